@@ -1,0 +1,120 @@
+//! What handlers are given. The pipeline and the networks are known here only by what the API asks of them;
+//! `src` connects the two.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use photofinish_store::Store;
+use photofinish_store::album::AlbumConfig;
+use photofinish_store::calibration::Calibration;
+use photofinish_store::photo::Embedding;
+
+/// What every handler may use. Cheap to clone.
+#[derive(Clone)]
+pub struct Context {
+    /// Rows, bytes and the face index.
+    pub store: Store,
+    /// Turns selfies into vectors.
+    pub desk: Arc<dyn ProbeDesk>,
+    /// How the parts of the service are.
+    pub health: Arc<dyn Health>,
+    /// What the operator decided.
+    pub settings: Arc<ApiSettings>,
+    /// The Prometheus text of all metrics of this process.
+    pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+}
+
+/// What the operator decided.
+#[derive(Clone, Debug)]
+pub struct ApiSettings {
+    /// Which keys are taken.
+    pub environment: Environment,
+    /// What a new album starts with.
+    pub album_defaults: AlbumConfig,
+    /// Largest JSON body, bytes.
+    pub max_body_bytes: u64,
+    /// How long a body may take.
+    pub body_timeout: Duration,
+    /// Largest photo, bytes.
+    pub max_photo_bytes: u64,
+    /// Largest selfie, bytes.
+    pub max_probe_bytes: u64,
+    /// How long upload URLs hold.
+    pub upload_ttl: Duration,
+    /// How long preview and thumbnail URLs hold.
+    pub download_ttl: Duration,
+    /// How long an `imageId` lives.
+    pub probe_ttl: Duration,
+    /// Media types a photo or selfie may be declared as.
+    pub media_types: Vec<String>,
+    /// What a cosine is worth, by model identity (`name@version`).
+    pub calibrations: HashMap<String, Calibration>,
+    /// Whether health and metrics are on this port too.
+    pub admin_here: bool,
+}
+
+/// Where the service runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Environment {
+    /// Live keys only.
+    Production,
+    /// Test keys only.
+    Sandbox,
+    /// Both.
+    Local,
+}
+
+/// Turns a selfie into a vector.
+#[async_trait]
+pub trait ProbeDesk: Send + Sync {
+    /// The largest face of the selfie as a vector.
+    async fn embed(&self, selfie: Bytes) -> Result<Embedding, ProbeError>;
+}
+
+/// Why a selfie has no vector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProbeError {
+    /// No face in it.
+    NoFace,
+    /// Not an image, or a damaged one.
+    Unreadable,
+    /// The desk is full.
+    Busy {
+        /// When to come again.
+        try_again_in: Duration,
+    },
+    /// The networks do not serve now.
+    Unavailable,
+}
+
+/// How the parts of the service are.
+#[async_trait]
+pub trait Health: Send + Sync {
+    /// Every part that requests or photos need, checked now: database, storage, queue, models, pipeline.
+    async fn parts(&self) -> Vec<Part>;
+    /// The stage that holds the pipeline up, while it works.
+    fn bottleneck(&self) -> Option<String>;
+}
+
+/// One part of the service.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// `database`, `storage`, `queue`, `models`, `pipeline`.
+    pub name: &'static str,
+    /// Whether it serves; why not otherwise.
+    pub state: PartState,
+}
+
+/// Whether a part serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PartState {
+    /// Coming up.
+    Starting,
+    /// Serving.
+    Running,
+    /// Not serving.
+    Down(String),
+}

@@ -1,0 +1,53 @@
+//! What can go wrong in the store, by what the caller can do about it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the caller can act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreErrorKind {
+    /// The thing named does not exist, or belongs to somebody else.
+    NotFound,
+    /// The thing exists already, or the lease has passed to another worker.
+    Conflict,
+    /// The object is larger than the caller allows.
+    TooLarge,
+    /// The database or the disk does not answer now; the same call may work later.
+    Unavailable,
+    /// The row or object does not have the shape this version writes.
+    Corrupt,
+}
+
+/// A failure of the store; `kind` decides, `source` explains.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{what}: {kind:?}")]
+pub struct StoreError {
+    /// What the caller can act on.
+    pub kind: StoreErrorKind,
+    /// The thing or call that failed, lowercase: "photo 0192..".
+    pub what: String,
+    /// When trying again makes sense.
+    pub retry_after: Option<Duration>,
+    /// The cause, kept whole.
+    #[source]
+    pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+}
+
+impl StoreError {
+    /// An error of `kind` about `what`, without a deeper cause.
+    pub fn new(kind: StoreErrorKind, what: impl Into<String>) -> Self {
+        Self { kind, what: what.into(), retry_after: None, source: None }
+    }
+
+    /// The named thing is not there.
+    pub fn not_found(what: impl Into<String>) -> Self {
+        Self::new(StoreErrorKind::NotFound, what)
+    }
+
+    /// Keeps the cause.
+    #[must_use]
+    pub fn because(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        self.source = Some(Arc::new(source));
+        self
+    }
+}

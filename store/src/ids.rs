@@ -1,0 +1,59 @@
+//! Newtypes for every identifier. They know nothing of what they identify; mixing two up does not compile.
+//! All are UUID version 7, so that they sort by the time they were made.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+macro_rules! id {
+    ($(#[$doc:meta] $name:ident),+ $(,)?) => {$(
+        #[$doc]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, sqlx::Type)]
+        #[serde(transparent)]
+        #[sqlx(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl $name {
+            /// Makes a new one, later in order than all made before by this process.
+            pub fn generate() -> Self {
+                Self(Uuid::now_v7())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = uuid::Error;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Uuid::parse_str(text).map(Self)
+            }
+        }
+    )+};
+}
+
+id! {
+    /// An organization: the owner of albums and keys.
+    OrganizationId,
+    /// An API key.
+    KeyId,
+    /// An album: one event.
+    AlbumId,
+    /// A photo of an album.
+    PhotoId,
+    /// A runner's selfie; the contract calls it `imageId`.
+    ProbeId,
+    /// One lease of one photo by one worker: the fence of `finish`.
+    LeaseId,
+}

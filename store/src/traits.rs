@@ -1,0 +1,276 @@
+//! What the rest of the house may ask of the store, a trait per noun. Backends implement them and run
+//! the exported suite; nobody outside this crate sees SQL or an object store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use time::OffsetDateTime;
+use url::Url;
+
+use crate::album::{Album, AlbumChange, AlbumConfig, AlbumPage, AlbumQuery, NewAlbum, Tenant};
+use crate::error::StoreError;
+use crate::ids::{AlbumId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId};
+use crate::key::{Key, KeyDigest, NewKey};
+use crate::object::ObjectKey;
+use crate::photo::{
+    BoundingBox, Embedding, FailureReason, NewPhoto, Photo, PhotoPage, PhotoQuery, PhotoSize, SeenFace,
+    SeenText, StateCounts,
+};
+
+/// What every call answers.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// Organizations and their keys.
+#[async_trait]
+pub trait Keys: Send + Sync {
+    /// The organization of this name, made when there is none.
+    async fn organization(&self, name: &str) -> Result<OrganizationId>;
+    /// Keeps a key.
+    async fn create(&self, key: NewKey) -> Result<Key>;
+    /// The key of this digest, revoked and expired ones too.
+    async fn find(&self, digest: &KeyDigest) -> Result<Option<Key>>;
+    /// Notes that a key was used; at most one write a minute and key.
+    async fn touch(&self, id: KeyId, at: OffsetDateTime) -> Result<()>;
+    /// All keys, oldest first.
+    async fn list(&self) -> Result<Vec<Key>>;
+    /// Refuses a key from now on; idempotent. `NotFound` when there is none.
+    async fn revoke(&self, id: KeyId) -> Result<()>;
+}
+
+/// Albums. Another tenant's album is `NotFound`.
+#[async_trait]
+pub trait Albums: Send + Sync {
+    /// Makes one.
+    async fn create(&self, album: NewAlbum) -> Result<Album>;
+    /// One album.
+    async fn get(&self, tenant: &Tenant, id: AlbumId) -> Result<Album>;
+    /// Changes fields of it.
+    async fn update(&self, tenant: &Tenant, id: AlbumId, change: AlbumChange) -> Result<Album>;
+    /// Removes its rows (photos, faces, texts, probes, leases); the caller removes the objects first or after.
+    async fn delete(&self, tenant: &Tenant, id: AlbumId) -> Result<()>;
+    /// A page of them, newest first.
+    async fn list(&self, tenant: &Tenant, query: AlbumQuery) -> Result<AlbumPage>;
+}
+
+/// Photos of an album. The caller has checked, by `Albums::get`, that the album is the tenant's.
+#[async_trait]
+pub trait Photos: Send + Sync {
+    /// Expects photos, one id each, in order; one transaction.
+    async fn create(&self, album: AlbumId, photos: Vec<NewPhoto>) -> Result<Vec<PhotoId>>;
+    /// One photo.
+    async fn get(&self, album: AlbumId, id: PhotoId) -> Result<Photo>;
+    /// Those of `ids` that are in the album, in any order.
+    async fn get_many(&self, album: AlbumId, ids: &[PhotoId]) -> Result<Vec<Photo>>;
+    /// What was seen in one, in the order it was seen; empty until it is ready.
+    async fn seen(&self, album: AlbumId, id: PhotoId) -> Result<(Vec<SeenFace>, Vec<SeenText>)>;
+    /// A page of them, oldest first.
+    async fn list(&self, album: AlbumId, query: PhotoQuery) -> Result<PhotoPage>;
+    /// Removes its rows and notes the change for face indexes; the caller removes the objects.
+    async fn delete(&self, album: AlbumId, id: PhotoId) -> Result<()>;
+    /// Photos by state.
+    async fn counts(&self, album: AlbumId) -> Result<StateCounts>;
+    /// How many photos of the album became ready or failed since `since`: the rate of `albums/progress`.
+    async fn settled_since(&self, album: AlbumId, since: OffsetDateTime) -> Result<u64>;
+}
+
+/// A photo that a worker has for a while.
+#[derive(Clone, Debug)]
+pub struct Lease {
+    /// Fences `finish` and `fail`: once the lease passes to another worker, this one is refused.
+    pub id: LeaseId,
+    /// The photo.
+    pub photo: PhotoId,
+    /// Its album.
+    pub album: AlbumId,
+    /// Whose it is.
+    pub organization: OrganizationId,
+    /// How its album wants it read.
+    pub config: Arc<AlbumConfig>,
+    /// 1 for the first lease that was not given back.
+    pub attempt: u32,
+}
+
+/// What to lease.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaseRequest {
+    /// At most this many.
+    pub limit: usize,
+    /// For this long, unless renewed.
+    pub ttl: Duration,
+    /// Fresh photos, or one suspect: a photo whose earlier lease ended without a word.
+    pub suspects: bool,
+}
+
+/// Everything read from a photo.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// Under which lease.
+    pub lease: Lease,
+    /// Of the upright photo.
+    pub size: PhotoSize,
+    /// EXIF time.
+    pub taken_at: Option<OffsetDateTime>,
+    /// EXIF camera.
+    pub camera: Option<String>,
+    /// Faces, largest first.
+    pub faces: Vec<SeenFace>,
+    /// Texts.
+    pub texts: Vec<SeenText>,
+}
+
+/// What became of a photo handed to `finish`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// Its results stand.
+    Done,
+    /// The lease had passed to another worker, or the photo was deleted: nothing was written.
+    Superseded,
+}
+
+/// The work queue. The database is the truth; delivery is at least once, effects exactly once.
+#[async_trait]
+pub trait Queue: Send + Sync {
+    /// Queues photos that wait for their upload; idempotent, durable when it returns. Unknown ids are left out
+    /// of the answer; photos already confirmed are in it.
+    async fn confirm(&self, album: AlbumId, photos: &[PhotoId]) -> Result<Vec<PhotoId>>;
+    /// Puts one failed photo back in the queue with a clean count. `Conflict` when it is not failed.
+    async fn retry(&self, album: AlbumId, photo: PhotoId) -> Result<()>;
+    /// Puts every ready or failed photo of an album back in the queue; answers how many.
+    async fn reprocess(&self, album: AlbumId) -> Result<u64>;
+    /// Takes photos; the attempt is counted here and committed. Photos at their attempt limit become failed
+    /// (`ProcessingCrashed`) instead.
+    async fn lease(&self, request: LeaseRequest) -> Result<Vec<Lease>>;
+    /// Keeps leases alive; answers those that are still held.
+    async fn renew(&self, leases: &[LeaseId], ttl: Duration) -> Result<Vec<LeaseId>>;
+    /// Writes faces, texts, state and a new change number for all of them in one transaction, fenced by lease.
+    /// Idempotent: deletes what an earlier attempt wrote. One answer per photo, in order.
+    async fn finish(&self, photos: Vec<Finished>) -> Result<Vec<Finish>>;
+    /// Ends a photo for good.
+    async fn fail(&self, lease: &Lease, reason: FailureReason, detail: &str) -> Result<Finish>;
+    /// Gives photos back unharmed: the attempt is not counted.
+    async fn give_back(&self, leases: &[LeaseId]) -> Result<()>;
+    /// How many photos wait, over all albums.
+    async fn depth(&self) -> Result<u64>;
+}
+
+/// A runner's selfie while it lives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Probe {
+    /// The `imageId`.
+    pub id: ProbeId,
+    /// The album it searches.
+    pub album: AlbumId,
+    /// From when on it is unknown.
+    pub expires_at: OffsetDateTime,
+    /// Its vector, once made.
+    pub embedding: Option<Embedding>,
+}
+
+/// Selfies.
+#[async_trait]
+pub trait Probes: Send + Sync {
+    /// Expects a selfie.
+    async fn create(&self, album: AlbumId, ttl: Duration) -> Result<Probe>;
+    /// One that has not expired and belongs to the album.
+    async fn get(&self, album: AlbumId, id: ProbeId) -> Result<Probe>;
+    /// Keeps its vector.
+    async fn keep(&self, id: ProbeId, embedding: Embedding) -> Result<()>;
+    /// Removes expired ones; answers them, so that bytes never used can be removed too.
+    async fn expire(&self) -> Result<Vec<Probe>>;
+}
+
+/// The bytes of photos, previews, thumbnails and selfies.
+#[async_trait]
+pub trait Blobs: Send + Sync {
+    /// The whole object. `NotFound`; `TooLarge` above `at_most` bytes.
+    async fn read(&self, key: &ObjectKey, at_most: u64) -> Result<Bytes>;
+    /// Writes or replaces an object; durable when it returns.
+    async fn write(&self, key: &ObjectKey, content_type: &str, bytes: Bytes) -> Result<()>;
+    /// A URL that accepts one HTTP PUT of this content type and at most this size, for `ttl`.
+    async fn upload_url(&self, key: &ObjectKey, upload: UploadTerms<'_>) -> Result<Url>;
+    /// A URL that answers HTTP GET for `ttl`.
+    async fn download_url(&self, key: &ObjectKey, ttl: Duration) -> Result<Url>;
+    /// The object's size in bytes; `None` when it is not there.
+    async fn head(&self, key: &ObjectKey) -> Result<Option<u64>>;
+    /// Removes an object; no error when it is not there.
+    async fn delete(&self, key: &ObjectKey) -> Result<()>;
+    /// Removes every object of an album.
+    async fn delete_album(&self, organization: OrganizationId, album: AlbumId) -> Result<()>;
+}
+
+/// What an upload URL is bound to.
+#[derive(Clone, Copy, Debug)]
+pub struct UploadTerms<'a> {
+    /// The `Content-Type` that the PUT must carry.
+    pub content_type: &'a str,
+    /// The largest body, bytes.
+    pub max_bytes: u64,
+    /// How long it holds.
+    pub ttl: Duration,
+}
+
+/// A photo in which a probe's face was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FaceHit {
+    /// The photo.
+    pub photo: PhotoId,
+    /// Cosine to the probe, -1 to 1.
+    pub cosine: f32,
+    /// The best face of that photo.
+    pub bounding_box: BoundingBox,
+}
+
+/// Vectors of albums in memory: a cache that follows the rows by change number.
+#[async_trait]
+pub trait FaceIndex: Send + Sync {
+    /// Catches up with the rows, then answers the photos whose best face is at least `at_least` close to the probe
+    /// (same model only), best first, at most `k`, one hit a photo.
+    async fn nearest(&self, album: AlbumId, probe: &Embedding, k: usize, at_least: f32)
+    -> Result<Vec<FaceHit>>;
+}
+
+/// What a runner typed.
+#[derive(Clone, Debug)]
+pub struct TextQuery {
+    /// Trimmed, upper-cased, letters and digits only; at least one.
+    pub text: String,
+    /// No fuzzy matches.
+    pub exact: bool,
+}
+
+/// How a text was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextMatch {
+    /// Read as asked.
+    Exact,
+    /// Characters that look alike: 0/O, 1/I/7, 5/S, 8/B, 6/G.
+    Confusable,
+    /// A digit at an end is missing: cut by the frame or a fold.
+    Cut,
+    /// One edit away.
+    OneEdit,
+}
+
+/// A photo in which a bib was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextHit {
+    /// The photo.
+    pub photo: PhotoId,
+    /// What was read.
+    pub text: String,
+    /// Where.
+    pub bounding_box: BoundingBox,
+    /// 0 to 100: from the reader's score and the edit made.
+    pub confidence: f64,
+    /// How it was found.
+    pub how: TextMatch,
+}
+
+/// Bibs of albums.
+#[async_trait]
+pub trait Texts: Send + Sync {
+    /// The photos in which the text was read: exact matches first, then by falling confidence, one hit a photo.
+    async fn search(&self, album: AlbumId, query: &TextQuery) -> Result<Vec<TextHit>>;
+}
