@@ -1,2 +1,88 @@
-//! Placeholder.
-fn main() {}
+//! The binary `photofinish`: one program, three roles (`all`, `serve`, `work`) and the commands around them.
+
+mod adapters;
+mod commands;
+mod config;
+mod run;
+mod settings;
+mod upload;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{doctor, key, models};
+use crate::config::Config;
+use crate::settings::Settings;
+
+/// Reads every bib and every face in the photos of a race and answers a runner with that runner's photos.
+#[derive(Parser)]
+#[command(name = "photofinish", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs the API and the pipeline in one process
+    All,
+    /// Runs the API alone
+    Serve,
+    /// Runs the pipeline alone
+    Work,
+    /// Makes, lists and revokes API keys
+    #[command(subcommand)]
+    Key(key::KeyCommand),
+    /// Sends a folder of photos through the partner API; a second run sends only what is missing
+    Upload(upload::UploadArguments),
+    /// Says what is ready and what is not; exit code 1 when the profile cannot run
+    Doctor,
+    /// Prints the settings in force, secrets masked
+    Config,
+    /// Brings the database up to date
+    Migrate,
+    /// Looks after the model files
+    #[command(subcommand)]
+    Models(models::ModelsCommand),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match dispatch(arguments) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("photofinish: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(Arguments { command, settings }: Arguments) -> anyhow::Result<ExitCode> {
+    if let Command::Upload(arguments) = command {
+        return upload::run(&arguments);
+    }
+    let config = Config::from_settings(&settings)?;
+    match command {
+        Command::All => run::run(config, run::Role::All),
+        Command::Serve => run::run(config, run::Role::Serve),
+        Command::Work => run::run(config, run::Role::Work),
+        Command::Key(command) => key::run(&config, command),
+        Command::Doctor => doctor::run(&config),
+        Command::Models(models::ModelsCommand::Verify) => models::verify(&config),
+        Command::Migrate => {
+            run::block_on(run::open_store(&config))??;
+            println!("the database is up to date");
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Config => {
+            for (name, value) in config.lines() {
+                println!("{name}={value}");
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Upload(_) => Ok(ExitCode::FAILURE),
+    }
+}

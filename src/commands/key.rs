@@ -1,0 +1,128 @@
+//! `photofinish key`: makes, lists and revokes API keys. The key's text is shown once, alone on standard output.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use photofinish_api::key::KeyText;
+use photofinish_store::Store;
+use photofinish_store::ids::KeyId;
+use photofinish_store::key::{Key, KeyMode, NewKey, Scope};
+use time::format_description::well_known::Rfc3339;
+use time::{Duration, OffsetDateTime};
+
+use crate::config::Config;
+use crate::run;
+
+/// What to do with keys.
+#[derive(Subcommand)]
+pub enum KeyCommand {
+    /// Makes a key and prints it; it cannot be shown again
+    Create(CreateArguments),
+    /// Lists all keys, without their secrets
+    List,
+    /// Refuses a key from now on
+    Revoke {
+        /// The key's id, from `key list`
+        id: KeyId,
+    },
+}
+
+/// The key to make.
+#[derive(Args)]
+pub struct CreateArguments {
+    /// The organization that owns the key; made when there is none of this name
+    #[arg(long)]
+    organization: String,
+    /// Which environment it belongs to
+    #[arg(long, value_enum)]
+    mode: ModeArgument,
+    /// What it permits: search:read, photo:upload, album:manage; several allowed
+    #[arg(long = "scope", required = true, value_delimiter = ',', num_args = 1.., value_parser = scope)]
+    scopes: Vec<Scope>,
+    /// What a person calls it
+    #[arg(long, default_value = "")]
+    label: String,
+    /// After how many days it is refused; never, when left out
+    #[arg(long, value_name = "DAYS")]
+    expires_in_days: Option<u32>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ModeArgument {
+    Test,
+    Live,
+}
+
+fn scope(text: &str) -> Result<Scope, String> {
+    Scope::ALL.into_iter().find(|scope| scope.as_str() == text).ok_or_else(|| {
+        let names: Vec<&str> = Scope::ALL.iter().map(|scope| scope.as_str()).collect();
+        format!("must be one of {}", names.join(", "))
+    })
+}
+
+/// Carries the command out.
+///
+/// # Errors
+/// When the store cannot be used, or the key to revoke is not there.
+pub fn run(config: &Config, command: KeyCommand) -> anyhow::Result<ExitCode> {
+    run::block_on(async {
+        let store = run::open_store(config).await?;
+        match command {
+            KeyCommand::Create(arguments) => create(&store, arguments).await,
+            KeyCommand::List => list(&store).await,
+            KeyCommand::Revoke { id } => {
+                store.keys.revoke(id).await.with_context(|| format!("revoking the key {id}"))
+            }
+        }
+    })??;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn create(store: &Store, arguments: CreateArguments) -> anyhow::Result<()> {
+    if arguments.organization.trim().is_empty() {
+        bail!("--organization must have a name");
+    }
+    let mode = match arguments.mode {
+        ModeArgument::Test => KeyMode::Test,
+        ModeArgument::Live => KeyMode::Live,
+    };
+    let text = KeyText::generate(mode);
+    let now = OffsetDateTime::now_utc();
+    let key = NewKey {
+        organization: store.keys.organization(arguments.organization.trim()).await?,
+        mode,
+        label: arguments.label,
+        hint: text.hint(),
+        scopes: arguments.scopes,
+        expires_at: arguments.expires_in_days.map(|days| now + Duration::days(i64::from(days))),
+        digest: text.digest(),
+    };
+    store.keys.create(key).await?;
+    println!("{}", text.reveal());
+    Ok(())
+}
+
+async fn list(store: &Store) -> anyhow::Result<()> {
+    for key in store.keys.list().await? {
+        println!("{}", line(&key)?);
+    }
+    Ok(())
+}
+
+fn line(key: &Key) -> anyhow::Result<String> {
+    let at = |time: Option<OffsetDateTime>| time.map_or(Ok("never".to_owned()), |t| t.format(&Rfc3339));
+    let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.as_str()).collect();
+    let state = if key.revoked_at.is_some() { "revoked" } else { "active" };
+    Ok(format!(
+        "{}  {}  {}…  {state}  {}  created {}  used {}  expires {}  {}",
+        key.id,
+        key.organization_name,
+        key.hint,
+        scopes.join(","),
+        at(Some(key.created_at))?,
+        at(key.last_used_at)?,
+        at(key.expires_at)?,
+        key.label,
+    ))
+}

@@ -1,0 +1,5 @@
+//! The commands around the service, one file each.
+
+pub mod doctor;
+pub mod key;
+pub mod models;

@@ -1,0 +1,361 @@
+//! What is in force: the settings as types, each problem with them named. Only `settings` reads the environment.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use photofinish_api::context::Environment;
+use photofinish_models::runtime::{DeviceChoice, Precision};
+use url::Url;
+
+use crate::settings::Settings;
+
+/// Everything that an operator decides.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub listen: SocketAddr,
+    pub admin_listen: Option<SocketAddr>,
+    pub data_dir: PathBuf,
+    pub public_url: Url,
+    pub database_url: String,
+    pub storage_url: String,
+    pub environment: Environment,
+    pub models_dir: PathBuf,
+    pub models: ModelKind,
+    /// `None`: searched.
+    pub onnxruntime: Option<PathBuf>,
+    pub device: DeviceChoice,
+    pub text_precision: Precision,
+    pub processing_threads: usize,
+    pub file_budget_bytes: usize,
+    pub pixel_budget_bytes: usize,
+    pub face_index_bytes: usize,
+    pub max_photo_bytes: u64,
+    pub max_probe_bytes: u64,
+    pub max_pixels: u64,
+    pub face_threshold: f64,
+    pub text_threshold: f64,
+    pub lease_ttl: Duration,
+    pub attempt_limit: u32,
+    pub drain_grace: Duration,
+    pub upload_ttl: Duration,
+    pub download_ttl: Duration,
+    pub probe_ttl: Duration,
+    pub body_timeout: Duration,
+    pub log: String,
+    pub log_format: LogFormat,
+}
+
+/// Which networks read the photos.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelKind {
+    /// The real ones.
+    Zoo,
+    /// Readers of painted marks: for tests of everything around the networks.
+    Fake,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines, one object a line.
+    Json,
+}
+
+/// Every setting that cannot be used, at once.
+#[derive(Debug, thiserror::Error)]
+pub struct ConfigErrors(pub Vec<String>);
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} of the settings cannot be used:", self.0.len())?;
+        for problem in &self.0 {
+            writeln!(f, "  {problem}")?;
+        }
+        Ok(())
+    }
+}
+
+const MEGABYTE: u64 = 1_000_000;
+
+impl Config {
+    /// Judges every setting.
+    ///
+    /// # Errors
+    /// All problems at once, each with its variable, what was given and what is allowed.
+    pub fn from_settings(given: &Settings) -> Result<Self, ConfigErrors> {
+        let mut judge = Judge::default();
+        let config = judge.config(given);
+        if judge.problems.is_empty() { Ok(config) } else { Err(ConfigErrors(judge.problems)) }
+    }
+
+    /// Where the secrets made at first start lie.
+    pub fn secrets_dir(&self) -> PathBuf {
+        self.data_dir.join("secrets")
+    }
+
+    /// What is in force, a variable a line, passwords in URLs masked.
+    pub fn lines(&self) -> Vec<(&'static str, String)> {
+        let seconds = |duration: &Duration| duration.as_secs().to_string();
+        let megabytes = |bytes: u64| (bytes / MEGABYTE).to_string();
+        let optional = |value: Option<String>| value.unwrap_or_default();
+        vec![
+            ("PHOTOFINISH_LISTEN", self.listen.to_string()),
+            ("PHOTOFINISH_ADMIN_LISTEN", optional(self.admin_listen.map(|a| a.to_string()))),
+            ("PHOTOFINISH_DATA_DIR", self.data_dir.display().to_string()),
+            ("PHOTOFINISH_PUBLIC_URL", self.public_url.to_string()),
+            ("PHOTOFINISH_DATABASE_URL", masked(&self.database_url)),
+            ("PHOTOFINISH_STORAGE_URL", masked(&self.storage_url)),
+            ("PHOTOFINISH_QUEUE_URL", masked(&self.database_url)),
+            ("PHOTOFINISH_ENVIRONMENT", format!("{:?}", self.environment).to_lowercase()),
+            ("PHOTOFINISH_MODELS_DIR", self.models_dir.display().to_string()),
+            ("PHOTOFINISH_MODELS", format!("{:?}", self.models).to_lowercase()),
+            ("PHOTOFINISH_ONNXRUNTIME", optional(self.onnxruntime.as_ref().map(|p| p.display().to_string()))),
+            ("PHOTOFINISH_DEVICE", format!("{:?}", self.device).to_lowercase()),
+            ("PHOTOFINISH_TEXT_PRECISION", format!("{:?}", self.text_precision).to_lowercase()),
+            ("PHOTOFINISH_PROCESSING_THREADS", self.processing_threads.to_string()),
+            ("PHOTOFINISH_FILE_BUDGET_MB", megabytes(self.file_budget_bytes as u64)),
+            ("PHOTOFINISH_PIXEL_BUDGET_MB", megabytes(self.pixel_budget_bytes as u64)),
+            ("PHOTOFINISH_FACE_INDEX_MB", megabytes(self.face_index_bytes as u64)),
+            ("PHOTOFINISH_MAX_PHOTO_MB", megabytes(self.max_photo_bytes)),
+            ("PHOTOFINISH_MAX_SELFIE_MB", megabytes(self.max_probe_bytes)),
+            ("PHOTOFINISH_MAX_MEGAPIXELS", megabytes(self.max_pixels)),
+            ("PHOTOFINISH_FACE_THRESHOLD", self.face_threshold.to_string()),
+            ("PHOTOFINISH_TEXT_THRESHOLD", self.text_threshold.to_string()),
+            ("PHOTOFINISH_LEASE_SECONDS", seconds(&self.lease_ttl)),
+            ("PHOTOFINISH_ATTEMPT_LIMIT", self.attempt_limit.to_string()),
+            ("PHOTOFINISH_DRAIN_SECONDS", seconds(&self.drain_grace)),
+            ("PHOTOFINISH_UPLOAD_SECONDS", seconds(&self.upload_ttl)),
+            ("PHOTOFINISH_DOWNLOAD_SECONDS", seconds(&self.download_ttl)),
+            ("PHOTOFINISH_PROBE_SECONDS", seconds(&self.probe_ttl)),
+            ("PHOTOFINISH_BODY_SECONDS", seconds(&self.body_timeout)),
+            ("PHOTOFINISH_LOG", self.log.clone()),
+            ("PHOTOFINISH_LOG_FORMAT", format!("{:?}", self.log_format).to_lowercase()),
+        ]
+    }
+}
+
+/// A URL without its password.
+fn masked(url: &str) -> String {
+    match Url::parse(url) {
+        Ok(mut parsed) if parsed.password().is_some() && parsed.set_password(Some("masked")).is_ok() => {
+            parsed.to_string()
+        }
+        _ => url.to_owned(),
+    }
+}
+
+/// Collects problems while it turns text into types; a value with a problem becomes its default and is never used.
+#[derive(Default)]
+struct Judge {
+    problems: Vec<String>,
+}
+
+impl Judge {
+    fn config(&mut self, given: &Settings) -> Config {
+        let listen = self.parse("PHOTOFINISH_LISTEN", &given.listen, SocketAddr::from(([127, 0, 0, 1], 8080)));
+        let data_dir = PathBuf::from(given.data_dir.clone().unwrap_or_else(|| "data".into()));
+        let database_url = self.database_url(given, &data_dir);
+        Config {
+            listen,
+            admin_listen: self.admin_listen(given),
+            public_url: self.public_url(given, listen),
+            storage_url: self.storage_url(given, &data_dir),
+            environment: self.choice(
+                "PHOTOFINISH_ENVIRONMENT",
+                &given.environment,
+                &[
+                    ("local", Environment::Local),
+                    ("sandbox", Environment::Sandbox),
+                    ("production", Environment::Production),
+                ],
+            ),
+            models_dir: PathBuf::from(given.models_dir.clone().unwrap_or_else(|| ".photofinish/models".into())),
+            models: self.choice(
+                "PHOTOFINISH_MODELS",
+                &given.models,
+                &[("zoo", ModelKind::Zoo), ("fake", ModelKind::Fake)],
+            ),
+            onnxruntime: given.onnxruntime.clone().map(PathBuf::from),
+            device: self.choice(
+                "PHOTOFINISH_DEVICE",
+                &given.device,
+                &[
+                    ("auto", DeviceChoice::Auto),
+                    ("cpu", DeviceChoice::Cpu),
+                    ("cuda", DeviceChoice::Cuda),
+                    ("wgpu", DeviceChoice::Wgpu),
+                ],
+            ),
+            text_precision: self.choice(
+                "PHOTOFINISH_TEXT_PRECISION",
+                &given.text_precision,
+                &[("f32", Precision::F32), ("bf16", Precision::Bf16)],
+            ),
+            processing_threads: self.processing_threads(given),
+            file_budget_bytes: self.megabytes("PHOTOFINISH_FILE_BUDGET_MB", &given.file_budget_mb, 96) as usize,
+            pixel_budget_bytes: self.megabytes("PHOTOFINISH_PIXEL_BUDGET_MB", &given.pixel_budget_mb, 256)
+                as usize,
+            face_index_bytes: self.megabytes("PHOTOFINISH_FACE_INDEX_MB", &given.face_index_mb, 1024) as usize,
+            max_photo_bytes: self.megabytes("PHOTOFINISH_MAX_PHOTO_MB", &given.max_photo_mb, 50),
+            max_probe_bytes: self.megabytes("PHOTOFINISH_MAX_SELFIE_MB", &given.max_selfie_mb, 10),
+            max_pixels: self.megabytes("PHOTOFINISH_MAX_MEGAPIXELS", &given.max_megapixels, 200),
+            face_threshold: self.confidence("PHOTOFINISH_FACE_THRESHOLD", &given.face_threshold, 50.0),
+            text_threshold: self.confidence("PHOTOFINISH_TEXT_THRESHOLD", &given.text_threshold, 0.0),
+            lease_ttl: self.seconds("PHOTOFINISH_LEASE_SECONDS", &given.lease_seconds, 60),
+            attempt_limit: self.whole("PHOTOFINISH_ATTEMPT_LIMIT", &given.attempt_limit, 3) as u32,
+            drain_grace: self.seconds("PHOTOFINISH_DRAIN_SECONDS", &given.drain_seconds, 20),
+            upload_ttl: self.seconds("PHOTOFINISH_UPLOAD_SECONDS", &given.upload_seconds, 900),
+            download_ttl: self.seconds("PHOTOFINISH_DOWNLOAD_SECONDS", &given.download_seconds, 3600),
+            probe_ttl: self.seconds("PHOTOFINISH_PROBE_SECONDS", &given.probe_seconds, 3600),
+            body_timeout: self.seconds("PHOTOFINISH_BODY_SECONDS", &given.body_seconds, 30),
+            log: self.log_filter(given),
+            log_format: self.choice(
+                "PHOTOFINISH_LOG_FORMAT",
+                &given.log_format,
+                &[("text", LogFormat::Text), ("json", LogFormat::Json)],
+            ),
+            data_dir,
+            database_url,
+        }
+    }
+
+    fn parse<T>(&mut self, name: &str, given: &Option<String>, default: T) -> T
+    where
+        T: FromStr<Err: fmt::Display>,
+    {
+        let Some(text) = given else { return default };
+        text.parse().unwrap_or_else(|error| {
+            self.problems.push(format!("{name}={text}: {error}"));
+            default
+        })
+    }
+
+    /// The first option is the default.
+    fn choice<T: Copy>(&mut self, name: &str, given: &Option<String>, options: &[(&str, T)]) -> T {
+        let wanted = given.as_deref().unwrap_or(options[0].0);
+        if let Some((_, value)) = options.iter().find(|(option, _)| *option == wanted) {
+            return *value;
+        }
+        let names: Vec<&str> = options.iter().map(|(option, _)| *option).collect();
+        self.problems.push(format!("{name}={wanted}: must be one of {}", names.join(", ")));
+        options[0].1
+    }
+
+    fn whole(&mut self, name: &str, given: &Option<String>, default: u64) -> u64 {
+        let value = self.parse(name, given, default);
+        if (1..=1_000_000).contains(&value) {
+            return value;
+        }
+        self.problems.push(format!("{name}={value}: must be from 1 to 1000000"));
+        default
+    }
+
+    fn megabytes(&mut self, name: &str, given: &Option<String>, default: u64) -> u64 {
+        self.whole(name, given, default) * MEGABYTE
+    }
+
+    fn seconds(&mut self, name: &str, given: &Option<String>, default: u64) -> Duration {
+        Duration::from_secs(self.whole(name, given, default))
+    }
+
+    fn confidence(&mut self, name: &str, given: &Option<String>, default: f64) -> f64 {
+        let value = self.parse(name, given, default);
+        if (0.0..=100.0).contains(&value) {
+            return value;
+        }
+        self.problems.push(format!("{name}={value}: must be from 0 to 100"));
+        default
+    }
+
+    fn processing_threads(&mut self, given: &Settings) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.whole("PHOTOFINISH_PROCESSING_THREADS", &given.processing_threads, cores as u64).min(256) as usize
+    }
+
+    fn admin_listen(&mut self, given: &Settings) -> Option<SocketAddr> {
+        given.admin_listen.as_ref()?;
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        Some(self.parse("PHOTOFINISH_ADMIN_LISTEN", &given.admin_listen, nowhere))
+    }
+
+    fn public_url(&mut self, given: &Settings, listen: SocketAddr) -> Url {
+        let default = Url::parse(&format!("http://{listen}")).expect("a socket address makes a URL");
+        let url = self.parse("PHOTOFINISH_PUBLIC_URL", &given.public_url, default.clone());
+        if matches!(url.scheme(), "http" | "https") && url.host().is_some() {
+            return url;
+        }
+        self.problems.push(format!("PHOTOFINISH_PUBLIC_URL={url}: must begin with http:// or https://"));
+        default
+    }
+
+    fn database_url(&mut self, given: &Settings, data_dir: &Path) -> String {
+        let default = format!("sqlite:{}", data_dir.join("photofinish.sqlite").display());
+        let url = given.database_url.clone().unwrap_or(default);
+        if !url.starts_with("sqlite:") {
+            self.problems.push(format!("PHOTOFINISH_DATABASE_URL={}: must begin with sqlite:", masked(&url)));
+        }
+        if given.queue_url.as_ref().is_some_and(|queue| *queue != url) {
+            self.problems.push("PHOTOFINISH_QUEUE_URL: the database is the queue; leave it out".into());
+        }
+        url
+    }
+
+    fn storage_url(&mut self, given: &Settings, data_dir: &Path) -> String {
+        let default = format!("file:{}", data_dir.join("objects").display());
+        let url = given.storage_url.clone().unwrap_or(default);
+        if !url.starts_with("file:") {
+            self.problems.push(format!("PHOTOFINISH_STORAGE_URL={}: must begin with file:", masked(&url)));
+        }
+        url
+    }
+
+    fn log_filter(&mut self, given: &Settings) -> String {
+        let filter = given.log.clone().unwrap_or_else(|| "info".into());
+        if let Err(error) = tracing_subscriber::EnvFilter::try_new(&filter) {
+            self.problems.push(format!("PHOTOFINISH_LOG={filter}: {error}"));
+        }
+        filter
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_problem_is_listed_at_once() {
+        let given = Settings {
+            listen: Some("nowhere".into()),
+            environment: Some("moon".into()),
+            max_photo_mb: Some("0".into()),
+            face_threshold: Some("101".into()),
+            storage_url: Some("ftp://example".into()),
+            ..Settings::default()
+        };
+        let ConfigErrors(problems) = Config::from_settings(&given).unwrap_err();
+        assert_eq!(problems.len(), 5, "{problems:?}");
+        for name in ["LISTEN", "ENVIRONMENT", "MAX_PHOTO_MB", "FACE_THRESHOLD", "STORAGE_URL"] {
+            assert!(problems.iter().any(|p| p.contains(name)), "{name} is not in {problems:?}");
+        }
+    }
+
+    #[test]
+    fn defaults_are_the_documented_ones() {
+        let config = Config::from_settings(&Settings::default()).unwrap();
+        assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
+        assert_eq!(config.public_url.as_str(), "http://127.0.0.1:8080/");
+        assert_eq!(config.storage_url, "file:data/objects");
+        assert_eq!(config.upload_ttl, Duration::from_secs(900));
+    }
+
+    #[test]
+    fn a_password_in_a_url_is_masked() {
+        assert_eq!(masked("sqlite:data/x"), "sqlite:data/x");
+        assert!(!masked("postgres://a:secret@host/db").contains("secret"));
+    }
+}

@@ -1,0 +1,269 @@
+//! Builds the service from its configuration, runs it until it is told to stop, and stops it in order:
+//! the API refuses first, photos in flight end or go back, then the process leaves.
+
+use std::fs::{File, TryLockError};
+use std::future::Future;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use photofinish_api::context::{ApiSettings, Context};
+use photofinish_models::traits::ModelFactory;
+use photofinish_pipeline::{Limits, Pipeline, PipelineParts, PipelineSettings, ProbeDesk};
+use photofinish_store::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
+use photofinish_store::{Store, StoreSettings};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::adapters::{Desk, ServiceHealth};
+use crate::config::{Config, LogFormat};
+use crate::{networks, secrets};
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// API and pipeline.
+    All,
+    /// API.
+    Serve,
+    /// Pipeline.
+    Work,
+}
+
+impl Role {
+    fn serves(self) -> bool {
+        self != Self::Work
+    }
+
+    fn works(self) -> bool {
+        self != Self::Serve
+    }
+}
+
+/// Selfies that may wait for a vector at once; more are told to come again.
+const PROBE_SEATS: usize = 32;
+/// How often expired selfies are removed and metrics are folded.
+const CHORES_EVERY: Duration = Duration::from_secs(10);
+
+/// Runs a role until SIGTERM or SIGINT.
+///
+/// # Errors
+/// When a part cannot be built: the message says which and what to do.
+pub fn run(config: Config, role: Role) -> anyhow::Result<ExitCode> {
+    start_logging(&config);
+    block_on(service(config, role))?
+}
+
+/// Runs a future on a runtime of its own.
+///
+/// # Errors
+/// When the runtime cannot start.
+pub fn block_on<F: Future>(future: F) -> anyhow::Result<F::Output> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("runtime")
+        .enable_all()
+        .build()
+        .context("starting the async runtime")?;
+    Ok(runtime.block_on(future))
+}
+
+/// Opens (and makes, at first start) what the service remembers.
+///
+/// # Errors
+/// When the folder, the database or the storage cannot be used.
+pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
+    std::fs::create_dir_all(&config.data_dir)
+        .with_context(|| format!("making the data folder {}", config.data_dir.display()))?;
+    let settings = StoreSettings {
+        database_url: config.database_url.clone(),
+        storage_url: config.storage_url.clone(),
+        public_url: config.public_url.clone(),
+        signing_secret: secrets::signing_secret(&config.secrets_dir())?,
+        attempt_limit: config.attempt_limit,
+        face_index_bytes: config.face_index_bytes,
+        scratch: config.data_dir.join("scratch"),
+    };
+    Ok(Store::open(settings).await?)
+}
+
+async fn service(config: Config, role: Role) -> anyhow::Result<ExitCode> {
+    let _lock = lock_data_dir(&config, role)?;
+    let metrics = PrometheusBuilder::new().install_recorder().context("installing the metrics recorder")?;
+    let store = open_store(&config).await?;
+    let models = networks::factory(&config)?;
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .with_context(|| format!("listening on {} (PHOTOFINISH_LISTEN)", config.listen))?;
+    let pipeline = role.works().then(|| start_pipeline(&config, &store, models.clone())).transpose()?;
+    let pipeline = pipeline.map(Arc::new);
+    let desk = role.serves().then(|| ProbeDesk::start(models.clone(), limits(&config), PROBE_SEATS));
+    let context = Context {
+        store: store.clone(),
+        health: Arc::new(ServiceHealth { store: store.clone(), pipeline: pipeline.clone() }),
+        settings: Arc::new(api_settings(&config)?),
+        desk: Arc::new(Desk(desk)),
+        metrics: Arc::new({
+            let metrics = metrics.clone();
+            move || metrics.render()
+        }),
+    };
+    let (stop, stopped) = watch::channel(false);
+    let chores = tokio::spawn(do_chores(store, metrics, stopped.clone()));
+    let admin = start_admin(&config, &context, stopped.clone()).await?;
+    tracing::info!(listen = %config.listen, role = ?role, "ready for requests");
+    let api = tokio::spawn({
+        let until = until(stopped.clone());
+        async move {
+            if role.serves() {
+                photofinish_api::serve(listener, context, until).await;
+            } else {
+                photofinish_api::serve_admin(listener, context, until).await;
+            }
+        }
+    });
+    wait_for_signal().await?;
+    tracing::info!("stopping");
+    stop.send_replace(true);
+    if let Some(pipeline) = pipeline {
+        let report = tokio::task::spawn_blocking(move || pipeline.stop()).await?;
+        tracing::info!(?report, "pipeline stopped");
+    }
+    api.await?;
+    if let Some(admin) = admin {
+        admin.await?;
+    }
+    chores.await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn start_pipeline(config: &Config, store: &Store, models: Arc<dyn ModelFactory>) -> anyhow::Result<Pipeline> {
+    let cores = config.processing_threads;
+    let settings = PipelineSettings {
+        decode_threads: cores,
+        resize_threads: cores.div_ceil(2),
+        fetch_threads: 2,
+        detect_threads: cores.div_ceil(2),
+        embed_threads: cores.div_ceil(4),
+        read_threads: cores,
+        file_budget_bytes: config.file_budget_bytes,
+        pixel_budget_bytes: config.pixel_budget_bytes,
+        limits: limits(config),
+        lease_ttl: config.lease_ttl,
+        drain_grace: config.drain_grace,
+    };
+    let parts = PipelineParts {
+        queue: store.queue.clone(),
+        blobs: store.blobs.clone(),
+        models,
+        runtime: tokio::runtime::Handle::current(),
+    };
+    Ok(Pipeline::start(settings, parts))
+}
+
+fn limits(config: &Config) -> Limits {
+    Limits { max_file_bytes: config.max_photo_bytes, max_pixels: config.max_pixels }
+}
+
+fn api_settings(config: &Config) -> anyhow::Result<ApiSettings> {
+    let recognition = |confidence_threshold| Recognition {
+        enabled: true,
+        confidence_threshold,
+        mode: RecognitionMode::Photo,
+        grid: None,
+    };
+    Ok(ApiSettings {
+        environment: config.environment,
+        album_defaults: AlbumConfig {
+            face: recognition(config.face_threshold),
+            text: recognition(config.text_threshold),
+            preview_max_dimension: 2048,
+            thumbnail_max_dimension: 512,
+            bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
+        },
+        max_body_bytes: 1 << 20,
+        body_timeout: config.body_timeout,
+        max_photo_bytes: config.max_photo_bytes,
+        max_probe_bytes: config.max_probe_bytes,
+        upload_ttl: config.upload_ttl,
+        download_ttl: config.download_ttl,
+        probe_ttl: config.probe_ttl,
+        media_types: ["image/jpeg", "image/png", "image/webp"].map(str::to_owned).to_vec(),
+        calibrations: networks::calibrations(config)?,
+        admin_here: config.admin_listen.is_none(),
+    })
+}
+
+async fn start_admin(
+    config: &Config,
+    context: &Context,
+    stopped: watch::Receiver<bool>,
+) -> anyhow::Result<Option<tokio::task::JoinHandle<()>>> {
+    let Some(address) = config.admin_listen else { return Ok(None) };
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("listening on {address} (PHOTOFINISH_ADMIN_LISTEN)"))?;
+    let context = context.clone();
+    Ok(Some(tokio::spawn(async move {
+        photofinish_api::serve_admin(listener, context, until(stopped)).await;
+    })))
+}
+
+/// One process works on an embedded data folder: at its start it may take back every lease.
+fn lock_data_dir(config: &Config, role: Role) -> anyhow::Result<File> {
+    std::fs::create_dir_all(&config.data_dir)
+        .with_context(|| format!("making the data folder {}", config.data_dir.display()))?;
+    let path = config.data_dir.join("photofinish.lock");
+    let file = File::create(&path).with_context(|| format!("making {}", path.display()))?;
+    let locked = if role == Role::All { file.try_lock() } else { file.try_lock_shared() };
+    match locked {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            anyhow::bail!("another photofinish works on the data folder {}", config.data_dir.display())
+        }
+        Err(TryLockError::Error(error)) => Err(error).context("locking the data folder"),
+    }
+}
+
+fn start_logging(config: &Config) {
+    let filter = tracing_subscriber::EnvFilter::new(&config.log);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match config.log_format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().init(),
+    }
+}
+
+async fn wait_for_signal() -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+async fn until(mut stopped: watch::Receiver<bool>) {
+    // An error means that the sender is gone, which only happens at the end too.
+    drop(stopped.wait_for(|stopped| *stopped).await);
+}
+
+/// Removes expired selfies and keeps the metrics small.
+async fn do_chores(store: Store, metrics: PrometheusHandle, stopped: watch::Receiver<bool>) {
+    let stop = until(stopped);
+    tokio::pin!(stop);
+    let mut every = tokio::time::interval(CHORES_EVERY);
+    loop {
+        tokio::select! {
+            () = &mut stop => return,
+            _ = every.tick() => {}
+        }
+        metrics.run_upkeep();
+        if let Err(error) = store.remove_expired_probes().await {
+            tracing::warn!(%error, "expired selfies stay until the next try");
+        }
+    }
+}

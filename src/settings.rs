@@ -1,0 +1,101 @@
+//! The settings as an operator gives them: text, from flags or `PHOTOFINISH_*` variables of the same names.
+//! Nothing is judged here; `config` turns them into types and lists every problem at once.
+
+/// Flags and environment variables, as given.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Settings (each also as an environment variable)")]
+pub struct Settings {
+    /// Address of the API [127.0.0.1:8080]
+    #[arg(long, global = true, env = "PHOTOFINISH_LISTEN", value_name = "ADDRESS")]
+    pub listen: Option<String>,
+    /// Address of health and metrics [the API's]
+    #[arg(long, global = true, env = "PHOTOFINISH_ADMIN_LISTEN", value_name = "ADDRESS")]
+    pub admin_listen: Option<String>,
+    /// Folder of the database, the photos and the secrets made at first start [./data]
+    #[arg(long, global = true, env = "PHOTOFINISH_DATA_DIR", value_name = "FOLDER")]
+    pub data_dir: Option<String>,
+    /// What presigned local URLs begin with [http:// and the API's address]
+    #[arg(long, global = true, env = "PHOTOFINISH_PUBLIC_URL", value_name = "URL")]
+    pub public_url: Option<String>,
+    /// Rows: sqlite:FILE [in the data folder]
+    #[arg(long, global = true, env = "PHOTOFINISH_DATABASE_URL", value_name = "URL", hide_env_values = true)]
+    pub database_url: Option<String>,
+    /// Bytes: file:FOLDER [in the data folder]
+    #[arg(long, global = true, env = "PHOTOFINISH_STORAGE_URL", value_name = "URL", hide_env_values = true)]
+    pub storage_url: Option<String>,
+    /// Work queue: the database's own URL [the database]
+    #[arg(long, global = true, env = "PHOTOFINISH_QUEUE_URL", value_name = "URL", hide_env_values = true)]
+    pub queue_url: Option<String>,
+    /// production (live keys), sandbox (test keys) or local (both) [local]
+    #[arg(long, global = true, env = "PHOTOFINISH_ENVIRONMENT", value_name = "NAME")]
+    pub environment: Option<String>,
+    /// Folder of the model files [.photofinish/models]
+    #[arg(long, global = true, env = "PHOTOFINISH_MODELS_DIR", value_name = "FOLDER")]
+    pub models_dir: Option<String>,
+    /// zoo (the real networks) or fake (reads marks painted by the test generator) [zoo]
+    #[arg(long, global = true, env = "PHOTOFINISH_MODELS", value_name = "KIND")]
+    pub models: Option<String>,
+    /// The ONNX Runtime library, libonnxruntime.so [searched beside the binary, in .photofinish/runtime, /opt]
+    #[arg(long, global = true, env = "PHOTOFINISH_ONNXRUNTIME", value_name = "FILE")]
+    pub onnxruntime: Option<String>,
+    /// auto, cpu, cuda or wgpu [auto]
+    #[arg(long, global = true, env = "PHOTOFINISH_DEVICE", value_name = "NAME")]
+    pub device: Option<String>,
+    /// Precision of the text networks where OpenVINO runs them: f32 or bf16 [f32]
+    #[arg(long, global = true, env = "PHOTOFINISH_TEXT_PRECISION", value_name = "NAME")]
+    pub text_precision: Option<String>,
+    /// Cores that the pipeline may use [all]
+    #[arg(long, global = true, env = "PHOTOFINISH_PROCESSING_THREADS", value_name = "COUNT")]
+    pub processing_threads: Option<String>,
+    /// Undecoded photos held in memory at once, megabytes [96]
+    #[arg(long, global = true, env = "PHOTOFINISH_FILE_BUDGET_MB", value_name = "MEGABYTES")]
+    pub file_budget_mb: Option<String>,
+    /// Decoded pixels held in memory at once, megabytes [256]
+    #[arg(long, global = true, env = "PHOTOFINISH_PIXEL_BUDGET_MB", value_name = "MEGABYTES")]
+    pub pixel_budget_mb: Option<String>,
+    /// Face vectors held in memory, megabytes [1024]
+    #[arg(long, global = true, env = "PHOTOFINISH_FACE_INDEX_MB", value_name = "MEGABYTES")]
+    pub face_index_mb: Option<String>,
+    /// Largest photo, megabytes [50]
+    #[arg(long, global = true, env = "PHOTOFINISH_MAX_PHOTO_MB", value_name = "MEGABYTES")]
+    pub max_photo_mb: Option<String>,
+    /// Largest selfie, megabytes [10]
+    #[arg(long, global = true, env = "PHOTOFINISH_MAX_SELFIE_MB", value_name = "MEGABYTES")]
+    pub max_selfie_mb: Option<String>,
+    /// Most pixels of a photo, megapixels [200]
+    #[arg(long, global = true, env = "PHOTOFINISH_MAX_MEGAPIXELS", value_name = "MEGAPIXELS")]
+    pub max_megapixels: Option<String>,
+    /// Face confidence threshold of a new album, 0 to 100 [50]
+    #[arg(long, global = true, env = "PHOTOFINISH_FACE_THRESHOLD", value_name = "CONFIDENCE")]
+    pub face_threshold: Option<String>,
+    /// Bib confidence threshold of a new album, 0 to 100 [0]
+    #[arg(long, global = true, env = "PHOTOFINISH_TEXT_THRESHOLD", value_name = "CONFIDENCE")]
+    pub text_threshold: Option<String>,
+    /// How long a worker has a photo before another may take it, seconds [60]
+    #[arg(long, global = true, env = "PHOTOFINISH_LEASE_SECONDS", value_name = "SECONDS")]
+    pub lease_seconds: Option<String>,
+    /// How often a photo may end its worker before it has failed [3]
+    #[arg(long, global = true, env = "PHOTOFINISH_ATTEMPT_LIMIT", value_name = "COUNT")]
+    pub attempt_limit: Option<String>,
+    /// How long photos in flight may take to finish at a stop, seconds [20]
+    #[arg(long, global = true, env = "PHOTOFINISH_DRAIN_SECONDS", value_name = "SECONDS")]
+    pub drain_seconds: Option<String>,
+    /// How long an upload URL holds, seconds [900]
+    #[arg(long, global = true, env = "PHOTOFINISH_UPLOAD_SECONDS", value_name = "SECONDS")]
+    pub upload_seconds: Option<String>,
+    /// How long a preview URL holds, seconds [3600]
+    #[arg(long, global = true, env = "PHOTOFINISH_DOWNLOAD_SECONDS", value_name = "SECONDS")]
+    pub download_seconds: Option<String>,
+    /// How long a selfie's imageId lives, seconds [3600]
+    #[arg(long, global = true, env = "PHOTOFINISH_PROBE_SECONDS", value_name = "SECONDS")]
+    pub probe_seconds: Option<String>,
+    /// How long a request body may take, seconds [30]
+    #[arg(long, global = true, env = "PHOTOFINISH_BODY_SECONDS", value_name = "SECONDS")]
+    pub body_seconds: Option<String>,
+    /// What is logged, as a tracing filter [info]
+    #[arg(long, global = true, env = "PHOTOFINISH_LOG", value_name = "FILTER")]
+    pub log: Option<String>,
+    /// text or json [text]
+    #[arg(long, global = true, env = "PHOTOFINISH_LOG_FORMAT", value_name = "NAME")]
+    pub log_format: Option<String>,
+}

@@ -1,0 +1,84 @@
+//! Which files of a folder are photos. Only names are looked at: the service judges the bytes.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A file to send.
+#[derive(Clone, Debug)]
+pub struct PhotoFile {
+    /// Its path below the folder, with `/`: the `filename` of the API and what a second run goes by.
+    pub name: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// The media type its ending stands for.
+    pub content_type: &'static str,
+}
+
+/// A folder's files.
+pub struct Listing {
+    /// Photos, by name.
+    pub photos: Vec<PhotoFile>,
+    /// How many other files there were.
+    pub skipped: usize,
+}
+
+/// Walks the folder and its subfolders; names beginning with a dot are passed over.
+///
+/// # Errors
+/// When a folder cannot be read.
+pub fn photos(folder: &Path) -> io::Result<Listing> {
+    let mut listing = Listing { photos: Vec::new(), skipped: 0 };
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(current) = folders.pop() {
+        for entry in std::fs::read_dir(&current)? {
+            let path = entry?.path();
+            if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Some(content_type) = content_type(&path) {
+                let name = name_below(folder, &path);
+                listing.photos.push(PhotoFile { name, path, content_type });
+            } else {
+                listing.skipped += 1;
+            }
+        }
+    }
+    listing.photos.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(listing)
+}
+
+fn name_below(folder: &Path, path: &Path) -> String {
+    let below = path.strip_prefix(folder).unwrap_or(path);
+    let parts: Vec<_> = below.components().map(|part| part.as_os_str().to_string_lossy()).collect();
+    parts.join("/")
+}
+
+fn content_type(path: &Path) -> Option<&'static str> {
+    let ending = path.extension()?.to_str()?.to_ascii_lowercase();
+    Some(match ending.as_str() {
+        "jpg" | "jpeg" | "jpe" => "image/jpeg",
+        "png" => "image/png",
+        "webp" => "image/webp",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn photos_are_found_in_subfolders_whatever_the_case_of_their_ending() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("start")).unwrap();
+        for name in ["b.JPG", "start/a.jpeg", "notes.txt", ".hidden.jpg"] {
+            std::fs::write(folder.path().join(name), b"x").unwrap();
+        }
+        let listing = photos(folder.path()).unwrap();
+        let names: Vec<&str> = listing.photos.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(names, ["b.JPG", "start/a.jpeg"]);
+        assert_eq!(listing.skipped, 1);
+    }
+}
