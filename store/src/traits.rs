@@ -162,6 +162,8 @@ pub struct Probe {
     pub id: ProbeId,
     /// The album it searches.
     pub album: AlbumId,
+    /// Whose the album is: with it the bytes' object can be named.
+    pub organization: OrganizationId,
     /// From when on it is unknown.
     pub expires_at: OffsetDateTime,
     /// Its vector, once made.
@@ -227,8 +229,13 @@ pub struct FaceHit {
 pub trait FaceIndex: Send + Sync {
     /// Catches up with the rows, then answers the photos whose best face is at least `at_least` close to the probe
     /// (same model only), best first, at most `k`, one hit a photo.
-    async fn nearest(&self, album: AlbumId, probe: &Embedding, k: usize, at_least: f32)
-    -> Result<Vec<FaceHit>>;
+    async fn nearest(
+        &self,
+        album: AlbumId,
+        probe: &Embedding,
+        k: usize,
+        at_least: f32,
+    ) -> Result<Vec<FaceHit>>;
 }
 
 /// What a runner typed.

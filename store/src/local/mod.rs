@@ -1,0 +1,328 @@
+//! Bytes on the local disk, and the signed URLs by which partners put them there and runners fetch them.
+//!
+//! The embedded profile's stand-in for S3: the service itself answers `PUT` and `GET` on `/storage/{key}`, with the
+//! semantics of a presigned request. Knows nothing of HTTP: the API calls [`LocalFiles::verify_upload`], then
+//! [`LocalFiles::receive`]; or [`LocalFiles::verify_download`], then [`LocalFiles::open`].
+
+mod durable;
+mod signing;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt};
+use object_store::ObjectStoreExt;
+use object_store::local::LocalFileSystem;
+use time::OffsetDateTime;
+use tokio::io::AsyncWriteExt;
+use tokio_util::io::ReaderStream;
+use url::Url;
+
+use self::durable::Part;
+pub use self::signing::{DownloadGrant, SignatureError, UploadGrant};
+use self::signing::{Method, Signer, Terms};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::ids::{AlbumId, OrganizationId};
+use crate::object::ObjectKey;
+use crate::objects;
+use crate::traits::{Blobs, Result, UploadTerms};
+
+/// How much of a file is read at once for a download.
+const READ_BYTES: usize = 64 * 1024;
+
+/// A part file that nobody has written to for this long belongs to an upload that died with its process. Younger
+/// ones may belong to a service that runs now, while a command opens the same store.
+const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
+
+/// What [`LocalFiles`] needs.
+#[derive(Clone, Debug)]
+pub struct LocalSettings {
+    /// The folder of the objects; made when missing.
+    pub root: PathBuf,
+    /// Where half-received bodies lie; made when missing. Same file system as `root`, or the rename fails.
+    pub scratch: PathBuf,
+    /// What the URLs begin with.
+    pub public_url: Url,
+    /// Signs the URLs.
+    pub signing_secret: [u8; 32],
+}
+
+/// The objects of the embedded profile.
+pub struct LocalFiles {
+    root: PathBuf,
+    scratch: PathBuf,
+    files: LocalFileSystem,
+    signer: Signer,
+}
+
+/// An object about to be sent.
+pub struct LocalObject {
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// `image/jpeg` for what the pipeline wrote; `application/octet-stream` for what a partner sent, which a browser
+    /// must never take for a page.
+    pub content_type: &'static str,
+    /// The bytes, in order.
+    pub body: BoxStream<'static, std::io::Result<Bytes>>,
+}
+
+/// Why a body was not kept. Nothing of it is left on the disk.
+#[derive(Debug, thiserror::Error)]
+pub enum ReceiveError<E> {
+    /// It is larger than its URL permits.
+    #[error("the body is larger than {max_bytes} bytes")]
+    TooLarge {
+        /// The limit of the URL.
+        max_bytes: u64,
+    },
+    /// It ended early.
+    #[error("the body broke off")]
+    Body(#[source] E),
+    /// The disk refused it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl LocalFiles {
+    /// Opens the folder, makes it when missing, and removes parts of uploads that died long ago.
+    ///
+    /// # Errors
+    /// `Unavailable` when a folder cannot be made or read.
+    pub async fn open_folder(settings: LocalSettings) -> Result<Self> {
+        let LocalSettings {
+            root,
+            scratch,
+            public_url,
+            signing_secret,
+        } = settings;
+        let (root, files) = blocking("open the storage folder", {
+            let scratch = scratch.clone();
+            move || {
+                std::fs::create_dir_all(&root)?;
+                std::fs::create_dir_all(&scratch)?;
+                durable::remove_abandoned_parts(&scratch, ABANDONED_AFTER)?;
+                let root = root.canonicalize()?;
+                let files = LocalFileSystem::new_with_prefix(&root)?.with_automatic_cleanup(true);
+                Ok((root, files))
+            }
+        })
+        .await?;
+        Ok(Self {
+            root,
+            scratch,
+            files,
+            signer: Signer::new(public_url, signing_secret),
+        })
+    }
+
+    /// Judges a `PUT`: `key` is the decoded path after `/storage/`, `query` the raw query string, `content_type` the
+    /// request's header. Every error is answered with 403.
+    ///
+    /// # Errors
+    /// See [`SignatureError`].
+    pub fn verify_upload(
+        &self,
+        key: &str,
+        query: &str,
+        content_type: Option<&str>,
+    ) -> std::result::Result<UploadGrant, SignatureError> {
+        self.signer
+            .verify_upload(key, query, content_type, OffsetDateTime::now_utc())
+    }
+
+    /// Judges a `GET` or `HEAD`, as [`Self::verify_upload`] does a `PUT`.
+    ///
+    /// # Errors
+    /// See [`SignatureError`].
+    pub fn verify_download(
+        &self,
+        key: &str,
+        query: &str,
+    ) -> std::result::Result<DownloadGrant, SignatureError> {
+        self.signer.verify_download(key, query, OffsetDateTime::now_utc())
+    }
+
+    /// Keeps a body under the granted key, replacing what was there; answers its size in bytes. Durable when it
+    /// returns. A body that breaks off or grows too large leaves nothing.
+    ///
+    /// # Errors
+    /// See [`ReceiveError`].
+    pub async fn receive<S, E>(
+        &self,
+        grant: UploadGrant,
+        body: S,
+    ) -> std::result::Result<u64, ReceiveError<E>>
+    where
+        S: Stream<Item = std::result::Result<Bytes, E>>,
+    {
+        let failed = |cause| unavailable("receive an upload", cause);
+        let max_bytes = grant.max_bytes();
+        let (part, file) = Part::create(&self.scratch).await.map_err(failed)?;
+        let mut file = tokio::fs::File::from_std(file);
+        let mut received: u64 = 0;
+        let mut body = std::pin::pin!(body);
+        while let Some(chunk) = body.next().await {
+            let chunk = chunk.map_err(ReceiveError::Body)?;
+            received += chunk.len() as u64;
+            if received > max_bytes {
+                return Err(ReceiveError::TooLarge { max_bytes });
+            }
+            file.write_all(&chunk).await.map_err(failed)?;
+        }
+        file.flush().await.map_err(failed)?;
+        let file = file.into_std().await;
+        let (root, target) = (self.root.clone(), self.path(grant.key()));
+        blocking("keep an upload", move || part.place(file, &root, &target)).await?;
+        Ok(received)
+    }
+
+    /// Opens the granted object for sending.
+    ///
+    /// # Errors
+    /// `NotFound`, `Unavailable`.
+    pub async fn open(&self, grant: &DownloadGrant) -> Result<LocalObject> {
+        let key = grant.key();
+        let opened = async {
+            let file = tokio::fs::File::open(self.path(key)).await?;
+            let size_bytes = file.metadata().await?.len();
+            Ok::<_, std::io::Error>((file, size_bytes))
+        };
+        let (file, size_bytes) = match opened.await {
+            Ok(opened) => opened,
+            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {
+                return Err(StoreError::not_found(format!("object {key}")));
+            }
+            Err(cause) => return Err(unavailable("open an object", cause)),
+        };
+        let content_type = if key.as_str().ends_with(".jpg") {
+            "image/jpeg"
+        } else {
+            "application/octet-stream"
+        };
+        let body = ReaderStream::with_capacity(file, READ_BYTES).boxed();
+        Ok(LocalObject {
+            size_bytes,
+            content_type,
+            body,
+        })
+    }
+
+    /// Writes and removes a few bytes where uploads land.
+    ///
+    /// # Errors
+    /// `Unavailable` when the disk is full, read-only or gone.
+    pub async fn check(&self) -> Result<()> {
+        let (part, mut file) = Part::create(&self.scratch)
+            .await
+            .map_err(|cause| unavailable("write to the storage", cause))?;
+        let root = self.root.clone();
+        blocking("write to the storage", move || {
+            std::io::Write::write_all(&mut file, b"photofinish")?;
+            drop(part);
+            std::fs::metadata(&root).map(drop)
+        })
+        .await
+    }
+
+    fn path(&self, key: &ObjectKey) -> PathBuf {
+        self.root.join(key.as_str())
+    }
+}
+
+#[async_trait]
+impl Blobs for LocalFiles {
+    async fn read(&self, key: &ObjectKey, at_most: u64) -> Result<Bytes> {
+        objects::read(&self.files, key, at_most).await
+    }
+
+    async fn write(&self, key: &ObjectKey, _content_type: &str, bytes: Bytes) -> Result<()> {
+        let (scratch, root, target) = (self.scratch.clone(), self.root.clone(), self.path(key));
+        blocking("write an object", move || {
+            let (part, mut file) = Part::create_now(&scratch)?;
+            std::io::Write::write_all(&mut file, &bytes)?;
+            part.place(file, &root, &target)
+        })
+        .await
+    }
+
+    async fn upload_url(&self, key: &ObjectKey, upload: UploadTerms<'_>) -> Result<Url> {
+        Ok(self.signer.url(&Terms {
+            method: Method::Put,
+            key: key.as_str(),
+            expires: expiry(upload.ttl),
+            bound: Some((upload.content_type, upload.max_bytes)),
+        }))
+    }
+
+    async fn download_url(&self, key: &ObjectKey, ttl: Duration) -> Result<Url> {
+        Ok(self.signer.url(&Terms {
+            method: Method::Get,
+            key: key.as_str(),
+            expires: expiry(ttl),
+            bound: None,
+        }))
+    }
+
+    async fn head(&self, key: &ObjectKey) -> Result<Option<u64>> {
+        objects::head(&self.files, key).await
+    }
+
+    async fn delete(&self, key: &ObjectKey) -> Result<()> {
+        match self
+            .files
+            .delete(&object_store::path::Path::from(key.as_str()))
+            .await
+        {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(cause) => Err(objects::failure(key, cause)),
+        }
+    }
+
+    async fn delete_album(&self, organization: OrganizationId, album: AlbumId) -> Result<()> {
+        let folder = self.root.join(ObjectKey::album_prefix(organization, album));
+        blocking("remove an album's objects", move || {
+            durable::remove_folder(&folder)
+        })
+        .await
+    }
+}
+
+/// Unix seconds, `ttl` from now.
+fn expiry(ttl: Duration) -> i64 {
+    let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX);
+    OffsetDateTime::now_utc().unix_timestamp().saturating_add(seconds)
+}
+
+/// Runs file work away from the runtime's threads.
+async fn blocking<T, F>(what: &'static str, work: F) -> Result<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> std::io::Result<T> + Send + 'static,
+{
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done.map_err(|cause| unavailable(what, cause)),
+        Err(cause) => Err(StoreError::new(StoreErrorKind::Unavailable, what).because(cause)),
+    }
+}
+
+/// A disk that refuses (full, read-only, gone) may serve again later.
+fn unavailable(what: &'static str, cause: std::io::Error) -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, what).because(cause)
+}
+
+/// The folder that a `file:` URL names; relative ones (`file:data/objects`) are relative to the working folder.
+///
+/// # Errors
+/// `Corrupt` when it is another kind of URL or names no folder.
+pub fn folder_of(storage_url: &str) -> Result<PathBuf> {
+    let refused = || StoreError::new(StoreErrorKind::Corrupt, format!("storage url {storage_url}"));
+    let path = storage_url.strip_prefix("file:").ok_or_else(refused)?;
+    let path = path.strip_prefix("//").unwrap_or(path);
+    if path.is_empty() {
+        return Err(refused());
+    }
+    Ok(Path::new(path).to_owned())
+}

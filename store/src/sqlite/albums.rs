@@ -1,0 +1,228 @@
+//! Albums.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use sqlx::{Sqlite, Transaction};
+
+use super::{Database, fault};
+use crate::album::{Album, AlbumChange, AlbumPage, AlbumQuery, NewAlbum, Tenant};
+use crate::error::StoreError;
+use crate::face_index::FaceCache;
+use crate::ids::AlbumId;
+use crate::rows::{self, AlbumRow, json_of, now};
+use crate::traits::{Albums, Result};
+
+/// How many photos go in one transaction when an album is deleted. A hundred thousand at once would keep every
+/// confirmation waiting for seconds.
+const DELETE_AT_ONCE: i64 = 500;
+
+macro_rules! album_columns {
+    () => {
+        "id, organization, mode, created_by, title, cover_url, tags, config, created_at, updated_at"
+    };
+}
+
+pub(crate) struct SqliteAlbums {
+    database: Database,
+    faces: Arc<FaceCache>,
+}
+
+impl SqliteAlbums {
+    pub(crate) fn new(database: Database, faces: Arc<FaceCache>) -> Self {
+        Self { database, faces }
+    }
+
+    /// Removes some photos of the album with what was seen in them; answers how many.
+    async fn delete_some_photos(&self, id: AlbumId) -> Result<u64> {
+        const WHAT: &str = "delete photos of an album";
+        let mut transaction = self.database.write(WHAT).await?;
+        let deleted = sqlx::query(
+            "delete from photo where album = $1 \
+             and id in (select id from photo where album = $1 order by id limit $2)",
+        )
+        .bind(id)
+        .bind(DELETE_AT_ONCE)
+        .execute(&mut *transaction)
+        .await
+        .map_err(fault(WHAT))?
+        .rows_affected();
+        transaction.commit().await.map_err(fault(WHAT))?;
+        Ok(deleted)
+    }
+}
+
+#[async_trait]
+impl Albums for SqliteAlbums {
+    async fn create(&self, album: NewAlbum) -> Result<Album> {
+        const WHAT: &str = "make an album";
+        let mut transaction = self.database.write(WHAT).await?;
+        let row: AlbumRow = sqlx::query_as(concat!(
+            "insert into album (id, organization, mode, created_by, title, title_folded, cover_url, tags, config, \
+             created_at, updated_at) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10) returning ",
+            album_columns!()
+        ))
+        .bind(AlbumId::generate())
+        .bind(album.tenant.organization)
+        .bind(album.tenant.mode.as_str())
+        .bind(album.created_by)
+        .bind(&album.title)
+        .bind(album.title.to_lowercase())
+        .bind(album.cover_url)
+        .bind(json_of(&album.tags)?)
+        .bind(json_of(&album.config)?)
+        .bind(now())
+        .fetch_one(&mut *transaction)
+        .await
+        .map_err(fault(WHAT))?;
+        transaction.commit().await.map_err(fault(WHAT))?;
+        row.try_into()
+    }
+
+    async fn get(&self, tenant: &Tenant, id: AlbumId) -> Result<Album> {
+        let row: Option<AlbumRow> = sqlx::query_as(concat!(
+            "select ",
+            album_columns!(),
+            " from album where id = $1 and organization = $2 and mode = $3"
+        ))
+        .bind(id)
+        .bind(tenant.organization)
+        .bind(tenant.mode.as_str())
+        .fetch_optional(&self.database.reader)
+        .await
+        .map_err(fault("get an album"))?;
+        row.ok_or_else(|| not_found(id))?.try_into()
+    }
+
+    async fn update(&self, tenant: &Tenant, id: AlbumId, change: AlbumChange) -> Result<Album> {
+        const WHAT: &str = "change an album";
+        let mut transaction = self.database.write(WHAT).await?;
+        let mut album = locked(&mut transaction, tenant, id).await?;
+        let AlbumChange {
+            title,
+            cover_url,
+            tags,
+            config,
+        } = change;
+        album.title = title.unwrap_or(album.title);
+        album.cover_url = cover_url.unwrap_or(album.cover_url);
+        album.tags = tags.unwrap_or(album.tags);
+        album.config = config.unwrap_or(album.config);
+        let row: AlbumRow = sqlx::query_as(concat!(
+            "update album set title = $2, title_folded = $3, cover_url = $4, tags = $5, config = $6, \
+             updated_at = $7 where id = $1 returning ",
+            album_columns!()
+        ))
+        .bind(id)
+        .bind(&album.title)
+        .bind(album.title.to_lowercase())
+        .bind(album.cover_url)
+        .bind(json_of(&album.tags)?)
+        .bind(json_of(&album.config)?)
+        .bind(now())
+        .fetch_one(&mut *transaction)
+        .await
+        .map_err(fault(WHAT))?;
+        transaction.commit().await.map_err(fault(WHAT))?;
+        row.try_into()
+    }
+
+    /// In steps, the album itself last: a call that broke off half-way leaves an album with fewer photos, and is
+    /// finished by calling it again.
+    async fn delete(&self, tenant: &Tenant, id: AlbumId) -> Result<()> {
+        const WHAT: &str = "delete an album";
+        self.get(tenant, id).await?;
+        while self.delete_some_photos(id).await? > 0 {}
+        let mut transaction = self.database.write(WHAT).await?;
+        // What came in meanwhile goes by cascade.
+        sqlx::query("delete from album where id = $1")
+            .bind(id)
+            .execute(&mut *transaction)
+            .await
+            .map_err(fault(WHAT))?;
+        transaction.commit().await.map_err(fault(WHAT))?;
+        self.faces.forget_album(id);
+        Ok(())
+    }
+
+    async fn list(&self, tenant: &Tenant, query: AlbumQuery) -> Result<AlbumPage> {
+        const WHAT: &str = "list albums";
+        let title = query.title.as_deref().map(containing);
+        let mut snapshot = self.database.snapshot(WHAT).await?;
+        let rows: Vec<AlbumRow> = sqlx::query_as(concat!(
+            "select ",
+            album_columns!(),
+            " from album where organization = $1 and mode = $2 and ($3 is null or id < $3) \
+             and ($4 is null or title_folded like $4 escape '\\') order by id desc limit $5"
+        ))
+        .bind(tenant.organization)
+        .bind(tenant.mode.as_str())
+        .bind(query.after)
+        .bind(title.as_deref())
+        // One more than asked tells whether there is a next page.
+        .bind(i64::from(query.limit) + 1)
+        .fetch_all(&mut *snapshot)
+        .await
+        .map_err(fault(WHAT))?;
+        let total: i64 = sqlx::query_scalar(
+            "select count(*) from album where organization = $1 and mode = $2 \
+             and ($3 is null or title_folded like $3 escape '\\')",
+        )
+        .bind(tenant.organization)
+        .bind(tenant.mode.as_str())
+        .bind(title.as_deref())
+        .fetch_one(&mut *snapshot)
+        .await
+        .map_err(fault(WHAT))?;
+        let mut albums: Vec<Album> = rows::all(rows)?;
+        let more = albums.len() > query.limit as usize;
+        albums.truncate(query.limit as usize);
+        let next = if more {
+            albums.last().map(|album| album.id)
+        } else {
+            None
+        };
+        Ok(AlbumPage {
+            albums,
+            next,
+            total: total.unsigned_abs(),
+        })
+    }
+}
+
+/// The album, inside a transaction that will change it.
+async fn locked(
+    transaction: &mut Transaction<'static, Sqlite>,
+    tenant: &Tenant,
+    id: AlbumId,
+) -> Result<Album> {
+    let row: Option<AlbumRow> = sqlx::query_as(concat!(
+        "select ",
+        album_columns!(),
+        " from album where id = $1 and organization = $2 and mode = $3"
+    ))
+    .bind(id)
+    .bind(tenant.organization)
+    .bind(tenant.mode.as_str())
+    .fetch_optional(&mut **transaction)
+    .await
+    .map_err(fault("change an album"))?;
+    row.ok_or_else(|| not_found(id))?.try_into()
+}
+
+fn not_found(id: AlbumId) -> StoreError {
+    StoreError::not_found(format!("album {id}"))
+}
+
+/// The `like` pattern of a folded title that contains `text`.
+fn containing(text: &str) -> String {
+    let mut pattern = String::from("%");
+    for character in text.to_lowercase().chars() {
+        if matches!(character, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(character);
+    }
+    pattern.push('%');
+    pattern
+}

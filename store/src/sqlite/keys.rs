@@ -1,0 +1,157 @@
+//! Organizations and keys.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use async_trait::async_trait;
+use time::OffsetDateTime;
+
+use super::{Database, fault};
+use crate::error::StoreError;
+use crate::ids::{KeyId, OrganizationId};
+use crate::key::{Key, KeyDigest, NewKey};
+use crate::rows::{self, KeyRow, json_of, micros, now};
+use crate::traits::{Keys, Result};
+
+/// How much older the kept time of last use must be before it is written anew, microseconds.
+const TOUCH_EVERY: i64 = 60_000_000;
+
+macro_rules! key_columns {
+    () => {
+        "k.id, k.organization, o.name as organization_name, k.mode, k.label, k.hint, k.scopes, k.created_at, \
+         k.last_used_at, k.expires_at, k.revoked_at \
+         from api_key k join organization o on o.id = k.organization"
+    };
+}
+
+pub(crate) struct SqliteKeys {
+    database: Database,
+    /// When each key was last touched by this process: a request then costs no statement.
+    touched: Mutex<HashMap<KeyId, i64>>,
+}
+
+impl SqliteKeys {
+    pub(crate) fn new(database: Database) -> Self {
+        Self {
+            database,
+            touched: Mutex::default(),
+        }
+    }
+
+    /// Whether a use at `at` is worth a write; notes that it is written.
+    fn worth_writing(&self, id: KeyId, at: i64) -> bool {
+        let mut touched = self.touched.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = touched.entry(id).or_insert(i64::MIN);
+        let worth = at.saturating_sub(*last) >= TOUCH_EVERY;
+        if worth {
+            *last = at;
+        }
+        worth
+    }
+}
+
+#[async_trait]
+impl Keys for SqliteKeys {
+    async fn organization(&self, name: &str) -> Result<OrganizationId> {
+        const WHAT: &str = "make an organization";
+        let mut transaction = self.database.write(WHAT).await?;
+        sqlx::query(
+            "insert into organization (id, name, created_at) values ($1, $2, $3) on conflict (name) do nothing",
+        )
+        .bind(OrganizationId::generate())
+        .bind(name)
+        .bind(now())
+        .execute(&mut *transaction)
+        .await
+        .map_err(fault(WHAT))?;
+        let id = sqlx::query_scalar("select id from organization where name = $1")
+            .bind(name)
+            .fetch_one(&mut *transaction)
+            .await
+            .map_err(fault(WHAT))?;
+        transaction.commit().await.map_err(fault(WHAT))?;
+        Ok(id)
+    }
+
+    async fn create(&self, key: NewKey) -> Result<Key> {
+        const WHAT: &str = "keep a key";
+        let id = KeyId::generate();
+        let mut transaction = self.database.write(WHAT).await?;
+        sqlx::query(
+            "insert into api_key (id, organization, mode, label, hint, digest, scopes, created_at, expires_at) \
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+        )
+        .bind(id)
+        .bind(key.organization)
+        .bind(key.mode.as_str())
+        .bind(key.label)
+        .bind(key.hint)
+        .bind(key.digest.as_slice())
+        .bind(json_of(&key.scopes)?)
+        .bind(now())
+        .bind(key.expires_at.map(micros))
+        .execute(&mut *transaction)
+        .await
+        .map_err(fault(WHAT))?;
+        let row: KeyRow = sqlx::query_as(concat!("select ", key_columns!(), " where k.id = $1"))
+            .bind(id)
+            .fetch_one(&mut *transaction)
+            .await
+            .map_err(fault(WHAT))?;
+        transaction.commit().await.map_err(fault(WHAT))?;
+        row.try_into()
+    }
+
+    async fn find(&self, digest: &KeyDigest) -> Result<Option<Key>> {
+        let row: Option<KeyRow> = sqlx::query_as(concat!("select ", key_columns!(), " where k.digest = $1"))
+            .bind(digest.as_slice())
+            .fetch_optional(&self.database.reader)
+            .await
+            .map_err(fault("find a key"))?;
+        row.map(Key::try_from).transpose()
+    }
+
+    async fn touch(&self, id: KeyId, at: OffsetDateTime) -> Result<()> {
+        const WHAT: &str = "note the use of a key";
+        let at = micros(at);
+        if !self.worth_writing(id, at) {
+            return Ok(());
+        }
+        let mut transaction = self.database.write(WHAT).await?;
+        sqlx::query(
+            "update api_key set last_used_at = $2 \
+             where id = $1 and (last_used_at is null or last_used_at <= $2 - $3)",
+        )
+        .bind(id)
+        .bind(at)
+        .bind(TOUCH_EVERY)
+        .execute(&mut *transaction)
+        .await
+        .map_err(fault(WHAT))?;
+        transaction.commit().await.map_err(fault(WHAT))
+    }
+
+    async fn list(&self) -> Result<Vec<Key>> {
+        let rows: Vec<KeyRow> = sqlx::query_as(concat!("select ", key_columns!(), " order by k.id"))
+            .fetch_all(&self.database.reader)
+            .await
+            .map_err(fault("list keys"))?;
+        rows::all(rows)
+    }
+
+    async fn revoke(&self, id: KeyId) -> Result<()> {
+        const WHAT: &str = "revoke a key";
+        let mut transaction = self.database.write(WHAT).await?;
+        let found = sqlx::query("update api_key set revoked_at = coalesce(revoked_at, $2) where id = $1")
+            .bind(id)
+            .bind(now())
+            .execute(&mut *transaction)
+            .await
+            .map_err(fault(WHAT))?
+            .rows_affected();
+        if found == 0 {
+            return Err(StoreError::not_found(format!("key {id}")));
+        }
+        transaction.commit().await.map_err(fault(WHAT))
+    }
+}

@@ -1,0 +1,195 @@
+//! Rows in one SQLite file: the embedded profile.
+//!
+//! One connection writes, several read (write-ahead log): writers never wait for a lock inside the process, and a
+//! reader sees the last commit. The statements are plain `&'static str` with `$1` and `returning`, so that Postgres can
+//! run the same text; those that cannot be the same (lists of ids as JSON) say so.
+
+mod albums;
+mod confirm;
+mod faces;
+mod fault;
+mod finish;
+mod keys;
+mod lease;
+mod photos;
+mod probes;
+mod queue;
+mod texts;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions, Sqlite, SqlitePool, Transaction};
+
+pub(crate) use self::albums::SqliteAlbums;
+pub(crate) use self::faces::SqliteFaces;
+use self::fault::fault;
+pub(crate) use self::keys::SqliteKeys;
+pub(crate) use self::photos::SqlitePhotos;
+pub(crate) use self::probes::SqliteProbes;
+pub(crate) use self::queue::SqliteQueue;
+pub(crate) use self::texts::SqliteTexts;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::traits::Result;
+
+/// How long a statement waits for another process (a command beside the service) to commit.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a call waits for a connection: the writer's queue in front of a slow disk.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Reading connections. Each is a thread that sleeps unless it reads; searches and lists come a few at a time.
+const READERS: u32 = 4;
+
+/// The log is folded into the file at this many pages (16 MB). At the default of 1000 a batch of 64 photos with
+/// their vectors fills it every few commits, and each folding costs two syncs more.
+const CHECKPOINT_PAGES: &str = "4000";
+
+/// The file, open.
+#[derive(Clone)]
+pub(crate) struct Database {
+    writer: SqlitePool,
+    pub(crate) reader: SqlitePool,
+}
+
+impl Database {
+    /// Opens the file that a `sqlite:` URL names, made when missing, and brings its tables up to date.
+    pub(crate) async fn open(url: &str) -> Result<Self> {
+        let path = file_of(url)?;
+        migrate(&path).await?;
+        let pool = |connections: u32| {
+            SqlitePoolOptions::new()
+                .max_connections(connections)
+                .acquire_timeout(ACQUIRE_TIMEOUT)
+                .max_lifetime(None)
+                .idle_timeout(None)
+                // The connection is to a file in this process: there is nothing that could have gone away.
+                .test_before_acquire(false)
+        };
+        let writer = pool(1)
+            .connect_with(options(&path))
+            .await
+            .map_err(fault("open the database"))?;
+        let reader = pool(READERS)
+            .connect_with(options(&path).read_only(true))
+            .await
+            .map_err(fault("open the database for reading"))?;
+        Ok(Self { writer, reader })
+    }
+
+    /// A transaction that holds the write lock from its first statement: one that began as a reader and then wrote
+    /// could find that another process wrote meanwhile, and would have to be run again.
+    pub(crate) async fn write(&self, what: &'static str) -> Result<Transaction<'static, Sqlite>> {
+        self.writer
+            .begin_with("begin immediate")
+            .await
+            .map_err(fault(what))
+    }
+
+    /// A transaction in which every statement sees the same state.
+    pub(crate) async fn snapshot(&self, what: &'static str) -> Result<Transaction<'static, Sqlite>> {
+        self.reader.begin().await.map_err(fault(what))
+    }
+
+    /// Whether the file can be read and its write lock be had.
+    pub(crate) async fn check(&self) -> Result<()> {
+        const WHAT: &str = "check the database";
+        sqlx::query("select count(*) from organization")
+            .fetch_one(&self.reader)
+            .await
+            .map_err(fault(WHAT))?;
+        self.write(WHAT).await?.rollback().await.map_err(fault(WHAT))
+    }
+
+    /// Waits for running calls and closes the file; the log is folded in.
+    pub(crate) async fn close(&self) {
+        self.reader.close().await;
+        self.writer.close().await;
+    }
+}
+
+/// Brings the tables of a `sqlite:` URL up to date.
+pub(crate) async fn migrate_url(url: &str) -> Result<()> {
+    migrate(&file_of(url)?).await
+}
+
+async fn migrate(path: &Path) -> Result<()> {
+    const WHAT: &str = "migrate the database";
+    // Held until the end: a command and the service may start on a new folder at the same moment.
+    let _lock = lock_beside(path.to_owned()).await?;
+    let mut connection = options(path)
+        .create_if_missing(true)
+        .connect()
+        .await
+        .map_err(fault(WHAT))?;
+    sqlx::migrate!("migrations/sqlite")
+        .run(&mut connection)
+        .await
+        .map_err(|cause| fault(WHAT)(sqlx::Error::from(cause)))?;
+    sqlx::Connection::close(connection).await.map_err(fault(WHAT))
+}
+
+/// The exclusive lock on `<file>.lock`, waited for.
+async fn lock_beside(path: PathBuf) -> Result<std::fs::File> {
+    const WHAT: &str = "lock the database for migration";
+    let locked = tokio::task::spawn_blocking(move || {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let mut name = path.into_os_string();
+        name.push(".lock");
+        let file = std::fs::File::options().create(true).append(true).open(name)?;
+        file.lock()?;
+        Ok::<_, std::io::Error>(file)
+    });
+    let unavailable = || StoreError::new(StoreErrorKind::Unavailable, WHAT);
+    match locked.await {
+        Ok(opened) => opened.map_err(|cause| unavailable().because(cause)),
+        Err(cause) => Err(unavailable().because(cause)),
+    }
+}
+
+fn options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .foreign_keys(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        // What `confirm` answers must survive a power cut: the log is synced at every commit.
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(BUSY_TIMEOUT)
+        .pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
+        .disable_statement_logging()
+}
+
+/// The file of `sqlite:data/photofinish.db` or `sqlite:///var/lib/photofinish.db`.
+fn file_of(url: &str) -> Result<PathBuf> {
+    let refused = || StoreError::new(StoreErrorKind::Corrupt, format!("database url {url}"));
+    let path = url.strip_prefix("sqlite:").ok_or_else(refused)?;
+    let path = path.strip_prefix("//").unwrap_or(path);
+    // Several connections have to see the same database: one in memory would be several.
+    if path.is_empty() || path.contains(":memory:") || path.contains('?') {
+        return Err(refused());
+    }
+    Ok(PathBuf::from(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_name_files() {
+        assert_eq!(file_of("sqlite:data/p.db").unwrap(), Path::new("data/p.db"));
+        assert_eq!(file_of("sqlite:///var/p.db").unwrap(), Path::new("/var/p.db"));
+        assert_eq!(file_of("sqlite:/var/p.db").unwrap(), Path::new("/var/p.db"));
+        for refused in [
+            "postgres://host/p",
+            "sqlite:",
+            "sqlite::memory:",
+            "sqlite:p.db?mode=ro",
+        ] {
+            assert!(file_of(refused).is_err(), "{refused}");
+        }
+    }
+}

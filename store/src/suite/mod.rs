@@ -1,0 +1,1 @@
+//! Tests that every backend runs.
