@@ -1,1 +1,6 @@
-//! Placeholder.
+//! The harness and the photo generator that the integration tests, the demo and the benchmarks share.
+
+#![forbid(unsafe_code)]
+
+pub mod harness;
+pub mod scenes;

@@ -1,0 +1,352 @@
+//! A partner's program: one API key and the calls of the contract.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::answer::Answer;
+use super::service::Service;
+
+/// How long the photos of a test may take.
+const IDLE_LIMIT: Duration = Duration::from_secs(120);
+
+/// Calls with one key.
+#[derive(Clone)]
+pub struct Partner<'a> {
+    service: &'a Service,
+    key: String,
+}
+
+/// Where to send bytes, and what they will be called.
+#[derive(Clone, Debug)]
+pub struct Ticket {
+    /// Takes the PUT.
+    pub url: String,
+    /// `photoId` or `imageId`.
+    pub id: String,
+}
+
+impl<'a> Partner<'a> {
+    pub(super) fn new(service: &'a Service, key: String) -> Self {
+        Self { service, key }
+    }
+
+    /// The key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// One call; `path` as in the contract, for example `/albums/create`.
+    pub fn call(&self, path: &str, input: &Value) -> Answer {
+        let body = serde_json::to_vec(input).expect("a value is JSON");
+        self.post(path, &[("content-type", "application/json")], &body)
+    }
+
+    /// One call with these headers and this body; the key is added.
+    ///
+    /// # Panics
+    /// When no answer comes.
+    pub fn post(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let mut request = self
+            .service
+            .agent()
+            .post(format!("{}/openapi{path}", self.service.origin()));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if !self.key.is_empty() {
+            request = request.header("x-api-key", &self.key);
+        }
+        read(request.send(body))
+    }
+
+    /// Gets a URL, without the key.
+    pub fn get(&self, url: &str) -> Answer {
+        read(self.service.agent().get(url).call())
+    }
+
+    /// Sends bytes to an upload URL, without the key.
+    pub fn put(&self, url: &str, content_type: &str, bytes: &[u8]) -> Answer {
+        read(
+            self.service
+                .agent()
+                .put(url)
+                .header("content-type", content_type)
+                .send(bytes),
+        )
+    }
+
+    /// The answer of a call that must succeed.
+    ///
+    /// # Panics
+    /// When it does not.
+    #[track_caller]
+    pub fn ok(&self, path: &str, input: &Value) -> Value {
+        self.call(path, input).ok()
+    }
+
+    /// Makes an album.
+    #[track_caller]
+    pub fn album(&self, title: &str) -> String {
+        self.album_of(&json!({ "title": title }))
+    }
+
+    /// Makes an album from this input.
+    #[track_caller]
+    pub fn album_of(&self, input: &Value) -> String {
+        text(&self.ok("/albums/create", input)["id"])
+    }
+
+    /// Asks for an upload URL of a photo.
+    #[track_caller]
+    pub fn signed(&self, album: &str, filename: &str, content_type: &str) -> Ticket {
+        let input = json!({ "albumId": album, "filename": filename, "contentType": content_type });
+        let ticket = self.ok("/photos/photo/signed", &input);
+        Ticket {
+            url: text(&ticket["uploadUrl"]),
+            id: text(&ticket["photoId"]),
+        }
+    }
+
+    /// Confirms an upload.
+    pub fn confirm(&self, album: &str, photo: &str) -> Answer {
+        self.call(
+            "/photos/photo/success",
+            &json!({ "albumId": album, "photoId": photo }),
+        )
+    }
+
+    /// Sends a JPEG: signed, PUT, success. Answers its id.
+    #[track_caller]
+    pub fn upload(&self, album: &str, filename: &str, bytes: &[u8]) -> String {
+        self.upload_as(album, filename, "image/jpeg", bytes)
+    }
+
+    /// Sends a photo declared as this media type. Answers its id.
+    #[track_caller]
+    pub fn upload_as(&self, album: &str, filename: &str, content_type: &str, bytes: &[u8]) -> String {
+        let ticket = self.signed(album, filename, content_type);
+        let sent = self.put(&ticket.url, content_type, bytes);
+        assert_eq!(sent.status, 200, "{}", sent.text());
+        let confirmed = self.confirm(album, &ticket.id).ok();
+        assert_eq!(confirmed["success"], true, "{confirmed}");
+        assert!(confirmed["message"].is_string(), "{confirmed}");
+        ticket.id
+    }
+
+    /// Sends a JPEG to a service that may go away; answers its id once the confirmation was answered with success.
+    pub fn try_upload(&self, album: &str, filename: &str, bytes: &[u8]) -> Option<String> {
+        let sign = json!({ "albumId": album, "filename": filename, "contentType": "image/jpeg" });
+        let ticket = self.try_call("/photos/photo/signed", &sign)?;
+        let sent = self
+            .service
+            .agent()
+            .put(ticket["uploadUrl"].as_str()?)
+            .header("content-type", "image/jpeg");
+        if sent.send(bytes).ok()?.status() != 200 {
+            return None;
+        }
+        let photo = ticket["photoId"].as_str()?;
+        let confirmed = self.try_call(
+            "/photos/photo/success",
+            &json!({ "albumId": album, "photoId": photo }),
+        )?;
+        (confirmed["success"] == true).then(|| photo.to_owned())
+    }
+
+    /// Reads an event stream to its end, wherever that is.
+    pub fn watch(&self, path: &str, input: &Value) -> Vec<u8> {
+        let url = format!("{}/openapi{path}", self.service.origin());
+        let request = self
+            .service
+            .agent()
+            .post(url)
+            .header("x-api-key", &self.key)
+            .header("accept", "text/event-stream");
+        let Ok(answer) = request.send_json(input) else {
+            return Vec::new();
+        };
+        let mut stream = answer.into_body().into_reader();
+        let mut read = Vec::new();
+        // The stream of a service that stops may end in the middle.
+        if let Err(error) = std::io::Read::read_to_end(&mut stream, &mut read) {
+            eprintln!("the stream ended early: {error}");
+        }
+        read
+    }
+
+    fn try_call(&self, path: &str, input: &Value) -> Option<Value> {
+        let url = format!("{}/openapi{path}", self.service.origin());
+        let mut answer = self
+            .service
+            .agent()
+            .post(url)
+            .header("x-api-key", &self.key)
+            .send_json(input)
+            .ok()?;
+        (answer.status() == 200)
+            .then(|| answer.body_mut().read_json().ok())
+            .flatten()
+    }
+
+    /// Sends a selfie: signed, PUT. Answers its `imageId`.
+    #[track_caller]
+    pub fn selfie(&self, album: &str, bytes: &[u8]) -> String {
+        let ticket = self.selfie_ticket(album);
+        let sent = self.put(&ticket.url, "image/jpeg", bytes);
+        assert_eq!(sent.status, 200, "{}", sent.text());
+        ticket.id
+    }
+
+    /// Asks for an upload URL of a selfie.
+    #[track_caller]
+    pub fn selfie_ticket(&self, album: &str) -> Ticket {
+        let ticket = self.ok("/photos/search/face/signed", &json!({ "albumId": album }));
+        Ticket {
+            url: text(&ticket["uploadUrl"]),
+            id: text(&ticket["imageId"]),
+        }
+    }
+
+    /// Searches by a selfie sent before.
+    pub fn face_search(&self, album: &str, image: &str) -> Answer {
+        self.call(
+            "/photos/search/face/list",
+            &json!({ "albumId": album, "imageId": image }),
+        )
+    }
+
+    /// Sends a selfie and answers the hits.
+    #[track_caller]
+    pub fn find_face(&self, album: &str, selfie: &[u8]) -> Vec<Value> {
+        let image = self.selfie(album, selfie);
+        hits(&self.face_search(album, &image).ok())
+    }
+
+    /// Answers the hits of a bib number, fuzzy ones too.
+    #[track_caller]
+    pub fn find_text(&self, album: &str, bib: &str) -> Vec<Value> {
+        hits(&self.ok(
+            "/photos/search/text/list",
+            &json!({ "albumId": album, "text": bib }),
+        ))
+    }
+
+    /// Answers the exact hits of a bib number.
+    #[track_caller]
+    pub fn find_text_exactly(&self, album: &str, bib: &str) -> Vec<Value> {
+        let input = json!({ "albumId": album, "text": bib, "exact": true });
+        hits(&self.ok("/photos/search/text/list", &input))
+    }
+
+    /// One photo with what was seen in it.
+    #[track_caller]
+    pub fn photo(&self, album: &str, photo: &str) -> Value {
+        self.ok(
+            "/photos/photo/get",
+            &json!({ "albumId": album, "photoId": photo }),
+        )
+    }
+
+    /// Every photo of an album, page by page.
+    #[track_caller]
+    pub fn photos(&self, album: &str) -> Vec<Value> {
+        let mut photos = Vec::new();
+        let mut cursor = Value::Null;
+        loop {
+            let mut input = json!({ "albumId": album, "limit": 100 });
+            if !cursor.is_null() {
+                input["cursor"] = cursor;
+            }
+            let page = self.ok("/photos/photo/list", &input);
+            photos.extend(
+                page["photos"]
+                    .as_array()
+                    .expect("a list of photos")
+                    .iter()
+                    .cloned(),
+            );
+            cursor = page["nextCursor"].clone();
+            if cursor.is_null() {
+                return photos;
+            }
+        }
+    }
+
+    /// Photos by state.
+    #[track_caller]
+    pub fn progress(&self, album: &str) -> Value {
+        self.ok("/albums/progress", &json!({ "albumId": album }))
+    }
+
+    /// Waits until no photo of the album is queued or processing; answers the progress.
+    ///
+    /// # Panics
+    /// When that takes longer than two minutes.
+    #[track_caller]
+    pub fn wait_idle(&self, album: &str) -> Value {
+        let begun = Instant::now();
+        loop {
+            let progress = self.progress(album);
+            if progress["queued"] == 0 && progress["processing"] == 0 {
+                return progress;
+            }
+            assert!(
+                begun.elapsed() < IDLE_LIMIT,
+                "still at work after {IDLE_LIMIT:?}: {progress}"
+            );
+            std::thread::sleep(Duration::from_millis(25));
+        }
+    }
+}
+
+/// A JSON string.
+///
+/// # Panics
+/// When it is none.
+#[track_caller]
+pub fn text(value: &Value) -> String {
+    value
+        .as_str()
+        .unwrap_or_else(|| panic!("a string was expected: {value}"))
+        .to_owned()
+}
+
+/// The hits of a search, checked against `total`.
+#[track_caller]
+fn hits(answer: &Value) -> Vec<Value> {
+    let photos = answer["photos"]
+        .as_array()
+        .unwrap_or_else(|| panic!("no photos: {answer}"))
+        .clone();
+    assert_eq!(answer["total"], photos.len(), "{answer}");
+    photos
+}
+
+/// Reads an answer whole.
+#[track_caller]
+fn read(answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Answer {
+    let mut response = match answer {
+        Ok(response) => response,
+        Err(error) => panic!("no answer: {error}"),
+    };
+    let headers = response
+        .headers()
+        .iter()
+        .map(|(name, value)| {
+            (
+                name.as_str().to_owned(),
+                String::from_utf8_lossy(value.as_bytes()).into_owned(),
+            )
+        })
+        .collect();
+    let bytes = match response.body_mut().with_config().limit(1 << 30).read_to_vec() {
+        Ok(bytes) => bytes,
+        Err(error) => panic!("the answer broke off: {error}"),
+    };
+    Answer {
+        status: response.status().as_u16(),
+        headers,
+        bytes,
+    }
+}

@@ -1,0 +1,358 @@
+//! Photos as cameras make them, of people and bibs that are marks: the fake networks read them without weights.
+//!
+//! [`Picture`] is a scene; its methods `jpeg`, `png16` and so on are the files a camera could make of it.
+
+use super::marks;
+use image::{DynamicImage, ImageFormat, RgbImage, imageops};
+
+/// A scene: marks for faces and bibs on a sky over a road.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    pixels: RgbImage,
+}
+
+/// What a camera notes beside the pixels.
+#[derive(Clone, Copy, Debug)]
+pub struct Exif {
+    /// 1 to 8: how the stored pixels must be turned to stand upright.
+    pub orientation: u8,
+    /// `YYYY:MM:DD hh:mm:ss`.
+    pub taken_at: &'static str,
+    /// `+hh:mm`.
+    pub offset: &'static str,
+}
+
+impl Exif {
+    /// Upright or turned, taken on a morning in May.
+    pub fn turned(orientation: u8) -> Self {
+        Self {
+            orientation,
+            taken_at: "2026:05:10 09:31:27",
+            offset: "+02:00",
+        }
+    }
+}
+
+impl Picture {
+    /// An empty scene.
+    pub fn new(width: u32, height: u32) -> Self {
+        let horizon = height * 2 / 5;
+        let pixels = RgbImage::from_fn(width, height, |x, y| {
+            // A little texture, so that files have realistic sizes and flat areas do not hide mistakes.
+            let grain = ((x * 7 + y * 13) % 9) as u8;
+            if y < horizon {
+                image::Rgb([150 + grain, 180 + grain, 210 + grain])
+            } else {
+                image::Rgb([110 + grain, 108 + grain, 104 + grain])
+            }
+        });
+        Self { pixels }
+    }
+
+    /// A picture that one person fills, as a selfie.
+    pub fn selfie(person: u8) -> Self {
+        Self::new(640, 640).face(person, 200, 160, 240)
+    }
+
+    /// With the face of a person, a square whose left upper corner and side are given in pixels.
+    #[must_use]
+    pub fn face(mut self, person: u8, left: u32, top: u32, side: u32) -> Self {
+        marks::paint_face(&mut self.pixels, person, [left, top, side]);
+        self
+    }
+
+    /// With a bib whose left upper corner is given in pixels.
+    #[must_use]
+    pub fn bib(mut self, text: &str, left: u32, top: u32) -> Self {
+        marks::paint_bib(&mut self.pixels, text, [left, top]);
+        self
+    }
+
+    /// The pixels.
+    pub fn pixels(&self) -> &RgbImage {
+        &self.pixels
+    }
+
+    /// A baseline JPEG.
+    pub fn jpeg(&self) -> Vec<u8> {
+        encoded(&self.pixels.clone().into(), ImageFormat::Jpeg)
+    }
+
+    /// A JPEG whose stored pixels are turned as a camera held that way stores them.
+    pub fn jpeg_with(&self, exif: Exif) -> Vec<u8> {
+        let stored = match exif.orientation {
+            2 => imageops::flip_horizontal(&self.pixels),
+            3 => imageops::rotate180(&self.pixels),
+            4 => imageops::flip_vertical(&self.pixels),
+            5 => imageops::flip_horizontal(&imageops::rotate90(&self.pixels)),
+            6 => imageops::rotate270(&self.pixels),
+            7 => imageops::flip_horizontal(&imageops::rotate270(&self.pixels)),
+            8 => imageops::rotate90(&self.pixels),
+            _ => self.pixels.clone(),
+        };
+        let mut jpeg = encoded(&stored.into(), ImageFormat::Jpeg);
+        jpeg.splice(2..2, exif_segment(exif));
+        jpeg
+    }
+
+    /// A grey JPEG.
+    pub fn grey_jpeg(&self) -> Vec<u8> {
+        encoded(
+            &DynamicImage::from(self.pixels.clone()).to_luma8().into(),
+            ImageFormat::Jpeg,
+        )
+    }
+
+    /// A progressive JPEG.
+    ///
+    /// # Panics
+    /// When libjpeg-turbo refuses, which it has no reason to.
+    pub fn progressive_jpeg(&self) -> Vec<u8> {
+        let mut compressor = turbojpeg::Compressor::new().expect("a compressor");
+        compressor.set_progressive(true).expect("progressive is built in");
+        compress(
+            compressor,
+            self.pixels.as_raw(),
+            self.pixels.dimensions(),
+            turbojpeg::PixelFormat::RGB,
+        )
+    }
+
+    /// A CMYK JPEG as Adobe programs write them: inverted.
+    ///
+    /// # Panics
+    /// When libjpeg-turbo refuses, which it has no reason to.
+    pub fn cmyk_jpeg(&self) -> Vec<u8> {
+        let inverted: Vec<u8> = self
+            .pixels
+            .pixels()
+            .flat_map(|p| [p[0], p[1], p[2], 255])
+            .collect();
+        let compressor = turbojpeg::Compressor::new().expect("a compressor");
+        compress(
+            compressor,
+            &inverted,
+            self.pixels.dimensions(),
+            turbojpeg::PixelFormat::CMYK,
+        )
+    }
+
+    /// A PNG of 8 bits a channel.
+    pub fn png(&self) -> Vec<u8> {
+        encoded(&self.pixels.clone().into(), ImageFormat::Png)
+    }
+
+    /// A PNG of 16 bits a channel.
+    pub fn png16(&self) -> Vec<u8> {
+        encoded(
+            &DynamicImage::from(self.pixels.clone()).to_rgb16().into(),
+            ImageFormat::Png,
+        )
+    }
+
+    /// A PNG with an alpha channel.
+    pub fn png_with_alpha(&self) -> Vec<u8> {
+        encoded(
+            &DynamicImage::from(self.pixels.clone()).to_rgba8().into(),
+            ImageFormat::Png,
+        )
+    }
+
+    /// A lossless WebP.
+    pub fn webp(&self) -> Vec<u8> {
+        encoded(&self.pixels.clone().into(), ImageFormat::WebP)
+    }
+}
+
+/// A PNG that claims 65535 x 65535 pixels and has none.
+pub fn png_of_four_gigapixels() -> Vec<u8> {
+    let mut png = b"\x89PNG\r\n\x1a\n".to_vec();
+    let mut header = b"IHDR".to_vec();
+    header.extend_from_slice(&65_535_u32.to_be_bytes());
+    header.extend_from_slice(&65_535_u32.to_be_bytes());
+    header.extend_from_slice(&[8, 2, 0, 0, 0]);
+    for chunk in [header, b"IDAT".to_vec(), b"IEND".to_vec()] {
+        png.extend_from_slice(
+            &u32::try_from(chunk.len() - 4)
+                .expect("a small chunk")
+                .to_be_bytes(),
+        );
+        png.extend_from_slice(&chunk);
+        png.extend_from_slice(&crc32(&chunk).to_be_bytes());
+    }
+    png
+}
+
+/// A JPEG whose header claims 65535 x 65535 pixels and whose scan is that of a small one.
+pub fn jpeg_of_four_gigapixels() -> Vec<u8> {
+    let mut jpeg = Picture::new(64, 64).jpeg();
+    let frame = jpeg
+        .windows(2)
+        .position(|two| two == [0xff, 0xc0])
+        .expect("a frame header");
+    jpeg[frame + 5..frame + 9].fill(0xff);
+    jpeg
+}
+
+fn encoded(image: &DynamicImage, format: ImageFormat) -> Vec<u8> {
+    let mut file = std::io::Cursor::new(Vec::new());
+    let written = if format == ImageFormat::Jpeg {
+        image.write_with_encoder(image::codecs::jpeg::JpegEncoder::new_with_quality(&mut file, 92))
+    } else {
+        image.write_to(&mut file, format)
+    };
+    written.expect("an image in memory can be encoded");
+    file.into_inner()
+}
+
+fn compress(
+    mut compressor: turbojpeg::Compressor,
+    pixels: &[u8],
+    (width, height): (u32, u32),
+    format: turbojpeg::PixelFormat,
+) -> Vec<u8> {
+    let (width, height) = (width as usize, height as usize);
+    let image = turbojpeg::Image {
+        pixels,
+        width,
+        pitch: width * format.size(),
+        height,
+        format,
+    };
+    compressor.set_quality(92).expect("a quality below 100");
+    compressor
+        .compress_to_vec(image)
+        .expect("pixels can be compressed")
+}
+
+/// The APP1 segment of a little TIFF: make, model, orientation; time and its offset.
+fn exif_segment(exif: Exif) -> Vec<u8> {
+    const SHORT: u16 = 3;
+    const ASCII: u16 = 2;
+    const LONG: u16 = 4;
+    let texts: [&[u8]; 4] = [
+        b"Harbour\0",
+        b"Field 7\0",
+        &zero_ended(exif.taken_at),
+        &zero_ended(exif.offset),
+    ];
+    // Two directories of 4 and 2 entries, each with its count and the offset of the next; the texts follow.
+    let second = 8 + 2 + 4 * 12 + 4;
+    let mut text_at = second + 2 + 2 * 12 + 4;
+    let mut place = |text: &[u8]| {
+        let at = text_at;
+        text_at += u32::try_from(text.len()).expect("a short text");
+        at
+    };
+    let entry = |tag: u16, kind: u16, count: usize, value: u32| {
+        let mut entry = Vec::with_capacity(12);
+        entry.extend_from_slice(&tag.to_le_bytes());
+        entry.extend_from_slice(&kind.to_le_bytes());
+        entry.extend_from_slice(&u32::try_from(count).expect("a short text").to_le_bytes());
+        entry.extend_from_slice(&value.to_le_bytes());
+        entry
+    };
+    let mut tiff = b"Exif\0\0II*\0\x08\0\0\0".to_vec();
+    tiff.extend_from_slice(&4_u16.to_le_bytes());
+    tiff.extend(entry(0x010f, ASCII, texts[0].len(), place(texts[0])));
+    tiff.extend(entry(0x0110, ASCII, texts[1].len(), place(texts[1])));
+    tiff.extend(entry(0x0112, SHORT, 1, u32::from(exif.orientation)));
+    tiff.extend(entry(0x8769, LONG, 1, second));
+    tiff.extend_from_slice(&[0; 4]);
+    tiff.extend_from_slice(&2_u16.to_le_bytes());
+    tiff.extend(entry(0x9003, ASCII, texts[2].len(), place(texts[2])));
+    tiff.extend(entry(0x9011, ASCII, texts[3].len(), place(texts[3])));
+    tiff.extend_from_slice(&[0; 4]);
+    tiff.extend(texts.concat());
+    let mut segment = vec![0xff, 0xe1];
+    segment.extend_from_slice(
+        &u16::try_from(tiff.len() + 2)
+            .expect("a short segment")
+            .to_be_bytes(),
+    );
+    segment.extend(tiff);
+    segment
+}
+
+fn zero_ended(text: &str) -> Vec<u8> {
+    [text.as_bytes(), b"\0"].concat()
+}
+
+/// The checksum of PNG chunks.
+fn crc32(bytes: &[u8]) -> u32 {
+    let folded = bytes.iter().fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg())
+        })
+    });
+    !folded
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use image::{ImageDecoder, ImageReader};
+
+    use super::*;
+
+    fn scene() -> Picture {
+        Picture::new(160, 96).face(1, 16, 16, 48)
+    }
+
+    fn difference(one: &RgbImage, other: &RgbImage) -> f64 {
+        assert_eq!(one.dimensions(), other.dimensions());
+        let sum: u64 = one
+            .as_raw()
+            .iter()
+            .zip(other.as_raw())
+            .map(|(a, b)| u64::from(a.abs_diff(*b)))
+            .sum();
+        sum as f64 / one.as_raw().len() as f64
+    }
+
+    #[test]
+    fn a_turned_photo_stands_upright_after_its_orientation() {
+        for orientation in 1..=8 {
+            let jpeg = scene().jpeg_with(Exif::turned(orientation));
+            let mut decoder = ImageReader::with_format(Cursor::new(jpeg), ImageFormat::Jpeg)
+                .into_decoder()
+                .unwrap();
+            let noted = decoder.orientation().unwrap();
+            assert_eq!(noted.to_exif(), orientation);
+            let mut image = DynamicImage::from_decoder(decoder).unwrap();
+            image.apply_orientation(noted);
+            let difference = difference(&image.to_rgb8(), &scene().pixels);
+            assert!(difference < 4.0, "orientation {orientation}: {difference}");
+        }
+    }
+
+    #[test]
+    fn every_file_shows_the_picture() {
+        let scene = scene();
+        let files = [
+            scene.jpeg(),
+            scene.progressive_jpeg(),
+            scene.cmyk_jpeg(),
+            scene.png(),
+            scene.png16(),
+            scene.png_with_alpha(),
+            scene.webp(),
+        ];
+        for (number, file) in files.iter().enumerate() {
+            let shown = image::load_from_memory(file).unwrap().to_rgb8();
+            let difference = difference(&shown, &scene.pixels);
+            assert!(difference < 4.0, "file {number}: {difference}");
+        }
+    }
+
+    #[test]
+    fn the_giants_claim_to_be_giants() {
+        for giant in [png_of_four_gigapixels(), jpeg_of_four_gigapixels()] {
+            let reader = ImageReader::new(Cursor::new(giant))
+                .with_guessed_format()
+                .unwrap();
+            assert_eq!(reader.into_dimensions().unwrap(), (65_535, 65_535));
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! The service as a child process: started, killed and started again on the same port and data.
+
+use std::fs::{File, OpenOptions};
+use std::net::TcpListener;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use ureq::Agent;
+
+use super::binary::{self, Output};
+use super::partner::Partner;
+use super::shared;
+
+/// The organization of keys whose organization does not matter.
+const ORGANIZATION: &str = "Harbour Run";
+const START_LIMIT: Duration = Duration::from_secs(60);
+const ALL_SCOPES: [&str; 3] = ["search:read", "photo:upload", "album:manage"];
+
+/// How to run the service.
+#[derive(Clone, Debug)]
+pub struct Options {
+    role: &'static str,
+    settings: Vec<(String, String)>,
+}
+
+impl Options {
+    /// API and pipeline with networks that read painted marks: no weights, no runtime, fast.
+    pub fn fakes() -> Self {
+        Self {
+            role: "all",
+            settings: Vec::new(),
+        }
+        .with("PHOTOFINISH_MODELS", "fake")
+        .with("PHOTOFINISH_LOG", "info,photofinish=debug")
+    }
+
+    /// API and pipeline with the real networks; says what is missing when they cannot be had here.
+    ///
+    /// # Errors
+    /// The missing piece in words.
+    pub fn real() -> Result<Self, String> {
+        let (runtime, models) = (shared::runtime_library()?, shared::models_dir()?);
+        Ok(Self {
+            role: "all",
+            settings: Vec::new(),
+        }
+        .with("PHOTOFINISH_ONNXRUNTIME", runtime.to_string_lossy())
+        .with("PHOTOFINISH_MODELS_DIR", models.to_string_lossy()))
+    }
+
+    /// With this setting.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.settings.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// In this role: `all`, `serve` or `work`.
+    #[must_use]
+    pub fn role(mut self, role: &'static str) -> Self {
+        self.role = role;
+        self
+    }
+}
+
+/// A running service. Killed when dropped.
+pub struct Service {
+    options: Options,
+    port: u16,
+    folder: TempDir,
+    child: Mutex<Option<Child>>,
+    agent: Agent,
+    key: Mutex<Option<String>>,
+}
+
+impl Service {
+    /// Starts it and waits until it is ready.
+    ///
+    /// # Panics
+    /// When it does not become ready; its log is in the message.
+    pub fn start(options: Options) -> Self {
+        let agent = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .timeout_global(Some(Duration::from_secs(60)))
+            .build();
+        let service = Self {
+            options,
+            port: free_port(),
+            folder: tempfile::tempdir().expect("a folder for the service"),
+            child: Mutex::new(None),
+            agent: agent.into(),
+            key: Mutex::new(None),
+        };
+        std::fs::create_dir(service.data_dir()).expect("an empty folder");
+        service.restart();
+        service
+    }
+
+    /// Starts it again, on the same port and data.
+    ///
+    /// # Panics
+    /// When it still runs, or does not become ready.
+    pub fn restart(&self) {
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.log_path())
+            .expect("a log file");
+        let child = self
+            .command()
+            .arg(self.options.role)
+            .stdout(log.try_clone().expect("a second handle"))
+            .stderr(log)
+            .spawn()
+            .expect("the binary starts");
+        let before = self.child().replace(child);
+        assert!(before.is_none(), "the service still runs");
+        self.wait_ready();
+    }
+
+    /// Ends it as a power cut would: `kill -9`.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn kill9(&self) {
+        let mut child = self.child().take().expect("a running service");
+        child.kill().expect("a child can be killed");
+        child.wait().expect("a killed child ends");
+    }
+
+    /// Ends it as a supervisor would (`SIGTERM`); answers its exit code and how long it took.
+    ///
+    /// # Panics
+    /// When it does not end within `limit`.
+    pub fn terminate(&self, limit: Duration) -> (Option<i32>, Duration) {
+        let begun = Instant::now();
+        let mut child = self.child().take().expect("a running service");
+        let sent = std::process::Command::new("sh")
+            .arg("-c")
+            .arg(format!("kill -TERM {}", child.id()))
+            .status();
+        assert!(
+            sent.is_ok_and(|status| status.success()),
+            "SIGTERM could not be sent"
+        );
+        loop {
+            if let Some(status) = child.try_wait().expect("a child can be asked") {
+                return (status.code(), begun.elapsed());
+            }
+            if begun.elapsed() > limit {
+                child.kill().expect("a child can be killed");
+                panic!(
+                    "the service did not end within {limit:?} of SIGTERM; its log:\n{}",
+                    self.log()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The same data and port, stopped or killed before, now in another role.
+    ///
+    /// # Panics
+    /// When it still runs, or does not become ready.
+    #[must_use]
+    pub fn become_role(mut self, role: &'static str) -> Self {
+        self.options.role = role;
+        self.restart();
+        self
+    }
+
+    /// A partner with a test key of every scope.
+    pub fn partner(&self) -> Partner<'_> {
+        let mut key = self.key.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = key.get_or_insert_with(|| self.key(&ALL_SCOPES, "test"));
+        Partner::new(self, key.clone())
+    }
+
+    /// A partner with another key, or none (`""`).
+    pub fn partner_with(&self, key: &str) -> Partner<'_> {
+        Partner::new(self, key.to_owned())
+    }
+
+    /// A new key of the usual organization.
+    pub fn key(&self, scopes: &[&str], mode: &str) -> String {
+        self.key_of(ORGANIZATION, scopes, mode)
+    }
+
+    /// A new key.
+    pub fn key_of(&self, organization: &str, scopes: &[&str], mode: &str) -> String {
+        let mut arguments = vec!["key", "create", "--organization", organization, "--mode", mode];
+        for scope in scopes {
+            arguments.extend(["--scope", scope]);
+        }
+        self.run(&arguments).success().to_owned()
+    }
+
+    /// Runs another command of the binary on the same settings.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        binary::run(self.command().args(arguments))
+    }
+
+    /// `http://127.0.0.1:<port>`.
+    pub fn origin(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Where it keeps everything.
+    pub fn data_dir(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// Every file below the data folder that is an object of storage: not the database, not a secret.
+    pub fn objects(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        collect_files(&self.data_dir().join("objects"), &mut found);
+        found.sort();
+        found
+    }
+
+    /// What it logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    pub(super) fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    fn command(&self) -> std::process::Command {
+        let mut command = binary::command(&self.data_dir());
+        command.env("PHOTOFINISH_LISTEN", format!("127.0.0.1:{}", self.port));
+        command.envs(self.options.settings.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    fn wait_ready(&self) {
+        let begun = Instant::now();
+        let url = self.readiness_url();
+        loop {
+            let ended = self
+                .child()
+                .as_mut()
+                .and_then(|child| child.try_wait().ok().flatten());
+            if let Some(status) = ended {
+                panic!("the service ended at start ({status}); its log:\n{}", self.log());
+            }
+            if self
+                .agent
+                .get(&url)
+                .call()
+                .is_ok_and(|ready| ready.status() == 200)
+            {
+                return;
+            }
+            assert!(
+                begun.elapsed() < START_LIMIT,
+                "not ready after {START_LIMIT:?}; its log:\n{}",
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn readiness_url(&self) -> String {
+        let admin = self
+            .options
+            .settings
+            .iter()
+            .find(|(name, _)| name == "PHOTOFINISH_ADMIN_LISTEN");
+        admin.map_or_else(
+            || format!("{}/readyz", self.origin()),
+            |(_, address)| format!("http://{address}/readyz"),
+        )
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.folder.path().join("service.log")
+    }
+
+    fn child(&self) -> MutexGuard<'_, Option<Child>> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child().take()
+            && child.kill().is_ok()
+            && let Err(error) = child.wait()
+        {
+            eprintln!("the service could not be waited for: {error}");
+        }
+        if std::thread::panicking() {
+            eprintln!("---- log of the service ----\n{}", tail(&self.log()));
+        }
+    }
+}
+
+/// One service for a group of tests: started by the first that runs, stopped after the last that runs beside it.
+pub struct Group(Mutex<Weak<Service>>);
+
+impl Group {
+    /// A group whose service does not run yet.
+    pub const fn new() -> Self {
+        Self(Mutex::new(Weak::new()))
+    }
+
+    /// The running service, started with `options` when none runs.
+    pub fn service(&self, options: impl FnOnce() -> Options) -> Shared {
+        let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let service = running
+            .upgrade()
+            .unwrap_or_else(|| Arc::new(Service::start(options())));
+        *running = Arc::downgrade(&service);
+        Shared(service)
+    }
+}
+
+impl Default for Group {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A share in a group's service. Prints the log when its test fails.
+pub struct Shared(Arc<Service>);
+
+impl Deref for Shared {
+    type Target = Service;
+
+    fn deref(&self) -> &Service {
+        &self.0
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if std::thread::panicking() && Arc::strong_count(&self.0) > 1 {
+            eprintln!(
+                "---- log of the service, shared with other tests ----\n{}",
+                tail(&self.log())
+            );
+        }
+    }
+}
+
+/// A port that was free just now.
+///
+/// # Panics
+/// When this machine has none.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|socket| socket.local_addr())
+        .expect("a free port")
+        .port()
+}
+
+/// The end of a log, where the failure usually is.
+fn tail(log: &str) -> String {
+    const LINES: usize = 120;
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
+}
+
+fn collect_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            collect_files(&path, found);
+        } else if File::open(&path).is_ok() {
+            found.push(path);
+        }
+    }
+}

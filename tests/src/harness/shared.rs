@@ -1,0 +1,114 @@
+//! What may or may not be on this machine: the real photos of `../shared`, the runtime and the models.
+
+use std::path::{Path, PathBuf};
+
+use super::environment::{path_or_set_up, repository_root, skip_or_fail};
+
+/// One row of `rbnr_boxes.csv`: a bib and the face of its runner, in pixels of the file.
+#[derive(Clone, Debug)]
+pub struct LabelledRunner {
+    /// Below `photos/files`.
+    pub file: String,
+    /// The number.
+    pub bib: String,
+    /// Left, top, right, bottom of the face.
+    pub face: [u32; 4],
+}
+
+/// The folder of the real photos, or `None` after saying so loudly.
+///
+/// # Panics
+/// When it is missing and nothing may be skipped.
+pub fn photos(test: &str) -> Option<PathBuf> {
+    let folder = repository_root().join("../shared/photos");
+    if folder.join("MANIFEST.csv").is_file() {
+        return Some(folder);
+    }
+    skip_or_fail(
+        test,
+        "the real photos (../shared/photos beside the repository) are not here",
+    );
+    None
+}
+
+/// The ONNX Runtime library.
+///
+/// # Errors
+/// What is missing and what to do.
+pub fn runtime_library() -> Result<PathBuf, String> {
+    let place = path_or_set_up("PHOTOFINISH_ONNXRUNTIME", "runtime");
+    if place.is_file() {
+        return Ok(place);
+    }
+    find_library(&place).ok_or_else(|| {
+        format!(
+            "no libonnxruntime.so in {}: run `cargo xtask setup`",
+            place.display()
+        )
+    })
+}
+
+/// The folder of the model files.
+///
+/// # Errors
+/// What is missing and what to do.
+pub fn models_dir() -> Result<PathBuf, String> {
+    let place = path_or_set_up("PHOTOFINISH_MODELS_DIR", "models");
+    let has_models = std::fs::read_dir(&place).is_ok_and(|mut entries| {
+        entries.any(|e| e.is_ok_and(|e| e.path().extension().is_some_and(|x| x == "onnx")))
+    });
+    if has_models {
+        return Ok(place);
+    }
+    Err(format!(
+        "no model in {}: run `cargo xtask setup`",
+        place.display()
+    ))
+}
+
+/// The rows of a label file below `photos`, the head line left out.
+///
+/// # Panics
+/// When it cannot be read.
+pub fn rows(photos: &Path, name: &str) -> Vec<Vec<String>> {
+    let text = std::fs::read_to_string(photos.join(name)).expect("a label file");
+    text.lines()
+        .skip(1)
+        .map(|line| line.split(',').map(str::to_owned).collect())
+        .collect()
+}
+
+/// The labelled runners of RBNR.
+///
+/// # Panics
+/// When the label file does not have its shape.
+pub fn labelled_runners(photos: &Path) -> Vec<LabelledRunner> {
+    let pixel = |row: &[String], column: usize| row[column].parse().expect("a pixel");
+    rows(photos, "rbnr_boxes.csv")
+        .iter()
+        .map(|row| LabelledRunner {
+            file: row[0].clone(),
+            bib: row[1].clone(),
+            face: [6, 7, 8, 9].map(|column| pixel(row, column)),
+        })
+        .collect()
+}
+
+fn find_library(folder: &Path) -> Option<PathBuf> {
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).ok()?.flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with("libonnxruntime.so")
+            {
+                return Some(path);
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,236 @@
+//! Power cuts and stops in the middle of an event: what was confirmed ends ready, once.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use photofinish_tests::harness::pictures::Picture;
+use photofinish_tests::harness::{Options, Partner, Service};
+use serde_json::{Value, json};
+
+/// Photos of the event: enough that a kill falls into every stage.
+const PHOTOS: usize = 60;
+/// Every photo shows its own bib, this person, and this bib.
+const EVERYWHERE: u8 = 1;
+const COMMON_BIB: &str = "4242";
+
+/// The bib that only this photo shows: no two are one edit apart from the common one.
+fn own_bib(number: usize) -> String {
+    format!("{}", 70_100 + number)
+}
+
+fn photo(number: usize) -> Vec<u8> {
+    Picture::new(1600, 1200)
+        .face(EVERYWHERE, 200, 150, 140)
+        .bib(COMMON_BIB, 200, 600)
+        .face(2, 900, 150, 140)
+        .bib(&own_bib(number), 900, 600)
+        .jpeg()
+}
+
+/// What the partner has been promised: the photos whose confirmation was answered.
+fn upload_event(partner: &Partner<'_>, album: &str) -> Vec<String> {
+    (0..PHOTOS)
+        .map(|number| partner.upload(album, &format!("{number}.jpg"), &photo(number)))
+        .collect()
+}
+
+/// Every promised photo is ready once, with its own faces and texts, and search finds each once.
+#[track_caller]
+fn check_event(partner: &Partner<'_>, album: &str, promised: &[String]) {
+    let progress = partner.wait_idle(album);
+    let photos = partner.photos(album);
+    let states: HashMap<&str, &str> = photos
+        .iter()
+        .filter_map(|photo| Some((photo["id"].as_str()?, photo["state"].as_str()?)))
+        .collect();
+    assert_eq!(states.len(), photos.len(), "no photo is listed twice");
+    for id in promised {
+        assert_eq!(states.get(id.as_str()), Some(&"ready"), "{id} of {progress}");
+    }
+    for id in promised {
+        let photo = partner.photo(album, id);
+        let counts = (
+            photo["faces"].as_array().map(Vec::len),
+            photo["texts"].as_array().map(Vec::len),
+        );
+        assert_eq!(counts, (Some(2), Some(2)), "nothing is doubled or lost: {photo}");
+        assert_eq!(partner.get(photo["url"].as_str().expect("a preview")).status, 200);
+    }
+    let by_text = partner.find_text_exactly(album, COMMON_BIB);
+    check_hits(&by_text, promised);
+    let image = partner.selfie(album, &Picture::selfie(EVERYWHERE).jpeg());
+    let by_face = partner.face_search(album, &image).ok();
+    check_hits(by_face["photos"].as_array().expect("hits"), promised);
+    for (number, id) in promised.iter().enumerate() {
+        let own = partner.find_text_exactly(album, &own_bib(number));
+        assert_eq!(
+            own.iter().map(|hit| &hit["id"]).collect::<Vec<_>>(),
+            [&json!(id)],
+            "bib of photo {number}"
+        );
+    }
+}
+
+#[track_caller]
+fn check_hits(hits: &[Value], promised: &[String]) {
+    let found: HashSet<&str> = hits.iter().filter_map(|hit| hit["id"].as_str()).collect();
+    assert_eq!(found.len(), hits.len(), "one hit a photo");
+    assert_eq!(
+        found,
+        promised.iter().map(String::as_str).collect(),
+        "search finds exactly the promised photos"
+    );
+}
+
+#[test]
+fn power_cuts_in_the_middle_of_an_event_lose_nothing_and_double_nothing() {
+    // A photo in flight at each of several cuts must not be taken for one that ends its process.
+    let service = Service::start(Options::fakes().with("PHOTOFINISH_ATTEMPT_LIMIT", "12"));
+    let album = service.partner().album("Storm");
+    let promised = upload_event(&service.partner(), &album);
+    let mut cuts = 0;
+    for wait in [0, 150, 40, 400, 90, 250] {
+        let before = service.partner().progress(&album);
+        std::thread::sleep(Duration::from_millis(wait));
+        service.kill9();
+        service.restart();
+        cuts += 1;
+        if before["ready"] == PHOTOS {
+            break;
+        }
+    }
+    assert!(
+        cuts >= 3,
+        "the photos were read before the third cut: make them more"
+    );
+    check_event(&service.partner(), &album, &promised);
+}
+
+#[test]
+fn a_power_cut_between_uploads_loses_no_confirmed_photo() {
+    let service = Service::start(Options::fakes());
+    let album = service.partner().album("Uploads");
+    let bytes = photo(0);
+    let mut promised = Vec::new();
+    for _ in 0..3 {
+        // The service is cut while a thread uploads; what that thread was promised counts, whatever it was doing.
+        let (confirmed, uploader) = std::sync::mpsc::sync_channel(PHOTOS);
+        std::thread::scope(|scope| {
+            let partner = service.partner();
+            let (album, bytes) = (&album, &bytes);
+            scope.spawn(move || {
+                for number in 0..PHOTOS {
+                    let Some(id) = partner.try_upload(album, &format!("{number}.jpg"), bytes) else {
+                        return;
+                    };
+                    if confirmed.send(id).is_err() {
+                        return;
+                    }
+                }
+            });
+            promised.extend(uploader.iter().take(8));
+            service.kill9();
+            promised.extend(uploader.iter());
+        });
+        service.restart();
+    }
+    let partner = service.partner();
+    partner.wait_idle(&album);
+    let ready: HashSet<String> = partner
+        .photos(&album)
+        .iter()
+        .filter(|photo| photo["state"] == "ready")
+        .filter_map(|photo| photo["id"].as_str().map(str::to_owned))
+        .collect();
+    for id in &promised {
+        assert!(ready.contains(id), "{id} was confirmed and is not ready");
+    }
+}
+
+#[test]
+fn a_stop_in_full_flight_is_clean_and_the_rest_follows_after_the_next_start() {
+    let service = Service::start(Options::fakes().with("PHOTOFINISH_DRAIN_SECONDS", "5"));
+    let album = service.partner().album("Stopped");
+    let promised = upload_event(&service.partner(), &album);
+    for _ in 0..3 {
+        let (code, took) = service.terminate(Duration::from_secs(15));
+        assert_eq!(code, Some(0), "a stop is no failure; log:\n{}", service.log());
+        assert!(
+            took < Duration::from_secs(8),
+            "a stop took {took:?} with a grace of 5 s"
+        );
+        service.restart();
+    }
+    check_event(&service.partner(), &album, &promised);
+}
+
+#[test]
+fn a_stop_of_an_idle_service_is_quick() {
+    let service = Service::start(Options::fakes());
+    let (code, took) = service.terminate(Duration::from_secs(10));
+    assert_eq!(code, Some(0));
+    assert!(took < Duration::from_secs(3), "{took:?}");
+}
+
+#[test]
+fn a_stop_in_the_middle_of_progress_streams_is_quick() {
+    let service = Service::start(Options::fakes());
+    let partner = service.partner();
+    let album = partner.album("Watched");
+    let _promised = upload_event(&partner, &album);
+    std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| partner.watch("/albums/progress", &json!({ "albumId": album })));
+        while partner.progress(&album)["ready"] == 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let (code, took) = service.terminate(Duration::from_secs(40));
+        assert_eq!(code, Some(0));
+        assert!(took < Duration::from_secs(25), "{took:?}");
+        watcher.join().expect("the watcher only watches");
+    });
+}
+
+#[test]
+fn a_second_process_on_the_same_data_is_refused() {
+    let service = Service::start(Options::fakes());
+    let second = service.run(&[
+        "all",
+        "--listen",
+        &format!("127.0.0.1:{}", photofinish_tests::harness::free_port()),
+    ]);
+    assert_eq!(second.code, Some(1), "{}", second.everything());
+    assert!(second.stderr.contains("another photofinish"), "{}", second.stderr);
+    assert!(!second.stderr.contains("panicked"), "{}", second.stderr);
+}
+
+#[test]
+fn a_photo_whose_bytes_vanish_fails_with_missing_object() {
+    let service = Service::start(Options::fakes().role("serve"));
+    let partner = service.partner();
+    let album = partner.album("Vanished");
+    let kept = partner.upload(&album, "kept.jpg", &photo(1));
+    let lost = partner.upload(&album, "lost.jpg", &photo(2));
+    assert_eq!(
+        partner.progress(&album)["queued"],
+        2,
+        "an API alone reads no photos"
+    );
+    for object in service.objects() {
+        if object.to_string_lossy().contains(&lost) {
+            std::fs::remove_file(object).expect("an object can be removed");
+        }
+    }
+    let (code, _) = service.terminate(Duration::from_secs(10));
+    assert_eq!(code, Some(0));
+    let service = service.become_role("all");
+    let partner = service.partner();
+    let begun = Instant::now();
+    partner.wait_idle(&album);
+    assert!(begun.elapsed() < Duration::from_secs(60));
+    assert_eq!(partner.photo(&album, &kept)["state"], "ready");
+    let lost = partner.photo(&album, &lost);
+    assert_eq!(
+        (&lost["state"], &lost["failure"]),
+        (&json!("failed"), &json!("MISSING_OBJECT"))
+    );
+}

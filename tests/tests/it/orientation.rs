@@ -1,0 +1,143 @@
+//! EXIF orientations 1 to 8: the same picture, the same hits.
+
+use image::{RgbImage, imageops};
+use photofinish_tests::harness::pictures::{Exif, Picture};
+use photofinish_tests::harness::{Options, Partner, Service, shared, skip_or_fail, text};
+use serde_json::Value;
+
+#[test]
+fn a_photo_turned_any_way_is_the_same_picture_with_the_same_hits() {
+    let service = Service::start(Options::fakes());
+    let partner = service.partner();
+    let album = partner.album("Turned");
+    let upright = Picture::new(1200, 800)
+        .face(1, 200, 150, 120)
+        .bib("1204", 750, 450);
+    let ids: Vec<String> = (1..=8)
+        .map(|o| partner.upload(&album, &format!("{o}.jpg"), &upright.jpeg_with(Exif::turned(o))))
+        .collect();
+    partner.wait_idle(&album);
+    let by_face = partner.find_face(&album, &Picture::selfie(1).jpeg());
+    let by_text = partner.find_text(&album, "1204");
+    for hits in [&by_face, &by_text] {
+        assert_eq!(hits.len(), 8, "every orientation is found: {hits:?}");
+        for hit in hits {
+            assert!(
+                distance(hit, &hits[0]) < 0.01,
+                "the box moves with the orientation: {hit} and {}",
+                hits[0]
+            );
+        }
+    }
+    for (orientation, id) in (1..=8).zip(&ids) {
+        let photo = partner.photo(&album, id);
+        assert_eq!(
+            (&photo["width"], &photo["height"]),
+            (&1200.into(), &800.into()),
+            "orientation {orientation}"
+        );
+        for field in ["url", "thumbnailUrl"] {
+            let shown = picture(&partner, &photo, field);
+            let difference = difference(&shown, upright.pixels());
+            assert!(
+                difference < 6.0,
+                "orientation {orientation}, {field}: {difference} grey levels away"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_selfie_turned_any_way_finds_the_same() {
+    let service = Service::start(Options::fakes());
+    let partner = service.partner();
+    let album = partner.album("Turned selfies");
+    let photo = partner.upload(
+        &album,
+        "a.jpg",
+        &Picture::new(600, 400).face(1, 200, 100, 110).jpeg(),
+    );
+    partner.wait_idle(&album);
+    for orientation in 1..=8 {
+        let selfie = Picture::selfie(1).jpeg_with(Exif::turned(orientation));
+        let hits = partner.find_face(&album, &selfie);
+        assert_eq!(hits.len(), 1, "orientation {orientation}");
+        assert_eq!(hits[0]["id"], photo);
+    }
+}
+
+#[test]
+fn a_real_scene_in_every_orientation_has_the_same_faces() {
+    const TEST: &str = "a_real_scene_in_every_orientation_has_the_same_faces";
+    let Some(photos) = shared::photos(TEST) else {
+        return;
+    };
+    let options = match Options::real() {
+        Ok(options) => options,
+        Err(why) => return skip_or_fail(TEST, &why),
+    };
+    let service = Service::start(options);
+    let partner = service.partner();
+    let album = partner.album("Orientations");
+    let ids: Vec<String> = (1..=8)
+        .map(|o| {
+            let file = photos.join(format!("files/orient/Portrait_{o}.jpg"));
+            partner.upload(
+                &album,
+                &format!("{o}.jpg"),
+                &std::fs::read(file).expect("a photo"),
+            )
+        })
+        .collect();
+    partner.wait_idle(&album);
+    let first = partner.photo(&album, &ids[0]);
+    let upright = picture(&partner, &first, "thumbnailUrl");
+    let faces = |photo: &Value| photo["faces"].as_array().map_or(0, Vec::len);
+    for id in &ids {
+        let photo = partner.photo(&album, id);
+        assert_eq!(
+            (&photo["width"], &photo["height"]),
+            (&first["width"], &first["height"]),
+            "{photo}"
+        );
+        assert_eq!(faces(&photo), faces(&first), "{photo}");
+        let difference = difference(&picture(&partner, &photo, "thumbnailUrl"), &upright);
+        assert!(
+            difference < 8.0,
+            "{}: {difference} grey levels away from the first",
+            photo["filename"]
+        );
+    }
+}
+
+fn picture(partner: &Partner<'_>, photo: &Value, field: &str) -> RgbImage {
+    let bytes = partner.get(&text(&photo[field])).bytes;
+    image::load_from_memory_with_format(&bytes, image::ImageFormat::Jpeg)
+        .expect("a JPEG")
+        .to_rgb8()
+}
+
+/// Mean absolute difference in grey levels, both at 150 pixels across.
+fn difference(one: &RgbImage, other: &RgbImage) -> f64 {
+    let small = |image: &RgbImage| imageops::resize(image, 150, 100, imageops::FilterType::Triangle);
+    let (one, other) = (small(one), small(other));
+    let sum: u64 = one
+        .as_raw()
+        .iter()
+        .zip(other.as_raw())
+        .map(|(a, b)| u64::from(a.abs_diff(*b)))
+        .sum();
+    sum as f64 / one.as_raw().len() as f64
+}
+
+/// The largest difference of any side of two boxes.
+fn distance(one: &Value, other: &Value) -> f64 {
+    let side = |hit: &Value, name: &str| hit["boundingBox"][name].as_f64().unwrap_or(f64::NAN);
+    ["top", "left", "width", "height"]
+        .iter()
+        .map(|name| (side(one, name) - side(other, name)).abs())
+        .fold(
+            0.0,
+            |worst, d| if d.is_nan() { f64::INFINITY } else { worst.max(d) },
+        )
+}

@@ -1,0 +1,51 @@
+//! The real oRPC client, from npm, against the running service: `tests/orpc/run.mjs`.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use photofinish_tests::harness::pictures::Picture;
+use photofinish_tests::harness::{Options, Service, repository_root, run, skip_or_fail, variable};
+
+#[test]
+fn the_real_orpc_client_understands_every_answer() {
+    const TEST: &str = "the_real_orpc_client_understands_every_answer";
+    let modules = variable("PHOTOFINISH_TEST_NODE_MODULES").map_or_else(
+        || repository_root().join(".photofinish/node/node_modules"),
+        PathBuf::from,
+    );
+    if !modules.join("@orpc/client/package.json").is_file() {
+        let why = format!("no @orpc/client in {}: run `cargo xtask test`", modules.display());
+        return skip_or_fail(TEST, &why);
+    }
+    if Command::new("node").arg("--version").output().is_err() {
+        return skip_or_fail(TEST, "no `node` on this machine");
+    }
+    let service = Service::start(Options::fakes());
+    // Node looks for packages beside the program, so the program is run from a folder that has them.
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = repository_root().join("tests/orpc");
+    for file in ["run.mjs", "contract.mjs"] {
+        std::fs::copy(program.join(file), folder.path().join(file))
+            .expect("the program is in the repository");
+    }
+    std::os::unix::fs::symlink(modules, folder.path().join("node_modules")).expect("a link");
+    let (photo, selfie) = (folder.path().join("photo.jpg"), folder.path().join("selfie.jpg"));
+    std::fs::write(
+        &photo,
+        Picture::new(1200, 800)
+            .face(1, 200, 150, 120)
+            .bib("1204", 750, 450)
+            .jpeg(),
+    )
+    .expect("a file");
+    std::fs::write(&selfie, Picture::selfie(1).jpeg()).expect("a file");
+    let output = run(Command::new("node")
+        .arg(folder.path().join("run.mjs"))
+        .env("BASE_URL", format!("{}/openapi", service.origin()))
+        .env("KEY", service.partner().key())
+        .env("NARROW_KEY", service.key(&["search:read"], "test"))
+        .env("PHOTO", photo)
+        .env("SELFIE", selfie)
+        .env("BIB", "1204"));
+    println!("{}", output.success());
+}
