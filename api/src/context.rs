@@ -11,6 +11,7 @@ use photofinish_store::Store;
 use photofinish_store::album::AlbumConfig;
 use photofinish_store::calibration::Calibration;
 use photofinish_store::photo::Embedding;
+use tokio::sync::watch;
 
 /// What every handler may use. Cheap to clone.
 #[derive(Clone)]
@@ -25,6 +26,32 @@ pub struct Context {
     pub settings: Arc<ApiSettings>,
     /// The Prometheus text of all metrics of this process.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    /// Whether the service is leaving; `Draining::default()` at start.
+    pub draining: Draining,
+}
+
+/// Whether the service is leaving: readiness is false, event streams end, connections close after their answer.
+/// [`crate::serve`] begins it; whoever wants balancers to look away first begins it earlier. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Draining(Arc<watch::Sender<bool>>);
+
+impl Draining {
+    /// From now on the service is leaving.
+    pub fn begin(&self) {
+        self.0.send_replace(true);
+    }
+
+    /// Whether it is leaving.
+    pub fn has_begun(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Waits until it is leaving.
+    pub async fn begun(&self) {
+        let mut receiver = self.0.subscribe();
+        // The sender lives in `self`, so waiting cannot fail.
+        drop(receiver.wait_for(|begun| *begun).await);
+    }
 }
 
 /// What the operator decided.

@@ -1,0 +1,110 @@
+//! Reads JSON bodies under limits of size and time. In place of `warp::body::json`, which is unbounded, and of
+//! `content_length_limit`, which refuses chunked bodies.
+
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use futures_util::StreamExt;
+use futures_util::stream::{BoxStream, Stream};
+use serde_json::Value;
+use warp::http::HeaderMap;
+use warp::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+
+use crate::context::ApiSettings;
+use crate::error::ApiError;
+use crate::error_table::ErrorKind;
+
+/// A request body as it arrives.
+pub(crate) type BodyStream = BoxStream<'static, Result<Bytes, warp::Error>>;
+
+/// What a JSON body may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BodyLimits {
+    max_bytes: u64,
+    timeout: Duration,
+}
+
+impl BodyLimits {
+    /// The operator's limits.
+    pub(crate) fn of(settings: &ApiSettings) -> Self {
+        Self {
+            max_bytes: settings.max_body_bytes,
+            timeout: settings.body_timeout,
+        }
+    }
+}
+
+/// The stream of a filter as one type.
+pub(crate) fn stream<S, B>(chunks: S) -> BodyStream
+where
+    S: Stream<Item = Result<B, warp::Error>> + Send + 'static,
+    B: Buf,
+{
+    chunks
+        .map(|chunk| chunk.map(|mut bytes| bytes.copy_to_bytes(bytes.remaining())))
+        .boxed()
+}
+
+/// The JSON of a body; `None` when there is no body.
+pub(crate) async fn json(
+    headers: &HeaderMap,
+    body: BodyStream,
+    limits: BodyLimits,
+) -> Result<Option<Value>, ApiError> {
+    check_media_type(headers)?;
+    if content_length(headers).is_some_and(|length| length > limits.max_bytes) {
+        return Err(ApiError::of(ErrorKind::PayloadTooLarge).closing());
+    }
+    let collected = tokio::time::timeout(limits.timeout, collect(body, limits.max_bytes)).await;
+    let bytes = collected.map_err(|_| ApiError::of(ErrorKind::Timeout).closing())??;
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    serde_json::from_slice(&bytes)
+        .map(Some)
+        .map_err(|error| ApiError::malformed(format!("Malformed JSON: {error}")))
+}
+
+/// The length that a request declares.
+pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// A missing type is read as JSON.
+fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
+    let unsupported = || ApiError::of(ErrorKind::UnsupportedMediaType).closing();
+    if headers
+        .get(CONTENT_ENCODING)
+        .is_some_and(|encoding| encoding != "identity")
+    {
+        return Err(unsupported());
+    }
+    let Some(declared) = headers.get(CONTENT_TYPE) else {
+        return Ok(());
+    };
+    let declared: mime::Mime = declared
+        .to_str()
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(unsupported)?;
+    let utf8 = declared
+        .get_param(mime::CHARSET)
+        .is_none_or(|charset| charset == mime::UTF_8);
+    if declared.essence_str() == "application/json" && utf8 {
+        Ok(())
+    } else {
+        Err(unsupported())
+    }
+}
+
+async fn collect(mut body: BodyStream, max_bytes: u64) -> Result<Vec<u8>, ApiError> {
+    let mut collected = Vec::new();
+    while let Some(chunk) = body.next().await {
+        let chunk = chunk.map_err(|_| ApiError::malformed("The body ended early"))?;
+        if (collected.len() + chunk.len()) as u64 > max_bytes {
+            return Err(ApiError::of(ErrorKind::PayloadTooLarge).closing());
+        }
+        collected.extend_from_slice(&chunk);
+    }
+    Ok(collected)
+}

@@ -1,0 +1,104 @@
+//! Albums.
+
+use photofinish_store::album::{AlbumChange, AlbumQuery, NewAlbum};
+
+use crate::auth::{AnyCaller, Manager};
+use crate::context::Context;
+use crate::cursor;
+use crate::error::ApiError;
+use crate::wire::album::{
+    Album, AlbumPage, CreateAlbum, ListAlbums, OneAlbum, Reprocessing, UpdateAlbum, UpdatedAlbum,
+};
+use crate::wire::{Acknowledgement, config};
+
+pub(crate) async fn create(ctx: Context, caller: Manager, input: CreateAlbum) -> Result<Album, ApiError> {
+    let config = input.config.applied_to(&ctx.settings.album_defaults);
+    let album = NewAlbum {
+        tenant: caller.tenant,
+        created_by: caller.key,
+        title: input.title,
+        cover_url: input.cover_url,
+        tags: input.tags,
+        config: config.map_err(|issues| ApiError::invalid(&issues))?,
+    };
+    Ok(ctx.store.albums.create(album).await?.into())
+}
+
+pub(crate) async fn list(ctx: Context, caller: AnyCaller, input: ListAlbums) -> Result<AlbumPage, ApiError> {
+    let query = AlbumQuery {
+        after: input.after,
+        limit: input.limit,
+        title: input.title,
+    };
+    let page = ctx.store.albums.list(&caller.tenant, query).await?;
+    Ok(AlbumPage {
+        albums: page.albums.into_iter().map(Album::from).collect(),
+        next_cursor: page.next.map(|id| cursor::after_id(id.0)),
+        total: page.total,
+    })
+}
+
+pub(crate) async fn get(ctx: Context, caller: AnyCaller, input: OneAlbum) -> Result<Album, ApiError> {
+    Ok(ctx.store.albums.get(&caller.tenant, input.album).await?.into())
+}
+
+pub(crate) async fn update(
+    ctx: Context,
+    caller: Manager,
+    input: UpdateAlbum,
+) -> Result<UpdatedAlbum, ApiError> {
+    let before = ctx.store.albums.get(&caller.tenant, input.album).await?;
+    let config = input
+        .config
+        .map(|change| change.applied_to(&before.config))
+        .transpose();
+    let config = config.map_err(|issues| ApiError::invalid(&issues))?;
+    let reprocessing_needed = config
+        .as_ref()
+        .is_some_and(|after| config::reads_differently(&before.config, after));
+    let change = AlbumChange {
+        title: input.title,
+        cover_url: input.cover_url,
+        tags: input.tags,
+        config,
+    };
+    let album = ctx
+        .store
+        .albums
+        .update(&caller.tenant, input.album, change)
+        .await?;
+    Ok(UpdatedAlbum {
+        album: album.into(),
+        reprocessing_needed,
+    })
+}
+
+pub(crate) async fn delete(
+    ctx: Context,
+    caller: Manager,
+    input: OneAlbum,
+) -> Result<Acknowledgement, ApiError> {
+    let organization = caller.tenant.organization;
+    ctx.store.albums.get(&caller.tenant, input.album).await?;
+    // Bytes before rows, so that a crash between leaves an album that can be deleted again; and bytes once more,
+    // for what a worker wrote while it still had the album.
+    ctx.store.blobs.delete_album(organization, input.album).await?;
+    ctx.store.albums.delete(&caller.tenant, input.album).await?;
+    ctx.store.blobs.delete_album(organization, input.album).await?;
+    tracing::info!(album.id = %input.album, key.id = %caller.key, "album deleted");
+    Ok(Acknowledgement::of("Album deleted"))
+}
+
+pub(crate) async fn reprocess(
+    ctx: Context,
+    caller: Manager,
+    input: OneAlbum,
+) -> Result<Reprocessing, ApiError> {
+    ctx.store.albums.get(&caller.tenant, input.album).await?;
+    let queued = ctx.store.queue.reprocess(input.album).await?;
+    Ok(Reprocessing {
+        success: true,
+        message: "Photos queued for processing",
+        queued,
+    })
+}

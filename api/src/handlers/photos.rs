@@ -1,0 +1,93 @@
+//! Photos, once they are in an album.
+
+use photofinish_store::error::StoreErrorKind;
+use photofinish_store::ids::PhotoId;
+use photofinish_store::object::{ObjectKey, ObjectRole};
+use photofinish_store::photo::PhotoQuery;
+
+use super::{named, picture_urls};
+use crate::auth::Uploader;
+use crate::context::Context;
+use crate::cursor;
+use crate::error::ApiError;
+use crate::error_table::ErrorKind;
+use crate::wire::Acknowledgement;
+use crate::wire::photo::{ListPhotos, OnePhoto, Photo, PhotoDetail, PhotoPage};
+
+pub(crate) async fn list(ctx: Context, caller: Uploader, input: ListPhotos) -> Result<PhotoPage, ApiError> {
+    ctx.store.albums.get(&caller.tenant, input.album).await?;
+    let query = PhotoQuery {
+        after: input.after,
+        limit: input.limit,
+        state: input.state,
+    };
+    let page = ctx.store.photos.list(input.album, query).await?;
+    let mut photos = Vec::with_capacity(page.photos.len());
+    for photo in page.photos {
+        let urls = picture_urls(&ctx, caller.tenant.organization, &photo).await?;
+        photos.push(Photo::of(photo, urls));
+    }
+    let next_cursor = page.next.map(|id| cursor::after_id(id.0));
+    Ok(PhotoPage {
+        photos,
+        next_cursor,
+        total: page.total,
+    })
+}
+
+pub(crate) async fn get(ctx: Context, caller: Uploader, input: OnePhoto) -> Result<PhotoDetail, ApiError> {
+    ctx.store.albums.get(&caller.tenant, input.album).await?;
+    let id: PhotoId = named(&input.photo)?;
+    let photo = ctx.store.photos.get(input.album, id).await?;
+    let (faces, texts) = ctx.store.photos.seen(input.album, id).await?;
+    let urls = picture_urls(&ctx, caller.tenant.organization, &photo).await?;
+    Ok(PhotoDetail {
+        photo: Photo::of(photo, urls),
+        faces: faces.into_iter().map(Into::into).collect(),
+        texts: texts.into_iter().map(Into::into).collect(),
+    })
+}
+
+pub(crate) async fn delete(
+    ctx: Context,
+    caller: Uploader,
+    input: OnePhoto,
+) -> Result<Acknowledgement, ApiError> {
+    ctx.store.albums.get(&caller.tenant, input.album).await?;
+    let id: PhotoId = named(&input.photo)?;
+    ctx.store.photos.get(input.album, id).await?;
+    // Bytes before and after the row, as with albums.
+    delete_bytes(&ctx, &caller, (&input, id)).await?;
+    ctx.store.photos.delete(input.album, id).await?;
+    delete_bytes(&ctx, &caller, (&input, id)).await?;
+    tracing::info!(photo.id = %id, album.id = %input.album, key.id = %caller.key, "photo deleted");
+    Ok(Acknowledgement::of("Photo deleted"))
+}
+
+async fn delete_bytes(
+    ctx: &Context,
+    caller: &Uploader,
+    (input, id): (&OnePhoto, PhotoId),
+) -> Result<(), ApiError> {
+    for role in [ObjectRole::Original, ObjectRole::Preview, ObjectRole::Thumbnail] {
+        let key = ObjectKey::photo(caller.tenant.organization, input.album, id, role);
+        ctx.store.blobs.delete(&key).await?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn retry(
+    ctx: Context,
+    caller: Uploader,
+    input: OnePhoto,
+) -> Result<Acknowledgement, ApiError> {
+    ctx.store.albums.get(&caller.tenant, input.album).await?;
+    let id: PhotoId = named(&input.photo)?;
+    match ctx.store.queue.retry(input.album, id).await {
+        Ok(()) => Ok(Acknowledgement::of("Photo queued for processing")),
+        Err(error) if error.kind == StoreErrorKind::Conflict => {
+            Err(ApiError::of(ErrorKind::Conflict).with_code("PHOTO_HAS_NOT_FAILED"))
+        }
+        Err(error) => Err(error.into()),
+    }
+}

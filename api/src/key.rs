@@ -1,0 +1,187 @@
+//! How an API key looks: a prefix that names its mode, 32 random bytes in base 62, and a checksum, so that typing
+//! errors are told without the database and secret scanners know one when they see one.
+//!
+//! The store keeps only [`KeyText::digest`]; the text itself is shown once.
+
+use std::fmt;
+
+use photofinish_store::key::{KeyDigest, KeyMode};
+use sha2::{Digest, Sha256};
+
+/// 62^43 is more than 2^256.
+const BODY_LENGTH: usize = 43;
+/// 62^6 is more than 2^32.
+const CHECKSUM_LENGTH: usize = 6;
+/// Characters beyond the prefix that a hint shows: 36 bits, leaving 220 secret.
+const HINT_LENGTH: usize = 6;
+
+const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// The text of a key. Prints nothing of itself.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyText {
+    text: String,
+    mode: KeyMode,
+}
+
+/// Not a key: another prefix, length or alphabet, or a checksum that tells a typing error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an api key")]
+pub struct NotAKey;
+
+impl KeyText {
+    /// A new key.
+    pub fn generate(mode: KeyMode) -> Self {
+        Self::from_secret(mode, rand::random())
+    }
+
+    fn from_secret(mode: KeyMode, secret: [u8; 32]) -> Self {
+        let mut text = format!("{}{}", prefix(mode), base62(&secret, BODY_LENGTH));
+        text.push_str(&checksum(&text));
+        Self { text, mode }
+    }
+
+    /// A key from what a caller sent.
+    ///
+    /// # Errors
+    /// [`NotAKey`].
+    pub fn parse(text: &str) -> Result<Self, NotAKey> {
+        let known = [KeyMode::Test, KeyMode::Live]
+            .into_iter()
+            .find(|mode| text.starts_with(prefix(*mode)));
+        let mode = known.ok_or(NotAKey)?;
+        let rest = &text[prefix(mode).len()..];
+        let in_alphabet = rest.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if rest.len() != BODY_LENGTH + CHECKSUM_LENGTH || !in_alphabet {
+            return Err(NotAKey);
+        }
+        let (signed, sum) = text.split_at(text.len() - CHECKSUM_LENGTH);
+        if checksum(signed) == sum {
+            Ok(Self {
+                text: text.to_owned(),
+                mode,
+            })
+        } else {
+            Err(NotAKey)
+        }
+    }
+
+    /// Which environment it belongs to.
+    pub fn mode(&self) -> KeyMode {
+        self.mode
+    }
+
+    /// What the store keeps of it.
+    pub fn digest(&self) -> KeyDigest {
+        Sha256::digest(self.text.as_bytes()).into()
+    }
+
+    /// Its beginning, enough to tell it from others.
+    pub fn hint(&self) -> String {
+        self.text[..prefix(self.mode).len() + HINT_LENGTH].to_owned()
+    }
+
+    /// The text, to be shown once.
+    pub fn reveal(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Debug for KeyText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyText({}..)", prefix(self.mode))
+    }
+}
+
+fn prefix(mode: KeyMode) -> &'static str {
+    match mode {
+        KeyMode::Test => "svc_test_",
+        KeyMode::Live => "svc_live_",
+    }
+}
+
+fn checksum(text: &str) -> String {
+    base62(&crc32fast::hash(text.as_bytes()).to_be_bytes(), CHECKSUM_LENGTH)
+}
+
+/// Big-endian bytes as `length` digits, zeros in front; `length` digits hold every value of that many bytes.
+fn base62(bytes: &[u8], length: usize) -> String {
+    let mut number = bytes.to_vec();
+    let mut digits = vec![ALPHABET[0]; length];
+    for digit in digits.iter_mut().rev() {
+        // Long division by 62, most significant byte first.
+        let mut remainder = 0_u32;
+        for byte in &mut number {
+            let dividend = remainder << 8 | u32::from(*byte);
+            *byte = (dividend / 62) as u8;
+            remainder = dividend % 62;
+        }
+        *digit = ALPHABET[remainder as usize];
+    }
+    digits.into_iter().map(char::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_key_has_the_shape_that_scanners_look_for() {
+        let key = KeyText::generate(KeyMode::Live);
+        assert!(key.reveal().starts_with("svc_live_"));
+        assert_eq!(key.reveal().len(), 9 + 43 + 6);
+        assert!(key.reveal().starts_with(&key.hint()));
+        assert_ne!(key, KeyText::generate(KeyMode::Live));
+    }
+
+    #[test]
+    fn a_key_never_prints_itself() {
+        let key = KeyText::generate(KeyMode::Test);
+        assert_eq!(format!("{key:?}"), "KeyText(svc_test_..)");
+    }
+
+    #[test]
+    fn base62_is_positional() {
+        assert_eq!(base62(&[0], 2), "00");
+        assert_eq!(base62(&[61], 2), "0z");
+        assert_eq!(base62(&[62], 2), "10");
+        assert_eq!(base62(&u32::MAX.to_be_bytes(), 6), "4gfFC3");
+    }
+
+    proptest! {
+        #[test]
+        fn every_key_is_read_back(secret: [u8; 32], live: bool) {
+            let mode = if live { KeyMode::Live } else { KeyMode::Test };
+            let key = KeyText::from_secret(mode, secret);
+            prop_assert_eq!(KeyText::parse(key.reveal()).unwrap(), key.clone());
+            prop_assert_eq!(key.mode(), mode);
+        }
+
+        #[test]
+        fn every_typing_error_is_told(secret: [u8; 32], place in 0_usize..58, typed in "[0-9A-Za-z_]") {
+            let key = KeyText::from_secret(KeyMode::Test, secret);
+            let mut text = key.reveal().to_owned();
+            prop_assume!(text[place..=place] != typed);
+            text.replace_range(place..=place, &typed);
+            prop_assert_eq!(KeyText::parse(&text), Err(NotAKey));
+        }
+
+        #[test]
+        fn swapped_neighbours_are_told(secret: [u8; 32], place in 9_usize..57) {
+            let key = KeyText::from_secret(KeyMode::Test, secret);
+            let mut bytes = key.reveal().as_bytes().to_vec();
+            prop_assume!(bytes[place] != bytes[place + 1]);
+            bytes.swap(place, place + 1);
+            let text = String::from_utf8(bytes).unwrap();
+            prop_assert_eq!(KeyText::parse(&text), Err(NotAKey));
+        }
+
+        #[test]
+        fn no_text_makes_the_parser_panic(text: String) {
+            prop_assert!(KeyText::parse(&text).is_err());
+            prop_assert!(KeyText::parse(&format!("svc_test_{text}")).is_err());
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Which path leads where. Each operation is a filter of its own, mounted with `.then`; the one `recover` at the root
+//! turns warp's rejections into the envelope.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use warp::filters::BoxedFilter;
+use warp::http::{HeaderMap, Method};
+use warp::path::FullPath;
+use warp::reply::Response;
+use warp::{Filter, Rejection, reject};
+
+use crate::admin::Page;
+use crate::auth::Gate;
+use crate::body;
+use crate::context::Context;
+use crate::error::ApiError;
+use crate::error_table::ErrorKind;
+use crate::openapi::Documents;
+use crate::operation::{Call, Desk, Operation};
+use crate::{operations, storage};
+
+/// Where the partner API begins.
+pub(crate) const BASE: &str = "/openapi";
+/// Where presigned local transfers begin.
+pub(crate) const STORAGE: &str = "/storage/";
+
+/// The whole service as one filter, which never rejects. [`crate::serve`] adds what a server adds: request ids,
+/// time limits, metrics, and the answer to panics.
+pub fn routes(ctx: Context) -> BoxedFilter<(Response,)> {
+    let desk = Desk {
+        gate: Arc::new(Gate::new(&ctx)),
+        ctx: ctx.clone(),
+    };
+    let mut all = document_route();
+    for operation in operations::all() {
+        all = all.or(operation_route(operation, desk.clone())).unify().boxed();
+    }
+    if ctx.store.local.is_some() {
+        all = all.or(storage_route(ctx.clone())).unify().boxed();
+    }
+    if ctx.settings.admin_here {
+        all = all.or(admin_route(ctx)).unify().boxed();
+    }
+    all.recover(envelope).unify().boxed()
+}
+
+/// Health and metrics alone, for a port of their own.
+pub fn admin_routes(ctx: Context) -> BoxedFilter<(Response,)> {
+    admin_route(ctx).recover(envelope).unify().boxed()
+}
+
+fn operation_route(operation: Operation, desk: Desk) -> BoxedFilter<(Response,)> {
+    let path = format!("{BASE}{}", operation.about.path);
+    let operation = Arc::new(operation);
+    at(path)
+        .and(call())
+        .then(move |call| {
+            let (operation, desk) = (operation.clone(), desk.clone());
+            async move { operation.respond(desk, call).await }
+        })
+        .boxed()
+}
+
+fn document_route() -> BoxedFilter<(Response,)> {
+    let documents = Documents::shared();
+    let document = move |path: FullPath, method: Method| {
+        let page = path
+            .as_str()
+            .strip_prefix(BASE)
+            .and_then(|rest| documents.at(rest));
+        let answer = page
+            .map(|page| page.respond(&method))
+            .ok_or_else(reject::not_found);
+        async move { answer }
+    };
+    warp::path::full().and(warp::method()).and_then(document).boxed()
+}
+
+fn storage_route(ctx: Context) -> BoxedFilter<(Response,)> {
+    let query = warp::query::raw().or(warp::any().map(String::new)).unify();
+    warp::path::full()
+        .and_then(|path: FullPath| async move {
+            path.as_str()
+                .strip_prefix(STORAGE)
+                .map(str::to_owned)
+                .ok_or_else(reject::not_found)
+        })
+        .and(query)
+        .and(call())
+        .then(move |key: String, query: String, call| {
+            let local = ctx.store.local.clone();
+            async move {
+                match local {
+                    Some(local) => storage::respond(&local, (&key, &query), call).await,
+                    None => ApiError::not_found().into_response(),
+                }
+            }
+        })
+        .boxed()
+}
+
+fn admin_route(ctx: Context) -> BoxedFilter<(Response,)> {
+    warp::path::full()
+        .and_then(|path: FullPath| async move { Page::at(path.as_str()).ok_or_else(reject::not_found) })
+        .and(warp::method())
+        .then(move |page: Page, method: Method| {
+            let ctx = ctx.clone();
+            async move { page.respond(&ctx, &method).await }
+        })
+        .boxed()
+}
+
+/// Matches one path, with and without a slash at its end.
+fn at(path: String) -> impl Filter<Extract = (), Error = Rejection> + Clone {
+    let path: Arc<str> = path.into();
+    warp::path::full()
+        .and_then(move |asked: FullPath| {
+            let asked_plain = asked.as_str().strip_suffix('/').unwrap_or(asked.as_str());
+            let found = if asked_plain == &*path {
+                Ok(())
+            } else {
+                Err(reject::not_found())
+            };
+            async move { found }
+        })
+        .untuple_one()
+}
+
+/// The rest of a request, body unread.
+fn call() -> impl Filter<Extract = (Call,), Error = Rejection> + Clone {
+    let parts = warp::method().and(warp::header::headers_cloned());
+    parts
+        .and(warp::body::stream())
+        .map(|method, headers: HeaderMap, chunks| Call {
+            method,
+            headers,
+            body: body::stream(chunks),
+        })
+}
+
+/// Warp's own rejections in the envelope. Domain errors never come here.
+async fn envelope(rejection: Rejection) -> Result<Response, Infallible> {
+    let error = if rejection.is_not_found() {
+        ApiError::not_found()
+    } else if rejection.find::<reject::MethodNotAllowed>().is_some() {
+        ApiError::of(ErrorKind::MethodNotSupported)
+    } else if rejection.find::<reject::PayloadTooLarge>().is_some() {
+        ApiError::of(ErrorKind::PayloadTooLarge).closing()
+    } else if rejection.find::<reject::UnsupportedMediaType>().is_some() {
+        ApiError::of(ErrorKind::UnsupportedMediaType).closing()
+    } else if rejection.find::<reject::InvalidHeader>().is_some()
+        || rejection.find::<reject::InvalidQuery>().is_some()
+        || rejection.find::<reject::MissingHeader>().is_some()
+    {
+        ApiError::of(ErrorKind::BadRequest)
+    } else {
+        ApiError::internal(format!("unexpected rejection: {rejection:?}"))
+    };
+    Ok(error.into_response())
+}

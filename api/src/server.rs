@@ -1,0 +1,124 @@
+//! Serves a filter on a listener: request ids, header time limits, metrics, the answer to panics, and a stop that
+//! drains. Knows no operation and no path beyond the names it counts by.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use warp::filters::BoxedFilter;
+use warp::http::Request;
+use warp::reply::Response;
+
+use crate::context::{Context, Draining};
+use crate::request::{self, Names};
+use crate::routes;
+
+/// Connections at a time; more wait in the system's backlog. Each may hold a body in memory.
+const CONNECTION_LIMIT: usize = 4096;
+/// How long the head of a request may take, from the connection or from the answer before.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long requests in flight may take once the service is told to stop.
+const DRAIN_LIMIT: Duration = Duration::from_secs(30);
+/// Without file descriptors nothing can be accepted; connections that end give some back.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves the API until `shutdown`, then drains: readiness is false, no connection is accepted, requests in flight
+/// are answered (for 30 seconds at most), event streams end with a 503.
+pub async fn serve(listener: TcpListener, ctx: Context, shutdown: impl Future<Output = ()>) {
+    let draining = ctx.draining.clone();
+    run(listener, routes::routes(ctx), Stop { draining, shutdown }).await;
+}
+
+/// Serves health and metrics alone, until `shutdown`.
+pub async fn serve_admin(listener: TcpListener, ctx: Context, shutdown: impl Future<Output = ()>) {
+    let draining = ctx.draining.clone();
+    run(listener, routes::admin_routes(ctx), Stop { draining, shutdown }).await;
+}
+
+struct Stop<F> {
+    draining: Draining,
+    shutdown: F,
+}
+
+async fn run<F>(listener: TcpListener, routes: BoxedFilter<(Response,)>, stop: Stop<F>)
+where
+    F: Future<Output = ()>,
+{
+    let names = Arc::new(Names::of_operations());
+    let seats = Arc::new(Semaphore::new(CONNECTION_LIMIT));
+    let connections = GracefulShutdown::new();
+    let mut shutdown = std::pin::pin!(stop.shutdown);
+    loop {
+        let accepted = tokio::select! {
+            () = &mut shutdown => break,
+            accepted = accept(&listener, &seats) => accepted,
+        };
+        let Some((socket, seat)) = accepted else { continue };
+        let service = service(routes.clone(), names.clone());
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT);
+        builder.http2().timer(TokioTimer::new());
+        let connection = builder
+            .serve_connection(TokioIo::new(socket), service)
+            .into_owned();
+        let connection = connections.watch(connection);
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(error, "connection ended early");
+            }
+            drop(seat);
+        });
+    }
+    stop.draining.begin();
+    drop(listener);
+    tokio::select! {
+        () = connections.shutdown() => {}
+        () = tokio::time::sleep(DRAIN_LIMIT) => tracing::warn!("requests in flight are cut off"),
+    }
+}
+
+/// A connection and its seat; `None` when this one could not be had.
+async fn accept(
+    listener: &TcpListener,
+    seats: &Arc<Semaphore>,
+) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+    let seat = seats.clone().acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((socket, _)) => {
+            if let Err(error) = socket.set_nodelay(true) {
+                tracing::debug!(%error, "small answers may wait");
+            }
+            Some((socket, seat))
+        }
+        Err(error) => {
+            tracing::warn!(%error, "a connection was not accepted");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            None
+        }
+    }
+}
+
+type Answered = std::pin::Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+fn service(
+    routes: BoxedFilter<(Response,)>,
+    names: Arc<Names>,
+) -> impl Service<Request<Incoming>, Response = Response, Error = Infallible, Future = Answered> + Clone {
+    let inner = TowerToHyperService::new(warp::service(routes));
+    service_fn(move |request: Request<Incoming>| -> Answered {
+        let (inner, names) = (inner.clone(), names.clone());
+        Box::pin(async move { Ok(request::answer(request, &names, |request| inner.call(request)).await) })
+    })
+}

@@ -1,0 +1,321 @@
+//! An album's configuration on the wire, whole in answers and partial in requests.
+
+use photofinish_store::album::{self as rows, Recognition, RecognitionMode};
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use crate::input::{Fields, Input};
+use crate::issues::{Issue, Report, Step, code};
+use crate::rules::{Choice, Flag, Nullable, Number, Whole, bib_pattern, nested};
+
+/// How an album's photos are read and searched.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AlbumConfig {
+    /// Faces.
+    face: RecognitionSettings,
+    /// Bibs.
+    text: RecognitionSettings,
+    /// The picture behind a hit's `url`.
+    preview: ImageSettings,
+    /// The picture behind a hit's `thumbnailUrl`.
+    thumbnail: ImageSettings,
+    /// The regular expression that a bib of this event matches as a whole, on upper-case letters and digits.
+    #[schema(format = "regex")]
+    bib_pattern: String,
+}
+
+/// One kind of recognition.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RecognitionSettings {
+    /// Hits below this confidence are not answered.
+    #[schema(minimum = 0, maximum = 100)]
+    confidence_threshold: f64,
+    /// Whether it runs, and whether it can be searched.
+    enabled: bool,
+    /// The cells of mode `grid`.
+    #[schema(required)]
+    grid: Option<Grid>,
+    /// `photo` reads the whole photo; `grid` reads overlapping cells of it, for group photos and small bibs.
+    #[schema(schema_with = mode_schema)]
+    mode: &'static str,
+}
+
+/// Cells of a photo.
+#[derive(Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Grid {
+    #[schema(value_type = f64, minimum = 1, maximum = 16, multiple_of = 1)]
+    rows: u32,
+    #[schema(value_type = f64, minimum = 1, maximum = 16, multiple_of = 1)]
+    columns: u32,
+    /// Pixels that the network sees of a cell at most.
+    #[schema(value_type = f64, minimum = 64, maximum = 8192, multiple_of = 1)]
+    cell_width: u32,
+    /// Pixels that the network sees of a cell at most.
+    #[schema(value_type = f64, minimum = 64, maximum = 8192, multiple_of = 1)]
+    cell_height: u32,
+}
+
+/// The size of a picture.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ImageSettings {
+    /// Longest side, pixels; photos are never enlarged.
+    #[schema(value_type = f64, minimum = 64, maximum = 8192, multiple_of = 1)]
+    max_dimension: u32,
+}
+
+const MODES: [RecognitionMode; 2] = [RecognitionMode::Photo, RecognitionMode::Grid];
+
+fn mode_name(mode: RecognitionMode) -> &'static str {
+    match mode {
+        RecognitionMode::Photo => "photo",
+        RecognitionMode::Grid => "grid",
+    }
+}
+
+fn mode_schema() -> utoipa::openapi::schema::Object {
+    super::photo::names(MODES.map(mode_name))
+}
+
+impl From<rows::AlbumConfig> for AlbumConfig {
+    fn from(config: rows::AlbumConfig) -> Self {
+        Self {
+            face: config.face.into(),
+            text: config.text.into(),
+            preview: ImageSettings {
+                max_dimension: config.preview_max_dimension,
+            },
+            thumbnail: ImageSettings {
+                max_dimension: config.thumbnail_max_dimension,
+            },
+            bib_pattern: config.bib_pattern,
+        }
+    }
+}
+
+impl From<Recognition> for RecognitionSettings {
+    fn from(recognition: Recognition) -> Self {
+        let grid = recognition.grid.map(|grid| Grid {
+            rows: grid.rows,
+            columns: grid.columns,
+            cell_width: grid.cell_width,
+            cell_height: grid.cell_height,
+        });
+        Self {
+            confidence_threshold: recognition.confidence_threshold,
+            enabled: recognition.enabled,
+            grid,
+            mode: mode_name(recognition.mode),
+        }
+    }
+}
+
+impl AlbumConfig {
+    pub(crate) fn example() -> Self {
+        let recognition = |confidence_threshold| RecognitionSettings {
+            confidence_threshold,
+            enabled: true,
+            grid: None,
+            mode: "photo",
+        };
+        Self {
+            face: recognition(50.0),
+            text: recognition(0.0),
+            preview: ImageSettings { max_dimension: 2048 },
+            thumbnail: ImageSettings { max_dimension: 512 },
+            bib_pattern: rows::DEFAULT_BIB_PATTERN.to_owned(),
+        }
+    }
+}
+
+/// What a request changes of a configuration.
+#[derive(Default)]
+pub(crate) struct ConfigChange {
+    face: RecognitionChange,
+    text: RecognitionChange,
+    preview: ImageChange,
+    thumbnail: ImageChange,
+    bib_pattern: Option<String>,
+}
+
+#[derive(Default)]
+struct RecognitionChange {
+    confidence_threshold: Option<f64>,
+    enabled: Option<bool>,
+    grid: Option<Option<Grid>>,
+    mode: Option<RecognitionMode>,
+}
+
+#[derive(Default)]
+struct ImageChange {
+    max_dimension: Option<u32>,
+}
+
+impl Input for ConfigChange {
+    const NAME: &'static str = "AlbumConfigChange";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let face = fields.optional("face", "Faces.", nested());
+        let text = fields.optional("text", "Bibs.", nested());
+        let preview = fields.optional("preview", "The picture behind a hit's `url`.", nested());
+        let thumbnail = fields.optional(
+            "thumbnail",
+            "The picture behind a hit's `thumbnailUrl`.",
+            nested(),
+        );
+        let about = "The regular expression that a bib matches as a whole, on upper-case letters and digits.";
+        let bib_pattern = fields.optional("bibPattern", about, bib_pattern());
+        Some(Self {
+            face: face.unwrap_or_default(),
+            text: text.unwrap_or_default(),
+            preview: preview.unwrap_or_default(),
+            thumbnail: thumbnail.unwrap_or_default(),
+            bib_pattern,
+        })
+    }
+
+    fn example() -> Value {
+        json!({ "face": { "confidenceThreshold": 80 }, "text": { "enabled": false } })
+    }
+}
+
+impl Input for RecognitionChange {
+    const NAME: &'static str = "RecognitionChange";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let about = "Hits below this confidence are not answered.";
+        let threshold = Number { min: 0.0, max: 100.0 };
+        let confidence_threshold = fields.optional("confidenceThreshold", about, threshold);
+        let enabled = fields.optional(
+            "enabled",
+            "Whether it runs, and whether it can be searched.",
+            Flag,
+        );
+        let grid = fields.optional("grid", "The cells of mode `grid`.", Nullable(nested::<Grid>()));
+        let about = "`grid` takes a grid: one given here, or one that the album has.";
+        let mode = fields.optional("mode", about, Choice(&MODES, mode_name));
+        Some(Self {
+            confidence_threshold,
+            enabled,
+            grid,
+            mode,
+        })
+    }
+
+    fn example() -> Value {
+        json!({ "confidenceThreshold": 80 })
+    }
+}
+
+impl Input for ImageChange {
+    const NAME: &'static str = "ImageChange";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let about = "Longest side, pixels; photos are never enlarged.";
+        let max_dimension = fields.optional("maxDimension", about, Whole { min: 64, max: 8192 });
+        Some(Self { max_dimension })
+    }
+
+    fn example() -> Value {
+        json!({ "maxDimension": 1024 })
+    }
+}
+
+impl Input for Grid {
+    const NAME: &'static str = "GridChange";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let (count, pixels) = (|| Whole { min: 1, max: 16 }, || Whole { min: 64, max: 8192 });
+        let about = "Pixels that the network sees of a cell at most.";
+        let rows = fields.required("rows", "Cells down.", count());
+        let columns = fields.required("columns", "Cells across.", count());
+        let cell_width = fields.required("cellWidth", about, pixels());
+        let cell_height = fields.required("cellHeight", about, pixels());
+        Some(Self {
+            rows: rows?,
+            columns: columns?,
+            cell_width: cell_width?,
+            cell_height: cell_height?,
+        })
+    }
+
+    fn example() -> Value {
+        json!({ "rows": 2, "columns": 3, "cellWidth": 1024, "cellHeight": 1024 })
+    }
+}
+
+impl ConfigChange {
+    /// The configuration that `base` becomes.
+    ///
+    /// # Errors
+    /// The issues of fields that only go wrong together.
+    pub(crate) fn applied_to(self, base: &rows::AlbumConfig) -> Result<rows::AlbumConfig, Vec<Issue>> {
+        let config = rows::AlbumConfig {
+            face: self.face.applied_to(&base.face),
+            text: self.text.applied_to(&base.text),
+            preview_max_dimension: self.preview.max_dimension.unwrap_or(base.preview_max_dimension),
+            thumbnail_max_dimension: self
+                .thumbnail
+                .max_dimension
+                .unwrap_or(base.thumbnail_max_dimension),
+            bib_pattern: self.bib_pattern.unwrap_or_else(|| base.bib_pattern.clone()),
+        };
+        let mut report = Report::default();
+        for (name, recognition) in [("face", &config.face), ("text", &config.text)] {
+            if recognition.mode == RecognitionMode::Grid && recognition.grid.is_none() {
+                report.at(Step::Field("config"), |report| {
+                    report.at(Step::Field(name), |report| {
+                        report.at(Step::Field("grid"), |report| {
+                            report.issue(code::REQUIRED, "mode grid takes a grid");
+                        });
+                    });
+                });
+            }
+        }
+        let issues = report.into_issues();
+        if issues.is_empty() {
+            Ok(config)
+        } else {
+            Err(issues)
+        }
+    }
+}
+
+impl RecognitionChange {
+    fn applied_to(self, base: &Recognition) -> Recognition {
+        let grid = self.grid.map(|grid| {
+            grid.map(|grid| rows::Grid {
+                rows: grid.rows,
+                columns: grid.columns,
+                cell_width: grid.cell_width,
+                cell_height: grid.cell_height,
+            })
+        });
+        Recognition {
+            enabled: self.enabled.unwrap_or(base.enabled),
+            confidence_threshold: self.confidence_threshold.unwrap_or(base.confidence_threshold),
+            mode: self.mode.unwrap_or(base.mode),
+            grid: grid.unwrap_or(base.grid),
+        }
+    }
+}
+
+/// Whether photos read under `before` would be read, or shown, differently under `after`. Thresholds do not count:
+/// they are applied to searches.
+pub(crate) fn reads_differently(before: &rows::AlbumConfig, after: &rows::AlbumConfig) -> bool {
+    let recognition = |before: &Recognition, after: &Recognition| {
+        // What is switched off was read before, and is only no longer searched.
+        let switched_on = after.enabled && !before.enabled;
+        let looked_at = |it: &Recognition| (it.mode == RecognitionMode::Grid).then_some(it.grid);
+        switched_on || (after.enabled && looked_at(before) != looked_at(after))
+    };
+    recognition(&before.face, &after.face)
+        || recognition(&before.text, &after.text)
+        || before.preview_max_dimension != after.preview_max_dimension
+        || before.thumbnail_max_dimension != after.thumbnail_max_dimension
+        || before.bib_pattern != after.bib_pattern
+}

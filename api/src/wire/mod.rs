@@ -1,0 +1,134 @@
+//! What stands on the wire: bodies of requests (read by [`crate::input`]) and of answers. Apart from the store's
+//! types on purpose: the contract does not change when a column does.
+
+use photofinish_store::ids::{AlbumId, KeyId, OrganizationId, PhotoId, ProbeId};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+use uuid::{Uuid, uuid};
+
+pub(crate) mod album;
+pub(crate) mod config;
+pub(crate) mod photo;
+pub(crate) mod progress;
+pub(crate) mod search;
+pub(crate) mod upload;
+
+/// The body of a 200.
+pub(crate) trait Output: Serialize + ToSchema {
+    /// One as the document shows it.
+    fn example() -> Self;
+}
+
+/// That something was done.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Acknowledgement {
+    /// Always true: what was not done is an error.
+    #[schema(example = true)]
+    success: bool,
+    /// What was done, for a person.
+    message: &'static str,
+}
+
+impl Acknowledgement {
+    /// `message` was done.
+    pub(crate) fn of(message: &'static str) -> Self {
+        Self {
+            success: true,
+            message,
+        }
+    }
+}
+
+impl Output for Acknowledgement {
+    fn example() -> Self {
+        Self::of("Done")
+    }
+}
+
+/// Why one entry of a batch was not done.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct EntryError {
+    /// As in the error table.
+    #[schema(example = "NOT_FOUND")]
+    pub(crate) code: String,
+    /// As in the error table.
+    #[schema(value_type = f64, example = 404)]
+    pub(crate) status: u16,
+    /// For a person.
+    #[schema(example = "Not Found")]
+    pub(crate) message: String,
+    /// As in an error body.
+    #[schema(value_type = Object)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) data: Option<Value>,
+}
+
+/// A place in a photo, in fractions (0 to 1) of the upright photo.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct BoundingBox {
+    /// Distance of the upper edge from the photo's.
+    #[schema(minimum = 0, maximum = 1)]
+    top: f64,
+    /// Distance of the left edge from the photo's.
+    #[schema(minimum = 0, maximum = 1)]
+    left: f64,
+    /// Fraction of the photo's width.
+    #[schema(minimum = 0, maximum = 1)]
+    width: f64,
+    /// Fraction of the photo's height.
+    #[schema(minimum = 0, maximum = 1)]
+    height: f64,
+}
+
+impl BoundingBox {
+    pub(crate) fn example() -> Self {
+        Self {
+            top: 0.21,
+            left: 0.4,
+            width: 0.08,
+            height: 0.11,
+        }
+    }
+}
+
+impl From<photofinish_store::photo::BoundingBox> for BoundingBox {
+    fn from(place: photofinish_store::photo::BoundingBox) -> Self {
+        // Six decimals are a thousandth of a pixel.
+        let round = |fraction: f64| (fraction.clamp(0.0, 1.0) * 1e6).round() / 1e6;
+        Self {
+            top: round(place.top),
+            left: round(place.left),
+            width: round(place.width),
+            height: round(place.height),
+        }
+    }
+}
+
+/// A confidence of 0 to 100 as it is shown: two decimals.
+pub(crate) fn shown(confidence: f64) -> f64 {
+    (confidence.clamp(0.0, 100.0) * 100.0).round() / 100.0
+}
+
+/// Ids and times of examples, the same everywhere.
+pub(crate) mod sample {
+    use super::{AlbumId, KeyId, OrganizationId, PhotoId, ProbeId, Uuid, uuid};
+    use time::OffsetDateTime;
+    use time::macros::datetime;
+
+    const ALBUM_UUID: Uuid = uuid!("01932c07-93a1-7c40-8b1f-2d5e6f708192");
+    const PHOTO_UUID: Uuid = uuid!("01932c09-10b2-7d51-9c2a-3e6f708192a3");
+    const PROBE_UUID: Uuid = uuid!("01932c0a-21c3-7e62-8d3b-4f708192a3b4");
+    const ORGANIZATION_UUID: Uuid = uuid!("01932bff-71e0-7a10-9f00-0a1b2c3d4e5f");
+    const KEY_UUID: Uuid = uuid!("01932bff-82f1-7b21-8e11-1b2c3d4e5f60");
+
+    pub(crate) const ALBUM: AlbumId = AlbumId(ALBUM_UUID);
+    pub(crate) const PHOTO: PhotoId = PhotoId(PHOTO_UUID);
+    pub(crate) const PROBE: ProbeId = ProbeId(PROBE_UUID);
+    pub(crate) const ORGANIZATION: OrganizationId = OrganizationId(ORGANIZATION_UUID);
+    pub(crate) const KEY: KeyId = KeyId(KEY_UUID);
+    pub(crate) const TIME: OffsetDateTime = datetime!(2026-10-04 09:41:07 UTC);
+    pub(crate) const UPLOAD_URL: &str = "https://photos.example/storage/o/a/p?signature=3f9c";
+    pub(crate) const PREVIEW_URL: &str = "https://photos.example/storage/preview.jpg?signature=77ab";
+    pub(crate) const THUMBNAIL_URL: &str = "https://photos.example/storage/thumbnail.jpg?signature=90de";
+}

@@ -1,0 +1,312 @@
+//! Photos, and what was seen in them, on the wire.
+
+use photofinish_store::ids::AlbumId;
+use photofinish_store::photo::{self as rows, FailureReason, PhotoState, TextStanding, UnindexedReason};
+use serde::Serialize;
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use utoipa::ToSchema;
+use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
+use uuid::Uuid;
+
+use super::album::album_id;
+use super::{BoundingBox, Output, sample, shown};
+use crate::cursor;
+use crate::input::{Fields, Input};
+use crate::rules::{AnyText, Choice, Whole};
+
+/// A photo of an album.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Photo {
+    id: String,
+    album_id: Uuid,
+    /// As the partner named it.
+    filename: String,
+    /// As the partner declared it.
+    content_type: String,
+    /// Where it is on its way.
+    #[schema(schema_with = state_schema)]
+    state: &'static str,
+    /// Why it failed; null unless it did.
+    #[schema(required, schema_with = failure_schema)]
+    failure: Option<&'static str>,
+    /// When it was taken, by its EXIF data.
+    #[schema(required)]
+    #[serde(with = "time::serde::rfc3339::option")]
+    taken_at: Option<OffsetDateTime>,
+    /// Pixels across the upright photo, once it was read.
+    #[schema(required, value_type = Option<f64>)]
+    width: Option<u32>,
+    /// Pixels down the upright photo, once it was read.
+    #[schema(required, value_type = Option<f64>)]
+    height: Option<u32>,
+    /// Camera make and model, by its EXIF data.
+    #[schema(required)]
+    camera: Option<String>,
+    /// The preview, once the photo is ready.
+    #[schema(required, format = "uri")]
+    url: Option<String>,
+    /// The thumbnail, once the photo is ready.
+    #[schema(required, format = "uri")]
+    thumbnail_url: Option<String>,
+    #[serde(with = "time::serde::rfc3339")]
+    created_at: OffsetDateTime,
+    #[serde(with = "time::serde::rfc3339")]
+    updated_at: OffsetDateTime,
+}
+
+/// Presigned GETs of a ready photo.
+pub(crate) struct PictureUrls {
+    pub(crate) preview: String,
+    pub(crate) thumbnail: String,
+}
+
+impl Photo {
+    /// A photo with its pictures, when it has them.
+    pub(crate) fn of(photo: rows::Photo, urls: Option<PictureUrls>) -> Self {
+        let (url, thumbnail_url) = urls.map(|urls| (urls.preview, urls.thumbnail)).unzip();
+        Self {
+            id: photo.id.to_string(),
+            album_id: photo.album.0,
+            filename: photo.filename,
+            content_type: photo.content_type,
+            state: photo.state.as_str(),
+            failure: photo.failure.map(FailureReason::as_str),
+            taken_at: photo.taken_at,
+            width: photo.size.map(|size| size.width),
+            height: photo.size.map(|size| size.height),
+            camera: photo.camera,
+            url,
+            thumbnail_url,
+            created_at: photo.created_at,
+            updated_at: photo.updated_at,
+        }
+    }
+
+    fn example() -> Self {
+        Self {
+            id: sample::PHOTO.to_string(),
+            album_id: sample::ALBUM.0,
+            filename: "IMG_2041.jpg".to_owned(),
+            content_type: "image/jpeg".to_owned(),
+            state: PhotoState::Ready.as_str(),
+            failure: None,
+            taken_at: Some(sample::TIME),
+            width: Some(6000),
+            height: Some(4000),
+            camera: Some("NIKON Z 9".to_owned()),
+            url: Some(sample::PREVIEW_URL.to_owned()),
+            thumbnail_url: Some(sample::THUMBNAIL_URL.to_owned()),
+            created_at: sample::TIME,
+            updated_at: sample::TIME,
+        }
+    }
+}
+
+/// A photo with what was seen in it.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct PhotoDetail {
+    /// The photo.
+    #[serde(flatten)]
+    pub(crate) photo: Photo,
+    /// Faces seen; empty until the photo is ready.
+    pub(crate) faces: Vec<SeenFace>,
+    /// Texts seen; empty until the photo is ready.
+    pub(crate) texts: Vec<SeenText>,
+}
+
+impl Output for PhotoDetail {
+    fn example() -> Self {
+        let bounding_box = BoundingBox::example();
+        let face = SeenFace {
+            bounding_box,
+            confidence: 98.12,
+            indexed: true,
+            reason: None,
+        };
+        let bounding_box = BoundingBox::example();
+        let reason = Some(UnindexedReason::LowConfidence.as_str());
+        let text = SeenText {
+            text: "1207".to_owned(),
+            bounding_box,
+            confidence: 71.4,
+            indexed: false,
+            reason,
+        };
+        Self {
+            photo: Photo::example(),
+            faces: vec![face],
+            texts: vec![text],
+        }
+    }
+}
+
+/// A face seen in a photo.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SeenFace {
+    bounding_box: BoundingBox,
+    /// How sure the detector is that this is a face.
+    #[schema(minimum = 0, maximum = 100)]
+    confidence: f64,
+    /// Whether searches find it.
+    indexed: bool,
+    /// Why searches do not find it; null when they do.
+    #[schema(required, schema_with = reason_schema)]
+    reason: Option<&'static str>,
+}
+
+impl From<rows::SeenFace> for SeenFace {
+    fn from(face: rows::SeenFace) -> Self {
+        Self {
+            bounding_box: face.bounding_box.into(),
+            confidence: shown(face.confidence * 100.0),
+            indexed: face.unindexed.is_none(),
+            reason: face.unindexed.map(UnindexedReason::as_str),
+        }
+    }
+}
+
+/// A text seen in a photo.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SeenText {
+    /// Upper-case letters and digits.
+    text: String,
+    bounding_box: BoundingBox,
+    /// How sure the reader is of its characters.
+    #[schema(minimum = 0, maximum = 100)]
+    confidence: f64,
+    /// Whether exact searches find it. Texts with the reason `LOW_CONFIDENCE` are found by fuzzy searches.
+    indexed: bool,
+    /// Why exact searches do not find it; null when they do.
+    #[schema(required, schema_with = reason_schema)]
+    reason: Option<&'static str>,
+}
+
+impl From<rows::SeenText> for SeenText {
+    fn from(text: rows::SeenText) -> Self {
+        let unindexed = match text.standing {
+            TextStanding::Indexed => None,
+            TextStanding::Candidate => Some(UnindexedReason::LowConfidence),
+            TextStanding::Unindexed(reason) => Some(reason),
+        };
+        Self {
+            text: text.text,
+            bounding_box: text.bounding_box.into(),
+            confidence: shown(text.confidence * 100.0),
+            indexed: unindexed.is_none(),
+            reason: unindexed.map(UnindexedReason::as_str),
+        }
+    }
+}
+
+/// A page of photos, oldest first.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PhotoPage {
+    pub(crate) photos: Vec<Photo>,
+    /// Gives the next page; null on the last one.
+    #[schema(required)]
+    pub(crate) next_cursor: Option<String>,
+    /// How many match in all.
+    #[schema(value_type = f64, minimum = 0)]
+    pub(crate) total: u64,
+}
+
+impl Output for PhotoPage {
+    fn example() -> Self {
+        let next_cursor = Some(cursor::after_id(sample::PHOTO.0));
+        Self {
+            photos: vec![Photo::example()],
+            next_cursor,
+            total: 1480,
+        }
+    }
+}
+
+/// Body of every operation on one photo.
+pub(crate) struct OnePhoto {
+    pub(crate) album: AlbumId,
+    pub(crate) photo: String,
+}
+
+impl Input for OnePhoto {
+    const NAME: &'static str = "OnePhoto";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let album = album_id(fields);
+        let photo = fields.required("photoId", "The photo.", AnyText);
+        Some(Self {
+            album: album?,
+            photo: photo?,
+        })
+    }
+
+    fn example() -> Value {
+        json!({ "albumId": sample::ALBUM, "photoId": sample::PHOTO })
+    }
+}
+
+/// Body of `photos/photo/list`.
+pub(crate) struct ListPhotos {
+    pub(crate) album: AlbumId,
+    pub(crate) state: Option<PhotoState>,
+    pub(crate) after: Option<photofinish_store::ids::PhotoId>,
+    pub(crate) limit: u32,
+}
+
+impl Input for ListPhotos {
+    const NAME: &'static str = "ListPhotos";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let album = album_id(fields);
+        let states = Choice(&PhotoState::ALL, PhotoState::as_str);
+        let state = fields.optional("state", "Only photos in this state.", states);
+        let limit = fields.defaulted("limit", ("Photos a page.", 100), Whole { min: 1, max: 1000 });
+        let after = fields.optional("cursor", "`nextCursor` of the page before.", cursor::id_rule());
+        let after = after
+            .and_then(|text| cursor::id(&text))
+            .map(photofinish_store::ids::PhotoId);
+        Some(Self {
+            album: album?,
+            state,
+            after,
+            limit,
+        })
+    }
+
+    fn example() -> Value {
+        json!({ "albumId": sample::ALBUM, "state": "failed", "limit": 100 })
+    }
+}
+
+/// The schema of a string that is one of `names`.
+pub(crate) fn names<const N: usize>(names: [&'static str; N]) -> Object {
+    ObjectBuilder::new()
+        .schema_type(SchemaType::Type(Type::String))
+        .enum_values(Some(names))
+        .build()
+}
+
+fn names_or_null<const N: usize>(names: [&'static str; N]) -> Object {
+    let values = names.into_iter().map(Value::from).chain([Value::Null]);
+    let kinds = SchemaType::Array(vec![Type::String, Type::Null]);
+    ObjectBuilder::new()
+        .schema_type(kinds)
+        .enum_values(Some(values))
+        .build()
+}
+
+fn state_schema() -> Object {
+    names(PhotoState::ALL.map(PhotoState::as_str))
+}
+
+fn failure_schema() -> Object {
+    names_or_null(FailureReason::ALL.map(FailureReason::as_str))
+}
+
+fn reason_schema() -> Object {
+    names_or_null(UnindexedReason::ALL.map(UnindexedReason::as_str))
+}

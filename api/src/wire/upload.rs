@@ -1,0 +1,261 @@
+//! Upload tickets and confirmations on the wire.
+
+use photofinish_store::ids::AlbumId;
+use serde::Serialize;
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use utoipa::ToSchema;
+
+use super::album::album_id;
+use super::{EntryError, Output, sample};
+use crate::error::ApiError;
+use crate::input::{Fields, Input};
+use crate::rules::{AnyText, ListOf, nested, text};
+
+/// Most entries of a batch call.
+pub(crate) const BATCH_LIMIT: usize = 1000;
+
+/// Where a photo's bytes go.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PhotoTicket {
+    /// Takes one HTTP PUT of the bytes, with the declared content type and without `x-api-key`.
+    #[schema(format = "uri")]
+    pub(crate) upload_url: String,
+    /// The photo.
+    pub(crate) photo_id: String,
+    /// When the URL ceases to work.
+    #[serde(with = "time::serde::rfc3339")]
+    pub(crate) expires_at: OffsetDateTime,
+}
+
+impl Output for PhotoTicket {
+    fn example() -> Self {
+        let (upload_url, photo_id) = (sample::UPLOAD_URL.to_owned(), sample::PHOTO.to_string());
+        Self {
+            upload_url,
+            photo_id,
+            expires_at: sample::TIME,
+        }
+    }
+}
+
+/// Body of `photos/photo/signed`, and an entry of its batch.
+pub(crate) struct SignPhoto {
+    pub(crate) album: AlbumId,
+    pub(crate) file: PhotoFile,
+}
+
+/// A file that will be sent.
+#[derive(Clone)]
+pub(crate) struct PhotoFile {
+    pub(crate) filename: String,
+    pub(crate) content_type: String,
+}
+
+impl Input for SignPhoto {
+    const NAME: &'static str = "SignPhoto";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let album = album_id(fields);
+        let file = PhotoFile::read(fields);
+        Some(Self {
+            album: album?,
+            file: file?,
+        })
+    }
+
+    fn example() -> Value {
+        json!({ "albumId": sample::ALBUM, "filename": "IMG_2041.jpg", "contentType": "image/jpeg" })
+    }
+}
+
+impl Input for PhotoFile {
+    const NAME: &'static str = "PhotoFile";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let filename = fields.required("filename", "The file's name.", text(1, 1024));
+        let about = "The media type of the image; one that is not accepted is a 415.";
+        let content_type = fields.required("contentType", about, text(1, 255));
+        Some(Self {
+            filename: filename?,
+            content_type: content_type?,
+        })
+    }
+
+    fn example() -> Value {
+        json!({ "filename": "IMG_2041.jpg", "contentType": "image/jpeg" })
+    }
+}
+
+/// Body of `photos/photo/signed/batch`.
+pub(crate) struct SignPhotos {
+    pub(crate) album: AlbumId,
+    pub(crate) files: Vec<PhotoFile>,
+}
+
+impl Input for SignPhotos {
+    const NAME: &'static str = "SignPhotos";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let album = album_id(fields);
+        let entries = ListOf {
+            item: nested(),
+            min: 1,
+            max: BATCH_LIMIT,
+        };
+        let files = fields.required("entries", "The files.", entries);
+        Some(Self {
+            album: album?,
+            files: files?,
+        })
+    }
+
+    fn example() -> Value {
+        json!({ "albumId": sample::ALBUM, "entries": [PhotoFile::example()] })
+    }
+}
+
+/// What became of the entries, in their order.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct PhotoTickets {
+    pub(crate) results: Vec<TicketResult>,
+}
+
+/// A ticket, or why there is none.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TicketResult {
+    /// Whether there is a ticket.
+    pub(crate) success: bool,
+    /// As in the entry.
+    pub(crate) filename: String,
+    #[schema(nullable = false, format = "uri")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) upload_url: Option<String>,
+    #[schema(nullable = false)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) photo_id: Option<String>,
+    #[schema(nullable = false)]
+    #[serde(
+        with = "time::serde::rfc3339::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) expires_at: Option<OffsetDateTime>,
+    #[schema(nullable = false)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<EntryError>,
+}
+
+impl TicketResult {
+    /// An entry's outcome.
+    pub(crate) fn of(filename: String, outcome: Result<PhotoTicket, ApiError>) -> Self {
+        let (ticket, error) = match outcome {
+            Ok(ticket) => (Some(ticket), None),
+            Err(error) => (None, Some(error.entry())),
+        };
+        let expires_at = ticket.as_ref().map(|ticket| ticket.expires_at);
+        let (upload_url, photo_id) = ticket.map(|ticket| (ticket.upload_url, ticket.photo_id)).unzip();
+        Self {
+            success: error.is_none(),
+            filename,
+            upload_url,
+            photo_id,
+            expires_at,
+            error,
+        }
+    }
+}
+
+impl Output for PhotoTickets {
+    fn example() -> Self {
+        Self {
+            results: vec![TicketResult::of(
+                "IMG_2041.jpg".to_owned(),
+                Ok(PhotoTicket::example()),
+            )],
+        }
+    }
+}
+
+/// Body of `photos/photo/success/batch`.
+pub(crate) struct ConfirmPhotos {
+    pub(crate) album: AlbumId,
+    pub(crate) photos: Vec<String>,
+}
+
+impl Input for ConfirmPhotos {
+    const NAME: &'static str = "ConfirmPhotos";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let album = album_id(fields);
+        let ids = ListOf {
+            item: AnyText,
+            min: 1,
+            max: BATCH_LIMIT,
+        };
+        let photos = fields.required("photoIds", "The photos whose upload is done.", ids);
+        Some(Self {
+            album: album?,
+            photos: photos?,
+        })
+    }
+
+    fn example() -> Value {
+        json!({ "albumId": sample::ALBUM, "photoIds": [sample::PHOTO] })
+    }
+}
+
+/// What became of the photos, in the order asked.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Confirmations {
+    pub(crate) results: Vec<Confirmation>,
+}
+
+/// A confirmation, or why there is none.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Confirmation {
+    /// As asked.
+    pub(crate) photo_id: String,
+    /// Whether it is confirmed.
+    pub(crate) success: bool,
+    /// For a person.
+    #[schema(nullable = false)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) message: Option<&'static str>,
+    #[schema(nullable = false)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<EntryError>,
+}
+
+impl Confirmation {
+    /// A photo's outcome.
+    pub(crate) fn of(photo_id: String, outcome: Result<&'static str, ApiError>) -> Self {
+        match outcome {
+            Ok(message) => Self {
+                photo_id,
+                success: true,
+                message: Some(message),
+                error: None,
+            },
+            Err(error) => Self {
+                photo_id,
+                success: false,
+                message: None,
+                error: Some(error.entry()),
+            },
+        }
+    }
+}
+
+impl Output for Confirmations {
+    fn example() -> Self {
+        Self {
+            results: vec![Confirmation::of(
+                sample::PHOTO.to_string(),
+                Ok("Photo queued for processing"),
+            )],
+        }
+    }
+}
