@@ -1,2 +1,67 @@
-//! Placeholder.
-fn main() {}
+//! `photofinish-bench`: measures Photofinish against named baselines and judges its answers against labelled
+//! photos. It drives the service from outside, as a partner would, and knows nothing of how the service is built;
+//! only `eval calibrate`, `reading` and `gpu-check` use the networks directly.
+//!
+//! `cargo xtask eval ...` and `cargo xtask bench ...` pass through to it; `bench/RESULTS.md` keeps what it printed.
+
+#![forbid(unsafe_code)]
+
+mod album;
+mod client;
+mod cpu;
+mod enlarge;
+mod eval;
+mod goals;
+mod machine;
+mod peer;
+mod places;
+mod process;
+mod report;
+mod score;
+mod service;
+mod statistics;
+mod truth;
+
+use clap::{Parser, Subcommand};
+
+use crate::report::Output;
+
+#[derive(Parser)]
+#[command(
+    name = "photofinish-bench",
+    about = "Measures Photofinish against named baselines."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Judges the answers of the service against labelled photos.
+    #[command(subcommand)]
+    Eval(eval::Evaluation),
+    /// Makes 24 megapixel photos from the labelled ones, with sensor-like noise and a truth file beside them.
+    #[command(name = "make-24mp")]
+    Make24mp(enlarge::Options),
+    /// CPU per photo and per stage, and peak memory, beside the peer, plain and tuned, in one run.
+    Cpu(cpu::Options),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Arguments::parse().command {
+        Command::Eval(evaluation) => eval::run(evaluation),
+        Command::Make24mp(options) => enlarge::run(&options),
+        Command::Cpu(options) => finish(cpu::run(&options)?, &options.output),
+    }
+}
+
+/// Prints a report, keeps it where asked, and turns a missed goal into an exit code when asked.
+pub(crate) fn finish(report: report::Report, output: &Output) -> anyhow::Result<()> {
+    report.print();
+    report.keep(output)?;
+    if output.strict && !report.goals.iter().all(goals::Goal::is_met) {
+        anyhow::bail!("a goal was missed");
+    }
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! A folder of photos as an album of a running service: uploaded, confirmed, waited for.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+use crate::client::{Client, Progress, media_type};
+
+/// Uploads at a time.
+const UPLOADERS: usize = 4;
+
+/// A photo in an album: its file below the folder, and its id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Uploaded {
+    /// Its path below the folder.
+    pub file: String,
+    /// Its id in the service.
+    pub id: String,
+}
+
+/// An album with its photos.
+pub struct Album {
+    /// Its id.
+    pub id: String,
+    /// In the order given.
+    pub photos: Vec<Uploaded>,
+}
+
+impl Album {
+    /// Makes an album and uploads files below `folder` to it, without confirming them.
+    ///
+    /// # Errors
+    /// When a file cannot be read or the service refuses.
+    pub fn upload(client: &Client, config: &Value, folder: &Path, files: &[String]) -> anyhow::Result<Self> {
+        let id = client.create_album("bench", config)?;
+        let queue = Mutex::new(files.iter().enumerate());
+        let done = Mutex::new(vec![None; files.len()]);
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..UPLOADERS)
+                .map(|_| {
+                    scope.spawn(|| -> anyhow::Result<()> {
+                        loop {
+                            let next = queue.lock().expect("no uploader panics").next();
+                            let Some((place, file)) = next else { return Ok(()) };
+                            let photo = upload_one(client, &id, folder, file)?;
+                            done.lock().expect("no uploader panics")[place] = Some(photo);
+                        }
+                    })
+                })
+                .collect();
+            workers
+                .into_iter()
+                .try_for_each(|worker| worker.join().expect("no uploader panics"))
+        })?;
+        let photos = done
+            .into_inner()
+            .expect("no uploader panics")
+            .into_iter()
+            .flatten()
+            .collect();
+        Ok(Self { id, photos })
+    }
+
+    /// Confirms all photos.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub fn confirm(&self, client: &Client) -> anyhow::Result<()> {
+        self.photos
+            .iter()
+            .try_for_each(|photo| client.confirm(&self.id, &photo.id))
+    }
+
+    /// Waits until nothing is queued or processed any more.
+    ///
+    /// # Errors
+    /// When nothing gets done for five minutes.
+    pub fn wait_until_idle(&self, client: &Client) -> anyhow::Result<Progress> {
+        let mut last = (0, Instant::now());
+        loop {
+            let progress = client.progress(&self.id)?;
+            if progress.queued + progress.processing == 0 {
+                return Ok(progress);
+            }
+            let done = progress.ready + progress.failed;
+            if done != last.0 {
+                last = (done, Instant::now());
+            }
+            anyhow::ensure!(
+                last.1.elapsed() < Duration::from_secs(300),
+                "nothing gets done: {progress:?}"
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Uploads, confirms and waits.
+    ///
+    /// # Errors
+    /// As its parts; and when a photo failed.
+    pub fn ingest(client: &Client, config: &Value, folder: &Path, files: &[String]) -> anyhow::Result<Self> {
+        let album = Self::upload(client, config, folder, files)?;
+        album.confirm(client)?;
+        let progress = album.wait_until_idle(client)?;
+        anyhow::ensure!(
+            progress.failed == 0,
+            "{} of {} photos failed",
+            progress.failed,
+            files.len()
+        );
+        Ok(album)
+    }
+
+    /// The file of a photo.
+    pub fn file_of(&self, id: &str) -> Option<&str> {
+        self.photos
+            .iter()
+            .find(|photo| photo.id == id)
+            .map(|photo| photo.file.as_str())
+    }
+}
+
+fn upload_one(client: &Client, album: &str, folder: &Path, file: &str) -> anyhow::Result<Uploaded> {
+    let path = folder.join(file);
+    let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+    let name = path
+        .file_name()
+        .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let ticket = client.sign(album, &[name])?.pop().context("no upload ticket")?;
+    client.put(&ticket.upload_url, media_type(file), &bytes)?;
+    Ok(Uploaded {
+        file: file.to_owned(),
+        id: ticket.photo_id,
+    })
+}
+
+/// The JPEG files of a folder, by name.
+///
+/// # Errors
+/// When the folder cannot be read or has none.
+pub fn jpegs(folder: &Path) -> anyhow::Result<Vec<String>> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
+    let mut files: Vec<String> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| {
+            let ending = PathBuf::from(name)
+                .extension()
+                .map(|e| e.to_string_lossy().to_ascii_lowercase());
+            matches!(ending.as_deref(), Some("jpg" | "jpeg"))
+        })
+        .collect();
+    files.sort();
+    anyhow::ensure!(!files.is_empty(), "{} has no JPEG files", folder.display());
+    Ok(files)
+}

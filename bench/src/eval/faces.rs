@@ -1,0 +1,345 @@
+//! Selfie search, end to end. Runners: the face of a runner cut out of one race photo must find the runner's other
+//! photos. Portraits: each portrait must find all others of its person and nobody else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::Context as _;
+use serde_json::{Value, json};
+
+use super::Options;
+use crate::album::Album;
+use crate::client::{Client, Hit, Refused, media_type};
+use crate::enlarge;
+use crate::goals::Goal;
+use crate::report::{Report, Table};
+use crate::score::ratio;
+use crate::service::{Service, Setup};
+use crate::truth::{self, LabelledFace};
+
+/// The side of a probe picture in sides of the face box: the detector needs the head around the face.
+const MARGIN: f64 = 2.0;
+
+/// The face in a probe is enlarged to this many pixels across; the race photos' faces are 20 to 110. A selfie is never
+/// smaller.
+const PROBE_FACE: f64 = 112.0;
+
+/// What one probe found, its own photo left out, best first.
+struct Search {
+    /// The probe's name in lists.
+    name: String,
+    /// Files that show the same person, other than the probe's own.
+    right: BTreeSet<String>,
+    /// File and confidence.
+    hits: Vec<(String, f64)>,
+}
+
+/// Judges.
+///
+/// # Errors
+/// When the service or the labelled photos cannot be had.
+pub fn run(options: &Options) -> anyhow::Result<Report> {
+    let service = Service::start(&options.places, &Setup::default())?;
+    let client = service.client();
+    let threshold = default_threshold(client)?;
+    let runners = runners(client, options)?;
+    let portraits = portraits(client, options)?;
+
+    let mut report = Report::new("faces", "Selfie search, end to end");
+    let runtime = options.places.runtime()?;
+    report.versions.extend(
+        runtime
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned()),
+    );
+    report.tables = vec![
+        summary(&runners, &portraits, threshold),
+        roc("Runners: what a threshold gives", &runners),
+        roc("Portraits: what a threshold gives", &portraits),
+    ];
+    let of_portraits = at(&portraits, threshold);
+    report.goals = vec![
+        Goal::at_least("runners: rank 1, of all probes", rank_one(&runners, 0.0), 0.85),
+        Goal::at_least(
+            "portraits: recall at the default threshold",
+            of_portraits.recall(),
+            1.0,
+        ),
+        Goal::at_most(
+            "portraits: wrong persons at the default threshold",
+            of_portraits.wrong as f64,
+            0.0,
+        ),
+    ];
+    report.notes = vec![
+        format!("The default threshold of an album is {threshold}."),
+        format!(
+            "A runner's probe is the labelled face box with {MARGIN} times its sides, enlarged so that the face is \
+             {PROBE_FACE} px across. Its own photo is left out of the hits. Rank 1: the best hit shows the runner."
+        ),
+        "A wrong hit among runners is a photo without the runner's bib in its labels; some of them show the runner \
+         from behind or with the bib hidden, so wrong is an upper bound."
+            .to_owned(),
+    ];
+    report.details = details("runner", &runners, threshold)
+        .chain(details("portrait", &portraits, threshold))
+        .collect();
+    Ok(report)
+}
+
+/// The face threshold that a new album starts with.
+fn default_threshold(client: &Client) -> anyhow::Result<f64> {
+    let album = client.call("albums/create", &json!({ "title": "defaults" }))?;
+    album["config"]["face"]["confidenceThreshold"]
+        .as_f64()
+        .context("an album without a face threshold")
+}
+
+/// Everything is a hit, so that every threshold can be judged from one search.
+fn open_config() -> Value {
+    json!({ "face": { "confidenceThreshold": 0 } })
+}
+
+fn runners(client: &Client, options: &Options) -> anyhow::Result<Vec<Search>> {
+    let labels = truth::photos(&options.places.shared("photos/bibs.csv")?)?;
+    let faces = truth::faces(&options.places.shared("photos/rbnr_boxes.csv")?, &labels)?;
+    let folder = options.places.shared("photos/files")?;
+    let files: Vec<String> = labels.iter().map(|photo| photo.file.clone()).collect();
+    let album = Album::ingest(client, &open_config(), &folder, &files)?;
+    let mut searches = Vec::new();
+    for face in &faces {
+        let others = faces
+            .iter()
+            .filter(|other| other.bib == face.bib && other.file != face.file);
+        let right: BTreeSet<String> = others.map(|other| other.file.clone()).collect();
+        if right.is_empty() {
+            continue;
+        }
+        let probe = cut_out(&folder, face)?;
+        let hits = search(client, &album, "image/png", &probe)?;
+        searches.push(Search {
+            name: format!("{} in {}", face.bib, face.file),
+            right,
+            hits: others_than(hits, &face.file),
+        });
+    }
+    Ok(searches)
+}
+
+fn portraits(client: &Client, options: &Options) -> anyhow::Result<Vec<Search>> {
+    let portraits = truth::portraits(&options.places.shared("photos/faces.csv")?)?;
+    let folder = options.places.shared("photos/files")?;
+    let files: Vec<String> = portraits.iter().map(|portrait| portrait.file.clone()).collect();
+    let album = Album::ingest(client, &open_config(), &folder, &files)?;
+    let mut searches = Vec::new();
+    for portrait in &portraits {
+        let same = portraits
+            .iter()
+            .filter(|other| other.person == portrait.person && other.file != portrait.file);
+        let bytes = std::fs::read(folder.join(&portrait.file))?;
+        let hits = search(client, &album, media_type(&portrait.file), &bytes)?;
+        searches.push(Search {
+            name: format!("{} in {}", portrait.person, portrait.file),
+            right: same.map(|other| other.file.clone()).collect(),
+            hits: others_than(hits, &portrait.file),
+        });
+    }
+    Ok(searches)
+}
+
+/// Hits of a probe as file and confidence; a probe without a face has none.
+fn search(
+    client: &Client,
+    album: &Album,
+    media_type: &str,
+    probe: &[u8],
+) -> anyhow::Result<Vec<(String, f64)>> {
+    let image = client.upload_probe(&album.id, media_type, probe)?;
+    let hits = match client.search_face(&album.id, &image) {
+        Ok(hits) => hits,
+        Err(error)
+            if error
+                .downcast_ref::<Refused>()
+                .is_some_and(|refused| refused.body.contains("NO_FACE")) =>
+        {
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(error),
+    };
+    let named = |hit: &Hit| Some((album.file_of(&hit.id)?.to_owned(), hit.confidence));
+    Ok(hits.iter().filter_map(named).collect())
+}
+
+fn others_than(mut hits: Vec<(String, f64)>, own: &str) -> Vec<(String, f64)> {
+    hits.retain(|(file, _)| file != own);
+    hits
+}
+
+/// The face with its margin, enlarged, as PNG bytes.
+fn cut_out(folder: &Path, face: &LabelledFace) -> anyhow::Result<Vec<u8>> {
+    let photo = enlarge::read(&folder.join(&face.file))?;
+    let [left, top, right, bottom] = face.face;
+    let side = (right - left).max(bottom - top);
+    let half = side * MARGIN / 2.0;
+    let (x, y) = ((left + right) / 2.0, (top + bottom) / 2.0);
+    let clamp = |at: f64, length: u32| at.round().clamp(0.0, f64::from(length)) as u32;
+    let (x0, x1) = (clamp(x - half, photo.width()), clamp(x + half, photo.width()));
+    let (y0, y1) = (clamp(y - half, photo.height()), clamp(y + half, photo.height()));
+    anyhow::ensure!(
+        x1 > x0 && y1 > y0,
+        "{}: the face box lies outside the photo",
+        face.file
+    );
+    let crop = image::imageops::crop_imm(&photo, x0, y0, x1 - x0, y1 - y0).to_image();
+    let scale = (PROBE_FACE / side).max(1.0);
+    let larger = |length: u32| (f64::from(length) * scale).round() as u32;
+    let probe = enlarge::resize(&crop, larger(crop.width()), larger(crop.height()))?;
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    probe.write_to(&mut bytes, image::ImageFormat::Png)?;
+    Ok(bytes.into_inner())
+}
+
+/// What all probes together found at a threshold.
+#[derive(Default)]
+struct Count {
+    found: usize,
+    missed: usize,
+    wrong: usize,
+}
+
+impl Count {
+    fn recall(&self) -> f64 {
+        ratio(self.found, self.found + self.missed)
+    }
+}
+
+fn at(searches: &[Search], threshold: f64) -> Count {
+    let mut count = Count::default();
+    for search in searches {
+        let above = search
+            .hits
+            .iter()
+            .filter(|(_, confidence)| *confidence >= threshold);
+        let found = above
+            .clone()
+            .filter(|(file, _)| search.right.contains(file))
+            .count();
+        count.found += found;
+        count.missed += search.right.len() - found;
+        count.wrong += above.count() - found;
+    }
+    count
+}
+
+/// Of all probes, how many have the right person first, at or above a threshold.
+fn rank_one(searches: &[Search], threshold: f64) -> f64 {
+    let first = |search: &&Search| {
+        search
+            .hits
+            .first()
+            .is_some_and(|(file, confidence)| *confidence >= threshold && search.right.contains(file))
+    };
+    ratio(searches.iter().filter(first).count(), searches.len())
+}
+
+fn summary(runners: &[Search], portraits: &[Search], threshold: f64) -> Table {
+    let columns = [
+        "probes",
+        "without a face",
+        "rank 1",
+        "rank 1 at the default threshold",
+        "recall there",
+        "wrong hits there",
+    ];
+    let mut table = Table::new("", &columns);
+    for (name, searches) in [("runners", runners), ("portraits", portraits)] {
+        let count = at(searches, threshold);
+        table.row([
+            format!("{name}: {}", searches.len()),
+            searches
+                .iter()
+                .filter(|search| search.hits.is_empty())
+                .count()
+                .to_string(),
+            format!("{:.3}", rank_one(searches, 0.0)),
+            format!("{:.3}", rank_one(searches, threshold)),
+            format!("{:.3}", count.recall()),
+            count.wrong.to_string(),
+        ]);
+    }
+    table
+}
+
+fn roc(caption: &str, searches: &[Search]) -> Table {
+    let columns = [
+        "confidence",
+        "recall",
+        "right",
+        "wrong",
+        "wrong a search",
+        "right of hits",
+    ];
+    let mut table = Table::new(caption, &columns);
+    for threshold in [
+        5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0,
+    ] {
+        let count = at(searches, threshold);
+        table.row([
+            format!("{threshold:.0}"),
+            format!("{:.3}", count.recall()),
+            count.found.to_string(),
+            count.wrong.to_string(),
+            format!("{:.2}", ratio(count.wrong, searches.len())),
+            format!("{:.3}", ratio(count.found, count.found + count.wrong)),
+        ]);
+    }
+    table
+}
+
+/// Wrong hits and missed photos at a threshold.
+fn details<'a>(kind: &'a str, searches: &'a [Search], threshold: f64) -> impl Iterator<Item = String> + 'a {
+    searches.iter().flat_map(move |search| {
+        let confidences: BTreeMap<&str, f64> =
+            search.hits.iter().map(|(file, c)| (file.as_str(), *c)).collect();
+        let wrong = search
+            .hits
+            .iter()
+            .filter(move |(file, c)| *c >= threshold && !search.right.contains(file));
+        let wrong = wrong.map(move |(file, c)| format!("wrong   {kind} {}: {file} at {c:.1}", search.name));
+        let missed = search.right.iter().filter_map(move |file| {
+            let confidence = confidences.get(file.as_str()).copied();
+            let below = confidence.is_none_or(|c| c < threshold);
+            let how = confidence.map_or_else(|| "no face indexed".to_owned(), |c| format!("at {c:.1}"));
+            below.then(|| format!("missed  {kind} {}: {file} {how}", search.name))
+        });
+        wrong.chain(missed).collect::<Vec<_>>()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn search(right: &[&str], hits: &[(&str, f64)]) -> Search {
+        Search {
+            name: String::new(),
+            right: right.iter().map(|&file| file.to_owned()).collect(),
+            hits: hits
+                .iter()
+                .map(|&(file, confidence)| (file.to_owned(), confidence))
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn hits_are_counted_at_a_threshold() {
+        let searches = [
+            search(&["a", "b"], &[("a", 90.0), ("x", 60.0), ("b", 40.0)]),
+            search(&["c"], &[]),
+        ];
+        let count = at(&searches, 50.0);
+        assert_eq!((count.found, count.missed, count.wrong), (1, 2, 1));
+        assert_eq!(rank_one(&searches, 50.0), 0.5);
+        assert_eq!(rank_one(&searches, 95.0), 0.0);
+    }
+}

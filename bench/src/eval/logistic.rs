@@ -1,0 +1,139 @@
+//! A weighted logistic curve through right and wrong hits: `confidence = 100 / (1 + exp(-slope (cosine - midpoint)))`.
+
+/// A hit of a search, as the fit sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Between the probe and the hit.
+    pub cosine: f64,
+    /// Whether it shows the same person.
+    pub right: bool,
+    /// How many hits of a real album it stands for.
+    pub weight: f64,
+}
+
+/// The curve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Curve {
+    /// The cosine of confidence 50.
+    pub midpoint: f64,
+    /// Steepness.
+    pub slope: f64,
+}
+
+impl Curve {
+    /// 0 to 100.
+    pub fn confidence(&self, cosine: f64) -> f64 {
+        100.0 / (1.0 + (-self.slope * (cosine - self.midpoint)).exp())
+    }
+
+    /// The cosine of a confidence between 0 and 100.
+    pub fn cosine(&self, confidence: f64) -> f64 {
+        self.midpoint - (100.0 / confidence - 1.0).ln() / self.slope
+    }
+}
+
+/// Rounds of Newton's method; it needs about ten.
+const ROUNDS: usize = 100;
+
+/// The curve of greatest likelihood. `None` when the samples do not determine one: all right, all wrong, or parted
+/// by a threshold without any overlap.
+pub fn fit(samples: &[Sample]) -> Option<Curve> {
+    let total: f64 = samples.iter().map(|sample| sample.weight).sum();
+    // Centred, so that the two parameters hardly depend on each other and the steps stay small.
+    let centre = samples.iter().filter(|s| s.right).map(|s| s.cosine).sum::<f64>()
+        / samples.iter().filter(|s| s.right).count() as f64;
+    let (mut offset, mut slope) = (0.0, 1.0);
+    let mut likelihood = log_likelihood(samples, centre, offset, slope);
+    for _ in 0..ROUNDS {
+        let (mut g0, mut g1, mut h00, mut h01, mut h11) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for sample in samples {
+            let x = sample.cosine - centre;
+            let p = logistic(offset + slope * x);
+            let error = sample.weight * (f64::from(u8::from(sample.right)) - p);
+            let curvature = sample.weight * p * (1.0 - p);
+            g0 += error;
+            g1 += error * x;
+            h00 += curvature;
+            h01 += curvature * x;
+            h11 += curvature * x * x;
+        }
+        let determinant = h00 * h11 - h01 * h01;
+        let step = ((h11 * g0 - h01 * g1) / determinant, (h00 * g1 - h01 * g0) / determinant);
+        let mut length = 1.0;
+        loop {
+            let next = (offset + length * step.0, slope + length * step.1);
+            let better = log_likelihood(samples, centre, next.0, next.1);
+            if better >= likelihood {
+                let gain = better - likelihood;
+                (offset, slope, likelihood) = (next.0, next.1, better);
+                if gain < 1e-12 * total {
+                    let curve = Curve { midpoint: centre - offset / slope, slope };
+                    return (curve.midpoint.is_finite() && slope > 0.0 && slope < 1e3).then_some(curve);
+                }
+                break;
+            }
+            length /= 2.0;
+            if length < 1e-12 || better.is_nan() && length < 1e-6 {
+                return None;
+            }
+        }
+    }
+    None
+}
+
+fn logistic(z: f64) -> f64 {
+    1.0 / (1.0 + (-z).exp())
+}
+
+fn log_likelihood(samples: &[Sample], centre: f64, offset: f64, slope: f64) -> f64 {
+    let one = |sample: &Sample| {
+        let z = offset + slope * (sample.cosine - centre);
+        let z = if sample.right { z } else { -z };
+        // ln(logistic(z)), exact for large |z| too.
+        -sample.weight * if z > 0.0 { (-z).exp().ln_1p() } else { z.exp().ln_1p() - z }
+    };
+    samples.iter().map(one).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_known_curve_is_found_again() {
+        let truth = Curve { midpoint: 0.45, slope: 18.0 };
+        let mut samples = Vec::new();
+        for i in 0..1000 {
+            let cosine = -0.2 + f64::from(i) / 1000.0;
+            let right = truth.confidence(cosine) / 100.0;
+            samples.push(Sample { cosine, right: true, weight: right });
+            samples.push(Sample { cosine, right: false, weight: 1.0 - right });
+        }
+        let found = fit(&samples).unwrap();
+        assert!((found.midpoint - truth.midpoint).abs() < 1e-6, "{found:?}");
+        assert!((found.slope - truth.slope).abs() < 1e-4, "{found:?}");
+        assert!((found.cosine(found.confidence(0.3)) - 0.3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn hits_parted_without_overlap_determine_no_curve() {
+        let sample = |cosine, right| Sample { cosine, right, weight: 1.0 };
+        assert_eq!(fit(&[sample(0.1, false), sample(0.2, false), sample(0.8, true), sample(0.9, true)]), None);
+        assert_eq!(fit(&[sample(0.8, true), sample(0.9, true)]), None);
+    }
+
+    #[test]
+    fn rarer_right_hits_move_the_midpoint_up() {
+        let samples = |weight: f64| {
+            let mut samples = Vec::new();
+            for i in 0..200 {
+                let cosine = f64::from(i) / 200.0;
+                samples.push(Sample { cosine, right: true, weight: cosine });
+                samples.push(Sample { cosine, right: false, weight: weight * (1.0 - cosine) });
+            }
+            samples
+        };
+        let (common, rare) = (fit(&samples(1.0)).unwrap(), fit(&samples(20.0)).unwrap());
+        assert!(rare.midpoint > common.midpoint + 0.2, "{common:?} {rare:?}");
+    }
+}

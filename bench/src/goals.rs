@@ -1,0 +1,92 @@
+//! What a figure should be. A report lists its goals with what was reached, met or not.
+
+use serde::Serialize;
+
+/// A figure with its target.
+#[derive(Clone, Debug, Serialize)]
+pub struct Goal {
+    /// What was measured.
+    pub what: String,
+    /// What came out.
+    pub figure: f64,
+    /// What it should be.
+    pub target: Target,
+}
+
+/// On which side of a figure the goal lies.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// This or more.
+    AtLeast(f64),
+    /// This or less.
+    AtMost(f64),
+}
+
+impl Goal {
+    /// A figure that should be at least `target`.
+    pub fn at_least(what: &str, figure: f64, target: f64) -> Self {
+        Self {
+            what: what.to_owned(),
+            figure,
+            target: Target::AtLeast(target),
+        }
+    }
+
+    /// A figure that should be at most `target`.
+    pub fn at_most(what: &str, figure: f64, target: f64) -> Self {
+        Self {
+            what: what.to_owned(),
+            figure,
+            target: Target::AtMost(target),
+        }
+    }
+
+    /// Whether it is reached; a figure that is not a number is never.
+    pub fn is_met(&self) -> bool {
+        match self.target {
+            Target::AtLeast(target) => self.figure >= target,
+            Target::AtMost(target) => self.figure <= target,
+        }
+    }
+
+    /// The target in words.
+    pub fn target_text(&self) -> String {
+        match self.target {
+            Target::AtLeast(target) => format!("at least {}", short(target)),
+            Target::AtMost(target) => format!("at most {}", short(target)),
+        }
+    }
+}
+
+/// A number with the digits that matter: three after the point below 10, one above, none for whole numbers.
+pub fn short(number: f64) -> String {
+    if number.fract() == 0.0 && number.abs() < 1e12 {
+        format!("{number:.0}")
+    } else if number.abs() < 10.0 {
+        format!("{number:.3}")
+    } else {
+        format!("{number:.1}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_goal_is_met_on_its_edge_and_never_by_a_missing_figure() {
+        assert!(Goal::at_least("recall", 0.94, 0.94).is_met());
+        assert!(!Goal::at_least("recall", 0.939, 0.94).is_met());
+        assert!(Goal::at_most("memory", 800.0, 800.0).is_met());
+        assert!(!Goal::at_least("recall", f64::NAN, 0.94).is_met());
+        assert!(!Goal::at_most("memory", f64::NAN, 800.0).is_met());
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(short(0.95512), "0.955");
+        assert_eq!(short(148.26), "148.3");
+        assert_eq!(short(7.0), "7");
+    }
+}

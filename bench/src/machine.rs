@@ -1,0 +1,82 @@
+//! What was measured on, and when: the line above every table.
+
+use std::path::Path;
+use std::process::Command;
+
+/// The date, the CPU and the versions that a figure belongs to.
+pub struct Setting {
+    /// One line.
+    pub line: String,
+    /// The command to get the figures again.
+    pub command: String,
+}
+
+impl Setting {
+    /// Looks at this machine. `versions` are what else took part, for example the runtime's.
+    pub fn observe(root: &Path, versions: &[String]) -> Self {
+        let today = time::OffsetDateTime::now_utc().date();
+        let mut facts = vec![
+            today.to_string(),
+            cpu_model(),
+            cores(),
+            format!("load {}", load()),
+        ];
+        facts.push(format!("photofinish {}", revision(root)));
+        facts.extend(versions.iter().cloned());
+        Self {
+            line: facts.join(", "),
+            command: command(root),
+        }
+    }
+}
+
+fn cpu_model() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text
+        .lines()
+        .find(|line| line.starts_with("model name"))
+        .and_then(|line| line.split_once(':'));
+    model.map_or_else(
+        || format!("unknown {} CPU", std::env::consts::ARCH),
+        |(_, name)| name.trim().to_owned(),
+    )
+}
+
+fn cores() -> String {
+    std::thread::available_parallelism().map_or("unknown cores".to_owned(), |n| format!("{n} cores"))
+}
+
+/// The load average of the last minute: above the number of cores the machine was shared.
+fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().unwrap_or("unknown").to_owned()
+}
+
+/// Version and commit of the checkout.
+fn revision(root: &Path) -> String {
+    let commit = Command::new("git")
+        .arg("-C")
+        .arg(root)
+        .args(["rev-parse", "--short", "HEAD"])
+        .output();
+    let commit = commit.ok().filter(|output| output.status.success());
+    let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    match commit {
+        Some(commit) => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
+        None => env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+/// The command as it is typed, with the checkout's path left out.
+fn command(root: &Path) -> String {
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let root = format!("{}/", root.display());
+    for word in &mut words {
+        *word = word.replace(&root, "");
+    }
+    let through = match words.first().map(String::as_str) {
+        Some("eval" | "gpu-check") => "cargo xtask",
+        _ => "cargo xtask bench",
+    };
+    format!("{through} {}", words.join(" "))
+}

@@ -1,0 +1,125 @@
+//! Where things are: the checkout, the shared photos beside it, the release binary, the runtime and the models.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+/// Where a command finds what it needs. Every default can be overruled.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Places {
+    /// The service's binary; the release build of this checkout by default.
+    #[arg(long, value_name = "FILE")]
+    pub binary: Option<PathBuf>,
+    /// The ONNX Runtime library; what set-up put into `.photofinish/runtime` by default.
+    #[arg(long, value_name = "FILE")]
+    pub runtime: Option<PathBuf>,
+    /// The folder of model files; `.photofinish/models` by default.
+    #[arg(long, value_name = "DIR")]
+    pub models_dir: Option<PathBuf>,
+    /// The folder with the labelled photos and the peer; `shared` beside the checkout by default.
+    #[arg(long, value_name = "DIR")]
+    pub shared: Option<PathBuf>,
+}
+
+/// The checkout.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent()
+        .expect("a workspace member lies in the workspace")
+        .to_owned()
+}
+
+/// The page that `--write` rewrites.
+pub fn results_page() -> PathBuf {
+    root().join("bench").join("RESULTS.md")
+}
+
+/// What set-up keeps for itself.
+pub fn state_dir() -> PathBuf {
+    root().join(".photofinish")
+}
+
+impl Places {
+    /// The service's binary.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn binary(&self) -> anyhow::Result<PathBuf> {
+        let path = self
+            .binary
+            .clone()
+            .unwrap_or_else(|| root().join("target/release/photofinish"));
+        there(
+            path,
+            "build it with `cargo build --release`, or name one with --binary",
+        )
+    }
+
+    /// The runtime library.
+    ///
+    /// # Errors
+    /// When none is found.
+    pub fn runtime(&self) -> anyhow::Result<PathBuf> {
+        if let Some(path) = &self.runtime {
+            return there(path.clone(), "name the library with --runtime");
+        }
+        let folder = state_dir().join("runtime");
+        find_library(&folder, 3).with_context(|| {
+            format!(
+                "no libonnxruntime.so in {}; `cargo xtask setup` gets it",
+                folder.display()
+            )
+        })
+    }
+
+    /// The folder of model files.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn models_dir(&self) -> anyhow::Result<PathBuf> {
+        let path = self
+            .models_dir
+            .clone()
+            .unwrap_or_else(|| state_dir().join("models"));
+        there(path, "`cargo xtask setup` fills it")
+    }
+
+    /// A file or folder of the shared data.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn shared(&self, path: &str) -> anyhow::Result<PathBuf> {
+        let shared = self.shared.clone().unwrap_or_else(|| root().join("../shared"));
+        there(
+            shared.join(path),
+            "the labelled photos are not part of the repository; name their folder with --shared",
+        )
+    }
+}
+
+fn there(path: PathBuf, remedy: &str) -> anyhow::Result<PathBuf> {
+    anyhow::ensure!(path.exists(), "{} is not there; {remedy}", path.display());
+    Ok(path)
+}
+
+/// The first `libonnxruntime.so*` in a folder or its folders, down to `depth`.
+fn find_library(folder: &Path, depth: usize) -> Option<PathBuf> {
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(folder)
+        .ok()?
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    entries.sort();
+    let is_library = |path: &PathBuf| {
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        path.is_file() && name.starts_with("libonnxruntime.so")
+    };
+    if let Some(library) = entries.iter().find(|path| is_library(path)) {
+        return Some(library.clone());
+    }
+    let folders = entries.iter().filter(|path| depth > 0 && path.is_dir());
+    folders.filter_map(|path| find_library(path, depth - 1)).next()
+}

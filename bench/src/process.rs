@@ -1,0 +1,160 @@
+//! What a process costs, read from `/proc`: CPU of it and of its children, of its threads by name, and memory.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+/// The unit of CPU time in `/proc/<pid>/stat`: `USER_HZ`, which Linux fixes at 100 on every architecture we run on.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Memory of a process, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Memory {
+    /// Resident now.
+    pub resident: u64,
+    /// Most ever resident (`VmHWM`).
+    pub peak: u64,
+}
+
+/// User and system time of a process and of all its descendants, ended children included.
+///
+/// # Errors
+/// When the process is gone.
+pub fn cpu_of_tree(pid: u32) -> anyhow::Result<Duration> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for entry in std::fs::read_dir("/proc")?.flatten() {
+        let Ok(id) = entry.file_name().to_string_lossy().parse::<u32>() else {
+            continue;
+        };
+        // A process may end between the listing and the reading; it is then no child of ours any more.
+        if let Ok(stat) = Stat::read(&entry.path().join("stat")) {
+            children.entry(stat.parent).or_default().push(id);
+        }
+    }
+    let mut total = Stat::read(Path::new(&format!("/proc/{pid}/stat")))?.cpu_with_waited;
+    let mut left = children.remove(&pid).unwrap_or_default();
+    while let Some(child) = left.pop() {
+        if let Ok(stat) = Stat::read(Path::new(&format!("/proc/{child}/stat"))) {
+            total += stat.cpu_with_waited;
+        }
+        left.extend(children.remove(&child).unwrap_or_default());
+    }
+    Ok(total)
+}
+
+/// User and system time of the living threads of a process, by name without its trailing number (`decode-0` and
+/// `decode-1` are `decode`).
+///
+/// # Errors
+/// When the process is gone.
+pub fn cpu_of_threads(pid: u32) -> anyhow::Result<BTreeMap<String, Duration>> {
+    let mut threads = BTreeMap::new();
+    for entry in std::fs::read_dir(format!("/proc/{pid}/task"))
+        .context("the process is gone")?
+        .flatten()
+    {
+        if let Ok(stat) = Stat::read(&entry.path().join("stat")) {
+            let name = stat
+                .name
+                .trim_end_matches(|c: char| c.is_ascii_digit() || c == '-')
+                .to_owned();
+            *threads.entry(name).or_default() += stat.cpu;
+        }
+    }
+    Ok(threads)
+}
+
+/// Memory of a process.
+///
+/// # Errors
+/// When the process is gone.
+pub fn memory(pid: u32) -> anyhow::Result<Memory> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("the process is gone")?;
+    let bytes = |field: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+        line.split_whitespace()
+            .nth(1)?
+            .parse::<u64>()
+            .ok()
+            .map(|kilobytes| kilobytes * 1024)
+    };
+    Ok(Memory {
+        resident: bytes("VmRSS").context("no VmRSS in the process's status")?,
+        peak: bytes("VmHWM").context("no VmHWM in the process's status")?,
+    })
+}
+
+/// CPU time of all living threads of this process, to the nanosecond. Networks may compute on threads of their own,
+/// so the thread that calls them tells too little. Between two readings no thread may end: its time would be gone.
+///
+/// # Errors
+/// When the kernel keeps no scheduler statistics.
+pub fn own_cpu() -> anyhow::Result<Duration> {
+    let mut nanoseconds = 0;
+    for entry in std::fs::read_dir("/proc/self/task")?.flatten() {
+        if let Ok(text) = std::fs::read_to_string(entry.path().join("schedstat")) {
+            nanoseconds += text
+                .split(' ')
+                .next()
+                .and_then(|number| number.parse::<u64>().ok())
+                .unwrap_or(0);
+        }
+    }
+    anyhow::ensure!(nanoseconds > 0, "this kernel keeps no scheduler statistics");
+    Ok(Duration::from_nanos(nanoseconds))
+}
+
+/// The fields of a `stat` file that matter here.
+struct Stat {
+    name: String,
+    parent: u32,
+    cpu: Duration,
+    cpu_with_waited: Duration,
+}
+
+impl Stat {
+    fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        Self::parse(&text).with_context(|| format!("{} is not understood", path.display()))
+    }
+
+    /// Fields follow the name, which stands in parentheses and may hold anything; numbers as in `man 5 proc`.
+    fn parse(text: &str) -> Option<Self> {
+        let name_from = text.find('(')? + 1;
+        let name_to = text.rfind(')')?;
+        let fields: Vec<&str> = text[name_to + 1..].split_whitespace().collect();
+        let ticks = |number: usize| fields.get(number - 3)?.parse::<u32>().ok();
+        let (user, system) = (ticks(14)?, ticks(15)?);
+        let (waited_user, waited_system) = (ticks(16)?, ticks(17)?);
+        Some(Self {
+            name: text[name_from..name_to].to_owned(),
+            parent: fields.get(1)?.parse().ok()?,
+            cpu: TICK * (user + system),
+            cpu_with_waited: TICK * (user + system + waited_user + waited_system),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stat_line_with_brackets_in_the_name_is_read() {
+        let line = "42 (a (b) c-1) S 7 42 42 0 -1 0 0 0 0 0 120 30 5 6 20 0 1 0 0 0 0";
+        let stat = Stat::parse(line).unwrap();
+        assert_eq!((stat.name.as_str(), stat.parent), ("a (b) c-1", 7));
+        assert_eq!(stat.cpu, Duration::from_millis(1500));
+        assert_eq!(stat.cpu_with_waited, Duration::from_millis(1610));
+    }
+
+    #[test]
+    fn this_process_has_cost_something() {
+        assert!(own_cpu().unwrap() > Duration::ZERO);
+        assert!(memory(std::process::id()).unwrap().resident > 0);
+        assert!(cpu_of_tree(std::process::id()).is_ok());
+        assert!(!cpu_of_threads(std::process::id()).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,181 @@
+//! What people wrote down about the labelled photos (`shared/photos/README.md`): bibs, faces with their runner's
+//! bib, portraits with their person.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::Context as _;
+
+/// A photo and the bibs in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelledPhoto {
+    /// Its path below the folder of photos.
+    pub file: String,
+    /// Bibs that must be found.
+    pub bibs: BTreeSet<String>,
+    /// Bibs that may be found.
+    pub optional: BTreeSet<String>,
+}
+
+/// A face and the bib that its runner wears.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LabelledFace {
+    /// The photo's path below the folder of photos.
+    pub file: String,
+    /// The runner's bib.
+    pub bib: String,
+    /// Left, top, right, bottom, in pixels.
+    pub face: [f64; 4],
+}
+
+/// A portrait and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Portrait {
+    /// Its path below the folder of photos.
+    pub file: String,
+    /// An opaque name.
+    pub person: String,
+}
+
+/// Reads a file of bibs: `file,bibs,optional_bibs`, bibs parted by spaces.
+///
+/// # Errors
+/// When it cannot be read or a column is missing.
+pub fn photos(path: &Path) -> anyhow::Result<Vec<LabelledPhoto>> {
+    let set = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+    let rows = rows(path, &["file", "bibs", "optional_bibs"])?;
+    Ok(rows
+        .iter()
+        .map(|row| LabelledPhoto {
+            file: row[0].clone(),
+            bibs: set(&row[1]),
+            optional: set(&row[2]),
+        })
+        .collect())
+}
+
+/// Reads a file of face boxes. Bibs are brought in line with `photos`, whose labels were corrected later.
+///
+/// # Errors
+/// When it cannot be read, a column is missing or a box is no box.
+pub fn faces(path: &Path, photos: &[LabelledPhoto]) -> anyhow::Result<Vec<LabelledFace>> {
+    let known: BTreeMap<&str, &BTreeSet<String>> =
+        photos.iter().map(|p| (p.file.as_str(), &p.bibs)).collect();
+    let columns = ["file", "bib", "face_x1", "face_y1", "face_x2", "face_y2"];
+    let mut faces = Vec::new();
+    for row in rows(path, &columns)? {
+        let mut face = [0.0; 4];
+        for (side, text) in face.iter_mut().zip(&row[2..]) {
+            *side = text.parse().with_context(|| format!("{text} is no number"))?;
+        }
+        anyhow::ensure!(
+            face[0] < face[2] && face[1] < face[3],
+            "{}: {face:?} is no box",
+            row[0]
+        );
+        let bib = known
+            .get(row[0].as_str())
+            .map_or_else(|| row[1].clone(), |bibs| corrected(&row[1], bibs));
+        faces.push(LabelledFace {
+            file: row[0].clone(),
+            bib,
+            face,
+        });
+    }
+    Ok(faces)
+}
+
+/// Reads a file of portraits: `file,person`.
+///
+/// # Errors
+/// When it cannot be read or a column is missing.
+pub fn portraits(path: &Path) -> anyhow::Result<Vec<Portrait>> {
+    let rows = rows(path, &["file", "person"])?;
+    Ok(rows
+        .into_iter()
+        .map(|row| Portrait {
+            file: row[0].clone(),
+            person: row[1].clone(),
+        })
+        .collect())
+}
+
+/// The photo's bib that `bib` is a slip of (the same digits, leading zeros or order apart); `bib` itself when there
+/// is none.
+fn corrected(bib: &str, of_photo: &BTreeSet<String>) -> String {
+    let digits = |text: &str| {
+        let mut digits: Vec<char> = text.trim_start_matches('0').chars().collect();
+        digits.sort_unstable();
+        digits
+    };
+    if of_photo.contains(bib) {
+        return bib.to_owned();
+    }
+    of_photo
+        .iter()
+        .find(|other| digits(other) == digits(bib))
+        .cloned()
+        .unwrap_or_else(|| bib.to_owned())
+}
+
+/// The named columns of a file of comma-separated values without quotes, header first.
+fn rows(path: &Path, columns: &[&str]) -> anyhow::Result<Vec<Vec<String>>> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    let mut lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
+    let header: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+    let mut places = Vec::new();
+    for column in columns {
+        let place = header.iter().position(|name| name == column);
+        places.push(place.with_context(|| format!("{} has no column {column}", path.display()))?);
+    }
+    lines
+        .map(|line| {
+            let cells: Vec<&str> = line.split(',').collect();
+            let cell = |&place: &usize| cells.get(place).map(|cell| (*cell).to_owned());
+            places
+                .iter()
+                .map(cell)
+                .collect::<Option<Vec<String>>>()
+                .with_context(|| format!("short line: {line}"))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bibs(list: &[&str]) -> BTreeSet<String> {
+        list.iter().map(|&bib| bib.to_owned()).collect()
+    }
+
+    #[test]
+    fn slips_of_the_pen_are_corrected_from_the_photos_own_bibs() {
+        assert_eq!(corrected("80653", &bibs(&["60511", "80635"])), "80635");
+        assert_eq!(corrected("891", &bibs(&["0891"])), "0891");
+        assert_eq!(corrected("123", &bibs(&["456"])), "123");
+    }
+
+    #[test]
+    fn columns_are_found_by_name_and_line_ends_do_not_matter() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bibs.csv");
+        std::fs::write(&path, "bibs,file,optional_bibs\r\n12 34,a.jpg,\r\n").unwrap();
+        let photos = photos(&path).unwrap();
+        assert_eq!(
+            photos,
+            [LabelledPhoto {
+                file: "a.jpg".into(),
+                bibs: bibs(&["12", "34"]),
+                optional: bibs(&[])
+            }]
+        );
+        std::fs::write(&path, "bibs,file\n").unwrap();
+        assert!(
+            super::photos(&path)
+                .unwrap_err()
+                .to_string()
+                .contains("optional_bibs")
+        );
+    }
+}
