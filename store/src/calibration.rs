@@ -34,16 +34,10 @@ mod tests {
 
     #[test]
     fn confidence_and_cosine_are_inverse() {
-        let calibration = Calibration {
-            midpoint: 0.4,
-            slope: 14.0,
-        };
+        let calibration = Calibration { midpoint: 0.4, slope: 14.0 };
         for confidence in [1.0, 25.0, 50.0, 75.0, 99.0] {
             let there_and_back = calibration.confidence(calibration.cosine(confidence));
-            assert!(
-                (there_and_back - confidence).abs() < 1e-9,
-                "{confidence} became {there_and_back}"
-            );
+            assert!((there_and_back - confidence).abs() < 1e-9, "{confidence} became {there_and_back}");
         }
     }
 }

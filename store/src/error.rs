@@ -36,12 +36,7 @@ pub struct StoreError {
 impl StoreError {
     /// An error of `kind` about `what`, without a deeper cause.
     pub fn new(kind: StoreErrorKind, what: impl Into<String>) -> Self {
-        Self {
-            kind,
-            what: what.into(),
-            retry_after: None,
-            source: None,
-        }
+        Self { kind, what: what.into(), retry_after: None, source: None }
     }
 
     /// The named thing is not there.

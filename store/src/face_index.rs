@@ -75,12 +75,7 @@ struct AlbumFaces {
 impl FaceCache {
     /// An empty cache of `limit_bytes`. An album larger than that is held alone.
     pub(crate) fn new(rows: Arc<dyn FaceRows>, limit_bytes: usize) -> Self {
-        Self {
-            rows,
-            scorer: Cosine::new(&Device::Cpu),
-            limit_bytes,
-            albums: Mutex::default(),
-        }
+        Self { rows, scorer: Cosine::new(&Device::Cpu), limit_bytes, albums: Mutex::default() }
     }
 
     /// Drops everything known of an album.
@@ -92,11 +87,7 @@ impl FaceCache {
 
     /// Takes a deleted photo's faces out of memory now, not at the next search.
     pub(crate) async fn forget_photo(&self, album: AlbumId, photo: PhotoId) {
-        let faces = self
-            .albums()
-            .entries
-            .get(&album)
-            .map(|entry| Arc::clone(&entry.faces));
+        let faces = self.albums().entries.get(&album).map(|entry| Arc::clone(&entry.faces));
         if let Some(faces) = faces {
             // The lock is what a catch-up holds from its reading to its writing: none can bring the photo back.
             faces.write().await.matrix.remove(&[photo]);
@@ -129,10 +120,7 @@ impl FaceCache {
             }
             None => {
                 let (change, matrix) = self.rows.load(album).await?;
-                *held = AlbumFaces {
-                    change: Some(change),
-                    matrix,
-                };
+                *held = AlbumFaces { change: Some(change), matrix };
                 metrics::counter!(meters::FACE_INDEX_LOADS).increment(1);
             }
         }
@@ -147,11 +135,8 @@ impl FaceCache {
         let mut albums = self.albums();
         albums.clock += 1;
         let used = albums.clock;
-        let entry = albums.entries.entry(album).or_insert_with(|| Entry {
-            faces: Arc::default(),
-            bytes: 0,
-            used,
-        });
+        let entry =
+            albums.entries.entry(album).or_insert_with(|| Entry { faces: Arc::default(), bytes: 0, used });
         entry.used = used;
         Arc::clone(&entry.faces)
     }
@@ -163,10 +148,7 @@ impl FaceCache {
             entry.bytes = bytes;
         }
         while albums.bytes() > self.limit_bytes {
-            let others = albums
-                .entries
-                .iter()
-                .filter(|(id, entry)| **id != album && entry.bytes > 0);
+            let others = albums.entries.iter().filter(|(id, entry)| **id != album && entry.bytes > 0);
             let Some(oldest) = others.min_by_key(|(_, entry)| entry.used).map(|(id, _)| *id) else {
                 break;
             };
@@ -201,11 +183,7 @@ impl FaceIndex for FaceCache {
         at_least: f32,
     ) -> Result<Vec<FaceHit>> {
         let faces = self.current(album).await?.read_owned().await;
-        let wanted = Nearest {
-            probe: probe.clone(),
-            k,
-            at_least,
-        };
+        let wanted = Nearest { probe: probe.clone(), k, at_least };
         if faces.matrix.len() <= SCORED_IN_PLACE {
             return Ok(faces.matrix.nearest(&self.scorer, &wanted));
         }
@@ -244,12 +222,7 @@ mod tests {
             let mut matrix = FaceMatrix::default();
             matrix.push(&IndexedFace {
                 photo: PhotoId::generate(),
-                bounding_box: BoundingBox {
-                    top: 0.0,
-                    left: 0.0,
-                    width: 0.1,
-                    height: 0.1,
-                },
+                bounding_box: BoundingBox { top: 0.0, left: 0.0, width: 0.1, height: 0.1 },
                 model: "net@1",
                 vector: &bytes_of(&[1.0, 0.0]),
             })?;
@@ -262,10 +235,7 @@ mod tests {
     }
 
     fn probe() -> Embedding {
-        Embedding {
-            model: "net@1".into(),
-            vector: vec![1.0, 0.0],
-        }
+        Embedding { model: "net@1".into(), vector: vec![1.0, 0.0] }
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

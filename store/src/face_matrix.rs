@@ -91,11 +91,8 @@ impl FaceMatrix {
 
     /// Takes the faces of these photos out.
     pub(crate) fn remove(&mut self, photos: &[PhotoId]) {
-        let gone: HashSet<PhotoId> = photos
-            .iter()
-            .filter(|photo| self.photos.remove(photo))
-            .copied()
-            .collect();
+        let gone: HashSet<PhotoId> =
+            photos.iter().filter(|photo| self.photos.remove(photo)).copied().collect();
         if !gone.is_empty() {
             for group in &mut self.groups {
                 group.keep(|photo| !gone.contains(&photo));
@@ -111,20 +108,14 @@ impl FaceMatrix {
         if group.dimension != wanted.probe.vector.len() {
             return Vec::new();
         }
-        let search = Search {
-            probe: &wanted.probe.vector,
-            at_least: wanted.at_least,
-            k: 0,
-        };
+        let search = Search { probe: &wanted.probe.vector, at_least: wanted.at_least, k: 0 };
         let mut near = Vec::new();
         scorer.each(&search, &group.vectors, |found| near.push(found));
         near.sort_unstable_by(|a, b| {
-            b.score
-                .total_cmp(&a.score)
-                .then_with(|| match group.photos[a.row].cmp(&group.photos[b.row]) {
-                    Ordering::Equal => a.row.cmp(&b.row),
-                    unequal => unequal,
-                })
+            b.score.total_cmp(&a.score).then_with(|| match group.photos[a.row].cmp(&group.photos[b.row]) {
+                Ordering::Equal => a.row.cmp(&b.row),
+                unequal => unequal,
+            })
         });
         let mut answered = HashSet::new();
         near.iter()
@@ -174,8 +165,7 @@ impl Group {
         for row in 0..self.photos.len() {
             if wanted(self.photos[row]) {
                 let from = row * self.dimension;
-                self.vectors
-                    .copy_within(from..from + self.dimension, kept * self.dimension);
+                self.vectors.copy_within(from..from + self.dimension, kept * self.dimension);
                 self.photos[kept] = self.photos[row];
                 self.boxes[kept] = self.boxes[row];
                 kept += 1;
@@ -200,28 +190,15 @@ mod tests {
     use super::*;
     use crate::rows::bytes_of;
 
-    const BOX: BoundingBox = BoundingBox {
-        top: 0.1,
-        left: 0.2,
-        width: 0.3,
-        height: 0.4,
-    };
+    const BOX: BoundingBox = BoundingBox { top: 0.1, left: 0.2, width: 0.3, height: 0.4 };
 
     fn push(matrix: &mut FaceMatrix, photo: PhotoId, model: &str, vector: &[f32]) -> Result<()> {
         let vector = bytes_of(vector);
-        matrix.push(&IndexedFace {
-            photo,
-            bounding_box: BOX,
-            model,
-            vector: &vector,
-        })
+        matrix.push(&IndexedFace { photo, bounding_box: BOX, model, vector: &vector })
     }
 
     fn found(matrix: &FaceMatrix, probe: &[f32], k: usize, at_least: f32) -> Vec<(PhotoId, f32)> {
-        let probe = Embedding {
-            model: "net@1".into(),
-            vector: probe.to_vec(),
-        };
+        let probe = Embedding { model: "net@1".into(), vector: probe.to_vec() };
         let hits = matrix.nearest(&Cosine::new(&Device::Cpu), &Nearest { probe, k, at_least });
         hits.into_iter().map(|hit| (hit.photo, hit.cosine)).collect()
     }

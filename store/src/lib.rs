@@ -114,11 +114,7 @@ impl Store {
             faces,
             texts: Arc::new(TextSearch::new(Arc::new(SqliteTexts::new(database.clone())))),
             local: Some(Arc::clone(&files)),
-            embedded: Embedded {
-                database,
-                queue,
-                files,
-            },
+            embedded: Embedded { database, queue, files },
         })
     }
 

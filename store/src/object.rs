@@ -27,10 +27,7 @@ impl ObjectKey {
             ObjectRole::Preview => "preview.jpg",
             ObjectRole::Thumbnail => "thumbnail.jpg",
         };
-        Self(format!(
-            "{}/p/{photo}/{name}",
-            Self::album_prefix(organization, album)
-        ))
+        Self(format!("{}/p/{photo}/{name}", Self::album_prefix(organization, album)))
     }
 
     /// The bytes of a selfie.
@@ -48,9 +45,7 @@ impl ObjectKey {
         let plain = |part: &str| {
             !part.is_empty()
                 && !part.starts_with('.')
-                && part
-                    .bytes()
-                    .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
+                && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
         };
         path.split('/').all(plain).then(|| Self(path.to_owned()))
     }

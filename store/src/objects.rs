@@ -10,10 +10,7 @@ use crate::traits::Result;
 
 /// The whole object, refused by its size before a byte of it is held.
 pub(crate) async fn read(store: &dyn ObjectStore, key: &ObjectKey, at_most: u64) -> Result<Bytes> {
-    let found = store
-        .get(&Path::from(key.as_str()))
-        .await
-        .map_err(|cause| failure(key, cause))?;
+    let found = store.get(&Path::from(key.as_str())).await.map_err(|cause| failure(key, cause))?;
     if found.meta.size > at_most {
         return Err(StoreError::new(StoreErrorKind::TooLarge, format!("object {key}")));
     }

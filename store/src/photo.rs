@@ -23,13 +23,8 @@ pub enum PhotoState {
 
 impl PhotoState {
     /// Every state, in order.
-    pub const ALL: [Self; 5] = [
-        Self::AwaitingUpload,
-        Self::Queued,
-        Self::Processing,
-        Self::Ready,
-        Self::Failed,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::AwaitingUpload, Self::Queued, Self::Processing, Self::Ready, Self::Failed];
 
     /// The name on the wire and in the rows.
     pub fn as_str(self) -> &'static str {

@@ -90,10 +90,7 @@ impl TryFrom<KeyRow> for Key {
     fn try_from(row: KeyRow) -> Result<Self> {
         Ok(Self {
             id: row.id,
-            tenant: Tenant {
-                organization: row.organization,
-                mode: mode_of(&row.mode)?,
-            },
+            tenant: Tenant { organization: row.organization, mode: mode_of(&row.mode)? },
             organization_name: row.organization_name,
             label: row.label,
             hint: row.hint,
@@ -125,10 +122,7 @@ impl TryFrom<AlbumRow> for Album {
     fn try_from(row: AlbumRow) -> Result<Self> {
         Ok(Self {
             id: row.id,
-            tenant: Tenant {
-                organization: row.organization,
-                mode: mode_of(&row.mode)?,
-            },
+            tenant: Tenant { organization: row.organization, mode: mode_of(&row.mode)? },
             created_by: row.created_by,
             title: row.title,
             cover_url: row.cover_url,
@@ -161,10 +155,7 @@ impl TryFrom<PhotoRow> for Photo {
     fn try_from(row: PhotoRow) -> Result<Self> {
         let pixels = |side: i64| u32::try_from(side).map_err(|cause| corrupt("photo size").because(cause));
         let size = match (row.width, row.height) {
-            (Some(width), Some(height)) => Some(PhotoSize {
-                width: pixels(width)?,
-                height: pixels(height)?,
-            }),
+            (Some(width), Some(height)) => Some(PhotoSize { width: pixels(width)?, height: pixels(height)? }),
             _ => None,
         };
         let failure = row.failure.as_deref();
@@ -200,12 +191,7 @@ pub(crate) struct BoxRow {
 
 impl From<BoxRow> for BoundingBox {
     fn from(row: BoxRow) -> Self {
-        Self {
-            top: row.box_top,
-            left: row.box_left,
-            width: row.box_width,
-            height: row.box_height,
-        }
+        Self { top: row.box_top, left: row.box_left, width: row.box_width, height: row.box_height }
     }
 }
 
@@ -237,10 +223,7 @@ fn reason_of(text: &str) -> Result<UnindexedReason> {
 
 fn embedding_of(model: Option<String>, bytes: Option<Vec<u8>>) -> Result<Option<Embedding>> {
     match (model, bytes) {
-        (Some(model), Some(bytes)) => Ok(Some(Embedding {
-            model,
-            vector: floats_of(&bytes)?.collect(),
-        })),
+        (Some(model), Some(bytes)) => Ok(Some(Embedding { model, vector: floats_of(&bytes)?.collect() })),
         (None, None) => Ok(None),
         _ => Err(corrupt("embedding without its model")),
     }
@@ -275,18 +258,8 @@ impl TryFrom<TextRow> for SeenText {
             CANDIDATE => TextStanding::Candidate,
             reason => TextStanding::Unindexed(reason_of(reason)?),
         };
-        let TextRow {
-            text,
-            place,
-            confidence,
-            ..
-        } = row;
-        Ok(Self {
-            text,
-            bounding_box: place.into(),
-            confidence,
-            standing,
-        })
+        let TextRow { text, place, confidence, .. } = row;
+        Ok(Self { text, bounding_box: place.into(), confidence, standing })
     }
 }
 

@@ -55,20 +55,11 @@ impl TextSearch {
 impl Texts for TextSearch {
     async fn search(&self, album: AlbumId, query: &TextQuery) -> Result<Vec<TextHit>> {
         let ways = if query.exact {
-            HashMap::from([(
-                query.text.clone(),
-                Variant {
-                    how: TextMatch::Exact,
-                    edits: 0,
-                },
-            )])
+            HashMap::from([(query.text.clone(), Variant { how: TextMatch::Exact, edits: 0 })])
         } else {
             variants(&query.text)
         };
-        let read = self
-            .rows
-            .look_up(album, ways.keys().map(String::as_str).collect())
-            .await?;
+        let read = self.rows.look_up(album, ways.keys().map(String::as_str).collect()).await?;
         let mut best: HashMap<PhotoId, TextHit> = HashMap::new();
         for (photo, seen) in read {
             let (Some(variant), true) = (ways.get(&seen.text), !query.exact || is_indexed(&seen)) else {
@@ -84,11 +75,7 @@ impl Texts for TextSearch {
         let mut hits: Vec<TextHit> = best.into_values().collect();
         hits.sort_by(|a, b| {
             let (a_rank, b_rank) = (rank(a), rank(b));
-            b_rank
-                .0
-                .cmp(&a_rank.0)
-                .then(b_rank.1.total_cmp(&a_rank.1))
-                .then(a.photo.cmp(&b.photo))
+            b_rank.0.cmp(&a_rank.0).then(b_rank.1.total_cmp(&a_rank.1)).then(a.photo.cmp(&b.photo))
         });
         Ok(hits)
     }
@@ -105,13 +92,7 @@ fn rank(hit: &TextHit) -> (bool, f64) {
 
 fn hit(photo: PhotoId, seen: SeenText, variant: Variant) -> TextHit {
     let confidence = confidence(&seen, variant);
-    TextHit {
-        photo,
-        text: seen.text,
-        bounding_box: seen.bounding_box,
-        confidence,
-        how: variant.how,
-    }
+    TextHit { photo, text: seen.text, bounding_box: seen.bounding_box, confidence, how: variant.how }
 }
 
 /// 0 to 100.
@@ -139,42 +120,18 @@ mod tests {
     #[async_trait]
     impl TextRows for Rows {
         async fn look_up(&self, _: AlbumId, texts: Vec<&str>) -> Result<Vec<(PhotoId, SeenText)>> {
-            Ok(self
-                .0
-                .iter()
-                .filter(|(_, seen)| texts.contains(&seen.text.as_str()))
-                .cloned()
-                .collect())
+            Ok(self.0.iter().filter(|(_, seen)| texts.contains(&seen.text.as_str())).cloned().collect())
         }
     }
 
     fn seen(text: &str, confidence: f64, standing: TextStanding) -> SeenText {
-        let bounding_box = BoundingBox {
-            top: 0.5,
-            left: 0.5,
-            width: 0.1,
-            height: 0.1,
-        };
-        SeenText {
-            text: text.into(),
-            bounding_box,
-            confidence,
-            standing,
-        }
+        let bounding_box = BoundingBox { top: 0.5, left: 0.5, width: 0.1, height: 0.1 };
+        SeenText { text: text.into(), bounding_box, confidence, standing }
     }
 
     async fn search(rows: Vec<(PhotoId, SeenText)>, text: &str, exact: bool) -> Vec<TextHit> {
         let search = TextSearch::new(Arc::new(Rows(rows)));
-        search
-            .search(
-                AlbumId::generate(),
-                &TextQuery {
-                    text: text.into(),
-                    exact,
-                },
-            )
-            .await
-            .unwrap()
+        search.search(AlbumId::generate(), &TextQuery { text: text.into(), exact }).await.unwrap()
     }
 
     #[tokio::test]
@@ -190,20 +147,10 @@ mod tests {
             (ids[5], seen("234", 1.00, Indexed)),
         ];
         let hits = search(rows, "1234", false).await;
-        let order: Vec<_> = hits
-            .iter()
-            .map(|hit| (hit.photo, hit.confidence.round() as i64))
-            .collect();
+        let order: Vec<_> = hits.iter().map(|hit| (hit.photo, hit.confidence.round() as i64)).collect();
         assert_eq!(
             order,
-            [
-                (ids[4], 99),
-                (ids[3], 80),
-                (ids[1], 77),
-                (ids[2], 76),
-                (ids[5], 55),
-                (ids[0], 35)
-            ]
+            [(ids[4], 99), (ids[3], 80), (ids[1], 77), (ids[2], 76), (ids[5], 55), (ids[0], 35)]
         );
     }
 

@@ -30,11 +30,7 @@ pub struct Variant {
 /// A partner's or runner's input as texts are kept: trimmed, upper-case, letters and digits only. Leading zeros stay:
 /// they are printed on the bib.
 pub fn normalise(input: &str) -> String {
-    input
-        .chars()
-        .filter(|character| character.is_alphanumeric())
-        .flat_map(char::to_uppercase)
-        .collect()
+    input.chars().filter(|character| character.is_alphanumeric()).flat_map(char::to_uppercase).collect()
 }
 
 /// Every way `text` may have been read, itself included. Where two lead to the same text, the likelier stays:
@@ -42,13 +38,7 @@ pub fn normalise(input: &str) -> String {
 pub fn variants(text: &str) -> HashMap<String, Variant> {
     let characters: Vec<char> = text.chars().collect();
     let mut found = HashMap::new();
-    found.insert(
-        text.to_owned(),
-        Variant {
-            how: TextMatch::Exact,
-            edits: 0,
-        },
-    );
+    found.insert(text.to_owned(), Variant { how: TextMatch::Exact, edits: 0 });
     if characters.len() <= FUZZY_UP_TO {
         look_alikes(&characters, &mut found);
         cuts(&characters, &mut found);
@@ -77,14 +67,7 @@ fn look_alikes(characters: &[char], found: &mut HashMap<String, Variant>) {
                     }
                     let mut replaced = text.clone();
                     replaced[at] = other;
-                    note(
-                        found,
-                        replaced.iter().copied(),
-                        Variant {
-                            how: TextMatch::Confusable,
-                            edits,
-                        },
-                    );
+                    note(found, replaced.iter().copied(), Variant { how: TextMatch::Confusable, edits });
                     next.push((replaced, at + 1));
                 }
             }
@@ -94,38 +77,21 @@ fn look_alikes(characters: &[char], found: &mut HashMap<String, Variant>) {
 }
 
 fn look_alikes_of(character: char) -> impl Iterator<Item = char> {
-    let class = LOOK_ALIKE
-        .iter()
-        .find(|class| class.contains(character))
-        .copied()
-        .unwrap_or("");
+    let class = LOOK_ALIKE.iter().find(|class| class.contains(character)).copied().unwrap_or("");
     class.chars().filter(move |other| *other != character)
 }
 
 /// The frame or a fold cut a character off an end: what was read is one shorter. A reading that is longer than the
 /// query is another runner's number and counts as an edit at most.
 fn cuts(characters: &[char], found: &mut HashMap<String, Variant>) {
-    let variant = Variant {
-        how: TextMatch::Cut,
-        edits: 1,
-    };
+    let variant = Variant { how: TextMatch::Cut, edits: 1 };
     note(found, characters.iter().skip(1).copied(), variant);
-    note(
-        found,
-        characters
-            .iter()
-            .take(characters.len().saturating_sub(1))
-            .copied(),
-        variant,
-    );
+    note(found, characters.iter().take(characters.len().saturating_sub(1)).copied(), variant);
 }
 
 /// One character replaced, missing or added.
 fn one_edits(characters: &[char], found: &mut HashMap<String, Variant>) {
-    let variant = Variant {
-        how: TextMatch::OneEdit,
-        edits: 1,
-    };
+    let variant = Variant { how: TextMatch::OneEdit, edits: 1 };
     for at in 0..=characters.len() {
         let (before, after) = characters.split_at(at);
         let rest = after.get(1..).unwrap_or_default();
@@ -148,9 +114,7 @@ mod tests {
     use super::*;
 
     fn how(query: &str, read: &str) -> Option<(TextMatch, u32)> {
-        variants(query)
-            .get(read)
-            .map(|variant| (variant.how, variant.edits))
+        variants(query).get(read).map(|variant| (variant.how, variant.edits))
     }
 
     #[test]
@@ -191,11 +155,7 @@ mod tests {
 
     #[test]
     fn the_number_of_variants_is_bounded() {
-        assert!(
-            variants("1111111111").len() < 2_000,
-            "{}",
-            variants("1111111111").len()
-        );
+        assert!(variants("1111111111").len() < 2_000, "{}", variants("1111111111").len());
         assert_eq!(variants("11111111111").len(), 1);
         assert_eq!(variants("1").get(""), None);
     }

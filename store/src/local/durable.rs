@@ -21,9 +21,7 @@ impl Part {
     /// An empty part in `scratch`, away from the runtime's threads.
     pub(super) async fn create(scratch: &Path) -> io::Result<(Self, File)> {
         let scratch = scratch.to_owned();
-        tokio::task::spawn_blocking(move || Self::create_now(&scratch))
-            .await
-            .map_err(io::Error::other)?
+        tokio::task::spawn_blocking(move || Self::create_now(&scratch)).await.map_err(io::Error::other)?
     }
 
     /// An empty part in `scratch`; blocks.

@@ -92,12 +92,7 @@ impl LocalFiles {
     /// # Errors
     /// `Unavailable` when a folder cannot be made or read.
     pub async fn open_folder(settings: LocalSettings) -> Result<Self> {
-        let LocalSettings {
-            root,
-            scratch,
-            public_url,
-            signing_secret,
-        } = settings;
+        let LocalSettings { root, scratch, public_url, signing_secret } = settings;
         let (root, files) = blocking("open the storage folder", {
             let scratch = scratch.clone();
             move || {
@@ -110,12 +105,7 @@ impl LocalFiles {
             }
         })
         .await?;
-        Ok(Self {
-            root,
-            scratch,
-            files,
-            signer: Signer::new(public_url, signing_secret),
-        })
+        Ok(Self { root, scratch, files, signer: Signer::new(public_url, signing_secret) })
     }
 
     /// Judges a `PUT`: `key` is the decoded path after `/storage/`, `query` the raw query string, `content_type` the
@@ -129,8 +119,7 @@ impl LocalFiles {
         query: &str,
         content_type: Option<&str>,
     ) -> std::result::Result<UploadGrant, SignatureError> {
-        self.signer
-            .verify_upload(key, query, content_type, OffsetDateTime::now_utc())
+        self.signer.verify_upload(key, query, content_type, OffsetDateTime::now_utc())
     }
 
     /// Judges a `GET` or `HEAD`, as [`Self::verify_upload`] does a `PUT`.
@@ -197,17 +186,10 @@ impl LocalFiles {
             }
             Err(cause) => return Err(unavailable("open an object", cause)),
         };
-        let content_type = if key.as_str().ends_with(".jpg") {
-            "image/jpeg"
-        } else {
-            "application/octet-stream"
-        };
+        let content_type =
+            if key.as_str().ends_with(".jpg") { "image/jpeg" } else { "application/octet-stream" };
         let body = ReaderStream::with_capacity(file, READ_BYTES).boxed();
-        Ok(LocalObject {
-            size_bytes,
-            content_type,
-            body,
-        })
+        Ok(LocalObject { size_bytes, content_type, body })
     }
 
     /// Writes and removes a few bytes where uploads land.
@@ -215,9 +197,8 @@ impl LocalFiles {
     /// # Errors
     /// `Unavailable` when the disk is full, read-only or gone.
     pub async fn check(&self) -> Result<()> {
-        let (part, mut file) = Part::create(&self.scratch)
-            .await
-            .map_err(|cause| unavailable("write to the storage", cause))?;
+        let (part, mut file) =
+            Part::create(&self.scratch).await.map_err(|cause| unavailable("write to the storage", cause))?;
         let root = self.root.clone();
         blocking("write to the storage", move || {
             std::io::Write::write_all(&mut file, b"photofinish")?;
@@ -271,11 +252,7 @@ impl Blobs for LocalFiles {
     }
 
     async fn delete(&self, key: &ObjectKey) -> Result<()> {
-        match self
-            .files
-            .delete(&object_store::path::Path::from(key.as_str()))
-            .await
-        {
+        match self.files.delete(&object_store::path::Path::from(key.as_str())).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(cause) => Err(objects::failure(key, cause)),
         }
@@ -283,10 +260,7 @@ impl Blobs for LocalFiles {
 
     async fn delete_album(&self, organization: OrganizationId, album: AlbumId) -> Result<()> {
         let folder = self.root.join(ObjectKey::album_prefix(organization, album));
-        blocking("remove an album's objects", move || {
-            durable::remove_folder(&folder)
-        })
-        .await
+        blocking("remove an album's objects", move || durable::remove_folder(&folder)).await
     }
 }
 

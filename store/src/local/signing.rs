@@ -98,9 +98,7 @@ impl Signer {
             let mut query = url.query_pairs_mut();
             query.append_pair("expires", &terms.expires.to_string());
             if let Some((content_type, max_bytes)) = terms.bound {
-                query
-                    .append_pair("type", content_type)
-                    .append_pair("max", &max_bytes.to_string());
+                query.append_pair("type", content_type).append_pair("max", &max_bytes.to_string());
             }
             query.append_pair("signature", &signature);
         }
@@ -147,16 +145,9 @@ impl Signer {
         let signature = parameters.get("signature").ok_or(SignatureError::Malformed)?;
         let signature = hex::decode(signature).map_err(|_| SignatureError::Malformed)?;
         let method = if bound.is_some() { Method::Put } else { Method::Get };
-        let terms = Terms {
-            method,
-            key: key.as_str(),
-            expires,
-            bound,
-        };
+        let terms = Terms { method, key: key.as_str(), expires, bound };
         // Constant time.
-        self.mac(&terms)
-            .verify_slice(&signature)
-            .map_err(|_| SignatureError::Wrong)?;
+        self.mac(&terms).verify_slice(&signature).map_err(|_| SignatureError::Wrong)?;
         if now.unix_timestamp() > expires {
             return Err(SignatureError::Expired);
         }
@@ -168,10 +159,7 @@ impl Signer {
             Method::Put => "PUT",
             Method::Get => "GET",
         };
-        let mut text = format!(
-            "photofinish-local-1\n{method}\n{}\n{}\n",
-            terms.key, terms.expires
-        );
+        let mut text = format!("photofinish-local-1\n{method}\n{}\n{}\n", terms.key, terms.expires);
         if let Some((content_type, max_bytes)) = terms.bound {
             write!(text, "{content_type}\n{max_bytes}\n").expect("writing to a string cannot fail");
         }
@@ -196,10 +184,7 @@ fn number<T: std::str::FromStr>(
     parameters: &HashMap<String, String>,
     name: &str,
 ) -> Result<T, SignatureError> {
-    parameters
-        .get(name)
-        .and_then(|value| value.parse().ok())
-        .ok_or(SignatureError::Malformed)
+    parameters.get(name).and_then(|value| value.parse().ok()).ok_or(SignatureError::Malformed)
 }
 
 #[cfg(test)]
@@ -218,12 +203,8 @@ mod tests {
     }
 
     fn upload_query() -> String {
-        let terms = Terms {
-            method: Method::Put,
-            key: KEY,
-            expires: NOW + 900,
-            bound: Some(("image/jpeg", 1000)),
-        };
+        let terms =
+            Terms { method: Method::Put, key: KEY, expires: NOW + 900, bound: Some(("image/jpeg", 1000)) };
         let url = signer().url(&terms);
         assert_eq!(url.path(), format!("/storage/{KEY}"));
         url.query().unwrap().to_owned()
@@ -244,68 +225,39 @@ mod tests {
         let query = upload_query();
         let wrong = Err(SignatureError::Wrong);
         assert_eq!(upload("o/1/a/2/p/4/original", &query, Some("image/jpeg")), wrong);
-        assert_eq!(
-            upload(KEY, &query.replace("max=1000", "max=1001"), Some("image/jpeg")),
-            wrong
-        );
-        assert_eq!(
-            upload(KEY, &query.replace("jpeg", "png"), Some("image/png")),
-            wrong
-        );
+        assert_eq!(upload(KEY, &query.replace("max=1000", "max=1001"), Some("image/jpeg")), wrong);
+        assert_eq!(upload(KEY, &query.replace("jpeg", "png"), Some("image/png")), wrong);
         let later = query.replace(&(NOW + 900).to_string(), &(NOW + 901).to_string());
         assert_eq!(upload(KEY, &later, Some("image/jpeg")), wrong);
         let other = Signer::new(Url::parse("http://127.0.0.1:8080").unwrap(), [8; 32]);
-        assert_eq!(
-            other.verify_upload(KEY, &query, Some("image/jpeg"), at(NOW)),
-            wrong
-        );
+        assert_eq!(other.verify_upload(KEY, &query, Some("image/jpeg"), at(NOW)), wrong);
     }
 
     #[test]
     fn another_content_type_than_the_bound_one_is_refused() {
         let query = upload_query();
-        assert_eq!(
-            upload(KEY, &query, Some("text/html")),
-            Err(SignatureError::ContentType)
-        );
+        assert_eq!(upload(KEY, &query, Some("text/html")), Err(SignatureError::ContentType));
         assert_eq!(upload(KEY, &query, None), Err(SignatureError::ContentType));
     }
 
     #[test]
     fn a_url_holds_to_its_last_second_and_not_longer() {
         let query = upload_query();
-        let at_second = |seconds| {
-            signer()
-                .verify_upload(KEY, &query, Some("image/jpeg"), at(seconds))
-                .map(drop)
-        };
+        let at_second =
+            |seconds| signer().verify_upload(KEY, &query, Some("image/jpeg"), at(seconds)).map(drop);
         assert_eq!(at_second(NOW + 900), Ok(()));
         assert_eq!(at_second(NOW + 901), Err(SignatureError::Expired));
     }
 
     #[test]
     fn an_upload_url_does_not_download_and_the_other_way_round() {
-        assert_eq!(
-            signer().verify_download(KEY, &upload_query(), at(NOW)),
-            Err(SignatureError::Wrong)
-        );
-        let terms = Terms {
-            method: Method::Get,
-            key: KEY,
-            expires: NOW + 900,
-            bound: None,
-        };
+        assert_eq!(signer().verify_download(KEY, &upload_query(), at(NOW)), Err(SignatureError::Wrong));
+        let terms = Terms { method: Method::Get, key: KEY, expires: NOW + 900, bound: None };
         let query = signer().url(&terms).query().unwrap().to_owned();
         assert!(signer().verify_download(KEY, &query, at(NOW)).is_ok());
-        assert_eq!(
-            upload(KEY, &query, Some("image/jpeg")),
-            Err(SignatureError::Malformed)
-        );
+        assert_eq!(upload(KEY, &query, Some("image/jpeg")), Err(SignatureError::Malformed));
         let dressed_up = format!("{query}&type=image/jpeg&max=1000");
-        assert_eq!(
-            upload(KEY, &dressed_up, Some("image/jpeg")),
-            Err(SignatureError::Wrong)
-        );
+        assert_eq!(upload(KEY, &dressed_up, Some("image/jpeg")), Err(SignatureError::Wrong));
     }
 
     #[test]
@@ -313,31 +265,15 @@ mod tests {
         let query = upload_query();
         let malformed = Err(SignatureError::Malformed);
         assert_eq!(upload(KEY, "", Some("image/jpeg")), malformed);
-        assert_eq!(
-            upload(KEY, &format!("{query}&max=5"), Some("image/jpeg")),
-            malformed
-        );
-        assert_eq!(
-            upload(KEY, &query.replace("max=1000", "max=many"), Some("image/jpeg")),
-            malformed
-        );
+        assert_eq!(upload(KEY, &format!("{query}&max=5"), Some("image/jpeg")), malformed);
+        assert_eq!(upload(KEY, &query.replace("max=1000", "max=many"), Some("image/jpeg")), malformed);
         assert_eq!(upload("o/../secret", &query, Some("image/jpeg")), malformed);
     }
 
     #[test]
     fn a_public_url_with_a_path_keeps_it() {
         let signer = Signer::new(Url::parse("https://photos.example/service/").unwrap(), [7; 32]);
-        let terms = Terms {
-            method: Method::Get,
-            key: KEY,
-            expires: NOW,
-            bound: None,
-        };
-        assert!(
-            signer
-                .url(&terms)
-                .as_str()
-                .starts_with("https://photos.example/service/storage/o/1/")
-        );
+        let terms = Terms { method: Method::Get, key: KEY, expires: NOW, bound: None };
+        assert!(signer.url(&terms).as_str().starts_with("https://photos.example/service/storage/o/1/"));
     }
 }

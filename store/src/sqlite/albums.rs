@@ -98,12 +98,7 @@ impl Albums for SqliteAlbums {
         const WHAT: &str = "change an album";
         let mut transaction = self.database.write(WHAT).await?;
         let mut album = locked(&mut transaction, tenant, id).await?;
-        let AlbumChange {
-            title,
-            cover_url,
-            tags,
-            config,
-        } = change;
+        let AlbumChange { title, cover_url, tags, config } = change;
         album.title = title.unwrap_or(album.title);
         album.cover_url = cover_url.unwrap_or(album.cover_url);
         album.tags = tags.unwrap_or(album.tags);
@@ -177,16 +172,8 @@ impl Albums for SqliteAlbums {
         let mut albums: Vec<Album> = rows::all(rows)?;
         let more = albums.len() > query.limit as usize;
         albums.truncate(query.limit as usize);
-        let next = if more {
-            albums.last().map(|album| album.id)
-        } else {
-            None
-        };
-        Ok(AlbumPage {
-            albums,
-            next,
-            total: total.unsigned_abs(),
-        })
+        let next = if more { albums.last().map(|album| album.id) } else { None };
+        Ok(AlbumPage { albums, next, total: total.unsigned_abs() })
     }
 }
 

@@ -46,11 +46,7 @@ impl ConfirmDesk {
     pub(super) async fn confirm(&self, album: AlbumId, photos: Vec<PhotoId>) -> Result<Vec<PhotoId>> {
         let closed = || StoreError::new(StoreErrorKind::Unavailable, WHAT);
         let (answer, answered) = oneshot::channel();
-        let call = Confirmation {
-            album,
-            photos,
-            answer,
-        };
+        let call = Confirmation { album, photos, answer };
         self.waiting.send(call).await.map_err(|_| closed())?;
         answered.await.map_err(|_| closed())?
     }

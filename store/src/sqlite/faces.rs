@@ -17,10 +17,7 @@ const WHAT: &str = "read faces";
 
 macro_rules! select_faces {
     ($rest:literal) => {
-        concat!(
-            "select photo, box_top, box_left, box_width, box_height, model, embedding from face ",
-            $rest
-        )
+        concat!("select photo, box_top, box_left, box_width, box_height, model, embedding from face ", $rest)
     };
 }
 

@@ -42,10 +42,7 @@ fn database_kind(cause: &dyn DatabaseError) -> StoreErrorKind {
         ErrorKind::NotNullViolation | ErrorKind::CheckViolation => return StoreErrorKind::Corrupt,
         _ => {}
     }
-    let code = cause
-        .code()
-        .and_then(|code| code.parse::<i32>().ok())
-        .unwrap_or(0);
+    let code = cause.code().and_then(|code| code.parse::<i32>().ok()).unwrap_or(0);
     // The low byte is the class: 1 error (a statement that does not fit the tables), 11 corrupt, 26 not a database.
     // The rest (5 busy, 6 locked, 8 read-only, 10 input or output, 13 full, 14 cannot open ..) may pass.
     match code & 0xff {

@@ -186,11 +186,7 @@ async fn insert_face(
     .bind(face.confidence)
     .bind(face.unindexed.map(|reason| reason.as_str()))
     .bind(face.embedding.as_ref().map(|embedding| embedding.model.as_str()))
-    .bind(
-        face.embedding
-            .as_ref()
-            .map(|embedding| bytes_of(&embedding.vector)),
-    )
+    .bind(face.embedding.as_ref().map(|embedding| bytes_of(&embedding.vector)))
     .execute(&mut **transaction)
     .await
     .map_err(fault(WHAT))

@@ -32,10 +32,7 @@ pub(crate) struct SqliteKeys {
 
 impl SqliteKeys {
     pub(crate) fn new(database: Database) -> Self {
-        Self {
-            database,
-            touched: Mutex::default(),
-        }
+        Self { database, touched: Mutex::default() }
     }
 
     /// Whether a use at `at` is worth a write; notes that it is written.

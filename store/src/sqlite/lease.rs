@@ -77,23 +77,11 @@ pub(super) async fn suspect(
             return Ok(None);
         };
         if attempts < i64::from(attempt_limit) {
-            let waiting = Waiting {
-                album,
-                photo,
-                attempts,
-            };
-            return take(transaction, waiting, term, &mut HashMap::new())
-                .await
-                .map(Some);
+            let waiting = Waiting { album, photo, attempts };
+            return take(transaction, waiting, term, &mut HashMap::new()).await.map(Some);
         }
         let detail = format!("{attempts} leases ended without a word");
-        fail_row(
-            transaction,
-            (album, photo),
-            FailureReason::ProcessingCrashed,
-            &detail,
-        )
-        .await?;
+        fail_row(transaction, (album, photo), FailureReason::ProcessingCrashed, &detail).await?;
     }
 }
 
@@ -147,14 +135,7 @@ async fn head(
     .fetch_all(&mut **transaction)
     .await
     .map_err(fault(WHAT))?;
-    let waiting: Vec<Waiting> = rows
-        .into_iter()
-        .map(|photo| Waiting {
-            album,
-            photo,
-            attempts: 0,
-        })
-        .collect();
+    let waiting: Vec<Waiting> = rows.into_iter().map(|photo| Waiting { album, photo, attempts: 0 }).collect();
     Ok(waiting.into_iter())
 }
 
@@ -185,11 +166,7 @@ async fn take(
     term: Term,
     known: &mut KnownAlbums,
 ) -> Result<Lease> {
-    let Waiting {
-        album,
-        photo,
-        attempts,
-    } = waiting;
+    let Waiting { album, photo, attempts } = waiting;
     let id = LeaseId::generate();
     sqlx::query(
         "update photo set state = 'processing', attempts = attempts + 1, lease = $3, lease_until = $4, \
@@ -208,14 +185,7 @@ async fn take(
     }
     let (organization, config) = known[&album].clone();
     let attempt = u32::try_from(attempts + 1).unwrap_or(u32::MAX);
-    Ok(Lease {
-        id,
-        photo,
-        album,
-        organization,
-        config,
-        attempt,
-    })
+    Ok(Lease { id, photo, album, organization, config, attempt })
 }
 
 async fn owner_and_config(
@@ -237,13 +207,7 @@ mod tests {
 
     #[test]
     fn dealing_takes_turns_and_fills_up_from_who_has_more() {
-        let queues = || {
-            vec![
-                vec![1, 2, 3, 4, 5].into_iter(),
-                vec![10].into_iter(),
-                vec![20, 21].into_iter(),
-            ]
-        };
+        let queues = || vec![vec![1, 2, 3, 4, 5].into_iter(), vec![10].into_iter(), vec![20, 21].into_iter()];
         assert_eq!(deal(queues(), 2), [1, 10]);
         assert_eq!(deal(queues(), 6), [1, 10, 20, 2, 21, 3]);
         assert_eq!(deal(queues(), 100), [1, 10, 20, 2, 21, 3, 4, 5]);

@@ -67,10 +67,7 @@ impl Database {
                 // The connection is to a file in this process: there is nothing that could have gone away.
                 .test_before_acquire(false)
         };
-        let writer = pool(1)
-            .connect_with(options(&path))
-            .await
-            .map_err(fault("open the database"))?;
+        let writer = pool(1).connect_with(options(&path)).await.map_err(fault("open the database"))?;
         let reader = pool(READERS)
             .connect_with(options(&path).read_only(true))
             .await
@@ -81,10 +78,7 @@ impl Database {
     /// A transaction that holds the write lock from its first statement: one that began as a reader and then wrote
     /// could find that another process wrote meanwhile, and would have to be run again.
     pub(crate) async fn write(&self, what: &'static str) -> Result<Transaction<'static, Sqlite>> {
-        self.writer
-            .begin_with("begin immediate")
-            .await
-            .map_err(fault(what))
+        self.writer.begin_with("begin immediate").await.map_err(fault(what))
     }
 
     /// A transaction in which every statement sees the same state.
@@ -118,11 +112,7 @@ async fn migrate(path: &Path) -> Result<()> {
     const WHAT: &str = "migrate the database";
     // Held until the end: a command and the service may start on a new folder at the same moment.
     let _lock = lock_beside(path.to_owned()).await?;
-    let mut connection = options(path)
-        .create_if_missing(true)
-        .connect()
-        .await
-        .map_err(fault(WHAT))?;
+    let mut connection = options(path).create_if_missing(true).connect().await.map_err(fault(WHAT))?;
     sqlx::migrate!("migrations/sqlite")
         .run(&mut connection)
         .await
@@ -183,12 +173,7 @@ mod tests {
         assert_eq!(file_of("sqlite:data/p.db").unwrap(), Path::new("data/p.db"));
         assert_eq!(file_of("sqlite:///var/p.db").unwrap(), Path::new("/var/p.db"));
         assert_eq!(file_of("sqlite:/var/p.db").unwrap(), Path::new("/var/p.db"));
-        for refused in [
-            "postgres://host/p",
-            "sqlite:",
-            "sqlite::memory:",
-            "sqlite:p.db?mode=ro",
-        ] {
+        for refused in ["postgres://host/p", "sqlite:", "sqlite::memory:", "sqlite:p.db?mode=ro"] {
             assert!(file_of(refused).is_err(), "{refused}");
         }
     }

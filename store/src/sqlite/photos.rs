@@ -143,16 +143,8 @@ impl Photos for SqlitePhotos {
         // One more than asked tells whether there is a next page.
         let more = photos.len() > query.limit as usize;
         photos.truncate(query.limit as usize);
-        let next = if more {
-            photos.last().map(|photo| photo.id)
-        } else {
-            None
-        };
-        Ok(PhotoPage {
-            photos,
-            next,
-            total: total.unsigned_abs(),
-        })
+        let next = if more { photos.last().map(|photo| photo.id) } else { None };
+        Ok(PhotoPage { photos, next, total: total.unsigned_abs() })
     }
 
     async fn delete(&self, album: AlbumId, id: PhotoId) -> Result<()> {

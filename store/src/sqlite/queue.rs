@@ -28,12 +28,7 @@ impl SqliteQueue {
     /// Starts the task that commits confirmations; it ends with the queue.
     pub(crate) fn open(database: Database, attempt_limit: u32) -> Self {
         let desk = ConfirmDesk::open(database.clone());
-        Self {
-            database,
-            desk,
-            attempt_limit,
-            cursor: Mutex::default(),
-        }
+        Self { database, desk, attempt_limit, cursor: Mutex::default() }
     }
 
     /// Lets every running lease lapse now; answers how many. Their photos are suspects: the process that held them
@@ -70,10 +65,7 @@ impl Queue for SqliteQueue {
                 .map_err(fault(WHAT))?;
         let state = state.ok_or_else(|| StoreError::not_found(format!("photo {photo}")))?;
         if state_of(&state)? != PhotoState::Failed {
-            return Err(StoreError::new(
-                StoreErrorKind::Conflict,
-                format!("photo {photo} is {state}"),
-            ));
+            return Err(StoreError::new(StoreErrorKind::Conflict, format!("photo {photo} is {state}")));
         }
         sqlx::query(
             "update photo set state = 'queued', failure = null, failure_detail = null, settled_at = null, \
@@ -115,15 +107,9 @@ impl Queue for SqliteQueue {
         let mut transaction = self.database.write(WHAT).await?;
         // The clock after the wait for the lock: no lease begins in the past.
         let now = now();
-        let term = Term {
-            now,
-            until: later(now, request.ttl),
-        };
+        let term = Term { now, until: later(now, request.ttl) };
         let leases = if request.suspects {
-            lease::suspect(&mut transaction, self.attempt_limit, term)
-                .await?
-                .into_iter()
-                .collect()
+            lease::suspect(&mut transaction, self.attempt_limit, term).await?.into_iter().collect()
         } else {
             lease::fresh(&mut transaction, request.limit, term, &mut cursor).await?
         };

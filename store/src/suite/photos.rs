@@ -1,0 +1,126 @@
+use time::{Duration, OffsetDateTime};
+
+use super::event::{Event, LONG, face, text};
+use super::refused;
+use crate::Store;
+use crate::error::StoreErrorKind;
+use crate::ids::{AlbumId, PhotoId};
+use crate::photo::{FailureReason, NewPhoto, PhotoQuery, PhotoState, StateCounts};
+
+/// Photos.
+pub async fn photos_suite(store: &Store) {
+    photos_get_their_ids_in_order_and_keep_what_was_declared(store).await;
+    a_photo_is_in_its_album_alone(store).await;
+    pages_hold_every_photo_once_oldest_first(store).await;
+    states_are_counted_and_listed(store).await;
+    settled_photos_are_counted_from_a_time_on(store).await;
+    a_deleted_photo_is_gone_with_what_was_seen_in_it(store).await;
+}
+
+async fn photos_get_their_ids_in_order_and_keep_what_was_declared(store: &Store) {
+    let event = Event::make(store).await;
+    let new: Vec<NewPhoto> = ["ziel 1.jpg", "../ziel \u{1f3c3}.png"]
+        .map(|name| NewPhoto { filename: name.into(), content_type: "image/png".into() })
+        .into();
+    let ids = store.photos.create(event.album, new.clone()).await.expect("expects photos");
+    assert!(ids.is_sorted());
+    for (id, new) in ids.iter().zip(&new) {
+        let photo = store.photos.get(event.album, *id).await.expect("gets it");
+        assert_eq!((&photo.filename, photo.content_type.as_str()), (&new.filename, "image/png"));
+        assert_eq!((photo.state, photo.failure), (PhotoState::AwaitingUpload, None));
+        assert_eq!((photo.size, photo.taken_at, photo.camera), (None, None, None));
+    }
+    assert_eq!(store.photos.create(event.album, Vec::new()).await.expect("expects none"), []);
+    refused(store.photos.create(AlbumId::generate(), new).await, StoreErrorKind::NotFound);
+    event.end().await;
+}
+
+async fn a_photo_is_in_its_album_alone(store: &Store) {
+    let event = Event::make(store).await;
+    let other = Event::make(store).await;
+    let ids = event.expected(3).await;
+    let foreign = other.expected(1).await[0];
+    refused(store.photos.get(event.album, foreign).await, StoreErrorKind::NotFound);
+    refused(store.photos.delete(event.album, foreign).await, StoreErrorKind::NotFound);
+    let asked = [ids[2], foreign, PhotoId::generate(), ids[0]];
+    let mut got: Vec<PhotoId> = store
+        .photos
+        .get_many(event.album, &asked)
+        .await
+        .expect("gets many")
+        .iter()
+        .map(|photo| photo.id)
+        .collect();
+    got.sort();
+    assert_eq!(got, [ids[0], ids[2]]);
+    assert_eq!(store.photos.get_many(event.album, &[]).await.expect("gets none").len(), 0);
+    event.end().await;
+    other.end().await;
+}
+
+async fn pages_hold_every_photo_once_oldest_first(store: &Store) {
+    let event = Event::make(store).await;
+    let ids = event.expected(7).await;
+    let mut listed = Vec::new();
+    let mut after = None;
+    loop {
+        let query = PhotoQuery { after, limit: 3, state: None };
+        let page = store.photos.list(event.album, query).await.expect("lists them");
+        assert_eq!(page.total, 7);
+        listed.extend(page.photos.iter().map(|photo| photo.id));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(listed, ids);
+    event.end().await;
+}
+
+async fn states_are_counted_and_listed(store: &Store) {
+    let event = Event::make(store).await;
+    event.ready(Vec::new(), Vec::new()).await;
+    event.queued(1).await;
+    let lease = event.leased(1, LONG).await.pop().expect("a photo waits");
+    store.queue.fail(&lease, FailureReason::CorruptImage, "ends early").await.expect("fails it");
+    event.queued(1).await;
+    event.leased(1, LONG).await;
+    event.queued(3).await;
+    event.expected(2).await;
+    let counts = store.photos.counts(event.album).await.expect("counts");
+    let expected = StateCounts { awaiting_upload: 2, queued: 3, processing: 1, ready: 1, failed: 1 };
+    assert_eq!(counts, expected);
+    for (state, count) in PhotoState::ALL.into_iter().zip([2, 3, 1, 1, 1]) {
+        let query = PhotoQuery { after: None, limit: 2, state: Some(state) };
+        let page = store.photos.list(event.album, query).await.expect("lists them");
+        assert_eq!((page.total, page.photos.len()), (count, count.min(2) as usize), "{state:?}");
+        assert!(page.photos.iter().all(|photo| photo.state == state));
+        assert_eq!(page.next.is_some(), count > 2);
+    }
+    event.end().await;
+}
+
+async fn settled_photos_are_counted_from_a_time_on(store: &Store) {
+    let event = Event::make(store).await;
+    event.ready(Vec::new(), Vec::new()).await;
+    event.ready(Vec::new(), Vec::new()).await;
+    event.queued(1).await;
+    let settled = async |since| store.photos.settled_since(event.album, since).await.expect("counts");
+    let now = OffsetDateTime::now_utc();
+    assert_eq!(settled(now - Duration::minutes(1)).await, 2);
+    assert_eq!(settled(now + Duration::minutes(1)).await, 0);
+    event.end().await;
+}
+
+async fn a_deleted_photo_is_gone_with_what_was_seen_in_it(store: &Store) {
+    let event = Event::make(store).await;
+    let photo = event.ready(vec![face([1.0, 0.0, 0.0, 0.0])], vec![text("1234", 0.99)]).await;
+    let (faces, texts) = store.photos.seen(event.album, photo).await.expect("looks");
+    assert_eq!((faces.len(), texts.len()), (1, 1));
+    store.photos.delete(event.album, photo).await.expect("deletes it");
+    refused(store.photos.get(event.album, photo).await, StoreErrorKind::NotFound);
+    refused(store.photos.delete(event.album, photo).await, StoreErrorKind::NotFound);
+    let seen = store.photos.seen(event.album, photo).await.expect("looks");
+    assert_eq!(seen, (Vec::new(), Vec::new()));
+    event.end().await;
+}

@@ -1,0 +1,51 @@
+use std::time::Duration;
+
+use time::OffsetDateTime;
+
+use super::event::{Event, LONG, face};
+use super::refused;
+use crate::Store;
+use crate::error::StoreErrorKind;
+use crate::ids::{AlbumId, ProbeId};
+
+/// Selfies.
+pub async fn probes_suite(store: &Store) {
+    a_probe_lives_in_its_album_and_keeps_its_vector(store).await;
+    an_expired_probe_is_unknown_and_is_removed_once(store).await;
+}
+
+async fn a_probe_lives_in_its_album_and_keeps_its_vector(store: &Store) {
+    let event = Event::make(store).await;
+    let other = Event::make(store).await;
+    let probe = store.probes.create(event.album, LONG).await.expect("expects a selfie");
+    assert_eq!((probe.album, probe.organization), (event.album, event.tenant.organization));
+    assert_eq!(probe.embedding, None);
+    let left = probe.expires_at - OffsetDateTime::now_utc();
+    assert!(left > time::Duration::minutes(59) && left <= time::Duration::minutes(60), "{left}");
+    assert_eq!(store.probes.get(event.album, probe.id).await.expect("gets it"), probe);
+    refused(store.probes.get(other.album, probe.id).await, StoreErrorKind::NotFound);
+    let vector = face([1.0, 2.0, 3.0, 4.0]).embedding.expect("a searchable face");
+    store.probes.keep(probe.id, vector.clone()).await.expect("keeps the vector");
+    let kept = store.probes.get(event.album, probe.id).await.expect("gets it");
+    assert_eq!(kept.embedding, Some(vector.clone()));
+    refused(store.probes.keep(ProbeId::generate(), vector).await, StoreErrorKind::NotFound);
+    refused(store.probes.create(AlbumId::generate(), LONG).await, StoreErrorKind::NotFound);
+    event.end().await;
+    other.end().await;
+}
+
+async fn an_expired_probe_is_unknown_and_is_removed_once(store: &Store) {
+    let event = Event::make(store).await;
+    let living = store.probes.create(event.album, LONG).await.expect("expects a selfie");
+    let expired = store.probes.create(event.album, Duration::ZERO).await.expect("expects a selfie");
+    refused(store.probes.get(event.album, expired.id).await, StoreErrorKind::NotFound);
+    let vector = face([1.0, 0.0, 0.0, 0.0]).embedding.expect("a searchable face");
+    refused(store.probes.keep(expired.id, vector).await, StoreErrorKind::NotFound);
+    let removed = store.probes.expire().await.expect("removes expired ones");
+    let removed: Vec<_> = removed.into_iter().filter(|probe| probe.album == event.album).collect();
+    assert_eq!(removed, [expired]);
+    let again = store.probes.expire().await.expect("removes expired ones");
+    assert!(again.iter().all(|probe| probe.album != event.album));
+    assert_eq!(store.probes.get(event.album, living.id).await.expect("gets it"), living);
+    event.end().await;
+}

@@ -1,0 +1,139 @@
+//! The second half of the queue's suite: how photos end, and how they begin again.
+
+use std::time::Duration;
+
+use super::event::{Event, LONG, face, finished, place, text};
+use super::refused;
+use crate::Store;
+use crate::error::StoreErrorKind;
+use crate::ids::PhotoId;
+use crate::photo::{FailureReason, PhotoState, SeenFace, SeenText, TextStanding, UnindexedReason};
+use crate::traits::{Finish, Finished};
+
+pub(super) async fn queue_ends_suite(store: &Store) {
+    a_finished_photo_has_all_that_was_read(store).await;
+    a_superseded_lease_cannot_write(store).await;
+    one_deleted_photo_does_not_stop_the_others_of_a_batch(store).await;
+    a_failed_photo_says_why_and_can_be_retried(store).await;
+    an_album_read_anew_shows_the_old_results_until_then(store).await;
+}
+
+async fn a_finished_photo_has_all_that_was_read(store: &Store) {
+    let event = Event::make(store).await;
+    let photo = event.queued(1).await[0];
+    let lease = event.leased(1, LONG).await.pop().expect("a photo waits");
+    let turned_away = SeenFace {
+        bounding_box: place(3),
+        confidence: 0.5,
+        unindexed: Some(UnindexedReason::ExtremePose),
+        embedding: None,
+    };
+    let standing = |standing| SeenText { standing, ..text("99", 0.625) };
+    let reading = Finished {
+        faces: vec![face([0.0, 1.0, 0.0, 0.0]), turned_away],
+        texts: vec![
+            text("1234", 0.99),
+            standing(TextStanding::Candidate),
+            standing(TextStanding::Unindexed(UnindexedReason::NotABib)),
+        ],
+        ..finished(&lease)
+    };
+    let answers = store.queue.finish(vec![reading.clone()]).await.expect("finishes");
+    assert_eq!(answers, [Finish::Done]);
+    let kept = store.photos.get(event.album, photo).await.expect("gets it");
+    assert_eq!((kept.state, kept.size), (PhotoState::Ready, Some(reading.size)));
+    assert_eq!((kept.taken_at, &kept.camera), (reading.taken_at, &reading.camera));
+    let seen = store.photos.seen(event.album, photo).await.expect("looks");
+    assert_eq!(seen, (reading.faces.clone(), reading.texts.clone()));
+    // The same again, as after a lost answer: refused, and nothing is there twice.
+    let again = store.queue.finish(vec![reading.clone()]).await.expect("finishes");
+    assert_eq!(again, [Finish::Superseded]);
+    let seen = store.photos.seen(event.album, photo).await.expect("looks");
+    assert_eq!(seen, (reading.faces, reading.texts));
+    assert_eq!(store.queue.finish(Vec::new()).await.expect("finishes none"), []);
+    event.end().await;
+}
+
+async fn a_superseded_lease_cannot_write(store: &Store) {
+    let event = Event::make(store).await;
+    let photo = event.queued(1).await[0];
+    let slow = event.leased(1, Duration::ZERO).await.pop().expect("a photo waits");
+    let quick = event.leased_suspect(LONG).await.expect("the lease lapsed");
+    let slow_reading = Finished { texts: vec![text("666", 0.99)], ..finished(&slow) };
+    let answers = store.queue.finish(vec![slow_reading.clone()]).await.expect("finishes");
+    assert_eq!(answers, [Finish::Superseded]);
+    let answer = store.queue.fail(&slow, FailureReason::CorruptImage, "late").await.expect("fails");
+    assert_eq!(answer, Finish::Superseded);
+    store.queue.give_back(&[slow.id]).await.expect("gives back nothing");
+    assert_eq!(store.queue.renew(&[slow.id, quick.id], LONG).await.expect("renews"), [quick.id]);
+    let state = async || store.photos.get(event.album, photo).await.expect("gets it").state;
+    assert_eq!(state().await, PhotoState::Processing);
+    let quick_reading = Finished { texts: vec![text("777", 0.99)], ..finished(&quick) };
+    assert_eq!(store.queue.finish(vec![quick_reading]).await.expect("finishes"), [Finish::Done]);
+    let answers = store.queue.finish(vec![slow_reading]).await.expect("finishes");
+    assert_eq!(answers, [Finish::Superseded]);
+    let (_, texts) = store.photos.seen(event.album, photo).await.expect("looks");
+    assert_eq!(texts, [text("777", 0.99)]);
+    assert_eq!(state().await, PhotoState::Ready);
+    event.end().await;
+}
+
+async fn one_deleted_photo_does_not_stop_the_others_of_a_batch(store: &Store) {
+    let event = Event::make(store).await;
+    let other = Event::make(store).await;
+    event.queued(3).await;
+    other.queued(1).await;
+    let leases = event.leased(4, LONG).await;
+    let gone = leases.iter().position(|lease| lease.album == event.album).expect("some are the event's");
+    store.photos.delete(event.album, leases[gone].photo).await.expect("deletes one");
+    let answers = store.queue.finish(leases.iter().map(finished).collect()).await.expect("finishes");
+    let mut expected = [Finish::Done; 4];
+    expected[gone] = Finish::Superseded;
+    assert_eq!(answers, expected);
+    event.end().await;
+    other.end().await;
+}
+
+async fn a_failed_photo_says_why_and_can_be_retried(store: &Store) {
+    let event = Event::make(store).await;
+    let photo = event.queued(1).await[0];
+    refused(store.queue.retry(event.album, photo).await, StoreErrorKind::Conflict);
+    refused(store.queue.retry(event.album, PhotoId::generate()).await, StoreErrorKind::NotFound);
+    for reason in FailureReason::ALL {
+        let lease = event.leased(1, LONG).await.pop().expect("the photo waits");
+        assert_eq!(lease.attempt, 1);
+        let answer = store.queue.fail(&lease, reason, "as the test wants it").await.expect("fails");
+        assert_eq!(answer, Finish::Done);
+        let failed = store.photos.get(event.album, photo).await.expect("gets it");
+        assert_eq!((failed.state, failed.failure), (PhotoState::Failed, Some(reason)));
+        store.queue.retry(event.album, photo).await.expect("retries it");
+        let queued = store.photos.get(event.album, photo).await.expect("gets it");
+        assert_eq!((queued.state, queued.failure), (PhotoState::Queued, None));
+    }
+    event.end().await;
+}
+
+async fn an_album_read_anew_shows_the_old_results_until_then(store: &Store) {
+    let event = Event::make(store).await;
+    let photo = event.ready(Vec::new(), vec![text("1234", 0.99)]).await;
+    event.queued(1).await;
+    let lease = event.leased(1, LONG).await.pop().expect("a photo waits");
+    store.queue.fail(&lease, FailureReason::MissingObject, "gone").await.expect("fails");
+    event.expected(1).await;
+    assert_eq!(store.queue.reprocess(event.album).await.expect("queues"), 2);
+    let seen = async || store.photos.seen(event.album, photo).await.expect("looks").1;
+    assert_eq!(seen().await, [text("1234", 0.99)]);
+    let leases = event.leased(10, LONG).await;
+    assert_eq!(leases.iter().map(|lease| lease.attempt).collect::<Vec<_>>(), [1, 1]);
+    let readings: Vec<Finished> =
+        leases.iter().map(|lease| Finished { texts: vec![text("5678", 0.99)], ..finished(lease) }).collect();
+    assert_eq!(store.queue.finish(readings).await.expect("finishes"), [Finish::Done; 2]);
+    assert_eq!(seen().await, [text("5678", 0.99)]);
+    // What can no longer be read is no longer shown.
+    assert_eq!(store.queue.reprocess(event.album).await.expect("queues"), 2);
+    for lease in event.leased(10, LONG).await {
+        store.queue.fail(&lease, FailureReason::CorruptImage, "damaged").await.expect("fails");
+    }
+    assert_eq!(seen().await, []);
+    event.end().await;
+}

@@ -1,0 +1,111 @@
+//! The embedded profile: every suite on SQLite and local files, and what only this profile promises.
+
+mod embedded;
+
+use std::time::Duration;
+
+use embedded::{Home, LIMIT};
+use photofinish_store::photo::{FailureReason, PhotoState};
+use photofinish_store::suite::{self, Event};
+use photofinish_store::traits::TextQuery;
+use photofinish_store::{Store, StoreErrorKind};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_suites_pass() {
+    let home = Home::new();
+    suite::every_suite(&home.open().await).await;
+}
+
+#[tokio::test]
+async fn what_was_confirmed_and_read_is_there_after_a_restart() {
+    let home = Home::new();
+    let store = home.open().await;
+    let event = Event::make(&store).await;
+    let ready = event.ready(vec![suite::face([1.0, 0.0, 0.0, 0.0])], vec![suite::text("1234", 0.99)]).await;
+    let queued = event.queued(5).await;
+    let (album, tenant) = (event.album, event.tenant);
+    drop(event);
+    store.close().await;
+    drop(store);
+
+    let store = home.open().await;
+    let counts = store.photos.counts(album).await.unwrap();
+    assert_eq!((counts.ready, counts.queued), (1, 5));
+    assert_eq!(store.queue.confirm(album, &queued).await.unwrap(), queued);
+    let probe = suite::face([1.0, 0.0, 0.0, 0.0]).embedding.unwrap();
+    let hits = store.faces.nearest(album, &probe, 10, 0.9).await.unwrap();
+    assert_eq!(hits.iter().map(|hit| hit.photo).collect::<Vec<_>>(), [ready]);
+    let query = TextQuery { text: "1234".into(), exact: true };
+    assert_eq!(store.texts.search(album, &query).await.unwrap().len(), 1);
+    assert_eq!(store.albums.get(&tenant, album).await.unwrap().title, "Night run");
+}
+
+#[tokio::test]
+async fn a_process_that_was_killed_leaves_suspects_and_after_enough_of_them_a_failed_photo() {
+    let home = Home::new();
+    let mut store = home.open().await;
+    let event = Event::make(&store).await;
+    let album = event.album;
+    let photo = event.queued(1).await[0];
+    let hour = Duration::from_secs(3600);
+    assert_eq!(event.leased(1, hour).await[0].attempt, 1);
+    drop(event);
+    for attempt in 2..=LIMIT {
+        store = restart(&home, store).await;
+        let event = embedded::event_of(&store, album).await;
+        assert!(event.leased_suspect(hour).await.is_none(), "the lease still runs");
+        assert_eq!(store.reclaim().await.unwrap(), 1);
+        assert!(event.leased(1, hour).await.is_empty(), "it is no fresh photo");
+        assert_eq!(event.leased_suspect(hour).await.unwrap().attempt, attempt);
+    }
+    store = restart(&home, store).await;
+    store.reclaim().await.unwrap();
+    let event = embedded::event_of(&store, album).await;
+    assert!(event.leased_suspect(hour).await.is_none());
+    let failed = store.photos.get(album, photo).await.unwrap();
+    assert_eq!((failed.state, failed.failure), (PhotoState::Failed, Some(FailureReason::ProcessingCrashed)));
+}
+
+/// As after `kill -9`: nothing is given back.
+async fn restart(home: &Home, store: Store) -> Store {
+    store.close().await;
+    drop(store);
+    home.open().await
+}
+
+#[tokio::test]
+async fn a_command_works_beside_the_service() {
+    let home = Home::new();
+    let (service, command) = tokio::join!(home.open(), home.open());
+    let event = Event::make(&service).await;
+    assert_eq!(command.keys.list().await.unwrap(), [event.key.clone()]);
+    let theirs = Event::make(&command).await;
+    let (a, b) = tokio::join!(event.queued(50), theirs.queued(50));
+    assert_eq!((a.len(), b.len()), (50, 50));
+    assert_eq!(service.queue.depth().await.unwrap(), 100);
+    service.check_database().await.unwrap();
+    service.check_storage().await.unwrap();
+}
+
+#[tokio::test]
+async fn urls_of_other_kinds_are_refused_with_a_sentence() {
+    let home = Home::new();
+    let mut settings = home.settings();
+    settings.database_url = "postgres://127.0.0.1/photofinish".into();
+    let error = Store::open(settings).await.err().unwrap();
+    assert_eq!(error.kind, StoreErrorKind::Corrupt);
+    assert!(error.to_string().contains("database url"), "{error}");
+    let mut settings = home.settings();
+    settings.storage_url = "s3://photos".into();
+    let error = Store::open(settings).await.err().unwrap();
+    assert!(error.to_string().contains("storage url"), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_refused() {
+    let home = Home::new();
+    let settings = home.settings();
+    let path = settings.database_url.strip_prefix("sqlite:").unwrap().to_owned();
+    std::fs::write(path, "a".repeat(10_000)).unwrap();
+    assert_eq!(Store::open(settings).await.err().unwrap().kind, StoreErrorKind::Corrupt);
+}
