@@ -29,7 +29,9 @@ pub struct FrameError {
 }
 
 fn check(bytes: usize, width: u32, height: u32) -> Result<(), FrameError> {
-    let wanted = (width as usize).checked_mul(height as usize).and_then(|n| n.checked_mul(3));
+    let wanted = (width as usize)
+        .checked_mul(height as usize)
+        .and_then(|n| n.checked_mul(3));
     if width > 0 && height > 0 && wanted == Some(bytes) {
         Ok(())
     } else {
@@ -44,7 +46,11 @@ impl<'a> Frame<'a> {
     /// When the length does not fit the sides, or a side is zero.
     pub fn new(pixels: &'a [u8], width: u32, height: u32) -> Result<Self, FrameError> {
         check(pixels.len(), width, height)?;
-        Ok(Self { pixels, width, height })
+        Ok(Self {
+            pixels,
+            width,
+            height,
+        })
     }
 
     /// Row-major RGB.
@@ -75,12 +81,20 @@ impl Picture {
     /// When the length does not fit the sides, or a side is zero.
     pub fn new(pixels: Vec<u8>, width: u32, height: u32) -> Result<Self, FrameError> {
         check(pixels.len(), width, height)?;
-        Ok(Self { pixels, width, height })
+        Ok(Self {
+            pixels,
+            width,
+            height,
+        })
     }
 
     /// A view of it.
     pub fn frame(&self) -> Frame<'_> {
-        Frame { pixels: &self.pixels, width: self.width, height: self.height }
+        Frame {
+            pixels: &self.pixels,
+            width: self.width,
+            height: self.height,
+        }
     }
 
     /// Pixels across.
@@ -106,5 +120,186 @@ impl Picture {
     /// The pixels, for reuse.
     pub fn into_pixels(self) -> Vec<u8> {
         self.pixels
+    }
+}
+
+/// Pixels across and down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Size {
+    /// Across.
+    pub width: u32,
+    /// Down.
+    pub height: u32,
+}
+
+impl Size {
+    /// The size with the same shape whose long side is at most `long_side`: never larger than this one, no side
+    /// under one pixel. Rounds to the nearest pixel, halves to even.
+    pub fn within(self, long_side: u32) -> Self {
+        let longest = self.width.max(self.height);
+        if longest <= long_side {
+            return self;
+        }
+        let ratio = f64::from(long_side) / f64::from(longest);
+        let scaled = |side: u32| ((f64::from(side) * ratio).round_ties_even() as u32).max(1);
+        Self {
+            width: scaled(self.width),
+            height: scaled(self.height),
+        }
+    }
+
+    /// Pixels in all.
+    pub fn area(self) -> usize {
+        self.width as usize * self.height as usize
+    }
+}
+
+/// A part of a frame, seen without copying it. Never empty, never beyond the frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Window<'a> {
+    frame: Frame<'a>,
+    left: u32,
+    top: u32,
+    size: Size,
+}
+
+impl<'a> Frame<'a> {
+    /// Its sides.
+    pub fn size(&self) -> Size {
+        Size {
+            width: self.width,
+            height: self.height,
+        }
+    }
+
+    /// All of it.
+    pub fn whole(self) -> Window<'a> {
+        Window {
+            frame: self,
+            left: 0,
+            top: 0,
+            size: self.size(),
+        }
+    }
+
+    /// The part of `size` that begins at `left`, `top`; none when it is empty or reaches beyond the frame.
+    pub fn window(self, left: u32, top: u32, size: Size) -> Option<Window<'a>> {
+        let fits = |start: u32, length: u32, limit: u32| {
+            length > 0 && start.checked_add(length).is_some_and(|end| end <= limit)
+        };
+        (fits(left, size.width, self.width) && fits(top, size.height, self.height)).then_some(Window {
+            frame: self,
+            left,
+            top,
+            size,
+        })
+    }
+}
+
+impl<'a> Window<'a> {
+    /// The frame it is a part of.
+    pub fn frame(&self) -> Frame<'a> {
+        self.frame
+    }
+
+    /// Pixels between its left edge and the frame's.
+    pub fn left(&self) -> u32 {
+        self.left
+    }
+
+    /// Pixels between its upper edge and the frame's.
+    pub fn top(&self) -> u32 {
+        self.top
+    }
+
+    /// Its sides.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    /// Row-major RGB of row `y`.
+    ///
+    /// # Panics
+    /// When there is no row `y`.
+    pub fn row(&self, y: u32) -> &'a [u8] {
+        assert!(y < self.size.height, "row {y} of {}", self.size.height);
+        let start = ((self.top + y) as usize * self.frame.width as usize + self.left as usize) * 3;
+        &self.frame.pixels[start..start + self.size.width as usize * 3]
+    }
+}
+
+impl Picture {
+    /// Its sides.
+    pub fn size(&self) -> Size {
+        Size {
+            width: self.width,
+            height: self.height,
+        }
+    }
+
+    /// The pixels, to paint on: row-major RGB.
+    pub fn pixels_mut(&mut self) -> &mut [u8] {
+        &mut self.pixels
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_shows_the_rows_of_its_part() {
+        let pixels: Vec<u8> = (0..4 * 3 * 3).collect();
+        let frame = Frame::new(&pixels, 4, 3).unwrap();
+        let window = frame.window(1, 1, Size { width: 2, height: 2 }).unwrap();
+        assert_eq!(window.row(0), &[15, 16, 17, 18, 19, 20]);
+        assert_eq!(window.row(1), &[27, 28, 29, 30, 31, 32]);
+    }
+
+    #[test]
+    fn a_window_beyond_the_frame_is_none() {
+        let pixels = [0; 4 * 3 * 3];
+        let frame = Frame::new(&pixels, 4, 3).unwrap();
+        assert!(frame.window(3, 0, Size { width: 2, height: 1 }).is_none());
+        assert!(frame.window(0, 0, Size { width: 0, height: 1 }).is_none());
+        assert!(
+            frame
+                .window(
+                    1,
+                    1,
+                    Size {
+                        width: u32::MAX,
+                        height: 1
+                    }
+                )
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn fitting_keeps_the_shape_and_never_enlarges() {
+        let size = Size {
+            width: 6000,
+            height: 4000,
+        };
+        assert_eq!(
+            size.within(2048),
+            Size {
+                width: 2048,
+                height: 1365
+            }
+        );
+        assert_eq!(size.within(8000), size);
+        assert_eq!(
+            Size {
+                width: 9000,
+                height: 1
+            }
+            .within(512),
+            Size {
+                width: 512,
+                height: 1
+            }
+        );
     }
 }

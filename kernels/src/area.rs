@@ -1,0 +1,178 @@
+//! Shrinks by area: each pixel of the result is the mean of what it covers, parts of pixels by their part.
+
+use crate::frame::{Size, Window};
+
+/// Which source pixels one result pixel covers, and how much of each.
+#[derive(Clone, Copy)]
+struct Cover {
+    first: u32,
+    weights: u32,
+    taps: u32,
+}
+
+#[derive(Default)]
+struct Covers {
+    covers: Vec<Cover>,
+    weights: Vec<f32>,
+}
+
+/// The buffers of the kernel.
+#[derive(Default)]
+pub(crate) struct AreaShrinker {
+    columns: Covers,
+    rows: Covers,
+    sums: Vec<f32>,
+}
+
+impl Covers {
+    /// `to` cells of equal length over `from` pixels. A part under a thousandth of a pixel is left out.
+    fn fill(&mut self, from: u32, to: u32) {
+        self.covers.clear();
+        self.weights.clear();
+        let length = f64::from(from) / f64::from(to);
+        for cell in 0..to {
+            let start = f64::from(cell) * length;
+            let end = (start + length).min(f64::from(from));
+            let first_whole = start.ceil();
+            let past_whole = end.floor().max(first_whole);
+            let first = if first_whole - start > 1e-3 {
+                first_whole as u32 - 1
+            } else {
+                first_whole as u32
+            };
+            let offset = self.weights.len();
+            if first_whole - start > 1e-3 {
+                self.weights.push((first_whole.min(end) - start) as f32);
+            }
+            self.weights
+                .extend((first_whole as u32..past_whole as u32).map(|_| 1.0));
+            if end - past_whole > 1e-3 {
+                self.weights.push((end - past_whole) as f32);
+            }
+            let sum: f32 = self.weights[offset..].iter().sum();
+            self.weights[offset..]
+                .iter_mut()
+                .for_each(|weight| *weight /= sum);
+            let taps = (self.weights.len() - offset) as u32;
+            self.covers.push(Cover {
+                first,
+                weights: offset as u32,
+                taps,
+            });
+        }
+    }
+
+    fn of(&self, cell: usize) -> (usize, &[f32]) {
+        let cover = self.covers[cell];
+        let start = cover.weights as usize;
+        (
+            cover.first as usize,
+            &self.weights[start..start + cover.taps as usize],
+        )
+    }
+}
+
+impl AreaShrinker {
+    /// Shrinks `source` to `size`, which is nowhere larger; `out` holds exactly the pixels of the result.
+    pub(crate) fn shrink(&mut self, source: Window<'_>, size: Size, out: &mut [u8]) {
+        debug_assert!(size.width <= source.size().width && size.height <= source.size().height);
+        debug_assert_eq!(out.len(), size.area() * 3);
+        self.columns.fill(source.size().width, size.width);
+        self.rows.fill(source.size().height, size.height);
+        self.sums.resize(source.size().width as usize * 3, 0.0);
+        let arch = pulp::Arch::new();
+        for (y, line) in out.chunks_exact_mut(size.width as usize * 3).enumerate() {
+            let (first, weights) = self.rows.of(y);
+            arch.dispatch(|| add_rows(&mut self.sums, source, first as u32, weights));
+            narrow(&self.sums, &self.columns, line);
+        }
+    }
+}
+
+/// `sums` becomes the weighted sum of the rows that begin with `first`.
+#[inline(always)]
+fn add_rows(sums: &mut [f32], source: Window<'_>, first: u32, weights: &[f32]) {
+    let row = source.row(first);
+    let weight = weights[0];
+    for (sum, &value) in sums.iter_mut().zip(row) {
+        *sum = f32::from(value) * weight;
+    }
+    for (offset, &weight) in weights.iter().enumerate().skip(1) {
+        let row = source.row(first + offset as u32);
+        for (sum, &value) in sums.iter_mut().zip(row) {
+            *sum += f32::from(value) * weight;
+        }
+    }
+}
+
+fn narrow(sums: &[f32], columns: &Covers, line: &mut [u8]) {
+    for (cell, pixel) in line.chunks_exact_mut(3).enumerate() {
+        let (first, weights) = columns.of(cell);
+        let covered = &sums[first * 3..(first + weights.len()) * 3];
+        let mut total = [0.5_f32; 3];
+        for (values, &weight) in covered.chunks_exact(3).zip(weights) {
+            total[0] += values[0] * weight;
+            total[1] += values[1] * weight;
+            total[2] += values[2] * weight;
+        }
+        pixel.copy_from_slice(&total.map(|value| value as u8));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Frame;
+
+    /// By the definition, pixel by pixel, in f64.
+    fn reference(frame: Frame<'_>, size: Size, (x, y): (u32, u32), channel: usize) -> f64 {
+        let overlap = |cell: u32, cells: u32, pixels: u32, at: u32| {
+            let length = f64::from(pixels) / f64::from(cells);
+            let (start, end) = (f64::from(cell) * length, f64::from(cell + 1) * length);
+            (end.min(f64::from(at + 1)) - start.max(f64::from(at))).max(0.0) / length
+        };
+        let mut sum = 0.0;
+        for row in 0..frame.height() {
+            for column in 0..frame.width() {
+                let weight = overlap(x, size.width, frame.width(), column)
+                    * overlap(y, size.height, frame.height(), row);
+                let index = (row * frame.width() + column) as usize * 3 + channel;
+                sum += weight * f64::from(frame.pixels()[index]);
+            }
+        }
+        sum
+    }
+
+    #[test]
+    fn each_pixel_is_the_mean_of_what_it_covers() {
+        for (from, to) in [
+            ((40, 30), (20, 10)),
+            ((37, 23), (20, 22)),
+            ((64, 48), (64, 7)),
+            ((50, 9), (3, 1)),
+        ] {
+            let pixels: Vec<u8> = (0..from.0 * from.1 * 3_u32)
+                .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
+                .collect();
+            let frame = Frame::new(&pixels, from.0, from.1).unwrap();
+            let size = Size {
+                width: to.0,
+                height: to.1,
+            };
+            let mut out = vec![0; size.area() * 3];
+            AreaShrinker::default().shrink(frame.whole(), size, &mut out);
+            for y in 0..size.height {
+                for x in 0..size.width {
+                    for channel in 0..3 {
+                        let got = f64::from(out[(y * size.width + x) as usize * 3 + channel]);
+                        let wanted = reference(frame, size, (x, y), channel);
+                        assert!(
+                            (got - wanted).abs() <= 0.51,
+                            "{from:?} {to:?} {x} {y}: {got} for {wanted}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Enlarges (or moves to a nearby size) by straight lines between pixel centres, edges held; no prefilter.
+
+use crate::frame::{Size, Window};
+
+/// Between which two pixels a result pixel lies, and how near to the second.
+#[derive(Clone, Copy)]
+struct Between {
+    low: u32,
+    high: u32,
+    part: f32,
+}
+
+/// The buffers of the kernel.
+#[derive(Default)]
+pub(crate) struct Bilinear {
+    columns: Vec<Between>,
+    lines: [Vec<f32>; 2],
+}
+
+fn between(cell: u32, from: u32, to: u32) -> Between {
+    let place = (f64::from(cell) + 0.5) * f64::from(from) / f64::from(to) - 0.5;
+    let low = place.floor();
+    let clamp = |value: f64| value.clamp(0.0, f64::from(from - 1)) as u32;
+    Between {
+        low: clamp(low),
+        high: clamp(low + 1.0),
+        part: (place - low) as f32,
+    }
+}
+
+impl Bilinear {
+    /// Brings `source` to `size`; `out` holds exactly the pixels of the result.
+    pub(crate) fn resize(&mut self, source: Window<'_>, size: Size, out: &mut [u8]) {
+        debug_assert_eq!(out.len(), size.area() * 3);
+        let from = source.size();
+        self.columns.clear();
+        self.columns
+            .extend((0..size.width).map(|x| between(x, from.width, size.width)));
+        self.lines
+            .iter_mut()
+            .for_each(|line| line.resize(size.width as usize * 3, 0.0));
+        // Which source rows `lines` hold, widened: neighbours in the result mostly need the same two.
+        let mut held = [u32::MAX; 2];
+        let arch = pulp::Arch::new();
+        for (y, target) in out.chunks_exact_mut(size.width as usize * 3).enumerate() {
+            let rows = between(y as u32, from.height, size.height);
+            if held[1] == rows.low {
+                held.swap(0, 1);
+                self.lines.swap(0, 1);
+            }
+            for (slot, row) in [rows.low, rows.high].into_iter().enumerate() {
+                if held[slot] != row {
+                    widen(source.row(row), &self.columns, &mut self.lines[slot]);
+                    held[slot] = row;
+                }
+            }
+            let [low, high] = &self.lines;
+            arch.dispatch(|| blend(low, high, rows.part, target));
+        }
+    }
+}
+
+fn widen(row: &[u8], columns: &[Between], line: &mut [f32]) {
+    for (target, column) in line.chunks_exact_mut(3).zip(columns) {
+        let low = &row[column.low as usize * 3..][..3];
+        let high = &row[column.high as usize * 3..][..3];
+        for channel in 0..3 {
+            let start = f32::from(low[channel]);
+            target[channel] = start + (f32::from(high[channel]) - start) * column.part;
+        }
+    }
+}
+
+#[inline(always)]
+fn blend(low: &[f32], high: &[f32], part: f32, target: &mut [u8]) {
+    for ((value, &low), &high) in target.iter_mut().zip(low).zip(high) {
+        *value = (low + (high - low) * part + 0.5) as u8;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Frame;
+
+    fn reference(frame: Frame<'_>, size: Size, (x, y): (u32, u32), channel: usize) -> f64 {
+        let place =
+            |cell: u32, from: u32, to: u32| (f64::from(cell) + 0.5) * f64::from(from) / f64::from(to) - 0.5;
+        let (px, py) = (
+            place(x, frame.width(), size.width),
+            place(y, frame.height(), size.height),
+        );
+        let at = |column: f64, row: f64| {
+            let column = column.clamp(0.0, f64::from(frame.width() - 1)) as u32;
+            let row = row.clamp(0.0, f64::from(frame.height() - 1)) as u32;
+            f64::from(frame.pixels()[(row * frame.width() + column) as usize * 3 + channel])
+        };
+        let (fx, fy) = (px - px.floor(), py - py.floor());
+        let upper = at(px.floor(), py.floor()) * (1.0 - fx) + at(px.floor() + 1.0, py.floor()) * fx;
+        let lower =
+            at(px.floor(), py.floor() + 1.0) * (1.0 - fx) + at(px.floor() + 1.0, py.floor() + 1.0) * fx;
+        upper * (1.0 - fy) + lower * fy
+    }
+
+    #[test]
+    fn each_pixel_lies_on_straight_lines_between_centres() {
+        for (from, to) in [
+            ((13, 9), (40, 36)),
+            ((20, 20), (21, 33)),
+            ((1, 1), (5, 4)),
+            ((30, 20), (17, 11)),
+        ] {
+            let pixels: Vec<u8> = (0..from.0 * from.1 * 3_u32)
+                .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
+                .collect();
+            let frame = Frame::new(&pixels, from.0, from.1).unwrap();
+            let size = Size {
+                width: to.0,
+                height: to.1,
+            };
+            let mut out = vec![0; size.area() * 3];
+            Bilinear::default().resize(frame.whole(), size, &mut out);
+            for y in 0..size.height {
+                for x in 0..size.width {
+                    for channel in 0..3 {
+                        let got = f64::from(out[(y * size.width + x) as usize * 3 + channel]);
+                        let wanted = reference(frame, size, (x, y), channel);
+                        assert!(
+                            (got - wanted).abs() <= 0.51,
+                            "{from:?} {to:?} {x} {y}: {got} for {wanted}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Pictures into a network's input: resized, top left, normalised, the rest padded.
+
+use crate::device::Device;
+use crate::frame::{Size, Window};
+use crate::resize::{Resizer, Target};
+use crate::tensor::Slot;
+
+/// Lays pictures into tensors; keeps its buffers.
+pub struct Letterbox {
+    resizer: Resizer,
+    pixels: Vec<u8>,
+}
+
+impl Letterbox {
+    /// A letterbox on this device.
+    pub fn new(device: &Device) -> Self {
+        match device {
+            Device::Cpu => Self {
+                resizer: Resizer::default(),
+                pixels: Vec::new(),
+            },
+        }
+    }
+
+    /// Brings `source` to `size` by [`Target::for_networks`] and lays it at the top left of the slot; what does not
+    /// fit is cut off.
+    ///
+    /// # Panics
+    /// When a side of `size` is zero or there is no such item.
+    pub fn place(&mut self, source: Window<'_>, size: Size, slot: Slot<'_>) {
+        let from = source.size();
+        if from == size {
+            slot.write_rows(size, |y| source.row(y));
+            return;
+        }
+        self.resizer
+            .resize(source, Target::for_networks(from, size), &mut self.pixels);
+        let stride = size.width as usize * 3;
+        let pixels = &self.pixels;
+        slot.write_rows(size, |y| &pixels[y as usize * stride..][..stride]);
+    }
+}
+
+/// The least multiple of `step` that is not under `value`.
+pub fn up_to_multiple(value: u32, step: u32) -> u32 {
+    value.div_ceil(step) * step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Frame;
+    use crate::tensor::{Channels, Normalisation, Tensor};
+
+    #[test]
+    fn a_picture_lies_top_left_and_the_rest_is_padding() {
+        let pixels = vec![200; 8 * 4 * 3];
+        let frame = Frame::new(&pixels, 8, 4).unwrap();
+        let normalisation = Normalisation {
+            padding: -1.0,
+            ..Normalisation::raw(Channels::Bgr)
+        };
+        let mut tensor = Tensor::default();
+        tensor.reshape([1, 3, 32, 32]);
+        let slot = Slot {
+            tensor: &mut tensor,
+            item: 0,
+            normalisation: &normalisation,
+        };
+        Letterbox::new(&Device::Cpu).place(frame.whole(), Size { width: 4, height: 2 }, slot);
+        for (index, &value) in tensor.data().iter().enumerate() {
+            let (y, x) = (index / 32 % 32, index % 32);
+            let wanted = if x < 4 && y < 2 { 200.0 } else { -1.0 };
+            assert_eq!(value, wanted, "{x} {y}");
+        }
+    }
+
+    #[test]
+    fn multiples_round_up() {
+        assert_eq!(up_to_multiple(427, 32), 448);
+        assert_eq!(up_to_multiple(640, 32), 640);
+    }
+}

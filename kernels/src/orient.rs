@@ -1,0 +1,159 @@
+//! Turns pictures upright, as their camera said (EXIF orientation 1 to 8).
+
+use crate::frame::Picture;
+
+/// How the stored pixels lie; the name says what makes them upright.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orientation {
+    /// 1: they are.
+    Upright,
+    /// 2: mirror left and right.
+    MirrorAcross,
+    /// 3: half a turn.
+    HalfTurn,
+    /// 4: mirror top and bottom.
+    MirrorDown,
+    /// 5: mirror along the diagonal from the top left.
+    Transpose,
+    /// 6: a quarter turn clockwise.
+    TurnRight,
+    /// 7: mirror along the other diagonal.
+    Transverse,
+    /// 8: a quarter turn counter-clockwise.
+    TurnLeft,
+}
+
+impl Orientation {
+    /// From the EXIF value; anything but 2 to 8 is upright.
+    pub fn from_exif(value: u32) -> Self {
+        match value {
+            2 => Self::MirrorAcross,
+            3 => Self::HalfTurn,
+            4 => Self::MirrorDown,
+            5 => Self::Transpose,
+            6 => Self::TurnRight,
+            7 => Self::Transverse,
+            8 => Self::TurnLeft,
+            _ => Self::Upright,
+        }
+    }
+
+    /// Whether width and height change places.
+    pub fn swaps_sides(self) -> bool {
+        matches!(
+            self,
+            Self::Transpose | Self::TurnRight | Self::Transverse | Self::TurnLeft
+        )
+    }
+}
+
+/// Sides of the blocks that turning goes by: source and target blocks stay in the first cache.
+const BLOCK: usize = 32;
+
+/// The picture upright. An upright one passes as it is; half a turn and mirrors need no second buffer.
+pub fn upright(picture: Picture, orientation: Orientation) -> Picture {
+    let (width, height) = (picture.width(), picture.height());
+    if orientation.swaps_sides() {
+        let pixels = turned(&picture, orientation);
+        return Picture::new(pixels, height, width).expect("a turned picture has as many pixels");
+    }
+    let mut pixels = picture.into_pixels();
+    let stride = width as usize * 3;
+    match orientation {
+        Orientation::HalfTurn => reverse_pixels(&mut pixels),
+        Orientation::MirrorAcross => pixels.chunks_exact_mut(stride).for_each(reverse_pixels),
+        Orientation::MirrorDown => swap_rows(&mut pixels, stride),
+        _ => {}
+    }
+    Picture::new(pixels, width, height).expect("a mirrored picture has as many pixels")
+}
+
+fn reverse_pixels(row: &mut [u8]) {
+    let (pixels, _) = row.as_chunks_mut::<3>();
+    pixels.reverse();
+}
+
+fn swap_rows(pixels: &mut [u8], stride: usize) {
+    let rows = pixels.len() / stride;
+    let (upper, lower) = pixels.split_at_mut(rows / 2 * stride);
+    for (above, below) in upper
+        .chunks_exact_mut(stride)
+        .zip(lower.chunks_exact_mut(stride).rev())
+    {
+        above.swap_with_slice(below);
+    }
+}
+
+/// Pixels of the picture with its sides swapped.
+fn turned(picture: &Picture, orientation: Orientation) -> Vec<u8> {
+    let (width, height) = (picture.width() as usize, picture.height() as usize);
+    let frame = picture.frame();
+    let (source, _) = frame.pixels().as_chunks::<3>();
+    let mut out = vec![0; picture.size_bytes()];
+    let (target, _) = out.as_chunks_mut::<3>();
+    for top in (0..height).step_by(BLOCK) {
+        for left in (0..width).step_by(BLOCK) {
+            for x in left..(left + BLOCK).min(width) {
+                for y in top..(top + BLOCK).min(height) {
+                    let (row, column) = match orientation {
+                        Orientation::Transpose => (x, y),
+                        Orientation::TurnRight => (x, height - 1 - y),
+                        Orientation::Transverse => (width - 1 - x, height - 1 - y),
+                        _ => (width - 1 - x, y),
+                    };
+                    target[row * height + column] = source[y * width + x];
+                }
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pixels named by letters, as rows.
+    fn picture(rows: &[&str]) -> Picture {
+        let pixels = rows.concat().bytes().flat_map(|letter| [letter; 3]).collect();
+        Picture::new(pixels, rows[0].len() as u32, rows.len() as u32).unwrap()
+    }
+
+    #[test]
+    fn every_orientation_comes_upright() {
+        // As the EXIF standard draws it: the letter F of this grid, stored in the eight ways.
+        let stored = [
+            (1, vec!["abc", "def"]),
+            (2, vec!["cba", "fed"]),
+            (3, vec!["fed", "cba"]),
+            (4, vec!["def", "abc"]),
+            (5, vec!["ad", "be", "cf"]),
+            (6, vec!["cf", "be", "ad"]),
+            (7, vec!["fc", "eb", "da"]),
+            (8, vec!["da", "eb", "fc"]),
+        ];
+        for (exif, rows) in stored {
+            let turned = upright(picture(&rows), Orientation::from_exif(exif));
+            assert_eq!(turned, picture(&["abc", "def"]), "orientation {exif}");
+        }
+    }
+
+    #[test]
+    fn four_quarter_turns_are_none() {
+        let pixels = (0..70 * 45 * 3_u32).map(|i| (i % 251) as u8).collect();
+        let start = Picture::new(pixels, 70, 45).unwrap();
+        let end = (0..4).fold(start.clone(), |p, _| upright(p, Orientation::TurnRight));
+        assert_eq!(end, start);
+        let back = upright(
+            upright(start.clone(), Orientation::TurnRight),
+            Orientation::TurnLeft,
+        );
+        assert_eq!(back, start);
+    }
+
+    #[test]
+    fn an_unknown_orientation_is_upright() {
+        assert_eq!(Orientation::from_exif(0), Orientation::Upright);
+        assert_eq!(Orientation::from_exif(9), Orientation::Upright);
+    }
+}

@@ -1,0 +1,265 @@
+//! Finds boxes in a map of probabilities: what lies above a threshold, grown by a pixel, each border's smallest
+//! rectangle, how probable it is inside, and the rectangle grown to hold what the map shrank.
+
+mod borders;
+mod inside;
+mod rectangle;
+
+use borders::Borders;
+use inside::mean_inside;
+use rectangle::{Rectangle, hull};
+
+use crate::frame::Size;
+use crate::geometry::Quad;
+
+/// A network's answer for one picture: row-major probabilities.
+#[derive(Clone, Copy, Debug)]
+pub struct ProbabilityMap<'a> {
+    values: &'a [f32],
+    size: Size,
+}
+
+/// What counts as a box. Lengths are pixels of the map.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BoxRule {
+    /// A pixel counts above this probability.
+    pub threshold: f32,
+    /// The least shorter side of a border's rectangle.
+    pub least_side: f32,
+    /// The least mean probability in it.
+    pub least_mean: f32,
+    /// Each side moves out by this times area over perimeter.
+    pub growth: f32,
+    /// The least shorter side after growing.
+    pub least_grown_side: f32,
+}
+
+/// A box.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FoundBox {
+    /// Grown; may reach beyond the map.
+    pub quad: Quad,
+    /// Mean probability inside before growing.
+    pub score: f32,
+}
+
+/// Finds boxes; keeps its buffers.
+#[derive(Default)]
+pub struct BoxFinder {
+    borders: Borders,
+}
+
+impl<'a> ProbabilityMap<'a> {
+    /// A view of `size.width * size.height` probabilities; none when the length does not fit.
+    pub fn new(values: &'a [f32], size: Size) -> Option<Self> {
+        (values.len() == size.area() && size.area() > 0).then_some(Self { values, size })
+    }
+
+    /// Its sides.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    /// Row `y`.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn row(&self, y: usize) -> &'a [f32] {
+        let width = self.size.width as usize;
+        &self.values[y * width..(y + 1) * width]
+    }
+
+    /// The highest probability in the columns `from..to`, both cut to the map; 0 when there are none.
+    pub fn highest_between(&self, from: usize, to: usize) -> f32 {
+        let width = self.size.width as usize;
+        let (from, to) = (from.min(width), to.min(width));
+        if from >= to {
+            return 0.0;
+        }
+        let highest = |row: &[f32]| row[from..to].iter().fold(0.0_f32, |high, &value| high.max(value));
+        self.values.chunks_exact(width).map(highest).fold(0.0, f32::max)
+    }
+}
+
+impl BoxFinder {
+    /// The boxes of a map. Borders are those of the regions above the threshold after a dilation by one pixel to
+    /// the right and down: the outer ones (regions joined by corners are one) and those of their holes. In no
+    /// particular order, but always in the same.
+    pub fn find(&mut self, map: ProbabilityMap<'_>, rule: &BoxRule) -> Vec<FoundBox> {
+        let mut found = Vec::new();
+        self.borders.trace(map, rule.threshold);
+        for border in self.borders.each() {
+            let rectangle = Rectangle::around(&hull(border));
+            if rectangle.shorter_side() < rule.least_side {
+                continue;
+            }
+            let distance = rule.growth * rectangle.area() / rectangle.perimeter();
+            if rectangle.shorter_side() + 2.0 * distance < rule.least_grown_side {
+                continue;
+            }
+            let score = mean_inside(map, &rectangle.corners());
+            if score < rule.least_mean {
+                continue;
+            }
+            found.push(FoundBox {
+                quad: in_reading_order(rectangle.grown(distance)),
+                score,
+            });
+        }
+        found
+    }
+}
+
+/// Top-left, top-right, bottom-right, bottom-left: the two leftmost corners are the left side.
+fn in_reading_order(rectangle: Rectangle) -> Quad {
+    let mut corners = rectangle.corners();
+    corners.sort_by(|a, b| a.x.total_cmp(&b.x));
+    let [a, b, c, d] = corners;
+    let (top_left, bottom_left) = if b.y < a.y { (b, a) } else { (a, b) };
+    let (top_right, bottom_right) = if d.y < c.y { (d, c) } else { (c, d) };
+    Quad([top_left, top_right, bottom_right, bottom_left])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULE: BoxRule = BoxRule {
+        threshold: 0.3,
+        least_side: 3.0,
+        least_mean: 0.5,
+        growth: 1.6,
+        least_grown_side: 5.0,
+    };
+
+    fn map_of(size: Size, inside: impl Fn(f32, f32) -> bool) -> Vec<f32> {
+        let place = |i: u32| ((i % size.width) as f32, (i / size.width) as f32);
+        (0..size.area() as u32)
+            .map(place)
+            .map(|(x, y)| if inside(x, y) { 0.9 } else { 0.01 })
+            .collect()
+    }
+
+    fn find(values: &[f32], size: Size) -> Vec<FoundBox> {
+        BoxFinder::default().find(ProbabilityMap::new(values, size).unwrap(), &RULE)
+    }
+
+    #[test]
+    fn an_upright_block_is_found_and_grown() {
+        let size = Size {
+            width: 100,
+            height: 60,
+        };
+        // 40 x 12 pixels from (20, 30); dilation adds one to the right and down; sides run between pixel centres.
+        let values = map_of(size, |x, y| {
+            (20.0..60.0).contains(&x) && (30.0..42.0).contains(&y)
+        });
+        let found = find(&values, size);
+        assert_eq!(found.len(), 1);
+        let distance = 40.0 * 12.0 * 1.6 / (2.0 * 52.0);
+        let wanted = [(20.0, 30.0), (60.0, 30.0), (60.0, 42.0), (20.0, 42.0)];
+        for (corner, (x, y)) in found[0].quad.0.iter().zip(wanted) {
+            let (outward_x, outward_y) = (
+                if x == 20.0 { -distance } else { distance },
+                if y == 30.0 { -distance } else { distance },
+            );
+            assert!(
+                (corner.x - x - outward_x).abs() < 1e-3 && (corner.y - y - outward_y).abs() < 1e-3,
+                "{corner:?}"
+            );
+        }
+        // 41 x 13 pixels, of which 40 x 12 have .9.
+        let mean = (0.9 * 480.0 + 0.01 * 53.0) / 533.0;
+        assert!(
+            (found[0].score - mean).abs() < 1e-4,
+            "{} for {mean}",
+            found[0].score
+        );
+    }
+
+    #[test]
+    fn a_turned_block_gets_a_turned_box() {
+        let size = Size {
+            width: 200,
+            height: 200,
+        };
+        let (sin, cos) = 20_f32.to_radians().sin_cos();
+        let along = |x: f32, y: f32| {
+            (
+                (x - 100.0) * cos + (y - 100.0) * sin,
+                (y - 100.0) * cos - (x - 100.0) * sin,
+            )
+        };
+        let values = map_of(size, |x, y| {
+            let (u, v) = along(x, y);
+            u.abs() < 60.0 && v.abs() < 12.0
+        });
+        let found = find(&values, size);
+        assert_eq!(found.len(), 1);
+        let [tl, tr, ..] = found[0].quad.0;
+        let angle = (tr.y - tl.y).atan2(tr.x - tl.x).to_degrees();
+        assert!((angle - 20.0).abs() < 1.5, "{angle} degrees");
+        let (width, height) = found[0].quad.size();
+        let grown = 2.0 * 1.6 * 120.0 * 24.0 / 288.0;
+        assert!(
+            (width - 120.0 - grown).abs() < 3.0 && (height - 24.0 - grown).abs() < 3.0,
+            "{width} x {height}"
+        );
+    }
+
+    #[test]
+    fn thin_faint_and_absent_blocks_are_no_boxes() {
+        let size = Size {
+            width: 50,
+            height: 50,
+        };
+        assert!(find(&map_of(size, |_, y| y == 20.0), size).is_empty());
+        let faint: Vec<f32> = map_of(size, |x, y| {
+            (10.0..40.0).contains(&x) && (10.0..40.0).contains(&y)
+        })
+        .into_iter()
+        .map(|value| value.min(0.4))
+        .collect();
+        assert!(find(&faint, size).is_empty());
+        assert!(find(&[0.0; 2500], size).is_empty());
+    }
+
+    #[test]
+    fn a_frame_has_an_outer_border_and_that_of_its_hole() {
+        let size = Size {
+            width: 80,
+            height: 60,
+        };
+        let values = map_of(size, |x, y| {
+            let (x, y) = ((x - 40.0).abs(), (y - 30.0).abs());
+            x < 30.0 && y < 20.0 && !(x < 20.0 && y < 10.0)
+        });
+        let every = BoxRule {
+            least_mean: 0.0,
+            ..RULE
+        };
+        let found = BoxFinder::default().find(ProbabilityMap::new(&values, size).unwrap(), &every);
+        assert_eq!(found.len(), 2);
+        let mut widths: Vec<f32> = found.iter().map(|f| f.quad.size().0).collect();
+        widths.sort_by(f32::total_cmp);
+        assert!(widths[0] < widths[1]);
+    }
+
+    #[test]
+    fn highest_between_looks_at_the_columns_asked_for() {
+        let size = Size { width: 4, height: 2 };
+        let values = [0.1, 0.2, 0.9, 0.3, 0.5, 0.05, 0.1, 0.0];
+        let map = ProbabilityMap::new(&values, size).unwrap();
+        assert_eq!(map.highest_between(0, 2), 0.5);
+        assert_eq!(map.highest_between(1, 99), 0.9);
+        assert_eq!(map.highest_between(3, 3), 0.0);
+    }
+
+    #[test]
+    fn corners_come_in_reading_order() {
+        let points = [(0, 2), (1, 8), (4, 1), (5, 9)];
+        let hull = hull(&points);
+        let Quad([tl, tr, br, bl]) = in_reading_order(Rectangle::around(&hull));
+        assert!(tl.x < tr.x && bl.x < br.x && tl.y < bl.y && tr.y < br.y);
+    }
+}

@@ -1,0 +1,182 @@
+//! Shrinks and enlarges pictures. One [`Resizer`] a thread: it keeps its tables and rows for the next picture.
+
+use fast_image_resize as fir;
+
+use crate::area::AreaShrinker;
+use crate::bilinear::Bilinear;
+use crate::frame::{Frame, Picture, Size, Window};
+
+/// How new pixels come from old ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filter {
+    /// Sharp, for people to look at. Near the edges of a window it also looks at the frame around it.
+    Lanczos,
+    /// The mean of what a pixel covers; for networks, shrinking. Takes [`Filter::Bilinear`] where a side grows.
+    Area,
+    /// Straight lines between pixel centres, no prefilter; for networks, enlarging.
+    Bilinear,
+}
+
+/// What a picture is to become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its sides; none is zero.
+    pub size: Size,
+    /// How.
+    pub filter: Filter,
+}
+
+impl Target {
+    /// What networks are fed with: the area where the width shrinks, else straight lines.
+    pub fn for_networks(from: Size, size: Size) -> Self {
+        Self {
+            size,
+            filter: if size.width < from.width {
+                Filter::Area
+            } else {
+                Filter::Bilinear
+            },
+        }
+    }
+}
+
+/// Resizes pictures.
+#[derive(Default)]
+pub struct Resizer {
+    lanczos: fir::Resizer,
+    area: AreaShrinker,
+    bilinear: Bilinear,
+}
+
+impl Resizer {
+    /// Brings `source` to the target as row-major RGB in `out`, whose length it sets. The same size copies.
+    ///
+    /// # Panics
+    /// When a side of the target is zero.
+    pub fn resize(&mut self, source: Window<'_>, target: Target, out: &mut Vec<u8>) {
+        let Target { size, filter } = target;
+        assert!(size.width > 0 && size.height > 0, "a picture has pixels");
+        let from = source.size();
+        if from == size {
+            out.clear();
+            (0..size.height).for_each(|y| out.extend_from_slice(source.row(y)));
+            return;
+        }
+        out.resize(size.area() * 3, 0);
+        match filter {
+            Filter::Lanczos => self.lanczos(source, size, out),
+            Filter::Area if size.width <= from.width && size.height <= from.height => {
+                self.area.shrink(source, size, out);
+            }
+            Filter::Area | Filter::Bilinear => self.bilinear.resize(source, size, out),
+        }
+    }
+
+    /// The frame as a picture of the target.
+    ///
+    /// # Panics
+    /// When a side of the target is zero.
+    pub fn picture(&mut self, frame: Frame<'_>, target: Target) -> Picture {
+        let size = target.size;
+        let mut pixels = Vec::with_capacity(size.area() * 3);
+        self.resize(frame.whole(), target, &mut pixels);
+        Picture::new(pixels, size.width, size.height).expect("resize gives width * height * 3 bytes")
+    }
+
+    fn lanczos(&mut self, source: Window<'_>, size: Size, out: &mut [u8]) {
+        let frame = source.frame();
+        let pixel = fir::PixelType::U8x3;
+        let view = fir::images::ImageRef::new(frame.width(), frame.height(), frame.pixels(), pixel)
+            .expect("a frame has width * height * 3 bytes");
+        let mut target = fir::images::Image::from_slice_u8(size.width, size.height, out, pixel)
+            .expect("the caller made width * height * 3 bytes");
+        let crop = source.size();
+        let options = fir::ResizeOptions::new()
+            .resize_alg(fir::ResizeAlg::Convolution(fir::FilterType::Lanczos3))
+            .crop(
+                source.left().into(),
+                source.top().into(),
+                crop.width.into(),
+                crop.height.into(),
+            );
+        self.lanczos
+            .resize(&view, &mut target, &options)
+            .expect("a window lies within its frame");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noise(width: u32, height: u32) -> Picture {
+        let pixels = (0..width * height * 3)
+            .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
+            .collect();
+        Picture::new(pixels, width, height).unwrap()
+    }
+
+    #[test]
+    fn a_window_resizes_like_a_copy_of_it() {
+        let picture = noise(50, 40);
+        let window = picture
+            .frame()
+            .window(
+                7,
+                5,
+                Size {
+                    width: 31,
+                    height: 22,
+                },
+            )
+            .unwrap();
+        let copied: Vec<u8> = (0..22).flat_map(|y| window.row(y).to_vec()).collect();
+        let copy = Frame::new(&copied, 31, 22).unwrap();
+        let mut resizer = Resizer::default();
+        for filter in [Filter::Lanczos, Filter::Area, Filter::Bilinear] {
+            let target = Target {
+                size: Size { width: 17, height: 9 },
+                filter,
+            };
+            let (mut from_window, mut from_copy) = (Vec::new(), Vec::new());
+            resizer.resize(window, target, &mut from_window);
+            resizer.resize(copy.whole(), target, &mut from_copy);
+            assert_eq!(from_window, from_copy, "{filter:?}");
+        }
+    }
+
+    #[test]
+    fn a_flat_picture_stays_flat() {
+        let flat = Picture::new(vec![93; 64 * 48 * 3], 64, 48).unwrap();
+        let mut resizer = Resizer::default();
+        for filter in [Filter::Lanczos, Filter::Area, Filter::Bilinear] {
+            for size in [
+                Size {
+                    width: 13,
+                    height: 11,
+                },
+                Size {
+                    width: 100,
+                    height: 70,
+                },
+            ] {
+                let resized = resizer.picture(flat.frame(), Target { size, filter });
+                assert!(
+                    resized.frame().pixels().iter().all(|&value| value == 93),
+                    "{filter:?} {size:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_size_is_a_copy() {
+        let picture = noise(9, 7);
+        let target = Target {
+            size: picture.size(),
+            filter: Filter::Lanczos,
+        };
+        let copy = Resizer::default().picture(picture.frame(), target);
+        assert_eq!(copy, picture);
+    }
+}

@@ -1,0 +1,185 @@
+//! Numbers for networks: f32, item by item, plane by plane, row by row (NCHW), in memory that is used again.
+
+use crate::frame::Size;
+
+/// A batch of equal items.
+#[derive(Clone, Debug, Default)]
+pub struct Tensor {
+    shape: [usize; 4],
+    data: Vec<f32>,
+}
+
+/// In which order a network wants the colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channels {
+    /// Red first.
+    Rgb,
+    /// Blue first.
+    Bgr,
+}
+
+/// How a pixel (0 to 255) becomes a number: `(pixel - mean) * scale`, per plane.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Normalisation {
+    /// Order of the planes.
+    pub channels: Channels,
+    /// Taken off, in the order of the planes.
+    pub mean: [f32; 3],
+    /// Multiplied with, in the order of the planes.
+    pub scale: [f32; 3],
+    /// What stands where there is no picture, after normalisation.
+    pub padding: f32,
+}
+
+impl Normalisation {
+    /// Pixels as they are, padded with black.
+    pub const fn raw(channels: Channels) -> Self {
+        Self {
+            channels,
+            mean: [0.0; 3],
+            scale: [1.0; 3],
+            padding: 0.0,
+        }
+    }
+}
+
+/// Where a picture goes.
+pub struct Slot<'t> {
+    /// Already shaped, three planes.
+    pub tensor: &'t mut Tensor,
+    /// Which item of it.
+    pub item: usize,
+    /// How pixels become numbers.
+    pub normalisation: &'t Normalisation,
+}
+
+impl Tensor {
+    /// Gives it a shape: items, planes, rows, columns. Values are undefined until written; memory only grows.
+    pub fn reshape(&mut self, shape: [usize; 4]) {
+        self.shape = shape;
+        self.data.resize(shape.iter().product(), 0.0);
+    }
+
+    /// Items, planes, rows, columns.
+    pub fn shape(&self) -> [usize; 4] {
+        self.shape
+    }
+
+    /// All values.
+    pub fn data(&self) -> &[f32] {
+        &self.data
+    }
+
+    /// All values, to write.
+    pub fn data_mut(&mut self) -> &mut [f32] {
+        &mut self.data
+    }
+
+    /// Rows and columns of an item.
+    pub fn item_size(&self) -> Size {
+        Size {
+            width: self.shape[3] as u32,
+            height: self.shape[2] as u32,
+        }
+    }
+
+    /// The values of one item.
+    ///
+    /// # Panics
+    /// When there is no such item.
+    pub fn item_mut(&mut self, item: usize) -> &mut [f32] {
+        let length = self.shape[1] * self.shape[2] * self.shape[3];
+        &mut self.data[item * length..(item + 1) * length]
+    }
+}
+
+impl Slot<'_> {
+    /// Writes rows of RGB pixels at the top left and pads the rest; what does not fit is cut off. `row` gives row
+    /// `y` of the picture of size `size`.
+    ///
+    /// # Panics
+    /// When there is no such item or it has not three planes.
+    pub fn write_rows<'p>(self, size: Size, row: impl Fn(u32) -> &'p [u8]) {
+        let Self {
+            tensor,
+            item,
+            normalisation,
+        } = self;
+        let [_, planes, rows, columns] = tensor.shape;
+        assert_eq!(planes, 3, "pixels have three planes");
+        let width = (size.width as usize).min(columns);
+        let height = (size.height as usize).min(rows);
+        let order = match normalisation.channels {
+            Channels::Rgb => [0, 1, 2],
+            Channels::Bgr => [2, 1, 0],
+        };
+        let values = tensor.item_mut(item);
+        let (first, rest) = values.split_at_mut(rows * columns);
+        let (second, third) = rest.split_at_mut(rows * columns);
+        let mut targets = [first, second, third];
+        for y in 0..rows {
+            let span = y * columns..(y + 1) * columns;
+            if y >= height {
+                targets
+                    .iter_mut()
+                    .for_each(|target| target[span.clone()].fill(normalisation.padding));
+                continue;
+            }
+            let pixels = &row(y as u32)[..width * 3];
+            for (plane, target) in targets.iter_mut().enumerate() {
+                let line = &mut target[span.clone()];
+                let (mean, scale) = (normalisation.mean[plane], normalisation.scale[plane]);
+                for (value, pixel) in line[..width].iter_mut().zip(pixels.chunks_exact(3)) {
+                    *value = (f32::from(pixel[order[plane]]) - mean) * scale;
+                }
+                line[width..].fill(normalisation.padding);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pixels_become_planes_in_the_order_asked_for() {
+        let pixels = [10, 20, 30, 40, 50, 60];
+        let normalisation = Normalisation {
+            channels: Channels::Bgr,
+            mean: [1.0, 2.0, 3.0],
+            scale: [1.0, 0.5, 2.0],
+            padding: -1.0,
+        };
+        let mut tensor = Tensor::default();
+        tensor.reshape([1, 3, 2, 3]);
+        let slot = Slot {
+            tensor: &mut tensor,
+            item: 0,
+            normalisation: &normalisation,
+        };
+        slot.write_rows(Size { width: 2, height: 1 }, |_| &pixels);
+        let expected = [
+            29.0, 59.0, -1.0, -1.0, -1.0, -1.0, // blue
+            9.0, 24.0, -1.0, -1.0, -1.0, -1.0, // green
+            14.0, 74.0, -1.0, -1.0, -1.0, -1.0, // red
+        ];
+        assert_eq!(tensor.data(), expected);
+    }
+
+    #[test]
+    fn a_picture_larger_than_the_item_is_cut_off() {
+        let pixels = [7; 3 * 5];
+        let mut tensor = Tensor::default();
+        tensor.reshape([2, 3, 1, 2]);
+        let normalisation = Normalisation::raw(Channels::Rgb);
+        let slot = Slot {
+            tensor: &mut tensor,
+            item: 1,
+            normalisation: &normalisation,
+        };
+        slot.write_rows(Size { width: 5, height: 9 }, |_| &pixels);
+        assert_eq!(tensor.data()[6..], [7.0; 6]);
+        assert_eq!(tensor.data()[..6], [0.0; 6]);
+    }
+}
