@@ -197,8 +197,8 @@ impl Judge {
                 &[("f32", Precision::F32), ("bf16", Precision::Bf16)],
             ),
             processing_threads: self.processing_threads(given),
-            file_budget_bytes: self.megabytes("PHOTOFINISH_FILE_BUDGET_MB", &given.file_budget_mb, 96) as usize,
-            pixel_budget_bytes: self.megabytes("PHOTOFINISH_PIXEL_BUDGET_MB", &given.pixel_budget_mb, 256)
+            file_budget_bytes: self.megabytes("PHOTOFINISH_FILE_BUDGET_MB", &given.file_budget_mb, 64) as usize,
+            pixel_budget_bytes: self.megabytes("PHOTOFINISH_PIXEL_BUDGET_MB", &given.pixel_budget_mb, 160)
                 as usize,
             face_index_bytes: self.megabytes("PHOTOFINISH_FACE_INDEX_MB", &given.face_index_mb, 1024) as usize,
             max_photo_bytes: self.megabytes("PHOTOFINISH_MAX_PHOTO_MB", &given.max_photo_mb, 50),

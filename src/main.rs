@@ -3,7 +3,10 @@
 mod adapters;
 mod commands;
 mod config;
+mod library;
+mod networks;
 mod run;
+mod secrets;
 mod settings;
 mod upload;
 
@@ -73,7 +76,7 @@ fn dispatch(Arguments { command, settings }: Arguments) -> anyhow::Result<ExitCo
         Command::Doctor => doctor::run(&config),
         Command::Models(models::ModelsCommand::Verify) => models::verify(&config),
         Command::Migrate => {
-            run::block_on(run::open_store(&config))??;
+            run::migrate(&config)?;
             println!("the database is up to date");
             Ok(ExitCode::SUCCESS)
         }

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use photofinish_api::context::{ApiSettings, Context};
+use photofinish_api::context::{ApiSettings, Context, Draining};
 use photofinish_models::traits::ModelFactory;
-use photofinish_pipeline::{Limits, Pipeline, PipelineParts, PipelineSettings, ProbeDesk};
+use photofinish_pipeline::{Limits, Pipeline, PipelineParts, PipelineSettings, ProbeDesk, Threads};
 use photofinish_store::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
-use photofinish_store::{Store, StoreSettings};
+use photofinish_store::object::ObjectKey;
+use photofinish_store::{Store, StoreError, StoreSettings};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -88,6 +89,17 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
     Ok(Store::open(settings).await?)
 }
 
+/// Brings the database up to date.
+///
+/// # Errors
+/// When the database cannot be used.
+pub fn migrate(config: &Config) -> anyhow::Result<()> {
+    std::fs::create_dir_all(&config.data_dir)
+        .with_context(|| format!("making the data folder {}", config.data_dir.display()))?;
+    block_on(photofinish_store::migrate(&config.database_url))??;
+    Ok(())
+}
+
 async fn service(config: Config, role: Role) -> anyhow::Result<ExitCode> {
     let _lock = lock_data_dir(&config, role)?;
     let metrics = PrometheusBuilder::new().install_recorder().context("installing the metrics recorder")?;
@@ -96,18 +108,23 @@ async fn service(config: Config, role: Role) -> anyhow::Result<ExitCode> {
     let listener = TcpListener::bind(config.listen)
         .await
         .with_context(|| format!("listening on {} (PHOTOFINISH_LISTEN)", config.listen))?;
-    let pipeline = role.works().then(|| start_pipeline(&config, &store, models.clone())).transpose()?;
-    let pipeline = pipeline.map(Arc::new);
+    if role == Role::All {
+        // This process alone works on the data folder: photos in processing were left by one that died.
+        let reclaimed = store.reclaim().await?;
+        tracing::info!(reclaimed, "photos left in processing can be leased again");
+    }
+    let pipeline = role.works().then(|| Arc::new(start_pipeline(&config, &store, models.clone())));
     let desk = role.serves().then(|| ProbeDesk::start(models.clone(), limits(&config), PROBE_SEATS));
     let context = Context {
         store: store.clone(),
         health: Arc::new(ServiceHealth { store: store.clone(), pipeline: pipeline.clone() }),
-        settings: Arc::new(api_settings(&config)?),
+        settings: Arc::new(api_settings(&config)),
         desk: Arc::new(Desk(desk)),
         metrics: Arc::new({
             let metrics = metrics.clone();
             move || metrics.render()
         }),
+        draining: Draining::default(),
     };
     let (stop, stopped) = watch::channel(false);
     let chores = tokio::spawn(do_chores(store, metrics, stopped.clone()));
@@ -138,15 +155,15 @@ async fn service(config: Config, role: Role) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn start_pipeline(config: &Config, store: &Store, models: Arc<dyn ModelFactory>) -> anyhow::Result<Pipeline> {
-    let cores = config.processing_threads;
+fn start_pipeline(config: &Config, store: &Store, models: Arc<dyn ModelFactory>) -> Pipeline {
+    let threads = Threads::for_cores(config.processing_threads);
     let settings = PipelineSettings {
-        decode_threads: cores,
-        resize_threads: cores.div_ceil(2),
-        fetch_threads: 2,
-        detect_threads: cores.div_ceil(2),
-        embed_threads: cores.div_ceil(4),
-        read_threads: cores,
+        decode_threads: threads.decode,
+        resize_threads: threads.resize,
+        fetch_threads: threads.fetch,
+        detect_threads: threads.detect,
+        embed_threads: threads.embed,
+        read_threads: threads.read,
         file_budget_bytes: config.file_budget_bytes,
         pixel_budget_bytes: config.pixel_budget_bytes,
         limits: limits(config),
@@ -159,21 +176,21 @@ fn start_pipeline(config: &Config, store: &Store, models: Arc<dyn ModelFactory>)
         models,
         runtime: tokio::runtime::Handle::current(),
     };
-    Ok(Pipeline::start(settings, parts))
+    Pipeline::start(settings, parts)
 }
 
 fn limits(config: &Config) -> Limits {
     Limits { max_file_bytes: config.max_photo_bytes, max_pixels: config.max_pixels }
 }
 
-fn api_settings(config: &Config) -> anyhow::Result<ApiSettings> {
+fn api_settings(config: &Config) -> ApiSettings {
     let recognition = |confidence_threshold| Recognition {
         enabled: true,
         confidence_threshold,
         mode: RecognitionMode::Photo,
         grid: None,
     };
-    Ok(ApiSettings {
+    ApiSettings {
         environment: config.environment,
         album_defaults: AlbumConfig {
             face: recognition(config.face_threshold),
@@ -190,9 +207,9 @@ fn api_settings(config: &Config) -> anyhow::Result<ApiSettings> {
         download_ttl: config.download_ttl,
         probe_ttl: config.probe_ttl,
         media_types: ["image/jpeg", "image/png", "image/webp"].map(str::to_owned).to_vec(),
-        calibrations: networks::calibrations(config)?,
+        calibrations: networks::calibrations(),
         admin_here: config.admin_listen.is_none(),
-    })
+    }
 }
 
 async fn start_admin(
@@ -262,8 +279,17 @@ async fn do_chores(store: Store, metrics: PrometheusHandle, stopped: watch::Rece
             _ = every.tick() => {}
         }
         metrics.run_upkeep();
-        if let Err(error) = store.remove_expired_probes().await {
+        if let Err(error) = remove_expired_probes(&store).await {
             tracing::warn!(%error, "expired selfies stay until the next try");
         }
     }
+}
+
+async fn remove_expired_probes(store: &Store) -> Result<(), StoreError> {
+    for probe in store.probes.expire().await? {
+        if probe.embedding.is_none() {
+            store.blobs.delete(&ObjectKey::probe(probe.organization, probe.album, probe.id)).await?;
+        }
+    }
+    Ok(())
 }

@@ -1,6 +1,12 @@
 //! Runs networks on tensors and gives back faces, embeddings and text in photo coordinates.
 //!
 //! Knows nothing of files of photos, threads, rows or HTTP. The pipeline asks through [`traits`]; `src` chooses the
-//! factory: the real networks of the zoo, or the fakes of [`traits::ModelFactory`] for tests.
+//! factory: [`factory::ZooModels`], the real networks, or [`fakes::FakeModels`] for tests of everything around them.
 
+pub mod embedder;
+pub mod fakes;
+pub mod libfacedetection;
+pub mod runtime;
+pub mod session;
 pub mod traits;
+pub mod yunet;

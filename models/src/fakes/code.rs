@@ -1,0 +1,165 @@
+//! How marks carry what they say: a ring of one colour around cells of black and white.
+
+use photofinish_kernels::frame::Picture;
+
+/// Cells along a side of a face mark, the ring included.
+pub const FACE_CELLS: u32 = 8;
+/// Cells of a bib mark across, the ring included.
+pub const BIB_COLUMNS: u32 = 16;
+/// Cells of a bib mark down, the ring included.
+pub const BIB_ROWS: u32 = 5;
+
+/// The ring of a face mark.
+pub(super) const FACE_RING: [u8; 3] = [255, 0, 255];
+/// The ring of a bib mark.
+pub(super) const BIB_RING: [u8; 3] = [0, 255, 255];
+
+/// Pixels of a bib mark's cell: still several pixels after a photo was shrunk.
+const BIB_CELL: u32 = 8;
+/// Bits a character: 0 to 9, A to Z, end.
+const CHARACTER_BITS: usize = 6;
+/// Characters a bib mark holds at most.
+pub(super) const CHARACTERS: usize = 6;
+/// Bits of the sum over the characters.
+const CHECK_BITS: usize = 6;
+/// Cells of a face mark's inside: 16 bits, the same inverted, 4 cells that tell its turn.
+const FACE_INSIDE: usize = 36;
+/// White, black, black, black: no turn or mirror image looks the same.
+const FACE_TAIL: [bool; 4] = [true, false, false, false];
+
+/// Paints a person's face: a square whose left upper corner and side are given in pixels.
+///
+/// # Panics
+/// When it does not lie within the picture.
+pub fn paint_face(picture: &mut Picture, person: u16, [left, top, side]: [u32; 3]) {
+    let bits = face_bits(person);
+    let place = Place { left, top, width: side, height: side, columns: FACE_CELLS, rows: FACE_CELLS };
+    paint(picture, place, FACE_RING, &bits);
+}
+
+/// Paints a bib of up to six letters and digits: 128 x 40 pixels from the left upper corner given.
+///
+/// # Panics
+/// When it does not lie within the picture, or the text is longer or holds other characters.
+pub fn paint_bib(picture: &mut Picture, text: &str, [left, top]: [u32; 2]) {
+    let place = Place {
+        left,
+        top,
+        width: BIB_COLUMNS * BIB_CELL,
+        height: BIB_ROWS * BIB_CELL,
+        columns: BIB_COLUMNS,
+        rows: BIB_ROWS,
+    };
+    paint(picture, place, BIB_RING, &bib_bits(text));
+}
+
+/// The person of a face mark's inside, row by row; none when it is no such inside.
+pub(super) fn person_of(bits: &[bool]) -> Option<u16> {
+    let (id, rest) = bits.split_at_checked(16)?;
+    let (inverted, tail) = rest.split_at_checked(16)?;
+    let honest = id.iter().zip(inverted).all(|(a, b)| a != b) && tail == FACE_TAIL;
+    honest.then(|| number(id) as u16)
+}
+
+/// The text of a bib mark's inside, row by row; none when it is no such inside.
+pub(super) fn text_of(bits: &[bool]) -> Option<String> {
+    let (letters, check) = bits.split_at_checked(CHARACTERS * CHARACTER_BITS)?;
+    let codes: Vec<u32> = letters.chunks(CHARACTER_BITS).map(number).collect();
+    if number(check) != check_sum(&codes) {
+        return None;
+    }
+    let text: Option<String> =
+        codes.iter().take_while(|&&code| code != END).map(|&code| char::from_digit(code, 36)).collect();
+    text.filter(|text| !text.is_empty()).map(|text| text.to_ascii_uppercase())
+}
+
+struct Place {
+    left: u32,
+    top: u32,
+    width: u32,
+    height: u32,
+    columns: u32,
+    rows: u32,
+}
+
+fn paint(picture: &mut Picture, place: Place, ring: [u8; 3], bits: &[bool]) {
+    let picture_width = picture.width();
+    assert!(
+        place.left + place.width <= picture_width && place.top + place.height <= picture.height(),
+        "a mark lies within its picture"
+    );
+    let pixels = picture.pixels_mut();
+    for y in 0..place.height {
+        for x in 0..place.width {
+            let (column, row) = (x * place.columns / place.width, y * place.rows / place.height);
+            let edge = column == 0 || row == 0 || column == place.columns - 1 || row == place.rows - 1;
+            let colour = if edge {
+                ring
+            } else {
+                let bit = bits[((row - 1) * (place.columns - 2) + column - 1) as usize];
+                if bit { [255; 3] } else { [0; 3] }
+            };
+            let offset = ((place.top + y) * picture_width + place.left + x) as usize * 3;
+            pixels[offset..offset + 3].copy_from_slice(&colour);
+        }
+    }
+}
+
+fn face_bits(person: u16) -> Vec<bool> {
+    let id = bits_of(u32::from(person), 16);
+    let inverted: Vec<bool> = id.iter().map(|bit| !bit).collect();
+    let bits = [id, inverted, FACE_TAIL.to_vec()].concat();
+    debug_assert_eq!(bits.len(), FACE_INSIDE);
+    bits
+}
+
+/// The code after the last character.
+const END: u32 = 36;
+
+fn bib_bits(text: &str) -> Vec<bool> {
+    assert!(text.len() <= CHARACTERS, "a bib mark holds {CHARACTERS} characters");
+    let mut codes: Vec<u32> =
+        text.chars().map(|c| c.to_digit(36).expect("a bib mark holds letters and digits")).collect();
+    codes.resize(CHARACTERS, END);
+    let check = check_sum(&codes);
+    let letters = codes.iter().flat_map(|code| bits_of(*code, CHARACTER_BITS));
+    letters.chain(bits_of(check, CHECK_BITS)).collect()
+}
+
+/// Weighted, so that swapped characters are found out, and never 0, so that a black strip is no text.
+fn check_sum(codes: &[u32]) -> u32 {
+    let sum: u32 = codes.iter().zip(1..).map(|(code, weight)| (code + 1) * weight).sum();
+    sum % 63 + 1
+}
+
+fn bits_of(number: u32, count: usize) -> Vec<bool> {
+    (0..count).rev().map(|bit| number >> bit & 1 == 1).collect()
+}
+
+fn number(bits: &[bool]) -> u32 {
+    bits.iter().fold(0, |sum, &bit| sum << 1 | u32::from(bit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_painted_can_be_told() {
+        for person in [0, 1, 255, 4711, u16::MAX] {
+            assert_eq!(person_of(&face_bits(person)), Some(person));
+        }
+        for text in ["0", "4711", "AB123C", "ZZZZZZ", "000000"] {
+            assert_eq!(text_of(&bib_bits(text)).as_deref(), Some(text));
+        }
+    }
+
+    #[test]
+    fn a_flipped_cell_is_found_out() {
+        for cell in 0..FACE_INSIDE {
+            let mut bits = face_bits(1234);
+            bits[cell] = !bits[cell];
+            assert_eq!(person_of(&bits), None, "cell {cell}");
+        }
+    }
+}

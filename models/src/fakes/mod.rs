@@ -1,0 +1,214 @@
+//! Networks that read painted marks instead of faces and bibs, so that everything around the real ones runs without
+//! weights. They look at pixels as the real ones do: a mark that a wrong scale, turn or crop destroys is not found.
+//!
+//! [`paint_face`] and [`paint_bib`] paint what [`FakeModels`] reads. A bib of the text [`PANIC`] makes the reader
+//! panic: what a hostile photo would do.
+
+mod code;
+mod finding;
+
+use std::time::Duration;
+
+use photofinish_kernels::frame::Frame;
+use photofinish_kernels::geometry::{Point, Quad, Rect};
+
+use crate::traits::{
+    BatchSizes, BibReader, BibText, EmbeddedFace, FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelError,
+    ModelFactory, ModelIdentity, ReadRequest,
+};
+
+pub use code::{BIB_COLUMNS, BIB_ROWS, FACE_CELLS, paint_bib, paint_face};
+
+/// A bib of this text makes the reader panic.
+pub const PANIC: &str = "PANIC";
+
+/// Length of a fake vector: long enough that two persons' are nearly at right angles.
+const DIMENSIONS: usize = 128;
+/// Cells are flat blocks with hard edges: sharper than any face.
+const SHARPNESS: f32 = 1000.0;
+
+/// Where the landmarks of a mark lie, in parts of its side.
+const LANDMARKS: [Point; 5] = [
+    Point { x: 0.3, y: 0.4 },
+    Point { x: 0.7, y: 0.4 },
+    Point { x: 0.5, y: 0.6 },
+    Point { x: 0.35, y: 0.8 },
+    Point { x: 0.65, y: 0.8 },
+];
+
+/// Makes readers of marks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FakeModels {
+    /// How long each call takes, at least.
+    pub delay: Duration,
+    /// Batch sizes to tell; 1 each when left out.
+    pub batch_sizes: Option<BatchSizes>,
+}
+
+struct FakeDetector(Duration, ModelIdentity);
+struct FakeEmbedder(Duration, ModelIdentity);
+struct FakeReader(Duration, ModelIdentity);
+
+impl ModelFactory for FakeModels {
+    fn face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError> {
+        Ok(Box::new(FakeDetector(self.delay, identity("fake-detector"))))
+    }
+
+    fn face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError> {
+        Ok(Box::new(FakeEmbedder(self.delay, identity("fake-embedder"))))
+    }
+
+    fn bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError> {
+        Ok(Box::new(FakeReader(self.delay, identity("fake-reader"))))
+    }
+
+    fn batch_sizes(&self) -> BatchSizes {
+        self.batch_sizes.unwrap_or(BatchSizes { detect: 1, embed: 1, read: 1 })
+    }
+}
+
+fn identity(name: &str) -> ModelIdentity {
+    ModelIdentity { name: name.to_owned(), version: 1 }
+}
+
+impl FaceDetector for FakeDetector {
+    fn detect(&mut self, frames: &[Frame<'_>], _long_side: u32) -> Result<Vec<Vec<FaceBox>>, ModelError> {
+        std::thread::sleep(self.0);
+        let face = |(rect, _): (Rect, u16)| FaceBox { rect, landmarks: landmarks(rect), score: 0.95 };
+        Ok(frames.iter().map(|frame| finding::faces(*frame).into_iter().map(face).collect()).collect())
+    }
+
+    fn identity(&self) -> &ModelIdentity {
+        &self.1
+    }
+}
+
+impl FaceEmbedder for FakeEmbedder {
+    fn embed(&mut self, faces: &[FaceCrop<'_>]) -> Result<Vec<EmbeddedFace>, ModelError> {
+        std::thread::sleep(self.0);
+        let embedded = |face: &FaceCrop<'_>| {
+            let person = finding::face_at(face.frame, rect_of(&face.landmarks)).unwrap_or_default();
+            EmbeddedFace { vector: vector_of(person), sharpness: SHARPNESS }
+        };
+        Ok(faces.iter().map(embedded).collect())
+    }
+
+    fn identity(&self) -> &ModelIdentity {
+        &self.1
+    }
+}
+
+impl BibReader for FakeReader {
+    fn read(&mut self, photos: &[ReadRequest<'_>]) -> Result<Vec<Vec<BibText>>, ModelError> {
+        std::thread::sleep(self.0);
+        Ok(photos.iter().map(read_one).collect())
+    }
+
+    fn identity(&self) -> &ModelIdentity {
+        &self.1
+    }
+}
+
+fn read_one(photo: &ReadRequest<'_>) -> Vec<BibText> {
+    let text = |(rect, text): (Rect, String)| {
+        assert!(text != PANIC, "a bib asked the fake reader to panic");
+        let is_bib = photo.pattern.matches(&text);
+        BibText { text, quad: quad_of(rect), confidence: 0.99, is_bib }
+    };
+    finding::bibs(photo.frame).into_iter().map(text).collect()
+}
+
+fn landmarks(rect: Rect) -> [Point; 5] {
+    LANDMARKS.map(|part| Point {
+        x: rect.left + part.x * rect.width(),
+        y: rect.top + part.y * rect.height(),
+    })
+}
+
+/// The mark whose landmarks these are.
+fn rect_of(landmarks: &[Point; 5]) -> Rect {
+    let width = (landmarks[1].x - landmarks[0].x) / (LANDMARKS[1].x - LANDMARKS[0].x);
+    let height = (landmarks[3].y - landmarks[0].y) / (LANDMARKS[3].y - LANDMARKS[0].y);
+    let left = landmarks[0].x - LANDMARKS[0].x * width;
+    let top = landmarks[0].y - LANDMARKS[0].y * height;
+    Rect { left, top, right: left + width, bottom: top + height }
+}
+
+fn quad_of(rect: Rect) -> Quad {
+    let at = |x, y| Point { x, y };
+    Quad([
+        at(rect.left, rect.top),
+        at(rect.right, rect.top),
+        at(rect.right, rect.bottom),
+        at(rect.left, rect.bottom),
+    ])
+}
+
+/// A person's vector: the same each time, nearly at right angles to everybody else's.
+fn vector_of(person: u16) -> Vec<f32> {
+    let mut state = u64::from(person).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut draw = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    let vector: Vec<f32> = (0..DIMENSIONS).map(|_| draw()).collect();
+    let length = vector.iter().map(|v| v * v).sum::<f32>().sqrt();
+    vector.iter().map(|v| v / length).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use photofinish_kernels::frame::Picture;
+    use photofinish_kernels::resize::{Filter, Resizer, Target};
+
+    use super::*;
+    use crate::traits::BibPattern;
+
+    fn grey(width: u32, height: u32) -> Picture {
+        Picture::new(vec![120; (width * height * 3) as usize], width, height).unwrap()
+    }
+
+    #[test]
+    fn a_painted_scene_is_read_at_full_and_at_half_size() {
+        let mut picture = grey(1200, 800);
+        paint_face(&mut picture, 4711, [100, 80, 160]);
+        paint_face(&mut picture, 2, [700, 80, 120]);
+        paint_bib(&mut picture, "A1204", [100, 400]);
+        let size = picture.size().within(600);
+        let half = Resizer::default().picture(picture.frame(), Target { size, filter: Filter::Lanczos });
+        for frame in [picture.frame(), half.frame()] {
+            let faces = FakeModels::default().face_detector().unwrap().detect(&[frame], 640).unwrap().remove(0);
+            assert_eq!(faces.len(), 2);
+            let crop = |face: &FaceBox| FaceCrop { frame, landmarks: face.landmarks };
+            let crops: Vec<FaceCrop<'_>> = faces.iter().map(crop).collect();
+            let vectors = FakeModels::default().face_embedder().unwrap().embed(&crops).unwrap();
+            let mut persons: Vec<bool> = vectors.iter().map(|v| v.vector == vector_of(4711)).collect();
+            persons.sort_unstable();
+            assert_eq!(persons, [false, true]);
+            assert!(vectors.iter().any(|v| v.vector == vector_of(2)));
+            let pattern = BibPattern::new("[A-Z]?[0-9]{2,5}").unwrap();
+            let request = ReadRequest { frame, faces: &faces, pattern: &pattern };
+            let texts = FakeModels::default().bib_reader().unwrap().read(&[request]).unwrap().remove(0);
+            assert_eq!(texts.len(), 1);
+            assert_eq!((texts[0].text.as_str(), texts[0].is_bib), ("A1204", true));
+        }
+    }
+
+    #[test]
+    fn a_turned_mark_is_not_read() {
+        let mut picture = grey(400, 400);
+        paint_face(&mut picture, 9, [100, 100, 160]);
+        let turned: Vec<u8> =
+            picture.frame().pixels().chunks_exact(3).rev().flat_map(|pixel| pixel.to_vec()).collect();
+        let turned = Picture::new(turned, 400, 400).unwrap();
+        assert!(finding::faces(turned.frame()).is_empty());
+    }
+
+    #[test]
+    fn two_persons_are_nearly_at_right_angles() {
+        for (a, b) in [(1, 2), (7, 4711), (0, 65535)] {
+            let cosine: f32 = vector_of(a).iter().zip(vector_of(b)).map(|(x, y)| x * y).sum();
+            assert!(cosine.abs() < 0.35, "{a} and {b}: {cosine}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The detector of the registry set: the library libfacedetection, called directly.
+
+use std::path::Path;
+
+use photofinish_kernels::foreign::{FaceDetectCnn, ForeignFace};
+use photofinish_kernels::frame::Frame;
+use photofinish_kernels::geometry::{Point, Rect};
+use photofinish_kernels::resize::{Resizer, Target};
+
+use crate::traits::{FaceBox, FaceDetector, ModelError, ModelIdentity};
+
+/// Its static tables end at about 960 px; beyond, it fails silently.
+const LONGEST_SIDE: u32 = 960;
+
+/// The detector.
+pub struct Libfacedetection {
+    library: FaceDetectCnn,
+    score_threshold: f32,
+    identity: ModelIdentity,
+    resizer: Resizer,
+    pixels: Vec<u8>,
+}
+
+impl Libfacedetection {
+    /// Loads `library` and the OpenMP runtime beside it.
+    ///
+    /// # Errors
+    /// `File` when one of them cannot be loaded.
+    pub fn open(
+        library: &Path,
+        openmp: &Path,
+        score_threshold: f32,
+        identity: ModelIdentity,
+    ) -> Result<Self, ModelError> {
+        let library = FaceDetectCnn::open(library, openmp)
+            .map_err(|error| ModelError::File { name: identity.name.clone(), detail: error.to_string() })?;
+        let resizer = Resizer::default();
+        Ok(Self { library, score_threshold, identity, resizer, pixels: Vec::new() })
+    }
+
+    fn detect_one(&mut self, frame: Frame<'_>, long_side: u32) -> Result<Vec<FaceBox>, ModelError> {
+        let size = frame.size().within(long_side.min(LONGEST_SIDE));
+        let target = Target::for_networks(frame.size(), size);
+        self.resizer.resize(frame.whole(), target, &mut self.pixels);
+        self.pixels.chunks_exact_mut(3).for_each(|pixel| pixel.swap(0, 2));
+        let found = self.library.detect(&mut self.pixels, size).map_err(|error| ModelError::Inference {
+            name: self.identity.name.clone(),
+            detail: error.to_string(),
+        })?;
+        let scale = Point {
+            x: frame.width() as f32 / size.width as f32,
+            y: frame.height() as f32 / size.height as f32,
+        };
+        let mut faces: Vec<FaceBox> = found
+            .iter()
+            .map(|face| in_frame(face, scale))
+            .filter(|face| face.score >= self.score_threshold)
+            .collect();
+        faces.sort_by(|a, b| b.score.total_cmp(&a.score));
+        Ok(faces)
+    }
+}
+
+impl FaceDetector for Libfacedetection {
+    fn detect(&mut self, frames: &[Frame<'_>], long_side: u32) -> Result<Vec<Vec<FaceBox>>, ModelError> {
+        frames.iter().map(|frame| self.detect_one(*frame, long_side)).collect()
+    }
+
+    fn identity(&self) -> &ModelIdentity {
+        &self.identity
+    }
+}
+
+fn in_frame(face: &ForeignFace, scale: Point) -> FaceBox {
+    let at = |x: i16, y: i16| Point { x: f32::from(x) * scale.x, y: f32::from(y) * scale.y };
+    let [left, top, width, height] = face.place;
+    let top_left = at(left, top);
+    let bottom_right = at(left.saturating_add(width), top.saturating_add(height));
+    FaceBox {
+        rect: Rect {
+            left: top_left.x,
+            top: top_left.y,
+            right: bottom_right.x,
+            bottom: bottom_right.y,
+        },
+        landmarks: face.landmarks.map(|[x, y]| at(x, y)),
+        score: f32::from(face.confidence) / 100.0,
+    }
+}

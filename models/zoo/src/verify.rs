@@ -1,0 +1,150 @@
+//! Whether the files of a folder are the ones the zoo names.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use crate::{Model, ModelFile, ModelSet, Role, Zoo};
+
+/// How one file of a model is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileState {
+    /// There, with a digest that the zoo accepts.
+    Right,
+    /// Not there.
+    Missing,
+    /// There, but not what the zoo names; the digest it has.
+    Wrong(String),
+    /// There, but it cannot be read.
+    Unreadable(String),
+}
+
+impl fmt::Display for FileState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Right => f.write_str("right"),
+            Self::Missing => f.write_str("missing"),
+            Self::Wrong(digest) => write!(f, "wrong (sha256 {digest})"),
+            Self::Unreadable(error) => write!(f, "unreadable ({error})"),
+        }
+    }
+}
+
+/// How a model's files are.
+#[derive(Debug, Clone)]
+pub struct ModelStatus {
+    /// `name@version`.
+    pub identity: String,
+    /// The sets it belongs to.
+    pub sets: Vec<ModelSet>,
+    /// What it does.
+    pub role: Role,
+    /// Each file's name and state.
+    pub files: Vec<(String, FileState)>,
+}
+
+impl ModelStatus {
+    /// Whether every file is right.
+    pub fn is_whole(&self) -> bool {
+        self.files.iter().all(|(_, state)| *state == FileState::Right)
+    }
+}
+
+impl fmt::Display for ModelStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sets: Vec<String> = self.sets.iter().map(ToString::to_string).collect();
+        write!(f, "{} ({})", self.identity, sets.join(", "))?;
+        for (name, state) in &self.files {
+            write!(f, "  {name}: {state}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Neither set is whole.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("no whole set of models in {folder}: {problems}; run `cargo xtask setup`, or name another folder")]
+pub struct NoModelSet {
+    folder: String,
+    problems: String,
+}
+
+/// The state of a model's files in `folder`.
+pub(crate) fn model(model: &Model, folder: &Path) -> ModelStatus {
+    let files = model.files.iter().map(|file| (file.name.clone(), state(file, folder))).collect();
+    ModelStatus { identity: model.identity(), sets: model.sets.clone(), role: model.role, files }
+}
+
+/// The first whole set, the default one tried first.
+pub(crate) fn choose(zoo: &Zoo, folder: &Path) -> Result<ModelSet, NoModelSet> {
+    let mut problems = Vec::new();
+    for set in [ModelSet::Default, ModelSet::Registry] {
+        let wrong = wrong_files(zoo, set, folder);
+        if wrong.is_empty() {
+            return Ok(set);
+        }
+        problems.push(format!("{set} lacks {}", wrong.join(", ")));
+    }
+    Err(NoModelSet { folder: folder.display().to_string(), problems: problems.join("; ") })
+}
+
+fn wrong_files(zoo: &Zoo, set: ModelSet, folder: &Path) -> Vec<String> {
+    let models = Role::ALL.iter().filter_map(|role| zoo.model(set, *role));
+    let files = models.flat_map(|found| model(found, folder).files);
+    files
+        .filter(|(_, state)| *state != FileState::Right)
+        .map(|(name, state)| format!("{name} ({state})"))
+        .collect()
+}
+
+fn state(file: &ModelFile, folder: &Path) -> FileState {
+    match sha256(&folder.join(&file.name)) {
+        Ok(digest) if file.sha256.contains(&digest) => FileState::Right,
+        Ok(digest) => FileState::Wrong(digest),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => FileState::Missing,
+        Err(error) => FileState::Unreadable(error.to_string()),
+    }
+}
+
+/// SHA-256 of a file, lowercase hexadecimal.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn sha256(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut digest = Sha256::new();
+    let mut block = vec![0; 1 << 16];
+    loop {
+        let read = file.read(&mut block)?;
+        if read == 0 {
+            return Ok(hex::encode(digest.finalize()));
+        }
+        digest.update(&block[..read]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_folder_has_no_set_and_the_message_names_every_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let message = Zoo::embedded().choose(folder.path()).unwrap_err().to_string();
+        for file in ["yunet_n_dynamic.onnx", "libfacedetection.so", "rec_v4_alnum.onnx"] {
+            assert!(message.contains(file), "{file} is not in: {message}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_file_is_wrong_not_right() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("yunet_n_dynamic.onnx"), b"damaged").unwrap();
+        let status = &Zoo::embedded().verify(folder.path())[0];
+        assert!(!status.is_whole());
+        assert!(matches!(status.files[0].1, FileState::Wrong(_)), "{status}");
+    }
+}

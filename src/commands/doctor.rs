@@ -1,0 +1,85 @@
+//! `photofinish doctor`: says what is ready and what is not, each part in a line, without starting the service.
+
+use std::process::ExitCode;
+
+use photofinish_zoo::Zoo;
+
+use crate::config::{Config, ModelKind};
+use crate::{library, networks, run};
+
+/// One part's state.
+struct Finding {
+    part: &'static str,
+    state: Result<String, String>,
+}
+
+/// Prints a line per part; exit code 1 when the profile cannot run.
+///
+/// # Errors
+/// When the async runtime does not start.
+pub fn run(config: &Config) -> anyhow::Result<ExitCode> {
+    let mut findings = Vec::new();
+    match config.models {
+        ModelKind::Fake => findings.push(Finding { part: "networks", state: Ok("painted marks only".into()) }),
+        ModelKind::Zoo => findings.extend([runtime_library(config), device(config), models(config)]),
+    }
+    findings.extend(run::block_on(store(config))?);
+    let mut ready = true;
+    for Finding { part, state } in findings {
+        match state {
+            Ok(text) => println!("ok    {part:<16} {text}"),
+            Err(text) => {
+                ready = false;
+                println!("FAIL  {part:<16} {text}");
+            }
+        }
+    }
+    println!("{}", if ready { "ready" } else { "not ready: the lines marked FAIL say why" });
+    Ok(if ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn runtime_library(config: &Config) -> Finding {
+    let state = library::find(config).map_err(|error| format!("{error:#}")).and_then(|path| {
+        let minor = photofinish_models::runtime::probe(&path).map_err(|error| error.to_string())?;
+        Ok(format!("version 1.{minor}, {}", path.display()))
+    });
+    Finding { part: "onnx runtime", state }
+}
+
+fn device(config: &Config) -> Finding {
+    let state = networks::open_runtime(config)
+        .map(|runtime| runtime.to_string())
+        .map_err(|error| format!("{error:#}"));
+    Finding { part: "device", state }
+}
+
+fn models(config: &Config) -> Finding {
+    let zoo = Zoo::embedded();
+    let state = zoo
+        .choose(&config.models_dir)
+        .map(|set| {
+            let whole = zoo.verify(&config.models_dir).into_iter().filter(|status| status.is_whole());
+            let names: Vec<String> = whole
+                .filter(|status| status.sets.contains(&set))
+                .map(|status| status.identity)
+                .collect();
+            format!("{set} in {}: {}, sha256 right", config.models_dir.display(), names.join(", "))
+        })
+        .map_err(|error| error.to_string());
+    Finding { part: "models", state }
+}
+
+async fn store(config: &Config) -> Vec<Finding> {
+    let store = match run::open_store(config).await {
+        Ok(store) => store,
+        Err(error) => return vec![Finding { part: "database", state: Err(format!("{error:#}")) }],
+    };
+    let database = store.check_database().await.map(|()| config.database_url.clone());
+    let storage = store.check_storage().await.map(|()| config.storage_url.clone());
+    let queue = store.queue.depth().await.map(|depth| format!("in the database, {depth} photos wait"));
+    vec![
+        Finding { part: "database", state: database.map_err(|error| error.to_string()) },
+        Finding { part: "storage", state: storage.map_err(|error| error.to_string()) },
+        Finding { part: "queue", state: queue.map_err(|error| error.to_string()) },
+    ]
+}
