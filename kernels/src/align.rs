@@ -31,18 +31,13 @@ impl Similarity {
     /// are one point or the answer shrinks to one.
     pub fn fit(from: &[Point; 5], to: &[Point; 5]) -> Option<Self> {
         let mean = |points: &[Point; 5]| {
-            let sum = points
-                .iter()
-                .fold((0.0, 0.0), |s, p| (s.0 + f64::from(p.x), s.1 + f64::from(p.y)));
+            let sum = points.iter().fold((0.0, 0.0), |s, p| (s.0 + f64::from(p.x), s.1 + f64::from(p.y)));
             (sum.0 / 5.0, sum.1 / 5.0)
         };
         let (from_mean, to_mean) = (mean(from), mean(to));
         let (mut a, mut b, mut spread) = (0.0, 0.0, 0.0);
         for (source, target) in from.iter().zip(to) {
-            let (sx, sy) = (
-                f64::from(source.x) - from_mean.0,
-                f64::from(source.y) - from_mean.1,
-            );
+            let (sx, sy) = (f64::from(source.x) - from_mean.0, f64::from(source.y) - from_mean.1);
             let (dx, dy) = (f64::from(target.x) - to_mean.0, f64::from(target.y) - to_mean.1);
             a += sx * dx + sy * dy;
             b += sx * dy - sy * dx;
@@ -70,11 +65,7 @@ impl Similarity {
     fn inverse(&self) -> Mapping {
         let square = self.a * self.a + self.b * self.b;
         let (a, b) = (self.a / square, self.b / square);
-        Mapping {
-            x: [a, b, -a * self.tx - b * self.ty],
-            y: [-b, a, b * self.tx - a * self.ty],
-            w: [0.0; 2],
-        }
+        Mapping { x: [a, b, -a * self.tx - b * self.ty], y: [-b, a, b * self.tx - a * self.ty], w: [0.0; 2] }
     }
 }
 
@@ -87,11 +78,7 @@ pub fn align(frame: Frame<'_>, landmarks: &[Point; 5], template: &Template, out:
     let Some(similarity) = Similarity::fit(landmarks, &template.points) else {
         return;
     };
-    let sampler = Sampler {
-        frame,
-        border: Border::Black,
-        mapping: similarity.inverse(),
-    };
+    let sampler = Sampler { frame, border: Border::Black, mapping: similarity.inverse() };
     for (y, line) in out.chunks_exact_mut(stride).enumerate() {
         sampler.row(y as f32, line);
     }
@@ -103,76 +90,43 @@ mod tests {
 
     const TEMPLATE: Template = Template {
         points: [
-            Point {
-                x: 38.2946,
-                y: 51.6963,
-            },
-            Point {
-                x: 73.5318,
-                y: 51.5014,
-            },
-            Point {
-                x: 56.0252,
-                y: 71.7366,
-            },
-            Point {
-                x: 41.5493,
-                y: 92.3655,
-            },
-            Point {
-                x: 70.7299,
-                y: 92.2041,
-            },
+            Point { x: 38.2946, y: 51.6963 },
+            Point { x: 73.5318, y: 51.5014 },
+            Point { x: 56.0252, y: 71.7366 },
+            Point { x: 41.5493, y: 92.3655 },
+            Point { x: 70.7299, y: 92.2041 },
         ],
         side: 112,
     };
 
     #[test]
     fn a_similarity_is_found_again() {
-        let truth = Similarity {
-            a: 0.4,
-            b: -0.3,
-            tx: 12.0,
-            ty: -7.0,
-        };
+        let truth = Similarity { a: 0.4, b: -0.3, tx: 12.0, ty: -7.0 };
         let moved = TEMPLATE.points.map(|point| truth.apply(point));
         let found = Similarity::fit(&TEMPLATE.points, &moved).unwrap();
-        for (found, truth) in [
-            (found.a, truth.a),
-            (found.b, truth.b),
-            (found.tx, truth.tx),
-            (found.ty, truth.ty),
-        ] {
+        for (found, truth) in
+            [(found.a, truth.a), (found.b, truth.b), (found.tx, truth.tx), (found.ty, truth.ty)]
+        {
             assert!((found - truth).abs() < 1e-4, "{found} for {truth}");
         }
     }
 
     #[test]
     fn landmarks_that_lie_on_the_template_cut_the_square_as_it_is() {
-        let pixels: Vec<u8> = (0..120 * 120 * 3_u32)
-            .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
-            .collect();
+        let pixels: Vec<u8> =
+            (0..120 * 120 * 3_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         let frame = Frame::new(&pixels, 120, 120).unwrap();
         let mut out = Vec::new();
         align(frame, &TEMPLATE.points, &TEMPLATE, &mut out);
         for y in 0..112 {
-            assert_eq!(
-                out[y * 112 * 3..(y + 1) * 112 * 3],
-                pixels[y * 120 * 3..][..112 * 3],
-                "row {y}"
-            );
+            assert_eq!(out[y * 112 * 3..(y + 1) * 112 * 3], pixels[y * 120 * 3..][..112 * 3], "row {y}");
         }
     }
 
     #[test]
     fn a_turned_face_comes_upright() {
         // A bright spot at each landmark of a face turned by a quarter and twice as large.
-        let turn = Similarity {
-            a: 0.0,
-            b: 2.0,
-            tx: 300.0,
-            ty: 20.0,
-        };
+        let turn = Similarity { a: 0.0, b: 2.0, tx: 300.0, ty: 20.0 };
         let landmarks = TEMPLATE.points.map(|point| turn.apply(point));
         let mut pixels = vec![0_u8; 320 * 320 * 3];
         for point in &landmarks {
@@ -183,12 +137,7 @@ mod tests {
             }
         }
         let mut out = Vec::new();
-        align(
-            Frame::new(&pixels, 320, 320).unwrap(),
-            &landmarks,
-            &TEMPLATE,
-            &mut out,
-        );
+        align(Frame::new(&pixels, 320, 320).unwrap(), &landmarks, &TEMPLATE, &mut out);
         for point in &TEMPLATE.points {
             let (x, y) = (point.x.round() as usize, point.y.round() as usize);
             assert_eq!(out[(y * 112 + x) * 3], 255);
@@ -201,12 +150,7 @@ mod tests {
     fn landmarks_in_one_point_give_black() {
         let pixels = [255; 4 * 4 * 3];
         let mut out = Vec::new();
-        align(
-            Frame::new(&pixels, 4, 4).unwrap(),
-            &[Point { x: 1.0, y: 1.0 }; 5],
-            &TEMPLATE,
-            &mut out,
-        );
+        align(Frame::new(&pixels, 4, 4).unwrap(), &[Point { x: 1.0, y: 1.0 }; 5], &TEMPLATE, &mut out);
         assert_eq!(out.len(), 112 * 112 * 3);
         assert!(out.iter().all(|&value| value == 0));
     }

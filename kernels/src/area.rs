@@ -35,40 +35,26 @@ impl Covers {
             let end = (start + length).min(f64::from(from));
             let first_whole = start.ceil();
             let past_whole = end.floor().max(first_whole);
-            let first = if first_whole - start > 1e-3 {
-                first_whole as u32 - 1
-            } else {
-                first_whole as u32
-            };
+            let first = if first_whole - start > 1e-3 { first_whole as u32 - 1 } else { first_whole as u32 };
             let offset = self.weights.len();
             if first_whole - start > 1e-3 {
                 self.weights.push((first_whole.min(end) - start) as f32);
             }
-            self.weights
-                .extend((first_whole as u32..past_whole as u32).map(|_| 1.0));
+            self.weights.extend((first_whole as u32..past_whole as u32).map(|_| 1.0));
             if end - past_whole > 1e-3 {
                 self.weights.push((end - past_whole) as f32);
             }
             let sum: f32 = self.weights[offset..].iter().sum();
-            self.weights[offset..]
-                .iter_mut()
-                .for_each(|weight| *weight /= sum);
+            self.weights[offset..].iter_mut().for_each(|weight| *weight /= sum);
             let taps = (self.weights.len() - offset) as u32;
-            self.covers.push(Cover {
-                first,
-                weights: offset as u32,
-                taps,
-            });
+            self.covers.push(Cover { first, weights: offset as u32, taps });
         }
     }
 
     fn of(&self, cell: usize) -> (usize, &[f32]) {
         let cover = self.covers[cell];
         let start = cover.weights as usize;
-        (
-            cover.first as usize,
-            &self.weights[start..start + cover.taps as usize],
-        )
+        (cover.first as usize, &self.weights[start..start + cover.taps as usize])
     }
 }
 
@@ -145,20 +131,12 @@ mod tests {
 
     #[test]
     fn each_pixel_is_the_mean_of_what_it_covers() {
-        for (from, to) in [
-            ((40, 30), (20, 10)),
-            ((37, 23), (20, 22)),
-            ((64, 48), (64, 7)),
-            ((50, 9), (3, 1)),
-        ] {
-            let pixels: Vec<u8> = (0..from.0 * from.1 * 3_u32)
-                .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
-                .collect();
+        for (from, to) in [((40, 30), (20, 10)), ((37, 23), (20, 22)), ((64, 48), (64, 7)), ((50, 9), (3, 1))]
+        {
+            let pixels: Vec<u8> =
+                (0..from.0 * from.1 * 3_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
             let frame = Frame::new(&pixels, from.0, from.1).unwrap();
-            let size = Size {
-                width: to.0,
-                height: to.1,
-            };
+            let size = Size { width: to.0, height: to.1 };
             let mut out = vec![0; size.area() * 3];
             AreaShrinker::default().shrink(frame.whole(), size, &mut out);
             for y in 0..size.height {
@@ -166,10 +144,7 @@ mod tests {
                     for channel in 0..3 {
                         let got = f64::from(out[(y * size.width + x) as usize * 3 + channel]);
                         let wanted = reference(frame, size, (x, y), channel);
-                        assert!(
-                            (got - wanted).abs() <= 0.51,
-                            "{from:?} {to:?} {x} {y}: {got} for {wanted}"
-                        );
+                        assert!((got - wanted).abs() <= 0.51, "{from:?} {to:?} {x} {y}: {got} for {wanted}");
                     }
                 }
             }

@@ -21,11 +21,7 @@ fn between(cell: u32, from: u32, to: u32) -> Between {
     let place = (f64::from(cell) + 0.5) * f64::from(from) / f64::from(to) - 0.5;
     let low = place.floor();
     let clamp = |value: f64| value.clamp(0.0, f64::from(from - 1)) as u32;
-    Between {
-        low: clamp(low),
-        high: clamp(low + 1.0),
-        part: (place - low) as f32,
-    }
+    Between { low: clamp(low), high: clamp(low + 1.0), part: (place - low) as f32 }
 }
 
 impl Bilinear {
@@ -34,11 +30,8 @@ impl Bilinear {
         debug_assert_eq!(out.len(), size.area() * 3);
         let from = source.size();
         self.columns.clear();
-        self.columns
-            .extend((0..size.width).map(|x| between(x, from.width, size.width)));
-        self.lines
-            .iter_mut()
-            .for_each(|line| line.resize(size.width as usize * 3, 0.0));
+        self.columns.extend((0..size.width).map(|x| between(x, from.width, size.width)));
+        self.lines.iter_mut().for_each(|line| line.resize(size.width as usize * 3, 0.0));
         // Which source rows `lines` hold, widened: neighbours in the result mostly need the same two.
         let mut held = [u32::MAX; 2];
         let arch = pulp::Arch::new();
@@ -86,10 +79,7 @@ mod tests {
     fn reference(frame: Frame<'_>, size: Size, (x, y): (u32, u32), channel: usize) -> f64 {
         let place =
             |cell: u32, from: u32, to: u32| (f64::from(cell) + 0.5) * f64::from(from) / f64::from(to) - 0.5;
-        let (px, py) = (
-            place(x, frame.width(), size.width),
-            place(y, frame.height(), size.height),
-        );
+        let (px, py) = (place(x, frame.width(), size.width), place(y, frame.height(), size.height));
         let at = |column: f64, row: f64| {
             let column = column.clamp(0.0, f64::from(frame.width() - 1)) as u32;
             let row = row.clamp(0.0, f64::from(frame.height() - 1)) as u32;
@@ -104,20 +94,12 @@ mod tests {
 
     #[test]
     fn each_pixel_lies_on_straight_lines_between_centres() {
-        for (from, to) in [
-            ((13, 9), (40, 36)),
-            ((20, 20), (21, 33)),
-            ((1, 1), (5, 4)),
-            ((30, 20), (17, 11)),
-        ] {
-            let pixels: Vec<u8> = (0..from.0 * from.1 * 3_u32)
-                .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
-                .collect();
+        for (from, to) in [((13, 9), (40, 36)), ((20, 20), (21, 33)), ((1, 1), (5, 4)), ((30, 20), (17, 11))]
+        {
+            let pixels: Vec<u8> =
+                (0..from.0 * from.1 * 3_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
             let frame = Frame::new(&pixels, from.0, from.1).unwrap();
-            let size = Size {
-                width: to.0,
-                height: to.1,
-            };
+            let size = Size { width: to.0, height: to.1 };
             let mut out = vec![0; size.area() * 3];
             Bilinear::default().resize(frame.whole(), size, &mut out);
             for y in 0..size.height {
@@ -125,10 +107,7 @@ mod tests {
                     for channel in 0..3 {
                         let got = f64::from(out[(y * size.width + x) as usize * 3 + channel]);
                         let wanted = reference(frame, size, (x, y), channel);
-                        assert!(
-                            (got - wanted).abs() <= 0.51,
-                            "{from:?} {to:?} {x} {y}: {got} for {wanted}"
-                        );
+                        assert!((got - wanted).abs() <= 0.51, "{from:?} {to:?} {x} {y}: {got} for {wanted}");
                     }
                 }
             }

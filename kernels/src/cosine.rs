@@ -39,9 +39,7 @@ impl Cosine {
     /// A scorer on this device.
     pub fn new(device: &Device) -> Self {
         match device {
-            Device::Cpu => Self {
-                arch: pulp::Arch::new(),
-            },
+            Device::Cpu => Self { arch: pulp::Arch::new() },
         }
     }
 
@@ -51,10 +49,7 @@ impl Cosine {
     /// # Panics
     /// When `rows` is not a whole number of vectors, or the probe is empty.
     pub fn nearest(&self, search: &Search<'_>, rows: &[f32]) -> Vec<Near> {
-        let mut best = Best {
-            heap: BinaryHeap::with_capacity(search.k.min(1024) + 1),
-            k: search.k,
-        };
+        let mut best = Best { heap: BinaryHeap::with_capacity(search.k.min(1024) + 1), k: search.k };
         self.each(search, rows, |near| best.offer(near));
         best.into_sorted()
     }
@@ -65,10 +60,7 @@ impl Cosine {
     /// When `rows` is not a whole number of vectors, or the probe is empty.
     pub fn each(&self, search: &Search<'_>, rows: &[f32], mut hit: impl FnMut(Near)) {
         let dimension = search.probe.len();
-        assert!(
-            dimension > 0 && rows.len().is_multiple_of(dimension),
-            "rows of {dimension} numbers"
-        );
+        assert!(dimension > 0 && rows.len().is_multiple_of(dimension), "rows of {dimension} numbers");
         self.arch.dispatch(|| {
             for (row, vector) in rows.chunks_exact(dimension).enumerate() {
                 let score = dot(search.probe, vector);
@@ -127,11 +119,7 @@ impl PartialOrd for Worst {
 
 impl Ord for Worst {
     fn cmp(&self, other: &Self) -> Ordering {
-        other
-            .0
-            .score
-            .total_cmp(&self.0.score)
-            .then(self.0.row.cmp(&other.0.row))
+        other.0.score.total_cmp(&self.0.score).then(self.0.row.cmp(&other.0.row))
     }
 }
 
@@ -148,11 +136,7 @@ impl Best {
     }
 
     fn into_sorted(self) -> Vec<Near> {
-        self.heap
-            .into_sorted_vec()
-            .into_iter()
-            .map(|worst| worst.0)
-            .collect()
+        self.heap.into_sorted_vec().into_iter().map(|worst| worst.0).collect()
     }
 }
 
@@ -169,32 +153,16 @@ mod tests {
     #[test]
     fn equal_scores_come_in_the_order_of_rows() {
         let rows = [1.0, 0.0].repeat(5);
-        let search = Search {
-            probe: &[1.0, 0.0],
-            at_least: 0.0,
-            k: 3,
-        };
-        let found: Vec<usize> = cosine()
-            .nearest(&search, &rows)
-            .iter()
-            .map(|near| near.row)
-            .collect();
+        let search = Search { probe: &[1.0, 0.0], at_least: 0.0, k: 3 };
+        let found: Vec<usize> = cosine().nearest(&search, &rows).iter().map(|near| near.row).collect();
         assert_eq!(found, [0, 1, 2]);
     }
 
     #[test]
     fn nothing_is_found_in_nothing() {
-        let search = Search {
-            probe: &[1.0, 0.0],
-            at_least: -1.0,
-            k: 10,
-        };
+        let search = Search { probe: &[1.0, 0.0], at_least: -1.0, k: 10 };
         assert!(cosine().nearest(&search, &[]).is_empty());
-        assert!(
-            cosine()
-                .nearest(&Search { k: 0, ..search }, &[1.0, 0.0])
-                .is_empty()
-        );
+        assert!(cosine().nearest(&Search { k: 0, ..search }, &[1.0, 0.0]).is_empty());
     }
 
     proptest! {

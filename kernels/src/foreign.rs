@@ -83,12 +83,7 @@ impl FaceDetectCnn {
         let library_loaded = load(library)?;
         single_thread(&openmp_library, openmp)?;
         let detect = detect_function(&library_loaded, library)?;
-        Ok(Self {
-            detect,
-            result: vec![0; RESULT_BYTES],
-            _library: library_loaded,
-            _openmp: openmp_library,
-        })
+        Ok(Self { detect, result: vec![0; RESULT_BYTES], _library: library_loaded, _openmp: openmp_library })
     }
 
     /// The faces in row-major BGR pixels. Waits for calls on other threads to end.
@@ -98,11 +93,7 @@ impl FaceDetectCnn {
     pub fn detect(&mut self, bgr: &mut [u8], size: Size) -> Result<Vec<ForeignFace>, ForeignError> {
         let fits = size.width > 0 && size.height > 0 && size.width.max(size.height) <= 1 << 14;
         if !fits || bgr.len() != size.area() * 3 {
-            return Err(ForeignError::Picture {
-                bytes: bgr.len(),
-                width: size.width,
-                height: size.height,
-            });
+            return Err(ForeignError::Picture { bytes: bgr.len(), width: size.width, height: size.height });
         }
         self.result.fill(0);
         let alone = one_call_at_a_time();
@@ -117,15 +108,7 @@ impl FaceDetectCnn {
         // SAFETY: `detect` has this signature (the library's header) and its library is held by `self`; the result
         // buffer has the length that the interface demands; the pixels are `height` rows of `width * 3` bytes, both
         // at most 2^14; no other call runs (`CALLS` is held). The pointer given back points into our own buffer.
-        unsafe {
-            (self.detect)(
-                self.result.as_mut_ptr(),
-                bgr.as_mut_ptr(),
-                width,
-                height,
-                width * 3,
-            )
-        };
+        unsafe { (self.detect)(self.result.as_mut_ptr(), bgr.as_mut_ptr(), width, height, width * 3) };
     }
 }
 
@@ -139,32 +122,23 @@ fn load(path: &Path) -> Result<Library, ForeignError> {
     // the published OpenMP runtime and detector, which only set up their own state. Global, so that the detector
     // finds the runtime that was loaded before it.
     let loaded = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
-    loaded.map_err(|source| ForeignError::Load {
-        library: path.display().to_string(),
-        source,
-    })
+    loaded.map_err(|source| ForeignError::Load { library: path.display().to_string(), source })
 }
 
 fn detect_function(library: &Library, path: &Path) -> Result<Detect, ForeignError> {
     // SAFETY: the mangled name says the parameter types (`Phs_iii`); the result type is that of the header. The
     // caller keeps the library for as long as the function.
     let symbol = unsafe { library.get::<Detect>(SYMBOL) };
-    symbol.map(|found| *found).map_err(|source| ForeignError::Load {
-        library: path.display().to_string(),
-        source,
-    })
+    symbol
+        .map(|found| *found)
+        .map_err(|source| ForeignError::Load { library: path.display().to_string(), source })
 }
 
 fn single_thread(openmp: &Library, path: &Path) -> Result<(), ForeignError> {
-    let failed = |source| ForeignError::Load {
-        library: path.display().to_string(),
-        source,
-    };
+    let failed = |source| ForeignError::Load { library: path.display().to_string(), source };
     // SAFETY: `void omp_set_num_threads(int)` is the OpenMP standard's signature; the library is held by the caller.
     unsafe {
-        let set = openmp
-            .get::<unsafe extern "C" fn(c_int)>(b"omp_set_num_threads\0")
-            .map_err(failed)?;
+        let set = openmp.get::<unsafe extern "C" fn(c_int)>(b"omp_set_num_threads\0").map_err(failed)?;
         set(1);
     }
     Ok(())
@@ -175,9 +149,7 @@ fn parse(result: &[u8]) -> Vec<ForeignFace> {
     let Some((count, faces)) = result.split_first_chunk::<4>() else {
         return Vec::new();
     };
-    let count = usize::try_from(i32::from_ne_bytes(*count))
-        .unwrap_or(0)
-        .min(MOST_FACES);
+    let count = usize::try_from(i32::from_ne_bytes(*count)).unwrap_or(0).min(MOST_FACES);
     let (faces, _) = faces.as_chunks::<{ FIELDS * 2 }>();
     faces.iter().take(count).map(parse_face).collect()
 }
@@ -206,10 +178,7 @@ mod tests {
         assert_eq!(faces.len(), 2);
         assert_eq!(faces[1].confidence, 16);
         assert_eq!(faces[1].place, [17, 18, 19, 20]);
-        assert_eq!(
-            faces[1].landmarks,
-            [[21, 22], [23, 24], [25, 26], [27, 28], [29, 30]]
-        );
+        assert_eq!(faces[1].landmarks, [[21, 22], [23, 24], [25, 26], [27, 28], [29, 30]]);
     }
 
     #[test]
@@ -223,9 +192,8 @@ mod tests {
 
     #[test]
     fn a_library_that_is_not_there_is_an_error_with_its_name() {
-        let error = FaceDetectCnn::open(Path::new("/nowhere/a.so"), Path::new("/nowhere/b.so"))
-            .err()
-            .unwrap();
+        let error =
+            FaceDetectCnn::open(Path::new("/nowhere/a.so"), Path::new("/nowhere/b.so")).err().unwrap();
         assert!(error.to_string().contains("/nowhere/b.so"), "{error}");
     }
 }

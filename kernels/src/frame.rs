@@ -29,9 +29,7 @@ pub struct FrameError {
 }
 
 fn check(bytes: usize, width: u32, height: u32) -> Result<(), FrameError> {
-    let wanted = (width as usize)
-        .checked_mul(height as usize)
-        .and_then(|n| n.checked_mul(3));
+    let wanted = (width as usize).checked_mul(height as usize).and_then(|n| n.checked_mul(3));
     if width > 0 && height > 0 && wanted == Some(bytes) {
         Ok(())
     } else {
@@ -46,11 +44,7 @@ impl<'a> Frame<'a> {
     /// When the length does not fit the sides, or a side is zero.
     pub fn new(pixels: &'a [u8], width: u32, height: u32) -> Result<Self, FrameError> {
         check(pixels.len(), width, height)?;
-        Ok(Self {
-            pixels,
-            width,
-            height,
-        })
+        Ok(Self { pixels, width, height })
     }
 
     /// Row-major RGB.
@@ -81,20 +75,12 @@ impl Picture {
     /// When the length does not fit the sides, or a side is zero.
     pub fn new(pixels: Vec<u8>, width: u32, height: u32) -> Result<Self, FrameError> {
         check(pixels.len(), width, height)?;
-        Ok(Self {
-            pixels,
-            width,
-            height,
-        })
+        Ok(Self { pixels, width, height })
     }
 
     /// A view of it.
     pub fn frame(&self) -> Frame<'_> {
-        Frame {
-            pixels: &self.pixels,
-            width: self.width,
-            height: self.height,
-        }
+        Frame { pixels: &self.pixels, width: self.width, height: self.height }
     }
 
     /// Pixels across.
@@ -142,10 +128,7 @@ impl Size {
         }
         let ratio = f64::from(long_side) / f64::from(longest);
         let scaled = |side: u32| ((f64::from(side) * ratio).round_ties_even() as u32).max(1);
-        Self {
-            width: scaled(self.width),
-            height: scaled(self.height),
-        }
+        Self { width: scaled(self.width), height: scaled(self.height) }
     }
 
     /// Pixels in all.
@@ -166,20 +149,12 @@ pub struct Window<'a> {
 impl<'a> Frame<'a> {
     /// Its sides.
     pub fn size(&self) -> Size {
-        Size {
-            width: self.width,
-            height: self.height,
-        }
+        Size { width: self.width, height: self.height }
     }
 
     /// All of it.
     pub fn whole(self) -> Window<'a> {
-        Window {
-            frame: self,
-            left: 0,
-            top: 0,
-            size: self.size(),
-        }
+        Window { frame: self, left: 0, top: 0, size: self.size() }
     }
 
     /// The part of `size` that begins at `left`, `top`; none when it is empty or reaches beyond the frame.
@@ -231,10 +206,7 @@ impl<'a> Window<'a> {
 impl Picture {
     /// Its sides.
     pub fn size(&self) -> Size {
-        Size {
-            width: self.width,
-            height: self.height,
-        }
+        Size { width: self.width, height: self.height }
     }
 
     /// The pixels, to paint on: row-major RGB.
@@ -262,44 +234,14 @@ mod tests {
         let frame = Frame::new(&pixels, 4, 3).unwrap();
         assert!(frame.window(3, 0, Size { width: 2, height: 1 }).is_none());
         assert!(frame.window(0, 0, Size { width: 0, height: 1 }).is_none());
-        assert!(
-            frame
-                .window(
-                    1,
-                    1,
-                    Size {
-                        width: u32::MAX,
-                        height: 1
-                    }
-                )
-                .is_none()
-        );
+        assert!(frame.window(1, 1, Size { width: u32::MAX, height: 1 }).is_none());
     }
 
     #[test]
     fn fitting_keeps_the_shape_and_never_enlarges() {
-        let size = Size {
-            width: 6000,
-            height: 4000,
-        };
-        assert_eq!(
-            size.within(2048),
-            Size {
-                width: 2048,
-                height: 1365
-            }
-        );
+        let size = Size { width: 6000, height: 4000 };
+        assert_eq!(size.within(2048), Size { width: 2048, height: 1365 });
         assert_eq!(size.within(8000), size);
-        assert_eq!(
-            Size {
-                width: 9000,
-                height: 1
-            }
-            .within(512),
-            Size {
-                width: 512,
-                height: 1
-            }
-        );
+        assert_eq!(Size { width: 9000, height: 1 }.within(512), Size { width: 512, height: 1 });
     }
 }

@@ -86,23 +86,14 @@ impl Quad {
 
     /// Mean of the corners.
     pub fn centre(&self) -> Point {
-        let sum = self.0.iter().fold(Point::default(), |s, p| Point {
-            x: s.x + p.x,
-            y: s.y + p.y,
-        });
-        Point {
-            x: sum.x / 4.0,
-            y: sum.y / 4.0,
-        }
+        let sum = self.0.iter().fold(Point::default(), |s, p| Point { x: s.x + p.x, y: s.y + p.y });
+        Point { x: sum.x / 4.0, y: sum.y / 4.0 }
     }
 
     /// Mean length of the upper and lower sides, and of the left and right ones.
     pub fn size(&self) -> (f32, f32) {
         let [tl, tr, br, bl] = self.0;
         let length = |a: Point, b: Point| (a.x - b.x).hypot(a.y - b.y);
-        (
-            (length(tl, tr) + length(bl, br)) / 2.0,
-            (length(tl, bl) + length(tr, br)) / 2.0,
-        )
+        ((length(tl, tr) + length(bl, br)) / 2.0, (length(tl, bl) + length(tr, br)) / 2.0)
     }
 }

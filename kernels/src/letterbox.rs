@@ -15,10 +15,7 @@ impl Letterbox {
     /// A letterbox on this device.
     pub fn new(device: &Device) -> Self {
         match device {
-            Device::Cpu => Self {
-                resizer: Resizer::default(),
-                pixels: Vec::new(),
-            },
+            Device::Cpu => Self { resizer: Resizer::default(), pixels: Vec::new() },
         }
     }
 
@@ -33,8 +30,7 @@ impl Letterbox {
             slot.write_rows(size, |y| source.row(y));
             return;
         }
-        self.resizer
-            .resize(source, Target::for_networks(from, size), &mut self.pixels);
+        self.resizer.resize(source, Target::for_networks(from, size), &mut self.pixels);
         let stride = size.width as usize * 3;
         let pixels = &self.pixels;
         slot.write_rows(size, |y| &pixels[y as usize * stride..][..stride]);
@@ -56,17 +52,10 @@ mod tests {
     fn a_picture_lies_top_left_and_the_rest_is_padding() {
         let pixels = vec![200; 8 * 4 * 3];
         let frame = Frame::new(&pixels, 8, 4).unwrap();
-        let normalisation = Normalisation {
-            padding: -1.0,
-            ..Normalisation::raw(Channels::Bgr)
-        };
+        let normalisation = Normalisation { padding: -1.0, ..Normalisation::raw(Channels::Bgr) };
         let mut tensor = Tensor::default();
         tensor.reshape([1, 3, 32, 32]);
-        let slot = Slot {
-            tensor: &mut tensor,
-            item: 0,
-            normalisation: &normalisation,
-        };
+        let slot = Slot { tensor: &mut tensor, item: 0, normalisation: &normalisation };
         Letterbox::new(&Device::Cpu).place(frame.whole(), Size { width: 4, height: 2 }, slot);
         for (index, &value) in tensor.data().iter().enumerate() {
             let (y, x) = (index / 32 % 32, index % 32);

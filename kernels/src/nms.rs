@@ -27,12 +27,7 @@ mod tests {
 
     #[test]
     fn the_surest_of_overlapping_boxes_stays() {
-        let at = |left: f32| Rect {
-            left,
-            top: 0.0,
-            right: left + 10.0,
-            bottom: 10.0,
-        };
+        let at = |left: f32| Rect { left, top: 0.0, right: left + 10.0, bottom: 10.0 };
         let found = vec![(at(0.0), 0.7), (at(1.0), 0.9), (at(20.0), 0.6), (at(24.0), 0.6)];
         let kept = keep_surest(found, 0.3, |f| f.0, |f| f.1);
         assert_eq!(kept, [(at(1.0), 0.9), (at(20.0), 0.6)]);

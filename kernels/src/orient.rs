@@ -40,10 +40,7 @@ impl Orientation {
 
     /// Whether width and height change places.
     pub fn swaps_sides(self) -> bool {
-        matches!(
-            self,
-            Self::Transpose | Self::TurnRight | Self::Transverse | Self::TurnLeft
-        )
+        matches!(self, Self::Transpose | Self::TurnRight | Self::Transverse | Self::TurnLeft)
     }
 }
 
@@ -76,10 +73,7 @@ fn reverse_pixels(row: &mut [u8]) {
 fn swap_rows(pixels: &mut [u8], stride: usize) {
     let rows = pixels.len() / stride;
     let (upper, lower) = pixels.split_at_mut(rows / 2 * stride);
-    for (above, below) in upper
-        .chunks_exact_mut(stride)
-        .zip(lower.chunks_exact_mut(stride).rev())
-    {
+    for (above, below) in upper.chunks_exact_mut(stride).zip(lower.chunks_exact_mut(stride).rev()) {
         above.swap_with_slice(below);
     }
 }
@@ -144,10 +138,7 @@ mod tests {
         let start = Picture::new(pixels, 70, 45).unwrap();
         let end = (0..4).fold(start.clone(), |p, _| upright(p, Orientation::TurnRight));
         assert_eq!(end, start);
-        let back = upright(
-            upright(start.clone(), Orientation::TurnRight),
-            Orientation::TurnLeft,
-        );
+        let back = upright(upright(start.clone(), Orientation::TurnRight), Orientation::TurnLeft);
         assert_eq!(back, start);
     }
 

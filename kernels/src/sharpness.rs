@@ -18,15 +18,8 @@ impl Sharpness {
     /// Variance of the Laplacian (four neighbours) of the grey values (0 to 255) of the crop at 112 x 112 px; the
     /// outermost pixels only serve as neighbours. Blur is low.
     pub fn of(&mut self, crop: Frame<'_>) -> f32 {
-        let size = Size {
-            width: SIDE,
-            height: SIDE,
-        };
-        self.resizer.resize(
-            crop.whole(),
-            Target::for_networks(crop.size(), size),
-            &mut self.pixels,
-        );
+        let size = Size { width: SIDE, height: SIDE };
+        self.resizer.resize(crop.whole(), Target::for_networks(crop.size(), size), &mut self.pixels);
         self.grey.clear();
         self.grey.extend(
             self.pixels
@@ -54,13 +47,7 @@ mod tests {
 
     fn stripes(side: u32, period: u32) -> Vec<u8> {
         (0..side * side)
-            .flat_map(|i| {
-                [if (i % side / period).is_multiple_of(2) {
-                    60
-                } else {
-                    180
-                }; 3]
-            })
+            .flat_map(|i| [if (i % side / period).is_multiple_of(2) { 60 } else { 180 }; 3])
             .collect()
     }
 

@@ -34,12 +34,7 @@ pub struct Normalisation {
 impl Normalisation {
     /// Pixels as they are, padded with black.
     pub const fn raw(channels: Channels) -> Self {
-        Self {
-            channels,
-            mean: [0.0; 3],
-            scale: [1.0; 3],
-            padding: 0.0,
-        }
+        Self { channels, mean: [0.0; 3], scale: [1.0; 3], padding: 0.0 }
     }
 }
 
@@ -77,10 +72,7 @@ impl Tensor {
 
     /// Rows and columns of an item.
     pub fn item_size(&self) -> Size {
-        Size {
-            width: self.shape[3] as u32,
-            height: self.shape[2] as u32,
-        }
+        Size { width: self.shape[3] as u32, height: self.shape[2] as u32 }
     }
 
     /// The values of one item.
@@ -100,11 +92,7 @@ impl Slot<'_> {
     /// # Panics
     /// When there is no such item or it has not three planes.
     pub fn write_rows<'p>(self, size: Size, row: impl Fn(u32) -> &'p [u8]) {
-        let Self {
-            tensor,
-            item,
-            normalisation,
-        } = self;
+        let Self { tensor, item, normalisation } = self;
         let [_, planes, rows, columns] = tensor.shape;
         assert_eq!(planes, 3, "pixels have three planes");
         let width = (size.width as usize).min(columns);
@@ -120,9 +108,7 @@ impl Slot<'_> {
         for y in 0..rows {
             let span = y * columns..(y + 1) * columns;
             if y >= height {
-                targets
-                    .iter_mut()
-                    .for_each(|target| target[span.clone()].fill(normalisation.padding));
+                targets.iter_mut().for_each(|target| target[span.clone()].fill(normalisation.padding));
                 continue;
             }
             let pixels = &row(y as u32)[..width * 3];
@@ -153,11 +139,7 @@ mod tests {
         };
         let mut tensor = Tensor::default();
         tensor.reshape([1, 3, 2, 3]);
-        let slot = Slot {
-            tensor: &mut tensor,
-            item: 0,
-            normalisation: &normalisation,
-        };
+        let slot = Slot { tensor: &mut tensor, item: 0, normalisation: &normalisation };
         slot.write_rows(Size { width: 2, height: 1 }, |_| &pixels);
         let expected = [
             29.0, 59.0, -1.0, -1.0, -1.0, -1.0, // blue
@@ -173,11 +155,7 @@ mod tests {
         let mut tensor = Tensor::default();
         tensor.reshape([2, 3, 1, 2]);
         let normalisation = Normalisation::raw(Channels::Rgb);
-        let slot = Slot {
-            tensor: &mut tensor,
-            item: 1,
-            normalisation: &normalisation,
-        };
+        let slot = Slot { tensor: &mut tensor, item: 1, normalisation: &normalisation };
         slot.write_rows(Size { width: 5, height: 9 }, |_| &pixels);
         assert_eq!(tensor.data()[6..], [7.0; 6]);
         assert_eq!(tensor.data()[..6], [0.0; 6]);

@@ -30,11 +30,7 @@ impl Sampler<'_> {
     pub(crate) fn row(&self, y: f32, line: &mut [u8]) {
         let map = &self.mapping;
         let flat = map.w == [0.0; 2];
-        let start = [
-            map.x[1] * y + map.x[2],
-            map.y[1] * y + map.y[2],
-            map.w[1] * y + 1.0,
-        ];
+        let start = [map.x[1] * y + map.x[2], map.y[1] * y + map.y[2], map.w[1] * y + 1.0];
         for (index, pixel) in line.chunks_exact_mut(3).enumerate() {
             let x = index as f32;
             let mut at = (map.x[0] * x + start[0], map.y[0] * x + start[1]);
@@ -51,10 +47,7 @@ impl Sampler<'_> {
 fn sample(frame: Frame<'_>, border: Border, (x, y): (f32, f32)) -> [u8; 3] {
     let (width, height) = (frame.width() as i32, frame.height() as i32);
     // A place far beyond the frame shows what is just beyond it; also keeps the arithmetic below in range.
-    let (x, y) = (
-        x.clamp(-2.0, width as f32 + 1.0),
-        y.clamp(-2.0, height as f32 + 1.0),
-    );
+    let (x, y) = (x.clamp(-2.0, width as f32 + 1.0), y.clamp(-2.0, height as f32 + 1.0));
     let (left, top) = (x.floor(), y.floor());
     let (fx, fy) = (x - left, y - top);
     let (left, top) = (left as i32, top as i32);
@@ -96,34 +89,17 @@ fn beyond(frame: Frame<'_>, border: Border, (x, y): (i32, i32)) -> [u8; 3] {
 mod tests {
     use super::*;
 
-    const SAME: Mapping = Mapping {
-        x: [1.0, 0.0, 0.0],
-        y: [0.0, 1.0, 0.0],
-        w: [0.0; 2],
-    };
+    const SAME: Mapping = Mapping { x: [1.0, 0.0, 0.0], y: [0.0, 1.0, 0.0], w: [0.0; 2] };
 
     #[test]
     fn half_a_pixel_aside_is_the_mean_of_neighbours() {
         let pixels = [0, 0, 0, 100, 50, 10, 200, 100, 20];
         let frame = Frame::new(&pixels, 3, 1).unwrap();
-        let mapping = Mapping {
-            x: [1.0, 0.0, 0.5],
-            ..SAME
-        };
+        let mapping = Mapping { x: [1.0, 0.0, 0.5], ..SAME };
         let mut line = [0; 9];
-        Sampler {
-            frame,
-            border: Border::Nearest,
-            mapping,
-        }
-        .row(0.0, &mut line);
+        Sampler { frame, border: Border::Nearest, mapping }.row(0.0, &mut line);
         assert_eq!(line, [50, 25, 5, 150, 75, 15, 200, 100, 20]);
-        Sampler {
-            frame,
-            border: Border::Black,
-            mapping,
-        }
-        .row(0.0, &mut line);
+        Sampler { frame, border: Border::Black, mapping }.row(0.0, &mut line);
         assert_eq!(line, [50, 25, 5, 150, 75, 15, 100, 50, 10]);
     }
 
@@ -133,16 +109,8 @@ mod tests {
         let frame = Frame::new(&pixels, 1, 1).unwrap();
         let mut line = [1; 3];
         for far in [-1e9, 1e9, f32::NAN] {
-            let mapping = Mapping {
-                x: [0.0, 0.0, far],
-                ..SAME
-            };
-            Sampler {
-                frame,
-                border: Border::Black,
-                mapping,
-            }
-            .row(0.0, &mut line);
+            let mapping = Mapping { x: [0.0, 0.0, far], ..SAME };
+            Sampler { frame, border: Border::Black, mapping }.row(0.0, &mut line);
             assert!(line == [0; 3] || far.is_nan(), "{far}: {line:?}");
         }
     }

@@ -86,11 +86,7 @@ impl Borders {
             let mut start = 0;
             for end in 1..=width {
                 if end == width || self.mask[end] != self.mask[start] {
-                    self.runs.push(Run {
-                        start: start as u32,
-                        end: end as u32,
-                        set: self.mask[start],
-                    });
+                    self.runs.push(Run { start: start as u32, end: end as u32, set: self.mask[start] });
                     start = end;
                 }
             }
@@ -187,15 +183,8 @@ mod tests {
 
     /// Borders of a drawing; `#` is set. The dilation makes each `#` two pixels wide and high.
     fn borders(rows: &[&str]) -> Vec<Vec<(i32, i32)>> {
-        let values: Vec<f32> = rows
-            .concat()
-            .bytes()
-            .map(|b| if b == b'#' { 1.0 } else { 0.0 })
-            .collect();
-        let size = Size {
-            width: rows[0].len() as u32,
-            height: rows.len() as u32,
-        };
+        let values: Vec<f32> = rows.concat().bytes().map(|b| if b == b'#' { 1.0 } else { 0.0 }).collect();
+        let size = Size { width: rows[0].len() as u32, height: rows.len() as u32 };
         let mut borders = Borders::default();
         borders.trace(ProbabilityMap::new(&values, size).unwrap(), 0.5);
         borders.each().map(<[(i32, i32)]>::to_vec).collect()
@@ -203,10 +192,7 @@ mod tests {
 
     #[test]
     fn a_dot_becomes_two_by_two() {
-        assert_eq!(
-            borders(&[".....", ".#...", ".....", "....."]),
-            [vec![(1, 1), (1, 2), (2, 1), (2, 2)]]
-        );
+        assert_eq!(borders(&[".....", ".#...", ".....", "....."]), [vec![(1, 1), (1, 2), (2, 1), (2, 2)]]);
     }
 
     #[test]

@@ -8,20 +8,11 @@ use crate::geometry::Point;
 pub(super) fn mean_inside(map: ProbabilityMap<'_>, corners: &[Point; 4]) -> f32 {
     // A corner meant to be whole may be a rounding error under it.
     let whole = |value: f32| {
-        if value < 0.0 {
-            value.trunc() as i32
-        } else {
-            (value + 1e-3) as i32
-        }
+        if value < 0.0 { value.trunc() as i32 } else { (value + 1e-3) as i32 }
     };
     let corners = corners.map(|corner| (whole(corner.x), whole(corner.y)));
     let top = corners.iter().map(|c| c.1).min().unwrap_or(0).max(0);
-    let bottom = corners
-        .iter()
-        .map(|c| c.1)
-        .max()
-        .unwrap_or(0)
-        .min(map.size.height as i32 - 1);
+    let bottom = corners.iter().map(|c| c.1).max().unwrap_or(0).min(map.size.height as i32 - 1);
     let (mut sum, mut count) = (0.0_f64, 0_usize);
     for y in top..=bottom {
         let Some((left, right)) = span(&corners, y) else {
@@ -35,11 +26,7 @@ pub(super) fn mean_inside(map: ProbabilityMap<'_>, corners: &[Point; 4]) -> f32 
         sum += row.iter().map(|&value| f64::from(value)).sum::<f64>();
         count += row.len();
     }
-    if count == 0 {
-        0.0
-    } else {
-        (sum / count as f64) as f32
-    }
+    if count == 0 { 0.0 } else { (sum / count as f64) as f32 }
 }
 
 /// The leftmost and rightmost pixel of the outline in row `y`.
@@ -47,11 +34,7 @@ fn span(corners: &[(i32, i32); 4], y: i32) -> Option<(i32, i32)> {
     let mut span: Option<(i32, i32)> = None;
     for (index, &start) in corners.iter().enumerate() {
         let end = corners[(index + 1) % 4];
-        let (upper, lower) = if start.1 <= end.1 {
-            (start, end)
-        } else {
-            (end, start)
-        };
+        let (upper, lower) = if start.1 <= end.1 { (start, end) } else { (end, start) };
         if y < upper.1 || y > lower.1 {
             continue;
         }
@@ -86,17 +69,8 @@ mod tests {
     use crate::frame::Size;
 
     fn mean(inside: impl Fn(i32, i32) -> bool, corners: [(f32, f32); 4]) -> f32 {
-        let values: Vec<f32> = (0..400)
-            .map(|i| if inside(i % 20, i / 20) { 1.0 } else { 0.0 })
-            .collect();
-        let map = ProbabilityMap::new(
-            &values,
-            Size {
-                width: 20,
-                height: 20,
-            },
-        )
-        .unwrap();
+        let values: Vec<f32> = (0..400).map(|i| if inside(i % 20, i / 20) { 1.0 } else { 0.0 }).collect();
+        let map = ProbabilityMap::new(&values, Size { width: 20, height: 20 }).unwrap();
         mean_inside(map, &corners.map(|(x, y)| Point { x, y }))
     }
 
@@ -119,16 +93,7 @@ mod tests {
 
     #[test]
     fn what_lies_beyond_the_map_does_not_count() {
-        assert_eq!(
-            mean(
-                |_, _| true,
-                [(-5.0, -5.0), (30.0, -5.0), (30.0, 30.0), (-5.0, 30.0)]
-            ),
-            1.0
-        );
-        assert_eq!(
-            mean(|_, _| true, [(-9.0, 2.0), (-5.0, 2.0), (-5.0, 8.0), (-9.0, 8.0)]),
-            0.0
-        );
+        assert_eq!(mean(|_, _| true, [(-5.0, -5.0), (30.0, -5.0), (30.0, 30.0), (-5.0, 30.0)]), 1.0);
+        assert_eq!(mean(|_, _| true, [(-9.0, 2.0), (-5.0, 2.0), (-5.0, 8.0), (-9.0, 8.0)]), 0.0);
     }
 }

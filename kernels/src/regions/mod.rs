@@ -101,10 +101,7 @@ impl BoxFinder {
             if score < rule.least_mean {
                 continue;
             }
-            found.push(FoundBox {
-                quad: in_reading_order(rectangle.grown(distance)),
-                score,
-            });
+            found.push(FoundBox { quad: in_reading_order(rectangle.grown(distance)), score });
         }
         found
     }
@@ -124,20 +121,12 @@ fn in_reading_order(rectangle: Rectangle) -> Quad {
 mod tests {
     use super::*;
 
-    const RULE: BoxRule = BoxRule {
-        threshold: 0.3,
-        least_side: 3.0,
-        least_mean: 0.5,
-        growth: 1.6,
-        least_grown_side: 5.0,
-    };
+    const RULE: BoxRule =
+        BoxRule { threshold: 0.3, least_side: 3.0, least_mean: 0.5, growth: 1.6, least_grown_side: 5.0 };
 
     fn map_of(size: Size, inside: impl Fn(f32, f32) -> bool) -> Vec<f32> {
         let place = |i: u32| ((i % size.width) as f32, (i / size.width) as f32);
-        (0..size.area() as u32)
-            .map(place)
-            .map(|(x, y)| if inside(x, y) { 0.9 } else { 0.01 })
-            .collect()
+        (0..size.area() as u32).map(place).map(|(x, y)| if inside(x, y) { 0.9 } else { 0.01 }).collect()
     }
 
     fn find(values: &[f32], size: Size) -> Vec<FoundBox> {
@@ -146,23 +135,16 @@ mod tests {
 
     #[test]
     fn an_upright_block_is_found_and_grown() {
-        let size = Size {
-            width: 100,
-            height: 60,
-        };
+        let size = Size { width: 100, height: 60 };
         // 40 x 12 pixels from (20, 30); dilation adds one to the right and down; sides run between pixel centres.
-        let values = map_of(size, |x, y| {
-            (20.0..60.0).contains(&x) && (30.0..42.0).contains(&y)
-        });
+        let values = map_of(size, |x, y| (20.0..60.0).contains(&x) && (30.0..42.0).contains(&y));
         let found = find(&values, size);
         assert_eq!(found.len(), 1);
         let distance = 40.0 * 12.0 * 1.6 / (2.0 * 52.0);
         let wanted = [(20.0, 30.0), (60.0, 30.0), (60.0, 42.0), (20.0, 42.0)];
         for (corner, (x, y)) in found[0].quad.0.iter().zip(wanted) {
-            let (outward_x, outward_y) = (
-                if x == 20.0 { -distance } else { distance },
-                if y == 30.0 { -distance } else { distance },
-            );
+            let (outward_x, outward_y) =
+                (if x == 20.0 { -distance } else { distance }, if y == 30.0 { -distance } else { distance });
             assert!(
                 (corner.x - x - outward_x).abs() < 1e-3 && (corner.y - y - outward_y).abs() < 1e-3,
                 "{corner:?}"
@@ -170,26 +152,15 @@ mod tests {
         }
         // 41 x 13 pixels, of which 40 x 12 have .9.
         let mean = (0.9 * 480.0 + 0.01 * 53.0) / 533.0;
-        assert!(
-            (found[0].score - mean).abs() < 1e-4,
-            "{} for {mean}",
-            found[0].score
-        );
+        assert!((found[0].score - mean).abs() < 1e-4, "{} for {mean}", found[0].score);
     }
 
     #[test]
     fn a_turned_block_gets_a_turned_box() {
-        let size = Size {
-            width: 200,
-            height: 200,
-        };
+        let size = Size { width: 200, height: 200 };
         let (sin, cos) = 20_f32.to_radians().sin_cos();
-        let along = |x: f32, y: f32| {
-            (
-                (x - 100.0) * cos + (y - 100.0) * sin,
-                (y - 100.0) * cos - (x - 100.0) * sin,
-            )
-        };
+        let along =
+            |x: f32, y: f32| ((x - 100.0) * cos + (y - 100.0) * sin, (y - 100.0) * cos - (x - 100.0) * sin);
         let values = map_of(size, |x, y| {
             let (u, v) = along(x, y);
             u.abs() < 60.0 && v.abs() < 12.0
@@ -209,35 +180,24 @@ mod tests {
 
     #[test]
     fn thin_faint_and_absent_blocks_are_no_boxes() {
-        let size = Size {
-            width: 50,
-            height: 50,
-        };
+        let size = Size { width: 50, height: 50 };
         assert!(find(&map_of(size, |_, y| y == 20.0), size).is_empty());
-        let faint: Vec<f32> = map_of(size, |x, y| {
-            (10.0..40.0).contains(&x) && (10.0..40.0).contains(&y)
-        })
-        .into_iter()
-        .map(|value| value.min(0.4))
-        .collect();
+        let faint: Vec<f32> = map_of(size, |x, y| (10.0..40.0).contains(&x) && (10.0..40.0).contains(&y))
+            .into_iter()
+            .map(|value| value.min(0.4))
+            .collect();
         assert!(find(&faint, size).is_empty());
         assert!(find(&[0.0; 2500], size).is_empty());
     }
 
     #[test]
     fn a_frame_has_an_outer_border_and_that_of_its_hole() {
-        let size = Size {
-            width: 80,
-            height: 60,
-        };
+        let size = Size { width: 80, height: 60 };
         let values = map_of(size, |x, y| {
             let (x, y) = ((x - 40.0).abs(), (y - 30.0).abs());
             x < 30.0 && y < 20.0 && !(x < 20.0 && y < 10.0)
         });
-        let every = BoxRule {
-            least_mean: 0.0,
-            ..RULE
-        };
+        let every = BoxRule { least_mean: 0.0, ..RULE };
         let found = BoxFinder::default().find(ProbabilityMap::new(&values, size).unwrap(), &every);
         assert_eq!(found.len(), 2);
         let mut widths: Vec<f32> = found.iter().map(|f| f.quad.size().0).collect();

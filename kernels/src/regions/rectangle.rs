@@ -45,27 +45,16 @@ impl Rectangle {
     /// the first along the hull.
     pub(super) fn around(hull: &[(i32, i32)]) -> Self {
         let Some(&first) = hull.first() else {
-            return Self {
-                centre: (0.0, 0.0),
-                along: (1.0, 0.0),
-                sides: (0.0, 0.0),
-            };
+            return Self { centre: (0.0, 0.0), along: (1.0, 0.0), sides: (0.0, 0.0) };
         };
         let point = |(x, y): (i32, i32)| (f64::from(x), f64::from(y));
-        let mut best = Self {
-            centre: point(first),
-            along: (1.0, 0.0),
-            sides: (f64::INFINITY, f64::INFINITY),
-        };
+        let mut best =
+            Self { centre: point(first), along: (1.0, 0.0), sides: (f64::INFINITY, f64::INFINITY) };
         for (index, &start) in hull.iter().enumerate() {
             let end = hull[(index + 1) % hull.len()];
             let (dx, dy) = (f64::from(end.0 - start.0), f64::from(end.1 - start.1));
             let length = dx.hypot(dy);
-            let along = if length > 0.0 {
-                (dx / length, dy / length)
-            } else {
-                (1.0, 0.0)
-            };
+            let along = if length > 0.0 { (dx / length, dy / length) } else { (1.0, 0.0) };
             let candidate = Self::with_direction(hull, along);
             if candidate.sides.0 * candidate.sides.1 < best.sides.0 * best.sides.1 {
                 best = candidate;
@@ -85,10 +74,7 @@ impl Rectangle {
         }
         let middle = ((low.0 + high.0) / 2.0, (low.1 + high.1) / 2.0);
         Self {
-            centre: (
-                middle.0 * along.0 - middle.1 * along.1,
-                middle.0 * along.1 + middle.1 * along.0,
-            ),
+            centre: (middle.0 * along.0 - middle.1 * along.1, middle.0 * along.1 + middle.1 * along.0),
             along,
             sides: (high.0 - low.0, high.1 - low.1),
         }
@@ -109,10 +95,7 @@ impl Rectangle {
     /// Every side moved out by `distance`.
     pub(super) fn grown(self, distance: f32) -> Self {
         let more = 2.0 * f64::from(distance);
-        Self {
-            sides: (self.sides.0 + more, self.sides.1 + more),
-            ..self
-        }
+        Self { sides: (self.sides.0 + more, self.sides.1 + more), ..self }
     }
 
     /// In order around it.
