@@ -6,7 +6,7 @@
 mod answer;
 mod binary;
 mod environment;
-mod marks;
+mod group;
 mod partner;
 pub mod pictures;
 pub mod raw_http;
@@ -16,5 +16,6 @@ pub mod shared;
 pub use answer::{Answer, STATUS_CODES};
 pub use binary::{Output, binary, command, run};
 pub use environment::{repository_root, required, skip_or_fail, variable};
-pub use partner::{Partner, Ticket, text};
-pub use service::{Group, Options, Service, Shared, free_port};
+pub use group::{Group, Shared};
+pub use partner::{File, Partner, Ticket, text};
+pub use service::{Options, Service, free_port};

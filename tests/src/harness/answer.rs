@@ -39,10 +39,7 @@ pub struct Answer {
 impl Answer {
     /// The first header of this name (lower case).
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(header, _)| header == name)
-            .map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
     }
 
     /// The body as text.
@@ -58,11 +55,7 @@ impl Answer {
     pub fn json(&self) -> Value {
         match serde_json::from_slice(&self.bytes) {
             Ok(value) => value,
-            Err(error) => panic!(
-                "status {}, body is not JSON ({error}): {}",
-                self.status,
-                self.text()
-            ),
+            Err(error) => panic!("status {}, body is not JSON ({error}): {}", self.status, self.text()),
         }
     }
 
@@ -74,11 +67,7 @@ impl Answer {
     pub fn ok(&self) -> Value {
         assert_eq!(self.status, 200, "{}", self.text());
         assert_eq!(self.header("content-type"), Some("application/json"));
-        assert!(
-            self.header("x-request-id").is_some(),
-            "no x-request-id: {:?}",
-            self.headers
-        );
+        assert!(self.header("x-request-id").is_some(), "no x-request-id: {:?}", self.headers);
         self.json()
     }
 
@@ -90,11 +79,7 @@ impl Answer {
     #[track_caller]
     pub fn defined(&self, status: u16) -> Value {
         let body = self.envelope(status);
-        let message = STATUS_CODES
-            .iter()
-            .find(|row| row.0 == status)
-            .expect("a row of the table")
-            .2;
+        let message = STATUS_CODES.iter().find(|row| row.0 == status).expect("a row of the table").2;
         assert_eq!(body["defined"], true, "{body}");
         assert_eq!(body["message"], message, "{body}");
         body["data"].clone()
@@ -108,10 +93,7 @@ impl Answer {
     pub fn undefined(&self, status: u16) -> (String, Value) {
         let body = self.envelope(status);
         assert_eq!(body["defined"], false, "{body}");
-        (
-            body["message"].as_str().unwrap_or_default().to_owned(),
-            body["data"].clone(),
-        )
+        (body["message"].as_str().unwrap_or_default().to_owned(), body["data"].clone())
     }
 
     /// Checks an input validation error; answers the paths of its issues, each joined by dots.
@@ -123,9 +105,7 @@ impl Answer {
         let (message, data) = self.undefined(400);
         assert_eq!(message, "Input validation failed");
         assert!(data.get("code").is_none(), "no data.code with issues: {data}");
-        let issues = data["issues"]
-            .as_array()
-            .unwrap_or_else(|| panic!("no data.issues: {data}"));
+        let issues = data["issues"].as_array().unwrap_or_else(|| panic!("no data.issues: {data}"));
         assert!(!issues.is_empty(), "{data}");
         let mut paths: Vec<String> = issues.iter().map(issue_path).collect();
         paths.sort();
@@ -136,57 +116,29 @@ impl Answer {
     #[track_caller]
     fn envelope(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text());
-        assert_eq!(
-            self.header("content-type"),
-            Some("application/json"),
-            "{:?}",
-            self.headers
-        );
+        assert_eq!(self.header("content-type"), Some("application/json"), "{:?}", self.headers);
         assert!(self.header("content-disposition").is_none(), "{:?}", self.headers);
         assert!(self.header("location").is_none(), "{:?}", self.headers);
-        assert!(
-            self.header("x-request-id").is_some_and(|id| !id.is_empty()),
-            "{:?}",
-            self.headers
-        );
+        assert!(self.header("x-request-id").is_some_and(|id| !id.is_empty()), "{:?}", self.headers);
         let body = self.json();
-        let object = body
-            .as_object()
-            .unwrap_or_else(|| panic!("not an object: {body}"));
+        let object = body.as_object().unwrap_or_else(|| panic!("not an object: {body}"));
         for (key, value) in object {
             let known = ["defined", "code", "status", "message", "data"].contains(&key.as_str());
-            assert!(
-                known && !value.is_null(),
-                "{key} does not belong into the envelope: {body}"
-            );
+            assert!(known && !value.is_null(), "{key} does not belong into the envelope: {body}");
         }
-        let code = STATUS_CODES
-            .iter()
-            .find(|row| row.0 == status)
-            .expect("a row of the table")
-            .1;
+        let code = STATUS_CODES.iter().find(|row| row.0 == status).expect("a row of the table").1;
         assert_eq!(body["code"], code, "{body}");
         assert_eq!(body["status"], status, "{body}");
-        assert!(
-            body["defined"].is_boolean() && body["message"].is_string(),
-            "{body}"
-        );
+        assert!(body["defined"].is_boolean() && body["message"].is_string(), "{body}");
         body
     }
 }
 
 #[track_caller]
 fn issue_path(issue: &Value) -> String {
-    assert!(
-        issue["code"].is_string() && issue["message"].is_string(),
-        "{issue}"
-    );
-    let path = issue["path"]
-        .as_array()
-        .unwrap_or_else(|| panic!("no path: {issue}"));
-    let parts: Vec<String> = path
-        .iter()
-        .map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned))
-        .collect();
+    assert!(issue["code"].is_string() && issue["message"].is_string(), "{issue}");
+    let path = issue["path"].as_array().unwrap_or_else(|| panic!("no path: {issue}"));
+    let parts: Vec<String> =
+        path.iter().map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned)).collect();
     parts.join(".")
 }

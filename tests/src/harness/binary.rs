@@ -21,13 +21,7 @@ impl Output {
     /// When the command failed.
     #[track_caller]
     pub fn success(&self) -> &str {
-        assert_eq!(
-            self.code,
-            Some(0),
-            "stdout: {}\nstderr: {}",
-            self.stdout,
-            self.stderr
-        );
+        assert_eq!(self.code, Some(0), "stdout: {}\nstderr: {}", self.stdout, self.stderr);
         self.stdout.trim()
     }
 
@@ -43,10 +37,7 @@ impl Output {
 /// When it has not been built.
 pub fn binary() -> PathBuf {
     let test = std::env::current_exe().expect("a running test has a path");
-    let profile = test
-        .ancestors()
-        .nth(2)
-        .expect("tests run from target/<profile>/deps");
+    let profile = test.ancestors().nth(2).expect("tests run from target/<profile>/deps");
     let binary = profile.join("photofinish");
     assert!(
         binary.is_file(),
@@ -65,10 +56,7 @@ pub fn command(data_dir: &Path) -> Command {
             command.env_remove(name);
         }
     }
-    command
-        .env("PHOTOFINISH_DATA_DIR", data_dir)
-        .current_dir(data_dir)
-        .stdin(Stdio::null());
+    command.env("PHOTOFINISH_DATA_DIR", data_dir).current_dir(data_dir).stdin(Stdio::null());
     command
 }
 
@@ -77,9 +65,7 @@ pub fn command(data_dir: &Path) -> Command {
 /// # Panics
 /// When it cannot be started.
 pub fn run(command: &mut Command) -> Output {
-    let output = command
-        .output()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     Output {
         code: output.status.code(),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),

@@ -3,10 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// A variable of the tests, `None` when unset or empty.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "tests are told by the environment what they may use"
-)]
+#[expect(clippy::disallowed_methods, reason = "tests are told by the environment what they may use")]
 pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -28,15 +25,10 @@ pub fn skip_or_fail(what: &str, why: &str) {
 
 /// The folder of the workspace's `Cargo.toml`.
 pub fn repository_root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the crate lies in the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace")
 }
 
 /// A path from a variable, or else a place in the repository's own `.photofinish` folder.
 pub(super) fn path_or_set_up(name: &str, place: &str) -> PathBuf {
-    variable(name).map_or_else(
-        || repository_root().join(".photofinish").join(place),
-        PathBuf::from,
-    )
+    variable(name).map_or_else(|| repository_root().join(".photofinish").join(place), PathBuf::from)
 }

@@ -26,6 +26,17 @@ pub struct Ticket {
     pub id: String,
 }
 
+/// A file as a partner declares it.
+#[derive(Clone, Copy, Debug)]
+pub struct File<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The media type that it is said to have.
+    pub content_type: &'a str,
+    /// What it holds.
+    pub bytes: &'a [u8],
+}
+
 impl<'a> Partner<'a> {
     pub(super) fn new(service: &'a Service, key: String) -> Self {
         Self { service, key }
@@ -47,10 +58,7 @@ impl<'a> Partner<'a> {
     /// # Panics
     /// When no answer comes.
     pub fn post(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-        let mut request = self
-            .service
-            .agent()
-            .post(format!("{}/openapi{path}", self.service.origin()));
+        let mut request = self.service.agent().post(format!("{}/openapi{path}", self.service.origin()));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -67,13 +75,7 @@ impl<'a> Partner<'a> {
 
     /// Sends bytes to an upload URL, without the key.
     pub fn put(&self, url: &str, content_type: &str, bytes: &[u8]) -> Answer {
-        read(
-            self.service
-                .agent()
-                .put(url)
-                .header("content-type", content_type)
-                .send(bytes),
-        )
+        read(self.service.agent().put(url).header("content-type", content_type).send(bytes))
     }
 
     /// The answer of a call that must succeed.
@@ -102,31 +104,25 @@ impl<'a> Partner<'a> {
     pub fn signed(&self, album: &str, filename: &str, content_type: &str) -> Ticket {
         let input = json!({ "albumId": album, "filename": filename, "contentType": content_type });
         let ticket = self.ok("/photos/photo/signed", &input);
-        Ticket {
-            url: text(&ticket["uploadUrl"]),
-            id: text(&ticket["photoId"]),
-        }
+        Ticket { url: text(&ticket["uploadUrl"]), id: text(&ticket["photoId"]) }
     }
 
     /// Confirms an upload.
     pub fn confirm(&self, album: &str, photo: &str) -> Answer {
-        self.call(
-            "/photos/photo/success",
-            &json!({ "albumId": album, "photoId": photo }),
-        )
+        self.call("/photos/photo/success", &json!({ "albumId": album, "photoId": photo }))
     }
 
     /// Sends a JPEG: signed, PUT, success. Answers its id.
     #[track_caller]
     pub fn upload(&self, album: &str, filename: &str, bytes: &[u8]) -> String {
-        self.upload_as(album, filename, "image/jpeg", bytes)
+        self.upload_as(album, File { name: filename, content_type: "image/jpeg", bytes })
     }
 
-    /// Sends a photo declared as this media type. Answers its id.
+    /// Sends a file: signed, PUT, success. Answers its id.
     #[track_caller]
-    pub fn upload_as(&self, album: &str, filename: &str, content_type: &str, bytes: &[u8]) -> String {
-        let ticket = self.signed(album, filename, content_type);
-        let sent = self.put(&ticket.url, content_type, bytes);
+    pub fn upload_as(&self, album: &str, file: File<'_>) -> String {
+        let ticket = self.signed(album, file.name, file.content_type);
+        let sent = self.put(&ticket.url, file.content_type, file.bytes);
         assert_eq!(sent.status, 200, "{}", sent.text());
         let confirmed = self.confirm(album, &ticket.id).ok();
         assert_eq!(confirmed["success"], true, "{confirmed}");
@@ -138,19 +134,14 @@ impl<'a> Partner<'a> {
     pub fn try_upload(&self, album: &str, filename: &str, bytes: &[u8]) -> Option<String> {
         let sign = json!({ "albumId": album, "filename": filename, "contentType": "image/jpeg" });
         let ticket = self.try_call("/photos/photo/signed", &sign)?;
-        let sent = self
-            .service
-            .agent()
-            .put(ticket["uploadUrl"].as_str()?)
-            .header("content-type", "image/jpeg");
+        let sent =
+            self.service.agent().put(ticket["uploadUrl"].as_str()?).header("content-type", "image/jpeg");
         if sent.send(bytes).ok()?.status() != 200 {
             return None;
         }
         let photo = ticket["photoId"].as_str()?;
-        let confirmed = self.try_call(
-            "/photos/photo/success",
-            &json!({ "albumId": album, "photoId": photo }),
-        )?;
+        let confirmed =
+            self.try_call("/photos/photo/success", &json!({ "albumId": album, "photoId": photo }))?;
         (confirmed["success"] == true).then(|| photo.to_owned())
     }
 
@@ -177,16 +168,9 @@ impl<'a> Partner<'a> {
 
     fn try_call(&self, path: &str, input: &Value) -> Option<Value> {
         let url = format!("{}/openapi{path}", self.service.origin());
-        let mut answer = self
-            .service
-            .agent()
-            .post(url)
-            .header("x-api-key", &self.key)
-            .send_json(input)
-            .ok()?;
-        (answer.status() == 200)
-            .then(|| answer.body_mut().read_json().ok())
-            .flatten()
+        let mut answer =
+            self.service.agent().post(url).header("x-api-key", &self.key).send_json(input).ok()?;
+        (answer.status() == 200).then(|| answer.body_mut().read_json().ok()).flatten()
     }
 
     /// Sends a selfie: signed, PUT. Answers its `imageId`.
@@ -202,18 +186,12 @@ impl<'a> Partner<'a> {
     #[track_caller]
     pub fn selfie_ticket(&self, album: &str) -> Ticket {
         let ticket = self.ok("/photos/search/face/signed", &json!({ "albumId": album }));
-        Ticket {
-            url: text(&ticket["uploadUrl"]),
-            id: text(&ticket["imageId"]),
-        }
+        Ticket { url: text(&ticket["uploadUrl"]), id: text(&ticket["imageId"]) }
     }
 
     /// Searches by a selfie sent before.
     pub fn face_search(&self, album: &str, image: &str) -> Answer {
-        self.call(
-            "/photos/search/face/list",
-            &json!({ "albumId": album, "imageId": image }),
-        )
+        self.call("/photos/search/face/list", &json!({ "albumId": album, "imageId": image }))
     }
 
     /// Sends a selfie and answers the hits.
@@ -226,10 +204,7 @@ impl<'a> Partner<'a> {
     /// Answers the hits of a bib number, fuzzy ones too.
     #[track_caller]
     pub fn find_text(&self, album: &str, bib: &str) -> Vec<Value> {
-        hits(&self.ok(
-            "/photos/search/text/list",
-            &json!({ "albumId": album, "text": bib }),
-        ))
+        hits(&self.ok("/photos/search/text/list", &json!({ "albumId": album, "text": bib })))
     }
 
     /// Answers the exact hits of a bib number.
@@ -242,10 +217,7 @@ impl<'a> Partner<'a> {
     /// One photo with what was seen in it.
     #[track_caller]
     pub fn photo(&self, album: &str, photo: &str) -> Value {
-        self.ok(
-            "/photos/photo/get",
-            &json!({ "albumId": album, "photoId": photo }),
-        )
+        self.ok("/photos/photo/get", &json!({ "albumId": album, "photoId": photo }))
     }
 
     /// Every photo of an album, page by page.
@@ -259,13 +231,7 @@ impl<'a> Partner<'a> {
                 input["cursor"] = cursor;
             }
             let page = self.ok("/photos/photo/list", &input);
-            photos.extend(
-                page["photos"]
-                    .as_array()
-                    .expect("a list of photos")
-                    .iter()
-                    .cloned(),
-            );
+            photos.extend(page["photos"].as_array().expect("a list of photos").iter().cloned());
             cursor = page["nextCursor"].clone();
             if cursor.is_null() {
                 return photos;
@@ -291,10 +257,7 @@ impl<'a> Partner<'a> {
             if progress["queued"] == 0 && progress["processing"] == 0 {
                 return progress;
             }
-            assert!(
-                begun.elapsed() < IDLE_LIMIT,
-                "still at work after {IDLE_LIMIT:?}: {progress}"
-            );
+            assert!(begun.elapsed() < IDLE_LIMIT, "still at work after {IDLE_LIMIT:?}: {progress}");
             std::thread::sleep(Duration::from_millis(25));
         }
     }
@@ -306,19 +269,13 @@ impl<'a> Partner<'a> {
 /// When it is none.
 #[track_caller]
 pub fn text(value: &Value) -> String {
-    value
-        .as_str()
-        .unwrap_or_else(|| panic!("a string was expected: {value}"))
-        .to_owned()
+    value.as_str().unwrap_or_else(|| panic!("a string was expected: {value}")).to_owned()
 }
 
 /// The hits of a search, checked against `total`.
 #[track_caller]
 fn hits(answer: &Value) -> Vec<Value> {
-    let photos = answer["photos"]
-        .as_array()
-        .unwrap_or_else(|| panic!("no photos: {answer}"))
-        .clone();
+    let photos = answer["photos"].as_array().unwrap_or_else(|| panic!("no photos: {answer}")).clone();
     assert_eq!(answer["total"], photos.len(), "{answer}");
     photos
 }
@@ -334,19 +291,12 @@ fn read(answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Answer
         .headers()
         .iter()
         .map(|(name, value)| {
-            (
-                name.as_str().to_owned(),
-                String::from_utf8_lossy(value.as_bytes()).into_owned(),
-            )
+            (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
         })
         .collect();
     let bytes = match response.body_mut().with_config().limit(1 << 30).read_to_vec() {
         Ok(bytes) => bytes,
         Err(error) => panic!("the answer broke off: {error}"),
     };
-    Answer {
-        status: response.status().as_u16(),
-        headers,
-        bytes,
-    }
+    Answer { status: response.status().as_u16(), headers, bytes }
 }

@@ -2,8 +2,8 @@
 //!
 //! [`Picture`] is a scene; its methods `jpeg`, `png16` and so on are the files a camera could make of it.
 
-use super::marks;
 use image::{DynamicImage, ImageFormat, RgbImage, imageops};
+use photofinish_models::fakes::{paint_bib, paint_face};
 
 /// A scene: marks for faces and bibs on a sky over a road.
 #[derive(Clone, Debug)]
@@ -25,11 +25,7 @@ pub struct Exif {
 impl Exif {
     /// Upright or turned, taken on a morning in May.
     pub fn turned(orientation: u8) -> Self {
-        Self {
-            orientation,
-            taken_at: "2026:05:10 09:31:27",
-            offset: "+02:00",
-        }
+        Self { orientation, taken_at: "2026:05:10 09:31:27", offset: "+02:00" }
     }
 }
 
@@ -50,22 +46,30 @@ impl Picture {
     }
 
     /// A picture that one person fills, as a selfie.
-    pub fn selfie(person: u8) -> Self {
-        Self::new(640, 640).face(person, 200, 160, 240)
+    pub fn selfie(person: u16) -> Self {
+        Self::new(640, 640).face(person, [200, 160, 240])
     }
 
-    /// With the face of a person, a square whose left upper corner and side are given in pixels.
+    /// With the face of a person, a square: left, top and side in pixels.
     #[must_use]
-    pub fn face(mut self, person: u8, left: u32, top: u32, side: u32) -> Self {
-        marks::paint_face(&mut self.pixels, person, [left, top, side]);
-        self
+    pub fn face(self, person: u16, place: [u32; 3]) -> Self {
+        self.painted(|canvas| paint_face(canvas, person, place))
     }
 
-    /// With a bib whose left upper corner is given in pixels.
+    /// With a bib of 128 x 40 pixels: left and top.
     #[must_use]
-    pub fn bib(mut self, text: &str, left: u32, top: u32) -> Self {
-        marks::paint_bib(&mut self.pixels, text, [left, top]);
-        self
+    pub fn bib(self, text: &str, place: [u32; 2]) -> Self {
+        self.painted(|canvas| paint_bib(canvas, text, place))
+    }
+
+    fn painted(self, paint: impl FnOnce(&mut photofinish_kernels::frame::Picture)) -> Self {
+        let (width, height) = self.pixels.dimensions();
+        let mut canvas = photofinish_kernels::frame::Picture::new(self.pixels.into_raw(), width, height)
+            .expect("a picture has three bytes a pixel");
+        paint(&mut canvas);
+        let pixels =
+            RgbImage::from_raw(width, height, canvas.into_pixels()).expect("painting keeps the size");
+        Self { pixels }
     }
 
     /// The pixels.
@@ -97,10 +101,7 @@ impl Picture {
 
     /// A grey JPEG.
     pub fn grey_jpeg(&self) -> Vec<u8> {
-        encoded(
-            &DynamicImage::from(self.pixels.clone()).to_luma8().into(),
-            ImageFormat::Jpeg,
-        )
+        encoded(&DynamicImage::from(self.pixels.clone()).to_luma8().into(), ImageFormat::Jpeg)
     }
 
     /// A progressive JPEG.
@@ -110,12 +111,7 @@ impl Picture {
     pub fn progressive_jpeg(&self) -> Vec<u8> {
         let mut compressor = turbojpeg::Compressor::new().expect("a compressor");
         compressor.set_progressive(true).expect("progressive is built in");
-        compress(
-            compressor,
-            self.pixels.as_raw(),
-            self.pixels.dimensions(),
-            turbojpeg::PixelFormat::RGB,
-        )
+        compress(compressor, self.pixels.as_raw(), self.pixels.dimensions(), turbojpeg::PixelFormat::RGB)
     }
 
     /// A CMYK JPEG as Adobe programs write them: inverted.
@@ -123,18 +119,9 @@ impl Picture {
     /// # Panics
     /// When libjpeg-turbo refuses, which it has no reason to.
     pub fn cmyk_jpeg(&self) -> Vec<u8> {
-        let inverted: Vec<u8> = self
-            .pixels
-            .pixels()
-            .flat_map(|p| [p[0], p[1], p[2], 255])
-            .collect();
+        let inverted: Vec<u8> = self.pixels.pixels().flat_map(|p| [p[0], p[1], p[2], 255]).collect();
         let compressor = turbojpeg::Compressor::new().expect("a compressor");
-        compress(
-            compressor,
-            &inverted,
-            self.pixels.dimensions(),
-            turbojpeg::PixelFormat::CMYK,
-        )
+        compress(compressor, &inverted, self.pixels.dimensions(), turbojpeg::PixelFormat::CMYK)
     }
 
     /// A PNG of 8 bits a channel.
@@ -144,24 +131,26 @@ impl Picture {
 
     /// A PNG of 16 bits a channel.
     pub fn png16(&self) -> Vec<u8> {
-        encoded(
-            &DynamicImage::from(self.pixels.clone()).to_rgb16().into(),
-            ImageFormat::Png,
-        )
+        encoded(&DynamicImage::from(self.pixels.clone()).to_rgb16().into(), ImageFormat::Png)
     }
 
     /// A PNG with an alpha channel.
     pub fn png_with_alpha(&self) -> Vec<u8> {
-        encoded(
-            &DynamicImage::from(self.pixels.clone()).to_rgba8().into(),
-            ImageFormat::Png,
-        )
+        encoded(&DynamicImage::from(self.pixels.clone()).to_rgba8().into(), ImageFormat::Png)
     }
 
     /// A lossless WebP.
     pub fn webp(&self) -> Vec<u8> {
         encoded(&self.pixels.clone().into(), ImageFormat::WebP)
     }
+}
+
+/// The pixels of a JPEG, as stored.
+///
+/// # Panics
+/// When it is none.
+pub fn decoded(jpeg: &[u8]) -> RgbImage {
+    image::load_from_memory_with_format(jpeg, ImageFormat::Jpeg).expect("a JPEG").to_rgb8()
 }
 
 /// A PNG that claims 65535 x 65535 pixels and has none.
@@ -172,11 +161,7 @@ pub fn png_of_four_gigapixels() -> Vec<u8> {
     header.extend_from_slice(&65_535_u32.to_be_bytes());
     header.extend_from_slice(&[8, 2, 0, 0, 0]);
     for chunk in [header, b"IDAT".to_vec(), b"IEND".to_vec()] {
-        png.extend_from_slice(
-            &u32::try_from(chunk.len() - 4)
-                .expect("a small chunk")
-                .to_be_bytes(),
-        );
+        png.extend_from_slice(&u32::try_from(chunk.len() - 4).expect("a small chunk").to_be_bytes());
         png.extend_from_slice(&chunk);
         png.extend_from_slice(&crc32(&chunk).to_be_bytes());
     }
@@ -186,10 +171,7 @@ pub fn png_of_four_gigapixels() -> Vec<u8> {
 /// A JPEG whose header claims 65535 x 65535 pixels and whose scan is that of a small one.
 pub fn jpeg_of_four_gigapixels() -> Vec<u8> {
     let mut jpeg = Picture::new(64, 64).jpeg();
-    let frame = jpeg
-        .windows(2)
-        .position(|two| two == [0xff, 0xc0])
-        .expect("a frame header");
+    let frame = jpeg.windows(2).position(|two| two == [0xff, 0xc0]).expect("a frame header");
     jpeg[frame + 5..frame + 9].fill(0xff);
     jpeg
 }
@@ -212,17 +194,9 @@ fn compress(
     format: turbojpeg::PixelFormat,
 ) -> Vec<u8> {
     let (width, height) = (width as usize, height as usize);
-    let image = turbojpeg::Image {
-        pixels,
-        width,
-        pitch: width * format.size(),
-        height,
-        format,
-    };
+    let image = turbojpeg::Image { pixels, width, pitch: width * format.size(), height, format };
     compressor.set_quality(92).expect("a quality below 100");
-    compressor
-        .compress_to_vec(image)
-        .expect("pixels can be compressed")
+    compressor.compress_to_vec(image).expect("pixels can be compressed")
 }
 
 /// The APP1 segment of a little TIFF: make, model, orientation; time and its offset.
@@ -230,12 +204,8 @@ fn exif_segment(exif: Exif) -> Vec<u8> {
     const SHORT: u16 = 3;
     const ASCII: u16 = 2;
     const LONG: u16 = 4;
-    let texts: [&[u8]; 4] = [
-        b"Harbour\0",
-        b"Field 7\0",
-        &zero_ended(exif.taken_at),
-        &zero_ended(exif.offset),
-    ];
+    let texts: [&[u8]; 4] =
+        [b"Harbour\0", b"Field 7\0", &zero_ended(exif.taken_at), &zero_ended(exif.offset)];
     // Two directories of 4 and 2 entries, each with its count and the offset of the next; the texts follow.
     let second = 8 + 2 + 4 * 12 + 4;
     let mut text_at = second + 2 + 2 * 12 + 4;
@@ -265,11 +235,7 @@ fn exif_segment(exif: Exif) -> Vec<u8> {
     tiff.extend_from_slice(&[0; 4]);
     tiff.extend(texts.concat());
     let mut segment = vec![0xff, 0xe1];
-    segment.extend_from_slice(
-        &u16::try_from(tiff.len() + 2)
-            .expect("a short segment")
-            .to_be_bytes(),
-    );
+    segment.extend_from_slice(&u16::try_from(tiff.len() + 2).expect("a short segment").to_be_bytes());
     segment.extend(tiff);
     segment
 }
@@ -281,9 +247,7 @@ fn zero_ended(text: &str) -> Vec<u8> {
 /// The checksum of PNG chunks.
 fn crc32(bytes: &[u8]) -> u32 {
     let folded = bytes.iter().fold(u32::MAX, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
-            (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg())
-        })
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
     });
     !folded
 }
@@ -297,17 +261,12 @@ mod tests {
     use super::*;
 
     fn scene() -> Picture {
-        Picture::new(160, 96).face(1, 16, 16, 48)
+        Picture::new(160, 96).face(1, [16, 16, 48])
     }
 
     fn difference(one: &RgbImage, other: &RgbImage) -> f64 {
         assert_eq!(one.dimensions(), other.dimensions());
-        let sum: u64 = one
-            .as_raw()
-            .iter()
-            .zip(other.as_raw())
-            .map(|(a, b)| u64::from(a.abs_diff(*b)))
-            .sum();
+        let sum: u64 = one.as_raw().iter().zip(other.as_raw()).map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
         sum as f64 / one.as_raw().len() as f64
     }
 
@@ -315,9 +274,8 @@ mod tests {
     fn a_turned_photo_stands_upright_after_its_orientation() {
         for orientation in 1..=8 {
             let jpeg = scene().jpeg_with(Exif::turned(orientation));
-            let mut decoder = ImageReader::with_format(Cursor::new(jpeg), ImageFormat::Jpeg)
-                .into_decoder()
-                .unwrap();
+            let mut decoder =
+                ImageReader::with_format(Cursor::new(jpeg), ImageFormat::Jpeg).into_decoder().unwrap();
             let noted = decoder.orientation().unwrap();
             assert_eq!(noted.to_exif(), orientation);
             let mut image = DynamicImage::from_decoder(decoder).unwrap();
@@ -340,7 +298,8 @@ mod tests {
             scene.webp(),
         ];
         for (number, file) in files.iter().enumerate() {
-            let shown = image::load_from_memory(file).unwrap().to_rgb8();
+            let shown = ImageReader::new(Cursor::new(file)).with_guessed_format().unwrap().decode().unwrap();
+            let shown = shown.to_rgb8();
             let difference = difference(&shown, &scene.pixels);
             assert!(difference < 4.0, "file {number}: {difference}");
         }
@@ -349,9 +308,7 @@ mod tests {
     #[test]
     fn the_giants_claim_to_be_giants() {
         for giant in [png_of_four_gigapixels(), jpeg_of_four_gigapixels()] {
-            let reader = ImageReader::new(Cursor::new(giant))
-                .with_guessed_format()
-                .unwrap();
+            let reader = ImageReader::new(Cursor::new(giant)).with_guessed_format().unwrap();
             assert_eq!(reader.into_dimensions().unwrap(), (65_535, 65_535));
         }
     }

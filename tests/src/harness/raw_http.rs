@@ -16,12 +16,8 @@ impl Connection {
     /// When nobody listens.
     pub fn open(port: u16) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("the service listens");
-        stream
-            .set_read_timeout(Some(Duration::from_secs(60)))
-            .expect("a socket takes a limit");
-        stream
-            .set_write_timeout(Some(Duration::from_secs(60)))
-            .expect("a socket takes a limit");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket takes a limit");
+        stream.set_write_timeout(Some(Duration::from_secs(60))).expect("a socket takes a limit");
         Self(stream)
     }
 
@@ -66,30 +62,18 @@ impl Connection {
 }
 
 fn parse(bytes: &[u8]) -> Answer {
-    let end = bytes
-        .windows(4)
-        .position(|four| four == b"\r\n\r\n")
-        .expect("a head in the answer");
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a head in the answer");
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
     let mut lines = head.split("\r\n");
-    let status = lines
-        .next()
-        .and_then(|line| line.split(' ').nth(1))
-        .and_then(|code| code.parse().ok());
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).and_then(|code| code.parse().ok());
     let headers: Vec<(String, String)> = lines
         .filter_map(|line| line.split_once(':'))
         .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
         .collect();
-    let chunked = headers
-        .iter()
-        .any(|(name, value)| name == "transfer-encoding" && value == "chunked");
+    let chunked = headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");
     let body = &bytes[end + 4..];
     let bytes = if chunked { join_chunks(body) } else { body.to_vec() };
-    Answer {
-        status: status.expect("a status in the answer"),
-        headers,
-        bytes,
-    }
+    Answer { status: status.expect("a status in the answer"), headers, bytes }
 }
 
 fn join_chunks(mut body: &[u8]) -> Vec<u8> {

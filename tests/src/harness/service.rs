@@ -2,10 +2,9 @@
 
 use std::fs::{File, OpenOptions};
 use std::net::TcpListener;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -30,12 +29,9 @@ pub struct Options {
 impl Options {
     /// API and pipeline with networks that read painted marks: no weights, no runtime, fast.
     pub fn fakes() -> Self {
-        Self {
-            role: "all",
-            settings: Vec::new(),
-        }
-        .with("PHOTOFINISH_MODELS", "fake")
-        .with("PHOTOFINISH_LOG", "info,photofinish=debug")
+        Self { role: "all", settings: Vec::new() }
+            .with("PHOTOFINISH_MODELS", "fake")
+            .with("PHOTOFINISH_LOG", "info,photofinish=debug")
     }
 
     /// API and pipeline with the real networks; says what is missing when they cannot be had here.
@@ -44,12 +40,9 @@ impl Options {
     /// The missing piece in words.
     pub fn real() -> Result<Self, String> {
         let (runtime, models) = (shared::runtime_library()?, shared::models_dir()?);
-        Ok(Self {
-            role: "all",
-            settings: Vec::new(),
-        }
-        .with("PHOTOFINISH_ONNXRUNTIME", runtime.to_string_lossy())
-        .with("PHOTOFINISH_MODELS_DIR", models.to_string_lossy()))
+        Ok(Self { role: "all", settings: Vec::new() }
+            .with("PHOTOFINISH_ONNXRUNTIME", runtime.to_string_lossy())
+            .with("PHOTOFINISH_MODELS_DIR", models.to_string_lossy()))
     }
 
     /// With this setting.
@@ -106,11 +99,7 @@ impl Service {
     /// # Panics
     /// When it still runs, or does not become ready.
     pub fn restart(&self) {
-        let log = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.log_path())
-            .expect("a log file");
+        let log = OpenOptions::new().create(true).append(true).open(self.log_path()).expect("a log file");
         let child = self
             .command()
             .arg(self.options.role)
@@ -140,24 +129,16 @@ impl Service {
     pub fn terminate(&self, limit: Duration) -> (Option<i32>, Duration) {
         let begun = Instant::now();
         let mut child = self.child().take().expect("a running service");
-        let sent = std::process::Command::new("sh")
-            .arg("-c")
-            .arg(format!("kill -TERM {}", child.id()))
-            .status();
-        assert!(
-            sent.is_ok_and(|status| status.success()),
-            "SIGTERM could not be sent"
-        );
+        let sent =
+            std::process::Command::new("sh").arg("-c").arg(format!("kill -TERM {}", child.id())).status();
+        assert!(sent.is_ok_and(|status| status.success()), "SIGTERM could not be sent");
         loop {
             if let Some(status) = child.try_wait().expect("a child can be asked") {
                 return (status.code(), begun.elapsed());
             }
             if begun.elapsed() > limit {
                 child.kill().expect("a child can be killed");
-                panic!(
-                    "the service did not end within {limit:?} of SIGTERM; its log:\n{}",
-                    self.log()
-                );
+                panic!("the service did not end within {limit:?} of SIGTERM; its log:\n{}", self.log());
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -248,19 +229,11 @@ impl Service {
         let begun = Instant::now();
         let url = self.readiness_url();
         loop {
-            let ended = self
-                .child()
-                .as_mut()
-                .and_then(|child| child.try_wait().ok().flatten());
+            let ended = self.child().as_mut().and_then(|child| child.try_wait().ok().flatten());
             if let Some(status) = ended {
                 panic!("the service ended at start ({status}); its log:\n{}", self.log());
             }
-            if self
-                .agent
-                .get(&url)
-                .call()
-                .is_ok_and(|ready| ready.status() == 200)
-            {
+            if self.agent.get(&url).call().is_ok_and(|ready| ready.status() == 200) {
                 return;
             }
             assert!(
@@ -273,11 +246,7 @@ impl Service {
     }
 
     fn readiness_url(&self) -> String {
-        let admin = self
-            .options
-            .settings
-            .iter()
-            .find(|(name, _)| name == "PHOTOFINISH_ADMIN_LISTEN");
+        let admin = self.options.settings.iter().find(|(name, _)| name == "PHOTOFINISH_ADMIN_LISTEN");
         admin.map_or_else(
             || format!("{}/readyz", self.origin()),
             |(_, address)| format!("http://{address}/readyz"),
@@ -307,67 +276,16 @@ impl Drop for Service {
     }
 }
 
-/// One service for a group of tests: started by the first that runs, stopped after the last that runs beside it.
-pub struct Group(Mutex<Weak<Service>>);
-
-impl Group {
-    /// A group whose service does not run yet.
-    pub const fn new() -> Self {
-        Self(Mutex::new(Weak::new()))
-    }
-
-    /// The running service, started with `options` when none runs.
-    pub fn service(&self, options: impl FnOnce() -> Options) -> Shared {
-        let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let service = running
-            .upgrade()
-            .unwrap_or_else(|| Arc::new(Service::start(options())));
-        *running = Arc::downgrade(&service);
-        Shared(service)
-    }
-}
-
-impl Default for Group {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// A share in a group's service. Prints the log when its test fails.
-pub struct Shared(Arc<Service>);
-
-impl Deref for Shared {
-    type Target = Service;
-
-    fn deref(&self) -> &Service {
-        &self.0
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        if std::thread::panicking() && Arc::strong_count(&self.0) > 1 {
-            eprintln!(
-                "---- log of the service, shared with other tests ----\n{}",
-                tail(&self.log())
-            );
-        }
-    }
-}
-
 /// A port that was free just now.
 ///
 /// # Panics
 /// When this machine has none.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .and_then(|socket| socket.local_addr())
-        .expect("a free port")
-        .port()
+    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").port()
 }
 
 /// The end of a log, where the failure usually is.
-fn tail(log: &str) -> String {
+pub(super) fn tail(log: &str) -> String {
     const LINES: usize = 120;
     let lines: Vec<&str> = log.lines().collect();
     lines[lines.len().saturating_sub(LINES)..].join("\n")

@@ -24,10 +24,7 @@ pub fn photos(test: &str) -> Option<PathBuf> {
     if folder.join("MANIFEST.csv").is_file() {
         return Some(folder);
     }
-    skip_or_fail(
-        test,
-        "the real photos (../shared/photos beside the repository) are not here",
-    );
+    skip_or_fail(test, "the real photos (../shared/photos beside the repository) are not here");
     None
 }
 
@@ -40,12 +37,8 @@ pub fn runtime_library() -> Result<PathBuf, String> {
     if place.is_file() {
         return Ok(place);
     }
-    find_library(&place).ok_or_else(|| {
-        format!(
-            "no libonnxruntime.so in {}: run `cargo xtask setup`",
-            place.display()
-        )
-    })
+    find_library(&place)
+        .ok_or_else(|| format!("no libonnxruntime.so in {}: run `cargo xtask setup`", place.display()))
 }
 
 /// The folder of the model files.
@@ -60,10 +53,7 @@ pub fn models_dir() -> Result<PathBuf, String> {
     if has_models {
         return Ok(place);
     }
-    Err(format!(
-        "no model in {}: run `cargo xtask setup`",
-        place.display()
-    ))
+    Err(format!("no model in {}: run `cargo xtask setup`", place.display()))
 }
 
 /// The rows of a label file below `photos`, the head line left out.
@@ -72,10 +62,7 @@ pub fn models_dir() -> Result<PathBuf, String> {
 /// When it cannot be read.
 pub fn rows(photos: &Path, name: &str) -> Vec<Vec<String>> {
     let text = std::fs::read_to_string(photos.join(name)).expect("a label file");
-    text.lines()
-        .skip(1)
-        .map(|line| line.split(',').map(str::to_owned).collect())
-        .collect()
+    text.lines().skip(1).map(|line| line.split(',').map(str::to_owned).collect()).collect()
 }
 
 /// The labelled runners of RBNR.
@@ -101,11 +88,7 @@ fn find_library(folder: &Path) -> Option<PathBuf> {
             let path = entry.path();
             if path.is_dir() {
                 folders.push(path);
-            } else if entry
-                .file_name()
-                .to_string_lossy()
-                .starts_with("libonnxruntime.so")
-            {
+            } else if entry.file_name().to_string_lossy().starts_with("libonnxruntime.so") {
                 return Some(path);
             }
         }

@@ -1,7 +1,9 @@
 //! Damaged, lying and odd images: each fails only itself, with the right reason, and every accepted format is read.
 
-use photofinish_tests::harness::pictures::{Picture, jpeg_of_four_gigapixels, png_of_four_gigapixels};
-use photofinish_tests::harness::{Group, Options, Partner, Shared, shared};
+use photofinish_tests::harness::pictures::{
+    Picture, decoded, jpeg_of_four_gigapixels, png_of_four_gigapixels,
+};
+use photofinish_tests::harness::{File, Group, Options, Partner, Shared, shared};
 use serde_json::Value;
 
 static GROUP: Group = Group::new();
@@ -12,28 +14,20 @@ fn service() -> Shared {
 
 /// A picture whose bib tells that it was read.
 fn picture() -> Picture {
-    Picture::new(800, 600).bib("2718", 300, 300)
+    Picture::new(800, 600).bib("2718", [300, 300])
 }
 
 #[track_caller]
 fn failure(partner: &Partner<'_>, album: &str, photo: &str) -> String {
     let photo = partner.photo(album, photo);
     assert_eq!(photo["state"], "failed", "{photo}");
-    photo["failure"]
-        .as_str()
-        .unwrap_or_else(|| panic!("no reason: {photo}"))
-        .to_owned()
+    photo["failure"].as_str().unwrap_or_else(|| panic!("no reason: {photo}")).to_owned()
 }
 
 #[track_caller]
 fn texts(photo: &Value) -> Vec<&str> {
     assert_eq!(photo["state"], "ready", "{photo}");
-    photo["texts"]
-        .as_array()
-        .expect("texts")
-        .iter()
-        .filter_map(|text| text["text"].as_str())
-        .collect()
+    photo["texts"].as_array().expect("texts").iter().filter_map(|text| text["text"].as_str()).collect()
 }
 
 #[test]
@@ -46,22 +40,10 @@ fn each_bad_image_fails_only_itself_with_its_reason() {
     let bad: Vec<(&str, Vec<u8>, &str)> = vec![
         ("truncated.jpg", good[..good.len() / 3].to_vec(), "CORRUPT_IMAGE"),
         ("head-only.jpg", good[..40].to_vec(), "CORRUPT_IMAGE"),
-        (
-            "truncated.png",
-            truncated_png[..truncated_png.len() / 2].to_vec(),
-            "CORRUPT_IMAGE",
-        ),
+        ("truncated.png", truncated_png[..truncated_png.len() / 2].to_vec(), "CORRUPT_IMAGE"),
         ("empty.jpg", Vec::new(), "UNSUPPORTED_FORMAT"),
-        (
-            "notes.jpg",
-            b"The race starts at nine.\n".repeat(100),
-            "UNSUPPORTED_FORMAT",
-        ),
-        (
-            "page.jpg",
-            b"<!doctype html><title>504</title>".to_vec(),
-            "UNSUPPORTED_FORMAT",
-        ),
+        ("notes.jpg", b"The race starts at nine.\n".repeat(100), "UNSUPPORTED_FORMAT"),
+        ("page.jpg", b"<!doctype html><title>504</title>".to_vec(), "UNSUPPORTED_FORMAT"),
         (
             "film.jpg",
             b"GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff;".to_vec(),
@@ -106,27 +88,18 @@ fn every_accepted_format_is_read_whatever_its_name_and_declared_type() {
         ("lies.webp", "image/webp", picture.jpeg()),
         ("no extension", "image/jpeg", picture.webp()),
     ];
-    let ids: Vec<String> = files
-        .iter()
-        .map(|(name, kind, bytes)| partner.upload_as(&album, name, kind, bytes))
-        .collect();
+    let file = |(name, content_type, bytes)| partner.upload_as(&album, File { name, content_type, bytes });
+    let ids: Vec<String> = files.iter().map(|(name, kind, bytes)| file((*name, *kind, bytes))).collect();
     partner.wait_idle(&album);
     for (id, (name, ..)) in ids.iter().zip(&files) {
         let photo = partner.photo(&album, id);
         assert_eq!(texts(&photo), ["2718"], "{name}");
-        assert_eq!(
-            (&photo["width"], &photo["height"]),
-            (&800.into(), &600.into()),
-            "{name}"
-        );
+        assert_eq!((&photo["width"], &photo["height"]), (&800.into(), &600.into()), "{name}");
         assert_eq!(photo["filename"], *name);
         let preview = partner.get(photo["url"].as_str().expect("a preview"));
         assert_eq!(preview.header("content-type"), Some("image/jpeg"), "{name}");
         let difference = mean_difference(&preview.bytes, &picture);
-        assert!(
-            difference < 6.0,
-            "{name}: the preview is {difference} grey levels away from the picture"
-        );
+        assert!(difference < 6.0, "{name}: the preview is {difference} grey levels away from the picture");
     }
 }
 
@@ -147,14 +120,8 @@ fn a_name_may_hold_anything_that_is_text() {
     let service = service();
     let partner = service.partner();
     let album = partner.album("Names");
-    let names = [
-        "../../etc/passwd",
-        "Läufer №7 🏃.jpg",
-        "a/b\\c.jpg",
-        "'; drop table photos; --",
-        " ",
-        "x\".jpg",
-    ];
+    let names =
+        ["../../etc/passwd", "Läufer №7 🏃.jpg", "a/b\\c.jpg", "'; drop table photos; --", " ", "x\".jpg"];
     for name in names {
         let photo = partner.upload(&album, name, &Picture::new(64, 64).jpeg());
         assert_eq!(partner.photo(&album, &photo)["filename"], name);
@@ -167,28 +134,16 @@ fn a_photo_that_crashes_its_reader_fails_alone() {
     let service = service();
     let partner = service.partner();
     let album = partner.album("Poison");
-    let poison = partner.upload(
-        &album,
-        "poison.jpg",
-        &Picture::new(800, 600).bib("PANIC", 300, 300).jpeg(),
-    );
-    let mates: Vec<String> = (0..8)
-        .map(|n| partner.upload(&album, &format!("{n}.jpg"), &picture().jpeg()))
-        .collect();
+    let poison =
+        partner.upload(&album, "poison.jpg", &Picture::new(800, 600).bib("PANIC", [300, 300]).jpeg());
+    let mates: Vec<String> =
+        (0..8).map(|n| partner.upload(&album, &format!("{n}.jpg"), &picture().jpeg())).collect();
     let progress = partner.wait_idle(&album);
-    assert_eq!(
-        (&progress["failed"], &progress["ready"]),
-        (&1.into(), &mates.len().into()),
-        "{progress}"
-    );
+    assert_eq!((&progress["failed"], &progress["ready"]), (&1.into(), &mates.len().into()), "{progress}");
     assert_eq!(failure(&partner, &album, &poison), "PROCESSING_CRASHED");
     let again = partner.upload(&album, "after.jpg", &picture().jpeg());
     partner.wait_idle(&album);
-    assert_eq!(
-        texts(&partner.photo(&album, &again)),
-        ["2718"],
-        "the service goes on"
-    );
+    assert_eq!(texts(&partner.photo(&album, &again)), ["2718"], "the service goes on");
 }
 
 #[test]
@@ -230,9 +185,7 @@ fn real_odd_files_end_ready_or_failed_as_they_should() {
 
 /// Mean absolute difference of a preview to the picture it should show, grey levels.
 fn mean_difference(preview: &[u8], picture: &Picture) -> f64 {
-    let shown = image::load_from_memory_with_format(preview, image::ImageFormat::Jpeg)
-        .expect("a JPEG")
-        .to_rgb8();
+    let shown = decoded(preview);
     assert_eq!(shown.dimensions(), picture.pixels().dimensions());
     let sum: u64 = shown
         .as_raw()

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// Photos of the event: enough that a kill falls into every stage.
 const PHOTOS: usize = 60;
 /// Every photo shows its own bib, this person, and this bib.
-const EVERYWHERE: u8 = 1;
+const EVERYWHERE: u16 = 1;
 const COMMON_BIB: &str = "4242";
 
 /// The bib that only this photo shows: no two are one edit apart from the common one.
@@ -20,18 +20,16 @@ fn own_bib(number: usize) -> String {
 
 fn photo(number: usize) -> Vec<u8> {
     Picture::new(1600, 1200)
-        .face(EVERYWHERE, 200, 150, 140)
-        .bib(COMMON_BIB, 200, 600)
-        .face(2, 900, 150, 140)
-        .bib(&own_bib(number), 900, 600)
+        .face(EVERYWHERE, [200, 150, 140])
+        .bib(COMMON_BIB, [200, 600])
+        .face(2, [900, 150, 140])
+        .bib(&own_bib(number), [900, 600])
         .jpeg()
 }
 
 /// What the partner has been promised: the photos whose confirmation was answered.
 fn upload_event(partner: &Partner<'_>, album: &str) -> Vec<String> {
-    (0..PHOTOS)
-        .map(|number| partner.upload(album, &format!("{number}.jpg"), &photo(number)))
-        .collect()
+    (0..PHOTOS).map(|number| partner.upload(album, &format!("{number}.jpg"), &photo(number))).collect()
 }
 
 /// Every promised photo is ready once, with its own faces and texts, and search finds each once.
@@ -39,20 +37,15 @@ fn upload_event(partner: &Partner<'_>, album: &str) -> Vec<String> {
 fn check_event(partner: &Partner<'_>, album: &str, promised: &[String]) {
     let progress = partner.wait_idle(album);
     let photos = partner.photos(album);
-    let states: HashMap<&str, &str> = photos
-        .iter()
-        .filter_map(|photo| Some((photo["id"].as_str()?, photo["state"].as_str()?)))
-        .collect();
+    let states: HashMap<&str, &str> =
+        photos.iter().filter_map(|photo| Some((photo["id"].as_str()?, photo["state"].as_str()?))).collect();
     assert_eq!(states.len(), photos.len(), "no photo is listed twice");
     for id in promised {
         assert_eq!(states.get(id.as_str()), Some(&"ready"), "{id} of {progress}");
     }
     for id in promised {
         let photo = partner.photo(album, id);
-        let counts = (
-            photo["faces"].as_array().map(Vec::len),
-            photo["texts"].as_array().map(Vec::len),
-        );
+        let counts = (photo["faces"].as_array().map(Vec::len), photo["texts"].as_array().map(Vec::len));
         assert_eq!(counts, (Some(2), Some(2)), "nothing is doubled or lost: {photo}");
         assert_eq!(partner.get(photo["url"].as_str().expect("a preview")).status, 200);
     }
@@ -99,10 +92,7 @@ fn power_cuts_in_the_middle_of_an_event_lose_nothing_and_double_nothing() {
             break;
         }
     }
-    assert!(
-        cuts >= 3,
-        "the photos were read before the third cut: make them more"
-    );
+    assert!(cuts >= 3, "the photos were read before the third cut: make them more");
     check_event(&service.partner(), &album, &promised);
 }
 
@@ -155,10 +145,7 @@ fn a_stop_in_full_flight_is_clean_and_the_rest_follows_after_the_next_start() {
     for _ in 0..3 {
         let (code, took) = service.terminate(Duration::from_secs(15));
         assert_eq!(code, Some(0), "a stop is no failure; log:\n{}", service.log());
-        assert!(
-            took < Duration::from_secs(8),
-            "a stop took {took:?} with a grace of 5 s"
-        );
+        assert!(took < Duration::from_secs(8), "a stop took {took:?} with a grace of 5 s");
         service.restart();
     }
     check_event(&service.partner(), &album, &promised);
@@ -193,11 +180,8 @@ fn a_stop_in_the_middle_of_progress_streams_is_quick() {
 #[test]
 fn a_second_process_on_the_same_data_is_refused() {
     let service = Service::start(Options::fakes());
-    let second = service.run(&[
-        "all",
-        "--listen",
-        &format!("127.0.0.1:{}", photofinish_tests::harness::free_port()),
-    ]);
+    let second =
+        service.run(&["all", "--listen", &format!("127.0.0.1:{}", photofinish_tests::harness::free_port())]);
     assert_eq!(second.code, Some(1), "{}", second.everything());
     assert!(second.stderr.contains("another photofinish"), "{}", second.stderr);
     assert!(!second.stderr.contains("panicked"), "{}", second.stderr);
@@ -210,11 +194,7 @@ fn a_photo_whose_bytes_vanish_fails_with_missing_object() {
     let album = partner.album("Vanished");
     let kept = partner.upload(&album, "kept.jpg", &photo(1));
     let lost = partner.upload(&album, "lost.jpg", &photo(2));
-    assert_eq!(
-        partner.progress(&album)["queued"],
-        2,
-        "an API alone reads no photos"
-    );
+    assert_eq!(partner.progress(&album)["queued"], 2, "an API alone reads no photos");
     for object in service.objects() {
         if object.to_string_lossy().contains(&lost) {
             std::fs::remove_file(object).expect("an object can be removed");
@@ -229,8 +209,5 @@ fn a_photo_whose_bytes_vanish_fails_with_missing_object() {
     assert!(begun.elapsed() < Duration::from_secs(60));
     assert_eq!(partner.photo(&album, &kept)["state"], "ready");
     let lost = partner.photo(&album, &lost);
-    assert_eq!(
-        (&lost["state"], &lost["failure"]),
-        (&json!("failed"), &json!("MISSING_OBJECT"))
-    );
+    assert_eq!((&lost["state"], &lost["failure"]), (&json!("failed"), &json!("MISSING_OBJECT")));
 }

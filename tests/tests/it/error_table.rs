@@ -19,31 +19,19 @@ const NOWHERE: &str = "01890000-0000-7000-8000-000000000000";
 #[test]
 fn row_400_has_issues() {
     let service = service();
-    assert_eq!(
-        service
-            .partner()
-            .call("/albums/create", &json!({ "title": "" }))
-            .issues(),
-        ["title"]
-    );
+    assert_eq!(service.partner().call("/albums/create", &json!({ "title": "" })).issues(), ["title"]);
 }
 
 #[test]
 fn row_401_is_for_requests_without_a_good_key() {
-    service()
-        .partner_with("")
-        .call("/albums/list", &json!({}))
-        .defined(401);
+    service().partner_with("").call("/albums/list", &json!({})).defined(401);
 }
 
 #[test]
 fn row_403_names_the_missing_scope() {
     let service = service();
     let reader = service.key(&["search:read"], "test");
-    let data = service
-        .partner_with(&reader)
-        .call("/albums/create", &json!({ "title": "x" }))
-        .defined(403);
+    let data = service.partner_with(&reader).call("/albums/create", &json!({ "title": "x" })).defined(403);
     assert_eq!(data["code"], "INSUFFICIENT_SCOPE");
 }
 
@@ -52,36 +40,19 @@ fn row_404_is_for_what_does_not_exist() {
     let service = service();
     let partner = service.partner();
     let album = partner.album("Real");
-    for path in [
-        "/albums/get",
-        "/albums/update",
-        "/albums/delete",
-        "/albums/progress",
-        "/albums/reprocess",
-    ] {
+    for path in ["/albums/get", "/albums/update", "/albums/delete", "/albums/progress", "/albums/reprocess"] {
         partner.call(path, &json!({ "albumId": NOWHERE })).defined(404);
     }
     for path in ["get", "success", "delete", "retry"] {
         let path = format!("/photos/photo/{path}");
-        partner
-            .call(&path, &json!({ "albumId": album, "photoId": NOWHERE }))
-            .defined(404);
+        partner.call(&path, &json!({ "albumId": album, "photoId": NOWHERE })).defined(404);
         // `photoId` is a string in the contract, so one that is no UUID names a photo that does not exist.
-        partner
-            .call(&path, &json!({ "albumId": album, "photoId": "IMG_0001" }))
-            .defined(404);
+        partner.call(&path, &json!({ "albumId": album, "photoId": "IMG_0001" })).defined(404);
     }
     partner.face_search(&album, NOWHERE).defined(404);
     partner.face_search(&album, "selfie").defined(404);
-    partner
-        .call("/photos/search/face/signed", &json!({ "albumId": NOWHERE }))
-        .defined(404);
-    partner
-        .call(
-            "/photos/search/text/list",
-            &json!({ "albumId": NOWHERE, "text": "1" }),
-        )
-        .defined(404);
+    partner.call("/photos/search/face/signed", &json!({ "albumId": NOWHERE })).defined(404);
+    partner.call("/photos/search/text/list", &json!({ "albumId": NOWHERE, "text": "1" })).defined(404);
 }
 
 #[test]
@@ -91,12 +62,7 @@ fn row_404_is_for_a_photo_of_another_album() {
     let (here, there) = (partner.album("Here"), partner.album("There"));
     let photo = partner.upload(&here, "a.jpg", &Picture::new(320, 240).jpeg());
     partner.confirm(&there, &photo).defined(404);
-    partner
-        .call(
-            "/photos/photo/get",
-            &json!({ "albumId": there, "photoId": photo }),
-        )
-        .defined(404);
+    partner.call("/photos/photo/get", &json!({ "albumId": there, "photoId": photo })).defined(404);
     let image = partner.selfie(&here, &Picture::selfie(1).jpeg());
     partner.face_search(&there, &image).defined(404);
 }
@@ -105,11 +71,7 @@ fn row_404_is_for_a_photo_of_another_album() {
 fn row_405_is_for_another_method() {
     let service = service();
     let mut connection = Connection::open(service.port());
-    connection.head(
-        "GET",
-        "/openapi/albums/create",
-        &[("x-api-key", service.partner().key())],
-    );
+    connection.head("GET", "/openapi/albums/create", &[("x-api-key", service.partner().key())]);
     connection.answer().defined(405);
 }
 
@@ -118,11 +80,8 @@ fn row_408_is_for_slow_bodies() {
     let service = Service::start(Options::fakes().with("PHOTOFINISH_BODY_SECONDS", "1"));
     let mut connection = Connection::open(service.port());
     let key = service.partner().key().to_owned();
-    let headers = [
-        ("x-api-key", key.as_str()),
-        ("content-type", "application/json"),
-        ("content-length", "9"),
-    ];
+    let headers =
+        [("x-api-key", key.as_str()), ("content-type", "application/json"), ("content-length", "9")];
     connection.head("POST", "/openapi/albums/create", &headers);
     connection.answer().defined(408);
 }
@@ -134,12 +93,7 @@ fn row_409_is_for_a_retry_of_what_has_not_failed() {
     let album = partner.album("Conflict");
     let photo = partner.upload(&album, "a.jpg", &Picture::new(320, 240).jpeg());
     partner.wait_idle(&album);
-    partner
-        .call(
-            "/photos/photo/retry",
-            &json!({ "albumId": album, "photoId": photo }),
-        )
-        .defined(409);
+    partner.call("/photos/photo/retry", &json!({ "albumId": album, "photoId": photo })).defined(409);
 }
 
 #[test]
@@ -148,25 +102,16 @@ fn row_412_is_for_bytes_that_are_not_there() {
     let partner = service.partner();
     let album = partner.album("Early");
     let ticket = partner.signed(&album, "a.jpg", "image/jpeg");
-    assert_eq!(
-        partner.confirm(&album, &ticket.id).defined(412)["code"],
-        "UPLOAD_MISSING"
-    );
+    assert_eq!(partner.confirm(&album, &ticket.id).defined(412)["code"], "UPLOAD_MISSING");
     let selfie = partner.selfie_ticket(&album);
-    assert_eq!(
-        partner.face_search(&album, &selfie.id).defined(412)["code"],
-        "UPLOAD_MISSING"
-    );
+    assert_eq!(partner.face_search(&album, &selfie.id).defined(412)["code"], "UPLOAD_MISSING");
 }
 
 #[test]
 fn row_413_is_for_large_bodies() {
     let service = service();
     let large = vec![b' '; 2 << 20];
-    service
-        .partner()
-        .post("/albums/create", &[("content-type", "application/json")], &large)
-        .defined(413);
+    service.partner().post("/albums/create", &[("content-type", "application/json")], &large).defined(413);
 }
 
 #[test]
@@ -174,19 +119,11 @@ fn row_415_is_for_other_media_types() {
     let service = service();
     let partner = service.partner();
     let album = partner.album("Media");
-    for content_type in [
-        "image/gif",
-        "image/tiff",
-        "text/plain",
-        "application/octet-stream",
-        "video/mp4",
-    ] {
+    for content_type in ["image/gif", "image/tiff", "text/plain", "application/octet-stream", "video/mp4"] {
         let input = json!({ "albumId": album, "filename": "a", "contentType": content_type });
         partner.call("/photos/photo/signed", &input).defined(415);
     }
-    partner
-        .post("/albums/list", &[("content-type", "text/xml")], b"<x/>")
-        .defined(415);
+    partner.post("/albums/list", &[("content-type", "text/xml")], b"<x/>").defined(415);
 }
 
 #[test]
@@ -196,10 +133,7 @@ fn row_422_says_why_it_declines() {
     let album = partner.album_of(&json!({
         "title": "Off", "config": { "face": { "enabled": false }, "text": { "enabled": false } },
     }));
-    let declined = partner.call(
-        "/photos/search/text/list",
-        &json!({ "albumId": album, "text": "123" }),
-    );
+    let declined = partner.call("/photos/search/text/list", &json!({ "albumId": album, "text": "123" }));
     assert_eq!(declined.defined(422)["declineCode"], "TEXT_SEARCH_DISABLED");
     let signed = partner.call("/photos/search/face/signed", &json!({ "albumId": album }));
     assert_eq!(signed.defined(422)["declineCode"], "FACE_SEARCH_DISABLED");
@@ -224,9 +158,7 @@ fn errors_come_quickly_while_photos_are_read() {
         partner.upload(&album, &format!("{number}.jpg"), &photo);
     }
     let begun = std::time::Instant::now();
-    partner
-        .call("/albums/get", &json!({ "albumId": NOWHERE }))
-        .defined(404);
+    partner.call("/albums/get", &json!({ "albumId": NOWHERE })).defined(404);
     assert!(
         begun.elapsed() < Duration::from_secs(2),
         "the API waits for the pipeline: {:?}",

@@ -18,10 +18,7 @@ fn calls(album: &str) -> Vec<(&'static str, Value, &'static str)> {
     let album = json!({ "albumId": album });
     let with = |extra: Value| {
         let mut input = album.clone();
-        input
-            .as_object_mut()
-            .expect("an object")
-            .extend(extra.as_object().expect("an object").clone());
+        input.as_object_mut().expect("an object").extend(extra.as_object().expect("an object").clone());
         input
     };
     vec![
@@ -40,29 +37,13 @@ fn calls(album: &str) -> Vec<(&'static str, Value, &'static str)> {
             with(json!({ "entries": [{ "filename": "a.jpg", "contentType": "image/jpeg" }] })),
             "photo:upload",
         ),
-        (
-            "/photos/photo/success/batch",
-            with(json!({ "photoIds": [NOWHERE] })),
-            "photo:upload",
-        ),
+        ("/photos/photo/success/batch", with(json!({ "photoIds": [NOWHERE] })), "photo:upload"),
         ("/photos/photo/retry", photo.clone(), "photo:upload"),
         ("/photos/photo/delete", photo, "photo:upload"),
         ("/photos/search/face/signed", album.clone(), "search:read"),
-        (
-            "/photos/search/face/list",
-            with(json!({ "imageId": NOWHERE })),
-            "search:read",
-        ),
-        (
-            "/photos/search/text/list",
-            with(json!({ "text": "1234" })),
-            "search:read",
-        ),
-        (
-            "/albums/delete",
-            with(json!({ "albumId": NOWHERE })),
-            "album:manage",
-        ),
+        ("/photos/search/face/list", with(json!({ "imageId": NOWHERE })), "search:read"),
+        ("/photos/search/text/list", with(json!({ "text": "1234" })), "search:read"),
+        ("/albums/delete", with(json!({ "albumId": NOWHERE })), "album:manage"),
     ]
 }
 
@@ -74,23 +55,10 @@ fn a_missing_malformed_or_unknown_key_is_401_on_every_call() {
     let mistyped = format!("{}x", &real[..real.len() - 1]);
     let shortened = real[..real.len() - 1].to_owned();
     let other_prefix = real.replace("svc_test_", "svc_live_");
-    for key in [
-        "",
-        "svc_test_",
-        "nonsense",
-        &mistyped,
-        &shortened,
-        &other_prefix,
-        &unknown,
-    ] {
+    for key in ["", "svc_test_", "nonsense", &mistyped, &shortened, &other_prefix, &unknown] {
         for (path, input, _) in calls(NOWHERE) {
             let answer = service.partner_with(key).call(path, &input);
-            assert_eq!(
-                answer.status,
-                401,
-                "{path} with the key '{key}': {}",
-                answer.text()
-            );
+            assert_eq!(answer.status, 401, "{path} with the key '{key}': {}", answer.text());
             answer.defined(401);
         }
     }
@@ -103,9 +71,7 @@ fn a_revoked_key_is_refused_from_then_on() {
     let partner = service.partner_with(&key);
     partner.ok("/albums/list", &json!({}));
     let listed = list_line(&service, &key);
-    service
-        .run(&["key", "revoke", listed["id"].as_str().expect("an id")])
-        .success();
+    service.run(&["key", "revoke", listed["id"].as_str().expect("an id")]).success();
     partner.call("/albums/list", &json!({})).defined(401);
     assert_eq!(list_line(&service, &key)["state"], "revoked");
 }
@@ -113,25 +79,9 @@ fn a_revoked_key_is_refused_from_then_on() {
 #[test]
 fn an_expired_key_is_refused() {
     let service = service();
-    let arguments = [
-        "--mode",
-        "test",
-        "--scope",
-        "search:read",
-        "--expires-in-days",
-        "0",
-    ];
-    let output = service.run(
-        &[
-            &["key", "create", "--organization", "Harbour Run"][..],
-            &arguments,
-        ]
-        .concat(),
-    );
-    service
-        .partner_with(output.success())
-        .call("/albums/list", &json!({}))
-        .defined(401);
+    let arguments = ["--mode", "test", "--scope", "search:read", "--expires-in-days", "0"];
+    let output = service.run(&[&["key", "create", "--organization", "Harbour Run"][..], &arguments].concat());
+    service.partner_with(output.success()).call("/albums/list", &json!({})).defined(401);
 }
 
 #[test]
@@ -171,9 +121,7 @@ fn objects_made_with_a_test_key_are_seen_by_test_keys_alone() {
             }
             stranger.call(path, &input).defined(404);
         }
-        stranger
-            .call("/albums/delete", &json!({ "albumId": album }))
-            .defined(404);
+        stranger.call("/albums/delete", &json!({ "albumId": album })).defined(404);
         let seen = stranger.ok("/albums/list", &json!({ "limit": 200 }));
         assert!(!seen.to_string().contains(&album), "{seen}");
         maker.ok("/albums/get", &json!({ "albumId": album }));
@@ -191,21 +139,12 @@ fn another_organizations_album_does_not_exist() {
     let foreign = stranger.call("/albums/get", &json!({ "albumId": album }));
     assert_eq!(absent.defined(404), foreign.defined(404));
     assert_eq!(absent.json(), foreign.json());
-    for path in [
-        "/albums/update",
-        "/albums/delete",
-        "/albums/progress",
-        "/albums/reprocess",
-        "/photos/photo/list",
-    ] {
-        stranger
-            .call(path, &json!({ "albumId": album, "title": "Theirs" }))
-            .defined(404);
+    for path in
+        ["/albums/update", "/albums/delete", "/albums/progress", "/albums/reprocess", "/photos/photo/list"]
+    {
+        stranger.call(path, &json!({ "albumId": album, "title": "Theirs" })).defined(404);
     }
-    assert_eq!(
-        owner.ok("/albums/get", &json!({ "albumId": album }))["title"],
-        "Ours"
-    );
+    assert_eq!(owner.ok("/albums/get", &json!({ "albumId": album }))["title"], "Ours");
 }
 
 #[test]
@@ -214,10 +153,7 @@ fn production_takes_live_keys_and_sandbox_test_keys() {
         let service = Service::start(Options::fakes().with("PHOTOFINISH_ENVIRONMENT", environment));
         let (taken, refused) = (service.key(&ALL, taken), service.key(&ALL, refused));
         service.partner_with(&taken).ok("/albums/list", &json!({}));
-        service
-            .partner_with(&refused)
-            .call("/albums/list", &json!({}))
-            .defined(401);
+        service.partner_with(&refused).call("/albums/list", &json!({})).defined(401);
     }
 }
 
@@ -238,16 +174,8 @@ fn a_key_is_never_in_the_log_or_the_data_folder() {
 /// A key with a right checksum that this service has never seen.
 fn key_of_another_service() -> String {
     let folder = tempfile::tempdir().expect("a folder");
-    let arguments = [
-        "key",
-        "create",
-        "--organization",
-        "Elsewhere",
-        "--mode",
-        "test",
-        "--scope",
-        "search:read",
-    ];
+    let arguments =
+        ["key", "create", "--organization", "Elsewhere", "--mode", "test", "--scope", "search:read"];
     run(command(folder.path()).args(arguments)).success().to_owned()
 }
 
@@ -265,10 +193,6 @@ fn list_line(service: &Service, key: &str) -> Value {
         })
         .unwrap_or_else(|| panic!("the key is not listed:\n{}", listing.stdout));
     assert!(!line.contains(key), "the listing shows the whole key");
-    let state = if line.contains("revoked") {
-        "revoked"
-    } else {
-        "active"
-    };
+    let state = if line.contains("revoked") { "revoked" } else { "active" };
     json!({ "id": line.split_whitespace().next(), "state": state })
 }

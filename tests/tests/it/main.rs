@@ -1,15 +1,22 @@
 //! The whole service, run as a partner meets it: one binary for all groups of tests, so that they build once.
 
+mod albums;
 mod bad_images;
+mod command_keys;
 mod command_line;
+mod command_upload;
 mod crashes;
+mod deletion;
 mod error_table;
+mod health;
 mod keys;
 mod openapi;
 mod orientation;
 mod orpc;
+mod previews;
 mod real_networks;
 mod search;
+mod shell;
 mod uploads;
 mod whole_way;
 mod wire_rules;

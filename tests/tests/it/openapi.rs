@@ -41,13 +41,8 @@ const STATUSES: [&str; 20] = [
 #[test]
 fn the_document_describes_every_call_of_the_contract() {
     let service = Service::start(Options::fakes());
-    let answer = service
-        .partner()
-        .get(&format!("{}/openapi/openapi.json", service.origin()));
-    assert_eq!(
-        (answer.status, answer.header("content-type")),
-        (200, Some("application/json"))
-    );
+    let answer = service.partner().get(&format!("{}/openapi/openapi.json", service.origin()));
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
     let document = answer.json();
     assert_eq!(document["openapi"], "3.1.1");
     assert_eq!(document["info"]["version"], "1.0.0");
@@ -57,26 +52,16 @@ fn the_document_describes_every_call_of_the_contract() {
         assert!(described.contains(path), "{path} is not in {described:?}");
         let operation = &paths[*path]["post"];
         assert!(operation["operationId"].is_string(), "{path}");
-        let statuses: BTreeSet<&str> = operation["responses"]
-            .as_object()
-            .expect("responses")
-            .keys()
-            .map(String::as_str)
-            .collect();
+        let statuses: BTreeSet<&str> =
+            operation["responses"].as_object().expect("responses").keys().map(String::as_str).collect();
         for status in STATUSES {
-            assert!(
-                statuses.contains(status),
-                "{path} does not document {status}: {statuses:?}"
-            );
+            assert!(statuses.contains(status), "{path} does not document {status}: {statuses:?}");
         }
     }
     assert_eq!(paths["/albums/create"]["post"]["operationId"], "albums.create");
-    let schemes = document["components"]["securitySchemes"]
-        .as_object()
-        .expect("a security scheme");
-    let key = schemes
-        .values()
-        .any(|s| s["type"] == "apiKey" && s["in"] == "header" && s["name"] == "x-api-key");
+    let schemes = document["components"]["securitySchemes"].as_object().expect("a security scheme");
+    let key =
+        schemes.values().any(|s| s["type"] == "apiKey" && s["in"] == "header" && s["name"] == "x-api-key");
     assert!(key, "{schemes:?}");
     check_references(&document, &document);
 }
@@ -86,14 +71,10 @@ fn check_references(document: &Value, part: &Value) {
     match part {
         Value::Object(object) => {
             if let Some(reference) = object.get("$ref").and_then(Value::as_str) {
-                let pointer = reference
-                    .strip_prefix('#')
-                    .expect("a reference into the document");
+                let pointer = reference.strip_prefix('#').expect("a reference into the document");
                 assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
             }
-            object
-                .values()
-                .for_each(|value| check_references(document, value));
+            object.values().for_each(|value| check_references(document, value));
         }
         Value::Array(array) => array.iter().for_each(|value| check_references(document, value)),
         _ => {}
@@ -103,38 +84,21 @@ fn check_references(document: &Value, part: &Value) {
 #[test]
 fn the_readable_page_works_without_the_internet() {
     let service = Service::start(Options::fakes());
-    let page = service
-        .partner()
-        .get(&format!("{}/openapi/docs", service.origin()));
+    let page = service.partner().get(&format!("{}/openapi/docs", service.origin()));
     assert_eq!(page.status, 200, "{}", page.text());
-    assert!(
-        page.header("content-type")
-            .is_some_and(|kind| kind.starts_with("text/html"))
-    );
+    assert!(page.header("content-type").is_some_and(|kind| kind.starts_with("text/html")));
     let html = page.text();
-    for loads in [
-        "src=\"http",
-        "src='http",
-        "href=\"http",
-        "src=\"//",
-        "@import",
-        "url(http",
-    ] {
+    for loads in ["src=\"http", "src='http", "href=\"http", "src=\"//", "@import", "url(http"] {
         assert!(!html.contains(loads), "the page loads from elsewhere: {loads}");
     }
-    assert!(
-        html.contains("/albums/create") || html.contains("openapi.json"),
-        "the page shows the calls"
-    );
+    assert!(html.contains("/albums/create") || html.contains("openapi.json"), "the page shows the calls");
 }
 
 #[test]
 fn the_running_service_keeps_to_its_document() {
     const TEST: &str = "the_running_service_keeps_to_its_document";
-    let schemathesis = variable("PHOTOFINISH_TEST_SCHEMATHESIS").map_or_else(
-        || repository_root().join(".photofinish/venv-test/bin/schemathesis"),
-        PathBuf::from,
-    );
+    let schemathesis = variable("PHOTOFINISH_TEST_SCHEMATHESIS")
+        .map_or_else(|| repository_root().join(".photofinish/venv-test/bin/schemathesis"), PathBuf::from);
     if !schemathesis.is_file() {
         return skip_or_fail(
             TEST,
@@ -147,10 +111,7 @@ fn the_running_service_keeps_to_its_document() {
     partner.upload(
         &album,
         "a.jpg",
-        &Picture::new(600, 400)
-            .face(1, 200, 60, 110)
-            .bib("1204", 200, 250)
-            .jpeg(),
+        &Picture::new(600, 400).face(1, [200, 60, 110]).bib("1204", [200, 250]).jpeg(),
     );
     partner.wait_idle(&album);
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,7 +1,7 @@
 //! EXIF orientations 1 to 8: the same picture, the same hits.
 
 use image::{RgbImage, imageops};
-use photofinish_tests::harness::pictures::{Exif, Picture};
+use photofinish_tests::harness::pictures::{Exif, Picture, decoded};
 use photofinish_tests::harness::{Options, Partner, Service, shared, skip_or_fail, text};
 use serde_json::Value;
 
@@ -10,9 +10,7 @@ fn a_photo_turned_any_way_is_the_same_picture_with_the_same_hits() {
     let service = Service::start(Options::fakes());
     let partner = service.partner();
     let album = partner.album("Turned");
-    let upright = Picture::new(1200, 800)
-        .face(1, 200, 150, 120)
-        .bib("1204", 750, 450);
+    let upright = Picture::new(1200, 800).face(1, [200, 150, 120]).bib("1204", [750, 450]);
     let ids: Vec<String> = (1..=8)
         .map(|o| partner.upload(&album, &format!("{o}.jpg"), &upright.jpeg_with(Exif::turned(o))))
         .collect();
@@ -39,10 +37,7 @@ fn a_photo_turned_any_way_is_the_same_picture_with_the_same_hits() {
         for field in ["url", "thumbnailUrl"] {
             let shown = picture(&partner, &photo, field);
             let difference = difference(&shown, upright.pixels());
-            assert!(
-                difference < 6.0,
-                "orientation {orientation}, {field}: {difference} grey levels away"
-            );
+            assert!(difference < 6.0, "orientation {orientation}, {field}: {difference} grey levels away");
         }
     }
 }
@@ -52,11 +47,7 @@ fn a_selfie_turned_any_way_finds_the_same() {
     let service = Service::start(Options::fakes());
     let partner = service.partner();
     let album = partner.album("Turned selfies");
-    let photo = partner.upload(
-        &album,
-        "a.jpg",
-        &Picture::new(600, 400).face(1, 200, 100, 110).jpeg(),
-    );
+    let photo = partner.upload(&album, "a.jpg", &Picture::new(600, 400).face(1, [200, 100, 110]).jpeg());
     partner.wait_idle(&album);
     for orientation in 1..=8 {
         let selfie = Picture::selfie(1).jpeg_with(Exif::turned(orientation));
@@ -82,11 +73,7 @@ fn a_real_scene_in_every_orientation_has_the_same_faces() {
     let ids: Vec<String> = (1..=8)
         .map(|o| {
             let file = photos.join(format!("files/orient/Portrait_{o}.jpg"));
-            partner.upload(
-                &album,
-                &format!("{o}.jpg"),
-                &std::fs::read(file).expect("a photo"),
-            )
+            partner.upload(&album, &format!("{o}.jpg"), &std::fs::read(file).expect("a photo"))
         })
         .collect();
     partner.wait_idle(&album);
@@ -95,38 +82,22 @@ fn a_real_scene_in_every_orientation_has_the_same_faces() {
     let faces = |photo: &Value| photo["faces"].as_array().map_or(0, Vec::len);
     for id in &ids {
         let photo = partner.photo(&album, id);
-        assert_eq!(
-            (&photo["width"], &photo["height"]),
-            (&first["width"], &first["height"]),
-            "{photo}"
-        );
+        assert_eq!((&photo["width"], &photo["height"]), (&first["width"], &first["height"]), "{photo}");
         assert_eq!(faces(&photo), faces(&first), "{photo}");
         let difference = difference(&picture(&partner, &photo, "thumbnailUrl"), &upright);
-        assert!(
-            difference < 8.0,
-            "{}: {difference} grey levels away from the first",
-            photo["filename"]
-        );
+        assert!(difference < 8.0, "{}: {difference} grey levels away from the first", photo["filename"]);
     }
 }
 
 fn picture(partner: &Partner<'_>, photo: &Value, field: &str) -> RgbImage {
-    let bytes = partner.get(&text(&photo[field])).bytes;
-    image::load_from_memory_with_format(&bytes, image::ImageFormat::Jpeg)
-        .expect("a JPEG")
-        .to_rgb8()
+    decoded(&partner.get(&text(&photo[field])).bytes)
 }
 
 /// Mean absolute difference in grey levels, both at 150 pixels across.
 fn difference(one: &RgbImage, other: &RgbImage) -> f64 {
     let small = |image: &RgbImage| imageops::resize(image, 150, 100, imageops::FilterType::Triangle);
     let (one, other) = (small(one), small(other));
-    let sum: u64 = one
-        .as_raw()
-        .iter()
-        .zip(other.as_raw())
-        .map(|(a, b)| u64::from(a.abs_diff(*b)))
-        .sum();
+    let sum: u64 = one.as_raw().iter().zip(other.as_raw()).map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
     sum as f64 / one.as_raw().len() as f64
 }
 
@@ -136,8 +107,5 @@ fn distance(one: &Value, other: &Value) -> f64 {
     ["top", "left", "width", "height"]
         .iter()
         .map(|name| (side(one, name) - side(other, name)).abs())
-        .fold(
-            0.0,
-            |worst, d| if d.is_nan() { f64::INFINITY } else { worst.max(d) },
-        )
+        .fold(0.0, |worst, d| if d.is_nan() { f64::INFINITY } else { worst.max(d) })
 }

@@ -9,10 +9,8 @@ use photofinish_tests::harness::{Options, Service, repository_root, run, skip_or
 #[test]
 fn the_real_orpc_client_understands_every_answer() {
     const TEST: &str = "the_real_orpc_client_understands_every_answer";
-    let modules = variable("PHOTOFINISH_TEST_NODE_MODULES").map_or_else(
-        || repository_root().join(".photofinish/node/node_modules"),
-        PathBuf::from,
-    );
+    let modules = variable("PHOTOFINISH_TEST_NODE_MODULES")
+        .map_or_else(|| repository_root().join(".photofinish/node/node_modules"), PathBuf::from);
     if !modules.join("@orpc/client/package.json").is_file() {
         let why = format!("no @orpc/client in {}: run `cargo xtask test`", modules.display());
         return skip_or_fail(TEST, &why);
@@ -30,14 +28,8 @@ fn the_real_orpc_client_understands_every_answer() {
     }
     std::os::unix::fs::symlink(modules, folder.path().join("node_modules")).expect("a link");
     let (photo, selfie) = (folder.path().join("photo.jpg"), folder.path().join("selfie.jpg"));
-    std::fs::write(
-        &photo,
-        Picture::new(1200, 800)
-            .face(1, 200, 150, 120)
-            .bib("1204", 750, 450)
-            .jpeg(),
-    )
-    .expect("a file");
+    std::fs::write(&photo, Picture::new(1200, 800).face(1, [200, 150, 120]).bib("1204", [750, 450]).jpeg())
+        .expect("a file");
     std::fs::write(&selfie, Picture::selfie(1).jpeg()).expect("a file");
     let output = run(Command::new("node")
         .arg(folder.path().join("run.mjs"))

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use photofinish_tests::harness::pictures::decoded;
 use photofinish_tests::harness::shared::{self, LabelledRunner};
 use photofinish_tests::harness::{Options, Service, skip_or_fail};
 use serde_json::Value;
@@ -43,12 +44,7 @@ fn bibs_of_real_photos_are_found() {
     assert_eq!(progress["ready"], PHOTOS, "{progress}");
     let missed: Vec<&(String, String)> = labelled
         .iter()
-        .filter(|(bib, id)| {
-            !partner
-                .find_text_exactly(&album, bib)
-                .iter()
-                .any(|hit| hit["id"] == **id)
-        })
+        .filter(|(bib, id)| !partner.find_text_exactly(&album, bib).iter().any(|hit| hit["id"] == **id))
         .collect();
     // Over all of RBNR 19 of 20 are found; one of a handful may be among those that are not.
     assert!(missed.len() <= 1, "missed {missed:?} of {labelled:?}");
@@ -77,11 +73,7 @@ fn a_selfie_finds_its_runner_first() {
         let hit = (answer.status == 200).then(|| answer.ok()["photos"][0]["id"].clone());
         first += usize::from(hit.as_ref().and_then(Value::as_str) == Some(&ids[&wanted.file]));
     }
-    assert!(
-        first + 1 >= pairs.len(),
-        "{first} of {} runners came first",
-        pairs.len()
-    );
+    assert!(first + 1 >= pairs.len(), "{first} of {} runners came first", pairs.len());
 }
 
 #[test]
@@ -110,16 +102,11 @@ fn portraits_find_their_own_person_and_nobody_else() {
     partner.wait_idle(&album);
     for (person, files) in &people {
         let hits = partner.find_face(&album, &read(&photos, &files[0]));
-        let found: Vec<Option<&String>> = hits
-            .iter()
-            .map(|hit| hit["id"].as_str().and_then(|id| owner.get(id)))
-            .collect();
+        let found: Vec<Option<&String>> =
+            hits.iter().map(|hit| hit["id"].as_str().and_then(|id| owner.get(id))).collect();
         let expected = owner.values().filter(|owner| *owner == person).count();
         assert_eq!(found.len(), expected, "{person}: {hits:?}");
-        assert!(
-            found.iter().all(|owner| *owner == Some(person)),
-            "{person}: {found:?}"
-        );
+        assert!(found.iter().all(|owner| *owner == Some(person)), "{person}: {found:?}");
     }
 }
 
@@ -146,24 +133,16 @@ fn pairs(runners: Vec<LabelledRunner>, count: usize) -> Vec<(LabelledRunner, Lab
 
 /// A selfie: the labelled face with its surroundings, four times its size.
 fn face_of(photos: &Path, runner: &LabelledRunner) -> Vec<u8> {
-    let photo = image::load_from_memory(&read(photos, &runner.file))
-        .expect("a photo")
-        .to_rgb8();
+    let photo = decoded(&read(photos, &runner.file));
     let [left, top, right, bottom] = runner.face;
     let margin = (right - left).max(bottom - top) / 2;
     let (x, y) = (left.saturating_sub(margin), top.saturating_sub(margin));
     let width = (right + margin).min(photo.width()) - x;
     let height = (bottom + margin).min(photo.height()) - y;
     let face = image::imageops::crop_imm(&photo, x, y, width, height).to_image();
-    let face = image::imageops::resize(
-        &face,
-        width * 4,
-        height * 4,
-        image::imageops::FilterType::CatmullRom,
-    );
+    let face = image::imageops::resize(&face, width * 4, height * 4, image::imageops::FilterType::CatmullRom);
     let mut jpeg = std::io::Cursor::new(Vec::new());
-    face.write_to(&mut jpeg, image::ImageFormat::Jpeg)
-        .expect("a JPEG in memory");
+    face.write_to(&mut jpeg, image::ImageFormat::Jpeg).expect("a JPEG in memory");
     jpeg.into_inner()
 }
 

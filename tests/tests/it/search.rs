@@ -14,44 +14,34 @@ fn service() -> Shared {
 fn album_of_bibs(partner: &Partner<'_>, bibs: &[&str]) -> String {
     let album = partner.album("Bibs");
     for bib in bibs {
-        partner.upload(&album, bib, &Picture::new(600, 400).bib(bib, 150, 150).jpeg());
+        partner.upload(&album, bib, &Picture::new(600, 400).bib(bib, [150, 150]).jpeg());
     }
     assert_eq!(partner.wait_idle(&album)["ready"], bibs.len());
     album
 }
 
 fn matched(hits: &[Value]) -> Vec<&str> {
-    hits.iter()
-        .filter_map(|hit| hit["matchedText"].as_str())
-        .collect()
+    hits.iter().filter_map(|hit| hit["matchedText"].as_str()).collect()
 }
 
 #[track_caller]
 fn check_order(hits: &[Value]) {
     let confidences: Vec<f64> = hits.iter().filter_map(|hit| hit["confidence"].as_f64()).collect();
     assert_eq!(confidences.len(), hits.len());
-    assert!(
-        confidences
-            .iter()
-            .all(|confidence| (0.0..=100.0).contains(confidence)),
-        "{confidences:?}"
-    );
-    assert!(
-        confidences.is_sorted_by(|a, b| a >= b),
-        "best first: {confidences:?}"
-    );
+    assert!(confidences.iter().all(|confidence| (0.0..=100.0).contains(confidence)), "{confidences:?}");
+    assert!(confidences.is_sorted_by(|a, b| a >= b), "best first: {confidences:?}");
 }
 
 #[test]
 fn exact_hits_come_first_and_fuzzy_ones_with_less_confidence() {
     let service = service();
     let partner = service.partner();
-    let album = album_of_bibs(&partner, &["1580", "1S80", "1500", "158", "580", "15801", "9999"]);
+    let album = album_of_bibs(&partner, &["1580", "I580", "1500", "158", "580", "15801", "9999"]);
     let hits = partner.find_text(&album, "1580");
     check_order(&hits);
     assert_eq!(matched(&hits)[0], "1580");
     let fuzzy = &matched(&hits)[1..];
-    for bib in ["1S80", "158", "580"] {
+    for bib in ["I580", "158", "580"] {
         assert!(fuzzy.contains(&bib), "{bib} is not among {fuzzy:?}");
     }
     assert!(!fuzzy.contains(&"9999"), "{fuzzy:?}");
@@ -72,10 +62,7 @@ fn a_number_never_matches_a_longer_one_exactly() {
     let partner = service.partner();
     let album = album_of_bibs(&partner, &["777", "7770", "17777"]);
     assert_eq!(matched(&partner.find_text_exactly(&album, "777")), ["777"]);
-    assert_eq!(
-        matched(&partner.find_text_exactly(&album, "77")),
-        Vec::<&str>::new()
-    );
+    assert_eq!(matched(&partner.find_text_exactly(&album, "77")), Vec::<&str>::new());
 }
 
 #[test]
@@ -84,17 +71,10 @@ fn what_is_typed_is_trimmed_and_stripped_of_spaces_and_punctuation() {
     let partner = service.partner();
     let album = album_of_bibs(&partner, &["AB123"]);
     for typed in ["AB123", "ab123", "  ab 123 ", "AB-123", "a.b./123#"] {
-        assert_eq!(
-            matched(&partner.find_text_exactly(&album, typed)),
-            ["AB123"],
-            "{typed}"
-        );
+        assert_eq!(matched(&partner.find_text_exactly(&album, typed)), ["AB123"], "{typed}");
     }
     for typed in ["", "   ", "--"] {
-        let answer = partner.call(
-            "/photos/search/text/list",
-            &json!({ "albumId": album, "text": typed }),
-        );
+        let answer = partner.call("/photos/search/text/list", &json!({ "albumId": album, "text": typed }));
         assert_eq!(answer.issues(), ["text"], "{typed:?}");
     }
 }
@@ -105,16 +85,13 @@ fn a_photo_is_one_hit_however_often_the_bib_is_in_it() {
     let partner = service.partner();
     let album = partner.album("Twins");
     let twins = Picture::new(1200, 800)
-        .bib("314", 100, 100)
-        .bib("314", 700, 500)
-        .face(4, 100, 300, 110)
-        .face(4, 700, 150, 110);
+        .bib("314", [100, 100])
+        .bib("314", [700, 500])
+        .face(4, [100, 300, 110])
+        .face(4, [700, 150, 110]);
     let photo = partner.upload(&album, "twins.jpg", &twins.jpeg());
     partner.wait_idle(&album);
-    assert_eq!(
-        partner.photo(&album, &photo)["texts"].as_array().map(Vec::len),
-        Some(2)
-    );
+    assert_eq!(partner.photo(&album, &photo)["texts"].as_array().map(Vec::len), Some(2));
     assert_eq!(partner.find_text(&album, "314").len(), 1);
     assert_eq!(partner.find_face(&album, &Picture::selfie(4).jpeg()).len(), 1);
 }
@@ -125,16 +102,10 @@ fn faces_are_found_best_first_within_limit_and_cursor() {
     let partner = service.partner();
     let album = partner.album("Pages");
     for number in 0..7 {
-        let picture = Picture::new(600, 400)
-            .face(5, 100 + number * 20, 100, 110)
-            .face(6, 400, 200, 100);
+        let picture = Picture::new(600, 400).face(5, [100 + number * 20, 100, 110]).face(6, [400, 200, 100]);
         partner.upload(&album, &format!("{number}.jpg"), &picture.jpeg());
     }
-    partner.upload(
-        &album,
-        "stranger.jpg",
-        &Picture::new(600, 400).face(7, 200, 100, 110).jpeg(),
-    );
+    partner.upload(&album, "stranger.jpg", &Picture::new(600, 400).face(7, [200, 100, 110]).jpeg());
     partner.wait_idle(&album);
     let image = partner.selfie(&album, &Picture::selfie(5).jpeg());
     let whole = partner.face_search(&album, &image).ok();
@@ -151,34 +122,18 @@ fn faces_are_found_best_first_within_limit_and_cursor() {
         }
         let page = partner.ok("/photos/search/face/list", &input);
         assert_eq!(page["total"], 7);
-        paged.extend(
-            page["photos"]
-                .as_array()
-                .expect("hits")
-                .iter()
-                .map(|hit| hit["id"].clone()),
-        );
+        paged.extend(page["photos"].as_array().expect("hits").iter().map(|hit| hit["id"].clone()));
         cursor = page["nextCursor"].clone();
         if cursor.is_null() {
             break;
         }
     }
-    assert_eq!(
-        paged,
-        hits.iter().map(|hit| hit["id"].clone()).collect::<Vec<_>>()
-    );
+    assert_eq!(paged, hits.iter().map(|hit| hit["id"].clone()).collect::<Vec<_>>());
     let sure = json!({ "albumId": album, "imageId": image, "minConfidence": 100 });
-    assert!(
-        partner.ok("/photos/search/face/list", &sure)["total"]
-            .as_u64()
-            .is_some_and(|total| total <= 7)
-    );
-    for (field, value) in [
-        ("limit", json!(0)),
-        ("limit", json!(1001)),
-        ("minConfidence", json!(101)),
-        ("cursor", json!("x")),
-    ] {
+    assert!(partner.ok("/photos/search/face/list", &sure)["total"].as_u64().is_some_and(|total| total <= 7));
+    for (field, value) in
+        [("limit", json!(0)), ("limit", json!(1001)), ("minConfidence", json!(101)), ("cursor", json!("x"))]
+    {
         let mut input = json!({ "albumId": album, "imageId": image });
         input[field] = value;
         assert_eq!(partner.call("/photos/search/face/list", &input).issues(), [field]);
@@ -190,21 +145,10 @@ fn the_largest_face_of_a_selfie_is_searched() {
     let service = service();
     let partner = service.partner();
     let album = partner.album("Selfie");
-    let mine = partner.upload(
-        &album,
-        "mine.jpg",
-        &Picture::new(600, 400).face(8, 200, 100, 110).jpeg(),
-    );
-    partner.upload(
-        &album,
-        "theirs.jpg",
-        &Picture::new(600, 400).face(9, 200, 100, 110).jpeg(),
-    );
+    let mine = partner.upload(&album, "mine.jpg", &Picture::new(600, 400).face(8, [200, 100, 110]).jpeg());
+    partner.upload(&album, "theirs.jpg", &Picture::new(600, 400).face(9, [200, 100, 110]).jpeg());
     partner.wait_idle(&album);
-    let selfie = Picture::new(900, 900)
-        .face(9, 20, 20, 90)
-        .face(8, 300, 200, 400)
-        .jpeg();
+    let selfie = Picture::new(900, 900).face(9, [20, 20, 90]).face(8, [300, 200, 400]).jpeg();
     let hits = partner.find_face(&album, &selfie);
     assert_eq!(hits.len(), 1, "{hits:?}");
     assert_eq!(hits[0]["id"], mine);
@@ -215,20 +159,14 @@ fn an_album_never_answers_with_photos_of_another() {
     let service = service();
     let partner = service.partner();
     let (one, two) = (partner.album("One"), partner.album("Two"));
-    let picture = Picture::new(600, 400)
-        .face(10, 200, 50, 110)
-        .bib("2024", 200, 250)
-        .jpeg();
+    let picture = Picture::new(600, 400).face(10, [200, 50, 110]).bib("2024", [200, 250]).jpeg();
     let in_one = partner.upload(&one, "a.jpg", &picture);
     let in_two = partner.upload(&two, "a.jpg", &picture);
     partner.wait_idle(&one);
     partner.wait_idle(&two);
     for (album, photo) in [(&one, &in_one), (&two, &in_two)] {
-        let hits = [
-            partner.find_text(album, "2024"),
-            partner.find_face(album, &Picture::selfie(10).jpeg()),
-        ]
-        .concat();
+        let hits = [partner.find_text(album, "2024"), partner.find_face(album, &Picture::selfie(10).jpeg())]
+            .concat();
         assert_eq!(hits.len(), 2);
         assert!(hits.iter().all(|hit| hit["id"] == **photo), "{hits:?}");
     }
@@ -242,17 +180,13 @@ fn the_albums_threshold_decides_what_is_a_hit() {
         partner.album_of(&json!({ "title": "Strict", "config": { "face": { "confidenceThreshold": 100 } } }));
     let loose =
         partner.album_of(&json!({ "title": "Loose", "config": { "face": { "confidenceThreshold": 0 } } }));
-    let picture = Picture::new(600, 400).face(11, 200, 100, 110).jpeg();
+    let picture = Picture::new(600, 400).face(11, [200, 100, 110]).jpeg();
     for album in [&strict, &loose] {
         partner.upload(album, "a.jpg", &picture);
         partner.wait_idle(album);
     }
     let stranger = Picture::selfie(12).jpeg();
-    assert_eq!(
-        partner.find_face(&loose, &stranger).len(),
-        1,
-        "at threshold 0 every face is a hit"
-    );
+    assert_eq!(partner.find_face(&loose, &stranger).len(), 1, "at threshold 0 every face is a hit");
     assert_eq!(partner.find_face(&strict, &stranger).len(), 0);
 }
 
@@ -267,20 +201,13 @@ fn a_photo_is_found_as_soon_as_it_is_ready_and_not_after_it_is_deleted() {
         partner.upload(
             &album,
             &format!("{count}.jpg"),
-            &Picture::new(600, 400).face(13, 200, 100, 110).jpeg(),
+            &Picture::new(600, 400).face(13, [200, 100, 110]).jpeg(),
         );
         partner.wait_idle(&album);
-        assert_eq!(
-            partner.face_search(&album, &image).ok()["total"],
-            count,
-            "the index follows the rows"
-        );
+        assert_eq!(partner.face_search(&album, &image).ok()["total"], count, "the index follows the rows");
     }
     for photo in partner.photos(&album) {
-        partner.ok(
-            "/photos/photo/delete",
-            &json!({ "albumId": album, "photoId": photo["id"] }),
-        );
+        partner.ok("/photos/photo/delete", &json!({ "albumId": album, "photoId": photo["id"] }));
     }
     assert_eq!(partner.face_search(&album, &image).ok()["total"], 0);
 }

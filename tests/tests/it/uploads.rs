@@ -21,11 +21,7 @@ fn an_upload_url_is_bound_to_its_content_type() {
     let ticket = partner.signed(&album, "a.jpg", "image/jpeg");
     let photo = Picture::new(64, 64).jpeg();
     assert_eq!(partner.put(&ticket.url, "image/png", &photo).status, 403);
-    assert_eq!(
-        partner.confirm(&album, &ticket.id).status,
-        412,
-        "nothing was kept of the refused upload"
-    );
+    assert_eq!(partner.confirm(&album, &ticket.id).status, 412, "nothing was kept of the refused upload");
     assert_eq!(partner.put(&ticket.url, "image/jpeg", &photo).status, 200);
 }
 
@@ -38,10 +34,7 @@ fn an_upload_url_that_was_tampered_with_is_403() {
     let other = partner.signed(&album, "b.jpg", "image/jpeg");
     let photo = Picture::new(64, 64).jpeg();
     let (_, query) = ticket.url.split_once('?').expect("the signature is in the query");
-    for (place, letter) in query
-        .char_indices()
-        .filter(|(_, letter)| letter.is_ascii_alphanumeric())
-    {
+    for (place, letter) in query.char_indices().filter(|(_, letter)| letter.is_ascii_alphanumeric()) {
         let replacement = if letter == '1' { "2" } else { "1" };
         let mut tampered = query.to_owned();
         tampered.replace_range(place..=place, replacement);
@@ -59,10 +52,7 @@ fn an_upload_url_that_was_tampered_with_is_403() {
     assert_eq!(partner.put(&swapped, "image/jpeg", &photo).status, 403);
     let bare = ticket.url.split('?').next().expect("a URL");
     assert_eq!(partner.put(bare, "image/jpeg", &photo).status, 403);
-    assert!(
-        partner.put(&ticket.url, "image/jpeg", &photo).status == 200,
-        "the URL itself still holds"
-    );
+    assert!(partner.put(&ticket.url, "image/jpeg", &photo).status == 200, "the URL itself still holds");
 }
 
 #[test]
@@ -72,26 +62,15 @@ fn an_upload_url_takes_no_other_method() {
     let album = partner.album("Methods");
     let ticket = partner.signed(&album, "a.jpg", "image/jpeg");
     partner.put(&ticket.url, "image/jpeg", &Picture::new(64, 64).jpeg());
-    let path = ticket
-        .url
-        .strip_prefix(&service.origin())
-        .expect("the service's own URL");
+    let path = ticket.url.strip_prefix(&service.origin()).expect("the service's own URL");
     for method in ["GET", "POST", "DELETE", "PATCH"] {
         let mut connection = Connection::open(service.port());
-        connection.head(
-            method,
-            path,
-            &[("content-type", "image/jpeg"), ("content-length", "0")],
-        );
+        connection.head(method, path, &[("content-type", "image/jpeg"), ("content-length", "0")]);
         let status = connection.answer().status;
         assert!(status == 403 || status == 405, "{method}: {status}");
     }
     let album_id = json!({ "albumId": album });
-    assert_eq!(
-        partner.ok("/photos/photo/list", &album_id)["total"],
-        1,
-        "nothing was deleted"
-    );
+    assert_eq!(partner.ok("/photos/photo/list", &album_id)["total"], 1, "nothing was deleted");
     partner.confirm(&album, &ticket.id).ok();
 }
 
@@ -102,10 +81,7 @@ fn a_download_url_takes_no_put() {
     let album = partner.album("Downloads");
     let photo = partner.upload(&album, "a.jpg", &Picture::new(320, 240).jpeg());
     partner.wait_idle(&album);
-    let url = partner.photo(&album, &photo)["url"]
-        .as_str()
-        .expect("a preview")
-        .to_owned();
+    let url = partner.photo(&album, &photo)["url"].as_str().expect("a preview").to_owned();
     let before = partner.get(&url).bytes;
     let status = partner.put(&url, "image/jpeg", b"replaced").status;
     assert!(status == 403 || status == 405, "{status}");
@@ -114,19 +90,15 @@ fn a_download_url_takes_no_put() {
 
 #[test]
 fn expired_upload_and_download_urls_are_403() {
-    let options = Options::fakes()
-        .with("PHOTOFINISH_UPLOAD_SECONDS", "1")
-        .with("PHOTOFINISH_DOWNLOAD_SECONDS", "1");
+    let options =
+        Options::fakes().with("PHOTOFINISH_UPLOAD_SECONDS", "1").with("PHOTOFINISH_DOWNLOAD_SECONDS", "1");
     let service = Service::start(options);
     let partner = service.partner();
     let album = partner.album("Late");
     let photo = partner.upload(&album, "a.jpg", &Picture::new(320, 240).jpeg());
     partner.wait_idle(&album);
     let upload = partner.signed(&album, "b.jpg", "image/jpeg").url;
-    let preview = partner.photo(&album, &photo)["url"]
-        .as_str()
-        .expect("a preview")
-        .to_owned();
+    let preview = partner.photo(&album, &photo)["url"].as_str().expect("a preview").to_owned();
     assert_eq!(partner.get(&preview).status, 200);
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
@@ -142,48 +114,26 @@ fn expired_upload_and_download_urls_are_403() {
 #[test]
 fn an_upload_over_the_limit_is_413_with_and_without_a_length() {
     let service = Service::start(
-        Options::fakes()
-            .with("PHOTOFINISH_MAX_PHOTO_MB", "1")
-            .with("PHOTOFINISH_MAX_SELFIE_MB", "1"),
+        Options::fakes().with("PHOTOFINISH_MAX_PHOTO_MB", "1").with("PHOTOFINISH_MAX_SELFIE_MB", "1"),
     );
     let partner = service.partner();
     let album = partner.album("Large");
     let ticket = partner.signed(&album, "a.jpg", "image/jpeg");
     let large = vec![0xff; 1_000_001];
     assert_eq!(partner.put(&ticket.url, "image/jpeg", &large).status, 413);
-    assert_eq!(
-        partner
-            .put(&partner.selfie_ticket(&album).url, "image/jpeg", &large)
-            .status,
-        413
-    );
-    let path = ticket
-        .url
-        .strip_prefix(&service.origin())
-        .expect("the service's own URL");
+    assert_eq!(partner.put(&partner.selfie_ticket(&album).url, "image/jpeg", &large).status, 413);
+    let path = ticket.url.strip_prefix(&service.origin()).expect("the service's own URL");
     let mut connection = Connection::open(service.port());
-    connection.head(
-        "PUT",
-        path,
-        &[("content-type", "image/jpeg"), ("transfer-encoding", "chunked")],
-    );
+    connection.head("PUT", path, &[("content-type", "image/jpeg"), ("transfer-encoding", "chunked")]);
     for _ in 0..40 {
         if !connection.chunk(&[0xff; 1 << 15]) {
             break;
         }
     }
     assert_eq!(connection.answer().status, 413);
-    assert_eq!(
-        partner.confirm(&album, &ticket.id).status,
-        412,
-        "nothing was kept"
-    );
+    assert_eq!(partner.confirm(&album, &ticket.id).status, 412, "nothing was kept");
     assert_eq!(service.objects(), Vec::<std::path::PathBuf>::new());
-    assert_eq!(
-        partner.put(&ticket.url, "image/jpeg", &large[..1_000_000]).status,
-        200,
-        "exactly the limit"
-    );
+    assert_eq!(partner.put(&ticket.url, "image/jpeg", &large[..1_000_000]).status, 200, "exactly the limit");
 }
 
 #[test]
@@ -192,17 +142,9 @@ fn an_upload_that_breaks_off_leaves_nothing() {
     let partner = service.partner();
     let album = partner.album("Broken off");
     let ticket = partner.signed(&album, "a.jpg", "image/jpeg");
-    let path = ticket
-        .url
-        .strip_prefix(&service.origin())
-        .expect("the service's own URL")
-        .to_owned();
+    let path = ticket.url.strip_prefix(&service.origin()).expect("the service's own URL").to_owned();
     let mut connection = Connection::open(service.port());
-    connection.head(
-        "PUT",
-        &path,
-        &[("content-type", "image/jpeg"), ("content-length", "100000")],
-    );
+    connection.head("PUT", &path, &[("content-type", "image/jpeg"), ("content-length", "100000")]);
     connection.body(&[0xff; 5000]);
     drop(connection);
     assert_eq!(partner.confirm(&album, &ticket.id).status, 412);
@@ -215,11 +157,7 @@ fn a_confirmation_can_be_repeated() {
     let service = service();
     let partner = service.partner();
     let album = partner.album("Twice");
-    let photo = partner.upload(
-        &album,
-        "a.jpg",
-        &Picture::new(320, 240).bib("4711", 100, 100).jpeg(),
-    );
+    let photo = partner.upload(&album, "a.jpg", &Picture::new(320, 240).bib("4711", [100, 100]).jpeg());
     for _ in 0..3 {
         assert_eq!(partner.confirm(&album, &photo).ok()["success"], true);
     }
@@ -227,10 +165,7 @@ fn a_confirmation_can_be_repeated() {
     assert_eq!(partner.confirm(&album, &photo).ok()["success"], true);
     let progress = partner.wait_idle(&album);
     assert_eq!((&progress["ready"], &progress["total"]), (&json!(1), &json!(1)));
-    assert_eq!(
-        partner.photo(&album, &photo)["texts"].as_array().map(Vec::len),
-        Some(1)
-    );
+    assert_eq!(partner.photo(&album, &photo)["texts"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]
@@ -244,20 +179,10 @@ fn a_selfie_is_deleted_as_soon_as_its_vector_is_made() {
     assert_eq!(service.objects(), Vec::<std::path::PathBuf>::new());
     partner.face_search(&album, &image).ok();
     let faceless = partner.selfie(&album, &Picture::new(320, 240).jpeg());
-    assert_eq!(
-        partner.face_search(&album, &faceless).defined(422)["declineCode"],
-        "NO_FACE"
-    );
+    assert_eq!(partner.face_search(&album, &faceless).defined(422)["declineCode"], "NO_FACE");
     let unreadable = partner.selfie(&album, b"not a picture");
-    assert_eq!(
-        partner.face_search(&album, &unreadable).defined(422)["declineCode"],
-        "UNREADABLE_IMAGE"
-    );
-    assert_eq!(
-        service.objects(),
-        Vec::<std::path::PathBuf>::new(),
-        "declined selfies are deleted too"
-    );
+    assert_eq!(partner.face_search(&album, &unreadable).defined(422)["declineCode"], "UNREADABLE_IMAGE");
+    assert_eq!(service.objects(), Vec::<std::path::PathBuf>::new(), "declined selfies are deleted too");
 }
 
 #[test]
@@ -276,10 +201,7 @@ fn a_probe_lives_as_long_as_configured_and_is_then_unknown() {
     partner.face_search(&album, &used).defined(404);
     partner.face_search(&album, &unused).defined(404);
     while !service.objects().is_empty() {
-        assert!(
-            Instant::now() < deadline,
-            "an expired selfie that was never used still lies in storage"
-        );
+        assert!(Instant::now() < deadline, "an expired selfie that was never used still lies in storage");
         std::thread::sleep(Duration::from_millis(200));
     }
 }
@@ -310,10 +232,7 @@ fn a_batch_signs_and_confirms_each_photo_with_its_own_result() {
     let taken: Vec<bool> = results.iter().map(|result| result["success"] == true).collect();
     assert_eq!(taken, [true, true, false, false, true], "{confirmed}");
     assert_eq!(results[2]["error"]["code"], "PRECONDITION_FAILED", "{confirmed}");
-    assert_eq!(
-        results[2]["error"]["data"]["code"], "UPLOAD_MISSING",
-        "{confirmed}"
-    );
+    assert_eq!(results[2]["error"]["data"]["code"], "UPLOAD_MISSING", "{confirmed}");
     assert_eq!(results[3]["error"]["code"], "NOT_FOUND", "{confirmed}");
     let progress = partner.wait_idle(&album);
     assert_eq!(progress["ready"], 2, "{progress}");
@@ -331,10 +250,7 @@ fn a_batch_of_more_than_a_thousand_is_an_input_issue() {
             .collect();
         json!({ "albumId": album, "entries": entries })
     };
-    assert_eq!(
-        partner.call("/photos/photo/signed/batch", &photos(1001)).issues(),
-        ["entries"]
-    );
+    assert_eq!(partner.call("/photos/photo/signed/batch", &photos(1001)).issues(), ["entries"]);
     let signed = partner.ok("/photos/photo/signed/batch", &photos(1000));
     assert_eq!(signed["results"].as_array().map(Vec::len), Some(1000));
     assert_eq!(partner.progress(&album)["awaitingUpload"], 1000);

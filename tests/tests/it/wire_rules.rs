@@ -21,24 +21,16 @@ fn a_request_id_is_echoed_and_made_when_there_is_none() {
     let partner = service.partner();
     let echoed = partner.post("/albums/list", &[JSON, ("x-request-id", "run-7.of-9")], b"{}");
     assert_eq!(echoed.header("x-request-id"), Some("run-7.of-9"));
-    let failed = service
-        .partner_with("")
-        .post("/albums/list", &[JSON, ("x-request-id", "run-8")], b"{}");
+    let failed = service.partner_with("").post("/albums/list", &[JSON, ("x-request-id", "run-8")], b"{}");
     assert_eq!(failed.header("x-request-id"), Some("run-8"));
-    let (one, two) = (
-        partner.call("/albums/list", &json!({})),
-        partner.call("/albums/list", &json!({})),
-    );
+    let (one, two) = (partner.call("/albums/list", &json!({})), partner.call("/albums/list", &json!({})));
     assert_ne!(one.header("x-request-id"), two.header("x-request-id"));
 }
 
 #[test]
 fn a_trailing_slash_is_served_and_not_redirected() {
     let service = service();
-    let album = service
-        .partner()
-        .call("/albums/create/", &json!({ "title": "Slash" }))
-        .ok();
+    let album = service.partner().call("/albums/create/", &json!({ "title": "Slash" })).ok();
     assert_eq!(album["title"], "Slash");
 }
 
@@ -47,18 +39,10 @@ fn a_list_call_may_have_no_body_and_no_content_type() {
     let service = service();
     let mut connection = Connection::open(service.port());
     let key = service.partner().key().to_owned();
-    connection.head(
-        "POST",
-        "/openapi/albums/list",
-        &[("x-api-key", &key), ("content-length", "0")],
-    );
+    connection.head("POST", "/openapi/albums/list", &[("x-api-key", &key), ("content-length", "0")]);
     let page = connection.answer().ok();
     assert!(page["albums"].is_array() && page["total"].is_number(), "{page}");
-    assert!(
-        page.as_object()
-            .is_some_and(|page| page.contains_key("nextCursor")),
-        "{page}"
-    );
+    assert!(page.as_object().is_some_and(|page| page.contains_key("nextCursor")), "{page}");
 }
 
 #[test]
@@ -68,11 +52,7 @@ fn a_body_without_a_content_type_is_read_as_json() {
     let mut connection = Connection::open(service.port());
     let key = service.partner().key().to_owned();
     let length = body.len().to_string();
-    connection.head(
-        "POST",
-        "/openapi/albums/create",
-        &[("x-api-key", &key), ("content-length", &length)],
-    );
+    connection.head("POST", "/openapi/albums/create", &[("x-api-key", &key), ("content-length", &length)]);
     connection.body(body);
     assert_eq!(connection.answer().ok()["title"], "Untyped");
 }
@@ -82,28 +62,17 @@ fn a_json_content_type_may_have_parameters_and_any_case() {
     let service = service();
     let partner = service.partner();
     for content_type in ["application/json; charset=utf-8", "Application/JSON"] {
-        partner
-            .post(
-                "/albums/create",
-                &[("content-type", content_type)],
-                br#"{"title":"Typed"}"#,
-            )
-            .ok();
+        partner.post("/albums/create", &[("content-type", content_type)], br#"{"title":"Typed"}"#).ok();
     }
 }
 
 #[test]
 fn another_content_type_is_415() {
     let service = service();
-    for content_type in [
-        "text/plain",
-        "application/x-www-form-urlencoded",
-        "multipart/form-data; boundary=x",
-        "nonsense",
-    ] {
-        let answer = service
-            .partner()
-            .post("/albums/create", &[("content-type", content_type)], b"{}");
+    for content_type in
+        ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "nonsense"]
+    {
+        let answer = service.partner().post("/albums/create", &[("content-type", content_type)], b"{}");
         answer.defined(415);
     }
 }
@@ -118,28 +87,18 @@ fn another_method_is_405_with_allow_and_an_unknown_path_404() {
         connection.head(method, "/openapi/albums/list", &[("x-api-key", &key)]);
         let answer = connection.answer();
         answer.defined(405);
-        assert_eq!(
-            answer.header("allow"),
-            Some("POST"),
-            "{method}: {:?}",
-            answer.headers
-        );
+        assert_eq!(answer.header("allow"), Some("POST"), "{method}: {:?}", answer.headers);
     }
     partner.call("/albums/nothing", &json!({})).defined(404);
     partner.call("/", &json!({})).defined(404);
-    partner
-        .get(&format!("{}/elsewhere", service.origin()))
-        .defined(404);
+    partner.get(&format!("{}/elsewhere", service.origin())).defined(404);
 }
 
 #[test]
 fn malformed_json_is_said_to_be_so() {
     let service = service();
     for body in [&b"{"[..], b"{\"title\": }", b"\xff\xfe", b"{} {}"] {
-        let (message, data) = service
-            .partner()
-            .post("/albums/create", &[JSON], body)
-            .undefined(400);
+        let (message, data) = service.partner().post("/albums/create", &[JSON], body).undefined(400);
         assert_eq!(data, Value::Null);
         assert_ne!(message, "Input validation failed");
         assert!(message.to_lowercase().contains("json"), "{message}");
@@ -152,15 +111,11 @@ fn every_input_issue_is_listed_at_once() {
     let partner = service.partner();
     assert_eq!(partner.call("/albums/create", &json!({})).issues(), ["title"]);
     assert_eq!(
-        partner
-            .call("/albums/create", &json!({ "title": "", "coverUrl": 7 }))
-            .issues(),
+        partner.call("/albums/create", &json!({ "title": "", "coverUrl": 7 })).issues(),
         ["coverUrl", "title"]
     );
     assert_eq!(
-        partner
-            .call("/photos/photo/signed", &json!({ "albumId": "seven" }))
-            .issues(),
+        partner.call("/photos/photo/signed", &json!({ "albumId": "seven" })).issues(),
         ["albumId", "contentType", "filename"]
     );
     let config = json!({ "title": "x", "tags": "y", "config": {
@@ -195,9 +150,7 @@ fn a_body_that_is_no_object_is_an_input_issue() {
 #[test]
 fn unknown_input_fields_are_ignored() {
     let service = service();
-    let album = service
-        .partner()
-        .ok("/albums/create", &json!({ "title": "Known", "weather": "rain" }));
+    let album = service.partner().ok("/albums/create", &json!({ "title": "Known", "weather": "rain" }));
     assert!(album.get("weather").is_none());
 }
 
@@ -206,14 +159,9 @@ fn authentication_is_judged_before_the_body() {
     let service = service();
     let nobody = service.partner_with("");
     nobody.post("/albums/create", &[JSON], b"{ not json").defined(401);
-    nobody
-        .post("/albums/create", &[("content-type", "text/plain")], b"x")
-        .defined(401);
+    nobody.post("/albums/create", &[("content-type", "text/plain")], b"x").defined(401);
     let reader = service.key(&["search:read"], "test");
-    service
-        .partner_with(&reader)
-        .post("/albums/create", &[JSON], b"{ not json")
-        .defined(403);
+    service.partner_with(&reader).post("/albums/create", &[JSON], b"{ not json").defined(403);
 }
 
 #[test]
@@ -287,10 +235,7 @@ fn no_answer_carries_a_null_data_or_a_foreign_content_type() {
     let answers = [
         nobody.call("/albums/list", &json!({})),
         partner.call("/albums/get", &json!({ "albumId": missing })),
-        partner.call(
-            "/photos/search/face/list",
-            &json!({ "albumId": missing, "imageId": missing }),
-        ),
+        partner.call("/photos/search/face/list", &json!({ "albumId": missing, "imageId": missing })),
         partner.call("/albums/create", &json!({ "title": 1 })),
     ];
     for answer in answers {
@@ -298,8 +243,7 @@ fn no_answer_carries_a_null_data_or_a_foreign_content_type() {
         let body = answer.json();
         assert_eq!(answer.header("content-type"), Some("application/json"));
         assert!(
-            body.as_object()
-                .is_some_and(|body| !body.contains_key("data") || !body["data"].is_null()),
+            body.as_object().is_some_and(|body| !body.contains_key("data") || !body["data"].is_null()),
             "{body}"
         );
         assert_eq!(body["status"], status);

@@ -1,0 +1,49 @@
+//! `photofinish key`, as an operator types it.
+
+use crate::shell::Shell;
+
+#[test]
+fn a_key_is_printed_alone_and_listed_without_its_secret() {
+    let shell = Shell::new();
+    let arguments =
+        ["key", "create", "--organization", "Harbour Run", "--mode", "live", "--label", "timing van"];
+    let created =
+        shell.run(&[&arguments[..], &["--scope", "search:read", "--scope", "photo:upload"]].concat(), &[]);
+    let key = created.success();
+    assert!(key.starts_with("svc_live_") && !key.contains(char::is_whitespace), "{key}");
+    // 9 characters of prefix, 32 bytes in base62, 6 characters of checksum.
+    assert!((9 + 42 + 6..=9 + 44 + 6).contains(&key.len()), "{} characters", key.len());
+    let listed = shell.run(&["key", "list"], &[]);
+    let listing = listed.success();
+    assert_eq!(listing.lines().count(), 1, "{listing}");
+    for part in ["Harbour Run", "timing van", "search:read", "photo:upload", "active"] {
+        assert!(listing.contains(part), "{part} is not in {listing}");
+    }
+    assert!(!listing.contains("album:manage") && !listing.contains(&key[20..]), "{listing}");
+    let id = listing.split_whitespace().next().expect("an id");
+    shell.run(&["key", "revoke", id], &[]).success();
+    shell.run(&["key", "revoke", id], &[]).success();
+    assert!(shell.run(&["key", "list"], &[]).success().contains("revoked"));
+}
+
+#[test]
+fn a_key_command_that_cannot_be_carried_out_says_why() {
+    let shell = Shell::new();
+    let nowhere = "01890000-0000-7000-8000-000000000000";
+    let cases: [(&[&str], &str); 5] = [
+        (&["key", "create", "--organization", "X", "--mode", "live", "--scope", "everything"], "search:read"),
+        (&["key", "create", "--organization", "X", "--mode", "tset", "--scope", "search:read"], "test"),
+        (
+            &["key", "create", "--organization", " ", "--mode", "test", "--scope", "search:read"],
+            "organization",
+        ),
+        (&["key", "create", "--organization", "X", "--mode", "test"], "--scope"),
+        (&["key", "revoke", nowhere], nowhere),
+    ];
+    for (arguments, word) in cases {
+        let output = shell.run(arguments, &[]);
+        assert!(output.code.is_some_and(|code| code != 0), "{arguments:?} succeeded");
+        assert!(output.stderr.contains(word), "{arguments:?} does not speak of {word}: {}", output.stderr);
+        assert!(!output.stderr.contains("panicked"), "{}", output.stderr);
+    }
+}

@@ -1,0 +1,45 @@
+//! Health and metrics: for operators, outside the contract.
+
+use photofinish_tests::harness::{Group, Options, Service, Shared, free_port};
+
+use serde_json::json;
+
+use crate::whole_way::finish;
+
+static GROUP: Group = Group::new();
+
+fn service() -> Shared {
+    GROUP.service(Options::fakes)
+}
+
+#[test]
+fn health_and_metrics_are_served_beside_the_api() {
+    let service = service();
+    let partner = service.partner();
+    let album = partner.album("Metrics");
+    partner.upload(&album, "a.jpg", &finish().jpeg());
+    partner.wait_idle(&album);
+    assert_eq!(partner.get(&format!("{}/healthz", service.origin())).status, 200);
+    assert_eq!(partner.get(&format!("{}/readyz", service.origin())).status, 200);
+    let metrics = partner.get(&format!("{}/metrics", service.origin()));
+    assert_eq!(metrics.status, 200);
+    assert!(
+        metrics.header("content-type").is_some_and(|kind| kind.starts_with("text/plain")),
+        "{:?}",
+        metrics.headers
+    );
+    let lines = metrics.text();
+    assert!(lines.lines().any(|line| line.starts_with("photofinish_")), "{lines}");
+    assert!(!lines.contains(&album), "labels never come from input");
+}
+
+#[test]
+fn health_moves_to_its_own_address_when_there_is_one() {
+    let admin = format!("127.0.0.1:{}", free_port());
+    let service = Service::start(Options::fakes().with("PHOTOFINISH_ADMIN_LISTEN", &admin));
+    let partner = service.partner();
+    assert_eq!(partner.get(&format!("http://{admin}/readyz")).status, 200);
+    assert_eq!(partner.get(&format!("http://{admin}/metrics")).status, 200);
+    partner.get(&format!("{}/metrics", service.origin())).defined(404);
+    partner.ok("/albums/list", &json!({}));
+}
