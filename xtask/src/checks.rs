@@ -1,0 +1,56 @@
+//! `cargo xtask test`, `ci`, `eval` and `bench`: everything is built by cargo in the checkout's own target folder.
+
+use std::process::Command;
+
+use crate::layout::Layout;
+use crate::process::{cargo, has, shown};
+use crate::report::heading;
+use crate::setup::{self, Ready, SetupArguments};
+
+/// Formatting, lints, documentation and every test.
+pub fn test(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> {
+    let ready = setup::run(layout, arguments)?;
+    setup::for_tests(layout)?;
+
+    heading("Formatting");
+    shown(&mut cargo(layout.root(), &["fmt", "--all", "--check"]))?;
+    heading("Lints");
+    let lints = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
+    shown(&mut cargo(layout.root(), &lints))?;
+    heading("Tests");
+    let mut tests = cargo(layout.root(), &["test", "--workspace"]);
+    tell_tests(layout, &ready, &mut tests);
+    shown(&mut tests)
+}
+
+/// Everything a change must pass.
+pub fn ci(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> {
+    test(layout, arguments)?;
+    heading("Documentation");
+    let mut documentation = cargo(layout.root(), &["doc", "--workspace", "--no-deps"]);
+    shown(documentation.env("RUSTDOCFLAGS", "--deny warnings"))?;
+    heading("Licences and sources of dependencies");
+    if has("cargo-deny") {
+        return shown(&mut cargo(layout.root(), &["deny", "check", "bans", "licenses", "sources"]));
+    }
+    println!("  SKIPPED: cargo-deny is not installed (cargo install --locked cargo-deny)");
+    Ok(())
+}
+
+/// Runs the bench crate, optimised, with what set-up fetched.
+pub fn measure(layout: &Layout, command: &[&str], arguments: &[String]) -> anyhow::Result<()> {
+    let ready = setup::run(layout, &SetupArguments::default())?;
+    let mut bench = cargo(layout.root(), &["run", "--release", "--package", "photofinish-bench", "--"]);
+    ready.tell(&mut bench);
+    shown(bench.args(command).args(arguments))
+}
+
+/// Where tests find what set-up fetched for them.
+fn tell_tests(layout: &Layout, ready: &Ready, tests: &mut Command) {
+    ready.tell(tests);
+    tests
+        .env("PHOTOFINISH_TEST_REGISTRY_MODELS", layout.state(setup::REGISTRY_FOLDER))
+        .env("PHOTOFINISH_TEST_PORTRAITS", setup::portraits_folder(layout))
+        .env("PHOTOFINISH_TEST_NODE_MODULES", setup::node_modules(layout))
+        .env("PHOTOFINISH_TEST_SCHEMATHESIS", setup::schemathesis(layout));
+}

@@ -1,0 +1,110 @@
+//! The sample event: drawn once by the tests' generator, with the truth about who is in which photo.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde_json::Value;
+
+use crate::digest;
+use crate::layout::Layout;
+use crate::process::{cargo, shown};
+use crate::report::heading;
+use crate::setup;
+
+/// A drawn event on disk.
+pub struct Sample {
+    folder: PathBuf,
+    truth: Value,
+}
+
+/// Somebody who ran.
+pub struct Runner {
+    /// Short name.
+    pub name: String,
+    /// Race number.
+    pub bib: String,
+    /// A picture of the person.
+    pub selfie: PathBuf,
+    /// Whether the selfie is another photograph than those in the photos.
+    pub selfie_is_another_photograph: bool,
+    /// File names of the photos that show the runner.
+    pub photos: BTreeSet<String>,
+}
+
+impl Sample {
+    /// Draws the event, unless this version of the generator has drawn it already.
+    pub fn draw(layout: &Layout) -> anyhow::Result<Self> {
+        heading("Drawing a sample event");
+        let folder = layout.state("sample-event");
+        let recipe = generator_version(layout)?;
+        if digest::is_made_from(&folder, &recipe) {
+            println!("  already here: {}", folder.display());
+        } else {
+            digest::emptied(&folder)?;
+            let generator =
+                ["run", "--release", "--package", "photofinish-tests", "--bin", "sample-event", "--"];
+            let portraits = setup::portraits_folder(layout);
+            shown(cargo(layout.root(), &generator).arg(&folder).arg("--portraits").arg(portraits))?;
+            digest::note_made_from(&folder, &recipe)?;
+        }
+        let path = folder.join("truth.json");
+        let text = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(Self { truth: serde_json::from_slice(&text)?, folder })
+    }
+
+    /// The folder of photos.
+    pub fn photos(&self) -> PathBuf {
+        self.folder.join("photos")
+    }
+
+    /// Everybody who ran.
+    pub fn runners(&self) -> Vec<Runner> {
+        let runners = self.truth["runners"].as_array().into_iter().flatten();
+        runners.map(|runner| self.runner(runner)).collect()
+    }
+
+    /// A bib and the path of a selfie, to try by hand.
+    pub fn an_example(&self) -> (String, String) {
+        self.runners()
+            .first()
+            .map_or_else(Default::default, |runner| (runner.bib.clone(), runner.selfie.display().to_string()))
+    }
+
+    fn runner(&self, runner: &Value) -> Runner {
+        let text = |field: &str| runner[field].as_str().unwrap_or_default().to_owned();
+        let name = text("name");
+        let shows = |photo: &&Value| {
+            photo["runners"].as_array().is_some_and(|names| names.contains(&name.clone().into()))
+        };
+        let photos = self.truth["photos"].as_array().into_iter().flatten().filter(shows);
+        Runner {
+            photos: photos.filter_map(|photo| photo["file"].as_str().map(str::to_owned)).collect(),
+            bib: text("bib"),
+            selfie: self.folder.join("selfies").join(text("selfie")),
+            selfie_is_another_photograph: runner["selfie_is_another_photograph"]
+                .as_bool()
+                .unwrap_or_default(),
+            name,
+        }
+    }
+}
+
+/// What the generator's code adds up to.
+fn generator_version(layout: &Layout) -> anyhow::Result<String> {
+    let folder = layout.file("tests/src/scenes");
+    let mut files: Vec<PathBuf> = sources(&folder)?;
+    files.push(layout.file("tests/src/bin/sample-event.rs"));
+    files.sort();
+    let mut versions = String::new();
+    for file in files {
+        versions
+            .push_str(&digest::of_file(&file).with_context(|| format!("cannot read {}", file.display()))?);
+    }
+    Ok(digest::of_text(&versions))
+}
+
+fn sources(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = folder.read_dir().with_context(|| format!("cannot list {}", folder.display()))?;
+    entries.map(|entry| Ok(entry?.path())).collect()
+}

@@ -1,0 +1,75 @@
+//! `cargo xtask gpu-check`: the CUDA path on a machine that has a GPU, a plain sentence elsewhere.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::layout::Layout;
+use crate::process::{cargo, quiet, shown};
+use crate::report::heading;
+use crate::setup::{self, SetupArguments, cuda};
+
+/// A GPU and the driver in front of it.
+struct Gpu {
+    name: String,
+    driver: String,
+}
+
+/// Sets CUDA up and runs the bench crate's comparison, where there is a GPU.
+pub fn check(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> {
+    let Some(gpu) = find() else {
+        println!(
+            "There is no GPU on this machine (no NVIDIA driver answers), so there is nothing to check.\n\
+             The service runs on the CPU here; the same binary uses CUDA where a GPU is."
+        );
+        return Ok(());
+    };
+    println!("GPU: {}, driver {}", gpu.name, gpu.driver);
+    let ready = setup::run(layout, arguments)?;
+    let major = gpu.driver.split('.').next().and_then(|part| part.parse().ok()).unwrap_or(0);
+    let runtime = cuda::install(layout, major)?;
+    let ready = ready.with_runtime(runtime.library);
+    heading("CUDA beside the CPU");
+    let mut command = cargo(layout.root(), &["run", "--release", "--package", "photofinish-bench", "--"]);
+    ready.tell(&mut command);
+    let libraries: Vec<String> =
+        runtime.libraries.iter().map(|folder| folder.display().to_string()).collect();
+    shown(command.arg("gpu-check").env("LD_LIBRARY_PATH", libraries.join(":")))
+}
+
+/// The first GPU: by its own program, else by the traces a driver leaves.
+fn find() -> Option<Gpu> {
+    let query = ["--query-gpu=name,driver_version", "--format=csv,noheader"];
+    if let Ok(answer) = quiet(Command::new("nvidia-smi").args(query))
+        && let Some((name, driver)) = answer.lines().next().and_then(|line| line.split_once(','))
+    {
+        return Some(Gpu { name: name.trim().into(), driver: driver.trim().into() });
+    }
+    let version = std::fs::read_to_string("/proc/driver/nvidia/version").ok();
+    if let Some(driver) = version.as_deref().and_then(driver_in) {
+        return Some(Gpu { name: "an NVIDIA GPU".into(), driver });
+    }
+    let cache = quiet(Command::new("ldconfig").arg("-p")).unwrap_or_default();
+    let has_device = Path::new("/dev/nvidia0").exists() || Path::new("/dev/dxg").exists();
+    (has_device && cache.contains("libcuda.so.1"))
+        .then(|| Gpu { name: "an NVIDIA GPU".into(), driver: "unknown".into() })
+}
+
+/// The version number in the kernel module's self-description.
+fn driver_in(description: &str) -> Option<String> {
+    let first = description.lines().next()?;
+    let is_version = |word: &&str| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit());
+    first.split_whitespace().find(is_version).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_module_tells_its_version() {
+        let text =
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Thu Jan 23 2025\nGCC version: 12\n";
+        assert_eq!(driver_in(text).as_deref(), Some("570.86.15"));
+        assert_eq!(driver_in(""), None);
+    }
+}

@@ -1,0 +1,51 @@
+//! Where things lie: the checkout, and `.photofinish` in it, which holds everything that set-up fetched or made and can
+//! be deleted at any time.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+/// Folders of one checkout.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    root: PathBuf,
+}
+
+impl Layout {
+    /// The checkout that this program was built in.
+    pub fn of_this_checkout() -> anyhow::Result<Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let root = root.canonicalize().with_context(|| format!("the checkout {} is gone", root.display()))?;
+        Ok(Self { root })
+    }
+
+    /// The workspace root.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A path relative to the workspace root.
+    pub fn file(&self, relative: &str) -> PathBuf {
+        self.root.join(relative)
+    }
+
+    /// A path in the folder of fetched and made things.
+    pub fn state(&self, relative: &str) -> PathBuf {
+        self.root.join(".photofinish").join(relative)
+    }
+
+    /// Files as they came from a registry, kept so that nothing is fetched twice.
+    pub fn downloads(&self) -> PathBuf {
+        self.state("downloads")
+    }
+
+    /// One of the Python programs of set-up.
+    pub fn script(&self, name: &str) -> PathBuf {
+        self.file("xtask/convert").join(name)
+    }
+
+    /// A folder of models beside the checkout, where one was put.
+    pub fn models_beside(&self) -> PathBuf {
+        self.root.join("../shared/models")
+    }
+}

@@ -1,0 +1,108 @@
+//! Starts other programs, with their words in the error when they fail.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context, bail};
+
+/// Lines of a failed program's output that an error repeats.
+const REPEATED_LINES: usize = 12;
+
+/// Whether a program can be found.
+pub fn has(program: &str) -> bool {
+    Command::new("sh")
+        .args(["-c", "command -v \"$0\"", program])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// Runs a program quietly and gives its standard output, trimmed.
+pub fn quiet(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| cannot_start(command))?;
+    checked(command, &output)
+}
+
+/// Runs a program quietly with `input` on its standard input, and gives its standard output, trimmed.
+pub fn quiet_with_input(command: &mut Command, input: &str) -> anyhow::Result<String> {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| cannot_start(command))?;
+    let mut pipe = child.stdin.take().context("a piped standard input is there")?;
+    pipe.write_all(input.as_bytes()).with_context(|| format!("{} stopped reading", name(command)))?;
+    drop(pipe);
+    let output = child.wait_with_output().with_context(|| cannot_start(command))?;
+    checked(command, &output)
+}
+
+/// Runs a program that talks to the reader itself.
+pub fn shown(command: &mut Command) -> anyhow::Result<()> {
+    let status = command.status().with_context(|| cannot_start(command))?;
+    if !status.success() {
+        bail!("`{}` failed: {status}", line(command));
+    }
+    Ok(())
+}
+
+/// `cargo` in the workspace.
+pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("cargo");
+    command.current_dir(root).args(arguments);
+    command
+}
+
+fn checked(command: &Command, output: &Output) -> anyhow::Result<String> {
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    }
+    let mut words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if words.is_empty() {
+        words = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    }
+    bail!("`{}` failed: {}\n{}", name(command), output.status, last_lines(&words))
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(REPEATED_LINES)..].join("\n")
+}
+
+fn cannot_start(command: &Command) -> String {
+    format!("cannot start `{}`", name(command))
+}
+
+fn name(command: &Command) -> String {
+    command.get_program().to_string_lossy().into_owned()
+}
+
+fn line(command: &Command) -> String {
+    let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+    format!("{} {}", name(command), words.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_repeats_the_programs_own_words() {
+        let error = quiet(Command::new("sh").args(["-c", "echo no such thing >&2; exit 3"])).unwrap_err();
+        assert!(error.to_string().contains("no such thing"), "{error}");
+    }
+
+    #[test]
+    fn input_reaches_the_program() {
+        assert_eq!(quiet_with_input(&mut Command::new("cat"), "one\ntwo\n").unwrap(), "one\ntwo");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_not_found() {
+        assert!(has("sh"));
+        assert!(!has("no-such-program-anywhere"));
+    }
+}

@@ -1,0 +1,66 @@
+//! What set-up says: one line per step, and a plain account when something cannot be had.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// A step slower than this says how long it took.
+const WORTH_MENTIONING: Duration = Duration::from_millis(500);
+
+/// Something that set-up could not get: what, why, and what the reader can do.
+#[derive(Debug)]
+pub struct Unavailable {
+    /// The thing, to follow "cannot get".
+    pub what: String,
+    /// The reason, as far as it is known.
+    pub why: String,
+    /// What to do about it, as an instruction.
+    pub remedy: String,
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot get {}\n  why:        {}\n  what to do: {}", self.what, self.why, self.remedy)
+    }
+}
+
+impl std::error::Error for Unavailable {}
+
+/// How a step ended.
+pub enum Outcome {
+    /// Nothing was to be done.
+    Present,
+    /// It was done, with a few words about it.
+    Done(String),
+}
+
+/// Runs a step and prints its line.
+pub fn step(name: &str, work: impl FnOnce() -> anyhow::Result<Outcome>) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let outcome = work()?;
+    let took = start.elapsed();
+    let words = match outcome {
+        Outcome::Present => "already here".to_owned(),
+        Outcome::Done(words) => words,
+    };
+    if took > WORTH_MENTIONING {
+        println!("  {name}: {words} ({:.1} s)", took.as_secs_f64());
+    } else {
+        println!("  {name}: {words}");
+    }
+    Ok(())
+}
+
+/// Says what is going on inside a step that takes a while.
+pub fn note(text: &str) {
+    println!("    {text}");
+}
+
+/// Says something that nobody should miss.
+pub fn loud(text: &str) {
+    println!("\n  !! {}\n", text.replace('\n', "\n  !! "));
+}
+
+/// Announces a part of the work.
+pub fn heading(text: &str) {
+    println!("\n== {text}");
+}

@@ -1,0 +1,188 @@
+//! Packages of public registries, pinned by version and SHA-256, fetched by the registries' own clients.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+
+use super::python::Environment;
+use super::system;
+use crate::digest;
+use crate::layout::Layout;
+use crate::process::quiet;
+use crate::report::{Unavailable, note};
+
+/// A file of a registry.
+pub struct Package {
+    /// As the registry knows it.
+    pub name: &'static str,
+    /// The pinned version.
+    pub version: &'static str,
+    /// What the registry's client calls the file.
+    pub file: &'static str,
+    /// Its SHA-256.
+    pub sha256: &'static str,
+    /// Where it is.
+    pub registry: Registry,
+}
+
+/// Where a package comes from, and in which form.
+pub enum Registry {
+    /// PyPI: a wheel for any machine.
+    Wheel,
+    /// PyPI: the wheel of CPython 3.11 for a platform, whatever Python runs here. Only what is not Python in it is used.
+    WheelFor(&'static str),
+    /// PyPI: the source package.
+    Source,
+    /// npm.
+    Npm,
+}
+
+/// ONNX Runtime with the OpenVINO provider.
+pub const ONNX_RUNTIME_OPENVINO: Package = Package {
+    name: "onnxruntime-openvino",
+    version: "1.24.1",
+    file: "onnxruntime_openvino-1.24.1-cp311-cp311-manylinux_2_28_x86_64.whl",
+    sha256: "3007c803634cc69c6d52af1dea7ce729d9bb62b9a11070fd2f959119199007a8",
+    registry: Registry::WheelFor("manylinux_2_28_x86_64"),
+};
+
+/// ONNX Runtime alone, for this machine's processor.
+#[cfg(not(target_arch = "aarch64"))]
+pub const ONNX_RUNTIME: Package = Package {
+    name: "onnxruntime",
+    version: "1.31.1",
+    file: "onnxruntime-1.31.1-cp311-cp311-manylinux_2_28_x86_64.whl",
+    sha256: "5752bd508126ae7c49894d3b9d2e83f0c3d487319246d04c444b393308d7ad7f",
+    registry: Registry::WheelFor("manylinux_2_28_x86_64"),
+};
+
+/// ONNX Runtime alone, for this machine's processor.
+#[cfg(target_arch = "aarch64")]
+pub const ONNX_RUNTIME: Package = Package {
+    name: "onnxruntime",
+    version: "1.31.1",
+    file: "onnxruntime-1.31.1-cp311-cp311-manylinux_2_28_aarch64.whl",
+    sha256: "da05378364c44d4407e463982d2bf8d5e4cfea873283757e48beeb41df97b7f3",
+    registry: Registry::WheelFor("manylinux_2_28_aarch64"),
+};
+
+/// Text detector and recogniser.
+pub const RAPIDOCR: Package = Package {
+    name: "rapidocr-onnxruntime",
+    version: "1.4.4",
+    file: "rapidocr_onnxruntime-1.4.4-py3-none-any.whl",
+    sha256: "971d7d5f223a7a808662229df1ef69893809d8457d834e6373d3854bc1782cbf",
+    registry: Registry::Wheel,
+};
+
+/// Face detector as a library.
+pub const YUFACE: Package = Package {
+    name: "yuface",
+    version: "2023.5.1",
+    file: "yuface-2023.5.1-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.whl",
+    sha256: "fd03270a672da75b89809a2c999d5728ef19c6e701408a4d0bc9c00480c864a0",
+    registry: Registry::WheelFor("manylinux_2_17_x86_64"),
+};
+
+/// Face embedder as TensorFlow.js weights.
+pub const FACE_API: Package = Package {
+    name: "@vladmandic/face-api",
+    version: "1.7.15",
+    file: "vladmandic-face-api-1.7.15.tgz",
+    sha256: "0d77fffeef362ef9c0939cf6c567f3a2e8e177f114fa257a3270cbd2e509b031",
+    registry: Registry::Npm,
+};
+
+/// A portrait by NASA.
+pub const SCIKIT_IMAGE: Package = Package {
+    name: "scikit-image",
+    version: "0.26.0",
+    file: "scikit_image-0.26.0-cp311-cp311-manylinux_2_24_x86_64.manylinux_2_28_x86_64.whl",
+    sha256: "74aa5518ccea28121f57a95374581d3b979839adc25bb03f289b1bc9b99c58af",
+    registry: Registry::WheelFor("manylinux_2_28_x86_64"),
+};
+
+/// Official portraits of two public figures.
+pub const FACE_RECOGNITION: Package = Package {
+    name: "face_recognition",
+    version: "1.3.0",
+    file: "face_recognition-1.3.0.tar.gz",
+    sha256: "5e5efdd1686aa566af0d3cc1313b131e4b197657a8ffd03669e6d3fad92705ec",
+    registry: Registry::Source,
+};
+
+impl Package {
+    /// What a thing made from this package alone is stamped with.
+    pub fn recipe(&self) -> String {
+        format!("{} {} {}", self.name, self.version, self.sha256)
+    }
+}
+
+/// The file of a package, fetched when it is not among the downloads.
+pub fn fetch(layout: &Layout, package: &Package) -> anyhow::Result<PathBuf> {
+    let folder = layout.downloads();
+    let path = folder.join(package.file);
+    if digest::matches(&path, package.sha256) {
+        return Ok(path);
+    }
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    note(&format!("fetching {} {} from {}", package.name, package.version, package.registry.name()));
+    let fetched = match package.registry {
+        Registry::Npm => npm(&folder, package),
+        _ => pip(layout, &folder, package),
+    };
+    fetched.map_err(|error| unavailable(package, &format!("{error:#}")))?;
+    let found = digest::of_file(&path).map_err(|error| unavailable(package, &error.to_string()))?;
+    if found != package.sha256 {
+        let why = format!("its SHA-256 is {found}, expected {}", package.sha256);
+        return Err(unavailable(package, &why).into());
+    }
+    Ok(path)
+}
+
+impl Registry {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Npm => "npm",
+            _ => "PyPI",
+        }
+    }
+}
+
+fn unavailable(package: &Package, why: &str) -> Unavailable {
+    Unavailable {
+        what: format!("{} {} from {}", package.name, package.version, package.registry.name()),
+        why: why.to_owned(),
+        remedy: format!(
+            "check that this machine reaches {}, or put {} into .photofinish/downloads",
+            package.registry.name(),
+            package.file
+        ),
+    }
+}
+
+fn pip(layout: &Layout, folder: &Path, package: &Package) -> anyhow::Result<String> {
+    let environment = Environment::new(layout, "venv")?;
+    let mut command = environment.program("python");
+    command.args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]);
+    match package.registry {
+        Registry::Source => {
+            command.args(["--no-binary", package.name]);
+        }
+        Registry::WheelFor(platform) => {
+            command.args(["--only-binary=:all:", "--implementation", "cp", "--python-version", "3.11"]);
+            command.args(["--platform", platform]);
+        }
+        _ => {
+            command.arg("--only-binary=:all:");
+        }
+    }
+    quiet(command.arg("--dest").arg(folder).arg(format!("{}=={}", package.name, package.version)))
+}
+
+fn npm(folder: &Path, package: &Package) -> anyhow::Result<String> {
+    system::install(system::TESTS)?;
+    let wanted = format!("{}@{}", package.name, package.version);
+    quiet(Command::new("npm").args(["pack", "--silent", &wanted]).current_dir(folder))
+}

