@@ -51,16 +51,9 @@ impl Album {
                     })
                 })
                 .collect();
-            workers
-                .into_iter()
-                .try_for_each(|worker| worker.join().expect("no uploader panics"))
+            workers.into_iter().try_for_each(|worker| worker.join().expect("no uploader panics"))
         })?;
-        let photos = done
-            .into_inner()
-            .expect("no uploader panics")
-            .into_iter()
-            .flatten()
-            .collect();
+        let photos = done.into_inner().expect("no uploader panics").into_iter().flatten().collect();
         Ok(Self { id, photos })
     }
 
@@ -69,9 +62,7 @@ impl Album {
     /// # Errors
     /// When the service refuses.
     pub fn confirm(&self, client: &Client) -> anyhow::Result<()> {
-        self.photos
-            .iter()
-            .try_for_each(|photo| client.confirm(&self.id, &photo.id))
+        self.photos.iter().try_for_each(|photo| client.confirm(&self.id, &photo.id))
     }
 
     /// Waits until nothing is queued or processed any more.
@@ -89,10 +80,7 @@ impl Album {
             if done != last.0 {
                 last = (done, Instant::now());
             }
-            anyhow::ensure!(
-                last.1.elapsed() < Duration::from_secs(300),
-                "nothing gets done: {progress:?}"
-            );
+            anyhow::ensure!(last.1.elapsed() < Duration::from_secs(300), "nothing gets done: {progress:?}");
             std::thread::sleep(Duration::from_millis(100));
         }
     }
@@ -105,36 +93,23 @@ impl Album {
         let album = Self::upload(client, config, folder, files)?;
         album.confirm(client)?;
         let progress = album.wait_until_idle(client)?;
-        anyhow::ensure!(
-            progress.failed == 0,
-            "{} of {} photos failed",
-            progress.failed,
-            files.len()
-        );
+        anyhow::ensure!(progress.failed == 0, "{} of {} photos failed", progress.failed, files.len());
         Ok(album)
     }
 
     /// The file of a photo.
     pub fn file_of(&self, id: &str) -> Option<&str> {
-        self.photos
-            .iter()
-            .find(|photo| photo.id == id)
-            .map(|photo| photo.file.as_str())
+        self.photos.iter().find(|photo| photo.id == id).map(|photo| photo.file.as_str())
     }
 }
 
 fn upload_one(client: &Client, album: &str, folder: &Path, file: &str) -> anyhow::Result<Uploaded> {
     let path = folder.join(file);
     let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-    let name = path
-        .file_name()
-        .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let ticket = client.sign(album, &[name])?.pop().context("no upload ticket")?;
     client.put(&ticket.upload_url, media_type(file), &bytes)?;
-    Ok(Uploaded {
-        file: file.to_owned(),
-        id: ticket.photo_id,
-    })
+    Ok(Uploaded { file: file.to_owned(), id: ticket.photo_id })
 }
 
 /// The JPEG files of a folder, by name.
@@ -147,9 +122,7 @@ pub fn jpegs(folder: &Path) -> anyhow::Result<Vec<String>> {
         .flatten()
         .filter_map(|entry| entry.file_name().into_string().ok())
         .filter(|name| {
-            let ending = PathBuf::from(name)
-                .extension()
-                .map(|e| e.to_string_lossy().to_ascii_lowercase());
+            let ending = PathBuf::from(name).extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
             matches!(ending.as_deref(), Some("jpg" | "jpeg"))
         })
         .collect();

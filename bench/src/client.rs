@@ -116,11 +116,7 @@ impl Client {
             .timeout_global(Some(Duration::from_secs(120)))
             .max_idle_connections_per_host(32)
             .build();
-        Self {
-            agent: config.into(),
-            base: url.trim_end_matches('/').to_owned(),
-            key: key.to_owned(),
-        }
+        Self { agent: config.into(), base: url.trim_end_matches('/').to_owned(), key: key.to_owned() }
     }
 
     /// Makes an album; `config` is whole or partial.
@@ -130,10 +126,7 @@ impl Client {
             body["config"] = config.clone();
         }
         let album = self.call("albums/create", &body)?;
-        album["id"]
-            .as_str()
-            .map(str::to_owned)
-            .context("an album without id")
+        album["id"].as_str().map(str::to_owned).context("an album without id")
     }
 
     /// Upload tickets for photos named so, in order.
@@ -147,42 +140,25 @@ impl Client {
 
     /// Sends bytes to a presigned URL.
     pub fn put(&self, url: &str, media_type: &str, bytes: &[u8]) -> anyhow::Result<()> {
-        let mut answer = self
-            .agent
-            .put(url)
-            .header("content-type", media_type)
-            .send(bytes)?;
+        let mut answer = self.agent.put(url).header("content-type", media_type).send(bytes)?;
         let status = answer.status().as_u16();
         if status != 200 {
             let body = answer.body_mut().read_to_string().unwrap_or_default();
-            return Err(Refused {
-                path: "PUT of an upload".to_owned(),
-                status,
-                body,
-            }
-            .into());
+            return Err(Refused { path: "PUT of an upload".to_owned(), status, body }.into());
         }
         Ok(())
     }
 
     /// Confirms one upload.
     pub fn confirm(&self, album: &str, photo: &str) -> anyhow::Result<()> {
-        let answer = self.call(
-            "photos/photo/success",
-            &json!({ "albumId": album, "photoId": photo }),
-        )?;
-        anyhow::ensure!(
-            answer["success"] == true,
-            "the confirmation of {photo} was answered {answer}"
-        );
+        let answer = self.call("photos/photo/success", &json!({ "albumId": album, "photoId": photo }))?;
+        anyhow::ensure!(answer["success"] == true, "the confirmation of {photo} was answered {answer}");
         Ok(())
     }
 
     /// How far an album is.
     pub fn progress(&self, album: &str) -> anyhow::Result<Progress> {
-        Ok(serde_json::from_value(
-            self.call("albums/progress", &json!({ "albumId": album }))?,
-        )?)
+        Ok(serde_json::from_value(self.call("albums/progress", &json!({ "albumId": album }))?)?)
     }
 
     /// What was seen in a photo.
@@ -219,23 +195,11 @@ impl Client {
     /// [`Refused`] when the answer is not 200.
     pub fn call(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
         let url = format!("{}/openapi/{path}", self.base);
-        let mut answer = self
-            .agent
-            .post(&url)
-            .header("x-api-key", &self.key)
-            .send_json(body)?;
+        let mut answer = self.agent.post(&url).header("x-api-key", &self.key).send_json(body)?;
         let status = answer.status().as_u16();
-        let text = answer
-            .body_mut()
-            .read_to_string()
-            .with_context(|| format!("the answer of {path}"))?;
+        let text = answer.body_mut().read_to_string().with_context(|| format!("the answer of {path}"))?;
         if status != 200 {
-            return Err(Refused {
-                path: path.to_owned(),
-                status,
-                body: text,
-            }
-            .into());
+            return Err(Refused { path: path.to_owned(), status, body: text }.into());
         }
         serde_json::from_str(&text).with_context(|| format!("{path} answered no JSON: {text}"))
     }
@@ -243,22 +207,14 @@ impl Client {
     /// The Prometheus text of the service.
     pub fn metrics(&self) -> anyhow::Result<String> {
         let mut answer = self.agent.get(format!("{}/metrics", self.base)).call()?;
-        anyhow::ensure!(
-            answer.status().is_success(),
-            "/metrics answered {}",
-            answer.status()
-        );
+        anyhow::ensure!(answer.status().is_success(), "/metrics answered {}", answer.status());
         Ok(answer.body_mut().read_to_string()?)
     }
 }
 
 /// The media type of a file by its ending, whose case does not matter.
 pub fn media_type(filename: &str) -> &'static str {
-    let ending = filename
-        .rsplit('.')
-        .next()
-        .unwrap_or_default()
-        .to_ascii_lowercase();
+    let ending = filename.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
     match ending.as_str() {
         "png" => "image/png",
         "webp" => "image/webp",
@@ -271,15 +227,12 @@ pub fn metric_by_label(text: &str, metric: &str, label: &str) -> std::collection
     let mut sums = std::collections::BTreeMap::new();
     let mark = format!("{label}=\"");
     for line in text.lines().filter(|line| line.starts_with(metric)) {
-        let Some((labels, number)) = line[metric.len()..]
-            .strip_prefix('{')
-            .and_then(|rest| rest.rsplit_once('}'))
+        let Some((labels, number)) =
+            line[metric.len()..].strip_prefix('{').and_then(|rest| rest.rsplit_once('}'))
         else {
             continue;
         };
-        let value = labels
-            .split_once(&mark)
-            .and_then(|(_, rest)| rest.split_once('"'));
+        let value = labels.split_once(&mark).and_then(|(_, rest)| rest.split_once('"'));
         if let (Some((value, _)), Ok(number)) = (value, number.trim().parse::<f64>()) {
             *sums.entry(value.to_owned()).or_default() += number;
         }
@@ -305,9 +258,6 @@ mod tests {
 
     #[test]
     fn endings_in_capitals_are_endings() {
-        assert_eq!(
-            (media_type("A.JPG"), media_type("b.PNG")),
-            ("image/jpeg", "image/png")
-        );
+        assert_eq!((media_type("A.JPG"), media_type("b.PNG")), ("image/jpeg", "image/png"));
     }
 }

@@ -82,11 +82,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     let folder = photos(options)?;
     let files = jpegs(&folder)?;
     let labels = truth::photos(&folder.join("truth.csv"))?;
-    let peer = if options.alone {
-        None
-    } else {
-        Some(Peer::prepare(&options.places)?)
-    };
+    let peer = if options.alone { None } else { Some(Peer::prepare(&options.places)?) };
     let mut turns = Turns {
         ours: Vec::new(),
         peers: BTreeMap::new(),
@@ -99,11 +95,14 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
         for mode in [Mode::Plain, Mode::Tuned] {
             let Some(peer) = &peer else { continue };
             println!("round {round}: peer, {mode:?}");
-            turns
-                .peers
-                .entry(mode)
-                .or_default()
-                .push(peer.run(mode, &folder, options.threads)?);
+            let run = peer.run(mode, &folder, options.threads)?;
+            anyhow::ensure!(
+                run.photos == files.len(),
+                "the peer read {} of {} photos",
+                run.photos,
+                files.len()
+            );
+            turns.peers.entry(mode).or_default().push(run);
         }
     }
     Ok(report(options, &turns, &labels, files.len()))
@@ -122,10 +121,7 @@ fn photos(options: &Options) -> anyhow::Result<PathBuf> {
 
 /// A fresh service, the photos uploaded, then confirmed and processed.
 fn turn(options: &Options, folder: &Path, files: &[String]) -> anyhow::Result<Turn> {
-    let setup = Setup {
-        threads: Some(options.threads),
-        ..Setup::default()
-    };
+    let setup = Setup { threads: Some(options.threads), ..Setup::default() };
     let service = Service::start(&options.places, &setup)?;
     let client = service.client();
     let at_start = process::cpu_of_tree(service.pid())?;
@@ -138,12 +134,7 @@ fn turn(options: &Options, folder: &Path, files: &[String]) -> anyhow::Result<Tu
     let progress = album.wait_until_idle(client)?;
     let wall = clock.elapsed();
     let done = process::cpu_of_tree(service.pid())?;
-    anyhow::ensure!(
-        progress.failed == 0,
-        "{} photos failed:\n{}",
-        progress.failed,
-        service.log_tail()
-    );
+    anyhow::ensure!(progress.failed == 0, "{} photos failed:\n{}", progress.failed, service.log_tail());
 
     let mut threads = process::cpu_of_threads(service.pid())?;
     for (name, time) in &mut threads {
@@ -156,12 +147,7 @@ fn turn(options: &Options, folder: &Path, files: &[String]) -> anyhow::Result<Tu
         let seen = client.photo(&album.id, &photo.id)?;
         faces += seen.faces.len();
         faces_indexed += seen.faces.iter().filter(|face| face.indexed).count();
-        let indexed = seen
-            .texts
-            .into_iter()
-            .filter(|text| text.indexed)
-            .map(|text| text.text)
-            .collect();
+        let indexed = seen.texts.into_iter().filter(|text| text.indexed).map(|text| text.text).collect();
         texts.insert(photo.file.clone(), indexed);
     }
     Ok(Turn {
@@ -180,21 +166,14 @@ fn turn(options: &Options, folder: &Path, files: &[String]) -> anyhow::Result<Tu
 fn report(options: &Options, turns: &Turns, labels: &[LabelledPhoto], photos: usize) -> Report {
     let mut report = Report::new("cpu", "CPU and memory on 24 megapixel photos, beside the peer");
     if let Ok(runtime) = options.places.runtime() {
-        report.versions.extend(
-            runtime
-                .file_name()
-                .map(|name| name.to_string_lossy().into_owned()),
-        );
+        report.versions.extend(runtime.file_name().map(|name| name.to_string_lossy().into_owned()));
     }
     if !options.alone {
         report.versions.extend(Peer::versions());
     }
     let ours = Summary::of_ours(turns, labels, photos);
-    let peers: Vec<(Mode, Summary)> = turns
-        .peers
-        .iter()
-        .map(|(&mode, runs)| (mode, Summary::of_peer(mode, runs, labels)))
-        .collect();
+    let peers: Vec<(Mode, Summary)> =
+        turns.peers.iter().map(|(&mode, runs)| (mode, Summary::of_peer(mode, runs, labels))).collect();
     report.tables.push(summary_table(&ours, &peers, turns));
     report.tables.push(stage_table(turns, photos));
     report.tables.push(thread_table(turns, photos));
@@ -218,26 +197,15 @@ struct Summary {
 impl Summary {
     fn of_ours(turns: &Turns, labels: &[LabelledPhoto], photos: usize) -> Self {
         let per_photo = |time: Duration| milliseconds(time) / photos as f64;
-        let rate: Vec<f64> = turns
-            .ours
-            .iter()
-            .map(|turn| photos as f64 / turn.wall.as_secs_f64())
-            .collect();
-        let peak = turns
-            .ours
-            .iter()
-            .map(|turn| turn.peak_bytes)
-            .max()
-            .unwrap_or_default();
+        let rate: Vec<f64> = turns.ours.iter().map(|turn| photos as f64 / turn.wall.as_secs_f64()).collect();
+        let peak = turns.ours.iter().map(|turn| turn.peak_bytes).max().unwrap_or_default();
         Self {
             name: "Photofinish".to_owned(),
             cpu_ms: turns.ours.iter().map(|turn| per_photo(turn.cpu)).collect(),
             photos_per_s: median(&rate),
             peak_mb: peak as f64 / (1 << 20) as f64,
             faces: turns.ours[0].faces,
-            bibs: score(labels, |file| {
-                turns.ours[0].texts.get(file).cloned().unwrap_or_default()
-            }),
+            bibs: score(labels, |file| turns.ours[0].texts.get(file).cloned().unwrap_or_default()),
             bibs_generous: None,
         }
     }
@@ -245,11 +213,8 @@ impl Summary {
     fn of_peer(mode: Mode, runs: &[PeerRun], labels: &[LabelledPhoto]) -> Self {
         let seen = &runs[0].seen;
         let rates: Vec<f64> = runs.iter().map(|run| run.photos_per_s).collect();
-        let at_least = |least| {
-            score(labels, |file| {
-                seen.get(file).map(|p| bibs_of(p, least)).unwrap_or_default()
-            })
-        };
+        let at_least =
+            |least| score(labels, |file| seen.get(file).map(|p| bibs_of(p, least)).unwrap_or_default());
         Self {
             name: format!("peer, {}", if mode == Mode::Plain { "plain" } else { "tuned" }),
             cpu_ms: runs.iter().map(|run| run.cpu_ms_per_photo).collect(),
@@ -297,11 +262,7 @@ fn summary_table(ours: &Summary, peers: &[(Mode, Summary)], turns: &Turns) -> Ta
     let base = median(&ours.cpu_ms);
     for summary in [ours].into_iter().chain(peers.iter().map(|(_, summary)| summary)) {
         let each: Vec<String> = summary.cpu_ms.iter().map(|ms| format!("{ms:.0}")).collect();
-        let found = format!(
-            "{}/{}",
-            summary.bibs.right,
-            summary.bibs.right + summary.bibs.missed
-        );
+        let found = format!("{}/{}", summary.bibs.right, summary.bibs.right + summary.bibs.missed);
         table.row([
             summary.name.clone(),
             each.join(", "),
@@ -313,9 +274,7 @@ fn summary_table(ours: &Summary, peers: &[(Mode, Summary)], turns: &Turns) -> Ta
             found,
             format!("{:.3}", summary.bibs.recall()),
             summary.bibs.unlabelled.to_string(),
-            summary
-                .bibs_generous
-                .map_or_else(|| "-".to_owned(), |bibs| format!("{:.3}", bibs.recall())),
+            summary.bibs_generous.map_or_else(|| "-".to_owned(), |bibs| format!("{:.3}", bibs.recall())),
         ]);
     }
     let caption = "A peak of Photofinish with a quarter of the photos queued";
@@ -330,43 +289,21 @@ fn summary_table(ours: &Summary, peers: &[(Mode, Summary)], turns: &Turns) -> Ta
 /// CPU ms a photo by stage; the names of the two sides differ and are kept.
 fn stage_table(turns: &Turns, photos: usize) -> Table {
     let mut table = Table::new("CPU ms a photo by stage (medians)", &["who", "stages"]);
-    let stages = turns
-        .ours
-        .iter()
-        .flat_map(|turn| turn.stages.keys())
-        .collect::<BTreeSet<_>>();
+    let stages = turns.ours.iter().flat_map(|turn| turn.stages.keys()).collect::<BTreeSet<_>>();
     let of_stage = |stage: &String| {
-        let turns = turns
-            .ours
-            .iter()
-            .map(|turn| turn.stages.get(stage).copied().unwrap_or(0.0));
-        median(
-            &turns
-                .map(|seconds| seconds * 1e3 / photos as f64)
-                .collect::<Vec<_>>(),
-        )
+        let turns = turns.ours.iter().map(|turn| turn.stages.get(stage).copied().unwrap_or(0.0));
+        median(&turns.map(|seconds| seconds * 1e3 / photos as f64).collect::<Vec<_>>())
     };
-    let ours = stages
-        .into_iter()
-        .map(|stage| format!("{stage} {:.1}", of_stage(stage)));
+    let ours = stages.into_iter().map(|stage| format!("{stage} {:.1}", of_stage(stage)));
     table.row(["Photofinish".to_owned(), ours.collect::<Vec<_>>().join(", ")]);
     for (mode, runs) in &turns.peers {
         let of_stage = |stage: &String| {
             median(
-                &runs
-                    .iter()
-                    .map(|run| run.stages_ms.get(stage).copied().unwrap_or(0.0))
-                    .collect::<Vec<_>>(),
+                &runs.iter().map(|run| run.stages_ms.get(stage).copied().unwrap_or(0.0)).collect::<Vec<_>>(),
             )
         };
-        let stages = runs[0]
-            .stages_ms
-            .keys()
-            .map(|stage| format!("{stage} {:.1}", of_stage(stage)));
-        table.row([
-            format!("peer, {mode:?}").to_lowercase(),
-            stages.collect::<Vec<_>>().join(", "),
-        ]);
+        let stages = runs[0].stages_ms.keys().map(|stage| format!("{stage} {:.1}", of_stage(stage)));
+        table.row([format!("peer, {mode:?}").to_lowercase(), stages.collect::<Vec<_>>().join(", ")]);
     }
     table
 }
@@ -383,32 +320,17 @@ fn thread_table(turns: &Turns, photos: usize) -> Table {
     let mut threads: Vec<_> = last.threads.iter().filter(|(_, time)| !time.is_zero()).collect();
     threads.sort_by_key(|(_, time)| std::cmp::Reverse(**time));
     for (name, time) in threads {
-        table.row([
-            name.clone(),
-            format!("{:.1}", milliseconds(*time) / photos as f64),
-        ]);
+        table.row([name.clone(), format!("{:.1}", milliseconds(*time) / photos as f64)]);
     }
     table
 }
 
 fn goals(ours: &Summary, peers: &[(Mode, Summary)]) -> Vec<Goal> {
-    let mut goals = vec![Goal::at_most(
-        "peak memory of Photofinish, MB",
-        ours.peak_mb * 1.048_576,
-        800.0,
-    )];
+    let mut goals = vec![Goal::at_most("peak memory of Photofinish, MB", ours.peak_mb * 1.048_576, 800.0)];
     for (mode, peer) in peers {
         let ratio = median(&peer.cpu_ms) / median(&ours.cpu_ms);
-        let (name, target) = if *mode == Mode::Plain {
-            ("plain", 7.0)
-        } else {
-            ("tuned", 3.0)
-        };
-        goals.push(Goal::at_least(
-            &format!("CPU of the {name} peer to ours"),
-            ratio,
-            target,
-        ));
+        let (name, target) = if *mode == Mode::Plain { ("plain", 7.0) } else { ("tuned", 3.0) };
+        goals.push(Goal::at_least(&format!("CPU of the {name} peer to ours"), ratio, target));
         let what = format!("bib recall, the {name} peer's as the target");
         goals.push(Goal::at_least(&what, ours.bibs.recall(), peer.bibs.recall()));
         if *mode == Mode::Tuned {
@@ -423,16 +345,10 @@ fn goals(ours: &Summary, peers: &[(Mode, Summary)]) -> Vec<Goal> {
 }
 
 fn notes(options: &Options, turns: &Turns, photos: usize) -> Vec<String> {
-    let uploads: Vec<f64> = turns
-        .ours
-        .iter()
-        .map(|turn| milliseconds(turn.cpu_of_uploads) / photos as f64)
-        .collect();
-    let stages: Vec<f64> = turns
-        .ours
-        .iter()
-        .map(|turn| turn.stages.values().sum::<f64>() * 1e3 / photos as f64)
-        .collect();
+    let uploads: Vec<f64> =
+        turns.ours.iter().map(|turn| milliseconds(turn.cpu_of_uploads) / photos as f64).collect();
+    let stages: Vec<f64> =
+        turns.ours.iter().map(|turn| turn.stages.values().sum::<f64>() * 1e3 / photos as f64).collect();
     vec![
         format!(
             "{photos} photos, {} turns each, {} threads; Photofinish is a fresh service with an empty album each turn.",

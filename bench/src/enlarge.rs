@@ -34,19 +34,12 @@ pub struct Options {
 impl Options {
     /// As given on the command line without any option.
     pub fn standard(places: Places) -> Self {
-        Self {
-            out: None,
-            count: 40,
-            megapixels: 24.0,
-            places,
-        }
+        Self { out: None, count: 40, megapixels: 24.0, places }
     }
 
     /// The folder that the photos go to.
     pub fn folder(&self) -> PathBuf {
-        self.out
-            .clone()
-            .unwrap_or_else(|| std::env::temp_dir().join("photofinish-24mp"))
+        self.out.clone().unwrap_or_else(|| std::env::temp_dir().join("photofinish-24mp"))
     }
 }
 
@@ -58,11 +51,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let folder = options.folder();
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     let inside = folder.canonicalize()?.starts_with(root().canonicalize()?);
-    anyhow::ensure!(
-        !inside,
-        "{} lies in the checkout; photos of people stay outside",
-        folder.display()
-    );
+    anyhow::ensure!(!inside, "{} lies in the checkout; photos of people stay outside", folder.display());
     let photos = truth::photos(&options.places.shared("photos/bibs.csv")?)?;
     let files = options.places.shared("photos/files")?;
     let mut truth = std::io::BufWriter::new(std::fs::File::create(folder.join("truth.csv"))?);
@@ -75,13 +64,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         std::fs::write(folder.join(&name), jpeg)?;
         let join =
             |bibs: &std::collections::BTreeSet<String>| bibs.iter().cloned().collect::<Vec<_>>().join(" ");
-        writeln!(
-            truth,
-            "{name},{},{},{}",
-            join(&photo.bibs),
-            join(&photo.optional),
-            photo.file
-        )?;
+        writeln!(truth, "{name},{},{},{}", join(&photo.bibs), join(&photo.optional), photo.file)?;
     }
     truth.flush()?;
     let count = options.count.min(photos.len());
@@ -127,10 +110,8 @@ fn enlarge(path: &Path, megapixels: f64, seed: u64) -> anyhow::Result<Vec<u8>> {
 /// When it is not there or no picture.
 pub fn read(path: &Path) -> anyhow::Result<image::RgbImage> {
     let reader = image::ImageReader::open(path).with_context(|| format!("reading {}", path.display()))?;
-    let picture = reader
-        .with_guessed_format()?
-        .decode()
-        .with_context(|| format!("decoding {}", path.display()))?;
+    let picture =
+        reader.with_guessed_format()?.decode().with_context(|| format!("decoding {}", path.display()))?;
     Ok(picture.into_rgb8())
 }
 
@@ -139,12 +120,7 @@ pub fn read(path: &Path) -> anyhow::Result<image::RgbImage> {
 /// # Errors
 /// When a side is zero.
 pub fn resize(picture: &image::RgbImage, width: u32, height: u32) -> anyhow::Result<image::RgbImage> {
-    let source = ImageRef::new(
-        picture.width(),
-        picture.height(),
-        picture.as_raw(),
-        PixelType::U8x3,
-    )?;
+    let source = ImageRef::new(picture.width(), picture.height(), picture.as_raw(), PixelType::U8x3)?;
     let mut target = Image::new(width, height, PixelType::U8x3);
     let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Lanczos3));
     Resizer::new().resize(&source, &mut target, &options)?;
@@ -155,9 +131,8 @@ pub fn resize(picture: &image::RgbImage, width: u32, height: u32) -> anyhow::Res
 /// brightness, a third of it in colour.
 fn add_noise(pixels: &mut [u8], seed: u64) {
     let bell = bell_curve();
-    let deviation: Vec<f32> = (0..=255u16)
-        .map(|level| NOISE * (0.35 + 0.65 * f32::from(level) / 128.0).sqrt())
-        .collect();
+    let deviation: Vec<f32> =
+        (0..=255u16).map(|level| NOISE * (0.35 + 0.65 * f32::from(level) / 128.0).sqrt()).collect();
     let mut random = SplitMix(seed);
     for pixel in pixels.chunks_exact_mut(3) {
         let bits = random.next();
@@ -165,9 +140,8 @@ fn add_noise(pixels: &mut [u8], seed: u64) {
         let brightness = draw(0);
         for (channel, value) in pixel.iter_mut().enumerate() {
             let noise = 0.94 * brightness + 0.33 * draw(16 * (channel as u32 + 1));
-            *value = (f32::from(*value) + noise * deviation[usize::from(*value)])
-                .round()
-                .clamp(0.0, 255.0) as u8;
+            *value =
+                (f32::from(*value) + noise * deviation[usize::from(*value)]).round().clamp(0.0, 255.0) as u8;
         }
     }
 }
@@ -177,9 +151,7 @@ fn add_noise(pixels: &mut [u8], seed: u64) {
 fn bell_curve() -> Vec<f32> {
     let mut random = SplitMix(0x5eed);
     let mut uniform = || (random.next() >> 11) as f64 / (1u64 << 53) as f64;
-    (0..65_536)
-        .map(|_| ((0..12).map(|_| uniform()).sum::<f64>() - 6.0) as f32)
-        .collect()
+    (0..65_536).map(|_| ((0..12).map(|_| uniform()).sum::<f64>() - 6.0) as f32).collect()
 }
 
 /// The SplitMix64 generator: fast, and the same everywhere.
@@ -201,16 +173,9 @@ mod tests {
 
     #[test]
     fn photos_are_spread_over_the_whole_list() {
-        let photo = |i: usize| LabelledPhoto {
-            file: i.to_string(),
-            bibs: [].into(),
-            optional: [].into(),
-        };
+        let photo = |i: usize| LabelledPhoto { file: i.to_string(), bibs: [].into(), optional: [].into() };
         let photos: Vec<LabelledPhoto> = (0..10).map(photo).collect();
-        let chosen: Vec<&str> = spread(&photos, 4)
-            .iter()
-            .map(|photo| photo.file.as_str())
-            .collect();
+        let chosen: Vec<&str> = spread(&photos, 4).iter().map(|photo| photo.file.as_str()).collect();
         assert_eq!(chosen, ["0", "2", "5", "7"]);
         assert_eq!(spread(&photos, 99).len(), 10);
     }
@@ -222,10 +187,6 @@ mod tests {
         add_noise(&mut two, 7);
         assert_eq!(one, two);
         let variance = one.iter().map(|&v| (f64::from(v) - 128.0).powi(2)).sum::<f64>() / one.len() as f64;
-        assert!(
-            (variance.sqrt() - f64::from(NOISE)).abs() < 0.4,
-            "{}",
-            variance.sqrt()
-        );
+        assert!((variance.sqrt() - f64::from(NOISE)).abs() < 0.4, "{}", variance.sqrt());
     }
 }

@@ -1,7 +1,10 @@
 //! How right the answers are: bib search and selfie search end to end, and what a cosine is worth.
 
 mod bibs;
+mod calibrate;
 mod faces;
+pub mod gallery;
+mod logistic;
 
 use clap::Subcommand;
 
@@ -16,6 +19,8 @@ pub enum Evaluation {
     Bibs(Options),
     /// Selfie search: runners by another photo's face, portraits by person.
     Faces(Options),
+    /// Fits the confidence of a face hit from its cosine.
+    Calibrate(calibrate::Options),
 }
 
 /// What every evaluation takes.
@@ -37,5 +42,6 @@ pub fn run(evaluation: Evaluation) -> anyhow::Result<()> {
     match evaluation {
         Evaluation::Bibs(options) => finish(bibs::run(&options)?, &options.output),
         Evaluation::Faces(options) => finish(faces::run(&options)?, &options.output),
+        Evaluation::Calibrate(options) => finish(calibrate::run(&options)?, &options.output),
     }
 }

@@ -26,20 +26,12 @@ pub enum Target {
 impl Goal {
     /// A figure that should be at least `target`.
     pub fn at_least(what: &str, figure: f64, target: f64) -> Self {
-        Self {
-            what: what.to_owned(),
-            figure,
-            target: Target::AtLeast(target),
-        }
+        Self { what: what.to_owned(), figure, target: Target::AtLeast(target) }
     }
 
     /// A figure that should be at most `target`.
     pub fn at_most(what: &str, figure: f64, target: f64) -> Self {
-        Self {
-            what: what.to_owned(),
-            figure,
-            target: Target::AtMost(target),
-        }
+        Self { what: what.to_owned(), figure, target: Target::AtMost(target) }
     }
 
     /// Whether it is reached; a figure that is not a number is never.

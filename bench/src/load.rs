@@ -89,9 +89,11 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
 
 /// Photos whose faces and bibs are marks that the fake networks read.
 fn marked() -> Material {
-    let person = |kind: usize| (kind % 100) as u8 + 1;
+    let person = |kind: usize| (kind % 100) as u16 + 1;
     let bib = |kind: usize| (1000 + kind * 37).to_string();
-    let jpeg = |kind: usize| Picture::new(640, 480).face(person(kind), 100, 60, 96).bib(&bib(kind), 300, 300).jpeg();
+    let jpeg = |kind: usize| {
+        Picture::new(640, 480).face(person(kind), [100, 60, 96]).bib(&bib(kind), [300, 300]).jpeg()
+    };
     Material {
         jpegs: (0..KINDS).map(jpeg).collect(),
         bibs: (0..KINDS).map(bib).collect(),
@@ -135,7 +137,7 @@ fn load(service: &Service, material: &Material, count: usize, clients: usize) ->
         let texts = scope.spawn(|| search_texts(client, &album, material, &over));
         let faces = scope.spawn(|| search_faces(client, &album, material, &over));
         let sampler = scope.spawn(|| watch(service, &album, &samples, &over));
-        let result = (|| {
+        let sent = (|| -> anyhow::Result<_> {
             let mut confirms = Vec::new();
             for confirmer in confirmers {
                 confirms.extend(confirmer.join().expect("no confirmer panics")?);
@@ -148,7 +150,7 @@ fn load(service: &Service, material: &Material, count: usize, clients: usize) ->
         let texts = texts.join().expect("no searcher panics");
         let faces = faces.join().expect("no searcher panics");
         sampler.join().expect("the sampler does not panic")?;
-        let (confirms, confirmed_in, failed): (Vec<Duration>, Duration, u64) = result?;
+        let (confirms, confirmed_in, failed): (Vec<Duration>, Duration, u64) = sent?;
         Ok(Findings {
             confirms,
             texts: texts?,
@@ -183,7 +185,12 @@ fn send(
     }
 }
 
-fn search_texts(client: &Client, album: &str, material: &Material, over: &AtomicBool) -> anyhow::Result<Vec<Duration>> {
+fn search_texts(
+    client: &Client,
+    album: &str,
+    material: &Material,
+    over: &AtomicBool,
+) -> anyhow::Result<Vec<Duration>> {
     let mut times = Vec::new();
     for bib in material.bibs.iter().cycle() {
         if over.load(Ordering::Relaxed) {
@@ -198,7 +205,12 @@ fn search_texts(client: &Client, album: &str, material: &Material, over: &Atomic
 }
 
 /// The first search makes the probe's vector; it is not counted, the searches after it are.
-fn search_faces(client: &Client, album: &str, material: &Material, over: &AtomicBool) -> anyhow::Result<Vec<Duration>> {
+fn search_faces(
+    client: &Client,
+    album: &str,
+    material: &Material,
+    over: &AtomicBool,
+) -> anyhow::Result<Vec<Duration>> {
     let image = client.upload_probe(album, "image/jpeg", &material.probe)?;
     client.search_face(album, &image)?;
     let mut times = Vec::new();
@@ -211,7 +223,12 @@ fn search_faces(client: &Client, album: &str, material: &Material, over: &Atomic
     Ok(times)
 }
 
-fn watch(service: &Service, album: &str, samples: &Mutex<Vec<Sample>>, over: &AtomicBool) -> anyhow::Result<()> {
+fn watch(
+    service: &Service,
+    album: &str,
+    samples: &Mutex<Vec<Sample>>,
+    over: &AtomicBool,
+) -> anyhow::Result<()> {
     while !over.load(Ordering::Relaxed) {
         let progress = service.client().progress(album)?;
         let resident = process::memory(service.pid())?.resident;
@@ -261,7 +278,11 @@ fn report(options: &Options, findings: &Findings, count: usize) -> Report {
     }
     report.tables = vec![table, memory];
     report.goals = vec![
-        Goal::at_most("memory in the last quarter to the second", median(&quarters[3]) / median(&quarters[1]), 1.15),
+        Goal::at_most(
+            "memory in the last quarter to the second",
+            median(&quarters[3]) / median(&quarters[1]),
+            1.15,
+        ),
         Goal::at_most("photos failed", findings.failed as f64, 0.0),
     ];
     report.notes = vec![

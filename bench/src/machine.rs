@@ -15,31 +15,19 @@ impl Setting {
     /// Looks at this machine. `versions` are what else took part, for example the runtime's.
     pub fn observe(root: &Path, versions: &[String]) -> Self {
         let today = time::OffsetDateTime::now_utc().date();
-        let mut facts = vec![
-            today.to_string(),
-            cpu_model(),
-            cores(),
-            format!("load {}", load()),
-        ];
+        let mut facts = vec![today.to_string(), cpu_model(), cores(), format!("load {}", load())];
         facts.push(format!("photofinish {}", revision(root)));
         facts.extend(versions.iter().cloned());
-        Self {
-            line: facts.join(", "),
-            command: command(root),
-        }
+        Self { line: facts.join(", "), command: command(root) }
     }
 }
 
 fn cpu_model() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = text
-        .lines()
-        .find(|line| line.starts_with("model name"))
-        .and_then(|line| line.split_once(':'));
-    model.map_or_else(
-        || format!("unknown {} CPU", std::env::consts::ARCH),
-        |(_, name)| name.trim().to_owned(),
-    )
+    let model =
+        text.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(':'));
+    model
+        .map_or_else(|| format!("unknown {} CPU", std::env::consts::ARCH), |(_, name)| name.trim().to_owned())
 }
 
 fn cores() -> String {
@@ -54,11 +42,7 @@ fn load() -> String {
 
 /// Version and commit of the checkout.
 fn revision(root: &Path) -> String {
-    let commit = Command::new("git")
-        .arg("-C")
-        .arg(root)
-        .args(["rev-parse", "--short", "HEAD"])
-        .output();
+    let commit = Command::new("git").arg("-C").arg(root).args(["rev-parse", "--short", "HEAD"]).output();
     let commit = commit.ok().filter(|output| output.status.success());
     let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     match commit {

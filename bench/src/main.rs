@@ -12,10 +12,14 @@ mod cpu;
 mod enlarge;
 mod eval;
 mod goals;
+mod gpu;
+mod load;
 mod machine;
+mod networks;
 mod peer;
 mod places;
 mod process;
+mod reading;
 mod report;
 mod score;
 mod service;
@@ -27,10 +31,7 @@ use clap::{Parser, Subcommand};
 use crate::report::Output;
 
 #[derive(Parser)]
-#[command(
-    name = "photofinish-bench",
-    about = "Measures Photofinish against named baselines."
-)]
+#[command(name = "photofinish-bench", about = "Measures Photofinish against named baselines.")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -46,6 +47,12 @@ enum Command {
     Make24mp(enlarge::Options),
     /// CPU per photo and per stage, and peak memory, beside the peer, plain and tuned, in one run.
     Cpu(cpu::Options),
+    /// Thousands of small photos into one album while others search: latencies and memory.
+    Load(load::Options),
+    /// CPU of each step of a photo, in this process, one photo after the other.
+    Reading(reading::Options),
+    /// On a machine with a GPU: whether CUDA says what the CPU says, and how fast the pipeline is on it.
+    GpuCheck(gpu::Options),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -53,6 +60,12 @@ fn main() -> anyhow::Result<()> {
         Command::Eval(evaluation) => eval::run(evaluation),
         Command::Make24mp(options) => enlarge::run(&options),
         Command::Cpu(options) => finish(cpu::run(&options)?, &options.output),
+        Command::Load(options) => finish(load::run(&options)?, &options.output),
+        Command::Reading(options) => finish(reading::run(&options)?, &options.output),
+        Command::GpuCheck(options) => match gpu::run(&options)? {
+            Some(report) => finish(report, &options.output),
+            None => Ok(()),
+        },
     }
 }
 

@@ -127,23 +127,15 @@ impl Peer {
             .arg(&self.yunet)
             .arg("--embedder")
             .arg(&self.embedder);
-        command
-            .arg("--threads")
-            .arg(threads.to_string())
-            .arg("--out")
-            .arg(&results);
+        command.arg("--threads").arg(threads.to_string()).arg("--out").arg(&results);
         // One thread count for every library that would start its own.
-        command
-            .env("OMP_NUM_THREADS", threads.to_string())
-            .env("OPENBLAS_NUM_THREADS", threads.to_string());
+        command.env("OMP_NUM_THREADS", threads.to_string()).env("OPENBLAS_NUM_THREADS", threads.to_string());
         if mode == Mode::Tuned {
             command.arg("--tuned");
         }
         let printed = run(&mut command)?;
-        let line = printed
-            .lines()
-            .rfind(|line| line.starts_with('{'))
-            .context("the peer printed no figures")?;
+        let line =
+            printed.lines().rfind(|line| line.starts_with('{')).context("the peer printed no figures")?;
         let mut answer: PeerRun =
             serde_json::from_str(line).with_context(|| format!("the peer said {line}"))?;
         answer.seen = serde_json::from_slice(&std::fs::read(&results)?)?;
@@ -156,10 +148,6 @@ fn run(command: &mut Command) -> anyhow::Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("starting {program}"))?;
     let error = String::from_utf8_lossy(&output.stderr);
-    anyhow::ensure!(
-        output.status.success(),
-        "{program} failed ({}): {error}",
-        output.status
-    );
+    anyhow::ensure!(output.status.success(), "{program} failed ({}): {error}", output.status);
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

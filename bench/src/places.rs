@@ -1,20 +1,21 @@
 //! Where things are: the checkout, the shared photos beside it, the release binary, the runtime and the models.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::Context as _;
 
 /// Where a command finds what it needs. Every default can be overruled.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Places {
-    /// The service's binary; the release build of this checkout by default.
+    /// The service's binary; the release build of this checkout by default, brought up to date first.
     #[arg(long, value_name = "FILE")]
     pub binary: Option<PathBuf>,
     /// The ONNX Runtime library; what set-up put into `.photofinish/runtime` by default.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "PHOTOFINISH_ONNXRUNTIME")]
     pub runtime: Option<PathBuf>,
     /// The folder of model files; `.photofinish/models` by default.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = "PHOTOFINISH_MODELS_DIR")]
     pub models_dir: Option<PathBuf>,
     /// The folder with the labelled photos and the peer; `shared` beside the checkout by default.
     #[arg(long, value_name = "DIR")]
@@ -24,9 +25,7 @@ pub struct Places {
 /// The checkout.
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent()
-        .expect("a workspace member lies in the workspace")
-        .to_owned()
+    here.parent().expect("a workspace member lies in the workspace").to_owned()
 }
 
 /// The page that `--write` rewrites.
@@ -43,16 +42,17 @@ impl Places {
     /// The service's binary.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When it is not there and cannot be built.
     pub fn binary(&self) -> anyhow::Result<PathBuf> {
-        let path = self
-            .binary
-            .clone()
-            .unwrap_or_else(|| root().join("target/release/photofinish"));
-        there(
-            path,
-            "build it with `cargo build --release`, or name one with --binary",
-        )
+        if let Some(path) = &self.binary {
+            return there(path.clone(), "name the binary with --binary");
+        }
+        // What is measured must be what is checked out.
+        let mut cargo = Command::new("cargo");
+        cargo.args(["build", "--quiet", "--release", "--package", "photofinish"]).current_dir(root());
+        let status = cargo.status().context("starting cargo")?;
+        anyhow::ensure!(status.success(), "the release build of the service failed");
+        there(root().join("target/release/photofinish"), "cargo was to build it")
     }
 
     /// The runtime library.
@@ -65,10 +65,7 @@ impl Places {
         }
         let folder = state_dir().join("runtime");
         find_library(&folder, 3).with_context(|| {
-            format!(
-                "no libonnxruntime.so in {}; `cargo xtask setup` gets it",
-                folder.display()
-            )
+            format!("no libonnxruntime.so in {}; `cargo xtask setup` gets it", folder.display())
         })
     }
 
@@ -77,10 +74,7 @@ impl Places {
     /// # Errors
     /// When it is not there.
     pub fn models_dir(&self) -> anyhow::Result<PathBuf> {
-        let path = self
-            .models_dir
-            .clone()
-            .unwrap_or_else(|| state_dir().join("models"));
+        let path = self.models_dir.clone().unwrap_or_else(|| state_dir().join("models"));
         there(path, "`cargo xtask setup` fills it")
     }
 
@@ -104,17 +98,11 @@ fn there(path: PathBuf, remedy: &str) -> anyhow::Result<PathBuf> {
 
 /// The first `libonnxruntime.so*` in a folder or its folders, down to `depth`.
 fn find_library(folder: &Path, depth: usize) -> Option<PathBuf> {
-    let mut entries: Vec<PathBuf> = std::fs::read_dir(folder)
-        .ok()?
-        .flatten()
-        .map(|entry| entry.path())
-        .collect();
+    let mut entries: Vec<PathBuf> =
+        std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
     entries.sort();
     let is_library = |path: &PathBuf| {
-        let name = path
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         path.is_file() && name.starts_with("libonnxruntime.so")
     };
     if let Some(library) = entries.iter().find(|path| is_library(path)) {

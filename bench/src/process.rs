@@ -51,15 +51,9 @@ pub fn cpu_of_tree(pid: u32) -> anyhow::Result<Duration> {
 /// When the process is gone.
 pub fn cpu_of_threads(pid: u32) -> anyhow::Result<BTreeMap<String, Duration>> {
     let mut threads = BTreeMap::new();
-    for entry in std::fs::read_dir(format!("/proc/{pid}/task"))
-        .context("the process is gone")?
-        .flatten()
-    {
+    for entry in std::fs::read_dir(format!("/proc/{pid}/task")).context("the process is gone")?.flatten() {
         if let Ok(stat) = Stat::read(&entry.path().join("stat")) {
-            let name = stat
-                .name
-                .trim_end_matches(|c: char| c.is_ascii_digit() || c == '-')
-                .to_owned();
+            let name = stat.name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-').to_owned();
             *threads.entry(name).or_default() += stat.cpu;
         }
     }
@@ -74,11 +68,7 @@ pub fn memory(pid: u32) -> anyhow::Result<Memory> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("the process is gone")?;
     let bytes = |field: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(field))?;
-        line.split_whitespace()
-            .nth(1)?
-            .parse::<u64>()
-            .ok()
-            .map(|kilobytes| kilobytes * 1024)
+        line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
     };
     Ok(Memory {
         resident: bytes("VmRSS").context("no VmRSS in the process's status")?,
@@ -95,11 +85,7 @@ pub fn own_cpu() -> anyhow::Result<Duration> {
     let mut nanoseconds = 0;
     for entry in std::fs::read_dir("/proc/self/task")?.flatten() {
         if let Ok(text) = std::fs::read_to_string(entry.path().join("schedstat")) {
-            nanoseconds += text
-                .split(' ')
-                .next()
-                .and_then(|number| number.parse::<u64>().ok())
-                .unwrap_or(0);
+            nanoseconds += text.split(' ').next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0);
         }
     }
     anyhow::ensure!(nanoseconds > 0, "this kernel keeps no scheduler statistics");

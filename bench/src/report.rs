@@ -74,10 +74,7 @@ impl Table {
     /// As markdown, with padded columns, so that it reads well on a terminal too.
     pub fn to_markdown(&self) -> String {
         let width = |i: usize| {
-            let cells = self
-                .rows
-                .iter()
-                .map(|row| row.get(i).map_or(0, |cell| cell.chars().count()));
+            let cells = self.rows.iter().map(|row| row.get(i).map_or(0, |cell| cell.chars().count()));
             cells.chain([self.columns[i].chars().count()]).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
@@ -89,11 +86,7 @@ impl Table {
             format!("|{}|\n", padded.collect::<Vec<_>>().join("|"))
         };
         let rule: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
-        let mut text = if self.caption.is_empty() {
-            String::new()
-        } else {
-            format!("{}\n\n", self.caption)
-        };
+        let mut text = if self.caption.is_empty() { String::new() } else { format!("{}\n\n", self.caption) };
         text += &line(&self.columns);
         text += &line(&rule);
         for row in &self.rows {
@@ -119,10 +112,7 @@ impl Report {
 
     /// Shows it on standard output.
     pub fn print(&self) {
-        println!(
-            "{}",
-            self.to_markdown(&Setting::observe(&places::root(), &self.versions))
-        );
+        println!("{}", self.to_markdown(&Setting::observe(&places::root(), &self.versions)));
         for line in &self.details {
             println!("{line}");
         }
@@ -147,10 +137,7 @@ impl Report {
     }
 
     fn to_markdown(&self, setting: &Setting) -> String {
-        let mut text = format!(
-            "## {}\n\n{}.\n\n```\n{}\n```\n\n",
-            self.title, setting.line, setting.command
-        );
+        let mut text = format!("## {}\n\n{}.\n\n```\n{}\n```\n\n", self.title, setting.line, setting.command);
         for table in &self.tables {
             text += &table.to_markdown();
             text.push('\n');
@@ -170,12 +157,7 @@ impl Report {
         let mut table = Table::new("", &["goal", "target", "measured", "met"]);
         for goal in &self.goals {
             let met = if goal.is_met() { "yes" } else { "NO" };
-            table.row([
-                goal.what.clone(),
-                goal.target_text(),
-                short(goal.figure),
-                met.to_owned(),
-            ]);
+            table.row([goal.what.clone(), goal.target_text(), short(goal.figure), met.to_owned()]);
         }
         table
     }
@@ -221,9 +203,6 @@ mod tests {
     fn tables_line_up() {
         let mut table = Table::new("", &["a", "figure"]);
         table.row(["longer", "1"]);
-        assert_eq!(
-            table.to_markdown(),
-            "| a      | figure |\n| ------ | ------ |\n| longer | 1      |\n"
-        );
+        assert_eq!(table.to_markdown(), "| a      | figure |\n| ------ | ------ |\n| longer | 1      |\n");
     }
 }

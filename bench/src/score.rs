@@ -22,16 +22,10 @@ impl BibScore {
         labels: &BTreeSet<String>,
         optional: &BTreeSet<String>,
     ) {
-        let (accepted, labels, optional) = (
-            without_zeros(accepted),
-            without_zeros(labels),
-            without_zeros(optional),
-        );
+        let (accepted, labels, optional) =
+            (without_zeros(accepted), without_zeros(labels), without_zeros(optional));
         self.right += accepted.intersection(&labels).count();
-        self.unlabelled += accepted
-            .difference(&labels)
-            .filter(|text| !optional.contains(*text))
-            .count();
+        self.unlabelled += accepted.difference(&labels).filter(|text| !optional.contains(*text)).count();
         self.missed += labels.difference(&accepted).count();
     }
 
@@ -53,11 +47,7 @@ impl BibScore {
 
 /// `part / whole`; not a number when there is no whole.
 pub fn ratio(part: usize, whole: usize) -> f64 {
-    if whole == 0 {
-        f64::NAN
-    } else {
-        part as f64 / whole as f64
-    }
+    if whole == 0 { f64::NAN } else { part as f64 / whole as f64 }
 }
 
 /// A bib without its leading zeros; `000` is `000`.
@@ -73,11 +63,8 @@ fn without_zeros(texts: &BTreeSet<String>) -> BTreeSet<String> {
 /// What the peer's reading of a text is as a bib: letters and digits alone, upper case, and only when it looks like
 /// one by the default pattern of an album, `^[A-Z]{0,2}[0-9]{2,5}[A-Z]?$`.
 pub fn as_bib(text: &str) -> Option<String> {
-    let text: String = text
-        .chars()
-        .filter(char::is_ascii_alphanumeric)
-        .map(|c| c.to_ascii_uppercase())
-        .collect();
+    let text: String =
+        text.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_uppercase()).collect();
     let after_letters = text.trim_start_matches(|c: char| c.is_ascii_uppercase());
     let digits = after_letters.trim_end_matches(|c: char| c.is_ascii_uppercase());
     let fits = text.len() - after_letters.len() <= 2
@@ -99,24 +86,13 @@ mod tests {
     fn photos_are_scored_as_sets_without_leading_zeros() {
         let mut score = BibScore::default();
         score.add(&set(&["891", "12", "77"]), &set(&["0891", "34"]), &set(&["77"]));
-        assert_eq!(
-            score,
-            BibScore {
-                right: 1,
-                unlabelled: 1,
-                missed: 1
-            }
-        );
+        assert_eq!(score, BibScore { right: 1, unlabelled: 1, missed: 1 });
         assert_eq!((score.recall(), score.precision(), score.f1()), (0.5, 0.5, 0.5));
     }
 
     #[test]
     fn only_what_looks_like_a_bib_is_one() {
-        for (text, bib) in [
-            ("1:33.04", Some("13304")),
-            ("ab12c", Some("AB12C")),
-            ("No 17", Some("NO17")),
-        ] {
+        for (text, bib) in [("1:33.04", Some("13304")), ("ab12c", Some("AB12C")), ("No 17", Some("NO17"))] {
             assert_eq!(as_bib(text).as_deref(), bib, "{text}");
         }
         for text in ["", "7", "ABC12", "123456", "12AB", "1A2", "RUN"] {

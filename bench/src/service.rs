@@ -51,31 +51,20 @@ impl Service {
         let mut settings = vec![
             ("PHOTOFINISH_LISTEN".to_owned(), listen),
             ("PHOTOFINISH_PUBLIC_URL".to_owned(), url.clone()),
-            (
-                "PHOTOFINISH_DATA_DIR".to_owned(),
-                data.path().join("data").display().to_string(),
-            ),
+            ("PHOTOFINISH_DATA_DIR".to_owned(), data.path().join("data").display().to_string()),
         ];
         settings.extend(network_settings(places, setup)?);
         settings.extend(setup.settings.iter().cloned());
 
         let command = |arguments: &[&str]| {
             let mut command = Command::new(&binary);
-            command
-                .args(arguments)
-                .envs(settings.iter().cloned())
-                .stdin(Stdio::null());
+            command.args(arguments).envs(settings.iter().cloned()).stdin(Stdio::null());
             command
         };
         let out = std::fs::File::create(&log)?;
         let child = command(&["all"]).stdout(out.try_clone()?).stderr(out).spawn();
         let child = child.with_context(|| format!("starting {}", binary.display()))?;
-        let mut service = Self {
-            child,
-            client: Client::new(&url, ""),
-            log,
-            _data: data,
-        };
+        let mut service = Self { child, client: Client::new(&url, ""), log, _data: data };
         service.wait_until_ready(&url)?;
         service.client = Client::new(&url, &create_key(command(&KEY_ARGUMENTS))?);
         Ok(service)
@@ -102,20 +91,13 @@ impl Service {
         let deadline = Instant::now() + START_LIMIT;
         loop {
             if let Some(status) = self.child.try_wait()? {
-                anyhow::bail!(
-                    "the service ended while starting ({status}):\n{}",
-                    self.log_tail()
-                );
+                anyhow::bail!("the service ended while starting ({status}):\n{}", self.log_tail());
             }
             let answer = ureq::get(format!("{url}/readyz")).call();
             if answer.is_ok_and(|answer| answer.status().is_success()) {
                 return Ok(());
             }
-            anyhow::ensure!(
-                Instant::now() < deadline,
-                "the service did not get ready:\n{}",
-                self.log_tail()
-            );
+            anyhow::ensure!(Instant::now() < deadline, "the service did not get ready:\n{}", self.log_tail());
             std::thread::sleep(Duration::from_millis(100));
         }
     }
@@ -164,14 +146,8 @@ fn network_settings(places: &Places, setup: &Setup) -> anyhow::Result<Vec<(Strin
     if setup.fake_models {
         settings.push(("PHOTOFINISH_MODELS".to_owned(), "fake".to_owned()));
     } else {
-        settings.push((
-            "PHOTOFINISH_ONNXRUNTIME".to_owned(),
-            places.runtime()?.display().to_string(),
-        ));
-        settings.push((
-            "PHOTOFINISH_MODELS_DIR".to_owned(),
-            places.models_dir()?.display().to_string(),
-        ));
+        settings.push(("PHOTOFINISH_ONNXRUNTIME".to_owned(), places.runtime()?.display().to_string()));
+        settings.push(("PHOTOFINISH_MODELS_DIR".to_owned(), places.models_dir()?.display().to_string()));
     }
     if let Some(threads) = setup.threads {
         settings.push(("PHOTOFINISH_PROCESSING_THREADS".to_owned(), threads.to_string()));

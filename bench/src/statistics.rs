@@ -20,10 +20,7 @@ pub fn percentile(times: &[Duration], fraction: f64) -> Duration {
     let mut sorted = times.to_vec();
     sorted.sort();
     let rank = (fraction * sorted.len() as f64).ceil() as usize;
-    sorted
-        .get(rank.clamp(1, sorted.len().max(1)) - 1)
-        .copied()
-        .unwrap_or_default()
+    sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or_default()
 }
 
 /// Milliseconds, with fractions.

@@ -38,11 +38,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     let findings = search(client, &album, &labels)?;
     let mut report = judge(&labels, &findings);
     let runtime = options.places.runtime()?;
-    report.versions.extend(
-        runtime
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned()),
-    );
+    report.versions.extend(runtime.file_name().map(|name| name.to_string_lossy().into_owned()));
     Ok(report)
 }
 
@@ -50,25 +46,16 @@ fn search(client: &Client, album: &Album, labels: &[LabelledPhoto]) -> anyhow::R
     let bibs: BTreeSet<&String> = labels.iter().flat_map(|photo| &photo.bibs).collect();
     let files = |text: &str| -> anyhow::Result<BTreeSet<String>> {
         let hits = client.search_text(&album.id, text, true)?;
-        Ok(hits
-            .iter()
-            .filter_map(|hit| album.file_of(&hit.id))
-            .map(str::to_owned)
-            .collect())
+        Ok(hits.iter().filter_map(|hit| album.file_of(&hit.id)).map(str::to_owned).collect())
     };
-    let mut findings = Findings {
-        as_labelled: BTreeMap::new(),
-        without_zeros: BTreeMap::new(),
-        details: BTreeMap::new(),
-    };
+    let mut findings =
+        Findings { as_labelled: BTreeMap::new(), without_zeros: BTreeMap::new(), details: BTreeMap::new() };
     for bib in bibs {
         findings.as_labelled.insert(bib.clone(), files(bib)?);
         findings.without_zeros.insert(bib.clone(), files(trimmed(bib))?);
     }
     for photo in &album.photos {
-        findings
-            .details
-            .insert(photo.file.clone(), client.photo(&album.id, &photo.id)?);
+        findings.details.insert(photo.file.clone(), client.photo(&album.id, &photo.id)?);
     }
     Ok(findings)
 }
@@ -99,16 +86,8 @@ fn judge(labels: &[LabelledPhoto], findings: &Findings) -> Report {
     report.tables.push(table);
     let bibs = score.right + score.missed;
     report.goals = vec![
-        Goal::at_least(
-            "recall of exact searches, label as it stands",
-            ratio(as_labelled, bibs),
-            0.94,
-        ),
-        Goal::at_least(
-            "recall of exact searches, leading zeros ignored",
-            ratio(found, bibs),
-            0.94,
-        ),
+        Goal::at_least("recall of exact searches, label as it stands", ratio(as_labelled, bibs), 0.94),
+        Goal::at_least("recall of exact searches, leading zeros ignored", ratio(found, bibs), 0.94),
         Goal::at_least("labelled precision of indexed bibs", score.precision(), 0.77),
     ];
     report.notes = vec![
@@ -136,11 +115,7 @@ fn row(
             as_labelled += usize::from(exactly);
             found += usize::from(exactly || findings.without_zeros[bib].contains(&photo.file));
         }
-        score.add(
-            &indexed(&findings.details[&photo.file]),
-            &photo.bibs,
-            &photo.optional,
-        );
+        score.add(&indexed(&findings.details[&photo.file]), &photo.bibs, &photo.optional);
     }
     let bibs = score.right + score.missed;
     table.row([
@@ -158,12 +133,7 @@ fn row(
 }
 
 fn indexed(detail: &PhotoDetail) -> BTreeSet<String> {
-    detail
-        .texts
-        .iter()
-        .filter(|text| text.indexed)
-        .map(|text| text.text.clone())
-        .collect()
+    detail.texts.iter().filter(|text| text.indexed).map(|text| text.text.clone()).collect()
 }
 
 /// Misses with what was read in their place, and accepted texts without a label.
@@ -173,24 +143,16 @@ fn details(labels: &[LabelledPhoto], findings: &Findings) -> Vec<String> {
         let detail = &findings.details[&photo.file];
         let accepted = indexed(detail);
         let same = |a: &str, b: &str| trimmed(a) == trimmed(b);
-        let missed: Vec<&String> = photo
-            .bibs
-            .iter()
-            .filter(|bib| !accepted.iter().any(|t| same(t, bib)))
-            .collect();
-        let strange: Vec<&String> = accepted
-            .iter()
-            .filter(|text| !photo.bibs.iter().any(|bib| same(text, bib)))
-            .collect();
+        let missed: Vec<&String> =
+            photo.bibs.iter().filter(|bib| !accepted.iter().any(|t| same(t, bib))).collect();
+        let strange: Vec<&String> =
+            accepted.iter().filter(|text| !photo.bibs.iter().any(|bib| same(text, bib))).collect();
         if !missed.is_empty() {
             let read: Vec<&str> = detail.texts.iter().map(|text| text.text.as_str()).collect();
             lines.push(format!("missed      {}: {missed:?}, read {read:?}", photo.file));
         }
         if !strange.is_empty() {
-            lines.push(format!(
-                "unlabelled  {}: {strange:?}, labels {:?}",
-                photo.file, photo.bibs
-            ));
+            lines.push(format!("unlabelled  {}: {strange:?}, labels {:?}", photo.file, photo.bibs));
         }
     }
     lines

@@ -30,8 +30,16 @@ struct Search {
     name: String,
     /// Files that show the same person, other than the probe's own.
     right: BTreeSet<String>,
+    /// Files that show the person without a label that says so: right when found, not missed otherwise.
+    unlabelled: BTreeSet<String>,
     /// File and confidence.
     hits: Vec<(String, f64)>,
+}
+
+impl Search {
+    fn is_wrong(&self, file: &str) -> bool {
+        !self.right.contains(file) && !self.unlabelled.contains(file)
+    }
 }
 
 /// Judges.
@@ -47,11 +55,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
 
     let mut report = Report::new("faces", "Selfie search, end to end");
     let runtime = options.places.runtime()?;
-    report.versions.extend(
-        runtime
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned()),
-    );
+    report.versions.extend(runtime.file_name().map(|name| name.to_string_lossy().into_owned()));
     report.tables = vec![
         summary(&runners, &portraits, threshold),
         roc("Runners: what a threshold gives", &runners),
@@ -59,17 +63,9 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     ];
     let of_portraits = at(&portraits, threshold);
     report.goals = vec![
-        Goal::at_least("runners: rank 1, of all probes", rank_one(&runners, 0.0), 0.85),
-        Goal::at_least(
-            "portraits: recall at the default threshold",
-            of_portraits.recall(),
-            1.0,
-        ),
-        Goal::at_most(
-            "portraits: wrong persons at the default threshold",
-            of_portraits.wrong as f64,
-            0.0,
-        ),
+        Goal::at_least("runners: rank 1, of all probes", rank_one(&runners, 0.0, false), 0.85),
+        Goal::at_least("portraits: recall at the default threshold", of_portraits.recall(), 1.0),
+        Goal::at_most("portraits: wrong persons at the default threshold", of_portraits.wrong as f64, 0.0),
     ];
     report.notes = vec![
         format!("The default threshold of an album is {threshold}."),
@@ -77,22 +73,20 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
             "A runner's probe is the labelled face box with {MARGIN} times its sides, enlarged so that the face is \
              {PROBE_FACE} px across. Its own photo is left out of the hits. Rank 1: the best hit shows the runner."
         ),
-        "A wrong hit among runners is a photo without the runner's bib in its labels; some of them show the runner \
-         from behind or with the bib hidden, so wrong is an upper bound."
+        "A wrong hit among runners is a photo without the runner's bib in its labels. Three photos that show a \
+         runner without a label (found by these searches, then checked by eye) count as right when found; the \
+         column by labels alone counts them as wrong."
             .to_owned(),
     ];
-    report.details = details("runner", &runners, threshold)
-        .chain(details("portrait", &portraits, threshold))
-        .collect();
+    report.details =
+        details("runner", &runners, threshold).chain(details("portrait", &portraits, threshold)).collect();
     Ok(report)
 }
 
 /// The face threshold that a new album starts with.
 fn default_threshold(client: &Client) -> anyhow::Result<f64> {
     let album = client.call("albums/create", &json!({ "title": "defaults" }))?;
-    album["config"]["face"]["confidenceThreshold"]
-        .as_f64()
-        .context("an album without a face threshold")
+    album["config"]["face"]["confidenceThreshold"].as_f64().context("an album without a face threshold")
 }
 
 /// Everything is a hit, so that every threshold can be judged from one search.
@@ -108,18 +102,19 @@ fn runners(client: &Client, options: &Options) -> anyhow::Result<Vec<Search>> {
     let album = Album::ingest(client, &open_config(), &folder, &files)?;
     let mut searches = Vec::new();
     for face in &faces {
-        let others = faces
-            .iter()
-            .filter(|other| other.bib == face.bib && other.file != face.file);
+        let others = faces.iter().filter(|other| other.bib == face.bib && other.file != face.file);
         let right: BTreeSet<String> = others.map(|other| other.file.clone()).collect();
         if right.is_empty() {
             continue;
         }
         let probe = cut_out(&folder, face)?;
         let hits = search(client, &album, "image/png", &probe)?;
+        let unlabelled =
+            files.iter().filter(|file| truth::shows_unlabelled(file, &face.bib)).cloned().collect();
         searches.push(Search {
             name: format!("{} in {}", face.bib, face.file),
             right,
+            unlabelled,
             hits: others_than(hits, &face.file),
         });
     }
@@ -133,14 +128,14 @@ fn portraits(client: &Client, options: &Options) -> anyhow::Result<Vec<Search>> 
     let album = Album::ingest(client, &open_config(), &folder, &files)?;
     let mut searches = Vec::new();
     for portrait in &portraits {
-        let same = portraits
-            .iter()
-            .filter(|other| other.person == portrait.person && other.file != portrait.file);
+        let same =
+            portraits.iter().filter(|other| other.person == portrait.person && other.file != portrait.file);
         let bytes = std::fs::read(folder.join(&portrait.file))?;
         let hits = search(client, &album, media_type(&portrait.file), &bytes)?;
         searches.push(Search {
             name: format!("{} in {}", portrait.person, portrait.file),
             right: same.map(|other| other.file.clone()).collect(),
+            unlabelled: BTreeSet::new(),
             hits: others_than(hits, &portrait.file),
         });
     }
@@ -158,9 +153,7 @@ fn search(
     let hits = match client.search_face(&album.id, &image) {
         Ok(hits) => hits,
         Err(error)
-            if error
-                .downcast_ref::<Refused>()
-                .is_some_and(|refused| refused.body.contains("NO_FACE")) =>
+            if error.downcast_ref::<Refused>().is_some_and(|refused| refused.body.contains("NO_FACE")) =>
         {
             return Ok(Vec::new());
         }
@@ -185,11 +178,7 @@ fn cut_out(folder: &Path, face: &LabelledFace) -> anyhow::Result<Vec<u8>> {
     let clamp = |at: f64, length: u32| at.round().clamp(0.0, f64::from(length)) as u32;
     let (x0, x1) = (clamp(x - half, photo.width()), clamp(x + half, photo.width()));
     let (y0, y1) = (clamp(y - half, photo.height()), clamp(y + half, photo.height()));
-    anyhow::ensure!(
-        x1 > x0 && y1 > y0,
-        "{}: the face box lies outside the photo",
-        face.file
-    );
+    anyhow::ensure!(x1 > x0 && y1 > y0, "{}: the face box lies outside the photo", face.file);
     let crop = image::imageops::crop_imm(&photo, x0, y0, x1 - x0, y1 - y0).to_image();
     let scale = (PROBE_FACE / side).max(1.0);
     let larger = |length: u32| (f64::from(length) * scale).round() as u32;
@@ -216,28 +205,21 @@ impl Count {
 fn at(searches: &[Search], threshold: f64) -> Count {
     let mut count = Count::default();
     for search in searches {
-        let above = search
-            .hits
-            .iter()
-            .filter(|(_, confidence)| *confidence >= threshold);
-        let found = above
-            .clone()
-            .filter(|(file, _)| search.right.contains(file))
-            .count();
+        let above = || search.hits.iter().filter(|(_, confidence)| *confidence >= threshold);
+        let found = above().filter(|(file, _)| search.right.contains(file)).count();
         count.found += found;
         count.missed += search.right.len() - found;
-        count.wrong += above.count() - found;
+        count.wrong += above().filter(|(file, _)| search.is_wrong(file)).count();
     }
     count
 }
 
-/// Of all probes, how many have the right person first, at or above a threshold.
-fn rank_one(searches: &[Search], threshold: f64) -> f64 {
+/// Of all probes, how many have the right person first, at or above a threshold. `strict`: by the labels alone.
+fn rank_one(searches: &[Search], threshold: f64, strict: bool) -> f64 {
     let first = |search: &&Search| {
-        search
-            .hits
-            .first()
-            .is_some_and(|(file, confidence)| *confidence >= threshold && search.right.contains(file))
+        let Some((file, confidence)) = search.hits.first() else { return false };
+        let right = if strict { search.right.contains(file) } else { !search.is_wrong(file) };
+        right && *confidence >= threshold
     };
     ratio(searches.iter().filter(first).count(), searches.len())
 }
@@ -247,7 +229,8 @@ fn summary(runners: &[Search], portraits: &[Search], threshold: f64) -> Table {
         "probes",
         "without a face",
         "rank 1",
-        "rank 1 at the default threshold",
+        "by labels alone",
+        "at the default threshold",
         "recall there",
         "wrong hits there",
     ];
@@ -256,13 +239,10 @@ fn summary(runners: &[Search], portraits: &[Search], threshold: f64) -> Table {
         let count = at(searches, threshold);
         table.row([
             format!("{name}: {}", searches.len()),
-            searches
-                .iter()
-                .filter(|search| search.hits.is_empty())
-                .count()
-                .to_string(),
-            format!("{:.3}", rank_one(searches, 0.0)),
-            format!("{:.3}", rank_one(searches, threshold)),
+            searches.iter().filter(|search| search.hits.is_empty()).count().to_string(),
+            format!("{:.3}", rank_one(searches, 0.0, false)),
+            format!("{:.3}", rank_one(searches, 0.0, true)),
+            format!("{:.3}", rank_one(searches, threshold, false)),
             format!("{:.3}", count.recall()),
             count.wrong.to_string(),
         ]);
@@ -271,18 +251,9 @@ fn summary(runners: &[Search], portraits: &[Search], threshold: f64) -> Table {
 }
 
 fn roc(caption: &str, searches: &[Search]) -> Table {
-    let columns = [
-        "confidence",
-        "recall",
-        "right",
-        "wrong",
-        "wrong a search",
-        "right of hits",
-    ];
+    let columns = ["confidence", "recall", "right", "wrong", "wrong a search", "right of hits"];
     let mut table = Table::new(caption, &columns);
-    for threshold in [
-        5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0,
-    ] {
+    for threshold in [5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0] {
         let count = at(searches, threshold);
         table.row([
             format!("{threshold:.0}"),
@@ -301,10 +272,7 @@ fn details<'a>(kind: &'a str, searches: &'a [Search], threshold: f64) -> impl It
     searches.iter().flat_map(move |search| {
         let confidences: BTreeMap<&str, f64> =
             search.hits.iter().map(|(file, c)| (file.as_str(), *c)).collect();
-        let wrong = search
-            .hits
-            .iter()
-            .filter(move |(file, c)| *c >= threshold && !search.right.contains(file));
+        let wrong = search.hits.iter().filter(move |(file, c)| *c >= threshold && search.is_wrong(file));
         let wrong = wrong.map(move |(file, c)| format!("wrong   {kind} {}: {file} at {c:.1}", search.name));
         let missed = search.right.iter().filter_map(move |file| {
             let confidence = confidences.get(file.as_str()).copied();
@@ -320,26 +288,34 @@ fn details<'a>(kind: &'a str, searches: &'a [Search], threshold: f64) -> impl It
 mod tests {
     use super::*;
 
-    fn search(right: &[&str], hits: &[(&str, f64)]) -> Search {
+    fn files(files: &[&str]) -> BTreeSet<String> {
+        files.iter().map(|&file| file.to_owned()).collect()
+    }
+
+    fn search(right: &[&str], unlabelled: &[&str], hits: &[(&str, f64)]) -> Search {
         Search {
             name: String::new(),
-            right: right.iter().map(|&file| file.to_owned()).collect(),
-            hits: hits
-                .iter()
-                .map(|&(file, confidence)| (file.to_owned(), confidence))
-                .collect(),
+            right: files(right),
+            unlabelled: files(unlabelled),
+            hits: hits.iter().map(|&(file, confidence)| (file.to_owned(), confidence)).collect(),
         }
     }
 
     #[test]
     fn hits_are_counted_at_a_threshold() {
-        let searches = [
-            search(&["a", "b"], &[("a", 90.0), ("x", 60.0), ("b", 40.0)]),
-            search(&["c"], &[]),
-        ];
+        let hits = [("a", 90.0), ("x", 60.0), ("b", 40.0)];
+        let searches = [search(&["a", "b"], &[], &hits), search(&["c"], &[], &[])];
         let count = at(&searches, 50.0);
         assert_eq!((count.found, count.missed, count.wrong), (1, 2, 1));
-        assert_eq!(rank_one(&searches, 50.0), 0.5);
-        assert_eq!(rank_one(&searches, 95.0), 0.0);
+        assert_eq!(rank_one(&searches, 50.0, true), 0.5);
+        assert_eq!(rank_one(&searches, 95.0, true), 0.0);
+    }
+
+    #[test]
+    fn a_photo_seen_to_show_the_runner_is_right_when_found_and_not_missed_otherwise() {
+        let searches = [search(&["a"], &["u"], &[("u", 90.0)]), search(&["a"], &["u"], &[("a", 80.0)])];
+        let count = at(&searches, 50.0);
+        assert_eq!((count.found, count.missed, count.wrong), (1, 1, 0));
+        assert_eq!((rank_one(&searches, 50.0, false), rank_one(&searches, 50.0, true)), (1.0, 0.5));
     }
 }

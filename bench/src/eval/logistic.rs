@@ -38,17 +38,68 @@ const ROUNDS: usize = 100;
 /// The curve of greatest likelihood. `None` when the samples do not determine one: all right, all wrong, or parted
 /// by a threshold without any overlap.
 pub fn fit(samples: &[Sample]) -> Option<Curve> {
-    let total: f64 = samples.iter().map(|sample| sample.weight).sum();
+    let of =
+        |right: bool| samples.iter().filter(move |sample| sample.right == right).map(|sample| sample.cosine);
+    let least_right = of(true).reduce(f64::min)?;
+    let most_wrong = of(false).reduce(f64::max)?;
+    if least_right > most_wrong {
+        return None;
+    }
     // Centred, so that the two parameters hardly depend on each other and the steps stay small.
-    let centre = samples.iter().filter(|s| s.right).map(|s| s.cosine).sum::<f64>()
-        / samples.iter().filter(|s| s.right).count() as f64;
-    let (mut offset, mut slope) = (0.0, 1.0);
-    let mut likelihood = log_likelihood(samples, centre, offset, slope);
+    let centre = of(true).sum::<f64>() / of(true).count() as f64;
+    let mut line = Line { centre, offset: 0.0, slope: 1.0 };
     for _ in 0..ROUNDS {
+        let next = line.improved(samples)?;
+        let moved = (next.offset - line.offset).abs() + (next.slope - line.slope).abs();
+        line = next;
+        if moved < 1e-9 {
+            break;
+        }
+    }
+    (line.slope > 0.0).then(|| Curve { midpoint: centre - line.offset / line.slope, slope: line.slope })
+}
+
+/// `z = offset + slope (cosine - centre)`, whose logistic is the probability of a right hit.
+#[derive(Clone, Copy)]
+struct Line {
+    centre: f64,
+    offset: f64,
+    slope: f64,
+}
+
+impl Line {
+    fn z(&self, cosine: f64) -> f64 {
+        self.offset + self.slope * (cosine - self.centre)
+    }
+
+    /// After one of Newton's steps, halved until it gains; the same line when nothing gains any more. `None` when
+    /// the samples say nothing about one of the parameters.
+    fn improved(&self, samples: &[Sample]) -> Option<Self> {
+        let (along_offset, along_slope) = self.newton_step(samples);
+        if !along_offset.is_finite() || !along_slope.is_finite() {
+            return None;
+        }
+        let now = self.log_likelihood(samples);
+        let mut length = 1.0;
+        while length > 1e-9 {
+            let next = Self {
+                offset: self.offset + length * along_offset,
+                slope: self.slope + length * along_slope,
+                ..*self
+            };
+            if next.log_likelihood(samples) > now {
+                return Some(next);
+            }
+            length /= 2.0;
+        }
+        Some(*self)
+    }
+
+    fn newton_step(&self, samples: &[Sample]) -> (f64, f64) {
         let (mut g0, mut g1, mut h00, mut h01, mut h11) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for sample in samples {
-            let x = sample.cosine - centre;
-            let p = logistic(offset + slope * x);
+            let x = sample.cosine - self.centre;
+            let p = 1.0 / (1.0 + (-self.z(sample.cosine)).exp());
             let error = sample.weight * (f64::from(u8::from(sample.right)) - p);
             let curvature = sample.weight * p * (1.0 - p);
             g0 += error;
@@ -58,41 +109,18 @@ pub fn fit(samples: &[Sample]) -> Option<Curve> {
             h11 += curvature * x * x;
         }
         let determinant = h00 * h11 - h01 * h01;
-        let step = ((h11 * g0 - h01 * g1) / determinant, (h00 * g1 - h01 * g0) / determinant);
-        let mut length = 1.0;
-        loop {
-            let next = (offset + length * step.0, slope + length * step.1);
-            let better = log_likelihood(samples, centre, next.0, next.1);
-            if better >= likelihood {
-                let gain = better - likelihood;
-                (offset, slope, likelihood) = (next.0, next.1, better);
-                if gain < 1e-12 * total {
-                    let curve = Curve { midpoint: centre - offset / slope, slope };
-                    return (curve.midpoint.is_finite() && slope > 0.0 && slope < 1e3).then_some(curve);
-                }
-                break;
-            }
-            length /= 2.0;
-            if length < 1e-12 || better.is_nan() && length < 1e-6 {
-                return None;
-            }
-        }
+        ((h11 * g0 - h01 * g1) / determinant, (h00 * g1 - h01 * g0) / determinant)
     }
-    None
-}
 
-fn logistic(z: f64) -> f64 {
-    1.0 / (1.0 + (-z).exp())
-}
-
-fn log_likelihood(samples: &[Sample], centre: f64, offset: f64, slope: f64) -> f64 {
-    let one = |sample: &Sample| {
-        let z = offset + slope * (sample.cosine - centre);
-        let z = if sample.right { z } else { -z };
-        // ln(logistic(z)), exact for large |z| too.
-        -sample.weight * if z > 0.0 { (-z).exp().ln_1p() } else { z.exp().ln_1p() - z }
-    };
-    samples.iter().map(one).sum()
+    fn log_likelihood(&self, samples: &[Sample]) -> f64 {
+        let one = |sample: &Sample| {
+            let z = self.z(sample.cosine);
+            let z = if sample.right { z } else { -z };
+            // ln(logistic(z)), exact for large |z| too.
+            -sample.weight * if z > 0.0 { (-z).exp().ln_1p() } else { z.exp().ln_1p() - z }
+        };
+        samples.iter().map(one).sum()
+    }
 }
 
 #[cfg(test)]
@@ -118,7 +146,10 @@ mod tests {
     #[test]
     fn hits_parted_without_overlap_determine_no_curve() {
         let sample = |cosine, right| Sample { cosine, right, weight: 1.0 };
-        assert_eq!(fit(&[sample(0.1, false), sample(0.2, false), sample(0.8, true), sample(0.9, true)]), None);
+        assert_eq!(
+            fit(&[sample(0.1, false), sample(0.2, false), sample(0.8, true), sample(0.9, true)]),
+            None
+        );
         assert_eq!(fit(&[sample(0.8, true), sample(0.9, true)]), None);
     }
 

@@ -1,0 +1,221 @@
+//! Fits what a cosine is worth as a confidence, and says what thresholds give. Nothing is searched here: every pair
+//! of labelled faces in two photos is a hit that some search would have.
+//!
+//! `docs/EVALUATION.md` says why these pairs and these weights.
+
+use photofinish_models::traits::ModelFactory;
+
+use super::gallery::{Gallery, Known, cosine};
+use super::logistic::{Curve, Sample, fit};
+use crate::goals::short;
+use crate::networks;
+use crate::places::Places;
+use crate::report::{Output, Report, Table};
+use crate::score::ratio;
+use crate::truth;
+
+/// What to fit on.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// Wrong faces for each right one in an album: 200 is a runner in 10 photos of an event with 1,000 photos and 2
+    /// faces in each.
+    #[arg(long, default_value_t = 200.0)]
+    pub wrong_per_right: f64,
+    /// Where things are.
+    #[command(flatten)]
+    pub places: Places,
+    /// Where the report goes.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Cosines of pairs of faces in two photos.
+#[derive(Default)]
+struct Pairs {
+    same: Vec<f64>,
+    different: Vec<f64>,
+}
+
+/// Fits.
+///
+/// # Errors
+/// When the networks or the labelled photos cannot be had, or the pairs do not determine a curve.
+pub fn run(options: &Options) -> anyhow::Result<Report> {
+    let factory = networks::on_cpu(&options.places)?;
+    let (embedder, runners, portraits) = faces(options, &*factory)?;
+    let (of_runners, of_portraits) = (pairs(&runners), pairs(&portraits));
+    let samples = samples(&of_runners, &of_portraits, options.wrong_per_right);
+    let curve = fit(&samples).ok_or_else(|| anyhow::anyhow!("the pairs do not determine a curve"))?;
+
+    let mut report = Report::new("calibration", &format!("Calibration of {embedder}"));
+    report.tables = vec![
+        constants(options, &of_runners, &of_portraits, curve),
+        reliability(&samples, curve),
+        errors(&of_runners, &of_portraits, curve),
+    ];
+    report.notes = notes(options, (&runners, &portraits), (&of_runners, &of_portraits), curve);
+    Ok(report)
+}
+
+type Faces = (String, Vec<Known>, Vec<Known>);
+
+fn faces(options: &Options, factory: &dyn ModelFactory) -> anyhow::Result<Faces> {
+    let places = &options.places;
+    let mut gallery = Gallery::new(factory)?;
+    let folder = places.shared("photos/files")?;
+    let labels = truth::photos(&places.shared("photos/bibs.csv")?)?;
+    let runners = truth::faces(&places.shared("photos/rbnr_boxes.csv")?, &labels)?;
+    let portraits = truth::portraits(&places.shared("photos/faces.csv")?)?;
+    Ok((gallery.embedder(), gallery.runners(&folder, &runners)?, gallery.portraits(&folder, &portraits)?))
+}
+
+/// All pairs of faces in two photos, each once.
+fn pairs(faces: &[Known]) -> Pairs {
+    let mut pairs = Pairs::default();
+    for (i, one) in faces.iter().enumerate() {
+        for other in faces[i + 1..].iter().filter(|other| other.file != one.file) {
+            let kind = if one.person == other.person { &mut pairs.same } else { &mut pairs.different };
+            kind.push(cosine(&one.vector, &other.vector));
+        }
+    }
+    pairs
+}
+
+/// Right hits: half the weight from runners, half from portraits, so that neither small faces in sunglasses nor clear
+/// ones alone decide. Wrong hits: from runners only, since albums hold runners.
+fn samples(runners: &Pairs, portraits: &Pairs, wrong_per_right: f64) -> Vec<Sample> {
+    let part = |cosines: &[f64], right: bool, weight: f64| {
+        let weight = weight / cosines.len().max(1) as f64;
+        cosines.iter().map(|&cosine| Sample { cosine, right, weight }).collect::<Vec<_>>()
+    };
+    let mut samples = part(&runners.same, true, 0.5);
+    samples.extend(part(&portraits.same, true, 0.5));
+    samples.extend(part(&runners.different, false, wrong_per_right));
+    samples
+}
+
+fn constants(options: &Options, runners: &Pairs, portraits: &Pairs, curve: Curve) -> Table {
+    let columns = ["wrong faces for a right one", "midpoint", "slope", "cosine at 10", "at 50", "at 90", ""];
+    let mut table = Table::new("The curve, and what other albums would give", &columns);
+    let mut row = |wrong: f64, curve: Curve, note: &str| {
+        let at = |confidence| format!("{:.3}", curve.cosine(confidence));
+        let (midpoint, slope) = (format!("{:.3}", curve.midpoint), format!("{:.1}", curve.slope));
+        table.row([short(wrong), midpoint, slope, at(10.0), at(50.0), at(90.0), note.to_owned()]);
+    };
+    row(options.wrong_per_right, curve, "this one");
+    for wrong in [20.0, 1000.0, 5000.0] {
+        if let Some(other) = fit(&samples(runners, portraits, wrong)) {
+            row(wrong, other, "");
+        }
+    }
+    table
+}
+
+/// Of the hits in a range of confidence, how many are right, as weighted.
+fn reliability(samples: &[Sample], curve: Curve) -> Table {
+    let columns = ["confidence", "mean", "right of hits", "pairs: same", "pairs: different"];
+    let mut table = Table::new("Does the confidence hold?", &columns);
+    for (from, to) in [(5.0, 20.0), (20.0, 40.0), (40.0, 60.0), (60.0, 80.0), (80.0, 95.0), (95.0, 100.1)] {
+        let within = |sample: &&Sample| (from..to).contains(&curve.confidence(sample.cosine));
+        let inside: Vec<&Sample> = samples.iter().filter(within).collect();
+        let sum = |of: &dyn Fn(&Sample) -> f64| inside.iter().map(|sample| of(sample)).sum::<f64>();
+        let weight = sum(&|sample| sample.weight);
+        let right = sum(&|sample| if sample.right { sample.weight } else { 0.0 });
+        let mean = sum(&|sample| sample.weight * curve.confidence(sample.cosine));
+        let same = inside.iter().filter(|sample| sample.right).count();
+        table.row([
+            format!("{from:.0} to {:.0}", to.min(100.0)),
+            format!("{:.0}", mean / weight),
+            format!("{:.0} %", 100.0 * right / weight),
+            same.to_string(),
+            (inside.len() - same).to_string(),
+        ]);
+    }
+    table
+}
+
+fn errors(runners: &Pairs, portraits: &Pairs, curve: Curve) -> Table {
+    let columns = [
+        "cosine",
+        "confidence",
+        "runners found",
+        "runners confused",
+        "portraits found",
+        "portraits confused",
+    ];
+    let mut table = Table::new("Pairs at or above a cosine", &columns);
+    for step in 0..=10 {
+        let least = 0.25 + 0.05 * f64::from(step);
+        let part = |cosines: &[f64]| ratio(cosines.iter().filter(|&&c| c >= least).count(), cosines.len());
+        table.row([
+            format!("{least:.2}"),
+            format!("{:.1}", curve.confidence(least)),
+            format!("{:.3}", part(&runners.same)),
+            format!("{:.5}", part(&runners.different)),
+            format!("{:.3}", part(&portraits.same)),
+            format!("{:.5}", part(&portraits.different)),
+        ]);
+    }
+    table
+}
+
+fn notes(
+    options: &Options,
+    (runners, portraits): (&[Known], &[Known]),
+    (of_runners, of_portraits): (&Pairs, &Pairs),
+    curve: Curve,
+) -> Vec<String> {
+    let least = of_portraits.same.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = of_portraits.different.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    vec![
+        format!(
+            "For `models/models.toml`: `calibration = {{ midpoint = {:.3}, slope = {:.1} }}`.",
+            curve.midpoint, curve.slope
+        ),
+        format!(
+            "{} faces of runners ({} pairs of the same, {} of different ones), {} portraits ({} and {}).",
+            runners.len(),
+            of_runners.same.len(),
+            of_runners.different.len(),
+            portraits.len(),
+            of_portraits.same.len(),
+            of_portraits.different.len()
+        ),
+        format!(
+            "Portraits: the least alike pair of one person has cosine {least:.3} (confidence {:.1}), the most alike \
+             pair of two persons {most:.3} ({:.1}); a default threshold between finds all and confuses none.",
+            curve.confidence(least),
+            curve.confidence(most)
+        ),
+        format!(
+            "Weights: {} wrong faces for each right one; right ones half runners, half portraits; wrong ones runners.",
+            short(options.wrong_per_right)
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(file: &str, person: &str, vector: [f32; 2]) -> Known {
+        Known { file: file.to_owned(), person: person.to_owned(), vector: vector.to_vec() }
+    }
+
+    #[test]
+    fn faces_of_one_photo_are_no_pair() {
+        let faces = [known("a", "1", [1.0, 0.0]), known("a", "2", [1.0, 0.0]), known("b", "1", [0.0, 1.0])];
+        let pairs = pairs(&faces);
+        assert_eq!((pairs.same, pairs.different), (vec![0.0], vec![0.0]));
+    }
+
+    #[test]
+    fn weights_stand_for_the_album_asked_for() {
+        let of =
+            |same: &[f64], different: &[f64]| Pairs { same: same.to_vec(), different: different.to_vec() };
+        let samples = samples(&of(&[0.7, 0.8], &[0.1; 5]), &of(&[0.9], &[0.2]), 200.0);
+        let sum = |right| samples.iter().filter(|s| s.right == right).map(|s| s.weight).sum::<f64>();
+        assert!((sum(true) - 1.0).abs() < 1e-12 && (sum(false) - 200.0).abs() < 1e-9);
+        assert_eq!(samples.len(), 8);
+    }
+}

@@ -1,0 +1,137 @@
+//! Runs on a machine with an NVIDIA GPU: whether the networks say the same there as on the CPU, and how many photos
+//! a second the whole pipeline makes. Elsewhere it says that there is no GPU, and that is all.
+
+mod compare;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::Context as _;
+use photofinish_kernels::frame::Picture;
+use photofinish_models::runtime::{DeviceChoice, Precision};
+use photofinish_tests::scenes::event;
+use serde_json::Value;
+
+use self::compare::{Agreement, compare};
+use crate::album::{Album, jpegs};
+use crate::eval::gallery::picture;
+use crate::goals::Goal;
+use crate::networks;
+use crate::places::{Places, state_dir};
+use crate::process;
+use crate::report::{Output, Report, Table};
+use crate::service::{Service, Setup};
+
+/// Photos that both devices read for comparison.
+const COMPARED: usize = 24;
+
+/// What to run.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// A folder of JPEG files; a drawn event by default.
+    #[arg(long, value_name = "DIR")]
+    pub photos: Option<PathBuf>,
+    /// How often the whole pipeline gets the folder.
+    #[arg(long, default_value_t = 4)]
+    pub repeat: usize,
+    /// Where things are.
+    #[command(flatten)]
+    pub places: Places,
+    /// Where the report goes.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Checks. `None` where there is no GPU, after saying so.
+///
+/// # Errors
+/// When there is a GPU that does not serve, or the photos or networks cannot be had.
+pub fn run(options: &Options) -> anyhow::Result<Option<Report>> {
+    if !has_nvidia_device() {
+        println!(
+            "There is no NVIDIA GPU on this machine (no /dev/nvidia0): nothing to check. All works on the CPU."
+        );
+        return Ok(None);
+    }
+    let scratch = tempfile::tempdir()?;
+    let folder = match &options.photos {
+        Some(folder) => folder.clone(),
+        None => draw(scratch.path())?,
+    };
+    let files = jpegs(&folder)?;
+    let pictures = files.iter().take(COMPARED).map(|file| picture(&folder.join(file)));
+    let pictures = pictures.collect::<anyhow::Result<Vec<Picture>>>()?;
+    let on_gpu = networks::open(&options.places, DeviceChoice::Cuda, Precision::F32)??;
+    let on_cpu = networks::open(&options.places, DeviceChoice::Cpu, Precision::F32)??;
+    let agreement = compare(&on_cpu, &on_gpu, &pictures)?;
+
+    let mut report = Report::new("gpu", "CUDA beside the CPU");
+    report.versions.push(networks::described(&on_gpu, &options.places)?);
+    report.tables.push(agreement.table());
+    report.goals = goals(&agreement);
+    // Two processes would share the card's memory.
+    drop((on_gpu, on_cpu));
+    let mut speed =
+        Table::new("The whole pipeline", &["device", "photos", "photos/s", "CPU ms/photo", "peak MB"]);
+    for device in ["cuda", "cpu"] {
+        speed.row(whole_pipeline(options, &folder, &files, device)?);
+    }
+    report.tables.push(speed);
+    report.notes.push(format!("{} photos compared.", pictures.len()));
+    Ok(Some(report))
+}
+
+/// Draws an event with the portraits that set-up fetched; answers the folder of its photos.
+fn draw(folder: &Path) -> anyhow::Result<PathBuf> {
+    let portraits = state_dir().join("portraits");
+    event::write(folder, &portraits, COMPARED).context("drawing photos; --photos takes a folder of yours")?;
+    Ok(folder.join(event::PHOTOS))
+}
+
+fn has_nvidia_device() -> bool {
+    Path::new("/dev/nvidia0").exists() || Path::new("/proc/driver/nvidia/version").exists()
+}
+
+fn goals(agreement: &Agreement) -> Vec<Goal> {
+    vec![
+        Goal::at_least("faces found by both", agreement.faces_shared(), 1.0),
+        Goal::at_least("least overlap of a face's boxes", agreement.least_overlap, 0.95),
+        Goal::at_most("largest difference of a face's score", agreement.score_difference, 0.01),
+        Goal::at_least("least cosine of a face's vectors", agreement.least_cosine, 0.999),
+        Goal::at_least("accepted texts read by both", agreement.texts_shared(), 1.0),
+    ]
+}
+
+/// One line of the speed table: the service on a device, the folder several times over.
+fn whole_pipeline(
+    options: &Options,
+    folder: &Path,
+    files: &[String],
+    device: &str,
+) -> anyhow::Result<[String; 5]> {
+    let settings = vec![("PHOTOFINISH_DEVICE".to_owned(), device.to_owned())];
+    let service = Service::start(&options.places, &Setup { settings, ..Setup::default() })?;
+    let client = service.client();
+    let files: Vec<String> =
+        files.iter().cycle().take(files.len() * options.repeat.max(1)).cloned().collect();
+    let album = Album::upload(client, &Value::Null, folder, &files)?;
+    let (clock, before) = (Instant::now(), process::cpu_of_tree(service.pid())?);
+    album.confirm(client)?;
+    let progress = album.wait_until_idle(client)?;
+    anyhow::ensure!(
+        progress.failed == 0,
+        "{} photos failed on {device}:\n{}",
+        progress.failed,
+        service.log_tail()
+    );
+    let seconds = clock.elapsed().as_secs_f64();
+    let cpu = process::cpu_of_tree(service.pid())? - before;
+    let count = files.len() as f64;
+    Ok([
+        device.to_owned(),
+        files.len().to_string(),
+        format!("{:.1}", count / seconds),
+        format!("{:.1}", cpu.as_secs_f64() * 1e3 / count),
+        format!("{:.0}", process::memory(service.pid())?.peak as f64 / 1e6),
+    ])
+}

@@ -1,0 +1,41 @@
+//! The real networks in this process, for what cannot be measured from outside.
+
+use std::sync::Arc;
+
+use photofinish_models::factory::ZooModels;
+use photofinish_models::runtime::{DeviceChoice, Precision, Runtime, RuntimeSettings};
+use photofinish_models::traits::{ModelError, ModelFactory};
+
+use crate::places::Places;
+
+/// The networks on the CPU.
+///
+/// # Errors
+/// When the runtime or the models are not there.
+pub fn on_cpu(places: &Places) -> anyhow::Result<Box<dyn ModelFactory>> {
+    Ok(Box::new(open(places, DeviceChoice::Cpu, Precision::F32)??))
+}
+
+/// The networks on a device. The outer error says that files are missing, the inner one what the device said.
+///
+/// # Errors
+/// When the runtime or the models are not there.
+pub fn open(
+    places: &Places,
+    device: DeviceChoice,
+    text_precision: Precision,
+) -> anyhow::Result<Result<ZooModels, ModelError>> {
+    let settings = RuntimeSettings { library: places.runtime()?, device, text_precision };
+    let folder = places.models_dir()?;
+    Ok(Runtime::open(&settings).and_then(|runtime| ZooModels::open(Arc::new(runtime), folder)))
+}
+
+/// The runtime in words, its library by file name only: a results page names no folders of a machine.
+///
+/// # Errors
+/// When there is no library.
+pub fn described(models: &ZooModels, places: &Places) -> anyhow::Result<String> {
+    let library = places.runtime()?;
+    let name = library.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    Ok(models.runtime().to_string().replace(&library.display().to_string(), &name))
+}
