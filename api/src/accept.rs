@@ -18,11 +18,7 @@ pub(crate) enum Wanted {
 pub(crate) fn wanted(headers: &HeaderMap) -> Wanted {
     let mut named = false;
     let mut json = false;
-    for range in headers
-        .get_all(ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-    {
+    for range in headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()) {
         for range in range.split(',').map(str::trim).filter(|range| !range.is_empty()) {
             named = true;
             let mut parts = range.split(';').map(|part| part.trim().to_ascii_lowercase());
@@ -39,11 +35,7 @@ pub(crate) fn wanted(headers: &HeaderMap) -> Wanted {
             }
         }
     }
-    if json || !named {
-        Wanted::Json
-    } else {
-        Wanted::Neither
-    }
+    if json || !named { Wanted::Json } else { Wanted::Neither }
 }
 
 fn is_zero(weight: &str) -> bool {

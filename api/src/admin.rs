@@ -71,11 +71,7 @@ struct PartReport {
 async fn readiness(ctx: &Context) -> Response {
     let mut parts: Vec<PartReport> = Vec::new();
     if ctx.draining.has_begun() {
-        parts.push(PartReport {
-            name: "service",
-            state: "draining",
-            reason: None,
-        });
+        parts.push(PartReport { name: "service", state: "draining", reason: None });
     }
     for part in ctx.health.parts().await {
         let (state, reason) = match part.state {
@@ -83,11 +79,7 @@ async fn readiness(ctx: &Context) -> Response {
             PartState::Running => ("running", None),
             PartState::Down(reason) => ("down", Some(reason)),
         };
-        parts.push(PartReport {
-            name: part.name,
-            state,
-            reason,
-        });
+        parts.push(PartReport { name: part.name, state, reason });
     }
     let ready = parts.iter().all(|part| part.state == "running");
     let text = serde_json::to_string(&Readiness { ready, parts });

@@ -84,11 +84,7 @@ impl Gate {
     /// A gate before the store's keys.
     pub(crate) fn new(ctx: &Context) -> Self {
         let environment = ctx.settings.environment;
-        Self {
-            keys: ctx.store.keys.clone(),
-            environment,
-            touched: Mutex::default(),
-        }
+        Self { keys: ctx.store.keys.clone(), environment, touched: Mutex::default() }
     }
 
     /// The caller, if the key is valid and permits what `C` stands for.
@@ -99,16 +95,11 @@ impl Gate {
         if C::SCOPE.is_some_and(|scope| !key.scopes.contains(&scope)) {
             return Err(ApiError::of(ErrorKind::Forbidden).with_code("INSUFFICIENT_SCOPE"));
         }
-        Ok(C::of(Caller {
-            key: key.id,
-            tenant: key.tenant,
-        }))
+        Ok(C::of(Caller { key: key.id, tenant: key.tenant }))
     }
 
     async fn known_key(&self, headers: &HeaderMap, now: OffsetDateTime) -> Result<Key, ApiError> {
-        let sent = headers
-            .get(KEY_HEADER)
-            .ok_or_else(|| unauthorized("KEY_MISSING"))?;
+        let sent = headers.get(KEY_HEADER).ok_or_else(|| unauthorized("KEY_MISSING"))?;
         let sent = sent.to_str().map_err(|_| unauthorized("KEY_MALFORMED"))?;
         let text = KeyText::parse(sent).map_err(|_| unauthorized("KEY_MALFORMED"))?;
         let taken = match self.environment {
@@ -119,11 +110,7 @@ impl Gate {
         if !taken {
             return Err(unauthorized("KEY_OF_ANOTHER_ENVIRONMENT"));
         }
-        let key = self
-            .keys
-            .find(&text.digest())
-            .await?
-            .ok_or_else(|| unauthorized("KEY_UNKNOWN"))?;
+        let key = self.keys.find(&text.digest()).await?.ok_or_else(|| unauthorized("KEY_UNKNOWN"))?;
         if key.revoked_at.is_some() {
             return Err(unauthorized("KEY_REVOKED"));
         }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::rules::{Text, spelled};
 
 const ID_PATTERN: &str = "^[0-9a-f]{32}$";
-const HIT_PATTERN: &str = "^[0-9a-f]{50}$";
+const HIT_PATTERN: &str = "^[0-9a-f]{48}$";
 
 /// The rule of a cursor that names the last object of a page.
 pub(crate) fn id_rule() -> Text {
@@ -18,7 +18,7 @@ pub(crate) fn id_rule() -> Text {
 
 /// The rule of a cursor into search results.
 pub(crate) fn hit_rule() -> Text {
-    spelled(50, HIT_PATTERN, |text| hex_of::<25>(text).map(drop))
+    spelled(48, HIT_PATTERN, |text| hex_of::<24>(text).map(drop))
 }
 
 /// The cursor after an object.
@@ -31,12 +31,10 @@ pub(crate) fn id(text: &str) -> Option<Uuid> {
     hex_of::<16>(text).ok().map(Uuid::from_bytes)
 }
 
-/// Where a hit stands in the order of a search: by rank, then by falling score, then by photo. Stable while photos
+/// Where a hit stands in the order of a search: by falling score, then by photo. Stable while photos
 /// are added: a later page never repeats a hit of an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct HitPlace {
-    /// 0 comes first.
-    pub(crate) rank: u8,
     /// The greater comes first.
     pub(crate) score: f64,
     /// The older comes first.
@@ -46,33 +44,23 @@ pub(crate) struct HitPlace {
 impl HitPlace {
     /// Who comes first.
     pub(crate) fn order(&self, other: &Self) -> Ordering {
-        let by_score = other.score.total_cmp(&self.score);
-        self.rank
-            .cmp(&other.rank)
-            .then(by_score)
-            .then(self.photo.cmp(&other.photo))
+        other.score.total_cmp(&self.score).then(self.photo.cmp(&other.photo))
     }
 
     /// The cursor after this place.
     pub(crate) fn to_cursor(self) -> String {
-        let mut bytes = [0; 25];
-        bytes[0] = self.rank;
-        bytes[1..9].copy_from_slice(&self.score.to_bits().to_be_bytes());
-        bytes[9..].copy_from_slice(self.photo.0.as_bytes());
+        let mut bytes = [0; 24];
+        bytes[..8].copy_from_slice(&self.score.to_bits().to_be_bytes());
+        bytes[8..].copy_from_slice(self.photo.0.as_bytes());
         hex::encode(bytes)
     }
 
     /// The place that a cursor names; `None` for what [`hit_rule`] refuses.
     pub(crate) fn from_cursor(text: &str) -> Option<Self> {
-        let bytes = hex_of::<25>(text).ok()?;
-        let (rank, rest) = bytes.split_first()?;
-        let (score, photo) = rest.split_first_chunk::<8>()?;
+        let bytes = hex_of::<24>(text).ok()?;
+        let (score, photo) = bytes.split_first_chunk::<8>()?;
         let score = f64::from_bits(u64::from_be_bytes(*score));
-        Some(Self {
-            rank: *rank,
-            score,
-            photo: PhotoId(Uuid::from_slice(photo).ok()?),
-        })
+        Some(Self { score, photo: PhotoId(Uuid::from_slice(photo).ok()?) })
     }
 }
 
@@ -95,8 +83,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn places_survive_their_cursor(rank: u8, bits: u64, photo: u128) {
-            let place = HitPlace { rank, score: f64::from_bits(bits), photo: PhotoId(Uuid::from_u128(photo)) };
+        fn places_survive_their_cursor(bits: u64, photo: u128) {
+            let place = HitPlace { score: f64::from_bits(bits), photo: PhotoId(Uuid::from_u128(photo)) };
             let back = HitPlace::from_cursor(&place.to_cursor()).unwrap();
             prop_assert_eq!(back.order(&place), Ordering::Equal);
             prop_assert_eq!(id(&after_id(place.photo.0)), Some(place.photo.0));
@@ -110,27 +98,10 @@ mod tests {
     }
 
     #[test]
-    fn hits_stand_by_rank_then_score_then_photo() {
-        let place = |rank, score, photo| HitPlace {
-            rank,
-            score,
-            photo: PhotoId(Uuid::from_u128(photo)),
-        };
-        let mut places = [
-            place(1, 99.0, 1),
-            place(0, 50.0, 3),
-            place(0, 90.0, 2),
-            place(0, 90.0, 1),
-        ];
+    fn hits_stand_by_score_then_photo() {
+        let place = |score, photo| HitPlace { score, photo: PhotoId(Uuid::from_u128(photo)) };
+        let mut places = [place(50.0, 3), place(90.0, 2), place(90.0, 1)];
         places.sort_by(HitPlace::order);
-        assert_eq!(
-            places,
-            [
-                place(0, 90.0, 1),
-                place(0, 90.0, 2),
-                place(0, 50.0, 3),
-                place(1, 99.0, 1)
-            ]
-        );
+        assert_eq!(places, [place(90.0, 1), place(90.0, 2), place(50.0, 3)]);
     }
 }

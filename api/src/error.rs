@@ -139,6 +139,11 @@ impl ApiError {
         self
     }
 
+    /// Whether the connection is to be closed.
+    pub(crate) fn closes(&self) -> bool {
+        self.0.close
+    }
+
     fn because(mut self, cause: Cause) -> Self {
         self.0.cause = Some(cause);
         self
@@ -186,10 +191,7 @@ impl ApiError {
         if let Some(after) = self.0.retry_after {
             // Whole seconds, rounded up: an early retry would only be refused again.
             let seconds = after.as_millis().div_ceil(1000).max(1);
-            headers.insert(
-                RETRY_AFTER,
-                HeaderValue::from(u64::try_from(seconds).unwrap_or(u64::MAX)),
-            );
+            headers.insert(RETRY_AFTER, HeaderValue::from(u64::try_from(seconds).unwrap_or(u64::MAX)));
         }
         if let Some(allow) = self.0.allow {
             headers.insert(ALLOW, HeaderValue::from_static(allow));
@@ -268,10 +270,7 @@ mod tests {
     fn a_fault_hides_its_cause() {
         let expected = json!({"defined": false, "code": "INTERNAL_SERVER_ERROR", "status": 500,
             "message": "Internal server error"});
-        assert_eq!(
-            body(&ApiError::internal("the disk said something secret")),
-            expected
-        );
+        assert_eq!(body(&ApiError::internal("the disk said something secret")), expected);
     }
 
     #[test]

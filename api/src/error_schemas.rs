@@ -13,9 +13,7 @@ const UNDEFINED: &str = "UndefinedError";
 /// The schemas of all error bodies.
 pub(crate) fn schemas() -> Schemas {
     let rows = ErrorKind::ALL.map(|kind| {
-        let either = OneOfBuilder::new()
-            .item(defined(kind))
-            .item(Ref::from_schema_name(UNDEFINED));
+        let either = OneOfBuilder::new().item(defined(kind)).item(Ref::from_schema_name(UNDEFINED));
         (name(kind), RefOr::from(Schema::OneOf(either.build())))
     });
     let mut schemas = Schemas::from(rows);
@@ -26,23 +24,14 @@ pub(crate) fn schemas() -> Schemas {
 /// The response of a row.
 pub(crate) fn response(kind: ErrorKind) -> Response {
     let schema = Ref::from_schema_name(name(kind));
-    let content = ContentBuilder::new()
-        .schema(Some(schema))
-        .example(Some(example(kind)));
-    ResponseBuilder::new()
-        .description(kind.message())
-        .content("application/json", content.build())
-        .build()
+    let content = ContentBuilder::new().schema(Some(schema)).example(Some(example(kind)));
+    ResponseBuilder::new().description(kind.message()).content("application/json", content.build()).build()
 }
 
 /// `NOT_FOUND` becomes `NotFoundError`.
 fn name(kind: ErrorKind) -> String {
     let word = |word: &str| format!("{}{}", &word[..1], word[1..].to_ascii_lowercase());
-    kind.code()
-        .split('_')
-        .map(word)
-        .chain(["Error".to_owned()])
-        .collect()
+    kind.code().split('_').map(word).chain(["Error".to_owned()]).collect()
 }
 
 fn defined(kind: ErrorKind) -> Object {
@@ -67,14 +56,12 @@ fn data(kind: ErrorKind) -> Object {
         ErrorKind::UnprocessableContent => {
             let codes = DeclineCode::ALL.map(DeclineCode::as_str);
             let about = format!("Why it is declined: {}.", codes.join(", "));
-            data.property("declineCode", typed(Type::String).description(Some(about)))
-                .build()
+            data.property("declineCode", typed(Type::String).description(Some(about))).build()
         }
         ErrorKind::TooManyRequests => {
             let seconds = typed(Type::Number).minimum(Some(0.0));
             let about = "Seconds to wait before trying again.";
-            data.property("tryAgainIn", seconds.description(Some(about)))
-                .build()
+            data.property("tryAgainIn", seconds.description(Some(about))).build()
         }
         _ => data.required("code").build(),
     }
@@ -84,9 +71,7 @@ fn undefined() -> Object {
     let anything = ObjectBuilder::new().schema_type(SchemaType::AnyValue);
     let about = "Input that breaks its rules has every issue in `data.issues`, each with `path`, `code` and `message`.";
     typed(Type::Object)
-        .description(Some(
-            "Input that breaks its rules, malformed JSON, or a fault of the service.",
-        ))
+        .description(Some("Input that breaks its rules, malformed JSON, or a fault of the service."))
         .property("defined", typed(Type::Boolean).enum_values(Some([false])))
         .property("code", typed(Type::String))
         .property("status", typed(Type::Number))

@@ -123,12 +123,8 @@ pub enum DeclineCode {
 
 impl DeclineCode {
     /// Every code.
-    pub const ALL: [Self; 4] = [
-        Self::NoFace,
-        Self::UnreadableImage,
-        Self::FaceSearchDisabled,
-        Self::TextSearchDisabled,
-    ];
+    pub const ALL: [Self; 4] =
+        [Self::NoFace, Self::UnreadableImage, Self::FaceSearchDisabled, Self::TextSearchDisabled];
 
     /// The code on the wire.
     pub const fn as_str(self) -> &'static str {
@@ -148,10 +144,7 @@ mod tests {
     use super::*;
 
     fn table() -> Vec<(u16, String, String)> {
-        ErrorKind::ALL
-            .iter()
-            .map(|k| (k.status(), k.code().to_owned(), k.message().to_owned()))
-            .collect()
+        ErrorKind::ALL.iter().map(|k| (k.status(), k.code().to_owned(), k.message().to_owned())).collect()
     }
 
     #[test]
@@ -171,29 +164,17 @@ mod tests {
     fn the_table_is_that_of_the_contract() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/api/partner-api.md");
         let Ok(contract) = std::fs::read_to_string(&path) else {
-            #[expect(
-                clippy::disallowed_methods,
-                reason = "a switch of the test run, not of the service"
-            )]
+            #[expect(clippy::disallowed_methods, reason = "a switch of the test run, not of the service")]
             let required = std::env::var("REQUIRE_SHARED").is_ok_and(|value| value == "1");
             assert!(!required, "{} is missing", path.display());
             println!("SKIPPED: {} is missing", path.display());
             return;
         };
-        let section = contract
-            .split("Defined errors:")
-            .nth(1)
-            .unwrap()
-            .split("A 504")
-            .next()
-            .unwrap();
+        let section = contract.split("Defined errors:").nth(1).unwrap().split("A 504").next().unwrap();
         let mut rows: Vec<_> = section
             .lines()
             .filter_map(|line| {
-                let mut cells = line
-                    .trim_matches('|')
-                    .split('|')
-                    .map(|cell| cell.trim().to_owned());
+                let mut cells = line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned());
                 Some((cells.next()?.parse().ok()?, cells.next()?, cells.next()?))
             })
             .collect();

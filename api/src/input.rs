@@ -32,23 +32,11 @@ pub(crate) trait Input: Sized {
     /// Puts its schema, and those it names, into the document; answers whether a field is required.
     fn describe(schemas: &mut Schemas) -> bool {
         let object = ObjectBuilder::new().schema_type(SchemaType::Type(Type::Object));
-        let mut fields = Fields(Mode::Describe {
-            object,
-            required: false,
-            schemas,
-        });
-        // Without a body there is no value; what matters is what the fields left behind.
-        drop(Self::read(&mut fields));
-        let Mode::Describe {
-            object,
-            required,
-            schemas,
-        } = fields.0
-        else {
-            return false;
-        };
-        schemas.insert(Self::NAME.to_owned(), object.examples([Self::example()]).into());
-        required
+        let mut described = Described { object, has_required: false };
+        // Without a body there is no value; what matters is what the fields leave behind.
+        drop(Self::read(&mut Fields(Mode::Describe { described: &mut described, schemas })));
+        schemas.insert(Self::NAME.to_owned(), described.object.examples([Self::example()]).into());
+        described.has_required
     }
 }
 
@@ -82,15 +70,20 @@ pub(crate) fn parse<T: Input>(body: Option<&Value>) -> Result<T, Vec<Issue>> {
 pub(crate) struct Fields<'a>(Mode<'a>);
 
 enum Mode<'a> {
-    Check {
-        object: &'a Map<String, Value>,
-        report: &'a mut Report,
-    },
-    Describe {
-        object: ObjectBuilder,
-        required: bool,
-        schemas: &'a mut Schemas,
-    },
+    Check { object: &'a Map<String, Value>, report: &'a mut Report },
+    Describe { described: &'a mut Described, schemas: &'a mut Schemas },
+}
+
+/// What the fields of an object have left behind.
+struct Described {
+    object: ObjectBuilder,
+    has_required: bool,
+}
+
+impl Described {
+    fn add(&mut self, name: &str, schema: RefOr<Schema>) {
+        self.object = std::mem::take(&mut self.object).property(name, schema);
+    }
 }
 
 impl Fields<'_> {
@@ -109,14 +102,10 @@ impl Fields<'_> {
                     None
                 }
             }),
-            Mode::Describe {
-                object,
-                required,
-                schemas,
-            } => {
-                *required = true;
-                let schema = described(rule.schema(schemas), about);
-                *object = std::mem::take(object).property(name, schema).required(name);
+            Mode::Describe { described, schemas } => {
+                described.add(name, with_description(rule.schema(schemas), about));
+                described.object = std::mem::take(&mut described.object).required(name);
+                described.has_required = true;
                 None
             }
         }
@@ -134,9 +123,8 @@ impl Fields<'_> {
                 let value = object.get(name)?;
                 report.at(Step::Field(name), |report| rule.check(value, report))
             }
-            Mode::Describe { object, schemas, .. } => {
-                let schema = described(rule.schema(schemas), about);
-                *object = std::mem::take(object).property(name, schema);
+            Mode::Describe { described, schemas } => {
+                described.add(name, with_description(rule.schema(schemas), about));
                 None
             }
         }
@@ -153,18 +141,18 @@ impl Fields<'_> {
         R::Out: Clone + Into<Value>,
     {
         let value = self.optional(name, about, rule);
-        if let Mode::Describe { object, .. } = &mut self.0 {
-            let mut built = std::mem::take(object).build();
+        if let Mode::Describe { described, .. } = &mut self.0 {
+            let mut built = std::mem::take(&mut described.object).build();
             if let Some(RefOr::T(Schema::Object(property))) = built.properties.get_mut(name) {
                 property.default = Some(default.clone().into());
             }
-            *object = built.into();
+            described.object = built.into();
         }
         value.unwrap_or(default)
     }
 }
 
-fn described(schema: RefOr<Schema>, about: &str) -> RefOr<Schema> {
+fn with_description(schema: RefOr<Schema>, about: &str) -> RefOr<Schema> {
     let about = about.to_owned();
     match schema {
         RefOr::Ref(mut reference) => {
@@ -224,21 +212,8 @@ mod tests {
             let name = fields.required("name", "Its name.", text(1, 5));
             let laps = fields.defaulted("laps", ("Rounds.", 3), Whole { min: 1, max: 9 });
             let night = fields.optional("night", "After dark.", Nullable(Flag));
-            let legs = fields.optional(
-                "legs",
-                "Parts.",
-                ListOf {
-                    item: nested(),
-                    min: 1,
-                    max: 2,
-                },
-            );
-            Some(Self {
-                name: name?,
-                laps,
-                night,
-                legs,
-            })
+            let legs = fields.optional("legs", "Parts.", ListOf { item: nested(), min: 1, max: 2 });
+            Some(Self { name: name?, laps, night, legs })
         }
         fn example() -> Value {
             json!({ "name": "Ten" })
@@ -247,21 +222,13 @@ mod tests {
 
     fn issues(body: Value) -> Vec<(Value, &'static str)> {
         let issues = parse::<Race>(Some(&body)).unwrap_err();
-        issues
-            .into_iter()
-            .map(|i| (serde_json::to_value(i.path).unwrap(), i.code))
-            .collect()
+        issues.into_iter().map(|i| (serde_json::to_value(i.path).unwrap(), i.code)).collect()
     }
 
     #[test]
     fn a_whole_body_is_read_and_unknown_fields_are_ignored() {
         let body = json!({"name": "Ten", "night": null, "more": 1, "laps": 4.0});
-        let race = Race {
-            name: "Ten".to_owned(),
-            laps: 4,
-            night: Some(None),
-            legs: None,
-        };
+        let race = Race { name: "Ten".to_owned(), laps: 4, night: Some(None), legs: None };
         assert_eq!(parse::<Race>(Some(&body)), Ok(race));
     }
 
@@ -281,10 +248,7 @@ mod tests {
     #[test]
     fn no_body_is_one_issue_where_a_field_is_required() {
         let issues = parse::<Race>(None).unwrap_err();
-        assert_eq!(
-            (issues.len(), issues[0].code, issues[0].path.len()),
-            (1, code::REQUIRED, 0)
-        );
+        assert_eq!((issues.len(), issues[0].code, issues[0].path.len()), (1, code::REQUIRED, 0));
     }
 
     #[test]
@@ -296,10 +260,7 @@ mod tests {
         assert_eq!(race["properties"]["laps"]["default"], json!(3));
         assert_eq!(race["properties"]["name"]["maxLength"], json!(5));
         assert_eq!(race["properties"]["night"]["type"], json!(["boolean", "null"]));
-        assert_eq!(
-            race["properties"]["legs"]["items"]["$ref"],
-            json!("#/components/schemas/Leg")
-        );
+        assert_eq!(race["properties"]["legs"]["items"]["$ref"], json!("#/components/schemas/Leg"));
         assert!(schemas.contains_key("Leg"));
     }
 }

@@ -51,11 +51,7 @@ pub(crate) struct Report {
 impl Report {
     /// Notes that the value at the present place breaks a rule.
     pub(crate) fn issue(&mut self, code: &'static str, message: impl Into<String>) {
-        self.issues.push(Issue {
-            path: self.path.clone(),
-            code,
-            message: message.into(),
-        });
+        self.issues.push(Issue { path: self.path.clone(), code, message: message.into() });
     }
 
     /// Reads one step deeper.

@@ -46,9 +46,7 @@ impl KeyText {
     /// # Errors
     /// [`NotAKey`].
     pub fn parse(text: &str) -> Result<Self, NotAKey> {
-        let known = [KeyMode::Test, KeyMode::Live]
-            .into_iter()
-            .find(|mode| text.starts_with(prefix(*mode)));
+        let known = [KeyMode::Test, KeyMode::Live].into_iter().find(|mode| text.starts_with(prefix(*mode)));
         let mode = known.ok_or(NotAKey)?;
         let rest = &text[prefix(mode).len()..];
         let in_alphabet = rest.bytes().all(|byte| byte.is_ascii_alphanumeric());
@@ -56,14 +54,7 @@ impl KeyText {
             return Err(NotAKey);
         }
         let (signed, sum) = text.split_at(text.len() - CHECKSUM_LENGTH);
-        if checksum(signed) == sum {
-            Ok(Self {
-                text: text.to_owned(),
-                mode,
-            })
-        } else {
-            Err(NotAKey)
-        }
+        if checksum(signed) == sum { Ok(Self { text: text.to_owned(), mode }) } else { Err(NotAKey) }
     }
 
     /// Which environment it belongs to.
@@ -181,7 +172,8 @@ mod tests {
         #[test]
         fn no_text_makes_the_parser_panic(text: String) {
             prop_assert!(KeyText::parse(&text).is_err());
-            prop_assert!(KeyText::parse(&format!("svc_test_{text}")).is_err());
+            let dressed_up = format!("svc_test_{text}");
+            prop_assert!(KeyText::parse(&dressed_up).is_err());
         }
     }
 }

@@ -49,7 +49,7 @@ pub fn openapi() -> Value {
     let mut schemas = Schemas::new();
     let mut paths = PathsBuilder::new();
     for operation in operations::all() {
-        paths = paths.path(operation.about.path, path_item(&operation, &mut schemas));
+        paths = paths.path(operation.about.path(), path_item(&operation, &mut schemas));
     }
     schemas.extend(error_schemas::schemas());
     let mut components = ComponentsBuilder::new().schemas_from_iter(schemas);
@@ -58,9 +58,7 @@ pub fn openapi() -> Value {
     }
     let about_key =
         "An organization's key, made in its settings. Keep it on your backend: never in a page or an app.";
-    let key = SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::with_description(
-        KEY_HEADER, about_key,
-    )));
+    let key = SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::with_description(KEY_HEADER, about_key)));
     let document = OpenApiBuilder::new()
         .info(
             InfoBuilder::new()
@@ -68,18 +66,13 @@ pub fn openapi() -> Value {
                 .version(INTERFACE)
                 .description(Some(include_str!("docs/introduction.md")))
                 .license(Some(
-                    LicenseBuilder::new()
-                        .name("Apache-2.0")
-                        .identifier(Some("Apache-2.0"))
-                        .build(),
+                    LicenseBuilder::new().name("Apache-2.0").identifier(Some("Apache-2.0")).build(),
                 ))
                 .build(),
         )
         .servers(Some([ServerBuilder::new().url(routes::BASE).build()]))
         .security(Some([SecurityRequirement::new::<_, [&str; 0], &str>(SCHEME, [])]))
-        .tags(Some(TAGS.map(|(name, about)| {
-            TagBuilder::new().name(name).description(Some(about)).build()
-        })))
+        .tags(Some(TAGS.map(|(name, about)| TagBuilder::new().name(name).description(Some(about)).build())))
         .paths(paths)
         .components(Some(components.security_scheme(SCHEME, key).build()))
         .build();
@@ -111,10 +104,7 @@ fn path_item(operation: &Operation, schemas: &mut Schemas) -> PathItem {
     let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(input)));
     let content = content.example(Some((operation.shapes.input_example)())).build();
     let needed = if required { Required::True } else { Required::False };
-    let body = RequestBodyBuilder::new()
-        .content(JSON, content)
-        .required(Some(needed))
-        .build();
+    let body = RequestBodyBuilder::new().content(JSON, content).required(Some(needed)).build();
     let mut responses = ResponsesBuilder::new().response("200", success(operation, schemas));
     for kind in ErrorKind::ALL {
         let reference = Ref::from_response_name(kind.code());
@@ -132,38 +122,22 @@ fn path_item(operation: &Operation, schemas: &mut Schemas) -> PathItem {
 }
 
 fn description(about: &str, scope: Option<Scope>) -> String {
-    let scope = scope.map_or("Any scope.".to_owned(), |scope| {
-        format!("Scope: `{}`.", scope.as_str())
-    });
-    if about.is_empty() {
-        scope
-    } else {
-        format!("{about}\n\n{scope}")
-    }
+    let scope = scope.map_or("Any scope.".to_owned(), |scope| format!("Scope: `{}`.", scope.as_str()));
+    if about.is_empty() { scope } else { format!("{about}\n\n{scope}") }
 }
 
 fn success(operation: &Operation, schemas: &mut Schemas) -> Answer {
     let example = (operation.shapes.output_example)().expect("an answer is JSON");
     let schema = (operation.shapes.output)(schemas);
-    let content: Content = ContentBuilder::new()
-        .schema(Some(schema))
-        .example(Some(example))
-        .build();
-    let header = HeaderBuilder::new()
-        .description(Some("As sent with the request, or made here."))
-        .build();
-    let mut response = ResponseBuilder::new()
-        .description("Done")
-        .content(JSON, content)
-        .header(ID_HEADER, header);
+    let content: Content = ContentBuilder::new().schema(Some(schema)).example(Some(example)).build();
+    let header = HeaderBuilder::new().description(Some("As sent with the request, or made here.")).build();
+    let mut response =
+        ResponseBuilder::new().description("Done").content(JSON, content).header(ID_HEADER, header);
     if operation.streams {
         let text = utoipa::openapi::schema::ObjectBuilder::new()
             .schema_type(utoipa::openapi::schema::Type::String)
             .description(Some("Server-sent events whose data is the JSON object"));
-        response = response.content(
-            "text/event-stream",
-            ContentBuilder::new().schema(Some(text)).build(),
-        );
+        response = response.content("text/event-stream", ContentBuilder::new().schema(Some(text)).build());
     }
     response.build()
 }
@@ -265,10 +239,7 @@ fn page(document: &str) -> (String, HeaderValue) {
         hash(style),
         hash(script)
     );
-    (
-        page,
-        HeaderValue::from_str(&policy).expect("base64 fits a header"),
-    )
+    (page, HeaderValue::from_str(&policy).expect("base64 fits a header"))
 }
 
 #[cfg(test)]
@@ -279,10 +250,7 @@ mod tests {
     fn the_page_needs_nothing_from_elsewhere() {
         let (page, _) = page(&openapi().to_string());
         let code = page.split("<script type=\"application/json\"").next().unwrap();
-        assert!(
-            !code.contains("http://") && !code.contains("https://"),
-            "the page names another host"
-        );
+        assert!(!code.contains("http://") && !code.contains("https://"), "the page names another host");
         assert!(!include_str!("docs/page.js").contains("fetch("));
     }
 

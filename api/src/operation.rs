@@ -16,8 +16,8 @@ use warp::http::{HeaderMap, Method};
 use warp::reply::Response;
 
 use crate::accept::{self, Wanted};
-use crate::auth::{Gate, Permitted};
-use crate::body::{self, BodyLimits, BodyStream};
+use crate::auth::{AnyCaller, Gate, Permitted};
+use crate::body::{self, Body, BodyLimits};
 use crate::context::Context;
 use crate::error::ApiError;
 use crate::error_table::ErrorKind;
@@ -44,12 +44,17 @@ pub(crate) struct Operation {
 pub(crate) struct About {
     /// The operation id, for example `albums.create`.
     pub(crate) id: &'static str,
-    /// The path below `/openapi`, for example `/albums/create`.
-    pub(crate) path: &'static str,
     /// One line.
     pub(crate) summary: &'static str,
     /// What a partner should know beyond the fields; may be empty.
     pub(crate) description: &'static str,
+}
+
+impl About {
+    /// The path below `/openapi`, for example `/albums/create`.
+    pub(crate) fn path(&self) -> String {
+        format!("/{}", self.id.replace('.', "/"))
+    }
 }
 
 /// Describes a body, naming its schemas in the document.
@@ -71,7 +76,7 @@ pub(crate) struct Call {
     /// Its headers.
     pub(crate) headers: HeaderMap,
     /// Its body, unread.
-    pub(crate) body: BodyStream,
+    pub(crate) body: Body,
 }
 
 /// What operations share.
@@ -83,7 +88,8 @@ pub(crate) struct Desk {
     pub(crate) gate: Arc<Gate>,
 }
 
-type Answer = Arc<dyn Fn(Desk, Call) -> BoxFuture<'static, Result<Response, ApiError>> + Send + Sync>;
+type Answer =
+    Arc<dyn for<'a> Fn(Desk, &'a mut Call) -> BoxFuture<'a, Result<Response, ApiError>> + Send + Sync>;
 
 /// The methods of an operation's path.
 const ALLOW: &str = "POST, OPTIONS";
@@ -106,14 +112,7 @@ impl Operation {
             output: schema_of::<O>,
             output_example: || serde_json::to_value(O::example()),
         };
-        Self {
-            about,
-            shapes,
-            scope: C::SCOPE,
-            streams: false,
-            answer,
-            events: None,
-        }
+        Self { about, shapes, scope: C::SCOPE, streams: false, answer, events: None }
     }
 
     /// Also answers a stream of events, to callers who accept `text/event-stream`.
@@ -125,36 +124,40 @@ impl Operation {
         F: Fn(Context, C, I) -> Fut + Copy + Send + Sync + 'static,
         Fut: Future<Output = Result<Response, ApiError>> + Send + 'static,
     {
-        Self {
-            streams: true,
-            events: Some(answer(handler)),
-            ..self
-        }
+        Self { streams: true, events: Some(answer(handler)), ..self }
     }
 
     /// The answer to a request, whatever it is.
-    pub(crate) async fn respond(&self, desk: Desk, call: Call) -> Response {
+    pub(crate) async fn respond(&self, desk: Desk, mut call: Call) -> Response {
         if call.method == Method::OPTIONS {
             return reply::options(ALLOW);
         }
         if call.method != Method::POST {
             return ApiError::method(ALLOW).into_response();
         }
-        let chosen = match (accept::wanted(&call.headers), &self.events) {
-            (Wanted::Events, Some(events)) => events,
-            (Wanted::Json, _) => &self.answer,
-            (Wanted::Events | Wanted::Neither, _) => return self.refuse_accept(&desk, &call.headers).await,
+        let answered = match (accept::wanted(&call.headers), &self.events) {
+            (Wanted::Events, Some(events)) => events(desk, &mut call).await,
+            (Wanted::Json, _) => (self.answer)(desk, &mut call).await,
+            (Wanted::Events | Wanted::Neither, _) => refuse_accept(&desk, &call.headers).await,
         };
-        chosen(desk, call).await.unwrap_or_else(ApiError::into_response)
-    }
-
-    /// 406, but only to callers with a valid key: authentication is judged first.
-    async fn refuse_accept(&self, desk: &Desk, headers: &HeaderMap) -> Response {
-        match desk.gate.admit::<crate::auth::AnyCaller>(headers).await {
-            Ok(_) => ApiError::of(ErrorKind::NotAcceptable).closing().into_response(),
-            Err(error) => error.into_response(),
+        match answered {
+            Ok(response) => response,
+            Err(error) => refusal(error, &mut call.body).await,
         }
     }
+}
+
+/// 406, but only to callers with a valid key: authentication is judged first.
+async fn refuse_accept(desk: &Desk, headers: &HeaderMap) -> Result<Response, ApiError> {
+    desk.gate.admit::<AnyCaller>(headers).await?;
+    Err(ApiError::of(ErrorKind::NotAcceptable))
+}
+
+/// An error's answer, once the client has sent the body that nobody wants.
+pub(crate) async fn refusal(error: ApiError, body: &mut Body) -> Response {
+    let reusable = !error.closes() && body.discard().await;
+    let error = if reusable { error } else { error.closing() };
+    error.into_response()
 }
 
 /// The way of every operation, with one handler at its end.
@@ -165,16 +168,11 @@ where
     F: Fn(Context, C, I) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<Response, ApiError>> + Send + 'static,
 {
-    Arc::new(move |desk: Desk, call: Call| {
+    Arc::new(move |desk: Desk, call: &mut Call| {
         async move {
-            // A refused request leaves its body unread: the connection cannot be used again.
-            let caller = desk
-                .gate
-                .admit::<C>(&call.headers)
-                .await
-                .map_err(ApiError::closing)?;
+            let caller = desk.gate.admit::<C>(&call.headers).await?;
             let limits = BodyLimits::of(&desk.ctx.settings);
-            let body = body::json(&call.headers, call.body, limits).await?;
+            let body = body::json(&call.headers, &mut call.body, limits).await?;
             let input = input::parse::<I>(body.as_ref()).map_err(|issues| ApiError::invalid(&issues))?;
             handler(desk.ctx, caller, input).await
         }

@@ -19,9 +19,7 @@ pub(crate) fn json_text(status: u16, text: String) -> Response {
     let mut response = content(HeaderValue::from_static("application/json"), text.into());
     *response.status_mut() =
         StatusCode::from_u16(status).expect("statuses come from the error table or are 200");
-    response
-        .headers_mut()
-        .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
@@ -38,8 +36,6 @@ pub(crate) fn content(media_type: HeaderValue, body: Bytes) -> Response {
 pub(crate) fn options(allow: &'static str) -> Response {
     let mut response = Response::new(Bytes::new().into());
     *response.status_mut() = StatusCode::NO_CONTENT;
-    response
-        .headers_mut()
-        .insert(warp::http::header::ALLOW, HeaderValue::from_static(allow));
+    response.headers_mut().insert(warp::http::header::ALLOW, HeaderValue::from_static(allow));
     response
 }

@@ -30,12 +30,7 @@ impl Names {
     /// By the paths of all operations.
     pub(crate) fn of_operations() -> Self {
         let operations = operations::all();
-        Self(
-            operations
-                .iter()
-                .map(|o| (format!("{}{}", routes::BASE, o.about.path), o.about.id))
-                .collect(),
-        )
+        Self(operations.iter().map(|o| (format!("{}{}", routes::BASE, o.about.path()), o.about.id)).collect())
     }
 
     fn of(&self, path: &str) -> &'static str {
@@ -116,11 +111,7 @@ struct Count {
 impl Count {
     fn start(operation: &'static str) -> Self {
         metrics::gauge!(names::REQUESTS_IN_FLIGHT).increment(1.0);
-        Self {
-            operation,
-            started: Instant::now(),
-            status: "499",
-        }
+        Self { operation, started: Instant::now(), status: "499" }
     }
 
     fn end(&mut self, status: &'static str) {

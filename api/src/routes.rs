@@ -12,7 +12,7 @@ use warp::{Filter, Rejection, reject};
 
 use crate::admin::Page;
 use crate::auth::Gate;
-use crate::body;
+use crate::body::Body;
 use crate::context::Context;
 use crate::error::ApiError;
 use crate::error_table::ErrorKind;
@@ -28,10 +28,7 @@ pub(crate) const STORAGE: &str = "/storage/";
 /// The whole service as one filter, which never rejects. [`crate::serve`] adds what a server adds: request ids,
 /// time limits, metrics, and the answer to panics.
 pub fn routes(ctx: Context) -> BoxedFilter<(Response,)> {
-    let desk = Desk {
-        gate: Arc::new(Gate::new(&ctx)),
-        ctx: ctx.clone(),
-    };
+    let desk = Desk { gate: Arc::new(Gate::new(&ctx)), ctx: ctx.clone() };
     let mut all = document_route();
     for operation in operations::all() {
         all = all.or(operation_route(operation, desk.clone())).unify().boxed();
@@ -51,7 +48,7 @@ pub fn admin_routes(ctx: Context) -> BoxedFilter<(Response,)> {
 }
 
 fn operation_route(operation: Operation, desk: Desk) -> BoxedFilter<(Response,)> {
-    let path = format!("{BASE}{}", operation.about.path);
+    let path = format!("{BASE}{}", operation.about.path());
     let operation = Arc::new(operation);
     at(path)
         .and(call())
@@ -65,13 +62,8 @@ fn operation_route(operation: Operation, desk: Desk) -> BoxedFilter<(Response,)>
 fn document_route() -> BoxedFilter<(Response,)> {
     let documents = Documents::shared();
     let document = move |path: FullPath, method: Method| {
-        let page = path
-            .as_str()
-            .strip_prefix(BASE)
-            .and_then(|rest| documents.at(rest));
-        let answer = page
-            .map(|page| page.respond(&method))
-            .ok_or_else(reject::not_found);
+        let page = path.as_str().strip_prefix(BASE).and_then(|rest| documents.at(rest));
+        let answer = page.map(|page| page.respond(&method)).ok_or_else(reject::not_found);
         async move { answer }
     };
     warp::path::full().and(warp::method()).and_then(document).boxed()
@@ -81,10 +73,7 @@ fn storage_route(ctx: Context) -> BoxedFilter<(Response,)> {
     let query = warp::query::raw().or(warp::any().map(String::new)).unify();
     warp::path::full()
         .and_then(|path: FullPath| async move {
-            path.as_str()
-                .strip_prefix(STORAGE)
-                .map(str::to_owned)
-                .ok_or_else(reject::not_found)
+            path.as_str().strip_prefix(STORAGE).map(str::to_owned).ok_or_else(reject::not_found)
         })
         .and(query)
         .and(call())
@@ -117,11 +106,7 @@ fn at(path: String) -> impl Filter<Extract = (), Error = Rejection> + Clone {
     warp::path::full()
         .and_then(move |asked: FullPath| {
             let asked_plain = asked.as_str().strip_suffix('/').unwrap_or(asked.as_str());
-            let found = if asked_plain == &*path {
-                Ok(())
-            } else {
-                Err(reject::not_found())
-            };
+            let found = if asked_plain == &*path { Ok(()) } else { Err(reject::not_found()) };
             async move { found }
         })
         .untuple_one()
@@ -130,13 +115,10 @@ fn at(path: String) -> impl Filter<Extract = (), Error = Rejection> + Clone {
 /// The rest of a request, body unread.
 fn call() -> impl Filter<Extract = (Call,), Error = Rejection> + Clone {
     let parts = warp::method().and(warp::header::headers_cloned());
-    parts
-        .and(warp::body::stream())
-        .map(|method, headers: HeaderMap, chunks| Call {
-            method,
-            headers,
-            body: body::stream(chunks),
-        })
+    parts.and(warp::body::stream()).map(|method, headers: HeaderMap, chunks| {
+        let body = Body::new(&headers, chunks);
+        Call { method, headers, body }
+    })
 }
 
 /// Warp's own rejections in the envelope. Domain errors never come here.

@@ -24,46 +24,22 @@ pub(crate) trait Rule {
 
 /// A string of `min` to `max` characters without U+0000, which databases do not keep.
 pub(crate) fn text(min: usize, max: usize) -> Text {
-    Text {
-        min,
-        max,
-        format: None,
-        pattern: NO_NUL,
-        check: no_nul,
-    }
+    Text { min, max, format: None, pattern: NO_NUL, check: no_nul }
 }
 
 /// An absolute URI.
 pub(crate) fn uri() -> Text {
-    Text {
-        min: 1,
-        max: 2048,
-        format: Some("uri"),
-        pattern: NO_NUL,
-        check: absolute_uri,
-    }
+    Text { min: 1, max: 2048, format: Some("uri"), pattern: NO_NUL, check: absolute_uri }
 }
 
 /// A string of which `check` judges what it spells, and `pattern` tells it to clients.
 pub(crate) fn spelled(max: usize, pattern: &'static str, check: Check) -> Text {
-    Text {
-        min: 1,
-        max,
-        format: None,
-        pattern,
-        check,
-    }
+    Text { min: 1, max, format: None, pattern, check }
 }
 
 /// A regular expression for bibs.
 pub(crate) fn bib_pattern() -> Text {
-    Text {
-        min: 1,
-        max: 200,
-        format: Some("regex"),
-        pattern: NO_NUL,
-        check: regular_expression,
-    }
+    Text { min: 1, max: 200, format: Some("regex"), pattern: NO_NUL, check: regular_expression }
 }
 
 type Check = fn(&str) -> Result<(), String>;
@@ -71,20 +47,12 @@ type Check = fn(&str) -> Result<(), String>;
 const NO_NUL: &str = "^[^\\u0000]*$";
 
 fn no_nul(text: &str) -> Result<(), String> {
-    if text.contains('\0') {
-        Err("must not contain U+0000".to_owned())
-    } else {
-        Ok(())
-    }
+    if text.contains('\0') { Err("must not contain U+0000".to_owned()) } else { Ok(()) }
 }
 
 fn absolute_uri(text: &str) -> Result<(), String> {
     let plain = !text.contains(|c: char| c.is_whitespace() || c.is_control());
-    if plain && Url::parse(text).is_ok() {
-        Ok(())
-    } else {
-        Err("must be an absolute URI".to_owned())
-    }
+    if plain && Url::parse(text).is_ok() { Ok(()) } else { Err("must be an absolute URI".to_owned()) }
 }
 
 /// The size limit is the one under which the pattern is compiled when photos are read.
@@ -116,17 +84,11 @@ impl Rule for Text {
         };
         let length = text.chars().count();
         if length < self.min {
-            report.issue(
-                code::TOO_SMALL,
-                format!("must have at least {} characters", self.min),
-            );
+            report.issue(code::TOO_SMALL, format!("must have at least {} characters", self.min));
             return None;
         }
         if length > self.max {
-            report.issue(
-                code::TOO_BIG,
-                format!("must have at most {} characters", self.max),
-            );
+            report.issue(code::TOO_BIG, format!("must have at most {} characters", self.max));
             return None;
         }
         if let Err(message) = (self.check)(text) {
@@ -182,11 +144,7 @@ impl<T: FromStr> Rule for UuidOf<T> {
             return wrong_type("a string", value, report);
         };
         // The parser takes braces, URNs and bare digits too; the contract's `uuid` is the hyphenated form.
-        let id = if text.len() == Uuid::nil().to_string().len() {
-            text.parse().ok()
-        } else {
-            None
-        };
+        let id = if text.len() == Uuid::nil().to_string().len() { text.parse().ok() } else { None };
         if id.is_none() {
             report.issue(code::INVALID_FORMAT, "must be a UUID");
         }
@@ -194,9 +152,7 @@ impl<T: FromStr> Rule for UuidOf<T> {
     }
 
     fn schema(&self, _: &mut Schemas) -> RefOr<Schema> {
-        object(Type::String)
-            .format(Some(SchemaFormat::Custom("uuid".to_owned())))
-            .into()
+        object(Type::String).format(Some(SchemaFormat::Custom("uuid".to_owned()))).into()
     }
 }
 
@@ -227,10 +183,7 @@ impl Rule for Number {
     }
 
     fn schema(&self, _: &mut Schemas) -> RefOr<Schema> {
-        object(Type::Number)
-            .minimum(Some(self.min))
-            .maximum(Some(self.max))
-            .into()
+        object(Type::Number).minimum(Some(self.min)).maximum(Some(self.max)).into()
     }
 }
 
@@ -246,30 +199,18 @@ impl Rule for Whole {
     type Out = u32;
 
     fn check(&self, value: &Value, report: &mut Report) -> Option<u32> {
-        let number = Number {
-            min: f64::from(self.min),
-            max: f64::from(self.max),
-        }
-        .check(value, report)?;
+        let number = Number { min: f64::from(self.min), max: f64::from(self.max) }.check(value, report)?;
         if number.fract() != 0.0 {
             report.issue(code::NOT_MULTIPLE_OF, "must be a whole number");
             return None;
         }
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "whole and in range"
-        )]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole and in range")]
         Some(number as u32)
     }
 
     fn schema(&self, _: &mut Schemas) -> RefOr<Schema> {
         let (min, max) = (f64::from(self.min), f64::from(self.max));
-        object(Type::Number)
-            .minimum(Some(min))
-            .maximum(Some(max))
-            .multiple_of(Some(1.0))
-            .into()
+        object(Type::Number).minimum(Some(min)).maximum(Some(max)).multiple_of(Some(1.0)).into()
     }
 }
 
@@ -304,10 +245,7 @@ impl<T: Copy> Rule for Choice<T> {
         let found = self.0.iter().copied().find(|choice| (self.1)(*choice) == text);
         if found.is_none() {
             let names: Vec<&str> = self.0.iter().map(|choice| (self.1)(*choice)).collect();
-            report.issue(
-                code::INVALID_VALUE,
-                format!("must be one of {}", names.join(", ")),
-            );
+            report.issue(code::INVALID_VALUE, format!("must be one of {}", names.join(", ")));
         }
         found
     }
@@ -353,11 +291,7 @@ impl<R: Rule> Rule for ListOf<R> {
     fn schema(&self, schemas: &mut Schemas) -> RefOr<Schema> {
         let minimum = (self.min > 0).then_some(self.min);
         let items = self.item.schema(schemas);
-        let array = ArrayBuilder::new()
-            .items(items)
-            .min_items(minimum)
-            .max_items(Some(self.max))
-            .build();
+        let array = ArrayBuilder::new().items(items).min_items(minimum).max_items(Some(self.max)).build();
         RefOr::T(Schema::Array(array))
     }
 }
@@ -409,10 +343,7 @@ impl<R: Rule> Rule for Nullable<R> {
             }
             other => {
                 let null = ObjectBuilder::new().schema_type(SchemaType::Type(Type::Null));
-                utoipa::openapi::schema::OneOfBuilder::new()
-                    .item(other)
-                    .item(null)
-                    .into()
+                utoipa::openapi::schema::OneOfBuilder::new().item(other).item(null).into()
             }
         }
     }

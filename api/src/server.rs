@@ -65,14 +65,9 @@ where
         let Some((socket, seat)) = accepted else { continue };
         let service = service(routes.clone(), names.clone());
         let mut builder = Builder::new(TokioExecutor::new());
-        builder
-            .http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIMEOUT);
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
         builder.http2().timer(TokioTimer::new());
-        let connection = builder
-            .serve_connection(TokioIo::new(socket), service)
-            .into_owned();
+        let connection = builder.serve_connection(TokioIo::new(socket), service).into_owned();
         let connection = connections.watch(connection);
         tokio::spawn(async move {
             if let Err(error) = connection.await {

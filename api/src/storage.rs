@@ -15,10 +15,10 @@ use warp::http::header::{
 use warp::http::{HeaderMap, Method, StatusCode};
 use warp::reply::Response;
 
-use crate::body::{BodyStream, content_length};
+use crate::body::{Body, content_length};
 use crate::error::ApiError;
 use crate::error_table::ErrorKind;
-use crate::operation::Call;
+use crate::operation::{self, Call};
 use crate::reply;
 
 /// The methods of a storage path.
@@ -31,30 +31,34 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(30);
 pub(crate) const ANY_IMAGE: &str = "image/*";
 
 /// The answer to a transfer: `key` is the path after `/storage/`, `query` the raw query string.
-pub(crate) async fn respond(local: &LocalFiles, (key, query): (&str, &str), call: Call) -> Response {
+pub(crate) async fn respond(local: &LocalFiles, (key, query): (&str, &str), mut call: Call) -> Response {
     let answer = match call.method {
-        Method::PUT => receive(local, (key, query), call).await,
+        Method::PUT => receive(local, (key, query), &mut call).await,
         Method::GET => send(local, (key, query), true).await,
         Method::HEAD => send(local, (key, query), false).await,
         Method::OPTIONS => Ok(preflight()),
         _ => Err(ApiError::method(ALLOW)),
     };
-    let mut response = answer.unwrap_or_else(ApiError::into_response);
-    response
-        .headers_mut()
-        .insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    let mut response = match answer {
+        Ok(response) => response,
+        Err(error) => operation::refusal(error, &mut call.body).await,
+    };
+    response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     response
 }
 
-async fn receive(local: &LocalFiles, (key, query): (&str, &str), call: Call) -> Result<Response, ApiError> {
+async fn receive(
+    local: &LocalFiles,
+    (key, query): (&str, &str),
+    call: &mut Call,
+) -> Result<Response, ApiError> {
     let content_type = presented_type(query, &call.headers);
-    let granted = local.verify_upload(key, query, content_type);
-    let grant = granted.map_err(|error| refused(error).closing())?;
-    let too_large = || ApiError::of(ErrorKind::PayloadTooLarge).closing();
+    let grant = local.verify_upload(key, query, content_type).map_err(refused)?;
+    let too_large = || ApiError::of(ErrorKind::PayloadTooLarge);
     if content_length(&call.headers).is_some_and(|length| length > grant.max_bytes()) {
         return Err(too_large());
     }
-    match local.receive(grant, until_silent(call.body)).await {
+    match local.receive(grant, until_silent(&mut call.body)).await {
         Ok(_) => Ok(Response::new(Bytes::new().into())),
         Err(ReceiveError::TooLarge { .. }) => Err(too_large()),
         Err(ReceiveError::Body(Broken::Silent)) => Err(ApiError::of(ErrorKind::Timeout).closing()),
@@ -67,11 +71,7 @@ async fn receive(local: &LocalFiles, (key, query): (&str, &str), call: Call) -> 
 fn presented_type<'a>(query: &str, headers: &'a HeaderMap) -> Option<&'a str> {
     let sent = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     let any_image = url::form_urlencoded::parse(query.as_bytes()).any(|(n, v)| n == "type" && v == ANY_IMAGE);
-    if any_image && sent.to_ascii_lowercase().starts_with("image/") {
-        Some(ANY_IMAGE)
-    } else {
-        Some(sent)
-    }
+    if any_image && sent.to_ascii_lowercase().starts_with("image/") { Some(ANY_IMAGE) } else { Some(sent) }
 }
 
 enum Broken {
@@ -80,8 +80,8 @@ enum Broken {
 }
 
 /// The body's chunks, each within the limit of silence.
-fn until_silent(body: BodyStream) -> impl Stream<Item = Result<Bytes, Broken>> {
-    stream::unfold(body, |mut body| async move {
+fn until_silent(body: &mut Body) -> impl Stream<Item = Result<Bytes, Broken>> {
+    stream::unfold(body, |body| async move {
         let chunk = match tokio::time::timeout(SILENCE_LIMIT, body.next()).await {
             Err(_) => Err(Broken::Silent),
             Ok(None) => return None,
@@ -114,9 +114,7 @@ fn shared(
 ) -> impl Stream<Item = std::io::Result<Bytes>> + Send + Sync {
     let body = std::sync::Mutex::new(body);
     stream::poll_fn(move |cx| {
-        body.lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .poll_next_unpin(cx)
+        body.lock().unwrap_or_else(std::sync::PoisonError::into_inner).poll_next_unpin(cx)
     })
 }
 
@@ -124,14 +122,8 @@ fn preflight() -> Response {
     let mut response = reply::options(ALLOW);
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
-    headers.insert(
-        ACCESS_CONTROL_ALLOW_METHODS,
-        HeaderValue::from_static("GET, HEAD, PUT"),
-    );
-    headers.insert(
-        ACCESS_CONTROL_ALLOW_HEADERS,
-        HeaderValue::from_static("content-type"),
-    );
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, PUT"));
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("content-type"));
     headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("3600"));
     response
 }

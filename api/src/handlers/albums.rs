@@ -25,11 +25,7 @@ pub(crate) async fn create(ctx: Context, caller: Manager, input: CreateAlbum) ->
 }
 
 pub(crate) async fn list(ctx: Context, caller: AnyCaller, input: ListAlbums) -> Result<AlbumPage, ApiError> {
-    let query = AlbumQuery {
-        after: input.after,
-        limit: input.limit,
-        title: input.title,
-    };
+    let query = AlbumQuery { after: input.after, limit: input.limit, title: input.title };
     let page = ctx.store.albums.list(&caller.tenant, query).await?;
     Ok(AlbumPage {
         albums: page.albums.into_iter().map(Album::from).collect(),
@@ -48,29 +44,13 @@ pub(crate) async fn update(
     input: UpdateAlbum,
 ) -> Result<UpdatedAlbum, ApiError> {
     let before = ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let config = input
-        .config
-        .map(|change| change.applied_to(&before.config))
-        .transpose();
+    let config = input.config.map(|change| change.applied_to(&before.config)).transpose();
     let config = config.map_err(|issues| ApiError::invalid(&issues))?;
-    let reprocessing_needed = config
-        .as_ref()
-        .is_some_and(|after| config::reads_differently(&before.config, after));
-    let change = AlbumChange {
-        title: input.title,
-        cover_url: input.cover_url,
-        tags: input.tags,
-        config,
-    };
-    let album = ctx
-        .store
-        .albums
-        .update(&caller.tenant, input.album, change)
-        .await?;
-    Ok(UpdatedAlbum {
-        album: album.into(),
-        reprocessing_needed,
-    })
+    let reprocessing_needed =
+        config.as_ref().is_some_and(|after| config::reads_differently(&before.config, after));
+    let change = AlbumChange { title: input.title, cover_url: input.cover_url, tags: input.tags, config };
+    let album = ctx.store.albums.update(&caller.tenant, input.album, change).await?;
+    Ok(UpdatedAlbum { album: album.into(), reprocessing_needed })
 }
 
 pub(crate) async fn delete(
@@ -96,9 +76,5 @@ pub(crate) async fn reprocess(
 ) -> Result<Reprocessing, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
     let queued = ctx.store.queue.reprocess(input.album).await?;
-    Ok(Reprocessing {
-        success: true,
-        message: "Photos queued for processing",
-        queued,
-    })
+    Ok(Reprocessing { success: true, message: "Photos queued for processing", queued })
 }

@@ -27,18 +27,8 @@ async fn picture_urls(
     }
     let key = |role| ObjectKey::photo(organization, photo.album, photo.id, role);
     let ttl = ctx.settings.download_ttl;
-    let preview = ctx
-        .store
-        .blobs
-        .download_url(&key(ObjectRole::Preview), ttl)
-        .await?
-        .into();
-    let thumbnail = ctx
-        .store
-        .blobs
-        .download_url(&key(ObjectRole::Thumbnail), ttl)
-        .await?
-        .into();
+    let preview = ctx.store.blobs.download_url(&key(ObjectRole::Preview), ttl).await?.into();
+    let thumbnail = ctx.store.blobs.download_url(&key(ObjectRole::Thumbnail), ttl).await?.into();
     Ok(Some(PictureUrls { preview, thumbnail }))
 }
 

@@ -16,11 +16,7 @@ use crate::wire::photo::{ListPhotos, OnePhoto, Photo, PhotoDetail, PhotoPage};
 
 pub(crate) async fn list(ctx: Context, caller: Uploader, input: ListPhotos) -> Result<PhotoPage, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let query = PhotoQuery {
-        after: input.after,
-        limit: input.limit,
-        state: input.state,
-    };
+    let query = PhotoQuery { after: input.after, limit: input.limit, state: input.state };
     let page = ctx.store.photos.list(input.album, query).await?;
     let mut photos = Vec::with_capacity(page.photos.len());
     for photo in page.photos {
@@ -28,11 +24,7 @@ pub(crate) async fn list(ctx: Context, caller: Uploader, input: ListPhotos) -> R
         photos.push(Photo::of(photo, urls));
     }
     let next_cursor = page.next.map(|id| cursor::after_id(id.0));
-    Ok(PhotoPage {
-        photos,
-        next_cursor,
-        total: page.total,
-    })
+    Ok(PhotoPage { photos, next_cursor, total: page.total })
 }
 
 pub(crate) async fn get(ctx: Context, caller: Uploader, input: OnePhoto) -> Result<PhotoDetail, ApiError> {

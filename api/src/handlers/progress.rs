@@ -35,11 +35,8 @@ pub(crate) async fn stream(ctx: Context, caller: Uploader, input: OneAlbum) -> R
     let (events, mut unread) = mpsc::channel::<Bytes>(UNREAD_EVENTS);
     // Ends when the album is idle, the service leaves, something fails, or nobody reads.
     tokio::spawn(async move { tell(ctx, caller, (input.album, events)).await });
-    let body = stream::poll_fn(move |cx| {
-        unread
-            .poll_recv(cx)
-            .map(|event| event.map(Ok::<_, std::io::Error>))
-    });
+    let body =
+        stream::poll_fn(move |cx| unread.poll_recv(cx).map(|event| event.map(Ok::<_, std::io::Error>)));
     let mut response = warp::reply::stream(body).into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -61,12 +58,7 @@ async fn tell(ctx: Context, caller: Uploader, (album, events): (AlbumId, mpsc::S
             _ = every.tick() => {}
         }
         // The album is asked for each time: it may be deleted while the stream lasts.
-        let album_is_there = ctx
-            .store
-            .albums
-            .get(&caller.tenant, album)
-            .await
-            .map_err(ApiError::from);
+        let album_is_there = ctx.store.albums.get(&caller.tenant, album).await.map_err(ApiError::from);
         let measured = match album_is_there {
             Ok(_) => measure(&ctx, album).await,
             Err(error) => Err(error),
@@ -101,15 +93,8 @@ async fn measure(ctx: &Context, album: AlbumId) -> Result<(Progress, bool), ApiE
     if is_idle(&counts) {
         return Ok((Progress::of(album, &counts, None), true));
     }
-    let settled = ctx
-        .store
-        .photos
-        .settled_since(album, OffsetDateTime::now_utc() - WINDOW)
-        .await?;
+    let settled = ctx.store.photos.settled_since(album, OffsetDateTime::now_utc() - WINDOW).await?;
     let photos_per_second = settled as f64 / WINDOW.as_secs_f64();
-    let pace = Pace {
-        photos_per_second,
-        bottleneck: ctx.health.bottleneck(),
-    };
+    let pace = Pace { photos_per_second, bottleneck: ctx.health.bottleneck() };
     Ok((Progress::of(album, &counts, Some(pace)), false))
 }

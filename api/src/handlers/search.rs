@@ -7,9 +7,7 @@ use photofinish_store::error::StoreErrorKind;
 use photofinish_store::ids::{AlbumId, PhotoId, ProbeId};
 use photofinish_store::object::{ObjectKey, ObjectRole};
 use photofinish_store::photo::{Embedding, Photo};
-use photofinish_store::traits::{
-    FaceHit as FoundFace, Probe, TextHit as FoundText, TextMatch, TextQuery, UploadTerms,
-};
+use photofinish_store::traits::{FaceHit as FoundFace, Probe, TextHit as FoundText, TextQuery, UploadTerms};
 
 use super::{expiry, named};
 use crate::auth::Searcher;
@@ -33,26 +31,13 @@ pub(crate) async fn face_signed(
     input: OneAlbum,
 ) -> Result<ProbeTicket, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let probe = ctx
-        .store
-        .probes
-        .create(input.album, ctx.settings.probe_ttl)
-        .await?;
+    let probe = ctx.store.probes.create(input.album, ctx.settings.probe_ttl).await?;
     let key = ObjectKey::probe(caller.tenant.organization, input.album, probe.id);
     let ttl = ctx.settings.upload_ttl.min(ctx.settings.probe_ttl);
-    let terms = UploadTerms {
-        content_type: ANY_IMAGE,
-        max_bytes: ctx.settings.max_probe_bytes,
-        ttl,
-    };
+    let terms = UploadTerms { content_type: ANY_IMAGE, max_bytes: ctx.settings.max_probe_bytes, ttl };
     let upload_url = ctx.store.blobs.upload_url(&key, terms).await?.into();
     let image_id = probe.id.to_string();
-    Ok(ProbeTicket {
-        upload_url,
-        image_id,
-        expires_at: expiry(ttl),
-        image_expires_at: probe.expires_at,
-    })
+    Ok(ProbeTicket { upload_url, image_id, expires_at: expiry(ttl), image_expires_at: probe.expires_at })
 }
 
 pub(crate) async fn face_list(
@@ -71,28 +56,13 @@ pub(crate) async fn face_list(
         .calibrations
         .get(&probe.model)
         .ok_or_else(|| ApiError::internal(format!("no calibration for {}", probe.model)))?;
-    let threshold = album
-        .config
-        .face
-        .confidence_threshold
-        .max(input.paging.min_confidence);
+    let threshold = album.config.face.confidence_threshold.max(input.paging.min_confidence);
     let at_least = loosened(calibration.cosine(threshold));
-    let found = ctx
-        .store
-        .faces
-        .nearest(input.album, &probe, HIT_LIMIT, at_least)
-        .await?;
+    let found = ctx.store.faces.nearest(input.album, &probe, HIT_LIMIT, at_least).await?;
     let confidence = |hit: &FoundFace| calibration.confidence(f64::from(hit.cosine));
-    let hits: Vec<_> = found
-        .into_iter()
-        .filter(|hit| confidence(hit) >= threshold)
-        .collect();
+    let hits: Vec<_> = found.into_iter().filter(|hit| confidence(hit) >= threshold).collect();
     let total = hits.len();
-    let place = |hit: &FoundFace| HitPlace {
-        rank: 0,
-        score: f64::from(hit.cosine),
-        photo: hit.photo,
-    };
+    let place = |hit: &FoundFace| HitPlace { score: f64::from(hit.cosine), photo: hit.photo };
     let (page, next_cursor) = cut(hits, place, &input.paging);
     let photos = taken_with(&ctx, input.album, page.iter().map(|hit| hit.photo)).await?;
     let mut shown_hits = Vec::with_capacity(page.len());
@@ -112,11 +82,7 @@ pub(crate) async fn face_list(
             taken_at: photo.taken_at,
         });
     }
-    Ok(FaceHits {
-        photos: shown_hits,
-        total,
-        next_cursor,
-    })
+    Ok(FaceHits { photos: shown_hits, total, next_cursor })
 }
 
 pub(crate) async fn text_list(
@@ -128,31 +94,15 @@ pub(crate) async fn text_list(
     if !album.config.text.enabled {
         return Err(ApiError::declined(DeclineCode::TextSearchDisabled));
     }
-    let query = TextQuery {
-        text: normalised(&input.text),
-        exact: input.exact,
-    };
+    let query = TextQuery { text: normalised(&input.text), exact: input.exact };
     // Nothing but punctuation: no bib reads so.
-    let found = if query.text.is_empty() {
-        Vec::new()
-    } else {
-        ctx.store.texts.search(input.album, &query).await?
-    };
-    let threshold = album
-        .config
-        .text
-        .confidence_threshold
-        .max(input.paging.min_confidence);
-    let hits: Vec<FoundText> = found
-        .into_iter()
-        .filter(|hit| hit.confidence >= threshold)
-        .collect();
+    let found =
+        if query.text.is_empty() { Vec::new() } else { ctx.store.texts.search(input.album, &query).await? };
+    let threshold = album.config.text.confidence_threshold.max(input.paging.min_confidence);
+    let hits: Vec<FoundText> = found.into_iter().filter(|hit| hit.confidence >= threshold).collect();
     let total = hits.len();
-    let place = |hit: &FoundText| HitPlace {
-        rank: u8::from(hit.how != TextMatch::Exact),
-        score: hit.confidence,
-        photo: hit.photo,
-    };
+    // The store's confidences put exact readings above all others.
+    let place = |hit: &FoundText| HitPlace { score: hit.confidence, photo: hit.photo };
     let (page, next_cursor) = cut(hits, place, &input.paging);
     let photos = taken_with(&ctx, input.album, page.iter().map(|hit| hit.photo)).await?;
     let mut shown_hits = Vec::with_capacity(page.len());
@@ -172,19 +122,12 @@ pub(crate) async fn text_list(
             taken_at: photo.taken_at,
         });
     }
-    Ok(TextHits {
-        photos: shown_hits,
-        total,
-        next_cursor,
-    })
+    Ok(TextHits { photos: shown_hits, total, next_cursor })
 }
 
 /// Upper-case letters and digits of what a runner typed.
 fn normalised(text: &str) -> String {
-    text.chars()
-        .flat_map(char::to_uppercase)
-        .filter(|c| c.is_alphanumeric())
-        .collect()
+    text.chars().flat_map(char::to_uppercase).filter(|c| c.is_alphanumeric()).collect()
 }
 
 /// A cosine as the index takes it, a hair lower: rounding must not lose a hit that stands exactly at the threshold.
@@ -202,11 +145,7 @@ fn cut<H>(mut hits: Vec<H>, place: impl Fn(&H) -> HitPlace, paging: &Paging) -> 
     let mut page = hits.split_off(start);
     let more = page.len() > paging.limit;
     page.truncate(paging.limit);
-    let next = if more {
-        page.last().map(|hit| place(hit).to_cursor())
-    } else {
-        None
-    };
+    let next = if more { page.last().map(|hit| place(hit).to_cursor()) } else { None };
     (page, next)
 }
 
@@ -225,16 +164,8 @@ async fn taken_with(
 async fn hit_urls(ctx: &Context, tenant: &Tenant, photo: &Photo) -> Result<(String, String), ApiError> {
     let key = |role| ObjectKey::photo(tenant.organization, photo.album, photo.id, role);
     let ttl = ctx.settings.download_ttl;
-    let preview = ctx
-        .store
-        .blobs
-        .download_url(&key(ObjectRole::Preview), ttl)
-        .await?;
-    let thumbnail = ctx
-        .store
-        .blobs
-        .download_url(&key(ObjectRole::Thumbnail), ttl)
-        .await?;
+    let preview = ctx.store.blobs.download_url(&key(ObjectRole::Preview), ttl).await?;
+    let thumbnail = ctx.store.blobs.download_url(&key(ObjectRole::Thumbnail), ttl).await?;
     Ok((preview.into(), thumbnail.into()))
 }
 
@@ -291,7 +222,6 @@ mod tests {
             limit in 1_usize..20,
         ) {
             let place = |hit: &(u8, u128)| HitPlace {
-                rank: 0,
                 score: f64::from(hit.0),
                 photo: PhotoId(Uuid::from_u128(hit.1)),
             };

@@ -35,15 +35,8 @@ pub(crate) async fn signed(
     let photo = accepted(&ctx.settings, input.file)?;
     let content_type = photo.content_type.clone();
     let ids = ctx.store.photos.create(input.album, vec![photo]).await?;
-    let id = ids
-        .first()
-        .ok_or_else(|| ApiError::internal("the store made no photo"))?;
-    ticket(
-        &ctx,
-        (caller.tenant.organization, input.album, *id),
-        &content_type,
-    )
-    .await
+    let id = ids.first().ok_or_else(|| ApiError::internal("the store made no photo"))?;
+    ticket(&ctx, (caller.tenant.organization, input.album, *id), &content_type).await
 }
 
 pub(crate) async fn signed_batch(
@@ -52,34 +45,18 @@ pub(crate) async fn signed_batch(
     input: SignPhotos,
 ) -> Result<PhotoTickets, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let judged: Vec<_> = input
-        .files
-        .into_iter()
-        .map(|f| (f.filename.clone(), accepted(&ctx.settings, f)))
-        .collect();
-    let photos: Vec<NewPhoto> = judged
-        .iter()
-        .filter_map(|(_, photo)| photo.clone().ok())
-        .collect();
-    let ids = if photos.is_empty() {
-        Vec::new()
-    } else {
-        ctx.store.photos.create(input.album, photos).await?
-    };
+    let judged: Vec<_> =
+        input.files.into_iter().map(|f| (f.filename.clone(), accepted(&ctx.settings, f))).collect();
+    let photos: Vec<NewPhoto> = judged.iter().filter_map(|(_, photo)| photo.clone().ok()).collect();
+    let ids =
+        if photos.is_empty() { Vec::new() } else { ctx.store.photos.create(input.album, photos).await? };
     let mut ids = ids.into_iter();
     let mut results = Vec::with_capacity(judged.len());
     for (filename, photo) in judged {
         let outcome = match photo {
             Ok(photo) => {
-                let id = ids
-                    .next()
-                    .ok_or_else(|| ApiError::internal("the store made too few photos"))?;
-                ticket(
-                    &ctx,
-                    (caller.tenant.organization, input.album, id),
-                    &photo.content_type,
-                )
-                .await
+                let id = ids.next().ok_or_else(|| ApiError::internal("the store made too few photos"))?;
+                ticket(&ctx, (caller.tenant.organization, input.album, id), &photo.content_type).await
             }
             Err(error) => Err(error),
         };
@@ -121,11 +98,7 @@ pub(crate) async fn success_batch(
             async move {
                 let waits = photo.state == PhotoState::AwaitingUpload;
                 let place = (input.album, photo.id);
-                let found = if waits {
-                    check_uploaded(ctx, organization, place).await
-                } else {
-                    Ok(())
-                };
+                let found = if waits { check_uploaded(ctx, organization, place).await } else { Ok(()) };
                 (photo.id, waits, found)
             }
         })
@@ -137,26 +110,17 @@ pub(crate) async fn success_batch(
         }
         outcomes.insert(id, found);
     }
-    let confirmed: HashSet<PhotoId> = ctx
-        .store
-        .queue
-        .confirm(input.album, &to_confirm)
-        .await?
-        .into_iter()
-        .collect();
+    let confirmed: HashSet<PhotoId> =
+        ctx.store.queue.confirm(input.album, &to_confirm).await?.into_iter().collect();
     for id in to_confirm.iter().filter(|id| !confirmed.contains(*id)) {
         outcomes.insert(*id, Err(ApiError::not_found()));
     }
     let results = input.photos.into_iter().map(|text| {
-        let outcome = named::<PhotoId>(&text)
-            .ok()
-            .and_then(|id| outcomes.get(&id).cloned());
+        let outcome = named::<PhotoId>(&text).ok().and_then(|id| outcomes.get(&id).cloned());
         let outcome = outcome.unwrap_or_else(|| Err(ApiError::not_found()));
         Confirmation::of(text, outcome.map(|()| CONFIRMED))
     });
-    Ok(Confirmations {
-        results: results.collect(),
-    })
+    Ok(Confirmations { results: results.collect() })
 }
 
 /// A file of an accepted media type; parameters of the type do not matter.
@@ -164,10 +128,7 @@ fn accepted(settings: &ApiSettings, file: PhotoFile) -> Result<NewPhoto, ApiErro
     let declared: Option<mime::Mime> = file.content_type.parse().ok();
     let known = declared.is_some_and(|t| settings.media_types.iter().any(|taken| taken == t.essence_str()));
     if known {
-        return Ok(NewPhoto {
-            filename: file.filename,
-            content_type: file.content_type,
-        });
+        return Ok(NewPhoto { filename: file.filename, content_type: file.content_type });
     }
     let data = json!({ "code": "IMAGE_TYPE_NOT_ACCEPTED", "accepted": settings.media_types });
     Err(ApiError::of(ErrorKind::UnsupportedMediaType).with_data(data))
@@ -180,17 +141,9 @@ async fn ticket(
 ) -> Result<PhotoTicket, ApiError> {
     let key = ObjectKey::photo(organization, album, photo, ObjectRole::Original);
     let ttl = ctx.settings.upload_ttl;
-    let terms = UploadTerms {
-        content_type,
-        max_bytes: ctx.settings.max_photo_bytes,
-        ttl,
-    };
+    let terms = UploadTerms { content_type, max_bytes: ctx.settings.max_photo_bytes, ttl };
     let url = ctx.store.blobs.upload_url(&key, terms).await?;
-    Ok(PhotoTicket {
-        upload_url: url.into(),
-        photo_id: photo.to_string(),
-        expires_at: expiry(ttl),
-    })
+    Ok(PhotoTicket { upload_url: url.into(), photo_id: photo.to_string(), expires_at: expiry(ttl) })
 }
 
 /// Whether the bytes are there. How many there are is judged by the pipeline: too many is a failed photo.

@@ -81,10 +81,7 @@ pub(crate) struct UpdatedAlbum {
 
 impl Output for UpdatedAlbum {
     fn example() -> Self {
-        Self {
-            album: Album::example(),
-            reprocessing_needed: true,
-        }
+        Self { album: Album::example(), reprocessing_needed: true }
     }
 }
 
@@ -104,11 +101,7 @@ pub(crate) struct AlbumPage {
 impl Output for AlbumPage {
     fn example() -> Self {
         let next_cursor = Some(cursor::after_id(sample::ALBUM.0));
-        Self {
-            albums: vec![Album::example()],
-            next_cursor,
-            total: 12,
-        }
+        Self { albums: vec![Album::example()], next_cursor, total: 12 }
     }
 }
 
@@ -126,11 +119,7 @@ pub(crate) struct Reprocessing {
 
 impl Output for Reprocessing {
     fn example() -> Self {
-        Self {
-            success: true,
-            message: "Photos queued for processing",
-            queued: 1480,
-        }
+        Self { success: true, message: "Photos queued for processing", queued: 1480 }
     }
 }
 
@@ -147,11 +136,7 @@ fn title() -> Text {
 }
 
 fn tags() -> ListOf<Text> {
-    ListOf {
-        item: text(1, 100),
-        min: 0,
-        max: 100,
-    }
+    ListOf { item: text(1, 100), min: 0, max: 100 }
 }
 
 const CONFIG: &str = "How its photos are read and searched, whole or in part.";
@@ -195,13 +180,7 @@ impl Input for UpdateAlbum {
         let cover_url = fields.optional("coverUrl", "The new picture, or null for none.", Nullable(uri()));
         let tags = fields.optional("tags", "The new labels, all of them.", tags());
         let config = fields.optional("config", CONFIG, nested());
-        Some(Self {
-            album: album?,
-            title,
-            cover_url,
-            tags,
-            config,
-        })
+        Some(Self { album: album?, title, cover_url, tags, config })
     }
 
     fn example() -> Value {
@@ -248,11 +227,7 @@ impl Input for ListAlbums {
         let about = "Only albums whose title contains this, whatever its case.";
         let title = fields.optional("title", about, text(0, 500));
         let after = after.and_then(|text| cursor::id(&text)).map(AlbumId);
-        Some(Self {
-            after,
-            limit,
-            title: title.filter(|title| !title.is_empty()),
-        })
+        Some(Self { after, limit, title: title.filter(|title| !title.is_empty()) })
     }
 
     fn example() -> Value {

@@ -86,12 +86,8 @@ impl From<rows::AlbumConfig> for AlbumConfig {
         Self {
             face: config.face.into(),
             text: config.text.into(),
-            preview: ImageSettings {
-                max_dimension: config.preview_max_dimension,
-            },
-            thumbnail: ImageSettings {
-                max_dimension: config.thumbnail_max_dimension,
-            },
+            preview: ImageSettings { max_dimension: config.preview_max_dimension },
+            thumbnail: ImageSettings { max_dimension: config.thumbnail_max_dimension },
             bib_pattern: config.bib_pattern,
         }
     }
@@ -162,11 +158,7 @@ impl Input for ConfigChange {
         let face = fields.optional("face", "Faces.", nested());
         let text = fields.optional("text", "Bibs.", nested());
         let preview = fields.optional("preview", "The picture behind a hit's `url`.", nested());
-        let thumbnail = fields.optional(
-            "thumbnail",
-            "The picture behind a hit's `thumbnailUrl`.",
-            nested(),
-        );
+        let thumbnail = fields.optional("thumbnail", "The picture behind a hit's `thumbnailUrl`.", nested());
         let about = "The regular expression that a bib matches as a whole, on upper-case letters and digits.";
         let bib_pattern = fields.optional("bibPattern", about, bib_pattern());
         Some(Self {
@@ -190,20 +182,11 @@ impl Input for RecognitionChange {
         let about = "Hits below this confidence are not answered.";
         let threshold = Number { min: 0.0, max: 100.0 };
         let confidence_threshold = fields.optional("confidenceThreshold", about, threshold);
-        let enabled = fields.optional(
-            "enabled",
-            "Whether it runs, and whether it can be searched.",
-            Flag,
-        );
+        let enabled = fields.optional("enabled", "Whether it runs, and whether it can be searched.", Flag);
         let grid = fields.optional("grid", "The cells of mode `grid`.", Nullable(nested::<Grid>()));
         let about = "`grid` takes a grid: one given here, or one that the album has.";
         let mode = fields.optional("mode", about, Choice(&MODES, mode_name));
-        Some(Self {
-            confidence_threshold,
-            enabled,
-            grid,
-            mode,
-        })
+        Some(Self { confidence_threshold, enabled, grid, mode })
     }
 
     fn example() -> Value {
@@ -235,12 +218,7 @@ impl Input for Grid {
         let columns = fields.required("columns", "Cells across.", count());
         let cell_width = fields.required("cellWidth", about, pixels());
         let cell_height = fields.required("cellHeight", about, pixels());
-        Some(Self {
-            rows: rows?,
-            columns: columns?,
-            cell_width: cell_width?,
-            cell_height: cell_height?,
-        })
+        Some(Self { rows: rows?, columns: columns?, cell_width: cell_width?, cell_height: cell_height? })
     }
 
     fn example() -> Value {
@@ -258,10 +236,7 @@ impl ConfigChange {
             face: self.face.applied_to(&base.face),
             text: self.text.applied_to(&base.text),
             preview_max_dimension: self.preview.max_dimension.unwrap_or(base.preview_max_dimension),
-            thumbnail_max_dimension: self
-                .thumbnail
-                .max_dimension
-                .unwrap_or(base.thumbnail_max_dimension),
+            thumbnail_max_dimension: self.thumbnail.max_dimension.unwrap_or(base.thumbnail_max_dimension),
             bib_pattern: self.bib_pattern.unwrap_or_else(|| base.bib_pattern.clone()),
         };
         let mut report = Report::default();
@@ -277,11 +252,7 @@ impl ConfigChange {
             }
         }
         let issues = report.into_issues();
-        if issues.is_empty() {
-            Ok(config)
-        } else {
-            Err(issues)
-        }
+        if issues.is_empty() { Ok(config) } else { Err(issues) }
     }
 }
 

@@ -33,10 +33,7 @@ pub(crate) struct Acknowledgement {
 impl Acknowledgement {
     /// `message` was done.
     pub(crate) fn of(message: &'static str) -> Self {
-        Self {
-            success: true,
-            message,
-        }
+        Self { success: true, message }
     }
 }
 
@@ -83,12 +80,7 @@ pub(crate) struct BoundingBox {
 
 impl BoundingBox {
     pub(crate) fn example() -> Self {
-        Self {
-            top: 0.21,
-            left: 0.4,
-            width: 0.08,
-            height: 0.11,
-        }
+        Self { top: 0.21, left: 0.4, width: 0.08, height: 0.11 }
     }
 }
 

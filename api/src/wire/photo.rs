@@ -119,26 +119,12 @@ pub(crate) struct PhotoDetail {
 impl Output for PhotoDetail {
     fn example() -> Self {
         let bounding_box = BoundingBox::example();
-        let face = SeenFace {
-            bounding_box,
-            confidence: 98.12,
-            indexed: true,
-            reason: None,
-        };
+        let face = SeenFace { bounding_box, confidence: 98.12, indexed: true, reason: None };
         let bounding_box = BoundingBox::example();
         let reason = Some(UnindexedReason::LowConfidence.as_str());
-        let text = SeenText {
-            text: "1207".to_owned(),
-            bounding_box,
-            confidence: 71.4,
-            indexed: false,
-            reason,
-        };
-        Self {
-            photo: Photo::example(),
-            faces: vec![face],
-            texts: vec![text],
-        }
+        let text =
+            SeenText { text: "1207".to_owned(), bounding_box, confidence: 71.4, indexed: false, reason };
+        Self { photo: Photo::example(), faces: vec![face], texts: vec![text] }
     }
 }
 
@@ -218,11 +204,7 @@ pub(crate) struct PhotoPage {
 impl Output for PhotoPage {
     fn example() -> Self {
         let next_cursor = Some(cursor::after_id(sample::PHOTO.0));
-        Self {
-            photos: vec![Photo::example()],
-            next_cursor,
-            total: 1480,
-        }
+        Self { photos: vec![Photo::example()], next_cursor, total: 1480 }
     }
 }
 
@@ -238,10 +220,7 @@ impl Input for OnePhoto {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let album = album_id(fields);
         let photo = fields.required("photoId", "The photo.", AnyText);
-        Some(Self {
-            album: album?,
-            photo: photo?,
-        })
+        Some(Self { album: album?, photo: photo? })
     }
 
     fn example() -> Value {
@@ -266,15 +245,8 @@ impl Input for ListPhotos {
         let state = fields.optional("state", "Only photos in this state.", states);
         let limit = fields.defaulted("limit", ("Photos a page.", 100), Whole { min: 1, max: 1000 });
         let after = fields.optional("cursor", "`nextCursor` of the page before.", cursor::id_rule());
-        let after = after
-            .and_then(|text| cursor::id(&text))
-            .map(photofinish_store::ids::PhotoId);
-        Some(Self {
-            album: album?,
-            state,
-            after,
-            limit,
-        })
+        let after = after.and_then(|text| cursor::id(&text)).map(photofinish_store::ids::PhotoId);
+        Some(Self { album: album?, state, after, limit })
     }
 
     fn example() -> Value {
@@ -284,19 +256,13 @@ impl Input for ListPhotos {
 
 /// The schema of a string that is one of `names`.
 pub(crate) fn names<const N: usize>(names: [&'static str; N]) -> Object {
-    ObjectBuilder::new()
-        .schema_type(SchemaType::Type(Type::String))
-        .enum_values(Some(names))
-        .build()
+    ObjectBuilder::new().schema_type(SchemaType::Type(Type::String)).enum_values(Some(names)).build()
 }
 
 fn names_or_null<const N: usize>(names: [&'static str; N]) -> Object {
     let values = names.into_iter().map(Value::from).chain([Value::Null]);
     let kinds = SchemaType::Array(vec![Type::String, Type::Null]);
-    ObjectBuilder::new()
-        .schema_type(kinds)
-        .enum_values(Some(values))
-        .build()
+    ObjectBuilder::new().schema_type(kinds).enum_values(Some(values)).build()
 }
 
 fn state_schema() -> Object {

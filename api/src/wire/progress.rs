@@ -72,16 +72,8 @@ impl Progress {
 
 impl Output for Progress {
     fn example() -> Self {
-        let counts = StateCounts {
-            queued: 388,
-            processing: 12,
-            ready: 1080,
-            ..StateCounts::default()
-        };
-        let pace = Pace {
-            photos_per_second: 25.0,
-            bottleneck: Some("read".to_owned()),
-        };
+        let counts = StateCounts { queued: 388, processing: 12, ready: 1080, ..StateCounts::default() };
+        let pace = Pace { photos_per_second: 25.0, bottleneck: Some("read".to_owned()) };
         Self::of(sample::ALBUM, &counts, Some(pace))
     }
 }
@@ -94,12 +86,7 @@ mod tests {
 
     #[test]
     fn an_idle_album_has_no_pace() {
-        let counts = StateCounts {
-            ready: 3,
-            failed: 1,
-            awaiting_upload: 2,
-            ..StateCounts::default()
-        };
+        let counts = StateCounts { ready: 3, failed: 1, awaiting_upload: 2, ..StateCounts::default() };
         assert!(is_idle(&counts));
         let progress = serde_json::to_value(Progress::of(sample::ALBUM, &counts, None)).unwrap();
         assert_eq!(progress["total"], json!(6));
@@ -110,15 +97,8 @@ mod tests {
 
     #[test]
     fn the_rest_takes_as_long_as_the_pace_says() {
-        let counts = StateCounts {
-            queued: 9,
-            processing: 1,
-            ..StateCounts::default()
-        };
-        let pace = Pace {
-            photos_per_second: 4.0,
-            bottleneck: None,
-        };
+        let counts = StateCounts { queued: 9, processing: 1, ..StateCounts::default() };
+        let pace = Pace { photos_per_second: 4.0, bottleneck: None };
         let progress = serde_json::to_value(Progress::of(sample::ALBUM, &counts, Some(pace))).unwrap();
         assert_eq!(progress["secondsLeft"], json!(3.0));
     }

@@ -93,11 +93,7 @@ impl Output for FaceHits {
             why: FACE_MATCH,
             taken_at: Some(sample::TIME),
         };
-        Self {
-            photos: vec![hit],
-            total: 1,
-            next_cursor: None,
-        }
+        Self { photos: vec![hit], total: 1, next_cursor: None }
     }
 }
 
@@ -153,11 +149,7 @@ impl Output for TextHits {
             why: READ_HERE,
             taken_at: Some(sample::TIME),
         };
-        Self {
-            photos: vec![hit],
-            total: 1,
-            next_cursor: None,
-        }
+        Self { photos: vec![hit], total: 1, next_cursor: None }
     }
 }
 
@@ -197,11 +189,7 @@ impl Input for SearchFace {
         let album = album_id(fields);
         let image = fields.required("imageId", "The selfie.", AnyText);
         let paging = Paging::read(fields);
-        Some(Self {
-            album: album?,
-            image: image?,
-            paging,
-        })
+        Some(Self { album: album?, image: image?, paging })
     }
 
     fn example() -> Value {
@@ -226,12 +214,7 @@ impl Input for SearchText {
         let text = fields.required("text", about, text(1, 100));
         let exact = fields.defaulted("exact", ("Only readings of exactly this bib.", false), Flag);
         let paging = Paging::read(fields);
-        Some(Self {
-            album: album?,
-            text: text?,
-            exact,
-            paging,
-        })
+        Some(Self { album: album?, text: text?, exact, paging })
     }
 
     fn example() -> Value {

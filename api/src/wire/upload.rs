@@ -32,11 +32,7 @@ pub(crate) struct PhotoTicket {
 impl Output for PhotoTicket {
     fn example() -> Self {
         let (upload_url, photo_id) = (sample::UPLOAD_URL.to_owned(), sample::PHOTO.to_string());
-        Self {
-            upload_url,
-            photo_id,
-            expires_at: sample::TIME,
-        }
+        Self { upload_url, photo_id, expires_at: sample::TIME }
     }
 }
 
@@ -59,10 +55,7 @@ impl Input for SignPhoto {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let album = album_id(fields);
         let file = PhotoFile::read(fields);
-        Some(Self {
-            album: album?,
-            file: file?,
-        })
+        Some(Self { album: album?, file: file? })
     }
 
     fn example() -> Value {
@@ -77,10 +70,7 @@ impl Input for PhotoFile {
         let filename = fields.required("filename", "The file's name.", text(1, 1024));
         let about = "The media type of the image; one that is not accepted is a 415.";
         let content_type = fields.required("contentType", about, text(1, 255));
-        Some(Self {
-            filename: filename?,
-            content_type: content_type?,
-        })
+        Some(Self { filename: filename?, content_type: content_type? })
     }
 
     fn example() -> Value {
@@ -99,16 +89,9 @@ impl Input for SignPhotos {
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let album = album_id(fields);
-        let entries = ListOf {
-            item: nested(),
-            min: 1,
-            max: BATCH_LIMIT,
-        };
+        let entries = ListOf { item: nested(), min: 1, max: BATCH_LIMIT };
         let files = fields.required("entries", "The files.", entries);
-        Some(Self {
-            album: album?,
-            files: files?,
-        })
+        Some(Self { album: album?, files: files? })
     }
 
     fn example() -> Value {
@@ -137,10 +120,7 @@ pub(crate) struct TicketResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) photo_id: Option<String>,
     #[schema(nullable = false)]
-    #[serde(
-        with = "time::serde::rfc3339::option",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
     pub(crate) expires_at: Option<OffsetDateTime>,
     #[schema(nullable = false)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -156,25 +136,13 @@ impl TicketResult {
         };
         let expires_at = ticket.as_ref().map(|ticket| ticket.expires_at);
         let (upload_url, photo_id) = ticket.map(|ticket| (ticket.upload_url, ticket.photo_id)).unzip();
-        Self {
-            success: error.is_none(),
-            filename,
-            upload_url,
-            photo_id,
-            expires_at,
-            error,
-        }
+        Self { success: error.is_none(), filename, upload_url, photo_id, expires_at, error }
     }
 }
 
 impl Output for PhotoTickets {
     fn example() -> Self {
-        Self {
-            results: vec![TicketResult::of(
-                "IMG_2041.jpg".to_owned(),
-                Ok(PhotoTicket::example()),
-            )],
-        }
+        Self { results: vec![TicketResult::of("IMG_2041.jpg".to_owned(), Ok(PhotoTicket::example()))] }
     }
 }
 
@@ -189,16 +157,9 @@ impl Input for ConfirmPhotos {
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let album = album_id(fields);
-        let ids = ListOf {
-            item: AnyText,
-            min: 1,
-            max: BATCH_LIMIT,
-        };
+        let ids = ListOf { item: AnyText, min: 1, max: BATCH_LIMIT };
         let photos = fields.required("photoIds", "The photos whose upload is done.", ids);
-        Some(Self {
-            album: album?,
-            photos: photos?,
-        })
+        Some(Self { album: album?, photos: photos? })
     }
 
     fn example() -> Value {
@@ -233,29 +194,14 @@ impl Confirmation {
     /// A photo's outcome.
     pub(crate) fn of(photo_id: String, outcome: Result<&'static str, ApiError>) -> Self {
         match outcome {
-            Ok(message) => Self {
-                photo_id,
-                success: true,
-                message: Some(message),
-                error: None,
-            },
-            Err(error) => Self {
-                photo_id,
-                success: false,
-                message: None,
-                error: Some(error.entry()),
-            },
+            Ok(message) => Self { photo_id, success: true, message: Some(message), error: None },
+            Err(error) => Self { photo_id, success: false, message: None, error: Some(error.entry()) },
         }
     }
 }
 
 impl Output for Confirmations {
     fn example() -> Self {
-        Self {
-            results: vec![Confirmation::of(
-                sample::PHOTO.to_string(),
-                Ok("Photo queued for processing"),
-            )],
-        }
+        Self { results: vec![Confirmation::of(sample::PHOTO.to_string(), Ok("Photo queued for processing"))] }
     }
 }

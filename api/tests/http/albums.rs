@@ -1,0 +1,208 @@
+//! Albums.
+
+use serde_json::{Value, json};
+
+use crate::support::{Service, bib, face};
+
+#[test]
+fn a_new_album_has_what_the_contract_and_the_operator_say() {
+    let service = Service::start();
+    let album = service.partner().call("/albums/create", &json!({ "title": "Lake Marathon" })).ok();
+    let recognition = |threshold: f64| json!({ "confidenceThreshold": threshold, "enabled": true, "grid": null, "mode": "photo" });
+    let config = json!({
+        "face": recognition(50.0), "text": recognition(0.0),
+        "preview": { "maxDimension": 2048 }, "thumbnail": { "maxDimension": 512 },
+        "bibPattern": "^[A-Z]{0,2}[0-9]{2,5}[A-Z]?$",
+    });
+    assert_eq!(album["config"], config);
+    assert_eq!(album["title"], json!("Lake Marathon"));
+    assert_eq!(album["coverUrl"], json!(null));
+    assert_eq!(album["tags"], json!([]));
+    assert_eq!(album["createdAt"], album["updatedAt"]);
+    assert!(album["createdAt"].as_str().unwrap().ends_with('Z'));
+}
+
+#[test]
+fn an_album_may_be_made_with_everything() {
+    let service = Service::start();
+    let partner = service.partner();
+    let grid = json!({ "rows": 2, "columns": 16, "cellWidth": 64, "cellHeight": 1024 });
+    let body = json!({
+        "title": "Night Run", "coverUrl": "https://night.example/cover.jpg", "tags": ["night", "10 km"],
+        "config": {
+            "face": { "mode": "grid", "grid": grid, "confidenceThreshold": 82.5 },
+            "text": { "enabled": false }, "thumbnail": { "maxDimension": 64 }, "bibPattern": "^[0-9]{3}$",
+        },
+    });
+    let made = partner.call("/albums/create", &body).ok();
+    assert_eq!(made["coverUrl"], body["coverUrl"]);
+    assert_eq!(made["tags"], body["tags"]);
+    assert_eq!(made["config"]["face"]["grid"], grid);
+    assert_eq!(made["config"]["face"]["confidenceThreshold"], json!(82.5));
+    assert_eq!(made["config"]["text"]["enabled"], json!(false));
+    assert_eq!(made["config"]["text"]["mode"], json!("photo"));
+    assert_eq!(made["config"]["thumbnail"]["maxDimension"], json!(64));
+    assert_eq!(made["config"]["preview"]["maxDimension"], json!(2048));
+    assert_eq!(partner.call("/albums/get", &json!({ "albumId": made["id"] })).ok(), made);
+}
+
+#[test]
+fn a_config_that_makes_no_sense_is_refused() {
+    let service = Service::start();
+    let partner = service.partner();
+    let issues = |config: Value| {
+        let issues = partner.call("/albums/create", &json!({ "title": "T", "config": config })).issues();
+        issues.into_iter().map(|(path, code)| format!("{path} {code}")).collect::<Vec<_>>()
+    };
+    assert_eq!(issues(json!({ "face": { "mode": "grid" } })), [r#"["config","face","grid"] required"#]);
+    let grid = json!({ "rows": 0, "columns": 17, "cellWidth": 63 });
+    assert_eq!(
+        issues(json!({ "text": { "grid": grid } })),
+        [
+            r#"["config","text","grid","rows"] too_small"#,
+            r#"["config","text","grid","columns"] too_big"#,
+            r#"["config","text","grid","cellWidth"] too_small"#,
+            r#"["config","text","grid","cellHeight"] required"#,
+        ]
+    );
+    for pattern in ["[", "(", "a)|(?:b", "\\p{L}{1000}{1000}"] {
+        assert_eq!(issues(json!({ "bibPattern": pattern })), [r#"["config","bibPattern"] invalid_format"#]);
+    }
+    assert_eq!(issues(json!({ "face": null })), [r#"["config","face"] invalid_type"#]);
+}
+
+#[test]
+fn a_cover_is_an_absolute_uri() {
+    let service = Service::start();
+    let partner = service.partner();
+    let create = |cover: &str| partner.call("/albums/create", &json!({ "title": "T", "coverUrl": cover }));
+    for fine in
+        ["https://a.example/x?y=1#z", "http://127.0.0.1:8080/", "s3://bucket/key", "urn:isbn:0451450523"]
+    {
+        assert_eq!(create(fine).ok()["coverUrl"], json!(fine));
+    }
+    for refused in
+        ["", "/cover.jpg", "cover.jpg", "a.example/x", " https://a.example", "https://a b.example/"]
+    {
+        create(refused).issues();
+    }
+}
+
+#[test]
+fn albums_are_listed_newest_first_page_by_page() {
+    let service = Service::start();
+    let partner = service.partner();
+    for title in ["Lake 10", "River 20", "Lake 30", "lake 40", "Hill 50"] {
+        partner.album_with(json!({ "title": title }));
+    }
+    let titles = |page: &Value| {
+        let albums = page["albums"].as_array().unwrap();
+        albums.iter().map(|album| album["title"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let all = partner.call("/albums/list", &json!({})).ok();
+    assert_eq!(titles(&all), ["Hill 50", "lake 40", "Lake 30", "River 20", "Lake 10"]);
+    assert_eq!((&all["total"], &all["nextCursor"]), (&json!(5), &json!(null)));
+
+    let first = partner.call("/albums/list", &json!({ "title": "LAKE", "limit": 2 })).ok();
+    assert_eq!(
+        (titles(&first), &first["total"]),
+        (vec!["lake 40".to_owned(), "Lake 30".to_owned()], &json!(3))
+    );
+    let body = json!({ "title": "LAKE", "limit": 2, "cursor": first["nextCursor"] });
+    let second = partner.call("/albums/list", &body).ok();
+    assert_eq!((titles(&second), &second["nextCursor"]), (vec!["Lake 10".to_owned()], &json!(null)));
+    assert_eq!(second["total"], json!(3));
+}
+
+#[test]
+fn wrong_pages_are_refused() {
+    let service = Service::start();
+    let partner = service.partner();
+    for body in [
+        json!({ "limit": 0 }),
+        json!({ "limit": 201 }),
+        json!({ "limit": "5" }),
+        json!({ "cursor": "elsewhere" }),
+        json!({ "cursor": null }),
+        json!({ "cursor": "01932C0793A17C408B1F2D5E6F708192" }),
+    ] {
+        assert_eq!(partner.call("/albums/list", &body).issues().len(), 1, "{body}");
+    }
+}
+
+#[test]
+fn an_update_changes_what_it_names() {
+    let service = Service::start();
+    let partner = service.partner();
+    let body = json!({ "title": "Old", "coverUrl": "https://a.example/x", "tags": ["a"] });
+    let (album, _) = partner.album_with(body);
+    let update = |mut body: Value| {
+        body["albumId"] = album.clone();
+        partner.call("/albums/update", &body).ok()
+    };
+    let renamed = update(json!({ "title": "New" }));
+    assert_eq!((&renamed["title"], &renamed["tags"]), (&json!("New"), &json!(["a"])));
+    assert_eq!(renamed["coverUrl"], json!("https://a.example/x"));
+    assert_eq!(update(json!({ "coverUrl": null }))["coverUrl"], json!(null));
+    assert_eq!(update(json!({ "tags": [] }))["tags"], json!([]));
+    let config = update(json!({ "config": { "face": { "confidenceThreshold": 90 } } }))["config"].clone();
+    assert_eq!(config["face"]["confidenceThreshold"], json!(90.0));
+    assert_eq!(config["face"]["enabled"], json!(true));
+    let unchanged = update(json!({}));
+    assert_eq!((&unchanged["config"], &unchanged["title"]), (&config, &json!("New")));
+}
+
+#[test]
+fn an_update_says_whether_photos_would_be_read_differently() {
+    let service = Service::start();
+    let partner = service.partner();
+    let (album, _) = partner.album();
+    let needed = |config: Value| {
+        let body = json!({ "albumId": album, "config": config });
+        partner.call("/albums/update", &body).ok()["reprocessingNeeded"].as_bool().unwrap()
+    };
+    assert!(!needed(json!({ "face": { "confidenceThreshold": 80 } })));
+    assert!(!needed(json!({ "text": { "enabled": false } })));
+    assert!(needed(json!({ "text": { "enabled": true } })));
+    let grid = json!({ "rows": 2, "columns": 2, "cellWidth": 1024, "cellHeight": 1024 });
+    assert!(!needed(json!({ "face": { "grid": grid } })));
+    assert!(needed(json!({ "face": { "mode": "grid" } })));
+    assert!(!needed(json!({ "face": { "mode": "grid" } })));
+    assert!(needed(json!({ "preview": { "maxDimension": 1024 } })));
+    assert!(needed(json!({ "bibPattern": "^[0-9]+$" })));
+    assert!(!needed(json!({})));
+    let body = json!({ "albumId": album, "config": { "face": { "grid": null } } });
+    let issues = partner.call("/albums/update", &body).issues();
+    assert_eq!(issues, [(r#"["config","face","grid"]"#.to_owned(), "required".to_owned())]);
+}
+
+#[test]
+fn a_deleted_album_is_gone_with_all_its_bytes() {
+    let service = Service::start();
+    let partner = service.partner();
+    let (album, typed) = partner.album();
+    let photo = service.ready_photo((&partner, typed), vec![face(0.9)], vec![bib("1207")]);
+    let body = json!({ "albumId": album, "photoId": photo });
+    let url = partner.call("/photos/photo/get", &body).ok()["url"].as_str().unwrap().to_owned();
+    assert_eq!(partner.send("GET", &url, &[], "").status, 200);
+
+    assert_eq!(partner.call("/albums/delete", &json!({ "albumId": album })).ok()["success"], json!(true));
+    for path in ["/albums/get", "/albums/delete", "/albums/progress", "/photos/photo/list"] {
+        partner.call(path, &json!({ "albumId": album })).defined(404, "NOT_FOUND");
+    }
+    partner.call("/photos/photo/get", &body).defined(404, "NOT_FOUND");
+    assert_eq!(partner.send("GET", &url, &[], "").status, 404);
+}
+
+#[test]
+fn reprocessing_queues_ready_and_failed_photos() {
+    let service = Service::start();
+    let partner = service.partner();
+    let (album, typed) = partner.album();
+    service.ready_photo((&partner, typed), vec![], vec![]);
+    service.failed_photo(&partner, typed);
+    let on_album = json!({ "albumId": album });
+    assert_eq!(partner.call("/albums/reprocess", &on_album).ok()["queued"], json!(2));
+    assert_eq!(partner.call("/albums/progress", &on_album).ok()["queued"], json!(2));
+    assert_eq!(partner.call("/albums/reprocess", &on_album).ok()["queued"], json!(0));
+}

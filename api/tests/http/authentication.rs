@@ -1,0 +1,150 @@
+//! Keys, environments and scopes.
+
+use std::time::Instant;
+
+use photofinish_api::context::Environment;
+use photofinish_api::key::KeyText;
+use photofinish_store::key::{KeyMode, Scope};
+use serde_json::{Value, json};
+use time::{Duration, OffsetDateTime};
+
+use crate::support::client::document;
+use crate::support::{DEADLINE, Partner, Service};
+
+fn refused_as(partner: &Partner, code: &str) {
+    let body = partner.call("/albums/list", &json!({})).defined(401, "UNAUTHORIZED");
+    assert_eq!(body["data"], json!({ "code": code }));
+    assert_eq!(body["message"], json!("Unauthorized"));
+}
+
+fn with_key(service: &Service, key: &str) -> Partner {
+    Partner::new(service, Some(key.to_owned()))
+}
+
+#[test]
+fn keys_that_are_none_are_refused() {
+    let service = Service::start();
+    refused_as(&Partner::new(&service, None), "KEY_MISSING");
+    let mistyped = service.partner().key.unwrap().replace("svc_live_", "svc_test_");
+    for malformed in ["", "x", "svc_live_", "Bearer svc_live_abc", &mistyped] {
+        refused_as(&with_key(&service, malformed), "KEY_MALFORMED");
+    }
+    refused_as(&with_key(&service, KeyText::generate(KeyMode::Live).reveal()), "KEY_UNKNOWN");
+}
+
+#[test]
+fn expired_and_revoked_keys_are_refused() {
+    let service = Service::start();
+    let expired = KeyText::generate(KeyMode::Live);
+    let yesterday = OffsetDateTime::now_utc() - Duration::DAY;
+    service.keep_key("Lake Timing", &expired, |key| key.expires_at = Some(yesterday));
+    refused_as(&with_key(&service, expired.reveal()), "KEY_EXPIRED");
+
+    let later = KeyText::generate(KeyMode::Live);
+    let tomorrow = OffsetDateTime::now_utc() + Duration::DAY;
+    let id = service.keep_key("Lake Timing", &later, |key| key.expires_at = Some(tomorrow));
+    let partner = with_key(&service, later.reveal());
+    partner.call("/albums/list", &json!({})).ok();
+    service.block_on(service.store.keys.revoke(id)).unwrap();
+    refused_as(&partner, "KEY_REVOKED");
+}
+
+#[test]
+fn each_environment_takes_its_keys() {
+    let taken = |environment, mode| {
+        let service = Service::with(|settings| settings.environment = environment);
+        let partner = service.partner_with("Lake Timing", mode, &Scope::ALL);
+        let answer = partner.call("/albums/list", &json!({}));
+        if answer.status != 200 {
+            refused_as(&partner, "KEY_OF_ANOTHER_ENVIRONMENT");
+        }
+        answer.status == 200
+    };
+    assert!(taken(Environment::Production, KeyMode::Live));
+    assert!(!taken(Environment::Production, KeyMode::Test));
+    assert!(taken(Environment::Sandbox, KeyMode::Test));
+    assert!(!taken(Environment::Sandbox, KeyMode::Live));
+    assert!(taken(Environment::Local, KeyMode::Live));
+    assert!(taken(Environment::Local, KeyMode::Test));
+}
+
+/// What each operation takes, as decisions.md says.
+const SCOPES: [(&str, Option<Scope>); 18] = [
+    ("/albums/create", Some(Scope::AlbumManage)),
+    ("/albums/list", None),
+    ("/albums/get", None),
+    ("/albums/update", Some(Scope::AlbumManage)),
+    ("/albums/delete", Some(Scope::AlbumManage)),
+    ("/albums/reprocess", Some(Scope::AlbumManage)),
+    ("/albums/progress", Some(Scope::PhotoUpload)),
+    ("/photos/photo/signed", Some(Scope::PhotoUpload)),
+    ("/photos/photo/signed/batch", Some(Scope::PhotoUpload)),
+    ("/photos/photo/success", Some(Scope::PhotoUpload)),
+    ("/photos/photo/success/batch", Some(Scope::PhotoUpload)),
+    ("/photos/photo/list", Some(Scope::PhotoUpload)),
+    ("/photos/photo/get", Some(Scope::PhotoUpload)),
+    ("/photos/photo/delete", Some(Scope::PhotoUpload)),
+    ("/photos/photo/retry", Some(Scope::PhotoUpload)),
+    ("/photos/search/face/signed", Some(Scope::SearchRead)),
+    ("/photos/search/face/list", Some(Scope::SearchRead)),
+    ("/photos/search/text/list", Some(Scope::SearchRead)),
+];
+
+#[test]
+fn every_operation_takes_its_scope_and_no_other() {
+    let service = Service::start();
+    let paths: Vec<&str> = document()["paths"].as_object().unwrap().keys().map(String::as_str).collect();
+    let mut known = SCOPES.map(|(path, _)| path);
+    known.sort_unstable();
+    assert_eq!(paths, known, "the document and this table name the same operations");
+    for held in Scope::ALL {
+        let partner = service.partner_with("Lake Timing", KeyMode::Live, &[held]);
+        for (path, taken) in SCOPES {
+            // A body that is no object: whoever is let in is told so.
+            let answer = partner.call(path, &json!([]));
+            if taken.is_none_or(|taken| taken == held) {
+                answer.issues();
+            } else {
+                let body = answer.defined(403, "FORBIDDEN");
+                assert_eq!(body["data"], json!({ "code": "INSUFFICIENT_SCOPE" }), "{path}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_document_names_the_scopes() {
+    for (path, scope) in SCOPES {
+        let about = document()["paths"][path]["post"]["description"].as_str().unwrap();
+        let line = scope.map_or("Any scope.".to_owned(), |scope| format!("Scope: `{}`.", scope.as_str()));
+        assert!(about.ends_with(&line), "{path}: {about}");
+    }
+}
+
+#[test]
+fn the_last_use_of_a_key_is_noted() {
+    let service = Service::start();
+    let partner = service.partner();
+    partner.call("/albums/list", &json!({})).ok();
+    let digest = KeyText::parse(partner.key.as_ref().unwrap()).unwrap().digest();
+    let begun = Instant::now();
+    loop {
+        let key = service.block_on(service.store.keys.find(&digest)).unwrap().unwrap();
+        if key.last_used_at.is_some() {
+            break;
+        }
+        assert!(begun.elapsed() < DEADLINE, "the use was not noted");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn the_key_that_makes_an_album_is_its_creator() {
+    let service = Service::start();
+    let text = KeyText::generate(KeyMode::Live);
+    let id = service.keep_key("Lake Timing", &text, |_| {});
+    let partner = with_key(&service, text.reveal());
+    let album: Value = partner.call("/albums/create", &json!({ "title": "T" })).ok();
+    assert_eq!(album["createdBy"], json!(id));
+    assert_eq!(album["organizationId"], json!(service.block_on(partner.organization(&service))));
+}

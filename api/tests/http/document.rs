@@ -1,0 +1,313 @@
+//! The OpenAPI document: that it is well formed, complete, and true.
+
+use photofinish_api::error_table::ErrorKind;
+use serde_json::{Map, Value, json};
+
+use crate::support::client::document;
+use crate::support::{Partner, Service, schema};
+
+fn operations() -> impl Iterator<Item = (&'static str, &'static Value)> {
+    document()["paths"].as_object().unwrap().iter().map(|(path, item)| (path.as_str(), &item["post"]))
+}
+
+#[test]
+fn the_document_is_served_with_the_versions_of_the_contract() {
+    let service = Service::start();
+    let stranger = Partner::new(&service, None);
+    let answer = stranger.send("GET", "/openapi/openapi.json", &[], "");
+    assert_eq!(answer.header("content-type"), "application/json");
+    let served = answer.ok();
+    assert_eq!(&served, document());
+    assert_eq!(served["openapi"], json!("3.1.1"));
+    assert_eq!(served["info"]["version"], json!("1.0.0"));
+    assert_eq!(served["servers"], json!([{ "url": "/openapi" }]));
+    let scheme = &served["components"]["securitySchemes"]["apiKey"];
+    assert_eq!(
+        (&scheme["type"], &scheme["in"], &scheme["name"]),
+        (&json!("apiKey"), &json!("header"), &json!("x-api-key"))
+    );
+    assert_eq!(served["security"], json!([{ "apiKey": [] }]));
+}
+
+#[test]
+fn operation_ids_are_the_paths_with_dots() {
+    for (path, operation) in operations() {
+        assert_eq!(operation["operationId"], json!(path[1..].replace('/', ".")));
+    }
+}
+
+#[test]
+fn every_operation_has_every_row_of_the_error_table() {
+    for (path, operation) in operations() {
+        let responses = operation["responses"].as_object().unwrap();
+        assert_eq!(responses.len(), 1 + ErrorKind::ALL.len(), "{path}");
+        for kind in ErrorKind::ALL {
+            let response = schema::resolve(document(), &responses[&kind.status().to_string()]);
+            let content = &response["content"]["application/json"];
+            schema::check_response(document(), response, &content["example"]);
+            let plain = json!({ "defined": true, "code": kind.code(), "status": kind.status(),
+                "message": kind.message() });
+            schema::check_response(document(), response, &plain);
+            let mut wrong = plain.clone();
+            wrong["code"] = json!("ANOTHER");
+            assert!(schema::check(document(), &content["schema"], &wrong).is_err(), "{path}");
+        }
+    }
+}
+
+#[test]
+fn every_reference_names_something_and_every_schema_is_used() {
+    let text = document().to_string();
+    let named: std::collections::HashSet<&str> =
+        text.split("\"$ref\":\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    for reference in &named {
+        assert!(document().pointer(&reference[1..]).is_some(), "{reference}");
+    }
+    for kind in ["schemas", "responses"] {
+        for name in document()["components"][kind].as_object().unwrap().keys() {
+            let reference = format!("#/components/{kind}/{name}");
+            assert!(named.contains(reference.as_str()), "{reference} is used nowhere");
+        }
+    }
+}
+
+#[test]
+fn the_contracts_fields_are_there_with_their_types_and_marks() {
+    let fields = |name: &str| {
+        let schema = &document()["components"]["schemas"][name];
+        let required: Vec<&str> =
+            schema["required"].as_array().into_iter().flatten().map(|name| name.as_str().unwrap()).collect();
+        let mut fields: Vec<String> = schema["properties"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(name, property)| {
+                let property = match property.get("oneOf") {
+                    Some(choices) => json!({ "type": choices.as_array().unwrap().iter().map(|c| c.get("type").cloned()
+                        .unwrap_or_else(|| json!(c["$ref"].as_str().unwrap().rsplit('/').next()))).collect::<Vec<_>>() }),
+                    None => property.clone(),
+                };
+                let kind = property.get("type").map_or_else(
+                    || property["$ref"].as_str().unwrap().rsplit('/').next().unwrap().to_owned(),
+                    Value::to_string,
+                );
+                let mark = if required.contains(&name.as_str()) { "!" } else { "" };
+                format!("{name}{mark} {kind} {}", property["format"].as_str().unwrap_or("")).trim().to_owned()
+            })
+            .collect();
+        fields.sort();
+        fields
+    };
+    let has = |name: &str, expected: &[&str]| {
+        let there = fields(name);
+        for field in expected {
+            assert!(there.iter().any(|found| found == field), "{name}: {field} is not in {there:?}");
+        }
+    };
+    has(
+        "Album",
+        &[
+            r#"id! "string" uuid"#,
+            r#"organizationId! "string" uuid"#,
+            r#"createdBy! "string" uuid"#,
+            r#"title! "string""#,
+            r#"coverUrl! ["string","null"] uri"#,
+            r#"tags! "array""#,
+            r#"config! ["AlbumConfig","null"]"#,
+            r#"createdAt! "string" date-time"#,
+            r#"updatedAt! "string" date-time"#,
+        ],
+    );
+    has("AlbumConfig", &["face! RecognitionSettings", "text! RecognitionSettings", "preview! ImageSettings"]);
+    has(
+        "RecognitionSettings",
+        &[
+            r#"confidenceThreshold! "number""#,
+            r#"enabled! "boolean""#,
+            r#"grid! ["Grid","null"]"#,
+            r#"mode! "string""#,
+        ],
+    );
+    has(
+        "Grid",
+        &[r#"rows! "number""#, r#"columns! "number""#, r#"cellWidth! "number""#, r#"cellHeight! "number""#],
+    );
+    has("ImageSettings", &[r#"maxDimension! "number""#]);
+    has("CreateAlbum", &[r#"title! "string""#, r#"coverUrl "string" uri"#]);
+    has("SignPhoto", &[r#"albumId! "string" uuid"#, r#"filename! "string""#, r#"contentType! "string""#]);
+    has("PhotoTicket", &[r#"uploadUrl! "string" uri"#, r#"photoId! "string""#]);
+    has("OnePhoto", &[r#"albumId! "string" uuid"#, r#"photoId! "string""#]);
+    has("Acknowledgement", &[r#"success! "boolean""#, r#"message! "string""#]);
+    has("ProbeTicket", &[r#"uploadUrl! "string" uri"#, r#"imageId! "string""#]);
+    has("SearchFace", &[r#"albumId! "string" uuid"#, r#"imageId! "string""#]);
+    has("FaceHits", &[r#"photos! "array""#, r#"total! "number""#]);
+    let face_hit = [
+        r#"id! "string""#,
+        r#"url! "string" uri"#,
+        r#"thumbnailUrl! "string" uri"#,
+        r#"confidence! "number""#,
+        "boundingBox! BoundingBox",
+    ];
+    has("FaceHit", &face_hit);
+    has(
+        "BoundingBox",
+        &[r#"top! "number""#, r#"left! "number""#, r#"width! "number""#, r#"height! "number""#],
+    );
+    has("SearchText", &[r#"albumId! "string" uuid"#, r#"text! "string""#]);
+    has("TextHits", &[r#"photos! "array""#, r#"total! "number""#]);
+    let text_hit =
+        [r#"id! "string""#, r#"url! "string" uri"#, r#"matchedText! "string""#, r#"confidence! "number""#];
+    has("TextHit", &text_hit);
+    assert_eq!(
+        document()["components"]["schemas"]["CreateAlbum"]["properties"]["title"]["minLength"],
+        json!(1)
+    );
+}
+
+#[test]
+fn every_example_follows_its_schema_and_every_request_example_is_accepted() {
+    let service = Service::start();
+    let partner = service.partner();
+    for (path, operation) in operations() {
+        let request = &operation["requestBody"]["content"]["application/json"];
+        schema::check(document(), &request["schema"], &request["example"]).unwrap();
+        let answer = &operation["responses"]["200"]["content"]["application/json"];
+        schema::check(document(), &answer["schema"], &answer["example"]).unwrap();
+        let answer = partner.call(path, &request["example"]);
+        assert!([200, 404].contains(&answer.status), "{path}: {}", answer.json());
+    }
+}
+
+#[test]
+fn a_request_body_is_required_exactly_where_a_field_is() {
+    let service = Service::start();
+    for (path, operation) in operations() {
+        let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+        let fields =
+            schema::resolve(document(), schema)["required"].as_array().is_some_and(|r| !r.is_empty());
+        assert_eq!(operation["requestBody"]["required"], json!(fields), "{path}");
+        let answer = service.partner().send("POST", &format!("/openapi{path}"), &[], "");
+        assert_eq!(answer.status == 400, fields, "{path}");
+    }
+}
+
+/// For every constraint of every request field, a value that breaks it is an issue at that field.
+#[test]
+fn what_the_document_demands_is_checked() {
+    let service = Service::start();
+    let partner = service.partner();
+    let mut broken = 0;
+    for (path, operation) in operations() {
+        let request = &operation["requestBody"]["content"]["application/json"];
+        let mut violations = Vec::new();
+        violate(&request["schema"], &mut Vec::new(), &mut violations);
+        for (place, value) in violations {
+            let mut body = request["example"].clone();
+            put(&mut body, &place, &value);
+            let issues = partner.call(path, &body).issues();
+            let place = Value::from(place).to_string();
+            assert!(
+                issues.iter().any(|(path, _)| *path == place),
+                "{path} took {value:?} at {place}: {issues:?}"
+            );
+            broken += 1;
+        }
+    }
+    assert!(broken > 200, "{broken}");
+}
+
+/// Values that a schema forbids, each with where it stands; `Undefined` leaves a required field out.
+fn violate(schema: &Value, place: &mut Vec<Value>, found: &mut Vec<(Vec<Value>, Option<Value>)>) {
+    let schema = schema::resolve(document(), schema);
+    let schema = match schema.get("oneOf") {
+        Some(choices) => schema::resolve(
+            document(),
+            choices.as_array().unwrap().iter().find(|c| c.get("$ref").is_some()).unwrap(),
+        ),
+        None => schema,
+    };
+    let mut wrong = |value: Value| found.push((place.clone(), Some(value)));
+    let kinds = schema["type"].to_string();
+    for (kind, value) in
+        [("string", json!("x")), ("number", json!(1)), ("boolean", json!(true)), ("array", json!([]))]
+    {
+        if !kinds.contains(kind) && !place.is_empty() {
+            wrong(value);
+        }
+    }
+    let number = |name: &str| schema.get(name).and_then(Value::as_f64);
+    let length = |name: &str| schema.get(name).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
+    number("minimum").into_iter().for_each(|least| wrong(json!(least - 1.0)));
+    number("maximum").into_iter().for_each(|most| wrong(json!(most + 1.0)));
+    number("multipleOf").into_iter().for_each(|step| wrong(json!(64.0 + step / 2.0)));
+    length("minLength").into_iter().for_each(|least| wrong(json!("x".repeat(least - 1))));
+    length("maxLength").into_iter().for_each(|most| wrong(json!("1".repeat(most + 1))));
+    if schema.get("pattern").is_some() {
+        wrong(json!("\0"));
+    }
+    if schema.get("enum").is_some() {
+        wrong(json!("none of them"));
+    }
+    if schema.get("format").is_some() {
+        wrong(json!("("));
+    }
+    length("minItems").into_iter().for_each(|_| wrong(json!([])));
+    if let Some(items) = schema.get("items") {
+        place.push(json!(0));
+        violate(items, place, found);
+        place.pop();
+    }
+    for (name, property) in schema.get("properties").and_then(Value::as_object).unwrap_or(&Map::new()) {
+        place.push(json!(name));
+        if schema["required"].as_array().is_some_and(|required| required.contains(&json!(name))) {
+            found.push((place.clone(), None));
+        }
+        violate(property, place, found);
+        place.pop();
+    }
+}
+
+/// Puts a value into a body, making what is missing on the way; `None` takes a field out.
+fn put(body: &mut Value, place: &[Value], value: &Option<Value>) {
+    let Some((step, rest)) = place.split_first() else {
+        *body = value.clone().unwrap();
+        return;
+    };
+    match step {
+        Value::String(name) => {
+            if !body.is_object() {
+                *body = json!({});
+            }
+            let fields = body.as_object_mut().unwrap();
+            match (rest.is_empty(), value) {
+                (true, None) => drop(fields.remove(name)),
+                _ => put(fields.entry(name).or_insert(Value::Null), rest, value),
+            }
+        }
+        _ => {
+            if body.as_array().is_none_or(Vec::is_empty) {
+                *body = json!([null]);
+            }
+            put(&mut body[0], rest, value);
+        }
+    }
+}
+
+#[test]
+fn the_readable_page_is_one_file_under_a_strict_policy() {
+    let service = Service::start();
+    let stranger = Partner::new(&service, None);
+    for path in ["/openapi/docs", "/openapi/docs/"] {
+        let answer = stranger.send("GET", path, &[], "");
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.header("content-type"), "text/html; charset=utf-8");
+        let policy = answer.header("content-security-policy");
+        assert!(
+            policy.starts_with("default-src 'none'; style-src 'sha256-") && !policy.contains("unsafe"),
+            "{policy}"
+        );
+        let page = String::from_utf8(answer.bytes).unwrap();
+        assert!(page.contains("\"operationId\":\"albums.create\""));
+        assert!(!page.contains("/*DOCUMENT*/") && !page.contains("src=") && !page.contains("@import"));
+    }
+}

@@ -1,0 +1,15 @@
+//! The partner API over real HTTP, on a real store (SQLite and files in a temporary folder).
+
+mod admin;
+mod albums;
+mod authentication;
+mod document;
+mod isolation;
+mod photos;
+mod progress;
+mod search;
+mod serving;
+mod storage;
+mod support;
+mod uploads;
+mod wire_rules;

@@ -1,0 +1,116 @@
+//! Photos, once they are in an album.
+
+use photofinish_store::photo::{SeenFace, TextStanding, UnindexedReason};
+use serde_json::{Value, json};
+
+use crate::support::{PLACE, Service, bib, face, text};
+
+#[test]
+fn a_ready_photo_shows_what_was_seen_and_what_of_it_can_be_searched() {
+    let service = Service::start();
+    let partner = service.partner();
+    let (album, typed) = partner.album();
+    let turned_away = SeenFace {
+        bounding_box: PLACE,
+        confidence: 0.5,
+        unindexed: Some(UnindexedReason::ExtremePose),
+        embedding: None,
+    };
+    let texts = vec![
+        bib("1207"),
+        text("99", 0.71, TextStanding::Candidate),
+        text("FINISH", 0.99, TextStanding::Unindexed(UnindexedReason::NotABib)),
+    ];
+    let photo = service.ready_photo((&partner, typed), vec![face(0.9), turned_away], texts);
+    let shown = partner.call("/photos/photo/get", &json!({ "albumId": album, "photoId": photo })).ok();
+    assert_eq!(shown["id"], json!(photo));
+    assert_eq!(shown["albumId"], album);
+    assert_eq!(shown["filename"], json!("a.jpg"));
+    assert_eq!(shown["state"], json!("ready"));
+    assert_eq!(shown["failure"], json!(null));
+    assert_eq!(shown["takenAt"], json!("2026-10-04T09:41:07Z"));
+    assert_eq!((&shown["width"], &shown["height"]), (&json!(6000), &json!(4000)));
+    let place = json!({ "top": 0.25, "left": 0.5, "width": 0.125, "height": 0.0625 });
+    let seen_face = |confidence: f64, reason: Value| json!({ "boundingBox": place, "confidence": confidence, "indexed": reason.is_null(), "reason": reason });
+    assert_eq!(shown["faces"], json!([seen_face(98.0, json!(null)), seen_face(50.0, json!("EXTREME_POSE"))]));
+    let seen_text = |text: &str, confidence: f64, reason: Value| {
+        let mut seen = seen_face(confidence, reason);
+        seen["text"] = json!(text);
+        seen
+    };
+    let texts = [
+        seen_text("1207", 96.0, json!(null)),
+        seen_text("99", 71.0, json!("LOW_CONFIDENCE")),
+        seen_text("FINISH", 99.0, json!("NOT_A_BIB")),
+    ];
+    assert_eq!(shown["texts"], json!(texts));
+}
+
+#[test]
+fn photos_are_listed_by_state_page_by_page() {
+    let service = Service::start();
+    let partner = service.partner();
+    let (album, typed) = partner.album();
+    let ready = service.ready_photo((&partner, typed), vec![], vec![]);
+    let failed = service.failed_photo(&partner, typed);
+    let queued = service.queued_photo(&partner, typed);
+    let ids = |page: &Value| {
+        let photos = page["photos"].as_array().unwrap();
+        photos.iter().map(|photo| photo["id"].clone()).collect::<Vec<_>>()
+    };
+    let list = |mut body: Value| {
+        body["albumId"] = album.clone();
+        partner.call("/photos/photo/list", &body).ok()
+    };
+    let all = list(json!({}));
+    assert_eq!(ids(&all), [json!(ready), json!(failed), json!(queued)]);
+    assert!(all["photos"][0]["url"].is_string() && all["photos"][1]["url"].is_null());
+
+    let failures = list(json!({ "state": "failed" }));
+    assert_eq!((ids(&failures), &failures["total"]), (vec![json!(failed)], &json!(1)));
+    assert_eq!(failures["photos"][0]["failure"], json!("CORRUPT_IMAGE"));
+
+    let first = list(json!({ "limit": 2 }));
+    assert_eq!((ids(&first).len(), &first["total"]), (2, &json!(3)));
+    let second = list(json!({ "limit": 2, "cursor": first["nextCursor"] }));
+    assert_eq!((ids(&second), &second["nextCursor"]), (vec![json!(queued)], &json!(null)));
+
+    let body = json!({ "albumId": album, "state": "lost" });
+    assert_eq!(partner.call("/photos/photo/list", &body).issues().len(), 1);
+}
+
+#[test]
+fn a_deleted_photo_is_gone_from_rows_searches_and_storage() {
+    let service = Service::start();
+    let partner = service.partner();
+    let (album, typed) = partner.album();
+    let photo = service.ready_photo((&partner, typed), vec![face(0.9)], vec![bib("1207")]);
+    let on_photo = json!({ "albumId": album, "photoId": photo });
+    let image = partner.selfie(&album, b"face");
+    let shown = partner.call("/photos/photo/get", &on_photo).ok();
+    let by_face =
+        || partner.call("/photos/search/face/list", &json!({ "albumId": album, "imageId": image })).ok();
+    let by_bib =
+        || partner.call("/photos/search/text/list", &json!({ "albumId": album, "text": "1207" })).ok();
+    assert_eq!((&by_face()["total"], &by_bib()["total"]), (&json!(1), &json!(1)));
+
+    assert_eq!(partner.call("/photos/photo/delete", &on_photo).ok()["success"], json!(true));
+    partner.call("/photos/photo/get", &on_photo).defined(404, "NOT_FOUND");
+    partner.call("/photos/photo/delete", &on_photo).defined(404, "NOT_FOUND");
+    assert_eq!((&by_face()["total"], &by_bib()["total"]), (&json!(0), &json!(0)));
+    for name in ["url", "thumbnailUrl"] {
+        assert_eq!(partner.send("GET", shown[name].as_str().unwrap(), &[], "").status, 404);
+    }
+}
+
+#[test]
+fn only_a_failed_photo_is_tried_again() {
+    let service = Service::start();
+    let partner = service.partner();
+    let (album, typed) = partner.album();
+    let failed = json!({ "albumId": album, "photoId": service.failed_photo(&partner, typed) });
+    assert_eq!(partner.call("/photos/photo/retry", &failed).ok()["success"], json!(true));
+    assert_eq!(partner.call("/photos/photo/get", &failed).ok()["state"], json!("queued"));
+    let body = partner.call("/photos/photo/retry", &failed).defined(409, "CONFLICT");
+    assert_eq!(body["data"], json!({ "code": "PHOTO_HAS_NOT_FAILED" }));
+}

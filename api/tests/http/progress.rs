@@ -1,0 +1,148 @@
+//! Progress, once and as a stream.
+
+use serde_json::{Value, json};
+
+use crate::support::raw::Raw;
+use crate::support::{Service, nowhere};
+
+fn open_stream(service: &Service, key: &str, album: &Value) -> Raw {
+    let mut raw = Raw::connect(service);
+    let body = json!({ "albumId": album }).to_string();
+    raw.write(&format!(
+        "POST /openapi/albums/progress HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\naccept: text/event-stream\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    ));
+    raw
+}
+
+/// The next event: its name and its data.
+fn next_event(raw: &mut Raw) -> (String, Value) {
+    let text = raw.read_until("\n\n");
+    let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+    (line("event:"), serde_json::from_str(&line("data:")).unwrap())
+}
+
+#[test]
+fn progress_counts_photos_by_state() {
+    let service = Service::start();
+    let partner = service.partner();
+    let (album, typed) = partner.album();
+    let on_album = json!({ "albumId": album });
+    let idle = partner.call("/albums/progress", &on_album).ok();
+    let expected = json!({
+        "albumId": album, "total": 0, "awaitingUpload": 0, "queued": 0, "processing": 0, "ready": 0, "failed": 0,
+        "photosPerSecond": null, "secondsLeft": null, "bottleneck": null,
+    });
+    assert_eq!(idle, expected);
+
+    service.ready_photo((&partner, typed), vec![], vec![]);
+    service.failed_photo(&partner, typed);
+    service.queued_photo(&partner, typed);
+    let body = json!({ "albumId": album, "filename": "a", "contentType": "image/png" });
+    partner.call("/photos/photo/signed", &body).ok();
+    let busy = partner.call("/albums/progress", &on_album).ok();
+    let expected = json!({
+        "albumId": album, "total": 4, "awaitingUpload": 1, "queued": 1, "processing": 0, "ready": 1, "failed": 1,
+        "photosPerSecond": 0.2, "secondsLeft": 5.0, "bottleneck": "read",
+    });
+    assert_eq!(busy, expected);
+}
+
+#[test]
+fn a_stream_tells_progress_until_the_album_is_idle() {
+    let service = Service::start();
+    let partner = service.partner();
+    let (album, typed) = partner.album();
+    service.queued_photo(&partner, typed);
+    let mut stream = open_stream(&service, partner.key.as_ref().unwrap(), &album);
+    let head = stream.read_until("\r\n\r\n");
+    assert!(head.contains("content-type: text/event-stream\r\n"), "{head}");
+    assert!(head.contains("x-request-id: "), "{head}");
+    let (name, first) = next_event(&mut stream);
+    assert_eq!((name.as_str(), &first["queued"]), ("message", &json!(1)));
+
+    // Reading another photo leases and settles this one too.
+    service.block_on(async {
+        let request = photofinish_store::traits::LeaseRequest {
+            limit: 1,
+            ttl: crate::support::DEADLINE,
+            suspects: false,
+        };
+        let lease = service.store.queue.lease(request).await.unwrap().pop().unwrap();
+        let reason = photofinish_store::photo::FailureReason::TooLarge;
+        service.store.queue.fail(&lease, reason, "").await.unwrap();
+    });
+    let last = loop {
+        let (name, data) = next_event(&mut stream);
+        if name == "done" {
+            break data;
+        }
+        assert_eq!(name, "message");
+    };
+    assert_eq!((&last["queued"], &last["failed"]), (&json!(0), &json!(1)));
+}
+
+#[test]
+fn an_idle_album_says_so_and_is_done() {
+    let service = Service::start();
+    let partner = service.partner();
+    let (album, _) = partner.album();
+    let headers = [("accept", "text/event-stream")];
+    let answer =
+        partner.send("POST", "/openapi/albums/progress", &headers, json!({ "albumId": album }).to_string());
+    let text = String::from_utf8(answer.bytes).unwrap();
+    let names: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
+    assert_eq!(names, ["message", "done"]);
+}
+
+#[test]
+fn what_is_wrong_before_a_stream_is_an_ordinary_error() {
+    let service = Service::start();
+    let partner = service.partner();
+    let send = |body: Value| {
+        partner.send("POST", "/openapi/albums/progress", &[("accept", "text/event-stream")], body.to_string())
+    };
+    send(json!({ "albumId": nowhere() })).defined(404, "NOT_FOUND");
+    assert_eq!(send(json!({})).issues().len(), 1);
+}
+
+#[test]
+fn a_stream_of_an_album_that_is_deleted_ends_with_a_named_error() {
+    let service = Service::start();
+    let partner = service.partner();
+    let (album, typed) = partner.album();
+    service.queued_photo(&partner, typed);
+    let mut stream = open_stream(&service, partner.key.as_ref().unwrap(), &album);
+    stream.read_until("\r\n\r\n");
+    assert_eq!(next_event(&mut stream).0, "message");
+    partner.call("/albums/delete", &json!({ "albumId": album })).ok();
+    let error = loop {
+        let (name, data) = next_event(&mut stream);
+        if name == "error" {
+            break data;
+        }
+    };
+    let expected = json!({ "defined": true, "code": "NOT_FOUND", "status": 404, "message": "Not Found" });
+    assert_eq!(error, expected);
+}
+
+#[test]
+fn a_service_that_leaves_ends_its_streams_with_a_503() {
+    let mut service = Service::start();
+    let partner = service.partner();
+    let (album, typed) = partner.album();
+    service.queued_photo(&partner, typed);
+    let mut stream = open_stream(&service, partner.key.as_ref().unwrap(), &album);
+    stream.read_until("\r\n\r\n");
+    assert_eq!(next_event(&mut stream).0, "message");
+    service.stop();
+    let error = loop {
+        let (name, data) = next_event(&mut stream);
+        if name == "error" {
+            break data;
+        }
+    };
+    assert_eq!(error["code"], json!("SERVICE_UNAVAILABLE"));
+    service.stopped();
+}

@@ -1,0 +1,178 @@
+//! A partner's program. Every answer it gets is checked against the contract's wire rules and the served document.
+
+use std::sync::LazyLock;
+
+use photofinish_store::ids::{AlbumId, OrganizationId};
+use serde_json::{Value, json};
+
+use super::{Service, schema};
+
+static DOCUMENT: LazyLock<Value> = LazyLock::new(photofinish_api::openapi);
+
+/// The document of this build.
+pub fn document() -> &'static Value {
+    &DOCUMENT
+}
+
+/// A caller with or without a key.
+pub struct Partner {
+    pub origin: String,
+    pub key: Option<String>,
+    agent: ureq::Agent,
+}
+
+/// An answer, read whole.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: ureq::http::HeaderMap,
+    pub bytes: Vec<u8>,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.bytes).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// The body, of a success.
+    pub fn ok(self) -> Value {
+        assert_eq!(self.status, 200, "{}", String::from_utf8_lossy(&self.bytes));
+        self.json()
+    }
+
+    /// The body, of an error of the contract's table that the contract defines.
+    pub fn defined(self, status: u16, code: &str) -> Value {
+        let body = self.error(status, code);
+        assert_eq!(body["defined"], json!(true), "{body}");
+        body
+    }
+
+    /// The body, of an error that the contract does not define.
+    pub fn undefined(self, status: u16, code: &str) -> Value {
+        let body = self.error(status, code);
+        assert_eq!(body["defined"], json!(false), "{body}");
+        body
+    }
+
+    /// The paths and codes of the issues of a refused input.
+    pub fn issues(self) -> Vec<(String, String)> {
+        let body = self.undefined(400, "BAD_REQUEST");
+        assert_eq!(body["message"], json!("Input validation failed"));
+        assert!(body["data"].get("code").is_none(), "{body}");
+        let issues = body["data"]["issues"].as_array().unwrap();
+        let issue = |issue: &Value| {
+            assert!(!issue["message"].as_str().unwrap().is_empty());
+            (issue["path"].to_string(), issue["code"].as_str().unwrap().to_owned())
+        };
+        issues.iter().map(issue).collect()
+    }
+
+    fn error(self, status: u16, code: &str) -> Value {
+        assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.bytes));
+        self.check_envelope();
+        let body = self.json();
+        assert_eq!(body["code"], json!(code), "{body}");
+        body
+    }
+
+    /// The rules of every error answer.
+    pub fn check_envelope(&self) {
+        self.check_headers();
+        let body = self.json();
+        for (key, value) in body.as_object().unwrap() {
+            assert!(
+                ["defined", "code", "status", "message", "data"].contains(&key.as_str()),
+                "{key}: {body}"
+            );
+            assert!(key != "data" || !value.is_null(), "data is null: {body}");
+        }
+        assert_eq!(body["status"], json!(self.status), "{body}");
+        assert!(body["message"].is_string(), "{body}");
+    }
+
+    /// The rules of every JSON answer.
+    pub fn check_headers(&self) {
+        assert_eq!(self.header("content-type"), "application/json");
+        assert!(!self.headers.contains_key("content-disposition"));
+        assert!(!self.header("x-request-id").is_empty());
+    }
+}
+
+impl Partner {
+    pub fn new(service: &Service, key: Option<String>) -> Self {
+        let agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .timeout_global(Some(super::DEADLINE))
+            .build()
+            .into();
+        Self { origin: format!("http://{}", service.address), key, agent }
+    }
+
+    /// Calls an operation; checks its answer against the document.
+    pub fn call(&self, path: &str, body: &Value) -> Answer {
+        let answer = self.send(
+            "POST",
+            &format!("/openapi{path}"),
+            &[("content-type", "application/json")],
+            body.to_string(),
+        );
+        answer.check_headers();
+        if let Some(operation) = document()["paths"].get(path) {
+            let response = &operation["post"]["responses"][answer.status.to_string()];
+            schema::check_response(document(), response, &answer.json());
+        }
+        answer
+    }
+
+    /// Sends any request, with the key if there is one.
+    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Answer {
+        let url = if path.starts_with("http") { path.to_owned() } else { format!("{}{path}", self.origin) };
+        let mut request = ureq::http::Request::builder().method(method).uri(url);
+        if let Some(key) = self.key.as_ref().filter(|_| path.starts_with("/openapi")) {
+            request = request.header("x-api-key", key);
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(body.as_ref()).unwrap();
+        let mut response = self.agent.run(request).unwrap();
+        Answer {
+            status: response.status().as_u16(),
+            headers: response.headers().clone(),
+            bytes: response.body_mut().read_to_vec().unwrap(),
+        }
+    }
+
+    pub fn put(&self, url: &str, content_type: &str, body: &[u8]) -> Answer {
+        self.send("PUT", url, &[("content-type", content_type)], body)
+    }
+
+    /// A new album's id, as text and as the store knows it.
+    pub fn album(&self) -> (Value, AlbumId) {
+        self.album_with(json!({ "title": "Lake Marathon" }))
+    }
+
+    pub fn album_with(&self, body: Value) -> (Value, AlbumId) {
+        let id = self.call("/albums/create", &body).ok()["id"].clone();
+        let typed = id.as_str().unwrap().parse().unwrap();
+        (id, typed)
+    }
+
+    /// An uploaded selfie's `imageId`.
+    pub fn selfie(&self, album: &Value, bytes: &[u8]) -> Value {
+        let ticket = self.call("/photos/search/face/signed", &json!({ "albumId": album })).ok();
+        assert_eq!(self.put(ticket["uploadUrl"].as_str().unwrap(), "image/png", bytes).status, 200);
+        ticket["imageId"].clone()
+    }
+
+    /// The organization of the key.
+    pub async fn organization(&self, service: &Service) -> OrganizationId {
+        let key = photofinish_api::key::KeyText::parse(self.key.as_ref().unwrap()).unwrap();
+        service.store.keys.find(&key.digest()).await.unwrap().unwrap().tenant.organization
+    }
+}

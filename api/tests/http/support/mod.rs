@@ -1,0 +1,314 @@
+//! A service for one test: its own folder, port, organization and keys.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use photofinish_api::context::{
+    ApiSettings, Context, Draining, Environment, Health, Part, PartState, ProbeDesk, ProbeError,
+};
+use photofinish_api::key::KeyText;
+use photofinish_store::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
+use photofinish_store::calibration::Calibration;
+use photofinish_store::ids::{AlbumId, PhotoId};
+use photofinish_store::key::{KeyMode, NewKey, Scope};
+use photofinish_store::object::{ObjectKey, ObjectRole};
+use photofinish_store::photo::{
+    BoundingBox, Embedding, FailureReason, NewPhoto, PhotoSize, SeenFace, SeenText, TextStanding,
+};
+use photofinish_store::traits::{Finished, Lease, LeaseRequest};
+use photofinish_store::{Store, StoreSettings};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::macros::datetime;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub mod client;
+pub mod raw;
+pub mod schema;
+
+pub use client::{Answer, Partner};
+
+/// Everything a test may wait for comes well within this.
+pub const DEADLINE: Duration = Duration::from_secs(20);
+/// The network that the desk pretends to be.
+pub const MODEL: &str = "test-faces@1";
+/// When every test photo was taken.
+pub const TAKEN_AT: OffsetDateTime = datetime!(2026-10-04 09:41:07 UTC);
+/// Largest selfie of the tests.
+pub const MAX_PROBE_BYTES: u64 = 2_000;
+/// Largest photo of the tests.
+pub const MAX_PHOTO_BYTES: u64 = 5_000;
+
+/// A running service.
+pub struct Service {
+    pub runtime: Runtime,
+    pub store: Store,
+    pub address: std::net::SocketAddr,
+    pub desk: Arc<TestDesk>,
+    pub health: Arc<TestHealth>,
+    pub draining: Draining,
+    pub context: Context,
+    stop: Option<oneshot::Sender<()>>,
+    served: Option<JoinHandle<()>>,
+    _folder: tempfile::TempDir,
+}
+
+/// Turns selfies whose bytes say what is in them into vectors.
+#[derive(Default)]
+pub struct TestDesk {
+    pub asked: AtomicUsize,
+}
+
+#[async_trait]
+impl ProbeDesk for TestDesk {
+    async fn embed(&self, selfie: Bytes) -> Result<Embedding, ProbeError> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        match &*selfie {
+            b"face" => Ok(embedding(1.0)),
+            b"landscape" => Err(ProbeError::NoFace),
+            b"busy" => Err(ProbeError::Busy { try_again_in: Duration::from_millis(1500) }),
+            b"down" => Err(ProbeError::Unavailable),
+            b"bug" => panic!("the desk has a bug"),
+            b"other model" => Ok(Embedding { model: "unknown@1".to_owned(), ..embedding(1.0) }),
+            _ => Err(ProbeError::Unreadable),
+        }
+    }
+}
+
+/// Parts as a test sets them.
+pub struct TestHealth {
+    pub parts: Mutex<Vec<Part>>,
+}
+
+#[async_trait]
+impl Health for TestHealth {
+    async fn parts(&self) -> Vec<Part> {
+        self.parts.lock().unwrap().clone()
+    }
+
+    fn bottleneck(&self) -> Option<String> {
+        Some("read".to_owned())
+    }
+}
+
+/// A unit vector at this cosine to the face of the selfie "face".
+pub fn embedding(cosine: f32) -> Embedding {
+    let vector = vec![cosine, (1.0 - cosine * cosine).sqrt(), 0.0, 0.0];
+    Embedding { model: MODEL.to_owned(), vector }
+}
+
+/// What a cosine is worth in the tests.
+pub const CALIBRATION: Calibration = Calibration { midpoint: 0.5, slope: 10.0 };
+
+/// Where everything in a test photo is.
+pub const PLACE: BoundingBox = BoundingBox { top: 0.25, left: 0.5, width: 0.125, height: 0.0625 };
+
+/// A searchable face at this cosine to the selfie.
+pub fn face(cosine: f32) -> SeenFace {
+    SeenFace { bounding_box: PLACE, confidence: 0.98, unindexed: None, embedding: Some(embedding(cosine)) }
+}
+
+/// A text read.
+pub fn text(text: &str, confidence: f64, standing: TextStanding) -> SeenText {
+    SeenText { text: text.to_owned(), bounding_box: PLACE, confidence, standing }
+}
+
+/// A bib that exact searches find.
+pub fn bib(number: &str) -> SeenText {
+    text(number, 0.96, TextStanding::Indexed)
+}
+
+impl Service {
+    pub fn start() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// A service with other settings.
+    pub fn with(change: impl FnOnce(&mut ApiSettings)) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let store = runtime.block_on(Store::open(StoreSettings {
+            database_url: format!("sqlite:{}", path("rows.sqlite")),
+            storage_url: format!("file:{}", path("objects")),
+            public_url: format!("http://{address}").parse().unwrap(),
+            signing_secret: [7; 32],
+            attempt_limit: 3,
+            face_index_bytes: 1 << 20,
+            scratch: folder.path().join("scratch"),
+        }));
+        let store = store.unwrap();
+        let mut settings = settings();
+        change(&mut settings);
+        let desk = Arc::new(TestDesk::default());
+        let running = |name| Part { name, state: PartState::Running };
+        let parts = Mutex::new(vec![running("database"), running("models")]);
+        let health = Arc::new(TestHealth { parts });
+        let context = Context {
+            store: store.clone(),
+            desk: desk.clone(),
+            health: health.clone(),
+            settings: Arc::new(settings),
+            metrics: Arc::new(|| "photofinish_test_total 1\n".to_owned()),
+            draining: Draining::default(),
+        };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let served = runtime.spawn({
+            let context = context.clone();
+            async move { photofinish_api::serve(listener, context, async { drop(stopped.await) }).await }
+        });
+        Self {
+            runtime,
+            store,
+            address,
+            desk,
+            health,
+            draining: context.draining.clone(),
+            context,
+            stop: Some(stop),
+            served: Some(served),
+            _folder: folder,
+        }
+    }
+
+    /// Tells the service to stop.
+    pub fn stop(&mut self) {
+        self.stop.take().unwrap().send(()).unwrap();
+    }
+
+    /// Waits until it has stopped.
+    pub fn stopped(&mut self) {
+        let served = self.served.take().unwrap();
+        self.runtime.block_on(async { tokio::time::timeout(DEADLINE, served).await }).unwrap().unwrap();
+    }
+
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.runtime.block_on(future)
+    }
+
+    /// A partner with a live key of all scopes.
+    pub fn partner(&self) -> Partner {
+        self.partner_with("Lake Timing", KeyMode::Live, &Scope::ALL)
+    }
+
+    pub fn partner_with(&self, organization: &str, mode: KeyMode, scopes: &[Scope]) -> Partner {
+        let text = KeyText::generate(mode);
+        self.keep_key(organization, &text, |key| key.scopes = scopes.to_vec());
+        Partner::new(self, Some(text.reveal().to_owned()))
+    }
+
+    /// Keeps a key as a test changes it; answers its id.
+    pub fn keep_key(
+        &self,
+        organization: &str,
+        text: &KeyText,
+        change: impl FnOnce(&mut NewKey),
+    ) -> photofinish_store::ids::KeyId {
+        self.block_on(async {
+            let mut key = NewKey {
+                organization: self.store.keys.organization(organization).await.unwrap(),
+                mode: text.mode(),
+                label: "test".to_owned(),
+                hint: text.hint(),
+                scopes: Scope::ALL.to_vec(),
+                expires_at: None,
+                digest: text.digest(),
+            };
+            change(&mut key);
+            self.store.keys.create(key).await.unwrap().id
+        })
+    }
+
+    /// A photo that was uploaded and confirmed.
+    pub fn queued_photo(&self, partner: &Partner, album: AlbumId) -> PhotoId {
+        self.block_on(async {
+            let photo = NewPhoto { filename: "a.jpg".to_owned(), content_type: "image/jpeg".to_owned() };
+            let id = self.store.photos.create(album, vec![photo]).await.unwrap()[0];
+            for role in [ObjectRole::Original, ObjectRole::Preview, ObjectRole::Thumbnail] {
+                let key = ObjectKey::photo(partner.organization(self).await, album, id, role);
+                self.store.blobs.write(&key, "image/jpeg", Bytes::from_static(b"pixels")).await.unwrap();
+            }
+            assert_eq!(self.store.queue.confirm(album, &[id]).await.unwrap(), [id]);
+            id
+        })
+    }
+
+    /// A photo that was read.
+    pub fn ready_photo(
+        &self,
+        (partner, album): (&Partner, AlbumId),
+        faces: Vec<SeenFace>,
+        texts: Vec<SeenText>,
+    ) -> PhotoId {
+        let id = self.queued_photo(partner, album);
+        let lease = self.lease(id);
+        let finished = Finished {
+            lease,
+            size: PhotoSize { width: 6000, height: 4000 },
+            taken_at: Some(TAKEN_AT),
+            camera: Some("NIKON Z 9".to_owned()),
+            faces,
+            texts,
+        };
+        self.block_on(self.store.queue.finish(vec![finished])).unwrap();
+        id
+    }
+
+    /// A photo that failed.
+    pub fn failed_photo(&self, partner: &Partner, album: AlbumId) -> PhotoId {
+        let id = self.queued_photo(partner, album);
+        let lease = self.lease(id);
+        self.block_on(self.store.queue.fail(&lease, FailureReason::CorruptImage, "ends early")).unwrap();
+        id
+    }
+
+    fn lease(&self, id: PhotoId) -> Lease {
+        let request = LeaseRequest { limit: 100, ttl: Duration::from_secs(60), suspects: false };
+        let leases = self.block_on(self.store.queue.lease(request)).unwrap();
+        leases.into_iter().find(|lease| lease.photo == id).unwrap()
+    }
+}
+
+fn settings() -> ApiSettings {
+    let recognition = |confidence_threshold| Recognition {
+        enabled: true,
+        confidence_threshold,
+        mode: RecognitionMode::Photo,
+        grid: None,
+    };
+    ApiSettings {
+        environment: Environment::Local,
+        album_defaults: AlbumConfig {
+            face: recognition(50.0),
+            text: recognition(0.0),
+            preview_max_dimension: 2048,
+            thumbnail_max_dimension: 512,
+            bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
+        },
+        max_body_bytes: 100_000,
+        body_timeout: DEADLINE,
+        max_photo_bytes: MAX_PHOTO_BYTES,
+        max_probe_bytes: MAX_PROBE_BYTES,
+        upload_ttl: Duration::from_secs(900),
+        download_ttl: Duration::from_secs(3600),
+        probe_ttl: Duration::from_secs(3600),
+        media_types: ["image/jpeg", "image/png", "image/webp"].map(str::to_owned).to_vec(),
+        calibrations: HashMap::from([(MODEL.to_owned(), CALIBRATION)]),
+        admin_here: true,
+    }
+}
+
+/// A well-formed id that names nothing.
+pub fn nowhere() -> Value {
+    json!("01932c07-93a1-7c40-8b1f-2d5e6f708192")
+}

@@ -1,0 +1,55 @@
+//! HTTP by hand, for requests that no client library sends.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use super::{Answer, DEADLINE, Service};
+
+/// A connection.
+pub struct Raw(pub TcpStream);
+
+impl Raw {
+    pub fn connect(service: &Service) -> Self {
+        let socket = TcpStream::connect(service.address).unwrap();
+        socket.set_read_timeout(Some(DEADLINE)).unwrap();
+        socket.set_write_timeout(Some(DEADLINE)).unwrap();
+        Self(socket)
+    }
+
+    pub fn write(&mut self, text: &str) {
+        self.0.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Reads until `end` has come; answers all there was.
+    pub fn read_until(&mut self, end: &str) -> String {
+        let mut seen = Vec::new();
+        let mut byte = [0];
+        while !seen.ends_with(end.as_bytes()) {
+            assert_eq!(self.0.read(&mut byte).unwrap(), 1, "closed after {}", String::from_utf8_lossy(&seen));
+            seen.push(byte[0]);
+        }
+        String::from_utf8(seen).unwrap()
+    }
+
+    /// One answer that says how long it is.
+    pub fn answer(&mut self) -> Answer {
+        let head = self.read_until("\r\n\r\n");
+        let mut lines = head.lines();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let mut headers = ureq::http::HeaderMap::new();
+        for line in lines.filter(|line| !line.is_empty()) {
+            let (name, value) = line.split_once(": ").unwrap();
+            headers.insert(ureq::http::HeaderName::try_from(name).unwrap(), value.parse().unwrap());
+        }
+        let length =
+            headers.get("content-length").map_or(0, |length| length.to_str().unwrap().parse().unwrap());
+        let mut bytes = vec![0; length];
+        self.0.read_exact(&mut bytes).unwrap();
+        Answer { status, headers, bytes }
+    }
+
+    /// Whether the service has closed the connection.
+    pub fn is_closed(&mut self) -> bool {
+        matches!(self.0.read(&mut [0]), Ok(0) | Err(_))
+    }
+}

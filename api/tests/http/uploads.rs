@@ -1,0 +1,121 @@
+//! From a ticket to a confirmed photo.
+
+use serde_json::{Value, json};
+
+use crate::support::{Partner, Service};
+
+fn ticket(partner: &Partner, album: &Value) -> (String, Value) {
+    let body = json!({ "albumId": album, "filename": "a.jpg", "contentType": "image/jpeg" });
+    let ticket = partner.call("/photos/photo/signed", &body).ok();
+    (ticket["uploadUrl"].as_str().unwrap().to_owned(), ticket["photoId"].clone())
+}
+
+fn state(partner: &Partner, album: &Value, photo: &Value) -> Value {
+    partner.call("/photos/photo/get", &json!({ "albumId": album, "photoId": photo })).ok()["state"].clone()
+}
+
+#[test]
+fn a_photo_goes_from_ticket_to_queue() {
+    let service = Service::start();
+    let partner = service.partner();
+    let (album, _) = partner.album();
+    let (url, photo) = ticket(&partner, &album);
+    let confirm = || partner.call("/photos/photo/success", &json!({ "albumId": album, "photoId": photo }));
+    assert_eq!(state(&partner, &album, &photo), json!("awaiting_upload"));
+    let missing = confirm().defined(412, "PRECONDITION_FAILED");
+    assert_eq!(missing["data"], json!({ "code": "UPLOAD_MISSING" }));
+
+    let put = partner.put(&url, "image/jpeg", b"pixels");
+    assert_eq!((put.status, put.bytes.len()), (200, 0));
+    for _ in 0..3 {
+        let confirmed = confirm().ok();
+        assert_eq!(confirmed["success"], json!(true));
+        assert!(confirmed["message"].is_string());
+    }
+    assert_eq!(state(&partner, &album, &photo), json!("queued"));
+}
+
+#[test]
+fn only_accepted_types_get_a_ticket() {
+    let service = Service::start();
+    let partner = service.partner();
+    let (album, _) = partner.album();
+    let sign = |content_type: &str| {
+        let body = json!({ "albumId": album, "filename": "a", "contentType": content_type });
+        partner.call("/photos/photo/signed", &body)
+    };
+    for fine in ["image/jpeg", "image/png", "image/webp", "IMAGE/JPEG"] {
+        sign(fine).ok();
+    }
+    for refused in ["image/gif", "application/pdf", "text/html", "jpeg", "image/"] {
+        let body = sign(refused).defined(415, "UNSUPPORTED_MEDIA_TYPE");
+        assert_eq!(body["data"]["accepted"], json!(["image/jpeg", "image/png", "image/webp"]));
+    }
+    assert_eq!(partner.call("/photos/photo/list", &json!({ "albumId": album })).ok()["total"], json!(4));
+}
+
+#[test]
+fn a_declared_type_binds_the_upload_as_it_was_declared() {
+    let service = Service::start();
+    let partner = service.partner();
+    let (album, _) = partner.album();
+    let body = json!({ "albumId": album, "filename": "a", "contentType": "Image/JPEG; q=1" });
+    let ticket = partner.call("/photos/photo/signed", &body).ok();
+    let url = ticket["uploadUrl"].as_str().unwrap();
+    partner.put(url, "image/jpeg", b"pixels").defined(403, "FORBIDDEN");
+    assert_eq!(partner.put(url, "Image/JPEG; q=1", b"pixels").status, 200);
+}
+
+#[test]
+fn each_entry_of_a_batch_has_its_own_ticket_or_reason() {
+    let service = Service::start();
+    let partner = service.partner();
+    let (album, _) = partner.album();
+    let entry = |name: &str, kind: &str| json!({ "filename": name, "contentType": kind });
+    let entries = [entry("a.jpg", "image/jpeg"), entry("b.gif", "image/gif"), entry("c.png", "image/png")];
+    let body = json!({ "albumId": album, "entries": entries });
+    let results = partner.call("/photos/photo/signed/batch", &body).ok()["results"].clone();
+    let kinds: Vec<_> =
+        results.as_array().unwrap().iter().map(|r| (r["filename"].clone(), r["success"].clone())).collect();
+    let expected = [("a.jpg", true), ("b.gif", false), ("c.png", true)];
+    assert_eq!(kinds, expected.map(|(name, done)| (json!(name), json!(done))));
+    assert_eq!(results[1]["error"]["status"], json!(415));
+    assert!(results[1].get("uploadUrl").is_none() && results[0].get("error").is_none());
+
+    assert_eq!(partner.put(results[0]["uploadUrl"].as_str().unwrap(), "image/jpeg", b"pixels").status, 200);
+    let ids = json!([results[0]["photoId"], "no id", results[2]["photoId"], results[0]["photoId"]]);
+    let body = json!({ "albumId": album, "photoIds": ids });
+    let confirmed = partner.call("/photos/photo/success/batch", &body).ok()["results"].clone();
+    let outcome = |i: usize| (confirmed[i]["success"].clone(), confirmed[i]["error"]["status"].clone());
+    assert_eq!(outcome(0), (json!(true), json!(null)));
+    assert_eq!(outcome(1), (json!(false), json!(404)));
+    assert_eq!(outcome(2), (json!(false), json!(412)));
+    assert_eq!(confirmed[2]["error"]["data"], json!({ "code": "UPLOAD_MISSING" }));
+    assert_eq!(outcome(3), (json!(true), json!(null)));
+    let answered: Vec<_> = confirmed.as_array().unwrap().iter().map(|r| r["photoId"].clone()).collect();
+    assert_eq!(json!(answered), ids);
+    assert_eq!(partner.call("/photos/photo/success/batch", &body).ok()["results"], confirmed);
+}
+
+#[test]
+fn a_batch_has_limits_and_every_issue_has_its_place() {
+    let service = Service::with(|settings| settings.max_body_bytes = 1 << 20);
+    let partner = service.partner();
+    let (album, _) = partner.album();
+    let call = |entries: Value| {
+        partner.call("/photos/photo/signed/batch", &json!({ "albumId": album, "entries": entries }))
+    };
+    let entry = json!({ "filename": "a.jpg", "contentType": "image/jpeg" });
+    assert_eq!(call(json!([])).issues(), [(r#"["entries"]"#.to_owned(), "too_small".to_owned())]);
+    let too_many = json!(vec![entry.clone(); 1001]);
+    assert_eq!(call(too_many).issues(), [(r#"["entries"]"#.to_owned(), "too_big".to_owned())]);
+    let issues = call(json!([entry, { "filename": "" }])).issues();
+    assert_eq!(
+        issues,
+        [
+            (r#"["entries",1,"filename"]"#.to_owned(), "too_small".to_owned()),
+            (r#"["entries",1,"contentType"]"#.to_owned(), "required".to_owned()),
+        ]
+    );
+    assert_eq!(call(json!(vec![entry; 1000])).ok()["results"].as_array().unwrap().len(), 1000);
+}
