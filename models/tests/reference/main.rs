@@ -1,0 +1,200 @@
+//! The real networks against answers that another program got from the same pictures: boxes, landmarks, vectors and
+//! text of `../shared/models/reference`. What is missing on a machine is skipped loudly, or fails where
+//! `REQUIRE_SHARED=1`.
+
+mod answers;
+mod place;
+
+use photofinish_kernels::device::Device;
+use photofinish_kernels::geometry::Quad;
+use photofinish_models::embedder::AlignedEmbedder;
+use photofinish_models::libfacedetection::Libfacedetection;
+use photofinish_models::reading::{BibRecipe, ReaderNetworks};
+use photofinish_models::session::{Network, Workload};
+use photofinish_models::traits::{
+    BibPattern, BibReader, EmbeddedFace, FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelIdentity,
+    ReadRequest,
+};
+use photofinish_models::yunet::{Yunet, YunetThresholds};
+use photofinish_zoo::{Contract, Model, ModelSet, Role, Zoo};
+
+use answers::{Answers, Known};
+use place::{Place, place};
+
+/// The long side at which the answers were got.
+const LONG_SIDE: u32 = 640;
+
+fn model(set: ModelSet, role: Role) -> Model {
+    Zoo::embedded().model(set, role).unwrap().clone()
+}
+
+fn identity(model: &Model) -> ModelIdentity {
+    ModelIdentity { name: model.name.clone(), version: model.version }
+}
+
+fn network(place: &Place, model: &Model, workload: Workload) -> Option<Network> {
+    let file = place.model(model.file())?;
+    Some(Network::load(place.runtime, &file, workload).unwrap())
+}
+
+fn yunet(place: &Place) -> Option<Yunet> {
+    let model = model(ModelSet::Default, Role::FaceDetector);
+    let Contract::Yunet { score_threshold, iou_threshold } = model.contract else { panic!("not yunet") };
+    let thresholds = YunetThresholds { score: score_threshold, iou: iou_threshold };
+    Some(Yunet::new(network(place, &model, Workload::Faces)?, thresholds, identity(&model)))
+}
+
+fn embedder(place: &Place, set: ModelSet) -> Option<AlignedEmbedder> {
+    let model = model(set, Role::FaceEmbedder);
+    let network = network(place, &model, Workload::Faces)?;
+    let Contract::Embedder(contract) = &model.contract else { panic!("not an embedder") };
+    Some(AlignedEmbedder::new(network, contract, identity(&model), 8))
+}
+
+fn recipe(place: &Place) -> Option<BibRecipe> {
+    let (detector, recogniser) =
+        (model(ModelSet::Default, Role::TextDetector), model(ModelSet::Default, Role::TextRecogniser));
+    let Contract::TextRecogniser { characters } = &recogniser.contract else { panic!("not a recogniser") };
+    let networks = ReaderNetworks {
+        first_look: network(place, &detector, Workload::Text)?,
+        second_look: network(place, &detector, Workload::Text)?,
+        whole: network(place, &detector, Workload::Text)?,
+        recogniser: network(place, &recogniser, Workload::Text)?,
+        characters: characters.clone(),
+    };
+    Some(BibRecipe::new(&Device::Cpu, networks, identity(&detector)))
+}
+
+/// The found face of each known one, by overlap.
+fn matched<'f>(known: &Known, found: &'f [FaceBox]) -> Option<&'f FaceBox> {
+    let overlap = |face: &&FaceBox| face.rect.iou(&known.rect);
+    found.iter().max_by(|a, b| overlap(a).total_cmp(&overlap(b))).filter(|face| overlap(face) > 0.4)
+}
+
+fn cosine(a: &[f32], b: &[f32]) -> f32 {
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+}
+
+fn embed_known(embedder: &mut AlignedEmbedder, answers: &Answers) -> Vec<EmbeddedFace> {
+    let frame = answers.picture.frame();
+    let crops: Vec<FaceCrop<'_>> =
+        answers.faces.iter().map(|face| FaceCrop { frame, landmarks: face.landmarks }).collect();
+    embedder.embed(&crops).unwrap()
+}
+
+#[test]
+fn yunet_finds_the_faces_of_the_reference() {
+    let Some(place) = place() else { return };
+    let Some(mut detector) = yunet(place) else { return };
+    for answers in Answers::all(&place.reference) {
+        let found = detector.detect(&[answers.picture.frame()], LONG_SIDE).unwrap().remove(0);
+        assert_eq!(found.len(), answers.faces.len(), "{}: {found:?}", answers.name);
+        for known in &answers.faces {
+            let face = matched(known, &found).expect("each face of the reference is found");
+            // Two JPEG decoders differ by a grey level or two, and the network is shown every second pixel.
+            assert!((face.score - known.score).abs() < 0.02, "{} for {}", face.score, known.score);
+            assert!(face.rect.iou(&known.rect) > 0.95, "{:?} for {:?}", face.rect, known.rect);
+            for (point, wanted) in face.landmarks.iter().zip(&known.landmarks) {
+                let apart = (point.x - wanted.x).hypot(point.y - wanted.y);
+                assert!(apart < 0.03 * known.rect.width(), "{point:?} for {wanted:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn libfacedetection_finds_most_faces_of_the_reference() {
+    let Some(place) = place() else { return };
+    let model = model(ModelSet::Registry, Role::FaceDetector);
+    let (Some(library), Some(openmp)) = (place.model(model.file()), place.model(&model.files[1].name)) else {
+        return;
+    };
+    let mut detector = Libfacedetection::open(&library, &openmp, 0.6, identity(&model)).unwrap();
+    let (mut found, mut known) = (0, 0);
+    for answers in Answers::all(&place.reference) {
+        let faces = detector.detect(&[answers.picture.frame()], LONG_SIDE).unwrap().remove(0);
+        found += answers.faces.iter().filter(|face| matched(face, &faces).is_some()).count();
+        known += answers.faces.len();
+    }
+    assert!(found * 10 >= known * 9, "{found} of {known}");
+}
+
+#[test]
+fn vectors_are_those_of_the_reference() {
+    let Some(place) = place() else { return };
+    for (set, name) in [(ModelSet::Default, "omz"), (ModelSet::Registry, "dlib")] {
+        let Some(mut embedder) = embedder(place, set) else { continue };
+        for answers in Answers::all(&place.reference) {
+            for (face, known) in embed_known(&mut embedder, &answers).iter().zip(&answers.faces) {
+                let length = face.vector.iter().map(|value| value * value).sum::<f32>().sqrt();
+                assert!((length - 1.0).abs() < 1e-4, "length {length}");
+                let wanted = known.vector_start(name);
+                let near = face.vector.iter().zip(&wanted).all(|(got, wanted)| (got - wanted).abs() < 0.03);
+                assert!(near, "{name} {}: {:?} for {wanted:?}", answers.name, &face.vector[..8]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_batch_of_faces_gives_the_vectors_of_each_alone() {
+    let Some(place) = place() else { return };
+    let Some(mut embedder) = embedder(place, ModelSet::Default) else { return };
+    for answers in Answers::all(&place.reference) {
+        let batched = embed_known(&mut embedder, &answers);
+        for (face, known) in batched.iter().zip(&answers.faces) {
+            let crop = FaceCrop { frame: answers.picture.frame(), landmarks: known.landmarks };
+            let alone = embedder.embed(&[crop]).unwrap().remove(0);
+            assert!(cosine(&alone.vector, &face.vector) > 0.99999);
+            assert_eq!(alone.sharpness, face.sharpness);
+        }
+    }
+}
+
+#[test]
+fn a_batch_of_photos_gives_the_faces_of_each_alone() {
+    let Some(place) = place() else { return };
+    let Some(mut detector) = yunet(place) else { return };
+    let answers = Answers::all(&place.reference);
+    let frames: Vec<_> = answers.iter().chain(&answers).map(|answers| answers.picture.frame()).collect();
+    let batched = detector.detect(&frames, LONG_SIDE).unwrap();
+    assert_eq!(batched.len(), frames.len());
+    for (frame, together) in frames.iter().zip(&batched) {
+        let alone = detector.detect(&[*frame], LONG_SIDE).unwrap().remove(0);
+        assert_eq!(alone.len(), together.len());
+        for (alone, together) in alone.iter().zip(together) {
+            assert!(alone.rect.iou(&together.rect) > 0.999 && (alone.score - together.score).abs() < 1e-4);
+        }
+    }
+}
+
+#[test]
+fn the_recipe_reads_the_bib_of_the_reference_alone_and_in_a_batch() {
+    let Some(place) = place() else { return };
+    let (Some(mut detector), Some(mut reader)) = (yunet(place), recipe(place)) else { return };
+    let answers = Answers::all(&place.reference);
+    let pattern = BibPattern::new("[A-Z]{0,2}[0-9]{2,5}[A-Z]?").unwrap();
+    let frames: Vec<_> = answers.iter().map(|answers| answers.picture.frame()).collect();
+    let faces = detector.detect(&frames, LONG_SIDE).unwrap();
+    let requests: Vec<ReadRequest<'_>> = frames
+        .iter()
+        .zip(&faces)
+        .map(|(frame, faces)| ReadRequest { frame: *frame, faces, pattern: &pattern })
+        .collect();
+    let batched = reader.read(&requests).unwrap();
+    for ((request, together), answers) in requests.iter().zip(&batched).zip(&answers) {
+        let alone = reader.read(&[*request]).unwrap().remove(0);
+        assert_eq!(&alone, together, "{}", answers.name);
+        let bibs: Vec<(&str, &Quad)> = together
+            .iter()
+            .filter(|text| text.is_bib && text.confidence >= 0.9)
+            .map(|text| (text.text.as_str(), &text.quad))
+            .collect();
+        let wanted: Vec<&str> = answers.bibs.iter().map(|(text, _)| text.as_str()).collect();
+        assert_eq!(bibs.iter().map(|(text, _)| *text).collect::<Vec<_>>(), wanted, "{}", answers.name);
+        for ((_, quad), (_, known)) in bibs.iter().zip(&answers.bibs) {
+            assert!(quad.bounds().iou(&known.bounds()) > 0.6, "{quad:?} for {known:?}");
+        }
+    }
+}
