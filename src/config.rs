@@ -141,12 +141,11 @@ impl Config {
 
 /// A URL without its password.
 fn masked(url: &str) -> String {
-    match Url::parse(url) {
-        Ok(mut parsed) if parsed.password().is_some() && parsed.set_password(Some("masked")).is_ok() => {
-            parsed.to_string()
-        }
-        _ => url.to_owned(),
+    let Ok(mut parsed) = Url::parse(url) else { return url.to_owned() };
+    if parsed.password().is_some() && parsed.set_password(Some("masked")).is_ok() {
+        return parsed.to_string();
     }
+    url.to_owned()
 }
 
 /// Collects problems while it turns text into types; a value with a problem becomes its default and is never used.
