@@ -2,6 +2,8 @@
 //! text of `../shared/models/reference`. What is missing on a machine is skipped loudly, or fails where
 //! `REQUIRE_SHARED=1`.
 
+#![expect(clippy::unwrap_used, reason = "a test binary: what cannot be read fails the test")]
+
 mod answers;
 mod place;
 
