@@ -29,23 +29,35 @@ pub struct Config {
     pub device: DeviceChoice,
     pub text_precision: Precision,
     pub processing_threads: usize,
+    pub sizes: Sizes,
+    pub times: Times,
+    pub face_threshold: f64,
+    pub text_threshold: f64,
+    pub attempt_limit: u32,
+    pub log: String,
+    pub log_format: LogFormat,
+}
+
+/// How much of what.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
     pub file_budget_bytes: usize,
     pub pixel_budget_bytes: usize,
     pub face_index_bytes: usize,
     pub max_photo_bytes: u64,
     pub max_probe_bytes: u64,
     pub max_pixels: u64,
-    pub face_threshold: f64,
-    pub text_threshold: f64,
+}
+
+/// How long what holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
     pub lease_ttl: Duration,
-    pub attempt_limit: u32,
     pub drain_grace: Duration,
     pub upload_ttl: Duration,
     pub download_ttl: Duration,
     pub probe_ttl: Duration,
     pub body_timeout: Duration,
-    pub log: String,
-    pub log_format: LogFormat,
 }
 
 /// Which networks read the photos.
@@ -118,21 +130,21 @@ impl Config {
             ("PHOTOFINISH_DEVICE", format!("{:?}", self.device).to_lowercase()),
             ("PHOTOFINISH_TEXT_PRECISION", format!("{:?}", self.text_precision).to_lowercase()),
             ("PHOTOFINISH_PROCESSING_THREADS", self.processing_threads.to_string()),
-            ("PHOTOFINISH_FILE_BUDGET_MB", megabytes(self.file_budget_bytes as u64)),
-            ("PHOTOFINISH_PIXEL_BUDGET_MB", megabytes(self.pixel_budget_bytes as u64)),
-            ("PHOTOFINISH_FACE_INDEX_MB", megabytes(self.face_index_bytes as u64)),
-            ("PHOTOFINISH_MAX_PHOTO_MB", megabytes(self.max_photo_bytes)),
-            ("PHOTOFINISH_MAX_SELFIE_MB", megabytes(self.max_probe_bytes)),
-            ("PHOTOFINISH_MAX_MEGAPIXELS", megabytes(self.max_pixels)),
+            ("PHOTOFINISH_FILE_BUDGET_MB", megabytes(self.sizes.file_budget_bytes as u64)),
+            ("PHOTOFINISH_PIXEL_BUDGET_MB", megabytes(self.sizes.pixel_budget_bytes as u64)),
+            ("PHOTOFINISH_FACE_INDEX_MB", megabytes(self.sizes.face_index_bytes as u64)),
+            ("PHOTOFINISH_MAX_PHOTO_MB", megabytes(self.sizes.max_photo_bytes)),
+            ("PHOTOFINISH_MAX_SELFIE_MB", megabytes(self.sizes.max_probe_bytes)),
+            ("PHOTOFINISH_MAX_MEGAPIXELS", megabytes(self.sizes.max_pixels)),
             ("PHOTOFINISH_FACE_THRESHOLD", self.face_threshold.to_string()),
             ("PHOTOFINISH_TEXT_THRESHOLD", self.text_threshold.to_string()),
-            ("PHOTOFINISH_LEASE_SECONDS", seconds(&self.lease_ttl)),
+            ("PHOTOFINISH_LEASE_SECONDS", seconds(&self.times.lease_ttl)),
             ("PHOTOFINISH_ATTEMPT_LIMIT", self.attempt_limit.to_string()),
-            ("PHOTOFINISH_DRAIN_SECONDS", seconds(&self.drain_grace)),
-            ("PHOTOFINISH_UPLOAD_SECONDS", seconds(&self.upload_ttl)),
-            ("PHOTOFINISH_DOWNLOAD_SECONDS", seconds(&self.download_ttl)),
-            ("PHOTOFINISH_PROBE_SECONDS", seconds(&self.probe_ttl)),
-            ("PHOTOFINISH_BODY_SECONDS", seconds(&self.body_timeout)),
+            ("PHOTOFINISH_DRAIN_SECONDS", seconds(&self.times.drain_grace)),
+            ("PHOTOFINISH_UPLOAD_SECONDS", seconds(&self.times.upload_ttl)),
+            ("PHOTOFINISH_DOWNLOAD_SECONDS", seconds(&self.times.download_ttl)),
+            ("PHOTOFINISH_PROBE_SECONDS", seconds(&self.times.probe_ttl)),
+            ("PHOTOFINISH_BODY_SECONDS", seconds(&self.times.body_timeout)),
             ("PHOTOFINISH_LOG", self.log.clone()),
             ("PHOTOFINISH_LOG_FORMAT", format!("{:?}", self.log_format).to_lowercase()),
         ]
@@ -156,7 +168,8 @@ struct Judge {
 
 impl Judge {
     fn config(&mut self, given: &Settings) -> Config {
-        let listen = self.parse("PHOTOFINISH_LISTEN", &given.listen, SocketAddr::from(([127, 0, 0, 1], 8080)));
+        let listen =
+            self.parse("PHOTOFINISH_LISTEN", &given.listen, SocketAddr::from(([127, 0, 0, 1], 8080)));
         let data_dir = PathBuf::from(given.data_dir.clone().unwrap_or_else(|| "data".into()));
         let database_url = self.database_url(given, &data_dir);
         Config {
@@ -173,7 +186,9 @@ impl Judge {
                     ("production", Environment::Production),
                 ],
             ),
-            models_dir: PathBuf::from(given.models_dir.clone().unwrap_or_else(|| ".photofinish/models".into())),
+            models_dir: PathBuf::from(
+                given.models_dir.clone().unwrap_or_else(|| ".photofinish/models".into()),
+            ),
             models: self.choice(
                 "PHOTOFINISH_MODELS",
                 &given.models,
@@ -196,22 +211,11 @@ impl Judge {
                 &[("f32", Precision::F32), ("bf16", Precision::Bf16)],
             ),
             processing_threads: self.processing_threads(given),
-            file_budget_bytes: self.megabytes("PHOTOFINISH_FILE_BUDGET_MB", &given.file_budget_mb, 64) as usize,
-            pixel_budget_bytes: self.megabytes("PHOTOFINISH_PIXEL_BUDGET_MB", &given.pixel_budget_mb, 160)
-                as usize,
-            face_index_bytes: self.megabytes("PHOTOFINISH_FACE_INDEX_MB", &given.face_index_mb, 1024) as usize,
-            max_photo_bytes: self.megabytes("PHOTOFINISH_MAX_PHOTO_MB", &given.max_photo_mb, 50),
-            max_probe_bytes: self.megabytes("PHOTOFINISH_MAX_SELFIE_MB", &given.max_selfie_mb, 10),
-            max_pixels: self.megabytes("PHOTOFINISH_MAX_MEGAPIXELS", &given.max_megapixels, 200),
+            sizes: self.sizes(given),
+            times: self.times(given),
             face_threshold: self.confidence("PHOTOFINISH_FACE_THRESHOLD", &given.face_threshold, 50.0),
             text_threshold: self.confidence("PHOTOFINISH_TEXT_THRESHOLD", &given.text_threshold, 0.0),
-            lease_ttl: self.seconds("PHOTOFINISH_LEASE_SECONDS", &given.lease_seconds, 60),
             attempt_limit: self.whole("PHOTOFINISH_ATTEMPT_LIMIT", &given.attempt_limit, 3) as u32,
-            drain_grace: self.seconds("PHOTOFINISH_DRAIN_SECONDS", &given.drain_seconds, 20),
-            upload_ttl: self.seconds("PHOTOFINISH_UPLOAD_SECONDS", &given.upload_seconds, 900),
-            download_ttl: self.seconds("PHOTOFINISH_DOWNLOAD_SECONDS", &given.download_seconds, 3600),
-            probe_ttl: self.seconds("PHOTOFINISH_PROBE_SECONDS", &given.probe_seconds, 3600),
-            body_timeout: self.seconds("PHOTOFINISH_BODY_SECONDS", &given.body_seconds, 30),
             log: self.log_filter(given),
             log_format: self.choice(
                 "PHOTOFINISH_LOG_FORMAT",
@@ -220,6 +224,31 @@ impl Judge {
             ),
             data_dir,
             database_url,
+        }
+    }
+
+    fn sizes(&mut self, given: &Settings) -> Sizes {
+        Sizes {
+            file_budget_bytes: self.megabytes("PHOTOFINISH_FILE_BUDGET_MB", &given.file_budget_mb, 64)
+                as usize,
+            pixel_budget_bytes: self.megabytes("PHOTOFINISH_PIXEL_BUDGET_MB", &given.pixel_budget_mb, 160)
+                as usize,
+            face_index_bytes: self.megabytes("PHOTOFINISH_FACE_INDEX_MB", &given.face_index_mb, 1024)
+                as usize,
+            max_photo_bytes: self.megabytes("PHOTOFINISH_MAX_PHOTO_MB", &given.max_photo_mb, 50),
+            max_probe_bytes: self.megabytes("PHOTOFINISH_MAX_SELFIE_MB", &given.max_selfie_mb, 10),
+            max_pixels: self.megabytes("PHOTOFINISH_MAX_MEGAPIXELS", &given.max_megapixels, 200),
+        }
+    }
+
+    fn times(&mut self, given: &Settings) -> Times {
+        Times {
+            lease_ttl: self.seconds("PHOTOFINISH_LEASE_SECONDS", &given.lease_seconds, 60),
+            drain_grace: self.seconds("PHOTOFINISH_DRAIN_SECONDS", &given.drain_seconds, 20),
+            upload_ttl: self.seconds("PHOTOFINISH_UPLOAD_SECONDS", &given.upload_seconds, 900),
+            download_ttl: self.seconds("PHOTOFINISH_DOWNLOAD_SECONDS", &given.download_seconds, 3600),
+            probe_ttl: self.seconds("PHOTOFINISH_PROBE_SECONDS", &given.probe_seconds, 3600),
+            body_timeout: self.seconds("PHOTOFINISH_BODY_SECONDS", &given.body_seconds, 30),
         }
     }
 
@@ -273,7 +302,8 @@ impl Judge {
 
     fn processing_threads(&mut self, given: &Settings) -> usize {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        self.whole("PHOTOFINISH_PROCESSING_THREADS", &given.processing_threads, cores as u64).min(256) as usize
+        self.whole("PHOTOFINISH_PROCESSING_THREADS", &given.processing_threads, cores as u64).min(256)
+            as usize
     }
 
     fn admin_listen(&mut self, given: &Settings) -> Option<SocketAddr> {
@@ -349,7 +379,7 @@ mod tests {
         assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
         assert_eq!(config.public_url.as_str(), "http://127.0.0.1:8080/");
         assert_eq!(config.storage_url, "file:data/objects");
-        assert_eq!(config.upload_ttl, Duration::from_secs(900));
+        assert_eq!(config.times.upload_ttl, Duration::from_secs(900));
     }
 
     #[test]

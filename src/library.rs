@@ -46,7 +46,9 @@ fn library_in(folder: &Path) -> Option<PathBuf> {
         .ok()?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| {
-            path.file_name().and_then(|name| name.to_str()).is_some_and(|n| n.starts_with("libonnxruntime.so"))
+            path.file_name()
+                .and_then(|name| name.to_str())
+                .is_some_and(|n| n.starts_with("libonnxruntime.so"))
         })
         .collect();
     found.sort();

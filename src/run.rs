@@ -83,7 +83,7 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
         public_url: config.public_url.clone(),
         signing_secret: secrets::signing_secret(&config.secrets_dir())?,
         attempt_limit: config.attempt_limit,
-        face_index_bytes: config.face_index_bytes,
+        face_index_bytes: config.sizes.face_index_bytes,
         scratch: config.data_dir.join("scratch"),
     };
     Ok(Store::open(settings).await?)
@@ -164,11 +164,11 @@ fn start_pipeline(config: &Config, store: &Store, models: Arc<dyn ModelFactory>)
         detect_threads: threads.detect,
         embed_threads: threads.embed,
         read_threads: threads.read,
-        file_budget_bytes: config.file_budget_bytes,
-        pixel_budget_bytes: config.pixel_budget_bytes,
+        file_budget_bytes: config.sizes.file_budget_bytes,
+        pixel_budget_bytes: config.sizes.pixel_budget_bytes,
         limits: limits(config),
-        lease_ttl: config.lease_ttl,
-        drain_grace: config.drain_grace,
+        lease_ttl: config.times.lease_ttl,
+        drain_grace: config.times.drain_grace,
     };
     let parts = PipelineParts {
         queue: store.queue.clone(),
@@ -180,7 +180,7 @@ fn start_pipeline(config: &Config, store: &Store, models: Arc<dyn ModelFactory>)
 }
 
 fn limits(config: &Config) -> Limits {
-    Limits { max_file_bytes: config.max_photo_bytes, max_pixels: config.max_pixels }
+    Limits { max_file_bytes: config.sizes.max_photo_bytes, max_pixels: config.sizes.max_pixels }
 }
 
 fn api_settings(config: &Config) -> ApiSettings {
@@ -200,12 +200,12 @@ fn api_settings(config: &Config) -> ApiSettings {
             bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
         },
         max_body_bytes: 1 << 20,
-        body_timeout: config.body_timeout,
-        max_photo_bytes: config.max_photo_bytes,
-        max_probe_bytes: config.max_probe_bytes,
-        upload_ttl: config.upload_ttl,
-        download_ttl: config.download_ttl,
-        probe_ttl: config.probe_ttl,
+        body_timeout: config.times.body_timeout,
+        max_photo_bytes: config.sizes.max_photo_bytes,
+        max_probe_bytes: config.sizes.max_probe_bytes,
+        upload_ttl: config.times.upload_ttl,
+        download_ttl: config.times.download_ttl,
+        probe_ttl: config.times.probe_ttl,
         media_types: ["image/jpeg", "image/png", "image/webp"].map(str::to_owned).to_vec(),
         calibrations: networks::calibrations(),
         admin_here: config.admin_listen.is_none(),

@@ -20,7 +20,9 @@ struct Finding {
 pub fn run(config: &Config) -> anyhow::Result<ExitCode> {
     let mut findings = Vec::new();
     match config.models {
-        ModelKind::Fake => findings.push(Finding { part: "networks", state: Ok("painted marks only".into()) }),
+        ModelKind::Fake => {
+            findings.push(Finding { part: "networks", state: Ok("painted marks only".into()) })
+        }
         ModelKind::Zoo => findings.extend([runtime_library(config), device(config), models(config)]),
     }
     findings.extend(run::block_on(store(config))?);
@@ -59,10 +61,8 @@ fn models(config: &Config) -> Finding {
         .choose(&config.models_dir)
         .map(|set| {
             let whole = zoo.verify(&config.models_dir).into_iter().filter(|status| status.is_whole());
-            let names: Vec<String> = whole
-                .filter(|status| status.sets.contains(&set))
-                .map(|status| status.identity)
-                .collect();
+            let names: Vec<String> =
+                whole.filter(|status| status.sets.contains(&set)).map(|status| status.identity).collect();
             format!("{set} in {}: {}, sha256 right", config.models_dir.display(), names.join(", "))
         })
         .map_err(|error| error.to_string());

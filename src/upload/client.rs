@@ -167,9 +167,8 @@ impl Client {
             bail!("not signed: {}", ticket.error.unwrap_or_default());
         };
         let bytes = std::fs::read(&file.path)?;
-        let answer = self.retried(|| {
-            self.agent.put(&url).header("content-type", file.content_type).send(&bytes[..])
-        })?;
+        let answer =
+            self.retried(|| self.agent.put(&url).header("content-type", file.content_type).send(&bytes[..]))?;
         if answer.status() != 200 {
             bail!("storage answered {}", described(answer));
         }
@@ -186,12 +185,16 @@ impl Client {
             Ok(answer) if answer.results.len() == ids.len() => answer.results,
             Ok(answer) => {
                 let words = format!("the service confirmed {} of {}", answer.results.len(), ids.len());
-                outcome.refused.extend(uploaded.iter().map(|(f, _)| (f.name.clone(), Refusal(words.clone()))));
+                outcome
+                    .refused
+                    .extend(uploaded.iter().map(|(f, _)| (f.name.clone(), Refusal(words.clone()))));
                 return;
             }
             Err(error) => {
                 let words = format!("not confirmed: {error:#}");
-                outcome.refused.extend(uploaded.iter().map(|(f, _)| (f.name.clone(), Refusal(words.clone()))));
+                outcome
+                    .refused
+                    .extend(uploaded.iter().map(|(f, _)| (f.name.clone(), Refusal(words.clone()))));
                 return;
             }
         };
@@ -217,10 +220,7 @@ impl Client {
     }
 
     /// Tries again while the network or the service has trouble of its own, waiting as long as it asks.
-    fn retried(
-        &self,
-        send: impl Fn() -> Result<Answer, ureq::Error>,
-    ) -> anyhow::Result<Answer> {
+    fn retried(&self, send: impl Fn() -> Result<Answer, ureq::Error>) -> anyhow::Result<Answer> {
         let mut wait = FIRST_WAIT;
         for _ in 1..TRIES {
             let asked = match send() {

@@ -161,7 +161,8 @@ mod tests {
 
     #[test]
     fn only_what_the_album_lacks_is_sent() {
-        let file = |name: &str| PhotoFile { name: name.into(), path: name.into(), content_type: "image/jpeg" };
+        let file =
+            |name: &str| PhotoFile { name: name.into(), path: name.into(), content_type: "image/jpeg" };
         let known = |id: &str, awaits_upload| KnownPhoto { id: id.into(), awaits_upload };
         let album = HashMap::from([
             ("done.jpg".to_owned(), known("1", false)),
