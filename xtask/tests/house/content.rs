@@ -1,0 +1,109 @@
+//! What must not be in the repository.
+
+use super::source;
+
+/// Nothing that people write is larger.
+const LARGEST_FILE_BYTES: u64 = 1 << 20;
+
+/// Pictures, weights, libraries and archives are fetched or drawn, never committed.
+const FORBIDDEN_ENDINGS: [&str; 17] = [
+    ".onnx",
+    ".bin",
+    ".pt",
+    ".pth",
+    ".tflite",
+    ".safetensors",
+    ".npy",
+    ".jpg",
+    ".jpeg",
+    ".png",
+    ".webp",
+    ".gif",
+    ".so",
+    ".whl",
+    ".zip",
+    ".tgz",
+    ".gz",
+];
+
+/// The crate whose pixel loops and foreign libraries need it.
+const MAY_BE_UNSAFE: &str = "kernels";
+
+#[test]
+fn nothing_large_and_no_data_is_committed() {
+    for name in source::files() {
+        let bytes = std::fs::metadata(source::root().join(&name)).unwrap().len();
+        assert!(bytes <= LARGEST_FILE_BYTES, "{name} has {bytes} bytes");
+        let lower = name.to_lowercase();
+        assert!(!FORBIDDEN_ENDINGS.iter().any(|ending| lower.ends_with(ending)), "{name} is no source");
+    }
+}
+
+/// Written in two parts, so that this file may say what it looks for.
+fn word(parts: [&str; 2]) -> String {
+    parts.concat()
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let words = [
+        word(["to", "do!("]),
+        word(["unimple", "mented!("]),
+        word(["TO", "DO"]),
+        word(["FIX", "ME"]),
+        word(["#[ign", "ore"]),
+        word(["dbg", "!("]),
+    ];
+    let mut found = Vec::new();
+    for (name, text) in source::rust() {
+        for (number, line) in text.lines().enumerate() {
+            for word in words.iter().filter(|word| line.contains(word.as_str())) {
+                found.push(format!("{name}:{}: {word}", number + 1));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn clippys_ceilings_are_not_switched_off() {
+    let lints = ["too_many_lines", "too_many_arguments", "unwrap_used"];
+    for (name, text) in source::rust().into_iter().filter(|(name, _)| !source::is_test(name)) {
+        for line in text.lines().filter(|line| line.contains("allow(clippy::")) {
+            assert!(!lints.iter().any(|lint| line.contains(lint)), "{name}: {}", line.trim());
+        }
+    }
+}
+
+#[test]
+fn only_the_kernels_may_be_unsafe() {
+    let root = source::text("Cargo.toml");
+    assert!(root.contains("unsafe_code = \"forbid\""), "the workspace does not forbid unsafe code any more");
+    for name in source::files().iter().filter(|name| name.ends_with("Cargo.toml")) {
+        let is_exempt = name.starts_with(MAY_BE_UNSAFE);
+        let inherits = source::text(name).contains("[lints]\nworkspace = true");
+        assert!(inherits || is_exempt, "{name} does not take the workspace's lints");
+    }
+}
+
+#[test]
+fn every_unsafe_block_says_why_it_is_sound() {
+    let keyword = word(["uns", "afe "]);
+    for (name, text) in source::rust().into_iter().filter(|(name, _)| name.starts_with(MAY_BE_UNSAFE)) {
+        let lines: Vec<&str> = text.lines().collect();
+        for (number, line) in lines.iter().enumerate() {
+            let opens_block = line.contains(&format!("{keyword}{{"));
+            let reasons = &lines[number.saturating_sub(6)..=number];
+            let is_explained = reasons.iter().any(|line| line.contains("SAFETY:"));
+            assert!(!opens_block || is_explained, "{name}:{}: no reason before this block", number + 1);
+        }
+    }
+}
+
+#[test]
+fn every_module_says_what_it_is() {
+    for (name, text) in source::rust() {
+        let first = text.lines().next().unwrap_or_default();
+        assert!(first.starts_with("//!"), "{name} does not begin with what it is");
+    }
+}
