@@ -1,0 +1,146 @@
+//! Decodes pictures by their content, never by a name, and never more of them than the limits allow: the header is
+//! judged before anything is allocated for its pixels. The only way from bytes to pixels in this crate.
+
+use photofinish_kernels::frame::{Picture, Size};
+use photofinish_store::photo::FailureReason;
+
+use crate::decode::jpeg::{JpegDecoder, JpegPlan};
+use crate::decode::jpeg_markers::{Skeleton, is_whole};
+use crate::decode::pool::{PixelPool, PooledPicture};
+use crate::decode::raster::{self, RasterHeader};
+use crate::fault::Poison;
+use crate::settings::Limits;
+
+/// A kind of file that can be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Jpeg,
+    Png,
+    WebP,
+}
+
+impl Format {
+    /// By the first bytes.
+    ///
+    /// # Errors
+    /// When it is none that can be decoded.
+    pub(crate) fn of(file: &[u8]) -> Result<Self, Poison> {
+        let unsupported = |what: &str| Err(Poison::new(FailureReason::UnsupportedFormat, what));
+        match file {
+            [] => unsupported("the file is empty"),
+            [0xff, 0xd8, 0xff, ..] => Ok(Self::Jpeg),
+            [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Ok(Self::Png),
+            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Ok(Self::WebP),
+            [_, _, _, _, b'f', b't', b'y', b'p', ..] => unsupported("heic, avif or video, not built in"),
+            [b'G', b'I', b'F', b'8', ..] => unsupported("gif"),
+            [b'I', b'I', b'*', 0, ..] | [b'M', b'M', 0, b'*', ..] => {
+                unsupported("tiff or a camera's raw file")
+            }
+            _ => unsupported("no picture of a known kind"),
+        }
+    }
+}
+
+/// A file whose header was judged, and how it is going to be decoded.
+pub(crate) struct Plan {
+    format: Format,
+    way: Way,
+    /// Of the stored picture.
+    pub(crate) stored: Size,
+    /// Of what decoding gives.
+    pub(crate) decoded: Size,
+    /// Bytes that decoding needs at its peak, the result included.
+    pub(crate) peak_bytes: usize,
+}
+
+enum Way {
+    Turbo(JpegPlan),
+    Raster(RasterHeader),
+}
+
+/// Decodes pictures; one a thread.
+pub(crate) struct Decoder {
+    jpeg: JpegDecoder,
+    limits: Limits,
+    pool: PixelPool,
+}
+
+impl Decoder {
+    /// # Errors
+    /// When there is no memory for libjpeg-turbo.
+    pub(crate) fn new(limits: Limits, pool: PixelPool) -> turbojpeg::Result<Self> {
+        Ok(Self { jpeg: JpegDecoder::new()?, limits, pool })
+    }
+
+    /// Judges the header and plans to decode at the smallest scale whose long side serves `long_side_for`, which is
+    /// asked with the stored size.
+    ///
+    /// # Errors
+    /// When it is no picture, a damaged one, or one beyond the limits.
+    pub(crate) fn plan(
+        &mut self,
+        file: &[u8],
+        long_side_for: impl FnOnce(Size) -> u32,
+    ) -> Result<Plan, Poison> {
+        let format = Format::of(file)?;
+        if let Some(claimed) = claimed_size(file, format) {
+            self.judge(claimed)?;
+        }
+        if format == Format::Jpeg
+            && let Some(header) = self.jpeg.header(file)?
+        {
+            self.judge((header.size.width, header.size.height))?;
+            let plan = header.plan_for(long_side_for(header.size));
+            let (decoded, peak_bytes) = (plan.decoded(), plan.peak_bytes());
+            return Ok(Plan { format, way: Way::Turbo(plan), stored: header.size, decoded, peak_bytes });
+        }
+        let header = raster::header(file, format)?;
+        self.judge((header.size.width, header.size.height))?;
+        let (size, peak_bytes) = (header.size, header.peak_bytes());
+        Ok(Plan { format, way: Way::Raster(header), stored: size, decoded: size, peak_bytes })
+    }
+
+    /// Decodes as planned.
+    ///
+    /// # Errors
+    /// When the file is damaged.
+    pub(crate) fn decode(&mut self, file: &[u8], plan: &Plan) -> Result<PooledPicture, Poison> {
+        let mut pixels = self.pool.take(plan.decoded.area() * 3);
+        match &plan.way {
+            Way::Turbo(plan) => self.jpeg.decode(file, plan, &mut pixels)?,
+            Way::Raster(header) => {
+                // Its JPEG decoder paints what is missing grey.
+                if plan.format == Format::Jpeg && !is_whole(file) {
+                    return Err(Poison::new(FailureReason::CorruptImage, "jpeg: it ends early"));
+                }
+                raster::decode(file, plan.format, header, &mut pixels)?;
+            }
+        }
+        let picture = Picture::new(pixels, plan.decoded.width, plan.decoded.height)
+            .map_err(|error| Poison::new(FailureReason::CorruptImage, error.to_string()))?;
+        Ok(PooledPicture::new(picture, &self.pool))
+    }
+
+    fn judge(&self, (width, height): (u32, u32)) -> Result<(), Poison> {
+        let pixels = u64::from(width) * u64::from(height);
+        if pixels > self.limits.max_pixels {
+            let detail = format!("{width} x {height} pixels, at most {} are read", self.limits.max_pixels);
+            return Err(Poison::new(FailureReason::TooManyPixels, detail));
+        }
+        Ok(())
+    }
+}
+
+/// What the first bytes say, before any decoder looks at the file.
+fn claimed_size(file: &[u8], format: Format) -> Option<(u32, u32)> {
+    match format {
+        Format::Jpeg => Skeleton::read(file).size,
+        Format::Png => {
+            let header = file.get(12..24)?.strip_prefix(b"IHDR")?;
+            let side = |at: usize| Some(u32::from_be_bytes(header.get(at..at + 4)?.try_into().ok()?));
+            Some((side(0)?, side(4)?))
+        }
+        // Its sides have 14 bits; the decoder reads them without allocating.
+        Format::WebP => None,
+    }
+}

@@ -1,0 +1,131 @@
+//! The skeleton of a JPEG file: what libjpeg does not tell, or only warns of. Looks at markers, never at pixels.
+
+/// What the markers before the first scan say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Skeleton {
+    /// Width and height of the frame, once a frame header was seen.
+    pub(crate) size: Option<(u32, u32)>,
+    /// Colour components of the frame.
+    pub(crate) components: u8,
+    /// Whether the frame's coefficients come in several scans.
+    pub(crate) progressive: bool,
+    /// Whether Adobe wrote it: its CMYK is stored inverted.
+    pub(crate) adobe: bool,
+}
+
+const SOI: u8 = 0xd8;
+const EOI: u8 = 0xd9;
+const SOS: u8 = 0xda;
+const APP14: u8 = 0xee;
+
+impl Skeleton {
+    /// Reads the markers up to the first scan, as far as they go.
+    pub(crate) fn read(file: &[u8]) -> Self {
+        let mut skeleton = Self::default();
+        let mut walk = Walk { file, at: 0 };
+        while let Some((marker, payload)) = walk.next_segment() {
+            match marker {
+                SOS | EOI => break,
+                APP14 => skeleton.adobe |= payload.starts_with(b"Adobe"),
+                // Frame headers, of every process; c4, c8 and cc are tables.
+                0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => skeleton.frame(marker, payload),
+                _ => {}
+            }
+        }
+        skeleton
+    }
+
+    fn frame(&mut self, marker: u8, payload: &[u8]) {
+        let &[_precision, h1, h0, w1, w0, components, ..] = payload else { return };
+        let size = (u32::from(u16::from_be_bytes([w1, w0])), u32::from(u16::from_be_bytes([h1, h0])));
+        self.size.get_or_insert(size);
+        self.components = components;
+        self.progressive = matches!(marker, 0xc2 | 0xc6 | 0xca | 0xce);
+    }
+}
+
+/// Whether the file goes on to its end marker: a file cut off does not, whatever libjpeg makes of it.
+pub(crate) fn is_whole(file: &[u8]) -> bool {
+    let mut walk = Walk { file, at: 0 };
+    while let Some((marker, _)) = walk.next_segment() {
+        if marker == EOI {
+            return true;
+        }
+    }
+    false
+}
+
+/// Goes from marker to marker; pixels and stray bytes between them are passed over.
+struct Walk<'a> {
+    file: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Walk<'a> {
+    fn next_segment(&mut self) -> Option<(u8, &'a [u8])> {
+        loop {
+            let rest = self.file.get(self.at..)?;
+            let marker_at = self.at + rest.iter().position(|byte| *byte == 0xff)?;
+            let marker = *self.file.get(marker_at + 1)?;
+            self.at = marker_at + 1;
+            match marker {
+                // A stuffed zero, a restart inside pixels, a fill byte (which begins the next marker), the start.
+                0x00 | 0x01 | SOI | 0xd0..=0xd7 => self.at += 1,
+                0xff => {}
+                EOI => return Some((EOI, &[])),
+                _ => return self.payload(marker),
+            }
+        }
+    }
+
+    fn payload(&mut self, marker: u8) -> Option<(u8, &'a [u8])> {
+        let begin = self.at + 1;
+        let length: [u8; 2] = self.file.get(begin..begin + 2)?.try_into().ok()?;
+        let end = begin + usize::from(u16::from_be_bytes(length)).max(2);
+        let payload = self.file.get(begin + 2..end)?;
+        self.at = end;
+        Some((marker, payload))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_frame_header_is_read() {
+        let file = [
+            0xff, 0xd8, 0xff, 0xee, 0, 9, b'A', b'd', b'o', b'b', b'e', 0, 0, 0xff, 0xc2, 0, 11, 8, 0, 2, 1,
+            3, 4, 0, 0, 0, 0xff, 0xda, 0, 2,
+        ];
+        let skeleton = Skeleton::read(&file);
+        assert_eq!(
+            skeleton,
+            Skeleton { size: Some((259, 2)), components: 4, progressive: true, adobe: true }
+        );
+        assert!(!is_whole(&file));
+    }
+
+    #[test]
+    fn stuffed_bytes_and_restarts_are_pixels() {
+        let mut file = vec![0xff, 0xd8, 0xff, 0xda, 0, 2, 1, 0xff, 0x00, 0xff, 0xd3, 7, 0xff, 0xff];
+        assert!(!is_whole(&file));
+        file.push(0xd9);
+        assert!(is_whole(&file));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(mut file in prop::collection::vec(any::<u8>(), 0..300), marks in prop::collection::vec(0_usize..300, 0..20)) {
+            for mark in marks {
+                if let Some(byte) = file.get_mut(mark) {
+                    *byte = 0xff;
+                }
+            }
+            Skeleton::read(&file);
+            is_whole(&file);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The stage `decode`: from bytes to pixels, under a hold of budget B, at the smallest scale that still serves every
+//! consumer of the photo. The pixels stay as they were stored; `resize` turns them upright once they are fewer.
+
+pub(crate) mod bounded;
+pub(crate) mod exif;
+pub(crate) mod jpeg;
+pub(crate) mod jpeg_markers;
+pub(crate) mod pool;
+pub(crate) mod raster;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use photofinish_kernels::frame::Size;
+use photofinish_store::photo::PhotoSize;
+
+use crate::budget::Budget;
+use crate::decode::bounded::Decoder;
+use crate::decode::exif::Notes;
+use crate::fault::{Outage, Part, Poison};
+use crate::photo::{DecodedPhoto, Facts, FetchedPhoto};
+use crate::sizes::Sizes;
+use crate::stage::{Answers, Stage};
+
+/// The stage `decode`.
+pub(crate) struct Decode {
+    pub(crate) decoder: Decoder,
+    pub(crate) pixels: Budget,
+}
+
+impl Stage for Decode {
+    type In = FetchedPhoto;
+    type Out = DecodedPhoto;
+
+    fn run(&mut self, batch: &[FetchedPhoto]) -> Result<Answers<DecodedPhoto>, Outage> {
+        batch.iter().map(|photo| self.decode(photo)).collect()
+    }
+}
+
+impl Decode {
+    /// The outer error only when the pipeline ends.
+    fn decode(&mut self, photo: &FetchedPhoto) -> Result<Result<DecodedPhoto, Poison>, Outage> {
+        let notes = Notes::read(&photo.bytes);
+        let config = &photo.lease.config;
+        let upright = |stored: Size| turned(stored, notes.orientation.swaps_sides());
+        let plan = self.decoder.plan(&photo.bytes, |stored| Sizes::of(upright(stored), config).longest());
+        let plan = match plan {
+            Ok(plan) => plan,
+            Err(poison) => return Ok(Err(poison)),
+        };
+        // Asked once, for the worst moment of this stage and of the next.
+        let later_bytes = plan.decoded.area() * 3 + Sizes::of(upright(plan.stored), config).bytes();
+        let held = self
+            .pixels
+            .hold(plan.peak_bytes.max(later_bytes))
+            .map_err(|closed| Outage::because(Part::Stage("decode"), closed.to_string()))?;
+        let picture = match self.decoder.decode(&photo.bytes, &plan) {
+            Ok(picture) => picture,
+            Err(poison) => return Ok(Err(poison)),
+        };
+        held.shrink_to(later_bytes);
+        let size = upright(plan.stored);
+        let facts = Facts {
+            lease: Arc::clone(&photo.lease),
+            size: PhotoSize { width: size.width, height: size.height },
+            taken_at: notes.taken_at,
+            camera: notes.camera,
+        };
+        let orientation = notes.orientation;
+        Ok(Ok(DecodedPhoto { facts: Arc::new(facts), picture, orientation, held: Arc::new(held) }))
+    }
+}
+
+/// The size after turning.
+pub(crate) fn turned(size: Size, swaps_sides: bool) -> Size {
+    if swaps_sides { Size { width: size.height, height: size.width } } else { size }
+}

@@ -1,0 +1,115 @@
+//! Pixel buffers for reuse. A fresh 24 megapixel buffer costs up to 37 ms of page faults, nearly half of decoding into
+//! it (performance.md section 1); one that has been written before costs nothing.
+
+use std::sync::{Arc, Mutex};
+
+use photofinish_kernels::frame::{Frame, Picture, Size};
+
+use crate::sync::lock;
+
+/// Bytes that may lie idle in the pool, on top of the pixel budget: two decoded photos of 24 megapixels and three
+/// working frames.
+const MOST_IDLE_BYTES: usize = 48 << 20;
+
+/// Idle buffers. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PixelPool(Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl PixelPool {
+    /// A buffer of `bytes` bytes, whatever they hold: the smallest idle one that has room, or a fresh one.
+    pub(crate) fn take(&self, bytes: usize) -> Vec<u8> {
+        let mut idle = lock(&self.0);
+        let fitting =
+            (0..idle.len()).filter(|&i| idle[i].capacity() >= bytes).min_by_key(|&i| idle[i].capacity());
+        let taken = fitting.map(|i| idle.swap_remove(i));
+        drop(idle);
+        match taken {
+            Some(mut buffer) => {
+                // Only what was never written before is written here.
+                buffer.resize(bytes, 0);
+                buffer
+            }
+            None => vec![0; bytes],
+        }
+    }
+
+    /// Takes a buffer back, or frees it when enough lie idle.
+    pub(crate) fn give(&self, buffer: Vec<u8>) {
+        let mut idle = lock(&self.0);
+        let idle_bytes: usize = idle.iter().map(Vec::capacity).sum();
+        if idle_bytes + buffer.capacity() <= MOST_IDLE_BYTES {
+            idle.push(buffer);
+        }
+    }
+}
+
+/// A picture whose buffer goes back to the pool when it is dropped.
+#[derive(Debug)]
+pub(crate) struct PooledPicture {
+    /// `None` only while it is dropped.
+    picture: Option<Picture>,
+    pool: PixelPool,
+}
+
+impl PooledPicture {
+    pub(crate) fn new(picture: Picture, pool: &PixelPool) -> Self {
+        Self { picture: Some(picture), pool: pool.clone() }
+    }
+
+    pub(crate) fn frame(&self) -> Frame<'_> {
+        self.picture().frame()
+    }
+
+    pub(crate) fn size(&self) -> Size {
+        self.picture().size()
+    }
+
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.picture().size_bytes()
+    }
+
+    fn picture(&self) -> &Picture {
+        self.picture.as_ref().expect("only `drop` takes the picture out")
+    }
+}
+
+impl Drop for PooledPicture {
+    fn drop(&mut self) {
+        if let Some(picture) = self.picture.take() {
+            self.pool.give(picture.into_pixels());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_used_again_and_its_length_is_what_was_asked() {
+        let pool = PixelPool::default();
+        let first = pool.take(1000);
+        let place = first.as_ptr();
+        pool.give(first);
+        let second = pool.take(600);
+        assert_eq!((second.as_ptr(), second.len()), (place, 600));
+        assert_eq!(pool.take(600).len(), 600);
+    }
+
+    #[test]
+    fn the_smallest_that_fits_is_taken() {
+        let pool = PixelPool::default();
+        pool.give(vec![0; 4000]);
+        pool.give(vec![0; 1000]);
+        assert!(pool.take(900).capacity() < 4000);
+    }
+
+    #[test]
+    fn little_lies_idle() {
+        let pool = PixelPool::default();
+        for _ in 0..10 {
+            pool.give(Vec::with_capacity(MOST_IDLE_BYTES / 3));
+        }
+        assert_eq!(lock(&pool.0).len(), 3);
+    }
+}

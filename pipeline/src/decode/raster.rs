@@ -1,0 +1,151 @@
+//! PNG and WebP, and JPEG files whose odd headers libjpeg-turbo's binding refuses, by the crate `image`: at full scale,
+//! within limits, as RGB. Transparent pixels lie on white.
+
+use std::io::Cursor;
+
+use image::codecs::jpeg::JpegDecoder;
+use image::codecs::png::PngDecoder;
+use image::codecs::webp::WebPDecoder;
+use image::{ColorType, ImageDecoder, ImageError, Limits};
+use photofinish_kernels::frame::Size;
+use photofinish_store::photo::FailureReason;
+
+use crate::decode::bounded::Format;
+use crate::fault::Poison;
+
+/// Bytes that a PNG may unpack beside its pixels: profiles and texts, which can be bombs too.
+const MOST_BESIDE_PIXELS: u64 = 64 << 20;
+
+/// A file whose header was read.
+pub(crate) struct RasterHeader {
+    /// Of the stored picture.
+    pub(crate) size: Size,
+    color: ColorType,
+}
+
+impl RasterHeader {
+    /// Bytes that decoding needs at its peak: the file's own pixels beside the RGB ones.
+    pub(crate) fn peak_bytes(&self) -> usize {
+        self.size.area() * (usize::from(self.color.bytes_per_pixel()) + 3)
+    }
+}
+
+/// Reads the header.
+///
+/// # Errors
+/// When it is damaged or of a kind that cannot be decoded.
+pub(crate) fn header(file: &[u8], format: Format) -> Result<RasterHeader, Poison> {
+    let decoder = open(file, format)?;
+    let (width, height) = decoder.dimensions();
+    if width == 0 || height == 0 {
+        return Err(Poison::new(FailureReason::CorruptImage, "a side of no pixels"));
+    }
+    Ok(RasterHeader { size: Size { width, height }, color: decoder.color_type() })
+}
+
+/// Decodes as RGB into `out`, whose length it sets. The caller has judged the header.
+///
+/// # Errors
+/// When the file is damaged.
+pub(crate) fn decode(
+    file: &[u8],
+    format: Format,
+    header: &RasterHeader,
+    out: &mut Vec<u8>,
+) -> Result<(), Poison> {
+    let decoder = open(file, format)?;
+    let bytes = header.size.area() * usize::from(header.color.bytes_per_pixel());
+    if decoder.total_bytes() != bytes as u64 {
+        return Err(Poison::new(FailureReason::CorruptImage, "the header changes while it is read"));
+    }
+    if header.color == ColorType::Rgb8 {
+        out.resize(bytes, 0);
+        return decoder.read_image_boxed(out).map_err(poison);
+    }
+    let mut stored = vec![0; bytes];
+    decoder.read_image_boxed(&mut stored).map_err(poison)?;
+    out.resize(header.size.area() * 3, 0);
+    to_rgb(&stored, header.color, out)
+}
+
+fn open(file: &[u8], format: Format) -> Result<Box<dyn ImageDecoder + '_>, Poison> {
+    let reader = Cursor::new(file);
+    let mut limits = Limits::no_limits();
+    limits.max_alloc = Some(MOST_BESIDE_PIXELS);
+    Ok(match format {
+        Format::Jpeg => Box::new(JpegDecoder::new(reader).map_err(poison)?),
+        Format::Png => Box::new(PngDecoder::with_limits(reader, limits).map_err(poison)?),
+        Format::WebP => Box::new(WebPDecoder::new(reader).map_err(poison)?),
+    })
+}
+
+fn to_rgb(stored: &[u8], color: ColorType, out: &mut [u8]) -> Result<(), Poison> {
+    let (target, _) = out.as_chunks_mut::<3>();
+    match color {
+        ColorType::L8 => convert(stored, target, |[grey]: [u8; 1]| [grey; 3]),
+        ColorType::La8 => convert(stored, target, |[grey, alpha]: [u8; 2]| on_white([grey; 3], alpha)),
+        ColorType::Rgba8 => convert(stored, target, |[r, g, b, alpha]: [u8; 4]| on_white([r, g, b], alpha)),
+        ColorType::L16 => convert(stored, target, |bytes: [u8; 2]| [eight_bit(&bytes); 3]),
+        ColorType::La16 => convert(stored, target, |bytes: [u8; 4]| {
+            on_white([eight_bit(&bytes[..2]); 3], eight_bit(&bytes[2..]))
+        }),
+        ColorType::Rgb16 => convert(stored, target, |bytes: [u8; 6]| {
+            [eight_bit(&bytes[..2]), eight_bit(&bytes[2..4]), eight_bit(&bytes[4..])]
+        }),
+        ColorType::Rgba16 => convert(stored, target, |bytes: [u8; 8]| {
+            let rgb = [eight_bit(&bytes[..2]), eight_bit(&bytes[2..4]), eight_bit(&bytes[4..6])];
+            on_white(rgb, eight_bit(&bytes[6..]))
+        }),
+        other => {
+            return Err(Poison::new(FailureReason::UnsupportedFormat, format!("pixels of kind {other:?}")));
+        }
+    }
+    Ok(())
+}
+
+fn convert<const N: usize>(stored: &[u8], target: &mut [[u8; 3]], pixel: impl Fn([u8; N]) -> [u8; 3]) {
+    let (source, _) = stored.as_chunks::<N>();
+    for (rgb, bytes) in target.iter_mut().zip(source) {
+        *rgb = pixel(*bytes);
+    }
+}
+
+/// The nearest 8 bit value of a 16 bit one in the machine's byte order.
+fn eight_bit(bytes: &[u8]) -> u8 {
+    let value = u32::from(u16::from_ne_bytes([bytes[0], bytes[1]]));
+    ((value + 128) / 257) as u8
+}
+
+fn on_white(rgb: [u8; 3], alpha: u8) -> [u8; 3] {
+    let alpha = u32::from(alpha);
+    rgb.map(|value| ((u32::from(value) * alpha + 255 * (255 - alpha) + 127) / 255) as u8)
+}
+
+fn poison(error: ImageError) -> Poison {
+    let reason = match &error {
+        ImageError::Limits(_) => FailureReason::TooManyPixels,
+        ImageError::Unsupported(_) => FailureReason::UnsupportedFormat,
+        _ => FailureReason::CorruptImage,
+    };
+    Poison::new(reason, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transparent_pixels_lie_on_white() {
+        assert_eq!(on_white([10, 20, 30], 0), [255; 3]);
+        assert_eq!(on_white([10, 20, 30], 255), [10, 20, 30]);
+        assert_eq!(on_white([0, 0, 0], 128), [127; 3]);
+    }
+
+    #[test]
+    fn sixteen_bits_become_the_nearest_eight() {
+        for value in 0..=255_u16 {
+            assert_eq!(eight_bit(&(value * 257).to_ne_bytes()), value as u8);
+        }
+        assert_eq!(eight_bit(&65535_u16.to_ne_bytes()), 255);
+    }
+}

@@ -1,0 +1,114 @@
+//! Two kinds of failure, two types, no overlap: a [`Poison`] is this photo's fault and ends it, an [`Outage`] is
+//! nobody's photo's fault and ends the generation. Knows nothing of how either is handled.
+
+use std::error::Error;
+use std::time::Duration;
+
+use photofinish_models::traits::ModelError;
+use photofinish_store::error::StoreError;
+use photofinish_store::photo::FailureReason;
+
+/// This photo can never be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {detail}", reason.as_str())]
+pub struct Poison {
+    /// What the partner is told.
+    pub reason: FailureReason,
+    /// What an operator is told.
+    pub detail: String,
+}
+
+impl Poison {
+    /// A poison of `reason`, explained by `detail`.
+    pub fn new(reason: FailureReason, detail: impl Into<String>) -> Self {
+        Self { reason, detail: detail.into() }
+    }
+}
+
+/// No photo can be read right now.
+#[derive(Debug, thiserror::Error)]
+#[error("{part} is down: {}", with_causes(source.as_ref()))]
+pub struct Outage {
+    /// What does not serve.
+    pub part: Part,
+    /// Why.
+    pub source: Box<dyn Error + Send + Sync>,
+    /// When trying again makes sense, where the part says.
+    pub retry_after: Option<Duration>,
+}
+
+/// What can be out of service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// The work queue and the rows behind it.
+    Database,
+    /// The bytes.
+    Storage,
+    /// The networks, their runtime or their device.
+    Models,
+    /// A stage's thread ended by itself.
+    Stage(&'static str),
+}
+
+impl Part {
+    /// The name in health answers, logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Database => "database",
+            Self::Storage => "storage",
+            Self::Models => "models",
+            Self::Stage(name) => name,
+        }
+    }
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Outage {
+    /// An outage of `part`, explained by a sentence.
+    pub fn because(part: Part, sentence: impl Into<String>) -> Self {
+        Self { part, source: sentence.into().into(), retry_after: None }
+    }
+
+    /// An outage of the store's `part`.
+    pub fn of_store(part: Part, error: StoreError) -> Self {
+        Self { part, retry_after: error.retry_after, source: Box::new(error) }
+    }
+}
+
+impl From<ModelError> for Outage {
+    fn from(error: ModelError) -> Self {
+        Self { part: Part::Models, source: Box::new(error), retry_after: None }
+    }
+}
+
+/// The error and its causes in one line.
+fn with_causes(error: &(dyn Error + Send + Sync)) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        line.push_str(": ");
+        line.push_str(&error.to_string());
+        cause = error.source();
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use photofinish_store::error::StoreErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn an_outage_tells_its_causes_in_one_line() {
+        let disk = std::io::Error::other("disk full");
+        let error = StoreError::new(StoreErrorKind::Unavailable, "finish").because(disk);
+        let outage = Outage::of_store(Part::Database, error);
+        assert_eq!(outage.to_string(), "database is down: finish: Unavailable: disk full");
+    }
+}

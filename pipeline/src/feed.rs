@@ -1,0 +1,139 @@
+//! Leases work and opens its tickets: where backpressure ends. Knows nothing of what is done with a photo.
+//!
+//! Fresh photos fill the free space of the first edge. Suspects, photos whose earlier lease ended without a word,
+//! may be what ended it: each is worked on strictly alone, so that only it is counted when it does so again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender};
+use photofinish_store::traits::{Lease, LeaseRequest};
+
+use crate::book::Book;
+use crate::fault::{Outage, Part};
+use crate::meters::StageMeter;
+use crate::runner::Exit;
+use crate::store_call::StoreCalls;
+use crate::ticket::{InFlight, Ticket};
+
+/// How long an empty queue is left alone unless somebody calls: what a confirmed photo waits at worst when it was
+/// confirmed by another process.
+const IDLE: Duration = Duration::from_millis(200);
+
+/// How often a full edge is looked at: far below what a photo takes, far above what a look costs.
+const FULL: Duration = Duration::from_millis(5);
+
+/// How often an idle feed asks for suspects.
+const SUSPECTS_WHEN_IDLE: Duration = Duration::from_secs(1);
+
+/// How often a busy feed asks for suspects; each one found costs the time in which the pipeline runs empty.
+const SUSPECTS_WHEN_BUSY: Duration = Duration::from_secs(10);
+
+/// The thread that leases.
+pub(crate) struct Feed {
+    pub(crate) book: Arc<Book>,
+    pub(crate) calls: StoreCalls,
+    pub(crate) outlet: Sender<InFlight<Arc<Lease>>>,
+    /// Rings when the API has confirmed something, or when the feed shall look at its flags.
+    pub(crate) bell: Receiver<()>,
+    /// No more work, what is in flight ends in peace.
+    pub(crate) drain: Arc<AtomicBool>,
+    pub(crate) ttl: Duration,
+    pub(crate) meter: Arc<StageMeter>,
+}
+
+impl Feed {
+    /// Leases until the generation drains or ends.
+    pub(crate) fn work(self) -> Exit {
+        match self.lease_until_stopped() {
+            Ok(exit) => exit,
+            Err(outage) => Exit::Outage(outage),
+        }
+    }
+
+    fn lease_until_stopped(&self) -> Result<Exit, Outage> {
+        let mut asked_for_suspects: Option<Instant> = None;
+        while !self.is_stopped() {
+            let patience = if self.book.in_flight() == 0 { SUSPECTS_WHEN_IDLE } else { SUSPECTS_WHEN_BUSY };
+            if asked_for_suspects.is_none_or(|asked| asked.elapsed() >= patience) {
+                match self.work_on_suspects()? {
+                    Some(exit) => return Ok(exit),
+                    None => asked_for_suspects = Some(Instant::now()),
+                }
+            }
+            let free = self.outlet.capacity().unwrap_or(1).saturating_sub(self.outlet.len());
+            if free == 0 {
+                self.wait(FULL);
+                continue;
+            }
+            let leases = self.lease(free, false)?;
+            let is_empty = leases.len() < free;
+            for photo in leases {
+                if self.outlet.send(photo).is_err() {
+                    return Ok(Exit::NobodyDownstream);
+                }
+            }
+            if is_empty {
+                self.wait(IDLE);
+            }
+        }
+        Ok(Exit::Drained)
+    }
+
+    /// Works on suspects, one after the other, each alone, until there is none.
+    fn work_on_suspects(&self) -> Result<Option<Exit>, Outage> {
+        while !self.is_stopped() {
+            if self.book.in_flight() > 0 && !self.is_suspect_waiting()? {
+                return Ok(None);
+            }
+            while !self.book.wait_until_empty(IDLE) {
+                if self.is_stopped() {
+                    return Ok(None);
+                }
+            }
+            let Some(suspect) = self.lease(1, true)?.pop() else { return Ok(None) };
+            tracing::info!(
+                photo.id = %suspect.item.photo, attempt = suspect.item.attempt, "a photo is tried again, alone"
+            );
+            if self.outlet.send(suspect).is_err() {
+                return Ok(Some(Exit::NobodyDownstream));
+            }
+            // Not on to the next round, nor to fresh photos, before this one has ended.
+            while !self.book.wait_until_empty(IDLE) && !self.calls.kill.is_set() {}
+        }
+        Ok(None)
+    }
+
+    /// Looks by taking one and giving it back at once, which counts no attempt: it must not stay leased while others
+    /// are in flight, one of which may end this process.
+    fn is_suspect_waiting(&self) -> Result<bool, Outage> {
+        // Its ticket, dropped here, has the keeper give it back.
+        Ok(self.lease(1, true)?.pop().is_some())
+    }
+
+    /// Takes photos. Every one has its ticket before anything else can go wrong.
+    fn lease(&self, limit: usize, suspects: bool) -> Result<Vec<InFlight<Arc<Lease>>>, Outage> {
+        let request = LeaseRequest { limit, ttl: self.ttl, suspects };
+        let measured = self.meter.measure();
+        let leases = self
+            .calls
+            .ask(Part::Database, self.book.queue().lease(request))?
+            .map_err(|error| Outage::of_store(Part::Database, error))?;
+        measured.settle(leases.len());
+        let in_flight = |lease| {
+            let lease = Arc::new(lease);
+            InFlight { ticket: Ticket::open(&self.book, Arc::clone(&lease)), item: lease }
+        };
+        Ok(leases.into_iter().map(in_flight).collect())
+    }
+
+    fn wait(&self, at_most: Duration) {
+        // Timeout, bell or a bell that nobody can ring any more: the loop looks at its flags in each case.
+        let _rang = self.bell.recv_timeout(at_most);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.drain.load(Ordering::Acquire) || self.calls.kill.is_set()
+    }
+}

@@ -1,0 +1,210 @@
+//! One life of all threads of the pipeline: started last stage first, ended in order, never repaired. When a part of
+//! it fails the supervisor ends it and starts another.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use crate::budget::Budget;
+use crate::fault::{Outage, Part};
+use crate::meters::Meters;
+use crate::runner::{Builder, Exit, Inlet, Outlet, Worker, panic_message};
+use crate::stage::Stage;
+use crate::store_call::{Kill, StoreCalls};
+use crate::ticket::InFlight;
+
+/// How long threads may take to notice that they are to end: longer than any single photo takes in any stage.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Which thread ended, and why.
+#[derive(Debug)]
+pub(crate) struct Exited {
+    pub(crate) thread: String,
+    pub(crate) stage: &'static str,
+    pub(crate) exit: Exit,
+}
+
+/// Threads being hired. Most threads a generation can have bounds the channels on which they report.
+pub(crate) struct Crew {
+    threads: Vec<(String, JoinHandle<()>)>,
+    exits: (Sender<Exited>, Receiver<Exited>),
+    ready: (Sender<()>, Receiver<()>),
+    calls: StoreCalls,
+    meters: Arc<Meters>,
+}
+
+/// A stage's place in the pipeline.
+pub(crate) struct Post<S: Stage> {
+    pub(crate) stage: &'static str,
+    pub(crate) threads: usize,
+    pub(crate) batch_size: usize,
+    pub(crate) build: Builder<S>,
+}
+
+/// Reports from more threads than this would wait for a reader; far above what a machine runs.
+const MOST_THREADS: usize = 1024;
+
+impl Crew {
+    pub(crate) fn new(calls: StoreCalls, meters: Arc<Meters>) -> Self {
+        Self {
+            threads: Vec::new(),
+            exits: bounded(MOST_THREADS),
+            ready: bounded(MOST_THREADS),
+            calls,
+            meters,
+        }
+    }
+
+    /// Starts the threads of one stage, named `stage-0` and on. They build their stage before they report ready.
+    ///
+    /// # Errors
+    /// When the operating system refuses a thread.
+    pub(crate) fn hire<S: Stage + 'static>(
+        &mut self,
+        post: Post<S>,
+        inlet: Inlet<InFlight<S::In>>,
+        outlet: Outlet<S::Out>,
+    ) -> Result<(), Outage> {
+        let meter = self.meters.of(post.stage);
+        meter.sized(post.threads, inlet.0.capacity().unwrap_or(1));
+        for i in 0..post.threads.max(1) {
+            let worker = Worker {
+                build: Arc::clone(&post.build),
+                batch_size: post.batch_size.max(1),
+                inlet: inlet.clone(),
+                outlet: outlet.clone(),
+                meter: Arc::clone(&meter),
+                calls: self.calls.clone(),
+            };
+            let ready = self.ready.0.clone();
+            self.start(post.stage, i, move || {
+                worker.work(|| {
+                    // The supervisor may have given up on this generation already.
+                    let _nobody = ready.try_send(());
+                })
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Starts one thread that reports its end, whatever it is.
+    ///
+    /// # Errors
+    /// When the operating system refuses a thread.
+    pub(crate) fn start(
+        &mut self,
+        stage: &'static str,
+        number: usize,
+        work: impl FnOnce() -> Exit + Send + 'static,
+    ) -> Result<(), Outage> {
+        let name = format!("{stage}-{number}");
+        let (exits, thread) = (self.exits.0.clone(), name.clone());
+        let report = move || {
+            let exit = catch_unwind(AssertUnwindSafe(work))
+                .unwrap_or_else(|panic| Exit::Died(panic_message(panic.as_ref())));
+            // Nobody reads it once the generation was given up; the channel has room for every thread.
+            let _nobody = exits.try_send(Exited { thread, stage, exit });
+        };
+        let handle = std::thread::Builder::new()
+            .name(name.clone())
+            .spawn(report)
+            .map_err(|error| Outage::because(Part::Stage(stage), format!("no thread: {error}")))?;
+        self.threads.push((name, handle));
+        Ok(())
+    }
+
+    /// Threads so far.
+    pub(crate) fn len(&self) -> usize {
+        self.threads.len()
+    }
+}
+
+/// All threads of the pipeline, and what ends them.
+pub(crate) struct Generation {
+    pub(crate) crew: Crew,
+    pub(crate) kill: Kill,
+    pub(crate) drain: Arc<AtomicBool>,
+    pub(crate) bell: Sender<()>,
+    pub(crate) budgets: [Budget; 2],
+}
+
+/// How a generation ended.
+#[derive(Debug, Default)]
+pub(crate) struct Ended {
+    /// The first fault that a thread reported.
+    pub(crate) cause: Option<Outage>,
+    /// Threads that did not end in time; they still own their photos.
+    pub(crate) abandoned: Vec<String>,
+}
+
+impl Generation {
+    /// Rings once per stage thread that is ready.
+    pub(crate) fn ready(&self) -> &Receiver<()> {
+        &self.crew.ready.1
+    }
+
+    /// Rings once per thread that ends.
+    pub(crate) fn exits(&self) -> &Receiver<Exited> {
+        &self.crew.exits.1
+    }
+
+    /// Takes no more work and lets each stage flush, at most `grace` long; whether everything ended so.
+    pub(crate) fn drain(&mut self, grace: Duration, exited: &mut Vec<Exited>) -> bool {
+        self.drain.store(true, Ordering::Release);
+        // A full bell will ring anyway.
+        let _rings = self.bell.try_send(());
+        self.wait_for_exits(grace, exited);
+        exited.len() == self.crew.len() && exited.iter().all(|exited| matches!(exited.exit, Exit::Drained))
+    }
+
+    /// Ends every thread at once; what they had goes back by its tickets. `exited` are those that have ended before.
+    pub(crate) fn end(mut self, mut exited: Vec<Exited>) -> Ended {
+        self.drain.store(true, Ordering::Release);
+        self.kill.set();
+        for budget in &self.budgets {
+            budget.close();
+        }
+        // A full bell will ring anyway.
+        let _rings = self.bell.try_send(());
+        self.wait_for_exits(PATIENCE, &mut exited);
+        let mut abandoned = Vec::new();
+        for (name, handle) in self.crew.threads.drain(..) {
+            let has_ended = exited.iter().any(|exited| exited.thread == name);
+            if !has_ended {
+                abandoned.push(name);
+            } else if handle.join().is_err() {
+                tracing::error!(thread = name, "a thread panicked after it had reported its end");
+            }
+        }
+        if !abandoned.is_empty() {
+            tracing::error!(threads = ?abandoned, "threads do not end; their photos come back when their leases end");
+        }
+        Ended { cause: exited.into_iter().find_map(fault_of), abandoned }
+    }
+
+    /// Collects exits until every thread has ended or the time is over.
+    fn wait_for_exits(&mut self, at_most: Duration, exited: &mut Vec<Exited>) {
+        let deadline = Instant::now() + at_most;
+        while exited.len() < self.crew.len() {
+            match self.exits().recv_deadline(deadline) {
+                Ok(exit) => exited.push(exit),
+                Err(_late) => return,
+            }
+        }
+    }
+}
+
+fn fault_of(exited: Exited) -> Option<Outage> {
+    match exited.exit {
+        Exit::Outage(outage) => Some(outage),
+        Exit::Died(message) => Some(Outage::because(
+            Part::Stage(exited.stage),
+            format!("thread {} panicked: {message}", exited.thread),
+        )),
+        Exit::Drained | Exit::NobodyDownstream | Exit::Killed => None,
+    }
+}

@@ -1,0 +1,127 @@
+//! Writes what is known of photos: previews to storage, then everything else to the rows in one transaction for the
+//! whole batch. Its answers settle the tickets.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use photofinish_store::error::{StoreError, StoreErrorKind};
+use photofinish_store::object::{ObjectKey, ObjectRole};
+use photofinish_store::photo::FailureReason;
+use photofinish_store::traits::{Blobs, Finish, Finished, Queue};
+use tokio::task::JoinSet;
+
+use crate::fault::{Outage, Part, Poison};
+use crate::metric_names as names;
+use crate::photo::ReadPhoto;
+use crate::stage::{Answers, Stage};
+use crate::store_call::StoreCalls;
+
+/// The stage `index`.
+pub(crate) struct Index {
+    pub(crate) queue: Arc<dyn Queue>,
+    pub(crate) blobs: Arc<dyn Blobs>,
+    pub(crate) calls: StoreCalls,
+}
+
+/// The preview of every album.
+const PREVIEW_TYPE: &str = "image/jpeg";
+
+impl Stage for Index {
+    type In = ReadPhoto;
+    type Out = ();
+
+    fn run(&mut self, batch: &[ReadPhoto]) -> Result<Answers<()>, Outage> {
+        // First the objects: rows must never name what is not there.
+        self.calls
+            .ask_while_alive(Part::Storage, upload_all(Arc::clone(&self.blobs), batch))?
+            .map_err(|error| Outage::of_store(Part::Storage, error))?;
+        match self.finish(batch.iter().map(finished).collect())? {
+            Ok(answers) => Ok(settle(answers)),
+            Err(error) if batch.len() == 1 => judge(error).map(|poison| vec![Err(poison)]),
+            // One of them cannot be written: which one shows when each is written alone.
+            Err(error) if is_a_photos_fault(&error) => {
+                batch.iter().map(|photo| self.finish_alone(photo)).collect()
+            }
+            Err(error) => Err(Outage::of_store(Part::Database, error)),
+        }
+    }
+}
+
+impl Index {
+    fn finish(&self, photos: Vec<Finished>) -> Result<Result<Vec<Finish>, StoreError>, Outage> {
+        self.calls.ask(Part::Database, self.queue.finish(photos))
+    }
+
+    fn finish_alone(&self, photo: &ReadPhoto) -> Result<Result<(), Poison>, Outage> {
+        match self.finish(vec![finished(photo)])? {
+            Ok(answers) => {
+                settle(answers);
+                Ok(Ok(()))
+            }
+            Err(error) => judge(error).map(Err),
+        }
+    }
+}
+
+/// Uploads the previews of a batch, all at once: the time is the storage's, not ours.
+async fn upload_all(blobs: Arc<dyn Blobs>, batch: &[ReadPhoto]) -> Result<(), StoreError> {
+    let mut uploads = JoinSet::new();
+    for photo in batch {
+        let lease = &photo.facts.lease;
+        let key = |role| ObjectKey::photo(lease.organization, lease.album, lease.photo, role);
+        let files = [
+            (key(ObjectRole::Preview), photo.previews.preview.clone()),
+            (key(ObjectRole::Thumbnail), photo.previews.thumbnail.clone()),
+        ];
+        for (key, bytes) in files {
+            let blobs: Arc<dyn Blobs> = Arc::clone(&blobs);
+            uploads.spawn(async move { write(blobs.as_ref(), &key, bytes).await });
+        }
+    }
+    while let Some(done) = uploads.join_next().await {
+        done.map_err(|ended| {
+            StoreError::new(StoreErrorKind::Unavailable, "upload of a preview").because(ended)
+        })??;
+    }
+    Ok(())
+}
+
+async fn write(blobs: &dyn Blobs, key: &ObjectKey, bytes: Bytes) -> Result<(), StoreError> {
+    blobs.write(key, PREVIEW_TYPE, bytes).await
+}
+
+fn finished(photo: &ReadPhoto) -> Finished {
+    Finished {
+        lease: photo.facts.lease.as_ref().clone(),
+        size: photo.facts.size,
+        taken_at: photo.facts.taken_at,
+        camera: photo.facts.camera.clone(),
+        faces: photo.faces.clone(),
+        texts: photo.texts.clone(),
+    }
+}
+
+/// Both answers end the photo here: superseded means that somebody else has it, or that it was deleted.
+fn settle(answers: Vec<Finish>) -> Answers<()> {
+    for answer in &answers {
+        let name = match answer {
+            Finish::Done => names::PHOTOS_FINISHED,
+            Finish::Superseded => names::PHOTOS_SUPERSEDED,
+        };
+        metrics::counter!(name).increment(1);
+    }
+    answers.into_iter().map(|_| Ok(())).collect()
+}
+
+fn is_a_photos_fault(error: &StoreError) -> bool {
+    !matches!(error.kind, StoreErrorKind::Unavailable)
+}
+
+/// A photo whose results cannot be written would otherwise come back for ever.
+fn judge(error: StoreError) -> Result<Poison, Outage> {
+    if is_a_photos_fault(&error) {
+        Ok(Poison::new(FailureReason::ProcessingCrashed, format!("its results cannot be written: {error}")))
+    } else {
+        Err(Outage::of_store(Part::Database, error))
+    }
+}

@@ -1,0 +1,263 @@
+//! Where the time goes: per stage busy, waiting for photos, waiting for room, CPU, batch sizes. They name the
+//! bottleneck. Knows nothing of what the stages do.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::metric_names as names;
+use crate::sync::lock;
+
+thread_local! {
+    /// Time that the running stage spent waiting for a budget: it is blocked then, not busy.
+    static WAITED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// Runs `wait`, whose time does not count as work of the stage that calls it.
+pub(crate) fn waiting<T>(wait: impl FnOnce() -> T) -> T {
+    let began = Instant::now();
+    let result = wait();
+    WAITED.set(WAITED.get() + began.elapsed());
+    result
+}
+
+/// What one stage has done since the pipeline started; shared by its threads and their successors.
+#[derive(Debug)]
+pub(crate) struct StageMeter {
+    name: &'static str,
+    threads: AtomicUsize,
+    capacity: AtomicUsize,
+    depth: AtomicUsize,
+    busy_nanos: AtomicU64,
+    blocked_out_nanos: AtomicU64,
+    photos: AtomicU64,
+}
+
+/// A batch on the meter: made before it runs, settled after.
+pub(crate) struct Measured<'a> {
+    meter: &'a StageMeter,
+    began: Instant,
+    cpu: Duration,
+}
+
+impl StageMeter {
+    pub(crate) fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            threads: AtomicUsize::new(1),
+            capacity: AtomicUsize::new(usize::MAX),
+            depth: AtomicUsize::new(0),
+            busy_nanos: AtomicU64::new(0),
+            blocked_out_nanos: AtomicU64::new(0),
+            photos: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Notes how many threads share the work and how many photos may wait for them.
+    pub(crate) fn sized(&self, threads: usize, capacity: usize) {
+        self.threads.store(threads.max(1), Ordering::Relaxed);
+        self.capacity.store(capacity.max(1), Ordering::Relaxed);
+    }
+
+    /// Notes that `depth` photos wait in front of the stage, for which its thread waited `waited`.
+    pub(crate) fn received(&self, depth: usize, waited: Duration) {
+        self.depth.store(depth, Ordering::Relaxed);
+        metrics::gauge!(names::EDGE_DEPTH, "stage" => self.name).set(depth as f64);
+        self.blocked("in", waited);
+    }
+
+    /// Notes that its thread waited `waited` for room downstream.
+    pub(crate) fn passed_on(&self, waited: Duration) {
+        self.blocked_out_nanos.fetch_add(nanos(waited), Ordering::Relaxed);
+        self.blocked("out", waited);
+    }
+
+    /// Starts measuring a batch on the calling thread.
+    pub(crate) fn measure(&self) -> Measured<'_> {
+        WAITED.set(Duration::ZERO);
+        Measured { meter: self, began: Instant::now(), cpu: thread_cpu() }
+    }
+
+    pub(crate) fn panicked(&self) {
+        metrics::counter!(names::STAGE_PANICS, "stage" => self.name).increment(1);
+    }
+
+    fn blocked(&self, side: &'static str, waited: Duration) {
+        metrics::gauge!(names::STAGE_BLOCKED_SECONDS, "stage" => self.name, "side" => side)
+            .increment(waited.as_secs_f64());
+    }
+}
+
+impl Measured<'_> {
+    /// Ends the measurement of a batch of `photos`.
+    pub(crate) fn settle(self, photos: usize) {
+        let meter = self.meter;
+        let waited = WAITED.get();
+        let busy = self.began.elapsed().saturating_sub(waited);
+        let cpu = thread_cpu().saturating_sub(self.cpu);
+        meter.busy_nanos.fetch_add(nanos(busy), Ordering::Relaxed);
+        meter.photos.fetch_add(photos as u64, Ordering::Relaxed);
+        meter.passed_on(waited);
+        metrics::gauge!(names::STAGE_BUSY_SECONDS, "stage" => meter.name).increment(busy.as_secs_f64());
+        metrics::gauge!(names::STAGE_CPU_SECONDS, "stage" => meter.name).increment(cpu.as_secs_f64());
+        metrics::counter!(names::STAGE_PHOTOS, "stage" => meter.name).increment(photos as u64);
+        metrics::histogram!(names::STAGE_BATCH_SIZE, "stage" => meter.name).record(photos as f64);
+    }
+}
+
+/// CPU time of the calling thread.
+pub(crate) fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The meters of all stages, first stage first.
+#[derive(Debug)]
+pub(crate) struct Meters {
+    stages: Vec<Arc<StageMeter>>,
+    window: Mutex<Window>,
+}
+
+/// Two looks at the meters, a few seconds apart, and what follows from them.
+#[derive(Debug)]
+struct Window {
+    looked_at: Instant,
+    last: Vec<Look>,
+    bottleneck: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Look {
+    busy_nanos: u64,
+    blocked_out_nanos: u64,
+}
+
+/// How far apart the looks are: long enough for several photos, short enough for a progress bar.
+const WINDOW: Duration = Duration::from_secs(2);
+
+/// A stage whose threads work less than this part of the time holds nothing up.
+const LEAST_BUSY: f64 = 0.05;
+
+/// Its feeder counts as held up by it when it waited this part of the time.
+const LEAST_BLOCKED: f64 = 0.05;
+
+impl Meters {
+    pub(crate) fn new(stages: &[&'static str]) -> Self {
+        Self {
+            stages: stages.iter().map(|name| Arc::new(StageMeter::new(name))).collect(),
+            window: Mutex::new(Window {
+                looked_at: Instant::now(),
+                last: vec![Look::default(); stages.len()],
+                bottleneck: None,
+            }),
+        }
+    }
+
+    /// The meter of a stage.
+    ///
+    /// # Panics
+    /// When there is no such stage: the names are constants of this crate.
+    pub(crate) fn of(&self, name: &'static str) -> Arc<StageMeter> {
+        let found = self.stages.iter().find(|meter| meter.name == name);
+        Arc::clone(found.expect("stage names are constants that `Meters::new` was given"))
+    }
+
+    /// The stage that held the others up in the last window; `None` while little is done.
+    pub(crate) fn bottleneck(&self) -> Option<&'static str> {
+        lock(&self.window).bottleneck
+    }
+
+    /// Looks at the meters when it is time; called by the supervisor several times a second.
+    pub(crate) fn look(&self) {
+        let mut window = lock(&self.window);
+        let elapsed = window.looked_at.elapsed();
+        if elapsed < WINDOW {
+            return;
+        }
+        let now: Vec<Look> = self.stages.iter().map(|meter| meter.look()).collect();
+        window.bottleneck = self.judge(&window.last, &now, elapsed);
+        window.last = now;
+        window.looked_at = Instant::now();
+    }
+
+    /// The busiest stage among those that photos pile up in front of; where they pile up nowhere, the busiest of all.
+    fn judge(&self, last: &[Look], now: &[Look], elapsed: Duration) -> Option<&'static str> {
+        let window = elapsed.as_secs_f64() * 1e9;
+        let part =
+            |from: u64, to: u64, threads: usize| (to.saturating_sub(from)) as f64 / (window * threads as f64);
+        let mut best: Option<(bool, f64, &'static str)> = None;
+        for (i, meter) in self.stages.iter().enumerate() {
+            let threads = meter.threads.load(Ordering::Relaxed);
+            let busy = part(last[i].busy_nanos, now[i].busy_nanos, threads);
+            if busy < LEAST_BUSY {
+                continue;
+            }
+            let feeder_blocked = i > 0 && {
+                let feeder = &self.stages[i - 1];
+                let threads = feeder.threads.load(Ordering::Relaxed);
+                part(last[i - 1].blocked_out_nanos, now[i - 1].blocked_out_nanos, threads) >= LEAST_BLOCKED
+            };
+            let candidate = (feeder_blocked || meter.is_full(), busy, meter.name);
+            if best.is_none_or(|best| (candidate.0, candidate.1) > (best.0, best.1)) {
+                best = Some(candidate);
+            }
+        }
+        best.map(|(_, _, name)| name)
+    }
+}
+
+impl StageMeter {
+    fn look(&self) -> Look {
+        Look {
+            busy_nanos: self.busy_nanos.load(Ordering::Relaxed),
+            blocked_out_nanos: self.blocked_out_nanos.load(Ordering::Relaxed),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.depth.load(Ordering::Relaxed) + 1 >= self.capacity.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(busy_ms: u64, blocked_ms: u64) -> Look {
+        Look { busy_nanos: busy_ms * 1_000_000, blocked_out_nanos: blocked_ms * 1_000_000 }
+    }
+
+    #[test]
+    fn the_stage_that_the_others_wait_for_is_named() {
+        let meters = Meters::new(&["decode", "read", "index"]);
+        let start = [look(0, 0); 3];
+        let second = Duration::from_secs(1);
+        // Decode is busier, but it waits for read.
+        let held_up = [look(950, 40), look(0, 900), look(0, 0)];
+        assert_eq!(meters.judge(&start, &held_up, second), Some("decode"));
+        let held_up = [look(500, 450), look(490, 0), look(100, 0)];
+        assert_eq!(meters.judge(&start, &held_up, second), Some("read"));
+        assert_eq!(meters.judge(&start, &start, second), None);
+    }
+
+    #[test]
+    fn the_cpu_clock_counts_work_and_not_sleep() {
+        let before = thread_cpu();
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(20) {
+            std::hint::black_box(0);
+        }
+        assert!(thread_cpu() > before);
+    }
+}

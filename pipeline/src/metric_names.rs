@@ -1,0 +1,35 @@
+//! Names of every metric of this crate. Labels come from enums and stage names, never from input.
+
+/// Gauge that only grows, label `stage`: seconds in which a thread of the stage worked on photos.
+pub const STAGE_BUSY_SECONDS: &str = "photofinish_stage_busy_seconds_total";
+/// Gauge that only grows, label `stage`: seconds of CPU of the stage's threads.
+pub const STAGE_CPU_SECONDS: &str = "photofinish_stage_cpu_seconds_total";
+/// Gauge that only grows, labels `stage` and `side`: seconds in which a thread of the stage waited, `in` for photos,
+/// `out` for room downstream or in a budget.
+pub const STAGE_BLOCKED_SECONDS: &str = "photofinish_stage_blocked_seconds_total";
+/// Counter, label `stage`: photos that passed the stage, bad ones too.
+pub const STAGE_PHOTOS: &str = "photofinish_stage_photos_total";
+/// Histogram, label `stage`: photos a batch.
+pub const STAGE_BATCH_SIZE: &str = "photofinish_stage_batch_size";
+/// Counter, label `stage`: panics caught.
+pub const STAGE_PANICS: &str = "photofinish_stage_panics_total";
+/// Gauge, label `stage`: photos that wait in front of the stage.
+pub const EDGE_DEPTH: &str = "photofinish_edge_depth";
+/// Gauge, label `budget`, `files` or `pixels`: bytes held.
+pub const BUDGET_USED_BYTES: &str = "photofinish_budget_used_bytes";
+/// Gauge: photos leased and not settled.
+pub const PHOTOS_IN_FLIGHT: &str = "photofinish_photos_in_flight";
+/// Counter: photos whose results were written.
+pub const PHOTOS_FINISHED: &str = "photofinish_photos_finished_total";
+/// Counter: photos whose results came too late.
+pub const PHOTOS_SUPERSEDED: &str = "photofinish_photos_superseded_total";
+/// Counter, label `reason`: photos that failed for good.
+pub const PHOTOS_FAILED: &str = "photofinish_photos_failed_total";
+/// Counter: photos given back unharmed.
+pub const PHOTOS_GIVEN_BACK: &str = "photofinish_photos_given_back_total";
+/// Counter: leases that passed away while their photo was worked on.
+pub const LEASES_LOST: &str = "photofinish_leases_lost_total";
+/// Counter, label `part`: outages that brought a generation down.
+pub const OUTAGES: &str = "photofinish_outages_total";
+/// Counter, label `answer`: selfies embedded and refused.
+pub const PROBES: &str = "photofinish_probes_total";

@@ -1,0 +1,161 @@
+//! What is done with a selfie: decoded like a photo, within the same limits, turned upright, searched for faces; the
+//! largest becomes a vector. Knows nothing of who waits for it.
+
+use photofinish_kernels::frame::{Frame, Picture, Size};
+use photofinish_kernels::resize::{Resizer, Target};
+use photofinish_models::traits::{FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelError, ModelFactory};
+
+use crate::decode::bounded::Decoder;
+use crate::decode::exif::Notes;
+use crate::decode::pool::{PixelPool, PooledPicture};
+use crate::decode::turned;
+use crate::desk::ProbeFace;
+use crate::fault::{Outage, Part, Poison};
+use crate::network::plain_frame;
+use crate::resize::Shrinker;
+use crate::settings::Limits;
+
+/// The long side of the frame that the vector is made from: a selfie's face is large, more pixels gain nothing.
+const FRAME: u32 = 1280;
+
+/// Long sides at which faces are looked for, in turn, until there is one. At 640 the detector finds faces from 10
+/// pixels to most of the frame; one that fills it is found when everything is smaller, one far away when it is larger.
+const LOOKS: [u32; 3] = [640, 256, FRAME];
+
+/// A picture that is little more than a face, as cut out by an app or a person, has no surroundings, which detectors
+/// count on: so much of its long side is put around it as grey.
+const BORDER: f64 = 0.5;
+
+/// And it is brought to at least this long side with its border.
+const BORDERED: u32 = 320;
+
+/// Owns what selfies need; one a thread.
+pub(crate) struct Examiner {
+    decoder: Decoder,
+    shrinker: Shrinker,
+    resizer: Resizer,
+    detector: Box<dyn FaceDetector>,
+    embedder: Box<dyn FaceEmbedder>,
+    model: String,
+    limits: Limits,
+}
+
+/// Why a selfie has no vector.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    NoFace,
+    Unreadable(Poison),
+    Down(Outage),
+}
+
+impl From<Poison> for Refusal {
+    fn from(poison: Poison) -> Self {
+        Self::Unreadable(poison)
+    }
+}
+
+impl From<ModelError> for Refusal {
+    fn from(error: ModelError) -> Self {
+        Self::Down(Outage::from(error))
+    }
+}
+
+impl Examiner {
+    /// # Errors
+    /// When the networks do not serve.
+    pub(crate) fn new(models: &dyn ModelFactory, limits: Limits) -> Result<Self, Outage> {
+        let pool = PixelPool::default();
+        let decoder = Decoder::new(limits, pool.clone())
+            .map_err(|error| Outage::because(Part::Stage("probe"), error.to_string()))?;
+        let embedder = models.face_embedder()?;
+        let model = embedder.identity().to_string();
+        let shrinker = Shrinker::new(pool);
+        let detector = models.face_detector()?;
+        Ok(Self { decoder, shrinker, resizer: Resizer::default(), detector, embedder, model, limits })
+    }
+
+    /// The vector of the largest face.
+    pub(crate) fn examine(&mut self, selfie: &[u8]) -> Result<ProbeFace, Refusal> {
+        let frame = self.upright(selfie)?;
+        if let Some(face) = self.find(frame.frame())? {
+            return self.embed(frame.frame(), &face);
+        }
+        let bordered = self.bordered(frame.frame());
+        match self.find(bordered.frame())? {
+            Some(face) => self.embed(bordered.frame(), &face),
+            None => Err(Refusal::NoFace),
+        }
+    }
+
+    fn upright(&mut self, selfie: &[u8]) -> Result<PooledPicture, Poison> {
+        use photofinish_store::photo::FailureReason;
+        if selfie.len() as u64 > self.limits.max_file_bytes {
+            return Err(Poison::new(FailureReason::TooLarge, format!("{} bytes", selfie.len())));
+        }
+        let notes = Notes::read(selfie);
+        let plan = self.decoder.plan(selfie, |_| FRAME)?;
+        let stored = self.decoder.decode(selfie, &plan)?;
+        let size = turned(plan.stored, notes.orientation.swaps_sides()).within(FRAME);
+        Ok(self.shrinker.upright(stored.frame(), notes.orientation, size))
+    }
+
+    /// The largest face, by the first look that shows any.
+    fn find(&mut self, frame: Frame<'_>) -> Result<Option<FaceBox>, Refusal> {
+        let mut looked_at: Option<u32> = None;
+        for look in LOOKS {
+            let seen_at = look.min(frame.long_side());
+            if looked_at == Some(seen_at) {
+                continue;
+            }
+            looked_at = Some(seen_at);
+            let faces = match self.detector.detect(&[frame], look) {
+                Ok(mut faces) => faces.pop().unwrap_or_default(),
+                Err(error) => return Err(self.blame(error)),
+            };
+            let largest = faces.into_iter().max_by(|a, b| a.rect.area().total_cmp(&b.rect.area()));
+            if largest.is_some() {
+                return Ok(largest);
+            }
+        }
+        Ok(None)
+    }
+
+    fn embed(&mut self, frame: Frame<'_>, face: &FaceBox) -> Result<ProbeFace, Refusal> {
+        let mut faces = self.embedder.embed(&[FaceCrop { frame, landmarks: face.landmarks }])?;
+        match faces.pop() {
+            Some(face) if face.vector.iter().all(|value| value.is_finite()) => {
+                Ok(ProbeFace { vector: face.vector, model: self.model.clone() })
+            }
+            _ => Err(Refusal::NoFace),
+        }
+    }
+
+    /// The selfie's fault, when the detector is sound.
+    fn blame(&mut self, error: ModelError) -> Refusal {
+        use photofinish_store::photo::FailureReason;
+        match self.detector.detect(&[plain_frame()], LOOKS[0]) {
+            Ok(_) => Refusal::Unreadable(Poison::new(FailureReason::ProcessingCrashed, error.to_string())),
+            Err(_) => Refusal::from(error),
+        }
+    }
+
+    /// The frame in the middle of a grey one.
+    fn bordered(&mut self, frame: Frame<'_>) -> Picture {
+        let border = f64::from(frame.long_side()) * BORDER;
+        let whole = f64::from(frame.long_side()) + 2.0 * border;
+        let scale = (f64::from(BORDERED) / whole).max(f64::from(FRAME).min(whole) / whole);
+        let scaled = |side: f64| ((side * scale).round() as u32).max(1);
+        let inner = Size { width: scaled(frame.width().into()), height: scaled(frame.height().into()) };
+        let margin = scaled(border);
+        let outer = Size { width: inner.width + 2 * margin, height: inner.height + 2 * margin };
+        let mut shrunk = Vec::new();
+        self.resizer.resize(frame.whole(), Target::for_networks(frame.size(), inner), &mut shrunk);
+        let mut pixels = vec![128; outer.area() * 3];
+        let (row_bytes, stride) = (inner.width as usize * 3, outer.width as usize * 3);
+        let begin = margin as usize * (stride + 3);
+        for (i, row) in shrunk.chunks_exact(row_bytes).enumerate() {
+            pixels[begin + i * stride..][..row_bytes].copy_from_slice(row);
+        }
+        Picture::new(pixels, outer.width, outer.height).expect("made of width * height * 3 bytes")
+    }
+}
