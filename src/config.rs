@@ -344,7 +344,7 @@ impl Judge {
     }
 
     fn log_filter(&mut self, given: &Settings) -> String {
-        let filter = given.log.clone().unwrap_or_else(|| "info".into());
+        let filter = given.log.clone().unwrap_or_else(|| "info,ort=warn".into());
         if let Err(error) = tracing_subscriber::EnvFilter::try_new(&filter) {
             self.problems.push(format!("PHOTOFINISH_LOG={filter}: {error}"));
         }

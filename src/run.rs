@@ -3,6 +3,7 @@
 
 use std::fs::{File, TryLockError};
 use std::future::Future;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -245,7 +246,8 @@ fn lock_data_dir(config: &Config, role: Role) -> anyhow::Result<File> {
 
 fn start_logging(config: &Config) {
     let filter = tracing_subscriber::EnvFilter::new(&config.log);
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(std::io::stderr().is_terminal());
+    let log = log.with_writer(std::io::stderr);
     match config.log_format {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().init(),

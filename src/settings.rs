@@ -92,7 +92,7 @@ pub struct Settings {
     /// How long a request body may take, seconds [30]
     #[arg(long, global = true, env = "PHOTOFINISH_BODY_SECONDS", value_name = "SECONDS")]
     pub body_seconds: Option<String>,
-    /// What is logged, as a tracing filter [info]
+    /// What is logged, as a tracing filter [info,ort=warn]
     #[arg(long, global = true, env = "PHOTOFINISH_LOG", value_name = "FILTER")]
     pub log: Option<String>,
     /// text or json [text]

@@ -29,7 +29,7 @@ pub trait FaceEmbedder: Send {
 
 /// Reads bibs.
 pub trait BibReader: Send {
-    /// Texts of each photo, surest first: by the recipe of `docs/ARCHITECTURE.md`, section "Reading".
+    /// Texts of each photo, surest first: by the recipe of `docs/READING.md`.
     ///
     /// # Errors
     /// When the runtime fails.
