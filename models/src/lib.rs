@@ -4,8 +4,10 @@
 //! factory: [`factory::ZooModels`], the real networks, or [`fakes::FakeModels`] for tests of everything around them.
 
 pub mod embedder;
+pub mod factory;
 pub mod fakes;
 pub mod libfacedetection;
+pub mod reading;
 pub mod runtime;
 pub mod session;
 pub mod traits;

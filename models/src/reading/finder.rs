@@ -1,0 +1,220 @@
+//! Where text is: one text network, the canvas it is fed with, and the boxes in the map it answers with. Gives
+//! places in the photo; does not know what they say.
+
+use std::ops::{Range, RangeInclusive};
+
+use photofinish_kernels::device::Device;
+use photofinish_kernels::frame::{Frame, Size, Window};
+use photofinish_kernels::geometry::{Point, Quad};
+use photofinish_kernels::letterbox::Letterbox;
+use photofinish_kernels::regions::{BoxFinder, BoxRule, FoundBox, ProbabilityMap};
+use photofinish_kernels::tensor::{Channels, Normalisation, Slot, Tensor};
+
+use super::torso::{Look, Region, Runner};
+use crate::session::Network;
+use crate::traits::ModelError;
+
+/// Pixels from -1 to 1, as all networks of this family take them; nothing is as black.
+const INPUT: Normalisation =
+    Normalisation { channels: Channels::Bgr, mean: [127.5; 3], scale: [2.0 / 255.0; 3], padding: -1.0 };
+
+/// What is a text in the map. Growing by 1.6 gives back what the network was trained to leave out.
+const TEXT: BoxRule =
+    BoxRule { threshold: 0.3, least_side: 3.0, least_mean: 0.5, growth: 1.6, least_grown_side: 5.0 };
+
+/// A text this near to a side of its region, in parts of the region's width, is cut by it.
+const CUT: f32 = 0.01;
+
+/// A text narrower than this part of its height runs down: its width is the height of its letters.
+const RUNS_DOWN: f32 = 1.0 / 1.5;
+
+/// Texts less high than this, in pixels of the photo, cannot be read.
+const LEAST_HEIGHT: f32 = 6.0;
+
+/// Heights of the text of a bib with what the box has around it, in units of the runner; digits are .34 to .91.
+const HEIGHTS: RangeInclusive<f32> = 0.25..=1.2;
+
+/// How far to either side of a runner's middle, in units, text is evidence for a bib of that runner.
+const EVIDENCE_REACH: f32 = 1.5;
+
+/// Sides of a whole photo's canvas are multiples of this.
+const STEP: f32 = 32.0;
+
+/// A whole photo is never enlarged more than this.
+const MOST_ENLARGED: f32 = 2.0;
+
+/// A text network with its canvas; keeps its buffers.
+pub(super) struct TextFinder {
+    network: Network,
+    input: Tensor,
+    letterbox: Letterbox,
+    boxes: BoxFinder,
+}
+
+/// What a look at a torso found.
+#[derive(Debug, Default)]
+pub(super) struct Torso {
+    /// Texts that may be bibs, in pixels of the photo.
+    pub(super) texts: Vec<Quad>,
+    /// The highest text probability around the runner.
+    pub(super) evidence: f32,
+}
+
+/// How a part of a photo comes onto the canvas: brought to `size`, laid top left.
+struct Placement<'a> {
+    window: Window<'a>,
+    size: Size,
+    canvas: Size,
+}
+
+/// What the map of a canvas holds, in its pixels.
+struct Found {
+    boxes: Vec<FoundBox>,
+    highest: f32,
+}
+
+impl TextFinder {
+    pub(super) fn new(device: &Device, network: Network) -> Self {
+        let letterbox = Letterbox::new(device);
+        Self { network, input: Tensor::default(), letterbox, boxes: BoxFinder::default() }
+    }
+
+    /// Texts on the torso of a runner; nothing when it is not in the photo.
+    pub(super) fn torso(
+        &mut self,
+        frame: Frame<'_>,
+        runner: &Runner,
+        look: &Look,
+    ) -> Result<Torso, ModelError> {
+        let photo = frame.size();
+        let Some(region) = runner.region(look, photo) else { return Ok(Torso::default()) };
+        let Some(window) = frame.window(region.left, region.top, region.size) else {
+            return Ok(Torso::default());
+        };
+        let zoom = runner.zoom(look);
+        let placement = Placement { window, size: zoomed(region.size, zoom), canvas: look.canvas };
+        let found = self.find(placement, evidence_columns(runner, &region, zoom))?;
+        let (left, top) = (region.left as f32, region.top as f32);
+        let in_photo = |found: FoundBox| {
+            Quad(found.quad.0.map(|corner| Point { x: corner.x / zoom + left, y: corner.y / zoom + top }))
+        };
+        let may_be_bib = |quad: &Quad| !is_cut(quad, &region, photo) && has_height_of_bib(quad, runner.unit);
+        let texts = found.boxes.into_iter().map(in_photo).filter(may_be_bib).collect();
+        Ok(Torso { texts, evidence: found.highest })
+    }
+
+    /// Texts anywhere in a photo brought to about `long_side` pixels.
+    pub(super) fn everywhere(&mut self, frame: Frame<'_>, long_side: u32) -> Result<Vec<Quad>, ModelError> {
+        let photo = frame.size();
+        let size = whole_canvas(photo, long_side);
+        let found = self.find(Placement { window: frame.whole(), size, canvas: size }, 0..0)?;
+        let across = photo.width as f32 / size.width as f32;
+        let down = photo.height as f32 / size.height as f32;
+        let in_photo = |found: FoundBox| {
+            Quad(found.quad.0.map(|corner| Point { x: corner.x * across, y: corner.y * down }))
+        };
+        Ok(found.boxes.into_iter().map(in_photo).collect())
+    }
+
+    /// Boxes in the map, and its highest value in the columns `around`.
+    fn find(&mut self, placement: Placement<'_>, around: Range<usize>) -> Result<Found, ModelError> {
+        let Placement { window, size, canvas } = placement;
+        self.input.reshape([1, 3, canvas.height as usize, canvas.width as usize]);
+        let slot = Slot { tensor: &mut self.input, item: 0, normalisation: &INPUT };
+        self.letterbox.place(window, size, slot);
+        let outputs = self.network.run(&self.input)?;
+        let output = outputs.first()?;
+        let map = ProbabilityMap::new(output.values, canvas).ok_or_else(|| ModelError::Inference {
+            name: "text detector".into(),
+            detail: format!("its map is {:?} for {} x {}", output.shape, canvas.width, canvas.height),
+        })?;
+        let highest = map.highest_between(around.start, around.end);
+        Ok(Found { boxes: self.boxes.find(map, &TEXT), highest })
+    }
+}
+
+fn zoomed(size: Size, zoom: f32) -> Size {
+    let side = |pixels: u32| (pixels as f32 * zoom).round_ties_even().max(1.0) as u32;
+    Size { width: side(size.width), height: side(size.height) }
+}
+
+/// The shape of the photo, as near as multiples of [`STEP`] come.
+fn whole_canvas(photo: Size, long_side: u32) -> Size {
+    let ratio = (long_side as f32 / photo.width.max(photo.height) as f32).min(MOST_ENLARGED);
+    let side = |pixels: u32| ((pixels as f32 * ratio / STEP).round_ties_even() * STEP).max(STEP) as u32;
+    Size { width: side(photo.width), height: side(photo.height) }
+}
+
+fn evidence_columns(runner: &Runner, region: &Region, zoom: f32) -> Range<usize> {
+    let column = |place: f32| ((place - region.left as f32) * zoom).max(0.0) as usize;
+    let reach = EVIDENCE_REACH * runner.unit;
+    column(runner.middle - reach)..column(runner.middle + reach)
+}
+
+/// Whether a text goes on beyond the region, where the photo goes on.
+fn is_cut(quad: &Quad, region: &Region, photo: Size) -> bool {
+    let (text, seen) = (quad.bounds(), region.rect());
+    let margin = CUT * seen.width();
+    let left = region.left > 0 && text.left < seen.left + margin;
+    let right = seen.right < photo.width as f32 && text.right > seen.right - margin;
+    left || right
+}
+
+fn has_height_of_bib(quad: &Quad, unit: f32) -> bool {
+    let (width, height) = quad.size();
+    let height = if width / height < RUNS_DOWN { width } else { height };
+    height >= LEAST_HEIGHT && HEIGHTS.contains(&(height / unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PHOTO: Size = Size { width: 1000, height: 800 };
+    const REGION: Region = Region { left: 400, top: 300, size: Size { width: 200, height: 300 } };
+
+    fn upright(left: f32, top: f32, width: f32, height: f32) -> Quad {
+        let corner = |x: f32, y: f32| Point { x: left + x, y: top + y };
+        Quad([corner(0.0, 0.0), corner(width, 0.0), corner(width, height), corner(0.0, height)])
+    }
+
+    #[test]
+    fn a_text_at_the_side_of_its_region_is_cut_unless_the_photo_ends_there() {
+        assert!(is_cut(&upright(401.0, 350.0, 90.0, 40.0), &REGION, PHOTO));
+        assert!(is_cut(&upright(500.0, 350.0, 99.0, 40.0), &REGION, PHOTO));
+        assert!(!is_cut(&upright(403.0, 350.0, 190.0, 40.0), &REGION, PHOTO));
+        assert!(!is_cut(&upright(450.0, 299.0, 90.0, 40.0), &REGION, PHOTO));
+        let at_left = Region { left: 0, ..REGION };
+        assert!(!is_cut(&upright(0.0, 350.0, 90.0, 40.0), &at_left, PHOTO));
+        let at_right = Region { left: 800, ..REGION };
+        assert!(!is_cut(&upright(905.0, 350.0, 95.0, 40.0), &at_right, PHOTO));
+    }
+
+    #[test]
+    fn the_height_of_letters_decides_also_when_text_runs_down() {
+        assert!(has_height_of_bib(&upright(0.0, 0.0, 100.0, 30.0), 50.0));
+        assert!(!has_height_of_bib(&upright(0.0, 0.0, 100.0, 12.0), 50.0));
+        assert!(!has_height_of_bib(&upright(0.0, 0.0, 200.0, 61.0), 50.0));
+        assert!(!has_height_of_bib(&upright(0.0, 0.0, 20.0, 5.5), 20.0));
+        assert!(has_height_of_bib(&upright(0.0, 0.0, 30.0, 100.0), 50.0));
+    }
+
+    #[test]
+    fn a_whole_photo_is_brought_to_multiples_of_32_and_at_most_doubled() {
+        let canvas = |width, height, long_side| {
+            let size = whole_canvas(Size { width, height }, long_side);
+            (size.width, size.height)
+        };
+        assert_eq!(canvas(2048, 1365, 960), (960, 640));
+        assert_eq!(canvas(300, 200, 960), (608, 384));
+        assert_eq!(canvas(2048, 20, 960), (960, 32));
+    }
+
+    #[test]
+    fn evidence_is_looked_for_around_the_runner() {
+        let runner = Runner { unit: 50.0, middle: 490.0, chin: 250.0 };
+        assert_eq!(evidence_columns(&runner, &REGION, 2.0), 30..330);
+        let at_the_edge = Runner { middle: 440.0, ..runner };
+        assert_eq!(evidence_columns(&at_the_edge, &REGION, 2.0), 0..230);
+    }
+}
