@@ -21,8 +21,8 @@ pub(crate) struct AlbumConfig {
     preview: ImageSettings,
     /// The picture behind a hit's `thumbnailUrl`.
     thumbnail: ImageSettings,
-    /// The regular expression that a bib of this event matches as a whole, on upper-case letters and digits.
-    #[schema(format = "regex")]
+    /// The regular expression that a bib of this event matches as a whole, on upper-case letters and digits;
+    /// in the dialect of the Rust crate `regex`.
     bib_pattern: String,
 }
 
@@ -159,7 +159,8 @@ impl Input for ConfigChange {
         let text = fields.optional("text", "Bibs.", nested());
         let preview = fields.optional("preview", "The picture behind a hit's `url`.", nested());
         let thumbnail = fields.optional("thumbnail", "The picture behind a hit's `thumbnailUrl`.", nested());
-        let about = "The regular expression that a bib matches as a whole, on upper-case letters and digits.";
+        let about = "The regular expression that a bib matches as a whole, on upper-case letters and digits; in the \
+            dialect of the Rust crate `regex`.";
         let bib_pattern = fields.optional("bibPattern", about, bib_pattern());
         Some(Self {
             face: face.unwrap_or_default(),
