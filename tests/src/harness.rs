@@ -18,4 +18,4 @@ pub use binary::{Output, binary, command, run};
 pub use environment::{repository_root, required, skip_or_fail, variable};
 pub use group::{Group, Shared};
 pub use partner::{File, Partner, Ticket, text};
-pub use service::{Options, Service, free_port};
+pub use service::{Options, Service, free_port, wait_until};

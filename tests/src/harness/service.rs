@@ -276,6 +276,19 @@ impl Drop for Service {
     }
 }
 
+/// Waits for what happens on its own.
+///
+/// # Panics
+/// When it has not happened within 30 seconds.
+#[track_caller]
+pub fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !happened() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what}: not within 30 seconds");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 /// A port that was free just now.
 ///
 /// # Panics

@@ -135,8 +135,8 @@ fn row_422_says_why_it_declines() {
     }));
     let declined = partner.call("/photos/search/text/list", &json!({ "albumId": album, "text": "123" }));
     assert_eq!(declined.defined(422)["declineCode"], "TEXT_SEARCH_DISABLED");
-    let signed = partner.call("/photos/search/face/signed", &json!({ "albumId": album }));
-    assert_eq!(signed.defined(422)["declineCode"], "FACE_SEARCH_DISABLED");
+    let image = partner.selfie(&album, &Picture::selfie(1).jpeg());
+    assert_eq!(partner.face_search(&album, &image).defined(422)["declineCode"], "FACE_SEARCH_DISABLED");
 }
 
 #[test]

@@ -1,10 +1,8 @@
 //! Upload URLs, confirmation and selfies: what is bound to what, and what is left lying.
 
-use std::time::{Duration, Instant};
-
 use photofinish_tests::harness::pictures::Picture;
 use photofinish_tests::harness::raw_http::Connection;
-use photofinish_tests::harness::{Group, Options, Service, Shared};
+use photofinish_tests::harness::{Group, Options, Service, Shared, wait_until};
 use serde_json::json;
 
 static GROUP: Group = Group::new();
@@ -100,15 +98,9 @@ fn expired_upload_and_download_urls_are_403() {
     let upload = partner.signed(&album, "b.jpg", "image/jpeg").url;
     let preview = partner.photo(&album, &photo)["url"].as_str().expect("a preview").to_owned();
     assert_eq!(partner.get(&preview).status, 200);
-    let deadline = Instant::now() + Duration::from_secs(5);
-    loop {
-        let refused = partner.put(&upload, "image/jpeg", b"x").status;
-        if refused == 403 && partner.get(&preview).status == 403 {
-            break;
-        }
-        assert!(Instant::now() < deadline, "the URLs still hold after 5 s");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_until("the URLs expire", || {
+        partner.put(&upload, "image/jpeg", b"x").status == 403 && partner.get(&preview).status == 403
+    });
 }
 
 #[test]
@@ -178,11 +170,21 @@ fn a_selfie_is_deleted_as_soon_as_its_vector_is_made() {
     partner.face_search(&album, &image).ok();
     assert_eq!(service.objects(), Vec::<std::path::PathBuf>::new());
     partner.face_search(&album, &image).ok();
+}
+
+#[test]
+fn a_declined_selfie_is_declined_again_and_gone_when_it_expires() {
+    let service = Service::start(Options::fakes().with("PHOTOFINISH_PROBE_SECONDS", "2"));
+    let partner = service.partner();
+    let album = partner.album("Declined");
     let faceless = partner.selfie(&album, &Picture::new(320, 240).jpeg());
-    assert_eq!(partner.face_search(&album, &faceless).defined(422)["declineCode"], "NO_FACE");
     let unreadable = partner.selfie(&album, b"not a picture");
-    assert_eq!(partner.face_search(&album, &unreadable).defined(422)["declineCode"], "UNREADABLE_IMAGE");
-    assert_eq!(service.objects(), Vec::<std::path::PathBuf>::new(), "declined selfies are deleted too");
+    for _ in 0..2 {
+        assert_eq!(partner.face_search(&album, &faceless).defined(422)["declineCode"], "NO_FACE");
+        assert_eq!(partner.face_search(&album, &unreadable).defined(422)["declineCode"], "UNREADABLE_IMAGE");
+    }
+    wait_until("declined selfies are removed", || service.objects().is_empty());
+    partner.face_search(&album, &faceless).defined(404);
 }
 
 #[test]
@@ -193,17 +195,10 @@ fn a_probe_lives_as_long_as_configured_and_is_then_unknown() {
     let used = partner.selfie(&album, &Picture::selfie(3).jpeg());
     let unused = partner.selfie(&album, &Picture::selfie(4).jpeg());
     partner.face_search(&album, &used).ok();
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while partner.face_search(&album, &used).status == 200 {
-        assert!(Instant::now() < deadline, "the probe does not expire");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_until("the probe expires", || partner.face_search(&album, &used).status != 200);
     partner.face_search(&album, &used).defined(404);
     partner.face_search(&album, &unused).defined(404);
-    while !service.objects().is_empty() {
-        assert!(Instant::now() < deadline, "an expired selfie that was never used still lies in storage");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    wait_until("the selfie that was never used is removed", || service.objects().is_empty());
 }
 
 #[test]

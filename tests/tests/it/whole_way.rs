@@ -149,7 +149,7 @@ fn what_is_switched_off_is_neither_read_nor_searched() {
         let counts = (photo["faces"].as_array().map(Vec::len), photo["texts"].as_array().map(Vec::len));
         let answer = if off == "face" {
             assert_eq!(counts, (Some(0), Some(2)), "{photo}");
-            partner.call("/photos/search/face/signed", &json!({ "albumId": album }))
+            partner.face_search(&album, &partner.selfie(&album, &Picture::selfie(1).jpeg()))
         } else {
             assert_eq!(counts, (Some(2), Some(0)), "{photo}");
             partner.call("/photos/search/text/list", &json!({ "albumId": album, "text": "1204" }))

@@ -87,7 +87,8 @@ fn another_method_is_405_with_allow_and_an_unknown_path_404() {
         connection.head(method, "/openapi/albums/list", &[("x-api-key", &key)]);
         let answer = connection.answer();
         answer.defined(405);
-        assert_eq!(answer.header("allow"), Some("POST"), "{method}: {:?}", answer.headers);
+        let allowed: Vec<&str> = answer.header("allow").unwrap_or_default().split(", ").collect();
+        assert!(allowed.contains(&"POST") && !allowed.contains(&method), "{method}: {allowed:?}");
     }
     partner.call("/albums/nothing", &json!({})).defined(404);
     partner.call("/", &json!({})).defined(404);
