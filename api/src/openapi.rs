@@ -228,9 +228,13 @@ fn page(document: &str) -> (String, HeaderValue) {
     let (style, script) = (include_str!("docs/page.css"), include_str!("docs/page.js"));
     // Within a script element the document must not be able to end it.
     let document = document.replace('<', "\\u003c");
+    // The document's own order is that of the alphabet; a reader wants that of the work.
+    let paths: Vec<String> = operations::all().iter().map(|operation| operation.about.path()).collect();
+    let order = json!(paths).to_string();
     let page = include_str!("docs/page.html")
         .replace("/*STYLE*/", style)
         .replace("/*SCRIPT*/", script)
+        .replace("/*ORDER*/", &order)
         .replace("/*DOCUMENT*/", &document);
     let hash = |text: &str| STANDARD.encode(Sha256::digest(text.as_bytes()));
     let policy = format!(

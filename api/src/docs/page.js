@@ -92,14 +92,18 @@
     if (schema.minItems) said.push(`at least ${schema.minItems} item${schema.minItems > 1 ? "s" : ""}`);
     if (schema.maxItems) said.push(`at most ${schema.maxItems} items`);
     if (schema.default !== undefined) said.push(`default \`${schema.default}\``);
-    return said.length ? `${said.join("; ")}.` : "";
+    const text = said.join("; ");
+    return text ? `${text[0].toUpperCase()}${text.slice(1)}.` : "";
   };
 
-  // One row a field; those of objects within follow under their path.
-  const rows = (schema, prefix) =>
-    Object.entries(schema.properties || {}).flatMap(([name, given]) => {
-      const field = resolve(given);
-      const must = (schema.required || []).includes(name);
+  // One row a field, required ones first; those of objects within follow under their path.
+  const rows = (schema, prefix) => {
+    const isRequired = (name) => (schema.required || []).includes(name);
+    const names = Object.keys(schema.properties || {});
+    const ordered = [...names.filter(isRequired), ...names.filter((name) => !isRequired(name))];
+    return ordered.flatMap((name) => {
+      const field = resolve(schema.properties[name]);
+      const must = isRequired(name);
       const row = make("tr", {},
         make("th", { scope: "row" },
           prefix ? make("span", { class: "inner" }, prefix) : null, name,
@@ -110,6 +114,7 @@
       const within = items ? rows(items, `${prefix}${name}[].`) : rows(field, `${prefix}${name}.`);
       return [row, ...within];
     });
+  };
 
   const table = (caption, heads, body) =>
     make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": caption },
@@ -166,7 +171,8 @@
     at("raw").href = `${here}/openapi.json`;
     at("base").value = location.protocol === "file:" ? spec.servers[0].url : `${location.origin}${here}`;
     at("introduction").append(...paragraphs(spec.info.description));
-    const all = Object.entries(spec.paths).map(([path, item]) => [path, item.post]);
+    const order = JSON.parse(at("order").textContent);
+    const all = order.map((path) => [path, spec.paths[path].post]);
     for (const tag of spec.tags) {
       const tagged = all.filter(([, operation]) => operation.tags.includes(tag.name));
       at("operations").append(make("section", { "aria-labelledby": `tag-${tag.name}` },

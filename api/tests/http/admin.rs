@@ -14,11 +14,11 @@ fn stranger(service: &Service) -> Partner {
 fn health_needs_no_key() {
     let service = Service::start();
     let caller = stranger(&service);
-    assert_eq!(caller.send("GET", "/healthz", &[], "").ok(), json!({ "alive": true }));
-    let metrics = caller.send("GET", "/metrics", &[], "");
+    assert_eq!(caller.send("GET /healthz", &[], "").ok(), json!({ "alive": true }));
+    let metrics = caller.send("GET /metrics", &[], "");
     assert_eq!(metrics.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
     assert_eq!(metrics.bytes, b"photofinish_test_total 1\n");
-    let answer = caller.send("POST", "/healthz", &[], "");
+    let answer = caller.send("POST /healthz", &[], "");
     assert_eq!(answer.header("allow"), "GET, HEAD, OPTIONS");
     answer.defined(405, "METHOD_NOT_SUPPORTED");
 }
@@ -27,10 +27,10 @@ fn health_needs_no_key() {
 fn readiness_names_every_part_that_does_not_serve() {
     let service = Service::start();
     let caller = stranger(&service);
-    assert_eq!(caller.send("GET", "/readyz", &[], "").ok()["ready"], json!(true));
+    assert_eq!(caller.send("GET /readyz", &[], "").ok()["ready"], json!(true));
     let state = PartState::Down("no runtime library".to_owned());
     service.health.parts.lock().unwrap()[1] = Part { name: "models", state };
-    let answer = caller.send("GET", "/readyz", &[], "");
+    let answer = caller.send("GET /readyz", &[], "");
     assert_eq!(answer.status, 503);
     let parts = json!([
         { "name": "database", "state": "running" },
@@ -43,16 +43,16 @@ fn readiness_names_every_part_that_does_not_serve() {
 fn readiness_is_false_from_the_moment_the_service_leaves() {
     let service = Service::start();
     service.draining.begin();
-    let answer = stranger(&service).send("GET", "/readyz", &[], "");
+    let answer = stranger(&service).send("GET /readyz", &[], "");
     assert_eq!((answer.status, &answer.json()["parts"][0]["state"]), (503, &json!("draining")));
-    assert_eq!(stranger(&service).send("GET", "/healthz", &[], "").status, 200);
+    assert_eq!(stranger(&service).send("GET /healthz", &[], "").status, 200);
 }
 
 #[test]
 fn health_may_have_a_port_of_its_own() {
     let service = Service::with(|settings| settings.admin_here = false);
     let caller = stranger(&service);
-    caller.send("GET", "/healthz", &[], "").defined(404, "NOT_FOUND");
+    caller.send("GET /healthz", &[], "").defined(404, "NOT_FOUND");
     let listener = service.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
     let context = service.context.clone();
@@ -60,8 +60,8 @@ fn health_may_have_a_port_of_its_own() {
     let served = service.runtime.spawn(async move {
         photofinish_api::serve_admin(listener, context, async { drop(stopped.await) }).await;
     });
-    assert_eq!(caller.send("GET", &format!("{origin}/readyz"), &[], "").status, 200);
-    caller.send("POST", &format!("{origin}/openapi/albums/list"), &[], "").defined(404, "NOT_FOUND");
+    assert_eq!(caller.send(&format!("GET {origin}/readyz"), &[], "").status, 200);
+    caller.send(&format!("POST {origin}/openapi/albums/list"), &[], "").defined(404, "NOT_FOUND");
     stop.send(()).unwrap();
     service.block_on(served).unwrap();
 }

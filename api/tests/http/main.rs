@@ -1,4 +1,5 @@
 //! The partner API over real HTTP, on a real store (SQLite and files in a temporary folder).
+#![expect(clippy::unwrap_used, reason = "a test ends where something is not as it must be")]
 
 mod admin;
 mod albums;

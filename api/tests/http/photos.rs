@@ -99,7 +99,7 @@ fn a_deleted_photo_is_gone_from_rows_searches_and_storage() {
     partner.call("/photos/photo/delete", &on_photo).defined(404, "NOT_FOUND");
     assert_eq!((&by_face()["total"], &by_bib()["total"]), (&json!(0), &json!(0)));
     for name in ["url", "thumbnailUrl"] {
-        assert_eq!(partner.send("GET", shown[name].as_str().unwrap(), &[], "").status, 404);
+        assert_eq!(partner.send(&format!("GET {}", shown[name].as_str().unwrap()), &[], "").status, 404);
     }
 }
 

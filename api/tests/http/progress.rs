@@ -90,7 +90,7 @@ fn an_idle_album_says_so_and_is_done() {
     let (album, _) = partner.album();
     let headers = [("accept", "text/event-stream")];
     let answer =
-        partner.send("POST", "/openapi/albums/progress", &headers, json!({ "albumId": album }).to_string());
+        partner.send("POST /openapi/albums/progress", &headers, json!({ "albumId": album }).to_string());
     let text = String::from_utf8(answer.bytes).unwrap();
     let names: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
     assert_eq!(names, ["message", "done"]);
@@ -101,7 +101,7 @@ fn what_is_wrong_before_a_stream_is_an_ordinary_error() {
     let service = Service::start();
     let partner = service.partner();
     let send = |body: Value| {
-        partner.send("POST", "/openapi/albums/progress", &[("accept", "text/event-stream")], body.to_string())
+        partner.send("POST /openapi/albums/progress", &[("accept", "text/event-stream")], body.to_string())
     };
     send(json!({ "albumId": nowhere() })).defined(404, "NOT_FOUND");
     assert_eq!(send(json!({})).issues().len(), 1);

@@ -48,7 +48,7 @@ fn faces_are_found_best_first_down_to_the_threshold() {
     assert_eq!(best["why"], json!("face match"));
     assert_eq!(best["takenAt"], json!("2026-10-04T09:41:07Z"));
     for name in ["url", "thumbnailUrl"] {
-        let picture = partner.send("GET", best[name].as_str().unwrap(), &[], "");
+        let picture = partner.send(&format!("GET {}", best[name].as_str().unwrap()), &[], "");
         assert_eq!((picture.status, picture.header("content-type")), (200, "image/jpeg"));
     }
 }

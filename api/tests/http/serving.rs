@@ -60,5 +60,5 @@ fn nonsense_on_the_wire_harms_nobody() {
     let mut raw = Raw::connect(&service);
     raw.write("this is not http\r\n\r\n");
     assert!(raw.read_until("\r\n\r\n").starts_with("HTTP/1.1 400"));
-    assert_eq!(service.partner().send("GET", "/healthz", &[], "").status, 200);
+    assert_eq!(service.partner().send("GET /healthz", &[], "").status, 200);
 }

@@ -25,7 +25,7 @@ fn an_upload_url_takes_what_it_was_made_for_and_nothing_else() {
     let (url, _) = upload_url(&partner, &album);
     let (other, _) = upload_url(&partner, &album);
     refused(partner.put(&url, "image/png", b"x"), "CONTENT_TYPE_MISMATCH");
-    refused(partner.send("PUT", &url, &[], b"x"), "CONTENT_TYPE_MISMATCH");
+    refused(partner.send(&format!("PUT {url}"), &[], b"x"), "CONTENT_TYPE_MISMATCH");
     refused(
         partner.put(&url.replace("signature=", "signature=00"), "image/jpeg", b"x"),
         "SIGNATURE_MISMATCH",
@@ -35,10 +35,10 @@ fn an_upload_url_takes_what_it_was_made_for_and_nothing_else() {
     let elsewhere = format!("{}?{query}", other.split_once('?').unwrap().0);
     refused(partner.put(&elsewhere, "image/jpeg", b"x"), "SIGNATURE_MISMATCH");
     refused(partner.put(url.split_once('?').unwrap().0, "image/jpeg", b"x"), "SIGNATURE_MISMATCH");
-    refused(partner.send("GET", &url, &[], ""), "SIGNATURE_MISMATCH");
+    refused(partner.send(&format!("GET {url}"), &[], ""), "SIGNATURE_MISMATCH");
     let escape = format!("{}/storage/../rows.sqlite?{query}", partner.origin);
     assert!(partner.put(&escape, "image/jpeg", b"x").status >= 400);
-    let answer = partner.send("DELETE", &url, &[], "");
+    let answer = partner.send(&format!("DELETE {url}"), &[], "");
     assert_eq!(answer.header("allow"), "GET, HEAD, PUT, OPTIONS");
     answer.defined(405, "METHOD_NOT_SUPPORTED");
     assert_eq!(partner.put(&url, "image/jpeg", b"x").status, 200);
@@ -132,18 +132,24 @@ fn pictures_are_fetched_by_browsers_of_any_origin() {
     let shown = partner.call("/photos/photo/get", &json!({ "albumId": album, "photoId": photo })).ok();
     for name in ["url", "thumbnailUrl"] {
         let url = shown[name].as_str().unwrap();
-        let answer = partner.send("GET", url, &[("origin", "https://gallery.example")], "");
+        let answer = partner.send(&format!("GET {url}"), &[("origin", "https://gallery.example")], "");
         assert_eq!((answer.status, answer.bytes.as_slice()), (200, b"pixels".as_slice()));
         assert_eq!(answer.header("content-type"), "image/jpeg");
         assert_eq!(answer.header("content-length"), "6");
         assert_eq!(answer.header("access-control-allow-origin"), "*");
         assert_eq!(answer.header("x-content-type-options"), "nosniff");
-        let head = partner.send("HEAD", url, &[], "");
+        let head = partner.send(&format!("HEAD {url}"), &[], "");
         assert_eq!((head.status, head.header("content-length"), head.bytes.len()), (200, "6", 0));
-        refused(partner.send("GET", &url.replace("expires=", "expires=9"), &[], ""), "SIGNATURE_MISMATCH");
+        refused(
+            partner.send(&format!("GET {}", url.replace("expires=", "expires=9")), &[], ""),
+            "SIGNATURE_MISMATCH",
+        );
     }
-    let preflight =
-        partner.send("OPTIONS", shown["url"].as_str().unwrap(), &[("origin", "https://a.example")], "");
+    let preflight = partner.send(
+        &format!("OPTIONS {}", shown["url"].as_str().unwrap()),
+        &[("origin", "https://a.example")],
+        "",
+    );
     assert_eq!(preflight.status, 204);
     assert_eq!(preflight.header("access-control-allow-methods"), "GET, HEAD, PUT");
     assert_eq!(preflight.header("access-control-allow-headers"), "content-type");

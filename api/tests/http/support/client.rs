@@ -116,8 +116,7 @@ impl Partner {
     /// Calls an operation; checks its answer against the document.
     pub fn call(&self, path: &str, body: &Value) -> Answer {
         let answer = self.send(
-            "POST",
-            &format!("/openapi{path}"),
+            &format!("POST /openapi{path}"),
             &[("content-type", "application/json")],
             body.to_string(),
         );
@@ -129,8 +128,9 @@ impl Partner {
         answer
     }
 
-    /// Sends any request, with the key if there is one.
-    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Answer {
+    /// Sends any request (`GET /path` or `GET http://..`), with the key if there is one.
+    pub fn send(&self, line: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Answer {
+        let (method, path) = line.split_once(' ').unwrap();
         let url = if path.starts_with("http") { path.to_owned() } else { format!("{}{path}", self.origin) };
         let mut request = ureq::http::Request::builder().method(method).uri(url);
         if let Some(key) = self.key.as_ref().filter(|_| path.starts_with("/openapi")) {
@@ -149,7 +149,7 @@ impl Partner {
     }
 
     pub fn put(&self, url: &str, content_type: &str, body: &[u8]) -> Answer {
-        self.send("PUT", url, &[("content-type", content_type)], body)
+        self.send(&format!("PUT {url}"), &[("content-type", content_type)], body)
     }
 
     /// A new album's id, as text and as the store knows it.

@@ -43,10 +43,9 @@ pub fn check(document: &Value, schema: &Value, value: &Value) -> Result<(), Stri
     if !kinds.iter().any(|kind| is_of(kind, value)) {
         return Err(format!("{value} is not of {kinds:?}"));
     }
-    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
-        if !values.iter().any(|allowed| equal(allowed, value)) {
-            return Err(format!("{value} is not one of {values:?}"));
-        }
+    let values = schema.get("enum").and_then(Value::as_array);
+    if values.is_some_and(|values| !values.iter().any(|allowed| equal(allowed, value))) {
+        return Err(format!("{value} is not one of {values:?}"));
     }
     check_number(schema, value)?;
     for name in schema.get("required").and_then(Value::as_array).into_iter().flatten() {
