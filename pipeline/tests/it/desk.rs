@@ -1,0 +1,96 @@
+//! The probe desk: selfies, with no pipeline near.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use photofinish_models::fakes::{FakeModels, paint_face};
+use photofinish_models::traits::{FaceCrop, ModelFactory};
+use photofinish_pipeline::{DeskError, ProbeDesk};
+
+use crate::support::{LIMITS, ground, held, jpeg, scene};
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// The vector that the fakes give a person.
+fn vector_of(person: u16) -> Vec<f32> {
+    let picture = scene(person, "1");
+    let models = FakeModels::default();
+    let face = models.face_detector().unwrap().detect(&[picture.frame()], 640).unwrap()[0][0];
+    let crop = FaceCrop { frame: picture.frame(), landmarks: face.landmarks };
+    models.face_embedder().unwrap().embed(&[crop]).unwrap().remove(0).vector
+}
+
+#[test]
+fn the_largest_face_of_a_selfie_becomes_a_vector() {
+    let desk = ProbeDesk::start(Arc::new(FakeModels::default()), LIMITS, 4);
+    let mut picture = ground(1600, 1200);
+    paint_face(&mut picture, 5, [100, 100, 200]);
+    paint_face(&mut picture, 6, [700, 200, 500]);
+    paint_face(&mut picture, 7, [1300, 900, 160]);
+    for exif in [1, 6, 8, 3] {
+        let face = runtime().block_on(desk.embed(Bytes::from(held(&picture, exif)))).unwrap();
+        assert_eq!(
+            (face.vector, face.model.as_str()),
+            (vector_of(6), "fake-embedder@1"),
+            "orientation {exif}"
+        );
+    }
+    desk.stop();
+}
+
+#[test]
+fn a_picture_that_is_nothing_but_a_face_is_enough() {
+    let desk = ProbeDesk::start(Arc::new(FakeModels::default()), LIMITS, 4);
+    let mut picture = ground(60, 60);
+    paint_face(&mut picture, 31, [0, 0, 60]);
+    let face = runtime().block_on(desk.embed(Bytes::from(jpeg(&picture)))).unwrap();
+    assert_eq!(face.vector, vector_of(31));
+    desk.stop();
+}
+
+#[test]
+fn each_selfie_without_a_vector_is_told_why() {
+    let desk = ProbeDesk::start(Arc::new(FakeModels::default()), LIMITS, 4);
+    let runtime = runtime();
+    let ask = |bytes: Vec<u8>| runtime.block_on(desk.embed(Bytes::from(bytes))).unwrap_err();
+    assert_eq!(ask(jpeg(&ground(800, 600))), DeskError::NoFace);
+    assert_eq!(ask(Vec::new()), DeskError::Unreadable);
+    assert_eq!(ask(b"my face".to_vec()), DeskError::Unreadable);
+    assert_eq!(ask(vec![0; LIMITS.max_file_bytes as usize + 1]), DeskError::Unreadable);
+    let whole = jpeg(&scene(1, "1"));
+    assert_eq!(ask(whole[..whole.len() / 2].to_vec()), DeskError::Unreadable);
+    // It goes on after all of them.
+    assert!(runtime.block_on(desk.embed(Bytes::from(whole))).is_ok());
+    desk.stop();
+    assert_eq!(ask(jpeg(&scene(1, "1"))), DeskError::Unavailable);
+}
+
+#[test]
+fn a_full_desk_says_when_to_come_again() {
+    let slow = FakeModels { delay: Duration::from_millis(300), ..FakeModels::default() };
+    let desk = Arc::new(ProbeDesk::start(Arc::new(slow), LIMITS, 1));
+    let selfie = Bytes::from(jpeg(&scene(1, "1")));
+    let answers = runtime().block_on(async {
+        let asked: Vec<_> = (0..6)
+            .map(|_| {
+                let (desk, selfie) = (Arc::clone(&desk), selfie.clone());
+                tokio::spawn(async move { desk.embed(selfie).await })
+            })
+            .collect();
+        let mut answers = Vec::new();
+        for asked in asked {
+            answers.push(asked.await.unwrap());
+        }
+        answers
+    });
+    let seated = answers.iter().filter(|answer| answer.is_ok()).count();
+    assert!((1..=2).contains(&seated), "{answers:?}");
+    for refused in answers.iter().filter_map(|answer| answer.as_ref().err()) {
+        let DeskError::Busy { try_again_in } = refused else { panic!("{refused:?}") };
+        assert!((Duration::from_secs(1)..Duration::from_secs(10)).contains(try_again_in));
+    }
+    desk.stop();
+}

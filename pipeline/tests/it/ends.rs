@@ -1,0 +1,192 @@
+//! Stops, outages and restarts: nothing is lost, nothing is done twice.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use photofinish_models::fakes::FakeModels;
+use photofinish_models::traits::{
+    BatchSizes, BibReader, FaceDetector, FaceEmbedder, ModelError, ModelFactory,
+};
+use photofinish_pipeline::{Part, Status};
+use photofinish_store::error::{StoreError, StoreErrorKind};
+use photofinish_store::ids::{AlbumId, OrganizationId};
+use photofinish_store::object::ObjectKey;
+use photofinish_store::traits::{Blobs, Result, UploadTerms};
+use url::Url;
+
+use crate::support::{House, config, jpeg, scene, wait_for};
+
+fn event(count: u16) -> Vec<Vec<u8>> {
+    (0..count).map(|i| jpeg(&scene(i, &format!("{}", 100 + i)))).collect()
+}
+
+#[test]
+fn a_stop_in_full_flight_gives_everything_back_and_the_next_start_finishes_it() {
+    let house = House::build();
+    let album = house.album(config());
+    house.send(album, &event(30));
+    let slow = FakeModels { delay: Duration::from_millis(40), ..FakeModels::default() };
+    let pipeline =
+        house.pipeline_with(Arc::new(slow), Arc::clone(&house.store.blobs), Duration::from_millis(1));
+    wait_for("some photos", || (house.counts(album).ready > 2).then_some(()));
+    let report = pipeline.stop();
+    assert!(!report.drained && report.left == 0 && report.abandoned.is_empty(), "{report:?}");
+    let counts = house.counts(album);
+    assert_eq!((counts.processing, counts.failed), (0, 0));
+    assert!(counts.queued > 0 && counts.ready + counts.queued == 30, "{counts:?}");
+
+    let pipeline = house.pipeline(FakeModels::default());
+    let counts = house.wait_until_settled(album);
+    assert_eq!((counts.ready, counts.failed), (30, 0));
+    assert!(pipeline.stop().drained);
+}
+
+#[test]
+fn a_stop_with_time_lets_what_is_in_flight_end() {
+    let house = House::build();
+    let album = house.album(config());
+    house.send(album, &event(12));
+    let slow = FakeModels { delay: Duration::from_millis(5), ..FakeModels::default() };
+    let pipeline = house.pipeline(slow);
+    wait_for("some photos", || (house.counts(album).processing > 0).then_some(()));
+    let report = pipeline.stop();
+    assert!(report.drained && report.given_back == 0, "{report:?}");
+    assert_eq!(house.counts(album).processing, 0);
+    assert_eq!(pipeline.stop(), report, "a second stop answers the first's report");
+}
+
+/// Storage that can be cut off.
+struct Cut {
+    blobs: Arc<dyn Blobs>,
+    is_cut: AtomicBool,
+    refusals: AtomicUsize,
+}
+
+impl Cut {
+    fn serve(&self) -> Result<()> {
+        if self.is_cut.load(Ordering::Acquire) {
+            self.refusals.fetch_add(1, Ordering::AcqRel);
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "storage"));
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Blobs for Cut {
+    async fn read(&self, key: &ObjectKey, at_most: u64) -> Result<Bytes> {
+        self.serve()?;
+        self.blobs.read(key, at_most).await
+    }
+
+    async fn write(&self, key: &ObjectKey, content_type: &str, bytes: Bytes) -> Result<()> {
+        self.serve()?;
+        self.blobs.write(key, content_type, bytes).await
+    }
+
+    async fn upload_url(&self, key: &ObjectKey, terms: UploadTerms<'_>) -> Result<Url> {
+        self.blobs.upload_url(key, terms).await
+    }
+
+    async fn download_url(&self, key: &ObjectKey, ttl: Duration) -> Result<Url> {
+        self.blobs.download_url(key, ttl).await
+    }
+
+    async fn head(&self, key: &ObjectKey) -> Result<Option<u64>> {
+        self.serve()?;
+        self.blobs.head(key).await
+    }
+
+    async fn delete(&self, key: &ObjectKey) -> Result<()> {
+        self.blobs.delete(key).await
+    }
+
+    async fn delete_album(&self, organization: OrganizationId, album: AlbumId) -> Result<()> {
+        self.blobs.delete_album(organization, album).await
+    }
+}
+
+#[test]
+fn a_storage_outage_costs_no_photo_an_attempt() {
+    let house = House::build();
+    let album = house.album(config());
+    let storage = Arc::new(Cut {
+        blobs: Arc::clone(&house.store.blobs),
+        is_cut: AtomicBool::new(false),
+        refusals: AtomicUsize::new(0),
+    });
+    let models = Arc::new(FakeModels { delay: Duration::from_millis(10), ..FakeModels::default() });
+    house.send(album, &event(20));
+    let pipeline =
+        house.pipeline_with(models, Arc::clone(&storage) as Arc<dyn Blobs>, Duration::from_secs(30));
+    wait_for("some photos", || (house.counts(album).ready > 2).then_some(()));
+    storage.is_cut.store(true, Ordering::Release);
+    // Longer than the attempts a photo has.
+    wait_for("four outages", || {
+        let is_down = matches!(pipeline.status(), Status::Down { part: Part::Storage, .. });
+        (is_down && storage.refusals.load(Ordering::Acquire) > 4).then_some(())
+    });
+    storage.is_cut.store(false, Ordering::Release);
+    let counts = house.wait_until_settled(album);
+    assert_eq!((counts.ready, counts.failed), (20, 0));
+    wait_for("running", || (pipeline.status() == Status::Running).then_some(()));
+    pipeline.stop();
+}
+
+/// Networks that are not there at first.
+struct Late {
+    models: FakeModels,
+    missing: AtomicUsize,
+}
+
+impl ModelFactory for Late {
+    fn face_detector(&self) -> std::result::Result<Box<dyn FaceDetector>, ModelError> {
+        let missing =
+            self.missing.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1));
+        match missing {
+            Ok(_) => Err(ModelError::Runtime("no library".into())),
+            Err(_) => self.models.face_detector(),
+        }
+    }
+
+    fn face_embedder(&self) -> std::result::Result<Box<dyn FaceEmbedder>, ModelError> {
+        self.models.face_embedder()
+    }
+
+    fn bib_reader(&self) -> std::result::Result<Box<dyn BibReader>, ModelError> {
+        self.models.bib_reader()
+    }
+
+    fn batch_sizes(&self) -> BatchSizes {
+        self.models.batch_sizes()
+    }
+}
+
+#[test]
+fn missing_networks_are_told_and_waited_for() {
+    let house = House::build();
+    let album = house.album(config());
+    house.send(album, &event(3));
+    let models = Arc::new(Late { models: FakeModels::default(), missing: AtomicUsize::new(2) });
+    let pipeline = house.pipeline_with(models, Arc::clone(&house.store.blobs), Duration::from_secs(30));
+    let reason = wait_for("down", || match pipeline.status() {
+        Status::Down { part: Part::Models, reason, .. } => Some(reason),
+        _ => None,
+    });
+    assert_eq!(reason, "models is down: onnx runtime: no library");
+    let counts = house.wait_until_settled(album);
+    assert_eq!(counts.ready, 3);
+    assert!(pipeline.stop().drained);
+}
+
+#[test]
+fn a_pipeline_with_nothing_to_do_stops_at_once() {
+    let house = House::build();
+    let pipeline = house.pipeline(FakeModels::default());
+    wait_for("running", || (pipeline.status() == Status::Running).then_some(()));
+    let report = pipeline.stop();
+    assert!(report.drained && report.abandoned.is_empty(), "{report:?}");
+}

@@ -1,0 +1,250 @@
+//! What the tests share: a store with an album, painted scenes, and files of them.
+
+use std::io::Cursor;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use exif::experimental::Writer;
+use exif::{Field, In, Tag, Value};
+use photofinish_kernels::frame::Picture;
+use photofinish_kernels::orient::{Orientation, upright};
+use photofinish_models::fakes::{FakeModels, paint_bib, paint_face};
+use photofinish_models::traits::ModelFactory;
+use photofinish_pipeline::{Limits, Pipeline, PipelineParts, PipelineSettings};
+use photofinish_store::album::{
+    AlbumConfig, DEFAULT_BIB_PATTERN, NewAlbum, Recognition, RecognitionMode, Tenant,
+};
+use photofinish_store::ids::{AlbumId, KeyId, OrganizationId, PhotoId};
+use photofinish_store::key::{KeyMode, NewKey, Scope};
+use photofinish_store::object::{ObjectKey, ObjectRole};
+use photofinish_store::photo::{NewPhoto, Photo, SeenFace, SeenText, StateCounts};
+use photofinish_store::traits::Blobs;
+use photofinish_store::{Store, StoreSettings};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+pub const LIMITS: Limits = Limits { max_file_bytes: 4 << 20, max_pixels: 50_000_000 };
+
+/// How long anything may take.
+pub const LONG: Duration = Duration::from_secs(60);
+
+/// A store on a temporary folder with an organization.
+pub struct House {
+    pub runtime: Runtime,
+    pub store: Store,
+    tenant: Tenant,
+    key: KeyId,
+    _folder: TempDir,
+}
+
+impl House {
+    pub fn build() -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let folder = TempDir::new().unwrap();
+        let (store, tenant, key) = runtime.block_on(async {
+            let store = Store::open(StoreSettings {
+                database_url: format!("sqlite:{}", folder.path().join("rows.db").display()),
+                storage_url: format!("file:{}", folder.path().join("objects").display()),
+                public_url: "http://127.0.0.1:8080".parse().unwrap(),
+                signing_secret: [7; 32],
+                attempt_limit: 3,
+                face_index_bytes: 1 << 20,
+                scratch: folder.path().join("scratch"),
+            })
+            .await
+            .unwrap();
+            let organization = store.keys.organization("pipeline tests").await.unwrap();
+            let key = store.keys.create(new_key(organization)).await.unwrap();
+            (store, key.tenant, key.id)
+        });
+        Self { runtime, store, tenant, key, _folder: folder }
+    }
+
+    pub fn album(&self, config: AlbumConfig) -> AlbumId {
+        let album = NewAlbum {
+            tenant: self.tenant,
+            created_by: self.key,
+            title: "Test run".into(),
+            cover_url: None,
+            tags: Vec::new(),
+            config,
+        };
+        self.runtime.block_on(self.store.albums.create(album)).unwrap().id
+    }
+
+    pub fn object(&self, album: AlbumId, photo: PhotoId, role: ObjectRole) -> ObjectKey {
+        ObjectKey::photo(self.tenant.organization, album, photo, role)
+    }
+
+    /// Uploads files and confirms them.
+    pub fn send(&self, album: AlbumId, files: &[Vec<u8>]) -> Vec<PhotoId> {
+        self.runtime.block_on(async {
+            let photos = (0..files.len())
+                .map(|i| NewPhoto { filename: format!("{i}.jpg"), content_type: "image/jpeg".into() });
+            let photos = self.store.photos.create(album, photos.collect()).await.unwrap();
+            for (photo, file) in photos.iter().zip(files) {
+                let key = self.object(album, *photo, ObjectRole::Original);
+                self.store.blobs.write(&key, "image/jpeg", Bytes::from(file.clone())).await.unwrap();
+            }
+            assert_eq!(self.store.queue.confirm(album, &photos).await.unwrap().len(), photos.len());
+            photos
+        })
+    }
+
+    pub fn counts(&self, album: AlbumId) -> StateCounts {
+        self.runtime.block_on(self.store.photos.counts(album)).unwrap()
+    }
+
+    /// Waits until no photo of the album waits or is worked on.
+    pub fn wait_until_settled(&self, album: AlbumId) -> StateCounts {
+        wait_for("settled", || {
+            let counts = self.counts(album);
+            (counts.queued + counts.processing == 0).then_some(counts)
+        })
+    }
+
+    pub fn photo(&self, album: AlbumId, photo: PhotoId) -> Photo {
+        self.runtime.block_on(self.store.photos.get(album, photo)).unwrap()
+    }
+
+    pub fn seen(&self, album: AlbumId, photo: PhotoId) -> (Vec<SeenFace>, Vec<SeenText>) {
+        self.runtime.block_on(self.store.photos.seen(album, photo)).unwrap()
+    }
+
+    pub fn bytes(&self, key: &ObjectKey) -> Bytes {
+        self.runtime.block_on(self.store.blobs.read(key, 100 << 20)).unwrap()
+    }
+
+    /// Starts a pipeline on the store.
+    pub fn pipeline(&self, models: FakeModels) -> Pipeline {
+        self.pipeline_with(Arc::new(models), Arc::clone(&self.store.blobs), Duration::from_secs(30))
+    }
+
+    pub fn pipeline_with(
+        &self,
+        models: Arc<dyn ModelFactory>,
+        blobs: Arc<dyn Blobs>,
+        drain_grace: Duration,
+    ) -> Pipeline {
+        let settings = PipelineSettings {
+            decode_threads: 2,
+            resize_threads: 1,
+            fetch_threads: 2,
+            detect_threads: 1,
+            embed_threads: 1,
+            read_threads: 2,
+            file_budget_bytes: 8 << 20,
+            pixel_budget_bytes: 64 << 20,
+            limits: LIMITS,
+            lease_ttl: Duration::from_secs(60),
+            drain_grace,
+        };
+        let queue = Arc::clone(&self.store.queue);
+        Pipeline::start(
+            settings,
+            PipelineParts { queue, blobs, models, runtime: self.runtime.handle().clone() },
+        )
+    }
+}
+
+fn new_key(organization: OrganizationId) -> NewKey {
+    NewKey {
+        organization,
+        mode: KeyMode::Live,
+        label: "tests".into(),
+        hint: "svc_live_test".into(),
+        scopes: Scope::ALL.to_vec(),
+        expires_at: None,
+        digest: [9; 32],
+    }
+}
+
+/// Asks until there is an answer.
+pub fn wait_for<T>(what: &str, ask: impl Fn() -> Option<T>) -> T {
+    let deadline = Instant::now() + LONG;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "never came: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub fn config() -> AlbumConfig {
+    let recognition =
+        Recognition { enabled: true, confidence_threshold: 50.0, mode: RecognitionMode::Photo, grid: None };
+    AlbumConfig {
+        face: recognition.clone(),
+        text: recognition,
+        preview_max_dimension: 2048,
+        thumbnail_max_dimension: 256,
+        bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
+    }
+}
+
+/// A grey picture, brighter to the right and below.
+pub fn ground(width: u32, height: u32) -> Picture {
+    let pixels = (0..height).flat_map(|y| {
+        (0..width).flat_map(move |x| [(60 + 100 * x / width) as u8, (60 + 100 * y / height) as u8, 120])
+    });
+    Picture::new(pixels.collect(), width, height).unwrap()
+}
+
+/// Person `person` with bib `bib`, larger persons with higher numbers.
+pub fn scene(person: u16, bib: &str) -> Picture {
+    let mut picture = ground(1200, 800);
+    paint_face(&mut picture, person, [300, 100, 160]);
+    paint_bib(&mut picture, bib, [320, 420]);
+    picture
+}
+
+pub fn jpeg(picture: &Picture) -> Vec<u8> {
+    let (width, height) = (picture.width() as usize, picture.height() as usize);
+    let frame = picture.frame();
+    let image = turbojpeg::Image {
+        pixels: frame.pixels(),
+        width,
+        pitch: width * 3,
+        height,
+        format: turbojpeg::PixelFormat::RGB,
+    };
+    turbojpeg::compress(image, 92, turbojpeg::Subsamp::Sub2x2).unwrap().to_vec()
+}
+
+/// The file with a camera's notes put behind its first two bytes.
+pub fn with_notes(file: &[u8], notes: &[(Tag, Value)]) -> Vec<u8> {
+    let fields: Vec<Field> = notes
+        .iter()
+        .map(|(tag, value)| Field { tag: *tag, ifd_num: In::PRIMARY, value: value.clone() })
+        .collect();
+    let mut writer = Writer::new();
+    fields.iter().for_each(|field| writer.push_field(field));
+    let mut tiff = Cursor::new(Vec::new());
+    writer.write(&mut tiff, false).unwrap();
+    let tiff = tiff.into_inner();
+    let mut noted = file[..2].to_vec();
+    noted.extend([0xff, 0xe1]);
+    noted.extend(u16::try_from(tiff.len() + 8).unwrap().to_be_bytes());
+    noted.extend(b"Exif\0\0");
+    noted.extend(tiff);
+    noted.extend(&file[2..]);
+    noted
+}
+
+/// The picture as a camera held in this way stores it, as a file that says so.
+pub fn held(picture: &Picture, exif: u16) -> Vec<u8> {
+    // Each way is its own inverse but the two quarter turns, which are each other's.
+    let stored = match Orientation::from_exif(exif.into()) {
+        Orientation::TurnRight => upright(picture.clone(), Orientation::TurnLeft),
+        Orientation::TurnLeft => upright(picture.clone(), Orientation::TurnRight),
+        other => upright(picture.clone(), other),
+    };
+    with_notes(&jpeg(&stored), &[(Tag::Orientation, Value::Short(vec![exif]))])
+}
+
+pub fn words(text: &str) -> Value {
+    Value::Ascii(vec![text.as_bytes().to_vec()])
+}
