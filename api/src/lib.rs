@@ -1,7 +1,7 @@
 //! Speaks the partner API and nothing else.
 //!
 //! Knows nothing of networks, pixels, threads or SQL: it asks the store, and the rest through [`context`].
-//! An operation is found in [`operations`], goes the way that [`operation`] describes, and ends in `handlers`;
+//! An operation is found in `operations`, goes the way that `operation` describes, and ends in `handlers`;
 //! what stands on the wire is in `wire`, what can fail in [`error_table`].
 
 mod accept;
