@@ -19,8 +19,8 @@ use crate::meters;
 use crate::photo::Embedding;
 use crate::traits::{FaceHit, FaceIndex, Result};
 
-/// An album of at most this many faces is scored on the thread that asks: 2,000 x 256 numbers take 60 us, about what
-/// the way to another thread and back costs.
+/// An album of at most this many faces is scored on the thread that asks: a quarter of a millisecond, by the 12 ms
+/// measured for 100,000 vectors of 256 (`examples/rates.rs`).
 const SCORED_IN_PLACE: usize = 2_000;
 
 /// What the index reads.

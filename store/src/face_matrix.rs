@@ -1,7 +1,6 @@
 //! The searchable faces of one album in memory: a matrix of unit vectors per embedding network. Plain values; knows
 //! no rows, no cache and no clock.
 
-use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use photofinish_kernels::cosine::{Cosine, Search};
@@ -100,7 +99,8 @@ impl FaceMatrix {
         }
     }
 
-    /// The photos whose best face is at least as close as asked, best first; equal ones in the order of their ids.
+    /// The photos whose best face is at least as close as asked, best first; equal ones in the
+    /// order they were read.
     pub(crate) fn nearest(&self, scorer: &Cosine, wanted: &Nearest) -> Vec<FaceHit> {
         let Some(group) = self.groups.iter().find(|group| group.model == wanted.probe.model) else {
             return Vec::new();
@@ -108,15 +108,9 @@ impl FaceMatrix {
         if group.dimension != wanted.probe.vector.len() {
             return Vec::new();
         }
-        let search = Search { probe: &wanted.probe.vector, at_least: wanted.at_least, k: 0 };
-        let mut near = Vec::new();
-        scorer.each(&search, &group.vectors, |found| near.push(found));
-        near.sort_unstable_by(|a, b| {
-            b.score.total_cmp(&a.score).then_with(|| match group.photos[a.row].cmp(&group.photos[b.row]) {
-                Ordering::Equal => a.row.cmp(&b.row),
-                unequal => unequal,
-            })
-        });
+        // Every row that is close enough: how many of them are in one photo is not known before.
+        let search = Search { probe: &wanted.probe.vector, at_least: wanted.at_least, k: group.photos.len() };
+        let near = scorer.nearest(&search, &group.vectors);
         let mut answered = HashSet::new();
         near.iter()
             .filter(|found| answered.insert(group.photos[found.row]))

@@ -229,6 +229,7 @@ pub struct FaceHit {
 pub trait FaceIndex: Send + Sync {
     /// Catches up with the rows, then answers the photos whose best face is at least `at_least` close to the probe
     /// (same model only), best first, at most `k`, one hit a photo.
+    #[expect(clippy::too_many_arguments, reason = "each is of another type and needed by every call")]
     async fn nearest(
         &self,
         album: AlbumId,

@@ -1,5 +1,7 @@
 //! The embedded profile: every suite on SQLite and local files, and what only this profile promises.
 
+#![allow(clippy::unwrap_used, reason = "clippy takes only the test functions themselves for tests")]
+
 mod embedded;
 
 use std::time::Duration;
@@ -66,6 +68,24 @@ async fn a_process_that_was_killed_leaves_suspects_and_after_enough_of_them_a_fa
     assert_eq!((failed.state, failed.failure), (PhotoState::Failed, Some(FailureReason::ProcessingCrashed)));
 }
 
+#[tokio::test]
+async fn what_confirm_answered_is_in_the_files_at_that_moment() {
+    let home = Home::new();
+    let store = home.open().await;
+    let event = Event::make(&store).await;
+    let photos = event.expected(20).await;
+    for (done, photo) in photos.iter().enumerate() {
+        store.queue.confirm(event.album, &[*photo]).await.unwrap();
+        // The files as a process that dies now leaves them: the database and its log, nothing closed.
+        let remains = Home::new();
+        for name in ["photofinish.db", "photofinish.db-wal"] {
+            std::fs::copy(home.path().join(name), remains.path().join(name)).unwrap();
+        }
+        let counts = remains.open().await.photos.counts(event.album).await.unwrap();
+        assert_eq!(counts.queued, done as u64 + 1);
+    }
+}
+
 /// As after `kill -9`: nothing is given back.
 async fn restart(home: &Home, store: Store) -> Store {
     store.close().await;
@@ -78,7 +98,7 @@ async fn a_command_works_beside_the_service() {
     let home = Home::new();
     let (service, command) = tokio::join!(home.open(), home.open());
     let event = Event::make(&service).await;
-    assert_eq!(command.keys.list().await.unwrap(), [event.key.clone()]);
+    assert_eq!(command.keys.list().await.unwrap(), std::slice::from_ref(&event.key));
     let theirs = Event::make(&command).await;
     let (a, b) = tokio::join!(event.queued(50), theirs.queued(50));
     assert_eq!((a.len(), b.len()), (50, 50));

@@ -22,8 +22,8 @@ use tokio_util::io::ReaderStream;
 use url::Url;
 
 use self::durable::Part;
+use self::signing::{Claim, Method, Signer, Terms};
 pub use self::signing::{DownloadGrant, SignatureError, UploadGrant};
-use self::signing::{Method, Signer, Terms};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::ids::{AlbumId, OrganizationId};
 use crate::object::ObjectKey;
@@ -119,7 +119,7 @@ impl LocalFiles {
         query: &str,
         content_type: Option<&str>,
     ) -> std::result::Result<UploadGrant, SignatureError> {
-        self.signer.verify_upload(key, query, content_type, OffsetDateTime::now_utc())
+        self.signer.verify_upload(Claim { key, query, at: OffsetDateTime::now_utc() }, content_type)
     }
 
     /// Judges a `GET` or `HEAD`, as [`Self::verify_upload`] does a `PUT`.
@@ -131,7 +131,7 @@ impl LocalFiles {
         key: &str,
         query: &str,
     ) -> std::result::Result<DownloadGrant, SignatureError> {
-        self.signer.verify_download(key, query, OffsetDateTime::now_utc())
+        self.signer.verify_download(Claim { key, query, at: OffsetDateTime::now_utc() })
     }
 
     /// Keeps a body under the granted key, replacing what was there; answers its size in bytes. Durable when it
@@ -203,7 +203,7 @@ impl LocalFiles {
         blocking("write to the storage", move || {
             std::io::Write::write_all(&mut file, b"photofinish")?;
             drop(part);
-            std::fs::metadata(&root).map(drop)
+            std::fs::read_dir(&root).map(drop)
         })
         .await
     }

@@ -78,6 +78,17 @@ pub(super) struct Terms<'a> {
     pub(super) bound: Option<(&'a str, u64)>,
 }
 
+/// A request as it came, before anything about it is known to be true.
+#[derive(Clone, Copy)]
+pub(super) struct Claim<'a> {
+    /// The decoded path after `/storage/`.
+    pub(super) key: &'a str,
+    /// The raw query string.
+    pub(super) query: &'a str,
+    /// When it came.
+    pub(super) at: OffsetDateTime,
+}
+
 pub(super) struct Signer {
     public_url: Url,
     secret: [u8; 32],
@@ -107,40 +118,32 @@ impl Signer {
 
     pub(super) fn verify_upload(
         &self,
-        key: &str,
-        query: &str,
+        claim: Claim<'_>,
         content_type: Option<&str>,
-        now: OffsetDateTime,
     ) -> Result<UploadGrant, SignatureError> {
-        let parameters = parameters(query)?;
+        let parameters = parameters(claim.query)?;
         let bound_type = parameters.get("type").ok_or(SignatureError::Malformed)?;
         let max_bytes = number(&parameters, "max")?;
-        let key = self.verify(&parameters, key, now, Some((bound_type, max_bytes)))?;
+        let key = self.verify(claim, &parameters, Some((bound_type, max_bytes)))?;
         if content_type != Some(bound_type) {
             return Err(SignatureError::ContentType);
         }
         Ok(UploadGrant { key, max_bytes })
     }
 
-    pub(super) fn verify_download(
-        &self,
-        key: &str,
-        query: &str,
-        now: OffsetDateTime,
-    ) -> Result<DownloadGrant, SignatureError> {
-        let key = self.verify(&parameters(query)?, key, now, None)?;
+    pub(super) fn verify_download(&self, claim: Claim<'_>) -> Result<DownloadGrant, SignatureError> {
+        let key = self.verify(claim, &parameters(claim.query)?, None)?;
         Ok(DownloadGrant { key })
     }
 
     /// The signature first, then the time: who did not get this URL from us learns nothing by it.
     fn verify(
         &self,
+        claim: Claim<'_>,
         parameters: &HashMap<String, String>,
-        key: &str,
-        now: OffsetDateTime,
         bound: Option<(&str, u64)>,
     ) -> Result<ObjectKey, SignatureError> {
-        let key = ObjectKey::parse(key).ok_or(SignatureError::Malformed)?;
+        let key = ObjectKey::parse(claim.key).ok_or(SignatureError::Malformed)?;
         let expires = number(parameters, "expires")?;
         let signature = parameters.get("signature").ok_or(SignatureError::Malformed)?;
         let signature = hex::decode(signature).map_err(|_| SignatureError::Malformed)?;
@@ -148,7 +151,7 @@ impl Signer {
         let terms = Terms { method, key: key.as_str(), expires, bound };
         // Constant time.
         self.mac(&terms).verify_slice(&signature).map_err(|_| SignatureError::Wrong)?;
-        if now.unix_timestamp() > expires {
+        if claim.at.unix_timestamp() > expires {
             return Err(SignatureError::Expired);
         }
         Ok(key)
@@ -202,6 +205,10 @@ mod tests {
         OffsetDateTime::from_unix_timestamp(seconds).unwrap()
     }
 
+    fn claim(query: &str) -> Claim<'_> {
+        Claim { key: KEY, query, at: at(NOW) }
+    }
+
     fn upload_query() -> String {
         let terms =
             Terms { method: Method::Put, key: KEY, expires: NOW + 900, bound: Some(("image/jpeg", 1000)) };
@@ -211,7 +218,7 @@ mod tests {
     }
 
     fn upload(key: &str, query: &str, content_type: Option<&str>) -> Result<UploadGrant, SignatureError> {
-        signer().verify_upload(key, query, content_type, at(NOW))
+        signer().verify_upload(Claim { key, query, at: at(NOW) }, content_type)
     }
 
     #[test]
@@ -230,7 +237,7 @@ mod tests {
         let later = query.replace(&(NOW + 900).to_string(), &(NOW + 901).to_string());
         assert_eq!(upload(KEY, &later, Some("image/jpeg")), wrong);
         let other = Signer::new(Url::parse("http://127.0.0.1:8080").unwrap(), [8; 32]);
-        assert_eq!(other.verify_upload(KEY, &query, Some("image/jpeg"), at(NOW)), wrong);
+        assert_eq!(other.verify_upload(claim(&query), Some("image/jpeg")), wrong);
     }
 
     #[test]
@@ -243,18 +250,20 @@ mod tests {
     #[test]
     fn a_url_holds_to_its_last_second_and_not_longer() {
         let query = upload_query();
-        let at_second =
-            |seconds| signer().verify_upload(KEY, &query, Some("image/jpeg"), at(seconds)).map(drop);
+        let at_second = |seconds| {
+            let claim = Claim { at: at(seconds), ..claim(&query) };
+            signer().verify_upload(claim, Some("image/jpeg")).map(drop)
+        };
         assert_eq!(at_second(NOW + 900), Ok(()));
         assert_eq!(at_second(NOW + 901), Err(SignatureError::Expired));
     }
 
     #[test]
     fn an_upload_url_does_not_download_and_the_other_way_round() {
-        assert_eq!(signer().verify_download(KEY, &upload_query(), at(NOW)), Err(SignatureError::Wrong));
+        assert_eq!(signer().verify_download(claim(&upload_query())), Err(SignatureError::Wrong));
         let terms = Terms { method: Method::Get, key: KEY, expires: NOW + 900, bound: None };
         let query = signer().url(&terms).query().unwrap().to_owned();
-        assert!(signer().verify_download(KEY, &query, at(NOW)).is_ok());
+        assert!(signer().verify_download(claim(&query)).is_ok());
         assert_eq!(upload(KEY, &query, Some("image/jpeg")), Err(SignatureError::Malformed));
         let dressed_up = format!("{query}&type=image/jpeg&max=1000");
         assert_eq!(upload(KEY, &dressed_up, Some("image/jpeg")), Err(SignatureError::Wrong));

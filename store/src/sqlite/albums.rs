@@ -147,12 +147,12 @@ impl Albums for SqliteAlbums {
         let rows: Vec<AlbumRow> = sqlx::query_as(concat!(
             "select ",
             album_columns!(),
-            " from album where organization = $1 and mode = $2 and ($3 is null or id < $3) \
+            " from album where organization = $1 and mode = $2 and id < $3 \
              and ($4 is null or title_folded like $4 escape '\\') order by id desc limit $5"
         ))
         .bind(tenant.organization)
         .bind(tenant.mode.as_str())
-        .bind(query.after)
+        .bind(query.after.unwrap_or(AlbumId(uuid::Uuid::max())))
         .bind(title.as_deref())
         // One more than asked tells whether there is a next page.
         .bind(i64::from(query.limit) + 1)

@@ -3,6 +3,7 @@
 //! A sync costs the same for one photo as for a hundred, and partners confirm from many connections at once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sqlx::{Sqlite, Transaction};
 use tokio::sync::{mpsc, oneshot};
@@ -19,6 +20,11 @@ const WAITING: usize = 256;
 
 /// How many calls one transaction takes.
 const AT_ONCE: usize = 64;
+
+/// How long one transaction waits for as many calls as the one before had. Partners that confirm one photo after the
+/// other come back a moment after their answer: without this, the first of eight would go alone and the other seven
+/// wait for its sync, every time (measured: two syncs of 3.9 ms for eight photos instead of one).
+const GATHER: Duration = Duration::from_millis(1);
 
 const WHAT: &str = "confirm photos";
 
@@ -54,7 +60,9 @@ impl ConfirmDesk {
 
 async fn serve(database: Database, mut calls: mpsc::Receiver<Confirmation>) {
     let mut together = Vec::with_capacity(AT_ONCE);
-    while calls.recv_many(&mut together, AT_ONCE).await > 0 {
+    let mut before = 1;
+    while gather(&mut calls, &mut together, before).await {
+        before = together.len();
         metrics::histogram!(meters::CONFIRMATIONS_TOGETHER).record(together.len() as f64);
         match commit(&database, &together).await {
             Ok(answers) => {
@@ -70,6 +78,31 @@ async fn serve(database: Database, mut calls: mpsc::Receiver<Confirmation>) {
             }
         }
     }
+}
+
+/// Takes what waits, and what comes within a moment when less waits than `before`. Whether there is anything.
+async fn gather(
+    calls: &mut mpsc::Receiver<Confirmation>,
+    together: &mut Vec<Confirmation>,
+    before: usize,
+) -> bool {
+    if calls.recv_many(together, AT_ONCE).await == 0 {
+        return false;
+    }
+    let deadline = tokio::time::sleep(GATHER);
+    tokio::pin!(deadline);
+    while together.len() < before {
+        let room = AT_ONCE - together.len();
+        tokio::select! {
+            () = &mut deadline => break,
+            more = calls.recv_many(together, room) => {
+                if more == 0 {
+                    break;
+                }
+            }
+        }
+    }
+    true
 }
 
 /// One transaction for all calls. One answer a call, in order.

@@ -21,6 +21,13 @@ macro_rules! select_faces {
     };
 }
 
+pub(super) const ALL: &str = select_faces!("where album = $1 and embedding is not null");
+
+pub(super) const CHANGED: &str = select_faces!(
+    "where album = $1 and embedding is not null and photo in \
+     (select photo from photo_change where album = $1 and change > $2 and change <= $3)"
+);
+
 pub(crate) struct SqliteFaces {
     database: Database,
 }
@@ -45,9 +52,7 @@ impl FaceRows for SqliteFaces {
         let mut snapshot = self.database.snapshot(WHAT).await?;
         let change = changes_in(&mut snapshot, album).await?;
         let mut matrix = FaceMatrix::default();
-        let mut rows = sqlx::query(select_faces!("where album = $1 and embedding is not null"))
-            .bind(album)
-            .fetch(&mut *snapshot);
+        let mut rows = sqlx::query(ALL).bind(album).fetch(&mut *snapshot);
         while let Some(row) = rows.try_next().await.map_err(fault(WHAT))? {
             push(&mut matrix, &row)?;
         }
@@ -67,14 +72,7 @@ impl FaceRows for SqliteFaces {
         .await
         .map_err(fault(WHAT))?;
         let mut faces = FaceMatrix::default();
-        let mut rows = sqlx::query(select_faces!(
-            "where album = $1 and embedding is not null and photo in \
-             (select photo from photo_change where album = $1 and change > $2 and change <= $3)"
-        ))
-        .bind(album)
-        .bind(change)
-        .bind(upto)
-        .fetch(&mut *snapshot);
+        let mut rows = sqlx::query(CHANGED).bind(album).bind(change).bind(upto).fetch(&mut *snapshot);
         while let Some(row) = rows.try_next().await.map_err(fault(WHAT))? {
             push(&mut faces, &row)?;
         }

@@ -1,6 +1,7 @@
 //! Taking photos from the queue. Everything here runs inside the caller's transaction.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use sqlx::{Sqlite, Transaction};
@@ -18,6 +19,19 @@ const WHAT: &str = "lease photos";
 /// How many albums one lease looks at. A worker takes a few dozen photos at a time: with more albums than that
 /// waiting, the next lease goes on where this one stopped.
 const ALBUMS_AT_ONCE: usize = 16;
+
+/// The next album with fresh photos. One probe of the index, however many photos wait.
+pub(super) const NEXT_ALBUM: &str = "select album from photo where state = 'queued' and attempts = 0 \
+     and album > $1 order by album limit 1";
+
+/// The fresh photos of an album that wait longest.
+pub(super) const HEAD: &str = "select id from photo where state = 'queued' and attempts = 0 and album = $1 \
+     order by confirmed_at, id limit $2";
+
+/// The suspect whose lease lapsed first.
+pub(super) const SUSPECT: &str = "select album, id, attempts from photo \
+     where state in ('queued', 'processing') and attempts > 0 and lease_until <= $1 \
+     order by lease_until limit 1";
 
 /// A photo about to be leased.
 struct Waiting {
@@ -65,14 +79,11 @@ pub(super) async fn suspect(
     term: Term,
 ) -> Result<Option<Lease>> {
     loop {
-        let row: Option<(AlbumId, PhotoId, i64)> = sqlx::query_as(
-            "select album, id, attempts from photo where state in ('queued', 'processing') and attempts > 0 \
-             and lease_until <= $1 order by lease_until limit 1",
-        )
-        .bind(term.now)
-        .fetch_optional(&mut **transaction)
-        .await
-        .map_err(fault(WHAT))?;
+        let row: Option<(AlbumId, PhotoId, i64)> = sqlx::query_as(SUSPECT)
+            .bind(term.now)
+            .fetch_optional(&mut **transaction)
+            .await
+            .map_err(fault(WHAT))?;
         let Some((album, photo, attempts)) = row else {
             return Ok(None);
         };
@@ -85,8 +96,7 @@ pub(super) async fn suspect(
     }
 }
 
-/// Up to `limit` albums with fresh photos: those after the cursor, then from the beginning up to it. Each step is one
-/// probe of the index, however many photos wait.
+/// Up to `limit` albums with fresh photos: those after the cursor, then from the beginning up to it.
 async fn waiting_albums(
     transaction: &mut Transaction<'static, Sqlite>,
     cursor: Option<AlbumId>,
@@ -96,14 +106,11 @@ async fn waiting_albums(
     let mut after = cursor.unwrap_or(AlbumId(uuid::Uuid::nil()));
     let mut wrapped = cursor.is_none();
     while albums.len() < limit {
-        let next: Option<AlbumId> = sqlx::query_scalar(
-            "select album from photo where state = 'queued' and attempts = 0 and album > $1 \
-             order by album limit 1",
-        )
-        .bind(after)
-        .fetch_optional(&mut **transaction)
-        .await
-        .map_err(fault(WHAT))?;
+        let next: Option<AlbumId> = sqlx::query_scalar(NEXT_ALBUM)
+            .bind(after)
+            .fetch_optional(&mut **transaction)
+            .await
+            .map_err(fault(WHAT))?;
         match next {
             Some(album) if albums.contains(&album) => break,
             Some(album) => {
@@ -126,15 +133,12 @@ async fn head(
     album: AlbumId,
     limit: usize,
 ) -> Result<std::vec::IntoIter<Waiting>> {
-    let rows: Vec<PhotoId> = sqlx::query_scalar(
-        "select id from photo where state = 'queued' and attempts = 0 and album = $1 \
-         order by confirmed_at, id limit $2",
-    )
-    .bind(album)
-    .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-    .fetch_all(&mut **transaction)
-    .await
-    .map_err(fault(WHAT))?;
+    let rows: Vec<PhotoId> = sqlx::query_scalar(HEAD)
+        .bind(album)
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .fetch_all(&mut **transaction)
+        .await
+        .map_err(fault(WHAT))?;
     let waiting: Vec<Waiting> = rows.into_iter().map(|photo| Waiting { album, photo, attempts: 0 }).collect();
     Ok(waiting.into_iter())
 }
@@ -180,10 +184,10 @@ async fn take(
     .execute(&mut **transaction)
     .await
     .map_err(fault(WHAT))?;
-    if !known.contains_key(&album) {
-        known.insert(album, owner_and_config(transaction, album).await?);
-    }
-    let (organization, config) = known[&album].clone();
+    let (organization, config) = match known.entry(album) {
+        Entry::Occupied(known) => known.get().clone(),
+        Entry::Vacant(unknown) => unknown.insert(owner_and_config(transaction, album).await?).clone(),
+    };
     let attempt = u32::try_from(attempts + 1).unwrap_or(u32::MAX);
     Ok(Lease { id, photo, album, organization, config, attempt })
 }

@@ -165,16 +165,4 @@ fn file_of(url: &str) -> Result<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn urls_name_files() {
-        assert_eq!(file_of("sqlite:data/p.db").unwrap(), Path::new("data/p.db"));
-        assert_eq!(file_of("sqlite:///var/p.db").unwrap(), Path::new("/var/p.db"));
-        assert_eq!(file_of("sqlite:/var/p.db").unwrap(), Path::new("/var/p.db"));
-        for refused in ["postgres://host/p", "sqlite:", "sqlite::memory:", "sqlite:p.db?mode=ro"] {
-            assert!(file_of(refused).is_err(), "{refused}");
-        }
-    }
-}
+mod tests;

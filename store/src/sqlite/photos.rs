@@ -24,6 +24,19 @@ macro_rules! select_photo {
     };
 }
 
+/// SQLite has no arrays: ids travel as a JSON list of hexadecimal texts.
+pub(super) const MANY: &str =
+    select_photo!("where album = $1 and id in (select unhex(value) from json_each($2))");
+
+/// Two texts for pages, not one with an optional filter: that one could use neither index.
+pub(super) const PAGE: &str = select_photo!("where album = $1 and id > $2 order by id limit $3");
+
+/// The ids first: without the nested query SQLite walks all photos of the album by their key.
+pub(super) const PAGE_OF_STATE: &str = select_photo!(
+    "where album = $1 and id in \
+     (select id from photo where album = $1 and state = $4 and id > $2 order by id limit $3) order by id"
+);
+
 pub(crate) struct SqlitePhotos {
     database: Database,
     faces: Arc<FaceCache>,
@@ -73,16 +86,13 @@ impl Photos for SqlitePhotos {
     }
 
     async fn get_many(&self, album: AlbumId, ids: &[PhotoId]) -> Result<Vec<Photo>> {
-        // SQLite has no arrays: ids travel as a JSON list of hexadecimal texts.
         let ids: Vec<String> = ids.iter().map(|id| id.0.simple().to_string()).collect();
-        let rows: Vec<PhotoRow> = sqlx::query_as(select_photo!(
-            "where album = $1 and id in (select unhex(value) from json_each($2))"
-        ))
-        .bind(album)
-        .bind(json_of(&ids)?)
-        .fetch_all(&self.database.reader)
-        .await
-        .map_err(fault("get photos"))?;
+        let rows: Vec<PhotoRow> = sqlx::query_as(MANY)
+            .bind(album)
+            .bind(json_of(&ids)?)
+            .fetch_all(&self.database.reader)
+            .await
+            .map_err(fault("get photos"))?;
         rows::all(rows)
     }
 
@@ -113,21 +123,14 @@ impl Photos for SqlitePhotos {
     async fn list(&self, album: AlbumId, query: PhotoQuery) -> Result<PhotoPage> {
         const WHAT: &str = "list photos";
         let mut snapshot = self.database.snapshot(WHAT).await?;
-        // Two texts, not one with an optional filter: that one could use neither index.
+        let after = query.after.unwrap_or(PhotoId(uuid::Uuid::nil()));
         let page = match query.state {
-            Some(state) => sqlx::query_as(select_photo!(
-                "where album = $1 and ($2 is null or id > $2) and state = $4 order by id limit $3"
-            ))
-            .bind(album)
-            .bind(query.after)
-            .bind(i64::from(query.limit) + 1)
-            .bind(state.as_str()),
-            None => sqlx::query_as(select_photo!(
-                "where album = $1 and ($2 is null or id > $2) order by id limit $3"
-            ))
-            .bind(album)
-            .bind(query.after)
-            .bind(i64::from(query.limit) + 1),
+            Some(state) => sqlx::query_as(PAGE_OF_STATE)
+                .bind(album)
+                .bind(after)
+                .bind(i64::from(query.limit) + 1)
+                .bind(state.as_str()),
+            None => sqlx::query_as(PAGE).bind(album).bind(after).bind(i64::from(query.limit) + 1),
         };
         let rows: Vec<PhotoRow> = page.fetch_all(&mut *snapshot).await.map_err(fault(WHAT))?;
         let total: i64 = match query.state {

@@ -16,6 +16,17 @@ use crate::photo::{FailureReason, PhotoState};
 use crate::rows::{later, now, state_of};
 use crate::traits::{Finish, Finished, Lease, LeaseRequest, Queue, Result};
 
+/// Each half reads one partial index: the fresh, and the suspects without a running lease.
+pub(super) const DEPTH: &str = "select (select count(*) from photo where state = 'queued' and attempts = 0) \
+     + (select count(*) from photo where state in ('queued', 'processing') and attempts > 0 \
+     and lease_until <= $1)";
+
+pub(super) const RENEW: &str = "update photo set lease_until = $2 where lease = $1 and state = 'processing'";
+
+/// Photos that wait have no lease that could lapse.
+pub(super) const RECLAIM: &str = "update photo set lease_until = 0 \
+     where state in ('queued', 'processing') and attempts > 0 and lease_until > 0";
+
 pub(crate) struct SqliteQueue {
     database: Database,
     desk: Arc<ConfirmDesk>,
@@ -37,11 +48,7 @@ impl SqliteQueue {
         const WHAT: &str = "reclaim leases";
         let mut transaction = self.database.write(WHAT).await?;
         let reclaimed =
-            sqlx::query("update photo set lease_until = 0 where state = 'processing' and attempts > 0")
-                .execute(&mut *transaction)
-                .await
-                .map_err(fault(WHAT))?
-                .rows_affected();
+            sqlx::query(RECLAIM).execute(&mut *transaction).await.map_err(fault(WHAT))?.rows_affected();
         transaction.commit().await.map_err(fault(WHAT))?;
         Ok(reclaimed)
     }
@@ -123,14 +130,13 @@ impl Queue for SqliteQueue {
         let until = later(now(), ttl);
         let mut held = Vec::with_capacity(leases.len());
         for lease in leases {
-            let renewed =
-                sqlx::query("update photo set lease_until = $2 where lease = $1 and state = 'processing'")
-                    .bind(lease)
-                    .bind(until)
-                    .execute(&mut *transaction)
-                    .await
-                    .map_err(fault(WHAT))?
-                    .rows_affected();
+            let renewed = sqlx::query(RENEW)
+                .bind(lease)
+                .bind(until)
+                .execute(&mut *transaction)
+                .await
+                .map_err(fault(WHAT))?
+                .rows_affected();
             if renewed > 0 {
                 held.push(*lease);
             }
@@ -174,16 +180,11 @@ impl Queue for SqliteQueue {
     }
 
     async fn depth(&self) -> Result<u64> {
-        // Each half reads one partial index: the fresh, and the suspects without a running lease.
-        let depth: i64 = sqlx::query_scalar(
-            "select (select count(*) from photo where state = 'queued' and attempts = 0) \
-             + (select count(*) from photo where state in ('queued', 'processing') and attempts > 0 \
-             and lease_until <= $1)",
-        )
-        .bind(now())
-        .fetch_one(&self.database.reader)
-        .await
-        .map_err(fault("count the queue"))?;
+        let depth: i64 = sqlx::query_scalar(DEPTH)
+            .bind(now())
+            .fetch_one(&self.database.reader)
+            .await
+            .map_err(fault("count the queue"))?;
         Ok(depth.unsigned_abs())
     }
 }

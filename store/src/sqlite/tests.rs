@@ -1,0 +1,130 @@
+use sqlx::{AssertSqlSafe, Row};
+use tempfile::TempDir;
+
+use super::*;
+use crate::error::StoreErrorKind;
+use crate::suite::{Event, face, text};
+use crate::{Store, StoreSettings};
+
+/// A store in a folder of its own, and a second way to its file.
+async fn opened() -> (TempDir, Store, Database) {
+    let folder = tempfile::tempdir().unwrap();
+    let database_url = format!("sqlite:{}", folder.path().join("photofinish.db").display());
+    let settings = StoreSettings {
+        database_url: database_url.clone(),
+        storage_url: format!("file:{}", folder.path().join("objects").display()),
+        public_url: "http://127.0.0.1:8080".parse().unwrap(),
+        signing_secret: [7; 32],
+        attempt_limit: 3,
+        face_index_bytes: 1 << 20,
+        scratch: folder.path().join("scratch"),
+    };
+    let store = Store::open(settings).await.unwrap();
+    let database = Database::open(&database_url).await.unwrap();
+    (folder, store, database)
+}
+
+#[test]
+fn urls_name_files() {
+    assert_eq!(file_of("sqlite:data/p.db").unwrap(), Path::new("data/p.db"));
+    assert_eq!(file_of("sqlite:///var/p.db").unwrap(), Path::new("/var/p.db"));
+    assert_eq!(file_of("sqlite:/var/p.db").unwrap(), Path::new("/var/p.db"));
+    for refused in ["postgres://host/p", "sqlite:", "sqlite::memory:", "sqlite:p.db?mode=ro"] {
+        assert!(file_of(refused).is_err(), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_album_leaves_no_row_in_any_table() {
+    let (_folder, store, database) = opened().await;
+    let kept = Event::make(&store).await;
+    kept.ready(vec![face([1.0, 0.0, 0.0, 0.0])], vec![text("12", 0.99)]).await;
+    let event = Event::make(&store).await;
+    for _ in 0..3 {
+        event.ready(vec![face([1.0, 0.0, 0.0, 0.0])], vec![text("34", 0.99)]).await;
+    }
+    store.probes.create(event.album, std::time::Duration::from_secs(60)).await.unwrap();
+    event.expected(1200).await;
+    let tables: Vec<String> = sqlx::query_scalar(
+        "select m.name from sqlite_master m join pragma_table_info(m.name) c \
+         where m.type = 'table' and c.name = 'album'",
+    )
+    .fetch_all(&database.reader)
+    .await
+    .unwrap();
+    assert_eq!(tables.len(), 5, "{tables:?}");
+    let rows = async |table: &str| -> i64 {
+        let count = format!("select count(*) from {table} where album = $1");
+        sqlx::query_scalar(AssertSqlSafe(count)).bind(event.album).fetch_one(&database.reader).await.unwrap()
+    };
+    for table in &tables {
+        assert!(rows(table).await > 0, "nothing in {table} to delete");
+    }
+    store.albums.delete(&event.tenant, event.album).await.unwrap();
+    for table in &tables {
+        assert_eq!(rows(table).await, 0, "left in {table}");
+    }
+    assert_eq!(store.photos.counts(kept.album).await.unwrap().ready, 1);
+    let violations = sqlx::query("pragma foreign_key_check").fetch_all(&database.reader).await.unwrap();
+    assert!(violations.is_empty());
+}
+
+#[tokio::test]
+async fn hot_statements_read_by_index_alone() {
+    let (_folder, _store, database) = opened().await;
+    let expected: [(&str, &[&str]); 11] = [
+        (lease::NEXT_ALBUM, &["photo_fresh (album>?)"]),
+        (lease::HEAD, &["photo_fresh (album=?)"]),
+        (lease::SUSPECT, &["photo_suspect (lease_until<?)"]),
+        (queue::RENEW, &["photo_lease (lease=?)"]),
+        (queue::RECLAIM, &["photo_suspect (lease_until>?)"]),
+        (queue::DEPTH, &["photo_fresh", "photo_suspect (lease_until<?)"]),
+        (faces::ALL, &["face_by_photo (album=?)"]),
+        (faces::CHANGED, &["face_by_photo (album=? AND photo=?)"]),
+        (texts::LOOK_UP, &["seen_text_searched (album=? AND text=?)"]),
+        (photos::PAGE_OF_STATE, &["photo_by_state (album=? AND state=? AND id>?)"]),
+        (photos::MANY, &["PRIMARY KEY (album=? AND id=?)"]),
+    ];
+    for (statement, indexes) in expected {
+        let plan = plan_of(&database, statement).await;
+        for index in indexes {
+            assert!(plan.contains(index), "{index} is not in the plan of {statement}:\n{plan}");
+        }
+        assert!(!plan.contains("TEMP B-TREE"), "{statement} sorts:\n{plan}");
+    }
+    let page = plan_of(&database, photos::PAGE).await;
+    assert!(page.contains("(album=? AND id>?)"), "{page}");
+}
+
+async fn plan_of(database: &Database, statement: &str) -> String {
+    let explain = AssertSqlSafe(format!("explain query plan {statement}"));
+    let steps = sqlx::query(explain).fetch_all(&database.reader).await.unwrap();
+    steps.iter().map(|step| step.get::<String, _>("detail") + "\n").collect()
+}
+
+#[tokio::test]
+async fn a_full_disk_is_unavailable_and_loses_nothing() {
+    let (_folder, store, database) = opened().await;
+    let event = Event::make(&store).await;
+    let before = event.queued(1).await;
+    let pages: i64 = sqlx::query_scalar("pragma page_count").fetch_one(&database.writer).await.unwrap();
+    // What SQLite does at this limit is what it does when the disk has no page left.
+    let full = AssertSqlSafe(format!("pragma max_page_count = {}", pages + 2));
+    sqlx::query(full).execute(&database.writer).await.unwrap();
+    let photos = SqlitePhotos::new(
+        database.clone(),
+        std::sync::Arc::new(crate::face_index::FaceCache::new(
+            std::sync::Arc::new(SqliteFaces::new(database.clone())),
+            0,
+        )),
+    );
+    let new = crate::photo::NewPhoto { filename: "x".repeat(1000), content_type: "image/jpeg".into() };
+    let refused = crate::traits::Photos::create(&photos, event.album, vec![new; 100]).await.unwrap_err();
+    assert_eq!(refused.kind, StoreErrorKind::Unavailable, "{refused}");
+    assert!(refused.retry_after.is_some());
+    let listed = store.photos.counts(event.album).await.unwrap();
+    assert_eq!((listed.queued, listed.awaiting_upload), (1, 0));
+    let limit = "pragma max_page_count = 4294967294";
+    sqlx::query(limit).execute(&database.writer).await.unwrap();
+    assert_eq!(store.queue.confirm(event.album, &before).await.unwrap(), before);
+}

@@ -1,0 +1,147 @@
+//! Uploads and downloads by signed URLs, as the API runs them.
+
+#![allow(clippy::unwrap_used, reason = "clippy takes only the test functions themselves for tests")]
+
+mod embedded;
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use embedded::Home;
+use futures_util::{StreamExt, stream};
+use photofinish_store::Store;
+use photofinish_store::ids::{AlbumId, OrganizationId, PhotoId};
+use photofinish_store::local::{LocalFiles, ReceiveError, SignatureError, UploadGrant};
+use photofinish_store::object::{ObjectKey, ObjectRole};
+use photofinish_store::traits::UploadTerms;
+use url::Url;
+
+const TTL: Duration = Duration::from_secs(900);
+
+fn key(role: ObjectRole) -> ObjectKey {
+    ObjectKey::photo(OrganizationId::generate(), AlbumId::generate(), PhotoId::generate(), role)
+}
+
+fn local(store: &Store) -> &LocalFiles {
+    store.local.as_deref().unwrap()
+}
+
+/// What stands after `/storage/`, and the query.
+fn parts(url: &Url) -> (&str, &str) {
+    (url.path().strip_prefix("/storage/").unwrap(), url.query().unwrap())
+}
+
+async fn upload(store: &Store, key: &ObjectKey, max_bytes: u64) -> UploadGrant {
+    let terms = UploadTerms { content_type: "image/jpeg", max_bytes, ttl: TTL };
+    let url = store.blobs.upload_url(key, terms).await.unwrap();
+    let (path, query) = parts(&url);
+    local(store).verify_upload(path, query, Some("image/jpeg")).unwrap()
+}
+
+fn body(chunks: Vec<io::Result<&'static [u8]>>) -> impl stream::Stream<Item = io::Result<Bytes>> {
+    stream::iter(chunks.into_iter().map(|chunk| chunk.map(Bytes::from_static)))
+}
+
+/// Files in the scratch folder: parts of uploads.
+fn parts_left(home: &Home) -> usize {
+    std::fs::read_dir(home.path().join("scratch")).unwrap().count()
+}
+
+#[tokio::test]
+async fn what_was_put_is_what_is_fetched() {
+    let home = Home::new();
+    let store = home.open().await;
+    for (role, content_type) in
+        [(ObjectRole::Preview, "image/jpeg"), (ObjectRole::Original, "application/octet-stream")]
+    {
+        let key = key(role);
+        let grant = upload(&store, &key, 10).await;
+        let received = local(&store).receive(grant, body(vec![Ok(b"01234"), Ok(b""), Ok(b"56789")])).await;
+        assert_eq!(received.unwrap(), 10);
+        let url = store.blobs.download_url(&key, TTL).await.unwrap();
+        let (path, query) = parts(&url);
+        let grant = local(&store).verify_download(path, query).unwrap();
+        let object = local(&store).open(&grant).await.unwrap();
+        assert_eq!((object.size_bytes, object.content_type), (10, content_type));
+        let chunks: Vec<io::Result<Bytes>> = object.body.collect().await;
+        let bytes: Vec<u8> = chunks.into_iter().flat_map(|chunk| chunk.unwrap()).collect();
+        assert_eq!(bytes, b"0123456789");
+        store.blobs.delete(&key).await.unwrap();
+        assert!(local(&store).open(&grant).await.is_err());
+    }
+    assert_eq!(parts_left(&home), 0);
+}
+
+#[tokio::test]
+async fn a_second_put_replaces_the_first() {
+    let home = Home::new();
+    let store = home.open().await;
+    let key = key(ObjectRole::Original);
+    let grant = upload(&store, &key, 10).await;
+    for content in [&b"first"[..], b"again"] {
+        local(&store).receive(grant.clone(), body(vec![Ok(content)])).await.unwrap();
+        assert_eq!(store.blobs.read(&key, 10).await.unwrap(), content);
+    }
+}
+
+#[tokio::test]
+async fn a_body_over_its_limit_is_refused_before_it_ends_and_leaves_nothing() {
+    let home = Home::new();
+    let store = home.open().await;
+    let key = key(ObjectRole::Original);
+    let grant = upload(&store, &key, 7).await;
+    let endless = stream::repeat_with(|| io::Result::Ok(Bytes::from_static(b"0123")));
+    let refused = local(&store).receive(grant, endless).await.unwrap_err();
+    assert!(matches!(refused, ReceiveError::TooLarge { max_bytes: 7 }), "{refused}");
+    assert_eq!(store.blobs.head(&key).await.unwrap(), None);
+    assert_eq!(parts_left(&home), 0);
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_leaves_what_was_there_before() {
+    let home = Home::new();
+    let store = home.open().await;
+    let key = key(ObjectRole::Original);
+    let grant = upload(&store, &key, 100).await;
+    local(&store).receive(grant.clone(), body(vec![Ok(b"whole")])).await.unwrap();
+    let cut = || io::Error::new(io::ErrorKind::ConnectionReset, "gone");
+    let refused = local(&store).receive(grant.clone(), body(vec![Ok(b"half"), Err(cut())])).await;
+    assert!(matches!(refused.unwrap_err(), ReceiveError::Body(_)));
+    assert_eq!(store.blobs.read(&key, 100).await.unwrap(), "whole");
+    // A caller that goes away in the middle: the future is dropped where it waits for the next chunk.
+    let waiting = body(vec![Ok(b"half")]).chain(stream::pending());
+    let receiving = local(&store).receive(grant, waiting);
+    assert!(tokio::time::timeout(Duration::from_millis(50), receiving).await.is_err());
+    assert_eq!(store.blobs.read(&key, 100).await.unwrap(), "whole");
+    assert_eq!(parts_left(&home), 0);
+}
+
+#[tokio::test]
+async fn a_url_that_was_changed_is_refused() {
+    let home = Home::new();
+    let store = home.open().await;
+    let url = store.blobs.download_url(&key(ObjectRole::Preview), TTL).await.unwrap();
+    let (path, query) = parts(&url);
+    assert!(local(&store).verify_download(path, query).is_ok());
+    let other = path.replace("preview", "original");
+    assert_eq!(local(&store).verify_download(&other, query), Err(SignatureError::Wrong));
+    let (short, _) = query.rsplit_once('&').unwrap();
+    assert_eq!(local(&store).verify_download(path, short), Err(SignatureError::Malformed));
+}
+
+#[tokio::test]
+async fn parts_of_uploads_that_died_are_removed_and_running_ones_are_not() {
+    let home = Home::new();
+    drop(home.open().await);
+    let scratch = home.path().join("scratch");
+    for (name, age) in [("old.part", 7200), ("running.part", 0), ("old.txt", 7200)] {
+        let file = std::fs::File::create(scratch.join(name)).unwrap();
+        file.set_modified(std::time::SystemTime::now() - Duration::from_secs(age)).unwrap();
+    }
+    home.open().await;
+    let mut left: Vec<_> =
+        std::fs::read_dir(&scratch).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["old.txt", "running.part"]);
+}
