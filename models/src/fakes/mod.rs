@@ -2,7 +2,7 @@
 //! weights. They look at pixels as the real ones do: a mark that a wrong scale, turn or crop destroys is not found.
 //!
 //! [`paint_face`] and [`paint_bib`] paint what [`FakeModels`] reads. A bib of the text [`PANIC`] makes the reader
-//! panic: what a hostile photo would do.
+//! panic, one of the text [`ABORT`] ends the process: what a hostile photo would do.
 
 mod code;
 mod finding;
@@ -21,6 +21,9 @@ pub use code::{BIB_COLUMNS, BIB_ROWS, FACE_CELLS, paint_bib, paint_face};
 
 /// A bib of this text makes the reader panic.
 pub const PANIC: &str = "PANIC";
+
+/// A bib of this text ends the process, as a fault in native code would: nothing can catch it.
+pub const ABORT: &str = "ABORT";
 
 /// Length of a fake vector: long enough that two persons' are nearly at right angles.
 const DIMENSIONS: usize = 128;
@@ -112,6 +115,9 @@ impl BibReader for FakeReader {
 fn read_one(photo: &ReadRequest<'_>) -> Vec<BibText> {
     let text = |(rect, text): (Rect, String)| {
         assert!(text != PANIC, "a bib asked the fake reader to panic");
+        if text == ABORT {
+            std::process::abort();
+        }
         let is_bib = photo.pattern.matches(&text);
         BibText { text, quad: quad_of(rect), confidence: 0.99, is_bib }
     };
@@ -119,10 +125,7 @@ fn read_one(photo: &ReadRequest<'_>) -> Vec<BibText> {
 }
 
 fn landmarks(rect: Rect) -> [Point; 5] {
-    LANDMARKS.map(|part| Point {
-        x: rect.left + part.x * rect.width(),
-        y: rect.top + part.y * rect.height(),
-    })
+    LANDMARKS.map(|part| Point { x: rect.left + part.x * rect.width(), y: rect.top + part.y * rect.height() })
 }
 
 /// The mark whose landmarks these are.
@@ -177,7 +180,8 @@ mod tests {
         let size = picture.size().within(600);
         let half = Resizer::default().picture(picture.frame(), Target { size, filter: Filter::Lanczos });
         for frame in [picture.frame(), half.frame()] {
-            let faces = FakeModels::default().face_detector().unwrap().detect(&[frame], 640).unwrap().remove(0);
+            let faces =
+                FakeModels::default().face_detector().unwrap().detect(&[frame], 640).unwrap().remove(0);
             assert_eq!(faces.len(), 2);
             let crop = |face: &FaceBox| FaceCrop { frame, landmarks: face.landmarks };
             let crops: Vec<FaceCrop<'_>> = faces.iter().map(crop).collect();

@@ -145,6 +145,11 @@ impl<'a> Partner<'a> {
         (confirmed["success"] == true).then(|| photo.to_owned())
     }
 
+    /// Photos by state, when the service answers.
+    pub fn try_progress(&self, album: &str) -> Option<Value> {
+        self.try_call("/albums/progress", &json!({ "albumId": album }))
+    }
+
     /// Reads an event stream to its end, wherever that is.
     pub fn watch(&self, path: &str, input: &Value) -> Vec<u8> {
         let url = format!("{}/openapi{path}", self.service.origin());

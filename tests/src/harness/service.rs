@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -64,7 +64,7 @@ impl Options {
 pub struct Service {
     options: Options,
     port: u16,
-    folder: TempDir,
+    folder: Arc<TempDir>,
     child: Mutex<Option<Child>>,
     agent: Agent,
     key: Mutex<Option<String>>,
@@ -76,29 +76,62 @@ impl Service {
     /// # Panics
     /// When it does not become ready; its log is in the message.
     pub fn start(options: Options) -> Self {
+        let folder = tempfile::tempdir().expect("a folder for the service");
+        std::fs::create_dir(folder.path().join("data")).expect("an empty folder");
+        let service = Self::new(options, Arc::new(folder));
+        service.restart();
+        service
+    }
+
+    /// Starts another process beside this one, on the same data and a port of its own.
+    ///
+    /// # Panics
+    /// When it does not become ready.
+    pub fn beside(&self, options: Options) -> Self {
+        let other = Self::new(options, Arc::clone(&self.folder));
+        other.restart();
+        other
+    }
+
+    /// The same data and port, stopped or killed before, now run in another way.
+    ///
+    /// # Panics
+    /// When it still runs, or does not become ready.
+    #[must_use]
+    pub fn again(mut self, options: Options) -> Self {
+        self.options = options;
+        self.restart();
+        self
+    }
+
+    fn new(options: Options, folder: Arc<TempDir>) -> Self {
         let agent = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
             .timeout_global(Some(Duration::from_secs(60)))
             .build();
-        let service = Self {
-            options,
-            port: free_port(),
-            folder: tempfile::tempdir().expect("a folder for the service"),
-            child: Mutex::new(None),
-            agent: agent.into(),
-            key: Mutex::new(None),
-        };
-        std::fs::create_dir(service.data_dir()).expect("an empty folder");
-        service.restart();
-        service
+        let (child, key) = (Mutex::new(None), Mutex::new(None));
+        Self { options, port: free_port(), folder, child, agent: agent.into(), key }
     }
 
     /// Starts it again, on the same port and data.
     ///
     /// # Panics
-    /// When it still runs, or does not become ready.
+    /// When it still runs, or does not become ready; its log is in the message.
     pub fn restart(&self) {
+        assert!(self.try_restart(), "the service ended at start; its log:\n{}", tail(&self.log()));
+    }
+
+    /// Starts it again, on the same port and data; answers whether it became ready before it ended.
+    ///
+    /// # Panics
+    /// When it still runs, or neither becomes ready nor ends.
+    pub fn try_restart(&self) -> bool {
+        self.spawn();
+        self.wait_ready()
+    }
+
+    fn spawn(&self) {
         let log = OpenOptions::new().create(true).append(true).open(self.log_path()).expect("a log file");
         let child = self
             .command()
@@ -109,7 +142,16 @@ impl Service {
             .expect("the binary starts");
         let before = self.child().replace(child);
         assert!(before.is_none(), "the service still runs");
-        self.wait_ready();
+    }
+
+    /// Whether it has ended on its own.
+    pub fn has_ended(&self) -> bool {
+        let mut child = self.child();
+        let ended = child.as_mut().is_none_or(|child| child.try_wait().is_ok_and(|status| status.is_some()));
+        if ended {
+            *child = None;
+        }
+        ended
     }
 
     /// Ends it as a power cut would: `kill -9`.
@@ -142,17 +184,6 @@ impl Service {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-    }
-
-    /// The same data and port, stopped or killed before, now in another role.
-    ///
-    /// # Panics
-    /// When it still runs, or does not become ready.
-    #[must_use]
-    pub fn become_role(mut self, role: &'static str) -> Self {
-        self.options.role = role;
-        self.restart();
-        self
     }
 
     /// A partner with a test key of every scope.
@@ -225,24 +256,21 @@ impl Service {
         command
     }
 
-    fn wait_ready(&self) {
+    fn wait_ready(&self) -> bool {
         let begun = Instant::now();
         let url = self.readiness_url();
-        loop {
-            let ended = self.child().as_mut().and_then(|child| child.try_wait().ok().flatten());
-            if let Some(status) = ended {
-                panic!("the service ended at start ({status}); its log:\n{}", self.log());
-            }
-            if self.agent.get(&url).call().is_ok_and(|ready| ready.status() == 200) {
-                return;
+        while !self.agent.get(&url).call().is_ok_and(|ready| ready.status() == 200) {
+            if self.has_ended() {
+                return false;
             }
             assert!(
                 begun.elapsed() < START_LIMIT,
                 "not ready after {START_LIMIT:?}; its log:\n{}",
-                self.log()
+                tail(&self.log())
             );
             std::thread::sleep(Duration::from_millis(10));
         }
+        true
     }
 
     fn readiness_url(&self) -> String {
@@ -254,7 +282,7 @@ impl Service {
     }
 
     fn log_path(&self) -> PathBuf {
-        self.folder.path().join("service.log")
+        self.folder.path().join(format!("service-{}.log", self.port))
     }
 
     fn child(&self) -> MutexGuard<'_, Option<Child>> {

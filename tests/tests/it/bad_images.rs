@@ -1,7 +1,7 @@
 //! Damaged, lying and odd images: each fails only itself, with the right reason, and every accepted format is read.
 
 use photofinish_tests::harness::pictures::{
-    Picture, decoded, jpeg_of_four_gigapixels, png_of_four_gigapixels,
+    Exif, Picture, decoded, jpeg_of_four_gigapixels, png_of_four_gigapixels,
 };
 use photofinish_tests::harness::{File, Group, Options, Partner, Shared, shared};
 use serde_json::Value;
@@ -113,6 +113,32 @@ fn a_grey_image_is_read() {
     let photo = partner.photo(&album, &photo);
     assert_eq!(photo["state"], "ready", "{photo}");
     assert_eq!(photo["width"], 800);
+}
+
+#[test]
+fn damaged_notes_of_the_camera_do_not_fail_the_photo() {
+    let service = service();
+    let partner = service.partner();
+    let album = partner.album("Notes");
+    let good = picture().jpeg();
+    let mut files: Vec<Vec<u8>> = [0, 9, 255].map(|o| picture().jpeg_with(Exif::turned(o))).to_vec();
+    let odd = Exif { taken_at: "0000:99:99 77:77:77", offset: "+99:99", ..Exif::turned(1) };
+    files.push(picture().jpeg_with(odd));
+    for cut in [12, 20, 40, 80] {
+        // The segment keeps its length, but from `cut` on it holds nonsense.
+        let mut file = picture().jpeg_with(Exif::turned(1));
+        let end = 4 + usize::from(u16::from_be_bytes([file[4], file[5]]));
+        file[cut..end].fill(0xee);
+        files.push(file);
+    }
+    files.push([&good[..], b"something after the end of the image"].concat());
+    let upload = |(number, file): (usize, &Vec<u8>)| partner.upload(&album, &format!("{number}.jpg"), file);
+    let ids: Vec<String> = files.iter().enumerate().map(upload).collect();
+    partner.wait_idle(&album);
+    for id in &ids {
+        assert_eq!(texts(&partner.photo(&album, id)), ["2718"]);
+    }
+    assert_eq!(partner.photo(&album, &ids[3])["takenAt"], Value::Null);
 }
 
 #[test]

@@ -178,6 +178,55 @@ fn a_stop_in_the_middle_of_progress_streams_is_quick() {
 }
 
 #[test]
+fn a_photo_that_ends_its_process_each_time_fails_alone() {
+    let service = Service::start(Options::fakes().with("PHOTOFINISH_ATTEMPT_LIMIT", "3"));
+    let album = service.partner().album("Killer");
+    let upload = |name: &str, bytes: &[u8]| service.partner().try_upload(&album, name, bytes);
+    let mut mates: Vec<String> = (0..6).filter_map(|n| upload(&format!("{n}.jpg"), &photo(n))).collect();
+    let killer = upload("killer.jpg", &Picture::new(1600, 1200).bib("ABORT", [200, 600]).jpeg());
+    mates.extend((6..12).filter_map(|n| upload(&format!("{n}.jpg"), &photo(n))));
+    assert!(mates.len() >= 6 && killer.as_ref().is_none_or(|killer| !mates.contains(killer)));
+
+    // A supervisor starts the service again whenever it ends, until the photos are through.
+    let mut starts = 0;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        assert!(Instant::now() < deadline, "not through after {starts} starts");
+        if service.has_ended() {
+            starts += 1;
+            service.try_restart();
+        } else if service
+            .partner()
+            .try_progress(&album)
+            .is_some_and(|p| p["queued"] == 0 && p["processing"] == 0)
+        {
+            break;
+        }
+    }
+    assert!(
+        (2..=4).contains(&starts),
+        "the limit of attempts is 3, and the process was started {starts} times again"
+    );
+    let partner = service.partner();
+    for mate in &mates {
+        assert_eq!(
+            partner.photo(&album, mate)["state"],
+            "ready",
+            "a mate of the photo that ends the process"
+        );
+    }
+    let failed = partner.ok("/photos/photo/list", &json!({ "albumId": album, "state": "failed" }));
+    assert_eq!(failed["total"], 1, "{failed}");
+    let failed = &failed["photos"][0];
+    assert_eq!(
+        (&failed["filename"], &failed["failure"]),
+        (&json!("killer.jpg"), &json!("PROCESSING_CRASHED"))
+    );
+    let progress = partner.progress(&album);
+    assert_eq!((&progress["queued"], &progress["processing"]), (&json!(0), &json!(0)), "{progress}");
+}
+
+#[test]
 fn a_second_process_on_the_same_data_is_refused() {
     let service = Service::start(Options::fakes());
     let second =
@@ -202,7 +251,7 @@ fn a_photo_whose_bytes_vanish_fails_with_missing_object() {
     }
     let (code, _) = service.terminate(Duration::from_secs(10));
     assert_eq!(code, Some(0));
-    let service = service.become_role("all");
+    let service = service.again(Options::fakes());
     let partner = service.partner();
     let begun = Instant::now();
     partner.wait_idle(&album);

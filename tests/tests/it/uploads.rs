@@ -192,8 +192,9 @@ fn a_probe_lives_as_long_as_configured_and_is_then_unknown() {
     let service = Service::start(Options::fakes().with("PHOTOFINISH_PROBE_SECONDS", "2"));
     let partner = service.partner();
     let album = partner.album("Short-lived");
-    let used = partner.selfie(&album, &Picture::selfie(3).jpeg());
+    // In this order: once the used one is unknown, the other is too.
     let unused = partner.selfie(&album, &Picture::selfie(4).jpeg());
+    let used = partner.selfie(&album, &Picture::selfie(3).jpeg());
     partner.face_search(&album, &used).ok();
     wait_until("the probe expires", || partner.face_search(&album, &used).status != 200);
     partner.face_search(&album, &used).defined(404);
