@@ -89,7 +89,7 @@ impl Sheet {
                 let pixel = &mut pixels[row * width + column];
                 if is_pin {
                     *pixel = [120.0; 3];
-                } else if share < 0.22 || share > 0.9 {
+                } else if !(0.22..=0.9).contains(&share) {
                     *pixel = header;
                 }
             }
