@@ -37,8 +37,12 @@ const HEIGHTS: RangeInclusive<f32> = 0.25..=1.2;
 /// How far to either side of a runner's middle, in units, text is evidence for a bib of that runner.
 const EVIDENCE_REACH: f32 = 1.5;
 
-/// Sides of a whole photo's canvas are multiples of this.
+/// Sides of a whole photo as the network sees it are multiples of this.
 const STEP: f32 = 32.0;
+
+/// Shorter side over longer of the canvases for whole photos. Few, since a runtime keeps what it prepared for each
+/// shape: OpenVINO about 20 MB, so that memory grew past 1 GB over an album of crops.
+const WHOLE_CANVASES: [f32; 3] = [2.0 / 3.0, 3.0 / 4.0, 1.0];
 
 /// A whole photo is never enlarged more than this.
 const MOST_ENLARGED: f32 = 2.0;
@@ -106,8 +110,8 @@ impl TextFinder {
     /// Texts anywhere in a photo brought to about `long_side` pixels.
     pub(super) fn everywhere(&mut self, frame: Frame<'_>, long_side: u32) -> Result<Vec<Quad>, ModelError> {
         let photo = frame.size();
-        let size = whole_canvas(photo, long_side);
-        let found = self.find(Placement { window: frame.whole(), size, canvas: size }, 0..0)?;
+        let (size, canvas) = whole_sizes(photo, long_side);
+        let found = self.find(Placement { window: frame.whole(), size, canvas }, 0..0)?;
         let across = photo.width as f32 / size.width as f32;
         let down = photo.height as f32 / size.height as f32;
         let in_photo = |found: FoundBox| {
@@ -138,11 +142,17 @@ fn zoomed(size: Size, zoom: f32) -> Size {
     Size { width: side(size.width), height: side(size.height) }
 }
 
-/// The shape of the photo, as near as multiples of [`STEP`] come.
-fn whole_canvas(photo: Size, long_side: u32) -> Size {
-    let ratio = (long_side as f32 / photo.width.max(photo.height) as f32).min(MOST_ENLARGED);
-    let side = |pixels: u32| ((pixels as f32 * ratio / STEP).round_ties_even() * STEP).max(STEP) as u32;
-    Size { width: side(photo.width), height: side(photo.height) }
+/// What a whole photo is brought to, and the canvas that it lies on.
+fn whole_sizes(photo: Size, long_side: u32) -> (Size, Size) {
+    let stepped = |side: f32| (side / STEP).round_ties_even().max(1.0) * STEP;
+    let zoom = (long_side as f32 / photo.width.max(photo.height) as f32).min(MOST_ENLARGED);
+    let (width, height) = (stepped(photo.width as f32 * zoom), stepped(photo.height as f32 * zoom));
+    let long = stepped(long_side as f32);
+    let shorts = WHOLE_CANVASES.map(|part| stepped(long * part));
+    let short = shorts.into_iter().find(|&short| short >= width.min(height)).unwrap_or(long);
+    let size = |width: f32, height: f32| Size { width: width as u32, height: height as u32 };
+    let canvas = if photo.width >= photo.height { size(long, short) } else { size(short, long) };
+    (size(width, height), canvas)
 }
 
 fn evidence_columns(runner: &Runner, region: &Region, zoom: f32) -> Range<usize> {
@@ -201,13 +211,27 @@ mod tests {
 
     #[test]
     fn a_whole_photo_is_brought_to_multiples_of_32_and_at_most_doubled() {
-        let canvas = |width, height, long_side| {
-            let size = whole_canvas(Size { width, height }, long_side);
-            (size.width, size.height)
+        let sides = |width, height, long_side| {
+            let (size, canvas) = whole_sizes(Size { width, height }, long_side);
+            [(size.width, size.height), (canvas.width, canvas.height)]
         };
-        assert_eq!(canvas(2048, 1365, 960), (960, 640));
-        assert_eq!(canvas(300, 200, 960), (608, 384));
-        assert_eq!(canvas(2048, 20, 960), (960, 32));
+        assert_eq!(sides(2048, 1365, 960), [(960, 640), (960, 640)]);
+        assert_eq!(sides(1536, 2048, 960), [(704, 960), (704, 960)]);
+        assert_eq!(sides(2048, 1152, 960), [(960, 544), (960, 640)]);
+        assert_eq!(sides(900, 900, 1280), [(1280, 1280), (1280, 1280)]);
+        assert_eq!(sides(300, 200, 960), [(608, 384), (960, 640)]);
+        assert_eq!(sides(2048, 20, 960), [(960, 32), (960, 640)]);
+    }
+
+    #[test]
+    fn whole_photos_of_all_shapes_lie_on_few_canvases() {
+        let mut canvases = std::collections::HashSet::new();
+        for (width, height) in (1..=64).flat_map(|w| (1..=64).map(move |h| (w * 32, h * 32))) {
+            let (size, canvas) = whole_sizes(Size { width, height }, 960);
+            assert!(size.width <= canvas.width && size.height <= canvas.height, "{size:?} on {canvas:?}");
+            canvases.insert(canvas);
+        }
+        assert_eq!(canvases.len(), 5);
     }
 
     #[test]
