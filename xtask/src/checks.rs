@@ -40,9 +40,16 @@ pub fn ci(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> {
 /// Runs the bench crate, optimised, with what set-up fetched.
 pub fn measure(layout: &Layout, command: &[&str], arguments: &[String]) -> anyhow::Result<()> {
     let ready = setup::run(layout, &SetupArguments::default())?;
+    build_service(layout)?;
     let mut bench = cargo(layout.root(), &["run", "--release", "--package", "photofinish-bench", "--"]);
     ready.tell(&mut bench);
     shown(bench.args(command).args(arguments))
+}
+
+/// The service as it is measured and shown.
+pub fn build_service(layout: &Layout) -> anyhow::Result<()> {
+    heading("Building the service (release; the first time takes minutes)");
+    shown(&mut cargo(layout.root(), &["build", "--release", "--package", "photofinish"]))
 }
 
 /// Where tests find what set-up fetched for them.

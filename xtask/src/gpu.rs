@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::checks;
 use crate::layout::Layout;
 use crate::process::{cargo, quiet, shown};
 use crate::report::heading;
@@ -27,7 +28,9 @@ pub fn check(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> 
     let ready = setup::run(layout, arguments)?;
     let major = gpu.driver.split('.').next().and_then(|part| part.parse().ok()).unwrap_or(0);
     let runtime = cuda::install(layout, major)?;
+    setup::for_sample_event(layout)?;
     let ready = ready.with_runtime(runtime.library);
+    checks::build_service(layout)?;
     heading("CUDA beside the CPU");
     let mut command = cargo(layout.root(), &["run", "--release", "--package", "photofinish-bench", "--"]);
     ready.tell(&mut command);

@@ -126,6 +126,6 @@ fn half_torso(down: f32) -> f32 {
 /// How far below the chin the shirt begins: a round neck, shoulders that fall off to the sides.
 fn shoulder(right: f32) -> f32 {
     let off = right.abs();
-    let neck = 0.62 - 0.4 * (off / 0.5).min(1.0).powi(2);
+    let neck = 0.44 - 0.28 * (off / 0.5).min(1.0).powi(2);
     neck + 0.34 * (off - 0.5).max(0.0) + 0.5 * (off - 1.05).max(0.0)
 }

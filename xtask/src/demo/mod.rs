@@ -15,9 +15,10 @@ use clap::Args;
 
 use self::api::{Api, Progress};
 use self::service::Service;
+use crate::checks;
 use crate::digest;
 use crate::layout::Layout;
-use crate::process::{cargo, shown};
+use crate::process::shown;
 use crate::report::heading;
 use crate::setup::{self, Ready, SetupArguments};
 
@@ -43,7 +44,7 @@ pub fn run(layout: &Layout, arguments: &DemoArguments) -> anyhow::Result<()> {
     if own_photos.is_none() {
         setup::for_sample_event(layout)?;
     }
-    build(layout)?;
+    checks::build_service(layout)?;
     let sample = match own_photos {
         Some(_) => None,
         None => Some(event::Sample::draw(layout)?),
@@ -75,11 +76,6 @@ fn existing_folder(folder: &Path) -> anyhow::Result<PathBuf> {
         bail!("{} is no folder", folder.display());
     }
     folder.canonicalize().with_context(|| format!("cannot read {}", folder.display()))
-}
-
-fn build(layout: &Layout) -> anyhow::Result<()> {
-    heading("Building the service (release; the first time takes minutes)");
-    shown(&mut cargo(layout.root(), &["build", "--release", "--package", "photofinish"]))
 }
 
 /// The sample event begins anew each time; a folder of the user's goes on where it was.

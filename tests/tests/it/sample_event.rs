@@ -1,0 +1,94 @@
+//! The drawn sample event through both sets of real networks, the default one and the one that package registries
+//! carry: every bib is read, every runner found by a selfie, and nobody taken for somebody else.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use photofinish_tests::harness::{Options, Service, repository_root, skip_or_fail, variable};
+use photofinish_tests::scenes::event::{self, Truth};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// One of each group of runners, and of each picture format.
+const PHOTOS: usize = 6;
+
+fn set_up(variable_name: &str, place: &str) -> PathBuf {
+    variable(variable_name).map_or_else(|| repository_root().join(place), PathBuf::from)
+}
+
+#[test]
+fn the_default_networks_tell_the_runners_of_the_sample_event_apart() {
+    const TEST: &str = "the_default_networks_tell_the_runners_of_the_sample_event_apart";
+    match Options::real() {
+        Ok(options) => check(TEST, options),
+        Err(why) => skip_or_fail(TEST, &why),
+    }
+}
+
+#[test]
+fn the_registries_networks_tell_the_runners_of_the_sample_event_apart() {
+    const TEST: &str = "the_registries_networks_tell_the_runners_of_the_sample_event_apart";
+    let models = set_up("PHOTOFINISH_TEST_REGISTRY_MODELS", ".photofinish/models-registry");
+    if !models.is_dir() {
+        return skip_or_fail(
+            TEST,
+            &format!("{} is missing: run `cargo xtask setup --all`", models.display()),
+        );
+    }
+    match Options::real() {
+        Ok(options) => check(TEST, options.with("PHOTOFINISH_MODELS_DIR", models.to_string_lossy())),
+        Err(why) => skip_or_fail(TEST, &why),
+    }
+}
+
+/// Sends the event and searches it by every bib and every selfie.
+fn check(test: &str, options: Options) {
+    let portraits = set_up("PHOTOFINISH_TEST_PORTRAITS", ".photofinish/portraits");
+    if !portraits.is_dir() {
+        return skip_or_fail(
+            test,
+            &format!("{} is missing: run `cargo xtask setup --all`", portraits.display()),
+        );
+    }
+    let folder = TempDir::new().expect("a folder for the event");
+    let truth = event::write(folder.path(), &portraits, PHOTOS).expect("an event");
+    let service = Service::start(options);
+    let partner = service.partner();
+    let album = partner.album("Sample event");
+    let mut files = HashMap::new();
+    for photo in &truth.photos {
+        let bytes = read(&folder.path().join(event::PHOTOS).join(&photo.file));
+        files.insert(partner.upload(&album, &photo.file, &bytes), photo.file.clone());
+    }
+    let progress = partner.wait_idle(&album);
+    assert_eq!(progress["ready"], PHOTOS, "{progress}");
+
+    for runner in &truth.runners {
+        let expected = photos_of(&truth, &runner.name);
+        let by_bib = named(&partner.find_text_exactly(&album, &runner.bib), &files);
+        assert_eq!(by_bib, expected, "photos of the bib {}", runner.bib);
+        let selfie = read(&folder.path().join(event::SELFIES).join(&runner.selfie));
+        let by_face = named(&partner.find_face(&album, &selfie), &files);
+        assert_eq!(by_face, expected, "photos of {}", runner.name);
+    }
+    for (id, file) in &files {
+        let taken = partner.photo(&album, id)["takenAt"].as_str().map(str::to_owned);
+        let expected =
+            truth.photos.iter().find(|photo| photo.file == *file).map(|photo| photo.taken_at.as_str());
+        let digits = |text: &str| text.chars().filter(char::is_ascii_digit).take(14).collect::<String>();
+        assert_eq!(taken.as_deref().map(digits), expected.map(digits), "the time of {file}");
+    }
+}
+
+fn photos_of(truth: &Truth, runner: &str) -> BTreeSet<String> {
+    let shown = truth.photos.iter().filter(|photo| photo.runners.iter().any(|name| name == runner));
+    shown.map(|photo| photo.file.clone()).collect()
+}
+
+fn named(hits: &[Value], files: &HashMap<String, String>) -> BTreeSet<String> {
+    hits.iter().filter_map(|hit| files.get(hit["id"].as_str()?).cloned()).collect()
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
