@@ -208,7 +208,7 @@ impl Judge {
             text_precision: self.choice(
                 "PHOTOFINISH_TEXT_PRECISION",
                 &given.text_precision,
-                &[("f32", Precision::F32), ("bf16", Precision::Bf16)],
+                &[("bf16", Precision::Bf16), ("f32", Precision::F32)],
             ),
             processing_threads: self.processing_threads(given),
             sizes: self.sizes(given),

@@ -18,6 +18,11 @@ use crate::commands::{doctor, key, models};
 use crate::config::Config;
 use crate::settings::Settings;
 
+/// Pixel buffers of many megabytes wander between threads: the system's allocator keeps what each thread has freed to
+/// itself (300 MB more at the peak, measured), this one gives it back.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Reads every bib and every face in the photos of a race and answers a runner with that runner's photos.
 #[derive(Parser)]
 #[command(name = "photofinish", version)]

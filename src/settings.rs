@@ -41,7 +41,7 @@ pub struct Settings {
     /// auto, cpu, cuda or wgpu [auto]
     #[arg(long, global = true, env = "PHOTOFINISH_DEVICE", value_name = "NAME")]
     pub device: Option<String>,
-    /// Precision of the text networks where OpenVINO runs them: f32 or bf16 [f32]
+    /// Precision of the text networks where OpenVINO runs them: bf16 or f32 [bf16]
     #[arg(long, global = true, env = "PHOTOFINISH_TEXT_PRECISION", value_name = "NAME")]
     pub text_precision: Option<String>,
     /// Cores that the pipeline may use [all]

@@ -27,12 +27,7 @@ pub struct AlignedEmbedder {
 
 impl AlignedEmbedder {
     /// An embedder around a loaded network; `batch` faces a call at most.
-    pub fn new(
-        network: Network,
-        contract: &EmbedderContract,
-        identity: ModelIdentity,
-        batch: usize,
-    ) -> Self {
+    pub fn new(network: Network, contract: &EmbedderContract, identity: ModelIdentity, batch: usize) -> Self {
         let points = contract.template.map(|[x, y]| Point { x, y });
         Self {
             network,
@@ -78,10 +73,7 @@ impl AlignedEmbedder {
             });
         }
         let vectors = vectors.chunks_exact(self.dimensions).map(unit);
-        Ok(vectors
-            .zip(sharpnesses)
-            .map(|(vector, sharpness)| EmbeddedFace { vector, sharpness })
-            .collect())
+        Ok(vectors.zip(sharpnesses).map(|(vector, sharpness)| EmbeddedFace { vector, sharpness }).collect())
     }
 }
 

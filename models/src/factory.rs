@@ -1,14 +1,14 @@
 //! The real networks: a set of the zoo, opened with a runtime.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use photofinish_kernels::device::Device;
 use photofinish_zoo::{Contract, Model, ModelSet, Role, Zoo};
 
 use crate::embedder::AlignedEmbedder;
 use crate::libfacedetection::Libfacedetection;
-use crate::reading::{BibRecipe, ReaderNetworks};
+use crate::reading::{self, BibRecipe, ReaderNetworks, SharedFinder};
 use crate::runtime::Runtime;
 use crate::session::{Network, Workload};
 use crate::traits::{
@@ -22,6 +22,8 @@ pub struct ZooModels {
     folder: PathBuf,
     zoo: Zoo,
     set: ModelSet,
+    /// One for all readers: it is seldom used, and of all networks takes the most memory.
+    whole_photos: Mutex<Option<SharedFinder>>,
 }
 
 impl ZooModels {
@@ -35,9 +37,11 @@ impl ZooModels {
             .choose(&folder)
             .map_err(|error| ModelError::File { name: "zoo".into(), detail: error.to_string() })?;
         if set == ModelSet::Registry {
-            tracing::warn!("the default face networks are not there: the registry set reads faces, less exactly");
+            tracing::warn!(
+                "the default face networks are not there: the registry set reads faces, less exactly"
+            );
         }
-        Ok(Self { runtime, folder, zoo, set })
+        Ok(Self { runtime, folder, zoo, set, whole_photos: Mutex::default() })
     }
 
     /// The set in use.
@@ -57,6 +61,15 @@ impl ZooModels {
         })
     }
 
+    fn whole_photo_finder(&self, detector: &Model) -> Result<SharedFinder, ModelError> {
+        let mut shared = self.whole_photos.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(finder) = shared.as_ref() {
+            return Ok(finder.clone());
+        }
+        let network = self.load(detector, Workload::AnyTextDetection)?;
+        Ok(shared.insert(SharedFinder::new(&Device::Cpu, network)).clone())
+    }
+
     fn load(&self, model: &Model, workload: Workload) -> Result<Network, ModelError> {
         Network::load(&self.runtime, &self.folder.join(model.file()), workload)
     }
@@ -67,7 +80,7 @@ impl ModelFactory for ZooModels {
         let model = self.model(Role::FaceDetector)?;
         match model.contract {
             Contract::Yunet { score_threshold, iou_threshold } => {
-                let network = self.load(model, Workload::Faces)?;
+                let network = self.load(model, Workload::FaceDetection)?;
                 let thresholds = YunetThresholds { score: score_threshold, iou: iou_threshold };
                 Ok(Box::new(Yunet::new(network, thresholds, identity(model))))
             }
@@ -88,7 +101,7 @@ impl ModelFactory for ZooModels {
     fn face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError> {
         let model = self.model(Role::FaceEmbedder)?;
         let Contract::Embedder(contract) = &model.contract else { return Err(wrong_contract(model)) };
-        let network = self.load(model, Workload::Faces)?;
+        let network = self.load(model, Workload::Embedding)?;
         let batch = self.runtime.batch_sizes().embed;
         Ok(Box::new(AlignedEmbedder::new(network, contract, identity(model), batch)))
     }
@@ -99,13 +112,11 @@ impl ModelFactory for ZooModels {
         let Contract::TextRecogniser { characters } = &recogniser.contract else {
             return Err(wrong_contract(recogniser));
         };
-        // One session per shape: OpenVINO prepares a network for the shape it sees, and would do so again at each
-        // change.
         let networks = ReaderNetworks {
-            first_look: self.load(detector, Workload::Text)?,
-            second_look: self.load(detector, Workload::Text)?,
-            whole: self.load(detector, Workload::Text)?,
-            recogniser: self.load(recogniser, Workload::Text)?,
+            first_look: self.load(detector, reading::FIRST_LOOK_WORKLOAD)?,
+            second_look: self.load(detector, reading::SECOND_LOOK_WORKLOAD)?,
+            whole: self.whole_photo_finder(detector)?,
+            recogniser: self.load(recogniser, reading::RECOGNISER_WORKLOAD)?,
             characters: characters.clone(),
         };
         let identity = ModelIdentity {

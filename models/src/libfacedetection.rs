@@ -77,12 +77,7 @@ fn in_frame(face: &ForeignFace, scale: Point) -> FaceBox {
     let top_left = at(left, top);
     let bottom_right = at(left.saturating_add(width), top.saturating_add(height));
     FaceBox {
-        rect: Rect {
-            left: top_left.x,
-            top: top_left.y,
-            right: bottom_right.x,
-            bottom: bottom_right.y,
-        },
+        rect: Rect { left: top_left.x, top: top_left.y, right: bottom_right.x, bottom: bottom_right.y },
         landmarks: face.landmarks.map(|[x, y]| at(x, y)),
         score: f32::from(face.confidence) / 100.0,
     }

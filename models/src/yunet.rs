@@ -99,12 +99,9 @@ impl FaceDetector for Yunet {
 
 fn place(frame: Frame<'_>, long_side: u32) -> Placement {
     let size = frame.size().within(long_side);
-    let canvas =
-        Size { width: up_to_multiple(size.width, STEP), height: up_to_multiple(size.height, STEP) };
-    let scale = Point {
-        x: frame.width() as f32 / size.width as f32,
-        y: frame.height() as f32 / size.height as f32,
-    };
+    let canvas = Size { width: up_to_multiple(size.width, STEP), height: up_to_multiple(size.height, STEP) };
+    let scale =
+        Point { x: frame.width() as f32 / size.width as f32, y: frame.height() as f32 / size.height as f32 };
     Placement { size, canvas, scale }
 }
 
@@ -151,12 +148,7 @@ impl<'o> Level<'o> {
             let offset = cell * 10 + point * 2;
             at(column + self.points[offset], row + self.points[offset + 1])
         });
-        let rect = Rect {
-            left: top_left.x,
-            top: top_left.y,
-            right: bottom_right.x,
-            bottom: bottom_right.y,
-        };
+        let rect = Rect { left: top_left.x, top: top_left.y, right: bottom_right.x, bottom: bottom_right.y };
         FaceBox { rect, landmarks, score }
     }
 }

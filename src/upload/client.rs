@@ -30,12 +30,13 @@ pub struct Client {
     album: Uuid,
 }
 
-/// A photo that the album has.
-pub struct KnownPhoto {
-    /// Its `photoId`.
-    pub id: String,
-    /// Signed, but never confirmed.
-    pub awaits_upload: bool,
+/// The photos of one file name that the album has.
+#[derive(Debug, Default)]
+pub struct KnownName {
+    /// Whether one of them is confirmed, whatever became of it.
+    pub is_confirmed: bool,
+    /// The `photoId`s that were signed, but never confirmed: an answer that a break swallowed leaves some behind.
+    pub unfinished: Vec<String>,
 }
 
 /// Why a file was not taken.
@@ -96,12 +97,12 @@ impl Client {
         Ok(Self { agent, base: format!("{trimmed}/openapi"), key: key.to_owned(), album })
     }
 
-    /// Every photo of the album, by file name.
+    /// The photos of the album, by file name.
     ///
     /// # Errors
     /// When the service refuses or cannot be reached.
-    pub fn known_photos(&self) -> anyhow::Result<HashMap<String, KnownPhoto>> {
-        let mut known = HashMap::new();
+    pub fn known_photos(&self) -> anyhow::Result<HashMap<String, KnownName>> {
+        let mut known: HashMap<String, KnownName> = HashMap::new();
         let mut cursor: Option<String> = None;
         loop {
             let mut body = json!({ "albumId": self.album, "limit": PAGE });
@@ -110,8 +111,12 @@ impl Client {
             }
             let page: Page = self.call("photos/photo/list", &body)?;
             for photo in page.photos {
-                let awaits_upload = photo.state == "awaiting_upload";
-                known.insert(photo.filename, KnownPhoto { id: photo.id, awaits_upload });
+                let name = known.entry(photo.filename).or_default();
+                if photo.state == "awaiting_upload" {
+                    name.unfinished.push(photo.id);
+                } else {
+                    name.is_confirmed = true;
+                }
             }
             cursor = page.next_cursor;
             if cursor.is_none() {

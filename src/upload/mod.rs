@@ -15,7 +15,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use url::Url;
 use uuid::Uuid;
 
-use self::client::{Client, KnownPhoto, Refusal};
+use self::client::{Client, KnownName, Refusal};
 use self::folder::PhotoFile;
 
 /// Files that are signed, sent and confirmed together: few calls, and little to repeat after a break.
@@ -70,16 +70,15 @@ struct Plan {
     stale: Vec<String>,
 }
 
-fn plan(files: Vec<PhotoFile>, known: &HashMap<String, KnownPhoto>) -> Plan {
+fn plan(files: Vec<PhotoFile>, known: &HashMap<String, KnownName>) -> Plan {
     let mut plan = Plan { missing: Vec::new(), present: 0, stale: Vec::new() };
     for file in files {
-        match known.get(&file.name) {
-            Some(photo) if photo.awaits_upload => {
-                plan.stale.push(photo.id.clone());
-                plan.missing.push(file);
-            }
-            Some(_) => plan.present += 1,
-            None => plan.missing.push(file),
+        let known = known.get(&file.name);
+        plan.stale.extend(known.iter().flat_map(|name| name.unfinished.iter().cloned()));
+        if known.is_some_and(|name| name.is_confirmed) {
+            plan.present += 1;
+        } else {
+            plan.missing.push(file);
         }
     }
     plan
@@ -163,15 +162,20 @@ mod tests {
     fn only_what_the_album_lacks_is_sent() {
         let file =
             |name: &str| PhotoFile { name: name.into(), path: name.into(), content_type: "image/jpeg" };
-        let known = |id: &str, awaits_upload| KnownPhoto { id: id.into(), awaits_upload };
+        let known = |is_confirmed, unfinished: &[&str]| KnownName {
+            is_confirmed,
+            unfinished: unfinished.iter().map(|id| (*id).to_owned()).collect(),
+        };
         let album = HashMap::from([
-            ("done.jpg".to_owned(), known("1", false)),
-            ("half.jpg".to_owned(), known("2", true)),
+            ("done.jpg".to_owned(), known(true, &[])),
+            ("half.jpg".to_owned(), known(false, &["2"])),
+            // Signed twice, as the answer to the first call was lost; confirmed once.
+            ("twice.jpg".to_owned(), known(true, &["3"])),
         ]);
-        let plan = plan(vec![file("done.jpg"), file("half.jpg"), file("new.jpg")], &album);
+        let plan = plan(["done.jpg", "half.jpg", "twice.jpg", "new.jpg"].map(file).into(), &album);
         let names: Vec<&str> = plan.missing.iter().map(|f| f.name.as_str()).collect();
         assert_eq!(names, ["half.jpg", "new.jpg"]);
-        assert_eq!(plan.present, 1);
-        assert_eq!(plan.stale, ["2"]);
+        assert_eq!(plan.present, 2);
+        assert_eq!(plan.stale, ["2", "3"]);
     }
 }

@@ -14,6 +14,8 @@ mod readings;
 mod recogniser;
 mod torso;
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use photofinish_kernels::device::Device;
 use photofinish_kernels::frame::Frame;
 use photofinish_kernels::geometry::Quad;
@@ -22,7 +24,7 @@ use self::finder::TextFinder;
 use self::readings::{Reading, merge, without_overlaps};
 use self::recogniser::Recogniser;
 use self::torso::{FIRST_LOOK, Runner, SECOND_LOOK, runners};
-use crate::session::Network;
+use crate::session::{Network, Workload};
 use crate::traits::{BibPattern, BibReader, BibText, ModelError, ModelIdentity, ReadRequest};
 
 /// Highest text probability around a runner in the first look from which a second look can help. Maps are either
@@ -49,18 +51,45 @@ pub struct ReaderNetworks {
     /// Text detector for second looks; only ever sees 384 x 480.
     pub second_look: Network,
     /// Text detector for whole photos, of any shape.
-    pub whole: Network,
+    pub whole: SharedFinder,
     /// Text recogniser; only ever sees 160 x 48.
     pub recogniser: Network,
     /// Its classes after the blank, in order.
     pub characters: String,
 }
 
+/// How [`ReaderNetworks::first_look`] is used.
+pub const FIRST_LOOK_WORKLOAD: Workload =
+    Workload::TextDetection { width: FIRST_LOOK.canvas.width, height: FIRST_LOOK.canvas.height };
+/// How [`ReaderNetworks::second_look`] is used.
+pub const SECOND_LOOK_WORKLOAD: Workload =
+    Workload::TextDetection { width: SECOND_LOOK.canvas.width, height: SECOND_LOOK.canvas.height };
+/// How [`ReaderNetworks::recogniser`] is used.
+pub const RECOGNISER_WORKLOAD: Workload = Workload::TextLine { width: recogniser::COLUMNS as u32 };
+
+/// A text detector for whole photos that several readers share: it is seldom used and takes much memory. Cheap to
+/// clone; calls wait for each other.
+#[derive(Clone)]
+pub struct SharedFinder(Arc<Mutex<TextFinder>>);
+
+impl SharedFinder {
+    /// A finder around a loaded network.
+    pub fn new(device: &Device, network: Network) -> Self {
+        Self(Arc::new(Mutex::new(TextFinder::new(device, network))))
+    }
+
+    fn everywhere(&self, frame: Frame<'_>, long_side: u32) -> Result<Vec<Quad>, ModelError> {
+        // A finder writes all its buffers anew at each call: one that a panic left is as good as another.
+        let mut finder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        finder.everywhere(frame, long_side)
+    }
+}
+
 /// Reads bibs by the recipe; keeps its buffers.
 pub struct BibRecipe {
     first_look: TextFinder,
     second_look: TextFinder,
-    whole: TextFinder,
+    whole: SharedFinder,
     recogniser: Recogniser,
     identity: ModelIdentity,
 }
@@ -78,7 +107,7 @@ impl BibRecipe {
         Self {
             first_look: TextFinder::new(device, networks.first_look),
             second_look: TextFinder::new(device, networks.second_look),
-            whole: TextFinder::new(device, networks.whole),
+            whole: networks.whole,
             recogniser: Recogniser::new(device, networks.recogniser, &networks.characters),
             identity,
         }

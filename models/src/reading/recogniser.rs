@@ -16,7 +16,7 @@ use crate::traits::ModelError;
 const ROWS: usize = 48;
 
 /// Columns of the network's input: the widest bibs of five digits are squeezed into it, at no loss.
-const COLUMNS: usize = 160;
+pub(super) const COLUMNS: usize = 160;
 
 /// Pixels from -1 to 1; grey where there is no strip, as the network was trained.
 const INPUT: Normalisation =

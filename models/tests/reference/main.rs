@@ -11,7 +11,7 @@ use photofinish_kernels::device::Device;
 use photofinish_kernels::geometry::Quad;
 use photofinish_models::embedder::AlignedEmbedder;
 use photofinish_models::libfacedetection::Libfacedetection;
-use photofinish_models::reading::{BibRecipe, ReaderNetworks};
+use photofinish_models::reading::{self, BibRecipe, ReaderNetworks, SharedFinder};
 use photofinish_models::session::{Network, Workload};
 use photofinish_models::traits::{
     BibPattern, BibReader, EmbeddedFace, FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelIdentity,
@@ -43,14 +43,14 @@ fn yunet(place: &Place) -> Option<Yunet> {
     let model = model(ModelSet::Default, Role::FaceDetector);
     let Contract::Yunet { score_threshold, iou_threshold } = model.contract else { panic!("not yunet") };
     let thresholds = YunetThresholds { score: score_threshold, iou: iou_threshold };
-    Some(Yunet::new(network(place, &model, Workload::Faces)?, thresholds, identity(&model)))
+    Some(Yunet::new(network(place, &model, Workload::FaceDetection)?, thresholds, identity(&model)))
 }
 
 fn embedder(place: &Place, set: ModelSet) -> Option<AlignedEmbedder> {
     let model = model(set, Role::FaceEmbedder);
-    let network = network(place, &model, Workload::Faces)?;
+    let network = network(place, &model, Workload::Embedding)?;
     let Contract::Embedder(contract) = &model.contract else { panic!("not an embedder") };
-    Some(AlignedEmbedder::new(network, contract, identity(&model), 8))
+    Some(AlignedEmbedder::new(network, contract, identity(&model), 1))
 }
 
 fn recipe(place: &Place) -> Option<BibRecipe> {
@@ -58,10 +58,10 @@ fn recipe(place: &Place) -> Option<BibRecipe> {
         (model(ModelSet::Default, Role::TextDetector), model(ModelSet::Default, Role::TextRecogniser));
     let Contract::TextRecogniser { characters } = &recogniser.contract else { panic!("not a recogniser") };
     let networks = ReaderNetworks {
-        first_look: network(place, &detector, Workload::Text)?,
-        second_look: network(place, &detector, Workload::Text)?,
-        whole: network(place, &detector, Workload::Text)?,
-        recogniser: network(place, &recogniser, Workload::Text)?,
+        first_look: network(place, &detector, reading::FIRST_LOOK_WORKLOAD)?,
+        second_look: network(place, &detector, reading::SECOND_LOOK_WORKLOAD)?,
+        whole: SharedFinder::new(&Device::Cpu, network(place, &detector, Workload::AnyTextDetection)?),
+        recogniser: network(place, &recogniser, reading::RECOGNISER_WORKLOAD)?,
         characters: characters.clone(),
     };
     Some(BibRecipe::new(&Device::Cpu, networks, identity(&detector)))
