@@ -3,4 +3,4 @@
 #![forbid(unsafe_code)]
 
 pub mod harness;
-pub mod scenes;
+pub use photofinish_scenes as scenes;

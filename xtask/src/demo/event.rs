@@ -43,7 +43,7 @@ impl Sample {
         } else {
             digest::emptied(&folder)?;
             let generator =
-                ["run", "--release", "--package", "photofinish-tests", "--bin", "sample-event", "--"];
+                ["run", "--release", "--package", "photofinish-scenes", "--bin", "sample-event", "--"];
             let portraits = setup::portraits_folder(layout);
             shown(cargo(layout.root(), &generator).arg(&folder).arg("--portraits").arg(portraits))?;
             digest::note_made_from(&folder, &recipe)?;
@@ -92,9 +92,9 @@ impl Sample {
 
 /// What the generator's code adds up to.
 fn generator_version(layout: &Layout) -> anyhow::Result<String> {
-    let folder = layout.file("tests/src/scenes");
+    let folder = layout.file("tests/scenes/src");
     let mut files: Vec<PathBuf> = sources(&folder)?;
-    files.push(layout.file("tests/src/bin/sample-event.rs"));
+    files.push(layout.file("tests/scenes/src/bin/sample-event.rs"));
     files.sort();
     let mut versions = String::new();
     for file in files {
@@ -106,5 +106,6 @@ fn generator_version(layout: &Layout) -> anyhow::Result<String> {
 
 fn sources(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let entries = folder.read_dir().with_context(|| format!("cannot list {}", folder.display()))?;
-    entries.map(|entry| Ok(entry?.path())).collect()
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(paths.into_iter().filter(|path| path.is_file()).collect())
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use photofinish_tests::scenes::event;
+use photofinish_scenes::event;
 
 /// Draws photos of a race with numbers and faces, a selfie of each runner, and what is true about them.
 #[derive(Parser)]
