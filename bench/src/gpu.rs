@@ -2,21 +2,20 @@
 //! a second the whole pipeline makes. Elsewhere it says that there is no GPU, and that is all.
 
 mod compare;
+pub mod observe;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::Context as _;
-use photofinish_kernels::frame::Picture;
-use photofinish_models::runtime::{DeviceChoice, Precision};
 use photofinish_tests::scenes::event;
 use serde_json::Value;
 
 use self::compare::{Agreement, compare};
+use self::observe::Readings;
 use crate::album::{Album, jpegs};
-use crate::eval::gallery::picture;
 use crate::goals::Goal;
-use crate::networks;
 use crate::places::{Places, state_dir};
 use crate::process;
 use crate::report::{Output, Report, Table};
@@ -59,26 +58,44 @@ pub fn run(options: &Options) -> anyhow::Result<Option<Report>> {
         None => draw(scratch.path())?,
     };
     let files = jpegs(&folder)?;
-    let pictures = files.iter().take(COMPARED).map(|file| picture(&folder.join(file)));
-    let pictures = pictures.collect::<anyhow::Result<Vec<Picture>>>()?;
-    let on_gpu = networks::open(&options.places, DeviceChoice::Cuda, Precision::F32)??;
-    let on_cpu = networks::open(&options.places, DeviceChoice::Cpu, Precision::F32)??;
-    let agreement = compare(&on_cpu, &on_gpu, &pictures)?;
+    // The GPU first, so that one that does not serve says so at once.
+    let of_gpu = observed("cuda", options, (&folder, scratch.path()), None)?;
+    let of_cpu = observed("cpu", options, (&folder, scratch.path()), Some("cuda"))?;
+    let agreement = compare(&of_gpu, &of_cpu);
 
     let mut report = Report::new("gpu", "CUDA beside the CPU");
-    report.versions.push(networks::described(&on_gpu, &options.places)?);
+    report.versions.push(of_gpu.runtime.clone());
     report.tables.push(agreement.table());
     report.goals = goals(&agreement);
-    // Two processes would share the card's memory.
-    drop((on_gpu, on_cpu));
     let mut speed =
         Table::new("The whole pipeline", &["device", "photos", "photos/s", "CPU ms/photo", "peak MB"]);
     for device in ["cuda", "cpu"] {
         speed.row(whole_pipeline(options, &folder, &files, device)?);
     }
     report.tables.push(speed);
-    report.notes.push(format!("{} photos compared.", pictures.len()));
+    report.notes.push(format!("{} photos compared.", of_gpu.faces.len()));
     Ok(Some(report))
+}
+
+/// What the networks on a device say, asked in a process of its own; `before` names the device asked before.
+fn observed(
+    device: &str,
+    options: &Options,
+    (photos, scratch): (&Path, &Path),
+    before: Option<&str>,
+) -> anyhow::Result<Readings> {
+    let file = |device: &str| scratch.join(format!("{device}.json"));
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("observe").arg("--device").arg(device).arg("--photos").arg(photos);
+    command.arg("--limit").arg(COMPARED.to_string()).arg("--out").arg(file(device));
+    command.arg("--runtime").arg(options.places.runtime()?);
+    command.arg("--models-dir").arg(options.places.models_dir()?);
+    if let Some(before) = before {
+        command.arg("--before").arg(file(before));
+    }
+    let status = command.status().context("starting this program for one device")?;
+    anyhow::ensure!(status.success(), "the networks on {device} do not serve");
+    observe::read_from(&file(device))
 }
 
 /// Draws an event with the portraits that set-up fetched; answers the folder of its photos.

@@ -258,11 +258,11 @@ fn wait_until_settled(client: &Client, album: &str, count: u64) -> anyhow::Resul
 
 fn report(options: &Options, findings: &Findings, count: usize) -> Report {
     let (section, title) = if options.real {
-        ("load-real", "Load: small race photos into one album, real networks")
+        ("load-real", format!("Load: {count} small race photos into one album, real networks"))
     } else {
-        ("load", "Load: 5,000 small photos into one album, fake networks")
+        ("load", format!("Load: {count} small photos into one album, fake networks"))
     };
-    let mut report = Report::new(section, title);
+    let mut report = Report::new(section, &title);
     let mut table = Table::new("Latency while photos come in, ms", &["call", "calls", "p50", "p99", "max"]);
     let calls =
         [("confirm", &findings.confirms), ("text search", &findings.texts), ("face search", &findings.faces)];

@@ -53,6 +53,9 @@ enum Command {
     Reading(reading::Options),
     /// On a machine with a GPU: whether CUDA says what the CPU says, and how fast the pipeline is on it.
     GpuCheck(gpu::Options),
+    /// What the networks on one device say, as JSON: a part of `gpu-check`.
+    #[command(hide = true)]
+    Observe(gpu::observe::Options),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -66,6 +69,7 @@ fn main() -> anyhow::Result<()> {
             Some(report) => finish(report, &options.output),
             None => Ok(()),
         },
+        Command::Observe(options) => gpu::observe::run(&options),
     }
 }
 

@@ -2,14 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use photofinish_kernels::frame::Picture;
-use photofinish_models::traits::{BibPattern, BibText, FaceBox, FaceCrop, ModelFactory, ReadRequest};
-
+use super::observe::{Face, Readings, Text};
+use crate::eval::gallery::cosine;
 use crate::report::Table;
-
-/// As the pipeline's defaults.
-const FACE_LONG_SIDE: u32 = 640;
-const PATTERN: &str = "[A-Z]{0,2}[0-9]{2,5}[A-Z]?";
 
 /// A text from here on is an answer; below it is a guess, and guesses may differ.
 const ACCEPT: f32 = 0.9;
@@ -69,15 +64,8 @@ fn share(both: usize, all: usize) -> f64 {
     if all == 0 { 1.0 } else { both as f64 / all as f64 }
 }
 
-/// Reads every picture with both. Batches are as large as each device likes them.
-///
-/// # Errors
-/// When a network fails.
-pub fn compare(
-    one: &dyn ModelFactory,
-    two: &dyn ModelFactory,
-    pictures: &[Picture],
-) -> anyhow::Result<Agreement> {
+/// Compares what two devices said of the same pictures; `two` was observed with `one` before it.
+pub fn compare(one: &Readings, two: &Readings) -> Agreement {
     let mut agreement = Agreement {
         faces: 0,
         faces_both: 0,
@@ -87,33 +75,30 @@ pub fn compare(
         texts: 0,
         texts_both: 0,
     };
-    let (faces, others) = (detect(one, pictures)?, detect(two, pictures)?);
-    for (faces, others) in faces.iter().zip(&others) {
+    for (faces, others) in one.faces.iter().zip(&two.faces) {
         agreement.count_faces(faces, others);
     }
-    // Both embed the same landmarks and read under the same faces: each network is compared alone.
-    let (vectors, other_vectors) = (embed(one, pictures, &faces)?, embed(two, pictures, &faces)?);
-    for (a, b) in vectors.iter().zip(&other_vectors) {
-        let cosine = crate::eval::gallery::cosine(a, b);
-        agreement.least_cosine = agreement.least_cosine.min(cosine);
+    for (a, b) in one.vectors.iter().zip(&two.vectors) {
+        agreement.least_cosine = agreement.least_cosine.min(cosine(a, b));
     }
-    let (texts, other_texts) = (read(one, pictures, &faces)?, read(two, pictures, &faces)?);
-    for (a, b) in texts.iter().zip(&other_texts) {
+    for (a, b) in one.texts.iter().zip(&two.texts) {
         let (a, b) = (accepted(a), accepted(b));
         agreement.texts += a.union(&b).count();
         agreement.texts_both += a.intersection(&b).count();
     }
-    Ok(agreement)
+    agreement
 }
 
 impl Agreement {
-    fn count_faces(&mut self, faces: &[FaceBox], others: &[FaceBox]) {
+    fn count_faces(&mut self, faces: &[Face], others: &[Face]) {
         let mut both = 0;
         for face in faces {
-            let best = others.iter().max_by(|a, b| a.rect.iou(&face.rect).total_cmp(&b.rect.iou(&face.rect)));
-            let Some(best) = best.filter(|best| best.rect.iou(&face.rect) >= SAME_FACE) else { continue };
+            let best = others
+                .iter()
+                .max_by(|a, b| a.rect().iou(&face.rect()).total_cmp(&b.rect().iou(&face.rect())));
+            let Some(best) = best.filter(|best| best.rect().iou(&face.rect()) >= SAME_FACE) else { continue };
             both += 1;
-            self.least_overlap = self.least_overlap.min(f64::from(best.rect.iou(&face.rect)));
+            self.least_overlap = self.least_overlap.min(f64::from(best.rect().iou(&face.rect())));
             self.score_difference = self.score_difference.max(f64::from((best.score - face.score).abs()));
         }
         self.faces += faces.len() + others.len() - both;
@@ -121,55 +106,57 @@ impl Agreement {
     }
 }
 
-fn detect(models: &dyn ModelFactory, pictures: &[Picture]) -> anyhow::Result<Vec<Vec<FaceBox>>> {
-    let mut detector = models.face_detector()?;
-    let mut faces = Vec::new();
-    for batch in pictures.chunks(models.batch_sizes().detect.max(1)) {
-        let frames: Vec<_> = batch.iter().map(Picture::frame).collect();
-        faces.extend(detector.detect(&frames, FACE_LONG_SIDE)?);
-    }
-    Ok(faces)
-}
-
-fn embed(
-    models: &dyn ModelFactory,
-    pictures: &[Picture],
-    faces: &[Vec<FaceBox>],
-) -> anyhow::Result<Vec<Vec<f32>>> {
-    let mut embedder = models.face_embedder()?;
-    let mut crops = Vec::new();
-    for (picture, faces) in pictures.iter().zip(faces) {
-        crops.extend(faces.iter().map(|face| FaceCrop { frame: picture.frame(), landmarks: face.landmarks }));
-    }
-    let mut vectors = Vec::new();
-    for batch in crops.chunks(models.batch_sizes().embed.max(1)) {
-        vectors.extend(embedder.embed(batch)?.into_iter().map(|face| face.vector));
-    }
-    Ok(vectors)
-}
-
-fn read(
-    models: &dyn ModelFactory,
-    pictures: &[Picture],
-    faces: &[Vec<FaceBox>],
-) -> anyhow::Result<Vec<Vec<BibText>>> {
-    let mut reader = models.bib_reader()?;
-    let pattern = BibPattern::new(PATTERN)?;
-    let mut requests = Vec::new();
-    for (picture, faces) in pictures.iter().zip(faces) {
-        requests.push(ReadRequest { frame: picture.frame(), faces, pattern: &pattern });
-    }
-    let mut texts = Vec::new();
-    for batch in requests.chunks(models.batch_sizes().read.max(1)) {
-        texts.extend(reader.read(batch)?);
-    }
-    Ok(texts)
-}
-
-fn accepted(texts: &[BibText]) -> BTreeSet<&str> {
+fn accepted(texts: &[Text]) -> BTreeSet<&str> {
     texts
         .iter()
         .filter(|text| text.is_bib && text.confidence >= ACCEPT)
         .map(|text| text.text.as_str())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use photofinish_kernels::frame::Picture;
+    use photofinish_models::fakes::FakeModels;
+    use photofinish_tests::harness::pictures::Picture as Scene;
+
+    use super::*;
+    use crate::gpu::observe::observe;
+
+    fn face(left: f32, score: f32) -> Face {
+        Face { sides: [left, 0.0, left + 100.0, 100.0], landmarks: [[0.0; 2]; 5], score }
+    }
+
+    #[test]
+    fn the_same_networks_agree_with_themselves() {
+        let scene = Scene::new(640, 480).face(7, [100, 60, 96]).bib("1234", [300, 300]);
+        let (width, height) = scene.pixels().dimensions();
+        let picture = Picture::new(scene.pixels().as_raw().clone(), width, height).unwrap();
+        let one = observe(&FakeModels::default(), &[picture.clone()], None).unwrap();
+        let two = observe(&FakeModels::default(), &[picture], Some(&one)).unwrap();
+        let agreement = compare(&one, &two);
+        assert_eq!((agreement.faces, agreement.texts), (1, 1));
+        assert_eq!((agreement.faces_shared(), agreement.texts_shared()), (1.0, 1.0));
+        assert!(agreement.least_cosine > 0.9999);
+    }
+
+    #[test]
+    fn a_face_that_one_device_misses_and_a_score_that_differs_are_seen() {
+        let of = |faces: Vec<Face>| Readings { faces: vec![faces], ..Readings::default() };
+        let agreement = compare(&of(vec![face(0.0, 0.9), face(500.0, 0.8)]), &of(vec![face(10.0, 0.7)]));
+        assert_eq!((agreement.faces, agreement.faces_both), (2, 1));
+        assert!((agreement.least_overlap - 90.0 / 110.0).abs() < 1e-6);
+        assert!((agreement.score_difference - 0.2).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_text_that_is_sure_on_one_device_alone_is_seen_and_guesses_are_not() {
+        let text = |text: &str, confidence| Text { text: text.to_owned(), confidence, is_bib: true };
+        let of = |texts: Vec<Text>| Readings { texts: vec![texts], ..Readings::default() };
+        let agreement = compare(
+            &of(vec![text("12", 0.99), text("34", 0.95)]),
+            &of(vec![text("12", 0.98), text("5", 0.6)]),
+        );
+        assert_eq!((agreement.texts, agreement.texts_both), (2, 1));
+    }
 }

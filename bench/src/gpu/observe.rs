@@ -1,0 +1,202 @@
+//! What the networks of one device say of some pictures. Each device has a process of its own: the runtime allows one
+//! environment in a process. So what was seen travels as JSON.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use photofinish_kernels::frame::Picture;
+use photofinish_kernels::geometry::{Point, Rect};
+use photofinish_models::runtime::{DeviceChoice, Precision};
+use photofinish_models::traits::{BibPattern, BibText, FaceBox, FaceCrop, ModelFactory, ReadRequest};
+use serde::{Deserialize, Serialize};
+
+use crate::album::jpegs;
+use crate::eval::gallery::picture;
+use crate::networks;
+use crate::places::Places;
+
+/// As the pipeline's defaults.
+const FACE_LONG_SIDE: u32 = 640;
+const PATTERN: &str = "[A-Z]{0,2}[0-9]{2,5}[A-Z]?";
+
+/// What one device is to look at.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// `cpu` or `cuda`.
+    #[arg(long)]
+    pub device: Device,
+    /// A folder of JPEG files.
+    #[arg(long, value_name = "DIR")]
+    pub photos: PathBuf,
+    /// At most so many.
+    #[arg(long)]
+    pub limit: usize,
+    /// What another device said: vectors and texts are then of its faces, so that each network is compared alone.
+    #[arg(long, value_name = "FILE")]
+    pub before: Option<PathBuf>,
+    /// Where to write what was seen.
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// Where things are.
+    #[command(flatten)]
+    pub places: Places,
+}
+
+/// Where the networks run.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Device {
+    /// The CPU.
+    Cpu,
+    /// An NVIDIA GPU, or an error.
+    Cuda,
+}
+
+/// What a device says of some pictures, one entry each, vectors one for each face of all.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Readings {
+    /// The runtime in words.
+    pub runtime: String,
+    /// By picture.
+    pub faces: Vec<Vec<Face>>,
+    /// Of the faces, or of those given before.
+    pub vectors: Vec<Vec<f32>>,
+    /// By picture.
+    pub texts: Vec<Vec<Text>>,
+}
+
+/// A face.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Face {
+    /// Left, top, right, bottom.
+    pub sides: [f32; 4],
+    /// As the detector gives them.
+    pub landmarks: [[f32; 2]; 5],
+    /// 0 to 1.
+    pub score: f32,
+}
+
+/// A text.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Text {
+    /// As read.
+    pub text: String,
+    /// 0 to 1.
+    pub confidence: f32,
+    /// Whether it matches the default pattern.
+    pub is_bib: bool,
+}
+
+impl Face {
+    /// Its box.
+    pub fn rect(&self) -> Rect {
+        let [left, top, right, bottom] = self.sides;
+        Rect { left, top, right, bottom }
+    }
+
+    fn of(found: &FaceBox) -> Self {
+        let Rect { left, top, right, bottom } = found.rect;
+        let landmarks = found.landmarks.map(|point| [point.x, point.y]);
+        Self { sides: [left, top, right, bottom], landmarks, score: found.score }
+    }
+
+    fn found(&self) -> FaceBox {
+        let landmarks = self.landmarks.map(|[x, y]| Point { x, y });
+        FaceBox { rect: self.rect(), landmarks, score: self.score }
+    }
+}
+
+/// Looks, and writes what was seen.
+///
+/// # Errors
+/// When the device does not serve or a file cannot be read or written.
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    let device = match options.device {
+        Device::Cpu => DeviceChoice::Cpu,
+        Device::Cuda => DeviceChoice::Cuda,
+    };
+    let before = options.before.as_deref().map(read_from).transpose()?;
+    let models = networks::open(&options.places, device, Precision::F32)??;
+    let files = jpegs(&options.photos)?;
+    let pictures = files.iter().take(options.limit).map(|file| picture(&options.photos.join(file)));
+    let pictures = pictures.collect::<anyhow::Result<Vec<Picture>>>()?;
+    let mut readings = observe(&models, &pictures, before.as_ref())?;
+    readings.runtime = networks::described(&models, &options.places)?;
+    std::fs::write(&options.out, serde_json::to_vec(&readings)?)
+        .with_context(|| format!("writing {}", options.out.display()))
+}
+
+/// What [`run`] wrote.
+///
+/// # Errors
+/// When it is not there or no readings.
+pub fn read_from(path: &Path) -> anyhow::Result<Readings> {
+    let bytes = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+    serde_json::from_slice(&bytes).with_context(|| format!("{} holds no readings", path.display()))
+}
+
+/// Reads every picture, in batches as large as the device likes them.
+///
+/// # Errors
+/// When a network fails.
+pub fn observe(
+    models: &dyn ModelFactory,
+    pictures: &[Picture],
+    before: Option<&Readings>,
+) -> anyhow::Result<Readings> {
+    let found = detect(models, pictures)?;
+    let faces: Vec<Vec<Face>> = found.iter().map(|faces| faces.iter().map(Face::of).collect()).collect();
+    let given = before.map_or(found, |before| {
+        before.faces.iter().map(|faces| faces.iter().map(Face::found).collect()).collect()
+    });
+    let vectors = embed(models, pictures, &given)?;
+    let texts = read(models, pictures, &given)?;
+    Ok(Readings { runtime: String::new(), faces, vectors, texts })
+}
+
+fn detect(models: &dyn ModelFactory, pictures: &[Picture]) -> anyhow::Result<Vec<Vec<FaceBox>>> {
+    let mut detector = models.face_detector()?;
+    let mut faces = Vec::new();
+    for batch in pictures.chunks(models.batch_sizes().detect.max(1)) {
+        let frames: Vec<_> = batch.iter().map(Picture::frame).collect();
+        faces.extend(detector.detect(&frames, FACE_LONG_SIDE)?);
+    }
+    Ok(faces)
+}
+
+fn embed(
+    models: &dyn ModelFactory,
+    pictures: &[Picture],
+    faces: &[Vec<FaceBox>],
+) -> anyhow::Result<Vec<Vec<f32>>> {
+    let mut embedder = models.face_embedder()?;
+    let mut crops = Vec::new();
+    for (picture, faces) in pictures.iter().zip(faces) {
+        crops.extend(faces.iter().map(|face| FaceCrop { frame: picture.frame(), landmarks: face.landmarks }));
+    }
+    let mut vectors = Vec::new();
+    for batch in crops.chunks(models.batch_sizes().embed.max(1)) {
+        vectors.extend(embedder.embed(batch)?.into_iter().map(|face| face.vector));
+    }
+    Ok(vectors)
+}
+
+fn read(
+    models: &dyn ModelFactory,
+    pictures: &[Picture],
+    faces: &[Vec<FaceBox>],
+) -> anyhow::Result<Vec<Vec<Text>>> {
+    let mut reader = models.bib_reader()?;
+    let pattern = BibPattern::new(PATTERN)?;
+    let mut requests = Vec::new();
+    for (picture, faces) in pictures.iter().zip(faces) {
+        requests.push(ReadRequest { frame: picture.frame(), faces, pattern: &pattern });
+    }
+    let mut texts = Vec::new();
+    for batch in requests.chunks(models.batch_sizes().read.max(1)) {
+        for found in reader.read(batch)? {
+            let text = |t: BibText| Text { text: t.text, confidence: t.confidence, is_bib: t.is_bib };
+            texts.push(found.into_iter().map(text).collect());
+        }
+    }
+    Ok(texts)
+}
