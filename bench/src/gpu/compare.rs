@@ -132,7 +132,7 @@ mod tests {
         let scene = Scene::new(640, 480).face(7, [100, 60, 96]).bib("1234", [300, 300]);
         let (width, height) = scene.pixels().dimensions();
         let picture = Picture::new(scene.pixels().as_raw().clone(), width, height).unwrap();
-        let one = observe(&FakeModels::default(), &[picture.clone()], None).unwrap();
+        let one = observe(&FakeModels::default(), std::slice::from_ref(&picture), None).unwrap();
         let two = observe(&FakeModels::default(), &[picture], Some(&one)).unwrap();
         let agreement = compare(&one, &two);
         assert_eq!((agreement.faces, agreement.texts), (1, 1));
