@@ -67,6 +67,8 @@ pub struct PeerRun {
 /// What the peer saw in a photo.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PeerPhoto {
+    /// How many faces.
+    pub faces: usize,
     /// Texts with their confidence, 0 to 1.
     pub texts: Vec<(String, f64)>,
 }
