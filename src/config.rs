@@ -228,11 +228,16 @@ impl Judge {
     }
 
     fn sizes(&mut self, given: &Settings) -> Sizes {
+        // A core works on one photo while the next waits: two files and four working frames of 24 megapixel photos.
+        let cores = self.processing_threads(given).max(2) as u64;
         Sizes {
-            file_budget_bytes: self.megabytes("PHOTOFINISH_FILE_BUDGET_MB", &given.file_budget_mb, 64)
+            file_budget_bytes: self.megabytes("PHOTOFINISH_FILE_BUDGET_MB", &given.file_budget_mb, 25 * cores)
                 as usize,
-            pixel_budget_bytes: self.megabytes("PHOTOFINISH_PIXEL_BUDGET_MB", &given.pixel_budget_mb, 160)
-                as usize,
+            pixel_budget_bytes: self.megabytes(
+                "PHOTOFINISH_PIXEL_BUDGET_MB",
+                &given.pixel_budget_mb,
+                40 * cores,
+            ) as usize,
             face_index_bytes: self.megabytes("PHOTOFINISH_FACE_INDEX_MB", &given.face_index_mb, 1024)
                 as usize,
             max_photo_bytes: self.megabytes("PHOTOFINISH_MAX_PHOTO_MB", &given.max_photo_mb, 50),
