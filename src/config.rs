@@ -172,6 +172,7 @@ impl Judge {
             self.parse("PHOTOFINISH_LISTEN", &given.listen, SocketAddr::from(([127, 0, 0, 1], 8080)));
         let data_dir = PathBuf::from(given.data_dir.clone().unwrap_or_else(|| "data".into()));
         let database_url = self.database_url(given, &data_dir);
+        let processing_threads = self.processing_threads(given);
         Config {
             listen,
             admin_listen: self.admin_listen(given),
@@ -210,8 +211,8 @@ impl Judge {
                 &given.text_precision,
                 &[("bf16", Precision::Bf16), ("f32", Precision::F32)],
             ),
-            processing_threads: self.processing_threads(given),
-            sizes: self.sizes(given),
+            processing_threads,
+            sizes: self.sizes(given, processing_threads),
             times: self.times(given),
             face_threshold: self.confidence("PHOTOFINISH_FACE_THRESHOLD", &given.face_threshold, 50.0),
             text_threshold: self.confidence("PHOTOFINISH_TEXT_THRESHOLD", &given.text_threshold, 0.0),
@@ -227,9 +228,9 @@ impl Judge {
         }
     }
 
-    fn sizes(&mut self, given: &Settings) -> Sizes {
+    fn sizes(&mut self, given: &Settings, processing_threads: usize) -> Sizes {
         // A core works on one photo while the next waits: two files and four working frames of 24 megapixel photos.
-        let cores = self.processing_threads(given).max(2) as u64;
+        let cores = processing_threads.max(2) as u64;
         Sizes {
             file_budget_bytes: self.megabytes("PHOTOFINISH_FILE_BUDGET_MB", &given.file_budget_mb, 25 * cores)
                 as usize,
