@@ -54,6 +54,10 @@ fn revision(root: &Path) -> String {
 /// The command as it is typed, with the checkout's path left out.
 fn command(root: &Path) -> String {
     let mut words: Vec<String> = std::env::args().skip(1).collect();
+    // Where the JSON went does not change the figures.
+    if let Some(place) = words.iter().position(|word| word == "--json") {
+        words.drain(place..(place + 2).min(words.len()));
+    }
     let root = format!("{}/", root.display());
     for word in &mut words {
         *word = word.replace(&root, "");
