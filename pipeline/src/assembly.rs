@@ -5,7 +5,7 @@
 //! | fetch | [`LEASED`] | leases cost nothing; enough that one lease call feeds seconds of work |
 //! | decode | [`FETCHED`] | files are bounded by budget A; some ahead, so that storage never holds decoding up |
 //! | resize | [`DECODED`] | the largest things there are; one ahead of each thread |
-//! | detect, embed, read | [`WITH_PIXELS`], or two batches | 9 MB each; enough to level out photos of many faces |
+//! | detect, embed, read | [`WITH_PIXELS`], or what fills batches | 9 MB each; enough to level out photos of many faces |
 //! | index | [`READ`] | previews only; a whole transaction's worth |
 
 use std::sync::Arc;
@@ -43,6 +43,9 @@ const FETCHED: usize = 8;
 const DECODED: usize = 2;
 const WITH_PIXELS: usize = 2;
 const READ: usize = 64;
+
+/// Faces of a race photo: so many photos fill a batch of the embedder. More would wait with all their pixels.
+const FACES_A_PHOTO: usize = 3;
 
 /// Photos a transaction: commits dominate below, nothing is gained above.
 const INDEX_BATCH: usize = 64;
@@ -118,14 +121,14 @@ impl Assembly<'_> {
         calls: &StoreCalls,
     ) -> Result<Sender<InFlight<crate::photo::SizedPhoto>>, Outage> {
         let (settings, batch) = (self.settings, self.parts.models.batch_sizes());
+        let embed_batch = batch.embed.div_ceil(FACES_A_PHOTO);
         let (read, embedded) = (edge(READ), edge(WITH_PIXELS.max(2 * batch.read)));
-        let (detected, sized) =
-            (edge(WITH_PIXELS.max(2 * batch.embed)), edge(WITH_PIXELS.max(2 * batch.detect)));
+        let (detected, sized) = (edge(WITH_PIXELS.max(embed_batch)), edge(WITH_PIXELS.max(2 * batch.detect)));
         let post = post("index", 1, INDEX_BATCH, self.build_index(calls));
         crew.hire(post, Inlet(read.1), Outlet::Settled)?;
         let post = self::post("read", settings.read_threads, batch.read, self.build_read());
         crew.hire(post, Inlet(embedded.1), next(read.0))?;
-        let post = self::post("embed", settings.embed_threads, batch.embed, self.build_embed());
+        let post = self::post("embed", settings.embed_threads, embed_batch, self.build_embed());
         crew.hire(post, Inlet(detected.1), next(embedded.0))?;
         let post = self::post("detect", settings.detect_threads, batch.detect, self.build_detect());
         crew.hire(post, Inlet(sized.1), next(detected.0))?;

@@ -73,9 +73,10 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Of a photo's CPU decoding takes nearly half and reading a third (performance.md section 4): those two get a
-    /// thread per core, the cheap stages share. More threads than cores is right: a stage whose inlet is empty
-    /// sleeps, and any stage can then use a core that the others leave.
+    /// Of a photo's CPU decoding takes nearly half (performance.md section 4), and a decoder is light: one per core.
+    /// Reading takes a third, and a reader's networks take 150 to 400 MB: one per two cores. The cheap stages share.
+    /// More threads than cores is right: a stage whose inlet is empty sleeps, and any stage can then use a core that
+    /// the others leave.
     pub fn for_cores(cores: usize) -> Self {
         let cores = cores.max(1);
         let shared = cores.div_ceil(4);
@@ -85,16 +86,15 @@ impl Threads {
             fetch: 2,
             detect: shared,
             embed: shared,
-            read: cores.div_ceil(2).max(2),
+            read: cores.div_ceil(2),
         }
     }
 }
 
-/// Budget A that suits most machines: eight camera JPEGs of 8 MB wait while others are decoded, and the largest
-/// photo that is accepted (50 MB) fits beside one of them.
-pub const SUITABLE_FILE_BUDGET_BYTES: usize = 64 << 20;
+/// Budget A that suits most machines: four camera JPEGs of 8 MB, in decoding and waiting for it. A larger file (50 MB are
+/// accepted) has the budget for itself.
+pub const SUITABLE_FILE_BUDGET_BYTES: usize = 32 << 20;
 
-/// Budget B that suits most machines: with 24 megapixel photos, each 10 MB decoded (3/8 scale) and 9 MB as working
-/// frame and previews, about sixteen photos between decoder and reader. With the networks of two workers (some
-/// 350 MB) and budget A the process stays well under 800 MB.
-pub const SUITABLE_PIXEL_BUDGET_BYTES: usize = 160 << 20;
+/// Budget B that suits a few cores: a 24 megapixel photo takes 29 MB while it is decoded and resized and 9 MB from then
+/// to the reader. Twice as much made nothing faster on two cores.
+pub const SUITABLE_PIXEL_BUDGET_BYTES: usize = 96 << 20;

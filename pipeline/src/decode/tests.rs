@@ -3,6 +3,7 @@
 use image::{DynamicImage, ImageFormat, RgbImage};
 use photofinish_kernels::frame::Size;
 use photofinish_store::photo::FailureReason;
+use proptest::prelude::*;
 use turbojpeg::{Compressor, Image, PixelFormat, Subsamp};
 
 use super::bounded::Decoder;
@@ -176,6 +177,43 @@ fn broken_codes_are_corrupt() {
         *byte = 0xfe;
     }
     assert_eq!(reason(&broken), FailureReason::CorruptImage);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_damage_makes_a_decoder_panic_or_forget_its_limits(
+        kind in 0_usize..4,
+        damage in prop::collection::vec((0_usize..4000, any::<u8>()), 1..12),
+        cut in 0_usize..4000,
+    ) {
+        let scene = scene(96, 64);
+        let rgb = DynamicImage::ImageRgb8(scene.clone());
+        let mut file = match kind {
+            0 => jpeg(&scene, |_| {}),
+            1 => jpeg(&scene, |c| c.set_progressive(true).unwrap()),
+            2 => encoded(&rgb, ImageFormat::Png),
+            _ => encoded(&rgb, ImageFormat::WebP),
+        };
+        for (at, value) in damage {
+            // Headers, where lies are told, are short.
+            let at = if at % 2 == 0 { at % 400 } else { at } % file.len();
+            file[at] = value;
+        }
+        if cut % 3 == 0 {
+            file.truncate(cut % file.len());
+        }
+        Notes::read(&file);
+        let limits = Limits { max_file_bytes: 1 << 20, max_pixels: 1_000_000 };
+        let mut decoder = Decoder::new(limits, PixelPool::default()).unwrap();
+        if let Ok(plan) = decoder.plan(&file, |_| 64) {
+            prop_assert!(plan.decoded.area() <= 1_000_000);
+            if let Ok(picture) = decoder.decode(&file, &plan) {
+                prop_assert_eq!(picture.size(), plan.decoded);
+            }
+        }
+    }
 }
 
 /// A JPEG that claims its size and has nothing else, 44 bytes in all.

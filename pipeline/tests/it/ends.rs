@@ -10,14 +10,14 @@ use photofinish_models::fakes::FakeModels;
 use photofinish_models::traits::{
     BatchSizes, BibReader, FaceDetector, FaceEmbedder, ModelError, ModelFactory,
 };
-use photofinish_pipeline::{Part, Status};
+use photofinish_pipeline::{Part, PipelineSettings, Status};
 use photofinish_store::error::{StoreError, StoreErrorKind};
 use photofinish_store::ids::{AlbumId, OrganizationId};
 use photofinish_store::object::ObjectKey;
 use photofinish_store::traits::{Blobs, Result, UploadTerms};
 use url::Url;
 
-use crate::support::{House, config, jpeg, scene, wait_for};
+use crate::support::{House, config, jpeg, scene, settings, wait_for};
 
 fn event(count: u16) -> Vec<Vec<u8>> {
     (0..count).map(|i| jpeg(&scene(i, &format!("{}", 100 + i)))).collect()
@@ -56,6 +56,18 @@ fn a_stop_with_time_lets_what_is_in_flight_end() {
     assert!(report.drained && report.given_back == 0, "{report:?}");
     assert_eq!(house.counts(album).processing, 0);
     assert_eq!(pipeline.stop(), report, "a second stop answers the first's report");
+}
+
+#[test]
+fn photos_larger_than_the_budgets_go_through_one_by_one() {
+    let house = House::build();
+    let album = house.album(config());
+    house.send(album, &event(12));
+    let settings = PipelineSettings { file_budget_bytes: 1000, pixel_budget_bytes: 1000, ..settings() };
+    let pipeline =
+        house.pipeline_of(settings, Arc::new(FakeModels::default()), Arc::clone(&house.store.blobs));
+    assert_eq!(house.wait_until_settled(album).ready, 12);
+    assert!(pipeline.stop().drained);
 }
 
 /// Storage that can be cut off.

@@ -128,24 +128,37 @@ impl House {
         blobs: Arc<dyn Blobs>,
         drain_grace: Duration,
     ) -> Pipeline {
-        let settings = PipelineSettings {
-            decode_threads: 2,
-            resize_threads: 1,
-            fetch_threads: 2,
-            detect_threads: 1,
-            embed_threads: 1,
-            read_threads: 2,
-            file_budget_bytes: 8 << 20,
-            pixel_budget_bytes: 64 << 20,
-            limits: LIMITS,
-            lease_ttl: Duration::from_secs(60),
-            drain_grace,
-        };
+        let settings = PipelineSettings { drain_grace, ..settings() };
+        self.pipeline_of(settings, models, blobs)
+    }
+
+    pub fn pipeline_of(
+        &self,
+        settings: PipelineSettings,
+        models: Arc<dyn ModelFactory>,
+        blobs: Arc<dyn Blobs>,
+    ) -> Pipeline {
         let queue = Arc::clone(&self.store.queue);
         Pipeline::start(
             settings,
             PipelineParts { queue, blobs, models, runtime: self.runtime.handle().clone() },
         )
+    }
+}
+
+pub fn settings() -> PipelineSettings {
+    PipelineSettings {
+        decode_threads: 2,
+        resize_threads: 1,
+        fetch_threads: 2,
+        detect_threads: 1,
+        embed_threads: 1,
+        read_threads: 2,
+        file_budget_bytes: 8 << 20,
+        pixel_budget_bytes: 64 << 20,
+        limits: LIMITS,
+        lease_ttl: Duration::from_secs(60),
+        drain_grace: Duration::from_secs(30),
     }
 }
 
