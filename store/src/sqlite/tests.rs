@@ -1,3 +1,5 @@
+//! The SQLite rows as no suite can see them: files on disk, limits, query plans.
+
 use sqlx::{AssertSqlSafe, Row};
 use tempfile::TempDir;
 
