@@ -178,38 +178,29 @@ impl Clerk {
         }
     }
 
-    /// The examiner is gone afterwards when it did not survive the selfie.
+    /// Examines a selfie; the examiner is another one afterwards when it did not survive it, or none.
     fn examine(&self, examiner: &mut Option<Examiner>, selfie: &[u8]) -> Result<ProbeFace, DeskError> {
-        let Some(mut present) = examiner.take() else { return Err(DeskError::Unavailable) };
-        match catch_unwind(AssertUnwindSafe(|| present.examine(selfie))) {
-            Ok(result) => {
-                let refusal = match result {
-                    Ok(face) => {
-                        *examiner = Some(present);
-                        return Ok(face);
-                    }
-                    Err(refusal) => refusal,
-                };
-                match refusal {
-                    Refusal::NoFace => *examiner = Some(present),
-                    Refusal::Unreadable(poison) => {
-                        tracing::debug!(detail = %poison, "a selfie cannot be read");
-                        *examiner = Some(present);
-                        return Err(DeskError::Unreadable);
-                    }
-                    Refusal::Down(outage) => {
-                        tracing::error!(reason = %outage, "the probe desk's networks fail, selfies are refused");
-                        *examiner = self.hire();
-                        return Err(DeskError::Unavailable);
-                    }
-                }
-                Err(DeskError::NoFace)
-            }
+        let Some(present) = examiner.as_mut() else { return Err(DeskError::Unavailable) };
+        let refusal = match catch_unwind(AssertUnwindSafe(|| present.examine(selfie))) {
+            Ok(Ok(face)) => return Ok(face),
+            Ok(Err(refusal)) => refusal,
             Err(panic) => {
                 self.meter.panicked();
                 tracing::warn!(message = panic_message(panic.as_ref()), "a selfie panicked");
                 *examiner = self.hire();
+                return Err(DeskError::Unreadable);
+            }
+        };
+        match refusal {
+            Refusal::NoFace => Err(DeskError::NoFace),
+            Refusal::Unreadable(poison) => {
+                tracing::debug!(detail = %poison, "a selfie cannot be read");
                 Err(DeskError::Unreadable)
+            }
+            Refusal::Down(outage) => {
+                tracing::error!(reason = %outage, "the probe desk's networks fail, selfies are refused");
+                *examiner = self.hire();
+                Err(DeskError::Unavailable)
             }
         }
     }

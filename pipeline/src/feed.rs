@@ -62,8 +62,10 @@ impl Feed {
                     None => asked_for_suspects = Some(Instant::now()),
                 }
             }
-            let free = self.outlet.capacity().unwrap_or(1).saturating_sub(self.outlet.len());
-            if free == 0 {
+            let capacity = self.outlet.capacity().unwrap_or(1);
+            let free = capacity.saturating_sub(self.outlet.len());
+            // Not one by one: a lease call is a transaction, and three quarters of the edge still wait.
+            if free < capacity.div_ceil(4) {
                 self.wait(FULL);
                 continue;
             }

@@ -4,8 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use photofinish_kernels::frame::Frame;
 use photofinish_models::fakes::{FakeModels, paint_face};
-use photofinish_models::traits::{FaceCrop, ModelFactory};
+use photofinish_models::traits::{
+    BatchSizes, BibReader, FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelError, ModelFactory,
+    ModelIdentity,
+};
 use photofinish_pipeline::{DeskError, ProbeDesk};
 
 use crate::support::{LIMITS, ground, held, jpeg, scene};
@@ -66,6 +70,60 @@ fn each_selfie_without_a_vector_is_told_why() {
     assert!(runtime.block_on(desk.embed(Bytes::from(whole))).is_ok());
     desk.stop();
     assert_eq!(ask(jpeg(&scene(1, "1"))), DeskError::Unavailable);
+}
+
+/// Networks of which the detector panics on pictures 333 pixels wide, and is lost on such of 334.
+struct Fragile;
+
+struct FragileDetector(Box<dyn FaceDetector>);
+
+impl FaceDetector for FragileDetector {
+    fn detect(&mut self, frames: &[Frame<'_>], long_side: u32) -> Result<Vec<Vec<FaceBox>>, ModelError> {
+        assert!(frames[0].width() != 333, "a hostile picture");
+        if frames[0].width() == 334 {
+            return Err(ModelError::Device { device: "fake".into(), detail: "lost".into() });
+        }
+        self.0.detect(frames, long_side)
+    }
+
+    fn identity(&self) -> &ModelIdentity {
+        self.0.identity()
+    }
+}
+
+impl ModelFactory for Fragile {
+    fn face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError> {
+        Ok(Box::new(FragileDetector(FakeModels::default().face_detector()?)))
+    }
+
+    fn face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError> {
+        FakeModels::default().face_embedder()
+    }
+
+    fn bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError> {
+        Err(ModelError::Runtime("the desk reads no bibs".into()))
+    }
+
+    fn batch_sizes(&self) -> BatchSizes {
+        FakeModels::default().batch_sizes()
+    }
+}
+
+#[test]
+fn a_selfie_that_panics_costs_nobody_else_an_answer() {
+    let desk = ProbeDesk::start(Arc::new(Fragile), LIMITS, 4);
+    let runtime = runtime();
+    let ask = |bytes: Vec<u8>| runtime.block_on(desk.embed(Bytes::from(bytes)));
+    let good = jpeg(&scene(8, "1"));
+    assert_eq!(ask(jpeg(&ground(333, 200))), Err(DeskError::Unreadable));
+    assert!(ask(good.clone()).is_ok());
+    assert_eq!(
+        ask(jpeg(&ground(334, 200))).unwrap_err(),
+        DeskError::Unreadable,
+        "a sound network refuses it"
+    );
+    assert!(ask(good).is_ok());
+    desk.stop();
 }
 
 #[test]
