@@ -133,7 +133,7 @@ impl Operation {
             return reply::options(ALLOW);
         }
         if call.method != Method::POST {
-            return ApiError::method(ALLOW).into_response();
+            return refusal(ApiError::method(ALLOW), &mut call.body).await;
         }
         let answered = match (accept::wanted(&call.headers), &self.events) {
             (Wanted::Events, Some(events)) => events(desk, &mut call).await,

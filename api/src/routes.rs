@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::error::ApiError;
 use crate::error_table::ErrorKind;
 use crate::openapi::Documents;
-use crate::operation::{Call, Desk, Operation};
+use crate::operation::{self, Call, Desk, Operation};
 use crate::{operations, storage};
 
 /// Where the partner API begins.
@@ -39,12 +39,12 @@ pub fn routes(ctx: Context) -> BoxedFilter<(Response,)> {
     if ctx.settings.admin_here {
         all = all.or(admin_route(ctx)).unify().boxed();
     }
-    all.recover(envelope).unify().boxed()
+    all.or(unknown_route()).unify().recover(envelope).unify().boxed()
 }
 
 /// Health and metrics alone, for a port of their own.
 pub fn admin_routes(ctx: Context) -> BoxedFilter<(Response,)> {
-    admin_route(ctx).recover(envelope).unify().boxed()
+    admin_route(ctx).or(unknown_route()).unify().recover(envelope).unify().boxed()
 }
 
 fn operation_route(operation: Operation, desk: Desk) -> BoxedFilter<(Response,)> {
@@ -97,6 +97,14 @@ fn admin_route(ctx: Context) -> BoxedFilter<(Response,)> {
             let ctx = ctx.clone();
             async move { page.respond(&ctx, &method).await }
         })
+        .boxed()
+}
+
+/// Every path that no other route takes. A body is read all the same: left unread, it would cost the client its
+/// connection, and the next request on it would fail without an answer.
+fn unknown_route() -> BoxedFilter<(Response,)> {
+    call()
+        .then(|mut call: Call| async move { operation::refusal(ApiError::not_found(), &mut call.body).await })
         .boxed()
 }
 

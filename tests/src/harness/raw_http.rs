@@ -47,6 +47,17 @@ impl Connection {
         self.body(&chunk)
     }
 
+    /// Reads until the other side closes; answers the statuses of all answers that came.
+    pub fn statuses(mut self) -> Vec<u16> {
+        let mut bytes = Vec::new();
+        // A reset instead of an end leaves the answers that came before it.
+        if let Err(error) = self.0.read_to_end(&mut bytes) {
+            eprintln!("the connection broke off: {error}");
+        }
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        text.split("HTTP/1.1 ").skip(1).filter_map(|answer| answer.get(..3)?.parse().ok()).collect()
+    }
+
     /// Reads the answer until the other side closes.
     ///
     /// # Panics

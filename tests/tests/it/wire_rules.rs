@@ -96,6 +96,23 @@ fn another_method_is_405_with_allow_and_an_unknown_path_404() {
 }
 
 #[test]
+fn a_refused_request_does_not_cost_the_client_its_connection() {
+    let service = service();
+    let key = service.partner().key().to_owned();
+    for (line, status) in
+        [("POST /openapi/no/such/path", 404), ("POST /elsewhere", 404), ("PUT /openapi/albums/list", 405)]
+    {
+        let mut connection = Connection::open(service.port());
+        connection.body(format!("{line} HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n").as_bytes());
+        // Many clients send the body by a second write, which may be late.
+        std::thread::sleep(Duration::from_millis(50));
+        connection.body(b"{}");
+        connection.head("POST", "/openapi/albums/list", &[("x-api-key", &key), ("content-length", "0")]);
+        assert_eq!(connection.statuses(), [status, 200], "{line}");
+    }
+}
+
+#[test]
 fn malformed_json_is_said_to_be_so() {
     let service = service();
     for body in [&b"{"[..], b"{\"title\": }", b"\xff\xfe", b"{} {}"] {
