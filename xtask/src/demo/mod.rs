@@ -25,6 +25,27 @@ use crate::setup::{self, Ready, SetupArguments};
 /// Between two looks at the progress.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
+/// Lines for a shell. The words in capitals are put in.
+const NEXT_STEPS: &str = r#"
+  base=ADDRESS
+  key=KEY
+  album=ALBUM
+  post() { curl -s "$base/$1" -H "x-api-key: $key" -H 'content-type: application/json' -d "$2"; echo; }
+
+  # photos of a bib
+  post photos/search/text/list "{\"albumId\": \"$album\", \"text\": \"BIB\"}"
+
+  # photos of a person: ask where to send a selfie, send it, search
+  probe=$(post photos/search/face/signed "{\"albumId\": \"$album\"}")
+  url=$(printf %s "$probe" | sed 's/.*"uploadUrl":"\([^"]*\)".*/\1/')
+  image=$(printf %s "$probe" | sed 's/.*"imageId":"\([^"]*\)".*/\1/')
+  curl -s -T 'SELFIE' -H 'content-type: image/jpeg' "$url"
+  post photos/search/face/list "{\"albumId\": \"$album\", \"imageId\": \"$image\"}"
+
+  # every operation, to read in a browser
+  # ADDRESS/docs
+"#;
+
 /// What to show.
 #[derive(Args)]
 pub struct DemoArguments {
@@ -63,11 +84,17 @@ pub fn run(layout: &Layout, arguments: &DemoArguments) -> anyhow::Result<()> {
     let photos = own_photos.or_else(|| sample.as_ref().map(event::Sample::photos));
     send(&service, &api, &album, &photos.context("there are photos of one kind or the other")?)?;
     heading("Searching");
-    match &sample {
-        Some(sample) => searches::of_sample(&api, &album, sample)?,
-        None => searches::of_own_photos(&api, &album, &data)?,
-    }
-    print_next_steps(&service, &key, &album, sample.as_ref());
+    let example = match &sample {
+        Some(sample) => {
+            searches::of_sample(&api, &album, sample)?;
+            sample.an_example()
+        }
+        None => {
+            let bib = searches::of_own_photos(&api, &album, &data)?;
+            (bib.unwrap_or_else(|| "1234".into()), "selfie.jpg".into())
+        }
+    };
+    print_next_steps(service.address(), &api, &album, &example);
     if arguments.stop { service.stop() } else { service.wait() }
 }
 
@@ -129,24 +156,14 @@ fn print_progress(progress: &Progress) -> anyhow::Result<()> {
     std::io::stdout().flush().context("cannot write to the terminal")
 }
 
-fn print_next_steps(service: &Service, key: &str, album: &str, sample: Option<&event::Sample>) {
-    let base = format!("{}/openapi", service.address());
-    let (bib, selfie) =
-        sample.map_or(("1234".to_owned(), "selfie.jpg".to_owned()), event::Sample::an_example);
+/// The same by hand; `example` is a bib and the path of a selfie.
+fn print_next_steps(address: &str, api: &Api, album: &str, example: &(String, String)) {
     heading("To go on by hand");
-    println!(
-        "  key={key}\n  album={album}\n\
-         \n  # photos of a bib\n  curl -s {base}/photos/search/text/list -H \"x-api-key: $key\" \
-         -H 'content-type: application/json' \\\n    -d \"{{\\\"albumId\\\": \\\"$album\\\", \\\"text\\\": \
-         \\\"{bib}\\\"}}\"\n\
-         \n  # photos of a person: ask for an upload, send the selfie, search\n  \
-         probe=$(curl -s {base}/photos/search/face/signed -H \"x-api-key: $key\" -H 'content-type: \
-         application/json' \\\n    -d \"{{\\\"albumId\\\": \\\"$album\\\"}}\")\n  \
-         url=$(printf %s \"$probe\" | sed 's/.*\"uploadUrl\":\"\\([^\"]*\\)\".*/\\1/')\n  \
-         image=$(printf %s \"$probe\" | sed 's/.*\"imageId\":\"\\([^\"]*\\)\".*/\\1/')\n  \
-         curl -s -T '{selfie}' -H 'content-type: image/jpeg' \"$url\"\n  \
-         curl -s {base}/photos/search/face/list -H \"x-api-key: $key\" -H 'content-type: application/json' \\\n    \
-         -d \"{{\\\"albumId\\\": \\\"$album\\\", \\\"imageId\\\": \\\"$image\\\"}}\"\n\
-         \n  # every operation, in a browser\n  {base}/docs"
-    );
+    let lines = NEXT_STEPS
+        .replace("ADDRESS", &format!("{address}/openapi"))
+        .replace("KEY", api.key())
+        .replace("ALBUM", album)
+        .replace("BIB", &example.0)
+        .replace("SELFIE", &example.1);
+    println!("{lines}");
 }

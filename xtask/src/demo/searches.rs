@@ -41,12 +41,13 @@ pub fn of_sample(api: &Api, album: &str, sample: &Sample) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The bib that was read most often, and a face of one of the photos as the selfie.
-pub fn of_own_photos(api: &Api, album: &str, folder: &Path) -> anyhow::Result<()> {
+/// The bib that was read most often, and a face of one of the photos as the selfie. Gives the bib.
+pub fn of_own_photos(api: &Api, album: &str, folder: &Path) -> anyhow::Result<Option<String>> {
     let photos = seen(api, album)?;
-    match commonest_bib(&photos) {
+    let bib = commonest_bib(&photos);
+    match &bib {
         Some(bib) => {
-            let hits = api.by_bib(album, &bib)?;
+            let hits = api.by_bib(album, bib)?;
             println!("  bib {bib}, the one read most often: {} photos", hits.len());
             print_links(&hits.iter().collect::<Vec<_>>());
         }
@@ -54,7 +55,7 @@ pub fn of_own_photos(api: &Api, album: &str, folder: &Path) -> anyhow::Result<()
     }
     let Some(photo) = photo_with_largest_face(&photos) else {
         println!("  no face was found in these photos, so there is none to search");
-        return Ok(());
+        return Ok(bib);
     };
     let preview = folder.join("probe.jpg");
     let url = photo["url"].as_str().context("a ready photo has a preview")?;
@@ -66,7 +67,7 @@ pub fn of_own_photos(api: &Api, album: &str, folder: &Path) -> anyhow::Result<()
     println!("  the largest face of {name}, as if it were a selfie: {} photos", hits.len());
     print_links(&hits.iter().collect::<Vec<_>>());
     println!("  With a selfie of your own: see the curl lines below.");
-    Ok(())
+    Ok(bib)
 }
 
 fn judged(hits: &[&Hit], names: &HashMap<String, String>, runner: &Runner) -> String {
