@@ -92,7 +92,8 @@ impl Service {
 
     /// Stops it and waits until it has put everything away.
     pub fn stop(mut self) -> anyhow::Result<()> {
-        quiet(Command::new("kill").arg(self.process.id().to_string()))?;
+        // The shell's own `kill`: a small system need not have the program.
+        quiet(Command::new("sh").arg("-c").arg(format!("kill {}", self.process.id())))?;
         let status = self.process.wait()?;
         println!("\nThe service has stopped ({status}).");
         Ok(())
