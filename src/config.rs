@@ -214,7 +214,7 @@ impl Judge {
             processing_threads,
             sizes: self.sizes(given, processing_threads),
             times: self.times(given),
-            face_threshold: self.confidence("PHOTOFINISH_FACE_THRESHOLD", &given.face_threshold, 50.0),
+            face_threshold: self.confidence("PHOTOFINISH_FACE_THRESHOLD", &given.face_threshold, 10.0),
             text_threshold: self.confidence("PHOTOFINISH_TEXT_THRESHOLD", &given.text_threshold, 0.0),
             attempt_limit: self.whole("PHOTOFINISH_ATTEMPT_LIMIT", &given.attempt_limit, 3) as u32,
             log: self.log_filter(given),

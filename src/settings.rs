@@ -65,7 +65,7 @@ pub struct Settings {
     /// Most pixels of a photo, megapixels [200]
     #[arg(long, global = true, env = "PHOTOFINISH_MAX_MEGAPIXELS", value_name = "MEGAPIXELS")]
     pub max_megapixels: Option<String>,
-    /// Face confidence threshold of a new album, 0 to 100 [50]
+    /// Face confidence threshold of a new album, 0 to 100 [10]
     #[arg(long, global = true, env = "PHOTOFINISH_FACE_THRESHOLD", value_name = "CONFIDENCE")]
     pub face_threshold: Option<String>,
     /// Bib confidence threshold of a new album, 0 to 100 [0]
