@@ -12,7 +12,7 @@ use crate::places::{Places, root};
 use crate::truth::{self, LabelledPhoto};
 
 /// Standard deviation of the noise in mid grey, in steps of 255. With it 24 megapixels take about 7 MB at quality
-/// 92, what cameras write (performance.md, section 1).
+/// 92, what cameras write.
 const NOISE: f32 = 5.2;
 
 /// Which photos to make.

@@ -12,11 +12,11 @@ use crate::photo::{DetectedPhoto, SizedPhoto};
 use crate::stage::{Answers, Stage};
 
 /// The long side at which every photo is looked at: on race photos all labelled faces are found at it, in a quarter
-/// of the time of 1280 (MODELS.md).
+/// of the time of 1280.
 const FIRST_LOOK: u32 = 640;
 
-/// The long side of the second look, which costs some 60 ms and finds 16 % more faces in crowds (performance.md
-/// sections 3 and 4): too dear for every photo.
+/// The long side of the second look, which costs some 60 ms and finds 16 % more faces in crowds: too dear for every
+/// photo.
 const SECOND_LOOK: u32 = 1280;
 
 /// A photo of at least so many faces ..

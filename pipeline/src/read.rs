@@ -17,13 +17,13 @@ use crate::photo::{EmbeddedPhoto, ReadPhoto};
 use crate::quality::fractions;
 use crate::stage::{Answers, Stage};
 
-/// A reading at least this sure is an answer (READING.md, step 15).
+/// A reading at least this sure is an answer (docs/READING.md, step 15).
 const SURE: f32 = 0.90;
 
-/// A reading at least this sure is kept for fuzzy search (READING.md, step 15).
+/// A reading at least this sure is kept for fuzzy search (docs/READING.md, step 15).
 const KEPT: f32 = 0.50;
 
-/// Where under a face its bib can be, in face sizes from the face's centre and chin: the region of READING.md step 4.
+/// Where under a face its bib can be, in face sizes from the face's centre and chin: the region of docs/READING.md step 4.
 const TORSO_HALF_WIDTH: f32 = 1.45;
 const TORSO_BOTTOM: f32 = 5.06;
 

@@ -2,7 +2,7 @@
 //! without the camera's notes, and the frame that networks look at. Nothing is enlarged.
 //!
 //! Each size is made of the next larger one: the thumbnail of the preview costs a fifth of one of the photo
-//! (performance.md section 2).
+//! (measured; `bench reading` prints it).
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl Resize {
     pub(crate) fn new(pool: PixelPool) -> turbojpeg::Result<Self> {
         let mut compressor = Compressor::new()?;
         compressor.set_quality(QUALITY)?;
-        // Optimised tables are not worth it: 13 ms for 1 % of the bytes (performance.md section 2).
+        // Optimised tables are not worth it: 13 ms for 1 % of the bytes.
         compressor.set_subsamp(Subsamp::Sub2x2)?;
         Ok(Self { shrinker: Shrinker::new(pool), compressor })
     }

@@ -73,7 +73,7 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Of a photo's CPU decoding takes nearly half (performance.md section 4), and a decoder is light: one per core.
+    /// Of a photo's CPU decoding takes nearly half, and a decoder is light: one per core.
     /// Reading takes a third, and a reader's networks take 150 to 400 MB: one per two cores. The cheap stages share.
     /// More threads than cores is right: a stage whose inlet is empty sleeps, and any stage can then use a core that
     /// the others leave.

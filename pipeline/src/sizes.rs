@@ -5,7 +5,7 @@ use photofinish_store::album::{AlbumConfig, Recognition, RecognitionMode};
 
 use crate::grid;
 
-/// The long side at which networks see a photo: what the bib recipe was measured on (READING.md, step 1).
+/// The long side at which networks see a photo: what the bib recipe was measured on (docs/READING.md, step 1).
 pub(crate) const WORKING_LONG_SIDE: u32 = 2048;
 
 /// JPEG files of quality 80 take about a fifth of a byte a pixel; this much is held for them.

@@ -68,7 +68,7 @@ fn each_environment_takes_its_keys() {
     assert!(taken(Environment::Local, KeyMode::Test));
 }
 
-/// What each operation takes, as decisions.md says.
+/// What each operation takes, by scope.
 const SCOPES: [(&str, Option<Scope>); 18] = [
     ("/albums/create", Some(Scope::AlbumManage)),
     ("/albums/list", None),

@@ -71,7 +71,7 @@ fn every_reference_names_something_and_every_schema_is_used() {
     }
 }
 
-/// Every field of partner-api.md as `name`, `!` where it is required, its type and its format.
+/// Every field of the partner contract as `name`, `!` where it is required, its type and its format.
 const CONTRACT: [(&str, &[&str]); 18] = [
     (
         "Album",

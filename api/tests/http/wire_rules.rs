@@ -1,4 +1,4 @@
-//! The rules of decisions.md, section "Wire rules", one by one.
+//! The rules of the wire that every answer keeps, one by one.
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use photofinish_tests::harness::pictures::Picture;
 use photofinish_tests::harness::{Options, Service, repository_root, run, skip_or_fail, variable};
 use serde_json::Value;
 
-/// Every call that partner-api.md and decisions.md name.
+/// Every call of the partner contract.
 const PATHS: [&str; 19] = [
     "/albums/create",
     "/albums/delete",
