@@ -229,15 +229,15 @@ impl Judge {
     }
 
     fn sizes(&mut self, given: &Settings, processing_threads: usize) -> Sizes {
-        // A core works on one photo while the next waits: two files and four working frames of 24 megapixel photos.
+        // A core works on one photo while the next waits: two files and three working frames of 24 megapixel photos.
         let cores = processing_threads.max(2) as u64;
         Sizes {
-            file_budget_bytes: self.megabytes("PHOTOFINISH_FILE_BUDGET_MB", &given.file_budget_mb, 25 * cores)
+            file_budget_bytes: self.megabytes("PHOTOFINISH_FILE_BUDGET_MB", &given.file_budget_mb, 16 * cores)
                 as usize,
             pixel_budget_bytes: self.megabytes(
                 "PHOTOFINISH_PIXEL_BUDGET_MB",
                 &given.pixel_budget_mb,
-                40 * cores,
+                28 * cores,
             ) as usize,
             face_index_bytes: self.megabytes("PHOTOFINISH_FACE_INDEX_MB", &given.face_index_mb, 1024)
                 as usize,

@@ -47,10 +47,10 @@ pub struct Settings {
     /// Cores that the pipeline may use [all]
     #[arg(long, global = true, env = "PHOTOFINISH_PROCESSING_THREADS", value_name = "COUNT")]
     pub processing_threads: Option<String>,
-    /// Undecoded photos held in memory at once, megabytes [25 a core]
+    /// Undecoded photos held in memory at once, megabytes [16 a core]
     #[arg(long, global = true, env = "PHOTOFINISH_FILE_BUDGET_MB", value_name = "MEGABYTES")]
     pub file_budget_mb: Option<String>,
-    /// Decoded pixels held in memory at once, megabytes [40 a core]
+    /// Decoded pixels held in memory at once, megabytes [28 a core]
     #[arg(long, global = true, env = "PHOTOFINISH_PIXEL_BUDGET_MB", value_name = "MEGABYTES")]
     pub pixel_budget_mb: Option<String>,
     /// Face vectors held in memory, megabytes [1024]

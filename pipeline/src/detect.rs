@@ -23,8 +23,8 @@ const SECOND_LOOK: u32 = 1280;
 const CROWD: usize = 4;
 
 /// .. whose middle one is smaller than this, in pixels of the first look, shows people who are too small for it: the
-/// detector's smallest faces are about 10 pixels.
-const SMALL_FACE: f32 = 24.0;
+/// detector sees no faces under about 10 pixels. With 24 in place of 32 twelve camera photos gave 71 faces, not 84.
+const SMALL_FACE: f32 = 32.0;
 
 /// The stage `detect`.
 pub(crate) struct Detect {
