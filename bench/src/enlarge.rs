@@ -1,7 +1,6 @@
 //! Makes photos of camera size from the labelled race photos: enlarged, with sensor-like noise, quality 92. The same
 //! photos come out each time. They show real people and stay outside the repository.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -54,8 +53,12 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     anyhow::ensure!(!inside, "{} lies in the checkout; photos of people stay outside", folder.display());
     let photos = truth::photos(&options.places.shared("photos/bibs.csv")?)?;
     let files = options.places.shared("photos/files")?;
-    let mut truth = std::io::BufWriter::new(std::fs::File::create(folder.join("truth.csv"))?);
-    writeln!(truth, "file,bibs,optional_bibs,source")?;
+    // The truth comes last and the old one goes first: where it is, the folder is whole.
+    let truth_file = folder.join("truth.csv");
+    if truth_file.exists() {
+        std::fs::remove_file(&truth_file)?;
+    }
+    let mut truth = String::from("file,bibs,optional_bibs,source\n");
     let mut bytes = 0;
     for (number, photo) in spread(&photos, options.count).into_iter().enumerate() {
         let name = format!("{:04}.jpg", number + 1);
@@ -64,9 +67,9 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         std::fs::write(folder.join(&name), jpeg)?;
         let join =
             |bibs: &std::collections::BTreeSet<String>| bibs.iter().cloned().collect::<Vec<_>>().join(" ");
-        writeln!(truth, "{name},{},{},{}", join(&photo.bibs), join(&photo.optional), photo.file)?;
+        truth += &format!("{name},{},{},{}\n", join(&photo.bibs), join(&photo.optional), photo.file);
     }
-    truth.flush()?;
+    std::fs::write(truth_file, truth)?;
     let count = options.count.min(photos.len());
     println!(
         "{count} photos of {} MP in {}, {:.1} MB each",

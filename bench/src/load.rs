@@ -29,6 +29,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Between two looks at memory.
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 
+/// Memory is flat when half of the photos add less than this: rows of vectors and caches grow a little, a queue held in
+/// memory would grow by a lot.
+const FLAT_MB: f64 = 40.0;
+
 /// How hard to load.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
@@ -276,13 +280,10 @@ fn report(options: &Options, findings: &Findings, count: usize) -> Report {
         let most = quarter.iter().copied().fold(f64::NAN, f64::max);
         memory.row([(*name).to_owned(), format!("{:.0}", median(quarter)), format!("{most:.0}")]);
     }
+    let growth_mb = median(&quarters[3]) - median(&quarters[1]);
     report.tables = vec![table, memory];
     report.goals = vec![
-        Goal::at_most(
-            "memory in the last quarter to the second",
-            median(&quarters[3]) / median(&quarters[1]),
-            1.15,
-        ),
+        Goal::at_most("memory growth from the second quarter to the last, MB", growth_mb, FLAT_MB),
         Goal::at_most("photos failed", findings.failed as f64, 0.0),
     ];
     report.notes = vec![
@@ -293,7 +294,11 @@ fn report(options: &Options, findings: &Findings, count: usize) -> Report {
             findings.all_in.as_secs_f64(),
             count as f64 / findings.all_in.as_secs_f64()
         ),
-        format!("Peak memory {:.0} MB.", findings.peak as f64 / 1e6),
+        format!(
+            "Peak memory {:.0} MB; half of the photos added {:.1} KB each.",
+            findings.peak as f64 / 1e6,
+            growth_mb * 1e3 / (count as f64 / 2.0)
+        ),
         "The clients, the searchers and the service share the machine's cores.".to_owned(),
     ];
     report
