@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use photofinish_tests::harness::{Options, Service, repository_root, skip_or_fail, variable};
 use photofinish_tests::scenes::event::{self, Truth};
 use serde_json::Value;
-use tempfile::TempDir;
 
 /// One of each group of runners, and of each picture format.
 const PHOTOS: usize = 6;
@@ -50,24 +50,26 @@ fn check(test: &str, options: Options) {
             &format!("{} is missing: run `cargo xtask setup --all`", portraits.display()),
         );
     }
-    let folder = TempDir::new().expect("a folder for the event");
-    let truth = event::write(folder.path(), &portraits, PHOTOS).expect("an event");
+    // Drawn once for both tests; the same pictures each time, so nothing is left over from another run.
+    static TRUTH: OnceLock<Truth> = OnceLock::new();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sample-event");
+    let truth = TRUTH.get_or_init(|| event::write(&folder, &portraits, PHOTOS).expect("an event"));
     let service = Service::start(options);
     let partner = service.partner();
     let album = partner.album("Sample event");
     let mut files = HashMap::new();
     for photo in &truth.photos {
-        let bytes = read(&folder.path().join(event::PHOTOS).join(&photo.file));
+        let bytes = read(&folder.join(event::PHOTOS).join(&photo.file));
         files.insert(partner.upload(&album, &photo.file, &bytes), photo.file.clone());
     }
     let progress = partner.wait_idle(&album);
     assert_eq!(progress["ready"], PHOTOS, "{progress}");
 
     for runner in &truth.runners {
-        let expected = photos_of(&truth, &runner.name);
+        let expected = photos_of(truth, &runner.name);
         let by_bib = named(&partner.find_text_exactly(&album, &runner.bib), &files);
         assert_eq!(by_bib, expected, "photos of the bib {}", runner.bib);
-        let selfie = read(&folder.path().join(event::SELFIES).join(&runner.selfie));
+        let selfie = read(&folder.join(event::SELFIES).join(&runner.selfie));
         let by_face = named(&partner.find_face(&album, &selfie), &files);
         assert_eq!(by_face, expected, "photos of {}", runner.name);
     }
