@@ -1,3 +1,5 @@
+//! What every backend must do with albums: kept as made, hidden from other tenants, changed in part, deleted whole.
+
 use super::event::{Event, LONG, config, face, finished, text};
 use super::refused;
 use crate::Store;

@@ -1,3 +1,5 @@
+//! What every backend must do with bytes: last write wins, bounded reads, many at once.
+
 use bytes::Bytes;
 
 use super::event::{Event, LONG};

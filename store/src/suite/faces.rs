@@ -1,3 +1,5 @@
+//! What every face index must do: follow the rows at once, one hit a photo, nothing of another album.
+
 use super::event::{Event, LONG, face};
 use super::refused;
 use crate::Store;

@@ -1,3 +1,5 @@
+//! What every backend must do with organizations and keys: made once, found by digest alone.
+
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 

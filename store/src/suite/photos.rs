@@ -1,3 +1,5 @@
+//! What every backend must do with photos: ids in order, pages without gaps or repeats, one album each.
+
 use time::{Duration, OffsetDateTime};
 
 use super::event::{Event, LONG, face, text};

@@ -1,3 +1,5 @@
+//! What every backend must do with selfies: live in their album, and no longer than they may.
+
 use std::time::Duration;
 
 use time::OffsetDateTime;

@@ -1,3 +1,5 @@
+//! What every queue must do: confirm once, lease with a counted attempt, settle by the lease that holds.
+
 use std::collections::HashSet;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! What every backend must do with bibs: exact readings first, then those misread, nothing unindexed.
+
 use super::event::{Event, text};
 use crate::Store;
 use crate::ids::PhotoId;
