@@ -79,7 +79,7 @@ impl Picture {
 
     /// A baseline JPEG.
     pub fn jpeg(&self) -> Vec<u8> {
-        encoded(&self.pixels.clone().into(), ImageFormat::Jpeg)
+        compressed(&self.pixels)
     }
 
     /// A JPEG whose stored pixels are turned as a camera held that way stores them.
@@ -94,14 +94,15 @@ impl Picture {
             8 => imageops::rotate90(&self.pixels),
             _ => self.pixels.clone(),
         };
-        let mut jpeg = encoded(&stored.into(), ImageFormat::Jpeg);
+        let mut jpeg = compressed(&stored);
         jpeg.splice(2..2, exif_segment(exif));
         jpeg
     }
 
     /// A grey JPEG.
     pub fn grey_jpeg(&self) -> Vec<u8> {
-        encoded(&DynamicImage::from(self.pixels.clone()).to_luma8().into(), ImageFormat::Jpeg)
+        let grey = imageops::grayscale(&self.pixels);
+        compress(compressor(), grey.as_raw(), grey.dimensions(), turbojpeg::PixelFormat::GRAY)
     }
 
     /// A progressive JPEG.
@@ -109,7 +110,7 @@ impl Picture {
     /// # Panics
     /// When libjpeg-turbo refuses, which it has no reason to.
     pub fn progressive_jpeg(&self) -> Vec<u8> {
-        let mut compressor = turbojpeg::Compressor::new().expect("a compressor");
+        let mut compressor = compressor();
         compressor.set_progressive(true).expect("progressive is built in");
         compress(compressor, self.pixels.as_raw(), self.pixels.dimensions(), turbojpeg::PixelFormat::RGB)
     }
@@ -120,8 +121,7 @@ impl Picture {
     /// When libjpeg-turbo refuses, which it has no reason to.
     pub fn cmyk_jpeg(&self) -> Vec<u8> {
         let inverted: Vec<u8> = self.pixels.pixels().flat_map(|p| [p[0], p[1], p[2], 255]).collect();
-        let compressor = turbojpeg::Compressor::new().expect("a compressor");
-        compress(compressor, &inverted, self.pixels.dimensions(), turbojpeg::PixelFormat::CMYK)
+        compress(compressor(), &inverted, self.pixels.dimensions(), turbojpeg::PixelFormat::CMYK)
     }
 
     /// A PNG of 8 bits a channel.
@@ -178,13 +178,19 @@ pub fn jpeg_of_four_gigapixels() -> Vec<u8> {
 
 fn encoded(image: &DynamicImage, format: ImageFormat) -> Vec<u8> {
     let mut file = std::io::Cursor::new(Vec::new());
-    let written = if format == ImageFormat::Jpeg {
-        image.write_with_encoder(image::codecs::jpeg::JpegEncoder::new_with_quality(&mut file, 92))
-    } else {
-        image.write_to(&mut file, format)
-    };
-    written.expect("an image in memory can be encoded");
+    image.write_to(&mut file, format).expect("an image in memory can be encoded");
     file.into_inner()
+}
+
+/// A JPEG as most cameras write it: baseline, chroma at half the width and height.
+fn compressed(pixels: &RgbImage) -> Vec<u8> {
+    compress(compressor(), pixels.as_raw(), pixels.dimensions(), turbojpeg::PixelFormat::RGB)
+}
+
+fn compressor() -> turbojpeg::Compressor {
+    let mut compressor = turbojpeg::Compressor::new().expect("a compressor");
+    compressor.set_subsamp(turbojpeg::Subsamp::Sub2x2).expect("every build can halve chroma");
+    compressor
 }
 
 fn compress(
@@ -195,6 +201,9 @@ fn compress(
 ) -> Vec<u8> {
     let (width, height) = (width as usize, height as usize);
     let image = turbojpeg::Image { pixels, width, pitch: width * format.size(), height, format };
+    if format == turbojpeg::PixelFormat::GRAY {
+        compressor.set_subsamp(turbojpeg::Subsamp::Gray).expect("grey has no chroma");
+    }
     compressor.set_quality(92).expect("a quality below 100");
     compressor.compress_to_vec(image).expect("pixels can be compressed")
 }
