@@ -17,6 +17,11 @@ pub fn test(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> {
     heading("Lints");
     let lints = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
     shown(&mut cargo(layout.root(), &lints))?;
+    // The integration tests run the binary of the root package, which `cargo test` alone does not build: cargo builds
+    // a package's binaries only for integration tests of that same package. Built with the tests, so that the features
+    // of the dependencies are the same and nothing is built twice.
+    heading("Building the service and its tests (the first time takes minutes)");
+    shown(&mut cargo(layout.root(), &["build", "--workspace", "--bins", "--tests"]))?;
     heading("Tests");
     let mut tests = cargo(layout.root(), &["test", "--workspace"]);
     tell_tests(layout, &ready, &mut tests);

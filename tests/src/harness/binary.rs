@@ -41,8 +41,8 @@ pub fn binary() -> PathBuf {
     let binary = profile.join("photofinish");
     assert!(
         binary.is_file(),
-        "{} is missing: the integration tests run the real binary, which cargo builds for \
-         `cargo test --workspace` and `cargo xtask test`; alone, run `cargo build -p photofinish` first",
+        "{} is missing: the integration tests run the real binary, which `cargo xtask test` builds first; \
+         by hand, run `cargo build --workspace --bins --tests` before `cargo test`",
         binary.display()
     );
     binary
