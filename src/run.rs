@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use photofinish_api::context::{ApiSettings, Context, Draining};
 use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{Limits, Pipeline, PipelineParts, PipelineSettings, ProbeDesk, Threads};
@@ -48,6 +48,9 @@ impl Role {
 const PROBE_SEATS: usize = 32;
 /// How often expired selfies are removed and metrics are folded.
 const CHORES_EVERY: Duration = Duration::from_secs(10);
+
+/// From a search in a warm album to an upload over a phone.
+const SECONDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
 
 /// Runs a role until SIGTERM or SIGINT.
 ///
@@ -103,7 +106,7 @@ pub fn migrate(config: &Config) -> anyhow::Result<()> {
 
 async fn service(config: Config, role: Role) -> anyhow::Result<ExitCode> {
     let _lock = lock_data_dir(&config, role)?;
-    let metrics = PrometheusBuilder::new().install_recorder().context("installing the metrics recorder")?;
+    let metrics = start_metrics().context("installing the metrics recorder")?;
     let store = open_store(&config).await?;
     let models = networks::factory(&config)?;
     let listener = TcpListener::bind(config.listen)
@@ -124,6 +127,10 @@ async fn service(config: Config, role: Role) -> anyhow::Result<ExitCode> {
         metrics: Arc::new({
             let metrics = metrics.clone();
             move || metrics.render()
+        }),
+        queued: Arc::new({
+            let pipeline = pipeline.clone();
+            move || pipeline.iter().for_each(|pipeline| pipeline.wake())
         }),
         draining: Draining::default(),
     };
@@ -242,6 +249,20 @@ fn lock_data_dir(config: &Config, role: Role) -> anyhow::Result<File> {
         }
         Err(TryLockError::Error(error)) => Err(error).context("locking the data folder"),
     }
+}
+
+/// Histograms have buckets, so that those of several processes can be added up.
+fn start_metrics() -> Result<PrometheusHandle, BuildError> {
+    let sizes: Vec<f64> = (0..9).map(|power| f64::from(1 << power)).collect();
+    let recorder = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?
+        .set_buckets_for_metric(Matcher::Suffix("_batch_size".to_owned()), &sizes)?
+        .set_buckets_for_metric(Matcher::Suffix("_together".to_owned()), &sizes)?
+        .install_recorder()?;
+    photofinish_api::metrics::describe();
+    photofinish_pipeline::metric_names::describe();
+    photofinish_store::meters::describe();
+    Ok(recorder)
 }
 
 fn start_logging(config: &Config) {

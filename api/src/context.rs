@@ -26,6 +26,8 @@ pub struct Context {
     pub settings: Arc<ApiSettings>,
     /// The Prometheus text of all metrics of this process.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    /// Called after photos were queued: a pipeline in this process then looks at once.
+    pub queued: Arc<dyn Fn() + Send + Sync>,
     /// Whether the service is leaving; `Draining::default()` at start.
     pub draining: Draining,
 }

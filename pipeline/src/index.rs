@@ -36,7 +36,7 @@ impl Stage for Index {
             .ask_while_alive(Part::Storage, upload_all(Arc::clone(&self.blobs), batch))?
             .map_err(|error| Outage::of_store(Part::Storage, error))?;
         match self.finish(batch.iter().map(finished).collect())? {
-            Ok(answers) => Ok(settle(answers)),
+            Ok(answers) => self.settle(batch, answers),
             Err(error) if batch.len() == 1 => judge(error).map(|poison| vec![Err(poison)]),
             // One of them cannot be written: which one shows when each is written alone.
             Err(error) if is_a_photos_fault(&error) => {
@@ -55,25 +55,51 @@ impl Index {
     fn finish_alone(&self, photo: &ReadPhoto) -> Result<Result<(), Poison>, Outage> {
         match self.finish(vec![finished(photo)])? {
             Ok(answers) => {
-                settle(answers);
+                self.settle(std::slice::from_ref(photo), answers)?;
                 Ok(Ok(()))
             }
             Err(error) => judge(error).map(Err),
         }
     }
+
+    /// Every answer ends the photo here: superseded means that somebody else has it.
+    fn settle(&self, batch: &[ReadPhoto], answers: Vec<Finish>) -> Result<Answers<()>, Outage> {
+        for answer in &answers {
+            let name = match answer {
+                Finish::Done => names::PHOTOS_FINISHED,
+                Finish::Superseded | Finish::Gone => names::PHOTOS_SUPERSEDED,
+            };
+            metrics::counter!(name).increment(1);
+        }
+        let gone = batch.iter().zip(&answers).filter(|(_, answer)| **answer == Finish::Gone);
+        self.remove_previews(gone.map(|(photo, _)| photo))?;
+        Ok(answers.into_iter().map(|_| Ok(())).collect())
+    }
+
+    /// Whoever deleted the photo looked for its objects before these were written.
+    fn remove_previews<'a>(&self, gone: impl Iterator<Item = &'a ReadPhoto>) -> Result<(), Outage> {
+        for key in gone.flat_map(preview_keys) {
+            self.calls
+                .ask(Part::Storage, self.blobs.delete(&key))?
+                .map_err(|error| Outage::of_store(Part::Storage, error))?;
+        }
+        Ok(())
+    }
+}
+
+/// Preview, then thumbnail.
+fn preview_keys(photo: &ReadPhoto) -> [ObjectKey; 2] {
+    let lease = &photo.facts.lease;
+    [ObjectRole::Preview, ObjectRole::Thumbnail]
+        .map(|role| ObjectKey::photo(lease.organization, lease.album, lease.photo, role))
 }
 
 /// Uploads the previews of a batch, all at once: the time is the storage's, not ours.
 async fn upload_all(blobs: Arc<dyn Blobs>, batch: &[ReadPhoto]) -> Result<(), StoreError> {
     let mut uploads = JoinSet::new();
     for photo in batch {
-        let lease = &photo.facts.lease;
-        let key = |role| ObjectKey::photo(lease.organization, lease.album, lease.photo, role);
-        let files = [
-            (key(ObjectRole::Preview), photo.previews.preview.clone()),
-            (key(ObjectRole::Thumbnail), photo.previews.thumbnail.clone()),
-        ];
-        for (key, bytes) in files {
+        let files = [photo.previews.preview.clone(), photo.previews.thumbnail.clone()];
+        for (key, bytes) in preview_keys(photo).into_iter().zip(files) {
             let blobs: Arc<dyn Blobs> = Arc::clone(&blobs);
             uploads.spawn(async move { write(blobs.as_ref(), &key, bytes).await });
         }
@@ -99,18 +125,6 @@ fn finished(photo: &ReadPhoto) -> Finished {
         faces: photo.faces.clone(),
         texts: photo.texts.clone(),
     }
-}
-
-/// Both answers end the photo here: superseded means that somebody else has it, or that it was deleted.
-fn settle(answers: Vec<Finish>) -> Answers<()> {
-    for answer in &answers {
-        let name = match answer {
-            Finish::Done => names::PHOTOS_FINISHED,
-            Finish::Superseded => names::PHOTOS_SUPERSEDED,
-        };
-        metrics::counter!(name).increment(1);
-    }
-    answers.into_iter().map(|_| Ok(())).collect()
 }
 
 fn is_a_photos_fault(error: &StoreError) -> bool {

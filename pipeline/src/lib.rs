@@ -45,7 +45,5 @@ mod ticket;
 pub use crate::desk::{DeskError, ProbeDesk, ProbeFace};
 pub use crate::fault::Part;
 pub use crate::pipeline::Pipeline;
-pub use crate::settings::{
-    Limits, PipelineParts, PipelineSettings, SUITABLE_FILE_BUDGET_BYTES, SUITABLE_PIXEL_BUDGET_BYTES, Threads,
-};
+pub use crate::settings::{Limits, PipelineParts, PipelineSettings, Threads};
 pub use crate::supervisor::{Status, StopReport};

@@ -21,7 +21,7 @@ pub const BUDGET_USED_BYTES: &str = "photofinish_budget_used_bytes";
 pub const PHOTOS_IN_FLIGHT: &str = "photofinish_photos_in_flight";
 /// Counter: photos whose results were written.
 pub const PHOTOS_FINISHED: &str = "photofinish_photos_finished_total";
-/// Counter: photos whose results came too late.
+/// Counter: photos whose results came too late: another worker had taken over, or the photo was deleted.
 pub const PHOTOS_SUPERSEDED: &str = "photofinish_photos_superseded_total";
 /// Counter, label `reason`: photos that failed for good.
 pub const PHOTOS_FAILED: &str = "photofinish_photos_failed_total";
@@ -33,3 +33,29 @@ pub const LEASES_LOST: &str = "photofinish_leases_lost_total";
 pub const OUTAGES: &str = "photofinish_outages_total";
 /// Counter, label `answer`: selfies embedded and refused.
 pub const PROBES: &str = "photofinish_probes_total";
+
+/// Tells the recorder what the metrics mean; call once, after it is installed.
+pub fn describe() {
+    metrics::describe_gauge!(STAGE_BUSY_SECONDS, "Seconds in which a thread of the stage worked on photos");
+    metrics::describe_gauge!(STAGE_CPU_SECONDS, "Seconds of CPU of the stage's threads");
+    metrics::describe_gauge!(
+        STAGE_BLOCKED_SECONDS,
+        "Seconds in which a thread of the stage waited: in for photos, out for room downstream or in a budget"
+    );
+    metrics::describe_counter!(STAGE_PHOTOS, "Photos that passed the stage, bad ones too");
+    metrics::describe_histogram!(STAGE_BATCH_SIZE, "Photos a batch");
+    metrics::describe_counter!(STAGE_PANICS, "Panics caught");
+    metrics::describe_gauge!(EDGE_DEPTH, "Photos that wait in front of the stage");
+    metrics::describe_gauge!(BUDGET_USED_BYTES, "Bytes of photos in memory, by budget");
+    metrics::describe_gauge!(PHOTOS_IN_FLIGHT, "Photos leased and not settled");
+    metrics::describe_counter!(PHOTOS_FINISHED, "Photos whose results were written");
+    metrics::describe_counter!(
+        PHOTOS_SUPERSEDED,
+        "Photos whose results came too late: another worker took over, or they were deleted"
+    );
+    metrics::describe_counter!(PHOTOS_FAILED, "Photos that failed for good");
+    metrics::describe_counter!(PHOTOS_GIVEN_BACK, "Photos given back unharmed");
+    metrics::describe_counter!(LEASES_LOST, "Leases that passed away while their photo was worked on");
+    metrics::describe_counter!(OUTAGES, "Outages that brought a generation down");
+    metrics::describe_counter!(PROBES, "Selfies embedded and refused");
+}

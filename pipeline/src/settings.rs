@@ -90,11 +90,3 @@ impl Threads {
         }
     }
 }
-
-/// Budget A that suits most machines: four camera JPEGs of 8 MB, in decoding and waiting for it. A larger file (50 MB are
-/// accepted) has the budget for itself.
-pub const SUITABLE_FILE_BUDGET_BYTES: usize = 32 << 20;
-
-/// Budget B that suits a few cores: a 24 megapixel photo takes 29 MB while it is decoded and resized and 9 MB from then
-/// to the reader. Twice as much made nothing faster on two cores.
-pub const SUITABLE_PIXEL_BUDGET_BYTES: usize = 96 << 20;

@@ -56,7 +56,7 @@ impl Ticket {
                     reason = poison.reason.as_str(), detail = poison.detail, "photo failed"
                 );
             }
-            Ok(Finish::Superseded) => metrics::counter!(names::PHOTOS_SUPERSEDED).increment(1),
+            Ok(Finish::Superseded | Finish::Gone) => metrics::counter!(names::PHOTOS_SUPERSEDED).increment(1),
             Err(error) if matches!(error.kind, StoreErrorKind::NotFound | StoreErrorKind::Conflict) => {
                 metrics::counter!(names::PHOTOS_SUPERSEDED).increment(1);
             }

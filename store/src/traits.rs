@@ -125,8 +125,10 @@ pub struct Finished {
 pub enum Finish {
     /// Its results stand.
     Done,
-    /// The lease had passed to another worker, or the photo was deleted: nothing was written.
+    /// The lease had passed to another worker: nothing was written.
     Superseded,
+    /// The photo was deleted: nothing was written, and nobody else will want what the caller stored for it.
+    Gone,
 }
 
 /// The work queue. The database is the truth; delivery is at least once, effects exactly once.

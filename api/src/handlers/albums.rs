@@ -76,5 +76,6 @@ pub(crate) async fn reprocess(
 ) -> Result<Reprocessing, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
     let queued = ctx.store.queue.reprocess(input.album).await?;
+    (ctx.queued)();
     Ok(Reprocessing { success: true, message: "Photos queued for processing", queued })
 }

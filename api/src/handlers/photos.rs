@@ -76,7 +76,10 @@ pub(crate) async fn retry(
     ctx.store.albums.get(&caller.tenant, input.album).await?;
     let id: PhotoId = named(&input.photo)?;
     match ctx.store.queue.retry(input.album, id).await {
-        Ok(()) => Ok(Acknowledgement::of("Photo queued for processing")),
+        Ok(()) => {
+            (ctx.queued)();
+            Ok(Acknowledgement::of("Photo queued for processing"))
+        }
         Err(error) if error.kind == StoreErrorKind::Conflict => {
             Err(ApiError::of(ErrorKind::Conflict).with_code("PHOTO_HAS_NOT_FAILED"))
         }

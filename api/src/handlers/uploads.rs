@@ -78,6 +78,7 @@ pub(crate) async fn success(
         if ctx.store.queue.confirm(input.album, &[id]).await?.is_empty() {
             return Err(ApiError::not_found());
         }
+        (ctx.queued)();
     }
     Ok(Acknowledgement::of(CONFIRMED))
 }
@@ -112,6 +113,9 @@ pub(crate) async fn success_batch(
     }
     let confirmed: HashSet<PhotoId> =
         ctx.store.queue.confirm(input.album, &to_confirm).await?.into_iter().collect();
+    if !confirmed.is_empty() {
+        (ctx.queued)();
+    }
     for id in to_confirm.iter().filter(|id| !confirmed.contains(*id)) {
         outcomes.insert(*id, Err(ApiError::not_found()));
     }

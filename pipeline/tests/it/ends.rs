@@ -13,7 +13,7 @@ use photofinish_models::traits::{
 use photofinish_pipeline::{Part, PipelineSettings, Status};
 use photofinish_store::error::{StoreError, StoreErrorKind};
 use photofinish_store::ids::{AlbumId, OrganizationId};
-use photofinish_store::object::ObjectKey;
+use photofinish_store::object::{ObjectKey, ObjectRole};
 use photofinish_store::traits::{Blobs, Result, UploadTerms};
 use url::Url;
 
@@ -56,6 +56,23 @@ fn a_stop_with_time_lets_what_is_in_flight_end() {
     assert!(report.drained && report.given_back == 0, "{report:?}");
     assert_eq!(house.counts(album).processing, 0);
     assert_eq!(pipeline.stop(), report, "a second stop answers the first's report");
+}
+
+#[test]
+fn a_photo_deleted_while_it_is_read_leaves_no_objects() {
+    let house = House::build();
+    let album = house.album(config());
+    let photo = house.send(album, &event(1))[0];
+    let slow = FakeModels { delay: Duration::from_millis(200), ..FakeModels::default() };
+    let pipeline = house.pipeline(slow);
+    wait_for("the photo in processing", || (house.counts(album).processing > 0).then_some(()));
+    house.runtime.block_on(house.store.photos.delete(album, photo)).unwrap();
+    let report = pipeline.stop();
+    assert!(report.drained && report.given_back == 0, "{report:?}");
+    for role in [ObjectRole::Preview, ObjectRole::Thumbnail] {
+        let key = house.object(album, photo, role);
+        assert_eq!(house.runtime.block_on(house.store.blobs.head(&key)).unwrap(), None, "{role:?}");
+    }
 }
 
 #[test]

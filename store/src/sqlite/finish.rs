@@ -26,7 +26,7 @@ pub(super) async fn finish_all(
     for finished in photos {
         let Lease { album, photo, .. } = finished.lease;
         if !settle(transaction, finished).await? {
-            answers.push(Finish::Superseded);
+            answers.push(why_not(transaction, (album, photo)).await?);
             continue;
         }
         forget_seen(transaction, (album, photo)).await?;
@@ -63,7 +63,7 @@ pub(super) async fn fail_leased(
     .await
     .map_err(fault(WHAT))?;
     if held.is_none() {
-        return Ok(Finish::Superseded);
+        return why_not(transaction, (lease.album, lease.photo)).await;
     }
     fail_row(transaction, (lease.album, lease.photo), reason, detail).await?;
     Ok(Finish::Done)
@@ -145,6 +145,17 @@ async fn settle(transaction: &mut Transaction<'static, Sqlite>, finished: &Finis
     .map_err(fault(WHAT))?
     .rows_affected();
     Ok(settled > 0)
+}
+
+/// What a lease that may not write is told.
+async fn why_not(transaction: &mut Transaction<'static, Sqlite>, (album, photo): PhotoKey) -> Result<Finish> {
+    let there: Option<i64> = sqlx::query_scalar("select 1 from photo where album = $1 and id = $2")
+        .bind(album)
+        .bind(photo)
+        .fetch_optional(&mut **transaction)
+        .await
+        .map_err(fault(WHAT))?;
+    Ok(if there.is_some() { Finish::Superseded } else { Finish::Gone })
 }
 
 /// Removes what an earlier reading saw; answers whether there were faces.

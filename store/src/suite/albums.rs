@@ -150,5 +150,5 @@ async fn nothing_of_a_deleted_album_is_left(store: &Store) {
     refused(store.faces.nearest(album, &vector, 10, 0.0).await, StoreErrorKind::NotFound);
     assert!(event.leased(10, LONG).await.is_empty());
     let answers = store.queue.finish(leases.iter().map(finished).collect()).await.expect("finishes");
-    assert_eq!(answers, [Finish::Superseded; 2]);
+    assert_eq!(answers, [Finish::Gone; 2]);
 }

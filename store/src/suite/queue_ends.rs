@@ -88,8 +88,10 @@ async fn one_deleted_photo_does_not_stop_the_others_of_a_batch(store: &Store) {
     store.photos.delete(event.album, leases[gone].photo).await.expect("deletes one");
     let answers = store.queue.finish(leases.iter().map(finished).collect()).await.expect("finishes");
     let mut expected = [Finish::Done; 4];
-    expected[gone] = Finish::Superseded;
+    expected[gone] = Finish::Gone;
     assert_eq!(answers, expected);
+    let answer = store.queue.fail(&leases[gone], FailureReason::CorruptImage, "late").await.expect("fails");
+    assert_eq!(answer, Finish::Gone);
     event.end().await;
     other.end().await;
 }

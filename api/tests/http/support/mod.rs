@@ -160,6 +160,7 @@ impl Service {
             health: health.clone(),
             settings: Arc::new(settings),
             metrics: Arc::new(|| "photofinish_test_total 1\n".to_owned()),
+            queued: Arc::new(|| {}),
             draining: Draining::default(),
         };
         let (stop, stopped) = oneshot::channel::<()>();
