@@ -21,7 +21,7 @@ pub struct Options {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// How many, spread evenly over the labelled photos.
-    #[arg(long, default_value_t = 40)]
+    #[arg(long, default_value_t = 159)]
     pub count: usize,
     /// Megapixels of each.
     #[arg(long, default_value_t = 24.0)]
@@ -33,7 +33,7 @@ pub struct Options {
 impl Options {
     /// As given on the command line without any option.
     pub fn standard(places: Places) -> Self {
-        Self { out: None, count: 40, megapixels: 24.0, places }
+        Self { out: None, count: 159, megapixels: 24.0, places }
     }
 
     /// The folder that the photos go to.

@@ -29,7 +29,7 @@ pub struct Output {
 #[derive(Serialize)]
 pub struct Report {
     /// The name of its section, for the markers.
-    pub section: &'static str,
+    pub section: String,
     /// Its heading.
     pub title: String,
     /// Versions of what took part.
@@ -98,9 +98,9 @@ impl Table {
 
 impl Report {
     /// An empty report.
-    pub fn new(section: &'static str, title: &str) -> Self {
+    pub fn new(section: impl Into<String>, title: &str) -> Self {
         Self {
-            section,
+            section: section.into(),
             title: title.to_owned(),
             versions: Vec::new(),
             tables: Vec::new(),
@@ -131,7 +131,7 @@ impl Report {
                 .with_context(|| format!("writing {}", path.display()))?;
         }
         if output.write {
-            write_section(&places::results_page(), self.section, &self.to_markdown(&setting))?;
+            write_section(&places::results_page(), &self.section, &self.to_markdown(&setting))?;
         }
         Ok(())
     }

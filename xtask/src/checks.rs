@@ -45,7 +45,7 @@ pub fn ci(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> {
 /// Runs the bench crate, optimised, with what set-up fetched.
 pub fn measure(layout: &Layout, command: &[&str], arguments: &[String]) -> anyhow::Result<()> {
     let ready = setup::run(layout, &SetupArguments::default())?;
-    build_service(layout)?;
+    heading("Building what measures and what is measured (release; the first time takes minutes)");
     let mut bench = cargo(layout.root(), &["run", "--release", "--package", "photofinish-bench", "--"]);
     ready.tell(&mut bench);
     shown(bench.args(command).args(arguments))

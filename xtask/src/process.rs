@@ -49,9 +49,15 @@ pub fn shown(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `cargo` in the workspace.
+/// `cargo` in the workspace, as from a shell: what the outer `cargo run` says of this package would count as a change
+/// for every build script that looks at it, `ring`'s for one, and have it and all above it built anew.
 pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("cargo");
+    for (name, _) in std::env::vars_os() {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|of| name.to_string_lossy().starts_with(of)) {
+            command.env_remove(name);
+        }
+    }
     command.current_dir(root).args(arguments);
     command
 }

@@ -19,7 +19,12 @@ const PEER_LEAST: f64 = 0.5;
 
 /// All of it.
 pub fn report(options: &Options, turns: &Turns, labels: &[LabelledPhoto], photos: usize) -> Report {
-    let mut report = Report::new("cpu", "CPU and memory on 24 megapixel photos, beside the peer");
+    let (section, threads) = match options.threads {
+        1 => ("cpu on one thread", "1 thread each".to_owned()),
+        many => ("cpu", format!("{many} threads each")),
+    };
+    let title = format!("CPU and memory on 24 megapixel photos, beside the peer, {threads}");
+    let mut report = Report::new(section, &title);
     if let Ok(runtime) = options.places.runtime() {
         report.versions.extend(runtime.file_name().map(|name| name.to_string_lossy().into_owned()));
     }

@@ -52,7 +52,7 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
     let samples = samples(&of_runners, &of_portraits, options.wrong_per_right);
     let curve = fit(&samples).ok_or_else(|| anyhow::anyhow!("the pairs do not determine a curve"))?;
 
-    let mut report = Report::new("calibration", &format!("Calibration of {embedder}"));
+    let mut report = Report::new(format!("calibration of {embedder}"), &format!("Calibration of {embedder}"));
     report.tables = vec![
         constants(options, &of_runners, &of_portraits, curve),
         reliability(&samples, curve),
