@@ -8,9 +8,13 @@ use std::time::Duration;
 
 use photofinish_api::context::Environment;
 use photofinish_models::runtime::{DeviceChoice, Precision};
+use photofinish_store::QueueSettings;
 use url::Url;
 
+use self::queue::masked_servers;
 use crate::settings::Settings;
+
+mod queue;
 
 /// Everything that an operator decides.
 #[derive(Clone, Debug)]
@@ -21,6 +25,8 @@ pub struct Config {
     pub public_url: Url,
     pub database_url: String,
     pub storage_url: String,
+    /// `None`: the database is the queue.
+    pub queue: Option<QueueSettings>,
     pub environment: Environment,
     pub models_dir: PathBuf,
     pub models: ModelKind,
@@ -115,6 +121,8 @@ impl Config {
         let seconds = |duration: &Duration| duration.as_secs().to_string();
         let megabytes = |bytes: u64| (bytes / MEGABYTE).to_string();
         let optional = |value: Option<String>| value.unwrap_or_default();
+        let path = |value: Option<&PathBuf>| optional(value.map(|path| path.display().to_string()));
+        let queue = self.queue.as_ref();
         vec![
             ("PHOTOFINISH_LISTEN", self.listen.to_string()),
             ("PHOTOFINISH_ADMIN_LISTEN", optional(self.admin_listen.map(|a| a.to_string()))),
@@ -122,11 +130,17 @@ impl Config {
             ("PHOTOFINISH_PUBLIC_URL", self.public_url.to_string()),
             ("PHOTOFINISH_DATABASE_URL", masked(&self.database_url)),
             ("PHOTOFINISH_STORAGE_URL", masked(&self.storage_url)),
-            ("PHOTOFINISH_QUEUE_URL", masked(&self.database_url)),
+            (
+                "PHOTOFINISH_QUEUE_URL",
+                queue.map_or_else(|| masked(&self.database_url), |q| masked_servers(&q.url)),
+            ),
+            ("PHOTOFINISH_QUEUE_CREDENTIALS", path(queue.and_then(|queue| queue.credentials.as_ref()))),
+            ("PHOTOFINISH_QUEUE_STREAM", optional(queue.map(|queue| queue.stream.clone()))),
+            ("PHOTOFINISH_QUEUE_REPLICAS", optional(queue.map(|queue| queue.replicas.to_string()))),
             ("PHOTOFINISH_ENVIRONMENT", format!("{:?}", self.environment).to_lowercase()),
             ("PHOTOFINISH_MODELS_DIR", self.models_dir.display().to_string()),
             ("PHOTOFINISH_MODELS", format!("{:?}", self.models).to_lowercase()),
-            ("PHOTOFINISH_ONNXRUNTIME", optional(self.onnxruntime.as_ref().map(|p| p.display().to_string()))),
+            ("PHOTOFINISH_ONNXRUNTIME", path(self.onnxruntime.as_ref())),
             ("PHOTOFINISH_DEVICE", format!("{:?}", self.device).to_lowercase()),
             ("PHOTOFINISH_TEXT_PRECISION", format!("{:?}", self.text_precision).to_lowercase()),
             ("PHOTOFINISH_PROCESSING_THREADS", self.processing_threads.to_string()),
@@ -173,6 +187,7 @@ impl Judge {
         let data_dir = PathBuf::from(given.data_dir.clone().unwrap_or_else(|| "data".into()));
         let database_url = self.database_url(given, &data_dir);
         let processing_threads = self.processing_threads(given);
+        let times = self.times(given);
         Config {
             listen,
             admin_listen: self.admin_listen(given),
@@ -213,7 +228,8 @@ impl Judge {
             ),
             processing_threads,
             sizes: self.sizes(given, processing_threads),
-            times: self.times(given),
+            queue: self.queue(given, &database_url, times.lease_ttl),
+            times,
             face_threshold: self.confidence("PHOTOFINISH_FACE_THRESHOLD", &given.face_threshold, 10.0),
             text_threshold: self.confidence("PHOTOFINISH_TEXT_THRESHOLD", &given.text_threshold, 0.0),
             attempt_limit: self.whole("PHOTOFINISH_ATTEMPT_LIMIT", &given.attempt_limit, 3) as u32,
@@ -334,9 +350,6 @@ impl Judge {
         let url = given.database_url.clone().unwrap_or(default);
         if !url.starts_with("sqlite:") {
             self.problems.push(format!("PHOTOFINISH_DATABASE_URL={}: must begin with sqlite:", masked(&url)));
-        }
-        if given.queue_url.as_ref().is_some_and(|queue| *queue != url) {
-            self.problems.push("PHOTOFINISH_QUEUE_URL: the database is the queue; leave it out".into());
         }
         url
     }

@@ -89,6 +89,7 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
         attempt_limit: config.attempt_limit,
         face_index_bytes: config.sizes.face_index_bytes,
         scratch: config.data_dir.join("scratch"),
+        queue: config.queue.clone(),
     };
     Ok(Store::open(settings).await?)
 }

@@ -59,6 +59,7 @@ async fn open(folder: &Path) -> Result<Store, Box<dyn Error>> {
         attempt_limit: 3,
         face_index_bytes: 1 << 30,
         scratch: folder.join("scratch"),
+        queue: None,
     };
     Ok(Store::open(settings).await?)
 }

@@ -14,6 +14,7 @@ pub mod error;
 mod face_index;
 mod face_matrix;
 pub mod ids;
+mod jetstream;
 pub mod key;
 pub mod local;
 pub mod meters;
@@ -29,6 +30,8 @@ pub mod variants;
 
 pub use error::{StoreError, StoreErrorKind};
 use face_index::FaceCache;
+use jetstream::JetStreamQueue;
+pub use jetstream::QueueSettings;
 use local::{LocalFiles, LocalSettings};
 use sqlite::{
     Database, SqliteAlbums, SqliteFaces, SqliteKeys, SqlitePhotos, SqliteProbes, SqliteQueue, SqliteTexts,
@@ -57,6 +60,8 @@ pub struct Store {
     /// What answers signed local URLs, where bytes lie on the local disk.
     pub local: Option<Arc<LocalFiles>>,
     embedded: Embedded,
+    /// The queue beside the database, where there is one.
+    jetstream: Option<Arc<JetStreamQueue>>,
 }
 
 /// The backends of the embedded profile, for what only it can be asked.
@@ -84,6 +89,8 @@ pub struct StoreSettings {
     pub face_index_bytes: usize,
     /// Where temporary files of uploads lie; on the same file system as the storage.
     pub scratch: PathBuf,
+    /// The queue that offers photos to workers; the database itself when there is none.
+    pub queue: Option<QueueSettings>,
 }
 
 impl Store {
@@ -104,17 +111,22 @@ impl Store {
         let face_rows = Arc::new(SqliteFaces::new(database.clone()));
         let faces = Arc::new(FaceCache::new(face_rows, settings.face_index_bytes));
         let queue = Arc::new(SqliteQueue::open(database.clone(), settings.attempt_limit));
+        let jetstream = open_queue(settings.queue, Arc::clone(&queue) as _).await?;
         Ok(Self {
             keys: Arc::new(SqliteKeys::new(database.clone())),
             albums: Arc::new(SqliteAlbums::new(database.clone(), Arc::clone(&faces))),
             photos: Arc::new(SqlitePhotos::new(database.clone(), Arc::clone(&faces))),
-            queue: Arc::clone(&queue) as _,
+            queue: match &jetstream {
+                Some(jetstream) => Arc::clone(jetstream) as _,
+                None => Arc::clone(&queue) as _,
+            },
             probes: Arc::new(SqliteProbes::new(database.clone())),
             blobs: Arc::clone(&files) as _,
             faces,
             texts: Arc::new(TextSearch::new(Arc::new(SqliteTexts::new(database.clone())))),
             local: Some(Arc::clone(&files)),
             embedded: Embedded { database, queue, files },
+            jetstream,
         })
     }
 
@@ -134,6 +146,18 @@ impl Store {
         self.embedded.files.check().await
     }
 
+    /// Whether photos can be leased: whether the queue beside the database answers, where there is one. Without it
+    /// photos can be confirmed all the same.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn check_queue(&self) -> Result<(), StoreError> {
+        match &self.jetstream {
+            Some(jetstream) => jetstream.check().await,
+            None => Ok(()),
+        }
+    }
+
     /// Lets every running lease lapse at once; answers how many. Their attempts stay counted: these photos were in
     /// the hands of a process that ended without a word.
     ///
@@ -148,8 +172,20 @@ impl Store {
 
     /// Waits for running calls and closes the database; calls after it fail.
     pub async fn close(&self) {
+        if let Some(jetstream) = &self.jetstream {
+            jetstream.close().await;
+        }
         self.embedded.database.close().await;
     }
+}
+
+/// The queue beside the database, which takes photos from the rows to the workers.
+async fn open_queue(
+    settings: Option<QueueSettings>,
+    rows: Arc<dyn traits::WorkRows>,
+) -> Result<Option<Arc<JetStreamQueue>>, StoreError> {
+    let Some(settings) = settings else { return Ok(None) };
+    Ok(Some(Arc::new(JetStreamQueue::open(settings, rows).await?)))
 }
 
 /// Brings the tables of a database up to date; [`Store::open`] does it too.

@@ -157,6 +157,49 @@ pub trait Queue: Send + Sync {
     async fn depth(&self) -> Result<u64>;
 }
 
+/// A photo by its whole key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PhotoRef {
+    /// Its album.
+    pub album: AlbumId,
+    /// The photo.
+    pub photo: PhotoId,
+}
+
+/// A queued photo that no message names yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unpublished {
+    /// The photo.
+    pub photo: PhotoRef,
+    /// When it was queued, microseconds; with the photo it names this turn of it.
+    pub confirmed_at: i64,
+}
+
+/// What became of a photo that a message named.
+#[derive(Clone, Debug)]
+pub enum Named {
+    /// It is the caller's now.
+    Leased(Lease),
+    /// It is finished, failed or deleted: acknowledge the message.
+    Over,
+    /// Another worker has it: leave the message for later.
+    Held,
+}
+
+/// A queue whose photos are offered by messages: the rows stay the truth, the messages only say what to look at next.
+#[async_trait]
+pub trait WorkRows: Queue {
+    /// Queued photos that no message names, oldest first, fairly over albums.
+    async fn unpublished(&self, limit: usize) -> Result<Vec<Unpublished>>;
+    /// Notes that messages name these turns of photos.
+    async fn published(&self, photos: &[Unpublished]) -> Result<()>;
+    /// Takes the photos that messages named, as `lease` does. One answer per photo, in order.
+    async fn lease_named(&self, photos: &[PhotoRef], ttl: Duration) -> Result<Vec<Named>>;
+    /// Lets photos be published again whose message was published before `before`, microseconds, and that still wait
+    /// or whose lease lapsed; answers how many.
+    async fn republish(&self, before: i64) -> Result<u64>;
+}
+
 /// A runner's selfie while it lives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Probe {

@@ -52,6 +52,7 @@ impl House {
                 attempt_limit: 3,
                 face_index_bytes: 1 << 20,
                 scratch: folder.path().join("scratch"),
+                queue: None,
             })
             .await
             .unwrap();

@@ -131,7 +131,7 @@ async fn confirm_one(
     now: i64,
 ) -> Result<bool> {
     let queued = sqlx::query(
-        "update photo set state = 'queued', confirmed_at = $3, updated_at = $3 \
+        "update photo set state = 'queued', confirmed_at = $3, updated_at = $3, published_at = null \
          where album = $1 and id = $2 and state = 'awaiting_upload'",
     )
     .bind(album)

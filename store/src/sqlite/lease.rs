@@ -34,10 +34,10 @@ pub(super) const SUSPECT: &str = "select album, id, attempts from photo \
      order by lease_until limit 1";
 
 /// A photo about to be leased.
-struct Waiting {
-    album: AlbumId,
-    photo: PhotoId,
-    attempts: i64,
+pub(super) struct Waiting {
+    pub(super) album: AlbumId,
+    pub(super) photo: PhotoId,
+    pub(super) attempts: i64,
 }
 
 /// When a lease was taken and when it lapses, microseconds.
@@ -161,10 +161,10 @@ fn deal<T>(mut queues: Vec<std::vec::IntoIter<T>>, limit: usize) -> Vec<T> {
 }
 
 /// Whose an album is and how it wants its photos read.
-type KnownAlbums = HashMap<AlbumId, (OrganizationId, Arc<AlbumConfig>)>;
+pub(super) type KnownAlbums = HashMap<AlbumId, (OrganizationId, Arc<AlbumConfig>)>;
 
 /// Gives the photo a lease and counts the attempt.
-async fn take(
+pub(super) async fn take(
     transaction: &mut Transaction<'static, Sqlite>,
     waiting: Waiting,
     term: Term,

@@ -15,6 +15,7 @@ mod photos;
 mod probes;
 mod queue;
 mod texts;
+mod work_rows;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

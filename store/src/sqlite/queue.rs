@@ -28,9 +28,9 @@ pub(super) const RECLAIM: &str = "update photo set lease_until = 0 \
      where state in ('queued', 'processing') and attempts > 0 and lease_until > 0";
 
 pub(crate) struct SqliteQueue {
-    database: Database,
+    pub(super) database: Database,
     desk: Arc<ConfirmDesk>,
-    attempt_limit: u32,
+    pub(super) attempt_limit: u32,
     /// The album that was served last; the next lease begins after it.
     cursor: Mutex<Option<AlbumId>>,
 }
@@ -76,7 +76,7 @@ impl Queue for SqliteQueue {
         }
         sqlx::query(
             "update photo set state = 'queued', failure = null, failure_detail = null, settled_at = null, \
-             confirmed_at = $3, updated_at = $3 where album = $1 and id = $2",
+             confirmed_at = $3, updated_at = $3, published_at = null where album = $1 and id = $2",
         )
         .bind(album)
         .bind(photo)
@@ -93,7 +93,7 @@ impl Queue for SqliteQueue {
         // What was seen stays searchable until the new reading replaces it.
         let queued = sqlx::query(
             "update photo set state = 'queued', failure = null, failure_detail = null, settled_at = null, \
-             confirmed_at = $2, updated_at = $2 where album = $1 and state in ('ready', 'failed')",
+             confirmed_at = $2, updated_at = $2, published_at = null where album = $1 and state in ('ready', 'failed')",
         )
         .bind(album)
         .bind(now())
@@ -168,7 +168,7 @@ impl Queue for SqliteQueue {
         for lease in leases {
             sqlx::query(
                 "update photo set state = 'queued', attempts = attempts - 1, lease = null, lease_until = 0, \
-                 updated_at = $2 where lease = $1 and state = 'processing'",
+                 published_at = null, updated_at = $2 where lease = $1 and state = 'processing'",
             )
             .bind(lease)
             .bind(now)

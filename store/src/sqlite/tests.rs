@@ -20,6 +20,7 @@ async fn opened() -> (TempDir, Store, Database) {
         attempt_limit: 3,
         face_index_bytes: 1 << 20,
         scratch: folder.path().join("scratch"),
+        queue: None,
     };
     let store = Store::open(settings).await.unwrap();
     let database = Database::open(&database_url).await.unwrap();

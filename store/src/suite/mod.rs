@@ -6,6 +6,7 @@ mod blobs;
 mod event;
 mod faces;
 mod keys;
+mod patient;
 mod photos;
 mod probes;
 mod queue;
@@ -21,9 +22,10 @@ pub use self::blobs::blobs_suite;
 pub use self::event::{Event, face, text};
 pub use self::faces::faces_suite;
 pub use self::keys::keys_suite;
+pub use self::patient::Patient;
 pub use self::photos::photos_suite;
 pub use self::probes::probes_suite;
-pub use self::queue::queue_suite;
+pub use self::queue::{queue_suite, queue_suite_with_lead};
 pub use self::texts::texts_suite;
 
 /// All suites, one after the other.

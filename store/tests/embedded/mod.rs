@@ -31,6 +31,7 @@ impl Home {
             attempt_limit: LIMIT,
             face_index_bytes: 256 << 20,
             scratch: folder.join("scratch"),
+            queue: None,
         }
     }
 

@@ -42,6 +42,16 @@ pub const TESTS: &[Need] = &[Need {
     packages: &["nodejs", "npm"],
 }];
 
+/// Where the system's package puts the message server of the cluster profile.
+pub const NATS_SERVER: &str = "/usr/sbin/nats-server";
+
+/// What tests of the cluster profile take where nothing newer can be built.
+pub const MESSAGES: &[Need] = &[Need {
+    what: "nats-server",
+    is_there: || Path::new(NATS_SERVER).is_file(),
+    packages: &["nats-server"],
+}];
+
 /// Installs what is missing, and only that.
 pub fn install(needs: &[Need]) -> anyhow::Result<Outcome> {
     let missing = missing(needs);

@@ -146,6 +146,7 @@ impl Service {
             attempt_limit: 3,
             face_index_bytes: 1 << 20,
             scratch: folder.path().join("scratch"),
+            queue: None,
         }));
         let store = store.unwrap();
         let mut settings = settings();
