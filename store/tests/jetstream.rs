@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use embedded::{Home, LIMIT};
+use futures_util::StreamExt;
 use nats::{DEADLINE, NatsServer, STREAM};
 use photofinish_store::ids::{AlbumId, PhotoId};
 use photofinish_store::photo::{FailureReason, PhotoSize, PhotoState};
@@ -225,10 +226,16 @@ async fn photos_are_confirmed_while_the_server_is_away() {
     let Some(mut cluster) = Cluster::start("photos_are_confirmed") else { return };
     let store = cluster.process().await;
     let event = Event::make(&store).await;
+    event.queued(2).await;
+    let (finished, returned) = (arrival(&event, LONG).await, arrival(&event, LONG).await);
     cluster.server.kill();
     until("it is missed", async || store.check_queue().await.is_err()).await;
     let photos = event.queued(100).await;
     assert_eq!(store.queue.depth().await.unwrap(), 100);
+    // What is in flight ends as ever.
+    assert_eq!(store.queue.renew(&[finished.id], LONG).await.unwrap(), [finished.id]);
+    assert_eq!(store.queue.finish(vec![reading(&finished)]).await.unwrap(), [Finish::Done]);
+    store.queue.give_back(&[returned.id]).await.unwrap();
     let error = lease_any(&event).await.unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
     // A process that starts now works as far as it can.
@@ -236,7 +243,7 @@ async fn photos_are_confirmed_while_the_server_is_away() {
     let late = Store::open(StoreSettings { queue, ..cluster.home.settings() }).await.unwrap();
     assert_eq!(late.queue.confirm(event.album, &photos).await.unwrap(), photos);
     cluster.server.run();
-    assert_eq!(work_off(&event).await, 100);
+    assert_eq!(work_off(&event).await, 101);
     until("the late one reaches it too", async || late.check_queue().await.is_ok()).await;
 }
 
@@ -319,8 +326,25 @@ async fn a_worker_that_says_it_still_works_keeps_its_photo() {
         assert!(theirs.leased(1, LONG).await.is_empty());
         assert!(theirs.leased_suspect(LONG).await.is_none());
     }
+    let deliveries = cluster.server.consumer().await.cached_info().delivered.consumer_sequence;
+    assert_eq!(deliveries, 1, "the message stayed where it was");
     assert_eq!(slow.queue.finish(vec![reading(&lease)]).await.unwrap(), [Finish::Done]);
-    cluster.until_the_stream_is_empty(&event).await;
+    // Acknowledged, without anybody who would find out that it is over.
+    until("the message is gone", async || cluster.server.stream().await.messages == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_photo_whose_worker_died_before_it_leased_it_is_as_fresh_as_it_was() {
+    let Some(cluster) = Cluster::start("a_photo_whose_worker_died_before") else { return };
+    let store = cluster.process().await;
+    let event = Event::make(&store).await;
+    let photo = event.queued(1).await[0];
+    until("it is published", async || cluster.server.stream().await.messages == 1).await;
+    let consumer = cluster.server.consumer().await;
+    let mut taken = consumer.fetch().max_messages(1).messages().await.unwrap();
+    taken.next().await.unwrap().unwrap();
+    let lease = arrival(&event, LONG).await;
+    assert_eq!((lease.photo, lease.attempt), (photo, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

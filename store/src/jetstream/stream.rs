@@ -189,7 +189,7 @@ impl WorkStream {
         if deliveries.is_empty() || !self.is_connected() {
             return;
         }
-        let telling = join_all(deliveries.iter().map(|delivery| delivery.message.ack_with(what.clone())));
+        let telling = join_all(deliveries.iter().map(|delivery| delivery.message.ack_with(what)));
         match tokio::time::timeout(TELLING, telling).await {
             Ok(told) => {
                 if let Some(error) = told.into_iter().find_map(std::result::Result::err) {

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream;
+use async_nats::jetstream::consumer::PullConsumer;
 use photofinish_store::QueueSettings;
 use tempfile::TempDir;
 
@@ -94,6 +95,12 @@ impl NatsServer {
     pub async fn stream(&self) -> jetstream::stream::State {
         let stream = self.context().await.get_stream(STREAM).await.unwrap();
         stream.cached_info().state.clone()
+    }
+
+    /// The workers' consumer as the server sees it.
+    pub async fn consumer(&self) -> PullConsumer {
+        let stream = self.context().await.get_stream(STREAM).await.unwrap();
+        stream.get_consumer("workers").await.unwrap()
     }
 
     /// A way to the server past the queue.
