@@ -14,7 +14,7 @@ use photofinish_store::QueueSettings;
 use tempfile::TempDir;
 
 /// Nothing here takes so long unless it never ends.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(30);
 
 /// The name of the stream in tests.
 pub const STREAM: &str = "test";
