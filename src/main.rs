@@ -4,6 +4,7 @@ mod adapters;
 mod commands;
 mod config;
 mod library;
+mod masked;
 mod networks;
 mod run;
 mod secrets;

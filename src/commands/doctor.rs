@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use photofinish_zoo::Zoo;
 
 use crate::config::{Config, ModelKind};
+use crate::masked::masked;
 use crate::{library, networks, run};
 
 /// One part's state.
@@ -74,8 +75,8 @@ async fn store(config: &Config) -> Vec<Finding> {
         Ok(store) => store,
         Err(error) => return vec![Finding { part: "database", state: Err(format!("{error:#}")) }],
     };
-    let database = store.check_database().await.map(|()| config.database_url.clone());
-    let storage = store.check_storage().await.map(|()| config.storage_url.clone());
+    let database = store.check_database().await.map(|()| masked(&config.database_url));
+    let storage = store.check_storage().await.map(|()| masked(&config.storage_url));
     let queue = store.queue.depth().await.map(|depth| format!("in the database, {depth} photos wait"));
     vec![
         Finding { part: "database", state: database.map_err(|error| error.to_string()) },

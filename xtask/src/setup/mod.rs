@@ -23,6 +23,7 @@ use crate::report::{heading, step};
 
 pub use models::REGISTRY_FOLDER;
 pub use portraits::folder as portraits_folder;
+pub use system::postgres_programs;
 pub use test_tools::{node_modules, schemathesis};
 
 /// Where the networks may come from.
@@ -72,7 +73,7 @@ pub fn for_sample_event(layout: &Layout) -> anyhow::Result<()> {
     step("portraits in the public domain", || portraits::install(layout))
 }
 
-/// What only tests need: the other set of networks, a real client and a fuzzer of the API.
+/// What only tests need: the other set of networks, a Postgres server, a real client and a fuzzer of the API.
 pub fn for_tests(layout: &Layout) -> anyhow::Result<()> {
     step("system packages for tests", || system::install(system::TESTS))?;
     models::registry_only(layout)?;
