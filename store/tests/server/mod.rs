@@ -2,6 +2,7 @@
 //! and a database of its own for each test. Nothing that was there before is touched.
 
 #![allow(dead_code, reason = "each test binary uses some of it")]
+#![allow(clippy::unwrap_used, reason = "clippy takes only the test functions themselves for tests")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
