@@ -1,9 +1,11 @@
 //! The binary `photofinish`: one program, three roles (`all`, `serve`, `work`) and the commands around them.
 
 mod adapters;
+mod allocators;
 mod commands;
 mod config;
 mod library;
+mod masked;
 mod networks;
 mod run;
 mod secrets;
@@ -71,6 +73,9 @@ fn main() -> ExitCode {
 fn dispatch(Arguments { command, settings }: Arguments) -> anyhow::Result<ExitCode> {
     if let Command::Upload(arguments) = command {
         return upload::run(&arguments);
+    }
+    if matches!(command, Command::All | Command::Serve | Command::Work) {
+        allocators::settle();
     }
     let config = Config::from_settings(&settings)?;
     match command {

@@ -17,9 +17,21 @@ pub struct Settings {
     /// What presigned local URLs begin with [http:// and the API's address]
     #[arg(long, global = true, env = "PHOTOFINISH_PUBLIC_URL", value_name = "URL")]
     pub public_url: Option<String>,
-    /// Rows: sqlite:FILE [in the data folder]
+    /// Rows: sqlite:FILE or postgres://USER:PASSWORD@HOST/DATABASE [sqlite, in the data folder]
     #[arg(long, global = true, env = "PHOTOFINISH_DATABASE_URL", value_name = "URL", hide_env_values = true)]
     pub database_url: Option<String>,
+    /// Postgres: connections at most [16]
+    #[arg(long, global = true, env = "PHOTOFINISH_DATABASE_CONNECTIONS", value_name = "COUNT")]
+    pub database_connections: Option<String>,
+    /// Postgres: how long a call waits for a connection, seconds [10]
+    #[arg(long, global = true, env = "PHOTOFINISH_DATABASE_ACQUIRE_SECONDS", value_name = "SECONDS")]
+    pub database_acquire_seconds: Option<String>,
+    /// Postgres: how long a statement may run, seconds [30]
+    #[arg(long, global = true, env = "PHOTOFINISH_DATABASE_STATEMENT_SECONDS", value_name = "SECONDS")]
+    pub database_statement_seconds: Option<String>,
+    /// Postgres: how long a statement may wait for a lock, seconds [10]
+    #[arg(long, global = true, env = "PHOTOFINISH_DATABASE_LOCK_SECONDS", value_name = "SECONDS")]
+    pub database_lock_seconds: Option<String>,
     /// Bytes: file:FOLDER [in the data folder]
     #[arg(long, global = true, env = "PHOTOFINISH_STORAGE_URL", value_name = "URL", hide_env_values = true)]
     pub storage_url: Option<String>,

@@ -7,6 +7,7 @@ use photofinish_store::{Store, StoreError};
 use photofinish_zoo::Zoo;
 
 use crate::config::{Config, ModelKind};
+use crate::masked::masked;
 use crate::{library, networks, run};
 
 /// How often the connection to the queue is looked at, and with which pause.
@@ -80,8 +81,8 @@ async fn store(config: &Config) -> Vec<Finding> {
         Ok(store) => store,
         Err(error) => return vec![Finding { part: "database", state: Err(format!("{error:#}")) }],
     };
-    let database = store.check_database().await.map(|()| config.database_url.clone());
-    let storage = store.check_storage().await.map(|()| config.storage_url.clone());
+    let database = store.check_database().await.map(|()| masked(&config.database_url));
+    let storage = store.check_storage().await.map(|()| masked(&config.storage_url));
     let queue = queue(config, &store).await;
     vec![
         Finding { part: "database", state: database.map_err(|error| error.to_string()) },

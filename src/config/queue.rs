@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use photofinish_store::QueueSettings;
 
-use super::{Judge, masked};
+use super::{Config, Judge};
+use crate::masked::masked;
 use crate::settings::Settings;
 
 /// How often photos are looked for that the queue forgot.
@@ -16,6 +17,22 @@ const STREAM: &str = "photofinish";
 
 /// What JetStream allows.
 const MOST_REPLICAS: u64 = 5;
+
+impl Config {
+    /// What is in force, a variable a line.
+    pub(super) fn queue_lines(&self) -> [(&'static str, String); 4] {
+        let queue = self.queue.as_ref();
+        let shown = |value: Option<String>| value.unwrap_or_default();
+        let credentials = queue.and_then(|queue| queue.credentials.as_ref());
+        let url = queue.map_or_else(|| masked(&self.database_url), |queue| masked_servers(&queue.url));
+        [
+            ("PHOTOFINISH_QUEUE_URL", url),
+            ("PHOTOFINISH_QUEUE_CREDENTIALS", shown(credentials.map(|file| file.display().to_string()))),
+            ("PHOTOFINISH_QUEUE_STREAM", shown(queue.map(|queue| queue.stream.clone()))),
+            ("PHOTOFINISH_QUEUE_REPLICAS", shown(queue.map(|queue| queue.replicas.to_string()))),
+        ]
+    }
+}
 
 impl Judge {
     /// `None` where the database is the queue.
@@ -63,7 +80,7 @@ impl Judge {
 }
 
 /// Each server's URL without its password or token.
-pub(super) fn masked_servers(urls: &str) -> String {
+fn masked_servers(urls: &str) -> String {
     let servers: Vec<String> = urls
         .split(',')
         .map(|server| match url::Url::parse(server.trim()) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use photofinish_store::photo::PhotoSize;
 use photofinish_store::suite::Event;
 use photofinish_store::traits::{Finished, Lease, LeaseRequest};
-use photofinish_store::{QueueSettings, Store, StoreSettings};
+use photofinish_store::{QueueSettings, ServerLimits, Store, StoreSettings};
 use uuid::Uuid;
 
 const PHOTOS: usize = 20_000;
@@ -70,6 +70,7 @@ async fn open(folder: &Path, url: Option<String>) -> Result<Store, Box<dyn Error
     });
     let settings = StoreSettings {
         database_url: format!("sqlite:{}", folder.join("photofinish.db").display()),
+        server_limits: ServerLimits::default(),
         storage_url: format!("file:{}", folder.join("objects").display()),
         public_url: "http://127.0.0.1:8080".parse()?,
         signing_secret: [7; 32],

@@ -22,7 +22,7 @@ pub mod object;
 mod objects;
 pub mod photo;
 mod rows;
-mod sqlite;
+mod sql;
 pub mod suite;
 mod text_search;
 pub mod traits;
@@ -33,9 +33,8 @@ use face_index::FaceCache;
 use jetstream::JetStreamQueue;
 pub use jetstream::QueueSettings;
 use local::{LocalFiles, LocalSettings};
-use sqlite::{
-    Database, SqliteAlbums, SqliteFaces, SqliteKeys, SqlitePhotos, SqliteProbes, SqliteQueue, SqliteTexts,
-};
+use sql::{Database, SqlAlbums, SqlFaces, SqlKeys, SqlPhotos, SqlProbes, SqlQueue, SqlTexts};
+pub use sql::{DatabaseKind, ServerLimits};
 use text_search::TextSearch;
 
 /// Everything that is remembered. Cheap to clone.
@@ -49,6 +48,8 @@ pub struct Store {
     pub photos: Arc<dyn traits::Photos>,
     /// The work queue.
     pub queue: Arc<dyn traits::Queue>,
+    /// The queue's rows, for a message queue that carries their names.
+    pub work_rows: Arc<dyn traits::WorkRows>,
     /// Selfies.
     pub probes: Arc<dyn traits::Probes>,
     /// Bytes.
@@ -59,24 +60,39 @@ pub struct Store {
     pub texts: Arc<dyn traits::Texts>,
     /// What answers signed local URLs, where bytes lie on the local disk.
     pub local: Option<Arc<LocalFiles>>,
-    embedded: Embedded,
+    database: Database,
+    rows_queue: Arc<SqlQueue>,
+    files: Arc<LocalFiles>,
     /// The queue beside the database, where there is one.
     jetstream: Option<Arc<JetStreamQueue>>,
 }
 
-/// The backends of the embedded profile, for what only it can be asked.
-#[derive(Clone)]
-struct Embedded {
-    database: Database,
-    queue: Arc<SqliteQueue>,
-    files: Arc<LocalFiles>,
+/// What only the embedded profile can be asked: one file for the rows, and one process that works on it.
+pub struct Embedded<'a> {
+    queue: &'a SqlQueue,
+}
+
+impl Embedded<'_> {
+    /// Lets every running lease lapse at once; answers how many. Their attempts stay counted: these photos were in
+    /// the hands of a process that ended without a word.
+    ///
+    /// Once, before the process leases for the first time. A server of rows has other workers, whose photos this would
+    /// take from them: there the leases of a dead worker lapse by themselves.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn reclaim(&self) -> Result<u64, StoreError> {
+        self.queue.reclaim().await
+    }
 }
 
 /// What [`Store::open`] needs.
 #[derive(Clone, Debug)]
 pub struct StoreSettings {
-    /// `sqlite:` and a path.
+    /// `sqlite:` and a path, or a `postgres:` URL.
     pub database_url: String,
+    /// How much of a Postgres server to use; SQLite does not ask.
+    pub server_limits: ServerLimits,
     /// `file:` and a folder.
     pub storage_url: String,
     /// What presigned local URLs begin with, for example `http://127.0.0.1:8080`.
@@ -100,7 +116,7 @@ impl Store {
     /// # Errors
     /// `Corrupt` for a URL of another kind or a file that is no database, `Unavailable` for a disk that refuses.
     pub async fn open(settings: StoreSettings) -> Result<Self, StoreError> {
-        let database = Database::open(&settings.database_url).await?;
+        let database = Database::open(&settings.database_url, &settings.server_limits).await?;
         let files = LocalFiles::open_folder(LocalSettings {
             root: local::folder_of(&settings.storage_url)?,
             scratch: settings.scratch,
@@ -108,24 +124,27 @@ impl Store {
             signing_secret: settings.signing_secret,
         });
         let files = Arc::new(files.await?);
-        let face_rows = Arc::new(SqliteFaces::new(database.clone()));
+        let face_rows = Arc::new(SqlFaces::new(database.clone()));
         let faces = Arc::new(FaceCache::new(face_rows, settings.face_index_bytes));
-        let queue = Arc::new(SqliteQueue::open(database.clone(), settings.attempt_limit));
+        let queue = Arc::new(SqlQueue::open(database.clone(), settings.attempt_limit));
         let jetstream = open_queue(settings.queue, Arc::clone(&queue) as _).await?;
         Ok(Self {
-            keys: Arc::new(SqliteKeys::new(database.clone())),
-            albums: Arc::new(SqliteAlbums::new(database.clone(), Arc::clone(&faces))),
-            photos: Arc::new(SqlitePhotos::new(database.clone(), Arc::clone(&faces))),
+            keys: Arc::new(SqlKeys::new(database.clone())),
+            albums: Arc::new(SqlAlbums::new(database.clone(), Arc::clone(&faces))),
+            photos: Arc::new(SqlPhotos::new(database.clone(), Arc::clone(&faces))),
             queue: match &jetstream {
                 Some(jetstream) => Arc::clone(jetstream) as _,
                 None => Arc::clone(&queue) as _,
             },
-            probes: Arc::new(SqliteProbes::new(database.clone())),
+            work_rows: Arc::clone(&queue) as _,
+            probes: Arc::new(SqlProbes::new(database.clone())),
             blobs: Arc::clone(&files) as _,
             faces,
-            texts: Arc::new(TextSearch::new(Arc::new(SqliteTexts::new(database.clone())))),
+            texts: Arc::new(TextSearch::new(Arc::new(SqlTexts::new(database.clone())))),
             local: Some(Arc::clone(&files)),
-            embedded: Embedded { database, queue, files },
+            database,
+            rows_queue: queue,
+            files,
             jetstream,
         })
     }
@@ -135,7 +154,7 @@ impl Store {
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn check_database(&self) -> Result<(), StoreError> {
-        self.embedded.database.check().await
+        self.database.check().await
     }
 
     /// Whether bytes can be written.
@@ -143,7 +162,7 @@ impl Store {
     /// # Errors
     /// `Unavailable`.
     pub async fn check_storage(&self) -> Result<(), StoreError> {
-        self.embedded.files.check().await
+        self.files.check().await
     }
 
     /// Whether photos can be leased: whether the queue beside the database answers, where there is one. Without it
@@ -158,16 +177,9 @@ impl Store {
         }
     }
 
-    /// Lets every running lease lapse at once; answers how many. Their attempts stay counted: these photos were in
-    /// the hands of a process that ended without a word.
-    ///
-    /// Only for the one worker process of the embedded profile, once, before it leases: with other workers alive it
-    /// would take their photos from them.
-    ///
-    /// # Errors
-    /// `Unavailable`.
-    pub async fn reclaim(&self) -> Result<u64, StoreError> {
-        self.embedded.queue.reclaim().await
+    /// What only the embedded profile can be asked; `None` where the rows lie on a server.
+    pub fn embedded(&self) -> Option<Embedded<'_>> {
+        (self.database.kind() == DatabaseKind::Sqlite).then_some(Embedded { queue: &self.rows_queue })
     }
 
     /// Waits for running calls and closes the database; calls after it fail.
@@ -175,7 +187,7 @@ impl Store {
         if let Some(jetstream) = &self.jetstream {
             jetstream.close().await;
         }
-        self.embedded.database.close().await;
+        self.database.close().await;
     }
 }
 
@@ -193,5 +205,5 @@ async fn open_queue(
 /// # Errors
 /// As [`Store::open`].
 pub async fn migrate(database_url: &str) -> Result<(), StoreError> {
-    sqlite::migrate_url(database_url).await
+    sql::migrate(database_url).await
 }

@@ -162,7 +162,7 @@ pub trait Queue: Send + Sync {
 pub struct PhotoRef {
     /// Its album.
     pub album: AlbumId,
-    /// The photo.
+    /// Itself.
     pub photo: PhotoId,
 }
 
@@ -178,25 +178,28 @@ pub struct Unpublished {
 /// What became of a photo that a message named.
 #[derive(Clone, Debug)]
 pub enum Named {
-    /// It is the caller's now.
+    /// The caller has it now.
     Leased(Lease),
-    /// It is finished, failed or deleted: acknowledge the message.
+    /// It is not to be worked on any more: ready, failed or gone. Its message has done its work.
     Over,
-    /// Another worker has it: leave the message for later.
+    /// Another worker has it. Its message is still needed: that worker may die.
     Held,
 }
 
-/// A queue whose photos are offered by messages: the rows stay the truth, the messages only say what to look at next.
+/// What a message queue asks of the rows whose photos it carries the names of. The rows stay the truth: messages may be
+/// lost, doubled or late, and every photo that was confirmed is still worked on once.
 #[async_trait]
 pub trait WorkRows: Queue {
-    /// Queued photos that no message names, oldest first, fairly over albums.
+    /// Queued photos not yet published, oldest first within an album, fairly over albums (a huge album does not starve a
+    /// small one). Fewer than `limit` only when there are no more, or more albums than one call looks at.
     async fn unpublished(&self, limit: usize) -> Result<Vec<Unpublished>>;
-    /// Notes that messages name these turns of photos.
+    /// Notes that messages name them; a photo queued again meanwhile (another `confirmed_at`) stays unpublished.
     async fn published(&self, photos: &[Unpublished]) -> Result<()>;
-    /// Takes the photos that messages named, as `lease` does. One answer per photo, in order.
+    /// Leases exactly these, where they wait or their lease lapsed; the attempt is counted and committed here; one at its
+    /// attempt limit becomes failed. One answer a photo, in order.
     async fn lease_named(&self, photos: &[PhotoRef], ttl: Duration) -> Result<Vec<Named>>;
-    /// Lets photos be published again whose message was published before `before`, microseconds, and that still wait
-    /// or whose lease lapsed; answers how many.
+    /// Photos published before `before` (microseconds) that wait or whose lease lapsed: they become unpublished, and
+    /// those whose lease lapsed wait again, as suspects. Answers how many.
     async fn republish(&self, before: i64) -> Result<u64>;
 }
 

@@ -1,9 +1,10 @@
-//! The work queue on a real nats-server over SQLite rows: the suite, and what goes wrong around a server.
+//! The work queue on a real nats-server over the rows of both databases: the suite, and what goes wrong around a server.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only the test functions themselves for tests")]
 
 mod embedded;
 mod nats;
+mod server;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use photofinish_store::photo::{FailureReason, PhotoSize, PhotoState};
 use photofinish_store::suite::{self, Event, Patient};
 use photofinish_store::traits::{Finish, Finished, Lease};
 use photofinish_store::{QueueSettings, Store, StoreErrorKind, StoreSettings};
+use server::Server;
 use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 
@@ -42,6 +44,12 @@ impl Cluster {
     fn start(test: &str) -> Option<Self> {
         let server = NatsServer::start(test)?;
         Some(Self { home: Home::new(), server })
+    }
+
+    /// With the rows on a server too, as in the cluster profile.
+    async fn start_with_postgres(test: &str) -> Option<Self> {
+        let server = NatsServer::start(test)?;
+        Some(Self { home: Home::with_rows(Server::get()?.database().await), server })
     }
 
     /// One more process: an API replica or a worker.
@@ -125,6 +133,18 @@ async fn lease_any(event: &Event) -> photofinish_store::traits::Result<Vec<Lease
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_queue_suite_passes() {
     let Some(cluster) = Cluster::start("the_queue_suite_passes") else { return };
+    run_the_suite(&cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_queue_suite_passes_over_postgres() {
+    let Some(cluster) = Cluster::start_with_postgres("the_queue_suite_passes_over_postgres").await else {
+        return;
+    };
+    run_the_suite(&cluster).await;
+}
+
+async fn run_the_suite(cluster: &Cluster) {
     let patient = QueueSettings { ack_wait: LONG, sweep_every: LONG, ..cluster.server.settings() };
     let mut store = cluster.process_with(patient).await;
     store.queue = Arc::new(Patient(store.queue));
@@ -249,7 +269,7 @@ async fn photos_are_confirmed_while_the_server_is_away() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_outboxes_publish_each_photo_once_and_many_workers_read_it_once() {
-    let Some(cluster) = Cluster::start("many_outboxes") else { return };
+    let Some(cluster) = Cluster::start_with_postgres("many_outboxes").await else { return };
     // The stream's memory of what it has had is longer than this test.
     let settings = QueueSettings { sweep_every: LONG, ..cluster.server.settings() };
     let mut processes = Vec::new();

@@ -23,6 +23,7 @@ use crate::report::{heading, step};
 
 pub use models::REGISTRY_FOLDER;
 pub use portraits::folder as portraits_folder;
+pub use system::postgres_programs;
 pub use test_tools::{nats_server, node_modules, schemathesis};
 
 /// Where the networks may come from.

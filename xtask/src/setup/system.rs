@@ -1,7 +1,7 @@
 //! Programs and files that come from the system's package manager. Looked for by use, not by package name: a compiler
 //! from elsewhere is as good.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::process::{has, quiet};
@@ -36,11 +36,31 @@ pub const SERVICE: &[Need] = &[
 ];
 
 /// What the networks that npm carries, and the tests, take beyond that.
-pub const TESTS: &[Need] = &[Need {
-    what: "Node.js with npm",
-    is_there: || has("node") && has("npm"),
-    packages: &["nodejs", "npm"],
-}];
+pub const TESTS: &[Need] = &[
+    Need {
+        what: "Node.js 20 or newer with npm",
+        is_there: || has_node() && has("npm"),
+        packages: &["nodejs", "npm"],
+    },
+    Need {
+        what: "the Postgres server",
+        is_there: || postgres_programs().is_some(),
+        packages: &["postgresql"],
+    },
+];
+
+/// Where Debian's packages put the programs of a Postgres server, a folder a version.
+const POSTGRES: &str = "/usr/lib/postgresql";
+
+/// The folder of the newest Postgres server's programs. They are not on the search path: a machine may have several.
+pub fn postgres_programs() -> Option<PathBuf> {
+    let versions = std::fs::read_dir(POSTGRES).ok()?.flatten();
+    let version = |folder: &PathBuf| folder.file_name()?.to_str()?.parse::<u32>().ok();
+    let programs =
+        |folder: &PathBuf| folder.join("bin/initdb").is_file() && folder.join("bin/postgres").is_file();
+    let newest = versions.map(|entry| entry.path()).filter(programs).max_by_key(version)?;
+    Some(newest.join("bin"))
+}
 
 /// Where the system's package puts the message server of the cluster profile.
 pub const NATS_SERVER: &str = "/usr/sbin/nats-server";
@@ -115,6 +135,12 @@ fn has_assembler() -> bool {
 fn has_python() -> bool {
     let check = "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 9))";
     quiet(Command::new("python3").args(["-c", check])).is_ok()
+}
+
+/// The oRPC client from npm runs on no older one.
+fn has_node() -> bool {
+    let check = "process.exit(Number(process.versions.node.split('.')[0]) < 20 ? 1 : 0)";
+    quiet(Command::new("node").args(["-e", check])).is_ok()
 }
 
 fn has_font() -> bool {
