@@ -43,6 +43,9 @@ impl Health for ServiceHealth {
             Part { name: "storage", state: running(self.store.check_storage().await) },
         ];
         if let Some(pipeline) = &self.pipeline {
+            // Only of those that take photos from it: without the queue photos are confirmed, and albums searched, as
+            // ever, and an API that said it were not ready would be taken off the service.
+            parts.push(Part { name: "queue", state: running(self.store.check_queue().await) });
             let state = match pipeline.status() {
                 Status::Starting => PartState::Starting,
                 Status::Running => PartState::Running,

@@ -8,9 +8,13 @@ use std::time::Duration;
 
 use photofinish_api::context::Environment;
 use photofinish_models::runtime::{DeviceChoice, Precision};
+use photofinish_store::{DatabaseKind, QueueSettings, ServerLimits};
 use url::Url;
 
+use crate::masked::masked;
 use crate::settings::Settings;
+
+mod queue;
 
 /// Everything that an operator decides.
 #[derive(Clone, Debug)]
@@ -20,7 +24,10 @@ pub struct Config {
     pub data_dir: PathBuf,
     pub public_url: Url,
     pub database_url: String,
+    pub server_limits: ServerLimits,
     pub storage_url: String,
+    /// `None`: the database is the queue.
+    pub queue: Option<QueueSettings>,
     pub environment: Environment,
     pub models_dir: PathBuf,
     pub models: ModelKind,
@@ -115,14 +122,17 @@ impl Config {
         let seconds = |duration: &Duration| duration.as_secs().to_string();
         let megabytes = |bytes: u64| (bytes / MEGABYTE).to_string();
         let optional = |value: Option<String>| value.unwrap_or_default();
-        vec![
+        let mut lines = vec![
             ("PHOTOFINISH_LISTEN", self.listen.to_string()),
             ("PHOTOFINISH_ADMIN_LISTEN", optional(self.admin_listen.map(|a| a.to_string()))),
             ("PHOTOFINISH_DATA_DIR", self.data_dir.display().to_string()),
             ("PHOTOFINISH_PUBLIC_URL", self.public_url.to_string()),
             ("PHOTOFINISH_DATABASE_URL", masked(&self.database_url)),
+            ("PHOTOFINISH_DATABASE_CONNECTIONS", self.server_limits.connections.to_string()),
+            ("PHOTOFINISH_DATABASE_ACQUIRE_SECONDS", seconds(&self.server_limits.acquire_timeout)),
+            ("PHOTOFINISH_DATABASE_STATEMENT_SECONDS", seconds(&self.server_limits.statement_timeout)),
+            ("PHOTOFINISH_DATABASE_LOCK_SECONDS", seconds(&self.server_limits.lock_timeout)),
             ("PHOTOFINISH_STORAGE_URL", masked(&self.storage_url)),
-            ("PHOTOFINISH_QUEUE_URL", masked(&self.database_url)),
             ("PHOTOFINISH_ENVIRONMENT", format!("{:?}", self.environment).to_lowercase()),
             ("PHOTOFINISH_MODELS_DIR", self.models_dir.display().to_string()),
             ("PHOTOFINISH_MODELS", format!("{:?}", self.models).to_lowercase()),
@@ -147,17 +157,10 @@ impl Config {
             ("PHOTOFINISH_BODY_SECONDS", seconds(&self.times.body_timeout)),
             ("PHOTOFINISH_LOG", self.log.clone()),
             ("PHOTOFINISH_LOG_FORMAT", format!("{:?}", self.log_format).to_lowercase()),
-        ]
+        ];
+        lines.extend(self.queue_lines());
+        lines
     }
-}
-
-/// A URL without its password.
-fn masked(url: &str) -> String {
-    let Ok(mut parsed) = Url::parse(url) else { return url.to_owned() };
-    if parsed.password().is_some() && parsed.set_password(Some("masked")).is_ok() {
-        return parsed.to_string();
-    }
-    url.to_owned()
 }
 
 /// Collects problems while it turns text into types; a value with a problem becomes its default and is never used.
@@ -173,6 +176,7 @@ impl Judge {
         let data_dir = PathBuf::from(given.data_dir.clone().unwrap_or_else(|| "data".into()));
         let database_url = self.database_url(given, &data_dir);
         let processing_threads = self.processing_threads(given);
+        let times = self.times(given);
         Config {
             listen,
             admin_listen: self.admin_listen(given),
@@ -213,7 +217,8 @@ impl Judge {
             ),
             processing_threads,
             sizes: self.sizes(given, processing_threads),
-            times: self.times(given),
+            queue: self.queue(given, &database_url, times.lease_ttl),
+            times,
             face_threshold: self.confidence("PHOTOFINISH_FACE_THRESHOLD", &given.face_threshold, 10.0),
             text_threshold: self.confidence("PHOTOFINISH_TEXT_THRESHOLD", &given.text_threshold, 0.0),
             attempt_limit: self.whole("PHOTOFINISH_ATTEMPT_LIMIT", &given.attempt_limit, 3) as u32,
@@ -225,6 +230,7 @@ impl Judge {
             ),
             data_dir,
             database_url,
+            server_limits: self.server_limits(given),
         }
     }
 
@@ -245,6 +251,33 @@ impl Judge {
             max_photo_bytes: self.megabytes("PHOTOFINISH_MAX_PHOTO_MB", &given.max_photo_mb, 50),
             max_probe_bytes: self.megabytes("PHOTOFINISH_MAX_SELFIE_MB", &given.max_selfie_mb, 10),
             max_pixels: self.megabytes("PHOTOFINISH_MAX_MEGAPIXELS", &given.max_megapixels, 200),
+        }
+    }
+
+    fn server_limits(&mut self, given: &Settings) -> ServerLimits {
+        let usual = ServerLimits::default();
+        let mut seconds = |name, given, usual: Duration| self.seconds(name, given, usual.as_secs());
+        ServerLimits {
+            acquire_timeout: seconds(
+                "PHOTOFINISH_DATABASE_ACQUIRE_SECONDS",
+                &given.database_acquire_seconds,
+                usual.acquire_timeout,
+            ),
+            statement_timeout: seconds(
+                "PHOTOFINISH_DATABASE_STATEMENT_SECONDS",
+                &given.database_statement_seconds,
+                usual.statement_timeout,
+            ),
+            lock_timeout: seconds(
+                "PHOTOFINISH_DATABASE_LOCK_SECONDS",
+                &given.database_lock_seconds,
+                usual.lock_timeout,
+            ),
+            connections: self.whole(
+                "PHOTOFINISH_DATABASE_CONNECTIONS",
+                &given.database_connections,
+                usual.connections.into(),
+            ) as u32,
         }
     }
 
@@ -332,11 +365,10 @@ impl Judge {
     fn database_url(&mut self, given: &Settings, data_dir: &Path) -> String {
         let default = format!("sqlite:{}", data_dir.join("photofinish.sqlite").display());
         let url = given.database_url.clone().unwrap_or(default);
-        if !url.starts_with("sqlite:") {
-            self.problems.push(format!("PHOTOFINISH_DATABASE_URL={}: must begin with sqlite:", masked(&url)));
-        }
-        if given.queue_url.as_ref().is_some_and(|queue| *queue != url) {
-            self.problems.push("PHOTOFINISH_QUEUE_URL: the database is the queue; leave it out".into());
+        if DatabaseKind::of_url(&url).is_none() {
+            let shown = masked(&url);
+            self.problems
+                .push(format!("PHOTOFINISH_DATABASE_URL={shown}: must begin with sqlite: or postgres:"));
         }
         url
     }
@@ -390,8 +422,12 @@ mod tests {
     }
 
     #[test]
-    fn a_password_in_a_url_is_masked() {
-        assert_eq!(masked("sqlite:data/x"), "sqlite:data/x");
-        assert!(!masked("postgres://a:secret@host/db").contains("secret"));
+    fn rows_may_lie_on_a_server() {
+        let with = |url: &str| Settings { database_url: Some(url.into()), ..Settings::default() };
+        let config = Config::from_settings(&with("postgresql://photofinish:secret@host/rows")).unwrap();
+        assert_eq!(config.server_limits, ServerLimits::default());
+        assert!(config.lines().iter().all(|(_, value)| !value.contains("secret")));
+        let ConfigErrors(problems) = Config::from_settings(&with("mysql://a:secret@host/rows")).unwrap_err();
+        assert!(problems[0].contains("DATABASE_URL") && !problems[0].contains("secret"), "{problems:?}");
     }
 }

@@ -5,6 +5,7 @@ mod allocators;
 mod commands;
 mod config;
 mod library;
+mod masked;
 mod networks;
 mod run;
 mod secrets;

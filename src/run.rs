@@ -15,7 +15,7 @@ use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{Limits, Pipeline, PipelineParts, PipelineSettings, ProbeDesk, Threads};
 use photofinish_store::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
 use photofinish_store::object::ObjectKey;
-use photofinish_store::{Store, StoreError, StoreSettings};
+use photofinish_store::{DatabaseKind, Store, StoreError, StoreSettings};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -83,12 +83,14 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
         .with_context(|| format!("making the data folder {}", config.data_dir.display()))?;
     let settings = StoreSettings {
         database_url: config.database_url.clone(),
+        server_limits: config.server_limits,
         storage_url: config.storage_url.clone(),
         public_url: config.public_url.clone(),
         signing_secret: secrets::signing_secret(&config.secrets_dir())?,
         attempt_limit: config.attempt_limit,
         face_index_bytes: config.sizes.face_index_bytes,
         scratch: config.data_dir.join("scratch"),
+        queue: config.queue.clone(),
     };
     Ok(Store::open(settings).await?)
 }
@@ -105,16 +107,16 @@ pub fn migrate(config: &Config) -> anyhow::Result<()> {
 }
 
 async fn service(config: Config, role: Role) -> anyhow::Result<ExitCode> {
-    let _lock = lock_data_dir(&config, role)?;
+    let _lock = if has_rows_in_a_file(&config) { Some(lock_data_dir(&config, role)?) } else { None };
     let metrics = start_metrics().context("installing the metrics recorder")?;
     let store = open_store(&config).await?;
     let models = networks::factory(&config)?;
     let listener = TcpListener::bind(config.listen)
         .await
         .with_context(|| format!("listening on {} (PHOTOFINISH_LISTEN)", config.listen))?;
-    if role == Role::All {
+    if let (Role::All, Some(embedded)) = (role, store.embedded()) {
         // This process alone works on the data folder: photos in processing were left by one that died.
-        let reclaimed = store.reclaim().await?;
+        let reclaimed = embedded.reclaim().await?;
         tracing::info!(reclaimed, "photos left in processing can be leased again");
     }
     let pipeline = role.works().then(|| Arc::new(start_pipeline(&config, &store, models.clone())));
@@ -233,6 +235,11 @@ async fn start_admin(
     Ok(Some(tokio::spawn(async move {
         photofinish_api::serve_admin(listener, context, until(stopped)).await;
     })))
+}
+
+/// Rows on a server are for any number of processes; their leases lapse by themselves.
+fn has_rows_in_a_file(config: &Config) -> bool {
+    DatabaseKind::of_url(&config.database_url) == Some(DatabaseKind::Sqlite)
 }
 
 /// One process works on an embedded data folder: at its start it may take back every lease.

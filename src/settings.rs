@@ -17,15 +17,36 @@ pub struct Settings {
     /// What presigned local URLs begin with [http:// and the API's address]
     #[arg(long, global = true, env = "PHOTOFINISH_PUBLIC_URL", value_name = "URL")]
     pub public_url: Option<String>,
-    /// Rows: sqlite:FILE [in the data folder]
+    /// Rows: sqlite:FILE or postgres://USER:PASSWORD@HOST/DATABASE [sqlite, in the data folder]
     #[arg(long, global = true, env = "PHOTOFINISH_DATABASE_URL", value_name = "URL", hide_env_values = true)]
     pub database_url: Option<String>,
+    /// Postgres: connections at most [16]
+    #[arg(long, global = true, env = "PHOTOFINISH_DATABASE_CONNECTIONS", value_name = "COUNT")]
+    pub database_connections: Option<String>,
+    /// Postgres: how long a call waits for a connection, seconds [10]
+    #[arg(long, global = true, env = "PHOTOFINISH_DATABASE_ACQUIRE_SECONDS", value_name = "SECONDS")]
+    pub database_acquire_seconds: Option<String>,
+    /// Postgres: how long a statement may run, seconds [30]
+    #[arg(long, global = true, env = "PHOTOFINISH_DATABASE_STATEMENT_SECONDS", value_name = "SECONDS")]
+    pub database_statement_seconds: Option<String>,
+    /// Postgres: how long a statement may wait for a lock, seconds [10]
+    #[arg(long, global = true, env = "PHOTOFINISH_DATABASE_LOCK_SECONDS", value_name = "SECONDS")]
+    pub database_lock_seconds: Option<String>,
     /// Bytes: file:FOLDER [in the data folder]
     #[arg(long, global = true, env = "PHOTOFINISH_STORAGE_URL", value_name = "URL", hide_env_values = true)]
     pub storage_url: Option<String>,
-    /// Work queue: the database's own URL [the database]
+    /// Work queue: nats://HOST:4222 or tls://HOST:4222, several by commas, with USER:PASSWORD@ or TOKEN@ [the database]
     #[arg(long, global = true, env = "PHOTOFINISH_QUEUE_URL", value_name = "URL", hide_env_values = true)]
     pub queue_url: Option<String>,
+    /// Credentials file (.creds) of the work queue [none]
+    #[arg(long, global = true, env = "PHOTOFINISH_QUEUE_CREDENTIALS", value_name = "FILE")]
+    pub queue_credentials: Option<String>,
+    /// Name of the work queue's stream [photofinish]
+    #[arg(long, global = true, env = "PHOTOFINISH_QUEUE_STREAM", value_name = "NAME")]
+    pub queue_stream: Option<String>,
+    /// On how many servers the work queue's stream is kept, 1 to 5 [1]
+    #[arg(long, global = true, env = "PHOTOFINISH_QUEUE_REPLICAS", value_name = "COUNT")]
+    pub queue_replicas: Option<String>,
     /// production (live keys), sandbox (test keys) or local (both) [local]
     #[arg(long, global = true, env = "PHOTOFINISH_ENVIRONMENT", value_name = "NAME")]
     pub environment: Option<String>,

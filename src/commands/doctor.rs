@@ -1,11 +1,18 @@
 //! `photofinish doctor`: says what is ready and what is not, each part in a line, without starting the service.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
+use photofinish_store::{Store, StoreError};
 use photofinish_zoo::Zoo;
 
 use crate::config::{Config, ModelKind};
+use crate::masked::masked;
 use crate::{library, networks, run};
+
+/// How often the connection to the queue is looked at, and with which pause.
+const CONNECTING: usize = 30;
+const A_MOMENT: Duration = Duration::from_millis(100);
 
 /// One part's state.
 struct Finding {
@@ -74,12 +81,29 @@ async fn store(config: &Config) -> Vec<Finding> {
         Ok(store) => store,
         Err(error) => return vec![Finding { part: "database", state: Err(format!("{error:#}")) }],
     };
-    let database = store.check_database().await.map(|()| config.database_url.clone());
-    let storage = store.check_storage().await.map(|()| config.storage_url.clone());
-    let queue = store.queue.depth().await.map(|depth| format!("in the database, {depth} photos wait"));
+    let database = store.check_database().await.map(|()| masked(&config.database_url));
+    let storage = store.check_storage().await.map(|()| masked(&config.storage_url));
+    let queue = queue(config, &store).await;
     vec![
         Finding { part: "database", state: database.map_err(|error| error.to_string()) },
         Finding { part: "storage", state: storage.map_err(|error| error.to_string()) },
         Finding { part: "queue", state: queue.map_err(|error| error.to_string()) },
     ]
+}
+
+/// Waits a moment for the connection, which is made in the background.
+async fn queue(config: &Config, store: &Store) -> Result<String, StoreError> {
+    let depth = store.queue.depth().await?;
+    let Some(queue) = &config.queue else {
+        return Ok(format!("in the database, {depth} photos wait"));
+    };
+    let mut checked = store.check_queue().await;
+    for _ in 0..CONNECTING {
+        if checked.is_ok() {
+            break;
+        }
+        tokio::time::sleep(A_MOMENT).await;
+        checked = store.check_queue().await;
+    }
+    checked.map(|()| format!("the stream {}, {depth} photos wait", queue.stream))
 }

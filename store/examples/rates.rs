@@ -13,7 +13,7 @@ use photofinish_store::object::{ObjectKey, ObjectRole};
 use photofinish_store::photo::{Embedding, PhotoSize, SeenFace};
 use photofinish_store::suite::{Event, face, text};
 use photofinish_store::traits::{Finished, Lease, TextQuery};
-use photofinish_store::{Store, StoreSettings};
+use photofinish_store::{ServerLimits, Store, StoreSettings};
 use uuid::Uuid;
 
 const LONG: Duration = Duration::from_secs(3600);
@@ -53,12 +53,14 @@ async fn measure(folder: &Path) -> Result<(), Box<dyn Error>> {
 async fn open(folder: &Path) -> Result<Store, Box<dyn Error>> {
     let settings = StoreSettings {
         database_url: format!("sqlite:{}", folder.join("photofinish.db").display()),
+        server_limits: ServerLimits::default(),
         storage_url: format!("file:{}", folder.join("objects").display()),
         public_url: "http://127.0.0.1:8080".parse()?,
         signing_secret: [7; 32],
         attempt_limit: 3,
         face_index_bytes: 1 << 30,
         scratch: folder.join("scratch"),
+        queue: None,
     };
     Ok(Store::open(settings).await?)
 }

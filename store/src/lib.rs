@@ -14,6 +14,7 @@ pub mod error;
 mod face_index;
 mod face_matrix;
 pub mod ids;
+mod jetstream;
 pub mod key;
 pub mod local;
 pub mod meters;
@@ -21,7 +22,7 @@ pub mod object;
 mod objects;
 pub mod photo;
 mod rows;
-mod sqlite;
+mod sql;
 pub mod suite;
 mod text_search;
 pub mod traits;
@@ -29,10 +30,11 @@ pub mod variants;
 
 pub use error::{StoreError, StoreErrorKind};
 use face_index::FaceCache;
+use jetstream::JetStreamQueue;
+pub use jetstream::QueueSettings;
 use local::{LocalFiles, LocalSettings};
-use sqlite::{
-    Database, SqliteAlbums, SqliteFaces, SqliteKeys, SqlitePhotos, SqliteProbes, SqliteQueue, SqliteTexts,
-};
+use sql::{Database, SqlAlbums, SqlFaces, SqlKeys, SqlPhotos, SqlProbes, SqlQueue, SqlTexts};
+pub use sql::{DatabaseKind, ServerLimits};
 use text_search::TextSearch;
 
 /// Everything that is remembered. Cheap to clone.
@@ -46,6 +48,8 @@ pub struct Store {
     pub photos: Arc<dyn traits::Photos>,
     /// The work queue.
     pub queue: Arc<dyn traits::Queue>,
+    /// The queue's rows, for a message queue that carries their names.
+    pub work_rows: Arc<dyn traits::WorkRows>,
     /// Selfies.
     pub probes: Arc<dyn traits::Probes>,
     /// Bytes.
@@ -56,22 +60,39 @@ pub struct Store {
     pub texts: Arc<dyn traits::Texts>,
     /// What answers signed local URLs, where bytes lie on the local disk.
     pub local: Option<Arc<LocalFiles>>,
-    embedded: Embedded,
+    database: Database,
+    rows_queue: Arc<SqlQueue>,
+    files: Arc<LocalFiles>,
+    /// The queue beside the database, where there is one.
+    jetstream: Option<Arc<JetStreamQueue>>,
 }
 
-/// The backends of the embedded profile, for what only it can be asked.
-#[derive(Clone)]
-struct Embedded {
-    database: Database,
-    queue: Arc<SqliteQueue>,
-    files: Arc<LocalFiles>,
+/// What only the embedded profile can be asked: one file for the rows, and one process that works on it.
+pub struct Embedded<'a> {
+    queue: &'a SqlQueue,
+}
+
+impl Embedded<'_> {
+    /// Lets every running lease lapse at once; answers how many. Their attempts stay counted: these photos were in
+    /// the hands of a process that ended without a word.
+    ///
+    /// Once, before the process leases for the first time. A server of rows has other workers, whose photos this would
+    /// take from them: there the leases of a dead worker lapse by themselves.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn reclaim(&self) -> Result<u64, StoreError> {
+        self.queue.reclaim().await
+    }
 }
 
 /// What [`Store::open`] needs.
 #[derive(Clone, Debug)]
 pub struct StoreSettings {
-    /// `sqlite:` and a path.
+    /// `sqlite:` and a path, or a `postgres:` URL.
     pub database_url: String,
+    /// How much of a Postgres server to use; SQLite does not ask.
+    pub server_limits: ServerLimits,
     /// `file:` and a folder.
     pub storage_url: String,
     /// What presigned local URLs begin with, for example `http://127.0.0.1:8080`.
@@ -84,6 +105,8 @@ pub struct StoreSettings {
     pub face_index_bytes: usize,
     /// Where temporary files of uploads lie; on the same file system as the storage.
     pub scratch: PathBuf,
+    /// The queue that offers photos to workers; the database itself when there is none.
+    pub queue: Option<QueueSettings>,
 }
 
 impl Store {
@@ -93,7 +116,7 @@ impl Store {
     /// # Errors
     /// `Corrupt` for a URL of another kind or a file that is no database, `Unavailable` for a disk that refuses.
     pub async fn open(settings: StoreSettings) -> Result<Self, StoreError> {
-        let database = Database::open(&settings.database_url).await?;
+        let database = Database::open(&settings.database_url, &settings.server_limits).await?;
         let files = LocalFiles::open_folder(LocalSettings {
             root: local::folder_of(&settings.storage_url)?,
             scratch: settings.scratch,
@@ -101,20 +124,28 @@ impl Store {
             signing_secret: settings.signing_secret,
         });
         let files = Arc::new(files.await?);
-        let face_rows = Arc::new(SqliteFaces::new(database.clone()));
+        let face_rows = Arc::new(SqlFaces::new(database.clone()));
         let faces = Arc::new(FaceCache::new(face_rows, settings.face_index_bytes));
-        let queue = Arc::new(SqliteQueue::open(database.clone(), settings.attempt_limit));
+        let queue = Arc::new(SqlQueue::open(database.clone(), settings.attempt_limit));
+        let jetstream = open_queue(settings.queue, Arc::clone(&queue) as _).await?;
         Ok(Self {
-            keys: Arc::new(SqliteKeys::new(database.clone())),
-            albums: Arc::new(SqliteAlbums::new(database.clone(), Arc::clone(&faces))),
-            photos: Arc::new(SqlitePhotos::new(database.clone(), Arc::clone(&faces))),
-            queue: Arc::clone(&queue) as _,
-            probes: Arc::new(SqliteProbes::new(database.clone())),
+            keys: Arc::new(SqlKeys::new(database.clone())),
+            albums: Arc::new(SqlAlbums::new(database.clone(), Arc::clone(&faces))),
+            photos: Arc::new(SqlPhotos::new(database.clone(), Arc::clone(&faces))),
+            queue: match &jetstream {
+                Some(jetstream) => Arc::clone(jetstream) as _,
+                None => Arc::clone(&queue) as _,
+            },
+            work_rows: Arc::clone(&queue) as _,
+            probes: Arc::new(SqlProbes::new(database.clone())),
             blobs: Arc::clone(&files) as _,
             faces,
-            texts: Arc::new(TextSearch::new(Arc::new(SqliteTexts::new(database.clone())))),
+            texts: Arc::new(TextSearch::new(Arc::new(SqlTexts::new(database.clone())))),
             local: Some(Arc::clone(&files)),
-            embedded: Embedded { database, queue, files },
+            database,
+            rows_queue: queue,
+            files,
+            jetstream,
         })
     }
 
@@ -123,7 +154,7 @@ impl Store {
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn check_database(&self) -> Result<(), StoreError> {
-        self.embedded.database.check().await
+        self.database.check().await
     }
 
     /// Whether bytes can be written.
@@ -131,25 +162,42 @@ impl Store {
     /// # Errors
     /// `Unavailable`.
     pub async fn check_storage(&self) -> Result<(), StoreError> {
-        self.embedded.files.check().await
+        self.files.check().await
     }
 
-    /// Lets every running lease lapse at once; answers how many. Their attempts stay counted: these photos were in
-    /// the hands of a process that ended without a word.
-    ///
-    /// Only for the one worker process of the embedded profile, once, before it leases: with other workers alive it
-    /// would take their photos from them.
+    /// Whether photos can be leased: whether the queue beside the database answers, where there is one. Without it
+    /// photos can be confirmed all the same.
     ///
     /// # Errors
     /// `Unavailable`.
-    pub async fn reclaim(&self) -> Result<u64, StoreError> {
-        self.embedded.queue.reclaim().await
+    pub async fn check_queue(&self) -> Result<(), StoreError> {
+        match &self.jetstream {
+            Some(jetstream) => jetstream.check().await,
+            None => Ok(()),
+        }
+    }
+
+    /// What only the embedded profile can be asked; `None` where the rows lie on a server.
+    pub fn embedded(&self) -> Option<Embedded<'_>> {
+        (self.database.kind() == DatabaseKind::Sqlite).then_some(Embedded { queue: &self.rows_queue })
     }
 
     /// Waits for running calls and closes the database; calls after it fail.
     pub async fn close(&self) {
-        self.embedded.database.close().await;
+        if let Some(jetstream) = &self.jetstream {
+            jetstream.close().await;
+        }
+        self.database.close().await;
     }
+}
+
+/// The queue beside the database, which takes photos from the rows to the workers.
+async fn open_queue(
+    settings: Option<QueueSettings>,
+    rows: Arc<dyn traits::WorkRows>,
+) -> Result<Option<Arc<JetStreamQueue>>, StoreError> {
+    let Some(settings) = settings else { return Ok(None) };
+    Ok(Some(Arc::new(JetStreamQueue::open(settings, rows).await?)))
 }
 
 /// Brings the tables of a database up to date; [`Store::open`] does it too.
@@ -157,5 +205,5 @@ impl Store {
 /// # Errors
 /// As [`Store::open`].
 pub async fn migrate(database_url: &str) -> Result<(), StoreError> {
-    sqlite::migrate_url(database_url).await
+    sql::migrate(database_url).await
 }

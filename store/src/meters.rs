@@ -8,6 +8,18 @@ pub const FACE_INDEX_BYTES: &str = "photofinish_face_index_bytes";
 pub const FACE_INDEX_LOADS: &str = "photofinish_face_index_loads_total";
 /// Counter: albums that left the face index because it was full.
 pub const FACE_INDEX_EVICTIONS: &str = "photofinish_face_index_evictions_total";
+/// Counter: messages that name a photo, published to the stream; those it had already are not counted.
+pub const QUEUE_PUBLISHED: &str = "photofinish_queue_published_total";
+/// Counter: messages delivered that had been delivered before: given back, or held by a worker that ended.
+pub const QUEUE_REDELIVERED: &str = "photofinish_queue_redelivered_total";
+/// Counter: rounds of the outbox that ended in an error.
+pub const QUEUE_PUBLISH_ERRORS: &str = "photofinish_queue_publish_errors_total";
+/// Counter: photos that the sweeper let be published again.
+pub const QUEUE_SWEPT: &str = "photofinish_queue_swept_total";
+/// Gauge: messages in the stream that no worker has yet.
+pub const QUEUE_STREAM_LAG: &str = "photofinish_queue_stream_lag";
+/// Gauge: messages of the stream that workers have.
+pub const QUEUE_STREAM_HELD: &str = "photofinish_queue_stream_held";
 
 /// Tells the recorder what the metrics mean; call once, after it is installed.
 pub fn describe() {
@@ -15,4 +27,10 @@ pub fn describe() {
     metrics::describe_gauge!(FACE_INDEX_BYTES, "Bytes of vectors that the face index holds");
     metrics::describe_counter!(FACE_INDEX_LOADS, "Albums loaded into the face index from nothing");
     metrics::describe_counter!(FACE_INDEX_EVICTIONS, "Albums that left the face index because it was full");
+    metrics::describe_counter!(QUEUE_PUBLISHED, "Messages published to the work stream");
+    metrics::describe_counter!(QUEUE_REDELIVERED, "Messages delivered that had been delivered before");
+    metrics::describe_counter!(QUEUE_PUBLISH_ERRORS, "Rounds of the outbox that ended in an error");
+    metrics::describe_counter!(QUEUE_SWEPT, "Photos that the sweeper let be published again");
+    metrics::describe_gauge!(QUEUE_STREAM_LAG, "Messages in the work stream that no worker has yet");
+    metrics::describe_gauge!(QUEUE_STREAM_HELD, "Messages of the work stream that workers have");
 }

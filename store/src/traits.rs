@@ -157,6 +157,52 @@ pub trait Queue: Send + Sync {
     async fn depth(&self) -> Result<u64>;
 }
 
+/// A photo by its whole key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PhotoRef {
+    /// Its album.
+    pub album: AlbumId,
+    /// Itself.
+    pub photo: PhotoId,
+}
+
+/// A queued photo that no message names yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unpublished {
+    /// The photo.
+    pub photo: PhotoRef,
+    /// When it was queued, microseconds; with the photo it names this turn of it.
+    pub confirmed_at: i64,
+}
+
+/// What became of a photo that a message named.
+#[derive(Clone, Debug)]
+pub enum Named {
+    /// The caller has it now.
+    Leased(Lease),
+    /// It is not to be worked on any more: ready, failed or gone. Its message has done its work.
+    Over,
+    /// Another worker has it. Its message is still needed: that worker may die.
+    Held,
+}
+
+/// What a message queue asks of the rows whose photos it carries the names of. The rows stay the truth: messages may be
+/// lost, doubled or late, and every photo that was confirmed is still worked on once.
+#[async_trait]
+pub trait WorkRows: Queue {
+    /// Queued photos not yet published, oldest first within an album, fairly over albums (a huge album does not starve a
+    /// small one). Fewer than `limit` only when there are no more, or more albums than one call looks at.
+    async fn unpublished(&self, limit: usize) -> Result<Vec<Unpublished>>;
+    /// Notes that messages name them; a photo queued again meanwhile (another `confirmed_at`) stays unpublished.
+    async fn published(&self, photos: &[Unpublished]) -> Result<()>;
+    /// Leases exactly these, where they wait or their lease lapsed; the attempt is counted and committed here; one at its
+    /// attempt limit becomes failed. One answer a photo, in order.
+    async fn lease_named(&self, photos: &[PhotoRef], ttl: Duration) -> Result<Vec<Named>>;
+    /// Photos published before `before` (microseconds) that wait or whose lease lapsed: they become unpublished, and
+    /// those whose lease lapsed wait again, as suspects. Answers how many.
+    async fn republish(&self, before: i64) -> Result<u64>;
+}
+
 /// A runner's selfie while it lives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Probe {

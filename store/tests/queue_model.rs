@@ -4,8 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "clippy takes only the test functions themselves for tests")]
 
 mod embedded;
+mod server;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use embedded::{Home, LIMIT};
@@ -13,9 +14,11 @@ use photofinish_store::Store;
 use photofinish_store::ids::PhotoId;
 use photofinish_store::photo::{FailureReason, PhotoSize, PhotoState};
 use photofinish_store::suite::{Event, face, text};
-use photofinish_store::traits::{Finish, Finished, Lease};
+use photofinish_store::traits::{Finish, Finished, Lease, Named, PhotoRef};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use server::Server;
+use tokio::runtime::Runtime;
 
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -26,6 +29,12 @@ enum Step {
     Confirm(usize),
     Lease(usize),
     LeaseSuspect,
+    /// A message names the photo, whatever became of it.
+    LeaseNamed(usize),
+    /// Everything that waits is published.
+    Publish,
+    /// All messages are lost.
+    Republish,
     /// The worker dies: its lease lapses.
     Die(usize),
     GiveBack(usize),
@@ -45,6 +54,9 @@ fn step() -> impl Strategy<Value = Step> {
         5 => any.clone().prop_map(Step::Confirm),
         5 => (1..4_usize).prop_map(Step::Lease),
         4 => Just(Step::LeaseSuspect),
+        4 => any.clone().prop_map(Step::LeaseNamed),
+        2 => Just(Step::Publish),
+        1 => Just(Step::Republish),
         4 => any.clone().prop_map(Step::Die),
         2 => any.clone().prop_map(Step::GiveBack),
         4 => prop::collection::vec(any.clone(), 1..4).prop_map(Step::Finish),
@@ -63,6 +75,8 @@ struct Expected {
     attempts: u32,
     lease: Option<Lease>,
     lapsed: bool,
+    /// Whether a message names this turn of it.
+    published: bool,
     /// The text of the reading that stands.
     reading: Option<String>,
 }
@@ -78,7 +92,8 @@ impl Expected {
     }
 
     fn settle(&mut self, state: PhotoState) {
-        *self = Self { state, attempts: 0, lease: None, lapsed: false, reading: self.reading.take() };
+        let (published, reading) = (self.published && state != PhotoState::Queued, self.reading.take());
+        *self = Self { state, attempts: 0, lease: None, lapsed: false, published, reading };
     }
 }
 
@@ -115,6 +130,9 @@ impl World {
             Step::Confirm(choice) => self.confirm(choice).await,
             Step::Lease(limit) => self.lease(limit).await,
             Step::LeaseSuspect => self.lease_suspect().await,
+            Step::LeaseNamed(choice) => self.lease_named(choice).await,
+            Step::Publish => self.publish().await,
+            Step::Republish => self.republish().await,
             Step::Die(choice) => self.die(choice).await,
             Step::GiveBack(choice) => self.give_back(choice).await,
             Step::Finish(choices) => self.finish(&choices).await,
@@ -130,7 +148,9 @@ impl World {
     async fn expect(&mut self) {
         let id = self.event.expected(1).await[0];
         let state = PhotoState::AwaitingUpload;
-        self.photos.insert(id, Expected { state, attempts: 0, lease: None, lapsed: false, reading: None });
+        let expected =
+            Expected { state, attempts: 0, lease: None, lapsed: false, published: false, reading: None };
+        self.photos.insert(id, expected);
     }
 
     async fn confirm(&mut self, choice: usize) {
@@ -190,6 +210,51 @@ impl World {
         }
     }
 
+    async fn lease_named(&mut self, choice: usize) {
+        let Some(id) = self.pick(choice, |_| true) else { return };
+        let name = PhotoRef { album: self.event.album, photo: id };
+        let answer = self.store().work_rows.lease_named(&[name], LONG).await.unwrap().pop().unwrap();
+        let photo = self.photo(id);
+        let waits = photo.is_fresh() || photo.is_suspect();
+        match answer {
+            Named::Leased(lease) => {
+                assert!(waits && photo.attempts < LIMIT);
+                self.hold(lease);
+            }
+            Named::Held => assert!(photo.lease.is_some() && !photo.lapsed),
+            Named::Over if waits => {
+                assert!(photo.attempts >= LIMIT);
+                let lost = photo.lease.take();
+                photo.settle(PhotoState::Failed);
+                photo.reading = None;
+                self.past.extend(lost);
+            }
+            Named::Over => assert_eq!(photo.lease.as_ref().map(|lease| lease.id), None),
+        }
+    }
+
+    async fn publish(&mut self) {
+        let waiting = self.store().work_rows.unpublished(1000).await.unwrap();
+        self.store().work_rows.published(&waiting).await.unwrap();
+        for unpublished in waiting {
+            self.photo(unpublished.photo.photo).published = true;
+        }
+    }
+
+    async fn republish(&mut self) {
+        let mut found = 0;
+        for photo in self.photos.values_mut().filter(|photo| photo.published) {
+            if photo.state == PhotoState::Queued || (photo.lease.is_some() && photo.lapsed) {
+                self.past.extend(photo.lease.take());
+                photo.state = PhotoState::Queued;
+                photo.lapsed = false;
+                photo.published = false;
+                found += 1;
+            }
+        }
+        assert_eq!(self.store().work_rows.republish(i64::MAX).await.unwrap(), found);
+    }
+
     async fn die(&mut self, choice: usize) {
         let Some(id) = self.pick(choice, |photo| photo.lease.is_some() && !photo.lapsed) else { return };
         let lease = self.photo(id).lease.as_ref().unwrap().id;
@@ -206,6 +271,7 @@ impl World {
         photo.state = PhotoState::Queued;
         photo.attempts -= 1;
         photo.lapsed = false;
+        photo.published = false;
     }
 
     /// Some running leases and perhaps a past one in one batch.
@@ -256,10 +322,12 @@ impl World {
             return;
         }
         let lease = self.past[choice % self.past.len()].clone();
+        let is_there = self.photos.contains_key(&lease.photo);
+        let expected = if is_there { Finish::Superseded } else { Finish::Gone };
         let finished = self.reading_under(lease.clone());
-        assert_eq!(self.store().queue.finish(vec![finished]).await.unwrap(), [Finish::Superseded]);
+        assert_eq!(self.store().queue.finish(vec![finished]).await.unwrap(), [expected]);
         let answer = self.store().queue.fail(&lease, FailureReason::TooLarge, "late").await.unwrap();
-        assert_eq!(answer, Finish::Superseded);
+        assert_eq!(answer, expected);
         self.store().queue.give_back(&[lease.id]).await.unwrap();
         assert_eq!(self.store().queue.renew(&[lease.id], LONG).await.unwrap(), []);
     }
@@ -299,6 +367,11 @@ impl World {
         assert_eq!(real, PhotoState::ALL.map(of));
         let waiting = self.photos.values().filter(|photo| photo.is_fresh() || photo.is_suspect()).count();
         assert_eq!(self.store().queue.depth().await.unwrap(), waiting as u64);
+        let unpublished = self.store().work_rows.unpublished(1000).await.unwrap();
+        let real: BTreeSet<PhotoId> = unpublished.iter().map(|waiting| waiting.photo.photo).collect();
+        let queued = self.photos.iter().filter(|(_, photo)| photo.state == PhotoState::Queued);
+        let expected = queued.filter(|(_, photo)| !photo.published).map(|(id, _)| *id);
+        assert_eq!(real, expected.collect());
     }
 
     /// Works everything off, then looks at every photo.
@@ -340,9 +413,23 @@ impl World {
 }
 
 #[test]
-fn every_confirmed_photo_ends_exactly_once_whatever_happens() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let home = Home::new();
+fn every_confirmed_photo_ends_exactly_once_whatever_happens_on_sqlite() {
+    run_histories(&runtime(), &Home::new());
+}
+
+#[test]
+fn every_confirmed_photo_ends_exactly_once_whatever_happens_on_postgres() {
+    let Some(server) = Server::get() else { return };
+    let runtime = runtime();
+    let home = Home::with_rows(runtime.block_on(server.database()));
+    run_histories(&runtime, &home);
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+fn run_histories(runtime: &Runtime, home: &Home) {
     let store = runtime.block_on(home.open());
     let config = Config { cases: 100, failure_persistence: None, ..Config::default() };
     let histories = prop::collection::vec(step(), 1..80);

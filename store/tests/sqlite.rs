@@ -56,12 +56,12 @@ async fn a_process_that_was_killed_leaves_suspects_and_after_enough_of_them_a_fa
         store = restart(&home, store).await;
         let event = embedded::event_of(&store, album).await;
         assert!(event.leased_suspect(hour).await.is_none(), "the lease still runs");
-        assert_eq!(store.reclaim().await.unwrap(), 1);
+        assert_eq!(store.embedded().unwrap().reclaim().await.unwrap(), 1);
         assert!(event.leased(1, hour).await.is_empty(), "it is no fresh photo");
         assert_eq!(event.leased_suspect(hour).await.unwrap().attempt, attempt);
     }
     store = restart(&home, store).await;
-    store.reclaim().await.unwrap();
+    store.embedded().unwrap().reclaim().await.unwrap();
     let event = embedded::event_of(&store, album).await;
     assert!(event.leased_suspect(hour).await.is_none());
     let failed = store.photos.get(album, photo).await.unwrap();
@@ -111,9 +111,10 @@ async fn a_command_works_beside_the_service() {
 async fn urls_of_other_kinds_are_refused_with_a_sentence() {
     let home = Home::new();
     let mut settings = home.settings();
-    settings.database_url = "postgres://127.0.0.1/photofinish".into();
+    settings.database_url = "mysql://photofinish:secret@127.0.0.1/photofinish".into();
     let error = Store::open(settings).await.err().unwrap();
     assert_eq!(error.kind, StoreErrorKind::Corrupt);
+    assert!(!error.to_string().contains("secret"), "{error}");
     assert!(error.to_string().contains("database url"), "{error}");
     let mut settings = home.settings();
     settings.storage_url = "s3://photos".into();

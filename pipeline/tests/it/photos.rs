@@ -256,7 +256,7 @@ fn a_photo_of_an_earlier_crash_is_tried_again_and_given_up_after_its_attempts() 
             let fresh = house.store.queue.lease(request(false)).await.unwrap();
             let suspect = house.store.queue.lease(request(true)).await.unwrap();
             assert_eq!(fresh.len() + suspect.len(), 1);
-            house.store.reclaim().await.unwrap();
+            house.store.embedded().unwrap().reclaim().await.unwrap();
         });
     }
     let pipeline = house.pipeline(FakeModels::default());

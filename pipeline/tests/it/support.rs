@@ -20,7 +20,7 @@ use photofinish_store::key::{KeyMode, NewKey, Scope};
 use photofinish_store::object::{ObjectKey, ObjectRole};
 use photofinish_store::photo::{NewPhoto, Photo, SeenFace, SeenText, StateCounts};
 use photofinish_store::traits::Blobs;
-use photofinish_store::{Store, StoreSettings};
+use photofinish_store::{ServerLimits, Store, StoreSettings};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -46,12 +46,14 @@ impl House {
         let (store, tenant, key) = runtime.block_on(async {
             let store = Store::open(StoreSettings {
                 database_url: format!("sqlite:{}", folder.path().join("rows.db").display()),
+                server_limits: ServerLimits::default(),
                 storage_url: format!("file:{}", folder.path().join("objects").display()),
                 public_url: "http://127.0.0.1:8080".parse().unwrap(),
                 signing_secret: [7; 32],
                 attempt_limit: 3,
                 face_index_bytes: 1 << 20,
                 scratch: folder.path().join("scratch"),
+                queue: None,
             })
             .await
             .unwrap();

@@ -6,6 +6,8 @@ mod blobs;
 mod event;
 mod faces;
 mod keys;
+mod outbox;
+mod patient;
 mod photos;
 mod probes;
 mod queue;
@@ -21,9 +23,11 @@ pub use self::blobs::blobs_suite;
 pub use self::event::{Event, face, text};
 pub use self::faces::faces_suite;
 pub use self::keys::keys_suite;
+pub use self::outbox::outbox_suite;
+pub use self::patient::Patient;
 pub use self::photos::photos_suite;
 pub use self::probes::probes_suite;
-pub use self::queue::queue_suite;
+pub use self::queue::{queue_suite, queue_suite_with_lead};
 pub use self::texts::texts_suite;
 
 /// All suites, one after the other.
@@ -32,6 +36,7 @@ pub async fn every_suite(store: &Store) {
     albums_suite(store).await;
     photos_suite(store).await;
     queue_suite(store).await;
+    outbox_suite(store).await;
     faces_suite(store).await;
     texts_suite(store).await;
     probes_suite(store).await;

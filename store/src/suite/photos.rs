@@ -2,16 +2,18 @@
 
 use time::{Duration, OffsetDateTime};
 
-use super::event::{Event, LONG, face, text};
+use super::event::{Event, LONG, face, finished, text};
 use super::refused;
 use crate::Store;
 use crate::error::StoreErrorKind;
 use crate::ids::{AlbumId, PhotoId};
 use crate::photo::{FailureReason, NewPhoto, PhotoQuery, PhotoState, StateCounts};
+use crate::traits::{Finish, Finished};
 
 /// Photos.
 pub async fn photos_suite(store: &Store) {
     photos_get_their_ids_in_order_and_keep_what_was_declared(store).await;
+    texts_of_any_kind_are_kept(store).await;
     a_photo_is_in_its_album_alone(store).await;
     pages_hold_every_photo_once_oldest_first(store).await;
     states_are_counted_and_listed(store).await;
@@ -34,6 +36,24 @@ async fn photos_get_their_ids_in_order_and_keep_what_was_declared(store: &Store)
     }
     assert_eq!(store.photos.create(event.album, Vec::new()).await.expect("expects none"), []);
     refused(store.photos.create(AlbumId::generate(), new).await, StoreErrorKind::NotFound);
+    event.end().await;
+}
+
+/// A NUL may be lost on the way; nothing else may, and nothing may be refused for it.
+async fn texts_of_any_kind_are_kept(store: &Store) {
+    let event = Event::make(store).await;
+    let odd = "a\0b'\"\\%_\u{1f3c3}\u{feff}\r\n";
+    let new = NewPhoto { filename: odd.into(), content_type: "image/jpeg".into() };
+    let id = store.photos.create(event.album, vec![new]).await.expect("expects it")[0];
+    store.queue.confirm(event.album, &[id]).await.expect("confirms it");
+    let lease = event.leased(1, LONG).await.pop().expect("the photo waits");
+    let read = Finished { camera: Some(odd.into()), texts: vec![text(odd, 0.99)], ..finished(&lease) };
+    assert_eq!(store.queue.finish(vec![read]).await.expect("finishes"), [Finish::Done]);
+    let photo = store.photos.get(event.album, id).await.expect("gets it");
+    let (_, texts) = store.photos.seen(event.album, id).await.expect("looks");
+    for kept in [photo.filename.as_str(), photo.camera.as_deref().unwrap_or_default(), &texts[0].text] {
+        assert_eq!(kept.replace('\0', ""), odd.replace('\0', ""));
+    }
     event.end().await;
 }
 

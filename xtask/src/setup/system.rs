@@ -1,7 +1,7 @@
 //! Programs and files that come from the system's package manager. Looked for by use, not by package name: a compiler
 //! from elsewhere is as good.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::process::{has, quiet};
@@ -36,10 +36,40 @@ pub const SERVICE: &[Need] = &[
 ];
 
 /// What the networks that npm carries, and the tests, take beyond that.
-pub const TESTS: &[Need] = &[Need {
-    what: "Node.js 20 or newer with npm",
-    is_there: || has_node() && has("npm"),
-    packages: &["nodejs", "npm"],
+pub const TESTS: &[Need] = &[
+    Need {
+        what: "Node.js 20 or newer with npm",
+        is_there: || has_node() && has("npm"),
+        packages: &["nodejs", "npm"],
+    },
+    Need {
+        what: "the Postgres server",
+        is_there: || postgres_programs().is_some(),
+        packages: &["postgresql"],
+    },
+];
+
+/// Where Debian's packages put the programs of a Postgres server, a folder a version.
+const POSTGRES: &str = "/usr/lib/postgresql";
+
+/// The folder of the newest Postgres server's programs. They are not on the search path: a machine may have several.
+pub fn postgres_programs() -> Option<PathBuf> {
+    let versions = std::fs::read_dir(POSTGRES).ok()?.flatten();
+    let version = |folder: &PathBuf| folder.file_name()?.to_str()?.parse::<u32>().ok();
+    let programs =
+        |folder: &PathBuf| folder.join("bin/initdb").is_file() && folder.join("bin/postgres").is_file();
+    let newest = versions.map(|entry| entry.path()).filter(programs).max_by_key(version)?;
+    Some(newest.join("bin"))
+}
+
+/// Where the system's package puts the message server of the cluster profile.
+pub const NATS_SERVER: &str = "/usr/sbin/nats-server";
+
+/// What tests of the cluster profile take where nothing newer can be built.
+pub const MESSAGES: &[Need] = &[Need {
+    what: "nats-server",
+    is_there: || Path::new(NATS_SERVER).is_file(),
+    packages: &["nats-server"],
 }];
 
 /// Installs what is missing, and only that.

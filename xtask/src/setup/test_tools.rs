@@ -1,4 +1,5 @@
-//! What tests talk to the service with: the real oRPC client, and a fuzzer that reads the OpenAPI document.
+//! What tests talk to the service with: the real oRPC client, and a fuzzer that reads the OpenAPI document; and the
+//! server that it talks to in the cluster profile.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,14 +7,19 @@ use std::process::Command;
 use anyhow::Context;
 
 use super::python::Environment;
+use super::system;
 use crate::digest;
 use crate::layout::Layout;
-use crate::process::quiet;
+use crate::process::{has, quiet};
 use crate::report::{Outcome, Unavailable};
 
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 const SCHEMATHESIS_FOLDER: &str = "venv-test";
 const CLIENT_FOLDER: &str = "node";
+
+/// Go's own database of checksums says whether it is the right one.
+const NATS_SERVER: &str = "github.com/nats-io/nats-server/v2@v2.14.9";
+const NATS_FOLDER: &str = "nats";
 
 /// Where Node.js finds the client.
 pub fn node_modules(layout: &Layout) -> PathBuf {
@@ -65,4 +71,33 @@ pub fn install_schemathesis(layout: &Layout) -> anyhow::Result<Outcome> {
         remedy: "check that this machine reaches PyPI, then run this again".into(),
     })?;
     Ok(Outcome::Done(SCHEMATHESIS.into()))
+}
+
+/// The message server of the cluster profile: built here, or the system's.
+pub fn nats_server(layout: &Layout) -> PathBuf {
+    let built = layout.state(NATS_FOLDER).join("nats-server");
+    if built.is_file() { built } else { PathBuf::from(system::NATS_SERVER) }
+}
+
+/// Builds the server where there is Go, which takes half a minute; elsewhere takes the system's, which is older.
+pub fn install_nats_server(layout: &Layout) -> anyhow::Result<Outcome> {
+    let folder = layout.state(NATS_FOLDER);
+    if digest::is_made_from(&folder, NATS_SERVER) && nats_server(layout).is_file() {
+        return Ok(Outcome::Present);
+    }
+    if !has("go") {
+        return system::install(system::MESSAGES);
+    }
+    digest::emptied(&folder)?;
+    quiet(Command::new("go").args(["install", NATS_SERVER]).env("GOBIN", &folder)).map_err(|error| {
+        Unavailable {
+            what: NATS_SERVER.into(),
+            why: format!("{error:#}"),
+            remedy: "check that this machine reaches Go's module proxy and that its Go is new enough, then run this again; \
+                     without Go on the path the system's nats-server is taken"
+                .into(),
+        }
+    })?;
+    digest::note_made_from(&folder, NATS_SERVER)?;
+    Ok(Outcome::Done(format!("built {NATS_SERVER}")))
 }

@@ -20,7 +20,7 @@ use photofinish_store::photo::{
     BoundingBox, Embedding, FailureReason, NewPhoto, PhotoSize, SeenFace, SeenText, TextStanding,
 };
 use photofinish_store::traits::{Finished, Lease, LeaseRequest};
-use photofinish_store::{Store, StoreSettings};
+use photofinish_store::{ServerLimits, Store, StoreSettings};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::macros::datetime;
@@ -140,12 +140,14 @@ impl Service {
         let path = |name: &str| folder.path().join(name).display().to_string();
         let store = runtime.block_on(Store::open(StoreSettings {
             database_url: format!("sqlite:{}", path("rows.sqlite")),
+            server_limits: ServerLimits::default(),
             storage_url: format!("file:{}", path("objects")),
             public_url: format!("http://{address}").parse().unwrap(),
             signing_secret: [7; 32],
             attempt_limit: 3,
             face_index_bytes: 1 << 20,
             scratch: folder.path().join("scratch"),
+            queue: None,
         }));
         let store = store.unwrap();
         let mut settings = settings();

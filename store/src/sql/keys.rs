@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
-use super::{Database, fault};
+use super::{Database, sql};
 use crate::error::StoreError;
 use crate::ids::{KeyId, OrganizationId};
 use crate::key::{Key, KeyDigest, NewKey};
@@ -24,13 +24,13 @@ macro_rules! key_columns {
     };
 }
 
-pub(crate) struct SqliteKeys {
+pub(crate) struct SqlKeys {
     database: Database,
     /// When each key was last touched by this process: a request then costs no statement.
     touched: Mutex<HashMap<KeyId, i64>>,
 }
 
-impl SqliteKeys {
+impl SqlKeys {
     pub(crate) fn new(database: Database) -> Self {
         Self { database, touched: Mutex::default() }
     }
@@ -48,25 +48,23 @@ impl SqliteKeys {
 }
 
 #[async_trait]
-impl Keys for SqliteKeys {
+impl Keys for SqlKeys {
     async fn organization(&self, name: &str) -> Result<OrganizationId> {
         const WHAT: &str = "make an organization";
         let mut transaction = self.database.write(WHAT).await?;
-        sqlx::query(
-            "insert into organization (id, name, created_at) values ($1, $2, $3) on conflict (name) do nothing",
-        )
-        .bind(OrganizationId::generate())
-        .bind(name)
-        .bind(now())
-        .execute(&mut *transaction)
-        .await
-        .map_err(fault(WHAT))?;
-        let id = sqlx::query_scalar("select id from organization where name = $1")
+        let insert = "insert into organization (id, name, created_at) values ($1, $2, $3) \
+                      on conflict (name) do nothing";
+        sql(WHAT, insert)
+            .bind(OrganizationId::generate())
             .bind(name)
-            .fetch_one(&mut *transaction)
-            .await
-            .map_err(fault(WHAT))?;
-        transaction.commit().await.map_err(fault(WHAT))?;
+            .bind(now())
+            .execute(&mut transaction)
+            .await?;
+        let (id,): (OrganizationId,) = sql(WHAT, "select id from organization where name = $1")
+            .bind(name)
+            .fetch_one(&mut transaction)
+            .await?;
+        transaction.commit(WHAT).await?;
         Ok(id)
     }
 
@@ -74,37 +72,34 @@ impl Keys for SqliteKeys {
         const WHAT: &str = "keep a key";
         let id = KeyId::generate();
         let mut transaction = self.database.write(WHAT).await?;
-        sqlx::query(
-            "insert into api_key (id, organization, mode, label, hint, digest, scopes, created_at, expires_at) \
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-        )
-        .bind(id)
-        .bind(key.organization)
-        .bind(key.mode.as_str())
-        .bind(key.label)
-        .bind(key.hint)
-        .bind(key.digest.as_slice())
-        .bind(json_of(&key.scopes)?)
-        .bind(now())
-        .bind(key.expires_at.map(micros))
-        .execute(&mut *transaction)
-        .await
-        .map_err(fault(WHAT))?;
-        let row: KeyRow = sqlx::query_as(concat!("select ", key_columns!(), " where k.id = $1"))
+        let insert = "insert into api_key (id, organization, mode, label, hint, digest, scopes, created_at, \
+                      expires_at) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+        sql(WHAT, insert)
             .bind(id)
-            .fetch_one(&mut *transaction)
-            .await
-            .map_err(fault(WHAT))?;
-        transaction.commit().await.map_err(fault(WHAT))?;
+            .bind(key.organization)
+            .bind(key.mode.as_str())
+            .bind(key.label)
+            .bind(key.hint)
+            .bind(key.digest.to_vec())
+            .bind(json_of(&key.scopes)?)
+            .bind(now())
+            .bind(key.expires_at.map(micros))
+            .execute(&mut transaction)
+            .await?;
+        let row: KeyRow = sql(WHAT, concat!("select ", key_columns!(), " where k.id = $1"))
+            .bind(id)
+            .fetch_one(&mut transaction)
+            .await?;
+        transaction.commit(WHAT).await?;
         row.try_into()
     }
 
     async fn find(&self, digest: &KeyDigest) -> Result<Option<Key>> {
-        let row: Option<KeyRow> = sqlx::query_as(concat!("select ", key_columns!(), " where k.digest = $1"))
-            .bind(digest.as_slice())
-            .fetch_optional(&self.database.reader)
-            .await
-            .map_err(fault("find a key"))?;
+        const WHAT: &str = "find a key";
+        let row: Option<KeyRow> = sql(WHAT, concat!("select ", key_columns!(), " where k.digest = $1"))
+            .bind(digest.to_vec())
+            .fetch_optional(&mut self.database.reader(WHAT).await?)
+            .await?;
         row.map(Key::try_from).transpose()
     }
 
@@ -115,40 +110,38 @@ impl Keys for SqliteKeys {
             return Ok(());
         }
         let mut transaction = self.database.write(WHAT).await?;
-        sqlx::query(
+        sql(
+            WHAT,
             "update api_key set last_used_at = $2 \
              where id = $1 and (last_used_at is null or last_used_at <= $2 - $3)",
         )
         .bind(id)
         .bind(at)
         .bind(TOUCH_EVERY)
-        .execute(&mut *transaction)
-        .await
-        .map_err(fault(WHAT))?;
-        transaction.commit().await.map_err(fault(WHAT))
+        .execute(&mut transaction)
+        .await?;
+        transaction.commit(WHAT).await
     }
 
     async fn list(&self) -> Result<Vec<Key>> {
-        let rows: Vec<KeyRow> = sqlx::query_as(concat!("select ", key_columns!(), " order by k.id"))
-            .fetch_all(&self.database.reader)
-            .await
-            .map_err(fault("list keys"))?;
+        const WHAT: &str = "list keys";
+        let rows: Vec<KeyRow> = sql(WHAT, concat!("select ", key_columns!(), " order by k.id"))
+            .fetch_all(&mut self.database.reader(WHAT).await?)
+            .await?;
         rows::all(rows)
     }
 
     async fn revoke(&self, id: KeyId) -> Result<()> {
         const WHAT: &str = "revoke a key";
         let mut transaction = self.database.write(WHAT).await?;
-        let found = sqlx::query("update api_key set revoked_at = coalesce(revoked_at, $2) where id = $1")
+        let found = sql(WHAT, "update api_key set revoked_at = coalesce(revoked_at, $2) where id = $1")
             .bind(id)
             .bind(now())
-            .execute(&mut *transaction)
-            .await
-            .map_err(fault(WHAT))?
-            .rows_affected();
+            .execute(&mut transaction)
+            .await?;
         if found == 0 {
             return Err(StoreError::not_found(format!("key {id}")));
         }
-        transaction.commit().await.map_err(fault(WHAT))
+        transaction.commit(WHAT).await
     }
 }

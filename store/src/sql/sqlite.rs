@@ -1,35 +1,16 @@
-//! Rows in one SQLite file: the embedded profile.
+//! One SQLite file, open: the database of the embedded profile.
 //!
 //! One connection writes, several read (write-ahead log): writers never wait for a lock inside the process, and a
-//! reader sees the last commit. The statements are plain `&'static str` with `$1` and `returning`, so that Postgres can
-//! run the same text; those that cannot be the same (lists of ids as JSON) say so.
-
-mod albums;
-mod confirm;
-mod faces;
-mod fault;
-mod finish;
-mod keys;
-mod lease;
-mod photos;
-mod probes;
-mod queue;
-mod texts;
+//! reader sees the last commit.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Sqlite, SqlitePool, Transaction};
 
-pub(crate) use self::albums::SqliteAlbums;
-pub(crate) use self::faces::SqliteFaces;
-use self::fault::fault;
-pub(crate) use self::keys::SqliteKeys;
-pub(crate) use self::photos::SqlitePhotos;
-pub(crate) use self::probes::SqliteProbes;
-pub(crate) use self::queue::SqliteQueue;
-pub(crate) use self::texts::SqliteTexts;
+use super::fault::fault;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::traits::Result;
 
@@ -48,16 +29,18 @@ const CHECKPOINT_PAGES: &str = "4000";
 
 /// The file, open.
 #[derive(Clone)]
-pub(crate) struct Database {
-    writer: SqlitePool,
-    pub(crate) reader: SqlitePool,
+pub(crate) struct SqliteFile {
+    pub(super) writer: SqlitePool,
+    pub(super) reader: SqlitePool,
 }
 
-impl Database {
-    /// Opens the file that a `sqlite:` URL names, made when missing, and brings its tables up to date.
-    pub(crate) async fn open(url: &str) -> Result<Self> {
+/// What sqlx answers; the caller knows which call failed.
+type Answer<T> = std::result::Result<T, sqlx::Error>;
+
+impl SqliteFile {
+    /// Opens the file that a `sqlite:` URL names. Its tables are up to date.
+    pub(super) async fn open(url: &str) -> Result<Self> {
         let path = file_of(url)?;
-        migrate(&path).await?;
         let pool = |connections: u32| {
             SqlitePoolOptions::new()
                 .max_connections(connections)
@@ -77,42 +60,32 @@ impl Database {
 
     /// A transaction that holds the write lock from its first statement: one that began as a reader and then wrote
     /// could find that another process wrote meanwhile, and would have to be run again.
-    pub(crate) async fn write(&self, what: &'static str) -> Result<Transaction<'static, Sqlite>> {
-        self.writer.begin_with("begin immediate").await.map_err(fault(what))
+    pub(super) async fn write(&self) -> Answer<Transaction<'static, Sqlite>> {
+        self.writer.begin_with("begin immediate").await
     }
 
-    /// A transaction in which every statement sees the same state.
-    pub(crate) async fn snapshot(&self, what: &'static str) -> Result<Transaction<'static, Sqlite>> {
-        self.reader.begin().await.map_err(fault(what))
+    pub(super) async fn snapshot(&self) -> Answer<Transaction<'static, Sqlite>> {
+        self.reader.begin().await
     }
 
-    /// Whether the file can be read and its write lock be had.
-    pub(crate) async fn check(&self) -> Result<()> {
-        const WHAT: &str = "check the database";
-        sqlx::query("select count(*) from organization")
-            .fetch_one(&self.reader)
-            .await
-            .map_err(fault(WHAT))?;
-        self.write(WHAT).await?.rollback().await.map_err(fault(WHAT))
+    pub(super) async fn reader(&self) -> Answer<PoolConnection<Sqlite>> {
+        self.reader.acquire().await
     }
 
-    /// Waits for running calls and closes the file; the log is folded in.
-    pub(crate) async fn close(&self) {
+    /// The log is folded in.
+    pub(super) async fn close(&self) {
         self.reader.close().await;
         self.writer.close().await;
     }
 }
 
-/// Brings the tables of a `sqlite:` URL up to date.
-pub(crate) async fn migrate_url(url: &str) -> Result<()> {
-    migrate(&file_of(url)?).await
-}
-
-async fn migrate(path: &Path) -> Result<()> {
+/// Brings the tables of a `sqlite:` URL up to date; makes the file when missing.
+pub(super) async fn migrate(url: &str) -> Result<()> {
     const WHAT: &str = "migrate the database";
+    let path = file_of(url)?;
     // Held until the end: a command and the service may start on a new folder at the same moment.
-    let _lock = lock_beside(path.to_owned()).await?;
-    let mut connection = options(path).create_if_missing(true).connect().await.map_err(fault(WHAT))?;
+    let _lock = lock_beside(path.clone()).await?;
+    let mut connection = options(&path).create_if_missing(true).connect().await.map_err(fault(WHAT))?;
     sqlx::migrate!("migrations/sqlite")
         .run(&mut connection)
         .await
@@ -153,7 +126,7 @@ fn options(path: &Path) -> SqliteConnectOptions {
 }
 
 /// The file of `sqlite:data/photofinish.db` or `sqlite:///var/lib/photofinish.db`.
-fn file_of(url: &str) -> Result<PathBuf> {
+pub(super) fn file_of(url: &str) -> Result<PathBuf> {
     let refused = || StoreError::new(StoreErrorKind::Corrupt, format!("database url {url}"));
     let path = url.strip_prefix("sqlite:").ok_or_else(refused)?;
     let path = path.strip_prefix("//").unwrap_or(path);
@@ -163,6 +136,3 @@ fn file_of(url: &str) -> Result<PathBuf> {
     }
     Ok(PathBuf::from(path))
 }
-
-#[cfg(test)]
-mod tests;

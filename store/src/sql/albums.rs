@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sqlx::{Sqlite, Transaction};
 
-use super::{Database, fault};
+use super::{Database, Statement, sql};
 use crate::album::{Album, AlbumChange, AlbumPage, AlbumQuery, NewAlbum, Tenant};
 use crate::error::StoreError;
 use crate::face_index::FaceCache;
@@ -17,18 +16,27 @@ use crate::traits::{Albums, Result};
 /// confirmation waiting for seconds.
 const DELETE_AT_ONCE: i64 = 500;
 
+/// On Postgres in the order in which rows are locked.
+const DELETE_SOME: Statement = Statement::Each {
+    sqlite: "delete from photo where album = $1 \
+             and id in (select id from photo where album = $1 order by id limit $2)",
+    postgres: "with first as materialized \
+               (select id from photo where album = $1 order by id limit $2 for update) \
+               delete from photo where album = $1 and id in (select id from first)",
+};
+
 macro_rules! album_columns {
     () => {
         "id, organization, mode, created_by, title, cover_url, tags, config, created_at, updated_at"
     };
 }
 
-pub(crate) struct SqliteAlbums {
+pub(crate) struct SqlAlbums {
     database: Database,
     faces: Arc<FaceCache>,
 }
 
-impl SqliteAlbums {
+impl SqlAlbums {
     pub(crate) fn new(database: Database, faces: Arc<FaceCache>) -> Self {
         Self { database, faces }
     }
@@ -37,89 +45,81 @@ impl SqliteAlbums {
     async fn delete_some_photos(&self, id: AlbumId) -> Result<u64> {
         const WHAT: &str = "delete photos of an album";
         let mut transaction = self.database.write(WHAT).await?;
-        let deleted = sqlx::query(
-            "delete from photo where album = $1 \
-             and id in (select id from photo where album = $1 order by id limit $2)",
-        )
-        .bind(id)
-        .bind(DELETE_AT_ONCE)
-        .execute(&mut *transaction)
-        .await
-        .map_err(fault(WHAT))?
-        .rows_affected();
-        transaction.commit().await.map_err(fault(WHAT))?;
+        let deleted = sql(WHAT, DELETE_SOME).bind(id).bind(DELETE_AT_ONCE).execute(&mut transaction).await?;
+        transaction.commit(WHAT).await?;
         Ok(deleted)
     }
 }
 
 #[async_trait]
-impl Albums for SqliteAlbums {
+impl Albums for SqlAlbums {
     async fn create(&self, album: NewAlbum) -> Result<Album> {
         const WHAT: &str = "make an album";
         let mut transaction = self.database.write(WHAT).await?;
-        let row: AlbumRow = sqlx::query_as(concat!(
-            "insert into album (id, organization, mode, created_by, title, title_folded, cover_url, tags, config, \
-             created_at, updated_at) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10) returning ",
+        let insert = concat!(
+            "insert into album (id, organization, mode, created_by, title, title_folded, cover_url, tags, \
+             config, created_at, updated_at) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10) returning ",
             album_columns!()
-        ))
-        .bind(AlbumId::generate())
-        .bind(album.tenant.organization)
-        .bind(album.tenant.mode.as_str())
-        .bind(album.created_by)
-        .bind(&album.title)
-        .bind(album.title.to_lowercase())
-        .bind(album.cover_url)
-        .bind(json_of(&album.tags)?)
-        .bind(json_of(&album.config)?)
-        .bind(now())
-        .fetch_one(&mut *transaction)
-        .await
-        .map_err(fault(WHAT))?;
-        transaction.commit().await.map_err(fault(WHAT))?;
+        );
+        let row: AlbumRow = sql(WHAT, insert)
+            .bind(AlbumId::generate())
+            .bind(album.tenant.organization)
+            .bind(album.tenant.mode.as_str())
+            .bind(album.created_by)
+            .bind(album.title.as_str())
+            .bind(album.title.to_lowercase())
+            .bind(album.cover_url)
+            .bind(json_of(&album.tags)?)
+            .bind(json_of(&album.config)?)
+            .bind(now())
+            .fetch_one(&mut transaction)
+            .await?;
+        transaction.commit(WHAT).await?;
         row.try_into()
     }
 
     async fn get(&self, tenant: &Tenant, id: AlbumId) -> Result<Album> {
-        let row: Option<AlbumRow> = sqlx::query_as(concat!(
+        const WHAT: &str = "get an album";
+        let get = concat!(
             "select ",
             album_columns!(),
             " from album where id = $1 and organization = $2 and mode = $3"
-        ))
-        .bind(id)
-        .bind(tenant.organization)
-        .bind(tenant.mode.as_str())
-        .fetch_optional(&self.database.reader)
-        .await
-        .map_err(fault("get an album"))?;
+        );
+        let row: Option<AlbumRow> = sql(WHAT, get)
+            .bind(id)
+            .bind(tenant.organization)
+            .bind(tenant.mode.as_str())
+            .fetch_optional(&mut self.database.reader(WHAT).await?)
+            .await?;
         row.ok_or_else(|| not_found(id))?.try_into()
     }
 
+    /// In one statement: two changes at once leave what each of them names.
     async fn update(&self, tenant: &Tenant, id: AlbumId, change: AlbumChange) -> Result<Album> {
         const WHAT: &str = "change an album";
-        let mut transaction = self.database.write(WHAT).await?;
-        let mut album = locked(&mut transaction, tenant, id).await?;
-        let AlbumChange { title, cover_url, tags, config } = change;
-        album.title = title.unwrap_or(album.title);
-        album.cover_url = cover_url.unwrap_or(album.cover_url);
-        album.tags = tags.unwrap_or(album.tags);
-        album.config = config.unwrap_or(album.config);
-        let row: AlbumRow = sqlx::query_as(concat!(
-            "update album set title = $2, title_folded = $3, cover_url = $4, tags = $5, config = $6, \
-             updated_at = $7 where id = $1 returning ",
+        let update = concat!(
+            "update album set title = coalesce($4, title), title_folded = coalesce($5, title_folded), \
+             cover_url = case $6 when 1 then $7 else cover_url end, tags = coalesce($8, tags), \
+             config = coalesce($9, config), updated_at = $10 \
+             where id = $1 and organization = $2 and mode = $3 returning ",
             album_columns!()
-        ))
-        .bind(id)
-        .bind(&album.title)
-        .bind(album.title.to_lowercase())
-        .bind(album.cover_url)
-        .bind(json_of(&album.tags)?)
-        .bind(json_of(&album.config)?)
-        .bind(now())
-        .fetch_one(&mut *transaction)
-        .await
-        .map_err(fault(WHAT))?;
-        transaction.commit().await.map_err(fault(WHAT))?;
-        row.try_into()
+        );
+        let mut transaction = self.database.write(WHAT).await?;
+        let row: Option<AlbumRow> = sql(WHAT, update)
+            .bind(id)
+            .bind(tenant.organization)
+            .bind(tenant.mode.as_str())
+            .bind(change.title.clone())
+            .bind(change.title.map(|title| title.to_lowercase()))
+            .bind(i64::from(change.cover_url.is_some()))
+            .bind(change.cover_url.flatten())
+            .bind(change.tags.as_ref().map(json_of).transpose()?)
+            .bind(change.config.as_ref().map(json_of).transpose()?)
+            .bind(now())
+            .fetch_optional(&mut transaction)
+            .await?;
+        transaction.commit(WHAT).await?;
+        row.ok_or_else(|| not_found(id))?.try_into()
     }
 
     /// In steps, the album itself last: a call that broke off half-way leaves an album with fewer photos, and is
@@ -130,12 +130,8 @@ impl Albums for SqliteAlbums {
         while self.delete_some_photos(id).await? > 0 {}
         let mut transaction = self.database.write(WHAT).await?;
         // What came in meanwhile goes by cascade.
-        sqlx::query("delete from album where id = $1")
-            .bind(id)
-            .execute(&mut *transaction)
-            .await
-            .map_err(fault(WHAT))?;
-        transaction.commit().await.map_err(fault(WHAT))?;
+        sql(WHAT, "delete from album where id = $1").bind(id).execute(&mut transaction).await?;
+        transaction.commit(WHAT).await?;
         self.faces.forget_album(id);
         Ok(())
     }
@@ -144,57 +140,39 @@ impl Albums for SqliteAlbums {
         const WHAT: &str = "list albums";
         let title = query.title.as_deref().map(containing);
         let mut snapshot = self.database.snapshot(WHAT).await?;
-        let rows: Vec<AlbumRow> = sqlx::query_as(concat!(
-            "select ",
-            album_columns!(),
-            " from album where organization = $1 and mode = $2 and id < $3 \
+        let rows: Vec<AlbumRow> = sql(
+            WHAT,
+            concat!(
+                "select ",
+                album_columns!(),
+                " from album where organization = $1 and mode = $2 and id < $3 \
              and ($4 is null or title_folded like $4 escape '\\') order by id desc limit $5"
-        ))
+            ),
+        )
         .bind(tenant.organization)
         .bind(tenant.mode.as_str())
         .bind(query.after.unwrap_or(AlbumId(uuid::Uuid::max())))
-        .bind(title.as_deref())
+        .bind(title.clone())
         // One more than asked tells whether there is a next page.
         .bind(i64::from(query.limit) + 1)
-        .fetch_all(&mut *snapshot)
-        .await
-        .map_err(fault(WHAT))?;
-        let total: i64 = sqlx::query_scalar(
+        .fetch_all(&mut snapshot)
+        .await?;
+        let (total,): (i64,) = sql(
+            WHAT,
             "select count(*) from album where organization = $1 and mode = $2 \
              and ($3 is null or title_folded like $3 escape '\\')",
         )
         .bind(tenant.organization)
         .bind(tenant.mode.as_str())
-        .bind(title.as_deref())
-        .fetch_one(&mut *snapshot)
-        .await
-        .map_err(fault(WHAT))?;
+        .bind(title.clone())
+        .fetch_one(&mut snapshot)
+        .await?;
         let mut albums: Vec<Album> = rows::all(rows)?;
         let more = albums.len() > query.limit as usize;
         albums.truncate(query.limit as usize);
         let next = if more { albums.last().map(|album| album.id) } else { None };
         Ok(AlbumPage { albums, next, total: total.unsigned_abs() })
     }
-}
-
-/// The album, inside a transaction that will change it.
-async fn locked(
-    transaction: &mut Transaction<'static, Sqlite>,
-    tenant: &Tenant,
-    id: AlbumId,
-) -> Result<Album> {
-    let row: Option<AlbumRow> = sqlx::query_as(concat!(
-        "select ",
-        album_columns!(),
-        " from album where id = $1 and organization = $2 and mode = $3"
-    ))
-    .bind(id)
-    .bind(tenant.organization)
-    .bind(tenant.mode.as_str())
-    .fetch_optional(&mut **transaction)
-    .await
-    .map_err(fault("change an album"))?;
-    row.ok_or_else(|| not_found(id))?.try_into()
 }
 
 fn not_found(id: AlbumId) -> StoreError {

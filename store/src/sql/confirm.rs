@@ -5,15 +5,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::{Sqlite, Transaction};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Database, fault};
+use super::Database;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::ids::{AlbumId, PhotoId};
 use crate::meters;
-use crate::rows::now;
-use crate::traits::Result;
+use crate::photo::PhotoState;
+use crate::traits::{PhotoRef, Result};
 
 /// How many calls may wait; the next ones wait for a place. More than the connections a busy API has open.
 const WAITING: usize = 256;
@@ -33,6 +32,12 @@ struct Confirmation {
     album: AlbumId,
     photos: Vec<PhotoId>,
     answer: oneshot::Sender<Result<Vec<PhotoId>>>,
+}
+
+impl Confirmation {
+    fn keys(&self) -> impl Iterator<Item = PhotoRef> {
+        self.photos.iter().map(|photo| PhotoRef { album: self.album, photo: *photo })
+    }
 }
 
 /// Takes confirmations to the task that commits them. The task ends with the last desk.
@@ -107,48 +112,20 @@ async fn gather(
 
 /// One transaction for all calls. One answer a call, in order.
 async fn commit(database: &Database, calls: &[Confirmation]) -> Result<Vec<Vec<PhotoId>>> {
+    let asked: Vec<PhotoRef> = calls.iter().flat_map(Confirmation::keys).collect();
     let mut transaction = database.write(WHAT).await?;
-    let now = now();
-    let mut answers = Vec::with_capacity(calls.len());
-    for call in calls {
-        let mut confirmed = Vec::with_capacity(call.photos.len());
-        for photo in &call.photos {
-            if confirm_one(&mut transaction, call.album, *photo, now).await? {
-                confirmed.push(*photo);
-            }
-        }
-        answers.push(confirmed);
+    let held = transaction.bulk().hold(&asked).await?;
+    let expected: Vec<PhotoRef> = held
+        .iter()
+        .filter(|(_, standing)| standing.state == PhotoState::AwaitingUpload)
+        .map(|(photo, _)| *photo)
+        .collect();
+    if !expected.is_empty() {
+        let now = transaction.now(WHAT).await?;
+        transaction.bulk().queue(&expected, now).await?;
     }
-    transaction.commit().await.map_err(fault(WHAT))?;
-    Ok(answers)
-}
-
-/// Whether the photo is there; queued when it waited for its upload.
-async fn confirm_one(
-    transaction: &mut Transaction<'static, Sqlite>,
-    album: AlbumId,
-    photo: PhotoId,
-    now: i64,
-) -> Result<bool> {
-    let queued = sqlx::query(
-        "update photo set state = 'queued', confirmed_at = $3, updated_at = $3 \
-         where album = $1 and id = $2 and state = 'awaiting_upload'",
-    )
-    .bind(album)
-    .bind(photo)
-    .bind(now)
-    .execute(&mut **transaction)
-    .await
-    .map_err(fault(WHAT))?
-    .rows_affected();
-    if queued > 0 {
-        return Ok(true);
-    }
-    let there: Option<i64> = sqlx::query_scalar("select 1 from photo where album = $1 and id = $2")
-        .bind(album)
-        .bind(photo)
-        .fetch_optional(&mut **transaction)
-        .await
-        .map_err(fault(WHAT))?;
-    Ok(there.is_some())
+    transaction.commit(WHAT).await?;
+    let there =
+        |call: &Confirmation| call.keys().filter(|key| held.contains_key(key)).map(|key| key.photo).collect();
+    Ok(calls.iter().map(there).collect())
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
-use super::{Database, fault};
+use super::finish::note_changes;
+use super::{Database, Statement, sql};
 use crate::error::StoreError;
 use crate::face_index::FaceCache;
 use crate::ids::{AlbumId, PhotoId};
 use crate::photo::{NewPhoto, Photo, PhotoPage, PhotoQuery, PhotoState, SeenFace, SeenText, StateCounts};
-use crate::rows::{self, FaceRow, PhotoRow, TextRow, json_of, micros, now, state_of};
-use crate::sqlite::finish::note_changes;
+use crate::rows::{self, FaceRow, PhotoRow, TextRow, micros, now, state_of};
 use crate::traits::{Photos, Result};
 
 macro_rules! select_photo {
@@ -24,9 +24,10 @@ macro_rules! select_photo {
     };
 }
 
-/// SQLite has no arrays: ids travel as a JSON list of hexadecimal texts.
-pub(super) const MANY: &str =
-    select_photo!("where album = $1 and id in (select unhex(value) from json_each($2))");
+pub(super) const MANY: Statement = Statement::Each {
+    sqlite: select_photo!("where album = $1 and id in (select unhex(value) from json_each($2))"),
+    postgres: select_photo!("where album = $1 and id = any($2)"),
+};
 
 /// Two texts for pages, not one with an optional filter: that one could use neither index.
 pub(super) const PAGE: &str = select_photo!("where album = $1 and id > $2 order by id limit $3");
@@ -37,86 +38,69 @@ pub(super) const PAGE_OF_STATE: &str = select_photo!(
      (select id from photo where album = $1 and state = $4 and id > $2 order by id limit $3) order by id"
 );
 
-pub(crate) struct SqlitePhotos {
+pub(crate) struct SqlPhotos {
     database: Database,
     faces: Arc<FaceCache>,
 }
 
-impl SqlitePhotos {
+impl SqlPhotos {
     pub(crate) fn new(database: Database, faces: Arc<FaceCache>) -> Self {
         Self { database, faces }
     }
 }
 
 #[async_trait]
-impl Photos for SqlitePhotos {
+impl Photos for SqlPhotos {
     async fn create(&self, album: AlbumId, photos: Vec<NewPhoto>) -> Result<Vec<PhotoId>> {
         const WHAT: &str = "expect photos";
-        let now = now();
-        let mut ids = Vec::with_capacity(photos.len());
+        let new: Vec<(PhotoId, NewPhoto)> =
+            photos.into_iter().map(|photo| (PhotoId::generate(), photo)).collect();
+        let ids = new.iter().map(|(id, _)| *id).collect();
         let mut transaction = self.database.write(WHAT).await?;
-        for photo in photos {
-            let id = PhotoId::generate();
-            sqlx::query(
-                "insert into photo (album, id, filename, content_type, state, created_at, updated_at) \
-                 values ($1, $2, $3, $4, 'awaiting_upload', $5, $5)",
-            )
-            .bind(album)
-            .bind(id)
-            .bind(photo.filename)
-            .bind(photo.content_type)
-            .bind(now)
-            .execute(&mut *transaction)
-            .await
-            .map_err(fault(WHAT))?;
-            ids.push(id);
-        }
-        transaction.commit().await.map_err(fault(WHAT))?;
+        transaction.bulk().expect(album, new, now()).await?;
+        transaction.commit(WHAT).await?;
         Ok(ids)
     }
 
     async fn get(&self, album: AlbumId, id: PhotoId) -> Result<Photo> {
-        let row: Option<PhotoRow> = sqlx::query_as(select_photo!("where album = $1 and id = $2"))
+        const WHAT: &str = "get a photo";
+        let row: Option<PhotoRow> = sql(WHAT, select_photo!("where album = $1 and id = $2"))
             .bind(album)
             .bind(id)
-            .fetch_optional(&self.database.reader)
-            .await
-            .map_err(fault("get a photo"))?;
+            .fetch_optional(&mut self.database.reader(WHAT).await?)
+            .await?;
         row.ok_or_else(|| not_found(id))?.try_into()
     }
 
     async fn get_many(&self, album: AlbumId, ids: &[PhotoId]) -> Result<Vec<Photo>> {
-        let ids: Vec<String> = ids.iter().map(|id| id.0.simple().to_string()).collect();
-        let rows: Vec<PhotoRow> = sqlx::query_as(MANY)
-            .bind(album)
-            .bind(json_of(&ids)?)
-            .fetch_all(&self.database.reader)
-            .await
-            .map_err(fault("get photos"))?;
+        const WHAT: &str = "get photos";
+        let ids: Vec<uuid::Uuid> = ids.iter().map(|id| id.0).collect();
+        let rows: Vec<PhotoRow> =
+            sql(WHAT, MANY).bind(album).bind(ids).fetch_all(&mut self.database.reader(WHAT).await?).await?;
         rows::all(rows)
     }
 
     async fn seen(&self, album: AlbumId, id: PhotoId) -> Result<(Vec<SeenFace>, Vec<SeenText>)> {
         const WHAT: &str = "get what was seen in a photo";
         let mut snapshot = self.database.snapshot(WHAT).await?;
-        let faces: Vec<FaceRow> = sqlx::query_as(
+        let faces: Vec<FaceRow> = sql(
+            WHAT,
             "select box_top, box_left, box_width, box_height, confidence, unindexed, model, embedding \
              from face where album = $1 and photo = $2 order by id",
         )
         .bind(album)
         .bind(id)
-        .fetch_all(&mut *snapshot)
-        .await
-        .map_err(fault(WHAT))?;
-        let texts: Vec<TextRow> = sqlx::query_as(
+        .fetch_all(&mut snapshot)
+        .await?;
+        let texts: Vec<TextRow> = sql(
+            WHAT,
             "select text, box_top, box_left, box_width, box_height, confidence, standing \
              from seen_text where album = $1 and photo = $2 order by id",
         )
         .bind(album)
         .bind(id)
-        .fetch_all(&mut *snapshot)
-        .await
-        .map_err(fault(WHAT))?;
+        .fetch_all(&mut snapshot)
+        .await?;
         Ok((rows::all(faces)?, rows::all(texts)?))
     }
 
@@ -124,24 +108,18 @@ impl Photos for SqlitePhotos {
         const WHAT: &str = "list photos";
         let mut snapshot = self.database.snapshot(WHAT).await?;
         let after = query.after.unwrap_or(PhotoId(uuid::Uuid::nil()));
-        let page = match query.state {
-            Some(state) => sqlx::query_as(PAGE_OF_STATE)
-                .bind(album)
-                .bind(after)
-                .bind(i64::from(query.limit) + 1)
-                .bind(state.as_str()),
-            None => sqlx::query_as(PAGE).bind(album).bind(after).bind(i64::from(query.limit) + 1),
+        let (page, count) = match query.state {
+            Some(_) => (PAGE_OF_STATE, "select count(*) from photo where album = $1 and state = $2"),
+            None => (PAGE, "select count(*) from photo where album = $1"),
         };
-        let rows: Vec<PhotoRow> = page.fetch_all(&mut *snapshot).await.map_err(fault(WHAT))?;
-        let total: i64 = match query.state {
-            Some(state) => sqlx::query_scalar("select count(*) from photo where album = $1 and state = $2")
-                .bind(album)
-                .bind(state.as_str()),
-            None => sqlx::query_scalar("select count(*) from photo where album = $1").bind(album),
+        let mut page = sql(WHAT, page).bind(album).bind(after).bind(i64::from(query.limit) + 1);
+        let mut count = sql(WHAT, count).bind(album);
+        if let Some(state) = query.state {
+            page = page.bind(state.as_str());
+            count = count.bind(state.as_str());
         }
-        .fetch_one(&mut *snapshot)
-        .await
-        .map_err(fault(WHAT))?;
+        let rows: Vec<PhotoRow> = page.fetch_all(&mut snapshot).await?;
+        let (total,): (i64,) = count.fetch_one(&mut snapshot).await?;
         let mut photos: Vec<Photo> = rows::all(rows)?;
         // One more than asked tells whether there is a next page.
         let more = photos.len() > query.limit as usize;
@@ -153,29 +131,25 @@ impl Photos for SqlitePhotos {
     async fn delete(&self, album: AlbumId, id: PhotoId) -> Result<()> {
         const WHAT: &str = "delete a photo";
         let mut transaction = self.database.write(WHAT).await?;
-        let deleted = sqlx::query("delete from photo where album = $1 and id = $2")
+        let deleted = sql(WHAT, "delete from photo where album = $1 and id = $2")
             .bind(album)
             .bind(id)
-            .execute(&mut *transaction)
-            .await
-            .map_err(fault(WHAT))?
-            .rows_affected();
+            .execute(&mut transaction)
+            .await?;
         if deleted == 0 {
             return Err(not_found(id));
         }
         note_changes(&mut transaction, album, &[id]).await?;
-        transaction.commit().await.map_err(fault(WHAT))?;
+        transaction.commit(WHAT).await?;
         self.faces.forget_photo(album, id).await;
         Ok(())
     }
 
     async fn counts(&self, album: AlbumId) -> Result<StateCounts> {
+        const WHAT: &str = "count photos";
+        let count = "select state, count(*) from photo where album = $1 group by state";
         let rows: Vec<(String, i64)> =
-            sqlx::query_as("select state, count(*) from photo where album = $1 group by state")
-                .bind(album)
-                .fetch_all(&self.database.reader)
-                .await
-                .map_err(fault("count photos"))?;
+            sql(WHAT, count).bind(album).fetch_all(&mut self.database.reader(WHAT).await?).await?;
         let mut counts = StateCounts::default();
         for (state, count) in rows {
             let count = count.unsigned_abs();
@@ -191,13 +165,13 @@ impl Photos for SqlitePhotos {
     }
 
     async fn settled_since(&self, album: AlbumId, since: OffsetDateTime) -> Result<u64> {
-        let count: i64 =
-            sqlx::query_scalar("select count(*) from photo where album = $1 and settled_at >= $2")
-                .bind(album)
-                .bind(micros(since))
-                .fetch_one(&self.database.reader)
-                .await
-                .map_err(fault("count settled photos"))?;
+        const WHAT: &str = "count settled photos";
+        let count = "select count(*) from photo where album = $1 and settled_at >= $2";
+        let (count,): (i64,) = sql(WHAT, count)
+            .bind(album)
+            .bind(micros(since))
+            .fetch_one(&mut self.database.reader(WHAT).await?)
+            .await?;
         Ok(count.unsigned_abs())
     }
 }

@@ -3,34 +3,37 @@
 use sqlx::{AssertSqlSafe, Row};
 use tempfile::TempDir;
 
+use super::sqlite::{SqliteFile, file_of};
 use super::*;
 use crate::error::StoreErrorKind;
 use crate::suite::{Event, face, text};
-use crate::{Store, StoreSettings};
+use crate::{ServerLimits, Store, StoreSettings};
 
 /// A store in a folder of its own, and a second way to its file.
-async fn opened() -> (TempDir, Store, Database) {
+async fn opened() -> (TempDir, Store, SqliteFile) {
     let folder = tempfile::tempdir().unwrap();
     let database_url = format!("sqlite:{}", folder.path().join("photofinish.db").display());
     let settings = StoreSettings {
         database_url: database_url.clone(),
+        server_limits: ServerLimits::default(),
         storage_url: format!("file:{}", folder.path().join("objects").display()),
         public_url: "http://127.0.0.1:8080".parse().unwrap(),
         signing_secret: [7; 32],
         attempt_limit: 3,
         face_index_bytes: 1 << 20,
         scratch: folder.path().join("scratch"),
+        queue: None,
     };
     let store = Store::open(settings).await.unwrap();
-    let database = Database::open(&database_url).await.unwrap();
+    let database = SqliteFile::open(&database_url).await.unwrap();
     (folder, store, database)
 }
 
 #[test]
 fn urls_name_files() {
-    assert_eq!(file_of("sqlite:data/p.db").unwrap(), Path::new("data/p.db"));
-    assert_eq!(file_of("sqlite:///var/p.db").unwrap(), Path::new("/var/p.db"));
-    assert_eq!(file_of("sqlite:/var/p.db").unwrap(), Path::new("/var/p.db"));
+    assert_eq!(file_of("sqlite:data/p.db").unwrap(), std::path::Path::new("data/p.db"));
+    assert_eq!(file_of("sqlite:///var/p.db").unwrap(), std::path::Path::new("/var/p.db"));
+    assert_eq!(file_of("sqlite:/var/p.db").unwrap(), std::path::Path::new("/var/p.db"));
     for refused in ["postgres://host/p", "sqlite:", "sqlite::memory:", "sqlite:p.db?mode=ro"] {
         assert!(file_of(refused).is_err(), "{refused}");
     }
@@ -74,20 +77,25 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
 #[tokio::test]
 async fn hot_statements_read_by_index_alone() {
     let (_folder, _store, database) = opened().await;
-    let expected: [(&str, &[&str]); 11] = [
-        (lease::NEXT_ALBUM, &["photo_fresh (album>?)"]),
+    let expected: [(Statement, &[&str]); 15] = [
+        (lease::ALBUMS, &["photo_fresh (album>?)"]),
         (lease::HEAD, &["photo_fresh (album=?)"]),
         (lease::SUSPECT, &["photo_suspect (lease_until<?)"]),
-        (queue::RENEW, &["photo_lease (lease=?)"]),
-        (queue::RECLAIM, &["photo_suspect (lease_until>?)"]),
-        (queue::DEPTH, &["photo_fresh", "photo_suspect (lease_until<?)"]),
-        (faces::ALL, &["face_by_photo (album=?)"]),
-        (faces::CHANGED, &["face_by_photo (album=? AND photo=?)"]),
+        (bulk::one_by_one::RENEW.into(), &["photo_lease (lease=?)"]),
+        (queue::RECLAIM.into(), &["photo_suspect (lease_until>?)"]),
+        (queue::DEPTH.into(), &["photo_fresh", "photo_suspect (lease_until<?)"]),
+        (queue::REPROCESS, &["PRIMARY KEY (album=? AND id=?)"]),
+        (outbox::ALBUMS, &["photo_unpublished (album>?)"]),
+        (outbox::HEAD.into(), &["photo_unpublished (album=?"]),
+        (outbox::REPUBLISH, &["photo_published (published_at<?)"]),
+        (faces::ALL.into(), &["face_by_photo (album=?)"]),
+        (faces::CHANGED.into(), &["face_by_photo (album=? AND photo=?)"]),
         (texts::LOOK_UP, &["seen_text_searched (album=? AND text=?)"]),
-        (photos::PAGE_OF_STATE, &["photo_by_state (album=? AND state=? AND id>?)"]),
+        (photos::PAGE_OF_STATE.into(), &["photo_by_state (album=? AND state=? AND id>?)"]),
         (photos::MANY, &["PRIMARY KEY (album=? AND id=?)"]),
     ];
     for (statement, indexes) in expected {
+        let statement = statement.on_sqlite();
         let plan = plan_of(&database, statement).await;
         for index in indexes {
             assert!(plan.contains(index), "{index} is not in the plan of {statement}:\n{plan}");
@@ -98,7 +106,7 @@ async fn hot_statements_read_by_index_alone() {
     assert!(page.contains("(album=? AND id>?)"), "{page}");
 }
 
-async fn plan_of(database: &Database, statement: &str) -> String {
+async fn plan_of(database: &SqliteFile, statement: &str) -> String {
     let explain = AssertSqlSafe(format!("explain query plan {statement}"));
     let steps = sqlx::query(explain).fetch_all(&database.reader).await.unwrap();
     steps.iter().map(|step| step.get::<String, _>("detail") + "\n").collect()
@@ -113,13 +121,9 @@ async fn a_full_disk_is_unavailable_and_loses_nothing() {
     // What SQLite does at this limit is what it does when the disk has no page left.
     let full = AssertSqlSafe(format!("pragma max_page_count = {}", pages + 2));
     sqlx::query(full).execute(&database.writer).await.unwrap();
-    let photos = SqlitePhotos::new(
-        database.clone(),
-        std::sync::Arc::new(crate::face_index::FaceCache::new(
-            std::sync::Arc::new(SqliteFaces::new(database.clone())),
-            0,
-        )),
-    );
+    let full = Database::Sqlite(database.clone());
+    let faces = std::sync::Arc::new(SqlFaces::new(full.clone()));
+    let photos = SqlPhotos::new(full, std::sync::Arc::new(crate::face_index::FaceCache::new(faces, 0)));
     let new = crate::photo::NewPhoto { filename: "x".repeat(1000), content_type: "image/jpeg".into() };
     let refused = crate::traits::Photos::create(&photos, event.album, vec![new; 100]).await.unwrap_err();
     assert_eq!(refused.kind, StoreErrorKind::Unavailable, "{refused}");

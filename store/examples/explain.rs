@@ -1,0 +1,278 @@
+//! Writes down how Postgres runs the hottest statements of a full event: `cargo run --release -p photofinish-store
+//! --example explain > docs/QUERIES.md`. Starts a server of its own, fills it with 500,000 photos and 1.5 million faces
+//! (3 GB, removed at the end), makes the calls of the store, and prints the plans that the server's own `auto_explain`
+//! gives of them.
+
+use std::error::Error;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use photofinish_store::photo::{Embedding, PhotoQuery, PhotoState};
+use photofinish_store::suite::{Event, face, text};
+use photofinish_store::traits::{Finished, Lease, TextQuery};
+use photofinish_store::{ServerLimits, Store, StoreSettings};
+use server::Server;
+use sqlx::{Connection, PgConnection};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event as LogEvent, Metadata, Subscriber};
+
+#[path = "../tests/server/mod.rs"]
+mod server;
+
+const LONG: Duration = Duration::from_secs(3600);
+/// Of the large album; nine others share the rest.
+const LARGE: i64 = 320_000;
+const SMALL: i64 = 20_000;
+const BATCH: usize = 64;
+
+/// What makes a server tell each statement's plan to who sent it.
+const TELLING: &str = "options[session_preload_libraries]=auto_explain&options[auto_explain.log_min_duration]=0\
+                       &options[auto_explain.log_analyze]=on&options[auto_explain.log_buffers]=on\
+                       &options[client_min_messages]=log";
+
+/// Photos of an album: most are ready, some of each other kind. `$2` sets the album's photos apart.
+const PHOTOS: &str = "insert into photo (album, id, filename, content_type, state, failure, width, height, \
+     created_at, updated_at, confirmed_at, settled_at, published_at) \
+     select $1, (lpad(to_hex($2 * 1000000 + n), 12, '0') || '7000' || '8000' || lpad(to_hex(n), 12, '0'))::uuid, \
+     'IMG_' || n || '.jpg', 'image/jpeg', \
+     case when n % 50 = 0 then 'queued' when n % 100 = 1 then 'failed' when n % 100 = 3 then 'awaiting_upload' \
+     else 'ready' end, case when n % 100 = 1 then 'CORRUPT_IMAGE' end, 6000, 4000, n, n, n, \
+     case when n % 50 <> 0 and n % 100 <> 3 then n end, case when n % 100 <> 0 then n end \
+     from generate_series(1, $3) as n";
+
+/// Three faces a photo, each of 256 floats, all of them 1/16.
+const FACES: &str = "insert into face (album, photo, box_top, box_left, box_width, box_height, confidence, model, \
+     embedding) select album, id, 0.1, 0.2, 0.05, 0.08, 0.9, 'explain@1', decode(repeat('0000803d', 256), 'hex') \
+     from photo, generate_series(1, 3) where album = $1";
+
+const TEXTS: &str = "insert into seen_text (album, photo, text, box_top, box_left, box_width, box_height, \
+     confidence, standing) select album, id, (row_number() over () % 20000)::text, 0.5, 0.2, 0.05, 0.03, 0.95, \
+     'INDEXED' from photo where album = $1";
+
+const CHANGES: &str = "insert into photo_change (album, change, photo) \
+     select album, row_number() over () / 64 + 1, id from photo where album = $1";
+
+/// The plans that arrived, in order.
+#[derive(Clone, Default)]
+struct Plans(Arc<Mutex<Vec<String>>>);
+
+impl Plans {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Subscriber for Plans {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "sqlx::postgres::notice"
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, event: &LogEvent<'_>) {
+        event.record(&mut self.clone());
+    }
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+impl Visit for Plans {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{value:?}"));
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let plans = Plans::default();
+    tracing::subscriber::set_global_default(plans.clone())?;
+    let server = Server::get().ok_or("no Postgres")?;
+    let url = server.database().await;
+    let folder = tempfile::tempdir()?;
+    let store = Store::open(StoreSettings {
+        database_url: format!("{url}&{TELLING}"),
+        server_limits: ServerLimits::default(),
+        storage_url: format!("file:{}", folder.path().join("objects").display()),
+        public_url: "http://127.0.0.1:8080".parse()?,
+        signing_secret: [7; 32],
+        attempt_limit: 3,
+        face_index_bytes: 1 << 30,
+        scratch: folder.path().join("scratch"),
+    });
+    let store = store.await?;
+    let event = Event::make(&store).await;
+    let mut events = Vec::new();
+    for _ in 0..9 {
+        events.push(Event::make(&store).await);
+    }
+    fill(&url, &event, &events).await?;
+    heading();
+    let mut page = Page { plans, shown: 0 };
+    work(&mut page, &event).await?;
+    search(&mut page, &event, &events[0]).await?;
+    eprintln!("{} statements", page.shown);
+    Ok(())
+}
+
+async fn fill(url: &str, large: &Event, small: &[Event]) -> Result<(), Box<dyn Error>> {
+    let mut connection = PgConnection::connect(url).await?;
+    // The references are right by construction.
+    sqlx::query("set session_replication_role = replica").execute(&mut connection).await?;
+    let start = Instant::now();
+    for (number, event) in std::iter::once(large).chain(small).enumerate() {
+        let count = if number == 0 { LARGE } else { SMALL };
+        sqlx::query(PHOTOS)
+            .bind(event.album)
+            .bind(number as i64)
+            .bind(count)
+            .execute(&mut connection)
+            .await?;
+        for statement in [FACES, TEXTS, CHANGES] {
+            sqlx::query(statement).bind(event.album).execute(&mut connection).await?;
+        }
+        let changes = "update album set changes = (select max(change) from photo_change where album = $1) \
+                       where id = $1";
+        sqlx::query(changes).bind(event.album).execute(&mut connection).await?;
+    }
+    sqlx::query("vacuum analyze").execute(&mut connection).await?;
+    eprintln!("filled in {:.0} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn heading() {
+    println!("# How the hottest statements run\n");
+    println!(
+        "Written by `cargo run --release -p photofinish-store --example explain`: Postgres 15, its usual settings,"
+    );
+    println!(
+        "500,000 photos in ten albums (320,000 in one), 1.5 million faces of 256 floats, 10,000 photos waiting. The"
+    );
+    println!(
+        "calls are the store's own; a batch is {BATCH} photos with 3 faces and 1 text each. Each statement ran"
+    );
+    println!(
+        "several times; the last is shown, with its plan's times and the pages it read (`shared hit` from memory)."
+    );
+}
+
+/// The page that is printed.
+struct Page {
+    plans: Plans,
+    shown: usize,
+}
+
+impl Page {
+    /// Prints the last plan whose statement contains this.
+    fn show(&mut self, plans: &[String], what: &str, contains: &str) {
+        let is_it = |plan: &&String| {
+            plan.split("\n").any(|line| line.starts_with("Query Text") && line.contains(contains))
+        };
+        let Some(plan) = plans.iter().rev().find(is_it) else {
+            println!("\n## {what}\n\nno plan of a statement with `{contains}`");
+            return;
+        };
+        self.shown += 1;
+        println!("\n## {what}\n\n```\n{}\n```", plan.trim_end());
+    }
+}
+
+async fn work(page: &mut Page, event: &Event) -> Result<(), Box<dyn Error>> {
+    page.plans.take();
+    for _ in 0..6 {
+        event.queued(BATCH).await;
+    }
+    let plans = page.plans.take();
+    page.show(&plans, "confirm: lock the photos", "for no key update");
+    page.show(&plans, "confirm: queue them", "state = 'queued', confirmed_at");
+    let mut leases = Vec::new();
+    for _ in 0..6 {
+        leases = event.leased(BATCH, LONG).await;
+    }
+    let plans = page.plans.take();
+    page.show(&plans, "lease: albums with fresh photos", "with recursive waiting");
+    page.show(&plans, "lease: the head of an album's queue", "skip locked");
+    page.show(&plans, "lease: take the photos", "attempts = attempts + 1");
+    let ids: Vec<_> = leases.iter().map(|lease| lease.id).collect();
+    for _ in 0..6 {
+        event.store.queue.renew(&ids, LONG).await?;
+    }
+    page.show(&page.plans.take(), "renew the leases of a batch", "with held as materialized");
+    for _ in 0..6 {
+        event.store.queue.finish(leases.iter().map(read).collect()).await?;
+        leases = event.leased(BATCH, LONG).await;
+    }
+    let plans = page.plans.take();
+    page.show(&plans, "finish: make the photos ready", "set state = 'ready'");
+    page.show(&plans, "finish: remove what an earlier reading saw", "delete from face");
+    page.show(&plans, "finish: insert the faces", "insert into face");
+    page.show(&plans, "finish: count the album's changes", "changes = changes + 1");
+    for _ in 0..6 {
+        event.store.work_rows.unpublished(256).await?;
+    }
+    page.show(&page.plans.take(), "outbox: photos that no message names yet", "(confirmed_at, id) >");
+    Ok(())
+}
+
+fn read(lease: &Lease) -> Finished {
+    Finished {
+        lease: lease.clone(),
+        size: photofinish_store::photo::PhotoSize { width: 6000, height: 4000 },
+        taken_at: None,
+        camera: None,
+        faces: (0..3)
+            .map(|_| photofinish_store::photo::SeenFace { embedding: Some(probe()), ..face([1.0; 4]) })
+            .collect(),
+        texts: vec![text("1234", 0.99)],
+    }
+}
+
+fn probe() -> Embedding {
+    Embedding { model: "explain@1".into(), vector: vec![0.0625; 256] }
+}
+
+async fn search(page: &mut Page, large: &Event, small: &Event) -> Result<(), Box<dyn Error>> {
+    let hits = small.store.faces.nearest(small.album, &probe(), 10, 0.5).await?;
+    let plans = page.plans.take();
+    page.show(
+        &plans,
+        "face search: load a cold album (60,000 faces)",
+        "from face where album = $1 and embedding",
+    );
+    let queued = small.queued(BATCH).await;
+    let names: Vec<_> = queued
+        .iter()
+        .map(|photo| photofinish_store::traits::PhotoRef { album: small.album, photo: *photo })
+        .collect();
+    for _ in 0..2 {
+        for answer in small.store.work_rows.lease_named(&names, LONG).await? {
+            if let photofinish_store::traits::Named::Leased(lease) = answer {
+                small.store.queue.finish(vec![read(&lease)]).await?;
+            }
+        }
+    }
+    small.store.faces.nearest(small.album, &probe(), 10, 0.5).await?;
+    page.show(
+        &page.plans.take(),
+        "face search: catch up with 64 photos",
+        "photo in (select photo from photo_change",
+    );
+    let ids: Vec<_> = hits.iter().map(|hit| hit.photo).collect();
+    for _ in 0..6 {
+        let query = TextQuery { text: "1234".into(), exact: false };
+        large.store.texts.search(large.album, &query).await?;
+        small.store.photos.get_many(small.album, &ids).await?;
+        let query = PhotoQuery { after: None, limit: 50, state: Some(PhotoState::Failed) };
+        large.store.photos.list(large.album, query).await?;
+    }
+    let plans = page.plans.take();
+    page.show(&plans, "bib search: one bib and its misreadings", "text = any");
+    page.show(&plans, "the photos of ten hits", "id = any");
+    page.show(&plans, "a page of failed photos", "state = $4");
+    Ok(())
+}

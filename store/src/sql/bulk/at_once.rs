@@ -1,0 +1,320 @@
+//! Postgres: a statement for all photos, their values in arrays.
+//!
+//! What a transaction changes it has locked before, by [`LOCK`], in the order of the photos' keys: two transactions that
+//! want some of the same photos meet at the first of them, and one waits for the other there.
+
+use std::collections::{HashMap, HashSet};
+
+use async_trait::async_trait;
+use sqlx::PgConnection;
+
+use super::{Bulk, Standing, StandingRow, Term};
+use crate::ids::{AlbumId, LeaseId, PhotoId};
+use crate::photo::{BoundingBox, NewPhoto};
+use crate::rows::{bytes_of, micros, standing_name};
+use crate::sql::fault::fault;
+use crate::sql::statement::without_nul;
+use crate::traits::{Finished, PhotoRef, Result, Unpublished};
+
+/// The lock that an update takes, taken beforehand; it lets those pass who only refer to the photo.
+const LOCK: &str = "select album, id, state, attempts, lease, lease_until from photo \
+     where (album, id) in (select * from unnest($1::uuid[], $2::uuid[])) \
+     order by album, id for no key update";
+
+/// The photos of running leases, locked in the same order.
+macro_rules! held_by_leases {
+    ($rest:literal) => {
+        concat!(
+            "with held as materialized (select album, id, lease from photo \
+             where lease = any($1) and state = 'processing' order by album, id for no key update) ",
+            $rest,
+            " from held where photo.album = held.album and photo.id = held.id returning held.lease"
+        )
+    };
+}
+
+#[async_trait]
+impl Bulk for PgConnection {
+    async fn hold(&mut self, photos: &[PhotoRef]) -> Result<HashMap<PhotoRef, Standing>> {
+        let (albums, ids) = keys(photos.iter().copied());
+        let rows: Vec<StandingRow> = sqlx::query_as(LOCK)
+            .bind(albums)
+            .bind(ids)
+            .fetch_all(self)
+            .await
+            .map_err(fault("lock photos"))?;
+        rows.into_iter().map(StandingRow::read).collect()
+    }
+
+    async fn expect(&mut self, album: AlbumId, photos: Vec<(PhotoId, NewPhoto)>, now: i64) -> Result<()> {
+        let (ids, photos): (Vec<PhotoId>, Vec<NewPhoto>) = photos.into_iter().unzip();
+        let (names, types): (Vec<String>, Vec<String>) = photos
+            .into_iter()
+            .map(|photo| (without_nul(photo.filename), without_nul(photo.content_type)))
+            .unzip();
+        sqlx::query(
+            "insert into photo (album, id, filename, content_type, state, created_at, updated_at) \
+             select $1, id, filename, content_type, 'awaiting_upload', $5, $5 \
+             from unnest($2::uuid[], $3::text[], $4::text[]) as new (id, filename, content_type)",
+        )
+        .bind(album)
+        .bind(ids)
+        .bind(names)
+        .bind(types)
+        .bind(now)
+        .execute(self)
+        .await
+        .map_err(fault("expect photos"))
+        .map(drop)
+    }
+
+    async fn queue(&mut self, photos: &[PhotoRef], now: i64) -> Result<()> {
+        let (albums, ids) = keys(photos.iter().copied());
+        sqlx::query(
+            "update photo set state = 'queued', confirmed_at = $3, updated_at = $3, published_at = null \
+             from unnest($1::uuid[], $2::uuid[]) as asked (album, id) \
+             where photo.album = asked.album and photo.id = asked.id and photo.state = 'awaiting_upload'",
+        )
+        .bind(albums)
+        .bind(ids)
+        .bind(now)
+        .execute(self)
+        .await
+        .map_err(fault("confirm photos"))
+        .map(drop)
+    }
+
+    async fn take(&mut self, photos: &[(PhotoRef, LeaseId)], term: Term) -> Result<()> {
+        let (albums, ids) = keys(photos.iter().map(|(photo, _)| *photo));
+        let leases: Vec<LeaseId> = photos.iter().map(|(_, lease)| *lease).collect();
+        sqlx::query(
+            "update photo set state = 'processing', attempts = attempts + 1, lease = taken.lease, \
+             lease_until = $4, updated_at = $5 \
+             from unnest($1::uuid[], $2::uuid[], $3::uuid[]) as taken (album, id, lease) \
+             where photo.album = taken.album and photo.id = taken.id",
+        )
+        .bind(albums)
+        .bind(ids)
+        .bind(leases)
+        .bind(term.until)
+        .bind(term.now)
+        .execute(self)
+        .await
+        .map_err(fault("lease photos"))
+        .map(drop)
+    }
+
+    async fn renew(&mut self, leases: &[LeaseId], until: i64) -> Result<HashSet<LeaseId>> {
+        let renewed: Vec<LeaseId> = sqlx::query_scalar(held_by_leases!("update photo set lease_until = $2"))
+            .bind(leases)
+            .bind(until)
+            .fetch_all(self)
+            .await
+            .map_err(fault("renew leases"))?;
+        Ok(renewed.into_iter().collect())
+    }
+
+    async fn give_back(&mut self, leases: &[LeaseId], now: i64) -> Result<()> {
+        sqlx::query(held_by_leases!(
+            "update photo set state = 'queued', attempts = attempts - 1, lease = null, lease_until = 0, \
+             updated_at = $2, published_at = null"
+        ))
+        .bind(leases)
+        .bind(now)
+        .execute(self)
+        .await
+        .map_err(fault("give photos back"))
+        .map(drop)
+    }
+
+    async fn settle(&mut self, photos: &[&Finished], now: i64) -> Result<()> {
+        let (albums, ids) = keys(photos.iter().map(|finished| key(finished)));
+        let side = |side: fn(&Finished) -> u32| -> Vec<i64> {
+            photos.iter().map(|finished| i64::from(side(finished))).collect()
+        };
+        let times: Vec<Option<i64>> = photos.iter().map(|finished| finished.taken_at.map(micros)).collect();
+        let cameras: Vec<Option<String>> =
+            photos.iter().map(|finished| finished.camera.clone().map(without_nul)).collect();
+        sqlx::query(
+            "update photo set state = 'ready', width = seen.width, height = seen.height, \
+             taken_at = seen.taken_at, camera = seen.camera, settled_at = $7, updated_at = $7, attempts = 0, \
+             lease = null, lease_until = 0 \
+             from unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[]) \
+             as seen (album, id, width, height, taken_at, camera) \
+             where photo.album = seen.album and photo.id = seen.id",
+        )
+        .bind(albums)
+        .bind(ids)
+        .bind(side(|finished| finished.size.width))
+        .bind(side(|finished| finished.size.height))
+        .bind(times)
+        .bind(cameras)
+        .bind(now)
+        .execute(self)
+        .await
+        .map_err(fault("finish photos"))
+        .map(drop)
+    }
+
+    async fn forget_seen(&mut self, photos: &[PhotoRef]) -> Result<bool> {
+        let (albums, ids) = keys(photos.iter().copied());
+        let faces = sqlx::query(
+            "delete from face where (album, photo) in (select * from unnest($1::uuid[], $2::uuid[]))",
+        )
+        .bind(&albums)
+        .bind(&ids)
+        .execute(&mut *self)
+        .await
+        .map_err(fault("forget faces"))?
+        .rows_affected();
+        sqlx::query(
+            "delete from seen_text where (album, photo) in (select * from unnest($1::uuid[], $2::uuid[]))",
+        )
+        .bind(albums)
+        .bind(ids)
+        .execute(self)
+        .await
+        .map_err(fault("forget texts"))?;
+        Ok(faces > 0)
+    }
+
+    async fn insert_seen(&mut self, photos: &[&Finished]) -> Result<()> {
+        insert_faces(self, photos).await?;
+        insert_texts(self, photos).await
+    }
+
+    async fn note_change(&mut self, album: AlbumId, change: i64, photos: &[PhotoId]) -> Result<()> {
+        sqlx::query(
+            "insert into photo_change (album, change, photo) select $1, $2, photo \
+             from unnest($3::uuid[]) as changed (photo) on conflict do nothing",
+        )
+        .bind(album)
+        .bind(change)
+        .bind(photos)
+        .execute(self)
+        .await
+        .map_err(fault("note a change"))
+        .map(drop)
+    }
+
+    async fn publish(&mut self, photos: &[Unpublished], now: i64) -> Result<()> {
+        let keys_of: Vec<PhotoRef> = photos.iter().map(|unpublished| unpublished.photo).collect();
+        self.hold(&keys_of).await?;
+        let (albums, ids) = keys(keys_of.into_iter());
+        let turns: Vec<i64> = photos.iter().map(|unpublished| unpublished.confirmed_at).collect();
+        sqlx::query(
+            "update photo set published_at = $4 \
+             from unnest($1::uuid[], $2::uuid[], $3::bigint[]) as named (album, id, confirmed_at) \
+             where photo.album = named.album and photo.id = named.id \
+             and photo.confirmed_at = named.confirmed_at",
+        )
+        .bind(albums)
+        .bind(ids)
+        .bind(turns)
+        .bind(now)
+        .execute(self)
+        .await
+        .map_err(fault("note published photos"))
+        .map(drop)
+    }
+}
+
+fn key(finished: &Finished) -> PhotoRef {
+    PhotoRef { album: finished.lease.album, photo: finished.lease.photo }
+}
+
+fn keys(photos: impl Iterator<Item = PhotoRef>) -> (Vec<AlbumId>, Vec<PhotoId>) {
+    photos.map(|PhotoRef { album, photo }| (album, photo)).unzip()
+}
+
+/// What was seen, column by column.
+#[derive(Default)]
+struct Seen {
+    albums: Vec<AlbumId>,
+    photos: Vec<PhotoId>,
+    tops: Vec<f64>,
+    lefts: Vec<f64>,
+    widths: Vec<f64>,
+    heights: Vec<f64>,
+    confidences: Vec<f64>,
+}
+
+impl Seen {
+    fn push(&mut self, finished: &Finished, place: &BoundingBox, confidence: f64) {
+        self.albums.push(finished.lease.album);
+        self.photos.push(finished.lease.photo);
+        self.tops.push(place.top);
+        self.lefts.push(place.left);
+        self.widths.push(place.width);
+        self.heights.push(place.height);
+        self.confidences.push(confidence);
+    }
+}
+
+async fn insert_faces(connection: &mut PgConnection, photos: &[&Finished]) -> Result<()> {
+    let mut seen = Seen::default();
+    let (mut reasons, mut models, mut vectors) = (Vec::new(), Vec::new(), Vec::new());
+    for finished in photos {
+        for face in &finished.faces {
+            seen.push(finished, &face.bounding_box, face.confidence);
+            reasons.push(face.unindexed.map(|reason| reason.as_str()));
+            models.push(face.embedding.as_ref().map(|embedding| embedding.model.as_str()));
+            vectors.push(face.embedding.as_ref().map(|embedding| bytes_of(&embedding.vector)));
+        }
+    }
+    if vectors.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "insert into face (album, photo, box_top, box_left, box_width, box_height, confidence, unindexed, \
+         model, embedding) select * from unnest($1::uuid[], $2::uuid[], $3::float8[], $4::float8[], \
+         $5::float8[], $6::float8[], $7::float8[], $8::text[], $9::text[], $10::bytea[])",
+    )
+    .bind(seen.albums)
+    .bind(seen.photos)
+    .bind(seen.tops)
+    .bind(seen.lefts)
+    .bind(seen.widths)
+    .bind(seen.heights)
+    .bind(seen.confidences)
+    .bind(reasons)
+    .bind(models)
+    .bind(vectors)
+    .execute(connection)
+    .await
+    .map_err(fault("keep faces"))
+    .map(drop)
+}
+
+async fn insert_texts(connection: &mut PgConnection, photos: &[&Finished]) -> Result<()> {
+    let mut seen = Seen::default();
+    let (mut readings, mut standings) = (Vec::new(), Vec::new());
+    for finished in photos {
+        for text in &finished.texts {
+            seen.push(finished, &text.bounding_box, text.confidence);
+            readings.push(without_nul(text.text.clone()));
+            standings.push(standing_name(text.standing));
+        }
+    }
+    if readings.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "insert into seen_text (album, photo, box_top, box_left, box_width, box_height, confidence, text, \
+         standing) select * from unnest($1::uuid[], $2::uuid[], $3::float8[], $4::float8[], \
+         $5::float8[], $6::float8[], $7::float8[], $8::text[], $9::text[])",
+    )
+    .bind(seen.albums)
+    .bind(seen.photos)
+    .bind(seen.tops)
+    .bind(seen.lefts)
+    .bind(seen.widths)
+    .bind(seen.heights)
+    .bind(seen.confidences)
+    .bind(readings)
+    .bind(standings)
+    .execute(connection)
+    .await
+    .map_err(fault("keep texts"))
+    .map(drop)
+}

@@ -1,0 +1,97 @@
+//! What is done to many photos in one transaction, in the way of each database: [`one_by_one`] on SQLite, where a
+//! statement costs microseconds, [`at_once`] on Postgres, where it costs a round trip.
+//!
+//! Who may do it, and to which photos, is decided by the callers, once for both.
+
+mod at_once;
+pub(super) mod one_by_one;
+
+use std::collections::{HashMap, HashSet};
+
+use async_trait::async_trait;
+use sqlx::FromRow;
+
+use super::Transaction;
+use crate::ids::{AlbumId, LeaseId, PhotoId};
+use crate::photo::{NewPhoto, PhotoState};
+use crate::rows::state_of;
+use crate::traits::{Finished, PhotoRef, Result, Unpublished};
+
+/// When a lease was taken and when it lapses, microseconds.
+#[derive(Clone, Copy)]
+pub(super) struct Term {
+    pub(super) now: i64,
+    pub(super) until: i64,
+}
+
+/// A photo about to be leased.
+#[derive(Clone, Copy)]
+pub(super) struct Waiting {
+    pub(super) photo: PhotoRef,
+    pub(super) attempts: i64,
+}
+
+/// Where a photo is.
+pub(super) struct Standing {
+    pub(super) state: PhotoState,
+    pub(super) attempts: i64,
+    /// The running lease.
+    pub(super) lease: Option<LeaseId>,
+    /// When it lapses; 0 without one.
+    pub(super) lease_until: i64,
+}
+
+#[derive(FromRow)]
+struct StandingRow {
+    album: AlbumId,
+    id: PhotoId,
+    state: String,
+    attempts: i64,
+    lease: Option<LeaseId>,
+    lease_until: i64,
+}
+
+impl StandingRow {
+    fn read(self) -> Result<(PhotoRef, Standing)> {
+        let Self { album, id, state, attempts, lease, lease_until } = self;
+        let state = state_of(&state)?;
+        Ok((PhotoRef { album, photo: id }, Standing { state, attempts, lease, lease_until }))
+    }
+}
+
+/// Many photos in one transaction.
+#[async_trait]
+pub(super) trait Bulk: Send {
+    /// Where these photos are; those that do not exist are left out. Nobody else changes them until the transaction ends.
+    async fn hold(&mut self, photos: &[PhotoRef]) -> Result<HashMap<PhotoRef, Standing>>;
+    /// Inserts photos that wait for their upload.
+    async fn expect(&mut self, album: AlbumId, photos: Vec<(PhotoId, NewPhoto)>, now: i64) -> Result<()>;
+    /// Queues photos held that waited for their upload.
+    async fn queue(&mut self, photos: &[PhotoRef], now: i64) -> Result<()>;
+    /// Gives photos held their leases and counts the attempts.
+    async fn take(&mut self, photos: &[(PhotoRef, LeaseId)], term: Term) -> Result<()>;
+    /// Keeps running leases alive; answers which of these they are.
+    async fn renew(&mut self, leases: &[LeaseId], until: i64) -> Result<HashSet<LeaseId>>;
+    /// Puts the photos of running leases back, uncounted.
+    async fn give_back(&mut self, leases: &[LeaseId], now: i64) -> Result<()>;
+    /// Makes photos held ready.
+    async fn settle(&mut self, photos: &[&Finished], now: i64) -> Result<()>;
+    /// Removes what an earlier reading saw in photos held; answers whether there were faces.
+    async fn forget_seen(&mut self, photos: &[PhotoRef]) -> Result<bool>;
+    /// Inserts what was seen.
+    async fn insert_seen(&mut self, photos: &[&Finished]) -> Result<()>;
+    /// Notes that these photos belong to a change of their album's.
+    async fn note_change(&mut self, album: AlbumId, change: i64, photos: &[PhotoId]) -> Result<()>;
+    /// Notes that messages name these turns of photos.
+    async fn publish(&mut self, photos: &[Unpublished], now: i64) -> Result<()>;
+}
+
+impl Transaction {
+    /// The way of this transaction's database.
+    pub(super) fn bulk(&mut self) -> &mut dyn Bulk {
+        match self {
+            Self::Sqlite(transaction) => &mut **transaction,
+            Self::Postgres(transaction) => &mut **transaction,
+        }
+    }
+}

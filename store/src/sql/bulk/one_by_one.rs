@@ -1,0 +1,253 @@
+//! SQLite: a statement a photo. The transaction has the write lock of the whole file.
+
+use std::collections::{HashMap, HashSet};
+
+use async_trait::async_trait;
+use sqlx::SqliteConnection;
+
+use super::{Bulk, Standing, StandingRow, Term};
+use crate::ids::{AlbumId, LeaseId, PhotoId};
+use crate::photo::{NewPhoto, SeenFace, SeenText};
+use crate::rows::{bytes_of, micros, standing_name};
+use crate::sql::fault::fault;
+use crate::traits::{Finished, PhotoRef, Result, Unpublished};
+
+/// Known to the test of query plans.
+pub(in crate::sql) const RENEW: &str =
+    "update photo set lease_until = $2 where lease = $1 and state = 'processing'";
+
+#[async_trait]
+impl Bulk for SqliteConnection {
+    async fn hold(&mut self, photos: &[PhotoRef]) -> Result<HashMap<PhotoRef, Standing>> {
+        let mut held = HashMap::with_capacity(photos.len());
+        for PhotoRef { album, photo } in photos {
+            let row: Option<StandingRow> = sqlx::query_as(
+                "select album, id, state, attempts, lease, lease_until from photo where album = $1 and id = $2",
+            )
+            .bind(album)
+            .bind(photo)
+            .fetch_optional(&mut *self)
+            .await
+            .map_err(fault("look photos up"))?;
+            held.extend(row.map(StandingRow::read).transpose()?);
+        }
+        Ok(held)
+    }
+
+    async fn expect(&mut self, album: AlbumId, photos: Vec<(PhotoId, NewPhoto)>, now: i64) -> Result<()> {
+        for (id, photo) in photos {
+            sqlx::query(
+                "insert into photo (album, id, filename, content_type, state, created_at, updated_at) \
+                 values ($1, $2, $3, $4, 'awaiting_upload', $5, $5)",
+            )
+            .bind(album)
+            .bind(id)
+            .bind(photo.filename)
+            .bind(photo.content_type)
+            .bind(now)
+            .execute(&mut *self)
+            .await
+            .map_err(fault("expect photos"))?;
+        }
+        Ok(())
+    }
+
+    async fn queue(&mut self, photos: &[PhotoRef], now: i64) -> Result<()> {
+        for PhotoRef { album, photo } in photos {
+            sqlx::query(
+                "update photo set state = 'queued', confirmed_at = $3, updated_at = $3, published_at = null \
+                 where album = $1 and id = $2 and state = 'awaiting_upload'",
+            )
+            .bind(album)
+            .bind(photo)
+            .bind(now)
+            .execute(&mut *self)
+            .await
+            .map_err(fault("confirm photos"))?;
+        }
+        Ok(())
+    }
+
+    async fn take(&mut self, photos: &[(PhotoRef, LeaseId)], term: Term) -> Result<()> {
+        for (PhotoRef { album, photo }, lease) in photos {
+            sqlx::query(
+                "update photo set state = 'processing', attempts = attempts + 1, lease = $3, lease_until = $4, \
+                 updated_at = $5 where album = $1 and id = $2",
+            )
+            .bind(album)
+            .bind(photo)
+            .bind(lease)
+            .bind(term.until)
+            .bind(term.now)
+            .execute(&mut *self)
+            .await
+            .map_err(fault("lease photos"))?;
+        }
+        Ok(())
+    }
+
+    async fn renew(&mut self, leases: &[LeaseId], until: i64) -> Result<HashSet<LeaseId>> {
+        let mut running = HashSet::with_capacity(leases.len());
+        for lease in leases {
+            let renewed = sqlx::query(RENEW)
+                .bind(lease)
+                .bind(until)
+                .execute(&mut *self)
+                .await
+                .map_err(fault("renew leases"))?;
+            if renewed.rows_affected() > 0 {
+                running.insert(*lease);
+            }
+        }
+        Ok(running)
+    }
+
+    async fn give_back(&mut self, leases: &[LeaseId], now: i64) -> Result<()> {
+        for lease in leases {
+            sqlx::query(
+                "update photo set state = 'queued', attempts = attempts - 1, lease = null, lease_until = 0, \
+                 updated_at = $2, published_at = null where lease = $1 and state = 'processing'",
+            )
+            .bind(lease)
+            .bind(now)
+            .execute(&mut *self)
+            .await
+            .map_err(fault("give photos back"))?;
+        }
+        Ok(())
+    }
+
+    async fn settle(&mut self, photos: &[&Finished], now: i64) -> Result<()> {
+        for finished in photos {
+            sqlx::query(
+                "update photo set state = 'ready', width = $3, height = $4, taken_at = $5, camera = $6, \
+                 settled_at = $7, updated_at = $7, attempts = 0, lease = null, lease_until = 0 \
+                 where album = $1 and id = $2",
+            )
+            .bind(finished.lease.album)
+            .bind(finished.lease.photo)
+            .bind(i64::from(finished.size.width))
+            .bind(i64::from(finished.size.height))
+            .bind(finished.taken_at.map(micros))
+            .bind(finished.camera.as_deref())
+            .bind(now)
+            .execute(&mut *self)
+            .await
+            .map_err(fault("finish photos"))?;
+        }
+        Ok(())
+    }
+
+    async fn forget_seen(&mut self, photos: &[PhotoRef]) -> Result<bool> {
+        let mut faces = 0;
+        for PhotoRef { album, photo } in photos {
+            let forgotten = sqlx::query("delete from face where album = $1 and photo = $2")
+                .bind(album)
+                .bind(photo)
+                .execute(&mut *self)
+                .await
+                .map_err(fault("forget faces"))?;
+            faces += forgotten.rows_affected();
+            sqlx::query("delete from seen_text where album = $1 and photo = $2")
+                .bind(album)
+                .bind(photo)
+                .execute(&mut *self)
+                .await
+                .map_err(fault("forget texts"))?;
+        }
+        Ok(faces > 0)
+    }
+
+    async fn insert_seen(&mut self, photos: &[&Finished]) -> Result<()> {
+        for finished in photos {
+            let photo = PhotoRef { album: finished.lease.album, photo: finished.lease.photo };
+            for face in &finished.faces {
+                insert_face(self, photo, face).await?;
+            }
+            for text in &finished.texts {
+                insert_text(self, photo, text).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn note_change(&mut self, album: AlbumId, change: i64, photos: &[PhotoId]) -> Result<()> {
+        for photo in photos {
+            sqlx::query(
+                "insert into photo_change (album, change, photo) values ($1, $2, $3) on conflict do nothing",
+            )
+            .bind(album)
+            .bind(change)
+            .bind(photo)
+            .execute(&mut *self)
+            .await
+            .map_err(fault("note a change"))?;
+        }
+        Ok(())
+    }
+
+    async fn publish(&mut self, photos: &[Unpublished], now: i64) -> Result<()> {
+        for Unpublished { photo, confirmed_at } in photos {
+            sqlx::query(
+                "update photo set published_at = $4 where album = $1 and id = $2 and confirmed_at = $3",
+            )
+            .bind(photo.album)
+            .bind(photo.photo)
+            .bind(confirmed_at)
+            .bind(now)
+            .execute(&mut *self)
+            .await
+            .map_err(fault("note published photos"))?;
+        }
+        Ok(())
+    }
+}
+
+async fn insert_face(
+    connection: &mut SqliteConnection,
+    PhotoRef { album, photo }: PhotoRef,
+    face: &SeenFace,
+) -> Result<()> {
+    sqlx::query(
+        "insert into face (album, photo, box_top, box_left, box_width, box_height, confidence, unindexed, \
+         model, embedding) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+    )
+    .bind(album)
+    .bind(photo)
+    .bind(face.bounding_box.top)
+    .bind(face.bounding_box.left)
+    .bind(face.bounding_box.width)
+    .bind(face.bounding_box.height)
+    .bind(face.confidence)
+    .bind(face.unindexed.map(|reason| reason.as_str()))
+    .bind(face.embedding.as_ref().map(|embedding| embedding.model.as_str()))
+    .bind(face.embedding.as_ref().map(|embedding| bytes_of(&embedding.vector)))
+    .execute(connection)
+    .await
+    .map_err(fault("keep faces"))
+    .map(drop)
+}
+
+async fn insert_text(
+    connection: &mut SqliteConnection,
+    PhotoRef { album, photo }: PhotoRef,
+    text: &SeenText,
+) -> Result<()> {
+    sqlx::query(
+        "insert into seen_text (album, photo, text, box_top, box_left, box_width, box_height, confidence, \
+         standing) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+    )
+    .bind(album)
+    .bind(photo)
+    .bind(text.text.as_str())
+    .bind(text.bounding_box.top)
+    .bind(text.bounding_box.left)
+    .bind(text.bounding_box.width)
+    .bind(text.bounding_box.height)
+    .bind(text.confidence)
+    .bind(standing_name(text.standing))
+    .execute(connection)
+    .await
+    .map_err(fault("keep texts"))
+    .map(drop)
+}

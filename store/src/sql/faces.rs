@@ -1,0 +1,122 @@
+//! What the face index reads.
+
+use async_trait::async_trait;
+use futures_util::{Stream, TryStreamExt};
+use sqlx::FromRow;
+
+use super::fault::fault;
+use super::{Database, Transaction, sql};
+use crate::error::StoreError;
+use crate::face_index::{FaceChanges, FaceRows};
+use crate::face_matrix::{FaceMatrix, IndexedFace};
+use crate::ids::{AlbumId, PhotoId};
+use crate::rows::BoxRow;
+use crate::traits::Result;
+
+const WHAT: &str = "read faces";
+
+macro_rules! select_faces {
+    ($rest:literal) => {
+        concat!("select photo, box_top, box_left, box_width, box_height, model, embedding from face ", $rest)
+    };
+}
+
+pub(super) const ALL: &str = select_faces!("where album = $1 and embedding is not null");
+
+pub(super) const CHANGED: &str = select_faces!(
+    "where album = $1 and embedding is not null and photo in \
+     (select photo from photo_change where album = $1 and change > $2 and change <= $3)"
+);
+
+pub(crate) struct SqlFaces {
+    database: Database,
+}
+
+impl SqlFaces {
+    pub(crate) fn new(database: Database) -> Self {
+        Self { database }
+    }
+}
+
+/// A searchable face where its row lies: the vector's bytes go from there into the matrix without a stop.
+#[derive(FromRow)]
+struct FoundFace<'r> {
+    photo: PhotoId,
+    #[sqlx(flatten)]
+    place: BoxRow,
+    model: &'r str,
+    embedding: &'r [u8],
+}
+
+#[async_trait]
+impl FaceRows for SqlFaces {
+    async fn changes(&self, album: AlbumId) -> Result<Option<i64>> {
+        let row: Option<(i64,)> = sql(WHAT, "select changes from album where id = $1")
+            .bind(album)
+            .fetch_optional(&mut self.database.reader(WHAT).await?)
+            .await?;
+        Ok(row.map(|(change,)| change))
+    }
+
+    async fn load(&self, album: AlbumId) -> Result<(i64, FaceMatrix)> {
+        let mut snapshot = self.database.snapshot(WHAT).await?;
+        // A cold album of a million faces is read in more time than any other statement may take.
+        snapshot.without_time_limit(WHAT).await?;
+        let change = changes_in(&mut snapshot, album).await?;
+        let matrix = match &mut snapshot {
+            Transaction::Sqlite(snapshot) => {
+                collect(sqlx::query(ALL).bind(album).fetch(&mut **snapshot)).await
+            }
+            Transaction::Postgres(snapshot) => {
+                collect(sqlx::query(ALL).bind(album).fetch(&mut **snapshot)).await
+            }
+        };
+        Ok((change, matrix?))
+    }
+
+    async fn since(&self, album: AlbumId, change: i64) -> Result<FaceChanges> {
+        let mut snapshot = self.database.snapshot(WHAT).await?;
+        let upto = changes_in(&mut snapshot, album).await?;
+        let photos: Vec<(PhotoId,)> = sql(
+            WHAT,
+            "select distinct photo from photo_change where album = $1 and change > $2 and change <= $3",
+        )
+        .bind(album)
+        .bind(change)
+        .bind(upto)
+        .fetch_all(&mut snapshot)
+        .await?;
+        let faces = match &mut snapshot {
+            Transaction::Sqlite(snapshot) => {
+                let query = sqlx::query(CHANGED).bind(album).bind(change).bind(upto);
+                collect(query.fetch(&mut **snapshot)).await
+            }
+            Transaction::Postgres(snapshot) => {
+                let query = sqlx::query(CHANGED).bind(album).bind(change).bind(upto);
+                collect(query.fetch(&mut **snapshot)).await
+            }
+        };
+        Ok(FaceChanges { upto, photos: photos.into_iter().map(|(photo,)| photo).collect(), faces: faces? })
+    }
+}
+
+async fn changes_in(snapshot: &mut Transaction, album: AlbumId) -> Result<i64> {
+    let change: Option<(i64,)> =
+        sql(WHAT, "select changes from album where id = $1").bind(album).fetch_optional(snapshot).await?;
+    change.map(|(change,)| change).ok_or_else(|| StoreError::not_found(format!("album {album}")))
+}
+
+/// The faces of the rows, one after the other: the rows together would be as large as the matrix once more.
+async fn collect<R: sqlx::Row>(
+    mut rows: impl Stream<Item = std::result::Result<R, sqlx::Error>> + Unpin,
+) -> Result<FaceMatrix>
+where
+    for<'r> FoundFace<'r>: FromRow<'r, R>,
+{
+    let mut matrix = FaceMatrix::default();
+    while let Some(row) = rows.try_next().await.map_err(fault(WHAT))? {
+        let FoundFace { photo, place, model, embedding } = FoundFace::from_row(&row).map_err(fault(WHAT))?;
+        matrix.push(&IndexedFace { photo, bounding_box: place.into(), model, vector: embedding })?;
+    }
+    Ok(matrix)
+}

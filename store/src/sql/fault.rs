@@ -1,0 +1,93 @@
+//! The databases' errors by what a caller can do about them.
+
+use std::time::Duration;
+
+use sqlx::error::{DatabaseError, ErrorKind};
+use sqlx::migrate::MigrateError;
+use sqlx::postgres::PgDatabaseError;
+
+use crate::error::{StoreError, StoreErrorKind};
+
+/// When to try again after the database was busy or away.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Turns an error of the call named `what` into the store's.
+pub(super) fn fault(what: &'static str) -> impl Fn(sqlx::Error) -> StoreError {
+    move |cause| {
+        let kind = kind_of(&cause);
+        let mut error = StoreError::new(kind, what);
+        if kind == StoreErrorKind::Unavailable {
+            error.retry_after = Some(RETRY);
+        }
+        error.because(cause)
+    }
+}
+
+fn kind_of(cause: &sqlx::Error) -> StoreErrorKind {
+    match cause {
+        sqlx::Error::RowNotFound => StoreErrorKind::NotFound,
+        sqlx::Error::Database(cause) => database_kind(cause.as_ref()),
+        sqlx::Error::Migrate(cause) => match cause.as_ref() {
+            MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _) => kind_of(cause),
+            _ => StoreErrorKind::Corrupt,
+        },
+        sqlx::Error::ColumnDecode { .. }
+        | sqlx::Error::Decode(_)
+        | sqlx::Error::Encode(_)
+        | sqlx::Error::ColumnNotFound(_) => StoreErrorKind::Corrupt,
+        // The connection: refused, cut, not to be had in time.
+        _ => StoreErrorKind::Unavailable,
+    }
+}
+
+/// SQLite names constraints only for checks, so the class of the violation decides: what is there already, what
+/// the row should belong to and does not exist, a shape that this version does not write.
+fn database_kind(cause: &dyn DatabaseError) -> StoreErrorKind {
+    match cause.kind() {
+        ErrorKind::UniqueViolation => return StoreErrorKind::Conflict,
+        ErrorKind::ForeignKeyViolation => return StoreErrorKind::NotFound,
+        ErrorKind::NotNullViolation | ErrorKind::CheckViolation => return StoreErrorKind::Corrupt,
+        _ => {}
+    }
+    let code = cause.code().unwrap_or_default();
+    match cause.try_downcast_ref::<PgDatabaseError>() {
+        Some(_) => postgres_kind(&code),
+        None => sqlite_kind(code.parse().unwrap_or(0)),
+    }
+}
+
+/// The low byte is the class: 1 error (a statement that does not fit the tables), 11 corrupt, 26 not a database. The
+/// rest (5 busy, 6 locked, 8 read-only, 10 input or output, 13 full, 14 cannot open ..) may pass.
+fn sqlite_kind(code: i32) -> StoreErrorKind {
+    match code & 0xff {
+        1 | 11 | 26 => StoreErrorKind::Corrupt,
+        _ => StoreErrorKind::Unavailable,
+    }
+}
+
+/// The first two signs are the class: 0A not supported, 21 and 22 a value that does not fit, 42 a statement that does not
+/// fit the tables, XX damaged. The rest (08 connection, 25006 a standby, 28 a password that is being changed, 40 a
+/// deadlock or another transaction came first, 53 disk full or too many connections, 55P03 a lock was not to be had, 57
+/// shut down or too slow, 58 the disk ..) may pass.
+fn postgres_kind(code: &str) -> StoreErrorKind {
+    match code.get(..2) {
+        Some("0A" | "21" | "22" | "42" | "XX") => StoreErrorKind::Corrupt,
+        _ => StoreErrorKind::Unavailable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_pass_is_an_outage_and_nobodys_fault() {
+        for code in ["57P01", "57P03", "40001", "40P01", "53300", "53100", "57014", "55P03", "08006", "25006"]
+        {
+            assert_eq!(postgres_kind(code), StoreErrorKind::Unavailable, "{code}");
+        }
+        for code in ["42P01", "42703", "22021", "XX001", "0A000"] {
+            assert_eq!(postgres_kind(code), StoreErrorKind::Corrupt, "{code}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! A statement with its values, run on either database. One text serves both wherever both understand it: `$1` counts
+//! parameters in SQLite too. What has to differ says so by [`Statement::Each`].
+//!
+//! Knows no table. An error is the store's, and names the call that the statement belongs to.
+
+use sqlx::error::BoxDynError;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::{Arguments, FromRow, PgConnection, SqliteConnection};
+use uuid::Uuid;
+
+use super::fault::fault;
+use crate::ids::{AlbumId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId};
+use crate::traits::Result;
+
+/// The text of a statement.
+#[derive(Clone, Copy)]
+pub(crate) enum Statement {
+    /// For both databases.
+    Same(&'static str),
+    /// With the same parameters and columns.
+    Each {
+        /// For SQLite.
+        sqlite: &'static str,
+        /// For Postgres.
+        postgres: &'static str,
+    },
+}
+
+impl Statement {
+    pub(crate) fn on_sqlite(self) -> &'static str {
+        match self {
+            Self::Same(text) | Self::Each { sqlite: text, .. } => text,
+        }
+    }
+
+    pub(crate) fn on_postgres(self) -> &'static str {
+        match self {
+            Self::Same(text) | Self::Each { postgres: text, .. } => text,
+        }
+    }
+}
+
+impl From<&'static str> for Statement {
+    fn from(text: &'static str) -> Self {
+        Self::Same(text)
+    }
+}
+
+/// A value of a parameter.
+pub(crate) enum Value {
+    Id(Uuid),
+    Number(Option<i64>),
+    Text(Option<String>),
+    Bytes(Vec<u8>),
+    /// An array; SQLite has none and takes a JSON list of hexadecimal texts.
+    Ids(Vec<Uuid>),
+    /// An array; SQLite has none and takes a JSON list.
+    Texts(Vec<String>),
+}
+
+macro_rules! value_of {
+    ($($from:ty => |$value:ident| $into:expr),+ $(,)?) => {$(
+        impl From<$from> for Value {
+            fn from($value: $from) -> Self {
+                $into
+            }
+        }
+    )+};
+}
+
+value_of! {
+    AlbumId => |id| Self::Id(id.0),
+    KeyId => |id| Self::Id(id.0),
+    LeaseId => |id| Self::Id(id.0),
+    OrganizationId => |id| Self::Id(id.0),
+    PhotoId => |id| Self::Id(id.0),
+    ProbeId => |id| Self::Id(id.0),
+    i64 => |number| Self::Number(Some(number)),
+    Option<i64> => |number| Self::Number(number),
+    &str => |text| Self::Text(Some(text.to_owned())),
+    String => |text| Self::Text(Some(text)),
+    Option<String> => |text| Self::Text(text),
+    Vec<u8> => |bytes| Self::Bytes(bytes),
+    Vec<Uuid> => |ids| Self::Ids(ids),
+    Vec<String> => |texts| Self::Texts(texts),
+}
+
+/// Where a statement runs: a connection, in a transaction or not.
+pub(crate) enum Session<'c> {
+    Sqlite(&'c mut SqliteConnection),
+    Postgres(&'c mut PgConnection),
+}
+
+/// What a row becomes.
+pub(crate) trait Record:
+    for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin
+{
+}
+
+impl<T> Record for T where T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
+
+/// A statement and the values bound to it.
+pub(crate) struct Query {
+    what: &'static str,
+    statement: Statement,
+    values: Vec<Value>,
+}
+
+/// A statement of the call named `what`.
+pub(crate) fn sql(what: &'static str, statement: impl Into<Statement>) -> Query {
+    Query { what, statement: statement.into(), values: Vec::new() }
+}
+
+impl Query {
+    /// The value of the next parameter.
+    pub(crate) fn bind(mut self, value: impl Into<Value>) -> Self {
+        self.values.push(value.into());
+        self
+    }
+
+    /// Runs it; answers how many rows it changed.
+    pub(crate) async fn execute<'c>(self, on: impl Into<Session<'c>>) -> Result<u64> {
+        let Self { what, statement, values } = self;
+        match on.into() {
+            Session::Sqlite(connection) => {
+                let query =
+                    sqlx::query_with(statement.on_sqlite(), sqlite_arguments(values).map_err(fault(what))?);
+                query.execute(connection).await.map(|done| done.rows_affected())
+            }
+            Session::Postgres(connection) => {
+                let query = sqlx::query_with(
+                    statement.on_postgres(),
+                    postgres_arguments(values).map_err(fault(what))?,
+                );
+                query.execute(connection).await.map(|done| done.rows_affected())
+            }
+        }
+        .map_err(fault(what))
+    }
+
+    /// Every row.
+    pub(crate) async fn fetch_all<'c, R: Record>(self, on: impl Into<Session<'c>>) -> Result<Vec<R>> {
+        let Self { what, statement, values } = self;
+        match on.into() {
+            Session::Sqlite(connection) => {
+                let query = sqlx::query_as_with(
+                    statement.on_sqlite(),
+                    sqlite_arguments(values).map_err(fault(what))?,
+                );
+                query.fetch_all(connection).await
+            }
+            Session::Postgres(connection) => {
+                let query = sqlx::query_as_with(
+                    statement.on_postgres(),
+                    postgres_arguments(values).map_err(fault(what))?,
+                );
+                query.fetch_all(connection).await
+            }
+        }
+        .map_err(fault(what))
+    }
+
+    /// The first row, if there is one.
+    pub(crate) async fn fetch_optional<'c, R: Record>(self, on: impl Into<Session<'c>>) -> Result<Option<R>> {
+        let Self { what, statement, values } = self;
+        match on.into() {
+            Session::Sqlite(connection) => {
+                let query = sqlx::query_as_with(
+                    statement.on_sqlite(),
+                    sqlite_arguments(values).map_err(fault(what))?,
+                );
+                query.fetch_optional(connection).await
+            }
+            Session::Postgres(connection) => {
+                let query = sqlx::query_as_with(
+                    statement.on_postgres(),
+                    postgres_arguments(values).map_err(fault(what))?,
+                );
+                query.fetch_optional(connection).await
+            }
+        }
+        .map_err(fault(what))
+    }
+
+    /// The first row; `NotFound` when there is none.
+    pub(crate) async fn fetch_one<'c, R: Record>(self, on: impl Into<Session<'c>>) -> Result<R> {
+        let what = self.what;
+        self.fetch_optional(on).await?.ok_or_else(|| fault(what)(sqlx::Error::RowNotFound))
+    }
+}
+
+fn sqlite_arguments(values: Vec<Value>) -> Encoded<SqliteArguments> {
+    let json = |list: &[String]| serde_json::to_string(list);
+    let mut arguments = SqliteArguments::default();
+    for value in values {
+        match value {
+            Value::Id(id) => Arguments::add(&mut arguments, id),
+            Value::Number(number) => Arguments::add(&mut arguments, number),
+            Value::Text(text) => Arguments::add(&mut arguments, text),
+            Value::Bytes(bytes) => Arguments::add(&mut arguments, bytes),
+            Value::Ids(ids) => {
+                let ids: Vec<String> = ids.iter().map(|id| id.simple().to_string()).collect();
+                Arguments::add(&mut arguments, json(&ids).map_err(unencoded)?)
+            }
+            Value::Texts(texts) => Arguments::add(&mut arguments, json(&texts).map_err(unencoded)?),
+        }
+        .map_err(unencoded)?;
+    }
+    Ok(arguments)
+}
+
+fn postgres_arguments(values: Vec<Value>) -> Encoded<PgArguments> {
+    let mut arguments = PgArguments::default();
+    for value in values {
+        match value {
+            Value::Id(id) => arguments.add(id),
+            Value::Number(number) => arguments.add(number),
+            Value::Text(text) => arguments.add(text.map(without_nul)),
+            Value::Bytes(bytes) => arguments.add(bytes),
+            Value::Ids(ids) => arguments.add(ids),
+            Value::Texts(texts) => arguments.add(texts.into_iter().map(without_nul).collect::<Vec<_>>()),
+        }
+        .map_err(unencoded)?;
+    }
+    Ok(arguments)
+}
+
+/// Arguments in a database's own form.
+type Encoded<T> = std::result::Result<T, sqlx::Error>;
+
+fn unencoded(cause: impl Into<BoxDynError>) -> sqlx::Error {
+    sqlx::Error::Encode(cause.into())
+}
+
+/// Postgres refuses a text with a NUL. Cameras write them behind their names, and a partner's filename may hold anything;
+/// nobody misses them.
+pub(super) fn without_nul(mut text: String) -> String {
+    text.retain(|character| character != '\0');
+    text
+}

@@ -1,0 +1,124 @@
+//! Deals places to albums in turns, so that a huge album starves nobody. Knows no photo.
+
+use std::collections::VecDeque;
+
+use super::statement::sql;
+use super::{Statement, Transaction};
+use crate::ids::AlbumId;
+use crate::traits::Result;
+
+/// How many albums one call looks at. A worker takes a few dozen photos at a time: with more albums than that waiting,
+/// the next call goes on where this one stopped.
+const ALBUMS_AT_ONCE: usize = 16;
+
+/// The albums after `$1` with photos of this kind, `$2` at most: one probe of the index for each, however many photos
+/// wait.
+macro_rules! albums_with_photos {
+    ($condition:literal) => {
+        concat!(
+            "with recursive waiting (album) as (select * from (select album from photo where ",
+            $condition,
+            " and album > $1 order by album limit 1) as first union all \
+             select (select photo.album from photo where ",
+            $condition,
+            " and photo.album > waiting.album order by photo.album limit 1) \
+             from waiting where waiting.album is not null) \
+             select album from waiting where album is not null limit $2"
+        )
+    };
+}
+pub(super) use albums_with_photos;
+
+/// Up to `limit` albums that the statement finds: those after the cursor, then from the beginning up to it. Moves the
+/// cursor to the last of them.
+pub(super) async fn albums_in_turn(
+    transaction: &mut Transaction,
+    statement: Statement,
+    limit: usize,
+    cursor: &mut Option<AlbumId>,
+) -> Result<Vec<AlbumId>> {
+    let limit = limit.min(ALBUMS_AT_ONCE);
+    let nil = AlbumId(uuid::Uuid::nil());
+    let last = cursor.unwrap_or(nil);
+    let mut albums = albums_after(transaction, statement, last, limit).await?;
+    if albums.len() < limit && last != nil {
+        let first = albums_after(transaction, statement, nil, limit - albums.len()).await?;
+        albums.extend(first.into_iter().take_while(|album| *album <= last));
+    }
+    *cursor = albums.last().copied().or(*cursor);
+    Ok(albums)
+}
+
+async fn albums_after(
+    transaction: &mut Transaction,
+    statement: Statement,
+    after: AlbumId,
+    limit: usize,
+) -> Result<Vec<AlbumId>> {
+    let query = sql("find albums with work", statement).bind(after).bind(limit as i64);
+    let rows: Vec<(AlbumId,)> = query.fetch_all(transaction).await?;
+    Ok(rows.into_iter().map(|(album,)| album).collect())
+}
+
+/// Places left, and the albums that may have photos for them.
+pub(super) struct Turns<T> {
+    waiting: VecDeque<T>,
+    left: usize,
+}
+
+/// An album and how many photos it may give now.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Turn<T> {
+    pub(super) album: T,
+    pub(super) share: usize,
+}
+
+impl<T: Copy> Turns<T> {
+    pub(super) fn new(albums: Vec<T>, limit: usize) -> Self {
+        Self { waiting: albums.into(), left: limit }
+    }
+
+    /// The next album: what is left is shared alike among those that wait.
+    pub(super) fn next(&mut self) -> Option<Turn<T>> {
+        let share = (self.left / self.waiting.len().max(1)).max(1);
+        if self.left == 0 {
+            return None;
+        }
+        self.waiting.pop_front().map(|album| Turn { album, share })
+    }
+
+    /// Notes what the album gave. One that gave its share has another turn, if there are places after the others.
+    pub(super) fn gave(&mut self, turn: Turn<T>, count: usize) {
+        self.left -= count.min(self.left);
+        if count == turn.share {
+            self.waiting.push_back(turn.album);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What albums with so many photos give.
+    fn dealt(photos: &[usize], limit: usize) -> Vec<usize> {
+        let mut given = vec![0; photos.len()];
+        let mut turns = Turns::new((0..photos.len()).collect(), limit);
+        while let Some(turn) = turns.next() {
+            let count = turn.share.min(photos[turn.album] - given[turn.album]);
+            given[turn.album] += count;
+            turns.gave(turn, count);
+        }
+        given
+    }
+
+    #[test]
+    fn albums_take_turns_and_those_with_more_fill_up() {
+        assert_eq!(dealt(&[5, 1, 2], 2), [1, 1, 0]);
+        assert_eq!(dealt(&[5, 1, 2], 6), [3, 1, 2]);
+        assert_eq!(dealt(&[5, 1, 2], 100), [5, 1, 2]);
+        assert_eq!(dealt(&[200, 4], 64), [60, 4]);
+        assert_eq!(dealt(&[9, 0, 9], 8), [4, 0, 4]);
+        assert_eq!(dealt(&[], 5), [0; 0]);
+    }
+}

@@ -1,0 +1,326 @@
+//! The cluster's rows: every suite on a real Postgres, and what only a server shared by several processes promises.
+
+#![allow(clippy::unwrap_used, reason = "clippy takes only the test functions themselves for tests")]
+
+mod embedded;
+mod server;
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use embedded::Home;
+use futures_util::future::join_all;
+use photofinish_store::ids::PhotoId;
+use photofinish_store::photo::{PhotoState, SeenFace};
+use photofinish_store::suite::{self, Event, face, text};
+use photofinish_store::traits::{Finish, Finished, Lease, LeaseRequest, PhotoRef};
+use photofinish_store::{ServerLimits, Store, StoreErrorKind, StoreSettings};
+use server::Server;
+use sqlx::{Connection, PgConnection};
+
+/// A lease that no test outlives.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// How long a test waits for what has to come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_suites_pass() {
+    let Some(server) = Server::get() else { return };
+    let home = Home::with_rows(server.database().await);
+    suite::every_suite(&home.open().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn replicas_that_start_together_make_the_tables_once() {
+    let Some(server) = Server::get() else { return };
+    let url = server.database().await;
+    let homes: Vec<Home> = (0..8).map(|_| Home::with_rows(url.clone())).collect();
+    let stores = join_all(homes.iter().map(|home| async { Store::open(few(home)).await.unwrap() })).await;
+    let event = Event::make(&stores[0]).await;
+    let photos = event.queued(3).await;
+    for store in &stores {
+        store.check_database().await.unwrap();
+        assert_eq!(store.photos.counts(event.album).await.unwrap().queued, photos.len() as u64);
+        assert!(store.embedded().is_none(), "no process may take the photos of all others");
+    }
+    let mut connection = PgConnection::connect(&url).await.unwrap();
+    let (applied, left): (i64, i64) = sqlx::query_as(
+        "select (select count(*) from _sqlx_migrations where success), \
+         (select count(*) from pg_locks l join pg_database d on d.oid = l.database \
+         where l.locktype = 'advisory' and d.datname = current_database())",
+    )
+    .fetch_one(&mut connection)
+    .await
+    .unwrap();
+    let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/postgres")).unwrap();
+    assert_eq!((applied as usize, left), (files.count(), 0));
+}
+
+/// Few connections: eight stores share the server with other tests.
+fn few(home: &Home) -> StoreSettings {
+    let server_limits = ServerLimits { connections: 2, ..ServerLimits::default() };
+    StoreSettings { server_limits, ..home.settings() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_server_that_restarts_is_found_again_and_has_what_was_confirmed() {
+    let Some(server) = Server::of_its_own() else { return };
+    let home = Home::with_rows(server.database().await);
+    let limits = ServerLimits { acquire_timeout: Duration::from_secs(1), ..ServerLimits::default() };
+    let store = Store::open(StoreSettings { server_limits: limits, ..home.settings() }).await.unwrap();
+    let event = Event::make(&store).await;
+    let photos = event.queued(5).await;
+    server.stop();
+    for refused in [
+        store.check_database().await.unwrap_err(),
+        store.queue.depth().await.unwrap_err(),
+        store.queue.confirm(event.album, &photos).await.unwrap_err(),
+    ] {
+        assert_eq!(refused.kind, StoreErrorKind::Unavailable, "{refused}: {:?}", refused.source);
+        assert!(refused.retry_after.is_some());
+    }
+    server.start_again();
+    until_it_answers(&store).await;
+    assert_eq!(store.queue.depth().await.unwrap(), 5);
+    // Once more, under calls: they fail as an outage or succeed, and no answer was a lie.
+    let more = event.expected(200).await;
+    let confirm = async {
+        let mut confirmed = Vec::new();
+        for photo in &more {
+            match store.queue.confirm(event.album, &[*photo]).await {
+                Ok(answer) => confirmed.extend(answer),
+                Err(error) => assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}"),
+            }
+        }
+        confirmed
+    };
+    let restart = tokio::task::spawn_blocking(move || {
+        server.restart();
+        server
+    });
+    let (confirmed, server) = tokio::join!(confirm, restart);
+    until_it_answers(&store).await;
+    for photo in confirmed {
+        assert_eq!(store.photos.get(event.album, photo).await.unwrap().state, PhotoState::Queued);
+    }
+    drop(server);
+}
+
+async fn until_it_answers(store: &Store) {
+    let start = Instant::now();
+    while let Err(error) = store.check_database().await {
+        assert!(start.elapsed() < PATIENCE, "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_processes_never_hold_the_same_photo() {
+    let Some(server) = Server::get() else { return };
+    let url = server.database().await;
+    let homes = [Home::with_rows(url.clone()), Home::with_rows(url)];
+    let stores = [homes[0].open().await, homes[1].open().await];
+    let events = [Event::make(&stores[0]).await, Event::make(&stores[1]).await];
+    let mut photos = HashSet::new();
+    for event in &events {
+        photos.extend(event.queued(300).await);
+    }
+    let names: Vec<PhotoRef> =
+        photos.iter().map(|photo| PhotoRef { album: events[0].album, photo: *photo }).collect();
+    let by_asking = async |store: &Store| {
+        let mut held = Vec::new();
+        loop {
+            let request = LeaseRequest { limit: 7, ttl: LONG, suspects: false };
+            let leases = store.queue.lease(request).await.unwrap();
+            if leases.is_empty() && store.queue.depth().await.unwrap() == 0 {
+                return held;
+            }
+            held.extend(leases.into_iter().map(|lease| lease.photo));
+        }
+    };
+    let by_name = async |store: &Store| {
+        let mut held = Vec::new();
+        for names in names.chunks(11) {
+            for answer in store.work_rows.lease_named(names, LONG).await.unwrap() {
+                if let photofinish_store::traits::Named::Leased(lease) = answer {
+                    held.push(lease.photo);
+                }
+            }
+        }
+        held
+    };
+    let (a, b, c, d, e) = tokio::join!(
+        by_asking(&stores[0]),
+        by_asking(&stores[1]),
+        by_asking(&stores[1]),
+        by_name(&stores[0]),
+        by_name(&stores[1]),
+    );
+    let held = [a, b, c, d, e].concat();
+    assert_eq!(held.len(), photos.len(), "a photo was held twice");
+    assert_eq!(held.into_iter().collect::<HashSet<PhotoId>>(), photos);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn workers_that_finish_the_same_albums_in_opposite_order_do_not_wait_for_each_other() {
+    let Some(server) = Server::get() else { return };
+    let url = server.database().await;
+    let homes = [Home::with_rows(url.clone()), Home::with_rows(url)];
+    let stores = [homes[0].open().await, homes[1].open().await];
+    let mut events = Vec::new();
+    for _ in 0..6 {
+        events.push(Event::make(&stores[0]).await);
+    }
+    for round in 0..10 {
+        let mut batches = [Vec::new(), Vec::new()];
+        for event in &events {
+            event.queued(8).await;
+        }
+        for (i, lease) in all_leases(&events[0]).await.into_iter().enumerate() {
+            batches[i % 2].push(read(&lease, round));
+        }
+        batches[0].sort_by_key(|finished| (finished.lease.album, finished.lease.photo));
+        batches[1].sort_by_key(|finished| std::cmp::Reverse((finished.lease.album, finished.lease.photo)));
+        let ids =
+            batches.clone().map(|batch| batch.iter().map(|finished| finished.lease.id).collect::<Vec<_>>());
+        let [forwards, backwards] = batches;
+        let (f, b) = (forwards.len(), backwards.len());
+        let all_ids: Vec<_> = ids.concat();
+        let (renewed, a, b_answers) = tokio::join!(
+            stores[0].queue.renew(&all_ids, LONG),
+            stores[0].queue.finish(forwards),
+            stores[1].queue.finish(backwards),
+        );
+        renewed.unwrap();
+        // Of two that wait for each other the server ends one, as an error.
+        assert_eq!(a.unwrap(), vec![Finish::Done; f]);
+        assert_eq!(b_answers.unwrap(), vec![Finish::Done; b]);
+    }
+    let probe = face([1.0, 0.0, 0.0, 0.0]).embedding.unwrap();
+    for event in &events {
+        let hits = stores[1].faces.nearest(event.album, &probe, 1000, 0.5).await.unwrap();
+        assert_eq!(hits.len(), 80, "every change of the album was seen");
+    }
+}
+
+async fn all_leases(event: &Event) -> Vec<Lease> {
+    let mut leases = Vec::new();
+    loop {
+        let more = event.leased(100, LONG).await;
+        if more.is_empty() {
+            return leases;
+        }
+        leases.extend(more);
+    }
+}
+
+fn read(lease: &Lease, round: usize) -> Finished {
+    Finished {
+        lease: lease.clone(),
+        size: photofinish_store::photo::PhotoSize { width: 6000, height: 4000 },
+        taken_at: None,
+        camera: None,
+        faces: vec![SeenFace { confidence: 0.5, ..face([1.0, 0.0, 0.0, 0.0]) }],
+        texts: vec![text(&format!("{round}"), 0.99)],
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_album_is_deleted_and_read_anew_while_workers_finish_its_photos() {
+    let Some(server) = Server::get() else { return };
+    let url = server.database().await;
+    let homes = [Home::with_rows(url.clone()), Home::with_rows(url)];
+    let (store, other) = (homes[0].open().await, homes[1].open().await);
+    let event = Event::make(&store).await;
+    event.queued(300).await;
+    let work = async |store: &Store| {
+        loop {
+            let request = LeaseRequest { limit: 16, ttl: LONG, suspects: false };
+            let leases = store.queue.lease(request).await.unwrap();
+            if leases.is_empty() {
+                return;
+            }
+            let batch = leases.iter().rev().map(|lease| read(lease, 1)).collect();
+            for answer in store.queue.finish(batch).await.unwrap() {
+                assert_ne!(answer, Finish::Superseded);
+            }
+        }
+    };
+    let reprocess = async {
+        for _ in 0..3 {
+            other.queue.reprocess(event.album).await.unwrap();
+        }
+    };
+    tokio::join!(work(&store), work(&other), reprocess);
+    store.queue.reprocess(event.album).await.unwrap();
+    let delete = other.albums.delete(&event.tenant, event.album);
+    let ((), (), deleted) = tokio::join!(work(&store), work(&other), delete);
+    deleted.unwrap();
+    assert_eq!(store.queue.depth().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_statement_that_takes_too_long_and_a_lock_that_is_not_to_be_had_are_outages() {
+    let Some(server) = Server::get() else { return };
+    let url = server.database().await;
+    let home = Home::with_rows(url.clone());
+    let limits = ServerLimits { lock_timeout: Duration::from_millis(200), ..ServerLimits::default() };
+    let store = Store::open(StoreSettings { server_limits: limits, ..home.settings() }).await.unwrap();
+    let event = Event::make(&store).await;
+    let photos = event.expected(1).await;
+    let mut connection = PgConnection::connect(&url).await.unwrap();
+    let mut holder = connection.begin().await.unwrap();
+    sqlx::query("lock table photo in access exclusive mode").execute(&mut *holder).await.unwrap();
+    for refused in [
+        store.queue.confirm(event.album, &photos).await.unwrap_err(),
+        store.photos.get(event.album, photos[0]).await.unwrap_err(),
+    ] {
+        assert_eq!(refused.kind, StoreErrorKind::Unavailable, "{refused}");
+    }
+    holder.rollback().await.unwrap();
+    assert_eq!(store.queue.confirm(event.album, &photos).await.unwrap(), photos);
+    let limits = ServerLimits { statement_timeout: Duration::from_millis(200), ..ServerLimits::default() };
+    let store = Store::open(StoreSettings { server_limits: limits, ..home.settings() }).await.unwrap();
+    let mut holder = connection.begin().await.unwrap();
+    sqlx::query("lock table photo in access exclusive mode").execute(&mut *holder).await.unwrap();
+    let refused = store.photos.get(event.album, photos[0]).await.unwrap_err();
+    assert_eq!(refused.kind, StoreErrorKind::Unavailable, "{refused}");
+    holder.rollback().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pool_that_is_used_up_is_an_outage_after_its_wait() {
+    let Some(server) = Server::get() else { return };
+    let home = Home::with_rows(server.database().await);
+    let limits = ServerLimits {
+        connections: 1,
+        acquire_timeout: Duration::from_millis(300),
+        lock_timeout: PATIENCE,
+        ..ServerLimits::default()
+    };
+    let store = Store::open(StoreSettings { server_limits: limits, ..home.settings() }).await.unwrap();
+    let event = Event::make(&store).await;
+    let mut connection = PgConnection::connect(&home.settings().database_url).await.unwrap();
+    let mut holder = connection.begin().await.unwrap();
+    sqlx::query("lock table photo in access exclusive mode").execute(&mut *holder).await.unwrap();
+    let refused = tokio::select! {
+        // Polled first, it has the only connection.
+        biased;
+        _ = store.photos.counts(event.album) => panic!("the table is locked"),
+        depth = store.queue.depth() => depth.unwrap_err(),
+    };
+    assert_eq!(refused.kind, StoreErrorKind::Unavailable, "{refused}");
+    holder.rollback().await.unwrap();
+    until_it_answers(&store).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_and_a_url_that_is_none_are_refused() {
+    let home = Home::with_rows("postgres://nobody:secret@127.0.0.1:1/rows".into());
+    let error = Store::open(home.settings()).await.err().unwrap();
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+    let home = Home::with_rows("postgres://nobody:secret@127.0.0.1:port/rows".into());
+    let error = Store::open(home.settings()).await.err().unwrap();
+    assert_eq!(error.kind, StoreErrorKind::Corrupt);
+    assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+}
