@@ -1,5 +1,7 @@
 //! What is in force: the settings as types, each problem with them named. Only `settings` reads the environment.
 
+mod storage;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,8 +10,10 @@ use std::time::Duration;
 
 use photofinish_api::context::Environment;
 use photofinish_models::runtime::{DeviceChoice, Precision};
+use photofinish_store::remote::CloudSettings;
 use url::Url;
 
+pub use self::storage::cloud_variables;
 use crate::settings::Settings;
 
 /// Everything that an operator decides.
@@ -21,6 +25,7 @@ pub struct Config {
     pub public_url: Url,
     pub database_url: String,
     pub storage_url: String,
+    pub cloud: CloudSettings,
     pub environment: Environment,
     pub models_dir: PathBuf,
     pub models: ModelKind,
@@ -122,6 +127,11 @@ impl Config {
             ("PHOTOFINISH_PUBLIC_URL", self.public_url.to_string()),
             ("PHOTOFINISH_DATABASE_URL", masked(&self.database_url)),
             ("PHOTOFINISH_STORAGE_URL", masked(&self.storage_url)),
+            (
+                "PHOTOFINISH_STORAGE_PUBLIC_ENDPOINT",
+                optional(self.cloud.public_endpoint.as_ref().map(Url::to_string)),
+            ),
+            ("PHOTOFINISH_STORAGE_ADDRESSING", format!("{:?}", self.cloud.addressing).to_lowercase()),
             ("PHOTOFINISH_QUEUE_URL", masked(&self.database_url)),
             ("PHOTOFINISH_ENVIRONMENT", format!("{:?}", self.environment).to_lowercase()),
             ("PHOTOFINISH_MODELS_DIR", self.models_dir.display().to_string()),
@@ -172,12 +182,14 @@ impl Judge {
             self.parse("PHOTOFINISH_LISTEN", &given.listen, SocketAddr::from(([127, 0, 0, 1], 8080)));
         let data_dir = PathBuf::from(given.data_dir.clone().unwrap_or_else(|| "data".into()));
         let database_url = self.database_url(given, &data_dir);
+        let storage_url = self.storage_url(given, &data_dir);
         let processing_threads = self.processing_threads(given);
         Config {
             listen,
             admin_listen: self.admin_listen(given),
             public_url: self.public_url(given, listen),
-            storage_url: self.storage_url(given, &data_dir),
+            cloud: self.cloud(given, &storage_url),
+            storage_url,
             environment: self.choice(
                 "PHOTOFINISH_ENVIRONMENT",
                 &given.environment,
@@ -337,15 +349,6 @@ impl Judge {
         }
         if given.queue_url.as_ref().is_some_and(|queue| *queue != url) {
             self.problems.push("PHOTOFINISH_QUEUE_URL: the database is the queue; leave it out".into());
-        }
-        url
-    }
-
-    fn storage_url(&mut self, given: &Settings, data_dir: &Path) -> String {
-        let default = format!("file:{}", data_dir.join("objects").display());
-        let url = given.storage_url.clone().unwrap_or(default);
-        if !url.starts_with("file:") {
-            self.problems.push(format!("PHOTOFINISH_STORAGE_URL={}: must begin with file:", masked(&url)));
         }
         url
     }

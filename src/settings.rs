@@ -20,9 +20,18 @@ pub struct Settings {
     /// Rows: sqlite:FILE [in the data folder]
     #[arg(long, global = true, env = "PHOTOFINISH_DATABASE_URL", value_name = "URL", hide_env_values = true)]
     pub database_url: Option<String>,
-    /// Bytes: file:FOLDER [in the data folder]
+    /// Bytes: file:FOLDER, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX [in the data folder]
     #[arg(long, global = true, env = "PHOTOFINISH_STORAGE_URL", value_name = "URL", hide_env_values = true)]
     pub storage_url: Option<String>,
+    /// What presigned URLs begin with, where browsers reach S3 at another address [the service's own endpoint]
+    #[arg(long, global = true, env = "PHOTOFINISH_STORAGE_PUBLIC_ENDPOINT", value_name = "URL")]
+    pub storage_public_endpoint: Option<String>,
+    /// Where S3's URLs name the bucket: auto, path or virtual [auto]
+    #[arg(long, global = true, env = "PHOTOFINISH_STORAGE_ADDRESSING", value_name = "NAME")]
+    pub storage_addressing: Option<String>,
+    /// The clouds' own variables, under the names that their tools give them.
+    #[arg(skip)]
+    pub cloud_variables: Vec<(String, String)>,
     /// Work queue: the database's own URL [the database]
     #[arg(long, global = true, env = "PHOTOFINISH_QUEUE_URL", value_name = "URL", hide_env_values = true)]
     pub queue_url: Option<String>,

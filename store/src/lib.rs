@@ -20,8 +20,10 @@ pub mod meters;
 pub mod object;
 mod objects;
 pub mod photo;
+pub mod remote;
 mod rows;
 mod sqlite;
+pub mod storage;
 pub mod suite;
 mod text_search;
 pub mod traits;
@@ -29,10 +31,12 @@ pub mod variants;
 
 pub use error::{StoreError, StoreErrorKind};
 use face_index::FaceCache;
-use local::{LocalFiles, LocalSettings};
+use local::LocalFiles;
+use remote::CloudSettings;
 use sqlite::{
     Database, SqliteAlbums, SqliteFaces, SqliteKeys, SqlitePhotos, SqliteProbes, SqliteQueue, SqliteTexts,
 };
+use storage::Storage;
 use text_search::TextSearch;
 
 /// Everything that is remembered. Cheap to clone.
@@ -56,6 +60,7 @@ pub struct Store {
     pub texts: Arc<dyn traits::Texts>,
     /// What answers signed local URLs, where bytes lie on the local disk.
     pub local: Option<Arc<LocalFiles>>,
+    storage: Storage,
     embedded: Embedded,
 }
 
@@ -64,7 +69,6 @@ pub struct Store {
 struct Embedded {
     database: Database,
     queue: Arc<SqliteQueue>,
-    files: Arc<LocalFiles>,
 }
 
 /// What [`Store::open`] needs.
@@ -72,8 +76,10 @@ struct Embedded {
 pub struct StoreSettings {
     /// `sqlite:` and a path.
     pub database_url: String,
-    /// `file:` and a folder.
+    /// `file:` and a folder; `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`.
     pub storage_url: String,
+    /// What a bucket needs beyond its URL; nothing for a folder.
+    pub cloud: CloudSettings,
     /// What presigned local URLs begin with, for example `http://127.0.0.1:8080`.
     pub public_url: Url,
     /// Signs local URLs; 32 bytes.
@@ -87,20 +93,14 @@ pub struct StoreSettings {
 }
 
 impl Store {
-    /// Opens what the URLs name, makes it when missing, and brings the tables up to date. Needs a tokio runtime:
+    /// Opens what the URLs name, makes it when missing (but no bucket), and brings the tables up to date. Needs a tokio runtime:
     /// confirmations are committed by a task, which ends with the last clone of the store.
     ///
     /// # Errors
     /// `Corrupt` for a URL of another kind or a file that is no database, `Unavailable` for a disk that refuses.
     pub async fn open(settings: StoreSettings) -> Result<Self, StoreError> {
         let database = Database::open(&settings.database_url).await?;
-        let files = LocalFiles::open_folder(LocalSettings {
-            root: local::folder_of(&settings.storage_url)?,
-            scratch: settings.scratch,
-            public_url: settings.public_url,
-            signing_secret: settings.signing_secret,
-        });
-        let files = Arc::new(files.await?);
+        let storage = Storage::open(&settings).await?;
         let face_rows = Arc::new(SqliteFaces::new(database.clone()));
         let faces = Arc::new(FaceCache::new(face_rows, settings.face_index_bytes));
         let queue = Arc::new(SqliteQueue::open(database.clone(), settings.attempt_limit));
@@ -110,11 +110,12 @@ impl Store {
             photos: Arc::new(SqlitePhotos::new(database.clone(), Arc::clone(&faces))),
             queue: Arc::clone(&queue) as _,
             probes: Arc::new(SqliteProbes::new(database.clone())),
-            blobs: Arc::clone(&files) as _,
+            blobs: storage.blobs(),
             faces,
             texts: Arc::new(TextSearch::new(Arc::new(SqliteTexts::new(database.clone())))),
-            local: Some(Arc::clone(&files)),
-            embedded: Embedded { database, queue, files },
+            local: storage.local(),
+            storage,
+            embedded: Embedded { database, queue },
         })
     }
 
@@ -131,7 +132,7 @@ impl Store {
     /// # Errors
     /// `Unavailable`.
     pub async fn check_storage(&self) -> Result<(), StoreError> {
-        self.embedded.files.check().await
+        self.storage.check().await
     }
 
     /// Lets every running lease lapse at once; answers how many. Their attempts stay counted: these photos were in

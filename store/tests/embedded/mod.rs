@@ -4,6 +4,7 @@
 
 use photofinish_store::album::Tenant;
 use photofinish_store::ids::AlbumId;
+use photofinish_store::remote::CloudSettings;
 use photofinish_store::suite::Event;
 use photofinish_store::{Store, StoreSettings};
 use tempfile::TempDir;
@@ -26,6 +27,7 @@ impl Home {
         StoreSettings {
             database_url: format!("sqlite:{}", folder.join("photofinish.db").display()),
             storage_url: format!("file:{}", folder.join("objects").display()),
+            cloud: CloudSettings::default(),
             public_url: "http://127.0.0.1:8080".parse().unwrap(),
             signing_secret: [7; 32],
             attempt_limit: LIMIT,
