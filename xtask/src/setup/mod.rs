@@ -23,7 +23,7 @@ use crate::report::{heading, step};
 
 pub use models::REGISTRY_FOLDER;
 pub use portraits::folder as portraits_folder;
-pub use test_tools::{node_modules, schemathesis};
+pub use test_tools::{node_modules, s3_server, schemathesis};
 
 /// Where the networks may come from.
 #[derive(Args, Clone, Debug, Default)]
@@ -72,11 +72,12 @@ pub fn for_sample_event(layout: &Layout) -> anyhow::Result<()> {
     step("portraits in the public domain", || portraits::install(layout))
 }
 
-/// What only tests need: the other set of networks, a real client and a fuzzer of the API.
+/// What only tests need: the other set of networks, a real client and a fuzzer of the API, a real S3 server.
 pub fn for_tests(layout: &Layout) -> anyhow::Result<()> {
     step("system packages for tests", || system::install(system::TESTS))?;
     models::registry_only(layout)?;
     for_sample_event(layout)?;
     step("oRPC client", || test_tools::install_client(layout))?;
-    step("schemathesis", || test_tools::install_schemathesis(layout))
+    step("schemathesis", || test_tools::install_schemathesis(layout))?;
+    step("S3 server", || test_tools::install_s3_server(layout))
 }
