@@ -1,5 +1,7 @@
 //! What is in force: the settings as types, each problem with them named. Only `settings` reads the environment.
 
+mod storage;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,9 +10,11 @@ use std::time::Duration;
 
 use photofinish_api::context::Environment;
 use photofinish_models::runtime::{DeviceChoice, Precision};
+use photofinish_store::remote::CloudSettings;
 use photofinish_store::{DatabaseKind, QueueSettings, ServerLimits};
 use url::Url;
 
+pub use self::storage::cloud_variables;
 use crate::masked::masked;
 use crate::settings::Settings;
 
@@ -26,6 +30,7 @@ pub struct Config {
     pub database_url: String,
     pub server_limits: ServerLimits,
     pub storage_url: String,
+    pub cloud: CloudSettings,
     /// `None`: the database is the queue.
     pub queue: Option<QueueSettings>,
     pub environment: Environment,
@@ -133,6 +138,11 @@ impl Config {
             ("PHOTOFINISH_DATABASE_STATEMENT_SECONDS", seconds(&self.server_limits.statement_timeout)),
             ("PHOTOFINISH_DATABASE_LOCK_SECONDS", seconds(&self.server_limits.lock_timeout)),
             ("PHOTOFINISH_STORAGE_URL", masked(&self.storage_url)),
+            (
+                "PHOTOFINISH_STORAGE_PUBLIC_ENDPOINT",
+                optional(self.cloud.public_endpoint.as_ref().map(Url::to_string)),
+            ),
+            ("PHOTOFINISH_STORAGE_ADDRESSING", format!("{:?}", self.cloud.addressing).to_lowercase()),
             ("PHOTOFINISH_ENVIRONMENT", format!("{:?}", self.environment).to_lowercase()),
             ("PHOTOFINISH_MODELS_DIR", self.models_dir.display().to_string()),
             ("PHOTOFINISH_MODELS", format!("{:?}", self.models).to_lowercase()),
@@ -175,13 +185,15 @@ impl Judge {
             self.parse("PHOTOFINISH_LISTEN", &given.listen, SocketAddr::from(([127, 0, 0, 1], 8080)));
         let data_dir = PathBuf::from(given.data_dir.clone().unwrap_or_else(|| "data".into()));
         let database_url = self.database_url(given, &data_dir);
+        let storage_url = self.storage_url(given, &data_dir);
         let processing_threads = self.processing_threads(given);
         let times = self.times(given);
         Config {
             listen,
             admin_listen: self.admin_listen(given),
             public_url: self.public_url(given, listen),
-            storage_url: self.storage_url(given, &data_dir),
+            cloud: self.cloud(given, &storage_url),
+            storage_url,
             environment: self.choice(
                 "PHOTOFINISH_ENVIRONMENT",
                 &given.environment,
@@ -369,15 +381,6 @@ impl Judge {
             let shown = masked(&url);
             self.problems
                 .push(format!("PHOTOFINISH_DATABASE_URL={shown}: must begin with sqlite: or postgres:"));
-        }
-        url
-    }
-
-    fn storage_url(&mut self, given: &Settings, data_dir: &Path) -> String {
-        let default = format!("file:{}", data_dir.join("objects").display());
-        let url = given.storage_url.clone().unwrap_or(default);
-        if !url.starts_with("file:") {
-            self.problems.push(format!("PHOTOFINISH_STORAGE_URL={}: must begin with file:", masked(&url)));
         }
         url
     }

@@ -70,13 +70,14 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(Arguments { command, settings }: Arguments) -> anyhow::Result<ExitCode> {
+fn dispatch(Arguments { command, mut settings }: Arguments) -> anyhow::Result<ExitCode> {
     if let Command::Upload(arguments) = command {
         return upload::run(&arguments);
     }
     if matches!(command, Command::All | Command::Serve | Command::Work) {
         allocators::settle();
     }
+    settings.cloud_variables = config::cloud_variables();
     let config = Config::from_settings(&settings)?;
     match command {
         Command::All => run::run(config, run::Role::All),
@@ -92,6 +93,9 @@ fn dispatch(Arguments { command, settings }: Arguments) -> anyhow::Result<ExitCo
         }
         Command::Config => {
             for (name, value) in config.lines() {
+                println!("{name}={value}");
+            }
+            for (name, value) in config.cloud_lines() {
                 println!("{name}={value}");
             }
             Ok(ExitCode::SUCCESS)

@@ -85,6 +85,7 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
         database_url: config.database_url.clone(),
         server_limits: config.server_limits,
         storage_url: config.storage_url.clone(),
+        cloud: config.cloud.clone(),
         public_url: config.public_url.clone(),
         signing_secret: secrets::signing_secret(&config.secrets_dir())?,
         attempt_limit: config.attempt_limit,

@@ -32,9 +32,18 @@ pub struct Settings {
     /// Postgres: how long a statement may wait for a lock, seconds [10]
     #[arg(long, global = true, env = "PHOTOFINISH_DATABASE_LOCK_SECONDS", value_name = "SECONDS")]
     pub database_lock_seconds: Option<String>,
-    /// Bytes: file:FOLDER [in the data folder]
+    /// Bytes: file:FOLDER, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX [in the data folder]
     #[arg(long, global = true, env = "PHOTOFINISH_STORAGE_URL", value_name = "URL", hide_env_values = true)]
     pub storage_url: Option<String>,
+    /// What presigned URLs begin with, where browsers reach S3 at another address [the service's own endpoint]
+    #[arg(long, global = true, env = "PHOTOFINISH_STORAGE_PUBLIC_ENDPOINT", value_name = "URL")]
+    pub storage_public_endpoint: Option<String>,
+    /// Where S3's URLs name the bucket: auto, path or virtual [auto]
+    #[arg(long, global = true, env = "PHOTOFINISH_STORAGE_ADDRESSING", value_name = "NAME")]
+    pub storage_addressing: Option<String>,
+    /// The clouds' own variables, under the names that their tools give them.
+    #[arg(skip)]
+    pub cloud_variables: Vec<(String, String)>,
     /// Work queue: nats://HOST:4222 or tls://HOST:4222, several by commas, with USER:PASSWORD@ or TOKEN@ [the database]
     #[arg(long, global = true, env = "PHOTOFINISH_QUEUE_URL", value_name = "URL", hide_env_values = true)]
     pub queue_url: Option<String>,

@@ -73,7 +73,8 @@ fn upload_operations() -> Vec<Operation> {
                 "photos.photo.success",
                 "Confirm an upload",
                 "Queues the photo; from the 200 on nothing loses it. May be repeated. 412 with \
-                    `data.code` `UPLOAD_MISSING` while the bytes are not there.",
+                    `data.code` `UPLOAD_MISSING` while the bytes are not there; 413 with `PHOTO_TOO_LARGE` when they \
+                    are too many: they are removed, and the upload URL may be used again.",
             ),
             uploads::success,
         ),

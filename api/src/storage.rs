@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{self, Stream, StreamExt};
 use photofinish_store::local::{LocalFiles, ReceiveError, SignatureError};
+use photofinish_store::traits::ANY_IMAGE;
 use warp::Reply;
 use warp::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -26,9 +27,6 @@ const ALLOW: &str = "GET, HEAD, PUT, OPTIONS";
 
 /// A sender that says nothing for this long has gone.
 const SILENCE_LIMIT: Duration = Duration::from_secs(30);
-
-/// What a selfie's URL is bound to: its ticket is asked for without a content type.
-pub(crate) const ANY_IMAGE: &str = "image/*";
 
 /// The answer to a transfer: `key` is the path after `/storage/`, `query` the raw query string.
 pub(crate) async fn respond(local: &LocalFiles, (key, query): (&str, &str), mut call: Call) -> Response {

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use photofinish_store::error::StoreError;
+use photofinish_store::remote::Patience;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -11,6 +12,12 @@ use crate::fault::{Outage, Part};
 
 /// A store that does not answer for so long is down. Longer than any healthy call: 50 MB at 2 MB/s.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A bucket that does not answer is given up before, with a word about why.
+const _: () = assert!(
+    Patience::SERVICE.call.as_secs() + Patience::SERVICE.farewell.as_secs() < PATIENCE.as_secs(),
+    "a call of the storage outlasts the pipeline's patience"
+);
 
 /// Ends a generation at once: threads look at it between batches, waits for the store end by it. Cheap to clone.
 #[derive(Clone, Debug)]

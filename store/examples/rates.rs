@@ -11,6 +11,7 @@ use bytes::Bytes;
 use photofinish_store::ids::{AlbumId, OrganizationId, PhotoId};
 use photofinish_store::object::{ObjectKey, ObjectRole};
 use photofinish_store::photo::{Embedding, PhotoSize, SeenFace};
+use photofinish_store::remote::CloudSettings;
 use photofinish_store::suite::{Event, face, text};
 use photofinish_store::traits::{Finished, Lease, TextQuery};
 use photofinish_store::{ServerLimits, Store, StoreSettings};
@@ -55,6 +56,7 @@ async fn open(folder: &Path) -> Result<Store, Box<dyn Error>> {
         database_url: format!("sqlite:{}", folder.join("photofinish.db").display()),
         server_limits: ServerLimits::default(),
         storage_url: format!("file:{}", folder.join("objects").display()),
+        cloud: CloudSettings::default(),
         public_url: "http://127.0.0.1:8080".parse()?,
         signing_secret: [7; 32],
         attempt_limit: 3,

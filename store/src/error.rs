@@ -12,7 +12,7 @@ pub enum StoreErrorKind {
     Conflict,
     /// The object is larger than the caller allows.
     TooLarge,
-    /// The database or the disk does not answer now; the same call may work later.
+    /// The database or the storage does not answer now; the same call may work later.
     Unavailable,
     /// The row or object does not have the shape this version writes.
     Corrupt,

@@ -21,8 +21,10 @@ pub mod meters;
 pub mod object;
 mod objects;
 pub mod photo;
+pub mod remote;
 mod rows;
 mod sql;
+pub mod storage;
 pub mod suite;
 mod text_search;
 pub mod traits;
@@ -32,9 +34,11 @@ pub use error::{StoreError, StoreErrorKind};
 use face_index::FaceCache;
 use jetstream::JetStreamQueue;
 pub use jetstream::QueueSettings;
-use local::{LocalFiles, LocalSettings};
+use local::LocalFiles;
+use remote::CloudSettings;
 use sql::{Database, SqlAlbums, SqlFaces, SqlKeys, SqlPhotos, SqlProbes, SqlQueue, SqlTexts};
 pub use sql::{DatabaseKind, ServerLimits};
+use storage::Storage;
 use text_search::TextSearch;
 
 /// Everything that is remembered. Cheap to clone.
@@ -60,9 +64,9 @@ pub struct Store {
     pub texts: Arc<dyn traits::Texts>,
     /// What answers signed local URLs, where bytes lie on the local disk.
     pub local: Option<Arc<LocalFiles>>,
+    storage: Storage,
     database: Database,
     rows_queue: Arc<SqlQueue>,
-    files: Arc<LocalFiles>,
     /// The queue beside the database, where there is one.
     jetstream: Option<Arc<JetStreamQueue>>,
 }
@@ -93,8 +97,10 @@ pub struct StoreSettings {
     pub database_url: String,
     /// How much of a Postgres server to use; SQLite does not ask.
     pub server_limits: ServerLimits,
-    /// `file:` and a folder.
+    /// `file:` and a folder; `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`.
     pub storage_url: String,
+    /// What a bucket needs beyond its URL; nothing for a folder.
+    pub cloud: CloudSettings,
     /// What presigned local URLs begin with, for example `http://127.0.0.1:8080`.
     pub public_url: Url,
     /// Signs local URLs; 32 bytes.
@@ -110,20 +116,14 @@ pub struct StoreSettings {
 }
 
 impl Store {
-    /// Opens what the URLs name, makes it when missing, and brings the tables up to date. Needs a tokio runtime:
+    /// Opens what the URLs name, makes it when missing (but no bucket), and brings the tables up to date. Needs a tokio runtime:
     /// confirmations are committed by a task, which ends with the last clone of the store.
     ///
     /// # Errors
     /// `Corrupt` for a URL of another kind or a file that is no database, `Unavailable` for a disk that refuses.
     pub async fn open(settings: StoreSettings) -> Result<Self, StoreError> {
         let database = Database::open(&settings.database_url, &settings.server_limits).await?;
-        let files = LocalFiles::open_folder(LocalSettings {
-            root: local::folder_of(&settings.storage_url)?,
-            scratch: settings.scratch,
-            public_url: settings.public_url,
-            signing_secret: settings.signing_secret,
-        });
-        let files = Arc::new(files.await?);
+        let storage = Storage::open(&settings).await?;
         let face_rows = Arc::new(SqlFaces::new(database.clone()));
         let faces = Arc::new(FaceCache::new(face_rows, settings.face_index_bytes));
         let queue = Arc::new(SqlQueue::open(database.clone(), settings.attempt_limit));
@@ -138,13 +138,13 @@ impl Store {
             },
             work_rows: Arc::clone(&queue) as _,
             probes: Arc::new(SqlProbes::new(database.clone())),
-            blobs: Arc::clone(&files) as _,
+            blobs: storage.blobs(),
             faces,
             texts: Arc::new(TextSearch::new(Arc::new(SqlTexts::new(database.clone())))),
-            local: Some(Arc::clone(&files)),
+            local: storage.local(),
+            storage,
             database,
             rows_queue: queue,
-            files,
             jetstream,
         })
     }
@@ -162,7 +162,7 @@ impl Store {
     /// # Errors
     /// `Unavailable`.
     pub async fn check_storage(&self) -> Result<(), StoreError> {
-        self.files.check().await
+        self.storage.check().await
     }
 
     /// Whether photos can be leased: whether the queue beside the database answers, where there is one. Without it

@@ -50,6 +50,12 @@ impl ObjectKey {
         path.split('/').all(plain).then(|| Self(path.to_owned()))
     }
 
+    /// The media type it is sent as: `image/jpeg` for what the pipeline wrote, `application/octet-stream` for what a
+    /// partner sent, which a browser must never take for a page.
+    pub fn served_as(&self) -> &'static str {
+        if self.0.ends_with(".jpg") { "image/jpeg" } else { "application/octet-stream" }
+    }
+
     /// The path, no slash in front.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -5,32 +5,46 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::object::ObjectKey;
 use crate::traits::Result;
 
-/// The whole object, refused by its size before a byte of it is held.
-pub(crate) async fn read(store: &dyn ObjectStore, key: &ObjectKey, at_most: u64) -> Result<Bytes> {
-    let found = store.get(&Path::from(key.as_str())).await.map_err(|cause| failure(key, cause))?;
-    if found.meta.size > at_most {
-        return Err(StoreError::new(StoreErrorKind::TooLarge, format!("object {key}")));
+/// The whole object, refused by its size before a byte of it is held. All of it or an error: a body that ends early is
+/// no shorter object.
+pub(crate) async fn read(store: &dyn ObjectStore, path: &Path, at_most: u64) -> Result<Bytes> {
+    let found = store.get(path).await.map_err(|cause| failure(path, cause))?;
+    let size = found.meta.size;
+    if size > at_most {
+        return Err(StoreError::new(StoreErrorKind::TooLarge, format!("object {path}")));
     }
-    found.bytes().await.map_err(|cause| failure(key, cause))
+    let bytes = found.bytes().await.map_err(|cause| failure(path, cause))?;
+    if bytes.len() as u64 != size {
+        let what = format!("object {path}: {} bytes came of {size}", bytes.len());
+        return Err(StoreError::new(StoreErrorKind::Unavailable, what));
+    }
+    Ok(bytes)
 }
 
 /// The object's size in bytes.
-pub(crate) async fn head(store: &dyn ObjectStore, key: &ObjectKey) -> Result<Option<u64>> {
-    match store.head(&Path::from(key.as_str())).await {
+pub(crate) async fn head(store: &dyn ObjectStore, path: &Path) -> Result<Option<u64>> {
+    match store.head(path).await {
         Ok(meta) => Ok(Some(meta.size)),
         Err(object_store::Error::NotFound { .. }) => Ok(None),
-        Err(cause) => Err(failure(key, cause)),
+        Err(cause) => Err(failure(path, cause)),
+    }
+}
+
+/// Removes an object; no error when it is not there.
+pub(crate) async fn delete(store: &dyn ObjectStore, path: &Path) -> Result<()> {
+    match store.delete(path).await {
+        Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+        Err(cause) => Err(failure(path, cause)),
     }
 }
 
 /// An `object_store` error by what the caller can do about it.
-pub(crate) fn failure(key: &ObjectKey, cause: object_store::Error) -> StoreError {
+pub(crate) fn failure(path: &Path, cause: object_store::Error) -> StoreError {
     let kind = match cause {
         object_store::Error::NotFound { .. } => StoreErrorKind::NotFound,
         _ => StoreErrorKind::Unavailable,
     };
-    StoreError::new(kind, format!("object {key}")).because(cause)
+    StoreError::new(kind, format!("object {path}")).because(cause)
 }

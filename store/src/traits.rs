@@ -250,14 +250,19 @@ pub trait Blobs: Send + Sync {
     async fn delete_album(&self, organization: OrganizationId, album: AlbumId) -> Result<()>;
 }
 
+/// The content type of an upload that may be any image, for a sender who does not know the type yet. Local files hold
+/// the sender to it; a presigned URL binds one type exactly or none at all, and then takes any.
+pub const ANY_IMAGE: &str = "image/*";
+
 /// What an upload URL is bound to.
 #[derive(Clone, Copy, Debug)]
 pub struct UploadTerms<'a> {
-    /// The `Content-Type` that the PUT must carry.
+    /// The `Content-Type` that the PUT must carry, or [`ANY_IMAGE`].
     pub content_type: &'a str,
-    /// The largest body, bytes.
+    /// The largest body, bytes. A presigned URL cannot be bound to it: whoever takes the upload for done looks at its
+    /// size again.
     pub max_bytes: u64,
-    /// How long it holds.
+    /// How long it holds; a week at most.
     pub ttl: Duration,
 }
 

@@ -117,7 +117,7 @@ async fn urls_of_other_kinds_are_refused_with_a_sentence() {
     assert!(!error.to_string().contains("secret"), "{error}");
     assert!(error.to_string().contains("database url"), "{error}");
     let mut settings = home.settings();
-    settings.storage_url = "s3://photos".into();
+    settings.storage_url = "ftp://photos".into();
     let error = Store::open(settings).await.err().unwrap();
     assert!(error.to_string().contains("storage url"), "{error}");
 }

@@ -65,7 +65,8 @@ fn tell_tests(layout: &Layout, ready: &Ready, tests: &mut Command) {
         .env("PHOTOFINISH_TEST_PORTRAITS", setup::portraits_folder(layout))
         .env("PHOTOFINISH_TEST_NODE_MODULES", setup::node_modules(layout))
         .env("PHOTOFINISH_TEST_SCHEMATHESIS", setup::schemathesis(layout))
-        .env("PHOTOFINISH_TEST_NATS_SERVER", setup::nats_server(layout));
+        .env("PHOTOFINISH_TEST_NATS_SERVER", setup::nats_server(layout))
+        .env("PHOTOFINISH_TEST_S3_SERVER", setup::s3_server(layout));
     if let Some(programs) = setup::postgres_programs() {
         tests.env("PHOTOFINISH_TEST_POSTGRES_BIN", programs);
     }

@@ -7,7 +7,9 @@ use photofinish_store::error::StoreErrorKind;
 use photofinish_store::ids::{AlbumId, PhotoId, ProbeId};
 use photofinish_store::object::{ObjectKey, ObjectRole};
 use photofinish_store::photo::{Embedding, Photo};
-use photofinish_store::traits::{FaceHit as FoundFace, Probe, TextHit as FoundText, TextQuery, UploadTerms};
+use photofinish_store::traits::{
+    ANY_IMAGE, FaceHit as FoundFace, Probe, TextHit as FoundText, TextQuery, UploadTerms,
+};
 
 use super::{expiry, named};
 use crate::auth::Searcher;
@@ -15,7 +17,6 @@ use crate::context::Context;
 use crate::cursor::HitPlace;
 use crate::error::ApiError;
 use crate::error_table::{DeclineCode, ErrorKind};
-use crate::storage::ANY_IMAGE;
 use crate::wire::album::OneAlbum;
 use crate::wire::search::{
     FACE_MATCH, FaceHit, FaceHits, Paging, ProbeTicket, READ_HERE, SearchFace, SearchText, TextHit, TextHits,

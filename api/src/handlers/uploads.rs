@@ -150,7 +150,9 @@ async fn ticket(
     Ok(PhotoTicket { upload_url: url.into(), photo_id: photo.to_string(), expires_at: expiry(ttl) })
 }
 
-/// Whether the bytes are there. How many there are is judged by the pipeline: too many is a failed photo.
+/// Whether the bytes are there, and not more of them than a photo may have: no cloud binds a presigned upload to a size.
+/// Too many are removed, so that nobody keeps them, and the ticket can be used again. Bytes replaced after this are
+/// judged by the pipeline.
 async fn check_uploaded(
     ctx: &Context,
     organization: OrganizationId,
@@ -158,6 +160,10 @@ async fn check_uploaded(
 ) -> Result<(), ApiError> {
     let key = ObjectKey::photo(organization, album, photo, ObjectRole::Original);
     match ctx.store.blobs.head(&key).await? {
+        Some(size) if size > ctx.settings.max_photo_bytes => {
+            ctx.store.blobs.delete(&key).await?;
+            Err(ApiError::of(ErrorKind::PayloadTooLarge).with_code("PHOTO_TOO_LARGE"))
+        }
         Some(_) => Ok(()),
         None => Err(ApiError::of(ErrorKind::PreconditionFailed).with_code("UPLOAD_MISSING")),
     }

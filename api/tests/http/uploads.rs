@@ -1,8 +1,10 @@
 //! From a ticket to a confirmed photo.
 
+use bytes::Bytes;
+use photofinish_store::object::{ObjectKey, ObjectRole};
 use serde_json::{Value, json};
 
-use crate::support::{Partner, Service};
+use crate::support::{MAX_PHOTO_BYTES, Partner, Service};
 
 fn ticket(partner: &Partner, album: &Value) -> (String, Value) {
     let body = json!({ "albumId": album, "filename": "a.jpg", "contentType": "image/jpeg" });
@@ -33,6 +35,45 @@ fn a_photo_goes_from_ticket_to_queue() {
         assert!(confirmed["message"].is_string());
     }
     assert_eq!(state(&partner, &album, &photo), json!("queued"));
+}
+
+/// As a bucket has them: its URLs cannot be bound to a size.
+#[test]
+fn bytes_that_are_too_many_are_refused_at_confirm_and_removed() {
+    let service = Service::start();
+    let partner = service.partner();
+    let (album, album_id) = partner.album();
+    let (url, photo) = ticket(&partner, &album);
+    let original = ObjectKey::photo(
+        service.block_on(partner.organization(&service)),
+        album_id,
+        photo.as_str().unwrap().parse().unwrap(),
+        ObjectRole::Original,
+    );
+    let one = json!({ "albumId": album, "photoId": photo });
+    let many = json!({ "albumId": album, "photoIds": [photo] });
+    let upload = |size: u64| {
+        let bytes = Bytes::from(vec![7; usize::try_from(size).unwrap()]);
+        service.block_on(service.store.blobs.write(&original, "image/jpeg", bytes)).unwrap();
+    };
+    let is_there = || service.block_on(service.store.blobs.head(&original)).unwrap().is_some();
+
+    upload(MAX_PHOTO_BYTES + 1);
+    let refused = partner.call("/photos/photo/success", &one).defined(413, "PAYLOAD_TOO_LARGE");
+    assert_eq!(refused["data"], json!({ "code": "PHOTO_TOO_LARGE" }));
+    assert!(!is_there());
+    upload(MAX_PHOTO_BYTES + 1);
+    let result = partner.call("/photos/photo/success/batch", &many).ok()["results"][0].clone();
+    assert_eq!((&result["success"], &result["error"]["status"]), (&json!(false), &json!(413)));
+    assert!(!is_there());
+    assert_eq!(state(&partner, &album, &photo), json!("awaiting_upload"));
+    partner.call("/photos/photo/success", &one).defined(412, "PRECONDITION_FAILED");
+
+    let largest = vec![7; usize::try_from(MAX_PHOTO_BYTES).unwrap()];
+    assert_eq!(partner.put(&url, "image/jpeg", &largest).status, 200);
+    partner.call("/photos/photo/success", &one).ok();
+    assert_eq!(state(&partner, &album, &photo), json!("queued"));
+    assert!(is_there());
 }
 
 #[test]

@@ -19,6 +19,7 @@ use photofinish_store::ids::{AlbumId, KeyId, OrganizationId, PhotoId};
 use photofinish_store::key::{KeyMode, NewKey, Scope};
 use photofinish_store::object::{ObjectKey, ObjectRole};
 use photofinish_store::photo::{NewPhoto, Photo, SeenFace, SeenText, StateCounts};
+use photofinish_store::remote::CloudSettings;
 use photofinish_store::traits::Blobs;
 use photofinish_store::{ServerLimits, Store, StoreSettings};
 use tempfile::TempDir;
@@ -48,6 +49,7 @@ impl House {
                 database_url: format!("sqlite:{}", folder.path().join("rows.db").display()),
                 server_limits: ServerLimits::default(),
                 storage_url: format!("file:{}", folder.path().join("objects").display()),
+                cloud: CloudSettings::default(),
                 public_url: "http://127.0.0.1:8080".parse().unwrap(),
                 signing_secret: [7; 32],
                 attempt_limit: 3,

@@ -7,15 +7,15 @@
 mod durable;
 mod signing;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt};
-use object_store::ObjectStoreExt;
 use object_store::local::LocalFileSystem;
+use object_store::path::Path;
 use time::OffsetDateTime;
 use tokio::io::AsyncWriteExt;
 use tokio_util::io::ReaderStream;
@@ -28,6 +28,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::ids::{AlbumId, OrganizationId};
 use crate::object::ObjectKey;
 use crate::objects;
+use crate::storage::refused;
 use crate::traits::{Blobs, Result, UploadTerms};
 
 /// How much of a file is read at once for a download.
@@ -62,8 +63,7 @@ pub struct LocalFiles {
 pub struct LocalObject {
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// `image/jpeg` for what the pipeline wrote; `application/octet-stream` for what a partner sent, which a browser
-    /// must never take for a page.
+    /// As [`ObjectKey::served_as`] says.
     pub content_type: &'static str,
     /// The bytes, in order.
     pub body: BoxStream<'static, std::io::Result<Bytes>>,
@@ -186,10 +186,8 @@ impl LocalFiles {
             }
             Err(cause) => return Err(unavailable("open an object", cause)),
         };
-        let content_type =
-            if key.as_str().ends_with(".jpg") { "image/jpeg" } else { "application/octet-stream" };
         let body = ReaderStream::with_capacity(file, READ_BYTES).boxed();
-        Ok(LocalObject { size_bytes, content_type, body })
+        Ok(LocalObject { size_bytes, content_type: key.served_as(), body })
     }
 
     /// Writes and removes a few bytes where uploads land.
@@ -216,7 +214,7 @@ impl LocalFiles {
 #[async_trait]
 impl Blobs for LocalFiles {
     async fn read(&self, key: &ObjectKey, at_most: u64) -> Result<Bytes> {
-        objects::read(&self.files, key, at_most).await
+        objects::read(&self.files, &Path::from(key.as_str()), at_most).await
     }
 
     async fn write(&self, key: &ObjectKey, _content_type: &str, bytes: Bytes) -> Result<()> {
@@ -248,14 +246,11 @@ impl Blobs for LocalFiles {
     }
 
     async fn head(&self, key: &ObjectKey) -> Result<Option<u64>> {
-        objects::head(&self.files, key).await
+        objects::head(&self.files, &Path::from(key.as_str())).await
     }
 
     async fn delete(&self, key: &ObjectKey) -> Result<()> {
-        match self.files.delete(&object_store::path::Path::from(key.as_str())).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(cause) => Err(objects::failure(key, cause)),
-        }
+        objects::delete(&self.files, &Path::from(key.as_str())).await
     }
 
     async fn delete_album(&self, organization: OrganizationId, album: AlbumId) -> Result<()> {
@@ -292,11 +287,11 @@ fn unavailable(what: &'static str, cause: std::io::Error) -> StoreError {
 /// # Errors
 /// `Corrupt` when it is another kind of URL or names no folder.
 pub fn folder_of(storage_url: &str) -> Result<PathBuf> {
-    let refused = || StoreError::new(StoreErrorKind::Corrupt, format!("storage url {storage_url}"));
-    let path = storage_url.strip_prefix("file:").ok_or_else(refused)?;
+    let kinds = "must begin with file:, s3://, gs:// or az://";
+    let path = storage_url.strip_prefix("file:").ok_or_else(|| refused("of another kind", kinds))?;
     let path = path.strip_prefix("//").unwrap_or(path);
     if path.is_empty() {
-        return Err(refused());
+        return Err(refused(storage_url, "a folder must follow"));
     }
-    Ok(Path::new(path).to_owned())
+    Ok(PathBuf::from(path))
 }

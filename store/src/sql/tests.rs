@@ -17,6 +17,7 @@ async fn opened() -> (TempDir, Store, SqliteFile) {
         database_url: database_url.clone(),
         server_limits: ServerLimits::default(),
         storage_url: format!("file:{}", folder.path().join("objects").display()),
+        cloud: crate::remote::CloudSettings::default(),
         public_url: "http://127.0.0.1:8080".parse().unwrap(),
         signing_secret: [7; 32],
         attempt_limit: 3,

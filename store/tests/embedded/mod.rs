@@ -4,6 +4,7 @@
 
 use photofinish_store::album::Tenant;
 use photofinish_store::ids::AlbumId;
+use photofinish_store::remote::CloudSettings;
 use photofinish_store::suite::Event;
 use photofinish_store::{ServerLimits, Store, StoreSettings};
 use tempfile::TempDir;
@@ -35,6 +36,7 @@ impl Home {
             database_url: self.database_url.clone(),
             server_limits: ServerLimits::default(),
             storage_url: format!("file:{}", folder.join("objects").display()),
+            cloud: CloudSettings::default(),
             public_url: "http://127.0.0.1:8080".parse().unwrap(),
             signing_secret: [7; 32],
             attempt_limit: LIMIT,

@@ -24,7 +24,7 @@ use crate::report::{heading, step};
 pub use models::REGISTRY_FOLDER;
 pub use portraits::folder as portraits_folder;
 pub use system::postgres_programs;
-pub use test_tools::{nats_server, node_modules, schemathesis};
+pub use test_tools::{nats_server, node_modules, s3_server, schemathesis};
 
 /// Where the networks may come from.
 #[derive(Args, Clone, Debug, Default)]
@@ -81,5 +81,6 @@ pub fn for_tests(layout: &Layout) -> anyhow::Result<()> {
     for_sample_event(layout)?;
     step("oRPC client", || test_tools::install_client(layout))?;
     step("schemathesis", || test_tools::install_schemathesis(layout))?;
-    step("nats-server", || test_tools::install_nats_server(layout))
+    step("nats-server", || test_tools::install_nats_server(layout))?;
+    step("S3 server", || test_tools::install_s3_server(layout))
 }

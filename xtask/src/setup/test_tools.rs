@@ -1,5 +1,5 @@
 //! What tests talk to the service with: the real oRPC client, and a fuzzer that reads the OpenAPI document; and the
-//! server that it talks to in the cluster profile.
+//! servers that it talks to in the cluster profile.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,11 +11,15 @@ use super::system;
 use crate::digest;
 use crate::layout::Layout;
 use crate::process::{has, quiet};
-use crate::report::{Outcome, Unavailable};
+use crate::report::{Outcome, Unavailable, note};
 
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 const SCHEMATHESIS_FOLDER: &str = "venv-test";
 const CLIENT_FOLDER: &str = "node";
+/// Checks signatures, expiry and all, needs nothing but cargo to be built, and that takes two minutes of two cores
+/// (versitygw needs Go and brings the kits of three clouds). The newest that the workspace's Rust builds.
+const S3_SERVER: (&str, &str) = ("s3s-fs", "0.14.1");
+const S3_SERVER_FOLDER: &str = "s3-server";
 
 /// Go's own database of checksums says whether it is the right one.
 const NATS_SERVER: &str = "github.com/nats-io/nats-server/v2@v2.14.9";
@@ -29,6 +33,11 @@ pub fn node_modules(layout: &Layout) -> PathBuf {
 /// The fuzzer's program.
 pub fn schemathesis(layout: &Layout) -> PathBuf {
     layout.state(SCHEMATHESIS_FOLDER).join("bin/schemathesis")
+}
+
+/// The S3 server's program.
+pub fn s3_server(layout: &Layout) -> PathBuf {
+    layout.state(S3_SERVER_FOLDER).join("bin").join(S3_SERVER.0)
 }
 
 /// Installs the client exactly as its lock file says.
@@ -100,4 +109,25 @@ pub fn install_nats_server(layout: &Layout) -> anyhow::Result<Outcome> {
     })?;
     digest::note_made_from(&folder, NATS_SERVER)?;
     Ok(Outcome::Done(format!("built {NATS_SERVER}")))
+}
+
+/// Builds the S3 server, with the dependencies that its lock file names.
+pub fn install_s3_server(layout: &Layout) -> anyhow::Result<Outcome> {
+    let (name, version) = S3_SERVER;
+    let recipe = format!("{name} {version}");
+    let folder = layout.state(S3_SERVER_FOLDER);
+    if digest::is_made_from(&folder, &recipe) && s3_server(layout).is_file() {
+        return Ok(Outcome::Present);
+    }
+    note("building the S3 server of the tests (minutes)");
+    digest::emptied(&folder)?;
+    let mut install = Command::new("cargo");
+    install.args(["install", "--quiet", "--locked", "--features", "binary", "--version", version, name]);
+    quiet(install.arg("--root").arg(&folder)).map_err(|error| Unavailable {
+        what: recipe.clone(),
+        why: format!("{error:#}"),
+        remedy: "check that cargo reaches its registry, then run this again".into(),
+    })?;
+    digest::note_made_from(&folder, &recipe)?;
+    Ok(Outcome::Done(recipe))
 }

@@ -19,6 +19,7 @@ use photofinish_store::object::{ObjectKey, ObjectRole};
 use photofinish_store::photo::{
     BoundingBox, Embedding, FailureReason, NewPhoto, PhotoSize, SeenFace, SeenText, TextStanding,
 };
+use photofinish_store::remote::CloudSettings;
 use photofinish_store::traits::{Finished, Lease, LeaseRequest};
 use photofinish_store::{ServerLimits, Store, StoreSettings};
 use serde_json::{Value, json};
@@ -142,6 +143,7 @@ impl Service {
             database_url: format!("sqlite:{}", path("rows.sqlite")),
             server_limits: ServerLimits::default(),
             storage_url: format!("file:{}", path("objects")),
+            cloud: CloudSettings::default(),
             public_url: format!("http://{address}").parse().unwrap(),
             signing_secret: [7; 32],
             attempt_limit: 3,

@@ -1,0 +1,166 @@
+//! Where the bytes lie, judged: the storage URL, and what a bucket needs beyond it. Credentials come under the names
+//! that the clouds' own tools use, so that what injects them into a pod or a machine works here unchanged.
+
+use std::path::Path;
+
+use photofinish_store::remote::{Addressing, CloudSettings, Patience};
+use photofinish_store::storage::judge_url;
+use url::Url;
+
+use super::{Config, Judge, masked};
+use crate::settings::Settings;
+
+/// What the variables of each kind of storage URL begin with.
+const CLOUDS: [(&str, &str); 3] = [("s3://", "AWS_"), ("gs://", "GOOGLE_"), ("az://", "AZURE_")];
+
+/// Parts of names whose values are no secrets; every other value is masked.
+const SHOWN: [&str; 6] =
+    ["REGION", "ENDPOINT", "ROLE_ARN", "_FILE", "ACCOUNT_NAME", "APPLICATION_CREDENTIALS"];
+
+/// The clouds' own variables of this process.
+pub fn cloud_variables() -> Vec<(String, String)> {
+    let readable =
+        std::env::vars_os().filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)));
+    readable.filter(|(name, _)| CLOUDS.iter().any(|(_, prefix)| name.starts_with(prefix))).collect()
+}
+
+impl Config {
+    /// The variables of the cloud that holds the bytes, secrets masked.
+    pub fn cloud_lines(&self) -> Vec<(String, String)> {
+        let Some((_, prefix)) = CLOUDS.iter().find(|(scheme, _)| self.storage_url.starts_with(scheme)) else {
+            return Vec::new();
+        };
+        let ours = self.cloud.variables.iter().filter(|(name, _)| name.starts_with(prefix));
+        let mut lines: Vec<(String, String)> = ours
+            .map(|(name, value)| {
+                let is_shown = SHOWN.iter().any(|part| name.contains(part));
+                (name.clone(), if is_shown { masked(value) } else { "masked".to_owned() })
+            })
+            .collect();
+        lines.sort();
+        lines
+    }
+}
+
+impl Judge {
+    pub(super) fn storage_url(&mut self, given: &Settings, data_dir: &Path) -> String {
+        let default = format!("file:{}", data_dir.join("objects").display());
+        let url = given.storage_url.clone().unwrap_or(default);
+        if let Err(error) = judge_url(&url) {
+            // Says what is wrong without repeating the URL, in which a credential may be.
+            self.problems.push(format!("PHOTOFINISH_STORAGE_URL: {}", error.what));
+        }
+        url
+    }
+
+    pub(super) fn cloud(&mut self, given: &Settings, storage_url: &str) -> CloudSettings {
+        CloudSettings {
+            variables: given.cloud_variables.clone(),
+            public_endpoint: self.public_endpoint(given, storage_url),
+            addressing: self.choice(
+                "PHOTOFINISH_STORAGE_ADDRESSING",
+                &given.storage_addressing,
+                &[("auto", Addressing::Auto), ("path", Addressing::Path), ("virtual", Addressing::Virtual)],
+            ),
+            patience: Patience::SERVICE,
+        }
+    }
+
+    fn public_endpoint(&mut self, given: &Settings, storage_url: &str) -> Option<Url> {
+        const NAME: &str = "PHOTOFINISH_STORAGE_PUBLIC_ENDPOINT";
+        let text = given.storage_public_endpoint.as_deref()?;
+        if !storage_url.starts_with("s3://") {
+            self.problems.push(format!("{NAME}: is for s3:// storage alone; leave it out"));
+            return None;
+        }
+        let url = text.parse::<Url>().ok();
+        // A path would be signed too, and a proxy that takes it away would break every signature.
+        let fits = |url: &Url| {
+            matches!(url.scheme(), "http" | "https")
+                && url.host().is_some()
+                && url.path() == "/"
+                && url.query().is_none()
+                && url.username().is_empty()
+        };
+        let fitting = url.filter(fits);
+        if fitting.is_none() {
+            self.problems.push(format!(
+                "{NAME}={}: must be http:// or https:// and a host, nothing after it",
+                masked(text)
+            ));
+        }
+        fitting
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on(storage_url: &str) -> Settings {
+        Settings { storage_url: Some(storage_url.into()), ..Settings::default() }
+    }
+
+    #[test]
+    fn every_kind_of_storage_is_taken() {
+        for url in ["file:data", "s3://photos/live", "gs://photos", "az://photos/a"] {
+            assert_eq!(Config::from_settings(&on(url)).unwrap().storage_url, url);
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_the_storage_is_a_problem() {
+        let problems = |given: Settings| Config::from_settings(&given).unwrap_err().0;
+        for wrong in ["ftp://key:secret@example", "s3://", "s3://key:secret@photos", "file:"] {
+            let problems = problems(on(wrong));
+            assert_eq!(problems.len(), 1, "{problems:?}");
+            assert!(problems[0].starts_with("PHOTOFINISH_STORAGE_URL") && !problems[0].contains("secret"));
+        }
+        let public = |storage: &str, endpoint: &str| {
+            problems(Settings { storage_public_endpoint: Some(endpoint.into()), ..on(storage) })
+        };
+        for (storage, endpoint) in [
+            ("file:data", "https://photos.example"),
+            ("gs://photos", "https://photos.example"),
+            ("s3://photos", "photos.example"),
+            ("s3://photos", "https://photos.example/s3"),
+            ("s3://photos", "https://photos.example/?a=b"),
+        ] {
+            assert!(public(storage, endpoint)[0].contains("PUBLIC_ENDPOINT"), "{storage} {endpoint}");
+        }
+        let addressing = Settings { storage_addressing: Some("host".into()), ..on("s3://photos") };
+        assert!(problems(addressing)[0].contains("auto, path, virtual"));
+    }
+
+    #[test]
+    fn a_public_endpoint_is_taken() {
+        let given = Settings {
+            storage_public_endpoint: Some("https://photos.example".into()),
+            storage_addressing: Some("virtual".into()),
+            ..on("s3://photos")
+        };
+        let cloud = Config::from_settings(&given).unwrap().cloud;
+        assert_eq!(cloud.public_endpoint.unwrap().as_str(), "https://photos.example/");
+        assert_eq!(cloud.addressing, Addressing::Virtual);
+    }
+
+    #[test]
+    fn the_clouds_variables_are_shown_without_their_secrets() {
+        let variables = [
+            ("AWS_SECRET_ACCESS_KEY", "hidden"),
+            ("AWS_SESSION_TOKEN", "hidden"),
+            ("AWS_ACCESS_KEY_ID", "hidden"),
+            ("AWS_ENDPOINT_URL", "http://user:hidden@minio:9000"),
+            ("AWS_REGION", "eu-west-1"),
+            ("AZURE_STORAGE_ACCOUNT_KEY", "hidden"),
+        ];
+        let mut given = on("s3://photos");
+        given.cloud_variables = variables.map(|(n, v)| (n.to_owned(), v.to_owned())).into();
+        let lines = Config::from_settings(&given).unwrap().cloud_lines();
+        assert!(!format!("{lines:?}").contains("hidden"), "{lines:?}");
+        assert!(lines.contains(&("AWS_REGION".to_owned(), "eu-west-1".to_owned())));
+        assert_eq!(lines.len(), 5);
+        given.storage_url = None;
+        assert!(Config::from_settings(&given).unwrap().cloud_lines().is_empty());
+    }
+}

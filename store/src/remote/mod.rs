@@ -1,0 +1,216 @@
+//! Bytes in a bucket of S3, Google Cloud Storage or Azure, and the presigned URLs by which partners put them there and
+//! runners fetch them: the transfers never pass through this service.
+//!
+//! Knows no rows and no HTTP of ours. Every call ends: with an answer, or with `Unavailable` within [`Patience::call`].
+
+mod cloud;
+mod patience;
+mod place;
+mod upload;
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::path::Path;
+use object_store::signer::{HeaderName, HeaderValue, Method, SignedUrlOptions, Signer};
+use object_store::{ObjectStore, ObjectStoreExt};
+use url::Url;
+
+pub use self::cloud::{Addressing, CloudSettings};
+pub use self::patience::Patience;
+pub use self::place::{Cloud, Place};
+use self::upload::PART_BYTES;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::ids::{AlbumId, OrganizationId};
+use crate::object::ObjectKey;
+use crate::objects;
+use crate::traits::{ANY_IMAGE, Blobs, Result, UploadTerms};
+
+/// The longest that a presigned URL may hold. S3 and Google refuse longer ones when they are used, which is too late.
+pub const LONGEST_TTL: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// What is written to see whether anything can be, and its folder.
+const CHECKED: &str = "check/writable";
+const CHECK_FOLDER: &str = "check";
+
+/// For so long it is enough to look at [`CHECKED`]: readiness is asked every few seconds by many, writes cost more, and
+/// a bucket with versions keeps each of them.
+const WRITTEN_HOLDS: Duration = Duration::from_secs(60);
+
+const CONTENT_TYPE: HeaderName = HeaderName::from_static("content-type");
+
+/// The objects of a bucket.
+pub struct RemoteObjects {
+    objects: Arc<dyn ObjectStore>,
+    signer: Arc<dyn Signer>,
+    binds: bool,
+    prefix: String,
+    patience: Patience,
+    written: Mutex<Option<Instant>>,
+}
+
+impl RemoteObjects {
+    /// The objects of a place. Asks nothing of the network: a bucket that does not answer now may do so later.
+    ///
+    /// # Errors
+    /// `Corrupt` when the settings do not fit the cloud.
+    pub fn open(place: Place, settings: &CloudSettings) -> Result<Self> {
+        let cloud::Clients { objects, signer, binds } = cloud::clients(&place, settings)?;
+        let (prefix, patience) = (place.prefix, settings.patience);
+        Ok(Self { objects, signer, binds, prefix, patience, written: Mutex::new(None) })
+    }
+
+    /// Whether the bucket is there and takes bytes. Writes at most once a minute.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn check(&self) -> Result<()> {
+        let path = self.path(CHECKED);
+        let check = async {
+            let written = *self.written.lock().unwrap_or_else(PoisonError::into_inner);
+            if written.is_some_and(|at| at.elapsed() < WRITTEN_HOLDS)
+                && objects::head(&*self.objects, &path).await?.is_some()
+            {
+                return Ok(());
+            }
+            // A list first: there are servers that make a bucket of any name for a write.
+            self.find_bucket().await?;
+            let written = self.objects.put(&path, "photofinish".into()).await;
+            written.map_err(|cause| outage("write to the storage", cause))?;
+            *self.written.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            Ok(())
+        };
+        within(self.patience.silence, &path, check).await
+    }
+
+    /// Whether there is a bucket of this name. S3 says 404 for an object and for a bucket; a list tells them apart.
+    async fn find_bucket(&self) -> Result<()> {
+        match self.objects.list(Some(&self.path(CHECK_FOLDER))).next().await {
+            None | Some(Ok(_)) => Ok(()),
+            Some(Err(cause)) => Err(outage("list the bucket", cause)),
+        }
+    }
+
+    /// The place of `name` in the bucket.
+    fn path(&self, name: &str) -> Path {
+        if self.prefix.is_empty() { Path::from(name) } else { Path::from(format!("{}/{name}", self.prefix)) }
+    }
+
+    /// An answer about one object, in time. That something is not there counts only from a bucket that is: a bucket's
+    /// name with a typing error must not fail every photo for its missing bytes.
+    async fn ask<T>(&self, path: &Path, call: impl Future<Output = Result<Option<T>>>) -> Result<Option<T>> {
+        let call = async {
+            let answer = call.await?;
+            if answer.is_none() {
+                self.find_bucket().await?;
+            }
+            Ok(answer)
+        };
+        within(self.patience.call, path, call).await
+    }
+
+    async fn signed(&self, method: Method, key: &ObjectKey, terms: SignedTerms) -> Result<Url> {
+        let path = self.path(key.as_str());
+        let ttl = terms.ttl.clamp(Duration::from_secs(1), LONGEST_TTL);
+        let options = if self.binds { terms.bound } else { SignedUrlOptions::default() };
+        let signing = async {
+            let signed = self.signer.signed_url_opts(method, &path, ttl, &options).await;
+            signed.map_err(|cause| outage("sign a url", cause))
+        };
+        // Credentials may have to be fetched or renewed first.
+        within(self.patience.call, &path, signing).await
+    }
+}
+
+/// How long a signature holds and what it covers besides method and object.
+struct SignedTerms {
+    ttl: Duration,
+    bound: SignedUrlOptions,
+}
+
+#[async_trait]
+impl Blobs for RemoteObjects {
+    async fn read(&self, key: &ObjectKey, at_most: u64) -> Result<Bytes> {
+        let path = self.path(key.as_str());
+        let read = async {
+            match objects::read(&*self.objects, &path, at_most).await {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(error) if error.kind == StoreErrorKind::NotFound => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        let read = self.ask(&path, read).await?;
+        read.ok_or_else(|| StoreError::not_found(format!("object {path}")))
+    }
+
+    async fn write(&self, key: &ObjectKey, content_type: &str, bytes: Bytes) -> Result<()> {
+        let path = self.path(key.as_str());
+        if bytes.len() > PART_BYTES {
+            return upload::in_parts(&*self.objects, &self.patience, &path, (content_type, bytes)).await;
+        }
+        within(self.patience.call, &path, upload::at_once(&*self.objects, &path, (content_type, bytes))).await
+    }
+
+    async fn upload_url(&self, key: &ObjectKey, upload: UploadTerms<'_>) -> Result<Url> {
+        let mut bound = SignedUrlOptions::default();
+        if upload.content_type != ANY_IMAGE {
+            let value = HeaderValue::from_str(upload.content_type).map_err(|cause| {
+                StoreError::new(StoreErrorKind::Corrupt, "a content type no header can hold").because(cause)
+            })?;
+            bound = bound.with_signed_header(CONTENT_TYPE, value);
+        }
+        self.signed(Method::PUT, key, SignedTerms { ttl: upload.ttl, bound }).await
+    }
+
+    async fn download_url(&self, key: &ObjectKey, ttl: Duration) -> Result<Url> {
+        // As local files are sent: whatever type the sender of an original declared, no browser takes it for a page.
+        let answered =
+            [("response-content-type", key.served_as()), ("response-cache-control", "private, max-age=3600")];
+        let bound = SignedUrlOptions::default().with_query(answered);
+        self.signed(Method::GET, key, SignedTerms { ttl, bound }).await
+    }
+
+    async fn head(&self, key: &ObjectKey) -> Result<Option<u64>> {
+        let path = self.path(key.as_str());
+        self.ask(&path, objects::head(&*self.objects, &path)).await
+    }
+
+    async fn delete(&self, key: &ObjectKey) -> Result<()> {
+        let path = self.path(key.as_str());
+        within(self.patience.call, &path, objects::delete(&*self.objects, &path)).await
+    }
+
+    /// Lists and removes a thousand at a time. What is left after an error is found by the next call.
+    async fn delete_album(&self, organization: OrganizationId, album: AlbumId) -> Result<()> {
+        let prefix = self.path(&ObjectKey::album_prefix(organization, album));
+        let found = self.objects.list(Some(&prefix)).map_ok(|object| object.location).boxed();
+        let mut removed = self.objects.delete_stream(found);
+        let mut next = async || match removed.next().await {
+            None => Ok(false),
+            Some(Ok(_) | Err(object_store::Error::NotFound { .. })) => Ok(true),
+            Some(Err(cause)) => Err(objects::failure(&prefix, cause)),
+        };
+        while within(self.patience.call, &prefix, next()).await? {}
+        Ok(())
+    }
+}
+
+/// A failure that is the bucket's, whatever it says.
+fn outage(what: &str, cause: object_store::Error) -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, what).because(cause)
+}
+
+/// The answer, or `Unavailable` when there is none in time.
+async fn within<T>(limit: Duration, path: &Path, call: impl Future<Output = Result<T>>) -> Result<T> {
+    match tokio::time::timeout(limit, call).await {
+        Ok(answer) => answer,
+        Err(elapsed) => {
+            let what = format!("object {path}: no answer for {:.1} s", limit.as_secs_f64());
+            Err(StoreError::new(StoreErrorKind::Unavailable, what).because(elapsed))
+        }
+    }
+}

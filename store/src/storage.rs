@@ -1,0 +1,79 @@
+//! Where the bytes lie: on the local disk or in a cloud's object store, as the storage URL says. Knows no rows.
+
+use std::sync::Arc;
+
+use crate::StoreSettings;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::local::{self, LocalFiles, LocalSettings};
+use crate::remote::{Place, RemoteObjects};
+use crate::traits::{Blobs, Result};
+
+/// The storage that a URL names. Cheap to clone.
+#[derive(Clone)]
+pub(crate) enum Storage {
+    Local(Arc<LocalFiles>),
+    Remote(Arc<RemoteObjects>),
+}
+
+impl Storage {
+    /// Opens what `settings.storage_url` names. A folder is made when missing; a bucket is not looked at: whether it
+    /// answers is for [`Storage::check`] to say, again and again.
+    ///
+    /// # Errors
+    /// `Corrupt` for a URL of no known kind or settings that do not fit it, `Unavailable` for a disk that refuses.
+    pub(crate) async fn open(settings: &StoreSettings) -> Result<Self> {
+        if let Some(place) = Place::parse(&settings.storage_url)? {
+            return Ok(Self::Remote(Arc::new(RemoteObjects::open(place, &settings.cloud)?)));
+        }
+        let files = LocalFiles::open_folder(LocalSettings {
+            root: local::folder_of(&settings.storage_url)?,
+            scratch: settings.scratch.clone(),
+            public_url: settings.public_url.clone(),
+            signing_secret: settings.signing_secret,
+        });
+        Ok(Self::Local(Arc::new(files.await?)))
+    }
+
+    /// What the rest of the house asks.
+    pub(crate) fn blobs(&self) -> Arc<dyn Blobs> {
+        match self {
+            Self::Local(files) => Arc::clone(files) as _,
+            Self::Remote(objects) => Arc::clone(objects) as _,
+        }
+    }
+
+    /// What answers signed local URLs.
+    pub(crate) fn local(&self) -> Option<Arc<LocalFiles>> {
+        match self {
+            Self::Local(files) => Some(Arc::clone(files)),
+            Self::Remote(_) => None,
+        }
+    }
+
+    /// Whether bytes can be written now.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(crate) async fn check(&self) -> Result<()> {
+        match self {
+            Self::Local(files) => files.check().await,
+            Self::Remote(objects) => objects.check().await,
+        }
+    }
+}
+
+/// Judges a storage URL without opening anything.
+///
+/// # Errors
+/// `Corrupt` for a URL of no known kind; the message says what is wrong with it.
+pub fn judge_url(url: &str) -> Result<()> {
+    match Place::parse(url)? {
+        Some(_) => Ok(()),
+        None => local::folder_of(url).map(drop),
+    }
+}
+
+/// A storage URL that cannot be used, and why.
+pub(crate) fn refused(url: &str, why: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Corrupt, format!("storage url {url}: {why}"))
+}

@@ -1,0 +1,168 @@
+//! A storage that answers 500, falls silent, is gone or is cut in the middle of a body: an error that says so within
+//! the patience, never a short photo, and everything as before once it is back.
+
+use std::fs::File;
+use std::time::Duration;
+
+use bytes::Bytes;
+use photofinish_store::ids::{AlbumId, OrganizationId};
+use photofinish_store::object::{ObjectKey, ObjectRole};
+use photofinish_store::remote::{CloudSettings, Patience, RemoteObjects};
+use photofinish_store::traits::{Blobs, Result};
+use photofinish_store::{StoreError, StoreErrorKind};
+
+use crate::proxy::{Fault, Proxy};
+use crate::server::S3Server;
+use crate::{PREFIX, bucket, key, pattern};
+
+/// Shorter than the service's, so that tests of silence end; long enough for a loaded machine.
+const PATIENCE: Patience = Patience {
+    connect: Duration::from_secs(3),
+    silence: Duration::from_secs(3),
+    retry: Duration::from_secs(1),
+    call: Duration::from_secs(8),
+    farewell: Duration::from_secs(1),
+};
+
+const PHOTO_BYTES: usize = 1 << 20;
+
+/// A client of the server through the proxy, and a photo in the bucket.
+struct Broken {
+    proxy: Proxy,
+    bucket: RemoteObjects,
+    key: ObjectKey,
+    photo: Bytes,
+}
+
+impl Broken {
+    async fn before(server: &S3Server) -> Self {
+        let proxy = Proxy::before(server.address()).await;
+        let settings = CloudSettings { patience: PATIENCE, ..server.settings_through(proxy.address()) };
+        let (bucket, key, photo) = (bucket(&settings), key(ObjectRole::Original), pattern(PHOTO_BYTES));
+        bucket.write(&key, "image/jpeg", photo.clone()).await.unwrap();
+        bucket.check().await.unwrap();
+        Self { proxy, bucket, key, photo }
+    }
+
+    /// Every call at once.
+    async fn errors(&self) -> Vec<StoreError> {
+        let (bucket, key) = (&self.bucket, &self.key);
+        let large = pattern(20 << 20);
+        let (read, head, write, in_parts, delete, delete_album, check) = tokio::join!(
+            bucket.read(key, u64::MAX),
+            bucket.head(key),
+            bucket.write(key, "image/jpeg", Bytes::from_static(b"other")),
+            bucket.write(key, "image/jpeg", large),
+            bucket.delete(key),
+            bucket.delete_album(OrganizationId::generate(), AlbumId::generate()),
+            bucket.check(),
+        );
+        let unit = |answer: Result<()>| answer.err();
+        let errors = [
+            read.err(),
+            head.err(),
+            unit(write),
+            unit(in_parts),
+            unit(delete),
+            unit(delete_album),
+            unit(check),
+        ];
+        errors
+            .into_iter()
+            .map(|error| error.expect("a call was answered by a storage that is down"))
+            .collect()
+    }
+
+    async fn all_unavailable(&self) {
+        for error in self.errors().await {
+            assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+        }
+    }
+
+    /// Nothing of what failed was done, and all is as before.
+    async fn back_again(&self) {
+        self.bucket.check().await.unwrap();
+        assert!(self.bucket.read(&self.key, u64::MAX).await.unwrap() == self.photo, "the photo has changed");
+        assert_eq!(self.bucket.head(&self.key).await.unwrap(), Some(PHOTO_BYTES as u64));
+    }
+}
+
+#[tokio::test]
+async fn a_storage_that_answers_500_is_unavailable_and_back_again() {
+    let Some(server) = S3Server::start() else { return };
+    let broken = Broken::before(&server).await;
+    broken.proxy.set(Fault::Error500);
+    broken.all_unavailable().await;
+    broken.proxy.set(Fault::None);
+    broken.back_again().await;
+}
+
+#[tokio::test]
+async fn a_storage_that_says_nothing_is_unavailable_and_back_again() {
+    let Some(server) = S3Server::start() else { return };
+    let broken = Broken::before(&server).await;
+    broken.proxy.set(Fault::Silence);
+    broken.all_unavailable().await;
+    broken.proxy.set(Fault::None);
+    broken.back_again().await;
+}
+
+#[tokio::test]
+async fn a_storage_that_is_gone_is_unavailable_and_back_again() {
+    let Some(mut server) = S3Server::start() else { return };
+    let settings = CloudSettings { patience: PATIENCE, ..server.settings() };
+    let broken = Broken { bucket: bucket(&settings), ..Broken::before(&server).await };
+    server.kill();
+    broken.all_unavailable().await;
+    server.start_again();
+    broken.back_again().await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_cut_each_time_is_an_error_and_no_short_photo() {
+    let Some(server) = S3Server::start() else { return };
+    let broken = Broken::before(&server).await;
+    broken.proxy.set(Fault::CutAnswer { after: 20_000, times: usize::MAX });
+    let error = broken.bucket.read(&broken.key, u64::MAX).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+    assert!(broken.proxy.cuts() > 1, "it was not tried again");
+    broken.proxy.set(Fault::None);
+    broken.back_again().await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_cut_once_is_read_on_from_there() {
+    let Some(server) = S3Server::start() else { return };
+    let broken = Broken::before(&server).await;
+    broken.proxy.set(Fault::CutAnswer { after: 300_000, times: 1 });
+    assert!(broken.bucket.read(&broken.key, u64::MAX).await.unwrap() == broken.photo, "other bytes came");
+    assert_eq!(broken.proxy.cuts(), 1);
+}
+
+#[tokio::test]
+async fn an_upload_that_is_cut_leaves_what_was_there() {
+    let Some(server) = S3Server::start() else { return };
+    let broken = Broken::before(&server).await;
+    for (length, after) in [(2 << 20, 500_000), (20 << 20, 3 << 20)] {
+        broken.proxy.set(Fault::CutRequest { after });
+        let error = broken.bucket.write(&broken.key, "image/jpeg", pattern(length + 1)).await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+        assert!(broken.proxy.cuts() > 0);
+        broken.proxy.set(Fault::None);
+        broken.back_again().await;
+    }
+}
+
+#[tokio::test]
+async fn an_object_larger_than_asked_is_not_fetched() {
+    let Some(server) = S3Server::start() else { return };
+    let broken = Broken::before(&server).await;
+    let size: u64 = 256 << 20;
+    let file = server.bucket().join(PREFIX).join(broken.key.as_str());
+    File::options().write(true).open(file).unwrap().set_len(size).unwrap();
+    broken.proxy.set(Fault::CutAnswer { after: u64::MAX, times: usize::MAX });
+    let error = broken.bucket.read(&broken.key, 50_000_000).await.unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::TooLarge, "{error}");
+    // What the sockets hold between two programs, not more.
+    assert!(broken.proxy.answered_bytes() < size / 4, "{} bytes came", broken.proxy.answered_bytes());
+}

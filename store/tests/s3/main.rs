@@ -1,0 +1,121 @@
+//! Bytes in S3: the blob suite and what only a bucket can do wrong, against a real server that verifies signatures.
+
+#![allow(clippy::unwrap_used, reason = "clippy takes only the test functions themselves for tests")]
+
+#[path = "../embedded/mod.rs"]
+mod embedded;
+mod faults;
+mod presigned;
+mod proxy;
+mod server;
+
+use bytes::Bytes;
+use embedded::Home;
+use photofinish_store::ids::{AlbumId, OrganizationId, PhotoId};
+use photofinish_store::object::{ObjectKey, ObjectRole};
+use photofinish_store::remote::{CloudSettings, Place, RemoteObjects};
+use photofinish_store::traits::Blobs;
+use photofinish_store::{Store, StoreErrorKind, StoreSettings, suite};
+use server::{BUCKET, S3Server};
+
+/// Short, since the server keeps what it knows of an upload under one file name, which the whole key is in.
+const PREFIX: &str = "a/b";
+
+/// More than three parts of a large upload, and a few bytes.
+const LARGE_BYTES: usize = (25 << 20) + 5;
+
+fn key(role: ObjectRole) -> ObjectKey {
+    ObjectKey::photo(OrganizationId::generate(), AlbumId::generate(), PhotoId::generate(), role)
+}
+
+fn bucket(settings: &CloudSettings) -> RemoteObjects {
+    let place = Place::parse(&format!("s3://{BUCKET}/{PREFIX}")).unwrap().unwrap();
+    RemoteObjects::open(place, settings).unwrap()
+}
+
+/// Bytes of which every stretch is told from every other.
+fn pattern(length: usize) -> Bytes {
+    (0..length).map(|i| (i * 2_654_435_761 >> 11) as u8).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_blob_suite_passes() {
+    let Some(server) = S3Server::start() else { return };
+    for storage_url in [format!("s3://{BUCKET}"), format!("s3://{BUCKET}/{PREFIX}")] {
+        let home = Home::new();
+        let settings = StoreSettings { storage_url, cloud: server.settings(), ..home.settings() };
+        let store = Store::open(settings).await.unwrap();
+        assert!(store.local.is_none(), "no local URLs are answered where the bytes lie in a bucket");
+        store.check_storage().await.unwrap();
+        suite::blobs_suite(&store).await;
+    }
+}
+
+#[tokio::test]
+async fn objects_lie_below_the_prefix() {
+    let Some(server) = S3Server::start() else { return };
+    let key = key(ObjectRole::Preview);
+    bucket(&server.settings()).write(&key, "image/jpeg", Bytes::from_static(b"x")).await.unwrap();
+    let file = server.bucket().join(PREFIX).join(key.as_str());
+    assert_eq!(std::fs::read(file).unwrap(), b"x");
+}
+
+#[tokio::test]
+async fn a_large_body_is_written_in_parts_and_read_whole() {
+    let Some(server) = S3Server::start() else { return };
+    let bucket = bucket(&server.settings());
+    let (key, bytes) = (key(ObjectRole::Original), pattern(LARGE_BYTES));
+    bucket.write(&key, "image/jpeg", bytes.clone()).await.unwrap();
+    assert_eq!(bucket.head(&key).await.unwrap(), Some(LARGE_BYTES as u64));
+    assert!(bucket.read(&key, LARGE_BYTES as u64).await.unwrap() == bytes, "other bytes came back");
+}
+
+#[tokio::test]
+async fn an_album_of_thousands_of_objects_goes_and_going_again_is_no_error() {
+    let Some(server) = S3Server::start() else { return };
+    let bucket = bucket(&server.settings());
+    let (organization, album) = (OrganizationId::generate(), AlbumId::generate());
+    let mut last = key(ObjectRole::Original);
+    for _ in 0..2300 {
+        last = ObjectKey::photo(organization, album, PhotoId::generate(), ObjectRole::Original);
+        let file = server.bucket().join(PREFIX).join(last.as_str());
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, "x").unwrap();
+    }
+    let kept = ObjectKey::photo(organization, AlbumId::generate(), PhotoId::generate(), ObjectRole::Original);
+    bucket.write(&kept, "image/jpeg", Bytes::from_static(b"x")).await.unwrap();
+    assert_eq!(bucket.head(&last).await.unwrap(), Some(1));
+    for _ in 0..2 {
+        bucket.delete_album(organization, album).await.unwrap();
+        assert_eq!(bucket.head(&last).await.unwrap(), None);
+    }
+    let folder = server.bucket().join(PREFIX).join(ObjectKey::album_prefix(organization, album));
+    assert_eq!(server::files_below(&folder), 0);
+    assert_eq!(bucket.head(&kept).await.unwrap(), Some(1));
+}
+
+#[tokio::test]
+async fn a_bucket_that_is_not_there_is_an_outage_and_no_missing_photo() {
+    let Some(server) = S3Server::start() else { return };
+    let place = Place::parse("s3://no-such-bucket").unwrap().unwrap();
+    let bucket = RemoteObjects::open(place, &server.settings()).unwrap();
+    let key = key(ObjectRole::Original);
+    assert_eq!(bucket.head(&key).await.unwrap_err().kind, StoreErrorKind::Unavailable);
+    assert_eq!(bucket.read(&key, 10).await.unwrap_err().kind, StoreErrorKind::Unavailable);
+    assert_eq!(bucket.check().await.unwrap_err().kind, StoreErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_wrong_secret_is_an_outage() {
+    let Some(server) = S3Server::start() else { return };
+    let mut settings = server.settings();
+    for (name, value) in &mut settings.variables {
+        if name == "AWS_SECRET_ACCESS_KEY" {
+            *value = "another".to_owned();
+        }
+    }
+    let bucket = bucket(&settings);
+    let key = key(ObjectRole::Original);
+    assert_eq!(bucket.read(&key, 10).await.unwrap_err().kind, StoreErrorKind::Unavailable);
+    assert_eq!(bucket.check().await.unwrap_err().kind, StoreErrorKind::Unavailable);
+}

@@ -1,0 +1,175 @@
+//! Presigned URLs as partners and browsers use them, judged by the server.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use photofinish_store::object::{ObjectKey, ObjectRole};
+use photofinish_store::remote::{CloudSettings, LONGEST_TTL, RemoteObjects};
+use photofinish_store::traits::{ANY_IMAGE, Blobs, UploadTerms};
+use reqwest::{Client, StatusCode};
+use url::Url;
+
+use crate::proxy::Proxy;
+use crate::server::S3Server;
+use crate::{PREFIX, bucket, key};
+
+const TTL: Duration = Duration::from_secs(900);
+/// What a test waits for comes well within this.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+async fn upload_url(bucket: &RemoteObjects, key: &ObjectKey, content_type: &str) -> Url {
+    let terms = UploadTerms { content_type, max_bytes: 1000, ttl: TTL };
+    bucket.upload_url(key, terms).await.unwrap()
+}
+
+async fn put(url: &Url, content_type: Option<&str>) -> StatusCode {
+    let mut request = Client::new().put(url.clone()).body("pixels");
+    if let Some(content_type) = content_type {
+        request = request.header("content-type", content_type);
+    }
+    request.send().await.unwrap().status()
+}
+
+async fn get(url: &Url) -> StatusCode {
+    Client::new().get(url.clone()).send().await.unwrap().status()
+}
+
+fn changed(url: &Url, from: &str, to: &str) -> Url {
+    assert!(url.as_str().contains(from), "{url} has no {from}");
+    url.as_str().replacen(from, to, 1).parse().unwrap()
+}
+
+#[tokio::test]
+async fn an_upload_is_bound_to_its_content_type() {
+    let Some(server) = S3Server::start() else { return };
+    let bucket = bucket(&server.settings());
+    for content_type in ["image/jpeg", "image/webp", "Image/JPEG; q=1"] {
+        let key = key(ObjectRole::Original);
+        let url = upload_url(&bucket, &key, content_type).await;
+        assert_eq!(put(&url, Some("text/html")).await, StatusCode::FORBIDDEN);
+        assert_eq!(put(&url, None).await, StatusCode::FORBIDDEN);
+        assert_eq!(bucket.head(&key).await.unwrap(), None, "a refused upload left something");
+        assert_eq!(put(&url, Some(content_type)).await, StatusCode::OK);
+        assert_eq!(bucket.read(&key, 1000).await.unwrap(), "pixels");
+    }
+}
+
+#[tokio::test]
+async fn a_selfies_upload_takes_any_image() {
+    let Some(server) = S3Server::start() else { return };
+    let bucket = bucket(&server.settings());
+    let url = upload_url(&bucket, &key(ObjectRole::Original), ANY_IMAGE).await;
+    for content_type in ["image/jpeg", "image/png"] {
+        assert_eq!(put(&url, Some(content_type)).await, StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn whatever_is_changed_of_an_upload_url_is_refused() {
+    let Some(server) = S3Server::start() else { return };
+    let bucket = bucket(&server.settings());
+    let key = key(ObjectRole::Original);
+    let url = upload_url(&bucket, &key, "image/jpeg").await;
+    for wrong in [
+        changed(&url, "/original", "/preview.jpg"),
+        changed(&url, PREFIX, "a/c"),
+        changed(&url, "X-Amz-Expires=900", "X-Amz-Expires=90000"),
+        changed(&url, "content-type%3Bhost", "host"),
+        changed(&url, "eu-central-1", "eu-central-2"),
+    ] {
+        assert_eq!(put(&wrong, Some("image/jpeg")).await, StatusCode::FORBIDDEN, "{wrong}");
+    }
+    assert_eq!(get(&url).await, StatusCode::FORBIDDEN, "an upload url does not download");
+    let unsigned = changed(&url, url.query().unwrap(), "");
+    assert_eq!(put(&unsigned, Some("image/jpeg")).await, StatusCode::FORBIDDEN);
+
+    let variables = server.settings().variables.into_iter();
+    let another = |(name, value): (String, String)| match name.as_str() {
+        "AWS_SECRET_ACCESS_KEY" => (name, "another".to_owned()),
+        _ => (name, value),
+    };
+    let forger = CloudSettings { variables: variables.map(another).collect(), ..server.settings() };
+    let forged = upload_url(&crate::bucket(&forger), &key, "image/jpeg").await;
+    assert_eq!(put(&forged, Some("image/jpeg")).await, StatusCode::FORBIDDEN);
+    assert_eq!(bucket.head(&key).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_preview_is_fetched_by_its_url_alone() {
+    let Some(server) = S3Server::start() else { return };
+    let bucket = bucket(&server.settings());
+    let key = key(ObjectRole::Preview);
+    bucket.write(&key, "image/jpeg", Bytes::from_static(b"preview")).await.unwrap();
+    let url = bucket.download_url(&key, TTL).await.unwrap();
+    let answer = Client::new().get(url.clone()).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert_eq!(answer.headers()["content-type"], "image/jpeg");
+    assert_eq!(answer.bytes().await.unwrap(), "preview");
+    assert_eq!(get(&changed(&url, "preview.jpg", "original")).await, StatusCode::FORBIDDEN);
+    assert_eq!(get(&changed(&url, "image%2Fjpeg", "text%2Fhtml")).await, StatusCode::FORBIDDEN);
+    assert_eq!(put(&url, Some("image/jpeg")).await, StatusCode::FORBIDDEN);
+    bucket.delete(&key).await.unwrap();
+    assert_eq!(get(&url).await, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn what_a_sender_called_a_page_is_asked_for_as_bytes() {
+    let Some(server) = S3Server::start() else { return };
+    let url = bucket(&server.settings()).download_url(&key(ObjectRole::Original), TTL).await.unwrap();
+    let pairs: Vec<_> = url.query_pairs().collect();
+    assert!(pairs.contains(&("response-content-type".into(), "application/octet-stream".into())), "{url}");
+}
+
+#[tokio::test]
+async fn urls_expire() {
+    let Some(server) = S3Server::start() else { return };
+    let bucket = bucket(&server.settings());
+    let key = key(ObjectRole::Preview);
+    bucket.write(&key, "image/jpeg", Bytes::from_static(b"preview")).await.unwrap();
+    let soon = Duration::from_secs(1);
+    let down = bucket.download_url(&key, soon).await.unwrap();
+    let terms = UploadTerms { content_type: "image/jpeg", max_bytes: 1000, ttl: soon };
+    let up = bucket.upload_url(&key, terms).await.unwrap();
+    let start = Instant::now();
+    while get(&down).await != StatusCode::FORBIDDEN
+        || put(&up, Some("image/jpeg")).await != StatusCode::FORBIDDEN
+    {
+        assert!(start.elapsed() < DEADLINE, "the urls still hold");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(get(&bucket.download_url(&key, TTL).await.unwrap()).await, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn no_url_holds_longer_than_a_week() {
+    let Some(server) = S3Server::start() else { return };
+    let bucket = bucket(&server.settings());
+    let key = key(ObjectRole::Preview);
+    bucket.write(&key, "image/jpeg", Bytes::from_static(b"preview")).await.unwrap();
+    let url = bucket.download_url(&key, LONGEST_TTL * 5).await.unwrap();
+    let expires = url.query_pairs().find(|(name, _)| name == "X-Amz-Expires").unwrap().1.into_owned();
+    assert_eq!(expires, LONGEST_TTL.as_secs().to_string());
+    assert_eq!(get(&url).await, StatusCode::OK);
+}
+
+/// The service reaches the server through one address, browsers through another.
+#[tokio::test]
+async fn urls_are_signed_for_the_public_endpoint() {
+    let Some(server) = S3Server::start() else { return };
+    let inside = Proxy::before(server.address()).await;
+    let public = format!("http://{}", server.address());
+    let settings = CloudSettings {
+        public_endpoint: Some(public.parse().unwrap()),
+        ..server.settings_through(inside.address())
+    };
+    let bucket = bucket(&settings);
+    let key = key(ObjectRole::Original);
+    let url = upload_url(&bucket, &key, "image/jpeg").await;
+    assert!(url.as_str().starts_with(&public), "{url}");
+    // The host is signed: an address that only the service has would be of no use to a browser.
+    let (port, other) = (server.address().port().to_string(), inside.address().port().to_string());
+    assert_eq!(put(&changed(&url, &port, &other), Some("image/jpeg")).await, StatusCode::FORBIDDEN);
+    assert_eq!(put(&url, Some("image/jpeg")).await, StatusCode::OK);
+    assert_eq!(bucket.read(&key, 1000).await.unwrap(), "pixels");
+    assert_eq!(get(&bucket.download_url(&key, TTL).await.unwrap()).await, StatusCode::OK);
+}
