@@ -46,11 +46,15 @@ impl Role {
 
 /// Selfies that may wait for a vector at once; more are told to come again.
 const PROBE_SEATS: usize = 32;
-/// How often expired selfies are removed and metrics are folded.
+/// How often expired selfies are removed, the queue is measured and metrics are folded.
 const CHORES_EVERY: Duration = Duration::from_secs(10);
 
 /// From a search in a warm album to an upload over a phone.
 const SECONDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
+
+/// From a photo that finds an idle worker to one behind half a million others.
+const WAITS: [f64; 14] =
+    [1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0, 7_200.0, 21_600.0];
 
 /// Runs a role until SIGTERM or SIGINT.
 ///
@@ -256,6 +260,10 @@ fn start_metrics() -> Result<PrometheusHandle, BuildError> {
     let sizes: Vec<f64> = (0..9).map(|power| f64::from(1 << power)).collect();
     let recorder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?
+        .set_buckets_for_metric(
+            Matcher::Full(photofinish_pipeline::metric_names::CONFIRM_TO_SEARCHABLE_SECONDS.to_owned()),
+            &WAITS,
+        )?
         .set_buckets_for_metric(Matcher::Suffix("_batch_size".to_owned()), &sizes)?
         .set_buckets_for_metric(Matcher::Suffix("_together".to_owned()), &sizes)?
         .install_recorder()?;
@@ -291,7 +299,7 @@ async fn until(mut stopped: watch::Receiver<bool>) {
     drop(stopped.wait_for(|stopped| *stopped).await);
 }
 
-/// Removes expired selfies and keeps the metrics small.
+/// Removes expired selfies, measures the queue and keeps the metrics small.
 async fn do_chores(store: Store, metrics: PrometheusHandle, stopped: watch::Receiver<bool>) {
     let stop = until(stopped);
     tokio::pin!(stop);
@@ -302,6 +310,9 @@ async fn do_chores(store: Store, metrics: PrometheusHandle, stopped: watch::Rece
             _ = every.tick() => {}
         }
         metrics.run_upkeep();
+        if let Err(error) = store.measure_queue().await {
+            tracing::warn!(%error, "the queue is not measured until the next try");
+        }
         if let Err(error) = remove_expired_probes(&store).await {
             tracing::warn!(%error, "expired selfies stay until the next try");
         }

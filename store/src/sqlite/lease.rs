@@ -11,7 +11,7 @@ use super::finish::fail_row;
 use crate::album::AlbumConfig;
 use crate::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
 use crate::photo::FailureReason;
-use crate::rows::from_json;
+use crate::rows::{from_json, time_of};
 use crate::traits::{Lease, Result};
 
 const WHAT: &str = "lease photos";
@@ -172,16 +172,16 @@ async fn take(
 ) -> Result<Lease> {
     let Waiting { album, photo, attempts } = waiting;
     let id = LeaseId::generate();
-    sqlx::query(
+    let confirmed_at: i64 = sqlx::query_scalar(
         "update photo set state = 'processing', attempts = attempts + 1, lease = $3, lease_until = $4, \
-         updated_at = $5 where album = $1 and id = $2",
+         updated_at = $5 where album = $1 and id = $2 returning confirmed_at",
     )
     .bind(album)
     .bind(photo)
     .bind(id)
     .bind(term.until)
     .bind(term.now)
-    .execute(&mut **transaction)
+    .fetch_one(&mut **transaction)
     .await
     .map_err(fault(WHAT))?;
     let (organization, config) = match known.entry(album) {
@@ -189,7 +189,7 @@ async fn take(
         Entry::Vacant(unknown) => unknown.insert(owner_and_config(transaction, album).await?).clone(),
     };
     let attempt = u32::try_from(attempts + 1).unwrap_or(u32::MAX);
-    Ok(Lease { id, photo, album, organization, config, attempt })
+    Ok(Lease { id, photo, album, organization, config, attempt, confirmed_at: time_of(confirmed_at)? })
 }
 
 async fn owner_and_config(

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use time::OffsetDateTime;
 use tokio::sync::Mutex;
 
 use super::confirm::ConfirmDesk;
@@ -13,13 +14,22 @@ use super::{Database, fault};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::ids::{AlbumId, LeaseId, PhotoId};
 use crate::photo::{FailureReason, PhotoState};
-use crate::rows::{later, now, state_of};
+use crate::rows::{later, now, state_of, time_of};
 use crate::traits::{Finish, Finished, Lease, LeaseRequest, Queue, Result};
 
 /// Each half reads one partial index: the fresh, and the suspects without a running lease.
 pub(super) const DEPTH: &str = "select (select count(*) from photo where state = 'queued' and attempts = 0) \
      + (select count(*) from photo where state in ('queued', 'processing') and attempts > 0 \
      and lease_until <= $1)";
+
+/// One probe of the index for each album with fresh photos, however many photos wait.
+pub(super) const WAITING_SINCE: &str = "with recursive waiting (album) as ( \
+     select (select album from photo where state = 'queued' and attempts = 0 order by album limit 1) \
+     union all \
+     select (select album from photo where state = 'queued' and attempts = 0 and album > waiting.album \
+     order by album limit 1) from waiting where waiting.album is not null) \
+     select min((select confirmed_at from photo where state = 'queued' and attempts = 0 \
+     and album = waiting.album order by confirmed_at limit 1)) from waiting";
 
 pub(super) const RENEW: &str = "update photo set lease_until = $2 where lease = $1 and state = 'processing'";
 
@@ -186,5 +196,13 @@ impl Queue for SqliteQueue {
             .await
             .map_err(fault("count the queue"))?;
         Ok(depth.unsigned_abs())
+    }
+
+    async fn waiting_since(&self) -> Result<Option<OffsetDateTime>> {
+        let since: Option<i64> = sqlx::query_scalar(WAITING_SINCE)
+            .fetch_one(&self.database.reader)
+            .await
+            .map_err(fault("look for the photo that waits longest"))?;
+        since.map(time_of).transpose()
     }
 }

@@ -74,13 +74,14 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
 #[tokio::test]
 async fn hot_statements_read_by_index_alone() {
     let (_folder, _store, database) = opened().await;
-    let expected: [(&str, &[&str]); 11] = [
+    let expected: [(&str, &[&str]); 12] = [
         (lease::NEXT_ALBUM, &["photo_fresh (album>?)"]),
         (lease::HEAD, &["photo_fresh (album=?)"]),
         (lease::SUSPECT, &["photo_suspect (lease_until<?)"]),
         (queue::RENEW, &["photo_lease (lease=?)"]),
         (queue::RECLAIM, &["photo_suspect (lease_until>?)"]),
         (queue::DEPTH, &["photo_fresh", "photo_suspect (lease_until<?)"]),
+        (queue::WAITING_SINCE, &["photo_fresh (album>?)", "photo_fresh (album=?)"]),
         (faces::ALL, &["face_by_photo (album=?)"]),
         (faces::CHANGED, &["face_by_photo (album=? AND photo=?)"]),
         (texts::LOOK_UP, &["seen_text_searched (album=? AND text=?)"]),
