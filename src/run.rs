@@ -17,6 +17,7 @@ use photofinish_store::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, Re
 use photofinish_store::object::ObjectKey;
 use photofinish_store::{Store, StoreError, StoreSettings};
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::adapters::{Desk, ServiceHealth};
@@ -104,14 +105,19 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
 pub fn migrate(config: &Config) -> anyhow::Result<()> {
     std::fs::create_dir_all(&config.data_dir)
         .with_context(|| format!("making the data folder {}", config.data_dir.display()))?;
-    block_on(photofinish_store::migrate(&config.database_url))??;
-    Ok(())
+    block_on(async {
+        let mut signals = Signals::listen()?;
+        let migrated = signals.or_stopped(photofinish_store::migrate(&config.database_url)).await;
+        Ok(migrated.context("told to stop before the database was up to date")??)
+    })?
 }
 
 async fn service(config: Config, role: Role) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::listen()?;
     let _lock = lock_data_dir(&config, role)?;
     let metrics = start_metrics().context("installing the metrics recorder")?;
-    let store = open_store(&config).await?;
+    let Some(store) = signals.or_stopped(open_store(&config)).await else { return Ok(ExitCode::SUCCESS) };
+    let store = store?;
     let models = networks::factory(&config)?;
     let listener = TcpListener::bind(config.listen)
         .await
@@ -152,7 +158,7 @@ async fn service(config: Config, role: Role) -> anyhow::Result<ExitCode> {
             }
         }
     });
-    wait_for_signal().await?;
+    signals.received().await;
     tracing::info!("stopping");
     stop.send_replace(true);
     if let Some(pipeline) = pipeline {
@@ -283,15 +289,36 @@ fn start_logging(config: &Config) {
     }
 }
 
-async fn wait_for_signal() -> anyhow::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// What tells a service to stop. Listened for from its first moment: as process 1 of a container it has no handler but
+/// its own, and a signal that came while networks were loaded would be lost.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> anyhow::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).context("listening for SIGTERM")?,
+            interrupt: signal(SignalKind::interrupt()).context("listening for SIGINT")?,
+        })
     }
-    Ok(())
+
+    /// Waits for one; returns at once when it came before.
+    async fn received(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// What comes of work that may wait for others; `None` when a signal came first.
+    async fn or_stopped<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            done = work => Some(done),
+            () = self.received() => None,
+        }
+    }
 }
 
 async fn until(mut stopped: watch::Receiver<bool>) {
