@@ -64,5 +64,7 @@ fn tell_tests(layout: &Layout, ready: &Ready, tests: &mut Command) {
         .env("PHOTOFINISH_TEST_REGISTRY_MODELS", layout.state(setup::REGISTRY_FOLDER))
         .env("PHOTOFINISH_TEST_PORTRAITS", setup::portraits_folder(layout))
         .env("PHOTOFINISH_TEST_NODE_MODULES", setup::node_modules(layout))
-        .env("PHOTOFINISH_TEST_SCHEMATHESIS", setup::schemathesis(layout));
+        .env("PHOTOFINISH_TEST_SCHEMATHESIS", setup::schemathesis(layout))
+        .env("PHOTOFINISH_TEST_HELM", setup::helm(layout))
+        .env("PHOTOFINISH_TEST_CHART_SCHEMAS", setup::chart_schemas(layout));
 }
