@@ -14,6 +14,10 @@ const SETTINGS: [(&str, &str); 3] =
     [("MALLOC_ARENA_MAX", "2"), ("MIMALLOC_PURGE_DELAY", "50"), ("MIMALLOC_ARENA_EAGER_COMMIT", "0")];
 
 /// Returns when the settings are in force, or cannot be brought in force: the service then takes more memory.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "asks which of the allocators' own variables are set, not for a setting"
+)]
 pub fn settle() {
     let missing = SETTINGS.iter().filter(|(name, _)| env::var_os(name).is_none());
     let missing: Vec<_> = missing.copied().collect();

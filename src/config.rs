@@ -1,24 +1,24 @@
 //! What is in force: the settings as types, each problem with them named. Only `settings` reads the environment.
 
-mod storage;
-
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use photofinish_api::context::Environment;
 use photofinish_models::runtime::{DeviceChoice, Precision};
 use photofinish_store::remote::CloudSettings;
-use photofinish_store::{DatabaseKind, QueueSettings, ServerLimits};
+use photofinish_store::{QueueSettings, ServerLimits};
 use url::Url;
 
 pub use self::storage::cloud_variables;
 use crate::masked::masked;
 use crate::settings::Settings;
 
+mod database;
 mod queue;
+mod storage;
 
 /// Everything that an operator decides.
 #[derive(Clone, Debug)]
@@ -194,15 +194,7 @@ impl Judge {
             public_url: self.public_url(given, listen),
             cloud: self.cloud(given, &storage_url),
             storage_url,
-            environment: self.choice(
-                "PHOTOFINISH_ENVIRONMENT",
-                &given.environment,
-                &[
-                    ("local", Environment::Local),
-                    ("sandbox", Environment::Sandbox),
-                    ("production", Environment::Production),
-                ],
-            ),
+            environment: self.environment(given),
             models_dir: PathBuf::from(
                 given.models_dir.clone().unwrap_or_else(|| ".photofinish/models".into()),
             ),
@@ -246,6 +238,15 @@ impl Judge {
         }
     }
 
+    fn environment(&mut self, given: &Settings) -> Environment {
+        let names = [
+            ("local", Environment::Local),
+            ("sandbox", Environment::Sandbox),
+            ("production", Environment::Production),
+        ];
+        self.choice("PHOTOFINISH_ENVIRONMENT", &given.environment, &names)
+    }
+
     fn sizes(&mut self, given: &Settings, processing_threads: usize) -> Sizes {
         // A core works on one photo while the next waits: two files and three working frames of 24 megapixel photos.
         // Twice as much made nothing faster on two cores. A larger photo has the budget for itself.
@@ -263,33 +264,6 @@ impl Judge {
             max_photo_bytes: self.megabytes("PHOTOFINISH_MAX_PHOTO_MB", &given.max_photo_mb, 50),
             max_probe_bytes: self.megabytes("PHOTOFINISH_MAX_SELFIE_MB", &given.max_selfie_mb, 10),
             max_pixels: self.megabytes("PHOTOFINISH_MAX_MEGAPIXELS", &given.max_megapixels, 200),
-        }
-    }
-
-    fn server_limits(&mut self, given: &Settings) -> ServerLimits {
-        let usual = ServerLimits::default();
-        let mut seconds = |name, given, usual: Duration| self.seconds(name, given, usual.as_secs());
-        ServerLimits {
-            acquire_timeout: seconds(
-                "PHOTOFINISH_DATABASE_ACQUIRE_SECONDS",
-                &given.database_acquire_seconds,
-                usual.acquire_timeout,
-            ),
-            statement_timeout: seconds(
-                "PHOTOFINISH_DATABASE_STATEMENT_SECONDS",
-                &given.database_statement_seconds,
-                usual.statement_timeout,
-            ),
-            lock_timeout: seconds(
-                "PHOTOFINISH_DATABASE_LOCK_SECONDS",
-                &given.database_lock_seconds,
-                usual.lock_timeout,
-            ),
-            connections: self.whole(
-                "PHOTOFINISH_DATABASE_CONNECTIONS",
-                &given.database_connections,
-                usual.connections.into(),
-            ) as u32,
         }
     }
 
@@ -374,17 +348,6 @@ impl Judge {
         default
     }
 
-    fn database_url(&mut self, given: &Settings, data_dir: &Path) -> String {
-        let default = format!("sqlite:{}", data_dir.join("photofinish.sqlite").display());
-        let url = given.database_url.clone().unwrap_or(default);
-        if DatabaseKind::of_url(&url).is_none() {
-            let shown = masked(&url);
-            self.problems
-                .push(format!("PHOTOFINISH_DATABASE_URL={shown}: must begin with sqlite: or postgres:"));
-        }
-        url
-    }
-
     fn log_filter(&mut self, given: &Settings) -> String {
         let filter = given.log.clone().unwrap_or_else(|| "info,ort=warn".into());
         if let Err(error) = tracing_subscriber::EnvFilter::try_new(&filter) {
@@ -422,15 +385,5 @@ mod tests {
         assert_eq!(config.public_url.as_str(), "http://127.0.0.1:8080/");
         assert_eq!(config.storage_url, "file:data/objects");
         assert_eq!(config.times.upload_ttl, Duration::from_secs(900));
-    }
-
-    #[test]
-    fn rows_may_lie_on_a_server() {
-        let with = |url: &str| Settings { database_url: Some(url.into()), ..Settings::default() };
-        let config = Config::from_settings(&with("postgresql://photofinish:secret@host/rows")).unwrap();
-        assert_eq!(config.server_limits, ServerLimits::default());
-        assert!(config.lines().iter().all(|(_, value)| !value.contains("secret")));
-        let ConfigErrors(problems) = Config::from_settings(&with("mysql://a:secret@host/rows")).unwrap_err();
-        assert!(problems[0].contains("DATABASE_URL") && !problems[0].contains("secret"), "{problems:?}");
     }
 }

@@ -17,6 +17,7 @@ use photofinish_store::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, Re
 use photofinish_store::object::ObjectKey;
 use photofinish_store::{DatabaseKind, Store, StoreError, StoreSettings};
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::adapters::{Desk, ServiceHealth};
@@ -46,11 +47,15 @@ impl Role {
 
 /// Selfies that may wait for a vector at once; more are told to come again.
 const PROBE_SEATS: usize = 32;
-/// How often expired selfies are removed and metrics are folded.
+/// How often expired selfies are removed, the queue is measured and metrics are folded.
 const CHORES_EVERY: Duration = Duration::from_secs(10);
 
 /// From a search in a warm album to an upload over a phone.
 const SECONDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
+
+/// From a photo that finds an idle worker to one behind half a million others.
+const WAITS: [f64; 14] =
+    [1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0, 7_200.0, 21_600.0];
 
 /// Runs a role until SIGTERM or SIGINT.
 ///
@@ -103,14 +108,19 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
 pub fn migrate(config: &Config) -> anyhow::Result<()> {
     std::fs::create_dir_all(&config.data_dir)
         .with_context(|| format!("making the data folder {}", config.data_dir.display()))?;
-    block_on(photofinish_store::migrate(&config.database_url))??;
-    Ok(())
+    block_on(async {
+        let mut signals = Signals::listen()?;
+        let migrated = signals.or_stopped(photofinish_store::migrate(&config.database_url)).await;
+        Ok(migrated.context("told to stop before the database was up to date")??)
+    })?
 }
 
 async fn service(config: Config, role: Role) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::listen()?;
     let _lock = if has_rows_in_a_file(&config) { Some(lock_data_dir(&config, role)?) } else { None };
     let metrics = start_metrics().context("installing the metrics recorder")?;
-    let store = open_store(&config).await?;
+    let Some(store) = signals.or_stopped(open_store(&config)).await else { return Ok(ExitCode::SUCCESS) };
+    let store = store?;
     let models = networks::factory(&config)?;
     let listener = TcpListener::bind(config.listen)
         .await
@@ -151,7 +161,7 @@ async fn service(config: Config, role: Role) -> anyhow::Result<ExitCode> {
             }
         }
     });
-    wait_for_signal().await?;
+    signals.received().await;
     tracing::info!("stopping");
     stop.send_replace(true);
     if let Some(pipeline) = pipeline {
@@ -264,6 +274,10 @@ fn start_metrics() -> Result<PrometheusHandle, BuildError> {
     let sizes: Vec<f64> = (0..9).map(|power| f64::from(1 << power)).collect();
     let recorder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?
+        .set_buckets_for_metric(
+            Matcher::Full(photofinish_pipeline::metric_names::CONFIRM_TO_SEARCHABLE_SECONDS.to_owned()),
+            &WAITS,
+        )?
         .set_buckets_for_metric(Matcher::Suffix("_batch_size".to_owned()), &sizes)?
         .set_buckets_for_metric(Matcher::Suffix("_together".to_owned()), &sizes)?
         .install_recorder()?;
@@ -283,15 +297,36 @@ fn start_logging(config: &Config) {
     }
 }
 
-async fn wait_for_signal() -> anyhow::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// What tells a service to stop. Listened for from its first moment: as process 1 of a container it has no handler but
+/// its own, and a signal that came while networks were loaded would be lost.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> anyhow::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).context("listening for SIGTERM")?,
+            interrupt: signal(SignalKind::interrupt()).context("listening for SIGINT")?,
+        })
     }
-    Ok(())
+
+    /// Waits for one; returns at once when it came before.
+    async fn received(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// What comes of work that may wait for others; `None` when a signal came first.
+    async fn or_stopped<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            done = work => Some(done),
+            () = self.received() => None,
+        }
+    }
 }
 
 async fn until(mut stopped: watch::Receiver<bool>) {
@@ -299,7 +334,7 @@ async fn until(mut stopped: watch::Receiver<bool>) {
     drop(stopped.wait_for(|stopped| *stopped).await);
 }
 
-/// Removes expired selfies and keeps the metrics small.
+/// Removes expired selfies, measures the queue and keeps the metrics small.
 async fn do_chores(store: Store, metrics: PrometheusHandle, stopped: watch::Receiver<bool>) {
     let stop = until(stopped);
     tokio::pin!(stop);
@@ -310,6 +345,9 @@ async fn do_chores(store: Store, metrics: PrometheusHandle, stopped: watch::Rece
             _ = every.tick() => {}
         }
         metrics.run_upkeep();
+        if let Err(error) = store.measure_queue().await {
+            tracing::warn!(%error, "the queue is not measured until the next try");
+        }
         if let Err(error) = remove_expired_probes(&store).await {
             tracing::warn!(%error, "expired selfies stay until the next try");
         }

@@ -58,7 +58,10 @@ impl Places {
         }
         let status = cargo.status().context("starting cargo")?;
         anyhow::ensure!(status.success(), "the release build of the service failed");
-        there(root().join("target/release/photofinish"), "cargo was to build it")
+        // Beside this program's own build, wherever cargo was told to build.
+        let this = std::env::current_exe().context("a running program has a path")?;
+        let target = this.ancestors().nth(2).context("cargo builds into a folder of a folder")?;
+        there(target.join("release").join("photofinish"), "cargo was to build it")
     }
 
     /// The runtime library.

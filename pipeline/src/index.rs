@@ -8,6 +8,7 @@ use photofinish_store::error::{StoreError, StoreErrorKind};
 use photofinish_store::object::{ObjectKey, ObjectRole};
 use photofinish_store::photo::FailureReason;
 use photofinish_store::traits::{Blobs, Finish, Finished, Queue};
+use time::OffsetDateTime;
 use tokio::task::JoinSet;
 
 use crate::fault::{Outage, Part, Poison};
@@ -64,12 +65,11 @@ impl Index {
 
     /// Every answer ends the photo here: superseded means that somebody else has it.
     fn settle(&self, batch: &[ReadPhoto], answers: Vec<Finish>) -> Result<Answers<()>, Outage> {
-        for answer in &answers {
-            let name = match answer {
-                Finish::Done => names::PHOTOS_FINISHED,
-                Finish::Superseded | Finish::Gone => names::PHOTOS_SUPERSEDED,
-            };
-            metrics::counter!(name).increment(1);
+        for (photo, answer) in batch.iter().zip(&answers) {
+            match answer {
+                Finish::Done => count_searchable(photo),
+                Finish::Superseded | Finish::Gone => metrics::counter!(names::PHOTOS_SUPERSEDED).increment(1),
+            }
         }
         let gone = batch.iter().zip(&answers).filter(|(_, answer)| **answer == Finish::Gone);
         self.remove_previews(gone.map(|(photo, _)| photo))?;
@@ -85,6 +85,14 @@ impl Index {
         }
         Ok(())
     }
+}
+
+/// From now on searches find it.
+fn count_searchable(photo: &ReadPhoto) {
+    metrics::counter!(names::PHOTOS_FINISHED).increment(1);
+    let waited = OffsetDateTime::now_utc() - photo.facts.lease.confirmed_at;
+    // The clock of the machine that took the confirmation may be ahead of this one.
+    metrics::histogram!(names::CONFIRM_TO_SEARCHABLE_SECONDS).record(waited.as_seconds_f64().max(0.0));
 }
 
 /// Preview, then thumbnail.

@@ -21,6 +21,8 @@ pub const BUDGET_USED_BYTES: &str = "photofinish_budget_used_bytes";
 pub const PHOTOS_IN_FLIGHT: &str = "photofinish_photos_in_flight";
 /// Counter: photos whose results were written.
 pub const PHOTOS_FINISHED: &str = "photofinish_photos_finished_total";
+/// Histogram: seconds from a photo's confirmation to the commit of its results, from when on searches find it.
+pub const CONFIRM_TO_SEARCHABLE_SECONDS: &str = "photofinish_confirm_to_searchable_seconds";
 /// Counter: photos whose results came too late: another worker had taken over, or the photo was deleted.
 pub const PHOTOS_SUPERSEDED: &str = "photofinish_photos_superseded_total";
 /// Counter, label `reason`: photos that failed for good.
@@ -49,6 +51,11 @@ pub fn describe() {
     metrics::describe_gauge!(BUDGET_USED_BYTES, "Bytes of photos in memory, by budget");
     metrics::describe_gauge!(PHOTOS_IN_FLIGHT, "Photos leased and not settled");
     metrics::describe_counter!(PHOTOS_FINISHED, "Photos whose results were written");
+    metrics::describe_histogram!(
+        CONFIRM_TO_SEARCHABLE_SECONDS,
+        metrics::Unit::Seconds,
+        "Seconds from a photo's confirmation to the commit of its results"
+    );
     metrics::describe_counter!(
         PHOTOS_SUPERSEDED,
         "Photos whose results came too late: another worker took over, or they were deleted"

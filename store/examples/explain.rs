@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use photofinish_store::photo::{Embedding, PhotoQuery, PhotoState};
+use photofinish_store::remote::CloudSettings;
 use photofinish_store::suite::{Event, face, text};
 use photofinish_store::traits::{Finished, Lease, TextQuery};
 use photofinish_store::{ServerLimits, Store, StoreSettings};
@@ -99,11 +100,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
         database_url: format!("{url}&{TELLING}"),
         server_limits: ServerLimits::default(),
         storage_url: format!("file:{}", folder.path().join("objects").display()),
+        cloud: CloudSettings::default(),
         public_url: "http://127.0.0.1:8080".parse()?,
         signing_secret: [7; 32],
         attempt_limit: 3,
         face_index_bytes: 1 << 30,
         scratch: folder.path().join("scratch"),
+        queue: None,
     });
     let store = store.await?;
     let event = Event::make(&store).await;

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use time::OffsetDateTime;
 use url::Url;
 
 pub mod album;
@@ -163,6 +164,19 @@ impl Store {
     /// `Unavailable`.
     pub async fn check_storage(&self) -> Result<(), StoreError> {
         self.storage.check().await
+    }
+
+    /// Measures the queue: how many photos wait, and for how long the oldest of them has.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn measure_queue(&self) -> Result<(), StoreError> {
+        metrics::gauge!(meters::QUEUE_DEPTH).set(self.queue.depth().await? as f64);
+        let since = self.queue.waiting_since().await?;
+        // Clocks of other machines may be ahead of this one.
+        let age = since.map_or(0.0, |since| (OffsetDateTime::now_utc() - since).as_seconds_f64().max(0.0));
+        metrics::gauge!(meters::QUEUE_AGE_SECONDS).set(age);
+        Ok(())
     }
 
     /// Whether photos can be leased: whether the queue beside the database answers, where there is one. Without it

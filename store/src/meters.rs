@@ -20,6 +20,10 @@ pub const QUEUE_SWEPT: &str = "photofinish_queue_swept_total";
 pub const QUEUE_STREAM_LAG: &str = "photofinish_queue_stream_lag";
 /// Gauge: messages of the stream that workers have.
 pub const QUEUE_STREAM_HELD: &str = "photofinish_queue_stream_held";
+/// Gauge: photos that wait, over all albums. Every process says the same.
+pub const QUEUE_DEPTH: &str = "photofinish_queue_depth";
+/// Gauge: seconds that the photo has waited which waits longest; 0 when none does. Every process says the same.
+pub const QUEUE_AGE_SECONDS: &str = "photofinish_queue_age_seconds";
 
 /// Tells the recorder what the metrics mean; call once, after it is installed.
 pub fn describe() {
@@ -33,4 +37,10 @@ pub fn describe() {
     metrics::describe_counter!(QUEUE_SWEPT, "Photos that the sweeper let be published again");
     metrics::describe_gauge!(QUEUE_STREAM_LAG, "Messages in the work stream that no worker has yet");
     metrics::describe_gauge!(QUEUE_STREAM_HELD, "Messages of the work stream that workers have");
+    metrics::describe_gauge!(QUEUE_DEPTH, "Photos that wait, over all albums");
+    metrics::describe_gauge!(
+        QUEUE_AGE_SECONDS,
+        metrics::Unit::Seconds,
+        "Seconds that the photo has waited which waits longest"
+    );
 }

@@ -90,6 +90,8 @@ pub struct Lease {
     pub config: Arc<AlbumConfig>,
     /// 1 for the first lease that was not given back.
     pub attempt: u32,
+    /// Since when it has waited: its confirmation, or the last time that it was put back in the queue.
+    pub confirmed_at: OffsetDateTime,
 }
 
 /// What to lease.
@@ -155,6 +157,8 @@ pub trait Queue: Send + Sync {
     async fn give_back(&self, leases: &[LeaseId]) -> Result<()>;
     /// How many photos wait, over all albums.
     async fn depth(&self) -> Result<u64>;
+    /// Since when the photo that has waited longest waits, suspects left out; `None` when none waits.
+    async fn waiting_since(&self) -> Result<Option<OffsetDateTime>>;
 }
 
 /// A photo by its whole key.

@@ -66,7 +66,9 @@ fn tell_tests(layout: &Layout, ready: &Ready, tests: &mut Command) {
         .env("PHOTOFINISH_TEST_NODE_MODULES", setup::node_modules(layout))
         .env("PHOTOFINISH_TEST_SCHEMATHESIS", setup::schemathesis(layout))
         .env("PHOTOFINISH_TEST_NATS_SERVER", setup::nats_server(layout))
-        .env("PHOTOFINISH_TEST_S3_SERVER", setup::s3_server(layout));
+        .env("PHOTOFINISH_TEST_S3_SERVER", setup::s3_server(layout))
+        .env("PHOTOFINISH_TEST_HELM", setup::helm(layout))
+        .env("PHOTOFINISH_TEST_CHART_SCHEMAS", setup::chart_schemas(layout));
     if let Some(programs) = setup::postgres_programs() {
         tests.env("PHOTOFINISH_TEST_POSTGRES_BIN", programs);
     }

@@ -7,7 +7,8 @@ use crate::checks;
 use crate::layout::Layout;
 use crate::process::{cargo, quiet, shown};
 use crate::report::heading;
-use crate::setup::{self, SetupArguments, cuda};
+use crate::setup::cuda::{self, Cuda};
+use crate::setup::{self, SetupArguments};
 
 /// A GPU and the driver in front of it.
 struct Gpu {
@@ -27,7 +28,7 @@ pub fn check(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> 
     println!("GPU: {}, driver {}", gpu.name, gpu.driver);
     let ready = setup::run(layout, arguments)?;
     let major = gpu.driver.split('.').next().and_then(|part| part.parse().ok()).unwrap_or(0);
-    let runtime = cuda::install(layout, major)?;
+    let runtime = cuda::install(layout, Cuda::for_driver(major))?;
     setup::for_sample_event(layout)?;
     let ready = ready.with_runtime(runtime.library);
     checks::build_service(layout)?;

@@ -34,6 +34,13 @@ impl Layout {
         self.root.join(".photofinish").join(relative)
     }
 
+    /// The release build of the service: beside the build of this program, wherever cargo was told to build.
+    pub fn service(&self) -> anyhow::Result<PathBuf> {
+        let this = std::env::current_exe().context("a running program has a path")?;
+        let target = this.ancestors().nth(2).context("cargo builds into a folder of a folder")?;
+        Ok(target.join("release").join("photofinish"))
+    }
+
     /// Files as they came from a registry, kept so that nothing is fetched twice.
     pub fn downloads(&self) -> PathBuf {
         self.state("downloads")

@@ -15,6 +15,7 @@ mod setup;
 use clap::{Args, Parser};
 use layout::Layout;
 use setup::SetupArguments;
+use setup::cuda::Cuda;
 
 /// Set-up, demonstration and checks of Photofinish.
 #[derive(Parser)]
@@ -25,6 +26,9 @@ enum Command {
         /// Also what the tests and the sample event need
         #[arg(long)]
         all: bool,
+        /// Also ONNX Runtime with CUDA, as an image for GPUs has it: 13 for drivers from 580 on, 12 for older ones
+        #[arg(long, value_enum, value_name = "VERSION")]
+        cuda: Option<Cuda>,
         #[command(flatten)]
         setup: SetupArguments,
     },
@@ -53,8 +57,11 @@ struct PassedOn {
 fn main() -> anyhow::Result<()> {
     let layout = Layout::of_this_checkout()?;
     match Command::parse() {
-        Command::Setup { all, setup: arguments } => {
+        Command::Setup { all, cuda, setup: arguments } => {
             setup::run(&layout, &arguments)?;
+            if let Some(cuda) = cuda {
+                setup::for_gpu_image(&layout, cuda)?;
+            }
             if all { setup::for_tests(&layout) } else { Ok(()) }
         }
         Command::Demo(arguments) => demo::run(&layout, &arguments),

@@ -11,6 +11,7 @@ use photofinish_store::error::{StoreError, StoreErrorKind};
 use photofinish_store::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
 use photofinish_store::photo::FailureReason;
 use photofinish_store::traits::{Finish, Finished, Lease, LeaseRequest, Queue, Result};
+use time::OffsetDateTime;
 
 use crate::sync::lock;
 use crate::testing::config;
@@ -141,6 +142,7 @@ impl Queue for MemoryQueue {
                 organization: OrganizationId::generate(),
                 config: Arc::new(config()),
                 attempt: row.attempts,
+                confirmed_at: OffsetDateTime::now_utc(),
             });
         }
         if request.suspects && !leases.is_empty() {
@@ -185,5 +187,8 @@ impl Queue for MemoryQueue {
     async fn depth(&self) -> Result<u64> {
         self.serve()?;
         Ok(lock(&self.rows).values().filter(|row| row.place == Place::Waiting).count() as u64)
+    }
+    async fn waiting_since(&self) -> Result<Option<OffsetDateTime>> {
+        unreachable!("the pipeline does not ask how long photos wait")
     }
 }

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::AckKind;
 use async_trait::async_trait;
+use time::OffsetDateTime;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -249,5 +250,9 @@ impl Queue for JetStreamQueue {
 
     async fn depth(&self) -> Result<u64> {
         self.rows.depth().await
+    }
+
+    async fn waiting_since(&self) -> Result<Option<OffsetDateTime>> {
+        self.rows.waiting_since().await
     }
 }

@@ -11,7 +11,7 @@ use super::{Statement, Transaction, sql};
 use crate::album::AlbumConfig;
 use crate::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
 use crate::photo::{FailureReason, PhotoState};
-use crate::rows::from_json;
+use crate::rows::{from_json, time_of};
 use crate::traits::{Lease, Named, PhotoRef, Result};
 
 const WHAT: &str = "lease photos";
@@ -188,7 +188,7 @@ async fn take(
     }
     let taken: Vec<(PhotoRef, LeaseId)> =
         waiting.iter().map(|waiting| (waiting.photo, LeaseId::generate())).collect();
-    transaction.bulk().take(&taken, term).await?;
+    let queued = transaction.bulk().take(&taken, term).await?;
     let mut leases = Vec::with_capacity(taken.len());
     for ((PhotoRef { album, photo }, id), Waiting { attempts, .. }) in taken.into_iter().zip(waiting) {
         let (organization, config) = match known.entry(album) {
@@ -196,7 +196,9 @@ async fn take(
             Entry::Vacant(unknown) => unknown.insert(owner_and_config(transaction, album).await?).clone(),
         };
         let attempt = u32::try_from(attempts + 1).unwrap_or(u32::MAX);
-        leases.push(Lease { id, photo, album, organization, config, attempt });
+        // A photo whose row was locked by this transaction is there.
+        let confirmed_at = time_of(queued.get(&id).copied().unwrap_or(term.now))?;
+        leases.push(Lease { id, photo, album, organization, config, attempt, confirmed_at });
     }
     Ok(leases)
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use time::OffsetDateTime;
 use tokio::sync::Mutex;
 
 use super::bulk::Term;
@@ -14,7 +15,7 @@ use super::{Database, Statement, outbox, sql};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::ids::{AlbumId, LeaseId, PhotoId};
 use crate::photo::{FailureReason, PhotoState};
-use crate::rows::later;
+use crate::rows::{later, time_of};
 use crate::traits::{
     Finish, Finished, Lease, LeaseRequest, Named, PhotoRef, Queue, Result, Unpublished, WorkRows,
 };
@@ -23,6 +24,15 @@ use crate::traits::{
 pub(super) const DEPTH: &str = "select (select count(*) from photo where state = 'queued' and attempts = 0) \
      + (select count(*) from photo where state in ('queued', 'processing') and attempts > 0 \
      and lease_until <= $1)";
+
+/// One probe of the index for each album with fresh photos, however many photos wait.
+pub(super) const WAITING_SINCE: &str = "with recursive waiting (album) as ( \
+     select (select album from photo where state = 'queued' and attempts = 0 order by album limit 1) \
+     union all \
+     select (select photo.album from photo where state = 'queued' and attempts = 0 \
+     and photo.album > waiting.album order by photo.album limit 1) from waiting where waiting.album is not null) \
+     select min((select confirmed_at from photo where state = 'queued' and attempts = 0 \
+     and photo.album = waiting.album order by confirmed_at limit 1)) from waiting";
 
 /// Photos that wait have no lease that could lapse.
 pub(super) const RECLAIM: &str = "update photo set lease_until = 0 \
@@ -214,6 +224,13 @@ impl Queue for SqlQueue {
         let now = snapshot.now(WHAT).await?;
         let (depth,): (i64,) = sql(WHAT, DEPTH).bind(now).fetch_one(&mut snapshot).await?;
         Ok(depth.unsigned_abs())
+    }
+
+    async fn waiting_since(&self) -> Result<Option<OffsetDateTime>> {
+        const WHAT: &str = "look for the photo that waits longest";
+        let mut snapshot = self.database.snapshot(WHAT).await?;
+        let (since,): (Option<i64>,) = sql(WHAT, WAITING_SINCE).fetch_one(&mut snapshot).await?;
+        since.map(time_of).transpose()
     }
 }
 

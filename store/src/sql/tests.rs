@@ -78,13 +78,14 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
 #[tokio::test]
 async fn hot_statements_read_by_index_alone() {
     let (_folder, _store, database) = opened().await;
-    let expected: [(Statement, &[&str]); 15] = [
+    let expected: [(Statement, &[&str]); 16] = [
         (lease::ALBUMS, &["photo_fresh (album>?)"]),
         (lease::HEAD, &["photo_fresh (album=?)"]),
         (lease::SUSPECT, &["photo_suspect (lease_until<?)"]),
         (bulk::one_by_one::RENEW.into(), &["photo_lease (lease=?)"]),
         (queue::RECLAIM.into(), &["photo_suspect (lease_until>?)"]),
         (queue::DEPTH.into(), &["photo_fresh", "photo_suspect (lease_until<?)"]),
+        (queue::WAITING_SINCE.into(), &["photo_fresh (album>?)", "photo_fresh (album=?)"]),
         (queue::REPROCESS, &["PRIMARY KEY (album=? AND id=?)"]),
         (outbox::ALBUMS, &["photo_unpublished (album>?)"]),
         (outbox::HEAD.into(), &["photo_unpublished (album=?"]),

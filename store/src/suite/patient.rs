@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use time::OffsetDateTime;
 
 use crate::ids::{AlbumId, LeaseId, PhotoId};
 use crate::photo::FailureReason;
@@ -66,5 +67,9 @@ impl Queue for Patient {
 
     async fn depth(&self) -> Result<u64> {
         self.0.depth().await
+    }
+
+    async fn waiting_since(&self) -> Result<Option<OffsetDateTime>> {
+        self.0.waiting_since().await
     }
 }

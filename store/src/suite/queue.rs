@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use time::OffsetDateTime;
+
 use super::event::{Event, LONG, config, finished};
 use super::queue_ends::queue_ends_suite;
 use crate::Store;
@@ -28,6 +30,7 @@ pub async fn queue_suite_with_lead(store: &Store, lead: usize) {
     two_workers_never_hold_the_same_photo(store).await;
     a_small_album_does_not_wait_for_a_large_one(store, lead).await;
     photos_leave_the_queue_in_the_order_they_came(store).await;
+    the_queue_says_since_when_its_oldest_photo_waits(store).await;
     queue_ends_suite(store).await;
 }
 
@@ -207,4 +210,30 @@ async fn photos_leave_the_queue_in_the_order_they_came(store: &Store) {
     let order: Vec<PhotoId> = leases.iter().map(|lease| lease.photo).collect();
     assert_eq!(order, [photos[2], photos[0], photos[1]]);
     event.end().await;
+}
+
+async fn the_queue_says_since_when_its_oldest_photo_waits(store: &Store) {
+    let waiting_since = || async { store.queue.waiting_since().await.expect("says since when") };
+    assert_eq!(waiting_since().await, None);
+    let (early, late) = (Event::make(store).await, Event::make(store).await);
+    let before = OffsetDateTime::now_utc();
+    early.queued(1).await;
+    let between = OffsetDateTime::now_utc();
+    late.queued(2).await;
+    // Rows keep microseconds.
+    let since = waiting_since().await.expect("three wait");
+    assert!(
+        before - since < time::Duration::milliseconds(1) && since <= between,
+        "{before} {since} {between}"
+    );
+    let lease = early.leased(1, LONG).await.pop().expect("a photo waits");
+    assert_eq!(lease.confirmed_at, since);
+    let since = waiting_since().await.expect("two wait");
+    assert!(between - since < time::Duration::milliseconds(1), "{between} {since}");
+    // A photo given back has waited all the time.
+    store.queue.give_back(&[lease.id]).await.expect("gives it back");
+    assert_eq!(waiting_since().await, Some(lease.confirmed_at));
+    early.end().await;
+    late.end().await;
+    assert_eq!(waiting_since().await, None);
 }

@@ -34,6 +34,25 @@ fn health_and_metrics_are_served_beside_the_api() {
 }
 
 #[test]
+fn how_long_photos_wait_is_measured() {
+    let service = Service::start(Options::fakes());
+    let partner = service.partner();
+    let album = partner.album("Waits");
+    partner.upload(&album, "a.jpg", &finish().jpeg());
+    partner.wait_idle(&album);
+    let metrics = partner.get(&format!("{}/metrics", service.origin())).text();
+    assert!(
+        metrics.lines().any(|line| line == "photofinish_confirm_to_searchable_seconds_count 1"),
+        "{metrics}"
+    );
+    // A photo may wait for hours behind a large event: the buckets reach that far.
+    assert!(metrics.contains("photofinish_confirm_to_searchable_seconds_bucket{le=\"21600\"}"), "{metrics}");
+    for gauge in ["photofinish_queue_depth ", "photofinish_queue_age_seconds "] {
+        assert!(metrics.lines().any(|line| line.starts_with(gauge)), "no {gauge}in {metrics}");
+    }
+}
+
+#[test]
 fn health_moves_to_its_own_address_when_there_is_one() {
     let admin = format!("127.0.0.1:{}", free_port());
     let service = Service::start(Options::fakes().with("PHOTOFINISH_ADMIN_LISTEN", &admin));

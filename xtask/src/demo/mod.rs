@@ -119,7 +119,7 @@ fn data_folder(layout: &Layout, own_photos: Option<&Path>) -> anyhow::Result<Pat
 }
 
 fn start(layout: &Layout, ready: &Ready, data: &Path) -> anyhow::Result<Service> {
-    let mut command = Command::new(layout.file("target/release/photofinish"));
+    let mut command = Command::new(layout.service()?);
     ready.tell(&mut command);
     command.current_dir(layout.root()).env("PHOTOFINISH_DATA_DIR", data);
     let service = Service::start(command, data)?;

@@ -4,9 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use clap::ValueEnum;
 
 use super::python::Environment;
 use super::runtime;
+use crate::digest;
 use crate::layout::Layout;
 use crate::report::{Outcome, Unavailable, note, step};
 
@@ -27,9 +29,34 @@ pub struct CudaRuntime {
     pub libraries: Vec<PathBuf>,
 }
 
-/// Installs the runtime that suits a driver, by the driver's major version (0 when unknown).
-pub fn install(layout: &Layout, driver: u32) -> anyhow::Result<CudaRuntime> {
-    let package = if driver >= FIRST_DRIVER_OF_CUDA_13 { FOR_CUDA_13 } else { FOR_CUDA_12 };
+/// Which CUDA, by the drivers that it runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Cuda {
+    /// For drivers before 580.
+    #[value(name = "12")]
+    Twelve,
+    /// For drivers from 580 on.
+    #[value(name = "13")]
+    Thirteen,
+}
+
+impl Cuda {
+    /// The one for a driver, by the driver's major version (0 when unknown).
+    pub fn for_driver(major: u32) -> Self {
+        if major >= FIRST_DRIVER_OF_CUDA_13 { Self::Thirteen } else { Self::Twelve }
+    }
+
+    fn package(self) -> &'static str {
+        match self {
+            Self::Twelve => FOR_CUDA_12,
+            Self::Thirteen => FOR_CUDA_13,
+        }
+    }
+}
+
+/// Installs the runtime.
+pub fn install(layout: &Layout, cuda: Cuda) -> anyhow::Result<CudaRuntime> {
+    let package = cuda.package();
     step("ONNX Runtime with CUDA", || {
         note(&format!("{package} with NVIDIA's libraries, over 2 GB, unless they are here"));
         environment(layout)?.with(&[package]).map_err(|error| Unavailable {
@@ -42,6 +69,37 @@ pub fn install(layout: &Layout, driver: u32) -> anyhow::Result<CudaRuntime> {
     let packages = site_packages(environment(layout)?.folder())?;
     let library = runtime::library_in(&packages.join("onnxruntime/capi"))?;
     Ok(CudaRuntime { library, libraries: library_folders(&packages.join("nvidia"))? })
+}
+
+/// Puts the runtime and all that it loads into one folder, as an image has them: `.photofinish/runtime-cuda-libraries`.
+pub fn gather(layout: &Layout, runtime: &CudaRuntime) -> anyhow::Result<Outcome> {
+    let target = layout.state("runtime-cuda-libraries");
+    digest::emptied(&target)?;
+    let own = runtime.library.parent().context("a library lies in a folder")?;
+    let mut count = 0;
+    for folder in std::iter::once(own).chain(runtime.libraries.iter().map(PathBuf::as_path)) {
+        for library in libraries_in(folder)? {
+            let name = library.file_name().context("a library has a name")?;
+            // Gigabytes: linked and not copied.
+            std::fs::hard_link(&library, target.join(name))
+                .with_context(|| format!("cannot link {} into {}", library.display(), target.display()))?;
+            count += 1;
+        }
+    }
+    Ok(Outcome::Done(format!("{count} libraries in {}", target.display())))
+}
+
+/// The shared libraries of a folder. TensorRT's provider is left out: its own libraries are in no package here.
+fn libraries_in(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut libraries = Vec::new();
+    for entry in folder.read_dir().with_context(|| format!("cannot list {}", folder.display()))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with("lib") && name.contains(".so") && !name.contains("tensorrt") {
+            libraries.push(path);
+        }
+    }
+    Ok(libraries)
 }
 
 fn environment(layout: &Layout) -> anyhow::Result<Environment> {
@@ -70,4 +128,33 @@ fn library_folders(nvidia: &Path) -> anyhow::Result<Vec<PathBuf>> {
     }
     folders.sort();
     Ok(folders)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_gets_the_cuda_that_it_runs() {
+        assert_eq!(Cuda::for_driver(580), Cuda::Thirteen);
+        assert_eq!(Cuda::for_driver(570), Cuda::Twelve);
+        assert_eq!(Cuda::for_driver(0), Cuda::Twelve);
+    }
+
+    #[test]
+    fn only_libraries_that_can_be_loaded_are_gathered() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = [
+            "libonnxruntime.so.1.31.1",
+            "libonnxruntime_providers_cuda.so",
+            "libonnxruntime_providers_tensorrt.so",
+            "onnxruntime_pybind11_state.so",
+            "__init__.py",
+        ];
+        names.iter().for_each(|name| std::fs::write(folder.path().join(name), b"").unwrap());
+        let mut found = libraries_in(folder.path()).unwrap();
+        found.sort();
+        let expected = names[..2].iter().map(|name| folder.path().join(name));
+        assert_eq!(found, expected.collect::<Vec<_>>());
+    }
 }

@@ -2,7 +2,9 @@
 //!
 //! Everything fetched is pinned by version and checked by SHA-256; builds fetch nothing.
 
+mod chart_tools;
 pub mod cuda;
+mod go;
 mod models;
 mod packages;
 mod portraits;
@@ -21,6 +23,7 @@ use clap::builder::FalseyValueParser;
 use crate::layout::Layout;
 use crate::report::{heading, step};
 
+pub use chart_tools::{helm, schemas as chart_schemas};
 pub use models::REGISTRY_FOLDER;
 pub use portraits::folder as portraits_folder;
 pub use system::postgres_programs;
@@ -68,13 +71,19 @@ pub fn run(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<Ready>
     Ok(Ready { runtime: runtime::library(layout)?, models })
 }
 
+/// What an image for GPUs has in place of the runtime.
+pub fn for_gpu_image(layout: &Layout, version: cuda::Cuda) -> anyhow::Result<()> {
+    let runtime = cuda::install(layout, version)?;
+    step("libraries of CUDA in one folder", || cuda::gather(layout, &runtime))
+}
+
 /// What the sample event of the demonstration is made from.
 pub fn for_sample_event(layout: &Layout) -> anyhow::Result<()> {
     step("portraits in the public domain", || portraits::install(layout))
 }
 
 /// What only tests need: the other set of networks, a real client and a fuzzer of the API, the servers of the cluster
-/// profile.
+/// profile, Helm and its schemas.
 pub fn for_tests(layout: &Layout) -> anyhow::Result<()> {
     step("system packages for tests", || system::install(system::TESTS))?;
     models::registry_only(layout)?;
@@ -82,5 +91,7 @@ pub fn for_tests(layout: &Layout) -> anyhow::Result<()> {
     step("oRPC client", || test_tools::install_client(layout))?;
     step("schemathesis", || test_tools::install_schemathesis(layout))?;
     step("nats-server", || test_tools::install_nats_server(layout))?;
-    step("S3 server", || test_tools::install_s3_server(layout))
+    step("S3 server", || test_tools::install_s3_server(layout))?;
+    step("Helm", || chart_tools::install_helm(layout))?;
+    step("schemas of Kubernetes", || chart_tools::install_schemas(layout))
 }

@@ -112,6 +112,15 @@ pub const FACE_RECOGNITION: Package = Package {
     registry: Registry::Source,
 };
 
+/// The schemas of Kubernetes, of many versions.
+pub const KUBERNETES_VALIDATE: Package = Package {
+    name: "kubernetes-validate",
+    version: "1.37.0",
+    file: "kubernetes_validate-1.37.0-py3-none-any.whl",
+    sha256: "85136d018a27b50ec7fc049d902bfa5193f5976807e6c0f408e3ab6fe078cad9",
+    registry: Registry::Wheel,
+};
+
 impl Package {
     /// What a thing made from this package alone is stamped with.
     pub fn recipe(&self) -> String {

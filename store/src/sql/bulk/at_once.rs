@@ -84,24 +84,25 @@ impl Bulk for PgConnection {
         .map(drop)
     }
 
-    async fn take(&mut self, photos: &[(PhotoRef, LeaseId)], term: Term) -> Result<()> {
+    async fn take(&mut self, photos: &[(PhotoRef, LeaseId)], term: Term) -> Result<HashMap<LeaseId, i64>> {
         let (albums, ids) = keys(photos.iter().map(|(photo, _)| *photo));
         let leases: Vec<LeaseId> = photos.iter().map(|(_, lease)| *lease).collect();
-        sqlx::query(
+        let queued: Vec<(LeaseId, i64)> = sqlx::query_as(
             "update photo set state = 'processing', attempts = attempts + 1, lease = taken.lease, \
              lease_until = $4, updated_at = $5 \
              from unnest($1::uuid[], $2::uuid[], $3::uuid[]) as taken (album, id, lease) \
-             where photo.album = taken.album and photo.id = taken.id",
+             where photo.album = taken.album and photo.id = taken.id \
+             returning photo.lease, photo.confirmed_at",
         )
         .bind(albums)
         .bind(ids)
         .bind(leases)
         .bind(term.until)
         .bind(term.now)
-        .execute(self)
+        .fetch_all(self)
         .await
-        .map_err(fault("lease photos"))
-        .map(drop)
+        .map_err(fault("lease photos"))?;
+        Ok(queued.into_iter().collect())
     }
 
     async fn renew(&mut self, leases: &[LeaseId], until: i64) -> Result<HashSet<LeaseId>> {

@@ -68,8 +68,8 @@ pub(super) trait Bulk: Send {
     async fn expect(&mut self, album: AlbumId, photos: Vec<(PhotoId, NewPhoto)>, now: i64) -> Result<()>;
     /// Queues photos held that waited for their upload.
     async fn queue(&mut self, photos: &[PhotoRef], now: i64) -> Result<()>;
-    /// Gives photos held their leases and counts the attempts.
-    async fn take(&mut self, photos: &[(PhotoRef, LeaseId)], term: Term) -> Result<()>;
+    /// Gives photos held their leases and counts the attempts; answers when each was queued, microseconds.
+    async fn take(&mut self, photos: &[(PhotoRef, LeaseId)], term: Term) -> Result<HashMap<LeaseId, i64>>;
     /// Keeps running leases alive; answers which of these they are.
     async fn renew(&mut self, leases: &[LeaseId], until: i64) -> Result<HashSet<LeaseId>>;
     /// Puts the photos of running leases back, uncounted.

@@ -68,22 +68,24 @@ impl Bulk for SqliteConnection {
         Ok(())
     }
 
-    async fn take(&mut self, photos: &[(PhotoRef, LeaseId)], term: Term) -> Result<()> {
+    async fn take(&mut self, photos: &[(PhotoRef, LeaseId)], term: Term) -> Result<HashMap<LeaseId, i64>> {
+        let mut queued = HashMap::with_capacity(photos.len());
         for (PhotoRef { album, photo }, lease) in photos {
-            sqlx::query(
+            let confirmed_at: i64 = sqlx::query_scalar(
                 "update photo set state = 'processing', attempts = attempts + 1, lease = $3, lease_until = $4, \
-                 updated_at = $5 where album = $1 and id = $2",
+                 updated_at = $5 where album = $1 and id = $2 returning confirmed_at",
             )
             .bind(album)
             .bind(photo)
             .bind(lease)
             .bind(term.until)
             .bind(term.now)
-            .execute(&mut *self)
+            .fetch_one(&mut *self)
             .await
             .map_err(fault("lease photos"))?;
+            queued.insert(*lease, confirmed_at);
         }
-        Ok(())
+        Ok(queued)
     }
 
     async fn renew(&mut self, leases: &[LeaseId], until: i64) -> Result<HashSet<LeaseId>> {

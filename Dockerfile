@@ -1,0 +1,48 @@
+# syntax=docker/dockerfile:1
+# The service on CPUs: API and workers. `docker build --tag photofinish:0.1.0 .`
+# `Dockerfile.cuda` is the same for workers on NVIDIA GPUs.
+
+FROM rust:1.95-bookworm AS build
+WORKDIR /src
+COPY . .
+# What a developer's machine gets, by the same code: system packages, the ONNX Runtime library, the networks, each
+# pinned and checked by SHA-256. Downloads are kept between builds.
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/src/target \
+    --mount=type=cache,target=/src/.photofinish/downloads \
+    cargo xtask setup
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/src/target \
+    cargo build --locked --release --package photofinish \
+    && install -D target/release/photofinish /out/bin/photofinish \
+    && mkdir -p /out/lib /out/share/photofinish \
+    && cp .photofinish/runtime/* /out/lib/ \
+    && cp -r .photofinish/models /out/share/photofinish/models \
+    && cp LICENSE models/models.toml /out/share/photofinish/
+
+FROM debian:bookworm-slim
+LABEL org.opencontainers.image.title="photofinish" \
+      org.opencontainers.image.description="Takes the photos of a race, reads every bib and every face, and answers a runner with that runner's photos" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.licenses="Apache-2.0"
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends ca-certificates libstdc++6 zlib1g \
+    && rm -rf /var/lib/apt/lists/* \
+    && groupadd --gid 10001 photofinish \
+    && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/photofinish --shell /usr/sbin/nologin photofinish \
+    && install --directory --owner=10001 --group=10001 --mode=0750 /var/lib/photofinish
+# The library is looked for in ../lib beside the binary.
+COPY --from=build /out/ /opt/photofinish/
+ENV PATH=/opt/photofinish/bin:$PATH \
+    PHOTOFINISH_MODELS_DIR=/opt/photofinish/share/photofinish/models \
+    PHOTOFINISH_DATA_DIR=/var/lib/photofinish \
+    PHOTOFINISH_LISTEN=0.0.0.0:8080 \
+    PHOTOFINISH_LOG_FORMAT=json
+# By number, so that Kubernetes can see that it is not root.
+USER 10001:10001
+WORKDIR /var/lib/photofinish
+EXPOSE 8080 9090
+# The service is process 1 itself: it listens for SIGTERM from its first moment, and starts no processes to look after.
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["/opt/photofinish/bin/photofinish"]
+CMD ["all"]

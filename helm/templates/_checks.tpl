@@ -1,0 +1,106 @@
+{{/*
+What cannot work is refused before anything is installed: every problem at once, each in a sentence that says what to do.
+The types of values are the schema's business; here is what depends on more than one value, or must be said at all.
+*/}}
+{{- define "photofinish.checks" -}}
+{{- $problems := concat
+      (include "photofinish.checkBackends" . | fromJsonArray)
+      (include "photofinish.checkScaling" . | fromJsonArray)
+      (include "photofinish.checkGpu" . | fromJsonArray)
+      (include "photofinish.checkPods" . | fromJsonArray) -}}
+{{- if $problems -}}
+{{- fail (printf "\n\nThe chart cannot be used like this:\n- %s\n" (join "\n- " $problems)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "photofinish.checkBackends" -}}
+{{- $problems := list -}}
+{{- $storage := .Values.storage -}}
+{{- if not .Values.settings.ENVIRONMENT -}}
+{{- $problems = append $problems "settings.ENVIRONMENT is missing: say production (live keys) or sandbox (test keys)." -}}
+{{- end -}}
+{{- if not .Values.database.existingSecret -}}
+{{- $problems = append $problems "database.existingSecret is missing: name the Secret whose key database.key holds the Postgres URL." -}}
+{{- end -}}
+{{- if not .Values.queue.existingSecret -}}
+{{- $problems = append $problems "queue.existingSecret is missing: name the Secret whose key queue.key holds the NATS URL." -}}
+{{- end -}}
+{{- if not $storage.url -}}
+{{- $problems = append $problems "storage.url is missing: say where the photos lie, as s3://BUCKET/PREFIX." -}}
+{{- else if hasPrefix "file:" $storage.url -}}
+{{- $problems = append $problems "storage.url begins with file: but pods do not share a disk; use s3://BUCKET/PREFIX." -}}
+{{- end -}}
+{{- if and $storage.workloadIdentity $storage.existingSecret -}}
+{{- $problems = append $problems "storage.existingSecret and storage.workloadIdentity are both set: use the access key or the role of the service account, not both." -}}
+{{- else if not (or $storage.workloadIdentity $storage.existingSecret) -}}
+{{- $problems = append $problems "storage.existingSecret is missing: name the Secret with the S3 access key, or set storage.workloadIdentity where the service account has a role." -}}
+{{- end -}}
+{{- if and (hasPrefix "http://" $storage.endpoint) (not $storage.allowHttp) -}}
+{{- $problems = append $problems "storage.endpoint begins with http:// but storage.allowHttp is false: use https, or allow it." -}}
+{{- end -}}
+{{- if and (regexMatch "^https?://([^./:]+|[^/:]*\\.(svc|cluster\\.local))([:/]|$)" $storage.endpoint) (not $storage.publicEndpoint) -}}
+{{- $problems = append $problems "storage.endpoint is a name inside the cluster and storage.publicEndpoint is missing: say where partners reach the S3 server, since they upload to it." -}}
+{{- end -}}
+{{- toJson $problems -}}
+{{- end -}}
+
+{{- define "photofinish.checkScaling" -}}
+{{- $problems := list -}}
+{{- $worker := .Values.worker -}}
+{{- if and $worker.keda.enabled $worker.hpa.enabled -}}
+{{- $problems = append $problems "worker.keda.enabled and worker.hpa.enabled are both true: two autoscalers would fight over the workers; choose one." -}}
+{{- end -}}
+{{- if and $worker.keda.enabled (not .Values.queue.monitoringEndpoint) -}}
+{{- $problems = append $problems "worker.keda.enabled is true but queue.monitoringEndpoint is missing: say where NATS answers KEDA, as HOST:8222." -}}
+{{- end -}}
+{{- range $name, $scaler := dict "worker.keda" $worker.keda "worker.hpa" $worker.hpa "api.hpa" .Values.api.hpa -}}
+{{- if and $scaler.enabled (gt (int $scaler.minReplicas) (int $scaler.maxReplicas)) -}}
+{{- $problems = append $problems (printf "%s.minReplicas (%d) is above %s.maxReplicas (%d)." $name (int $scaler.minReplicas) $name (int $scaler.maxReplicas)) -}}
+{{- end -}}
+{{- end -}}
+{{- $surge := $worker.rollingUpdate -}}
+{{- if and (has (toString $surge.maxSurge) (list "0" "0%")) (has (toString $surge.maxUnavailable) (list "0" "0%")) -}}
+{{- $problems = append $problems "worker.rollingUpdate.maxSurge and maxUnavailable are both 0: no new version could ever start." -}}
+{{- end -}}
+{{- toJson $problems -}}
+{{- end -}}
+
+{{- define "photofinish.checkGpu" -}}
+{{- $problems := list -}}
+{{- $worker := .Values.worker -}}
+{{- if $worker.gpu.enabled -}}
+{{- if or (not $worker.gpu.resource) (lt (int $worker.gpu.count) 1) -}}
+{{- $problems = append $problems "worker.gpu.enabled is true but worker.gpu.resource or worker.gpu.count is missing: say which resource a worker needs and how many of it, such as 1 of nvidia.com/gpu." -}}
+{{- end -}}
+{{- if not (or $worker.image.repository $worker.image.tag) -}}
+{{- $problems = append $problems "worker.gpu.enabled is true but worker.image is that of the API: name the image that was built from Dockerfile.cuda." -}}
+{{- end -}}
+{{- if and $worker.hpa.enabled (not $worker.hpa.metrics) -}}
+{{- $problems = append $problems "worker.hpa.enabled is true on GPUs, whose work the CPU use does not show: give worker.hpa.metrics, or use worker.keda." -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $problems -}}
+{{- end -}}
+
+{{- define "photofinish.checkPods" -}}
+{{- $problems := list -}}
+{{- $api := .Values.api.terminationGracePeriodSeconds -}}
+{{- $needed := int (include "photofinish.apiDrainSeconds" .) -}}
+{{- if and $api (lt (int $api) $needed) -}}
+{{- $problems = append $problems (printf "api.terminationGracePeriodSeconds is %d but a stop may take %d seconds: requests in flight would be cut off." (int $api) $needed) -}}
+{{- end -}}
+{{- $worker := .Values.worker.terminationGracePeriodSeconds -}}
+{{- $needed = int (include "photofinish.workerDrainSeconds" .) -}}
+{{- if and $worker (lt (int $worker) $needed) -}}
+{{- $problems = append $problems (printf "worker.terminationGracePeriodSeconds is %d but a stop may take %d seconds: photos in flight would count an attempt." (int $worker) $needed) -}}
+{{- end -}}
+{{- if and .Values.ingress.enabled (not .Values.ingress.hosts) -}}
+{{- $problems = append $problems "ingress.enabled is true but ingress.hosts is empty: name the host of the partner API." -}}
+{{- end -}}
+{{- range .Values.extraEnv -}}
+{{- if and .value (regexMatch "(SECRET|PASSWORD|TOKEN|ACCESS_KEY|DATABASE_URL|QUEUE_URL)" .name) -}}
+{{- $problems = append $problems (printf "extraEnv gives %s as plain text: use valueFrom.secretKeyRef." .name) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $problems -}}
+{{- end -}}

@@ -1,0 +1,66 @@
+{{/* Names and labels. */}}
+
+{{- define "photofinish.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "photofinish.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else if contains (include "photofinish.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "photofinish.name" .) | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What pods are found by: takes (dict "root" $ "component" "api"). */}}
+{{- define "photofinish.selector" -}}
+app.kubernetes.io/name: {{ include "photofinish.name" .root }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "photofinish.labels" -}}
+{{ include "photofinish.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace "+" "_") }}
+{{- end -}}
+
+{{- define "photofinish.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "photofinish.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "photofinish.image" -}}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- end -}}
+
+{{- define "photofinish.workerImage" -}}
+{{- $own := .Values.worker.image -}}
+{{- $tag := default (default .Chart.AppVersion .Values.image.tag) $own.tag -}}
+{{- printf "%s:%s" (default .Values.image.repository $own.repository) $tag -}}
+{{- end -}}
+
+{{/* Seconds from SIGTERM (or preStop) to SIGKILL. */}}
+
+{{/* The server's own limit for requests in flight is 30 seconds. */}}
+{{- define "photofinish.apiDrainSeconds" -}}
+{{- add (int .Values.api.preStopSeconds) 30 15 -}}
+{{- end -}}
+
+{{- define "photofinish.workerDrainSeconds" -}}
+{{- add (int (default 20 .Values.settings.DRAIN_SECONDS)) 30 -}}
+{{- end -}}
+
+{{- define "photofinish.apiGraceSeconds" -}}
+{{- default (include "photofinish.apiDrainSeconds" .) .Values.api.terminationGracePeriodSeconds -}}
+{{- end -}}
+
+{{- define "photofinish.workerGraceSeconds" -}}
+{{- default (include "photofinish.workerDrainSeconds" .) .Values.worker.terminationGracePeriodSeconds -}}
+{{- end -}}

@@ -1,0 +1,141 @@
+{{/* What the pods of the API, of the workers and of the migration have in common. */}}
+
+{{/* No root, no new privileges, nothing to write but scratch, only the system calls of the runtime's profile. */}}
+{{- define "photofinish.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: {{ .Values.securityContext.runAsUser }}
+runAsGroup: {{ .Values.securityContext.runAsGroup }}
+fsGroup: {{ .Values.securityContext.runAsGroup }}
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "photofinish.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{/* Where the service writes: scratch that ends with the pod. What lasts is in the database and the storage. */}}
+{{- define "photofinish.mounts" -}}
+- name: data
+  mountPath: /var/lib/photofinish
+- name: tmp
+  mountPath: /tmp
+{{- end -}}
+
+{{- define "photofinish.volumes" -}}
+- name: data
+  emptyDir: {}
+- name: tmp
+  emptyDir: {}
+{{- end -}}
+
+{{/* The three URLs, their credentials, and the settings. */}}
+{{- define "photofinish.environment" -}}
+- name: PHOTOFINISH_DATA_DIR
+  value: /var/lib/photofinish
+- name: PHOTOFINISH_DATABASE_URL
+  {{- include "photofinish.secret" (list .Values.database.existingSecret .Values.database.key) | nindent 2 }}
+- name: PHOTOFINISH_QUEUE_URL
+  {{- include "photofinish.secret" (list .Values.queue.existingSecret .Values.queue.key) | nindent 2 }}
+- name: PHOTOFINISH_STORAGE_URL
+  value: {{ .Values.storage.url | quote }}
+{{- with .Values.storage.publicEndpoint }}
+- name: PHOTOFINISH_STORAGE_PUBLIC_ENDPOINT
+  value: {{ . | quote }}
+{{- end }}
+- name: AWS_REGION
+  value: {{ .Values.storage.region | quote }}
+{{- with .Values.storage.endpoint }}
+- name: AWS_ENDPOINT_URL
+  value: {{ . | quote }}
+{{- end }}
+{{- if .Values.storage.allowHttp }}
+- name: AWS_ALLOW_HTTP
+  value: "true"
+{{- end }}
+{{- if not .Values.storage.workloadIdentity }}
+- name: AWS_ACCESS_KEY_ID
+  {{- include "photofinish.secret" (list .Values.storage.existingSecret .Values.storage.accessKeyIdKey) | nindent 2 }}
+- name: AWS_SECRET_ACCESS_KEY
+  {{- include "photofinish.secret" (list .Values.storage.existingSecret .Values.storage.secretAccessKeyKey) | nindent 2 }}
+{{- end }}
+{{- range $name, $value := .Values.settings }}
+- name: PHOTOFINISH_{{ $name }}
+  value: {{ $value | toString | quote }}
+{{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "photofinish.secret" -}}
+valueFrom:
+  secretKeyRef:
+    name: {{ index . 0 }}
+    key: {{ index . 1 }}
+{{- end -}}
+
+{{/*
+Takes the values of one deployment. A start may last as long as the networks take to load; it is asked for life and not
+for readiness, so that a database that is away restarts nothing.
+*/}}
+{{- define "photofinish.probes" -}}
+startupProbe:
+  httpGet: {path: /healthz, port: admin}
+  {{- toYaml .probes.startup | nindent 2 }}
+readinessProbe:
+  httpGet: {path: /readyz, port: admin}
+  {{- toYaml .probes.readiness | nindent 2 }}
+livenessProbe:
+  httpGet: {path: /healthz, port: admin}
+  {{- toYaml .probes.liveness | nindent 2 }}
+{{- end -}}
+
+{{/* Takes (dict "root" $ "own" .Values.api "component" "api"). */}}
+{{- define "photofinish.podMetadata" -}}
+labels:
+  {{- include "photofinish.labels" (dict "root" .root "component" .component) | nindent 2 }}
+  {{- with .own.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .own.podAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Takes the same. Replicas spread over nodes, so that one lost node is not the whole service. */}}
+{{- define "photofinish.placement" -}}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "photofinish.selector" (dict "root" .root "component" .component) | nindent 8 }}
+{{- with .own.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .own.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .own.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .own.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .root.Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- end -}}

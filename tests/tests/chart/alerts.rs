@@ -1,0 +1,71 @@
+//! The alert rules and the dashboard: each query is PromQL. That the metrics exist is a house test.
+
+use promql_parser::parser;
+use serde_json::Value;
+
+use crate::rendering::{EXAMPLES, Helm, chart, named};
+
+/// Alerts that an operator cannot do without.
+const NEEDED: [&str; 5] = [
+    "PhotofinishQueueIsOld",
+    "PhotofinishPhotosFail",
+    "PhotofinishWorkerDown",
+    "PhotofinishNobodyWorks",
+    "PhotofinishApiDown",
+];
+
+#[test]
+fn every_alert_is_promql_and_says_what_is_wrong() {
+    let Some(helm) = Helm::find("every_alert_is_promql_and_says_what_is_wrong") else { return };
+    let manifests = helm.manifests(EXAMPLES[0], &[]);
+    let groups =
+        named(&manifests, "PrometheusRule photofinish")["spec"]["groups"].as_array().expect("groups");
+    let rules: Vec<&Value> = groups.iter().filter_map(|group| group["rules"].as_array()).flatten().collect();
+    for rule in &rules {
+        let name = rule["alert"].as_str().expect("a name");
+        let query = rule["expr"].as_str().expect("a query");
+        if let Err(error) = parser::parse(query) {
+            panic!("{name}: {error} in {query}");
+        }
+        assert!(query.contains("namespace=\"photos\""), "{name} looks at other releases too: {query}");
+        assert!(["warning", "critical"].contains(&rule["labels"]["severity"].as_str().expect("a severity")));
+        for text in ["summary", "description"] {
+            assert!(
+                rule["annotations"][text].as_str().is_some_and(|text| !text.is_empty()),
+                "{name}: no {text}"
+            );
+        }
+    }
+    for needed in NEEDED {
+        assert!(rules.iter().any(|rule| rule["alert"] == needed), "no alert {needed}");
+    }
+    let page = std::fs::read_to_string(chart().join("README.md")).expect("the chart's page");
+    for rule in &rules {
+        let name = rule["alert"].as_str().expect("a name");
+        assert!(page.contains(&format!("| `{name}` |")), "the chart's page does not explain {name}");
+    }
+}
+
+#[test]
+fn every_panel_of_the_dashboard_asks_in_promql() {
+    let text = std::fs::read_to_string(chart().join("dashboards/photofinish.json")).expect("the dashboard");
+    let dashboard: Value = serde_json::from_str(&text).expect("JSON");
+    let mut ids = std::collections::BTreeSet::new();
+    let mut queries = 0;
+    for panel in dashboard["panels"].as_array().expect("panels") {
+        assert!(ids.insert(panel["id"].as_u64().expect("an id")), "two panels have the id {}", panel["id"]);
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let query = target["expr"].as_str().expect("a query");
+            // What Grafana puts in.
+            let query = query
+                .replace("$__rate_interval", "5m")
+                .replace("$__interval", "1m")
+                .replace("$namespace", "photos");
+            if let Err(error) = parser::parse(&query) {
+                panic!("{}: {error} in {query}", panel["title"]);
+            }
+            queries += 1;
+        }
+    }
+    assert!(queries > 30, "only {queries} queries");
+}

@@ -1,0 +1,10 @@
+//! The chart in `helm/`, rendered by the real Helm: what it renders, whether Kubernetes would take it, what it refuses.
+
+#![forbid(unsafe_code)]
+
+mod alerts;
+mod goldens;
+mod pods;
+mod refusals;
+mod rendering;
+mod schemas;

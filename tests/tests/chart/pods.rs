@@ -1,0 +1,151 @@
+//! What every pod of the chart must be, whatever else changes.
+
+use photofinish_tests::harness::repository_root;
+use serde_json::{Value, json};
+
+use crate::rendering::{EXAMPLES, Helm, chart, documents, named, title};
+
+/// The pod of a manifest that makes pods.
+fn pod(manifest: &Value) -> Option<&Value> {
+    manifest.pointer("/spec/template/spec").filter(|pod| pod["containers"].is_array())
+}
+
+fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
+    ["containers", "initContainers"].into_iter().filter_map(|kind| pod[kind].as_array()).flatten()
+}
+
+#[test]
+fn no_pod_is_root_or_can_write_its_image() {
+    let Some(helm) = Helm::find("no_pod_is_root_or_can_write_its_image") else { return };
+    for example in EXAMPLES {
+        let manifests = helm.manifests(example, &[]);
+        let pods: Vec<_> =
+            manifests.iter().filter_map(|manifest| Some((title(manifest), pod(manifest)?))).collect();
+        assert_eq!(pods.len(), 3, "API, worker and migration");
+        for (title, pod) in pods {
+            let security = &pod["securityContext"];
+            assert_eq!(security["runAsNonRoot"], true, "{title}");
+            assert_eq!(security["seccompProfile"]["type"], "RuntimeDefault", "{title}");
+            assert_eq!(pod["automountServiceAccountToken"], false, "{title}");
+            for container in containers(pod) {
+                let own = &container["securityContext"];
+                assert_eq!(own["readOnlyRootFilesystem"], true, "{title}");
+                assert_eq!(own["allowPrivilegeEscalation"], false, "{title}");
+                assert_eq!(own["capabilities"], json!({"drop": ["ALL"]}), "{title}");
+                assert!(
+                    container["resources"]["limits"]["memory"].is_string(),
+                    "{title} has no memory limit"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn secrets_are_only_named() {
+    let Some(helm) = Helm::find("secrets_are_only_named") else { return };
+    for example in EXAMPLES {
+        let manifests = helm.manifests(example, &[]);
+        assert!(manifests.iter().all(|manifest| manifest["kind"] != "Secret"), "the chart makes a Secret");
+        for pod in manifests.iter().filter_map(pod) {
+            let environment = pod["containers"][0]["env"].as_array().expect("an environment");
+            for name in ["PHOTOFINISH_DATABASE_URL", "PHOTOFINISH_QUEUE_URL"] {
+                let entry = environment.iter().find(|entry| entry["name"] == name).expect(name);
+                assert!(entry["valueFrom"]["secretKeyRef"]["name"].is_string(), "{name}: {entry}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pod_that_goes_is_unready_first_and_has_time_to_drain() {
+    let Some(helm) = Helm::find("a_pod_that_goes_is_unready_first_and_has_time_to_drain") else { return };
+    let manifests = helm.manifests(EXAMPLES[0], &["--set", "settings.DRAIN_SECONDS=120"]);
+    let api = pod(named(&manifests, "Deployment photofinish-api")).expect("a pod");
+    assert_eq!(api["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"], 10);
+    let drain = api_drain_seconds();
+    let grace = api["terminationGracePeriodSeconds"].as_u64().expect("a number");
+    assert!(grace > 10 + drain, "{grace} seconds for 10 before and {drain} after the signal");
+    let worker = pod(named(&manifests, "Deployment photofinish-worker")).expect("a pod");
+    assert_eq!(worker["terminationGracePeriodSeconds"], 150);
+    let strategy = &named(&manifests, "Deployment photofinish-api")["spec"]["strategy"]["rollingUpdate"];
+    assert_eq!(strategy["maxUnavailable"], 0, "an update takes replicas away before it brings others");
+}
+
+/// What the server itself allows requests in flight: the chart counts on it.
+fn api_drain_seconds() -> u64 {
+    let server = std::fs::read_to_string(repository_root().join("api/src/server.rs")).expect("the server");
+    let words = server.split("DRAIN_LIMIT: Duration = Duration::from_secs(").nth(1).expect("the limit");
+    words.split(')').next().and_then(|number| number.parse().ok()).expect("a number of seconds")
+}
+
+#[test]
+fn a_start_may_last_five_minutes() {
+    let Some(helm) = Helm::find("a_start_may_last_five_minutes") else { return };
+    let manifests = helm.manifests(EXAMPLES[1], &[]);
+    for name in ["Deployment photofinish-api", "Deployment photofinish-worker"] {
+        let container = &pod(named(&manifests, name)).expect("a pod")["containers"][0];
+        let number = |field: &str| container["startupProbe"][field].as_u64().expect("a number");
+        assert!(number("periodSeconds") * number("failureThreshold") >= 300, "{name}");
+        assert_eq!(container["startupProbe"]["httpGet"]["path"], "/healthz", "{name}");
+        assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/readyz", "{name}");
+        assert_eq!(container["livenessProbe"]["httpGet"]["path"], "/healthz", "{name}");
+    }
+}
+
+#[test]
+fn a_gpu_worker_gets_its_gpu_and_the_api_none() {
+    let Some(helm) = Helm::find("a_gpu_worker_gets_its_gpu_and_the_api_none") else { return };
+    let manifests = helm.manifests(EXAMPLES[1], &[]);
+    let worker = pod(named(&manifests, "Deployment photofinish-worker")).expect("a pod");
+    assert_eq!(worker["containers"][0]["resources"]["limits"]["nvidia.com/gpu"], 1);
+    assert_eq!(worker["runtimeClassName"], "nvidia");
+    assert!(worker["tolerations"].is_array() && worker["nodeSelector"].is_object());
+    let api = named(&manifests, "Deployment photofinish-api").to_string();
+    assert!(!api.contains("nvidia") && !api.contains("cuda"), "{api}");
+}
+
+#[test]
+fn workers_are_scaled_by_keda_or_by_an_hpa_or_by_hand() {
+    let Some(helm) = Helm::find("workers_are_scaled_by_keda_or_by_an_hpa_or_by_hand") else { return };
+    let cases = [
+        (["worker.keda.enabled=true", "worker.hpa.enabled=false"], "ScaledObject"),
+        (["worker.keda.enabled=false", "worker.hpa.enabled=true"], "HorizontalPodAutoscaler"),
+        (["worker.keda.enabled=false", "worker.hpa.enabled=false"], "nothing"),
+    ];
+    for (values, scaler) in cases {
+        let manifests = helm.manifests(EXAMPLES[0], &["--set", values[0], "--set", values[1]]);
+        let scalers: Vec<&str> = manifests
+            .iter()
+            .filter(|manifest| manifest["spec"]["scaleTargetRef"]["name"] == "photofinish-worker")
+            .filter_map(|manifest| manifest["kind"].as_str())
+            .collect();
+        assert_eq!(scalers, if scaler == "nothing" { vec![] } else { vec![scaler] });
+        let replicas = &named(&manifests, "Deployment photofinish-worker")["spec"]["replicas"];
+        assert_eq!(
+            replicas.is_u64(),
+            scaler == "nothing",
+            "an autoscaler and a fixed count fight over the workers"
+        );
+    }
+}
+
+#[test]
+fn the_compose_file_runs_the_whole_cluster_profile() {
+    let text = std::fs::read_to_string(chart().join("compose.yaml")).expect("the compose file");
+    let [compose] = documents(&text).try_into().expect("one document");
+    let services = compose["services"].as_object().expect("services");
+    for name in ["postgres", "nats", "s3", "migrate", "api-1", "api-2", "worker-1", "worker-2", "proxy"] {
+        assert!(services.contains_key(name), "no {name} among {:?}", services.keys().collect::<Vec<_>>());
+    }
+    for (role, names) in [("serve", ["api-1", "api-2"]), ("work", ["worker-1", "worker-2"])] {
+        for name in names {
+            assert_eq!(services[name]["command"], json!([role]), "{name}");
+        }
+    }
+    for (name, service) in services {
+        for needed in service["depends_on"].as_object().into_iter().flat_map(|needed| needed.keys()) {
+            assert!(services.contains_key(needed), "{name} waits for {needed}, which is not there");
+        }
+    }
+}

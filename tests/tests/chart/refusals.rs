@@ -1,0 +1,129 @@
+//! What the chart refuses: values of a wrong kind by its schema, and what cannot work by a sentence that says what to do.
+
+use crate::rendering::{EXAMPLES, Helm};
+
+/// An example, what is set on top of it, and the sentence that must be said.
+type Refusal = (&'static str, &'static [&'static str], &'static str);
+
+const CPU: &str = EXAMPLES[0];
+const GPU: &str = EXAMPLES[1];
+
+/// Every sentence of `templates/_checks.tpl`, in its order.
+const REFUSALS: [Refusal; 21] = [
+    (CPU, &["settings.ENVIRONMENT="], "settings.ENVIRONMENT is missing"),
+    (CPU, &["database.existingSecret="], "database.existingSecret is missing"),
+    (CPU, &["queue.existingSecret="], "queue.existingSecret is missing"),
+    (CPU, &["storage.url="], "storage.url is missing"),
+    (CPU, &["storage.url=file:/photos"], "storage.url begins with file:"),
+    (
+        CPU,
+        &["storage.workloadIdentity=true"],
+        "storage.existingSecret and storage.workloadIdentity are both set",
+    ),
+    (CPU, &["storage.existingSecret="], "storage.existingSecret is missing"),
+    (CPU, &["storage.endpoint=http://s3.example.com"], "storage.allowHttp is false"),
+    (CPU, &["storage.endpoint=https://s3.storage.svc:9000"], "storage.publicEndpoint is missing"),
+    (CPU, &["worker.hpa.enabled=true"], "worker.keda.enabled and worker.hpa.enabled are both true"),
+    (CPU, &["queue.monitoringEndpoint="], "queue.monitoringEndpoint is missing"),
+    (
+        CPU,
+        &["worker.keda.minReplicas=30"],
+        "worker.keda.minReplicas (30) is above worker.keda.maxReplicas (20)",
+    ),
+    (CPU, &["api.hpa.minReplicas=11"], "api.hpa.minReplicas (11) is above api.hpa.maxReplicas (10)"),
+    (
+        CPU,
+        &["worker.rollingUpdate.maxSurge=0", "worker.rollingUpdate.maxUnavailable=0"],
+        "no new version could ever start",
+    ),
+    (GPU, &["worker.gpu.count=0"], "worker.gpu.resource or worker.gpu.count is missing"),
+    (GPU, &["worker.gpu.resource="], "worker.gpu.resource or worker.gpu.count is missing"),
+    (GPU, &["worker.image.tag="], "name the image that was built from Dockerfile.cuda"),
+    (GPU, &["worker.keda.enabled=false", "worker.hpa.enabled=true"], "give worker.hpa.metrics"),
+    (CPU, &["api.terminationGracePeriodSeconds=40"], "is 40 but a stop may take 55 seconds"),
+    (
+        CPU,
+        &["settings.DRAIN_SECONDS=60", "worker.terminationGracePeriodSeconds=80"],
+        "is 80 but a stop may take 90 seconds",
+    ),
+    (CPU, &["ingress.hosts=null"], "ingress.hosts is empty"),
+];
+
+fn settings(values: &[&'static str]) -> Vec<&'static str> {
+    values.iter().flat_map(|value| ["--set", *value]).collect()
+}
+
+#[test]
+fn what_cannot_work_is_refused_in_a_sentence() {
+    let Some(helm) = Helm::find("what_cannot_work_is_refused_in_a_sentence") else { return };
+    for (example, values, sentence) in REFUSALS {
+        let output = helm.template(example, &settings(values));
+        assert_ne!(output.code, Some(0), "{values:?} is not refused");
+        assert!(output.stderr.contains(sentence), "{values:?}: no `{sentence}` in {}", output.stderr);
+        let sentences = output.stderr.lines().filter(|line| line.starts_with("- ")).count();
+        assert_eq!(sentences, 1, "{values:?} is one problem: {}", output.stderr);
+    }
+}
+
+#[test]
+fn every_sentence_of_the_checks_has_its_refusal_here() {
+    let checks =
+        std::fs::read_to_string(crate::rendering::chart().join("templates/_checks.tpl")).expect("the checks");
+    let said = checks.matches("append $problems").count();
+    // One sentence is said of three autoscalers and one of two missing values; the plain secrets have a test of their own.
+    let tested = REFUSALS.len() - 1 - 1 + 1;
+    assert_eq!(said, tested, "a sentence of the checks is not tested, or no longer there");
+}
+
+#[test]
+fn secrets_in_plain_text_are_refused() {
+    let Some(helm) = Helm::find("secrets_in_plain_text_are_refused") else { return };
+    for name in ["AWS_SECRET_ACCESS_KEY", "PHOTOFINISH_DATABASE_URL", "SOME_PASSWORD", "API_TOKEN"] {
+        let plain = format!("extraEnv=[{{\"name\":\"{name}\",\"value\":\"x\"}}]");
+        let output = helm.template(CPU, &["--set-json", &plain]);
+        assert!(
+            output.stderr.contains(&format!("extraEnv gives {name} as plain text")),
+            "{}",
+            output.everything()
+        );
+        let reference = format!(
+            "extraEnv=[{{\"name\":\"{name}\",\"valueFrom\":{{\"secretKeyRef\":{{\"name\":\"n\",\"key\":\"k\"}}}}}}]"
+        );
+        helm.text(CPU, &["--set-json", &reference]);
+    }
+}
+
+#[test]
+fn every_problem_is_said_at_once() {
+    let Some(helm) = Helm::find("every_problem_is_said_at_once") else { return };
+    let output = helm.command(&["template", "photofinish"], &["--kube-version", "1.37.0"]);
+    for missing in ["settings.ENVIRONMENT", "database.existingSecret", "queue.existingSecret", "storage.url"]
+    {
+        assert!(output.stderr.contains(&format!("- {missing} is missing")), "{missing}: {}", output.stderr);
+    }
+}
+
+#[test]
+fn the_schema_refuses_values_of_a_wrong_kind() {
+    let Some(helm) = Helm::find("the_schema_refuses_values_of_a_wrong_kind") else { return };
+    let cases = [
+        ("api.replicas=two", "/api/replicas"),
+        ("api.replicaCount=2", "replicaCount"),
+        ("database.password=x", "password"),
+        ("settings.ENVIRONMENT=moon", "/settings/ENVIRONMENT"),
+        ("settings.DATABASE_URL=postgres://u:p@h/d", "DATABASE_URL"),
+        ("settings.MAX_PHOTO_MB=0", "/settings/MAX_PHOTO_MB"),
+        ("securityContext.runAsUser=0", "/securityContext/runAsUser"),
+        ("api.podDisruptionBudget.maxUnavailable=0", "/api/podDisruptionBudget/maxUnavailable"),
+        ("api.resources.limits.memory=lots", "/api/resources/limits/memory"),
+        ("queue.monitoringEndpoint=http://nats:8222", "/queue/monitoringEndpoint"),
+        ("service.port=70000", "/service/port"),
+        ("database.existingSecret=postgres://u:p@h/d", "/database/existingSecret"),
+    ];
+    for (value, place) in cases {
+        let output = helm.template(CPU, &["--set", value]);
+        assert_ne!(output.code, Some(0), "{value} is not refused");
+        let refused = output.stderr.contains("specifications of the schema") && output.stderr.contains(place);
+        assert!(refused, "{value}: {}", output.stderr);
+    }
+}

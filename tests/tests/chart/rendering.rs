@@ -1,0 +1,91 @@
+//! Runs Helm on the chart of this repository.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use photofinish_tests::harness::{Output, repository_root, run, skip_or_fail, variable};
+use serde_json::Value;
+
+/// The whole examples beside the chart.
+pub(crate) const EXAMPLES: [&str; 2] = ["values-cpu.yaml", "values-gpu.yaml"];
+
+/// Helm, for the chart.
+pub(crate) struct Helm {
+    program: PathBuf,
+}
+
+impl Helm {
+    /// The program that set-up built, or `None` after saying so loudly.
+    #[track_caller]
+    pub(crate) fn find(test: &str) -> Option<Self> {
+        let program = variable("PHOTOFINISH_TEST_HELM")
+            .map_or_else(|| repository_root().join(".photofinish/helm/helm"), PathBuf::from);
+        if program.is_file() {
+            return Some(Self { program });
+        }
+        skip_or_fail(test, &format!("{} is not there: run `cargo xtask test`", program.display()));
+        None
+    }
+
+    /// Runs one of Helm's commands on the chart.
+    pub(crate) fn command(&self, name: &[&str], arguments: &[&str]) -> Output {
+        // Helm's own folders are a user's; a test leaves nothing there and takes nothing from there.
+        let home = tempfile::tempdir().expect("a folder");
+        run(Command::new(&self.program)
+            .args(name)
+            .arg(chart())
+            .args(arguments)
+            .env("HELM_CACHE_HOME", home.path())
+            .env("HELM_CONFIG_HOME", home.path())
+            .env("HELM_DATA_HOME", home.path())
+            .env("KUBECONFIG", home.path().join("none"))
+            .current_dir(chart()))
+    }
+
+    /// Renders the chart as the release `photofinish` with an example and more of Helm's arguments.
+    pub(crate) fn template(&self, example: &str, more: &[&str]) -> Output {
+        // The version that Helm assumes is its builder's business; the chart's answer must not depend on it.
+        let arguments =
+            [&["--namespace", "photos", "--kube-version", "1.37.0", "--values", example], more].concat();
+        self.command(&["template", "photofinish"], &arguments)
+    }
+
+    /// The rendered manifests, as text.
+    #[track_caller]
+    pub(crate) fn text(&self, example: &str, more: &[&str]) -> String {
+        self.template(example, more).success().to_owned() + "\n"
+    }
+
+    /// The rendered manifests.
+    #[track_caller]
+    pub(crate) fn manifests(&self, example: &str, more: &[&str]) -> Vec<Value> {
+        documents(&self.text(example, more))
+    }
+}
+
+/// The folder of the chart.
+pub(crate) fn chart() -> PathBuf {
+    repository_root().join("helm")
+}
+
+/// The documents of a YAML text.
+#[track_caller]
+pub(crate) fn documents(yaml: &str) -> Vec<Value> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).expect("YAML");
+    documents.into_iter().filter(|document| !document.is_null()).collect()
+}
+
+/// The kind of a manifest and its name.
+pub(crate) fn title(manifest: &Value) -> String {
+    let word = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+    format!("{} {}", word(&manifest["kind"]), word(&manifest["metadata"]["name"]))
+}
+
+/// The manifest of that title.
+#[track_caller]
+pub(crate) fn named<'a>(manifests: &'a [Value], wanted: &str) -> &'a Value {
+    manifests
+        .iter()
+        .find(|manifest| title(manifest) == wanted)
+        .unwrap_or_else(|| panic!("no {wanted} among {:?}", manifests.iter().map(title).collect::<Vec<_>>()))
+}
