@@ -35,7 +35,7 @@ fn bucket(settings: &CloudSettings) -> RemoteObjects {
 
 /// Bytes of which every stretch is told from every other.
 fn pattern(length: usize) -> Bytes {
-    (0..length).map(|i| (i * 2_654_435_761 >> 11) as u8).collect()
+    (0..length).map(|i| ((i * 2_654_435_761) >> 11) as u8).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
