@@ -82,10 +82,13 @@ impl Subscriber for Plans {
 }
 
 impl Visit for Plans {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+    fn record_str(&mut self, field: &Field, value: &str) {
         if field.name() == "message" {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{value:?}"));
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(value.to_owned());
         }
+    }
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.record_str(field, &format!("{value:?}"));
     }
 }
 
