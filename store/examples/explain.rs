@@ -104,6 +104,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         attempt_limit: 3,
         face_index_bytes: 1 << 30,
         scratch: folder.path().join("scratch"),
+        queue: None,
     });
     let store = store.await?;
     let event = Event::make(&store).await;
