@@ -17,7 +17,7 @@ use photofinish_store::ids::{AlbumId, PhotoId};
 use photofinish_store::photo::{FailureReason, PhotoSize, PhotoState};
 use photofinish_store::suite::{self, Event, Patient};
 use photofinish_store::traits::{Finish, Finished, Lease};
-use photofinish_store::{QueueSettings, Store, StoreErrorKind, StoreSettings};
+use photofinish_store::{QueueSettings, ServerLimits, Store, StoreErrorKind, StoreSettings};
 use server::Server;
 use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -58,7 +58,9 @@ impl Cluster {
     }
 
     async fn process_with(&self, queue: QueueSettings) -> Store {
-        let settings = StoreSettings { queue: Some(queue), ..self.home.settings() };
+        // Few connections: the tests of this binary share one server.
+        let server_limits = ServerLimits { connections: 4, ..ServerLimits::default() };
+        let settings = StoreSettings { queue: Some(queue), server_limits, ..self.home.settings() };
         let store = Store::open(settings).await.unwrap();
         until("the server is reached", async || store.check_queue().await.is_ok()).await;
         store
