@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use photofinish_store::photo::PhotoSize;
+use photofinish_store::remote::CloudSettings;
 use photofinish_store::suite::Event;
 use photofinish_store::traits::{Finished, Lease, LeaseRequest};
 use photofinish_store::{QueueSettings, ServerLimits, Store, StoreSettings};
@@ -72,6 +73,7 @@ async fn open(folder: &Path, url: Option<String>) -> Result<Store, Box<dyn Error
         database_url: format!("sqlite:{}", folder.join("photofinish.db").display()),
         server_limits: ServerLimits::default(),
         storage_url: format!("file:{}", folder.join("objects").display()),
+        cloud: CloudSettings::default(),
         public_url: "http://127.0.0.1:8080".parse()?,
         signing_secret: [7; 32],
         attempt_limit: 3,
