@@ -7,7 +7,8 @@ use photofinish_store::remote::{Addressing, CloudSettings, Patience};
 use photofinish_store::storage::judge_url;
 use url::Url;
 
-use super::{Config, Judge, masked};
+use super::{Config, Judge};
+use crate::masked::masked;
 use crate::settings::Settings;
 
 /// What the variables of each kind of storage URL begin with.
@@ -33,8 +34,12 @@ impl Config {
         let ours = self.cloud.variables.iter().filter(|(name, _)| name.starts_with(prefix));
         let mut lines: Vec<(String, String)> = ours
             .map(|(name, value)| {
-                let is_shown = SHOWN.iter().any(|part| name.contains(part));
-                (name.clone(), if is_shown { masked(value) } else { "masked".to_owned() })
+                let shown = match SHOWN.iter().find(|part| name.contains(**part)) {
+                    Some(&"ENDPOINT") => masked(value),
+                    Some(_) => value.clone(),
+                    None => "masked".to_owned(),
+                };
+                (name.clone(), shown)
             })
             .collect();
         lines.sort();
