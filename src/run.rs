@@ -47,6 +47,8 @@ impl Role {
 
 /// Selfies that may wait for a vector at once; more are told to come again.
 const PROBE_SEATS: usize = 32;
+/// How long the store may take to close once nobody uses it.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 /// How often expired selfies are removed, the queue is measured and metrics are folded.
 const CHORES_EVERY: Duration = Duration::from_secs(10);
 
@@ -148,7 +150,7 @@ async fn service(config: Config, role: Role) -> anyhow::Result<ExitCode> {
         draining: Draining::default(),
     };
     let (stop, stopped) = watch::channel(false);
-    let chores = tokio::spawn(do_chores(store, metrics, stopped.clone()));
+    let chores = tokio::spawn(do_chores(store.clone(), metrics, stopped.clone()));
     let admin = start_admin(&config, &context, stopped.clone()).await?;
     tracing::info!(listen = %config.listen, role = ?role, "ready for requests");
     let api = tokio::spawn({
@@ -173,7 +175,14 @@ async fn service(config: Config, role: Role) -> anyhow::Result<ExitCode> {
         admin.await?;
     }
     chores.await?;
+    close(&store).await;
     Ok(ExitCode::SUCCESS)
+}
+
+async fn close(store: &Store) {
+    if tokio::time::timeout(CLOSE_LIMIT, store.close()).await.is_err() {
+        tracing::warn!("the database or the queue did not close in time");
+    }
 }
 
 fn start_pipeline(config: &Config, store: &Store, models: Arc<dyn ModelFactory>) -> Pipeline {
@@ -345,20 +354,35 @@ async fn do_chores(store: Store, metrics: PrometheusHandle, stopped: watch::Rece
             _ = every.tick() => {}
         }
         metrics.run_upkeep();
-        if let Err(error) = store.measure_queue().await {
-            tracing::warn!(%error, "the queue is not measured until the next try");
-        }
-        if let Err(error) = remove_expired_probes(&store).await {
-            tracing::warn!(%error, "expired selfies stay until the next try");
+        // A store that does not answer must not hold up the end.
+        tokio::select! {
+            () = &mut stop => return,
+            () = do_round(&store) => {}
         }
     }
 }
 
-async fn remove_expired_probes(store: &Store) -> Result<(), StoreError> {
-    for probe in store.probes.expire().await? {
-        if probe.embedding.is_none() {
-            store.blobs.delete(&ObjectKey::probe(probe.organization, probe.album, probe.id)).await?;
-        }
+async fn do_round(store: &Store) {
+    if let Err(error) = store.measure_queue().await {
+        tracing::warn!(%error, "the queue is not measured until the next try");
     }
-    Ok(())
+    if let Err(error) = remove_expired_probes(store).await {
+        tracing::warn!(%error, "expired selfies stay until the next try");
+    }
+}
+
+/// Bytes first, then rows: whatever ends this, the next try finds what is left. Also those with a vector: deleting their
+/// bytes may have failed when they were used, and a presigned URL can bring bytes again.
+async fn remove_expired_probes(store: &Store) -> Result<(), StoreError> {
+    let mut gone = Vec::new();
+    let mut outcome = Ok(());
+    for probe in store.probes.expired().await? {
+        outcome = store.blobs.delete(&ObjectKey::probe(probe.organization, probe.album, probe.id)).await;
+        if outcome.is_err() {
+            break;
+        }
+        gone.push(probe.id);
+    }
+    store.probes.remove(&gone).await?;
+    outcome
 }

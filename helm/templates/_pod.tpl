@@ -41,6 +41,8 @@ capabilities:
   {{- include "photofinish.secret" (list .Values.database.existingSecret .Values.database.key) | nindent 2 }}
 - name: PHOTOFINISH_QUEUE_URL
   {{- include "photofinish.secret" (list .Values.queue.existingSecret .Values.queue.key) | nindent 2 }}
+- name: PHOTOFINISH_QUEUE_STREAM
+  value: {{ .Values.queue.stream | quote }}
 - name: PHOTOFINISH_STORAGE_URL
   value: {{ .Values.storage.url | quote }}
 {{- with .Values.storage.publicEndpoint }}

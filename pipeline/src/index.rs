@@ -102,22 +102,31 @@ fn preview_keys(photo: &ReadPhoto) -> [ObjectKey; 2] {
         .map(|role| ObjectKey::photo(lease.organization, lease.album, lease.photo, role))
 }
 
-/// Uploads the previews of a batch, all at once: the time is the storage's, not ours.
+/// How many uploads go at once: enough to hide the storage's answer time, few enough that each moves on a slow line.
+const UPLOADS_AT_ONCE: usize = 16;
+
+/// Uploads the previews of a batch, several at once: the time is the storage's, not ours.
 async fn upload_all(blobs: Arc<dyn Blobs>, batch: &[ReadPhoto]) -> Result<(), StoreError> {
     let mut uploads = JoinSet::new();
     for photo in batch {
         let files = [photo.previews.preview.clone(), photo.previews.thumbnail.clone()];
         for (key, bytes) in preview_keys(photo).into_iter().zip(files) {
+            if uploads.len() >= UPLOADS_AT_ONCE {
+                one_done(&mut uploads).await?;
+            }
             let blobs: Arc<dyn Blobs> = Arc::clone(&blobs);
             uploads.spawn(async move { write(blobs.as_ref(), &key, bytes).await });
         }
     }
-    while let Some(done) = uploads.join_next().await {
-        done.map_err(|ended| {
-            StoreError::new(StoreErrorKind::Unavailable, "upload of a preview").because(ended)
-        })??;
+    while !uploads.is_empty() {
+        one_done(&mut uploads).await?;
     }
     Ok(())
+}
+
+async fn one_done(uploads: &mut JoinSet<Result<(), StoreError>>) -> Result<(), StoreError> {
+    let ended = |ended| StoreError::new(StoreErrorKind::Unavailable, "upload of a preview").because(ended);
+    uploads.join_next().await.unwrap_or(Ok(Ok(()))).map_err(ended)?
 }
 
 async fn write(blobs: &dyn Blobs, key: &ObjectKey, bytes: Bytes) -> Result<(), StoreError> {

@@ -25,8 +25,6 @@ pub const PHOTOS_FINISHED: &str = "photofinish_photos_finished_total";
 pub const CONFIRM_TO_SEARCHABLE_SECONDS: &str = "photofinish_confirm_to_searchable_seconds";
 /// Counter: photos whose results came too late: another worker had taken over, or the photo was deleted.
 pub const PHOTOS_SUPERSEDED: &str = "photofinish_photos_superseded_total";
-/// Counter, label `reason`: photos that failed for good.
-pub const PHOTOS_FAILED: &str = "photofinish_photos_failed_total";
 /// Counter: photos given back unharmed.
 pub const PHOTOS_GIVEN_BACK: &str = "photofinish_photos_given_back_total";
 /// Counter: leases that passed away while their photo was worked on.
@@ -60,7 +58,6 @@ pub fn describe() {
         PHOTOS_SUPERSEDED,
         "Photos whose results came too late: another worker took over, or they were deleted"
     );
-    metrics::describe_counter!(PHOTOS_FAILED, "Photos that failed for good");
     metrics::describe_counter!(PHOTOS_GIVEN_BACK, "Photos given back unharmed");
     metrics::describe_counter!(LEASES_LOST, "Leases that passed away while their photo was worked on");
     metrics::describe_counter!(OUTAGES, "Outages that brought a generation down");

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use photofinish_store::error::StoreErrorKind;
+use photofinish_store::meters;
 use photofinish_store::traits::{Finish, Lease};
 
 use crate::book::Book;
@@ -50,7 +51,7 @@ impl Ticket {
             calls.ask(Part::Database, self.book.queue().fail(&self.lease, poison.reason, &poison.detail))?;
         match answer {
             Ok(Finish::Done) => {
-                metrics::counter!(names::PHOTOS_FAILED, "reason" => poison.reason.as_str()).increment(1);
+                metrics::counter!(meters::PHOTOS_FAILED, "reason" => poison.reason.as_str()).increment(1);
                 tracing::info!(
                     photo.id = %self.lease.photo, album.id = %self.lease.album,
                     reason = poison.reason.as_str(), detail = poison.detail, "photo failed"

@@ -1,5 +1,7 @@
 //! The names of this crate's metrics.
 
+/// Counter, label `reason`: photos that failed for good, told by their worker or found dead by the queue.
+pub const PHOTOS_FAILED: &str = "photofinish_photos_failed_total";
 /// Histogram: calls of `confirm` that one transaction committed.
 pub const CONFIRMATIONS_TOGETHER: &str = "photofinish_confirmations_together";
 /// Gauge: bytes of vectors that the face index holds.
@@ -27,6 +29,7 @@ pub const QUEUE_AGE_SECONDS: &str = "photofinish_queue_age_seconds";
 
 /// Tells the recorder what the metrics mean; call once, after it is installed.
 pub fn describe() {
+    metrics::describe_counter!(PHOTOS_FAILED, "Photos that failed for good");
     metrics::describe_histogram!(CONFIRMATIONS_TOGETHER, "Calls of confirm that one transaction committed");
     metrics::describe_gauge!(FACE_INDEX_BYTES, "Bytes of vectors that the face index holds");
     metrics::describe_counter!(FACE_INDEX_LOADS, "Albums loaded into the face index from nothing");

@@ -231,8 +231,11 @@ pub trait Probes: Send + Sync {
     async fn get(&self, album: AlbumId, id: ProbeId) -> Result<Probe>;
     /// Keeps its vector.
     async fn keep(&self, id: ProbeId, embedding: Embedding) -> Result<()>;
-    /// Removes expired ones; answers them, so that bytes never used can be removed too.
-    async fn expire(&self) -> Result<Vec<Probe>>;
+    /// Some of the expired ones, longest expired first. They stay until they are removed: what is left of their bytes
+    /// goes first, so that no bytes are left that nobody knows of.
+    async fn expired(&self) -> Result<Vec<Probe>>;
+    /// Removes these.
+    async fn remove(&self, probes: &[ProbeId]) -> Result<()>;
 }
 
 /// The bytes of photos, previews, thumbnails and selfies.

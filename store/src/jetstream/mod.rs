@@ -83,6 +83,7 @@ impl JetStreamQueue {
     pub(crate) async fn close(&self) {
         self.stop.cancel();
         self.tasks.wait().await;
+        self.stream.flush().await;
     }
 
     /// Leases what messages name. What cannot be leased is settled here.
@@ -111,8 +112,11 @@ impl JetStreamQueue {
     async fn settle(&self, sorted: Sorted) -> Result<Vec<Lease>> {
         self.stream.tell(&sorted.over, AckKind::Ack).await;
         self.stream.tell(&sorted.elsewhere, AckKind::Nak(Some(self.look_again))).await;
-        if !sorted.suspects.is_empty() {
-            self.leave_to_the_rows(sorted.suspects).await?;
+        if !sorted.suspects.is_empty()
+            && let Err(error) = self.leave_to_the_rows(sorted.suspects).await
+        {
+            // The fresh ones are leased all the same; the suspects' leases lapse and the rows have them then.
+            tracing::warn!(%error, "suspects stay leased until their leases lapse");
         }
         let mut leases = Vec::with_capacity(sorted.fresh.len());
         let mut held = self.held();

@@ -261,6 +261,14 @@ impl WorkStream {
         format!("{}.work", self.settings.stream)
     }
 
+    /// Waits until the server has what was told it, as long as it is there.
+    pub(super) async fn flush(&self) {
+        if self.is_connected() && tokio::time::timeout(TELLING, self.context.client().flush()).await.is_err()
+        {
+            tracing::warn!("the queue's server did not take the last answers in time");
+        }
+    }
+
     fn is_connected(&self) -> bool {
         self.context.client().connection_state() == State::Connected
     }

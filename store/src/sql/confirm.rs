@@ -25,6 +25,11 @@ const AT_ONCE: usize = 64;
 /// wait for its sync, every time (measured: two syncs of 3.9 ms for eight photos instead of one).
 const GATHER: Duration = Duration::from_millis(1);
 
+/// How long one transaction may take: more than waiting for a connection, for a lock and for a statement together. A
+/// connection that went away without a word would otherwise hold up every confirmation of this process for as long as
+/// the system keeps trying.
+const COMMIT_LIMIT: Duration = Duration::from_secs(60);
+
 const WHAT: &str = "confirm photos";
 
 /// One call of `Queue::confirm`.
@@ -69,7 +74,8 @@ async fn serve(database: Database, mut calls: mpsc::Receiver<Confirmation>) {
     while gather(&mut calls, &mut together, before).await {
         before = together.len();
         metrics::histogram!(meters::CONFIRMATIONS_TOGETHER).record(together.len() as f64);
-        match commit(&database, &together).await {
+        let committed = tokio::time::timeout(COMMIT_LIMIT, commit(&database, &together)).await;
+        match committed.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable, WHAT))) {
             Ok(answers) => {
                 for (call, confirmed) in together.drain(..).zip(answers) {
                     // A caller that went away does not need its answer; its photos are confirmed.

@@ -76,6 +76,8 @@ impl FaceRows for SqlFaces {
 
     async fn since(&self, album: AlbumId, change: i64) -> Result<FaceChanges> {
         let mut snapshot = self.database.snapshot(WHAT).await?;
+        // An album that was searched while it was empty is read whole here.
+        snapshot.without_time_limit(WHAT).await?;
         let upto = changes_in(&mut snapshot, album).await?;
         let photos: Vec<(PhotoId,)> = sql(
             WHAT,

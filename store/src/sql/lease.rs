@@ -10,6 +10,7 @@ use super::turns::{Turns, albums_in_turn, albums_with_photos};
 use super::{Statement, Transaction, sql};
 use crate::album::AlbumConfig;
 use crate::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
+use crate::meters;
 use crate::photo::{FailureReason, PhotoState};
 use crate::rows::{from_json, time_of};
 use crate::traits::{Lease, Named, PhotoRef, Result};
@@ -164,7 +165,11 @@ impl Fate {
 
 async fn fail_crashed(transaction: &mut Transaction, photo: PhotoRef, attempts: i64) -> Result<()> {
     let detail = format!("{attempts} leases ended without a word");
-    fail_held(transaction, photo, FailureReason::ProcessingCrashed, &detail).await
+    fail_held(transaction, photo, FailureReason::ProcessingCrashed, &detail).await?;
+    // Nobody else tells: its workers are dead. A transaction that does not commit counts it once more.
+    let reason = FailureReason::ProcessingCrashed.as_str();
+    metrics::counter!(meters::PHOTOS_FAILED, "reason" => reason).increment(1);
+    Ok(())
 }
 
 /// The photos of an album that wait longest.

@@ -11,6 +11,9 @@ use crate::photo::Embedding;
 use crate::rows::{self, ProbeRow, bytes_of, later, now};
 use crate::traits::{Probe, Probes, Result};
 
+/// How many expired ones one look answers.
+const EXPIRED_AT_ONCE: i64 = 256;
+
 pub(crate) struct SqlProbes {
     database: Database,
 }
@@ -72,19 +75,31 @@ impl Probes for SqlProbes {
         transaction.commit(WHAT).await
     }
 
-    async fn expire(&self) -> Result<Vec<Probe>> {
-        const WHAT: &str = "expire probes";
-        let mut transaction = self.database.write(WHAT).await?;
+    async fn expired(&self) -> Result<Vec<Probe>> {
+        const WHAT: &str = "find expired probes";
         let rows: Vec<ProbeRow> = sql(
             WHAT,
-            "delete from probe where expires_at <= $1 returning id, album, expires_at, model, embedding, \
-             (select organization from album where album.id = probe.album) as organization",
+            "select probe.id, probe.album, album.organization, probe.expires_at, probe.model, \
+             probe.embedding from probe join album on album.id = probe.album \
+             where probe.expires_at <= $1 order by probe.expires_at limit $2",
         )
         .bind(now())
-        .fetch_all(&mut transaction)
+        .bind(EXPIRED_AT_ONCE)
+        .fetch_all(&mut self.database.reader(WHAT).await?)
         .await?;
-        transaction.commit(WHAT).await?;
         rows::all(rows)
+    }
+
+    async fn remove(&self, probes: &[ProbeId]) -> Result<()> {
+        const WHAT: &str = "remove probes";
+        if probes.is_empty() {
+            return Ok(());
+        }
+        let mut transaction = self.database.write(WHAT).await?;
+        for id in probes {
+            sql(WHAT, "delete from probe where id = $1").bind(*id).execute(&mut transaction).await?;
+        }
+        transaction.commit(WHAT).await
     }
 }
 

@@ -138,12 +138,12 @@ impl Queue for SqlQueue {
         let mut transaction = self.database.write(WHAT).await?;
         let held = transaction.bulk().hold(&[key]).await?;
         let state = held.get(&key).map(|standing| standing.state);
-        match state.ok_or_else(|| StoreError::not_found(format!("photo {photo}")))? {
-            PhotoState::Failed => {}
-            state => {
-                let what = format!("photo {photo} is {}", state.as_str());
-                return Err(StoreError::new(StoreErrorKind::Conflict, what));
-            }
+        if state != Some(PhotoState::Failed) {
+            // Not by the transaction's end of scope, which comes a moment later: leasing passes over a row that is held.
+            transaction.rollback(WHAT).await?;
+            let state = state.ok_or_else(|| StoreError::not_found(format!("photo {photo}")))?;
+            let what = format!("photo {photo} is {}", state.as_str());
+            return Err(StoreError::new(StoreErrorKind::Conflict, what));
         }
         let now = transaction.now(WHAT).await?;
         sql(WHAT, RETRY).bind(album).bind(now).bind(photo).execute(&mut transaction).await?;

@@ -15,6 +15,10 @@ use crate::traits::{Finish, Finished, Lease, LeaseRequest, Queue, Result};
 /// come with fresh photos, so the wait has an end.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// The same for a suspect. It is there at once, but the outbox may hold its row for a moment, and leasing passes over
+/// rows that are held.
+const PATIENCE_FOR_A_SUSPECT: Duration = Duration::from_secs(1);
+
 /// Between two looks; a queue that waits by itself makes them rarer.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -37,13 +41,16 @@ impl Queue for Patient {
 
     async fn lease(&self, request: LeaseRequest) -> Result<Vec<Lease>> {
         let start = Instant::now();
+        // Suspects are leased alone.
+        let (wanted, patience) =
+            if request.suspects { (1, PATIENCE_FOR_A_SUSPECT) } else { (request.limit, PATIENCE) };
         let mut leases = self.0.lease(request).await?;
-        while !request.suspects && leases.len() < request.limit && start.elapsed() < PATIENCE {
+        while leases.len() < wanted && start.elapsed() < patience {
             if self.0.depth().await? == 0 {
                 break;
             }
             tokio::time::sleep(PAUSE).await;
-            let more = LeaseRequest { limit: request.limit - leases.len(), ..request };
+            let more = LeaseRequest { limit: wanted - leases.len(), ..request };
             leases.extend(self.0.lease(more).await?);
         }
         Ok(leases)

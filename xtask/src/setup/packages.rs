@@ -191,7 +191,7 @@ fn pip(layout: &Layout, folder: &Path, package: &Package) -> anyhow::Result<Stri
 }
 
 fn npm(folder: &Path, package: &Package) -> anyhow::Result<String> {
-    system::install(system::TESTS)?;
+    system::install(system::NPM)?;
     let wanted = format!("{}@{}", package.name, package.version);
     quiet(Command::new("npm").args(["pack", "--silent", &wanted]).current_dir(folder))
 }

@@ -35,13 +35,12 @@ pub const SERVICE: &[Need] = &[
     Need { what: "the font DejaVu Sans Bold", is_there: has_font, packages: &["fonts-dejavu-core"] },
 ];
 
-/// What the networks that npm carries, and the tests, take beyond that.
+/// What fetching from npm takes.
+pub const NPM: &[Need] = &[Need { what: "npm", is_there: || has("npm"), packages: &["npm"] }];
+
+/// What the tests take beyond that.
 pub const TESTS: &[Need] = &[
-    Need {
-        what: "Node.js 20 or newer with npm",
-        is_there: || has_node() && has("npm"),
-        packages: &["nodejs", "npm"],
-    },
+    Need { what: "Node.js with npm", is_there: || has("node") && has("npm"), packages: &["nodejs", "npm"] },
     Need {
         what: "the Postgres server",
         is_there: || postgres_programs().is_some(),
@@ -135,12 +134,6 @@ fn has_assembler() -> bool {
 fn has_python() -> bool {
     let check = "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 9))";
     quiet(Command::new("python3").args(["-c", check])).is_ok()
-}
-
-/// The oRPC client from npm runs on no older one.
-fn has_node() -> bool {
-    let check = "process.exit(Number(process.versions.node.split('.')[0]) < 20 ? 1 : 0)";
-    quiet(Command::new("node").args(["-e", check])).is_ok()
 }
 
 fn has_font() -> bool {
