@@ -36,7 +36,7 @@ impl Health for ServiceHealth {
     async fn parts(&self) -> Vec<Part> {
         let running = |result: Result<(), photofinish_store::error::StoreError>| match result {
             Ok(()) => PartState::Running,
-            Err(error) => PartState::Down(error.to_string()),
+            Err(error) => PartState::Down(error.with_causes()),
         };
         let mut parts = vec![
             Part { name: "database", state: running(self.store.check_database().await) },

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use photofinish_api::context::Environment;
@@ -12,13 +11,21 @@ use photofinish_store::remote::CloudSettings;
 use photofinish_store::{QueueSettings, ServerLimits};
 use url::Url;
 
+use self::judge::{Judge, MEGABYTE};
 pub use self::storage::cloud_variables;
+pub use self::sweep::Sweeping;
+#[cfg(feature = "otlp")]
+pub use self::traces::Sampling;
+pub use self::traces::{TraceSettings, trace_variables};
 use crate::masked::masked;
 use crate::settings::Settings;
 
 mod database;
+mod judge;
 mod queue;
 mod storage;
+mod sweep;
+mod traces;
 
 /// Everything that an operator decides.
 #[derive(Clone, Debug)]
@@ -31,11 +38,14 @@ pub struct Config {
     pub server_limits: ServerLimits,
     pub storage_url: String,
     pub cloud: CloudSettings,
+    pub sweeping: Sweeping,
     /// `None`: the database is the queue.
     pub queue: Option<QueueSettings>,
     pub environment: Environment,
     pub models_dir: PathBuf,
     pub models: ModelKind,
+    /// What the reading of a photo takes with the fake networks, beyond what it takes.
+    pub fake_delay: Duration,
     /// `None`: searched.
     pub onnxruntime: Option<PathBuf>,
     pub device: DeviceChoice,
@@ -48,6 +58,9 @@ pub struct Config {
     pub attempt_limit: u32,
     pub log: String,
     pub log_format: LogFormat,
+    /// `None`: no traces are sent.
+    pub traces: Option<TraceSettings>,
+    trace_variables: Vec<(String, String)>,
 }
 
 /// How much of what.
@@ -104,7 +117,8 @@ impl fmt::Display for ConfigErrors {
     }
 }
 
-const MEGABYTE: u64 = 1_000_000;
+/// A stop has to wait for a read that sleeps.
+const MOST_FAKE_DELAY_MS: u64 = 10_000;
 
 impl Config {
     /// Judges every setting.
@@ -146,6 +160,7 @@ impl Config {
             ("PHOTOFINISH_ENVIRONMENT", format!("{:?}", self.environment).to_lowercase()),
             ("PHOTOFINISH_MODELS_DIR", self.models_dir.display().to_string()),
             ("PHOTOFINISH_MODELS", format!("{:?}", self.models).to_lowercase()),
+            ("PHOTOFINISH_FAKE_DELAY_MS", self.fake_delay.as_millis().to_string()),
             ("PHOTOFINISH_ONNXRUNTIME", optional(self.onnxruntime.as_ref().map(|p| p.display().to_string()))),
             ("PHOTOFINISH_DEVICE", format!("{:?}", self.device).to_lowercase()),
             ("PHOTOFINISH_TEXT_PRECISION", format!("{:?}", self.text_precision).to_lowercase()),
@@ -169,14 +184,16 @@ impl Config {
             ("PHOTOFINISH_LOG_FORMAT", format!("{:?}", self.log_format).to_lowercase()),
         ];
         lines.extend(self.queue_lines());
+        lines.extend(self.sweep_lines());
         lines
     }
 }
 
-/// Collects problems while it turns text into types; a value with a problem becomes its default and is never used.
-#[derive(Default)]
-struct Judge {
-    problems: Vec<String>,
+/// Variables of this process that are named by others than this program.
+fn variables(is_wanted: impl Fn(&str) -> bool) -> Vec<(String, String)> {
+    let readable =
+        std::env::vars_os().filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)));
+    readable.filter(|(name, _)| is_wanted(name)).collect()
 }
 
 impl Judge {
@@ -188,12 +205,14 @@ impl Judge {
         let storage_url = self.storage_url(given, &data_dir);
         let processing_threads = self.processing_threads(given);
         let times = self.times(given);
+        self.remote_ttls(&times, &storage_url);
         Config {
             listen,
             admin_listen: self.admin_listen(given),
             public_url: self.public_url(given, listen),
             cloud: self.cloud(given, &storage_url),
             storage_url,
+            sweeping: self.sweeping(given, &times),
             environment: self.environment(given),
             models_dir: PathBuf::from(
                 given.models_dir.clone().unwrap_or_else(|| ".photofinish/models".into()),
@@ -203,6 +222,7 @@ impl Judge {
                 &given.models,
                 &[("zoo", ModelKind::Zoo), ("fake", ModelKind::Fake)],
             ),
+            fake_delay: self.fake_delay(given),
             onnxruntime: given.onnxruntime.clone().map(PathBuf::from),
             device: self.choice(
                 "PHOTOFINISH_DEVICE",
@@ -232,10 +252,26 @@ impl Judge {
                 &given.log_format,
                 &[("text", LogFormat::Text), ("json", LogFormat::Json)],
             ),
+            traces: self.traces(given),
+            trace_variables: given.trace_variables.clone(),
             data_dir,
             database_url,
             server_limits: self.server_limits(given),
         }
+    }
+
+    /// Real networks take what they take: a delay beside them is a mistake.
+    fn fake_delay(&mut self, given: &Settings) -> Duration {
+        let milliseconds: u64 = self.parse("PHOTOFINISH_FAKE_DELAY_MS", &given.fake_delay_ms, 0);
+        if milliseconds > MOST_FAKE_DELAY_MS {
+            self.problems.push(format!(
+                "PHOTOFINISH_FAKE_DELAY_MS={milliseconds}: must be from 0 to {MOST_FAKE_DELAY_MS}"
+            ));
+        } else if milliseconds > 0 && given.models.as_deref() != Some("fake") {
+            self.problems
+                .push(format!("PHOTOFINISH_FAKE_DELAY_MS={milliseconds}: only with PHOTOFINISH_MODELS=fake"));
+        }
+        Duration::from_millis(milliseconds.min(MOST_FAKE_DELAY_MS))
     }
 
     fn environment(&mut self, given: &Settings) -> Environment {
@@ -276,54 +312,6 @@ impl Judge {
             probe_ttl: self.seconds("PHOTOFINISH_PROBE_SECONDS", &given.probe_seconds, 3600),
             body_timeout: self.seconds("PHOTOFINISH_BODY_SECONDS", &given.body_seconds, 30),
         }
-    }
-
-    fn parse<T>(&mut self, name: &str, given: &Option<String>, default: T) -> T
-    where
-        T: FromStr<Err: fmt::Display>,
-    {
-        let Some(text) = given else { return default };
-        text.parse().unwrap_or_else(|error| {
-            self.problems.push(format!("{name}={text}: {error}"));
-            default
-        })
-    }
-
-    /// The first option is the default.
-    fn choice<T: Copy>(&mut self, name: &str, given: &Option<String>, options: &[(&str, T)]) -> T {
-        let wanted = given.as_deref().unwrap_or(options[0].0);
-        if let Some((_, value)) = options.iter().find(|(option, _)| *option == wanted) {
-            return *value;
-        }
-        let names: Vec<&str> = options.iter().map(|(option, _)| *option).collect();
-        self.problems.push(format!("{name}={wanted}: must be one of {}", names.join(", ")));
-        options[0].1
-    }
-
-    fn whole(&mut self, name: &str, given: &Option<String>, default: u64) -> u64 {
-        let value = self.parse(name, given, default);
-        if (1..=1_000_000).contains(&value) {
-            return value;
-        }
-        self.problems.push(format!("{name}={value}: must be from 1 to 1000000"));
-        default
-    }
-
-    fn megabytes(&mut self, name: &str, given: &Option<String>, default: u64) -> u64 {
-        self.whole(name, given, default) * MEGABYTE
-    }
-
-    fn seconds(&mut self, name: &str, given: &Option<String>, default: u64) -> Duration {
-        Duration::from_secs(self.whole(name, given, default))
-    }
-
-    fn confidence(&mut self, name: &str, given: &Option<String>, default: f64) -> f64 {
-        let value = self.parse(name, given, default);
-        if (0.0..=100.0).contains(&value) {
-            return value;
-        }
-        self.problems.push(format!("{name}={value}: must be from 0 to 100"));
-        default
     }
 
     fn processing_threads(&mut self, given: &Settings) -> usize {
@@ -375,6 +363,22 @@ mod tests {
         assert_eq!(problems.len(), 5, "{problems:?}");
         for name in ["LISTEN", "ENVIRONMENT", "MAX_PHOTO_MB", "FACE_THRESHOLD", "STORAGE_URL"] {
             assert!(problems.iter().any(|p| p.contains(name)), "{name} is not in {problems:?}");
+        }
+    }
+
+    #[test]
+    fn only_fake_networks_are_made_slower() {
+        let given = |models: &str, delay: &str| Settings {
+            models: Some(models.into()),
+            fake_delay_ms: Some(delay.into()),
+            ..Settings::default()
+        };
+        let config = Config::from_settings(&given("fake", "100")).unwrap();
+        assert_eq!(config.fake_delay, Duration::from_millis(100));
+        assert_eq!(Config::from_settings(&given("zoo", "0")).unwrap().fake_delay, Duration::ZERO);
+        for refused in [given("zoo", "100"), given("fake", "10001"), given("fake", "soon")] {
+            let ConfigErrors(problems) = Config::from_settings(&refused).unwrap_err();
+            assert!(problems.len() == 1 && problems[0].contains("FAKE_DELAY_MS"), "{problems:?}");
         }
     }
 

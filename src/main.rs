@@ -2,21 +2,26 @@
 
 mod adapters;
 mod allocators;
+mod chores;
 mod commands;
 mod config;
 mod library;
+mod logging;
 mod masked;
 mod networks;
 mod run;
 mod secrets;
 mod settings;
+mod sweeping;
+#[cfg(feature = "otlp")]
+mod traces;
 mod upload;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{doctor, key, models};
+use crate::commands::{doctor, key, models, sweep};
 use crate::config::Config;
 use crate::settings::Settings;
 
@@ -54,6 +59,8 @@ enum Command {
     Config,
     /// Brings the database up to date
     Migrate,
+    /// Removes bytes that no photo and no selfie needs any more
+    Sweep(sweep::SweepArguments),
     /// Looks after the model files
     #[command(subcommand)]
     Models(models::ModelsCommand),
@@ -78,6 +85,7 @@ fn dispatch(Arguments { command, mut settings }: Arguments) -> anyhow::Result<Ex
         allocators::settle();
     }
     settings.cloud_variables = config::cloud_variables();
+    settings.trace_variables = config::trace_variables();
     let config = Config::from_settings(&settings)?;
     match command {
         Command::All => run::run(config, run::Role::All),
@@ -85,6 +93,7 @@ fn dispatch(Arguments { command, mut settings }: Arguments) -> anyhow::Result<Ex
         Command::Work => run::run(config, run::Role::Work),
         Command::Key(command) => key::run(&config, command),
         Command::Doctor => doctor::run(&config),
+        Command::Sweep(arguments) => sweep::run(&config, &arguments),
         Command::Models(models::ModelsCommand::Verify) => models::verify(&config),
         Command::Migrate => {
             run::migrate(&config)?;
@@ -95,7 +104,7 @@ fn dispatch(Arguments { command, mut settings }: Arguments) -> anyhow::Result<Ex
             for (name, value) in config.lines() {
                 println!("{name}={value}");
             }
-            for (name, value) in config.cloud_lines() {
+            for (name, value) in config.cloud_lines().into_iter().chain(config.trace_lines()) {
                 println!("{name}={value}");
             }
             Ok(ExitCode::SUCCESS)

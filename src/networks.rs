@@ -23,7 +23,7 @@ const FAKE_CALIBRATION: Calibration = Calibration { midpoint: 0.6, slope: 14.0 }
 pub fn factory(config: &Config) -> anyhow::Result<Arc<dyn ModelFactory>> {
     if config.models == ModelKind::Fake {
         tracing::warn!("PHOTOFINISH_MODELS=fake: only painted marks are read, no faces and no bibs");
-        return Ok(Arc::new(FakeModels::default()));
+        return Ok(Arc::new(FakeModels { read_delay: config.fake_delay, ..FakeModels::default() }));
     }
     let runtime = open_runtime(config)?;
     tracing::info!(%runtime, "networks open");

@@ -3,26 +3,26 @@
 
 use std::fs::{File, TryLockError};
 use std::future::Future;
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
-use photofinish_api::context::{ApiSettings, Context, Draining};
+use photofinish_api::context::{ApiSettings, Arrived, Context, Draining};
 use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{Limits, Pipeline, PipelineParts, PipelineSettings, ProbeDesk, Threads};
 use photofinish_store::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
-use photofinish_store::object::ObjectKey;
-use photofinish_store::{DatabaseKind, Store, StoreError, StoreSettings};
+use photofinish_store::local::make_folder;
+use photofinish_store::{DatabaseKind, Store, StoreSettings};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::adapters::{Desk, ServiceHealth};
-use crate::config::{Config, LogFormat};
-use crate::{networks, secrets};
+use crate::config::Config;
+use crate::logging::Logging;
+use crate::{chores, networks, secrets};
 
 /// What a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,16 @@ pub enum Role {
 }
 
 impl Role {
+    /// Its name on the command line.
+    #[cfg(feature = "otlp")]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Serve => "serve",
+            Self::Work => "work",
+        }
+    }
+
     fn serves(self) -> bool {
         self != Self::Work
     }
@@ -49,8 +59,6 @@ impl Role {
 const PROBE_SEATS: usize = 32;
 /// How long the store may take to close once nobody uses it.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
-/// How often expired selfies are removed, the queue is measured and metrics are folded.
-const CHORES_EVERY: Duration = Duration::from_secs(10);
 
 /// From a search in a warm album to an upload over a phone.
 const SECONDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
@@ -63,9 +71,13 @@ const WAITS: [f64; 14] =
 ///
 /// # Errors
 /// When a part cannot be built: the message says which and what to do.
-pub fn run(config: Config, role: Role) -> anyhow::Result<ExitCode> {
-    start_logging(&config);
-    block_on(service(config, role))?
+pub fn run(mut config: Config, role: Role) -> anyhow::Result<ExitCode> {
+    config.sweeping.is_daily &= role == Role::All;
+    let logging = Logging::start(&config, role)?;
+    let ended = block_on(service(config, role, logging.arrived()));
+    // Whatever ended it: what led there is of interest most.
+    logging.stop();
+    ended?
 }
 
 /// Runs a future on a runtime of its own.
@@ -86,7 +98,7 @@ pub fn block_on<F: Future>(future: F) -> anyhow::Result<F::Output> {
 /// # Errors
 /// When the folder, the database or the storage cannot be used.
 pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
-    std::fs::create_dir_all(&config.data_dir)
+    make_folder(&config.data_dir)
         .with_context(|| format!("making the data folder {}", config.data_dir.display()))?;
     let settings = StoreSettings {
         database_url: config.database_url.clone(),
@@ -108,7 +120,7 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
 /// # Errors
 /// When the database cannot be used.
 pub fn migrate(config: &Config) -> anyhow::Result<()> {
-    std::fs::create_dir_all(&config.data_dir)
+    make_folder(&config.data_dir)
         .with_context(|| format!("making the data folder {}", config.data_dir.display()))?;
     block_on(async {
         let mut signals = Signals::listen()?;
@@ -117,9 +129,9 @@ pub fn migrate(config: &Config) -> anyhow::Result<()> {
     })?
 }
 
-async fn service(config: Config, role: Role) -> anyhow::Result<ExitCode> {
+async fn service(config: Config, role: Role, arrived: Arrived) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
-    let _lock = if has_rows_in_a_file(&config) { Some(lock_data_dir(&config, role)?) } else { None };
+    let _locks = lock(&config, role)?;
     let metrics = start_metrics().context("installing the metrics recorder")?;
     let Some(store) = signals.or_stopped(open_store(&config)).await else { return Ok(ExitCode::SUCCESS) };
     let store = store?;
@@ -127,11 +139,7 @@ async fn service(config: Config, role: Role) -> anyhow::Result<ExitCode> {
     let listener = TcpListener::bind(config.listen)
         .await
         .with_context(|| format!("listening on {} (PHOTOFINISH_LISTEN)", config.listen))?;
-    if let (Role::All, Some(embedded)) = (role, store.embedded()) {
-        // This process alone works on the data folder: photos in processing were left by one that died.
-        let reclaimed = embedded.reclaim().await?;
-        tracing::info!(reclaimed, "photos left in processing can be leased again");
-    }
+    reclaim(role, &store).await;
     let pipeline = role.works().then(|| Arc::new(start_pipeline(&config, &store, models.clone())));
     let desk = role.serves().then(|| ProbeDesk::start(models.clone(), limits(&config), PROBE_SEATS));
     let context = Context {
@@ -147,10 +155,11 @@ async fn service(config: Config, role: Role) -> anyhow::Result<ExitCode> {
             let pipeline = pipeline.clone();
             move || pipeline.iter().for_each(|pipeline| pipeline.wake())
         }),
+        arrived,
         draining: Draining::default(),
     };
     let (stop, stopped) = watch::channel(false);
-    let chores = tokio::spawn(do_chores(store.clone(), metrics, stopped.clone()));
+    let chores = tokio::spawn(chores::run((store.clone(), config.sweeping), metrics, stopped.clone()));
     let admin = start_admin(&config, &context, stopped.clone()).await?;
     tracing::info!(listen = %config.listen, role = ?role, "ready for requests");
     let api = tokio::spawn({
@@ -177,6 +186,13 @@ async fn service(config: Config, role: Role) -> anyhow::Result<ExitCode> {
     chores.await?;
     close(&store).await;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A process that alone works on the data folder takes back what one that died had in its hands.
+async fn reclaim(role: Role, store: &Store) {
+    if let (Role::All, Some(embedded)) = (role, store.embedded()) {
+        embedded.reclaim_first().await;
+    }
 }
 
 async fn close(store: &Store) {
@@ -257,14 +273,20 @@ async fn start_admin(
     })))
 }
 
-/// Rows on a server are for any number of processes; their leases lapse by themselves.
-fn has_rows_in_a_file(config: &Config) -> bool {
-    DatabaseKind::of_url(&config.database_url) == Some(DatabaseKind::Sqlite)
+/// The data folder, and the rows, which two data folders may share. Rows on a server are for any number of processes;
+/// their leases lapse by themselves.
+fn lock(config: &Config, role: Role) -> anyhow::Result<Option<[File; 2]>> {
+    if DatabaseKind::of_url(&config.database_url) != Some(DatabaseKind::Sqlite) {
+        return Ok(None);
+    }
+    let folder = lock_data_dir(config, role)?;
+    let rows = photofinish_store::lock_rows(&config.database_url, role == Role::All)?;
+    Ok(rows.map(|rows| [folder, rows]))
 }
 
 /// One process works on an embedded data folder: at its start it may take back every lease.
 fn lock_data_dir(config: &Config, role: Role) -> anyhow::Result<File> {
-    std::fs::create_dir_all(&config.data_dir)
+    make_folder(&config.data_dir)
         .with_context(|| format!("making the data folder {}", config.data_dir.display()))?;
     let path = config.data_dir.join("photofinish.lock");
     let file = File::create(&path).with_context(|| format!("making {}", path.display()))?;
@@ -294,16 +316,6 @@ fn start_metrics() -> Result<PrometheusHandle, BuildError> {
     photofinish_pipeline::metric_names::describe();
     photofinish_store::meters::describe();
     Ok(recorder)
-}
-
-fn start_logging(config: &Config) {
-    let filter = tracing_subscriber::EnvFilter::new(&config.log);
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(std::io::stderr().is_terminal());
-    let log = log.with_writer(std::io::stderr);
-    match config.log_format {
-        LogFormat::Text => log.init(),
-        LogFormat::Json => log.json().init(),
-    }
 }
 
 /// What tells a service to stop. Listened for from its first moment: as process 1 of a container it has no handler but
@@ -338,51 +350,8 @@ impl Signals {
     }
 }
 
-async fn until(mut stopped: watch::Receiver<bool>) {
+/// Until the service is stopped.
+pub async fn until(mut stopped: watch::Receiver<bool>) {
     // An error means that the sender is gone, which only happens at the end too.
     drop(stopped.wait_for(|stopped| *stopped).await);
-}
-
-/// Removes expired selfies, measures the queue and keeps the metrics small.
-async fn do_chores(store: Store, metrics: PrometheusHandle, stopped: watch::Receiver<bool>) {
-    let stop = until(stopped);
-    tokio::pin!(stop);
-    let mut every = tokio::time::interval(CHORES_EVERY);
-    loop {
-        tokio::select! {
-            () = &mut stop => return,
-            _ = every.tick() => {}
-        }
-        metrics.run_upkeep();
-        // A store that does not answer must not hold up the end.
-        tokio::select! {
-            () = &mut stop => return,
-            () = do_round(&store) => {}
-        }
-    }
-}
-
-async fn do_round(store: &Store) {
-    if let Err(error) = store.measure_queue().await {
-        tracing::warn!(%error, "the queue is not measured until the next try");
-    }
-    if let Err(error) = remove_expired_probes(store).await {
-        tracing::warn!(%error, "expired selfies stay until the next try");
-    }
-}
-
-/// Bytes first, then rows: whatever ends this, the next try finds what is left. Also those with a vector: deleting their
-/// bytes may have failed when they were used, and a presigned URL can bring bytes again.
-async fn remove_expired_probes(store: &Store) -> Result<(), StoreError> {
-    let mut gone = Vec::new();
-    let mut outcome = Ok(());
-    for probe in store.probes.expired().await? {
-        outcome = store.blobs.delete(&ObjectKey::probe(probe.organization, probe.album, probe.id)).await;
-        if outcome.is_err() {
-            break;
-        }
-        gone.push(probe.id);
-    }
-    store.probes.remove(&gone).await?;
-    outcome
 }

@@ -1,6 +1,6 @@
 //! Secrets made at first start and kept in the data folder, readable by the service's user alone.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
@@ -17,20 +17,28 @@ pub fn signing_secret(folder: &Path) -> anyhow::Result<[u8; 32]> {
         .mode(0o700)
         .create(folder)
         .with_context(|| format!("making the folder {}", folder.display()))?;
+    // Held until the end: two processes may start on a new folder at the same moment.
+    let lock = File::open(folder).with_context(|| format!("opening {}", folder.display()))?;
+    lock.lock().with_context(|| format!("locking {}", folder.display()))?;
     let path = folder.join("url-signing.key");
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-    match made {
-        Ok(mut file) => {
+    match std::fs::read(&path) {
+        Ok(bytes) => bytes.try_into().map_err(|_| anyhow::anyhow!("{} is not 32 bytes long", path.display())),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
             let secret: [u8; 32] = rand::random();
-            file.write_all(&secret).and_then(|()| file.sync_all()).context("writing the signing secret")?;
+            keep(&secret, &path).and_then(|()| lock.sync_all()).context("writing the signing secret")?;
             Ok(secret)
         }
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-            bytes.try_into().map_err(|_| anyhow::anyhow!("{} is not 32 bytes long", path.display()))
-        }
-        Err(error) => Err(error).with_context(|| format!("making {}", path.display())),
+        Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
     }
+}
+
+/// Whole or not at all: half a secret, left by a full disk or a power cut, would stop every start after it.
+fn keep(secret: &[u8], path: &Path) -> std::io::Result<()> {
+    let part = path.with_extension("part");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
+    file.write_all(secret)?;
+    file.sync_all()?;
+    std::fs::rename(&part, path)
 }
 
 #[cfg(test)]
@@ -43,5 +51,15 @@ mod tests {
         let first = signing_secret(folder.path()).unwrap();
         assert_eq!(signing_secret(folder.path()).unwrap(), first);
         assert_ne!(first, [0; 32]);
+    }
+
+    #[test]
+    fn what_a_start_that_did_not_come_through_left_is_no_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("url-signing.part"), [1; 7]).unwrap();
+        let first = signing_secret(folder.path()).unwrap();
+        assert_eq!(signing_secret(folder.path()).unwrap(), first);
+        let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(names.collect::<Vec<_>>(), ["url-signing.key"]);
     }
 }

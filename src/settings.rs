@@ -41,6 +41,12 @@ pub struct Settings {
     /// Where S3's URLs name the bucket: auto, path or virtual [auto]
     #[arg(long, global = true, env = "PHOTOFINISH_STORAGE_ADDRESSING", value_name = "NAME")]
     pub storage_addressing: Option<String>,
+    /// Bytes that no row needs are removed: daily by role `all`, or off (`photofinish sweep` does it too) [daily]
+    #[arg(long, global = true, env = "PHOTOFINISH_SWEEP", value_name = "NAME")]
+    pub sweep: Option<String>,
+    /// How old such bytes must be, hours [48]
+    #[arg(long, global = true, env = "PHOTOFINISH_SWEEP_HOURS", value_name = "HOURS")]
+    pub sweep_hours: Option<String>,
     /// The clouds' own variables, under the names that their tools give them.
     #[arg(skip)]
     pub cloud_variables: Vec<(String, String)>,
@@ -65,6 +71,9 @@ pub struct Settings {
     /// zoo (the real networks) or fake (reads marks painted by the test generator) [zoo]
     #[arg(long, global = true, env = "PHOTOFINISH_MODELS", value_name = "KIND")]
     pub models: Option<String>,
+    /// With PHOTOFINISH_MODELS=fake: how long the reading of each photo takes, milliseconds [0]
+    #[arg(long, global = true, env = "PHOTOFINISH_FAKE_DELAY_MS", value_name = "MILLISECONDS")]
+    pub fake_delay_ms: Option<String>,
     /// The ONNX Runtime library, libonnxruntime.so [searched beside the binary, in .photofinish/runtime, /opt]
     #[arg(long, global = true, env = "PHOTOFINISH_ONNXRUNTIME", value_name = "FILE")]
     pub onnxruntime: Option<String>,
@@ -128,4 +137,7 @@ pub struct Settings {
     /// text or json [text]
     #[arg(long, global = true, env = "PHOTOFINISH_LOG_FORMAT", value_name = "NAME")]
     pub log_format: Option<String>,
+    /// OpenTelemetry's own variables, under the names that its tools give them.
+    #[arg(skip)]
+    pub trace_variables: Vec<(String, String)>,
 }

@@ -12,6 +12,8 @@ use photofinish_store::album::AlbumConfig;
 use photofinish_store::calibration::Calibration;
 use photofinish_store::photo::Embedding;
 use tokio::sync::watch;
+use tracing::Span;
+use warp::http::HeaderMap;
 
 /// What every handler may use. Cheap to clone.
 #[derive(Clone)]
@@ -28,9 +30,15 @@ pub struct Context {
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
     /// Called after photos were queued: a pipeline in this process then looks at once.
     pub queued: Arc<dyn Fn() + Send + Sync>,
+    /// Called with each request's span and headers before anything is done: ties it to the trace of who sent it, where
+    /// traces are kept.
+    pub arrived: Arrived,
     /// Whether the service is leaving; `Draining::default()` at start.
     pub draining: Draining,
 }
+
+/// What is told of each request's span and headers.
+pub type Arrived = Arc<dyn Fn(&Span, &HeaderMap) + Send + Sync>;
 
 /// Whether the service is leaving: readiness is false, event streams end, connections close after their answer.
 /// [`crate::serve`] begins it; whoever wants balancers to look away first begins it earlier. Cheap to clone.

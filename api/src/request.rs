@@ -5,16 +5,19 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::FutureExt;
-use tracing::Instrument;
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
 use uuid::Uuid;
 use warp::http::header::HeaderValue;
 use warp::http::{HeaderMap, Request};
 use warp::reply::Response;
 
 use crate::admin::Page;
+use crate::context::{Arrived, Context};
 use crate::error::ApiError;
 use crate::{metrics as names, operations, routes};
 
@@ -23,12 +26,18 @@ pub(crate) const ID_HEADER: &str = "x-request-id";
 /// The longest id taken from a caller.
 const ID_LIMIT: usize = 128;
 
+/// What meets every request.
+pub(crate) struct Reception {
+    names: Names,
+    arrived: Arrived,
+}
+
 /// What requests are counted as.
-pub(crate) struct Names(HashMap<String, &'static str>);
+struct Names(HashMap<String, &'static str>);
 
 impl Names {
     /// By the paths of all operations.
-    pub(crate) fn of_operations() -> Self {
+    fn of_operations() -> Self {
         let operations = operations::all();
         Self(operations.iter().map(|o| (format!("{}{}", routes::BASE, o.about.path()), o.about.id)).collect())
     }
@@ -44,32 +53,42 @@ impl Names {
     }
 }
 
-/// The answer to a request, with its id.
-pub(crate) async fn answer<B, F, Fut>(request: Request<B>, names: &Names, respond: F) -> Response
-where
-    F: FnOnce(Request<B>) -> Fut,
-    Fut: Future<Output = Result<Response, Infallible>>,
-{
-    let id = id_of(request.headers());
-    let operation = names.of(request.uri().path());
-    let shown_id = id.to_str().unwrap_or_default();
-    let span = tracing::info_span!("request", request.id = shown_id, operation, method = %request.method());
-    let mut count = Count::start(operation);
-    let answered = async {
-        let answered = AssertUnwindSafe(respond(request)).catch_unwind().await;
-        let response = answered.unwrap_or_else(|panic| Ok(panicked(&*panic)));
-        let Ok(response) = response;
-        tracing::debug!(
-            status = response.status().as_u16(),
-            duration_ms = count.started.elapsed().as_millis(),
-            "answered"
-        );
+impl Reception {
+    pub(crate) fn of(ctx: &Context) -> Self {
+        Self { names: Names::of_operations(), arrived: Arc::clone(&ctx.arrived) }
+    }
+
+    /// The answer to a request, with its id.
+    pub(crate) async fn answer<B, F, Fut>(&self, request: Request<B>, respond: F) -> Response
+    where
+        F: FnOnce(Request<B>) -> Fut,
+        Fut: Future<Output = Result<Response, Infallible>>,
+    {
+        let id = id_of(request.headers());
+        let operation = self.names.of(request.uri().path());
+        let span = span(&request, &id, operation);
+        (self.arrived)(&span, request.headers());
+        let mut count = Count::start(operation);
+        let answered = async {
+            let answered = AssertUnwindSafe(respond(request)).catch_unwind().await;
+            let response = answered.unwrap_or_else(|panic| Ok(panicked(&*panic)));
+            let Ok(response) = response;
+            let status = response.status().as_u16();
+            Span::current().record("status", status);
+            tracing::debug!(status, duration_ms = count.started.elapsed().as_millis(), "answered");
+            response
+        };
+        let mut response = answered.instrument(span).await;
+        count.end(status_class(response.status().as_u16()));
+        response.headers_mut().insert(ID_HEADER, id);
         response
-    };
-    let mut response = answered.instrument(span).await;
-    count.end(status_class(response.status().as_u16()));
-    response.headers_mut().insert(ID_HEADER, id);
-    response
+    }
+}
+
+/// What follows a request: its id is on every line that is logged while it is answered.
+fn span<B>(request: &Request<B>, id: &HeaderValue, operation: &'static str) -> Span {
+    let id = id.to_str().unwrap_or_default();
+    tracing::info_span!("request", request.id = id, operation, method = %request.method(), status = Empty)
 }
 
 /// The caller's id when it is one that can be echoed and logged, else a new one.

@@ -19,7 +19,7 @@ use warp::http::Request;
 use warp::reply::Response;
 
 use crate::context::{Context, Draining};
-use crate::request::{self, Names};
+use crate::request::Reception;
 use crate::routes;
 
 /// Connections at a time; more wait in the system's backlog. Each may hold a body in memory.
@@ -34,14 +34,14 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Serves the API until `shutdown`, then drains: readiness is false, no connection is accepted, requests in flight
 /// are answered (for 30 seconds at most), event streams end with a 503.
 pub async fn serve(listener: TcpListener, ctx: Context, shutdown: impl Future<Output = ()>) {
-    let draining = ctx.draining.clone();
-    run(listener, routes::routes(ctx), Stop { draining, shutdown }).await;
+    let (draining, reception) = (ctx.draining.clone(), Reception::of(&ctx));
+    run(listener, (routes::routes(ctx), reception), Stop { draining, shutdown }).await;
 }
 
 /// Serves health and metrics alone, until `shutdown`.
 pub async fn serve_admin(listener: TcpListener, ctx: Context, shutdown: impl Future<Output = ()>) {
-    let draining = ctx.draining.clone();
-    run(listener, routes::admin_routes(ctx), Stop { draining, shutdown }).await;
+    let (draining, reception) = (ctx.draining.clone(), Reception::of(&ctx));
+    run(listener, (routes::admin_routes(ctx), reception), Stop { draining, shutdown }).await;
 }
 
 struct Stop<F> {
@@ -49,11 +49,14 @@ struct Stop<F> {
     shutdown: F,
 }
 
-async fn run<F>(listener: TcpListener, routes: BoxedFilter<(Response,)>, stop: Stop<F>)
-where
+async fn run<F>(
+    listener: TcpListener,
+    (routes, reception): (BoxedFilter<(Response,)>, Reception),
+    stop: Stop<F>,
+) where
     F: Future<Output = ()>,
 {
-    let names = Arc::new(Names::of_operations());
+    let reception = Arc::new(reception);
     let seats = Arc::new(Semaphore::new(CONNECTION_LIMIT));
     let connections = GracefulShutdown::new();
     let mut shutdown = std::pin::pin!(stop.shutdown);
@@ -63,7 +66,7 @@ where
             accepted = accept(&listener, &seats) => accepted,
         };
         let Some((socket, seat)) = accepted else { continue };
-        let service = service(routes.clone(), names.clone());
+        let service = service(routes.clone(), Arc::clone(&reception));
         let mut builder = Builder::new(TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
         builder.http2().timer(TokioTimer::new());
@@ -109,11 +112,11 @@ type Answered = std::pin::Pin<Box<dyn Future<Output = Result<Response, Infallibl
 
 fn service(
     routes: BoxedFilter<(Response,)>,
-    names: Arc<Names>,
+    reception: Arc<Reception>,
 ) -> impl Service<Request<Incoming>, Response = Response, Error = Infallible, Future = Answered> + Clone {
     let inner = TowerToHyperService::new(warp::service(routes));
     service_fn(move |request: Request<Incoming>| -> Answered {
-        let (inner, names) = (inner.clone(), names.clone());
-        Box::pin(async move { Ok(request::answer(request, &names, |request| inner.call(request)).await) })
+        let (inner, reception) = (inner.clone(), Arc::clone(&reception));
+        Box::pin(async move { Ok(reception.answer(request, |request| inner.call(request)).await) })
     })
 }

@@ -62,7 +62,10 @@ fn command(root: &Path) -> String {
     for word in &mut words {
         *word = word.replace(&root, "");
     }
+    let program = std::env::current_exe().ok();
+    let program = program.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
     let through = match words.first().map(String::as_str) {
+        _ if program == Some("soak") => "cargo xtask soak",
         Some("eval" | "gpu-check") => "cargo xtask",
         _ => "cargo xtask bench",
     };

@@ -11,22 +11,19 @@ mod client;
 mod cpu;
 mod enlarge;
 mod eval;
-mod goals;
 mod gpu;
 mod load;
-mod machine;
 mod networks;
 mod peer;
-mod places;
 mod process;
 mod reading;
-mod report;
 mod score;
 mod service;
-mod statistics;
+mod store;
 mod truth;
 
 use clap::{Parser, Subcommand};
+use photofinish_bench::{goals, places, report, statistics};
 
 use crate::report::Output;
 
@@ -49,6 +46,8 @@ enum Command {
     Cpu(cpu::Options),
     /// Thousands of small photos into one album while others search: latencies and memory.
     Load(load::Options),
+    /// The store by itself: confirmations, the work queue, the face index of 1.5 million faces; SQLite and Postgres.
+    Store(store::Options),
     /// CPU of each step of a photo, in this process, one photo after the other.
     Reading(reading::Options),
     /// On a machine with a GPU: whether CUDA says what the CPU says, and how fast the pipeline is on it.
@@ -64,6 +63,7 @@ fn main() -> anyhow::Result<()> {
         Command::Make24mp(options) => enlarge::run(&options),
         Command::Cpu(options) => finish(cpu::run(&options)?, &options.output),
         Command::Load(options) => finish(load::run(&options)?, &options.output),
+        Command::Store(options) => finish(store::run(&options)?, &options.output),
         Command::Reading(options) => finish(reading::run(&options)?, &options.output),
         Command::GpuCheck(options) => match gpu::run(&options)? {
             Some(report) => finish(report, &options.output),

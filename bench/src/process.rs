@@ -83,6 +83,23 @@ pub fn own_cpu() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
+/// Time that all cores together have spent on work since the machine started.
+///
+/// # Errors
+/// When the machine does not say.
+pub fn machine_cpu() -> anyhow::Result<Duration> {
+    let text = std::fs::read_to_string("/proc/stat").context("reading /proc/stat")?;
+    busy(&text).context("/proc/stat is not understood")
+}
+
+/// User, nice, system, interrupt and soft-interrupt time of the line of all cores, as in `man 5 proc`.
+fn busy(text: &str) -> Option<Duration> {
+    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let fields: Vec<u64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
+    let ticks: u64 = [0, 1, 2, 5, 6].iter().map(|&field| fields.get(field).copied()).sum::<Option<u64>>()?;
+    Some(Duration::from_millis(10 * ticks))
+}
+
 /// The fields of a `stat` file that matter here.
 struct Stat {
     name: String,
@@ -125,6 +142,13 @@ mod tests {
         assert_eq!((stat.name.as_str(), stat.parent), ("a (b) c-1", 7));
         assert_eq!(stat.cpu, Duration::from_millis(1500));
         assert_eq!(stat.cpu_with_waited, Duration::from_millis(1610));
+    }
+
+    #[test]
+    fn waiting_is_no_work_of_the_machine() {
+        let text = "cpu  100 1 20 5000 700 3 4 0 0 0\ncpu0 100 1 20 5000 700 3 4 0 0 0\n";
+        assert_eq!(busy(text), Some(Duration::from_millis(1280)));
+        assert_eq!(busy("cpu0 1 2"), None);
     }
 
     #[test]

@@ -38,7 +38,7 @@ The types of values are the schema's business; here is what depends on more than
 {{- if and (hasPrefix "http://" $storage.endpoint) (not $storage.allowHttp) -}}
 {{- $problems = append $problems "storage.endpoint begins with http:// but storage.allowHttp is false: use https, or allow it." -}}
 {{- end -}}
-{{- if and (regexMatch "^https?://([^./:]+|[^/:]*\\.(svc|cluster\\.local))([:/]|$)" $storage.endpoint) (not $storage.publicEndpoint) -}}
+{{- if and (regexMatch "^(https?://([^./:]+|[^/:]*\\.(svc|cluster\\.local))|http://[^./:]+\\.[^./:]+)([:/]|$)" $storage.endpoint) (not $storage.publicEndpoint) -}}
 {{- $problems = append $problems "storage.endpoint is a name inside the cluster and storage.publicEndpoint is missing: say where partners reach the S3 server, since they upload to it." -}}
 {{- end -}}
 {{- toJson $problems -}}

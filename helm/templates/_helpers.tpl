@@ -28,6 +28,11 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace "+" "_") }}
 {{- end -}}
 
+{{/* What Prometheus knows the metrics of any API or worker of this release by. */}}
+{{- define "photofinish.anyPod" -}}
+{{- printf "namespace=\"%s\",service=~\"%s-(api|worker)-admin\"" .Release.Namespace (include "photofinish.fullname" .) -}}
+{{- end -}}
+
 {{- define "photofinish.serviceAccount" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "photofinish.fullname" .) .Values.serviceAccount.name -}}
@@ -44,6 +49,12 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace
 {{- $own := .Values.worker.image -}}
 {{- $tag := default (default .Chart.AppVersion .Values.image.tag) $own.tag -}}
 {{- printf "%s:%s" (default .Values.image.repository $own.repository) $tag -}}
+{{- end -}}
+
+{{/* Takes a URL. */}}
+{{- define "photofinish.portOf" -}}
+{{- $url := urlParse . -}}
+{{- default (ternary "443" "80" (eq $url.scheme "https")) (regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host)) -}}
 {{- end -}}
 
 {{/* Seconds from SIGTERM (or preStop) to SIGKILL. */}}

@@ -1,4 +1,4 @@
-{{/* What the pods of the API, of the workers and of the migration have in common. */}}
+{{/* What the pods of the API, of the workers and of the jobs have in common. */}}
 
 {{/* No root, no new privileges, nothing to write but scratch, only the system calls of the runtime's profile. */}}
 {{- define "photofinish.podSecurity" -}}
@@ -24,6 +24,9 @@ capabilities:
   mountPath: /var/lib/photofinish
 - name: tmp
   mountPath: /tmp
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{- define "photofinish.volumes" -}}
@@ -31,6 +34,9 @@ capabilities:
   emptyDir: {}
 - name: tmp
   emptyDir: {}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{/* The three URLs, their credentials, and the settings. */}}
@@ -68,6 +74,19 @@ capabilities:
 {{- range $name, $value := .Values.settings }}
 - name: PHOTOFINISH_{{ $name }}
   value: {{ $value | toString | quote }}
+{{- end }}
+{{- with .Values.tracing.endpoint }}
+- name: OTEL_EXPORTER_OTLP_ENDPOINT
+  value: {{ . | quote }}
+- name: OTEL_TRACES_SAMPLER
+  value: parentbased_traceidratio
+- name: OTEL_TRACES_SAMPLER_ARG
+  value: {{ $.Values.tracing.samplingRatio | toString | quote }}
+- name: POD_NAME
+  valueFrom:
+    fieldRef: {fieldPath: metadata.name}
+- name: OTEL_RESOURCE_ATTRIBUTES
+  value: service.instance.id=$(POD_NAME),k8s.pod.name=$(POD_NAME),k8s.namespace.name={{ $.Release.Namespace }}
 {{- end }}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}
@@ -140,4 +159,44 @@ imagePullSecrets:
   - name: {{ . }}
   {{- end }}
 {{- end }}
+{{- end -}}
+
+{{/*
+The pod of a job that runs one command of the API's image and ends. Takes (dict "root" $ "component" "migrate" "own"
+.Values.migration "account" "NAME"); the namespace's default account runs it where no name is given.
+*/}}
+{{- define "photofinish.jobPod" -}}
+metadata:
+  labels:
+    {{- include "photofinish.labels" (dict "root" .root "component" .component) | nindent 4 }}
+spec:
+  restartPolicy: Never
+  {{- with .account }}
+  serviceAccountName: {{ . }}
+  {{- end }}
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  securityContext:
+    {{- include "photofinish.podSecurity" .root | nindent 4 }}
+  {{- with .root.Values.image.pullSecrets }}
+  imagePullSecrets:
+    {{- range . }}
+    - name: {{ . }}
+    {{- end }}
+  {{- end }}
+  containers:
+    - name: {{ .component }}
+      image: {{ include "photofinish.image" .root | quote }}
+      imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+      args: [{{ .component }}]
+      env:
+        {{- include "photofinish.environment" .root | nindent 8 }}
+      securityContext:
+        {{- include "photofinish.containerSecurity" .root | nindent 8 }}
+      resources:
+        {{- toYaml .own.resources | nindent 8 }}
+      volumeMounts:
+        {{- include "photofinish.mounts" .root | nindent 8 }}
+  volumes:
+    {{- include "photofinish.volumes" .root | nindent 4 }}
 {{- end -}}

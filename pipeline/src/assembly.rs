@@ -125,7 +125,7 @@ impl Assembly<'_> {
         let (read, embedded) = (edge(READ), edge(WITH_PIXELS.max(2 * batch.read)));
         let (detected, sized) = (edge(WITH_PIXELS.max(embed_batch)), edge(WITH_PIXELS.max(2 * batch.detect)));
         let post = post("index", 1, INDEX_BATCH, self.build_index(calls));
-        crew.hire(post, Inlet(read.1), Outlet::Settled)?;
+        crew.hire(post, Inlet(read.1), Outlet::Settled(Index::outcome))?;
         let post = self::post("read", settings.read_threads, batch.read, self.build_read());
         crew.hire(post, Inlet(embedded.1), next(read.0))?;
         let post = self::post("embed", settings.embed_threads, embed_batch, self.build_embed());

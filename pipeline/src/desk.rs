@@ -13,12 +13,14 @@ use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use photofinish_models::traits::ModelFactory;
 use tokio::sync::oneshot;
+use tracing::Span;
 
 use crate::meters::StageMeter;
 use crate::metric_names as names;
 use crate::probe::{Examiner, Refusal};
 use crate::runner::panic_message;
 use crate::settings::Limits;
+use crate::spans::Work;
 use crate::sync::lock;
 
 /// A selfie's largest face.
@@ -62,6 +64,9 @@ pub struct ProbeDesk {
 struct Seated {
     selfie: Bytes,
     answer: oneshot::Sender<Result<ProbeFace, DeskError>>,
+    /// Of the request that brought it.
+    span: Span,
+    since: Instant,
 }
 
 /// How fast the desk works, for those who have to come again.
@@ -103,7 +108,8 @@ impl ProbeDesk {
     /// See [`DeskError`].
     pub async fn embed(&self, selfie: Bytes) -> Result<ProbeFace, DeskError> {
         let (answer, answered) = oneshot::channel();
-        let answer = match self.take_seat(Seated { selfie, answer }) {
+        let seated = Seated { selfie, answer, span: Span::current(), since: Instant::now() };
+        let answer = match self.take_seat(seated) {
             // The thread ended before it came to this one.
             Ok(()) => answered.await.unwrap_or(Err(DeskError::Unavailable)),
             Err(refused) => Err(refused),
@@ -163,15 +169,21 @@ impl Clerk {
     fn work(&self, seats: &Receiver<Seated>) {
         let mut examiner = self.hire();
         let mut tried_at = Instant::now();
-        while let Ok(Seated { selfie, answer }) = seats.recv() {
+        while let Ok(Seated { selfie, answer, span, since }) = seats.recv() {
             if examiner.is_none() && tried_at.elapsed() >= PAUSE {
                 examiner = self.hire();
                 tried_at = Instant::now();
             }
             let began = Instant::now();
+            let work = Work::begin(span, STAGE, (1, since.elapsed()));
             let measured = self.meter.measure();
-            let result = self.examine(&mut examiner, &selfie);
+            let result = {
+                let _entered = work.enter();
+                self.examine(&mut examiner, &selfie)
+            };
             measured.settle(1);
+            // Before the answer: the request's span must not end while one of its own is open.
+            drop(work);
             self.pace.note(began.elapsed());
             // The runner may have gone.
             let _gone = answer.send(result);

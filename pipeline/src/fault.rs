@@ -40,8 +40,10 @@ pub struct Outage {
 /// What can be out of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
-    /// The work queue and the rows behind it.
+    /// The rows, and the work queue where they are it.
     Database,
+    /// The work queue beside the rows.
+    Queue,
     /// The bytes.
     Storage,
     /// The networks, their runtime or their device.
@@ -55,6 +57,7 @@ impl Part {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Database => "database",
+            Self::Queue => "queue",
             Self::Storage => "storage",
             Self::Models => "models",
             Self::Stage(name) => name,
@@ -72,6 +75,11 @@ impl Outage {
     /// An outage of `part`, explained by a sentence.
     pub fn because(part: Part, sentence: impl Into<String>) -> Self {
         Self { part, source: sentence.into().into(), retry_after: None }
+    }
+
+    /// An outage that keeps photos from being leased.
+    pub fn of_queue(error: StoreError) -> Self {
+        Self::of_store(if error.of_queue { Part::Queue } else { Part::Database }, error)
     }
 
     /// An outage of the store's `part`.

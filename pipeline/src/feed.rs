@@ -95,9 +95,7 @@ impl Feed {
                 }
             }
             let Some(suspect) = self.lease(1, true)?.pop() else { return Ok(None) };
-            tracing::info!(
-                photo.id = %suspect.item.photo, attempt = suspect.item.attempt, "a photo is tried again, alone"
-            );
+            suspect.ticket.span().in_scope(|| tracing::info!("a photo is tried again, alone"));
             if self.outlet.send(suspect).is_err() {
                 return Ok(Some(Exit::NobodyDownstream));
             }
@@ -118,10 +116,8 @@ impl Feed {
     fn lease(&self, limit: usize, suspects: bool) -> Result<Vec<InFlight<Arc<Lease>>>, Outage> {
         let request = LeaseRequest { limit, ttl: self.ttl, suspects };
         let measured = self.meter.measure();
-        let leases = self
-            .calls
-            .ask(Part::Database, self.book.queue().lease(request))?
-            .map_err(|error| Outage::of_store(Part::Database, error))?;
+        let leases =
+            self.calls.ask(Part::Database, self.book.queue().lease(request))?.map_err(Outage::of_queue)?;
         measured.settle(leases.len());
         let in_flight = |lease| {
             let lease = Arc::new(lease);

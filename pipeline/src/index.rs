@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use crate::fault::{Outage, Part, Poison};
 use crate::metric_names as names;
 use crate::photo::ReadPhoto;
+use crate::spans::Outcome;
 use crate::stage::{Answers, Stage};
 use crate::store_call::StoreCalls;
 
@@ -29,15 +30,18 @@ const PREVIEW_TYPE: &str = "image/jpeg";
 
 impl Stage for Index {
     type In = ReadPhoto;
-    type Out = ();
+    type Out = Finish;
 
-    fn run(&mut self, batch: &[ReadPhoto]) -> Result<Answers<()>, Outage> {
+    fn run(&mut self, batch: &[ReadPhoto]) -> Result<Answers<Finish>, Outage> {
         // First the objects: rows must never name what is not there.
         self.calls
             .ask_while_alive(Part::Storage, upload_all(Arc::clone(&self.blobs), batch))?
             .map_err(|error| Outage::of_store(Part::Storage, error))?;
         match self.finish(batch.iter().map(finished).collect())? {
-            Ok(answers) => self.settle(batch, answers),
+            Ok(answers) => {
+                self.settle(batch, &answers)?;
+                Ok(answers.into_iter().map(Ok).collect())
+            }
             Err(error) if batch.len() == 1 => judge(error).map(|poison| vec![Err(poison)]),
             // One of them cannot be written: which one shows when each is written alone.
             Err(error) if is_a_photos_fault(&error) => {
@@ -49,31 +53,40 @@ impl Stage for Index {
 }
 
 impl Index {
+    /// What an answer means for the photo's way through the pipeline.
+    pub(crate) fn outcome(answer: &Finish) -> Outcome {
+        match answer {
+            Finish::Done => Outcome::Ready,
+            Finish::Superseded | Finish::Gone => Outcome::Superseded,
+        }
+    }
+
     fn finish(&self, photos: Vec<Finished>) -> Result<Result<Vec<Finish>, StoreError>, Outage> {
         self.calls.ask(Part::Database, self.queue.finish(photos))
     }
 
-    fn finish_alone(&self, photo: &ReadPhoto) -> Result<Result<(), Poison>, Outage> {
+    fn finish_alone(&self, photo: &ReadPhoto) -> Result<Result<Finish, Poison>, Outage> {
         match self.finish(vec![finished(photo)])? {
             Ok(answers) => {
-                self.settle(std::slice::from_ref(photo), answers)?;
-                Ok(Ok(()))
+                self.settle(std::slice::from_ref(photo), &answers)?;
+                let answer = answers.into_iter().map(Ok).next();
+                answer
+                    .ok_or_else(|| Outage::because(Part::Database, "a photo was finished without an answer"))
             }
             Err(error) => judge(error).map(Err),
         }
     }
 
     /// Every answer ends the photo here: superseded means that somebody else has it.
-    fn settle(&self, batch: &[ReadPhoto], answers: Vec<Finish>) -> Result<Answers<()>, Outage> {
-        for (photo, answer) in batch.iter().zip(&answers) {
+    fn settle(&self, batch: &[ReadPhoto], answers: &[Finish]) -> Result<(), Outage> {
+        for (photo, answer) in batch.iter().zip(answers) {
             match answer {
                 Finish::Done => count_searchable(photo),
                 Finish::Superseded | Finish::Gone => metrics::counter!(names::PHOTOS_SUPERSEDED).increment(1),
             }
         }
-        let gone = batch.iter().zip(&answers).filter(|(_, answer)| **answer == Finish::Gone);
-        self.remove_previews(gone.map(|(photo, _)| photo))?;
-        Ok(answers.into_iter().map(|_| Ok(())).collect())
+        let gone = batch.iter().zip(answers).filter(|(_, answer)| **answer == Finish::Gone);
+        self.remove_previews(gone.map(|(photo, _)| photo))
     }
 
     /// Whoever deleted the photo looked for its objects before these were written.

@@ -34,6 +34,7 @@ mod resize;
 mod runner;
 mod settings;
 mod sizes;
+mod spans;
 mod stage;
 mod store_call;
 mod supervisor;

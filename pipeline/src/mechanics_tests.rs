@@ -99,6 +99,29 @@ fn a_queue_that_is_out_is_waited_for() {
     assert!(rig.stop().drained);
 }
 
+/// Or all networks would be loaded again and again, only to fall with the feed's first lease.
+#[test]
+fn no_generation_is_started_while_nothing_can_be_leased() {
+    let first = photos(10);
+    let queue = MemoryQueue::with(&first);
+    let faults: Arc<Faults> = Arc::default();
+    let rig = Rig::start(&queue, &faults, SHAPE);
+    assert!(queue.wait_until_ended(LONG));
+    queue.is_away.store(true, Ordering::Release);
+    wait_for("down", || matches!(*lock(&rig.shared.status), Status::Down { part: Part::Queue, .. }));
+    let asked = queue.checks.load(Ordering::Acquire);
+    wait_for("some tries", || queue.checks.load(Ordering::Acquire) > asked + 5);
+    assert_eq!(faults.generations.load(Ordering::Acquire), 1);
+    let late = PhotoId::generate();
+    queue.put(late, 0);
+    queue.is_away.store(false, Ordering::Release);
+    assert!(queue.wait_until_ended(LONG));
+    wait_for("running", || *lock(&rig.shared.status) == Status::Running);
+    assert_eq!(faults.generations.load(Ordering::Acquire), 2);
+    assert!(rig.stop().drained);
+    assert!(first.iter().chain([&late]).all(|photo| queue.end_of(*photo) == (Place::Done, 1)));
+}
+
 #[test]
 fn a_suspect_is_worked_on_alone() {
     let fresh = photos(60);

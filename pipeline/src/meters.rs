@@ -187,6 +187,10 @@ impl Meters {
         }
         let now: Vec<Look> = self.stages.iter().map(|meter| meter.look()).collect();
         window.bottleneck = self.judge(&window.last, &now, elapsed);
+        for meter in &self.stages {
+            let is_it = f64::from(window.bottleneck == Some(meter.name));
+            metrics::gauge!(names::STAGE_BOTTLENECK, "stage" => meter.name).set(is_it);
+        }
         window.last = now;
         window.looked_at = Instant::now();
     }
@@ -232,6 +236,8 @@ impl StageMeter {
 
 #[cfg(test)]
 mod tests {
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
     use super::*;
 
     fn look(busy_ms: u64, blocked_ms: u64) -> Look {
@@ -249,6 +255,25 @@ mod tests {
         let held_up = [look(500, 450), look(490, 0), look(100, 0)];
         assert_eq!(meters.judge(&start, &held_up, second), Some("read"));
         assert_eq!(meters.judge(&start, &start, second), None);
+    }
+
+    #[test]
+    fn a_gauge_names_the_bottleneck() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let meters = Meters::new(&["decode", "read"]);
+        metrics::with_local_recorder(&recorder, || {
+            meters.of("read").busy_nanos.store(3_000_000_000, Ordering::Relaxed);
+            lock(&meters.window).looked_at -= 2 * WINDOW;
+            meters.look();
+        });
+        let shown = recorder.handle().render();
+        assert_eq!(meters.bottleneck(), Some("read"));
+        for line in [
+            "photofinish_stage_bottleneck{stage=\"read\"} 1",
+            "photofinish_stage_bottleneck{stage=\"decode\"} 0",
+        ] {
+            assert!(shown.lines().any(|shown| shown == line), "{shown}");
+        }
     }
 
     #[test]

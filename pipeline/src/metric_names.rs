@@ -13,6 +13,8 @@ pub const STAGE_PHOTOS: &str = "photofinish_stage_photos_total";
 pub const STAGE_BATCH_SIZE: &str = "photofinish_stage_batch_size";
 /// Counter, label `stage`: panics caught.
 pub const STAGE_PANICS: &str = "photofinish_stage_panics_total";
+/// Gauge, label `stage`: 1 for the stage that holds the others up, 0 for the others.
+pub const STAGE_BOTTLENECK: &str = "photofinish_stage_bottleneck";
 /// Gauge, label `stage`: photos that wait in front of the stage.
 pub const EDGE_DEPTH: &str = "photofinish_edge_depth";
 /// Gauge, label `budget`, `files` or `pixels`: bytes held.
@@ -37,6 +39,7 @@ pub const PROBES: &str = "photofinish_probes_total";
 /// Tells the recorder what the metrics mean; call once, after it is installed.
 pub fn describe() {
     metrics::describe_gauge!(STAGE_BUSY_SECONDS, "Seconds in which a thread of the stage worked on photos");
+    metrics::describe_gauge!(STAGE_BOTTLENECK, "1 for the stage that holds the others up");
     metrics::describe_gauge!(STAGE_CPU_SECONDS, "Seconds of CPU of the stage's threads");
     metrics::describe_gauge!(
         STAGE_BLOCKED_SECONDS,

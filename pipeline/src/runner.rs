@@ -11,6 +11,7 @@ use photofinish_store::photo::FailureReason;
 
 use crate::fault::{Outage, Poison};
 use crate::meters::StageMeter;
+use crate::spans::{Outcome, Work};
 use crate::stage::{Answers, Stage};
 use crate::store_call::StoreCalls;
 use crate::ticket::{InFlight, Ticket};
@@ -41,15 +42,15 @@ impl<T> Drop for Inlet<T> {
 pub(crate) enum Outlet<T> {
     /// To the next stage.
     Next(Sender<InFlight<T>>),
-    /// Nowhere: the stage has written them, the ticket is settled.
-    Settled,
+    /// Nowhere: the stage has written them, the ticket is settled as the answer says.
+    Settled(fn(&T) -> Outcome),
 }
 
 impl<T> Clone for Outlet<T> {
     fn clone(&self) -> Self {
         match self {
             Self::Next(sender) => Self::Next(sender.clone()),
-            Self::Settled => Self::Settled,
+            Self::Settled(outcome) => Self::Settled(*outcome),
         }
     }
 }
@@ -92,18 +93,24 @@ impl<S: Stage> Worker<S> {
             if self.calls.kill.is_set() {
                 return Exit::Killed;
             }
-            let (tickets, items): (Vec<Ticket>, Vec<S::In>) =
+            let (mut tickets, items): (Vec<Ticket>, Vec<S::In>) =
                 batch.into_iter().map(|photo| (photo.ticket, photo.item)).unzip();
+            let work: Vec<Work> = tickets.iter().map(|ticket| self.work_on(ticket, items.len())).collect();
             let measured = self.meter.measure();
-            let answers = self.run_isolated(&mut stage, &items);
+            let answers = self.run_isolated(&mut stage, (&items, &work));
             measured.settle(items.len());
-            drop(items);
+            drop((items, work));
+            tickets.iter_mut().for_each(Ticket::waits);
             match answers.and_then(|answers| self.pass_on(tickets, answers)) {
                 Ok(true) => {}
                 Ok(false) => return Exit::NobodyDownstream,
                 Err(outage) => return Exit::Outage(outage),
             }
         }
+    }
+
+    fn work_on(&self, ticket: &Ticket, batch_size: usize) -> Work {
+        Work::begin(ticket.span().clone(), self.meter.name(), (batch_size, ticket.waited()))
     }
 
     /// Waits for the first photo, then takes what is queued, at most a batch, without waiting: while the device works
@@ -120,7 +127,12 @@ impl<S: Stage> Worker<S> {
 
     /// Runs a batch. After a panic the stage, whose state is unknown, is built anew and the batch is run photo by
     /// photo; a photo that panics alone too is poison.
-    fn run_isolated(&self, stage: &mut S, batch: &[S::In]) -> Result<Answers<S::Out>, Outage> {
+    fn run_isolated(
+        &self,
+        stage: &mut S,
+        (batch, work): (&[S::In], &[Work]),
+    ) -> Result<Answers<S::Out>, Outage> {
+        let _entered = Work::enter_alone(work);
         match self.run_caught(stage, batch)? {
             Caught::Done(answers) => return Ok(answers),
             Caught::Panicked(message) => {
@@ -128,7 +140,8 @@ impl<S: Stage> Worker<S> {
             }
         }
         let mut answers = Vec::with_capacity(batch.len());
-        for item in batch {
+        for (item, work) in batch.iter().zip(work) {
+            let _entered = work.enter();
             match self.run_caught(stage, std::slice::from_ref(item))? {
                 Caught::Done(done) => answers.extend(done),
                 Caught::Panicked(message) => answers.push(Err(Poison::new(
@@ -161,7 +174,7 @@ impl<S: Stage> Worker<S> {
         for (ticket, answer) in tickets.into_iter().zip(answers) {
             match (answer, &self.outlet) {
                 (Err(poison), _) => ticket.fail(&poison, &self.calls)?,
-                (Ok(_), Outlet::Settled) => ticket.settle(),
+                (Ok(done), Outlet::Settled(outcome)) => ticket.settle(outcome(&done)),
                 (Ok(item), Outlet::Next(outlet)) => {
                     let began = Instant::now();
                     if outlet.send(InFlight { ticket, item }).is_err() {

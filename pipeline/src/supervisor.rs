@@ -164,13 +164,10 @@ impl Supervisor {
         }
     }
 
-    /// Before networks are loaded for nothing.
+    /// Before networks are loaded for nothing: the feed would fall at its first lease, and they with it.
     fn ask_the_queue(&self, kill: &Kill) -> Result<(), Outage> {
         let calls = StoreCalls { runtime: self.runtime.clone(), kill: kill.clone() };
-        calls
-            .ask(Part::Database, self.shared.book.queue().depth())?
-            .map(drop)
-            .map_err(|error| Outage::of_store(Part::Database, error))
+        calls.ask(Part::Database, self.shared.book.queue().check())?.map_err(Outage::of_queue)
     }
 
     /// Waits until every stage is built; `Some` when that ends otherwise.

@@ -3,3 +3,4 @@
 pub mod doctor;
 pub mod key;
 pub mod models;
+pub mod sweep;

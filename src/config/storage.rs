@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use photofinish_store::remote::{Addressing, CloudSettings, Patience};
+use photofinish_store::remote::{Addressing, CloudSettings, LONGEST_TTL, Patience};
 use photofinish_store::storage::judge_url;
 use url::Url;
 
-use super::{Config, Judge};
+use super::{Config, Judge, Times, variables};
 use crate::masked::masked;
 use crate::settings::Settings;
 
@@ -20,9 +20,7 @@ const SHOWN: [&str; 6] =
 
 /// The clouds' own variables of this process.
 pub fn cloud_variables() -> Vec<(String, String)> {
-    let readable =
-        std::env::vars_os().filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)));
-    readable.filter(|(name, _)| CLOUDS.iter().any(|(_, prefix)| name.starts_with(prefix))).collect()
+    variables(|name| CLOUDS.iter().any(|(_, prefix)| name.starts_with(prefix)))
 }
 
 impl Config {
@@ -68,6 +66,23 @@ impl Judge {
                 &[("auto", Addressing::Auto), ("path", Addressing::Path), ("virtual", Addressing::Virtual)],
             ),
             patience: Patience::SERVICE,
+        }
+    }
+
+    /// A bucket's URLs end after a week, whatever is asked for: an upload or a download that was promised for longer would
+    /// be refused when it is too late to say so.
+    pub(super) fn remote_ttls(&mut self, times: &Times, storage_url: &str) {
+        if !CLOUDS.iter().any(|(scheme, _)| storage_url.starts_with(scheme)) {
+            return;
+        }
+        let given = [
+            ("PHOTOFINISH_UPLOAD_SECONDS", times.upload_ttl),
+            ("PHOTOFINISH_DOWNLOAD_SECONDS", times.download_ttl),
+        ];
+        for (name, ttl) in given.into_iter().filter(|(_, ttl)| *ttl > LONGEST_TTL) {
+            let (given, longest) = (ttl.as_secs(), LONGEST_TTL.as_secs());
+            self.problems
+                .push(format!("{name}={given}: must be {longest} at most where a bucket holds the bytes"));
         }
     }
 
@@ -135,6 +150,23 @@ mod tests {
         }
         let addressing = Settings { storage_addressing: Some("host".into()), ..on("s3://photos") };
         assert!(problems(addressing)[0].contains("auto, path, virtual"));
+    }
+
+    #[test]
+    fn a_bucket_signs_for_a_week_at_most() {
+        let lasting = |storage: &str, seconds: u64| Settings {
+            upload_seconds: Some(seconds.to_string()),
+            download_seconds: Some(seconds.to_string()),
+            sweep_hours: Some("1000".into()),
+            ..on(storage)
+        };
+        let week = LONGEST_TTL.as_secs();
+        assert!(Config::from_settings(&lasting("s3://photos", week)).is_ok());
+        assert!(Config::from_settings(&lasting("file:data", week + 1)).is_ok());
+        let problems = Config::from_settings(&lasting("s3://photos", week + 1)).unwrap_err().0;
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(problems[0].contains("PHOTOFINISH_UPLOAD_SECONDS"), "{problems:?}");
+        assert!(problems[1].contains("PHOTOFINISH_DOWNLOAD_SECONDS"), "{problems:?}");
     }
 
     #[test]

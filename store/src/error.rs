@@ -28,6 +28,8 @@ pub struct StoreError {
     pub what: String,
     /// When trying again makes sense.
     pub retry_after: Option<Duration>,
+    /// Whether it is the queue beside the database that failed, and not the database.
+    pub of_queue: bool,
     /// The cause, kept whole.
     #[source]
     pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
@@ -36,12 +38,24 @@ pub struct StoreError {
 impl StoreError {
     /// An error of `kind` about `what`, without a deeper cause.
     pub fn new(kind: StoreErrorKind, what: impl Into<String>) -> Self {
-        Self { kind, what: what.into(), retry_after: None, source: None }
+        Self { kind, what: what.into(), retry_after: None, of_queue: false, source: None }
     }
 
     /// The named thing is not there.
     pub fn not_found(what: impl Into<String>) -> Self {
         Self::new(StoreErrorKind::NotFound, what)
+    }
+
+    /// The error and its causes in one line: for operators, never for partners.
+    pub fn with_causes(&self) -> String {
+        let mut line = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            line.push_str(": ");
+            line.push_str(&error.to_string());
+            cause = error.source();
+        }
+        line
     }
 
     /// Keeps the cause.

@@ -2,7 +2,8 @@
 //!
 //! Each search first asks the rows for the album's change number and catches up when it is behind, so that a photo is
 //! found from the moment its results are committed, by whichever process. One search of an album loads or catches up
-//! at a time; those that come meanwhile wait for it. Knows no SQL: [`FaceRows`] reads.
+//! at a time; those that come meanwhile wait for it. Numbers that go back, or name other changes than before, are those
+//! of a database that lost its last commits: the album is loaded anew. Knows no SQL: [`FaceRows`] reads.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +12,7 @@ use async_trait::async_trait;
 use photofinish_kernels::cosine::Cosine;
 use photofinish_kernels::device::Device;
 use tokio::sync::RwLock;
+use uuid::Uuid;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::face_matrix::{FaceMatrix, Nearest};
@@ -20,24 +22,41 @@ use crate::photo::Embedding;
 use crate::traits::{FaceHit, FaceIndex, Result};
 
 /// An album of at most this many faces is scored on the thread that asks: a quarter of a millisecond, by the 12 ms
-/// measured for 100,000 vectors of 256 (`examples/rates.rs`).
+/// measured for 100,000 vectors of 256 (`cargo xtask bench store`).
 const SCORED_IN_PLACE: usize = 2_000;
+
+/// A change of an album's faces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// One more than the change before; 0 before the first.
+    pub(crate) number: i64,
+    /// Random: after a failover or a restore another change may have the same number.
+    pub(crate) mark: i64,
+}
+
+impl Change {
+    /// A new one of this number.
+    pub(crate) fn numbered(number: i64) -> Self {
+        // The lower half of a random id is random but for two bits.
+        Self { number, mark: Uuid::new_v4().as_u128() as i64 }
+    }
+}
 
 /// What the index reads.
 #[async_trait]
 pub(crate) trait FaceRows: Send + Sync {
-    /// The album's change number; `None` when there is no album.
-    async fn changes(&self, album: AlbumId) -> Result<Option<i64>>;
-    /// All searchable faces of the album and the change number they belong to, seen at one moment.
-    async fn load(&self, album: AlbumId) -> Result<(i64, FaceMatrix)>;
-    /// What changed after `change`, seen at one moment.
-    async fn since(&self, album: AlbumId, change: i64) -> Result<FaceChanges>;
+    /// The album's last change; `None` when there is no album.
+    async fn newest(&self, album: AlbumId) -> Result<Option<Change>>;
+    /// All searchable faces of the album and the change up to which they are, seen at one moment.
+    async fn load(&self, album: AlbumId) -> Result<(Change, FaceMatrix)>;
+    /// What changed after `seen`, seen at one moment; `None` when the rows do not know that change.
+    async fn since(&self, album: AlbumId, seen: Change) -> Result<Option<FaceChanges>>;
 }
 
 /// What happened to an album's faces.
 pub(crate) struct FaceChanges {
     /// Up to and with this change.
-    pub(crate) upto: i64,
+    pub(crate) upto: Change,
     /// The photos it happened to, deleted ones too.
     pub(crate) photos: Vec<PhotoId>,
     /// The faces these photos have now.
@@ -68,7 +87,7 @@ struct Entry {
 #[derive(Default)]
 struct AlbumFaces {
     /// What the matrix has seen; `None` before it was loaded.
-    change: Option<i64>,
+    change: Option<Change>,
     matrix: FaceMatrix,
 }
 
@@ -96,25 +115,29 @@ impl FaceCache {
 
     /// The album's faces as of the last commit before this call.
     async fn current(&self, album: AlbumId) -> Result<Arc<RwLock<AlbumFaces>>> {
-        let Some(newest) = self.rows.changes(album).await? else {
+        let Some(newest) = self.rows.newest(album).await? else {
             self.forget_album(album);
             return Err(StoreError::not_found(format!("album {album}")));
         };
         let faces = self.touch(album);
         let seen = faces.read().await.change;
-        if seen.is_none_or(|seen| seen < newest) {
+        if seen != Some(newest) {
             self.catch_up(album, &faces, newest).await?;
         }
         Ok(faces)
     }
 
-    async fn catch_up(&self, album: AlbumId, faces: &RwLock<AlbumFaces>, newest: i64) -> Result<()> {
+    async fn catch_up(&self, album: AlbumId, faces: &RwLock<AlbumFaces>, newest: Change) -> Result<()> {
         let mut held = faces.write().await;
         // A caller that is dropped while it reads leaves what was there: everything is read before anything is changed.
-        match held.change {
-            Some(seen) if seen >= newest => return Ok(()),
-            Some(seen) => {
-                let changes = self.rows.since(album, seen).await?;
+        let changes = match held.change {
+            Some(seen) if seen == newest => return Ok(()),
+            // Ahead of `newest`, as when another search has caught up meanwhile, it finds that nothing is missing.
+            Some(seen) => self.rows.since(album, seen).await?,
+            None => None,
+        };
+        match changes {
+            Some(changes) => {
                 held.matrix.replace(&changes.photos, changes.faces)?;
                 held.change = Some(changes.upto);
             }
@@ -204,6 +227,8 @@ mod tests {
     use crate::photo::BoundingBox;
     use crate::rows::bytes_of;
 
+    const ONLY: Change = Change { number: 1, mark: 7 };
+
     /// Albums of one face each, that count how often they are read.
     #[derive(Default)]
     struct Counted {
@@ -212,11 +237,11 @@ mod tests {
 
     #[async_trait]
     impl FaceRows for Counted {
-        async fn changes(&self, _: AlbumId) -> Result<Option<i64>> {
-            Ok(Some(1))
+        async fn newest(&self, _: AlbumId) -> Result<Option<Change>> {
+            Ok(Some(ONLY))
         }
 
-        async fn load(&self, _: AlbumId) -> Result<(i64, FaceMatrix)> {
+        async fn load(&self, _: AlbumId) -> Result<(Change, FaceMatrix)> {
             self.loads.fetch_add(1, Ordering::SeqCst);
             tokio::task::yield_now().await;
             let mut matrix = FaceMatrix::default();
@@ -226,10 +251,10 @@ mod tests {
                 model: "net@1",
                 vector: &bytes_of(&[1.0, 0.0]),
             })?;
-            Ok((1, matrix))
+            Ok((ONLY, matrix))
         }
 
-        async fn since(&self, _: AlbumId, _: i64) -> Result<FaceChanges> {
+        async fn since(&self, _: AlbumId, _: Change) -> Result<Option<FaceChanges>> {
             panic!("nothing changes here")
         }
     }

@@ -27,6 +27,7 @@ mod rows;
 mod sql;
 pub mod storage;
 pub mod suite;
+mod sweep;
 mod text_search;
 pub mod traits;
 pub mod variants;
@@ -40,6 +41,7 @@ use remote::CloudSettings;
 use sql::{Database, SqlAlbums, SqlFaces, SqlKeys, SqlPhotos, SqlProbes, SqlQueue, SqlTexts};
 pub use sql::{DatabaseKind, ServerLimits};
 use storage::Storage;
+pub use sweep::{SweepTerms, Swept};
 use text_search::TextSearch;
 
 /// Everything that is remembered. Cheap to clone.
@@ -88,6 +90,12 @@ impl Embedded<'_> {
     /// `Unavailable`.
     pub async fn reclaim(&self) -> Result<u64, StoreError> {
         self.queue.reclaim().await
+    }
+
+    /// As [`Self::reclaim`], by the next call that leases photos, and again by the one after it when that fails: for a
+    /// process that has to start also when the disk is full and nothing can be written.
+    pub async fn reclaim_first(&self) {
+        self.queue.reclaim_first().await;
     }
 }
 
@@ -179,14 +187,14 @@ impl Store {
         Ok(())
     }
 
-    /// Whether photos can be leased: whether the queue beside the database answers, where there is one. Without it
-    /// photos can be confirmed all the same.
+    /// Whether the queue beside the database answers, where there is one. Without it photos can be confirmed all the
+    /// same, but not leased.
     ///
     /// # Errors
     /// `Unavailable`.
     pub async fn check_queue(&self) -> Result<(), StoreError> {
         match &self.jetstream {
-            Some(jetstream) => jetstream.check().await,
+            Some(jetstream) => jetstream.check_stream().await,
             None => Ok(()),
         }
     }
@@ -212,6 +220,16 @@ async fn open_queue(
 ) -> Result<Option<Arc<JetStreamQueue>>, StoreError> {
     let Some(settings) = settings else { return Ok(None) };
     Ok(Some(Arc::new(JetStreamQueue::open(settings, rows).await?)))
+}
+
+/// Keeps a file of rows (`sqlite:`) for this process, as long as the answer lives: alone, or with others that do not ask
+/// to be alone. `None` for rows on a server, which any number of processes may work on.
+///
+/// # Errors
+/// `Conflict` when another process has it, `Unavailable` when the lock beside the file cannot be made, `Corrupt` for
+/// another kind of URL.
+pub fn lock_rows(database_url: &str, alone: bool) -> Result<Option<std::fs::File>, StoreError> {
+    sql::lock_file(database_url, alone)
 }
 
 /// Brings the tables of a database up to date; [`Store::open`] does it too.

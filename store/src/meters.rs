@@ -12,7 +12,7 @@ pub const FACE_INDEX_LOADS: &str = "photofinish_face_index_loads_total";
 pub const FACE_INDEX_EVICTIONS: &str = "photofinish_face_index_evictions_total";
 /// Counter: messages that name a photo, published to the stream; those it had already are not counted.
 pub const QUEUE_PUBLISHED: &str = "photofinish_queue_published_total";
-/// Counter: messages delivered that had been delivered before: given back, or held by a worker that ended.
+/// Counter: messages delivered that had been delivered before: held by another worker, or by one that ended.
 pub const QUEUE_REDELIVERED: &str = "photofinish_queue_redelivered_total";
 /// Counter: rounds of the outbox that ended in an error.
 pub const QUEUE_PUBLISH_ERRORS: &str = "photofinish_queue_publish_errors_total";

@@ -1,6 +1,7 @@
 //! Where objects lie in storage. The only place that spells a path.
 
 use std::fmt;
+use std::str::FromStr;
 
 use crate::ids::{AlbumId, OrganizationId, PhotoId, ProbeId};
 
@@ -19,6 +20,18 @@ pub enum ObjectRole {
     Thumbnail,
 }
 
+/// Whose an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A photo's.
+    Photo(PhotoId, ObjectRole),
+    /// A selfie.
+    Probe(ProbeId),
+}
+
+/// What every key begins with.
+pub(crate) const ROOT: &str = "o";
+
 impl ObjectKey {
     /// An object of a photo.
     pub fn photo(organization: OrganizationId, album: AlbumId, photo: PhotoId, role: ObjectRole) -> Self {
@@ -35,9 +48,32 @@ impl ObjectKey {
         Self(format!("{}/s/{probe}", Self::album_prefix(organization, album)))
     }
 
+    /// Organization, album and owner of an object; `None` for a key that this type does not make.
+    pub fn owner(&self) -> Option<(OrganizationId, AlbumId, Owner)> {
+        let parts: Vec<&str> = self.0.split('/').collect();
+        let [ROOT, organization, "a", album, kind, rest @ ..] = parts.as_slice() else { return None };
+        let (organization, album) = (id(organization)?, id(album)?);
+        let (owner, made) = match (*kind, rest) {
+            ("p", [photo, name]) => {
+                let roles = [ObjectRole::Original, ObjectRole::Preview, ObjectRole::Thumbnail];
+                let photo = id(photo)?;
+                let of = |role| Self::photo(organization, album, photo, role);
+                let role = roles.into_iter().find(|role| of(*role).0.ends_with(&format!("/{name}")))?;
+                (Owner::Photo(photo, role), of(role))
+            }
+            ("s", [probe]) => {
+                let probe = id(probe)?;
+                (Owner::Probe(probe), Self::probe(organization, album, probe))
+            }
+            _ => return None,
+        };
+        // Ids have more spellings than the one that keys are made of.
+        (made == *self).then_some((organization, album, owner))
+    }
+
     /// What every object of an album begins with, no slash at the end.
     pub fn album_prefix(organization: OrganizationId, album: AlbumId) -> String {
-        format!("o/{organization}/a/{album}")
+        format!("{ROOT}/{organization}/a/{album}")
     }
 
     /// A key from a path as this type spells them: ASCII letters, digits, `-`, `.`, `/`, no empty or dotted parts.
@@ -65,5 +101,44 @@ impl ObjectKey {
 impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+fn id<T: FromStr>(text: &str) -> Option<T> {
+    text.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_says_whose_it_is() {
+        let (organization, album) = (OrganizationId::generate(), AlbumId::generate());
+        let (photo, probe) = (PhotoId::generate(), ProbeId::generate());
+        for role in [ObjectRole::Original, ObjectRole::Preview, ObjectRole::Thumbnail] {
+            let key = ObjectKey::photo(organization, album, photo, role);
+            assert_eq!(key.owner(), Some((organization, album, Owner::Photo(photo, role))));
+        }
+        let key = ObjectKey::probe(organization, album, probe);
+        assert_eq!(key.owner(), Some((organization, album, Owner::Probe(probe))));
+    }
+
+    #[test]
+    fn other_keys_are_nobodys() {
+        let key = ObjectKey::probe(OrganizationId::generate(), AlbumId::generate(), ProbeId::generate());
+        let text = key.as_str();
+        let others = [
+            text.to_uppercase(),
+            text.replace('-', ""),
+            format!("{text}/original"),
+            text.replace("/s/", "/p/"),
+            text.replace("/s/", "/x/"),
+            format!("x{text}"),
+            "check/writable".to_owned(),
+        ];
+        for other in others {
+            assert_eq!(ObjectKey::parse(&other).and_then(|key| key.owner()), None, "{other}");
+        }
     }
 }

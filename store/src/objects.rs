@@ -2,9 +2,11 @@
 
 use bytes::Bytes;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use time::OffsetDateTime;
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::storage::Stored;
 use crate::traits::Result;
 
 /// The whole object, refused by its size before a byte of it is held. All of it or an error: a body that ends early is
@@ -38,6 +40,16 @@ pub(crate) async fn delete(store: &dyn ObjectStore, path: &Path) -> Result<()> {
         Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
         Err(cause) => Err(failure(path, cause)),
     }
+}
+
+/// An object as it was listed; `prefix` is what the storage has in front of every key, with its slash.
+pub(crate) fn stored(meta: &ObjectMeta, prefix: &str) -> Result<Stored> {
+    let path = meta.location.as_ref();
+    let modified = OffsetDateTime::from_unix_timestamp(meta.last_modified.timestamp()).map_err(|cause| {
+        StoreError::new(StoreErrorKind::Corrupt, format!("time of object {path}")).because(cause)
+    })?;
+    let path = path.strip_prefix(prefix).unwrap_or(path).to_owned();
+    Ok(Stored { path, bytes: meta.size, modified })
 }
 
 /// An `object_store` error by what the caller can do about it.

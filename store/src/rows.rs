@@ -66,7 +66,7 @@ fn named<T: Copy>(all: &[T], name: fn(T) -> &'static str, text: &str) -> Result<
     found.ok_or_else(|| corrupt(&format!("unknown name {text:?} in a row")))
 }
 
-fn mode_of(text: &str) -> Result<KeyMode> {
+pub(crate) fn mode_of(text: &str) -> Result<KeyMode> {
     named(&[KeyMode::Test, KeyMode::Live], KeyMode::as_str, text)
 }
 

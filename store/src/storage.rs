@@ -2,11 +2,24 @@
 
 use std::sync::Arc;
 
+use futures_util::stream::BoxStream;
+use time::OffsetDateTime;
+
 use crate::StoreSettings;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::local::{self, LocalFiles, LocalSettings};
 use crate::remote::{Place, RemoteObjects};
 use crate::traits::{Blobs, Result};
+
+/// An object as the storage lists it.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    /// As [`crate::object::ObjectKey`] spells it, when it is one.
+    pub(crate) path: String,
+    pub(crate) bytes: u64,
+    /// When it was last written, by the storage's clock.
+    pub(crate) modified: OffsetDateTime,
+}
 
 /// The storage that a URL names. Cheap to clone.
 #[derive(Clone)]
@@ -47,6 +60,14 @@ impl Storage {
         match self {
             Self::Local(files) => Some(Arc::clone(files)),
             Self::Remote(_) => None,
+        }
+    }
+
+    /// All objects of photos and selfies, in any order.
+    pub(crate) fn list(&self) -> BoxStream<'_, Result<Stored>> {
+        match self {
+            Self::Local(files) => files.list(),
+            Self::Remote(objects) => objects.list(),
         }
     }
 

@@ -48,8 +48,15 @@ pub trait Albums: Send + Sync {
     async fn get(&self, tenant: &Tenant, id: AlbumId) -> Result<Album>;
     /// Changes fields of it.
     async fn update(&self, tenant: &Tenant, id: AlbumId, change: AlbumChange) -> Result<Album>;
-    /// Removes its rows (photos, faces, texts, probes, leases); the caller removes the objects first or after.
+    /// Takes it out of the world: from the moment this returns it is `NotFound` for everybody but `close` and `delete`,
+    /// no photo of it is leased or confirmed, and what a worker has of it ends as `Finish::Gone`. Its rows are still
+    /// there. Idempotent, until they are removed.
+    async fn close(&self, tenant: &Tenant, id: AlbumId) -> Result<()>;
+    /// Closes it, then removes its rows (photos, faces, texts, probes, leases) in steps; the caller removes the objects
+    /// first and after. A call that broke off is finished by calling again.
     async fn delete(&self, tenant: &Tenant, id: AlbumId) -> Result<()>;
+    /// Albums that were closed before `before` and whose rows are still there, some of them.
+    async fn closed(&self, before: OffsetDateTime) -> Result<Vec<(Tenant, AlbumId)>>;
     /// A page of them, newest first.
     async fn list(&self, tenant: &Tenant, query: AlbumQuery) -> Result<AlbumPage>;
 }
@@ -155,6 +162,8 @@ pub trait Queue: Send + Sync {
     async fn fail(&self, lease: &Lease, reason: FailureReason, detail: &str) -> Result<Finish>;
     /// Gives photos back unharmed: the attempt is not counted.
     async fn give_back(&self, leases: &[LeaseId]) -> Result<()>;
+    /// Whether photos can be leased now: the rows can be written, and the queue beside them answers where there is one.
+    async fn check(&self) -> Result<()>;
     /// How many photos wait, over all albums.
     async fn depth(&self) -> Result<u64>;
     /// Since when the photo that has waited longest waits, suspects left out; `None` when none waits.
@@ -188,6 +197,8 @@ pub enum Named {
     Over,
     /// Another worker has it. Its message is still needed: that worker may die.
     Held,
+    /// An earlier lease of it ended without a word. It waits to be leased alone, as a suspect, and not by its name.
+    Suspect,
 }
 
 /// What a message queue asks of the rows whose photos it carries the names of. The rows stay the truth: messages may be
@@ -199,8 +210,9 @@ pub trait WorkRows: Queue {
     async fn unpublished(&self, limit: usize) -> Result<Vec<Unpublished>>;
     /// Notes that messages name them; a photo queued again meanwhile (another `confirmed_at`) stays unpublished.
     async fn published(&self, photos: &[Unpublished]) -> Result<()>;
-    /// Leases exactly these, where they wait or their lease lapsed; the attempt is counted and committed here; one at its
-    /// attempt limit becomes failed. One answer a photo, in order.
+    /// Leases exactly these, where they wait for their first lease; the attempt is counted and committed here. One whose
+    /// lease lapsed is no photo to take beside others, and stays as it is; at its attempt limit it becomes failed. One
+    /// answer a photo, in order.
     async fn lease_named(&self, photos: &[PhotoRef], ttl: Duration) -> Result<Vec<Named>>;
     /// Photos published before `before` (microseconds) that wait or whose lease lapsed: they become unpublished, and
     /// those whose lease lapsed wait again, as suspects. Answers how many.

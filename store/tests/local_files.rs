@@ -10,11 +10,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use embedded::Home;
 use futures_util::{StreamExt, stream};
-use photofinish_store::Store;
 use photofinish_store::ids::{AlbumId, OrganizationId, PhotoId};
 use photofinish_store::local::{LocalFiles, ReceiveError, SignatureError, UploadGrant};
 use photofinish_store::object::{ObjectKey, ObjectRole};
+use photofinish_store::suite::Event;
 use photofinish_store::traits::UploadTerms;
+use photofinish_store::{Store, StoreErrorKind, SweepTerms};
 use url::Url;
 
 const TTL: Duration = Duration::from_secs(900);
@@ -144,4 +145,27 @@ async fn parts_of_uploads_that_died_are_removed_and_running_ones_are_not() {
         std::fs::read_dir(&scratch).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["old.txt", "running.part"]);
+}
+
+#[tokio::test]
+async fn nothing_is_swept_when_the_rows_do_not_answer() {
+    let home = Home::new();
+    let store = home.open().await;
+    let event = Event::make(&store).await;
+    let orphan =
+        ObjectKey::photo(event.tenant.organization, event.album, PhotoId::generate(), ObjectRole::Original);
+    store.blobs.write(&orphan, "image/jpeg", Bytes::from_static(b"x")).await.unwrap();
+    let terms = SweepTerms { older_than: Duration::ZERO, is_dry: false };
+    store.close().await;
+    assert_eq!(store.sweep(terms).await.unwrap_err().kind, StoreErrorKind::Unavailable);
+    assert_eq!(store.blobs.head(&orphan).await.unwrap(), Some(1));
+    // Rows that know nothing of the organization are those of another installation.
+    let other = Home::new();
+    let settings =
+        photofinish_store::StoreSettings { database_url: other.settings().database_url, ..home.settings() };
+    let other = Store::open(settings).await.unwrap();
+    let swept = other.sweep(terms).await.unwrap();
+    assert_eq!((swept.listed, swept.removed, swept.strange), (1, 0, 1));
+    assert_eq!(home.open().await.sweep(terms).await.unwrap().removed, 1);
+    assert_eq!(store.blobs.head(&orphan).await.unwrap(), None);
 }

@@ -3,19 +3,18 @@
 #![allow(clippy::unwrap_used, reason = "clippy takes only the test functions themselves for tests")]
 
 mod embedded;
-mod server;
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use embedded::Home;
 use futures_util::future::join_all;
+use photofinish_servers::Postgres;
 use photofinish_store::ids::PhotoId;
 use photofinish_store::photo::{PhotoState, SeenFace};
 use photofinish_store::suite::{self, Event, face, text};
 use photofinish_store::traits::{Finish, Finished, Lease, LeaseRequest, PhotoRef};
 use photofinish_store::{ServerLimits, Store, StoreErrorKind, StoreSettings};
-use server::Server;
 use sqlx::{Connection, PgConnection};
 
 /// A lease that no test outlives.
@@ -26,15 +25,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_suites_pass() {
-    let Some(server) = Server::get() else { return };
-    let home = Home::with_rows(server.database().await);
+    let Some(server) = Postgres::shared() else { return };
+    let home = Home::with_rows(server.database());
     suite::every_suite(&home.open().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn replicas_that_start_together_make_the_tables_once() {
-    let Some(server) = Server::get() else { return };
-    let url = server.database().await;
+    let Some(server) = Postgres::shared() else { return };
+    let url = server.database();
     let homes: Vec<Home> = (0..8).map(|_| Home::with_rows(url.clone())).collect();
     let stores = join_all(homes.iter().map(|home| async { Store::open(few(home)).await.unwrap() })).await;
     let event = Event::make(&stores[0]).await;
@@ -65,8 +64,8 @@ fn few(home: &Home) -> StoreSettings {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_server_that_restarts_is_found_again_and_has_what_was_confirmed() {
-    let Some(server) = Server::of_its_own() else { return };
-    let home = Home::with_rows(server.database().await);
+    let Some(server) = Postgres::of_its_own() else { return };
+    let home = Home::with_rows(server.database());
     let limits = ServerLimits { acquire_timeout: Duration::from_secs(1), ..ServerLimits::default() };
     let store = Store::open(StoreSettings { server_limits: limits, ..home.settings() }).await.unwrap();
     let event = Event::make(&store).await;
@@ -116,8 +115,8 @@ async fn until_it_answers(store: &Store) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_processes_never_hold_the_same_photo() {
-    let Some(server) = Server::get() else { return };
-    let url = server.database().await;
+    let Some(server) = Postgres::shared() else { return };
+    let url = server.database();
     let homes = [Home::with_rows(url.clone()), Home::with_rows(url)];
     let stores = [homes[0].open().await, homes[1].open().await];
     let events = [Event::make(&stores[0]).await, Event::make(&stores[1]).await];
@@ -163,8 +162,8 @@ async fn two_processes_never_hold_the_same_photo() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn workers_that_finish_the_same_albums_in_opposite_order_do_not_wait_for_each_other() {
-    let Some(server) = Server::get() else { return };
-    let url = server.database().await;
+    let Some(server) = Postgres::shared() else { return };
+    let url = server.database();
     let homes = [Home::with_rows(url.clone()), Home::with_rows(url)];
     let stores = [homes[0].open().await, homes[1].open().await];
     let mut events = Vec::new();
@@ -227,8 +226,8 @@ fn read(lease: &Lease, round: usize) -> Finished {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_album_is_deleted_and_read_anew_while_workers_finish_its_photos() {
-    let Some(server) = Server::get() else { return };
-    let url = server.database().await;
+    let Some(server) = Postgres::shared() else { return };
+    let url = server.database();
     let homes = [Home::with_rows(url.clone()), Home::with_rows(url)];
     let (store, other) = (homes[0].open().await, homes[1].open().await);
     let event = Event::make(&store).await;
@@ -261,8 +260,8 @@ async fn an_album_is_deleted_and_read_anew_while_workers_finish_its_photos() {
 
 #[tokio::test]
 async fn a_statement_that_takes_too_long_and_a_lock_that_is_not_to_be_had_are_outages() {
-    let Some(server) = Server::get() else { return };
-    let url = server.database().await;
+    let Some(server) = Postgres::shared() else { return };
+    let url = server.database();
     let home = Home::with_rows(url.clone());
     let limits = ServerLimits { lock_timeout: Duration::from_millis(200), ..ServerLimits::default() };
     let store = Store::open(StoreSettings { server_limits: limits, ..home.settings() }).await.unwrap();
@@ -290,8 +289,8 @@ async fn a_statement_that_takes_too_long_and_a_lock_that_is_not_to_be_had_are_ou
 
 #[tokio::test]
 async fn a_pool_that_is_used_up_is_an_outage_after_its_wait() {
-    let Some(server) = Server::get() else { return };
-    let home = Home::with_rows(server.database().await);
+    let Some(server) = Postgres::shared() else { return };
+    let home = Home::with_rows(server.database());
     let limits = ServerLimits {
         connections: 1,
         acquire_timeout: Duration::from_millis(300),

@@ -10,7 +10,7 @@ use embedded::{Home, LIMIT};
 use photofinish_store::photo::{FailureReason, PhotoState};
 use photofinish_store::suite::{self, Event};
 use photofinish_store::traits::TextQuery;
-use photofinish_store::{Store, StoreErrorKind};
+use photofinish_store::{Store, StoreErrorKind, lock_rows};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_suites_pass() {
@@ -66,6 +66,20 @@ async fn a_process_that_was_killed_leaves_suspects_and_after_enough_of_them_a_fa
     assert!(event.leased_suspect(hour).await.is_none());
     let failed = store.photos.get(album, photo).await.unwrap();
     assert_eq!((failed.state, failed.failure), (PhotoState::Failed, Some(FailureReason::ProcessingCrashed)));
+}
+
+#[tokio::test]
+async fn leases_can_be_taken_back_by_the_first_call_that_leases_and_by_no_other() {
+    let home = Home::new();
+    let store = home.open().await;
+    let event = Event::make(&store).await;
+    event.queued(2).await;
+    let hour = Duration::from_secs(3600);
+    assert_eq!(event.leased(1, hour).await.len(), 1);
+    store.embedded().unwrap().reclaim_first().await;
+    assert_eq!(event.leased(1, hour).await[0].attempt, 1, "the fresh one");
+    assert_eq!(event.leased_suspect(hour).await.unwrap().attempt, 2, "the one that was left");
+    assert!(event.leased_suspect(hour).await.is_none(), "the fresh one is held");
 }
 
 #[tokio::test]
@@ -129,4 +143,25 @@ async fn a_file_that_is_no_database_is_refused() {
     let path = settings.database_url.strip_prefix("sqlite:").unwrap().to_owned();
     std::fs::write(path, "a".repeat(10_000)).unwrap();
     assert_eq!(Store::open(settings).await.err().unwrap().kind, StoreErrorKind::Corrupt);
+}
+
+#[test]
+fn a_file_of_rows_is_for_one_process_that_wants_it_alone_by_whatever_name() {
+    let (home, elsewhere) = (Home::new(), Home::new());
+    let url = home.settings().database_url;
+    let kept = lock_rows(&url, true).unwrap().unwrap();
+    let refused = |url: &str, alone| lock_rows(url, alone).unwrap_err().kind;
+    assert_eq!(refused(&url, true), StoreErrorKind::Conflict);
+    assert_eq!(refused(&url, false), StoreErrorKind::Conflict);
+    drop(kept);
+    let shared = [lock_rows(&url, false).unwrap(), lock_rows(&url, false).unwrap()];
+    assert_eq!(refused(&url, true), StoreErrorKind::Conflict);
+    drop(shared);
+    let file = home.path().join("photofinish.db");
+    std::fs::write(&file, "").unwrap();
+    let link = elsewhere.path().join("rows.db");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let _kept = lock_rows(&url, true).unwrap();
+    assert_eq!(refused(&format!("sqlite:{}", link.display()), true), StoreErrorKind::Conflict);
+    assert!(lock_rows("postgres://host/rows", true).unwrap().is_none());
 }

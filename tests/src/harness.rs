@@ -5,7 +5,6 @@
 
 mod answer;
 mod binary;
-mod environment;
 mod group;
 mod partner;
 pub mod pictures;
@@ -15,7 +14,7 @@ pub mod shared;
 
 pub use answer::{Answer, STATUS_CODES};
 pub use binary::{Output, binary, command, run};
-pub use environment::{repository_root, required, skip_or_fail, variable};
 pub use group::{Group, Shared};
 pub use partner::{File, Partner, Ticket, text};
-pub use service::{Options, Service, free_port, wait_until};
+pub use photofinish_servers::{free_port, repository_root, required, skip_or_fail, variable};
+pub use service::{Options, Service, tail, wait_until};

@@ -1,4 +1,4 @@
-//! `cargo xtask test`, `ci`, `eval` and `bench`: everything is built by cargo in the checkout's own target folder.
+//! `cargo xtask test`, `ci`, `eval`, `bench`, `soak` and `cluster`: everything is built by cargo in the checkout's own target folder.
 
 use std::process::Command;
 
@@ -17,6 +17,9 @@ pub fn test(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> {
     heading("Lints");
     let lints = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
     shown(&mut cargo(layout.root(), &lints))?;
+    let without_features =
+        ["clippy", "--workspace", "--all-targets", "--no-default-features", "--", "--deny", "warnings"];
+    shown(&mut cargo(layout.root(), &without_features))?;
     // The integration tests run the binary of the root package, which `cargo test` alone does not build: cargo builds
     // a package's binaries only for integration tests of that same package. Built with the tests, so that the features
     // of the dependencies are the same and nothing is built twice.
@@ -45,10 +48,30 @@ pub fn ci(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> {
 /// Runs the bench crate, optimised, with what set-up fetched.
 pub fn measure(layout: &Layout, command: &[&str], arguments: &[String]) -> anyhow::Result<()> {
     let ready = setup::run(layout, &SetupArguments::default())?;
+    // The only measurement of the cluster profile's parts.
+    let needs_servers = arguments.first().is_some_and(|first| first == "store");
+    if needs_servers {
+        setup::for_cluster(layout)?;
+    }
     heading("Building what measures and what is measured (release; the first time takes minutes)");
     let mut bench = cargo(layout.root(), &["run", "--release", "--package", "photofinish-bench", "--"]);
     ready.tell(&mut bench);
+    tell_servers(layout, &mut bench);
     shown(bench.args(command).args(arguments))
+}
+
+/// Runs the soak crate's program, optimised, with the servers that set-up fetched, on the service of this checkout.
+pub fn soak(layout: &Layout, command: &[&str], arguments: &[String]) -> anyhow::Result<()> {
+    let ready = setup::run(layout, &SetupArguments::default())?;
+    setup::for_cluster(layout)?;
+    heading("Building the service and what breaks it (release; the first time takes minutes)");
+    // With the features of the whole workspace, as for the tests: what one package alone needs would be built beside it.
+    let build = ["build", "--release", "--workspace", "--bin", "photofinish", "--bin", "soak"];
+    shown(&mut cargo(layout.root(), &build))?;
+    let mut soak = Command::new(layout.service()?.with_file_name("soak"));
+    ready.tell(&mut soak);
+    tell_servers(layout, &mut soak);
+    shown(soak.args(command).args(arguments))
 }
 
 /// The service as it is measured and shown.
@@ -65,11 +88,17 @@ fn tell_tests(layout: &Layout, ready: &Ready, tests: &mut Command) {
         .env("PHOTOFINISH_TEST_PORTRAITS", setup::portraits_folder(layout))
         .env("PHOTOFINISH_TEST_NODE_MODULES", setup::node_modules(layout))
         .env("PHOTOFINISH_TEST_SCHEMATHESIS", setup::schemathesis(layout))
-        .env("PHOTOFINISH_TEST_NATS_SERVER", setup::nats_server(layout))
-        .env("PHOTOFINISH_TEST_S3_SERVER", setup::s3_server(layout))
         .env("PHOTOFINISH_TEST_HELM", setup::helm(layout))
         .env("PHOTOFINISH_TEST_CHART_SCHEMAS", setup::chart_schemas(layout));
+    tell_servers(layout, tests);
+}
+
+/// Where the servers of the cluster profile are.
+fn tell_servers(layout: &Layout, command: &mut Command) {
+    command
+        .env("PHOTOFINISH_TEST_NATS_SERVER", setup::nats_server(layout))
+        .env("PHOTOFINISH_TEST_S3_SERVER", setup::s3_server(layout));
     if let Some(programs) = setup::postgres_programs() {
-        tests.env("PHOTOFINISH_TEST_POSTGRES_BIN", programs);
+        command.env("PHOTOFINISH_TEST_POSTGRES_BIN", programs);
     }
 }

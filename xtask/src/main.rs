@@ -44,6 +44,10 @@ enum Command {
     Eval(PassedOn),
     /// Measure speed and memory (see `cargo xtask bench --help`)
     Bench(PassedOn),
+    /// Break the cluster profile in every way we know and account for every photo (see `cargo xtask soak --help`)
+    Soak(PassedOn),
+    /// Run the cluster profile here without containers, to try it: Postgres, S3, NATS, two APIs behind a proxy, two workers
+    Cluster(PassedOn),
 }
 
 /// Arguments for another program.
@@ -70,5 +74,7 @@ fn main() -> anyhow::Result<()> {
         Command::GpuCheck(arguments) => gpu::check(&layout, &arguments),
         Command::Eval(passed) => checks::measure(&layout, &["eval"], &passed.arguments),
         Command::Bench(passed) => checks::measure(&layout, &[], &passed.arguments),
+        Command::Soak(passed) => checks::soak(&layout, &[], &passed.arguments),
+        Command::Cluster(passed) => checks::soak(&layout, &["cluster"], &passed.arguments),
     }
 }

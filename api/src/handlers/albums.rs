@@ -59,9 +59,9 @@ pub(crate) async fn delete(
     input: OneAlbum,
 ) -> Result<Acknowledgement, ApiError> {
     let organization = caller.tenant.organization;
-    ctx.store.albums.get(&caller.tenant, input.album).await?;
-    // Bytes before rows, so that a crash between leaves an album that can be deleted again; and bytes once more,
-    // for what a worker wrote while it still had the album.
+    // First nobody has it any more, so that what is left after a crash is seen by nobody and can be deleted again. Then
+    // bytes before rows, which name them; and bytes once more, for what a worker wrote while it still had the album.
+    ctx.store.albums.close(&caller.tenant, input.album).await?;
     ctx.store.blobs.delete_album(organization, input.album).await?;
     ctx.store.albums.delete(&caller.tenant, input.album).await?;
     ctx.store.blobs.delete_album(organization, input.album).await?;

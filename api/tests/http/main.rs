@@ -8,6 +8,7 @@ mod document;
 mod isolation;
 mod photos;
 mod progress;
+mod queued;
 mod search;
 mod serving;
 mod storage;

@@ -44,13 +44,20 @@ const LANDMARKS: [Point; 5] = [
 pub struct FakeModels {
     /// How long each call takes, at least.
     pub delay: Duration,
+    /// How long the reading of each photo takes beyond that. A photo is read once, so with one reader this alone is the
+    /// pace of a worker.
+    pub read_delay: Duration,
     /// Batch sizes to tell; 1 each when left out.
     pub batch_sizes: Option<BatchSizes>,
 }
 
 struct FakeDetector(Duration, ModelIdentity);
 struct FakeEmbedder(Duration, ModelIdentity);
-struct FakeReader(Duration, ModelIdentity);
+struct FakeReader {
+    delay: Duration,
+    delay_a_photo: Duration,
+    identity: ModelIdentity,
+}
 
 impl ModelFactory for FakeModels {
     fn face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError> {
@@ -62,7 +69,8 @@ impl ModelFactory for FakeModels {
     }
 
     fn bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError> {
-        Ok(Box::new(FakeReader(self.delay, identity("fake-reader"))))
+        let (delay, delay_a_photo) = (self.delay, self.read_delay);
+        Ok(Box::new(FakeReader { delay, delay_a_photo, identity: identity("fake-reader") }))
     }
 
     fn batch_sizes(&self) -> BatchSizes {
@@ -103,12 +111,13 @@ impl FaceEmbedder for FakeEmbedder {
 
 impl BibReader for FakeReader {
     fn read(&mut self, photos: &[ReadRequest<'_>]) -> Result<Vec<Vec<BibText>>, ModelError> {
-        std::thread::sleep(self.0);
+        let photo_count = u32::try_from(photos.len()).unwrap_or(u32::MAX);
+        std::thread::sleep(self.delay + self.delay_a_photo * photo_count);
         Ok(photos.iter().map(read_one).collect())
     }
 
     fn identity(&self) -> &ModelIdentity {
-        &self.1
+        &self.identity
     }
 }
 
@@ -196,6 +205,17 @@ mod tests {
             assert_eq!(texts.len(), 1);
             assert_eq!((texts[0].text.as_str(), texts[0].is_bib), ("A1204", true));
         }
+    }
+
+    #[test]
+    fn the_delay_of_reading_counts_by_photo() {
+        let picture = grey(64, 64);
+        let pattern = BibPattern::new("[0-9]{2,5}").unwrap();
+        let request = || ReadRequest { frame: picture.frame(), faces: &[], pattern: &pattern };
+        let slow = FakeModels { read_delay: Duration::from_millis(20), ..FakeModels::default() };
+        let begun = std::time::Instant::now();
+        slow.bib_reader().unwrap().read(&[request(), request()]).unwrap();
+        assert!(begun.elapsed() >= Duration::from_millis(40));
     }
 
     #[test]

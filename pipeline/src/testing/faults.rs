@@ -19,6 +19,7 @@ use crate::feed::Feed;
 use crate::generation::{Crew, Generation, Post};
 use crate::meters::Meters;
 use crate::runner::{Inlet, Outlet};
+use crate::spans::Outcome;
 use crate::stage::{Answers, Stage};
 use crate::store_call::{Kill, StoreCalls};
 use crate::supervisor::{Shared, Starter, Starting, Status, StopReport, Supervisor, stop_channel};
@@ -47,6 +48,8 @@ pub(crate) struct Faults {
     pub(crate) cursed: HashSet<PhotoId>,
     pub(crate) runs: [AtomicUsize; 3],
     pub(crate) dying: [AtomicBool; 3],
+    /// Generations that were started, with all their stages.
+    pub(crate) generations: AtomicUsize,
     /// Sizes of the batches of the second stage.
     pub(crate) batches: Mutex<Vec<usize>>,
 }
@@ -231,6 +234,7 @@ fn starter(
 ) -> Starter {
     let (queue, faults) = (Arc::clone(queue), Arc::clone(faults));
     Box::new(move |kill| {
+        faults.generations.fetch_add(1, Ordering::AcqRel);
         faults.dying.iter().for_each(|dying| dying.store(false, Ordering::Release));
         let calls = StoreCalls { runtime: runtime.clone(), kill: kill.clone() };
         let work = Work { queue: Arc::clone(&queue), calls: calls.clone() };
@@ -245,7 +249,11 @@ fn starter(
         let Shape { threads, batch_size } = shape;
         let third = link(2);
         let build: crate::runner::Builder<Third> = Arc::new(move || Ok(Third(third())));
-        crew.hire(Post { stage: "three", threads: 1, batch_size: 8, build }, Inlet(two.1), Outlet::Settled)?;
+        crew.hire(
+            Post { stage: "three", threads: 1, batch_size: 8, build },
+            Inlet(two.1),
+            Outlet::Settled(|()| Outcome::Ready),
+        )?;
         let second = link(1);
         let build: crate::runner::Builder<Second> = Arc::new(move || Ok(Second(second())));
         crew.hire(Post { stage: "two", threads, batch_size, build }, Inlet(one.1), Outlet::Next(two.0))?;

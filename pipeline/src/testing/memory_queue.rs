@@ -2,7 +2,7 @@
 //! answers. Tests of whole photos use the real store.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -39,6 +39,10 @@ pub(crate) struct MemoryQueue {
     changed: Condvar,
     /// So many calls are answered `Unavailable`.
     pub(crate) outage_calls: AtomicUsize,
+    /// What stands beside the rows and offers their photos is away: the rows answer as ever, nothing can be leased.
+    pub(crate) is_away: AtomicBool,
+    /// How often it was asked whether photos can be leased.
+    pub(crate) checks: AtomicUsize,
     /// The most photos that were leased at once while a suspect was.
     beside_a_suspect: AtomicUsize,
     pub(crate) renewals: AtomicUsize,
@@ -94,6 +98,16 @@ impl MemoryQueue {
         }
     }
 
+    fn offer(&self) -> Result<()> {
+        self.serve()?;
+        if !self.is_away.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut away = StoreError::new(StoreErrorKind::Unavailable, "queue beside the rows");
+        away.of_queue = true;
+        Err(away)
+    }
+
     fn end(&self, lease: &Lease, place: Place) -> Finish {
         let mut rows = lock(&self.rows);
         let row = rows.get_mut(&lease.photo).unwrap();
@@ -123,7 +137,7 @@ impl Queue for MemoryQueue {
     }
 
     async fn lease(&self, request: LeaseRequest) -> Result<Vec<Lease>> {
-        self.serve()?;
+        self.offer()?;
         let mut rows = lock(&self.rows);
         let leased = rows.values().filter(|row| matches!(row.place, Place::Leased(_))).count();
         let mut leases = Vec::new();
@@ -184,10 +198,15 @@ impl Queue for MemoryQueue {
         Ok(())
     }
 
-    async fn depth(&self) -> Result<u64> {
-        self.serve()?;
-        Ok(lock(&self.rows).values().filter(|row| row.place == Place::Waiting).count() as u64)
+    async fn check(&self) -> Result<()> {
+        self.checks.fetch_add(1, Ordering::AcqRel);
+        self.offer()
     }
+
+    async fn depth(&self) -> Result<u64> {
+        unreachable!("the pipeline does not count photos that wait")
+    }
+
     async fn waiting_since(&self) -> Result<Option<OffsetDateTime>> {
         unreachable!("the pipeline does not ask how long photos wait")
     }

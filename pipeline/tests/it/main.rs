@@ -5,4 +5,5 @@
 mod desk;
 mod ends;
 mod photos;
+mod spans;
 mod support;

@@ -19,9 +19,8 @@ use photofinish_store::ids::{AlbumId, KeyId, OrganizationId, PhotoId};
 use photofinish_store::key::{KeyMode, NewKey, Scope};
 use photofinish_store::object::{ObjectKey, ObjectRole};
 use photofinish_store::photo::{NewPhoto, Photo, SeenFace, SeenText, StateCounts};
-use photofinish_store::remote::CloudSettings;
 use photofinish_store::traits::Blobs;
-use photofinish_store::{ServerLimits, Store, StoreSettings};
+use photofinish_store::{Store, suite};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -45,20 +44,7 @@ impl House {
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let folder = TempDir::new().unwrap();
         let (store, tenant, key) = runtime.block_on(async {
-            let store = Store::open(StoreSettings {
-                database_url: format!("sqlite:{}", folder.path().join("rows.db").display()),
-                server_limits: ServerLimits::default(),
-                storage_url: format!("file:{}", folder.path().join("objects").display()),
-                cloud: CloudSettings::default(),
-                public_url: "http://127.0.0.1:8080".parse().unwrap(),
-                signing_secret: [7; 32],
-                attempt_limit: 3,
-                face_index_bytes: 1 << 20,
-                scratch: folder.path().join("scratch"),
-                queue: None,
-            })
-            .await
-            .unwrap();
+            let store = Store::open(suite::settings_in(folder.path())).await.unwrap();
             let organization = store.keys.organization("pipeline tests").await.unwrap();
             let key = store.keys.create(new_key(organization)).await.unwrap();
             (store, key.tenant, key.id)

@@ -75,7 +75,7 @@ impl JetStreamQueue {
     }
 
     /// Whether the servers answer and have the stream.
-    pub(crate) async fn check(&self) -> Result<()> {
+    pub(crate) async fn check_stream(&self) -> Result<()> {
         self.stream.lag().await.map(drop)
     }
 
@@ -113,10 +113,10 @@ impl JetStreamQueue {
         self.stream.tell(&sorted.over, AckKind::Ack).await;
         self.stream.tell(&sorted.elsewhere, AckKind::Nak(Some(self.look_again))).await;
         if !sorted.suspects.is_empty()
-            && let Err(error) = self.leave_to_the_rows(sorted.suspects).await
+            && let Err(error) = self.leave_to_the_rows(&sorted.suspects).await
         {
-            // The fresh ones are leased all the same; the suspects' leases lapse and the rows have them then.
-            tracing::warn!(%error, "suspects stay leased until their leases lapse");
+            // The fresh ones are leased all the same; the suspects' messages come again.
+            tracing::warn!(%error, "suspects keep their messages until these come again");
         }
         let mut leases = Vec::with_capacity(sorted.fresh.len());
         let mut held = self.held();
@@ -127,15 +127,12 @@ impl JetStreamQueue {
         Ok(leases)
     }
 
-    /// Gives suspects back to the rows, uncounted, and takes their messages out of the stream. Dying in between leaves
-    /// a message or an unpublished photo too many, which comes here again.
-    async fn leave_to_the_rows(&self, suspects: Vec<(Lease, Delivery)>) -> Result<()> {
-        let (leases, deliveries): (Vec<Lease>, Vec<Delivery>) = suspects.into_iter().unzip();
-        let ids: Vec<LeaseId> = leases.iter().map(|lease| lease.id).collect();
-        self.rows.give_back(&ids).await?;
-        let named: Vec<_> = deliveries.iter().filter_map(|delivery| delivery.named).collect();
+    /// Takes the messages of suspects out of the stream; the rows have them. Noted as published first, so that the outbox
+    /// does not publish them again; dying in between leaves a message too many, which comes here again.
+    async fn leave_to_the_rows(&self, suspects: &[Delivery]) -> Result<()> {
+        let named: Vec<_> = suspects.iter().filter_map(|delivery| delivery.named).collect();
         self.rows.published(&named).await?;
-        self.stream.tell(&deliveries, AckKind::Ack).await;
+        self.stream.tell(suspects, AckKind::Ack).await;
         Ok(())
     }
 
@@ -160,7 +157,7 @@ impl Drop for JetStreamQueue {
 #[derive(Default)]
 struct Sorted {
     fresh: Vec<(Lease, Delivery)>,
-    suspects: Vec<(Lease, Delivery)>,
+    suspects: Vec<Delivery>,
     over: Vec<Delivery>,
     elsewhere: Vec<Delivery>,
 }
@@ -171,8 +168,8 @@ impl Sorted {
             metrics::counter!(meters::QUEUE_REDELIVERED).increment(1);
         }
         match named {
-            Named::Leased(lease) if lease.attempt > 1 => self.suspects.push((lease, delivery)),
             Named::Leased(lease) => self.fresh.push((lease, delivery)),
+            Named::Suspect => self.suspects.push(delivery),
             Named::Over => self.over.push(delivery),
             Named::Held => self.elsewhere.push(delivery),
         }
@@ -241,15 +238,19 @@ impl Queue for JetStreamQueue {
         Ok(answer)
     }
 
-    /// The message is handed back to the stream, not acknowledged and left to the outbox: it is delivered again at
-    /// once and in its old place, and the copy that the outbox publishes for a photo given back is dropped by its id.
-    /// Without the message, or when it is lost on the way, that copy is what brings the photo back.
+    /// The message has done its work: the photo is queued again in another turn, which an outbox publishes at once, this
+    /// one or another. Handed back instead, a message whose way is cut would keep its photo for the rest of the ack wait.
     async fn give_back(&self, leases: &[LeaseId]) -> Result<()> {
         self.rows.give_back(leases).await?;
         let returned = self.released(leases.iter());
-        self.stream.tell(&returned, AckKind::Nak(None)).await;
+        self.stream.tell(&returned, AckKind::Ack).await;
         self.bell.notify_one();
         Ok(())
+    }
+
+    async fn check(&self) -> Result<()> {
+        self.rows.check().await?;
+        self.check_stream().await
     }
 
     async fn depth(&self) -> Result<u64> {

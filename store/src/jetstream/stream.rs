@@ -38,7 +38,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// What all workers together may have: far more than a thousand workers take, and a bound on what the server remembers.
 const HELD_AT_MOST: i64 = 65_536;
 
-/// Every delivery counts, also those that were given back or found their photo with another worker; what ends a photo
+/// Every delivery counts, also those that found their photo with another worker or no rows that answered; what ends a photo
 /// are the rows, which count only leases that ended without a word. A message that gets so far is left to the sweeper.
 const DELIVERIES_AT_MOST: i64 = 10_000;
 
@@ -313,6 +313,7 @@ async fn tell_operator(event: Event) {
 fn unavailable(what: &'static str) -> StoreError {
     let mut error = StoreError::new(StoreErrorKind::Unavailable, what);
     error.retry_after = Some(RETRY);
+    error.of_queue = true;
     error
 }
 

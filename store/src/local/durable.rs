@@ -1,5 +1,5 @@
 //! Files that are wholly there or not at all, also after a power cut: written as a part beside the storage, synced,
-//! renamed, and the folders synced too.
+//! renamed, and the folders synced too. And files and folders that stay away once they were removed.
 
 use std::fs::{self, File};
 use std::io;
@@ -72,15 +72,77 @@ fn sync_folders(root: &Path, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a folder and all below it; nothing to do when it is not there.
-pub(super) fn remove_folder(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(()),
-        removed => removed?,
+/// Makes a folder and those above it that are missing, so that it is still there after a power cut; blocks.
+///
+/// # Errors
+/// As [`fs::create_dir_all`], and when the folder above one that was made cannot be synced.
+pub fn make_folder(folder: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = folder.ancestors().take_while(|ancestor| is_missing(ancestor)).collect();
+    fs::create_dir_all(folder)?;
+    for made in &missing {
+        sync_parent(made)?;
     }
-    match folder.parent() {
+    if missing.is_empty()
+        && let Err(cause) = sync_parent(folder)
+    {
+        // Tried because whoever made it may have ended before this; let be because it may be old, and lie in a folder that
+        // is not ours to open.
+        tracing::debug!(%cause, folder = %folder.display(), "the folder above cannot be synced");
+    }
+    Ok(())
+}
+
+fn is_missing(folder: &Path) -> bool {
+    !folder.as_os_str().is_empty() && !folder.exists()
+}
+
+fn sync_parent(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => File::open(".")?.sync_all(),
         Some(parent) => File::open(parent)?.sync_all(),
         None => Ok(()),
+    }
+}
+
+/// Removes a file and the folders below `root` that it leaves empty, for good; no error when it is not there.
+pub(super) fn remove_file(root: &Path, path: &Path) -> io::Result<()> {
+    unless_missing(fs::remove_file(path))?;
+    for folder in folders_above(root, path) {
+        match fs::remove_dir(folder) {
+            Err(cause) if cause.kind() == io::ErrorKind::DirectoryNotEmpty => break,
+            removed => unless_missing(removed)?,
+        }
+    }
+    sync_above(root, path)
+}
+
+/// Removes a folder below `root` and all that is in it, for good; no error when it is not there.
+pub(super) fn remove_folder(root: &Path, folder: &Path) -> io::Result<()> {
+    unless_missing(fs::remove_dir_all(folder))?;
+    sync_above(root, folder)
+}
+
+/// Syncs the folder of what was removed: without that it would be back after a power cut. Or the nearest above it that
+/// is still there. Also when nothing was there to be removed: who removed it may have ended before this.
+fn sync_above(root: &Path, path: &Path) -> io::Result<()> {
+    for folder in folders_above(root, path).chain([root]) {
+        match File::open(folder) {
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
+            opened => return opened?.sync_all(),
+        }
+    }
+    Ok(())
+}
+
+/// The folders between `path` and `root`, from below.
+fn folders_above<'a>(root: &'a Path, path: &'a Path) -> impl Iterator<Item = &'a Path> {
+    path.ancestors().skip(1).take_while(move |folder| *folder != root)
+}
+
+fn unless_missing(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
     }
 }
 

@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt};
+use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use time::OffsetDateTime;
@@ -22,13 +23,14 @@ use tokio_util::io::ReaderStream;
 use url::Url;
 
 use self::durable::Part;
+pub use self::durable::make_folder;
 use self::signing::{Claim, Method, Signer, Terms};
 pub use self::signing::{DownloadGrant, SignatureError, UploadGrant};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::ids::{AlbumId, OrganizationId};
-use crate::object::ObjectKey;
+use crate::object::{ObjectKey, ROOT};
 use crate::objects;
-use crate::storage::refused;
+use crate::storage::{Stored, refused};
 use crate::traits::{Blobs, Result, UploadTerms};
 
 /// How much of a file is read at once for a download.
@@ -96,11 +98,11 @@ impl LocalFiles {
         let (root, files) = blocking("open the storage folder", {
             let scratch = scratch.clone();
             move || {
-                std::fs::create_dir_all(&root)?;
-                std::fs::create_dir_all(&scratch)?;
+                durable::make_folder(&root)?;
+                durable::make_folder(&scratch)?;
                 durable::remove_abandoned_parts(&scratch, ABANDONED_AFTER)?;
                 let root = root.canonicalize()?;
-                let files = LocalFileSystem::new_with_prefix(&root)?.with_automatic_cleanup(true);
+                let files = LocalFileSystem::new_with_prefix(&root)?;
                 Ok((root, files))
             }
         })
@@ -206,6 +208,15 @@ impl LocalFiles {
         .await
     }
 
+    /// All objects.
+    pub(crate) fn list(&self) -> BoxStream<'_, Result<Stored>> {
+        let root = Path::from(ROOT);
+        let found = self.files.list(Some(&root));
+        found
+            .map(move |meta| objects::stored(&meta.map_err(|cause| objects::failure(&root, cause))?, ""))
+            .boxed()
+    }
+
     fn path(&self, key: &ObjectKey) -> PathBuf {
         self.root.join(key.as_str())
     }
@@ -250,12 +261,14 @@ impl Blobs for LocalFiles {
     }
 
     async fn delete(&self, key: &ObjectKey) -> Result<()> {
-        objects::delete(&self.files, &Path::from(key.as_str())).await
+        let (root, path) = (self.root.clone(), self.path(key));
+        blocking("remove an object", move || durable::remove_file(&root, &path)).await
     }
 
     async fn delete_album(&self, organization: OrganizationId, album: AlbumId) -> Result<()> {
-        let folder = self.root.join(ObjectKey::album_prefix(organization, album));
-        blocking("remove an album's objects", move || durable::remove_folder(&folder)).await
+        let root = self.root.clone();
+        let folder = root.join(ObjectKey::album_prefix(organization, album));
+        blocking("remove an album's objects", move || durable::remove_folder(&root, &folder)).await
     }
 }
 

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::signer::{HeaderName, HeaderValue, Method, SignedUrlOptions, Signer};
@@ -26,8 +27,9 @@ pub use self::place::{Cloud, Place};
 use self::upload::PART_BYTES;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::ids::{AlbumId, OrganizationId};
-use crate::object::ObjectKey;
+use crate::object::{ObjectKey, ROOT};
 use crate::objects;
+use crate::storage::Stored;
 use crate::traits::{ANY_IMAGE, Blobs, Result, UploadTerms};
 
 /// The longest that a presigned URL may hold. S3 and Google refuse longer ones when they are used, which is too late.
@@ -85,6 +87,20 @@ impl RemoteObjects {
             Ok(())
         };
         within(self.patience.silence, &path, check).await
+    }
+
+    /// All objects below the prefix, a page of a thousand at a time.
+    pub(crate) fn list(&self) -> BoxStream<'_, Result<Stored>> {
+        let root = self.path(ROOT);
+        let prefix = if self.prefix.is_empty() { String::new() } else { format!("{}/", self.prefix) };
+        let found = self.objects.list(Some(&root));
+        let pages = (found, root, prefix);
+        stream::try_unfold(pages, async |(mut found, root, prefix)| {
+            let next = async { found.try_next().await.map_err(|cause| objects::failure(&root, cause)) };
+            let Some(meta) = within(self.patience.call, &root, next).await? else { return Ok(None) };
+            Ok(Some((objects::stored(&meta, &prefix)?, (found, root, prefix))))
+        })
+        .boxed()
     }
 
     /// Whether there is a bucket of this name. S3 says 404 for an object and for a bucket; a list tells them apart.

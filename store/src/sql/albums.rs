@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use time::OffsetDateTime;
 
 use super::{Database, Statement, sql};
 use crate::album::{Album, AlbumChange, AlbumPage, AlbumQuery, NewAlbum, Tenant};
 use crate::error::StoreError;
 use crate::face_index::FaceCache;
-use crate::ids::AlbumId;
-use crate::rows::{self, AlbumRow, json_of, now};
+use crate::ids::{AlbumId, OrganizationId};
+use crate::rows::{self, AlbumRow, json_of, micros, mode_of, now};
 use crate::traits::{Albums, Result};
 
 /// How many photos go in one transaction when an album is deleted. A hundred thousand at once would keep every
@@ -24,6 +25,19 @@ const DELETE_SOME: Statement = Statement::Each {
                (select id from photo where album = $1 order by id limit $2 for update) \
                delete from photo where album = $1 and id in (select id from first)",
 };
+
+/// Waits for those who are adding photos to it, and keeps others from beginning to. An album that is closed stays as it
+/// is, and is found.
+const CLOSE: Statement = Statement::Each {
+    sqlite: "update album set closed_at = coalesce(closed_at, $4) \
+             where id = $1 and organization = $2 and mode = $3",
+    postgres: "with gone as materialized \
+               (select id from album where id = $1 and organization = $2 and mode = $3 for update) \
+               update album set closed_at = coalesce(closed_at, $4) from gone where album.id = gone.id",
+};
+
+const CLOSED: &str =
+    "select id, organization, mode from album where closed_at < $1 order by closed_at limit 100";
 
 macro_rules! album_columns {
     () => {
@@ -83,7 +97,7 @@ impl Albums for SqlAlbums {
         let get = concat!(
             "select ",
             album_columns!(),
-            " from album where id = $1 and organization = $2 and mode = $3"
+            " from album where id = $1 and organization = $2 and mode = $3 and closed_at is null"
         );
         let row: Option<AlbumRow> = sql(WHAT, get)
             .bind(id)
@@ -101,7 +115,7 @@ impl Albums for SqlAlbums {
             "update album set title = coalesce($4, title), title_folded = coalesce($5, title_folded), \
              cover_url = case $6 when 1 then $7 else cover_url end, tags = coalesce($8, tags), \
              config = coalesce($9, config), updated_at = $10 \
-             where id = $1 and organization = $2 and mode = $3 returning ",
+             where id = $1 and organization = $2 and mode = $3 and closed_at is null returning ",
             album_columns!()
         );
         let mut transaction = self.database.write(WHAT).await?;
@@ -122,18 +136,38 @@ impl Albums for SqlAlbums {
         row.ok_or_else(|| not_found(id))?.try_into()
     }
 
-    /// In steps, the album itself last: a call that broke off half-way leaves an album with fewer photos, and is
-    /// finished by calling it again.
-    async fn delete(&self, tenant: &Tenant, id: AlbumId) -> Result<()> {
-        const WHAT: &str = "delete an album";
-        self.get(tenant, id).await?;
-        while self.delete_some_photos(id).await? > 0 {}
+    async fn close(&self, tenant: &Tenant, id: AlbumId) -> Result<()> {
+        const WHAT: &str = "close an album";
         let mut transaction = self.database.write(WHAT).await?;
-        // What came in meanwhile goes by cascade.
-        sql(WHAT, "delete from album where id = $1").bind(id).execute(&mut transaction).await?;
+        let now = transaction.now(WHAT).await?;
+        let close = sql(WHAT, CLOSE).bind(id).bind(tenant.organization).bind(tenant.mode.as_str()).bind(now);
+        if close.execute(&mut transaction).await? == 0 {
+            return Err(not_found(id));
+        }
         transaction.commit(WHAT).await?;
         self.faces.forget_album(id);
         Ok(())
+    }
+
+    /// In steps, the album itself last. No photo comes in meanwhile, so that nothing of it is locked after the album, and
+    /// what is left when a call broke off is known by its album.
+    async fn delete(&self, tenant: &Tenant, id: AlbumId) -> Result<()> {
+        const WHAT: &str = "delete an album";
+        self.close(tenant, id).await?;
+        while self.delete_some_photos(id).await? > 0 {}
+        let mut transaction = self.database.write(WHAT).await?;
+        sql(WHAT, "delete from album where id = $1").bind(id).execute(&mut transaction).await?;
+        transaction.commit(WHAT).await
+    }
+
+    async fn closed(&self, before: OffsetDateTime) -> Result<Vec<(Tenant, AlbumId)>> {
+        const WHAT: &str = "find closed albums";
+        let rows: Vec<(AlbumId, OrganizationId, String)> =
+            sql(WHAT, CLOSED).bind(micros(before)).fetch_all(&mut self.database.reader(WHAT).await?).await?;
+        let known = |(id, organization, mode): (AlbumId, OrganizationId, String)| {
+            Ok((Tenant { organization, mode: mode_of(&mode)? }, id))
+        };
+        rows.into_iter().map(known).collect()
     }
 
     async fn list(&self, tenant: &Tenant, query: AlbumQuery) -> Result<AlbumPage> {
@@ -145,7 +179,7 @@ impl Albums for SqlAlbums {
             concat!(
                 "select ",
                 album_columns!(),
-                " from album where organization = $1 and mode = $2 and id < $3 \
+                " from album where organization = $1 and mode = $2 and id < $3 and closed_at is null \
              and ($4 is null or title_folded like $4 escape '\\') order by id desc limit $5"
             ),
         )
@@ -159,7 +193,7 @@ impl Albums for SqlAlbums {
         .await?;
         let (total,): (i64,) = sql(
             WHAT,
-            "select count(*) from album where organization = $1 and mode = $2 \
+            "select count(*) from album where organization = $1 and mode = $2 and closed_at is null \
              and ($3 is null or title_folded like $3 escape '\\')",
         )
         .bind(tenant.organization)

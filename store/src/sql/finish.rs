@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::bulk::Standing;
 use super::{Transaction, sql};
+use crate::face_index::Change;
 use crate::ids::{AlbumId, PhotoId};
 use crate::photo::{FailureReason, PhotoState};
 use crate::traits::{Finish, Finished, Lease, PhotoRef, Result};
@@ -93,12 +94,12 @@ pub(super) async fn note_changes(
     album: AlbumId,
     photos: &[PhotoId],
 ) -> Result<()> {
-    let (change,): (i64,) =
+    let (number,): (i64,) =
         sql(WHAT, "update album set changes = changes + 1 where id = $1 returning changes")
             .bind(album)
             .fetch_one(&mut *transaction)
             .await?;
-    transaction.bulk().note_change(album, change, photos).await
+    transaction.bulk().note_change(album, Change::numbered(number), photos).await
 }
 
 fn key(lease: &Lease) -> PhotoRef {

@@ -38,6 +38,7 @@ pub(super) const HEAD: Statement = each_skipping_locked!(
 pub(super) const SUSPECT: Statement = each_skipping_locked!(
     "select album, id, attempts from photo \
      where state in ('queued', 'processing') and attempts > 0 and lease_until <= $1 \
+     and (select closed_at from album where album.id = photo.album) is null \
      order by lease_until limit 1"
 );
 
@@ -91,7 +92,7 @@ pub(super) async fn suspect(
     Ok(leases.into_iter().next().map_or(Suspect::None, Suspect::Leased))
 }
 
-/// Exactly these photos, where they wait or their lease lapsed. One answer each, in order.
+/// Exactly these photos, where they wait for their first lease. One answer each, in order.
 pub(super) async fn named(
     transaction: &mut Transaction,
     photos: &[PhotoRef],
@@ -105,20 +106,15 @@ pub(super) async fn named(
         fates
             .push(held.get_mut(photo).map_or(Fate::Over, |standing| Fate::of(standing, attempt_limit, term)));
     }
-    let waiting: Vec<Waiting> = photos
-        .iter()
-        .zip(&fates)
-        .filter_map(|(photo, fate)| match fate {
-            Fate::Waits { attempts } => Some(Waiting { photo: *photo, attempts: *attempts }),
-            _ => None,
-        })
-        .collect();
+    let fresh = photos.iter().zip(&fates).filter(|(_, fate)| matches!(fate, Fate::Fresh));
+    let waiting: Vec<Waiting> = fresh.map(|(photo, _)| Waiting { photo: *photo, attempts: 0 }).collect();
     let mut leases = take(transaction, &waiting, term, &mut KnownAlbums::new()).await?.into_iter();
     let mut crashed: Vec<(PhotoRef, i64)> = Vec::new();
     let mut answers = Vec::with_capacity(photos.len());
     for (photo, fate) in photos.iter().zip(fates) {
         answers.push(match fate {
-            Fate::Waits { .. } => leases.next().map_or(Named::Over, Named::Leased),
+            Fate::Fresh => leases.next().map_or(Named::Over, Named::Leased),
+            Fate::Suspect => Named::Suspect,
             Fate::Held => Named::Held,
             Fate::Over => Named::Over,
             Fate::Crashed { attempts } => {
@@ -137,7 +133,8 @@ pub(super) async fn named(
 
 /// What a named photo's standing means for who names it.
 enum Fate {
-    Waits { attempts: i64 },
+    Fresh,
+    Suspect,
     Held,
     Over,
     Crashed { attempts: i64 },
@@ -153,10 +150,11 @@ impl Fate {
                 standing.state = PhotoState::Failed;
                 Self::Crashed { attempts }
             }
+            PhotoState::Queued | PhotoState::Processing if attempts > 0 => Self::Suspect,
             PhotoState::Queued | PhotoState::Processing => {
                 standing.state = PhotoState::Processing;
                 standing.lease_until = i64::MAX;
-                Self::Waits { attempts }
+                Self::Fresh
             }
             PhotoState::AwaitingUpload | PhotoState::Ready | PhotoState::Failed => Self::Over,
         }
@@ -169,6 +167,7 @@ async fn fail_crashed(transaction: &mut Transaction, photo: PhotoRef, attempts: 
     // Nobody else tells: its workers are dead. A transaction that does not commit counts it once more.
     let reason = FailureReason::ProcessingCrashed.as_str();
     metrics::counter!(meters::PHOTOS_FAILED, "reason" => reason).increment(1);
+    tracing::info!(photo.id = %photo.photo, album.id = %photo.album, reason, detail, "photo failed");
     Ok(())
 }
 

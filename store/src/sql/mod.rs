@@ -15,7 +15,9 @@ mod fault;
 mod finish;
 mod keys;
 mod lease;
+mod link;
 mod outbox;
+mod owners;
 mod photos;
 mod postgres;
 mod probes;
@@ -25,13 +27,15 @@ mod statement;
 mod texts;
 mod turns;
 
+use sqlx::Sqlite;
 use sqlx::pool::PoolConnection;
-use sqlx::{Postgres, Sqlite};
 
 pub(crate) use self::albums::SqlAlbums;
 pub(crate) use self::faces::SqlFaces;
 use self::fault::fault;
 pub(crate) use self::keys::SqlKeys;
+use self::link::Link;
+pub(crate) use self::owners::SqlOwners;
 pub(crate) use self::photos::SqlPhotos;
 use self::postgres::PostgresServer;
 pub use self::postgres::ServerLimits;
@@ -75,6 +79,14 @@ impl DatabaseKind {
     fn required(url: &str) -> Result<Self> {
         let refused = "database url: must begin with sqlite: or postgres:";
         Self::of_url(url).ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, refused))
+    }
+}
+
+/// Keeps other services away from a file of rows; nothing to do for a server.
+pub(crate) fn lock_file(url: &str, alone: bool) -> Result<Option<std::fs::File>> {
+    match DatabaseKind::required(url)? {
+        DatabaseKind::Sqlite => sqlite::lock_for_service(url, alone).map(Some),
+        DatabaseKind::Postgres => Ok(None),
     }
 }
 
@@ -158,14 +170,14 @@ impl Database {
 /// A connection that reads.
 enum Reader {
     Sqlite(PoolConnection<Sqlite>),
-    Postgres(PoolConnection<Postgres>),
+    Postgres(Link),
 }
 
 impl<'c> From<&'c mut Reader> for Session<'c> {
     fn from(reader: &'c mut Reader) -> Self {
         match reader {
             Reader::Sqlite(connection) => Self::Sqlite(connection),
-            Reader::Postgres(connection) => Self::Postgres(connection),
+            Reader::Postgres(link) => Self::Postgres(link),
         }
     }
 }
@@ -173,14 +185,14 @@ impl<'c> From<&'c mut Reader> for Session<'c> {
 /// A running transaction; rolled back when dropped.
 enum Transaction {
     Sqlite(sqlx::Transaction<'static, Sqlite>),
-    Postgres(sqlx::Transaction<'static, Postgres>),
+    Postgres(Link),
 }
 
 impl<'c> From<&'c mut Transaction> for Session<'c> {
     fn from(transaction: &'c mut Transaction) -> Self {
         match transaction {
             Transaction::Sqlite(transaction) => Self::Sqlite(transaction),
-            Transaction::Postgres(transaction) => Self::Postgres(transaction),
+            Transaction::Postgres(link) => Self::Postgres(link),
         }
     }
 }
@@ -189,7 +201,7 @@ impl Transaction {
     async fn commit(self, what: &'static str) -> Result<()> {
         match self {
             Self::Sqlite(transaction) => transaction.commit().await,
-            Self::Postgres(transaction) => transaction.commit().await,
+            Self::Postgres(link) => link.commit().await,
         }
         .map_err(fault(what))
     }
@@ -197,7 +209,7 @@ impl Transaction {
     async fn rollback(self, what: &'static str) -> Result<()> {
         match self {
             Self::Sqlite(transaction) => transaction.rollback().await,
-            Self::Postgres(transaction) => transaction.rollback().await,
+            Self::Postgres(link) => link.rollback().await,
         }
         .map_err(fault(what))
     }
@@ -213,7 +225,7 @@ impl Transaction {
         Ok(now)
     }
 
-    /// Lets the next statements take as long as they take. For reading an album whole.
+    /// Lets the next statements take as long as they take, as long as rows come. For reading an album whole.
     async fn without_time_limit(&mut self, what: &'static str) -> Result<()> {
         if let Self::Postgres(_) = self {
             sql(what, "set local statement_timeout = 0").execute(self).await?;

@@ -1,22 +1,37 @@
 //! A Postgres server, connected: the database of the cluster.
 //!
-//! Connections are few and shared; each carries its own limits, so that no statement and no lock holds a call for ever.
-//! A server that restarts is found again by itself: calls fail as `Unavailable` meanwhile.
+//! Connections are few and shared; each carries its own limits, so that no statement and no lock holds a call for ever,
+//! and neither does a server that falls silent ([`Link`]). One that restarts is found again by itself: calls fail as
+//! `Unavailable` meanwhile.
 
+use std::io;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions, Connection, PgPool, Postgres, Transaction};
+use sqlx::{ConnectOptions, Connection, PgConnection, PgPool};
+use tokio::time::timeout;
 
 use super::fault::fault;
+use super::link::{Answer, Link};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::traits::Result;
 
 /// A connection that rested longer than this is asked whether it is still there before it is used. One in steady use is
 /// not: the question is a round trip.
 const TRUSTED_FOR: Duration = Duration::from_secs(1);
+
+/// How long it may take to answer that. Shorter than what a call waits for a connection: the call takes another one.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(2);
+
+/// How long a migration goes on without a word from the server, beginning with its connection.
+const SILENCE: Duration = Duration::from_secs(20);
+
+/// How often a migration is looked after.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// A busy process may pause so long between two statements.
+const LEAST_IDLE: Duration = Duration::from_secs(1);
 
 /// How much of a Postgres server one process may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,14 +58,20 @@ impl Default for ServerLimits {
     }
 }
 
+impl ServerLimits {
+    /// How long an answer is waited for. The server ends its statements itself, and says so: this is only for one that
+    /// does not say anything any more.
+    fn patience(&self) -> Duration {
+        self.statement_timeout + self.statement_timeout / 4 + Duration::from_secs(1)
+    }
+}
+
 /// The server, connected.
 #[derive(Clone)]
 pub(crate) struct PostgresServer {
-    pool: PgPool,
+    pub(super) pool: PgPool,
+    patience: Duration,
 }
-
-/// What sqlx answers; the caller knows which call failed.
-type Answer<T> = std::result::Result<T, sqlx::Error>;
 
 impl PostgresServer {
     /// Connects to the server that a `postgres:` URL names. Its tables are up to date.
@@ -59,8 +80,8 @@ impl PostgresServer {
         let options = options(url)?.options([
             ("statement_timeout", milliseconds(limits.statement_timeout)),
             ("lock_timeout", milliseconds(limits.lock_timeout)),
-            // A process that stopped in the middle of a transaction keeps its locks no longer than a statement may run.
-            ("idle_in_transaction_session_timeout", milliseconds(limits.statement_timeout)),
+            // A process that hangs in the middle of a transaction loses its locks before those who wait for them give up.
+            ("idle_in_transaction_session_timeout", milliseconds((limits.lock_timeout / 2).max(LEAST_IDLE))),
         ]);
         let pool = PgPoolOptions::new()
             .max_connections(limits.connections)
@@ -69,26 +90,26 @@ impl PostgresServer {
             .before_acquire(|connection, rested| {
                 Box::pin(async move {
                     if rested.idle_for > TRUSTED_FOR {
-                        connection.ping().await?;
+                        timeout(SIGN_OF_LIFE, connection.ping()).await.map_err(io::Error::from)??;
                     }
                     Ok(true)
                 })
             });
         let pool = pool.connect_with(options).await.map_err(fault("connect to the database"))?;
-        Ok(Self { pool })
+        Ok(Self { pool, patience: limits.patience() })
     }
 
     /// Each statement sees what was committed before it: what a transaction reads to decide upon, it locks.
-    pub(super) async fn write(&self) -> Answer<Transaction<'static, Postgres>> {
-        self.pool.begin().await
+    pub(super) async fn write(&self) -> Answer<Link> {
+        self.reader().await?.begin("begin").await
     }
 
-    pub(super) async fn snapshot(&self) -> Answer<Transaction<'static, Postgres>> {
-        self.pool.begin_with("begin isolation level repeatable read read only").await
+    pub(super) async fn snapshot(&self) -> Answer<Link> {
+        self.reader().await?.begin("begin isolation level repeatable read read only").await
     }
 
-    pub(super) async fn reader(&self) -> Answer<PoolConnection<Postgres>> {
-        self.pool.acquire().await
+    pub(super) async fn reader(&self) -> Answer<Link> {
+        Ok(Link::over(self.pool.acquire().await?, self.patience))
     }
 
     pub(super) async fn close(&self) {
@@ -100,15 +121,50 @@ impl PostgresServer {
 /// advisory lock.
 pub(super) async fn migrate(url: &str) -> Result<()> {
     const WHAT: &str = "migrate the database";
+    let options = options(url)?;
     // Without the limits of the service: an index over a large table takes its time, and so does whoever waits for it.
-    let mut connection = options(url)?.connect().await.map_err(fault(WHAT))?;
-    sqlx::migrate!("migrations/postgres")
-        // While replicas are updated one by one, an older one may start on tables that a newer one has brought further.
-        .set_ignore_missing(true)
-        .run(&mut connection)
-        .await
-        .map_err(|cause| fault(WHAT)(sqlx::Error::from(cause)))?;
-    connection.close().await.map_err(fault(WHAT))
+    let (mut connection, pid) = connect(&options).await.map_err(fault(WHAT))?;
+    let mut migrator = sqlx::migrate!("migrations/postgres");
+    // While replicas are updated one by one, an older one may start on tables that a newer one has brought further.
+    migrator.set_ignore_missing(true);
+    tokio::select! {
+        migrated = migrator.run(&mut connection) => migrated.map_err(|cause| fault(WHAT)(sqlx::Error::from(cause)))?,
+        () = until_it_is_lost(&options, pid) => {
+            let lost = StoreError::new(StoreErrorKind::Unavailable, format!("{WHAT}: the server fell silent"));
+            return Err(lost);
+        }
+    }
+    let closed = timeout(SILENCE, connection.close()).await;
+    closed.map_err(io::Error::from).map_err(sqlx::Error::from).flatten().map_err(fault(WHAT))
+}
+
+/// A connection, and which process of the server it is.
+async fn connect(options: &PgConnectOptions) -> Answer<(PgConnection, i32)> {
+    let connected = async {
+        let mut connection = options.connect().await?;
+        let pid = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut connection).await?;
+        Ok((connection, pid))
+    };
+    timeout(SILENCE, connected).await.map_err(io::Error::from)?
+}
+
+/// Returns when the server's process has not been seen at work for [`SILENCE`]: the server does not answer, or the
+/// process has ended or has nothing to do, while its answer is waited for here.
+async fn until_it_is_lost(options: &PgConnectOptions, pid: i32) {
+    const AT_WORK: &str = "select exists (select 1 from pg_stat_activity where pid = $1 and (state = 'active' \
+         or state_change > clock_timestamp() - interval '10 seconds'))";
+    let mut seen = Instant::now();
+    while seen.elapsed() < SILENCE {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let look = async {
+            let (mut connection, _) = connect(options).await?;
+            sqlx::query_scalar(AT_WORK).bind(pid).fetch_one(&mut connection).await
+        };
+        // A look that fails by itself (no connection left ..) says nothing.
+        if let Ok(Ok(true)) = timeout(SILENCE, look).await {
+            seen = Instant::now();
+        }
+    }
 }
 
 /// How the URL is connected to. It is not repeated in an error: it may hold a password.

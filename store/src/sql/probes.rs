@@ -49,7 +49,7 @@ impl Probes for SqlProbes {
             WHAT,
             "select probe.id, probe.album, album.organization, probe.expires_at, probe.model, \
              probe.embedding from probe join album on album.id = probe.album \
-             where probe.id = $1 and probe.album = $2 and probe.expires_at > $3",
+             where probe.id = $1 and probe.album = $2 and probe.expires_at > $3 and album.closed_at is null",
         )
         .bind(id)
         .bind(album)

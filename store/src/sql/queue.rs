@@ -74,6 +74,8 @@ pub(crate) struct SqlQueue {
     database: Database,
     desk: Arc<ConfirmDesk>,
     attempt_limit: u32,
+    /// Whether running leases have to lapse before the next one.
+    reclaims: Mutex<bool>,
     /// The album that was served last; the next lease begins after it.
     served: Mutex<Option<AlbumId>>,
     /// The same for photos to publish.
@@ -84,7 +86,8 @@ impl SqlQueue {
     /// Starts the task that commits confirmations; it ends with the queue.
     pub(crate) fn open(database: Database, attempt_limit: u32) -> Self {
         let desk = ConfirmDesk::open(database.clone());
-        Self { database, desk, attempt_limit, served: Mutex::default(), published: Mutex::default() }
+        let (served, published) = (Mutex::default(), Mutex::default());
+        Self { database, desk, attempt_limit, reclaims: Mutex::default(), served, published }
     }
 
     /// Lets every running lease lapse now; answers how many. Their photos are suspects: the process that held them
@@ -95,6 +98,21 @@ impl SqlQueue {
         let reclaimed = sql(WHAT, RECLAIM).execute(&mut transaction).await?;
         transaction.commit(WHAT).await?;
         Ok(reclaimed)
+    }
+
+    /// As [`Self::reclaim`], when next photos are leased; until it has come through none are.
+    pub(crate) async fn reclaim_first(&self) {
+        *self.reclaims.lock().await = true;
+    }
+
+    async fn reclaim_if_asked(&self) -> Result<()> {
+        let mut reclaims = self.reclaims.lock().await;
+        if *reclaims {
+            let reclaimed = self.reclaim().await?;
+            *reclaims = false;
+            tracing::info!(reclaimed, "photos left in processing can be leased again");
+        }
+        Ok(())
     }
 
     async fn lease_fresh(&self, limit: usize, ttl: Duration) -> Result<Vec<Lease>> {
@@ -179,6 +197,7 @@ impl Queue for SqlQueue {
         if request.limit == 0 {
             return Ok(Vec::new());
         }
+        self.reclaim_if_asked().await?;
         if request.suspects {
             return Ok(self.lease_suspect(request.ttl).await?.into_iter().collect());
         }
@@ -218,6 +237,10 @@ impl Queue for SqlQueue {
         transaction.commit(WHAT).await
     }
 
+    async fn check(&self) -> Result<()> {
+        self.database.check().await
+    }
+
     async fn depth(&self) -> Result<u64> {
         const WHAT: &str = "count the queue";
         let mut snapshot = self.database.snapshot(WHAT).await?;
@@ -252,6 +275,7 @@ impl WorkRows for SqlQueue {
 
     async fn lease_named(&self, photos: &[PhotoRef], ttl: Duration) -> Result<Vec<Named>> {
         const WHAT: &str = "lease named photos";
+        self.reclaim_if_asked().await?;
         let mut transaction = self.database.write(WHAT).await?;
         let now = transaction.now(WHAT).await?;
         let term = Term { now, until: later(now, ttl) };

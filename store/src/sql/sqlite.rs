@@ -3,15 +3,17 @@
 //! One connection writes, several read (write-ahead log): writers never wait for a lock inside the process, and a
 //! reader sees the last commit.
 
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions, Sqlite, SqlitePool, Transaction};
+use sqlx::{ConnectOptions, Connection, Sqlite, SqliteConnection, SqlitePool, Transaction};
 
 use super::fault::fault;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::local::make_folder;
 use crate::traits::Result;
 
 /// How long a statement waits for another process (a command beside the service) to commit.
@@ -49,6 +51,7 @@ impl SqliteFile {
                 .idle_timeout(None)
                 // The connection is to a file in this process: there is nothing that could have gone away.
                 .test_before_acquire(false)
+                .after_release(|connection, _| Box::pin(has_no_transaction(connection)))
         };
         let writer = pool(1).connect_with(options(&path)).await.map_err(fault("open the database"))?;
         let reader = pool(READERS)
@@ -79,6 +82,17 @@ impl SqliteFile {
     }
 }
 
+/// Whether a connection may serve the next call. SQLite ends a transaction by itself when the disk is full or refuses;
+/// sqlx 0.9 then finds nothing to roll back, takes the transaction for open, and begins no other on this connection:
+/// without this the writer would stay useless when there is room again.
+async fn has_no_transaction(connection: &mut SqliteConnection) -> Answer<bool> {
+    if connection.is_in_transaction() {
+        // One that was dropped is rolled back by now, if it can be.
+        connection.ping().await?;
+    }
+    Ok(!connection.is_in_transaction())
+}
+
 /// Brings the tables of a `sqlite:` URL up to date; makes the file when missing.
 pub(super) async fn migrate(url: &str) -> Result<()> {
     const WHAT: &str = "migrate the database";
@@ -90,19 +104,19 @@ pub(super) async fn migrate(url: &str) -> Result<()> {
         .run(&mut connection)
         .await
         .map_err(|cause| fault(WHAT)(sqlx::Error::from(cause)))?;
-    sqlx::Connection::close(connection).await.map_err(fault(WHAT))
+    connection.close().await.map_err(fault(WHAT))
 }
 
 /// The exclusive lock on `<file>.lock`, waited for.
-async fn lock_beside(path: PathBuf) -> Result<std::fs::File> {
+async fn lock_beside(path: PathBuf) -> Result<File> {
     const WHAT: &str = "lock the database for migration";
     let locked = tokio::task::spawn_blocking(move || {
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
+            make_folder(folder)?;
         }
         let mut name = path.into_os_string();
         name.push(".lock");
-        let file = std::fs::File::options().create(true).append(true).open(name)?;
+        let file = File::options().create(true).append(true).open(name)?;
         file.lock()?;
         Ok::<_, std::io::Error>(file)
     });
@@ -111,6 +125,31 @@ async fn lock_beside(path: PathBuf) -> Result<std::fs::File> {
         Ok(opened) => opened.map_err(|cause| unavailable().because(cause)),
         Err(cause) => Err(unavailable().because(cause)),
     }
+}
+
+/// The lock on `<file>.serving`, not waited for: by whatever way a service comes to the file, it meets the others there.
+pub(super) fn lock_for_service(url: &str, alone: bool) -> Result<File> {
+    let path = file_of(url)?;
+    let failed = |cause| StoreError::new(StoreErrorKind::Unavailable, "lock the database").because(cause);
+    let file = open_serving(&path).map_err(failed)?;
+    match if alone { file.try_lock() } else { file.try_lock_shared() } {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            let what = format!("another photofinish works on the database {}", path.display());
+            Err(StoreError::new(StoreErrorKind::Conflict, what))
+        }
+        Err(TryLockError::Error(cause)) => Err(failed(cause)),
+    }
+}
+
+fn open_serving(path: &Path) -> std::io::Result<File> {
+    if let Some(folder) = path.parent() {
+        make_folder(folder)?;
+    }
+    // A link to the file is another name of it. One that is not there yet has no links.
+    let mut name = path.canonicalize().unwrap_or_else(|_| path.to_owned()).into_os_string();
+    name.push(".serving");
+    File::options().create(true).append(true).open(name)
 }
 
 fn options(path: &Path) -> SqliteConnectOptions {

@@ -6,10 +6,11 @@
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
-use sqlx::{Arguments, FromRow, PgConnection, SqliteConnection};
+use sqlx::{Arguments, FromRow, SqliteConnection};
 use uuid::Uuid;
 
 use super::fault::fault;
+use super::link::Link;
 use crate::ids::{AlbumId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId};
 use crate::traits::Result;
 
@@ -89,7 +90,7 @@ value_of! {
 /// Where a statement runs: a connection, in a transaction or not.
 pub(crate) enum Session<'c> {
     Sqlite(&'c mut SqliteConnection),
-    Postgres(&'c mut PgConnection),
+    Postgres(&'c mut Link),
 }
 
 /// What a row becomes.
@@ -112,6 +113,25 @@ pub(crate) fn sql(what: &'static str, statement: impl Into<Statement>) -> Query 
     Query { what, statement: statement.into(), values: Vec::new() }
 }
 
+/// Runs one text for both databases: `$query` is its text and arguments, `$connection` where it runs, each of the
+/// database's own type.
+macro_rules! run {
+    ($self:ident, $on:ident, |$query:ident, $connection:ident| $answer:expr) => {{
+        let Self { what, statement, values } = $self;
+        match $on.into() {
+            Session::Sqlite($connection) => {
+                let $query = (statement.on_sqlite(), sqlite_arguments(values).map_err(fault(what))?);
+                $answer
+            }
+            Session::Postgres($connection) => {
+                let $query = (statement.on_postgres(), postgres_arguments(values).map_err(fault(what))?);
+                $answer
+            }
+        }
+        .map_err(fault(what))
+    }};
+}
+
 impl Query {
     /// The value of the next parameter.
     pub(crate) fn bind(mut self, value: impl Into<Value>) -> Self {
@@ -121,66 +141,21 @@ impl Query {
 
     /// Runs it; answers how many rows it changed.
     pub(crate) async fn execute<'c>(self, on: impl Into<Session<'c>>) -> Result<u64> {
-        let Self { what, statement, values } = self;
-        match on.into() {
-            Session::Sqlite(connection) => {
-                let query =
-                    sqlx::query_with(statement.on_sqlite(), sqlite_arguments(values).map_err(fault(what))?);
-                query.execute(connection).await.map(|done| done.rows_affected())
-            }
-            Session::Postgres(connection) => {
-                let query = sqlx::query_with(
-                    statement.on_postgres(),
-                    postgres_arguments(values).map_err(fault(what))?,
-                );
-                query.execute(connection).await.map(|done| done.rows_affected())
-            }
-        }
-        .map_err(fault(what))
+        run!(self, on, |query, connection| {
+            sqlx::query_with(query.0, query.1).execute(connection).await.map(|done| done.rows_affected())
+        })
     }
 
     /// Every row.
     pub(crate) async fn fetch_all<'c, R: Record>(self, on: impl Into<Session<'c>>) -> Result<Vec<R>> {
-        let Self { what, statement, values } = self;
-        match on.into() {
-            Session::Sqlite(connection) => {
-                let query = sqlx::query_as_with(
-                    statement.on_sqlite(),
-                    sqlite_arguments(values).map_err(fault(what))?,
-                );
-                query.fetch_all(connection).await
-            }
-            Session::Postgres(connection) => {
-                let query = sqlx::query_as_with(
-                    statement.on_postgres(),
-                    postgres_arguments(values).map_err(fault(what))?,
-                );
-                query.fetch_all(connection).await
-            }
-        }
-        .map_err(fault(what))
+        run!(self, on, |query, connection| sqlx::query_as_with(query.0, query.1).fetch_all(connection).await)
     }
 
     /// The first row, if there is one.
     pub(crate) async fn fetch_optional<'c, R: Record>(self, on: impl Into<Session<'c>>) -> Result<Option<R>> {
-        let Self { what, statement, values } = self;
-        match on.into() {
-            Session::Sqlite(connection) => {
-                let query = sqlx::query_as_with(
-                    statement.on_sqlite(),
-                    sqlite_arguments(values).map_err(fault(what))?,
-                );
-                query.fetch_optional(connection).await
-            }
-            Session::Postgres(connection) => {
-                let query = sqlx::query_as_with(
-                    statement.on_postgres(),
-                    postgres_arguments(values).map_err(fault(what))?,
-                );
-                query.fetch_optional(connection).await
-            }
-        }
-        .map_err(fault(what))
+        run!(self, on, |query, connection| sqlx::query_as_with(query.0, query.1)
+            .fetch_optional(connection)
+            .await)
     }
 
     /// The first row; `NotFound` when there is none.

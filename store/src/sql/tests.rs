@@ -3,28 +3,18 @@
 use sqlx::{AssertSqlSafe, Row};
 use tempfile::TempDir;
 
+use super::fault::fault;
 use super::sqlite::{SqliteFile, file_of};
 use super::*;
+use crate::Store;
 use crate::error::StoreErrorKind;
-use crate::suite::{Event, face, text};
-use crate::{ServerLimits, Store, StoreSettings};
+use crate::suite::{Event, face, settings_in, text};
 
 /// A store in a folder of its own, and a second way to its file.
 async fn opened() -> (TempDir, Store, SqliteFile) {
     let folder = tempfile::tempdir().unwrap();
-    let database_url = format!("sqlite:{}", folder.path().join("photofinish.db").display());
-    let settings = StoreSettings {
-        database_url: database_url.clone(),
-        server_limits: ServerLimits::default(),
-        storage_url: format!("file:{}", folder.path().join("objects").display()),
-        cloud: crate::remote::CloudSettings::default(),
-        public_url: "http://127.0.0.1:8080".parse().unwrap(),
-        signing_secret: [7; 32],
-        attempt_limit: 3,
-        face_index_bytes: 1 << 20,
-        scratch: folder.path().join("scratch"),
-        queue: None,
-    };
+    let settings = settings_in(folder.path());
+    let database_url = settings.database_url.clone();
     let store = Store::open(settings).await.unwrap();
     let database = SqliteFile::open(&database_url).await.unwrap();
     (folder, store, database)
@@ -135,4 +125,63 @@ async fn a_full_disk_is_unavailable_and_loses_nothing() {
     let limit = "pragma max_page_count = 4294967294";
     sqlx::query(limit).execute(&database.writer).await.unwrap();
     assert_eq!(store.queue.confirm(event.album, &before).await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_full_database_is_written_again_when_there_is_room() {
+    let (_folder, _store, database) = opened().await;
+    let refused = async |pages: i64| {
+        let limit = AssertSqlSafe(format!("pragma max_page_count = {pages}"));
+        sqlx::query(limit).execute(&database.writer).await.unwrap();
+        let mut transaction = database.write().await.unwrap();
+        let large =
+            "insert into organization (id, name, created_at) values (zeroblob(16), zeroblob(10000000), 0)";
+        let full = sqlx::query(large).execute(&mut *transaction).await.unwrap_err();
+        fault("write")(full).kind
+    };
+    for _ in 0..3 {
+        assert_eq!(refused(1).await, StoreErrorKind::Unavailable);
+        // SQLite has ended the transaction by itself.
+        database.write().await.unwrap().commit().await.unwrap();
+    }
+}
+
+/// What a failover to a server that lost the last commits leaves: the album as it was before them.
+async fn undo_change(database: &SqliteFile, event: &Event, photo: crate::ids::PhotoId) {
+    for undo in [
+        "update album set changes = changes - 1 where id = $1",
+        "delete from photo_change where album = $1 and photo = $2",
+        "delete from face where album = $1 and photo = $2",
+    ] {
+        sqlx::query(undo).bind(event.album).bind(photo).execute(&database.writer).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn faces_of_commits_that_were_lost_are_not_found() {
+    let (_folder, store, database) = opened().await;
+    let event = Event::make(&store).await;
+    let seen = || vec![face([1.0, 0.0, 0.0, 0.0])];
+    let probe = face([1.0, 0.0, 0.0, 0.0]).embedding.unwrap();
+    let found = async || -> Vec<_> {
+        let hits = store.faces.nearest(event.album, &probe, 10, 0.5).await.unwrap();
+        hits.into_iter().map(|hit| hit.photo).collect()
+    };
+    let first = event.ready(seen(), Vec::new()).await;
+    let lost = event.ready(seen(), Vec::new()).await;
+    assert_eq!(found().await, [first, lost]);
+    // The number goes back.
+    undo_change(&database, &event, lost).await;
+    assert_eq!(found().await, [first]);
+    // It goes back and comes again, with another photo.
+    let lost = event.ready(seen(), Vec::new()).await;
+    assert_eq!(found().await, [first, lost]);
+    undo_change(&database, &event, lost).await;
+    let second = event.ready(seen(), Vec::new()).await;
+    assert_eq!(found().await, [first, second]);
+    // And so when it is ahead again before anybody looks.
+    undo_change(&database, &event, second).await;
+    let third = event.ready(seen(), Vec::new()).await;
+    let fourth = event.ready(seen(), Vec::new()).await;
+    assert_eq!(found().await, [first, third, fourth]);
 }

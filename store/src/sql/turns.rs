@@ -11,8 +11,8 @@ use crate::traits::Result;
 /// the next call goes on where this one stopped.
 const ALBUMS_AT_ONCE: usize = 16;
 
-/// The albums after `$1` with photos of this kind, `$2` at most: one probe of the index for each, however many photos
-/// wait.
+/// The albums after `$1` with photos of this kind that nobody has closed, `$2` at most: one probe of the index for each,
+/// however many photos wait.
 macro_rules! albums_with_photos {
     ($condition:literal) => {
         concat!(
@@ -23,7 +23,8 @@ macro_rules! albums_with_photos {
             $condition,
             " and photo.album > waiting.album order by photo.album limit 1) \
              from waiting where waiting.album is not null) \
-             select album from waiting where album is not null limit $2"
+             select album from waiting where album is not null \
+             and (select closed_at from album where album.id = waiting.album) is null limit $2"
         )
     };
 }

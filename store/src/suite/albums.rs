@@ -1,5 +1,9 @@
 //! What every backend must do with albums: kept as made, hidden from other tenants, changed in part, deleted whole.
 
+use std::time::Duration;
+
+use time::OffsetDateTime;
+
 use super::event::{Event, LONG, config, face, finished, text};
 use super::refused;
 use crate::Store;
@@ -7,8 +11,8 @@ use crate::album::{Album, AlbumChange, AlbumQuery, NewAlbum, Tenant};
 use crate::error::StoreErrorKind;
 use crate::ids::{AlbumId, OrganizationId};
 use crate::key::KeyMode;
-use crate::photo::{PhotoQuery, StateCounts};
-use crate::traits::{Finish, TextQuery};
+use crate::photo::{FailureReason, NewPhoto, PhotoQuery, StateCounts};
+use crate::traits::{Finish, Named, PhotoRef, TextQuery};
 
 /// Albums.
 pub async fn albums_suite(store: &Store) {
@@ -18,6 +22,7 @@ pub async fn albums_suite(store: &Store) {
     pages_hold_every_album_once_newest_first(store).await;
     titles_are_found_whatever_their_case(store).await;
     nothing_of_a_deleted_album_is_left(store).await;
+    a_closed_album_is_gone_for_everybody_until_it_is_deleted(store).await;
 }
 
 fn new_album(tenant: Tenant, event: &Event, title: &str) -> NewAlbum {
@@ -151,4 +156,53 @@ async fn nothing_of_a_deleted_album_is_left(store: &Store) {
     assert!(event.leased(10, LONG).await.is_empty());
     let answers = store.queue.finish(leases.iter().map(finished).collect()).await.expect("finishes");
     assert_eq!(answers, [Finish::Gone; 2]);
+}
+
+async fn a_closed_album_is_gone_for_everybody_until_it_is_deleted(store: &Store) {
+    let event = Event::make(store).await;
+    let (album, tenant) = (event.album, event.tenant);
+    let vector = face([1.0, 0.0, 0.0, 0.0]).embedding.expect("a searchable face");
+    event.ready(vec![face([1.0, 0.0, 0.0, 0.0])], vec![text("1234", 0.99)]).await;
+    assert_eq!(store.faces.nearest(album, &vector, 10, 0.0).await.expect("searches").len(), 1);
+    let probe = store.probes.create(album, LONG).await.expect("expects a selfie");
+    let lapsed = event.queued(1).await[0];
+    assert_eq!(event.leased(1, Duration::ZERO).await[0].photo, lapsed);
+    event.queued(3).await;
+    let held = event.leased(2, LONG).await;
+    let fresh = event.queued(1).await;
+    let expected = event.expected(1).await;
+    let stranger = Tenant { organization: OrganizationId::generate(), mode: KeyMode::Live };
+    refused(store.albums.close(&stranger, album).await, StoreErrorKind::NotFound);
+    for _ in 0..2 {
+        store.albums.close(&tenant, album).await.expect("closes it");
+    }
+    refused(store.albums.get(&tenant, album).await, StoreErrorKind::NotFound);
+    refused(store.albums.update(&tenant, album, AlbumChange::default()).await, StoreErrorKind::NotFound);
+    let query = AlbumQuery { after: None, limit: 10, title: None };
+    let page = store.albums.list(&tenant, query).await.expect("lists them");
+    assert_eq!((page.albums, page.total), (Vec::new(), 0));
+    refused(store.faces.nearest(album, &vector, 10, 0.0).await, StoreErrorKind::NotFound);
+    refused(store.probes.get(album, probe.id).await, StoreErrorKind::NotFound);
+    let more = NewPhoto { filename: "late.jpg".into(), content_type: "image/jpeg".into() };
+    refused(store.photos.create(album, vec![more]).await, StoreErrorKind::NotFound);
+    assert_eq!(store.queue.confirm(album, &expected).await.expect("confirms none"), []);
+    assert!(event.leased(10, LONG).await.is_empty());
+    assert!(event.leased_suspect(LONG).await.is_none());
+    let named = [PhotoRef { album, photo: lapsed }, PhotoRef { album, photo: fresh[0] }];
+    let answers = store.work_rows.lease_named(&named, LONG).await.expect("leases none");
+    assert!(answers.iter().all(|answer| matches!(answer, Named::Over)), "{answers:?}");
+    let waiting = store.work_rows.unpublished(1000).await.expect("looks");
+    assert!(waiting.iter().all(|waiting| waiting.photo.album != album), "nobody is told of it");
+    let answers = store.queue.finish(vec![finished(&held[0])]).await.expect("finishes");
+    assert_eq!(answers, [Finish::Gone]);
+    let answer = store.queue.fail(&held[1], FailureReason::CorruptImage, "late").await.expect("fails");
+    assert_eq!(answer, Finish::Gone);
+    // A deletion that broke off here is known, and finished by whoever calls again.
+    let later = OffsetDateTime::now_utc() + LONG;
+    let closed = async || store.albums.closed(later).await.expect("looks").contains(&(tenant, album));
+    assert!(closed().await);
+    assert_eq!(store.albums.closed(OffsetDateTime::UNIX_EPOCH).await.expect("looks"), []);
+    store.albums.delete(&tenant, album).await.expect("deletes it");
+    assert!(!closed().await);
+    refused(store.albums.close(&tenant, album).await, StoreErrorKind::NotFound);
 }

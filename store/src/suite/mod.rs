@@ -12,11 +12,17 @@ mod photos;
 mod probes;
 mod queue;
 mod queue_ends;
+mod sweep;
 mod texts;
 
-use crate::Store;
+use std::path::Path;
+
+use url::Url;
+
 use crate::error::StoreErrorKind;
+use crate::remote::CloudSettings;
 use crate::traits::Result;
+use crate::{ServerLimits, Store, StoreSettings};
 
 pub use self::albums::albums_suite;
 pub use self::blobs::blobs_suite;
@@ -28,6 +34,7 @@ pub use self::patient::Patient;
 pub use self::photos::photos_suite;
 pub use self::probes::probes_suite;
 pub use self::queue::{queue_suite, queue_suite_with_lead};
+pub use self::sweep::sweep_suite;
 pub use self::texts::texts_suite;
 
 /// All suites, one after the other.
@@ -41,6 +48,23 @@ pub async fn every_suite(store: &Store) {
     texts_suite(store).await;
     probes_suite(store).await;
     blobs_suite(store).await;
+    sweep_suite(store).await;
+}
+
+/// A store of the embedded profile in this folder, with a little of everything: what a test is about it changes.
+pub fn settings_in(folder: &Path) -> StoreSettings {
+    StoreSettings {
+        database_url: format!("sqlite:{}", folder.join("photofinish.db").display()),
+        server_limits: ServerLimits::default(),
+        storage_url: format!("file:{}", folder.join("objects").display()),
+        cloud: CloudSettings::default(),
+        public_url: Url::parse("http://127.0.0.1:8080").expect("a URL"),
+        signing_secret: [7; 32],
+        attempt_limit: 3,
+        face_index_bytes: 64 << 20,
+        scratch: folder.join("scratch"),
+        queue: None,
+    }
 }
 
 /// The answer was an error of this kind.

@@ -72,6 +72,10 @@ impl Queue for Patient {
         self.0.give_back(leases).await
     }
 
+    async fn check(&self) -> Result<()> {
+        self.0.check().await
+    }
+
     async fn depth(&self) -> Result<u64> {
         self.0.depth().await
     }

@@ -4,9 +4,8 @@
 
 use photofinish_store::album::Tenant;
 use photofinish_store::ids::AlbumId;
-use photofinish_store::remote::CloudSettings;
-use photofinish_store::suite::Event;
-use photofinish_store::{ServerLimits, Store, StoreSettings};
+use photofinish_store::suite::{Event, settings_in};
+use photofinish_store::{Store, StoreSettings};
 use tempfile::TempDir;
 
 /// How many leases may end without a word.
@@ -21,7 +20,7 @@ pub struct Home {
 impl Home {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let database_url = format!("sqlite:{}", folder.path().join("photofinish.db").display());
+        let database_url = settings_in(folder.path()).database_url;
         Self { folder, database_url }
     }
 
@@ -31,19 +30,8 @@ impl Home {
     }
 
     pub fn settings(&self) -> StoreSettings {
-        let folder = self.folder.path();
-        StoreSettings {
-            database_url: self.database_url.clone(),
-            server_limits: ServerLimits::default(),
-            storage_url: format!("file:{}", folder.join("objects").display()),
-            cloud: CloudSettings::default(),
-            public_url: "http://127.0.0.1:8080".parse().unwrap(),
-            signing_secret: [7; 32],
-            attempt_limit: LIMIT,
-            face_index_bytes: 256 << 20,
-            scratch: folder.join("scratch"),
-            queue: None,
-        }
+        let database_url = self.database_url.clone();
+        StoreSettings { database_url, attempt_limit: LIMIT, ..settings_in(self.folder.path()) }
     }
 
     pub fn path(&self) -> &std::path::Path {

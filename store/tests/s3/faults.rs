@@ -5,15 +5,14 @@ use std::fs::File;
 use std::time::Duration;
 
 use bytes::Bytes;
+use photofinish_servers::{Fault, Proxy, S3Server};
 use photofinish_store::ids::{AlbumId, OrganizationId};
 use photofinish_store::object::{ObjectKey, ObjectRole};
 use photofinish_store::remote::{CloudSettings, Patience, RemoteObjects};
 use photofinish_store::traits::{Blobs, Result};
 use photofinish_store::{StoreError, StoreErrorKind};
 
-use crate::proxy::{Fault, Proxy};
-use crate::server::S3Server;
-use crate::{PREFIX, bucket, key, pattern};
+use crate::{PREFIX, bucket, key, pattern, settings, settings_through};
 
 /// Shorter than the service's, so that tests of silence end; long enough for a loaded machine.
 const PATIENCE: Patience = Patience {
@@ -37,7 +36,7 @@ struct Broken {
 impl Broken {
     async fn before(server: &S3Server) -> Self {
         let proxy = Proxy::before(server.address()).await;
-        let settings = CloudSettings { patience: PATIENCE, ..server.settings_through(proxy.address()) };
+        let settings = CloudSettings { patience: PATIENCE, ..settings_through(server, &proxy) };
         let (bucket, key, photo) = (bucket(&settings), key(ObjectRole::Original), pattern(PHOTO_BYTES));
         bucket.write(&key, "image/jpeg", photo.clone()).await.unwrap();
         bucket.check().await.unwrap();
@@ -110,7 +109,7 @@ async fn a_storage_that_says_nothing_is_unavailable_and_back_again() {
 #[tokio::test]
 async fn a_storage_that_is_gone_is_unavailable_and_back_again() {
     let Some(mut server) = S3Server::start() else { return };
-    let settings = CloudSettings { patience: PATIENCE, ..server.settings() };
+    let settings = CloudSettings { patience: PATIENCE, ..settings(&server) };
     let broken = Broken { bucket: bucket(&settings), ..Broken::before(&server).await };
     server.kill();
     broken.all_unavailable().await;

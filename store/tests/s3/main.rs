@@ -6,17 +6,15 @@
 mod embedded;
 mod faults;
 mod presigned;
-mod proxy;
-mod server;
 
 use bytes::Bytes;
 use embedded::Home;
+use photofinish_servers::{BUCKET, Proxy, S3Server, files_below};
 use photofinish_store::ids::{AlbumId, OrganizationId, PhotoId};
 use photofinish_store::object::{ObjectKey, ObjectRole};
 use photofinish_store::remote::{CloudSettings, Place, RemoteObjects};
 use photofinish_store::traits::Blobs;
 use photofinish_store::{Store, StoreErrorKind, StoreSettings, suite};
-use server::{BUCKET, S3Server};
 
 /// Short, since the server keeps what it knows of an upload under one file name, which the whole key is in.
 const PREFIX: &str = "a/b";
@@ -26,6 +24,16 @@ const LARGE_BYTES: usize = (25 << 20) + 5;
 
 fn key(role: ObjectRole) -> ObjectKey {
     ObjectKey::photo(OrganizationId::generate(), AlbumId::generate(), PhotoId::generate(), role)
+}
+
+/// What a client of the server is given.
+fn settings(server: &S3Server) -> CloudSettings {
+    CloudSettings { variables: server.variables(), ..CloudSettings::default() }
+}
+
+/// The same for a client that reaches it through a proxy.
+fn settings_through(server: &S3Server, proxy: &Proxy) -> CloudSettings {
+    CloudSettings { variables: server.variables_through(proxy.address()), ..CloudSettings::default() }
 }
 
 fn bucket(settings: &CloudSettings) -> RemoteObjects {
@@ -43,11 +51,12 @@ async fn the_blob_suite_passes() {
     let Some(server) = S3Server::start() else { return };
     for storage_url in [format!("s3://{BUCKET}"), format!("s3://{BUCKET}/{PREFIX}")] {
         let home = Home::new();
-        let settings = StoreSettings { storage_url, cloud: server.settings(), ..home.settings() };
+        let settings = StoreSettings { storage_url, cloud: settings(&server), ..home.settings() };
         let store = Store::open(settings).await.unwrap();
         assert!(store.local.is_none(), "no local URLs are answered where the bytes lie in a bucket");
         store.check_storage().await.unwrap();
         suite::blobs_suite(&store).await;
+        suite::sweep_suite(&store).await;
     }
 }
 
@@ -55,7 +64,7 @@ async fn the_blob_suite_passes() {
 async fn objects_lie_below_the_prefix() {
     let Some(server) = S3Server::start() else { return };
     let key = key(ObjectRole::Preview);
-    bucket(&server.settings()).write(&key, "image/jpeg", Bytes::from_static(b"x")).await.unwrap();
+    bucket(&settings(&server)).write(&key, "image/jpeg", Bytes::from_static(b"x")).await.unwrap();
     let file = server.bucket().join(PREFIX).join(key.as_str());
     assert_eq!(std::fs::read(file).unwrap(), b"x");
 }
@@ -63,7 +72,7 @@ async fn objects_lie_below_the_prefix() {
 #[tokio::test]
 async fn a_large_body_is_written_in_parts_and_read_whole() {
     let Some(server) = S3Server::start() else { return };
-    let bucket = bucket(&server.settings());
+    let bucket = bucket(&settings(&server));
     let (key, bytes) = (key(ObjectRole::Original), pattern(LARGE_BYTES));
     bucket.write(&key, "image/jpeg", bytes.clone()).await.unwrap();
     assert_eq!(bucket.head(&key).await.unwrap(), Some(LARGE_BYTES as u64));
@@ -73,7 +82,7 @@ async fn a_large_body_is_written_in_parts_and_read_whole() {
 #[tokio::test]
 async fn an_album_of_thousands_of_objects_goes_and_going_again_is_no_error() {
     let Some(server) = S3Server::start() else { return };
-    let bucket = bucket(&server.settings());
+    let bucket = bucket(&settings(&server));
     let (organization, album) = (OrganizationId::generate(), AlbumId::generate());
     let mut last = key(ObjectRole::Original);
     for _ in 0..2300 {
@@ -90,7 +99,7 @@ async fn an_album_of_thousands_of_objects_goes_and_going_again_is_no_error() {
         assert_eq!(bucket.head(&last).await.unwrap(), None);
     }
     let folder = server.bucket().join(PREFIX).join(ObjectKey::album_prefix(organization, album));
-    assert_eq!(server::files_below(&folder), 0);
+    assert_eq!(files_below(&folder), 0);
     assert_eq!(bucket.head(&kept).await.unwrap(), Some(1));
 }
 
@@ -98,7 +107,7 @@ async fn an_album_of_thousands_of_objects_goes_and_going_again_is_no_error() {
 async fn a_bucket_that_is_not_there_is_an_outage_and_no_missing_photo() {
     let Some(server) = S3Server::start() else { return };
     let place = Place::parse("s3://no-such-bucket").unwrap().unwrap();
-    let bucket = RemoteObjects::open(place, &server.settings()).unwrap();
+    let bucket = RemoteObjects::open(place, &settings(&server)).unwrap();
     let key = key(ObjectRole::Original);
     assert_eq!(bucket.head(&key).await.unwrap_err().kind, StoreErrorKind::Unavailable);
     assert_eq!(bucket.read(&key, 10).await.unwrap_err().kind, StoreErrorKind::Unavailable);
@@ -108,7 +117,7 @@ async fn a_bucket_that_is_not_there_is_an_outage_and_no_missing_photo() {
 #[tokio::test]
 async fn a_wrong_secret_is_an_outage() {
     let Some(server) = S3Server::start() else { return };
-    let mut settings = server.settings();
+    let mut settings = settings(&server);
     for (name, value) in &mut settings.variables {
         if name == "AWS_SECRET_ACCESS_KEY" {
             *value = "another".to_owned();

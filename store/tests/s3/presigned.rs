@@ -3,15 +3,14 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use photofinish_servers::{Proxy, S3Server};
 use photofinish_store::object::{ObjectKey, ObjectRole};
 use photofinish_store::remote::{CloudSettings, LONGEST_TTL, RemoteObjects};
 use photofinish_store::traits::{ANY_IMAGE, Blobs, UploadTerms};
 use reqwest::{Client, StatusCode};
 use url::Url;
 
-use crate::proxy::Proxy;
-use crate::server::S3Server;
-use crate::{PREFIX, bucket, key};
+use crate::{PREFIX, bucket, key, settings, settings_through};
 
 const TTL: Duration = Duration::from_secs(900);
 /// What a test waits for comes well within this.
@@ -42,7 +41,7 @@ fn changed(url: &Url, from: &str, to: &str) -> Url {
 #[tokio::test]
 async fn an_upload_is_bound_to_its_content_type() {
     let Some(server) = S3Server::start() else { return };
-    let bucket = bucket(&server.settings());
+    let bucket = bucket(&settings(&server));
     for content_type in ["image/jpeg", "image/webp", "Image/JPEG; q=1"] {
         let key = key(ObjectRole::Original);
         let url = upload_url(&bucket, &key, content_type).await;
@@ -57,7 +56,7 @@ async fn an_upload_is_bound_to_its_content_type() {
 #[tokio::test]
 async fn a_selfies_upload_takes_any_image() {
     let Some(server) = S3Server::start() else { return };
-    let bucket = bucket(&server.settings());
+    let bucket = bucket(&settings(&server));
     let url = upload_url(&bucket, &key(ObjectRole::Original), ANY_IMAGE).await;
     for content_type in ["image/jpeg", "image/png"] {
         assert_eq!(put(&url, Some(content_type)).await, StatusCode::OK);
@@ -67,7 +66,7 @@ async fn a_selfies_upload_takes_any_image() {
 #[tokio::test]
 async fn whatever_is_changed_of_an_upload_url_is_refused() {
     let Some(server) = S3Server::start() else { return };
-    let bucket = bucket(&server.settings());
+    let bucket = bucket(&settings(&server));
     let key = key(ObjectRole::Original);
     let url = upload_url(&bucket, &key, "image/jpeg").await;
     for wrong in [
@@ -83,12 +82,12 @@ async fn whatever_is_changed_of_an_upload_url_is_refused() {
     let unsigned = changed(&url, url.query().unwrap(), "");
     assert_eq!(put(&unsigned, Some("image/jpeg")).await, StatusCode::FORBIDDEN);
 
-    let variables = server.settings().variables.into_iter();
+    let variables = settings(&server).variables.into_iter();
     let another = |(name, value): (String, String)| match name.as_str() {
         "AWS_SECRET_ACCESS_KEY" => (name, "another".to_owned()),
         _ => (name, value),
     };
-    let forger = CloudSettings { variables: variables.map(another).collect(), ..server.settings() };
+    let forger = CloudSettings { variables: variables.map(another).collect(), ..settings(&server) };
     let forged = upload_url(&crate::bucket(&forger), &key, "image/jpeg").await;
     assert_eq!(put(&forged, Some("image/jpeg")).await, StatusCode::FORBIDDEN);
     assert_eq!(bucket.head(&key).await.unwrap(), None);
@@ -97,7 +96,7 @@ async fn whatever_is_changed_of_an_upload_url_is_refused() {
 #[tokio::test]
 async fn a_preview_is_fetched_by_its_url_alone() {
     let Some(server) = S3Server::start() else { return };
-    let bucket = bucket(&server.settings());
+    let bucket = bucket(&settings(&server));
     let key = key(ObjectRole::Preview);
     bucket.write(&key, "image/jpeg", Bytes::from_static(b"preview")).await.unwrap();
     let url = bucket.download_url(&key, TTL).await.unwrap();
@@ -115,7 +114,7 @@ async fn a_preview_is_fetched_by_its_url_alone() {
 #[tokio::test]
 async fn what_a_sender_called_a_page_is_asked_for_as_bytes() {
     let Some(server) = S3Server::start() else { return };
-    let url = bucket(&server.settings()).download_url(&key(ObjectRole::Original), TTL).await.unwrap();
+    let url = bucket(&settings(&server)).download_url(&key(ObjectRole::Original), TTL).await.unwrap();
     let pairs: Vec<_> = url.query_pairs().collect();
     assert!(pairs.contains(&("response-content-type".into(), "application/octet-stream".into())), "{url}");
 }
@@ -123,7 +122,7 @@ async fn what_a_sender_called_a_page_is_asked_for_as_bytes() {
 #[tokio::test]
 async fn urls_expire() {
     let Some(server) = S3Server::start() else { return };
-    let bucket = bucket(&server.settings());
+    let bucket = bucket(&settings(&server));
     let key = key(ObjectRole::Preview);
     bucket.write(&key, "image/jpeg", Bytes::from_static(b"preview")).await.unwrap();
     let soon = Duration::from_secs(1);
@@ -143,7 +142,7 @@ async fn urls_expire() {
 #[tokio::test]
 async fn no_url_holds_longer_than_a_week() {
     let Some(server) = S3Server::start() else { return };
-    let bucket = bucket(&server.settings());
+    let bucket = bucket(&settings(&server));
     let key = key(ObjectRole::Preview);
     bucket.write(&key, "image/jpeg", Bytes::from_static(b"preview")).await.unwrap();
     let url = bucket.download_url(&key, LONGEST_TTL * 5).await.unwrap();
@@ -160,7 +159,7 @@ async fn urls_are_signed_for_the_public_endpoint() {
     let public = format!("http://{}", server.address());
     let settings = CloudSettings {
         public_endpoint: Some(public.parse().unwrap()),
-        ..server.settings_through(inside.address())
+        ..settings_through(&server, &inside)
     };
     let bucket = bucket(&settings);
     let key = key(ObjectRole::Original);

@@ -31,28 +31,28 @@ impl Output {
     }
 }
 
-/// The binary of the same profile as this test.
+/// The binary of the same profile as this test or program.
 ///
 /// # Panics
 /// When it has not been built.
 pub fn binary() -> PathBuf {
-    let test = std::env::current_exe().expect("a running test has a path");
-    let profile = test.ancestors().nth(2).expect("tests run from target/<profile>/deps");
-    let binary = profile.join("photofinish");
-    assert!(
-        binary.is_file(),
-        "{} is missing: the integration tests run the real binary, which `cargo xtask test` builds first; \
-         by hand, run `cargo build --workspace --bins --tests` before `cargo test`",
-        binary.display()
-    );
-    binary
+    let this = std::env::current_exe().expect("a running program has a path");
+    // Tests lie in target/<profile>/deps, programs in target/<profile>.
+    let mut places = this.ancestors().skip(1).take(2).map(|folder| folder.join("photofinish"));
+    places.find(|binary| binary.is_file()).unwrap_or_else(|| {
+        panic!(
+            "photofinish is not beside {}: the integration tests run the real binary, which `cargo xtask test` builds \
+             first; by hand, run `cargo build --workspace --bins --tests` before `cargo test`",
+            this.display()
+        )
+    })
 }
 
 /// The binary with a clean slate: no setting of this shell reaches it, and its data lie in `data_dir`.
 pub fn command(data_dir: &Path) -> Command {
     let mut command = Command::new(binary());
     for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("PHOTOFINISH_") {
+        if ["PHOTOFINISH_", "OTEL_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
             command.env_remove(name);
         }
     }

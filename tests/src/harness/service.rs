@@ -1,12 +1,12 @@
 //! The service as a child process: started, killed and started again on the same port and data.
 
 use std::fs::{File, OpenOptions};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use photofinish_servers::free_port;
 use tempfile::TempDir;
 use ureq::Agent;
 
@@ -78,7 +78,7 @@ impl Service {
     pub fn start(options: Options) -> Self {
         let folder = tempfile::tempdir().expect("a folder for the service");
         std::fs::create_dir(folder.path().join("data")).expect("an empty folder");
-        let service = Self::new(options, Arc::new(folder));
+        let service = Self::stopped(options, Arc::new(folder));
         service.restart();
         service
     }
@@ -88,7 +88,7 @@ impl Service {
     /// # Panics
     /// When it does not become ready.
     pub fn beside(&self, options: Options) -> Self {
-        let other = Self::new(options, Arc::clone(&self.folder));
+        let other = Self::stopped(options, Arc::clone(&self.folder));
         other.restart();
         other
     }
@@ -98,13 +98,25 @@ impl Service {
     /// # Panics
     /// When it still runs, or does not become ready.
     #[must_use]
-    pub fn again(mut self, options: Options) -> Self {
+    pub fn again(self, options: Options) -> Self {
+        let service = self.again_unready(options);
+        assert!(service.wait_ready(), "the service ended at start; its log:\n{}", tail(&service.log()));
+        service
+    }
+
+    /// As [`Service::again`], and does not wait for it to become ready.
+    ///
+    /// # Panics
+    /// When it still runs.
+    #[must_use]
+    pub fn again_unready(mut self, options: Options) -> Self {
         self.options = options;
-        self.restart();
+        self.spawn();
         self
     }
 
-    fn new(options: Options, folder: Arc<TempDir>) -> Self {
+    /// One that does not run yet, with its data in the folder `data` of this one, which must be there.
+    pub fn stopped(options: Options, folder: Arc<TempDir>) -> Self {
         let agent = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -131,7 +143,11 @@ impl Service {
         self.wait_ready()
     }
 
-    fn spawn(&self) {
+    /// Starts it again, on the same port and data, and does not wait for anything.
+    ///
+    /// # Panics
+    /// When it still runs.
+    pub fn spawn(&self) {
         let log = OpenOptions::new().create(true).append(true).open(self.log_path()).expect("a log file");
         let child = self
             .command()
@@ -142,6 +158,11 @@ impl Service {
             .expect("the binary starts");
         let before = self.child().replace(child);
         assert!(before.is_none(), "the service still runs");
+    }
+
+    /// Whether it answers requests.
+    pub fn answers(&self) -> bool {
+        self.agent.get(format!("{}/healthz", self.origin())).call().is_ok_and(|alive| alive.status() == 200)
     }
 
     /// Whether it has ended on its own.
@@ -171,9 +192,7 @@ impl Service {
     pub fn terminate(&self, limit: Duration) -> (Option<i32>, Duration) {
         let begun = Instant::now();
         let mut child = self.child().take().expect("a running service");
-        let sent =
-            std::process::Command::new("sh").arg("-c").arg(format!("kill -TERM {}", child.id())).status();
-        assert!(sent.is_ok_and(|status| status.success()), "SIGTERM could not be sent");
+        send(&child, "TERM");
         loop {
             if let Some(status) = child.try_wait().expect("a child can be asked") {
                 return (status.code(), begun.elapsed());
@@ -184,6 +203,14 @@ impl Service {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Sends it a signal that does not end it: `STOP`, as a machine that hangs, or `CONT`.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn signal(&self, signal: &str) {
+        send(self.child().as_ref().expect("a running service"), signal);
     }
 
     /// A partner with a test key of every scope.
@@ -304,6 +331,13 @@ impl Drop for Service {
     }
 }
 
+/// By the shell's own `kill`: a small system need not have the program.
+fn send(child: &Child, signal: &str) {
+    let sent =
+        std::process::Command::new("sh").arg("-c").arg(format!("kill -{signal} {}", child.id())).status();
+    assert!(sent.is_ok_and(|status| status.success()), "SIG{signal} could not be sent");
+}
+
 /// Waits for what happens on its own.
 ///
 /// # Panics
@@ -317,16 +351,8 @@ pub fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
     }
 }
 
-/// A port that was free just now.
-///
-/// # Panics
-/// When this machine has none.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").port()
-}
-
 /// The end of a log, where the failure usually is.
-pub(super) fn tail(log: &str) -> String {
+pub fn tail(log: &str) -> String {
     const LINES: usize = 120;
     let lines: Vec<&str> = log.lines().collect();
     lines[lines.len().saturating_sub(LINES)..].join("\n")

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::environment::{path_or_set_up, repository_root, skip_or_fail};
+use photofinish_servers::{path_or_set_up, repository_root, skip_or_fail};
 
 /// One row of `rbnr_boxes.csv`: a bib and the face of its runner, in pixels of the file.
 #[derive(Clone, Debug)]

@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 
 use crate::rendering::{EXAMPLES, Helm, chart, documents, named, title};
 
-/// The pod of a manifest that makes pods.
+/// The pod of a manifest that makes pods, by itself or on a schedule.
 fn pod(manifest: &Value) -> Option<&Value> {
-    manifest.pointer("/spec/template/spec").filter(|pod| pod["containers"].is_array())
+    let places = ["/spec/template/spec", "/spec/jobTemplate/spec/template/spec"];
+    places.iter().find_map(|place| manifest.pointer(place)).filter(|pod| pod["containers"].is_array())
 }
 
 fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
@@ -21,7 +22,7 @@ fn no_pod_is_root_or_can_write_its_image() {
         let manifests = helm.manifests(example, &[]);
         let pods: Vec<_> =
             manifests.iter().filter_map(|manifest| Some((title(manifest), pod(manifest)?))).collect();
-        assert_eq!(pods.len(), 3, "API, worker and migration");
+        assert_eq!(pods.len(), 4, "API, worker, migration and sweep");
         for (title, pod) in pods {
             let security = &pod["securityContext"];
             assert_eq!(security["runAsNonRoot"], true, "{title}");
@@ -72,11 +73,73 @@ fn a_pod_that_goes_is_unready_first_and_has_time_to_drain() {
     assert_eq!(strategy["maxUnavailable"], 0, "an update takes replicas away before it brings others");
 }
 
+#[test]
+fn files_are_mounted_into_every_pod() {
+    let Some(helm) = Helm::find("files_are_mounted_into_every_pod") else { return };
+    let settings = [
+        "extraVolumes[0].name=nats",
+        "extraVolumes[0].secret.secretName=nats-credentials",
+        "extraVolumeMounts[0].name=nats",
+        "extraVolumeMounts[0].mountPath=/etc/nats",
+    ];
+    let settings: Vec<&str> = settings.into_iter().flat_map(|value| ["--set", value]).collect();
+    let manifests = helm.manifests(EXAMPLES[0], &settings);
+    for pod in manifests.iter().filter_map(pod) {
+        let has = |list: &Value| {
+            list.as_array().is_some_and(|list| list.iter().any(|entry| entry["name"] == "nats"))
+        };
+        assert!(has(&pod["volumes"]) && has(&pod["containers"][0]["volumeMounts"]), "{pod}");
+    }
+}
+
+#[test]
+fn workers_are_scaled_by_the_rows_too_where_prometheus_is() {
+    let Some(helm) = Helm::find("workers_are_scaled_by_the_rows_too") else { return };
+    let address = "worker.keda.prometheusAddress=http://prometheus.monitoring:9090";
+    let manifests = helm.manifests(EXAMPLES[0], &["--set", address]);
+    let triggers = &named(&manifests, "ScaledObject photofinish-worker")["spec"]["triggers"];
+    assert_eq!(
+        (&triggers[0]["type"], &triggers[1]["type"]),
+        (&json!("nats-jetstream"), &json!("prometheus"))
+    );
+    let query = triggers[1]["metadata"]["query"].as_str().expect("a query");
+    assert!(query.contains("photofinish_queue_depth"), "{query}");
+    promql_parser::parser::parse(query).expect("what Prometheus understands");
+}
+
 /// What the server itself allows requests in flight: the chart counts on it.
 fn api_drain_seconds() -> u64 {
     let server = std::fs::read_to_string(repository_root().join("api/src/server.rs")).expect("the server");
     let words = server.split("DRAIN_LIMIT: Duration = Duration::from_secs(").nth(1).expect("the limit");
     words.split(')').next().and_then(|number| number.parse().ok()).expect("a number of seconds")
+}
+
+#[test]
+fn traces_go_where_the_values_say_and_may_get_there() {
+    let Some(helm) = Helm::find("traces_go_where_the_values_say_and_may_get_there") else { return };
+    let values =
+        ["--set", "tracing.endpoint=http://collector.watch:4318", "--set", "tracing.samplingRatio=0.1"];
+    let manifests = helm.manifests(EXAMPLES[0], &values);
+    for name in ["Deployment photofinish-api", "Deployment photofinish-worker"] {
+        let container = &pod(named(&manifests, name)).expect("a pod")["containers"][0];
+        let environment = container["env"].as_array().expect("an environment");
+        let value = |name: &str| {
+            let entry = environment.iter().find(|entry| entry["name"] == name).expect(name);
+            entry["value"].as_str().expect("a string")
+        };
+        assert_eq!(value("OTEL_EXPORTER_OTLP_ENDPOINT"), "http://collector.watch:4318", "{name}");
+        assert_eq!(value("OTEL_TRACES_SAMPLER"), "parentbased_traceidratio", "{name}");
+        assert_eq!(value("OTEL_TRACES_SAMPLER_ARG"), "0.1", "{name}");
+    }
+    for name in ["NetworkPolicy photofinish-api", "NetworkPolicy photofinish-worker"] {
+        let egress = named(&manifests, name)["spec"]["egress"].as_array().expect("rules");
+        assert!(egress.iter().any(|rule| rule["ports"][0]["port"] == 4318), "{name}: {egress:?}");
+    }
+    let silent = helm.manifests(EXAMPLES[0], &[]);
+    assert!(
+        silent.iter().all(|manifest| !manifest.to_string().contains("OTEL_")),
+        "traces that nobody asked for"
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ const CPU: &str = EXAMPLES[0];
 const GPU: &str = EXAMPLES[1];
 
 /// Every sentence of `templates/_checks.tpl`, in its order.
-const REFUSALS: [Refusal; 21] = [
+const REFUSALS: [Refusal; 22] = [
     (CPU, &["settings.ENVIRONMENT="], "settings.ENVIRONMENT is missing"),
     (CPU, &["database.existingSecret="], "database.existingSecret is missing"),
     (CPU, &["queue.existingSecret="], "queue.existingSecret is missing"),
@@ -23,6 +23,11 @@ const REFUSALS: [Refusal; 21] = [
     (CPU, &["storage.existingSecret="], "storage.existingSecret is missing"),
     (CPU, &["storage.endpoint=http://s3.example.com"], "storage.allowHttp is false"),
     (CPU, &["storage.endpoint=https://s3.storage.svc:9000"], "storage.publicEndpoint is missing"),
+    (
+        CPU,
+        &["storage.endpoint=http://minio.storage:9000", "storage.allowHttp=true"],
+        "storage.publicEndpoint is missing",
+    ),
     (CPU, &["worker.hpa.enabled=true"], "worker.keda.enabled and worker.hpa.enabled are both true"),
     (CPU, &["queue.monitoringEndpoint="], "queue.monitoringEndpoint is missing"),
     (
@@ -70,8 +75,9 @@ fn every_sentence_of_the_checks_has_its_refusal_here() {
     let checks =
         std::fs::read_to_string(crate::rendering::chart().join("templates/_checks.tpl")).expect("the checks");
     let said = checks.matches("append $problems").count();
-    // One sentence is said of three autoscalers and one of two missing values; the plain secrets have a test of their own.
-    let tested = REFUSALS.len() - 1 - 1 + 1;
+    // Three sentences have two refusals here: that of the autoscalers, of the GPU's resource and of the public endpoint.
+    // The plain secrets have a test of their own.
+    let tested = REFUSALS.len() - 3 + 1;
     assert_eq!(said, tested, "a sentence of the checks is not tested, or no longer there");
 }
 

@@ -224,6 +224,10 @@ fn a_photo_that_ends_its_process_each_time_fails_alone() {
     );
     let progress = partner.progress(&album);
     assert_eq!((&progress["queued"], &progress["processing"]), (&json!(0), &json!(0)), "{progress}");
+    // Nobody else could count it: its workers are dead.
+    let metrics = partner.get(&format!("{}/metrics", service.origin())).text();
+    let counted = "photofinish_photos_failed_total{reason=\"PROCESSING_CRASHED\"} 1";
+    assert!(metrics.lines().any(|line| line == counted), "{metrics}");
 }
 
 #[test]
@@ -234,6 +238,18 @@ fn a_second_process_on_the_same_data_is_refused() {
     assert_eq!(second.code, Some(1), "{}", second.everything());
     assert!(second.stderr.contains("another photofinish"), "{}", second.stderr);
     assert!(!second.stderr.contains("panicked"), "{}", second.stderr);
+}
+
+#[test]
+fn a_second_data_folder_on_the_same_rows_is_refused() {
+    let service = Service::start(Options::fakes());
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let (data_dir, port) = (elsewhere.path().to_string_lossy(), photofinish_tests::harness::free_port());
+    let rows = format!("sqlite:{}", service.data_dir().join("photofinish.sqlite").display());
+    let listen = format!("127.0.0.1:{port}");
+    let second = service.run(&["all", "--listen", &listen, "--data-dir", &data_dir, "--database-url", &rows]);
+    assert_eq!(second.code, Some(1), "{}", second.everything());
+    assert!(second.stderr.contains("another photofinish"), "{}", second.stderr);
 }
 
 #[test]

@@ -74,6 +74,40 @@ fn a_deleted_photo_that_is_still_queued_never_comes_back() {
     assert_eq!(partner.find_text(&album, "1204"), Vec::<Value>::new());
 }
 
+#[test]
+fn bytes_that_came_after_their_photo_was_deleted_are_swept() {
+    let service = Service::start(Options::fakes());
+    let partner = service.partner();
+    let album = partner.album("Sweep");
+    partner.upload(&album, "kept.jpg", &finish().jpeg());
+    let gone = partner.upload(&album, "gone.jpg", &finish().jpeg());
+    partner.wait_idle(&album);
+    let before = service.objects();
+    let original = before.iter().find(|path| path.ends_with(format!("{gone}/original"))).expect("its bytes");
+    partner.ok("/photos/photo/delete", &json!({ "albumId": album, "photoId": gone }));
+    // As by a presigned URL that still holds.
+    std::fs::create_dir_all(original.parent().expect("a folder")).expect("makes it");
+    std::fs::write(original, "again").expect("writes it");
+    let young = service.run(&["sweep"]);
+    assert!(young.success().contains("0 of them without a use"), "{}", young.everything());
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(49 * 3600);
+    for path in service.objects() {
+        let file = std::fs::File::options().write(true).open(path).expect("opens it");
+        file.set_modified(old).expect("makes it old");
+    }
+    let dry = service.run(&["sweep", "--dry-run"]);
+    assert!(
+        dry.success().contains("1 of them without a use (5 bytes) would be removed"),
+        "{}",
+        dry.everything()
+    );
+    assert_eq!(service.objects().len(), 4);
+    let swept = service.run(&["sweep"]);
+    assert!(swept.success().contains("1 of them without a use (5 bytes) removed"), "{}", swept.everything());
+    let left: Vec<_> = before.into_iter().filter(|path| !path.to_string_lossy().contains(&*gone)).collect();
+    assert_eq!(service.objects(), left);
+}
+
 fn ids(photos: &[Value]) -> Vec<&str> {
     photos.iter().filter_map(|photo| photo["id"].as_str()).collect()
 }

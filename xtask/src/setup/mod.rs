@@ -82,6 +82,13 @@ pub fn for_sample_event(layout: &Layout) -> anyhow::Result<()> {
     step("portraits in the public domain", || portraits::install(layout))
 }
 
+/// The servers of the cluster profile.
+pub fn for_cluster(layout: &Layout) -> anyhow::Result<()> {
+    step("system packages for the cluster", || system::install(system::CLUSTER))?;
+    step("nats-server", || test_tools::install_nats_server(layout))?;
+    step("S3 server", || test_tools::install_s3_server(layout))
+}
+
 /// What only tests need: the other set of networks, a real client and a fuzzer of the API, the servers of the cluster
 /// profile, Helm and its schemas.
 pub fn for_tests(layout: &Layout) -> anyhow::Result<()> {
@@ -90,8 +97,7 @@ pub fn for_tests(layout: &Layout) -> anyhow::Result<()> {
     for_sample_event(layout)?;
     step("oRPC client", || test_tools::install_client(layout))?;
     step("schemathesis", || test_tools::install_schemathesis(layout))?;
-    step("nats-server", || test_tools::install_nats_server(layout))?;
-    step("S3 server", || test_tools::install_s3_server(layout))?;
+    for_cluster(layout)?;
     step("Helm", || chart_tools::install_helm(layout))?;
     step("schemas of Kubernetes", || chart_tools::install_schemas(layout))
 }

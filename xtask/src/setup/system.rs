@@ -41,11 +41,17 @@ pub const NPM: &[Need] = &[Need { what: "npm", is_there: || has("npm"), packages
 /// What the tests take beyond that.
 pub const TESTS: &[Need] = &[
     Need { what: "Node.js with npm", is_there: || has("node") && has("npm"), packages: &["nodejs", "npm"] },
+    Need { what: "strace", is_there: || has("strace"), packages: &["strace"] },
+];
+
+/// What the cluster profile takes on one machine, under faults.
+pub const CLUSTER: &[Need] = &[
     Need {
         what: "the Postgres server",
         is_there: || postgres_programs().is_some(),
         packages: &["postgresql"],
     },
+    Need { what: "libfaketime", is_there: || has("faketime"), packages: &["faketime"] },
 ];
 
 /// Where Debian's packages put the programs of a Postgres server, a folder a version.

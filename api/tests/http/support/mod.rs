@@ -19,9 +19,8 @@ use photofinish_store::object::{ObjectKey, ObjectRole};
 use photofinish_store::photo::{
     BoundingBox, Embedding, FailureReason, NewPhoto, PhotoSize, SeenFace, SeenText, TextStanding,
 };
-use photofinish_store::remote::CloudSettings;
 use photofinish_store::traits::{Finished, Lease, LeaseRequest};
-use photofinish_store::{ServerLimits, Store, StoreSettings};
+use photofinish_store::{Store, StoreSettings, suite};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::macros::datetime;
@@ -56,6 +55,8 @@ pub struct Service {
     pub health: Arc<TestHealth>,
     pub draining: Draining,
     pub context: Context,
+    /// How often the pipeline was told that photos were queued.
+    pub rings: Arc<AtomicUsize>,
     stop: Option<oneshot::Sender<()>>,
     served: Option<JoinHandle<()>>,
     _folder: tempfile::TempDir,
@@ -138,19 +139,9 @@ impl Service {
         let folder = tempfile::tempdir().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
-        let path = |name: &str| folder.path().join(name).display().to_string();
-        let store = runtime.block_on(Store::open(StoreSettings {
-            database_url: format!("sqlite:{}", path("rows.sqlite")),
-            server_limits: ServerLimits::default(),
-            storage_url: format!("file:{}", path("objects")),
-            cloud: CloudSettings::default(),
-            public_url: format!("http://{address}").parse().unwrap(),
-            signing_secret: [7; 32],
-            attempt_limit: 3,
-            face_index_bytes: 1 << 20,
-            scratch: folder.path().join("scratch"),
-            queue: None,
-        }));
+        let public_url = format!("http://{address}").parse().unwrap();
+        let opening = StoreSettings { public_url, ..suite::settings_in(folder.path()) };
+        let store = runtime.block_on(Store::open(opening));
         let store = store.unwrap();
         let mut settings = settings();
         change(&mut settings);
@@ -158,13 +149,20 @@ impl Service {
         let running = |name| Part { name, state: PartState::Running };
         let parts = Mutex::new(vec![running("database"), running("models")]);
         let health = Arc::new(TestHealth { parts });
+        let rings: Arc<AtomicUsize> = Arc::default();
         let context = Context {
             store: store.clone(),
             desk: desk.clone(),
             health: health.clone(),
             settings: Arc::new(settings),
             metrics: Arc::new(|| "photofinish_test_total 1\n".to_owned()),
-            queued: Arc::new(|| {}),
+            queued: Arc::new({
+                let rings = Arc::clone(&rings);
+                move || {
+                    rings.fetch_add(1, Ordering::SeqCst);
+                }
+            }),
+            arrived: Arc::new(|_, _| {}),
             draining: Draining::default(),
         };
         let (stop, stopped) = oneshot::channel::<()>();
@@ -180,6 +178,7 @@ impl Service {
             health,
             draining: context.draining.clone(),
             context,
+            rings,
             stop: Some(stop),
             served: Some(served),
             _folder: folder,

@@ -5,20 +5,21 @@
 
 use std::collections::{HashMap, HashSet};
 
-use async_trait::async_trait;
-use sqlx::PgConnection;
-
-use super::{Bulk, Standing, StandingRow, Term};
+use super::{Bulk, Standing, StandingRow, Term, no_album};
+use crate::face_index::Change;
 use crate::ids::{AlbumId, LeaseId, PhotoId};
 use crate::photo::{BoundingBox, NewPhoto};
 use crate::rows::{bytes_of, micros, standing_name};
 use crate::sql::fault::fault;
+use crate::sql::link::Link;
 use crate::sql::statement::without_nul;
 use crate::traits::{Finished, PhotoRef, Result, Unpublished};
+use async_trait::async_trait;
 
 /// The lock that an update takes, taken beforehand; it lets those pass who only refer to the photo.
 const LOCK: &str = "select album, id, state, attempts, lease, lease_until from photo \
      where (album, id) in (select * from unnest($1::uuid[], $2::uuid[])) \
+     and (select closed_at from album where album.id = photo.album) is null \
      order by album, id for no key update";
 
 /// The photos of running leases, locked in the same order.
@@ -34,7 +35,7 @@ macro_rules! held_by_leases {
 }
 
 #[async_trait]
-impl Bulk for PgConnection {
+impl Bulk for Link {
     async fn hold(&mut self, photos: &[PhotoRef]) -> Result<HashMap<PhotoRef, Standing>> {
         let (albums, ids) = keys(photos.iter().copied());
         let rows: Vec<StandingRow> = sqlx::query_as(LOCK)
@@ -52,10 +53,13 @@ impl Bulk for PgConnection {
             .into_iter()
             .map(|photo| (without_nul(photo.filename), without_nul(photo.content_type)))
             .unzip();
-        sqlx::query(
-            "insert into photo (album, id, filename, content_type, state, created_at, updated_at) \
-             select $1, id, filename, content_type, 'awaiting_upload', $5, $5 \
-             from unnest($2::uuid[], $3::text[], $4::text[]) as new (id, filename, content_type)",
+        let expected = ids.len() as u64;
+        // The album is held before its photos, which nobody else knows of yet.
+        let inserted = sqlx::query(
+            "with home as materialized (select id from album where id = $1 and closed_at is null for key share) \
+             insert into photo (album, id, filename, content_type, state, created_at, updated_at) \
+             select home.id, new.id, filename, content_type, 'awaiting_upload', $5, $5 \
+             from home, unnest($2::uuid[], $3::text[], $4::text[]) as new (id, filename, content_type)",
         )
         .bind(album)
         .bind(ids)
@@ -64,8 +68,9 @@ impl Bulk for PgConnection {
         .bind(now)
         .execute(self)
         .await
-        .map_err(fault("expect photos"))
-        .map(drop)
+        .map_err(fault("expect photos"))?
+        .rows_affected();
+        if inserted == expected { Ok(()) } else { Err(no_album(album)) }
     }
 
     async fn queue(&mut self, photos: &[PhotoRef], now: i64) -> Result<()> {
@@ -118,7 +123,7 @@ impl Bulk for PgConnection {
     async fn give_back(&mut self, leases: &[LeaseId], now: i64) -> Result<()> {
         sqlx::query(held_by_leases!(
             "update photo set state = 'queued', attempts = attempts - 1, lease = null, lease_until = 0, \
-             updated_at = $2, published_at = null"
+             updated_at = $2, published_at = null, confirmed_at = confirmed_at + 1"
         ))
         .bind(leases)
         .bind(now)
@@ -184,14 +189,15 @@ impl Bulk for PgConnection {
         insert_texts(self, photos).await
     }
 
-    async fn note_change(&mut self, album: AlbumId, change: i64, photos: &[PhotoId]) -> Result<()> {
+    async fn note_change(&mut self, album: AlbumId, change: Change, photos: &[PhotoId]) -> Result<()> {
         sqlx::query(
-            "insert into photo_change (album, change, photo) select $1, $2, photo \
+            "insert into photo_change (album, change, photo, mark) select $1, $2, photo, $4 \
              from unnest($3::uuid[]) as changed (photo) on conflict do nothing",
         )
         .bind(album)
-        .bind(change)
+        .bind(change.number)
         .bind(photos)
+        .bind(change.mark)
         .execute(self)
         .await
         .map_err(fault("note a change"))
@@ -252,7 +258,7 @@ impl Seen {
     }
 }
 
-async fn insert_faces(connection: &mut PgConnection, photos: &[&Finished]) -> Result<()> {
+async fn insert_faces(link: &mut Link, photos: &[&Finished]) -> Result<()> {
     let mut seen = Seen::default();
     let (mut reasons, mut models, mut vectors) = (Vec::new(), Vec::new(), Vec::new());
     for finished in photos {
@@ -281,13 +287,13 @@ async fn insert_faces(connection: &mut PgConnection, photos: &[&Finished]) -> Re
     .bind(reasons)
     .bind(models)
     .bind(vectors)
-    .execute(connection)
+    .execute(link)
     .await
     .map_err(fault("keep faces"))
     .map(drop)
 }
 
-async fn insert_texts(connection: &mut PgConnection, photos: &[&Finished]) -> Result<()> {
+async fn insert_texts(link: &mut Link, photos: &[&Finished]) -> Result<()> {
     let mut seen = Seen::default();
     let (mut readings, mut standings) = (Vec::new(), Vec::new());
     for finished in photos {
@@ -314,7 +320,7 @@ async fn insert_texts(connection: &mut PgConnection, photos: &[&Finished]) -> Re
     .bind(seen.confidences)
     .bind(readings)
     .bind(standings)
-    .execute(connection)
+    .execute(link)
     .await
     .map_err(fault("keep texts"))
     .map(drop)

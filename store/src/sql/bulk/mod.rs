@@ -12,6 +12,8 @@ use async_trait::async_trait;
 use sqlx::FromRow;
 
 use super::Transaction;
+use crate::error::StoreError;
+use crate::face_index::Change;
 use crate::ids::{AlbumId, LeaseId, PhotoId};
 use crate::photo::{NewPhoto, PhotoState};
 use crate::rows::state_of;
@@ -59,12 +61,18 @@ impl StandingRow {
     }
 }
 
+fn no_album(album: AlbumId) -> StoreError {
+    StoreError::not_found(format!("album {album}"))
+}
+
 /// Many photos in one transaction.
 #[async_trait]
 pub(super) trait Bulk: Send {
-    /// Where these photos are; those that do not exist are left out. Nobody else changes them until the transaction ends.
+    /// Where these photos are; those that do not exist are left out, and those whose album was closed. Nobody else changes
+    /// them until the transaction ends.
     async fn hold(&mut self, photos: &[PhotoRef]) -> Result<HashMap<PhotoRef, Standing>>;
-    /// Inserts photos that wait for their upload.
+    /// Inserts photos that wait for their upload. `NotFound` without the album, or when it was closed; until the
+    /// transaction ends it is not.
     async fn expect(&mut self, album: AlbumId, photos: Vec<(PhotoId, NewPhoto)>, now: i64) -> Result<()>;
     /// Queues photos held that waited for their upload.
     async fn queue(&mut self, photos: &[PhotoRef], now: i64) -> Result<()>;
@@ -72,7 +80,8 @@ pub(super) trait Bulk: Send {
     async fn take(&mut self, photos: &[(PhotoRef, LeaseId)], term: Term) -> Result<HashMap<LeaseId, i64>>;
     /// Keeps running leases alive; answers which of these they are.
     async fn renew(&mut self, leases: &[LeaseId], until: i64) -> Result<HashSet<LeaseId>>;
-    /// Puts the photos of running leases back, uncounted.
+    /// Puts the photos of running leases back, uncounted, in a turn of its own: a microsecond later than the one before, so
+    /// that they keep their places and a message queue does not take the next message of them for the last.
     async fn give_back(&mut self, leases: &[LeaseId], now: i64) -> Result<()>;
     /// Makes photos held ready.
     async fn settle(&mut self, photos: &[&Finished], now: i64) -> Result<()>;
@@ -81,7 +90,7 @@ pub(super) trait Bulk: Send {
     /// Inserts what was seen.
     async fn insert_seen(&mut self, photos: &[&Finished]) -> Result<()>;
     /// Notes that these photos belong to a change of their album's.
-    async fn note_change(&mut self, album: AlbumId, change: i64, photos: &[PhotoId]) -> Result<()>;
+    async fn note_change(&mut self, album: AlbumId, change: Change, photos: &[PhotoId]) -> Result<()>;
     /// Notes that messages name these turns of photos.
     async fn publish(&mut self, photos: &[Unpublished], now: i64) -> Result<()>;
 }
@@ -91,7 +100,7 @@ impl Transaction {
     pub(super) fn bulk(&mut self) -> &mut dyn Bulk {
         match self {
             Self::Sqlite(transaction) => &mut **transaction,
-            Self::Postgres(transaction) => &mut **transaction,
+            Self::Postgres(link) => link,
         }
     }
 }

@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use async_trait::async_trait;
 use sqlx::SqliteConnection;
 
-use super::{Bulk, Standing, StandingRow, Term};
+use super::{Bulk, Standing, StandingRow, Term, no_album};
+use crate::face_index::Change;
 use crate::ids::{AlbumId, LeaseId, PhotoId};
 use crate::photo::{NewPhoto, SeenFace, SeenText};
 use crate::rows::{bytes_of, micros, standing_name};
@@ -22,7 +23,8 @@ impl Bulk for SqliteConnection {
         let mut held = HashMap::with_capacity(photos.len());
         for PhotoRef { album, photo } in photos {
             let row: Option<StandingRow> = sqlx::query_as(
-                "select album, id, state, attempts, lease, lease_until from photo where album = $1 and id = $2",
+                "select album, id, state, attempts, lease, lease_until from photo where album = $1 and id = $2 \
+                 and (select closed_at from album where album.id = photo.album) is null",
             )
             .bind(album)
             .bind(photo)
@@ -36,9 +38,9 @@ impl Bulk for SqliteConnection {
 
     async fn expect(&mut self, album: AlbumId, photos: Vec<(PhotoId, NewPhoto)>, now: i64) -> Result<()> {
         for (id, photo) in photos {
-            sqlx::query(
+            let inserted = sqlx::query(
                 "insert into photo (album, id, filename, content_type, state, created_at, updated_at) \
-                 values ($1, $2, $3, $4, 'awaiting_upload', $5, $5)",
+                 select id, $2, $3, $4, 'awaiting_upload', $5, $5 from album where id = $1 and closed_at is null",
             )
             .bind(album)
             .bind(id)
@@ -48,6 +50,9 @@ impl Bulk for SqliteConnection {
             .execute(&mut *self)
             .await
             .map_err(fault("expect photos"))?;
+            if inserted.rows_affected() == 0 {
+                return Err(no_album(album));
+            }
         }
         Ok(())
     }
@@ -108,7 +113,7 @@ impl Bulk for SqliteConnection {
         for lease in leases {
             sqlx::query(
                 "update photo set state = 'queued', attempts = attempts - 1, lease = null, lease_until = 0, \
-                 updated_at = $2, published_at = null where lease = $1 and state = 'processing'",
+                 updated_at = $2, published_at = null, confirmed_at = confirmed_at + 1 where lease = $1 and state = 'processing'",
             )
             .bind(lease)
             .bind(now)
@@ -173,14 +178,16 @@ impl Bulk for SqliteConnection {
         Ok(())
     }
 
-    async fn note_change(&mut self, album: AlbumId, change: i64, photos: &[PhotoId]) -> Result<()> {
+    async fn note_change(&mut self, album: AlbumId, change: Change, photos: &[PhotoId]) -> Result<()> {
         for photo in photos {
             sqlx::query(
-                "insert into photo_change (album, change, photo) values ($1, $2, $3) on conflict do nothing",
+                "insert into photo_change (album, change, photo, mark) values ($1, $2, $3, $4) \
+                 on conflict do nothing",
             )
             .bind(album)
-            .bind(change)
+            .bind(change.number)
             .bind(photo)
+            .bind(change.mark)
             .execute(&mut *self)
             .await
             .map_err(fault("note a change"))?;

@@ -1,0 +1,10 @@
+//! How figures are reported: tables and goals, on what they were measured, and the page that keeps them. For the programs
+//! that measure; it measures nothing itself.
+
+#![forbid(unsafe_code)]
+
+pub mod goals;
+pub mod machine;
+pub mod places;
+pub mod report;
+pub mod statistics;

@@ -1,0 +1,113 @@
+//! What a service does besides: removes expired selfies, measures the queue and keeps the metrics small, finishes
+//! deletions, sweeps the storage.
+
+use std::time::Duration;
+
+use metrics_exporter_prometheus::PrometheusHandle;
+use photofinish_store::object::ObjectKey;
+use photofinish_store::{Store, StoreError};
+use tokio::sync::watch;
+
+use crate::config::Sweeping;
+use crate::run::until;
+use crate::sweeping::{finish_deletions, sweep_daily};
+
+/// How often.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// Does them until the service is stopped.
+pub async fn run(of: (Store, Sweeping), metrics: PrometheusHandle, stopped: watch::Receiver<bool>) {
+    let (store, sweeping) = of;
+    tokio::spawn(sweep_daily(store.clone(), sweeping, until(stopped.clone())));
+    let stop = until(stopped);
+    tokio::pin!(stop);
+    let mut every = tokio::time::interval(EVERY);
+    loop {
+        tokio::select! {
+            () = &mut stop => return,
+            _ = every.tick() => {}
+        }
+        metrics.run_upkeep();
+        // A store that does not answer must not hold up the end.
+        tokio::select! {
+            () = &mut stop => return,
+            () = do_round(&store) => {}
+        }
+    }
+}
+
+async fn do_round(store: &Store) {
+    if let Err(error) = store.measure_queue().await {
+        tracing::warn!(%error, "the queue is not measured until the next try");
+    }
+    finish_deletions(store).await;
+    if let Err(error) = remove_expired_probes(store).await {
+        tracing::warn!(%error, "expired selfies stay until the next try");
+    }
+}
+
+/// Bytes first, then rows: whatever ends this, the next try finds what is left. Also those with a vector: deleting their
+/// bytes may have failed when they were used, and a presigned URL can bring bytes again.
+async fn remove_expired_probes(store: &Store) -> Result<(), StoreError> {
+    let mut gone = Vec::new();
+    let mut outcome = Ok(());
+    for probe in store.probes.expired().await? {
+        outcome = store.blobs.delete(&ObjectKey::probe(probe.organization, probe.album, probe.id)).await;
+        if outcome.is_err() {
+            break;
+        }
+        gone.push(probe.id);
+    }
+    store.probes.remove(&gone).await?;
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use bytes::Bytes;
+    use photofinish_store::photo::Embedding;
+    use photofinish_store::suite::Event;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::run::open_store;
+    use crate::settings::Settings;
+
+    #[tokio::test]
+    async fn an_expired_selfie_leaves_no_bytes_whether_it_was_used_or_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let data_dir = folder.path().join("data").display().to_string();
+        let config = Config::from_settings(&Settings { data_dir: Some(data_dir), ..Settings::default() });
+        let store = open_store(&config.unwrap()).await.unwrap();
+        let event = Event::make(&store).await;
+        let mut keys = Vec::new();
+        // Only one that lives takes a vector.
+        let (short, long) = (Duration::from_secs(2), Duration::from_secs(3600));
+        for (ttl, is_used) in [(short, false), (short, true), (long, true)] {
+            let probe = store.probes.create(event.album, ttl).await.unwrap();
+            if is_used {
+                let embedding = Embedding { model: "test@1".to_owned(), vector: vec![1.0, 0.0] };
+                store.probes.keep(probe.id, embedding).await.unwrap();
+            }
+            let key = ObjectKey::probe(probe.organization, probe.album, probe.id);
+            store.blobs.write(&key, "image/jpeg", Bytes::from_static(b"a face")).await.unwrap();
+            keys.push((key, probe.id));
+        }
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while store.probes.expired().await.unwrap().len() < 2 {
+            assert!(Instant::now() < deadline, "selfies do not expire");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        remove_expired_probes(&store).await.unwrap();
+        let mut left = Vec::new();
+        for (key, _) in &keys {
+            left.push(store.blobs.head(key).await.unwrap().is_some());
+        }
+        assert_eq!(left, [false, false, true]);
+        assert!(store.probes.get(event.album, keys[2].1).await.is_ok());
+        assert!(store.probes.expired().await.unwrap().is_empty());
+        store.close().await;
+    }
+}

@@ -1,0 +1,153 @@
+//! Rows and a nats-server, and processes that share them.
+
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream;
+use async_nats::jetstream::consumer::PullConsumer;
+use photofinish_servers::{NatsServer, Postgres};
+use photofinish_store::photo::PhotoSize;
+use photofinish_store::suite::Event;
+use photofinish_store::traits::{Finished, Lease};
+use photofinish_store::{QueueSettings, ServerLimits, Store, StoreSettings};
+
+use crate::embedded::Home;
+
+/// Nothing here takes so long unless it never ends.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// The name of the stream.
+pub const STREAM: &str = "test";
+
+/// Longer than any test.
+pub const LONG: Duration = Duration::from_secs(3600);
+
+/// A worker that is silent for so long has died.
+pub const SHORT: Duration = Duration::from_millis(500);
+
+/// Photos that the outbox may be ahead of idle workers.
+pub const LEAD: usize = 64;
+
+/// Rows in a folder and a server beside them, both of this test alone.
+pub struct Cluster {
+    pub home: Home,
+    pub server: NatsServer,
+}
+
+impl Cluster {
+    pub fn start() -> Option<Self> {
+        Some(Self { home: Home::new(), server: NatsServer::start()? })
+    }
+
+    /// With the rows on a server too, as in the cluster profile.
+    pub fn start_with_postgres() -> Option<Self> {
+        let home = Home::with_rows(Postgres::shared()?.database());
+        Some(Self { home, server: NatsServer::start()? })
+    }
+
+    /// One more process: an API replica or a worker.
+    pub async fn process(&self) -> Store {
+        self.process_with(self.queue_settings()).await
+    }
+
+    pub async fn process_with(&self, queue: QueueSettings) -> Store {
+        // Few connections: the tests of this binary share one server.
+        let server_limits = ServerLimits { connections: 4, ..ServerLimits::default() };
+        let settings = StoreSettings { queue: Some(queue), server_limits, ..self.home.settings() };
+        let store = Store::open(settings).await.unwrap();
+        until("the server is reached", async || store.check_queue().await.is_ok()).await;
+        store
+    }
+
+    pub fn queue_settings(&self) -> QueueSettings {
+        QueueSettings {
+            url: self.server.url(),
+            credentials: None,
+            stream: STREAM.into(),
+            replicas: 1,
+            ack_wait: Duration::from_secs(2),
+            sweep_every: Duration::from_secs(2),
+        }
+    }
+
+    /// The stream as the server sees it.
+    pub async fn stream(&self) -> jetstream::stream::State {
+        let stream = self.context().await.get_stream(STREAM).await.unwrap();
+        stream.cached_info().state.clone()
+    }
+
+    /// The workers' consumer as the server sees it.
+    pub async fn consumer(&self) -> PullConsumer {
+        let stream = self.context().await.get_stream(STREAM).await.unwrap();
+        stream.get_consumer("workers").await.unwrap()
+    }
+
+    /// A way to the server past the queue.
+    pub async fn context(&self) -> jetstream::Context {
+        jetstream::new(async_nats::connect(self.server.url()).await.unwrap())
+    }
+
+    /// Until no message is left, with somebody pulling, as workers do.
+    pub async fn until_the_stream_is_empty(&self, event: &Event) {
+        until("the stream is empty", async || {
+            assert_eq!(event.leased(10, LONG).await.len(), 0, "nothing is left to lease");
+            self.stream().await.messages == 0
+        })
+        .await;
+    }
+}
+
+/// Looks until it is so.
+pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so().await {
+        assert!(start.elapsed() < DEADLINE, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The first photo that comes.
+pub async fn arrival(event: &Event, ttl: Duration) -> Lease {
+    let mut lease = None;
+    until("a photo arrives", async || {
+        lease = event.leased(1, ttl).await.pop();
+        lease.is_some()
+    })
+    .await;
+    lease.unwrap()
+}
+
+pub async fn suspect(event: &Event, ttl: Duration) -> Lease {
+    let mut lease = None;
+    until("a suspect is there", async || {
+        lease = event.leased_suspect(ttl).await;
+        lease.is_some()
+    })
+    .await;
+    lease.unwrap()
+}
+
+pub fn reading(lease: &Lease) -> Finished {
+    let size = PhotoSize { width: 6000, height: 4000 };
+    let (faces, texts) = (Vec::new(), Vec::new());
+    Finished { lease: lease.clone(), size, taken_at: None, camera: None, faces, texts }
+}
+
+/// Finishes photos until none waits; answers how many leases it took.
+pub async fn work_off(event: &Event) -> usize {
+    let mut worked = 0;
+    until("all is worked off", async || {
+        let Ok(mut leases) = lease_any(event).await else { return false };
+        leases.extend(event.leased_suspect(LONG).await);
+        worked += leases.len();
+        event.store.queue.finish(leases.iter().map(reading).collect()).await.unwrap();
+        let counts = event.store.photos.counts(event.album).await.unwrap();
+        counts.queued + counts.processing == 0
+    })
+    .await;
+    worked
+}
+
+pub async fn lease_any(event: &Event) -> photofinish_store::traits::Result<Vec<Lease>> {
+    let request = photofinish_store::traits::LeaseRequest { limit: 32, ttl: LONG, suspects: false };
+    event.store.queue.lease(request).await
+}

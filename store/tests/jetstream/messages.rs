@@ -1,0 +1,95 @@
+//! Messages too many, too few, and of others.
+
+use std::collections::HashSet;
+
+use photofinish_store::QueueSettings;
+use photofinish_store::ids::{AlbumId, PhotoId};
+use photofinish_store::suite::Event;
+use photofinish_store::traits::Finish;
+use sqlx::ConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
+
+use crate::cluster::{Cluster, LONG, STREAM, reading, until, work_off};
+use crate::embedded::{self, Home};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_outboxes_publish_each_photo_once_and_many_workers_read_it_once() {
+    let Some(cluster) = Cluster::start_with_postgres() else { return };
+    // The stream's memory of what it has had is longer than this test.
+    let settings = QueueSettings { sweep_every: LONG, ..cluster.queue_settings() };
+    let mut processes = Vec::new();
+    for _ in 0..4 {
+        processes.push(cluster.process_with(settings.clone()).await);
+    }
+    let event = Event::make(&processes[0]).await;
+    let photos = event.expected(500).await;
+    let confirms = photos.chunks(10).zip(processes.iter().cycle()).map(|(some, process)| {
+        let album = event.album;
+        async move { process.queue.confirm(album, some).await.unwrap() }
+    });
+    futures_util::future::join_all(confirms).await;
+    let workers = processes.iter().map(|process| async {
+        let event = embedded::event_of(process, event.album).await;
+        work_off(&event).await
+    });
+    let worked: usize = futures_util::future::join_all(workers).await.into_iter().sum();
+    assert_eq!(worked, 500);
+    assert_eq!(cluster.stream().await.last_sequence, 500, "each was published once");
+    cluster.until_the_stream_is_empty(&event).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_published_twice_is_read_once() {
+    let Some(cluster) = Cluster::start() else { return };
+    let store = cluster.process().await;
+    let event = Event::make(&store).await;
+    let photos = event.queued(5).await;
+    until("they are published", async || cluster.stream().await.messages == 5).await;
+    // As when the publisher died before it noted what it had published.
+    forget_published(&cluster.home, event.album).await;
+    // As when that is found out after the stream has forgotten it.
+    publish_past_the_queue(&cluster, event.album, &photos).await;
+    let mut seen = HashSet::new();
+    until("all are leased", async || {
+        for lease in event.leased(32, LONG).await {
+            assert_eq!(lease.attempt, 1);
+            assert!(seen.insert(lease.photo), "leased twice");
+            assert_eq!(store.queue.finish(vec![reading(&lease)]).await.unwrap(), [Finish::Done]);
+        }
+        seen.len() == photos.len()
+    })
+    .await;
+    cluster.until_the_stream_is_empty(&event).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_names_no_photo_goes_and_stops_nobody() {
+    let Some(cluster) = Cluster::start() else { return };
+    let store = cluster.process().await;
+    let context = cluster.context().await;
+    for text in ["", "no photo", "a/b/c"] {
+        context.publish(format!("{STREAM}.work"), text.into()).await.unwrap().await.unwrap();
+    }
+    let event = Event::make(&store).await;
+    event.queued(1).await;
+    assert_eq!(work_off(&event).await, 1);
+    cluster.until_the_stream_is_empty(&event).await;
+}
+
+async fn forget_published(home: &Home, album: AlbumId) {
+    let options = SqliteConnectOptions::new().filename(home.path().join("photofinish.db"));
+    let mut connection = options.connect().await.unwrap();
+    sqlx::query("update photo set published_at = null where album = $1")
+        .bind(album)
+        .execute(&mut connection)
+        .await
+        .unwrap();
+}
+
+async fn publish_past_the_queue(cluster: &Cluster, album: AlbumId, photos: &[PhotoId]) {
+    let context = cluster.context().await;
+    for photo in photos {
+        let text = format!("{album}/{photo}/1");
+        context.publish(format!("{STREAM}.work"), text.into()).await.unwrap().await.unwrap();
+    }
+}

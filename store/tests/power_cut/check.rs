@@ -1,0 +1,207 @@
+//! What has to be true of a store after a power cut, given what the writer had been answered before it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use photofinish_store::Store;
+use photofinish_store::ids::{AlbumId, OrganizationId, PhotoId};
+use photofinish_store::object::{ObjectKey, ObjectRole};
+use photofinish_store::photo::{Photo, PhotoQuery, PhotoState};
+use photofinish_store::suite;
+use photofinish_store::traits::{LeaseRequest, TextQuery};
+use sqlx::Connection;
+use uuid::Uuid;
+
+use super::writer::{BIB, FACE, bytes_of, finished};
+use super::{database, objects, settings};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What the writer had been answered.
+#[derive(Clone, Debug, Default)]
+pub struct Promises {
+    album: Option<(OrganizationId, AlbumId)>,
+    confirmed: BTreeSet<PhotoId>,
+    ready: BTreeSet<PhotoId>,
+    failed: BTreeSet<PhotoId>,
+    /// Photos by their id, objects and albums by their key: what is being deleted may be there or not.
+    deleting: BTreeSet<String>,
+    deleted: BTreeSet<String>,
+}
+
+impl Promises {
+    /// The writer said this.
+    pub fn add(&mut self, line: &str) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let id = |word: usize| words[word].parse::<Uuid>().unwrap();
+        match words[0] {
+            "album" => self.album = Some((OrganizationId(id(1)), AlbumId(id(2)))),
+            "confirmed" => drop(self.confirmed.insert(PhotoId(id(1)))),
+            "ready" => drop(self.ready.insert(PhotoId(id(1)))),
+            "failed" => drop(self.failed.insert(PhotoId(id(1)))),
+            "deleting" => drop(self.deleting.insert(words[1].to_owned())),
+            "deleted" => drop(self.deleted.insert(words[1].to_owned())),
+            other => panic!("the writer said {other}"),
+        }
+    }
+
+    fn may_be_gone(&self, photo: PhotoId) -> bool {
+        self.deleting.contains(&photo.to_string())
+    }
+}
+
+/// Opens what is left in this folder, and looks.
+///
+/// # Errors
+/// What was lost or doubled, in words.
+pub async fn check(folder: &Path, promises: &Promises) -> Result<(), String> {
+    let opened = Store::open(settings(folder)).await;
+    let store = opened.map_err(|cause| format!("the store does not open: {cause}: {:?}", cause.source))?;
+    store.embedded().unwrap().reclaim().await.map_err(|cause| format!("leases stay: {cause}"))?;
+    check_database(folder).await?;
+    check_deleted(folder, promises)?;
+    if let Some((organization, album)) = promises.album {
+        let object = |photo, role| ObjectKey::photo(organization, album, photo, role);
+        check_photos(&store, album, promises).await?;
+        check_bytes(&store, (album, object), promises).await?;
+        check_searches(&store, album).await?;
+        work_off(&store, album).await?;
+        check_searches(&store, album).await?;
+    }
+    store.close().await;
+    Ok(())
+}
+
+async fn check_database(folder: &Path) -> Result<(), String> {
+    let mut connection = sqlx::SqliteConnection::connect(&database(folder)).await.map_err(text)?;
+    let (sound,): (String,) =
+        sqlx::query_as("pragma integrity_check").fetch_one(&mut connection).await.map_err(text)?;
+    let strays = sqlx::query("pragma foreign_key_check").fetch_all(&mut connection).await.map_err(text)?;
+    connection.close().await.map_err(text)?;
+    same("integrity of the database", &(sound.as_str(), strays.len()), &("ok", 0))
+}
+
+/// No bytes of what was deleted have come back.
+fn check_deleted(folder: &Path, promises: &Promises) -> Result<(), String> {
+    let mut folders = vec![objects(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).map_err(text)? {
+            let path = entry.map_err(text)?.path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let shown = path.display().to_string();
+            if let Some(deleted) = promises.deleted.iter().find(|deleted| shown.contains(*deleted)) {
+                return Err(format!("{deleted} was deleted, and there is {shown}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn check_photos(store: &Store, album: AlbumId, promises: &Promises) -> Result<(), String> {
+    let photos = photos(store, album).await?;
+    let ids: BTreeSet<PhotoId> = photos.iter().map(|photo| photo.id).collect();
+    same("photos listed once", &ids.len(), &photos.len())?;
+    let state = |id: &PhotoId| photos.iter().find(|photo| photo.id == *id).map(|photo| photo.state);
+    for photo in &promises.confirmed {
+        let found = state(photo);
+        let gone_or_waits = matches!(found, None | Some(PhotoState::AwaitingUpload));
+        if gone_or_waits && !promises.may_be_gone(*photo) {
+            return Err(format!("{photo} was confirmed, and is {found:?}"));
+        }
+        if found.is_some() && promises.deleted.contains(&photo.to_string()) {
+            return Err(format!("{photo} was deleted, and is {found:?}"));
+        }
+    }
+    for (ended, expected) in [(&promises.ready, PhotoState::Ready), (&promises.failed, PhotoState::Failed)] {
+        for photo in ended.iter().filter(|photo| !promises.may_be_gone(**photo)) {
+            same(&photo.to_string(), &state(photo), &Some(expected))?;
+        }
+    }
+    Ok(())
+}
+
+/// Every photo that is in the queue or beyond it has its bytes, and every ready one its previews and what was seen.
+async fn check_bytes(
+    store: &Store,
+    (album, object): (AlbumId, impl Fn(PhotoId, ObjectRole) -> ObjectKey),
+    promises: &Promises,
+) -> Result<(), String> {
+    for photo in photos(store, album).await? {
+        if photo.state == PhotoState::AwaitingUpload || promises.may_be_gone(photo.id) {
+            continue;
+        }
+        let mut roles = vec![ObjectRole::Original];
+        if photo.state == PhotoState::Ready {
+            roles.extend([ObjectRole::Preview, ObjectRole::Thumbnail]);
+            let (faces, texts) = store.photos.seen(album, photo.id).await.map_err(text)?;
+            same(&format!("seen in {}", photo.id), &(faces.len(), texts.len()), &(1, 1))?;
+        }
+        for role in roles {
+            let key = object(photo.id, role);
+            let bytes = store.blobs.read(&key, 1 << 20).await;
+            let bytes = bytes.map_err(|cause| format!("{:?} photo, {key}: {cause}", photo.state))?;
+            if bytes != bytes_of(&key) {
+                return Err(format!("{:?} photo, {key}: not the bytes that were sent", photo.state));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Searches find each ready photo once, and nothing else.
+async fn check_searches(store: &Store, album: AlbumId) -> Result<(), String> {
+    let photos = photos(store, album).await?;
+    let ready = photos.iter().filter(|photo| photo.state == PhotoState::Ready).map(|photo| photo.id);
+    let ready: Vec<PhotoId> = ready.collect();
+    let face = suite::face(FACE).embedding.unwrap();
+    let by_face = store.faces.nearest(album, &face, 1000, 0.9).await.map_err(text)?;
+    same("found by face", &sorted(by_face.iter().map(|hit| hit.photo)), &ready)?;
+    let query = TextQuery { text: BIB.into(), exact: true };
+    let by_bib = store.texts.search(album, &query).await.map_err(text)?;
+    same("found by bib", &sorted(by_bib.iter().map(|hit| hit.photo)), &ready)
+}
+
+/// All that waits can be worked on, and ends.
+async fn work_off(store: &Store, album: AlbumId) -> Result<(), String> {
+    let before = store.photos.counts(album).await.map_err(text)?;
+    for suspects in [false, true] {
+        loop {
+            let request = LeaseRequest { limit: 100, ttl: HOUR, suspects };
+            let leases = store.queue.lease(request).await.map_err(text)?;
+            if leases.is_empty() {
+                break;
+            }
+            store.queue.finish(leases.iter().map(finished).collect()).await.map_err(text)?;
+        }
+    }
+    let after = store.photos.counts(album).await.map_err(text)?;
+    same("still at work", &(after.queued, after.processing), &(0, 0))?;
+    same("failed", &after.failed, &before.failed)?;
+    same("ready", &after.ready, &(before.ready + before.queued + before.processing))
+}
+
+/// In order.
+async fn photos(store: &Store, album: AlbumId) -> Result<Vec<Photo>, String> {
+    let query = PhotoQuery { after: None, limit: 1000, state: None };
+    let page = store.photos.list(album, query).await.map_err(text)?;
+    same("photos in the album", &page.photos.len(), &usize::try_from(page.total).unwrap())?;
+    Ok(page.photos)
+}
+
+fn sorted(photos: impl Iterator<Item = PhotoId>) -> Vec<PhotoId> {
+    let mut photos: Vec<PhotoId> = photos.collect();
+    photos.sort();
+    photos
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: &T, expected: &T) -> Result<(), String> {
+    if found == expected { Ok(()) } else { Err(format!("{what}: {found:?}, not {expected:?}")) }
+}
+
+fn text(cause: impl std::fmt::Display) -> String {
+    cause.to_string()
+}

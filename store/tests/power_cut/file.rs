@@ -1,0 +1,103 @@
+//! One file: what of it was synchronised, what came after, and what a power cut may leave of that.
+
+use rand::RngExt;
+use rand::rngs::StdRng;
+
+use super::disk::Fate;
+
+/// What a disk writes whole or not at all, bytes.
+const SECTOR: u64 = 512;
+
+/// The file.
+#[derive(Default)]
+pub struct File {
+    /// As synchronised.
+    kept: Vec<u8>,
+    /// What came after, in order, and when each call returned: a synchronisation that began before need not cover it.
+    pending: Vec<(Change, usize)>,
+    /// With everything.
+    length: u64,
+}
+
+/// A change of a file.
+#[derive(Clone)]
+pub enum Change {
+    Write { at: u64, bytes: Vec<u8> },
+    Resize { length: u64 },
+}
+
+impl Change {
+    fn apply(&self, bytes: &mut Vec<u8>) {
+        match self {
+            Self::Resize { length } => bytes.resize(usize::try_from(*length).unwrap(), 0),
+            Self::Write { at, bytes: written } => {
+                let (at, end) =
+                    (usize::try_from(*at).unwrap(), usize::try_from(*at).unwrap() + written.len());
+                if bytes.len() < end {
+                    bytes.resize(end, 0);
+                }
+                bytes[at..end].copy_from_slice(written);
+            }
+        }
+    }
+
+    /// What is left of it by chance.
+    fn torn(&self, chance: &mut StdRng) -> Option<Self> {
+        let Self::Write { at, bytes } = self else { return chance.random_bool(0.5).then(|| self.clone()) };
+        match chance.random_range(0..6) {
+            0 | 1 => None,
+            2 => Some(Self::Resize { length: at + bytes.len() as u64 }),
+            3 => {
+                let end = (at + chance.random_range(0..=bytes.len() as u64)) / SECTOR * SECTOR;
+                let length = usize::try_from(end.saturating_sub(*at)).unwrap();
+                Some(Self::Write { at: *at, bytes: bytes[..length].to_vec() })
+            }
+            _ => Some(self.clone()),
+        }
+    }
+}
+
+impl File {
+    /// Bytes, with everything that was written.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    pub fn change(&mut self, change: Change, ended: usize) {
+        self.length = match &change {
+            Change::Write { at, bytes } => self.length.max(at + bytes.len() as u64),
+            Change::Resize { length } => *length,
+        };
+        self.pending.push((change, ended));
+    }
+
+    /// Makes last what had been written when a synchronisation began; whether there was something.
+    pub fn sync(&mut self, begun: usize) -> bool {
+        let before = self.pending.len();
+        let (covered, later): (Vec<_>, Vec<_>) =
+            self.pending.drain(..).partition(|(_, ended)| *ended <= begun);
+        covered.iter().for_each(|(change, _)| change.apply(&mut self.kept));
+        self.pending = later;
+        self.pending.len() < before
+    }
+
+    /// The bytes after a power cut.
+    pub fn remains(&self, fate: Fate, chance: &mut StdRng) -> Vec<u8> {
+        let mut bytes = self.kept.clone();
+        for (change, _) in &self.pending {
+            let left = match fate {
+                Fate::Lost | Fate::Names => None,
+                Fate::Kept => Some(change.clone()),
+                Fate::Chance(_) => change.torn(chance),
+            };
+            match left {
+                // A length without its data takes nothing away.
+                Some(Change::Resize { length })
+                    if matches!(change, Change::Write { .. }) && length < bytes.len() as u64 => {}
+                Some(left) => left.apply(&mut bytes),
+                None => {}
+            }
+        }
+        bytes
+    }
+}

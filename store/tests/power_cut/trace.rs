@@ -1,0 +1,236 @@
+//! What a process did to files, in order: runs it under strace and reads the record. Knows calls and paths, and nothing
+//! of what a disk makes of them.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What is recorded. A `?` stands before calls that not every processor has.
+const TRACED: &str = "trace=openat,openat2,?open,?creat,close,write,pwrite64,writev,pwritev,pwritev2,ftruncate,\
+    truncate,fallocate,fsync,fdatasync,sync_file_range,sync,syncfs,?rename,renameat,renameat2,?link,linkat,?symlink,\
+    symlinkat,?unlink,unlinkat,?rmdir,?mkdir,mkdirat,copy_file_range,sendfile,splice,io_uring_setup,mmap,?dup2,dup,dup3";
+
+/// The longest piece of data in a record; a call with more would be cut short.
+const LONGEST: &str = "2097152";
+
+/// One call that succeeded.
+pub struct Traced {
+    /// The line of the record at which it began: what it changes may be on the disk from here on.
+    pub begun: usize,
+    /// The line at which it returned: what it promises holds from here on.
+    pub ended: usize,
+    pub call: Call,
+}
+
+/// What was called; paths are absolute.
+pub enum Call {
+    Open {
+        path: String,
+        flags: String,
+        descriptor: i32,
+    },
+    Close {
+        descriptor: i32,
+    },
+    /// Where the data go: at an offset, or where the descriptor stands.
+    Write {
+        file: Open,
+        at: Option<u64>,
+        bytes: Vec<u8>,
+    },
+    Resize {
+        file: Open,
+        length: u64,
+    },
+    Sync {
+        file: Open,
+    },
+    Move {
+        from: String,
+        to: String,
+    },
+    Remove {
+        path: String,
+    },
+    MakeFolder {
+        path: String,
+    },
+    /// A shared mapping that can be written to.
+    Map {
+        file: Open,
+    },
+    /// A call that the model does not know, by its line.
+    Other {
+        paths: Vec<String>,
+        line: String,
+    },
+}
+
+/// An open file: its descriptor, and the name it has at the moment of the call.
+pub struct Open {
+    pub descriptor: i32,
+    pub path: String,
+}
+
+/// Whether processes can be traced here; why not.
+pub fn is_possible() -> Result<(), String> {
+    let probe = Command::new("strace").args(["-f", "-o", "/dev/null", "--", "true"]).output();
+    match probe {
+        Err(cause) => Err(format!("no strace: {cause}")),
+        Ok(output) if !output.status.success() => {
+            Err(format!("strace may not trace here: {}", String::from_utf8_lossy(&output.stderr).trim()))
+        }
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Runs a program to its end and reads what it did.
+///
+/// # Panics
+/// When it fails.
+pub fn run(program: &mut Command, record: &Path) -> Vec<Traced> {
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "--seccomp-bpf", "-qq", "-y", "-xx", "-e", "signal=none", "-s", LONGEST]);
+    strace.args(["-e", TRACED]).arg("-o").arg(record).arg("--").arg(program.get_program());
+    strace.args(program.get_args().map(OsStr::to_owned));
+    strace.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = strace.stdin(Stdio::null()).output().unwrap();
+    assert!(
+        output.status.success(),
+        "the writer failed: {}\n{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    parse(&std::fs::read_to_string(record).unwrap())
+}
+
+fn parse(record: &str) -> Vec<Traced> {
+    let mut unfinished: Vec<(&str, usize, &str)> = Vec::new();
+    let mut calls = Vec::new();
+    for (number, line) in record.lines().enumerate() {
+        let (thread, text) = line.split_once(' ').unwrap();
+        let text = text.trim_start();
+        if text.starts_with("+++") || text.starts_with("---") {
+            continue;
+        }
+        if let Some(begun) = text.strip_suffix(" <unfinished ...>") {
+            unfinished.push((thread, number, begun));
+            continue;
+        }
+        if let Some(rest) = text.strip_prefix("<... ") {
+            let at = unfinished.iter().position(|(other, ..)| *other == thread).unwrap();
+            let (_, begun, first) = unfinished.swap_remove(at);
+            let (_, rest) = rest.split_once("resumed>").unwrap();
+            calls.extend(traced((begun, number), &format!("{first}{rest}")));
+        } else {
+            calls.extend(traced((number, number), text));
+        }
+    }
+    calls
+}
+
+/// The call of a whole line; nothing when it failed or never returned.
+fn traced((begun, ended): (usize, usize), line: &str) -> Option<Traced> {
+    let (name, rest) = line.split_once('(')?;
+    let (arguments, result) = rest.rsplit_once(" = ")?;
+    let arguments = arguments.trim_end().strip_suffix(')')?;
+    let result: i64 = number_before(result)?;
+    if result < 0 {
+        return None;
+    }
+    let arguments: Vec<&str> = arguments.split(", ").collect();
+    Some(Traced { begun, ended, call: call(name, &arguments, (result, line)) })
+}
+
+fn call(name: &str, arguments: &[&str], (result, line): (i64, &str)) -> Call {
+    let file = || open_file(arguments[0]);
+    let bytes = || {
+        assert!(!arguments[1].ends_with("..."), "a record of a write was cut short");
+        let mut bytes = text_of(arguments[1]);
+        bytes.truncate(usize::try_from(result).unwrap());
+        bytes
+    };
+    match name {
+        "openat" => Call::Open {
+            path: place(arguments[0], arguments[1]),
+            flags: arguments[2].to_owned(),
+            descriptor: i32::try_from(result).unwrap(),
+        },
+        "close" => Call::Close { descriptor: file().descriptor },
+        "write" => Call::Write { file: file(), at: None, bytes: bytes() },
+        "pwrite64" => Call::Write { file: file(), at: Some(arguments[3].parse().unwrap()), bytes: bytes() },
+        "ftruncate" => Call::Resize { file: file(), length: arguments[1].parse().unwrap() },
+        "fsync" | "fdatasync" => Call::Sync { file: file() },
+        "rename" => Call::Move { from: path_of(arguments[0]), to: path_of(arguments[1]) },
+        "renameat" | "renameat2" => {
+            Call::Move { from: place(arguments[0], arguments[1]), to: place(arguments[2], arguments[3]) }
+        }
+        "unlink" | "rmdir" => Call::Remove { path: path_of(arguments[0]) },
+        "unlinkat" => Call::Remove { path: place(arguments[0], arguments[1]) },
+        "mkdir" => Call::MakeFolder { path: path_of(arguments[0]) },
+        "mkdirat" => Call::MakeFolder { path: place(arguments[0], arguments[1]) },
+        "mmap" => match (arguments[2].contains("PROT_WRITE"), arguments[3].contains("MAP_SHARED")) {
+            (true, true) => Call::Map { file: open_file(arguments[4]) },
+            _ => Call::Other { paths: Vec::new(), line: String::new() },
+        },
+        _ => {
+            let paths =
+                arguments.iter().map(|a| if a.contains('<') { open_file(a).path } else { path_of(a) });
+            Call::Other { paths: paths.collect(), line: line.chars().take(400).collect() }
+        }
+    }
+}
+
+/// `12<\x2f..>`, and for one without a name `12`.
+fn open_file(argument: &str) -> Open {
+    let (descriptor, path) = argument.split_once('<').unwrap_or((argument, ""));
+    let path = path.trim_end_matches("(deleted)").trim_end_matches('>');
+    Open { descriptor: descriptor.parse().unwrap_or(-1), path: unescaped(path) }
+}
+
+/// A path that may be relative to an open folder (`AT_FDCWD` is the working folder).
+fn place(folder: &str, path: &str) -> String {
+    let path = path_of(path);
+    if path.starts_with('/') { path } else { format!("{}/{path}", open_file(folder).path) }
+}
+
+fn path_of(argument: &str) -> String {
+    String::from_utf8(text_of(argument)).unwrap()
+}
+
+fn unescaped(text: &str) -> String {
+    String::from_utf8(bytes_of(text)).unwrap()
+}
+
+/// A quoted string.
+fn text_of(argument: &str) -> Vec<u8> {
+    bytes_of(argument.trim_matches('"'))
+}
+
+/// Bytes written as `\x2f`; the rest as it is.
+fn bytes_of(text: &str) -> Vec<u8> {
+    let text = text.as_bytes();
+    let digit = |byte: u8| (byte as char).to_digit(16).unwrap() as u8;
+    let mut bytes = Vec::with_capacity(text.len() / 4);
+    let mut at = 0;
+    while at < text.len() {
+        if text[at..].starts_with(b"\\x") {
+            bytes.push(digit(text[at + 2]) << 4 | digit(text[at + 3]));
+            at += 4;
+        } else {
+            bytes.push(text[at]);
+            at += 1;
+        }
+    }
+    bytes
+}
+
+/// The number that a text begins with: of `3</name>`, `-1 ENOENT (..)`, `0x7f..`.
+fn number_before(text: &str) -> Option<i64> {
+    let text = text.trim();
+    if text.starts_with("0x") {
+        return Some(0);
+    }
+    let end = text.char_indices().find(|(i, c)| !(c.is_ascii_digit() || (*i == 0 && *c == '-')));
+    text[..end.map_or(text.len(), |(i, _)| i)].parse().ok()
+}

@@ -1,0 +1,195 @@
+//! The process whose files are looked at: it works on a store as the API and the pipeline do, and says what it has been
+//! answered, a line each.
+
+use std::convert::Infallible;
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use futures_util::stream;
+use photofinish_store::Store;
+use photofinish_store::ids::PhotoId;
+use photofinish_store::object::{ObjectKey, ObjectRole};
+use photofinish_store::photo::FailureReason;
+use photofinish_store::suite::{self, Event};
+use photofinish_store::traits::{Finish, Finished, Lease, LeaseRequest, UploadTerms};
+use sqlx::Connection;
+
+use super::{database, embedded, settings};
+
+/// The bib of every photo that was read, and the face.
+pub const BIB: &str = "1204";
+pub const FACE: [f32; 4] = [0.5, 0.5, 0.5, 0.5];
+
+const ROLES: [ObjectRole; 3] = [ObjectRole::Original, ObjectRole::Preview, ObjectRole::Thumbnail];
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Photos that are uploaded at the same time, and how often.
+const AT_ONCE: usize = 6;
+const WAVES: usize = 3;
+
+/// Works on a store in this folder.
+pub async fn write(folder: &Path) {
+    let mut store = Store::open(settings(folder)).await.unwrap();
+    let mut event = Event::make(&store).await;
+    let album = event.album;
+    say(&format!("album {} {album}", event.tenant.organization));
+    for wave in 0..WAVES {
+        let photos = upload_some(&event).await;
+        read_some(&event).await;
+        delete_photo(&event, photos[0]).await;
+        delete_photo(&event, photos[AT_ONCE - 1]).await;
+        match wave {
+            0 => fold_log_in(folder).await,
+            1 => {
+                drop(event);
+                store.close().await;
+                store = Store::open(settings(folder)).await.unwrap();
+                store.embedded().unwrap().reclaim().await.unwrap();
+                event = embedded::event_of(&store, album).await;
+            }
+            _ => {}
+        }
+    }
+    search_by_selfie(&event).await;
+    delete_album(&store).await;
+    store.close().await;
+}
+
+/// What an object holds: other bytes for each, of other lengths.
+pub fn bytes_of(key: &ObjectKey) -> Vec<u8> {
+    let seed = key.as_str().bytes().fold(7_u64, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
+    let length = 500 + seed % 9_000;
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+/// One line in one call, so that it stands at one place of the record.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    out.write_all(format!("{SAID}{line}\n").as_bytes()).unwrap();
+    out.flush().unwrap();
+}
+
+/// How the writer's lines begin; the test harness writes others.
+pub const SAID: &str = "said: ";
+
+async fn upload_some(event: &Event) -> Vec<PhotoId> {
+    let photos = event.expected(AT_ONCE).await;
+    let uploads = photos.iter().map(|photo| async move {
+        upload(&event.store, &object(event, *photo, ObjectRole::Original)).await;
+        let confirmed = event.store.queue.confirm(event.album, &[*photo]).await.unwrap();
+        assert_eq!(confirmed, [*photo]);
+        say(&format!("confirmed {photo}"));
+    });
+    join_all(uploads).await;
+    photos
+}
+
+/// As `PUT /storage/..` does.
+async fn upload(store: &Store, key: &ObjectKey) {
+    let bytes = bytes_of(key);
+    let terms = UploadTerms { content_type: "image/jpeg", max_bytes: 1 << 20, ttl: HOUR };
+    let url = store.blobs.upload_url(key, terms).await.unwrap();
+    let path = url.path().strip_prefix("/storage/").unwrap();
+    let local = store.local.as_deref().unwrap();
+    let grant = local.verify_upload(path, url.query().unwrap(), Some("image/jpeg")).unwrap();
+    let chunks: Vec<_> =
+        bytes.chunks(3000).map(|chunk| Ok::<_, Infallible>(Bytes::copy_from_slice(chunk))).collect();
+    let received = local.receive(grant, stream::iter(chunks)).await.unwrap();
+    assert_eq!(received, bytes.len() as u64);
+}
+
+/// As the pipeline does: previews first, then the rows of a batch. One fails, one is given back, one is left.
+async fn read_some(event: &Event) {
+    let request = LeaseRequest { limit: AT_ONCE, ttl: HOUR, suspects: false };
+    let mut leases = event.store.queue.lease(request).await.unwrap();
+    let _left = leases.pop();
+    event.store.queue.give_back(&[leases.pop().unwrap().id]).await.unwrap();
+    let bad = leases.pop().unwrap();
+    join_all(leases.iter().map(|lease| write_previews(event, lease))).await;
+    let photos = leases.iter().map(finished).collect();
+    let answers = event.store.queue.finish(photos).await.unwrap();
+    assert!(answers.iter().all(|answer| *answer == Finish::Done));
+    leases.iter().for_each(|lease| say(&format!("ready {}", lease.photo)));
+    event.store.queue.fail(&bad, FailureReason::CorruptImage, "ends early").await.unwrap();
+    say(&format!("failed {}", bad.photo));
+}
+
+async fn write_previews(event: &Event, lease: &Lease) {
+    for role in &ROLES[1..] {
+        let key = object(event, lease.photo, *role);
+        event.store.blobs.write(&key, "image/jpeg", bytes_of(&key).into()).await.unwrap();
+    }
+}
+
+/// What is read from every photo.
+pub fn finished(lease: &Lease) -> Finished {
+    Finished {
+        lease: lease.clone(),
+        size: photofinish_store::photo::PhotoSize { width: 600, height: 400 },
+        taken_at: None,
+        camera: None,
+        faces: vec![suite::face(FACE)],
+        texts: vec![suite::text(BIB, 0.99)],
+    }
+}
+
+/// As the API does: bytes before and after the row.
+async fn delete_photo(event: &Event, photo: PhotoId) {
+    say(&format!("deleting {photo}"));
+    let delete_bytes = || async {
+        for role in ROLES {
+            event.store.blobs.delete(&object(event, photo, role)).await.unwrap();
+        }
+    };
+    delete_bytes().await;
+    event.store.photos.delete(event.album, photo).await.unwrap();
+    delete_bytes().await;
+    say(&format!("deleted {photo}"));
+}
+
+/// Folds the log into the database while the store is open, as SQLite does by itself after many more commits than these:
+/// the next commit begins the log anew.
+async fn fold_log_in(folder: &Path) {
+    let mut connection = sqlx::SqliteConnection::connect(&database(folder)).await.unwrap();
+    sqlx::query("pragma synchronous = full").execute(&mut connection).await.unwrap();
+    sqlx::query("pragma wal_checkpoint(passive)").execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+}
+
+/// As the API does: the bytes go as soon as the vector is made.
+async fn search_by_selfie(event: &Event) {
+    let probe = event.store.probes.create(event.album, HOUR).await.unwrap();
+    let key = ObjectKey::probe(event.tenant.organization, event.album, probe.id);
+    upload(&event.store, &key).await;
+    say(&format!("deleting {key}"));
+    let face = suite::face(FACE).embedding.unwrap();
+    event.store.probes.keep(probe.id, face).await.unwrap();
+    event.store.blobs.delete(&key).await.unwrap();
+    say(&format!("deleted {key}"));
+}
+
+/// Another album comes and goes, with a photo in it.
+async fn delete_album(store: &Store) {
+    let event = Event::make(store).await;
+    let (organization, album) = (event.tenant.organization, event.album);
+    let photo = event.expected(1).await[0];
+    upload(store, &object(&event, photo, ObjectRole::Original)).await;
+    let prefix = ObjectKey::album_prefix(organization, album);
+    say(&format!("deleting {prefix}"));
+    store.blobs.delete_album(organization, album).await.unwrap();
+    store.albums.delete(&event.tenant, album).await.unwrap();
+    store.blobs.delete_album(organization, album).await.unwrap();
+    say(&format!("deleted {prefix}"));
+}
+
+fn object(event: &Event, photo: PhotoId, role: ObjectRole) -> ObjectKey {
+    ObjectKey::photo(event.tenant.organization, event.album, photo, role)
+}

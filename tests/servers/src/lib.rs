@@ -1,0 +1,31 @@
+//! The real servers of the cluster profile, started for tests and trials: [`Postgres`], [`NatsServer`], [`S3Server`],
+//! each in a folder of its own, on a port that was free, and gone with whoever started it. [`Proxy`] stands before one
+//! and breaks what passes; [`Front`] stands before several and picks one that is ready; [`faketime`] is a library that puts
+//! a process's clock wrong. Nothing that was there before is touched.
+//!
+//! Knows nothing of the product: it gives out addresses, and what a client must know to use them.
+
+#![expect(clippy::unwrap_used, reason = "a test server that cannot be started or asked ends its test")]
+
+mod clock;
+mod environment;
+mod front;
+mod nats;
+mod ports;
+mod postgres;
+mod proxy;
+mod s3;
+
+pub use clock::faketime;
+pub use environment::{path_or_set_up, repository_root, required, skip_or_fail, variable};
+pub use front::Front;
+pub use nats::NatsServer;
+pub use ports::free_port;
+pub use postgres::Postgres;
+pub use proxy::{Fault, Proxy};
+pub use s3::{BUCKET, S3Server, files_below};
+
+use std::time::Duration;
+
+/// Nothing that a server does takes so long unless it never ends.
+const DEADLINE: Duration = Duration::from_secs(30);

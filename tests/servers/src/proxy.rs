@@ -1,0 +1,248 @@
+//! A TCP proxy between a client and the server that breaks what passes, as a test asks.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, copy_bidirectional};
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Between two drops of a slow connection.
+const DROP_EVERY: Duration = Duration::from_millis(100);
+
+/// What goes wrong on connections that begin from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// Every request is answered with 500.
+    Error500,
+    /// Requests are read and never answered.
+    Silence,
+    /// So many connections end after so many bytes to the client.
+    CutAnswer {
+        /// Bytes.
+        after: u64,
+        /// Connections.
+        times: usize,
+    },
+    /// Every connection ends after so many bytes to the server.
+    CutRequest {
+        /// Bytes.
+        after: u64,
+    },
+    /// Bytes trickle, in both directions of every connection.
+    Slow {
+        /// Bytes, ten at least.
+        a_second: u64,
+    },
+    /// Connections end as soon as they begin.
+    Refusal,
+    /// The network is gone: nothing passes and nothing ends, on connections that were open before neither.
+    Blackhole,
+    /// A router has forgotten the connections that were open: they are as in a [`Fault::Blackhole`]; new ones work.
+    Forgotten,
+}
+
+/// The proxy; ends with this.
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: JoinHandle<()>,
+}
+
+struct Shared {
+    server: SocketAddr,
+    fault: watch::Sender<Fault>,
+    cuts: AtomicUsize,
+    answered: AtomicU64,
+}
+
+impl Proxy {
+    /// A proxy before `server` that breaks nothing yet.
+    pub async fn before(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (fault, _) = watch::channel(Fault::None);
+        let shared = Shared { server, fault, cuts: AtomicUsize::new(0), answered: AtomicU64::new(0) };
+        let shared = Arc::new(shared);
+        let accepting = tokio::spawn({
+            let shared = Arc::clone(&shared);
+            async move {
+                while let Ok((client, _)) = listener.accept().await {
+                    tokio::spawn(Arc::clone(&shared).until_the_fault_changes(client));
+                }
+            }
+        });
+        Self { address, shared, accepting }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Breaks things in this way, beginning with the connections that are open: they end, but for a
+    /// [`Fault::Blackhole`] and [`Fault::Forgotten`], which end them when they are over.
+    pub fn set(&self, fault: Fault) {
+        self.shared.cuts.store(0, Ordering::SeqCst);
+        self.shared.fault.send_replace(fault);
+    }
+
+    /// How many connections were cut since the fault was set.
+    pub fn cuts(&self) -> usize {
+        self.shared.cuts.load(Ordering::SeqCst)
+    }
+
+    /// How many bytes went to clients of connections that a fault watched.
+    pub fn answered_bytes(&self) -> u64 {
+        self.shared.answered.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+impl Shared {
+    async fn until_the_fault_changes(self: Arc<Self>, mut client: TcpStream) {
+        let mut faults = self.fault.subscribe();
+        let fault = *faults.borrow_and_update();
+        let mut server = None;
+        tokio::select! {
+            _ended = self.serve(&mut client, &mut server, fault) => {}
+            _changed = faults.changed() => {}
+        }
+        // Both ends stay open, and nobody reads them.
+        let is_over = faults.wait_for(|fault| !matches!(fault, Fault::Blackhole | Fault::Forgotten)).await;
+        drop((is_over, server));
+    }
+
+    async fn serve(
+        &self,
+        client: &mut TcpStream,
+        server: &mut Option<TcpStream>,
+        fault: Fault,
+    ) -> std::io::Result<()> {
+        match fault {
+            Fault::None | Fault::Forgotten => self.pass(client, server).await,
+            Fault::Error500 => {
+                read_request(client).await?;
+                let answer =
+                    "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+                client.write_all(answer.as_bytes()).await
+            }
+            Fault::Silence => {
+                read_request(client).await?;
+                std::future::pending().await
+            }
+            Fault::CutAnswer { after, times } => {
+                if self.cuts.fetch_add(1, Ordering::SeqCst) >= times {
+                    self.cuts.fetch_sub(1, Ordering::SeqCst);
+                    return self.pass(client, server).await;
+                }
+                self.pass_until_cut(client, (u64::MAX, after)).await
+            }
+            Fault::CutRequest { after } => {
+                self.cuts.fetch_add(1, Ordering::SeqCst);
+                self.pass_until_cut(client, (after, u64::MAX)).await
+            }
+            Fault::Slow { a_second } => self.trickle(client, a_second).await,
+            Fault::Refusal => Ok(()),
+            Fault::Blackhole => std::future::pending().await,
+        }
+    }
+
+    async fn pass(&self, client: &mut TcpStream, server: &mut Option<TcpStream>) -> std::io::Result<()> {
+        let server = server.insert(TcpStream::connect(self.server).await?);
+        copy_bidirectional(client, server).await.map(drop)
+    }
+
+    async fn trickle(&self, client: &mut TcpStream, a_second: u64) -> std::io::Result<()> {
+        let (from_client, to_client) = client.split();
+        let mut server = TcpStream::connect(self.server).await?;
+        let (from_server, to_server) = server.split();
+        let (up, down) = (drip(from_client, to_server, a_second), drip(from_server, to_client, a_second));
+        tokio::try_join!(up, down).map(drop)
+    }
+
+    /// Both directions until one has passed its limit.
+    async fn pass_until_cut(&self, client: &mut TcpStream, (up, down): (u64, u64)) -> std::io::Result<()> {
+        let (mut from_client, mut to_client) = client.split();
+        let mut server = TcpStream::connect(self.server).await?;
+        let (mut from_server, mut to_server) = server.split();
+        let upwards = async { copy(&mut (&mut from_client).take(up), &mut to_server).await };
+        let downwards = async {
+            let mut buffer = vec![0; 16 << 10];
+            let mut left = down;
+            while left > 0 {
+                let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                let read = from_server.read(&mut buffer[..most]).await?;
+                if read == 0 {
+                    break;
+                }
+                to_client.write_all(&buffer[..read]).await?;
+                self.answered.fetch_add(read as u64, Ordering::SeqCst);
+                left -= read as u64;
+            }
+            Ok::<_, std::io::Error>(())
+        };
+        tokio::select! {
+            passed = upwards => passed.map(drop),
+            passed = downwards => passed,
+        }
+    }
+}
+
+/// Passes what comes in ten drops a second.
+async fn drip(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, a_second: u64) -> std::io::Result<()> {
+    let mut bytes = vec![0; usize::try_from(a_second / 10).unwrap_or(usize::MAX)];
+    loop {
+        let read = from.read(&mut bytes).await?;
+        if read == 0 {
+            return to.shutdown().await;
+        }
+        to.write_all(&bytes[..read]).await?;
+        tokio::time::sleep(DROP_EVERY).await;
+    }
+}
+
+/// Reads one request with its body, so that closing afterwards loses no answer.
+pub(crate) async fn read_request(client: &mut TcpStream) -> std::io::Result<()> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(client.read_u8().await?);
+    }
+    let head = String::from_utf8_lossy(&head).to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+    let mut body = client.take(length.unwrap_or(0));
+    copy(&mut body, &mut tokio::io::sink()).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_slow_way_passes_everything_at_its_pace() {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let proxy = Proxy::before(server.local_addr().unwrap()).await;
+        proxy.set(Fault::Slow { a_second: 10_000 });
+        let mut client = TcpStream::connect(proxy.address()).await.unwrap();
+        let (mut accepted, _) = server.accept().await.unwrap();
+        let begun = Instant::now();
+        tokio::spawn(async move { accepted.write_all(&[7; 5_000]).await });
+        let mut got = Vec::new();
+        client.read_to_end(&mut got).await.unwrap();
+        assert_eq!(got, [7; 5_000]);
+        assert!(begun.elapsed() >= Duration::from_millis(400), "{:?}", begun.elapsed());
+    }
+}

@@ -1,0 +1,110 @@
+//! An event of which everything is known: photos with painted marks, and files that are none.
+
+use std::sync::Arc;
+
+use photofinish_tests::harness::pictures::Picture;
+
+/// In every good photo.
+pub const COMMON_BIB: &str = "4242";
+/// In every good photo.
+pub const EVERYWHERE: u16 = 1;
+/// Each good photo shows one of so many others.
+pub const OTHERS: u16 = 3;
+
+/// The name of the photo that ends every worker that reads it.
+pub const KILLER: &str = "killer.jpg";
+
+/// Every so many photos one is bad.
+const BAD_EVERY: usize = 12;
+
+/// A file as it is sent, and what is known of it.
+pub struct Photo {
+    /// Unique in its event.
+    pub name: String,
+    /// What is sent.
+    pub bytes: Vec<u8>,
+    /// What must become of it.
+    pub fate: Fate,
+}
+
+/// What must become of a photo.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Ready, with two faces and two bibs: the common ones, and these.
+    Ready {
+        /// Nobody else's.
+        bib: String,
+        /// One of the others.
+        person: u16,
+    },
+    /// Ready, with nothing in it.
+    Blank,
+    /// Failed, for this reason.
+    Failed(&'static str),
+}
+
+/// The photos, in the order they are sent.
+pub struct Event {
+    /// In order.
+    pub photos: Vec<Arc<Photo>>,
+}
+
+impl Event {
+    /// An event of so many photos, painted.
+    pub fn paint(count: usize) -> Self {
+        let painters = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let photos = std::thread::scope(|scope| {
+            let share = count.div_ceil(painters).max(1);
+            let paint = |from: usize| {
+                move || {
+                    (from..count.min(from + share)).map(|number| Arc::new(photo(number))).collect::<Vec<_>>()
+                }
+            };
+            let shares: Vec<_> = (0..count).step_by(share).map(|from| scope.spawn(paint(from))).collect();
+            shares.into_iter().flat_map(|share| share.join().expect("painting does not fail")).collect()
+        });
+        Self { photos }
+    }
+
+    /// An event of so many small photos in which there is nothing.
+    pub fn blank(count: usize) -> Self {
+        let bytes = Picture::new(320, 240).jpeg();
+        let photo = |number: usize| {
+            let (name, fate) = (format!("{number:04}.jpg"), Fate::Blank);
+            Arc::new(Photo { name, bytes: bytes.clone(), fate })
+        };
+        Self { photos: (0..count).map(photo).collect() }
+    }
+
+    /// The same with a photo that ends every worker that reads it, after the first third.
+    #[must_use]
+    pub fn with_a_killer(&self) -> Self {
+        let bytes = Picture::new(1000, 750).bib("ABORT", [200, 500]).jpeg();
+        let killer = Photo { name: KILLER.into(), bytes, fate: Fate::Failed("PROCESSING_CRASHED") };
+        let mut photos = self.photos.clone();
+        photos.insert(photos.len() / 3, Arc::new(killer));
+        Self { photos }
+    }
+}
+
+fn photo(number: usize) -> Photo {
+    let name = format!("{number:04}.jpg");
+    // Exact searches, but four digits and five have no edit between them that could matter.
+    let (bib, person) = ((70_100 + number).to_string(), EVERYWHERE + 1 + number as u16 % OTHERS);
+    let good = || {
+        let faces = Picture::new(1000, 750).face(EVERYWHERE, [100, 100, 140]).face(person, [600, 100, 140]);
+        faces.bib(COMMON_BIB, [100, 500]).bib(&bib, [600, 500]).jpeg()
+    };
+    match (number % BAD_EVERY, number / BAD_EVERY % 2) {
+        (5, 0) => {
+            let mut bytes = good();
+            bytes.truncate(bytes.len() / 3);
+            Photo { name, bytes, fate: Fate::Failed("CORRUPT_IMAGE") }
+        }
+        (5, _) => {
+            let bytes = b"The race starts at nine.\n".repeat(100);
+            Photo { name, bytes, fate: Fate::Failed("UNSUPPORTED_FORMAT") }
+        }
+        _ => Photo { name, bytes: good(), fate: Fate::Ready { bib, person } },
+    }
+}

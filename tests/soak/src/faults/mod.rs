@@ -1,0 +1,113 @@
+//! What can go wrong, each with a name and what it does to a cluster while photos flow through it.
+//!
+//! A disturbance ends with everything as it was before: every process runs, every way is open. It answers how often it
+//! struck, and fails when it did not strike as it was to.
+
+mod clocks;
+mod database;
+mod kills;
+mod queue;
+mod storage;
+mod workers;
+
+use std::time::Duration;
+
+use rand::RngExt as _;
+use rand::rngs::StdRng;
+
+use crate::cluster::{Cluster, Shape};
+use crate::flow::Flow;
+
+pub use clocks::CLOCKS_APART;
+pub use database::{POSTGRES_REFUSING, POSTGRES_RESTARTED, POSTGRES_SILENT};
+pub use kills::{ANYTHING_KILLED, API_KILLED, EVERYTHING_KILLED, WORKER_KILLED};
+pub use queue::{NATS_DISK_LOST, NATS_RESTARTED};
+pub use storage::{S3_CUTTING, S3_FAILING, S3_SLOW};
+pub use workers::{KILLING_PHOTO, ROLLING_UPDATE, SAME_PHOTO};
+
+/// All of them.
+pub const FAULTS: [&Fault; 16] = [
+    &WORKER_KILLED,
+    &API_KILLED,
+    &ANYTHING_KILLED,
+    &EVERYTHING_KILLED,
+    &POSTGRES_RESTARTED,
+    &POSTGRES_SILENT,
+    &POSTGRES_REFUSING,
+    &NATS_RESTARTED,
+    &NATS_DISK_LOST,
+    &S3_FAILING,
+    &S3_SLOW,
+    &S3_CUTTING,
+    &CLOCKS_APART,
+    &SAME_PHOTO,
+    &KILLING_PHOTO,
+    &ROLLING_UPDATE,
+];
+
+/// Something that goes wrong.
+pub struct Fault {
+    /// A short name, as on the command line: words and hyphens.
+    pub name: &'static str,
+    /// What it is, for the table.
+    pub what: &'static str,
+    /// What struck, of which it counts how often.
+    pub unit: &'static str,
+    /// The cluster that it needs.
+    pub shape: fn() -> Shape,
+    /// Whether the event has a photo that ends its workers.
+    pub has_a_killer: bool,
+    /// Whether partners must not notice: nothing may have to be tried again.
+    pub is_silent: bool,
+    /// Does it, and answers how often it struck.
+    pub disturb: fn(&mut Scene<'_>) -> anyhow::Result<usize>,
+}
+
+/// How much of a fault there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// As in a test of seconds.
+    Short,
+    /// As in a soak.
+    Long,
+}
+
+/// Where a fault strikes.
+pub struct Scene<'a> {
+    /// The cluster.
+    pub cluster: &'a Cluster,
+    /// What flows through it.
+    pub flow: &'a Flow<'a>,
+    /// How much of it.
+    pub extent: Extent,
+    /// The moments are random, and the same for the same seed.
+    pub dice: StdRng,
+}
+
+impl Scene<'_> {
+    /// The first in a test, the second in a soak.
+    fn choose<T>(&self, short: T, long: T) -> T {
+        if self.extent == Extent::Short { short } else { long }
+    }
+
+    /// Waits for a random time.
+    fn pause(&mut self, milliseconds: std::ops::Range<u64>) {
+        std::thread::sleep(Duration::from_millis(self.dice.random_range(milliseconds)));
+    }
+
+    /// A random number below `count`.
+    fn pick(&mut self, count: usize) -> usize {
+        self.dice.random_range(0..count)
+    }
+}
+
+/// Needs the usual cluster and the usual event, and partners may notice.
+const USUAL: Fault = Fault {
+    name: "",
+    what: "",
+    unit: "",
+    shape: Shape::default,
+    has_a_killer: false,
+    is_silent: false,
+    disturb: |_| Ok(0),
+};

@@ -1,0 +1,97 @@
+//! Two workers against one, on photos that take 100 ms each and no work: whether the queue and the rows keep up, not how
+//! many cores there are.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use photofinish_bench::goals::Goal;
+use photofinish_bench::report::{Output, Report, Table};
+use photofinish_soak::cluster::{Cluster, Shape};
+use photofinish_soak::event::Event;
+use photofinish_soak::flow::Flow;
+
+use crate::no_servers;
+use crate::table::built_how;
+
+/// What a photo takes; a worker of one thread reads ten a second.
+const DELAY: Duration = Duration::from_millis(100);
+const LIMIT: Duration = Duration::from_secs(600);
+/// What two workers should read at least, against one.
+const GOAL: f64 = 1.9;
+
+/// How much.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Photos, 100 to 1000.
+    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u16).range(100..=1000))]
+    photos: u16,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Measures.
+pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let event = Event::blank(usize::from(options.photos));
+    let mut report = Report::new("scale", "Two workers against one, 100 ms of sleep a photo");
+    let mut table = Table::new("", &["workers", "photos", "photos a second"]);
+    let mut rates = Vec::new();
+    for workers in [1, 2] {
+        let rate = rate(workers, &event)?;
+        table.row([workers.to_string(), event.photos.len().to_string(), format!("{rate:.2}")]);
+        rates.push(rate);
+    }
+    report.tables.push(table);
+    report.goals.push(Goal::at_least("two workers against one", rates[1] / rates[0], GOAL));
+    report.notes.push(
+        "All photos are confirmed before a worker starts. The rate is that of the photos between the first tenth and the \
+         last: workers start before it, and run dry after it. Networks are fakes, photos are small and blank, each worker \
+         has one thread that reads, and the sleep is in it."
+            .to_owned(),
+    );
+    report.notes.extend(built_how());
+    report.print();
+    report.keep(&options.output)?;
+    let is_met = report.goals.iter().all(Goal::is_met);
+    Ok(if is_met || !options.output.strict { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Photos a second.
+fn rate(workers: usize, event: &Event) -> anyhow::Result<f64> {
+    let shape = Shape { workers, threads: 1, read_delay: DELAY, lease_seconds: 60, ..Shape::default() };
+    let cluster = Cluster::start(&shape)?.ok_or_else(no_servers)?;
+    let flow = Flow::new(&cluster, event, "scale", Duration::ZERO)?;
+    for worker in cluster.workers() {
+        worker.terminate(LIMIT);
+    }
+    flow.send_all()?;
+    let course = flow.watch_while(LIMIT, || cluster.workers().iter().for_each(|worker| worker.restart()))?;
+    Ok(steady_rate(&course, event.photos.len() as u64))
+}
+
+/// Between a tenth and nine tenths.
+fn steady_rate(course: &[(Instant, u64)], photos: u64) -> f64 {
+    let steady = || course.iter().filter(|(_, settled)| (photos / 10..=photos * 9 / 10).contains(settled));
+    match (steady().next(), steady().next_back()) {
+        (Some((from, first)), Some((to, last))) if to > from => {
+            (last - first) as f64 / (*to - *from).as_secs_f64()
+        }
+        _ => f64::NAN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_that_of_the_middle() {
+        let begun = Instant::now();
+        let at = |seconds: u64| begun + Duration::from_secs(seconds);
+        // Slow at both ends: 10 a second in between.
+        let mut course = vec![(at(0), 1)];
+        course.extend((0..=8).map(|step| (at(100 + step), 10 + 10 * step)));
+        course.push((at(500), 100));
+        assert_eq!(steady_rate(&course, 100), 10.0);
+        assert!(steady_rate(&[], 100).is_nan());
+    }
+}

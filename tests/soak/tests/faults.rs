@@ -1,0 +1,153 @@
+//! Each fault against a cluster of its own, with every photo of a small event accounted for.
+
+use std::sync::OnceLock;
+
+use photofinish_soak::answers::Answers;
+use photofinish_soak::cluster::{Cluster, Shape};
+use photofinish_soak::event::Event;
+use photofinish_soak::faults::{self, Extent, Fault};
+use photofinish_soak::run::{Outcome, Plan, run};
+
+/// Enough that some are in each stage when a fault strikes.
+const PHOTOS: usize = 48;
+/// Any: which moment is hit differs from run to run all the same.
+const SEED: u64 = 7;
+
+fn event() -> &'static Event {
+    static EVENT: OnceLock<Event> = OnceLock::new();
+    EVENT.get_or_init(|| Event::paint(PHOTOS))
+}
+
+/// What searches find when nothing goes wrong; `None` where there are no servers.
+fn undisturbed() -> Option<&'static Answers> {
+    static ANSWERS: OnceLock<Option<Answers>> = OnceLock::new();
+    let found = ANSWERS.get_or_init(|| {
+        let cluster = Cluster::start(&Shape::default()).expect("a cluster starts")?;
+        Some(accounted(&cluster, None, None).answers)
+    });
+    found.as_ref()
+}
+
+#[track_caller]
+fn accounted(cluster: &Cluster, fault: Option<&Fault>, undisturbed: Option<&Answers>) -> Outcome {
+    let with_a_killer;
+    let event = if fault.is_some_and(|fault| fault.has_a_killer) {
+        with_a_killer = event().with_a_killer();
+        &with_a_killer
+    } else {
+        event()
+    };
+    let plan = Plan { fault, extent: Extent::Short, seed: SEED };
+    let outcome = run(cluster, event, plan, undisturbed).expect("a run comes to its end");
+    assert!(outcome.account.is_clean(), "{}", outcome.account);
+    assert_eq!(outcome.account.photos, event.photos.len());
+    outcome
+}
+
+#[track_caller]
+fn loses_nothing(fault: &Fault) {
+    let Some(undisturbed) = undisturbed() else { return };
+    let Some(cluster) = Cluster::start(&(fault.shape)()).expect("a cluster starts") else { return };
+    let outcome = accounted(&cluster, Some(fault), Some(undisturbed));
+    assert!(outcome.struck > 0);
+    let next = outcome.next.expect("photos were sent after the fault");
+    eprintln!(
+        "{}: {} {}, next photo after {next:?}, all after {:?}",
+        fault.name, outcome.struck, fault.unit, outcome.all
+    );
+}
+
+#[test]
+fn an_undisturbed_run_has_everything_once() {
+    let Some(answers) = undisturbed() else { return };
+    assert!(answers.mistakes(event()).is_empty());
+}
+
+#[test]
+fn workers_killed_at_random_moments_lose_nothing() {
+    loses_nothing(&faults::WORKER_KILLED);
+}
+
+#[test]
+fn apis_killed_at_random_moments_lose_nothing() {
+    loses_nothing(&faults::API_KILLED);
+}
+
+#[test]
+fn any_process_killed_at_random_moments_loses_nothing() {
+    loses_nothing(&faults::ANYTHING_KILLED);
+}
+
+#[test]
+fn all_processes_killed_at_once_lose_nothing() {
+    loses_nothing(&faults::EVERYTHING_KILLED);
+}
+
+#[test]
+fn a_restart_of_postgres_loses_nothing() {
+    loses_nothing(&faults::POSTGRES_RESTARTED);
+}
+
+#[test]
+fn a_postgres_that_falls_silent_loses_nothing() {
+    loses_nothing(&faults::POSTGRES_SILENT);
+}
+
+#[test]
+fn a_postgres_that_refuses_connections_loses_nothing() {
+    loses_nothing(&faults::POSTGRES_REFUSING);
+}
+
+#[test]
+fn a_restart_of_nats_loses_nothing() {
+    loses_nothing(&faults::NATS_RESTARTED);
+}
+
+#[test]
+fn a_nats_that_loses_its_disk_loses_nothing() {
+    loses_nothing(&faults::NATS_DISK_LOST);
+}
+
+#[test]
+fn an_s3_that_fails_loses_nothing() {
+    loses_nothing(&faults::S3_FAILING);
+}
+
+#[test]
+fn a_slow_s3_loses_nothing() {
+    loses_nothing(&faults::S3_SLOW);
+}
+
+#[test]
+fn an_s3_that_cuts_bodies_loses_nothing() {
+    loses_nothing(&faults::S3_CUTTING);
+}
+
+#[test]
+fn clocks_that_are_minutes_apart_lose_nothing() {
+    loses_nothing(&faults::CLOCKS_APART);
+}
+
+#[test]
+fn two_workers_with_the_same_photo_write_it_once() {
+    loses_nothing(&faults::SAME_PHOTO);
+}
+
+#[test]
+fn a_photo_that_ends_its_worker_each_time_fails_alone() {
+    loses_nothing(&faults::KILLING_PHOTO);
+}
+
+#[test]
+fn a_rolling_update_in_full_flight_is_noticed_by_nobody() {
+    loses_nothing(&faults::ROLLING_UPDATE);
+}
+
+#[test]
+fn every_fault_has_its_name_and_its_test() {
+    let names: std::collections::BTreeSet<&str> = faults::FAULTS.iter().map(|fault| fault.name).collect();
+    assert_eq!(names.len(), faults::FAULTS.len(), "two faults of one name");
+    let tests = include_str!("faults.rs").matches("loses_nothing(&faults::").count();
+    // One line less: this test names them too.
+    assert_eq!(tests - 1, faults::FAULTS.len(), "a fault without a test");
+}

@@ -1,0 +1,319 @@
+//! The disk of the embedded profile is full: nothing that was answered is lost, what can be read is read, and all goes on
+//! by itself when there is room again.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use photofinish_tests::harness::pictures::Picture;
+use photofinish_tests::harness::{Options, Partner, Service, Ticket, skip_or_fail, text, wait_until};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Every photo shows this person and its own bib.
+const EVERYWHERE: u16 = 1;
+
+fn own_bib(number: usize) -> String {
+    format!("{}", 50_100 + 7 * number)
+}
+
+fn photo(number: usize) -> Vec<u8> {
+    Picture::new(1600, 1200).face(EVERYWHERE, [200, 150, 140]).bib(&own_bib(number), [200, 600]).jpeg()
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_serves_reads_and_nothing_that_was_answered_is_lost() {
+    let Some(disk) = SmallDisk::mount(32) else { return };
+    let service = disk.service(Options::fakes());
+    service.restart();
+    let album = service.partner().album("Full");
+    let mut promised = upload_some(&service.partner(), &album, 0..4);
+    service.partner().wait_idle(&album);
+    let image = service.partner().selfie(&album, &Picture::selfie(EVERYWHERE).jpeg());
+    service.partner().face_search(&album, &image).ok();
+    service.terminate(Duration::from_secs(15));
+    // Without a pipeline nothing but this test moves on the disk.
+    let service = service.again(Options::fakes().role("serve"));
+    let partner = service.partner();
+    let (sent, late) = (sent(&partner, &album, 4), partner.signed(&album, "late.jpg", "image/jpeg"));
+
+    disk.fill(2 << 20);
+    let (taken, refused) = upload_until_refused(&partner, &album, 5);
+    assert!(!taken.is_empty() && refused > 0, "{} photos were taken, {refused} refused", taken.len());
+    promised.extend(taken);
+    disk.fill(0);
+    for _ in 0..3 {
+        partner.put(&late.url, "image/jpeg", &photo(0)).defined(503);
+        partner.confirm(&album, &sent.id).defined(503);
+        partner.call("/albums/create", &json!({ "title": "Another" })).defined(503);
+        check_reads(&partner, &album, &promised);
+        assert_eq!(partner.face_search(&album, &image).ok()["total"], 4, "a selfie seen before");
+    }
+    check_that_readiness_tells(&service);
+
+    // A power cut does not make it worse.
+    service.kill9();
+    service.spawn();
+    wait_until("it starts on a full disk", || is_alive(&service));
+    // Folding the log in made some room.
+    disk.fill(0);
+    check_that_readiness_tells(&service);
+    check_reads(&partner, &album, &promised);
+    partner.confirm(&album, &sent.id).defined(503);
+
+    disk.make_room();
+    wait_until("it is ready again", || is_ready(&service));
+    partner.confirm(&album, &sent.id).ok();
+    promised.insert(4, sent.id);
+    assert_eq!(partner.put(&late.url, "image/jpeg", &photo(promised.len())).status, 200);
+    partner.confirm(&album, &late.id).ok();
+    promised.push(late.id);
+    service.kill9();
+    let service = service.again(Options::fakes());
+    check_all_ready(&service.partner(), &album, &promised);
+}
+
+#[test]
+fn a_disk_that_fills_up_under_the_pipeline_fails_no_photo_and_all_goes_on_when_there_is_room() {
+    let Some(disk) = SmallDisk::mount(32) else { return };
+    // Photos are only queued at first, so that they are all still to be read when the disk is full.
+    let service = disk.service(Options::fakes().role("serve"));
+    service.restart();
+    let album = service.partner().album("Filling");
+    let mut promised = upload_some(&service.partner(), &album, 0..24);
+    service.kill9();
+    disk.fill(1 << 20);
+    // A photo in flight at each of several cuts must not be taken for one that ends its process.
+    let service = service.again_unready(Options::fakes().with("PHOTOFINISH_ATTEMPT_LIMIT", "12"));
+    let partner = service.partner();
+    wait_until("it starts on a full disk", || is_alive(&service));
+    wait_until("the pipeline meets the full disk", || {
+        let parts = readiness(&service)["parts"].clone();
+        parts.as_array().is_some_and(|parts| {
+            parts.iter().any(|part| part["name"] == "pipeline" && says_full(&part["reason"]))
+        })
+    });
+    let (taken, refused) = upload_until_refused(&partner, &album, promised.len());
+    assert!(refused > 0, "{} photos more were taken", taken.len());
+    promised.extend(taken);
+    for _ in 0..3 {
+        disk.fill(0);
+        check_reads(&partner, &album, &promised);
+        service.kill9();
+        service.spawn();
+        wait_until("it starts on a full disk", || is_alive(&service));
+        disk.fill(0);
+        watch_that_none_fails(&partner, &album, Duration::from_secs(2));
+    }
+
+    disk.make_room();
+    check_all_ready(&partner, &album, &promised);
+    wait_until("it is ready again", || is_ready(&service));
+    promised.push(partner.upload(&album, "after.jpg", &photo(promised.len())));
+    check_all_ready(&partner, &album, &promised);
+}
+
+#[test]
+fn a_first_start_on_a_full_disk_says_so_and_the_next_one_with_room_comes_through() {
+    let Some(disk) = SmallDisk::mount(8) else { return };
+    disk.fill(0);
+    let service = disk.service(Options::fakes());
+    assert!(!service.try_restart(), "a service without room for its database");
+    assert!(says_full(&json!(service.log())), "{}", service.log());
+    assert!(!service.log().contains("panicked"), "{}", service.log());
+    disk.make_room();
+    service.restart();
+    let album = service.partner().album("First");
+    let promised = upload_some(&service.partner(), &album, 0..1);
+    check_all_ready(&service.partner(), &album, &promised);
+}
+
+fn upload_some(partner: &Partner<'_>, album: &str, numbers: std::ops::Range<usize>) -> Vec<String> {
+    numbers.map(|number| partner.upload(album, &format!("{number}.jpg"), &photo(number))).collect()
+}
+
+/// A photo whose bytes are there and that is not confirmed.
+fn sent(partner: &Partner<'_>, album: &str, number: usize) -> Ticket {
+    let ticket = partner.signed(album, &format!("{number}.jpg"), "image/jpeg");
+    assert_eq!(partner.put(&ticket.url, "image/jpeg", &photo(number)).status, 200);
+    ticket
+}
+
+/// Uploads until ten uploads were refused; answers what was confirmed. Every refusal says that it may work later.
+fn upload_until_refused(partner: &Partner<'_>, album: &str, first: usize) -> (Vec<String>, usize) {
+    let (mut taken, mut refused) = (Vec::new(), 0);
+    for _ in 0..200 {
+        let number = first + taken.len();
+        match attempt(partner, album, number) {
+            Some(photo) => taken.push(photo),
+            None => refused += 1,
+        }
+        if refused == 10 {
+            break;
+        }
+    }
+    (taken, refused)
+}
+
+/// One upload; nothing when it was refused.
+fn attempt(partner: &Partner<'_>, album: &str, number: usize) -> Option<String> {
+    let input = json!({ "albumId": album, "filename": format!("{number}.jpg"), "contentType": "image/jpeg" });
+    let signed = partner.call("/photos/photo/signed", &input);
+    if signed.status != 200 {
+        signed.defined(503);
+        return None;
+    }
+    let ticket = signed.ok();
+    let put = partner.put(&text(&ticket["uploadUrl"]), "image/jpeg", &photo(number));
+    if put.status != 200 {
+        put.defined(503);
+        return None;
+    }
+    let id = text(&ticket["photoId"]);
+    let confirmed = partner.confirm(album, &id);
+    if confirmed.status != 200 {
+        confirmed.defined(503);
+        return None;
+    }
+    Some(id)
+}
+
+/// Lists, single photos and searches answer, and every promised photo is there.
+fn check_reads(partner: &Partner<'_>, album: &str, promised: &[String]) {
+    let photos = partner.photos(album);
+    for id in promised {
+        let photo = photos.iter().find(|photo| photo["id"] == id.as_str());
+        let state = photo.map(|photo| photo["state"].clone()).unwrap_or_default();
+        assert!(
+            ["queued", "processing", "ready"].contains(&state.as_str().unwrap_or_default()),
+            "{id}: {state}"
+        );
+    }
+    let ready: Vec<_> = photos.iter().filter(|photo| photo["state"] == "ready").collect();
+    for photo in &ready {
+        let seen = partner.photo(album, &text(&photo["id"]));
+        assert_eq!(partner.get(&text(&seen["url"])).status, 200);
+    }
+    let progress = partner.progress(album);
+    assert_eq!(progress["failed"], 0, "{progress}");
+    assert_eq!(partner.find_text_exactly(album, &own_bib(999)).len(), 0);
+}
+
+/// All promised photos get ready, no photo fails, and searches find each once.
+fn check_all_ready(partner: &Partner<'_>, album: &str, promised: &[String]) {
+    let progress = partner.wait_idle(album);
+    assert_eq!((&progress["ready"], &progress["failed"]), (&json!(promised.len()), &json!(0)), "{progress}");
+    for (number, id) in promised.iter().enumerate() {
+        let hits = partner.find_text_exactly(album, &own_bib(number));
+        assert_eq!(hits.iter().map(|hit| &hit["id"]).collect::<Vec<_>>(), [&json!(id)], "photo {number}");
+    }
+    let everyone = partner.find_face(album, &Picture::selfie(EVERYWHERE).jpeg());
+    assert_eq!(everyone.len(), promised.len(), "one hit a photo");
+}
+
+fn watch_that_none_fails(partner: &Partner<'_>, album: &str, time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        assert_eq!(partner.progress(album)["failed"], 0, "a full disk is nobody's fault");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn check_that_readiness_tells(service: &Service) {
+    let ready = readiness(service);
+    assert_eq!(ready["ready"], false, "{ready}");
+    let storage =
+        ready["parts"].as_array().and_then(|parts| parts.iter().find(|part| part["name"] == "storage"));
+    assert!(storage.is_some_and(|storage| says_full(&storage["reason"])), "{ready}");
+}
+
+fn says_full(reason: &Value) -> bool {
+    let reason = reason.as_str().unwrap_or_default();
+    reason.contains("No space left on device") || reason.contains("disk is full")
+}
+
+fn readiness(service: &Service) -> Value {
+    service.partner_with("").get(&format!("{}/readyz", service.origin())).json()
+}
+
+fn is_ready(service: &Service) -> bool {
+    readiness(service)["ready"] == true
+}
+
+/// Whether it answers requests; it may take a while to start.
+fn is_alive(service: &Service) -> bool {
+    assert!(!service.has_ended(), "the service ended; its log:\n{}", service.log());
+    service.answers()
+}
+
+/// A small disk for a service's data, made of memory. Taken away when dropped.
+struct SmallDisk {
+    folder: Arc<TempDir>,
+}
+
+impl SmallDisk {
+    /// Nothing (said loudly) where this user may not mount.
+    fn mount(megabytes: u32) -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a folder for the disk");
+        let data = folder.path().join("data");
+        std::fs::create_dir(&data).expect("an empty folder");
+        let size = format!("size={megabytes}m,mode=0755");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&data).output();
+        match mounted {
+            Ok(output) if output.status.success() => Some(Self { folder: Arc::new(folder) }),
+            Ok(output) => {
+                let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+                skip_or_fail("a full disk", &format!("no file system may be mounted here: {why}"));
+                None
+            }
+            Err(error) => {
+                skip_or_fail("a full disk", &format!("no program `mount`: {error}"));
+                None
+            }
+        }
+    }
+
+    /// A service that keeps its data here, not started.
+    fn service(&self, options: Options) -> Service {
+        Service::stopped(options, Arc::clone(&self.folder))
+    }
+
+    /// Fills it, but for so many bytes.
+    fn fill(&self, leave: u64) {
+        let file = OpenOptions::new().create(true).append(true).open(self.filler());
+        let mut file = file.expect("an empty file needs no room");
+        for piece in [1 << 20, 4096] {
+            let piece = vec![b'x'; piece];
+            let refused = loop {
+                if let Err(refused) = file.write_all(&piece) {
+                    break refused;
+                }
+            };
+            assert_eq!(refused.kind(), ErrorKind::StorageFull, "{refused}");
+        }
+        let length = file.metadata().expect("a length").len();
+        file.set_len(length - leave).expect("a shorter file");
+    }
+
+    fn make_room(&self) {
+        std::fs::remove_file(self.filler()).expect("the filler");
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.folder.path().join("data/filler")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let data = self.folder.path().join("data");
+        // Lazily, so that it goes also when a process still has a file open in it.
+        let gone = Command::new("umount").arg("--lazy").arg(&data).status();
+        if !gone.is_ok_and(|status| status.success()) {
+            eprintln!("{} is still mounted", data.display());
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What an operator sees of one photo and of one request: traces at a collector, and log lines with their ids.
+
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
+use photofinish_tests::harness::pictures::Picture;
+use photofinish_tests::harness::{Options, Service, free_port, wait_until};
+use serde_json::{Value, json};
+
+use crate::collector::{Collector, Sent};
+use crate::whole_way::finish;
+
+/// The stages that have a photo, in order.
+const STAGES: [&str; 7] = ["fetch", "decode", "resize", "detect", "embed", "read", "index"];
+/// A trace that a partner has begun.
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const CALLER: &str = "00f067aa0ba902b7";
+
+const STOP_LIMIT: Duration = Duration::from_secs(20);
+
+fn traced(port: u16) -> Options {
+    Options::fakes()
+        .with("PHOTOFINISH_LOG", "info")
+        .with("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://127.0.0.1:{port}"))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn names(spans: &[Sent]) -> Vec<&str> {
+    spans.iter().map(|sent| sent.span.name.as_str()).collect()
+}
+
+fn has_failed(sent: &Sent) -> bool {
+    sent.span.status.as_ref().is_some_and(|status| status.code() == StatusCode::Error)
+}
+
+#[test]
+fn a_photo_is_a_trace_with_every_stage() {
+    let port = free_port();
+    let collector = Collector::listen(port);
+    let options = traced(port).with("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20collector");
+    let service = Service::start(options);
+    let partner = service.partner();
+    let album = partner.album("Traced");
+    let whole = finish().jpeg();
+    let photo = partner.upload(&album, "whole.jpg", &whole);
+    let torn = partner.upload(&album, "torn.jpg", &whole[..whole.len() / 2]);
+    partner.wait_idle(&album);
+    // A stop sends what is left.
+    assert_eq!(service.terminate(STOP_LIMIT).0, Some(0));
+
+    let ways = collector.named("photo", ("photo.id", &photo));
+    let [way] = &ways[..] else { panic!("one trace of the photo: {ways:?}") };
+    assert_eq!((way.field("album.id"), way.field("outcome")), (album.as_str(), "ready"));
+    assert!(way.span.parent_span_id.is_empty() && !has_failed(way), "{way:?}");
+    let stages = collector.children(way);
+    assert_eq!(names(&stages), STAGES);
+    for stage in &stages {
+        assert!(!stage.field("batch_size").is_empty() && !stage.field("wait_ms").is_empty(), "{stage:?}");
+        // Its end may come later: the database's thread leaves the stage's span a moment after it has answered.
+        let begin = stage.span.start_time_unix_nano;
+        let (first, last) = (way.span.start_time_unix_nano, way.span.end_time_unix_nano);
+        assert!(first <= begin && begin <= last, "{way:?} {stage:?}");
+    }
+    let resource = |name: &str| way.resource.get(name).map(String::as_str);
+    assert_eq!((resource("service.name"), resource("role")), (Some("photofinish"), Some("all")));
+    assert_eq!(resource("service.version"), Some(env!("CARGO_PKG_VERSION")));
+    assert_eq!(way.headers["authorization"], "Bearer collector");
+
+    let ways = collector.named("photo", ("photo.id", &torn));
+    assert!(ways.len() == 1 && ways[0].field("outcome") == "failed" && has_failed(&ways[0]), "{ways:?}");
+    assert_eq!(names(&collector.children(&ways[0])), STAGES[..2]);
+}
+
+#[test]
+fn a_request_goes_on_with_the_trace_of_its_caller() {
+    let port = free_port();
+    let collector = Collector::listen(port);
+    let service = Service::start(traced(port));
+    let partner = service.partner();
+    let album = partner.album("Searched");
+    let image = partner.selfie(&album, &Picture::selfie(3).jpeg());
+    let search = json!({ "albumId": album, "imageId": image }).to_string();
+    let traceparent = format!("00-{TRACE}-{CALLER}-01");
+    let headers = [
+        ("content-type", "application/json"),
+        ("traceparent", traceparent.as_str()),
+        ("x-request-id", "finish line 7"),
+    ];
+    partner.post("/photos/search/face/list", &headers, search.as_bytes()).ok();
+    assert_eq!(service.terminate(STOP_LIMIT).0, Some(0));
+
+    let requests = collector.named("photos.search.face.list", ("request.id", "finish line 7"));
+    let [request] = &requests[..] else { panic!("one span of the request: {requests:?}") };
+    assert_eq!(
+        (hex(&request.span.trace_id), hex(&request.span.parent_span_id)),
+        (TRACE.into(), CALLER.into())
+    );
+    assert_eq!((request.span.kind(), request.field("status")), (SpanKind::Server, "200"));
+    assert_eq!(names(&collector.children(request)), ["probe"]);
+    assert!(!names(&collector.spans()).contains(&"admin"), "looks at health are no traces");
+    let made = collector.named("albums.create", ("method", "POST"));
+    assert!(made.len() == 1 && made[0].span.parent_span_id.is_empty(), "{made:?}");
+}
+
+#[test]
+fn what_the_sampler_leaves_out_is_not_sent() {
+    let port = free_port();
+    let collector = Collector::listen(port);
+    let service = Service::start(traced(port).with("OTEL_TRACES_SAMPLER", "always_off"));
+    let partner = service.partner();
+    let album = partner.album("Left out");
+    partner.upload(&album, "a.jpg", &finish().jpeg());
+    partner.wait_idle(&album);
+    assert_eq!(service.terminate(STOP_LIMIT).0, Some(0));
+    assert_eq!(names(&collector.spans()), [""; 0]);
+}
+
+#[test]
+fn a_collector_that_is_away_holds_nothing_up_and_is_found_when_it_comes() {
+    let port = free_port();
+    let service = Service::start(traced(port).with("OTEL_BSP_SCHEDULE_DELAY", "50"));
+    let partner = service.partner();
+    let album = partner.album("Nobody listens");
+    let told = |words: &str| service.log().matches(words).count();
+    partner.upload(&album, "early.jpg", &finish().jpeg());
+    partner.wait_idle(&album);
+    wait_until("a line about it", || told("traces are not delivered") == 1);
+    let collector = Collector::listen(port);
+    let late = partner.upload(&album, "late.jpg", &finish().jpeg());
+    assert_eq!(partner.wait_idle(&album)["ready"], 2);
+    wait_until("the late photo's trace", || !collector.named("photo", ("photo.id", &late)).is_empty());
+    wait_until("a line about its coming", || told("traces are delivered again") == 1);
+    assert_eq!(told("traces are not delivered"), 1, "once for all that was lost");
+    assert_eq!(service.terminate(STOP_LIMIT).0, Some(0));
+}
+
+#[test]
+fn a_line_about_a_photo_or_a_request_carries_its_ids() {
+    let options = Options::fakes().with("PHOTOFINISH_LOG", "info").with("PHOTOFINISH_LOG_FORMAT", "json");
+    let service = Service::start(options);
+    let partner = service.partner();
+    let album = partner.album("Logged");
+    let photo = partner.upload(&album, "torn.jpg", &finish().jpeg()[..5000]);
+    partner.wait_idle(&album);
+    let delete = json!({ "albumId": album }).to_string();
+    let headers = [("content-type", "application/json"), ("x-request-id", "tidy up")];
+    partner.post("/albums/delete", &headers, delete.as_bytes()).ok();
+
+    let log = service.log();
+    let lines: Vec<Value> =
+        log.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect();
+    let span_of = |message: &str| {
+        let line = lines.iter().find(|line| line["fields"]["message"] == message);
+        line.unwrap_or_else(|| panic!("no line `{message}` in {log}"))["span"].clone()
+    };
+    let span = span_of("photo failed");
+    assert_eq!((&span["photo.id"], &span["album.id"]), (&json!(photo), &json!(album)), "{span}");
+    assert_eq!((&span["name"], &span["attempt"]), (&json!("photo"), &json!(1)), "{span}");
+    assert_eq!(span_of("album deleted")["request.id"], "tidy up");
+}
