@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(10);
+    const LONG: Duration = Duration::from_secs(60);
 
     fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> mpsc::Receiver<T> {
         let (sender, receiver) = mpsc::channel();

@@ -50,6 +50,38 @@ fn parts_left(home: &Home) -> usize {
 }
 
 #[tokio::test]
+async fn without_the_folder_of_all_objects_none_is_missing_and_none_is_written() {
+    let home = Home::new();
+    let store = home.open().await;
+    let (there, missing) = (key(ObjectRole::Original), key(ObjectRole::Preview));
+    let bytes = Bytes::from_static(b"photo");
+    store.blobs.write(&there, "image/jpeg", bytes.clone()).await.unwrap();
+    let url = store.blobs.download_url(&there, TTL).await.unwrap();
+    let (path, query) = parts(&url);
+    let grant = local(&store).verify_download(path, query).unwrap();
+    let (objects, away) = (home.path().join("objects"), home.path().join("away"));
+    std::fs::rename(&objects, &away).unwrap();
+    let received = local(&store).receive(upload(&store, &there, 10).await, body(vec![Ok(b"other")])).await;
+    let Err(ReceiveError::Store(received)) = received else { panic!("{received:?}") };
+    let refused = [
+        received,
+        store.blobs.read(&there, 100).await.unwrap_err(),
+        store.blobs.head(&there).await.unwrap_err(),
+        store.blobs.write(&missing, "image/jpeg", bytes.clone()).await.unwrap_err(),
+        store.blobs.delete(&there).await.unwrap_err(),
+        local(&store).open(&grant).await.err().unwrap(),
+    ];
+    for error in refused {
+        assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+    }
+    assert!(!objects.exists(), "another folder stands in its place");
+    std::fs::rename(&away, &objects).unwrap();
+    assert_eq!(store.blobs.read(&there, 100).await.unwrap(), bytes);
+    assert_eq!(store.blobs.head(&missing).await.unwrap(), None);
+    assert_eq!(parts_left(&home), 0);
+}
+
+#[tokio::test]
 async fn what_was_put_is_what_is_fetched() {
     let home = Home::new();
     let store = home.open().await;

@@ -66,7 +66,7 @@ fn few(home: &Home) -> StoreSettings {
 async fn a_server_that_restarts_is_found_again_and_has_what_was_confirmed() {
     let Some(server) = Postgres::of_its_own() else { return };
     let home = Home::with_rows(server.database());
-    let limits = ServerLimits { acquire_timeout: Duration::from_secs(1), ..ServerLimits::default() };
+    let limits = ServerLimits { acquire_timeout: Duration::from_secs(3), ..ServerLimits::default() };
     let store = Store::open(StoreSettings { server_limits: limits, ..home.settings() }).await.unwrap();
     let event = Event::make(&store).await;
     let photos = event.queued(5).await;
@@ -293,7 +293,7 @@ async fn a_pool_that_is_used_up_is_an_outage_after_its_wait() {
     let home = Home::with_rows(server.database());
     let limits = ServerLimits {
         connections: 1,
-        acquire_timeout: Duration::from_millis(300),
+        acquire_timeout: Duration::from_secs(3),
         lock_timeout: PATIENCE,
         ..ServerLimits::default()
     };

@@ -17,4 +17,5 @@ pub use binary::{Output, binary, command, run};
 pub use group::{Group, Shared};
 pub use partner::{File, Partner, Ticket, text};
 pub use photofinish_servers::{free_port, repository_root, required, skip_or_fail, variable};
+pub use rustix::process::Signal;
 pub use service::{Options, Service, tail, wait_until};

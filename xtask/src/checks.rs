@@ -7,7 +7,11 @@ use crate::process::{cargo, has, shown};
 use crate::report::heading;
 use crate::setup::{self, Ready, SetupArguments};
 
-/// Formatting, lints, documentation and every test.
+/// Where proptest is told which random cases to take.
+const SEED: &str = "PROPTEST_RNG_SEED";
+
+/// Formatting, lints, documentation and every test. Each run takes the same random cases, so that a change fails for what
+/// it changes.
 pub fn test(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> {
     let ready = setup::run(layout, arguments)?;
     setup::for_tests(layout)?;
@@ -26,8 +30,11 @@ pub fn test(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> {
     heading("Building the service and its tests (the first time takes minutes)");
     shown(&mut cargo(layout.root(), &["build", "--workspace", "--bins", "--tests"]))?;
     heading("Tests");
-    let mut tests = cargo(layout.root(), &["test", "--workspace"]);
+    let mut tests = cargo(layout.root(), &["test", "--workspace", "--no-fail-fast"]);
     tell_tests(layout, &ready, &mut tests);
+    if std::env::var_os(SEED).is_none() {
+        tests.env(SEED, "20261121");
+    }
     shown(&mut tests)
 }
 

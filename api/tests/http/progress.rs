@@ -41,12 +41,16 @@ fn progress_counts_photos_by_state() {
     service.queued_photo(&partner, typed);
     let body = json!({ "albumId": album, "filename": "a", "contentType": "image/png" });
     partner.call("/photos/photo/signed", &body).ok();
-    let busy = partner.call("/albums/progress", &on_album).ok();
+    let mut busy = partner.call("/albums/progress", &on_album).ok();
+    // Of the last ten seconds: on a busy machine one of the two may be longer ago.
+    let (rate, left) = (busy["photosPerSecond"].take(), busy["secondsLeft"].take());
     let expected = json!({
         "albumId": album, "total": 4, "awaitingUpload": 1, "queued": 1, "processing": 0, "ready": 1, "failed": 1,
-        "photosPerSecond": 0.2, "secondsLeft": 5.0, "bottleneck": "read",
+        "photosPerSecond": null, "secondsLeft": null, "bottleneck": "read",
     });
     assert_eq!(busy, expected);
+    let said = (rate.as_f64(), left.as_f64());
+    assert!([(Some(0.2), Some(5.0)), (Some(0.1), Some(10.0))].contains(&said), "{said:?}");
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn a_selfie_that_panics_costs_nobody_else_an_answer() {
 
 #[test]
 fn a_full_desk_says_when_to_come_again() {
-    let slow = FakeModels { delay: Duration::from_millis(300), ..FakeModels::default() };
+    let slow = FakeModels { delay: Duration::from_millis(1500), ..FakeModels::default() };
     let desk = Arc::new(ProbeDesk::start(Arc::new(slow), LIMITS, 1));
     let selfie = Bytes::from(jpeg(&scene(1, "1")));
     let answers = runtime().block_on(async {

@@ -28,7 +28,7 @@ fn a_stop_in_full_flight_gives_everything_back_and_the_next_start_finishes_it() 
     let house = House::build();
     let album = house.album(config());
     house.send(album, &event(30));
-    let slow = FakeModels { delay: Duration::from_millis(40), ..FakeModels::default() };
+    let slow = FakeModels { delay: Duration::from_millis(200), ..FakeModels::default() };
     let pipeline =
         house.pipeline_with(Arc::new(slow), Arc::clone(&house.store.blobs), Duration::from_millis(1));
     wait_for("some photos", || (house.counts(album).ready > 2).then_some(()));
@@ -63,7 +63,7 @@ fn a_photo_deleted_while_it_is_read_leaves_no_objects() {
     let house = House::build();
     let album = house.album(config());
     let photo = house.send(album, &event(1))[0];
-    let slow = FakeModels { delay: Duration::from_millis(200), ..FakeModels::default() };
+    let slow = FakeModels { delay: Duration::from_secs(1), ..FakeModels::default() };
     let pipeline = house.pipeline(slow);
     wait_for("the photo in processing", || (house.counts(album).processing > 0).then_some(()));
     house.runtime.block_on(house.store.photos.delete(album, photo)).unwrap();

@@ -174,7 +174,7 @@ fn a_photo_that_is_given_back_has_another_span_the_next_time() {
     let collector = Collector::get();
     let house = House::build();
     let album = house.album(config());
-    let slow = FakeModels { delay: Duration::from_millis(100), ..FakeModels::default() };
+    let slow = FakeModels { delay: Duration::from_millis(400), ..FakeModels::default() };
     let photos = house.send(album, &vec![jpeg(&scene(3, "417")); 12]);
     let pipeline =
         house.pipeline_with(Arc::new(slow), Arc::clone(&house.store.blobs), Duration::from_millis(1));

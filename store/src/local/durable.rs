@@ -11,6 +11,9 @@ use uuid::Uuid;
 /// The end of every part file's name.
 const PART: &str = "part";
 
+/// How often something is tried while somebody else is in the way.
+const TRIES: u32 = 100;
+
 /// A file on its way; removed when dropped before it was placed.
 pub(super) struct Part {
     path: PathBuf,
@@ -36,15 +39,13 @@ impl Part {
         file.sync_all()?;
         drop(file);
         let folder = target.parent().unwrap_or(root);
-        fs::create_dir_all(folder)?;
-        match fs::rename(&self.path, target) {
-            // The folder was empty a moment ago and a delete of its last object took it away.
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
-                fs::create_dir_all(folder)?;
-                fs::rename(&self.path, target)?;
-            }
-            renamed => renamed?,
-        }
+        // Deletes, of this process or another, take away the folders that they left empty, which were made or found here a
+        // moment before. The second kind: a folder that is there when it is made and not when it is looked at.
+        retrying(&[io::ErrorKind::NotFound, io::ErrorKind::AlreadyExists], || {
+            is_there(root)?;
+            fs::create_dir_all(folder)?;
+            fs::rename(&self.path, target)
+        })?;
         self.placed = true;
         sync_folders(root, folder)
     }
@@ -60,11 +61,33 @@ impl Drop for Part {
     }
 }
 
+/// Tries again while somebody else is in the way, which errors of these `kinds` show. Each such try means that the other
+/// went ahead: more than a few in a row are another fault, such as a disk that is gone.
+fn retrying(kinds: &[io::ErrorKind], attempt: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    for _ in 1..TRIES {
+        match attempt() {
+            Err(cause) if kinds.contains(&cause.kind()) => {}
+            done => return done,
+        }
+    }
+    attempt()
+}
+
+/// Whether the folder of all objects is there: without it (not mounted, moved away) no object is known to be missing, and
+/// none may be placed below another folder of its name.
+pub(super) fn is_there(root: &Path) -> io::Result<()> {
+    fs::read_dir(root).map(drop)
+}
+
 /// Syncs `folder` and everything above it up to `root`. All of them, each time: another thread may have made one
-/// a moment ago and not synced it yet, and syncing a folder without changes costs microseconds.
+/// a moment ago and not synced it yet, and syncing a folder without changes costs microseconds. One that is gone went
+/// with the object that was placed in it, deleted since.
 fn sync_folders(root: &Path, folder: &Path) -> io::Result<()> {
     for ancestor in folder.ancestors() {
-        File::open(ancestor)?.sync_all()?;
+        match File::open(ancestor) {
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound && ancestor != root => {}
+            opened => opened?.sync_all()?,
+        }
         if ancestor == root {
             break;
         }
@@ -118,7 +141,8 @@ pub(super) fn remove_file(root: &Path, path: &Path) -> io::Result<()> {
 
 /// Removes a folder below `root` and all that is in it, for good; no error when it is not there.
 pub(super) fn remove_folder(root: &Path, folder: &Path) -> io::Result<()> {
-    unless_missing(fs::remove_dir_all(folder))?;
+    // Again while a worker places objects in it that come too late.
+    retrying(&[io::ErrorKind::DirectoryNotEmpty], || unless_missing(fs::remove_dir_all(folder)))?;
     sync_above(root, folder)
 }
 
@@ -127,7 +151,7 @@ pub(super) fn remove_folder(root: &Path, folder: &Path) -> io::Result<()> {
 fn sync_above(root: &Path, path: &Path) -> io::Result<()> {
     for folder in folders_above(root, path).chain([root]) {
         match File::open(folder) {
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound && folder != root => {}
             opened => return opened?.sync_all(),
         }
     }
@@ -158,8 +182,39 @@ pub(super) fn remove_abandoned_parts(scratch: &Path, age: Duration) -> io::Resul
             continue; // another process finished it meanwhile
         };
         if now.duration_since(written).is_ok_and(|idle| idle > age) {
-            fs::remove_file(&path)?;
+            unless_missing(fs::remove_file(&path))?; // or removed it
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Objects that share their folders come and go at once: no write may fail because a delete beside it emptied them.
+    #[test]
+    fn folders_that_go_while_a_file_is_placed_are_made_again() {
+        let folder = tempfile::tempdir().expect("makes a folder");
+        let (root, scratch) = (folder.path().join("root"), folder.path().join("scratch"));
+        for made in [&root, &scratch] {
+            make_folder(made).expect("makes a folder");
+        }
+        std::thread::scope(|scope| {
+            for name in 0..8 {
+                let (root, scratch) = (&root, &scratch);
+                scope.spawn(move || {
+                    let target = root.join("organization/album/photo").join(name.to_string());
+                    for _ in 0..100 {
+                        let (part, file) = Part::create_now(scratch).expect("makes a part");
+                        part.place(file, root, &target).expect("places it");
+                        assert!(target.exists());
+                        remove_file(root, &target).expect("removes it");
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(&root).expect("lists").count(), 0);
+        assert_eq!(fs::read_dir(&scratch).expect("lists").count(), 0);
+    }
 }

@@ -184,6 +184,7 @@ impl LocalFiles {
         let (file, size_bytes) = match opened.await {
             Ok(opened) => opened,
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {
+                self.check_root().await?;
                 return Err(StoreError::not_found(format!("object {key}")));
             }
             Err(cause) => return Err(unavailable("open an object", cause)),
@@ -203,7 +204,7 @@ impl LocalFiles {
         blocking("write to the storage", move || {
             std::io::Write::write_all(&mut file, b"photofinish")?;
             drop(part);
-            std::fs::read_dir(&root).map(drop)
+            durable::is_there(&root)
         })
         .await
     }
@@ -217,6 +218,12 @@ impl LocalFiles {
             .boxed()
     }
 
+    /// An object is only missing while the folder of all objects is there: without it photos would fail for good.
+    async fn check_root(&self) -> Result<()> {
+        let root = self.root.clone();
+        blocking("find the storage folder", move || durable::is_there(&root)).await
+    }
+
     fn path(&self, key: &ObjectKey) -> PathBuf {
         self.root.join(key.as_str())
     }
@@ -225,7 +232,11 @@ impl LocalFiles {
 #[async_trait]
 impl Blobs for LocalFiles {
     async fn read(&self, key: &ObjectKey, at_most: u64) -> Result<Bytes> {
-        objects::read(&self.files, &Path::from(key.as_str()), at_most).await
+        let read = objects::read(&self.files, &Path::from(key.as_str()), at_most).await;
+        if read.as_ref().is_err_and(|error| error.kind == StoreErrorKind::NotFound) {
+            self.check_root().await?;
+        }
+        read
     }
 
     async fn write(&self, key: &ObjectKey, _content_type: &str, bytes: Bytes) -> Result<()> {
@@ -257,7 +268,11 @@ impl Blobs for LocalFiles {
     }
 
     async fn head(&self, key: &ObjectKey) -> Result<Option<u64>> {
-        objects::head(&self.files, &Path::from(key.as_str())).await
+        let size = objects::head(&self.files, &Path::from(key.as_str())).await?;
+        if size.is_none() {
+            self.check_root().await?;
+        }
+        Ok(size)
     }
 
     async fn delete(&self, key: &ObjectKey) -> Result<()> {

@@ -13,11 +13,11 @@ use crate::traits::{Finish, Finished, Lease, LeaseRequest, Queue, Result};
 
 /// How long a lease that is not filled waits while the rows say that photos wait. Those may be suspects, which never
 /// come with fresh photos, so the wait has an end.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The same for a suspect. It is there at once, but the outbox may hold its row for a moment, and leasing passes over
 /// rows that are held.
-const PATIENCE_FOR_A_SUSPECT: Duration = Duration::from_secs(1);
+const PATIENCE_FOR_A_SUSPECT: Duration = Duration::from_secs(3);
 
 /// Between two looks; a queue that waits by itself makes them rarer.
 const PAUSE: Duration = Duration::from_millis(10);

@@ -13,7 +13,7 @@ use photofinish_store::{QueueSettings, ServerLimits, Store, StoreSettings};
 use crate::embedded::Home;
 
 /// Nothing here takes so long unless it never ends.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(120);
 
 /// The name of the stream.
 pub const STREAM: &str = "test";

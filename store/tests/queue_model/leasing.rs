@@ -11,7 +11,7 @@ use crate::embedded::LIMIT;
 use crate::world::World;
 
 /// How often, and after how long, a lease that passed over a row looks again.
-const PATIENCE: usize = 200;
+const PATIENCE: usize = 3000;
 const MOMENT: Duration = Duration::from_millis(10);
 
 impl World {

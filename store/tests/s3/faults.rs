@@ -18,8 +18,8 @@ use crate::{PREFIX, bucket, key, pattern, settings, settings_through};
 const PATIENCE: Patience = Patience {
     connect: Duration::from_secs(3),
     silence: Duration::from_secs(3),
-    retry: Duration::from_secs(1),
-    call: Duration::from_secs(8),
+    retry: Duration::from_secs(4),
+    call: Duration::from_secs(15),
     farewell: Duration::from_secs(1),
 };
 

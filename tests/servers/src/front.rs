@@ -18,6 +18,9 @@ use crate::proxy::read_request;
 const ASK_EVERY: Duration = Duration::from_millis(200);
 /// How long their answer may take.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How many answers in a row may stay away, as with Kubernetes: a busy machine is no server that is gone. One that says
+/// that it is not ready gets nothing more at once.
+const MISSED_LIMIT: usize = 3;
 
 const NOBODY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
@@ -95,9 +98,14 @@ impl Shared {
     /// Asks one server for ever whether it is ready.
     async fn ask(self: Arc<Self>, server: usize) {
         let server = &self.servers[server];
+        let mut missed = 0;
         loop {
-            let ready = tokio::time::timeout(PATIENCE, is_ready(server.address, &self.readiness)).await;
-            server.is_ready.store(matches!(ready, Ok(Ok(true))), Ordering::SeqCst);
+            let answer = tokio::time::timeout(PATIENCE, is_ready(server.address, &self.readiness)).await;
+            let is_ready = answer.ok().and_then(Result::ok);
+            missed = if is_ready.is_some() { 0 } else { missed + 1 };
+            if is_ready.is_some() || missed >= MISSED_LIMIT {
+                server.is_ready.store(is_ready == Some(true), Ordering::SeqCst);
+            }
             tokio::time::sleep(ASK_EVERY).await;
         }
     }

@@ -8,7 +8,7 @@ use super::answer::Answer;
 use super::service::Service;
 
 /// How long the photos of a test may take.
-const IDLE_LIMIT: Duration = Duration::from_secs(120);
+const IDLE_LIMIT: Duration = Duration::from_secs(600);
 
 /// Calls with one key.
 #[derive(Clone)]

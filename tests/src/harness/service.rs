@@ -120,7 +120,7 @@ impl Service {
         let agent = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
-            .timeout_global(Some(Duration::from_secs(60)))
+            .timeout_global(Some(Duration::from_secs(180)))
             .build();
         let (child, key) = (Mutex::new(None), Mutex::new(None));
         Self { options, port: free_port(), folder, child, agent: agent.into(), key }
@@ -192,7 +192,7 @@ impl Service {
     pub fn terminate(&self, limit: Duration) -> (Option<i32>, Duration) {
         let begun = Instant::now();
         let mut child = self.child().take().expect("a running service");
-        send(&child, "TERM");
+        send(&child, Signal::TERM);
         loop {
             if let Some(status) = child.try_wait().expect("a child can be asked") {
                 return (status.code(), begun.elapsed());
@@ -205,11 +205,11 @@ impl Service {
         }
     }
 
-    /// Sends it a signal that does not end it: `STOP`, as a machine that hangs, or `CONT`.
+    /// Sends it a signal that does not end it: [`Signal::STOP`], as a machine that hangs, or [`Signal::CONT`].
     ///
     /// # Panics
     /// When it does not run.
-    pub fn signal(&self, signal: &str) {
+    pub fn signal(&self, signal: Signal) {
         send(self.child().as_ref().expect("a running service"), signal);
     }
 
@@ -331,22 +331,19 @@ impl Drop for Service {
     }
 }
 
-/// By the shell's own `kill`: a small system need not have the program.
-fn send(child: &Child, signal: &str) {
-    let sent =
-        std::process::Command::new("sh").arg("-c").arg(format!("kill -{signal} {}", child.id())).status();
-    assert!(sent.is_ok_and(|status| status.success()), "SIG{signal} could not be sent");
+fn send(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).expect("signals its own child");
 }
 
 /// Waits for what happens on its own.
 ///
 /// # Panics
-/// When it has not happened within 30 seconds.
+/// When it has not happened within a minute.
 #[track_caller]
 pub fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !happened() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{what}: not within 30 seconds");
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

@@ -1,6 +1,6 @@
 //! Health and metrics: for operators, outside the contract.
 
-use photofinish_tests::harness::{Group, Options, Service, Shared, free_port};
+use photofinish_tests::harness::{Group, Options, Service, Shared, free_port, wait_until};
 
 use serde_json::json;
 
@@ -40,11 +40,12 @@ fn how_long_photos_wait_is_measured() {
     let album = partner.album("Waits");
     partner.upload(&album, "a.jpg", &finish().jpeg());
     partner.wait_idle(&album);
-    let metrics = partner.get(&format!("{}/metrics", service.origin())).text();
-    assert!(
-        metrics.lines().any(|line| line == "photofinish_confirm_to_searchable_seconds_count 1"),
-        "{metrics}"
-    );
+    let page = || partner.get(&format!("{}/metrics", service.origin())).text();
+    // Counted a moment after the photo is seen to be ready.
+    wait_until("the photo is counted", || {
+        page().lines().any(|line| line == "photofinish_confirm_to_searchable_seconds_count 1")
+    });
+    let metrics = page();
     // A photo may wait for hours behind a large event: the buckets reach that far.
     assert!(metrics.contains("photofinish_confirm_to_searchable_seconds_bucket{le=\"21600\"}"), "{metrics}");
     for gauge in ["photofinish_queue_depth ", "photofinish_queue_age_seconds "] {

@@ -2,6 +2,7 @@
 
 use photofinish_tests::harness::pictures::Picture;
 use photofinish_tests::harness::{Options, Service, wait_until};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
 
 fn photo() -> Vec<u8> {
@@ -21,8 +22,10 @@ fn a_storage_that_does_not_serve_for_a_while_fails_no_photo() {
     let service = service.again(Options::fakes());
     let partner = service.partner();
     let (objects, away) = (service.data_dir().join("objects"), service.data_dir().join("away"));
-    std::fs::rename(&objects, &away).expect("the disk goes");
-    std::fs::write(&objects, b"no folder").expect("something else is in its place");
+    std::fs::write(&away, b"no folder").expect("something else to be in its place");
+    // In one step each way: workers are at it.
+    let exchange = || renameat_with(CWD, &objects, CWD, &away, RenameFlags::EXCHANGE);
+    exchange().expect("the disk goes");
     let ready = partner.get(&format!("{}/readyz", service.origin()));
     assert_eq!(ready.status, 503, "{}", ready.text());
     assert!(ready.text().contains("storage"), "{}", ready.text());
@@ -38,8 +41,7 @@ fn a_storage_that_does_not_serve_for_a_while_fails_no_photo() {
     });
     assert_eq!(partner.progress(&album)["failed"], 0, "an outage is nobody's fault");
 
-    std::fs::remove_file(&objects).expect("a file");
-    std::fs::rename(&away, &objects).expect("the disk comes back");
+    exchange().expect("the disk comes back");
     partner.wait_idle(&album);
     for photo in &photos {
         assert_eq!(partner.photo(&album, photo)["state"], "ready");

@@ -150,6 +150,8 @@ fn a_line_about_a_photo_or_a_request_carries_its_ids() {
     let headers = [("content-type", "application/json"), ("x-request-id", "tidy up")];
     partner.post("/albums/delete", &headers, delete.as_bytes()).ok();
 
+    // Said a moment after the photo is seen to have failed.
+    wait_until("a line about the photo", || service.log().contains("photo failed"));
     let log = service.log();
     let lines: Vec<Value> =
         log.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect();

@@ -89,7 +89,7 @@ fn a_download_url_takes_no_put() {
 #[test]
 fn expired_upload_and_download_urls_are_403() {
     let options =
-        Options::fakes().with("PHOTOFINISH_UPLOAD_SECONDS", "1").with("PHOTOFINISH_DOWNLOAD_SECONDS", "1");
+        Options::fakes().with("PHOTOFINISH_UPLOAD_SECONDS", "5").with("PHOTOFINISH_DOWNLOAD_SECONDS", "5");
     let service = Service::start(options);
     let partner = service.partner();
     let album = partner.album("Late");
@@ -174,7 +174,7 @@ fn a_selfie_is_deleted_as_soon_as_its_vector_is_made() {
 
 #[test]
 fn a_declined_selfie_is_declined_again_and_gone_when_it_expires() {
-    let service = Service::start(Options::fakes().with("PHOTOFINISH_PROBE_SECONDS", "2"));
+    let service = Service::start(Options::fakes().with("PHOTOFINISH_PROBE_SECONDS", "10"));
     let partner = service.partner();
     let album = partner.album("Declined");
     let faceless = partner.selfie(&album, &Picture::new(320, 240).jpeg());
@@ -189,7 +189,7 @@ fn a_declined_selfie_is_declined_again_and_gone_when_it_expires() {
 
 #[test]
 fn a_probe_lives_as_long_as_configured_and_is_then_unknown() {
-    let service = Service::start(Options::fakes().with("PHOTOFINISH_PROBE_SECONDS", "2"));
+    let service = Service::start(Options::fakes().with("PHOTOFINISH_PROBE_SECONDS", "10"));
     let partner = service.partner();
     let album = partner.album("Short-lived");
     // In this order: once the used one is unknown, the other is too.

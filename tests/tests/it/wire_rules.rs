@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use photofinish_tests::harness::raw_http::Connection;
-use photofinish_tests::harness::{Group, Options, Shared};
+use photofinish_tests::harness::{Group, Options, Service, Shared};
 use serde_json::{Value, json};
 
 static GROUP: Group = Group::new();
 
-/// Bodies may be half a second late here, so that the test of slow ones is quick.
 fn service() -> Shared {
-    GROUP.service(|| Options::fakes().with("PHOTOFINISH_BODY_SECONDS", "1"))
+    GROUP.service(Options::fakes)
 }
 
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -230,7 +229,7 @@ fn a_chunked_body_within_the_limit_is_read() {
 
 #[test]
 fn a_slow_body_is_408() {
-    let service = service();
+    let service = Service::start(Options::fakes().with("PHOTOFINISH_BODY_SECONDS", "1"));
     let key = service.partner().key().to_owned();
     let mut connection = Connection::open(service.port());
     connection.head(

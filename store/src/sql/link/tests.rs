@@ -11,7 +11,11 @@ use crate::sql::{Database, ServerLimits, migrate, sql};
 use crate::traits::Result;
 
 /// Above everything that a call may wait for here: a connection, a statement, and a connection's way back.
-const BOUND: Duration = Duration::from_secs(15);
+const BOUND: Duration = Duration::from_secs(60);
+
+/// Patience for a statement that is to use it up, and for one that is not.
+const SHORT: Duration = Duration::from_millis(400);
+const LONG: Duration = Duration::from_secs(5);
 
 const CONNECTIONS: u32 = 3;
 
@@ -35,12 +39,13 @@ impl Behind {
         Some(Self { url: server.url_through(name, proxy.address()), proxy, direct })
     }
 
-    async fn database(&self) -> (Database, sqlx::PgPool) {
+    /// With patience for one statement.
+    async fn database(&self, patience: Duration) -> (Database, sqlx::PgPool) {
         let limits = ServerLimits {
             connections: CONNECTIONS,
-            acquire_timeout: Duration::from_secs(4),
-            statement_timeout: Duration::from_millis(400),
-            lock_timeout: Duration::from_millis(400),
+            acquire_timeout: Duration::from_secs(10),
+            statement_timeout: patience,
+            lock_timeout: patience,
         };
         let server = PostgresServer::open(&self.url, &limits).await.unwrap();
         let pool = server.pool.clone();
@@ -87,7 +92,7 @@ async fn all_are_there(database: &Database) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_network_that_went_away_ends_every_call_and_frees_every_connection() {
     let Some(behind) = Behind::proxy().await else { return };
-    let (database, pool) = behind.database().await;
+    let (database, pool) = behind.database(SHORT).await;
     // In the middle of a transaction, before its commit, and on the way back to the pool.
     let mut in_statement = database.write(WHAT).await.unwrap();
     let before_commit = database.write(WHAT).await.unwrap();
@@ -111,7 +116,7 @@ async fn a_network_that_went_away_ends_every_call_and_frees_every_connection() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_died_while_they_rested_cost_no_call() {
     let Some(behind) = Behind::proxy().await else { return };
-    let (database, pool) = behind.database().await;
+    let (database, pool) = behind.database(SHORT).await;
     all_are_there(&database).await;
     until("they rest", async || pool.num_idle() == CONNECTIONS as usize).await;
     behind.proxy.set(Fault::Forgotten);
@@ -123,13 +128,17 @@ async fn connections_that_died_while_they_rested_cost_no_call() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transaction_dropped_in_the_middle_is_rolled_back_and_its_connection_used_again() {
     let Some(behind) = Behind::proxy().await else { return };
-    let (database, pool) = behind.database().await;
+    let (database, pool) = behind.database(LONG).await;
     for _ in 0..5 {
         let mut transaction = database.write(WHAT).await.unwrap();
         sql(WHAT, "create table if not exists never (id bigint)").execute(&mut transaction).await.unwrap();
         // A statement that is given up while it runs.
-        let sleep = sql(WHAT, "select pg_sleep(0.2)").execute(&mut transaction);
-        tokio::time::timeout(Duration::from_millis(50), sleep).await.unwrap_err();
+        let sleep = sql(WHAT, "select pg_sleep(1)").execute(&mut transaction);
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep(Duration::from_millis(50)) => {}
+            _ = sleep => panic!("it was not given up"),
+        }
     }
     let there = "select count(*) from pg_tables where tablename = 'never'";
     let (there,): (i64,) =
@@ -164,7 +173,7 @@ async fn a_migration_waits_for_a_server_at_work_and_not_for_one_that_is_gone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_waits_for_the_locks_of_a_process_that_hangs_gets_them() {
     let Some(server) = Postgres::shared() else { return };
-    let limits = ServerLimits { lock_timeout: Duration::from_secs(4), ..ServerLimits::default() };
+    let limits = ServerLimits { lock_timeout: Duration::from_secs(10), ..ServerLimits::default() };
     let database = Database::Postgres(PostgresServer::open(&server.database(), &limits).await.unwrap());
     let mut first = database.write(WHAT).await.unwrap();
     sql(WHAT, "create table contested (id bigint)").execute(&mut first).await.unwrap();

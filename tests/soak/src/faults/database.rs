@@ -43,14 +43,16 @@ pub const POSTGRES_REFUSING: Fault = Fault {
     ..USUAL
 };
 
+/// For so long what was on its way when the network was cut may still be seen.
+const STILL_SEEN: Duration = Duration::from_secs(3);
+
 fn cut_off(scene: &mut Scene<'_>, way: Way) -> anyhow::Result<usize> {
     scene.pause(200..600);
     let length = scene.choose(Duration::from_secs(7), Duration::from_secs(30));
     let _broken = Broken::way(&scene.cluster.ways().postgres, way);
-    // What was on its way may still be seen.
-    std::thread::sleep(Duration::from_secs(1));
+    std::thread::sleep(STILL_SEEN);
     let before = scene.flow.settled();
-    std::thread::sleep(length - Duration::from_secs(1));
+    std::thread::sleep(length - STILL_SEEN);
     anyhow::ensure!(scene.flow.settled() == before, "photos were settled without the rows");
     Ok(1)
 }

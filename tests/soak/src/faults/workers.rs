@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use photofinish_tests::harness::Service;
+use photofinish_tests::harness::{Service, Signal};
 use serde_json::json;
 
 use super::{Fault, Scene, USUAL};
@@ -16,22 +16,23 @@ use crate::event::KILLER;
 const STOP_LIMIT: Duration = Duration::from_secs(40);
 
 /// What a proxy needs to hear that an API is to go, `api.preStopSeconds` of the chart.
-const TAKING_OFF: Duration = Duration::from_millis(500);
+const TAKING_OFF: Duration = Duration::from_secs(2);
 
 /// A worker hangs until others have read its photos, and then goes on with them.
 pub const SAME_PHOTO: Fault = Fault {
     name: "same-photo",
     what: "a worker hangs past its leases and goes on with photos that the other has read",
     unit: "hangs",
+    shape: || Shape { read_delay: Duration::from_millis(300), ..Shape::default() },
     disturb: |scene| {
         let place = scene.pick(scene.cluster.workers().len());
         let worker = &scene.cluster.workers()[place];
         let taken_before = taken_away(scene.cluster, worker);
-        stop_in_flight(scene, worker)?;
-        let all_else = scene.flow.wait_for("the photos of a worker that hangs are read", || {
-            scene.flow.settled() >= scene.flow.sent() as u64
-        });
-        worker.signal("CONT");
+        until_in_flight(scene, worker)?;
+        worker.signal(Signal::STOP);
+        let all_else =
+            scene.flow.wait_for("the photos of a worker that hangs are read", || all_are_settled(scene));
+        worker.signal(Signal::CONT);
         all_else?;
         scene.flow.wait_for("the worker that hung learns that its photos were taken away", || {
             taken_away(scene.cluster, worker) > taken_before
@@ -46,7 +47,7 @@ pub const KILLING_PHOTO: Fault = Fault {
     name: "killing-photo",
     what: "a photo that ends its worker each time",
     unit: "deaths",
-    shape: || Shape { attempt_limit: 3, ..Shape::default() },
+    shape: || Shape { attempt_limit: 3, lease_seconds: 8, ..Shape::default() },
     has_a_killer: true,
     disturb: |scene| {
         let mut deaths = 0;
@@ -78,7 +79,7 @@ pub const ROLLING_UPDATE: Fault = Fault {
     shape: || Shape {
         lease_seconds: 900,
         drain_seconds: 1,
-        read_delay: Duration::from_millis(300),
+        read_delay: Duration::from_millis(500),
         ..Shape::default()
     },
     is_silent: true,
@@ -88,6 +89,7 @@ pub const ROLLING_UPDATE: Fault = Fault {
         for _ in 0..rounds {
             for worker in scene.cluster.workers() {
                 scene.pause(200..800);
+                until_in_flight(scene, worker)?;
                 stop(worker)?;
                 given_back += given_back_at_its_stop(worker)?;
                 worker.restart();
@@ -103,15 +105,17 @@ pub const ROLLING_UPDATE: Fault = Fault {
     ..USUAL
 };
 
-/// Stops it, as a machine that hangs, while it has photos.
-fn stop_in_flight(scene: &Scene<'_>, worker: &Service) -> anyhow::Result<()> {
+/// Waits until it has photos, more than it reads in a moment; or until there are no more to have.
+fn until_in_flight(scene: &Scene<'_>, worker: &Service) -> anyhow::Result<()> {
     let in_flight = || {
         let page = scene.cluster.client_of(worker).page("/metrics").unwrap_or_default();
         metric(&page, "photofinish_photos_in_flight").unwrap_or_default()
     };
-    scene.flow.wait_for("the worker has photos", || in_flight() >= 2.0)?;
-    worker.signal("STOP");
-    Ok(())
+    scene.flow.wait_for("the worker has photos", || in_flight() >= 3.0 || all_are_settled(scene))
+}
+
+fn all_are_settled(scene: &Scene<'_>) -> bool {
+    scene.flow.settled() >= scene.flow.sent() as u64
 }
 
 /// How often this worker met a photo that was no longer its own: its result came too late, its lease could not be renewed,
