@@ -10,7 +10,7 @@ mod messages;
 mod servers;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cluster::{Cluster, LEAD, LONG, SHORT, arrival, reading, suspect, until};
 use embedded::LIMIT;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use photofinish_servers::free_port;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use ureq::Agent;
 
