@@ -44,9 +44,12 @@ fn body(chunks: Vec<io::Result<&'static [u8]>>) -> impl stream::Stream<Item = io
     stream::iter(chunks.into_iter().map(|chunk| chunk.map(Bytes::from_static)))
 }
 
-/// Files in the scratch folder: parts of uploads.
+/// The parts of uploads.
 fn parts_left(home: &Home) -> usize {
-    std::fs::read_dir(home.path().join("scratch")).unwrap().count()
+    let scratch = std::fs::read_dir(home.path().join("scratch")).unwrap();
+    scratch
+        .filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|kind| kind == "part"))
+        .count()
 }
 
 #[tokio::test]
@@ -176,7 +179,7 @@ async fn parts_of_uploads_that_died_are_removed_and_running_ones_are_not() {
     let mut left: Vec<_> =
         std::fs::read_dir(&scratch).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
-    assert_eq!(left, ["old.txt", "running.part"]);
+    assert_eq!(left, ["folders.lock", "old.txt", "running.part"]);
 }
 
 #[tokio::test]

@@ -11,6 +11,9 @@ use uuid::Uuid;
 /// The end of every part file's name.
 const PART: &str = "part";
 
+/// The lock file in the scratch folder.
+const LOCK: &str = "folders.lock";
+
 /// How often something is tried while somebody else is in the way.
 const TRIES: u32 = 100;
 
@@ -33,22 +36,6 @@ impl Part {
         let file = File::options().write(true).create_new(true).open(&path)?;
         Ok((Self { path, placed: false }, file))
     }
-
-    /// Makes `file`, the open part, durable at `target` below `root`; blocks.
-    pub(super) fn place(mut self, file: File, root: &Path, target: &Path) -> io::Result<()> {
-        file.sync_all()?;
-        drop(file);
-        let folder = target.parent().unwrap_or(root);
-        // Deletes, of this process or another, take away the folders that they left empty, which were made or found here a
-        // moment before. The second kind: a folder that is there when it is made and not when it is looked at.
-        retrying(&[io::ErrorKind::NotFound, io::ErrorKind::AlreadyExists], || {
-            is_there(root)?;
-            fs::create_dir_all(folder)?;
-            fs::rename(&self.path, target)
-        })?;
-        self.placed = true;
-        sync_folders(root, folder)
-    }
 }
 
 impl Drop for Part {
@@ -58,6 +45,80 @@ impl Drop for Part {
         {
             tracing::warn!(%cause, "a half-written file stays in the scratch folder");
         }
+    }
+}
+
+/// The folder of all objects, and who may change its folders.
+///
+/// A delete takes away the folders that it leaves empty; a write makes those that it needs and places its file in them.
+/// Both happen at once, in this process and in others that have the storage open, so writes share a lock file and the
+/// taking away of empty folders has it alone. The disk is waited for outside of it.
+pub(super) struct Folders {
+    root: PathBuf,
+    lock: PathBuf,
+}
+
+impl Folders {
+    /// `root`, which is there; the lock file is made in `scratch`.
+    pub(super) fn open(root: &Path, scratch: &Path) -> io::Result<Self> {
+        let folders = Self { root: root.canonicalize()?, lock: scratch.join(LOCK) };
+        folders.lock()?;
+        Ok(folders)
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Whether the folder is there: without it (not mounted, moved away) no object is known to be missing, and none may be
+    /// placed below another folder of its name.
+    pub(super) fn check(&self) -> io::Result<()> {
+        fs::read_dir(&self.root).map(drop)
+    }
+
+    /// Makes `file`, the open part, durable at `target` below the root; blocks.
+    pub(super) fn place(&self, mut part: Part, file: File, target: &Path) -> io::Result<()> {
+        file.sync_all()?;
+        drop(file);
+        let folder = target.parent().unwrap_or(&self.root);
+        let lock = self.lock()?;
+        lock.lock_shared()?;
+        self.check()?;
+        // An album's folder goes without the lock, with all that is in it.
+        retrying(&[io::ErrorKind::NotFound, io::ErrorKind::AlreadyExists], || {
+            fs::create_dir_all(folder)?;
+            fs::rename(&part.path, target)
+        })?;
+        drop(lock);
+        part.placed = true;
+        sync_folders(&self.root, folder)
+    }
+
+    /// Removes a file and the folders below the root that it leaves empty, for good; no error when it is not there.
+    pub(super) fn remove_file(&self, path: &Path) -> io::Result<()> {
+        unless_missing(fs::remove_file(path))?;
+        let lock = self.lock()?;
+        lock.lock()?;
+        for folder in folders_above(&self.root, path) {
+            match fs::remove_dir(folder) {
+                Err(cause) if cause.kind() == io::ErrorKind::DirectoryNotEmpty => break,
+                removed => unless_missing(removed)?,
+            }
+        }
+        drop(lock);
+        sync_above(&self.root, path)
+    }
+
+    /// Removes a folder below the root and all that is in it, for good; no error when it is not there.
+    pub(super) fn remove_folder(&self, folder: &Path) -> io::Result<()> {
+        // Without the lock, for it may have an event in it. Workers may still place what comes too late.
+        retrying(&[io::ErrorKind::DirectoryNotEmpty], || unless_missing(fs::remove_dir_all(folder)))?;
+        sync_above(&self.root, folder)
+    }
+
+    /// The lock file, open and not locked yet; closed, it is free again.
+    fn lock(&self) -> io::Result<File> {
+        File::options().write(true).create(true).truncate(false).open(&self.lock)
     }
 }
 
@@ -71,12 +132,6 @@ fn retrying(kinds: &[io::ErrorKind], attempt: impl Fn() -> io::Result<()>) -> io
         }
     }
     attempt()
-}
-
-/// Whether the folder of all objects is there: without it (not mounted, moved away) no object is known to be missing, and
-/// none may be placed below another folder of its name.
-pub(super) fn is_there(root: &Path) -> io::Result<()> {
-    fs::read_dir(root).map(drop)
 }
 
 /// Syncs `folder` and everything above it up to `root`. All of them, each time: another thread may have made one
@@ -127,25 +182,6 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a file and the folders below `root` that it leaves empty, for good; no error when it is not there.
-pub(super) fn remove_file(root: &Path, path: &Path) -> io::Result<()> {
-    unless_missing(fs::remove_file(path))?;
-    for folder in folders_above(root, path) {
-        match fs::remove_dir(folder) {
-            Err(cause) if cause.kind() == io::ErrorKind::DirectoryNotEmpty => break,
-            removed => unless_missing(removed)?,
-        }
-    }
-    sync_above(root, path)
-}
-
-/// Removes a folder below `root` and all that is in it, for good; no error when it is not there.
-pub(super) fn remove_folder(root: &Path, folder: &Path) -> io::Result<()> {
-    // Again while a worker places objects in it that come too late.
-    retrying(&[io::ErrorKind::DirectoryNotEmpty], || unless_missing(fs::remove_dir_all(folder)))?;
-    sync_above(root, folder)
-}
-
 /// Syncs the folder of what was removed: without that it would be back after a power cut. Or the nearest above it that
 /// is still there. Also when nothing was there to be removed: who removed it may have ended before this.
 fn sync_above(root: &Path, path: &Path) -> io::Result<()> {
@@ -192,29 +228,57 @@ pub(super) fn remove_abandoned_parts(scratch: &Path, age: Duration) -> io::Resul
 mod tests {
     use super::*;
 
-    /// Objects that share their folders come and go at once: no write may fail because a delete beside it emptied them.
+    /// Objects that share their folders come and go at once.
     #[test]
     fn folders_that_go_while_a_file_is_placed_are_made_again() {
+        const THREADS: usize = 4;
+        const ROUNDS: usize = 200;
         let folder = tempfile::tempdir().expect("makes a folder");
         let (root, scratch) = (folder.path().join("root"), folder.path().join("scratch"));
         for made in [&root, &scratch] {
             make_folder(made).expect("makes a folder");
         }
         std::thread::scope(|scope| {
-            for name in 0..8 {
-                let (root, scratch) = (&root, &scratch);
+            for name in 0..THREADS {
+                // Each as a process of its own has it.
+                let folders = Folders::open(&root, &scratch).expect("opens");
+                let (target, scratch) = (folders.root().join("album/photo").join(name.to_string()), &scratch);
                 scope.spawn(move || {
-                    let target = root.join("organization/album/photo").join(name.to_string());
-                    for _ in 0..100 {
+                    for _ in 0..ROUNDS {
                         let (part, file) = Part::create_now(scratch).expect("makes a part");
-                        part.place(file, root, &target).expect("places it");
-                        assert!(target.exists());
-                        remove_file(root, &target).expect("removes it");
+                        folders.place(part, file, &target).expect("places it");
+                        folders.remove_file(&target).expect("removes it");
                     }
                 });
             }
         });
+        let left = |folder: &Path| fs::read_dir(folder).expect("lists").count();
+        assert_eq!((left(&root), left(&scratch)), (0, 1), "nothing but the lock file is left");
+    }
+
+    /// Late previews land in an album that is deleted.
+    #[test]
+    fn an_albums_folder_goes_while_files_are_placed_in_it() {
+        let folder = tempfile::tempdir().expect("makes a folder");
+        let (root, scratch) = (folder.path().join("root"), folder.path().join("scratch"));
+        for made in [&root, &scratch] {
+            make_folder(made).expect("makes a folder");
+        }
+        let folders = Folders::open(&root, &scratch).expect("opens");
+        let album = folders.root().join("album");
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                for photo in 0..200 {
+                    let (part, file) = Part::create_now(&scratch).expect("makes a part");
+                    let target = album.join(photo.to_string()).join("preview");
+                    folders.place(part, file, &target).expect("places it");
+                }
+            });
+            while !worker.is_finished() {
+                folders.remove_folder(&album).expect("removes it");
+            }
+        });
+        folders.remove_folder(&album).expect("removes it");
         assert_eq!(fs::read_dir(&root).expect("lists").count(), 0);
-        assert_eq!(fs::read_dir(&scratch).expect("lists").count(), 0);
     }
 }

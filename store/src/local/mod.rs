@@ -8,6 +8,7 @@ mod durable;
 mod signing;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -22,8 +23,8 @@ use tokio::io::AsyncWriteExt;
 use tokio_util::io::ReaderStream;
 use url::Url;
 
-use self::durable::Part;
 pub use self::durable::make_folder;
+use self::durable::{Folders, Part};
 use self::signing::{Claim, Method, Signer, Terms};
 pub use self::signing::{DownloadGrant, SignatureError, UploadGrant};
 use crate::error::{StoreError, StoreErrorKind};
@@ -55,7 +56,7 @@ pub struct LocalSettings {
 
 /// The objects of the embedded profile.
 pub struct LocalFiles {
-    root: PathBuf,
+    folders: Arc<Folders>,
     scratch: PathBuf,
     files: LocalFileSystem,
     signer: Signer,
@@ -95,19 +96,19 @@ impl LocalFiles {
     /// `Unavailable` when a folder cannot be made or read.
     pub async fn open_folder(settings: LocalSettings) -> Result<Self> {
         let LocalSettings { root, scratch, public_url, signing_secret } = settings;
-        let (root, files) = blocking("open the storage folder", {
+        let (folders, files) = blocking("open the storage folder", {
             let scratch = scratch.clone();
             move || {
                 durable::make_folder(&root)?;
                 durable::make_folder(&scratch)?;
                 durable::remove_abandoned_parts(&scratch, ABANDONED_AFTER)?;
-                let root = root.canonicalize()?;
-                let files = LocalFileSystem::new_with_prefix(&root)?;
-                Ok((root, files))
+                let folders = Folders::open(&root, &scratch)?;
+                let files = LocalFileSystem::new_with_prefix(folders.root())?;
+                Ok((Arc::new(folders), files))
             }
         })
         .await?;
-        Ok(Self { root, scratch, files, signer: Signer::new(public_url, signing_secret) })
+        Ok(Self { folders, scratch, files, signer: Signer::new(public_url, signing_secret) })
     }
 
     /// Judges a `PUT`: `key` is the decoded path after `/storage/`, `query` the raw query string, `content_type` the
@@ -165,8 +166,8 @@ impl LocalFiles {
         }
         file.flush().await.map_err(failed)?;
         let file = file.into_std().await;
-        let (root, target) = (self.root.clone(), self.path(grant.key()));
-        blocking("keep an upload", move || part.place(file, &root, &target)).await?;
+        let (folders, target) = (Arc::clone(&self.folders), self.path(grant.key()));
+        blocking("keep an upload", move || folders.place(part, file, &target)).await?;
         Ok(received)
     }
 
@@ -200,11 +201,11 @@ impl LocalFiles {
     pub async fn check(&self) -> Result<()> {
         let (part, mut file) =
             Part::create(&self.scratch).await.map_err(|cause| unavailable("write to the storage", cause))?;
-        let root = self.root.clone();
+        let folders = Arc::clone(&self.folders);
         blocking("write to the storage", move || {
             std::io::Write::write_all(&mut file, b"photofinish")?;
             drop(part);
-            durable::is_there(&root)
+            folders.check()
         })
         .await
     }
@@ -220,12 +221,12 @@ impl LocalFiles {
 
     /// An object is only missing while the folder of all objects is there: without it photos would fail for good.
     async fn check_root(&self) -> Result<()> {
-        let root = self.root.clone();
-        blocking("find the storage folder", move || durable::is_there(&root)).await
+        let folders = Arc::clone(&self.folders);
+        blocking("find the storage folder", move || folders.check()).await
     }
 
     fn path(&self, key: &ObjectKey) -> PathBuf {
-        self.root.join(key.as_str())
+        self.folders.root().join(key.as_str())
     }
 }
 
@@ -240,11 +241,11 @@ impl Blobs for LocalFiles {
     }
 
     async fn write(&self, key: &ObjectKey, _content_type: &str, bytes: Bytes) -> Result<()> {
-        let (scratch, root, target) = (self.scratch.clone(), self.root.clone(), self.path(key));
+        let (scratch, folders, target) = (self.scratch.clone(), Arc::clone(&self.folders), self.path(key));
         blocking("write an object", move || {
             let (part, mut file) = Part::create_now(&scratch)?;
             std::io::Write::write_all(&mut file, &bytes)?;
-            part.place(file, &root, &target)
+            folders.place(part, file, &target)
         })
         .await
     }
@@ -276,14 +277,14 @@ impl Blobs for LocalFiles {
     }
 
     async fn delete(&self, key: &ObjectKey) -> Result<()> {
-        let (root, path) = (self.root.clone(), self.path(key));
-        blocking("remove an object", move || durable::remove_file(&root, &path)).await
+        let (folders, path) = (Arc::clone(&self.folders), self.path(key));
+        blocking("remove an object", move || folders.remove_file(&path)).await
     }
 
     async fn delete_album(&self, organization: OrganizationId, album: AlbumId) -> Result<()> {
-        let root = self.root.clone();
-        let folder = root.join(ObjectKey::album_prefix(organization, album));
-        blocking("remove an album's objects", move || durable::remove_folder(&root, &folder)).await
+        let folders = Arc::clone(&self.folders);
+        let folder = folders.root().join(ObjectKey::album_prefix(organization, album));
+        blocking("remove an album's objects", move || folders.remove_folder(&folder)).await
     }
 }
 
