@@ -1,18 +1,20 @@
 //! Files that are wholly there or not at all, also after a power cut: written as a part beside the storage, synced,
 //! renamed, and the folders synced too. And files and folders that stay away once they were removed.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use uuid::Uuid;
 
 /// The end of every part file's name.
 const PART: &str = "part";
 
-/// The lock file in the scratch folder.
+/// The lock file in the folder of all objects, whose keys all begin with another folder.
 const LOCK: &str = "folders.lock";
+const LOCK_WAIT: Duration = Duration::from_secs(1);
+const LOCK_PAUSE: Duration = Duration::from_micros(200);
 
 /// How often something is tried while somebody else is in the way.
 const TRIES: u32 = 100;
@@ -52,28 +54,40 @@ impl Drop for Part {
 ///
 /// A delete takes away the folders that it leaves empty; a write makes those that it needs and places its file in them.
 /// Both happen at once, in this process and in others that have the storage open, so writes share a lock file and the
-/// taking away of empty folders has it alone. The disk is waited for outside of it.
+/// taking away of empty folders has it alone. It saves tries and is waited for [`LOCK_WAIT`] at most: a process that was
+/// stopped with it stops no other. Nothing is synced under it.
 pub(super) struct Folders {
     root: PathBuf,
-    lock: PathBuf,
+    /// Below the root, so that it also shows whether the root is the one that was opened; `None` where it could not be made.
+    lock: Option<PathBuf>,
 }
 
 impl Folders {
-    /// `root`, which is there; the lock file is made in `scratch`.
-    pub(super) fn open(root: &Path, scratch: &Path) -> io::Result<Self> {
-        let folders = Self { root: root.canonicalize()?, lock: scratch.join(LOCK) };
-        folders.lock()?;
-        Ok(folders)
+    /// `root`, which is there.
+    pub(super) fn open(root: &Path) -> io::Result<Self> {
+        let root = root.canonicalize()?;
+        let lock = root.join(LOCK);
+        if lock.try_exists()? {
+            return Ok(Self { root, lock: Some(lock) });
+        }
+        match File::options().write(true).create(true).truncate(false).open(&lock) {
+            Ok(_) => Ok(Self { root, lock: Some(lock) }),
+            // A full or read-only disk can still be read.
+            Err(cause) => {
+                tracing::warn!(%cause, "the storage folder takes no lock file: folders that deletes leave empty stay");
+                Ok(Self { root, lock: None })
+            }
+        }
     }
 
     pub(super) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Whether the folder is there: without it (not mounted, moved away) no object is known to be missing, and none may be
-    /// placed below another folder of its name.
+    /// Whether the folder is there: without it (not mounted, moved away) no object is known to be missing, and a write
+    /// would make another folder of its name.
     pub(super) fn check(&self) -> io::Result<()> {
-        fs::read_dir(&self.root).map(drop)
+        fs::metadata(self.lock.as_ref().unwrap_or(&self.root)).map(drop)
     }
 
     /// Makes `file`, the open part, durable at `target` below the root; blocks.
@@ -81,11 +95,10 @@ impl Folders {
         file.sync_all()?;
         drop(file);
         let folder = target.parent().unwrap_or(&self.root);
-        let lock = self.lock()?;
-        lock.lock_shared()?;
-        self.check()?;
-        // An album's folder goes without the lock, with all that is in it.
+        let lock = self.lock(File::try_lock_shared);
+        // An album's folder goes without the lock, and others may when it could not be had.
         retrying(&[io::ErrorKind::NotFound, io::ErrorKind::AlreadyExists], || {
+            self.check()?;
             fs::create_dir_all(folder)?;
             fs::rename(&part.path, target)
         })?;
@@ -97,28 +110,50 @@ impl Folders {
     /// Removes a file and the folders below the root that it leaves empty, for good; no error when it is not there.
     pub(super) fn remove_file(&self, path: &Path) -> io::Result<()> {
         unless_missing(fs::remove_file(path))?;
-        let lock = self.lock()?;
-        lock.lock()?;
-        for folder in folders_above(&self.root, path) {
-            match fs::remove_dir(folder) {
-                Err(cause) if cause.kind() == io::ErrorKind::DirectoryNotEmpty => break,
-                removed => unless_missing(removed)?,
+        if let Some(_alone) = self.lock(File::try_lock) {
+            for folder in folders_above(&self.root, path) {
+                match fs::remove_dir(folder) {
+                    Err(cause) if cause.kind() == io::ErrorKind::DirectoryNotEmpty => break,
+                    removed => unless_missing(removed)?,
+                }
             }
         }
-        drop(lock);
-        sync_above(&self.root, path)
+        self.sync_above(path)
     }
 
     /// Removes a folder below the root and all that is in it, for good; no error when it is not there.
     pub(super) fn remove_folder(&self, folder: &Path) -> io::Result<()> {
-        // Without the lock, for it may have an event in it. Workers may still place what comes too late.
+        // Without the lock: an album may have a hundred thousand files, and writes would wait for all of them. Workers may
+        // still place what comes too late.
         retrying(&[io::ErrorKind::DirectoryNotEmpty], || unless_missing(fs::remove_dir_all(folder)))?;
-        sync_above(&self.root, folder)
+        self.sync_above(folder)
     }
 
-    /// The lock file, open and not locked yet; closed, it is free again.
-    fn lock(&self) -> io::Result<File> {
-        File::options().write(true).create(true).truncate(false).open(&self.lock)
+    /// Syncs the folders of what was removed: without that it would be back after a power cut. Also when nothing was there
+    /// to be removed, for who removed it may have ended before this; and all of them, for another write may have made the
+    /// lowest anew.
+    fn sync_above(&self, path: &Path) -> io::Result<()> {
+        sync_folders(&self.root, path.parent().unwrap_or(&self.root))
+    }
+
+    /// The lock, until the file is closed; `None` when it could not be had in time.
+    fn lock(&self, attempt: impl Fn(&File) -> Result<(), TryLockError>) -> Option<File> {
+        // Some file systems want a file that may be written for it, and some users may not write it.
+        let path = self.lock.as_ref()?;
+        let file = File::options().write(true).open(path).or_else(|_| File::open(path)).ok()?;
+        let begun = Instant::now();
+        loop {
+            match attempt(&file) {
+                Ok(()) => return Some(file),
+                Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_WAIT => {
+                    std::thread::sleep(LOCK_PAUSE)
+                }
+                Err(cause) => {
+                    tracing::debug!(%cause, "the lock of the storage's folders could not be had");
+                    return None;
+                }
+            }
+        }
     }
 }
 
@@ -135,7 +170,7 @@ fn retrying(kinds: &[io::ErrorKind], attempt: impl Fn() -> io::Result<()>) -> io
 }
 
 /// Syncs `folder` and everything above it up to `root`. All of them, each time: another thread may have made one
-/// a moment ago and not synced it yet, and syncing a folder without changes costs microseconds. One that is gone went
+/// a moment ago and not synced it yet, and syncing a folder without changes costs little. One that is gone went
 /// with the object that was placed in it, deleted since.
 fn sync_folders(root: &Path, folder: &Path) -> io::Result<()> {
     for ancestor in folder.ancestors() {
@@ -182,18 +217,6 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Syncs the folder of what was removed: without that it would be back after a power cut. Or the nearest above it that
-/// is still there. Also when nothing was there to be removed: who removed it may have ended before this.
-fn sync_above(root: &Path, path: &Path) -> io::Result<()> {
-    for folder in folders_above(root, path).chain([root]) {
-        match File::open(folder) {
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound && folder != root => {}
-            opened => return opened?.sync_all(),
-        }
-    }
-    Ok(())
-}
-
 /// The folders between `path` and `root`, from below.
 fn folders_above<'a>(root: &'a Path, path: &'a Path) -> impl Iterator<Item = &'a Path> {
     path.ancestors().skip(1).take_while(move |folder| *folder != root)
@@ -228,9 +251,8 @@ pub(super) fn remove_abandoned_parts(scratch: &Path, age: Duration) -> io::Resul
 mod tests {
     use super::*;
 
-    /// Objects that share their folders come and go at once.
     #[test]
-    fn folders_that_go_while_a_file_is_placed_are_made_again() {
+    fn objects_that_share_their_folders_come_and_go_at_once() {
         const THREADS: usize = 4;
         const ROUNDS: usize = 200;
         let folder = tempfile::tempdir().expect("makes a folder");
@@ -241,7 +263,7 @@ mod tests {
         std::thread::scope(|scope| {
             for name in 0..THREADS {
                 // Each as a process of its own has it.
-                let folders = Folders::open(&root, &scratch).expect("opens");
+                let folders = Folders::open(&root).expect("opens");
                 let (target, scratch) = (folders.root().join("album/photo").join(name.to_string()), &scratch);
                 scope.spawn(move || {
                     for _ in 0..ROUNDS {
@@ -253,7 +275,7 @@ mod tests {
             }
         });
         let left = |folder: &Path| fs::read_dir(folder).expect("lists").count();
-        assert_eq!((left(&root), left(&scratch)), (0, 1), "nothing but the lock file is left");
+        assert_eq!((left(&root), left(&scratch)), (1, 0), "nothing but the lock file is left");
     }
 
     /// Late previews land in an album that is deleted.
@@ -264,7 +286,7 @@ mod tests {
         for made in [&root, &scratch] {
             make_folder(made).expect("makes a folder");
         }
-        let folders = Folders::open(&root, &scratch).expect("opens");
+        let folders = Folders::open(&root).expect("opens");
         let album = folders.root().join("album");
         std::thread::scope(|scope| {
             let worker = scope.spawn(|| {
@@ -279,6 +301,18 @@ mod tests {
             }
         });
         folders.remove_folder(&album).expect("removes it");
-        assert_eq!(fs::read_dir(&root).expect("lists").count(), 0);
+        assert!(!album.exists());
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_with_the_lock_stops_no_other() {
+        let folder = tempfile::tempdir().expect("makes a folder");
+        let folders = Folders::open(folder.path()).expect("opens");
+        let (target, scratch) = (folders.root().join("album/preview"), folder.path());
+        let _stopped = folders.lock(File::try_lock).expect("has it alone");
+        let (part, file) = Part::create_now(scratch).expect("makes a part");
+        folders.place(part, file, &target).expect("places it");
+        folders.remove_file(&target).expect("removes it");
+        assert!(!target.exists());
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream, StreamExt};
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
@@ -102,7 +102,7 @@ impl LocalFiles {
                 durable::make_folder(&root)?;
                 durable::make_folder(&scratch)?;
                 durable::remove_abandoned_parts(&scratch, ABANDONED_AFTER)?;
-                let folders = Folders::open(&root, &scratch)?;
+                let folders = Folders::open(&root)?;
                 let files = LocalFileSystem::new_with_prefix(folders.root())?;
                 Ok((Arc::new(folders), files))
             }
@@ -214,9 +214,10 @@ impl LocalFiles {
     pub(crate) fn list(&self) -> BoxStream<'_, Result<Stored>> {
         let root = Path::from(ROOT);
         let found = self.files.list(Some(&root));
-        found
-            .map(move |meta| objects::stored(&meta.map_err(|cause| objects::failure(&root, cause))?, ""))
-            .boxed()
+        let found = found
+            .map(move |meta| objects::stored(&meta.map_err(|cause| objects::failure(&root, cause))?, ""));
+        let checked = stream::once(self.check_root()).filter_map(async |checked| checked.err().map(Err));
+        checked.chain(found).boxed()
     }
 
     /// An object is only missing while the folder of all objects is there: without it photos would fail for good.

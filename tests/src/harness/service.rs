@@ -263,7 +263,7 @@ impl Service {
     /// Every file below the data folder that is an object of storage: not the database, not a secret.
     pub fn objects(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
-        collect_files(&self.data_dir().join("objects"), &mut found);
+        collect_files(&self.data_dir().join("objects/o"), &mut found);
         found.sort();
         found
     }

@@ -29,6 +29,7 @@ pub const SAME_PHOTO: Fault = Fault {
         let worker = &scene.cluster.workers()[place];
         let taken_before = taken_away(scene.cluster, worker);
         until_in_flight(scene, worker)?;
+        anyhow::ensure!(!all_are_settled(scene), "no photo was left to be taken away");
         worker.signal(Signal::STOP);
         let all_else =
             scene.flow.wait_for("the photos of a worker that hangs are read", || all_are_settled(scene));
