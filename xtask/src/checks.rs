@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use clap::Args;
+
 use crate::layout::Layout;
 use crate::process::{cargo, has, shown};
 use crate::report::heading;
@@ -10,10 +12,20 @@ use crate::setup::{self, Ready, SetupArguments};
 /// Where proptest is told which random cases to take.
 const SEED: &str = "PROPTEST_RNG_SEED";
 
+/// How to test.
+#[derive(Args)]
+pub struct TestArguments {
+    /// Which cases randomised tests take
+    #[arg(long, env = SEED, value_name = "NUMBER", default_value_t = 20_261_121)]
+    seed: u64,
+    #[command(flatten)]
+    setup: SetupArguments,
+}
+
 /// Formatting, lints, documentation and every test. Each run takes the same random cases, so that a change fails for what
 /// it changes.
-pub fn test(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> {
-    let ready = setup::run(layout, arguments)?;
+pub fn test(layout: &Layout, arguments: &TestArguments) -> anyhow::Result<()> {
+    let ready = setup::run(layout, &arguments.setup)?;
     setup::for_tests(layout)?;
 
     heading("Formatting");
@@ -32,14 +44,11 @@ pub fn test(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> {
     heading("Tests");
     let mut tests = cargo(layout.root(), &["test", "--workspace", "--no-fail-fast"]);
     tell_tests(layout, &ready, &mut tests);
-    if std::env::var_os(SEED).is_none() {
-        tests.env(SEED, "20261121");
-    }
-    shown(&mut tests)
+    shown(tests.env(SEED, arguments.seed.to_string()))
 }
 
 /// Everything a change must pass.
-pub fn ci(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> {
+pub fn ci(layout: &Layout, arguments: &TestArguments) -> anyhow::Result<()> {
     test(layout, arguments)?;
     heading("Documentation");
     let mut documentation = cargo(layout.root(), &["doc", "--workspace", "--no-deps"]);

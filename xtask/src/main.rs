@@ -35,9 +35,9 @@ enum Command {
     /// Set up, start the service and send it an event: your own photos, or one made on the spot
     Demo(demo::DemoArguments),
     /// Set up and run formatting, lints and all tests
-    Test(SetupArguments),
+    Test(checks::TestArguments),
     /// `test`, then the documentation and the licences of all dependencies
-    Ci(SetupArguments),
+    Ci(checks::TestArguments),
     /// Compare CUDA with the CPU on a machine that has a GPU, and say how fast the pipeline is on it
     GpuCheck(SetupArguments),
     /// Measure how well bibs and faces are found (see `cargo xtask eval --help`)
