@@ -52,8 +52,8 @@ fn a_missing_malformed_or_unknown_key_is_401_on_every_call() {
     let service = service();
     let real = service.key(&ALL, "test");
     let unknown = key_of_another_service();
-    let mistyped = format!("{}x", &real[..real.len() - 1]);
     let shortened = real[..real.len() - 1].to_owned();
+    let mistyped = format!("{shortened}{}", if real.ends_with('x') { 'y' } else { 'x' });
     let other_prefix = real.replace("svc_test_", "svc_live_");
     for key in ["", "svc_test_", "nonsense", &mistyped, &shortened, &other_prefix, &unknown] {
         for (path, input, _) in calls(NOWHERE) {
