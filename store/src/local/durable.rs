@@ -54,8 +54,9 @@ impl Drop for Part {
 ///
 /// A delete takes away the folders that it leaves empty; a write makes those that it needs and places its file in them.
 /// Both happen at once, in this process and in others that have the storage open, so writes share a lock file and the
-/// taking away of empty folders has it alone. It saves tries and is waited for [`LOCK_WAIT`] at most: a process that was
-/// stopped with it stops no other. Nothing is synced under it.
+/// taking away of empty folders has it alone. It is waited for [`LOCK_WAIT`] at most, for a process that was stopped with
+/// it must stop no other: without it a delete leaves the folders, and a write tries again while they go. Nothing is synced
+/// under it.
 pub(super) struct Folders {
     root: PathBuf,
     /// Below the root, so that it also shows whether the root is the one that was opened; `None` where it could not be made.
@@ -96,7 +97,7 @@ impl Folders {
         drop(file);
         let folder = target.parent().unwrap_or(&self.root);
         let lock = self.lock(File::try_lock_shared);
-        // An album's folder goes without the lock, and others may when it could not be had.
+        // An album's folder goes without the lock, and any folder may when this write could not have it.
         retrying(&[io::ErrorKind::NotFound, io::ErrorKind::AlreadyExists], || {
             self.check()?;
             fs::create_dir_all(folder)?;
