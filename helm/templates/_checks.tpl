@@ -98,7 +98,8 @@ The types of values are the schema's business; here is what depends on more than
 {{- $problems = append $problems "ingress.enabled is true but ingress.hosts is empty: name the host of the partner API." -}}
 {{- end -}}
 {{- range .Values.extraEnv -}}
-{{- if and .value (regexMatch "(SECRET|PASSWORD|TOKEN|ACCESS_KEY|DATABASE_URL|QUEUE_URL)" .name) -}}
+{{- /* Headers carry tokens; what ends in _FILE says where a secret lies. */ -}}
+{{- if and .value (not (hasSuffix "_FILE" .name)) (regexMatch "(SECRET|PASSWORD|TOKEN|ACCESS_KEY|DATABASE_URL|QUEUE_URL|HEADERS)" .name) -}}
 {{- $problems = append $problems (printf "extraEnv gives %s as plain text: use valueFrom.secretKeyRef." .name) -}}
 {{- end -}}
 {{- end -}}

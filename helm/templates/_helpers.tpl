@@ -1,16 +1,16 @@
-{{/* Names and labels. */}}
+{{/* Names and labels. A CronJob's name has at most 52 letters, `-sweep` and 46 before it. */}}
 
 {{- define "photofinish.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 50 | trimSuffix "-" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 46 | trimSuffix "-" -}}
 {{- end -}}
 
 {{- define "photofinish.fullname" -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride | trunc 46 | trimSuffix "-" -}}
 {{- else if contains (include "photofinish.name" .) .Release.Name -}}
-{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- .Release.Name | trunc 46 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name (include "photofinish.name" .) | trunc 50 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name (include "photofinish.name" .) | trunc 46 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
@@ -51,6 +51,31 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace
 {{- printf "%s:%s" (default .Values.image.repository $own.repository) $tag -}}
 {{- end -}}
 
+{{/*
+A value as it was written. Helm reads the numbers of a file as floats and would write a million as 1e+06, which is no
+whole number to Kubernetes, KEDA and the service.
+*/}}
+{{- define "photofinish.number" -}}
+{{- if and (kindIs "float64" .) (eq . (floor .)) -}}
+{{- int64 . -}}
+{{- else -}}
+{{- toString . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The egress of a NetworkPolicy: DNS and parts of networkPolicy.egress. Takes (list $ "database" "queue"). */}}
+{{- define "photofinish.egress" -}}
+{{- $egress := (first .).Values.networkPolicy.egress -}}
+- ports:
+    - {port: 53, protocol: UDP}
+    - {port: 53, protocol: TCP}
+{{- range rest . }}
+{{- with index $egress . }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{/* Takes a URL. */}}
 {{- define "photofinish.portOf" -}}
 {{- $url := urlParse . -}}
@@ -69,9 +94,9 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace
 {{- end -}}
 
 {{- define "photofinish.apiGraceSeconds" -}}
-{{- default (include "photofinish.apiDrainSeconds" .) .Values.api.terminationGracePeriodSeconds -}}
+{{- include "photofinish.number" (default (include "photofinish.apiDrainSeconds" .) .Values.api.terminationGracePeriodSeconds) -}}
 {{- end -}}
 
 {{- define "photofinish.workerGraceSeconds" -}}
-{{- default (include "photofinish.workerDrainSeconds" .) .Values.worker.terminationGracePeriodSeconds -}}
+{{- include "photofinish.number" (default (include "photofinish.workerDrainSeconds" .) .Values.worker.terminationGracePeriodSeconds) -}}
 {{- end -}}

@@ -3,9 +3,9 @@
 {{/* No root, no new privileges, nothing to write but scratch, only the system calls of the runtime's profile. */}}
 {{- define "photofinish.podSecurity" -}}
 runAsNonRoot: true
-runAsUser: {{ .Values.securityContext.runAsUser }}
-runAsGroup: {{ .Values.securityContext.runAsGroup }}
-fsGroup: {{ .Values.securityContext.runAsGroup }}
+runAsUser: {{ include "photofinish.number" .Values.securityContext.runAsUser }}
+runAsGroup: {{ include "photofinish.number" .Values.securityContext.runAsGroup }}
+fsGroup: {{ include "photofinish.number" .Values.securityContext.runAsGroup }}
 seccompProfile:
   type: RuntimeDefault
 {{- end -}}
@@ -73,7 +73,7 @@ capabilities:
 {{- end }}
 {{- range $name, $value := .Values.settings }}
 - name: PHOTOFINISH_{{ $name }}
-  value: {{ $value | toString | quote }}
+  value: {{ include "photofinish.number" $value | quote }}
 {{- end }}
 {{- with .Values.tracing.endpoint }}
 - name: OTEL_EXPORTER_OTLP_ENDPOINT
@@ -81,7 +81,7 @@ capabilities:
 - name: OTEL_TRACES_SAMPLER
   value: parentbased_traceidratio
 - name: OTEL_TRACES_SAMPLER_ARG
-  value: {{ $.Values.tracing.samplingRatio | toString | quote }}
+  value: {{ include "photofinish.number" $.Values.tracing.samplingRatio | quote }}
 - name: POD_NAME
   valueFrom:
     fieldRef: {fieldPath: metadata.name}

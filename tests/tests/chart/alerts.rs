@@ -14,6 +14,31 @@ const NEEDED: [&str; 5] = [
     "PhotofinishApiDown",
 ];
 
+/// A pod that finished no photo may have no series of those that did. A sum over it is empty and not 0, and so is what
+/// is divided by it: no photo finishes, and nothing is said.
+fn divides_by_an_answer(query: &str) -> bool {
+    let divisor = query.split_once('/').map_or("", |(_, divisor)| divisor);
+    divisor
+        .split("photofinish_photos_finished_total")
+        .skip(1)
+        .all(|rest| rest.split_once("]))").is_some_and(|(_, after)| after.starts_with(" or vector(0))")))
+}
+
+#[test]
+fn leases_are_lost_only_where_many_are_and_many_of_all() {
+    let Some(helm) = Helm::find("leases_are_lost_only_where_many_are_and_many_of_all") else { return };
+    let manifests = helm.manifests(EXAMPLES[0], &[]);
+    let groups = &named(&manifests, "PrometheusRule photofinish")["spec"]["groups"];
+    let rules = groups.as_array().into_iter().flatten().filter_map(|group| group["rules"].as_array());
+    let alert = rules.flatten().find(|rule| rule["alert"] == "PhotofinishLeasesLost").expect("the alert");
+    let query = alert["expr"].as_str().expect("a query").replace('\n', " ");
+    let (floor, share) = query.split_once(" and ").expect("two conditions");
+    assert!(floor.contains("leases_lost") && floor.ends_with("> 10"), "a few are no reason: {floor}");
+    let is_relative =
+        share.contains("leases_lost") && share.contains("/ (sum(increase(photofinish_photos_finished");
+    assert!(is_relative && share.ends_with("> 1"), "a busy fleet loses some: {share}");
+}
+
 #[test]
 fn every_alert_is_promql_and_says_what_is_wrong() {
     let Some(helm) = Helm::find("every_alert_is_promql_and_says_what_is_wrong") else { return };
@@ -28,6 +53,7 @@ fn every_alert_is_promql_and_says_what_is_wrong() {
             panic!("{name}: {error} in {query}");
         }
         assert!(query.contains("namespace=\"photos\""), "{name} looks at other releases too: {query}");
+        assert!(divides_by_an_answer(query), "{name} is silent while no photo finishes: {query}");
         assert!(["warning", "critical"].contains(&rule["labels"]["severity"].as_str().expect("a severity")));
         for text in ["summary", "description"] {
             assert!(
@@ -56,14 +82,13 @@ fn every_panel_of_the_dashboard_asks_in_promql() {
         assert!(ids.insert(panel["id"].as_u64().expect("an id")), "two panels have the id {}", panel["id"]);
         for target in panel["targets"].as_array().into_iter().flatten() {
             let query = target["expr"].as_str().expect("a query");
-            // What Grafana puts in.
-            let query = query
-                .replace("$__rate_interval", "5m")
-                .replace("$__interval", "1m")
-                .replace("$namespace", "photos");
+            // What Grafana puts in. Its other interval may hold one sample, which neither rate nor increase answers to.
+            assert!(!query.contains("[$__interval]"), "{} may be empty: {query}", panel["title"]);
+            let query = query.replace("$__rate_interval", "5m").replace("$namespace", "photos");
             if let Err(error) = parser::parse(&query) {
                 panic!("{}: {error} in {query}", panel["title"]);
             }
+            assert!(divides_by_an_answer(&query), "{} is empty while no photo finishes", panel["title"]);
             queries += 1;
         }
     }

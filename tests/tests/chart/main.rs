@@ -4,7 +4,10 @@
 
 mod alerts;
 mod goldens;
+mod limits;
+mod pages;
 mod pods;
+mod policies;
 mod refusals;
 mod rendering;
 mod schemas;

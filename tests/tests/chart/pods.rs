@@ -107,6 +107,21 @@ fn workers_are_scaled_by_the_rows_too_where_prometheus_is() {
     promql_parser::parser::parse(query).expect("what Prometheus understands");
 }
 
+/// What one busy worker holds at the least, photos of 24 megapixels; the stream has as many more for it.
+const HELD_BY_ONE: u64 = 60;
+
+#[test]
+fn busy_workers_ask_for_another_one() {
+    let Some(helm) = Helm::find("busy_workers_ask_for_another_one") else { return };
+    for example in EXAMPLES {
+        let manifests = helm.manifests(example, &[]);
+        let trigger = &named(&manifests, "ScaledObject photofinish-worker")["spec"]["triggers"][0];
+        let threshold = trigger["metadata"]["lagThreshold"].as_str().expect("a threshold");
+        let threshold: u64 = threshold.parse().expect("a number");
+        assert!(threshold < HELD_BY_ONE, "{example} stays at one worker, whatever waits: {threshold}");
+    }
+}
+
 /// What the server itself allows requests in flight: the chart counts on it.
 fn api_drain_seconds() -> u64 {
     let server = std::fs::read_to_string(repository_root().join("api/src/server.rs")).expect("the server");

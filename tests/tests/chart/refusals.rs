@@ -84,7 +84,14 @@ fn every_sentence_of_the_checks_has_its_refusal_here() {
 #[test]
 fn secrets_in_plain_text_are_refused() {
     let Some(helm) = Helm::find("secrets_in_plain_text_are_refused") else { return };
-    for name in ["AWS_SECRET_ACCESS_KEY", "PHOTOFINISH_DATABASE_URL", "SOME_PASSWORD", "API_TOKEN"] {
+    for name in [
+        "AWS_SECRET_ACCESS_KEY",
+        "PHOTOFINISH_DATABASE_URL",
+        "SOME_PASSWORD",
+        "API_TOKEN",
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+    ] {
         let plain = format!("extraEnv=[{{\"name\":\"{name}\",\"value\":\"x\"}}]");
         let output = helm.template(CPU, &["--set-json", &plain]);
         assert!(
@@ -96,6 +103,15 @@ fn secrets_in_plain_text_are_refused() {
             "extraEnv=[{{\"name\":\"{name}\",\"valueFrom\":{{\"secretKeyRef\":{{\"name\":\"n\",\"key\":\"k\"}}}}}}]"
         );
         helm.text(CPU, &["--set-json", &reference]);
+    }
+}
+
+#[test]
+fn where_a_secret_lies_may_be_said() {
+    let Some(helm) = Helm::find("where_a_secret_lies_may_be_said") else { return };
+    for name in ["AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"] {
+        let path = format!("extraEnv=[{{\"name\":\"{name}\",\"value\":\"/run/token\"}}]");
+        helm.text(CPU, &["--set-json", &path]);
     }
 }
 
@@ -123,6 +139,7 @@ fn the_schema_refuses_values_of_a_wrong_kind() {
         ("api.podDisruptionBudget.maxUnavailable=0", "/api/podDisruptionBudget/maxUnavailable"),
         ("api.resources.limits.memory=lots", "/api/resources/limits/memory"),
         ("queue.monitoringEndpoint=http://nats:8222", "/queue/monitoringEndpoint"),
+        ("networkPolicy.egress={x}", "/networkPolicy/egress"),
         ("service.port=70000", "/service/port"),
         ("database.existingSecret=postgres://u:p@h/d", "/database/existingSecret"),
     ];

@@ -1,0 +1,104 @@
+//! The network policies: whom they hold, and where they let whom connect to.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::rendering::{EXAMPLES, Helm, named, title};
+
+/// The labels of the pods that a manifest makes, by itself or on a schedule.
+fn pod_labels(manifest: &Value) -> Option<&Value> {
+    let places = ["/spec/template/metadata/labels", "/spec/jobTemplate/spec/template/metadata/labels"];
+    places.iter().find_map(|place| manifest.pointer(place))
+}
+
+/// Whether a policy says where pods of these labels may connect to.
+fn holds(policy: &Value, labels: &Value) -> bool {
+    let wanted = policy["spec"]["podSelector"]["matchLabels"].as_object().expect("labels");
+    let types = policy["spec"]["policyTypes"].as_array().expect("types");
+    types.contains(&json!("Egress")) && wanted.iter().all(|(name, value)| labels[name] == *value)
+}
+
+/// The ports that a policy lets its pods connect to.
+fn ports(policy: &Value) -> BTreeSet<u64> {
+    let rules = policy["spec"]["egress"].as_array().expect("rules");
+    let ports = rules.iter().flat_map(|rule| rule["ports"].as_array().expect("a rule that names ports"));
+    ports.map(|port| port["port"].as_u64().expect("a number")).collect()
+}
+
+#[test]
+fn every_pod_has_a_policy() {
+    let Some(helm) = Helm::find("every_pod_has_a_policy") else { return };
+    for example in EXAMPLES {
+        let manifests = helm.manifests(example, &[]);
+        let policies: Vec<&Value> =
+            manifests.iter().filter(|manifest| manifest["kind"] == "NetworkPolicy").collect();
+        let makers: Vec<_> =
+            manifests.iter().filter_map(|manifest| Some((title(manifest), pod_labels(manifest)?))).collect();
+        assert_eq!(makers.len(), 4, "API, worker, migration and sweep");
+        for (title, labels) in makers {
+            let own = policies.iter().filter(|policy| holds(policy, labels)).count();
+            assert_eq!(own, 1, "policies for the pods of {title}");
+        }
+    }
+}
+
+#[test]
+fn pods_connect_to_what_they_need_and_no_further() {
+    let Some(helm) = Helm::find("pods_connect_to_what_they_need_and_no_further") else { return };
+    // The ports differ from each other, so that each says what it is for.
+    let values = [
+        r#"networkPolicy.egress.database=[{"ports":[{"port":6432,"protocol":"TCP"}]}]"#,
+        r#"networkPolicy.egress.queue=[{"ports":[{"port":4333,"protocol":"TCP"}]}]"#,
+        r#"networkPolicy.egress.storage=[{"ports":[{"port":9000,"protocol":"TCP"}]}]"#,
+        r#"networkPolicy.egress.other=[{"ports":[{"port":7000,"protocol":"TCP"}]}]"#,
+        r#"tracing.endpoint="http://collector:4318""#,
+    ];
+    let values: Vec<&str> = values.into_iter().flat_map(|value| ["--set-json", value]).collect();
+    let manifests = helm.manifests(EXAMPLES[0], &values);
+    let cases: [(&str, &[u64]); 4] = [
+        ("api", &[53, 6432, 4333, 9000, 7000, 4318]),
+        ("worker", &[53, 6432, 4333, 9000, 7000, 4318]),
+        ("sweep", &[53, 6432, 4333, 9000]),
+        ("migrate", &[53, 6432]),
+    ];
+    for (component, needed) in cases {
+        let policy = named(&manifests, &format!("NetworkPolicy photofinish-{component}"));
+        let needed: BTreeSet<u64> = needed.iter().copied().collect();
+        assert_eq!(ports(policy), needed, "{component}");
+    }
+}
+
+#[test]
+fn the_migrations_policy_is_there_before_the_migration_and_goes_with_it() {
+    const TEST: &str = "the_migrations_policy_is_there_before_the_migration_and_goes_with_it";
+    let Some(helm) = Helm::find(TEST) else { return };
+    let manifests = helm.manifests(EXAMPLES[0], &[]);
+    let notes = |title| &named(&manifests, title)["metadata"]["annotations"];
+    let (policy, job) = (notes("NetworkPolicy photofinish-migrate"), notes("Job photofinish-migrate"));
+    let weight = |notes: &Value| -> i32 {
+        notes["helm.sh/hook-weight"].as_str().and_then(|weight| weight.parse().ok()).expect("a weight")
+    };
+    assert!(weight(policy) < weight(job), "the migration starts before its policy");
+    for note in ["helm.sh/hook", "helm.sh/hook-delete-policy"] {
+        assert_eq!(policy[note], job[note], "{note}");
+    }
+}
+
+#[test]
+fn nothing_that_is_off_leaves_a_policy() {
+    let Some(helm) = Helm::find("nothing_that_is_off_leaves_a_policy") else { return };
+    let cases: [(&str, &[&str]); 3] = [
+        ("sweep.enabled=false", &["api", "worker", "migrate"]),
+        ("migration.enabled=false", &["api", "worker", "sweep"]),
+        ("networkPolicy.enabled=false", &[]),
+    ];
+    for (value, components) in cases {
+        let manifests = helm.manifests(EXAMPLES[0], &["--set", value]);
+        let policies: BTreeSet<String> =
+            manifests.iter().filter(|manifest| manifest["kind"] == "NetworkPolicy").map(title).collect();
+        let wanted: BTreeSet<String> =
+            components.iter().map(|component| format!("NetworkPolicy photofinish-{component}")).collect();
+        assert_eq!(policies, wanted, "{value}");
+    }
+}
