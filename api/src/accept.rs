@@ -14,32 +14,39 @@ pub(crate) enum Wanted {
     Neither,
 }
 
-/// What the headers ask for. Events must be named; a wildcard means JSON.
-pub(crate) fn wanted(headers: &HeaderMap) -> Wanted {
+/// What the headers ask for, of an operation that answers events too or does not. Events must be named, and not as what
+/// is wanted less; a wildcard means JSON.
+pub(crate) fn wanted(headers: &HeaderMap, has_events: bool) -> Wanted {
     let mut named = false;
-    let mut json = false;
+    let (mut json, mut events) = (0.0_f32, 0.0_f32);
     for range in headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()) {
         for range in range.split(',').map(str::trim).filter(|range| !range.is_empty()) {
             named = true;
             let mut parts = range.split(';').map(|part| part.trim().to_ascii_lowercase());
             let kind = parts.next().unwrap_or_default();
-            let refused = parts.any(|part| part.strip_prefix("q=").is_some_and(is_zero));
+            let weight = parts.find_map(|part| weight(&part)).unwrap_or(1.0);
             match kind.as_str() {
-                _ if refused => {}
-                "text/event-stream" => return Wanted::Events,
-                "*/*" | "application/*" | "application/json" => json = true,
+                "text/event-stream" => events = events.max(weight),
+                "*/*" | "application/*" | "application/json" => json = json.max(weight),
                 // Not a media range: some clients send `*` or worse, and mean anything.
-                other if !other.contains('/') => json = true,
-                other if other.ends_with("+json") => json = true,
+                other if !other.contains('/') => json = json.max(weight),
+                other if other.ends_with("+json") => json = json.max(weight),
                 _ => {}
             }
         }
     }
-    if json || !named { Wanted::Json } else { Wanted::Neither }
+    if has_events && events > 0.0 && events >= json {
+        Wanted::Events
+    } else if json > 0.0 || !named {
+        Wanted::Json
+    } else {
+        Wanted::Neither
+    }
 }
 
-fn is_zero(weight: &str) -> bool {
-    weight.parse::<f32>() == Ok(0.0)
+/// The weight that a parameter is; none where it is no number.
+fn weight(parameter: &str) -> Option<f32> {
+    parameter.strip_prefix("q=")?.parse().ok().filter(|weight: &f32| weight.is_finite())
 }
 
 #[cfg(test)]
@@ -49,12 +56,12 @@ mod tests {
     fn of(accept: &'static str) -> Wanted {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, accept.parse().unwrap());
-        wanted(&headers)
+        wanted(&headers, true)
     }
 
     #[test]
     fn only_a_plain_exclusion_is_not_acceptable() {
-        assert_eq!(wanted(&HeaderMap::new()), Wanted::Json);
+        assert_eq!(wanted(&HeaderMap::new(), true), Wanted::Json);
         assert_eq!(of("*/*"), Wanted::Json);
         assert_eq!(of("text/html, application/*;q=0.5"), Wanted::Json);
         assert_eq!(of("application/vnd.api+json"), Wanted::Json);
@@ -63,5 +70,17 @@ mod tests {
         assert_eq!(of("application/json;q=0"), Wanted::Neither);
         assert_eq!(of("text/event-stream"), Wanted::Events);
         assert_eq!(of("application/json, text/event-stream"), Wanted::Events);
+        assert_eq!(of("application/json, text/event-stream;q=0.5"), Wanted::Json);
+        assert_eq!(of("text/event-stream;q=0"), Wanted::Neither);
+        assert_eq!(of("application/json;q=high"), Wanted::Json);
+    }
+
+    #[test]
+    fn an_operation_without_events_answers_json_to_who_takes_both() {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, "application/json, text/event-stream".parse().unwrap());
+        assert_eq!(wanted(&headers, false), Wanted::Json);
+        headers.insert(ACCEPT, "text/event-stream".parse().unwrap());
+        assert_eq!(wanted(&headers, false), Wanted::Neither);
     }
 }

@@ -122,7 +122,9 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
     };
     let declared: mime::Mime =
         declared.to_str().ok().and_then(|text| text.parse().ok()).ok_or_else(unsupported)?;
-    let utf8 = declared.get_param(mime::CHARSET).is_none_or(|charset| charset == mime::UTF_8);
+    // `utf8` is no registered name, and what many clients write.
+    let utf8 =
+        declared.get_param(mime::CHARSET).is_none_or(|charset| charset == mime::UTF_8 || charset == "utf8");
     if declared.essence_str() == "application/json" && utf8 { Ok(()) } else { Err(unsupported()) }
 }
 

@@ -73,6 +73,8 @@ pub struct ApiSettings {
     pub album_defaults: AlbumConfig,
     /// Largest JSON body, bytes.
     pub max_body_bytes: u64,
+    /// How long the head of a request may take, from the connection or from the answer before.
+    pub head_timeout: Duration,
     /// How long a body may take.
     pub body_timeout: Duration,
     /// Largest photo, bytes.

@@ -180,12 +180,31 @@ impl ApiError {
         serde_json::to_string(&envelope).expect("strings, numbers and JSON values are always JSON")
     }
 
-    /// The answer. Faults of the service are logged here and nowhere else.
-    pub(crate) fn into_response(self) -> Response {
-        if self.0.kind.status() >= 500 {
-            let cause = self.0.cause.as_deref().map(chain).unwrap_or_default();
+    /// Says in the log what became of a request that answers this, where the service is at fault.
+    pub(crate) fn log(&self) {
+        if let Some(cause) = self.fault() {
             tracing::error!(status = self.0.kind.status(), cause, "request failed");
         }
+    }
+
+    /// The same of the entries of a batch, in one line: they mostly fail together.
+    pub(crate) fn log_entries<'a>(errors: impl Iterator<Item = &'a Self>) {
+        let mut faults = errors.filter_map(|error| Some((error, error.fault()?)));
+        if let Some((first, cause)) = faults.next() {
+            let entries = 1 + faults.count();
+            tracing::error!(status = first.0.kind.status(), cause, entries, "entries of a request failed");
+        }
+    }
+
+    /// The causes of a fault of the service.
+    fn fault(&self) -> Option<String> {
+        let fault = self.0.kind.status() >= 500;
+        fault.then(|| self.0.cause.as_deref().map(chain).unwrap_or_default())
+    }
+
+    /// The answer, and a line in the log for a fault of the service.
+    pub(crate) fn into_response(self) -> Response {
+        self.log();
         let mut response = reply::json_text(self.0.kind.status(), self.to_json());
         let headers = response.headers_mut();
         if let Some(after) = self.0.retry_after {

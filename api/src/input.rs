@@ -130,6 +130,13 @@ impl Fields<'_> {
         }
     }
 
+    /// Checks fields that may only go wrong together.
+    pub(crate) fn together(&mut self, check: impl FnOnce(&mut Report)) {
+        if let Mode::Check { report, .. } = &mut self.0 {
+            check(report);
+        }
+    }
+
     /// A field that stands for `default` when it is left out.
     pub(crate) fn defaulted<R: Rule>(
         &mut self,

@@ -70,7 +70,8 @@ pub fn openapi() -> Value {
                 ))
                 .build(),
         )
-        .servers(Some([ServerBuilder::new().url(routes::BASE).build()]))
+        // Relative to the document: true too where a proxy puts the service below a path of its own.
+        .servers(Some([ServerBuilder::new().url(format!("..{}", routes::BASE)).build()]))
         .security(Some([SecurityRequirement::new::<_, [&str; 0], &str>(SCHEME, [])]))
         .tags(Some(TAGS.map(|(name, about)| TagBuilder::new().name(name).description(Some(about)).build())))
         .paths(paths)

@@ -135,7 +135,7 @@ impl Operation {
         if call.method != Method::POST {
             return refusal(ApiError::method(ALLOW), &mut call.body).await;
         }
-        let answered = match (accept::wanted(&call.headers), &self.events) {
+        let answered = match (accept::wanted(&call.headers, self.streams), &self.events) {
             (Wanted::Events, Some(events)) => events(desk, &mut call).await,
             (Wanted::Json, _) => (self.answer)(desk, &mut call).await,
             (Wanted::Events | Wanted::Neither, _) => refuse_accept(&desk, &call.headers).await,

@@ -51,10 +51,22 @@ fn no_nul(text: &str) -> Result<(), String> {
     if text.contains('\0') { Err("must not contain U+0000".to_owned()) } else { Ok(()) }
 }
 
+/// The parser is that of browsers, which mends what is none; so the letters are judged by RFC 3986, section 2.
 fn absolute_uri(text: &str) -> Result<(), String> {
-    let plain = !text.contains(|c: char| c.is_whitespace() || c.is_control());
-    if plain && Url::parse(text).is_ok() { Ok(()) } else { Err("must be an absolute URI".to_owned()) }
+    let spelled = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || URI_MARKS.contains(&byte));
+    let escaped = text
+        .split('%')
+        .skip(1)
+        .all(|after| after.len() >= 2 && after.bytes().take(2).all(|byte| byte.is_ascii_hexdigit()));
+    match Url::parse(text) {
+        Ok(_) if spelled && escaped => Ok(()),
+        Ok(_) => Err("must be an absolute URI, other characters percent-encoded".to_owned()),
+        Err(_) => Err("must be an absolute URI".to_owned()),
+    }
 }
+
+/// What a URI is spelled with beside letters and digits.
+const URI_MARKS: &[u8] = b"-._~:/?#[]@!$&'()*+,;=%";
 
 /// The size limit is the one under which the pattern is compiled when photos are read.
 fn regular_expression(text: &str) -> Result<(), String> {

@@ -1,5 +1,8 @@
 //! Serves a filter on a listener: request ids, header time limits, metrics, the answer to panics, and a stop that
 //! drains. Knows no operation and no path beyond the names it counts by.
+//!
+//! HTTP/1.1 alone: what tells HTTP/2 from it waits for first bytes without a limit, so that connections which send none
+//! would keep their seats for ever. Proxies that speak HTTP/2 to clients speak HTTP/1.1 to services.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -7,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
+use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
@@ -24,8 +27,6 @@ use crate::routes;
 
 /// Connections at a time; more wait in the system's backlog. Each may hold a body in memory.
 const CONNECTION_LIMIT: usize = 4096;
-/// How long the head of a request may take, from the connection or from the answer before.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long requests in flight may take once the service is told to stop.
 const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 /// Without file descriptors nothing can be accepted; connections that end give some back.
@@ -34,14 +35,26 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Serves the API until `shutdown`, then drains: readiness is false, no connection is accepted, requests in flight
 /// are answered (for 30 seconds at most), event streams end with a 503.
 pub async fn serve(listener: TcpListener, ctx: Context, shutdown: impl Future<Output = ()>) {
-    let (draining, reception) = (ctx.draining.clone(), Reception::of(&ctx));
-    run(listener, (routes::routes(ctx), reception), Stop { draining, shutdown }).await;
+    let (house, stop) = (House::of(&ctx), Stop { draining: ctx.draining.clone(), shutdown });
+    run(listener, (routes::routes(ctx), house), stop).await;
 }
 
 /// Serves health and metrics alone, until `shutdown`.
 pub async fn serve_admin(listener: TcpListener, ctx: Context, shutdown: impl Future<Output = ()>) {
-    let (draining, reception) = (ctx.draining.clone(), Reception::of(&ctx));
-    run(listener, (routes::admin_routes(ctx), reception), Stop { draining, shutdown }).await;
+    let (house, stop) = (House::of(&ctx), Stop { draining: ctx.draining.clone(), shutdown });
+    run(listener, (routes::admin_routes(ctx), house), stop).await;
+}
+
+/// What every connection meets.
+struct House {
+    reception: Arc<Reception>,
+    head_timeout: Duration,
+}
+
+impl House {
+    fn of(ctx: &Context) -> Self {
+        Self { reception: Arc::new(Reception::of(ctx)), head_timeout: ctx.settings.head_timeout }
+    }
 }
 
 struct Stop<F> {
@@ -49,14 +62,11 @@ struct Stop<F> {
     shutdown: F,
 }
 
-async fn run<F>(
-    listener: TcpListener,
-    (routes, reception): (BoxedFilter<(Response,)>, Reception),
-    stop: Stop<F>,
-) where
+async fn run<F>(listener: TcpListener, (routes, house): (BoxedFilter<(Response,)>, House), stop: Stop<F>)
+where
     F: Future<Output = ()>,
 {
-    let reception = Arc::new(reception);
+    let House { reception, head_timeout } = house;
     let seats = Arc::new(Semaphore::new(CONNECTION_LIMIT));
     let connections = GracefulShutdown::new();
     let mut shutdown = std::pin::pin!(stop.shutdown);
@@ -67,14 +77,12 @@ async fn run<F>(
         };
         let Some((socket, seat)) = accepted else { continue };
         let service = service(routes.clone(), Arc::clone(&reception));
-        let mut builder = Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-        builder.http2().timer(TokioTimer::new());
-        let connection = builder.serve_connection(TokioIo::new(socket), service).into_owned();
-        let connection = connections.watch(connection);
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(head_timeout);
+        let connection = connections.watch(builder.serve_connection(TokioIo::new(socket), service));
         tokio::spawn(async move {
             if let Err(error) = connection.await {
-                tracing::debug!(error, "connection ended early");
+                tracing::debug!(%error, "connection ended early");
             }
             drop(seat);
         });

@@ -1,15 +1,20 @@
 //! Albums.
 
 use photofinish_store::album::{AlbumChange, AlbumQuery, NewAlbum};
+use photofinish_store::error::StoreErrorKind;
 
 use crate::auth::{AnyCaller, Manager};
 use crate::context::Context;
 use crate::cursor;
 use crate::error::ApiError;
+use crate::error_table::ErrorKind;
 use crate::wire::album::{
     Album, AlbumPage, CreateAlbum, ListAlbums, OneAlbum, Reprocessing, UpdateAlbum, UpdatedAlbum,
 };
 use crate::wire::{Acknowledgement, config};
+
+/// How often a change of a configuration is tried beside others of the same album, of which one wins each time.
+const TRIES: u32 = 20;
 
 pub(crate) async fn create(ctx: Context, caller: Manager, input: CreateAlbum) -> Result<Album, ApiError> {
     let config = input.config.applied_to(&ctx.settings.album_defaults);
@@ -43,14 +48,25 @@ pub(crate) async fn update(
     caller: Manager,
     input: UpdateAlbum,
 ) -> Result<UpdatedAlbum, ApiError> {
-    let before = ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let config = input.config.map(|change| change.applied_to(&before.config)).transpose();
-    let config = config.map_err(|issues| ApiError::invalid(&issues))?;
-    let reprocessing_needed =
-        config.as_ref().is_some_and(|after| config::reads_differently(&before.config, after));
-    let change = AlbumChange { title: input.title, cover_url: input.cover_url, tags: input.tags, config };
-    let album = ctx.store.albums.update(&caller.tenant, input.album, change).await?;
-    Ok(UpdatedAlbum { album: album.into(), reprocessing_needed })
+    let UpdateAlbum { album: id, title, cover_url, tags, config } = input;
+    let change = AlbumChange { title, cover_url, tags, ..AlbumChange::default() };
+    let Some(config) = config else {
+        let album = ctx.store.albums.update(&caller.tenant, id, change).await?;
+        return Ok(UpdatedAlbum { album: album.into(), reprocessing_needed: false });
+    };
+    // A part of a configuration is put into the whole of the moment: of two parts that are sent at once both stay.
+    for _ in 0..TRIES {
+        let before = ctx.store.albums.get(&caller.tenant, id).await?;
+        let after = config.applied_to(&before.config).map_err(|issues| ApiError::invalid(&issues))?;
+        let reprocessing_needed = config::reads_differently(&before.config, &after);
+        let unchanged_since = Some(before.updated_at);
+        let change = AlbumChange { config: Some(after), unchanged_since, ..change.clone() };
+        match ctx.store.albums.update(&caller.tenant, id, change).await {
+            Err(error) if error.kind == StoreErrorKind::Conflict => {}
+            album => return Ok(UpdatedAlbum { album: album?.into(), reprocessing_needed }),
+        }
+    }
+    Err(ApiError::of(ErrorKind::Conflict))
 }
 
 pub(crate) async fn delete(

@@ -51,7 +51,7 @@ pub(crate) async fn signed_batch(
     let ids =
         if photos.is_empty() { Vec::new() } else { ctx.store.photos.create(input.album, photos).await? };
     let mut ids = ids.into_iter();
-    let mut results = Vec::with_capacity(judged.len());
+    let mut outcomes = Vec::with_capacity(judged.len());
     for (filename, photo) in judged {
         let outcome = match photo {
             Ok(photo) => {
@@ -60,9 +60,11 @@ pub(crate) async fn signed_batch(
             }
             Err(error) => Err(error),
         };
-        results.push(TicketResult::of(filename, outcome));
+        outcomes.push((filename, outcome));
     }
-    Ok(PhotoTickets { results })
+    ApiError::log_entries(outcomes.iter().filter_map(|(_, outcome)| outcome.as_ref().err()));
+    let results = outcomes.into_iter().map(|(filename, outcome)| TicketResult::of(filename, outcome));
+    Ok(PhotoTickets { results: results.collect() })
 }
 
 pub(crate) async fn success(
@@ -119,6 +121,7 @@ pub(crate) async fn success_batch(
     for id in to_confirm.iter().filter(|id| !confirmed.contains(*id)) {
         outcomes.insert(*id, Err(ApiError::not_found()));
     }
+    ApiError::log_entries(outcomes.values().filter_map(|outcome| outcome.as_ref().err()));
     let results = input.photos.into_iter().map(|text| {
         let outcome = named::<PhotoId>(&text).ok().and_then(|id| outcomes.get(&id).cloned());
         let outcome = outcome.unwrap_or_else(|| Err(ApiError::not_found()));
@@ -127,9 +130,12 @@ pub(crate) async fn success_batch(
     Ok(Confirmations { results: results.collect() })
 }
 
-/// A file of an accepted media type; parameters of the type do not matter.
+/// A file of an accepted media type; parameters of the type do not matter, as long as a header can carry them unchanged:
+/// the upload must be declared with exactly this text.
 fn accepted(settings: &ApiSettings, file: PhotoFile) -> Result<NewPhoto, ApiError> {
-    let declared: Option<mime::Mime> = file.content_type.parse().ok();
+    let text = file.content_type.as_str();
+    let fits = text == text.trim() && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    let declared: Option<mime::Mime> = text.parse().ok().filter(|_| fits);
     let known = declared.is_some_and(|t| settings.media_types.iter().any(|taken| taken == t.essence_str()));
     if known {
         return Ok(NewPhoto { filename: file.filename, content_type: file.content_type });

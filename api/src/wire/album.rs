@@ -149,6 +149,9 @@ impl Input for CreateAlbum {
         let cover_url = fields.optional("coverUrl", "A picture for the event.", uri());
         let tags = fields.optional("tags", "Free labels.", tags());
         let config = fields.optional("config", CONFIG, nested::<ConfigChange>());
+        if let Some(config) = &config {
+            fields.together(|report| config.check_new(report));
+        }
         Some(Self {
             title: title?,
             cover_url,

@@ -232,33 +232,43 @@ impl ConfigChange {
     ///
     /// # Errors
     /// The issues of fields that only go wrong together.
-    pub(crate) fn applied_to(self, base: &rows::AlbumConfig) -> Result<rows::AlbumConfig, Vec<Issue>> {
+    pub(crate) fn applied_to(&self, base: &rows::AlbumConfig) -> Result<rows::AlbumConfig, Vec<Issue>> {
         let config = rows::AlbumConfig {
             face: self.face.applied_to(&base.face),
             text: self.text.applied_to(&base.text),
             preview_max_dimension: self.preview.max_dimension.unwrap_or(base.preview_max_dimension),
             thumbnail_max_dimension: self.thumbnail.max_dimension.unwrap_or(base.thumbnail_max_dimension),
-            bib_pattern: self.bib_pattern.unwrap_or_else(|| base.bib_pattern.clone()),
+            bib_pattern: self.bib_pattern.as_ref().unwrap_or(&base.bib_pattern).clone(),
         };
         let mut report = Report::default();
-        for (name, recognition) in [("face", &config.face), ("text", &config.text)] {
-            if recognition.mode == RecognitionMode::Grid && recognition.grid.is_none() {
-                report.at(Step::Field("config"), |report| {
-                    report.at(Step::Field(name), |report| {
-                        report.at(Step::Field("grid"), |report| {
-                            report.issue(code::REQUIRED, "mode grid takes a grid");
-                        });
-                    });
-                });
-            }
-        }
+        let lacks = |it: &Recognition| it.mode == RecognitionMode::Grid && it.grid.is_none();
+        report_missing_grids(&mut report, [("face", lacks(&config.face)), ("text", lacks(&config.text))]);
         let issues = report.into_issues();
         if issues.is_empty() { Ok(config) } else { Err(issues) }
+    }
+
+    /// What goes wrong together in the configuration of an album that is made: it has no grid but these.
+    pub(crate) fn check_new(&self, report: &mut Report) {
+        let lacks =
+            |it: &RecognitionChange| it.mode == Some(RecognitionMode::Grid) && it.grid.flatten().is_none();
+        report_missing_grids(report, [("face", lacks(&self.face)), ("text", lacks(&self.text))]);
+    }
+}
+
+fn report_missing_grids(report: &mut Report, lacking: [(&'static str, bool); 2]) {
+    for (name, _) in lacking.into_iter().filter(|(_, lacks)| *lacks) {
+        report.at(Step::Field("config"), |report| {
+            report.at(Step::Field(name), |report| {
+                report.at(Step::Field("grid"), |report| {
+                    report.issue(code::REQUIRED, "mode grid takes a grid");
+                });
+            });
+        });
     }
 }
 
 impl RecognitionChange {
-    fn applied_to(self, base: &Recognition) -> Recognition {
+    fn applied_to(&self, base: &Recognition) -> Recognition {
         let grid = self.grid.map(|grid| {
             grid.map(|grid| rows::Grid {
                 rows: grid.rows,

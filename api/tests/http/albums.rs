@@ -69,6 +69,15 @@ fn a_config_that_makes_no_sense_is_refused() {
         assert_eq!(issues(json!({ "bibPattern": pattern })), [r#"["config","bibPattern"] invalid_format"#]);
     }
     assert_eq!(issues(json!({ "face": null })), [r#"["config","face"] invalid_type"#]);
+    let body = json!({ "title": "", "config": { "text": { "mode": "grid", "grid": null } } });
+    let both = partner.call("/albums/create", &body).issues();
+    assert_eq!(
+        both,
+        [
+            (r#"["title"]"#.to_owned(), "too_small".to_owned()),
+            (r#"["config","text","grid"]"#.to_owned(), "required".to_owned()),
+        ]
+    );
 }
 
 #[test]
@@ -85,6 +94,17 @@ fn a_cover_is_an_absolute_uri() {
         ["", "/cover.jpg", "cover.jpg", "a.example/x", " https://a.example", "https://a b.example/"]
     {
         create(refused).issues();
+    }
+    for escaped in ["https://a.example/L%C3%A4ufer.jpg", "https://[2001:db8::1]/x"] {
+        assert_eq!(create(escaped).ok()["coverUrl"], json!(escaped));
+    }
+    for unescaped in [
+        "https://a.example/Läufer.jpg",
+        "http:\\\\a.example\\x",
+        "https://a.example/<x>",
+        "https://a.example/%2",
+    ] {
+        assert_eq!(create(unescaped).issues(), [(r#"["coverUrl"]"#.to_owned(), "invalid_format".to_owned())]);
     }
 }
 
@@ -150,6 +170,30 @@ fn an_update_changes_what_it_names() {
     assert_eq!(config["face"]["enabled"], json!(true));
     let unchanged = update(json!({}));
     assert_eq!((&unchanged["config"], &unchanged["title"]), (&config, &json!("New")));
+}
+
+#[test]
+fn updates_at_once_leave_what_each_of_them_names() {
+    let service = Service::start();
+    let partner = service.partner();
+    let (album, _) = partner.album();
+    let config = |text: Value| json!({ "albumId": album, "config": text });
+    for round in 0..20 {
+        let (face, text) = (f64::from(round), f64::from(100 - round));
+        std::thread::scope(|scope| {
+            let update = |body: Value| scope.spawn(|| partner.call("/albums/update", &{ body }).ok());
+            let both = [
+                update(config(json!({ "face": { "confidenceThreshold": face } }))),
+                update(config(json!({ "text": { "confidenceThreshold": text } }))),
+            ];
+            for update in both {
+                update.join().unwrap();
+            }
+        });
+        let after = partner.call("/albums/get", &json!({ "albumId": album })).ok()["config"].clone();
+        let thresholds = (&after["face"]["confidenceThreshold"], &after["text"]["confidenceThreshold"]);
+        assert_eq!(thresholds, (&json!(face), &json!(text)));
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn the_document_is_served_with_the_versions_of_the_contract() {
     assert_eq!(&served, document());
     assert_eq!(served["openapi"], json!("3.1.1"));
     assert_eq!(served["info"]["version"], json!("1.0.0"));
-    assert_eq!(served["servers"], json!([{ "url": "/openapi" }]));
+    assert_eq!(served["servers"], json!([{ "url": "../openapi" }]));
     let scheme = &served["components"]["securitySchemes"]["apiKey"];
     assert_eq!(
         (&scheme["type"], &scheme["in"], &scheme["name"]),

@@ -42,7 +42,7 @@ fn progress_counts_photos_by_state() {
     let body = json!({ "albumId": album, "filename": "a", "contentType": "image/png" });
     partner.call("/photos/photo/signed", &body).ok();
     let mut busy = partner.call("/albums/progress", &on_album).ok();
-    // Of the last ten seconds: on a busy machine one of the two may be longer ago.
+    // Of the last ten seconds: on a busy machine one of the two may be longer ago, or both.
     let (rate, left) = (busy["photosPerSecond"].take(), busy["secondsLeft"].take());
     let expected = json!({
         "albumId": album, "total": 4, "awaitingUpload": 1, "queued": 1, "processing": 0, "ready": 1, "failed": 1,
@@ -50,7 +50,8 @@ fn progress_counts_photos_by_state() {
     });
     assert_eq!(busy, expected);
     let said = (rate.as_f64(), left.as_f64());
-    assert!([(Some(0.2), Some(5.0)), (Some(0.1), Some(10.0))].contains(&said), "{said:?}");
+    let may_be_said = [(Some(0.2), Some(5.0)), (Some(0.1), Some(10.0)), (Some(0.0), None)];
+    assert!(may_be_said.contains(&said), "{said:?}");
 }
 
 #[test]

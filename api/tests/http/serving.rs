@@ -1,6 +1,7 @@
 //! Starting, stopping, and what happens between.
 
 use std::net::TcpStream;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -39,6 +40,17 @@ fn idle_connections_do_not_hold_a_stop_up() {
     service.stop();
     service.stopped();
     assert!(idle.is_closed());
+}
+
+#[test]
+fn a_connection_that_sends_no_head_in_time_is_closed() {
+    let service = Service::with(|settings| settings.head_timeout = Duration::from_millis(100));
+    // Nothing, a letter, and the preface of HTTP/2, which is not spoken here.
+    for sent in ["", "P", "POST /openapi/albums/list HTTP/1.1\r\nhost:", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+        let mut silent = Raw::connect(&service);
+        silent.write(sent);
+        assert!(silent.ends(), "{sent:?}");
+    }
 }
 
 #[test]

@@ -88,7 +88,10 @@ fn only_accepted_types_get_a_ticket() {
     for fine in ["image/jpeg", "image/png", "image/webp", "IMAGE/JPEG"] {
         sign(fine).ok();
     }
-    for refused in ["image/gif", "application/pdf", "text/html", "jpeg", "image/"] {
+    let in_no_header = ["image/jpeg; a=\"é\"", "image/jpeg; ", " image/jpeg"];
+    for refused in
+        ["image/gif", "application/pdf", "text/html", "jpeg", "image/"].into_iter().chain(in_no_header)
+    {
         let body = sign(refused).defined(415, "UNSUPPORTED_MEDIA_TYPE");
         assert_eq!(body["data"]["accepted"], json!(["image/jpeg", "image/png", "image/webp"]));
     }

@@ -201,7 +201,8 @@ fn only_an_accept_that_excludes_json_is_406() {
     let service = Service::start();
     let partner = service.partner();
     let send = |accept: &str| partner.send("POST /openapi/albums/list", &[("accept", accept)], "");
-    for fine in ["*/*", "application/json", "application/*", "text/html, */*;q=0.1"] {
+    let both = "application/json, text/event-stream";
+    for fine in ["*/*", "application/json", "application/*", "text/html, */*;q=0.1", both] {
         send(fine).ok();
     }
     for excluded in ["image/png", "text/html", "text/event-stream"] {

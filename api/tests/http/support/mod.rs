@@ -300,6 +300,7 @@ fn settings() -> ApiSettings {
             bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
         },
         max_body_bytes: 100_000,
+        head_timeout: DEADLINE,
         body_timeout: DEADLINE,
         max_photo_bytes: MAX_PHOTO_BYTES,
         max_probe_bytes: MAX_PROBE_BYTES,

@@ -1,6 +1,6 @@
 //! HTTP by hand, for requests that no client library sends.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use super::{Answer, DEADLINE, Service};
@@ -50,6 +50,16 @@ impl Raw {
 
     /// Whether the service has closed the connection.
     pub fn is_closed(&mut self) -> bool {
-        matches!(self.0.read(&mut [0]), Ok(0) | Err(_))
+        match self.0.read(&mut [0]) {
+            Ok(length) => length == 0,
+            // The end of the wait is not the end of the connection.
+            Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        }
+    }
+
+    /// Reads to the end; answers whether there is one.
+    pub fn ends(&mut self) -> bool {
+        while let Ok(1..) = self.0.read(&mut [0; 256]) {}
+        self.is_closed()
     }
 }
