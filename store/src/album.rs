@@ -109,7 +109,7 @@ pub struct NewAlbum {
     pub config: AlbumConfig,
 }
 
-/// Fields to change; `None` leaves one as it is.
+/// Fields to change; `None` leaves one as it is, but for the last.
 #[derive(Clone, Debug, Default)]
 pub struct AlbumChange {
     /// The new title.
@@ -120,6 +120,9 @@ pub struct AlbumChange {
     pub tags: Option<Vec<String>>,
     /// The new configuration, whole.
     pub config: Option<AlbumConfig>,
+    /// Changes nothing, with a `Conflict`, unless this is the album's `updated_at`: for what was made out of the album as
+    /// it was then.
+    pub unchanged_since: Option<OffsetDateTime>,
 }
 
 /// Which albums to list.

@@ -30,6 +30,8 @@ pub struct StoreError {
     pub retry_after: Option<Duration>,
     /// Whether it is the queue beside the database that failed, and not the database.
     pub of_queue: bool,
+    /// See [`Self::is_of_the_value`].
+    pub(crate) of_the_value: bool,
     /// The cause, kept whole.
     #[source]
     pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
@@ -38,12 +40,19 @@ pub struct StoreError {
 impl StoreError {
     /// An error of `kind` about `what`, without a deeper cause.
     pub fn new(kind: StoreErrorKind, what: impl Into<String>) -> Self {
-        Self { kind, what: what.into(), retry_after: None, of_queue: false, source: None }
+        let what = what.into();
+        Self { kind, what, retry_after: None, of_queue: false, of_the_value: false, source: None }
     }
 
     /// The named thing is not there.
     pub fn not_found(what: impl Into<String>) -> Self {
         Self::new(StoreErrorKind::NotFound, what)
+    }
+
+    /// Whether the database refused the value that it was to keep: it does not fit, today and at every later time.
+    /// Everything else may pass, however bad it is: a damaged index is mended, a missing table is made.
+    pub fn is_of_the_value(&self) -> bool {
+        self.of_the_value
     }
 
     /// The error and its causes in one line: for operators, never for partners.

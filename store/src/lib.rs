@@ -3,7 +3,6 @@
 //! Knows nothing of HTTP, networks or pixels. The rest of the house asks through the traits of [`traits`];
 //! [`Store::open`] builds the backends from URLs. Every backend runs the tests of [`suite`].
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use time::OffsetDateTime;
@@ -38,7 +37,7 @@ use jetstream::JetStreamQueue;
 pub use jetstream::QueueSettings;
 use local::LocalFiles;
 use remote::CloudSettings;
-use sql::{Database, SqlAlbums, SqlFaces, SqlKeys, SqlPhotos, SqlProbes, SqlQueue, SqlTexts};
+use sql::{Database, SqlAlbums, SqlFaces, SqlKeys, SqlOwners, SqlPhotos, SqlProbes, SqlQueue, SqlTexts};
 pub use sql::{DatabaseKind, ServerLimits};
 use storage::Storage;
 pub use sweep::{SweepTerms, Swept};
@@ -118,8 +117,6 @@ pub struct StoreSettings {
     pub attempt_limit: u32,
     /// Bytes of vectors the face index may hold.
     pub face_index_bytes: usize,
-    /// Where temporary files of uploads lie; on the same file system as the storage.
-    pub scratch: PathBuf,
     /// The queue that offers photos to workers; the database itself when there is none.
     pub queue: Option<QueueSettings>,
 }
@@ -132,7 +129,7 @@ impl Store {
     /// `Corrupt` for a URL of another kind or a file that is no database, `Unavailable` for a disk that refuses.
     pub async fn open(settings: StoreSettings) -> Result<Self, StoreError> {
         let database = Database::open(&settings.database_url, &settings.server_limits).await?;
-        let storage = Storage::open(&settings).await?;
+        let storage = Storage::open(&settings, SqlOwners::new(database.clone()).are_any().await?).await?;
         let face_rows = Arc::new(SqlFaces::new(database.clone()));
         let faces = Arc::new(FaceCache::new(face_rows, settings.face_index_bytes));
         let queue = Arc::new(SqlQueue::open(database.clone(), settings.attempt_limit));

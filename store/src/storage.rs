@@ -29,18 +29,18 @@ pub(crate) enum Storage {
 }
 
 impl Storage {
-    /// Opens what `settings.storage_url` names. A folder is made when missing; a bucket is not looked at: whether it
-    /// answers is for [`Storage::check`] to say, again and again.
+    /// Opens what `settings.storage_url` names, for rows that know photos or none. A folder is made when missing and none
+    /// are known; a bucket is not looked at: whether it answers is for [`Storage::check`] to say, again and again.
     ///
     /// # Errors
     /// `Corrupt` for a URL of no known kind or settings that do not fit it, `Unavailable` for a disk that refuses.
-    pub(crate) async fn open(settings: &StoreSettings) -> Result<Self> {
+    pub(crate) async fn open(settings: &StoreSettings, is_known: bool) -> Result<Self> {
         if let Some(place) = Place::parse(&settings.storage_url)? {
             return Ok(Self::Remote(Arc::new(RemoteObjects::open(place, &settings.cloud)?)));
         }
         let files = LocalFiles::open_folder(LocalSettings {
             root: local::folder_of(&settings.storage_url)?,
-            scratch: settings.scratch.clone(),
+            is_known,
             public_url: settings.public_url.clone(),
             signing_secret: settings.signing_secret,
         });

@@ -19,7 +19,8 @@ use futures_util::{StreamExt, TryStreamExt};
 use time::OffsetDateTime;
 
 use crate::Store;
-use crate::error::StoreError;
+use crate::album::Tenant;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::ids::{AlbumId, OrganizationId, PhotoId, ProbeId};
 use crate::object::{ObjectKey, ObjectRole, Owner};
 use crate::photo::PhotoState;
@@ -33,9 +34,12 @@ const AT_ONCE: usize = 1000;
 /// How many objects are removed at once.
 const REMOVED_AT_ONCE: usize = 16;
 
-/// How many photos are held while their pictures are removed, and for how long at most.
-const HELD_AT_ONCE: usize = 32;
-const HELD_FOR: Duration = Duration::from_secs(10);
+/// How many photos are held while their pictures are removed, and for how long at most: Postgres ends a transaction in
+/// which nothing is said, and with it the hold, after [`crate::sql::LEAST_IDLE`] or more.
+const HELD_AT_ONCE: usize = 16;
+const HELD_FOR: Duration = Duration::from_millis(2_000);
+const _: () =
+    assert!(HELD_FOR.as_millis() < crate::sql::LEAST_IDLE.as_millis(), "a hold outlasts its transaction");
 
 /// How to sweep.
 #[derive(Clone, Copy, Debug)]
@@ -108,24 +112,38 @@ impl Store {
         Ok(sweep.swept)
     }
 
-    /// Finishes deletions of albums that began before `before` and broke off; answers how many.
+    /// Finishes deletions of albums that began before `before` and broke off; answers how many. One that cannot be
+    /// finished keeps no other from it.
     ///
     /// # Errors
-    /// `Unavailable`.
+    /// `Unavailable`: the first of those that were met.
     pub async fn finish_deletions(&self, before: OffsetDateTime) -> std::result::Result<u64, StoreError> {
-        let closed = self.albums.closed(before).await?;
-        for (tenant, album) in &closed {
-            // As the call that began it.
-            self.blobs.delete_album(tenant.organization, *album).await?;
-            match self.albums.delete(tenant, *album).await {
-                // Somebody else was quicker.
-                Err(error) if error.kind == crate::StoreErrorKind::NotFound => {}
-                deleted => deleted?,
+        let (mut finished, mut failed) = (0, None);
+        for (tenant, album) in self.albums.closed(before).await? {
+            match self.finish_deletion(&tenant, album).await {
+                Ok(()) => {
+                    finished += 1;
+                    tracing::info!(album.id = %album, "the deletion of an album that had broken off is finished");
+                }
+                Err(error) => {
+                    let cause = error.with_causes();
+                    tracing::warn!(album.id = %album, cause, "the deletion of an album breaks off again");
+                    failed = failed.or(Some(error));
+                }
             }
-            self.blobs.delete_album(tenant.organization, *album).await?;
-            tracing::info!(album.id = %album, "the deletion of an album that had broken off is finished");
         }
-        Ok(closed.len() as u64)
+        failed.map_or(Ok(finished), Err)
+    }
+
+    /// As the call that began it.
+    async fn finish_deletion(&self, tenant: &Tenant, album: AlbumId) -> Result<()> {
+        self.blobs.delete_album(tenant.organization, album).await?;
+        match self.albums.delete(tenant, album).await {
+            // Somebody else was quicker.
+            Err(error) if error.kind == StoreErrorKind::NotFound => {}
+            deleted => deleted?,
+        }
+        self.blobs.delete_album(tenant.organization, album).await
     }
 }
 
@@ -206,7 +224,11 @@ impl Sweep<'_> {
         let unshown =
             pictures.into_iter().filter(|(photo, _)| still(photo)).map(|(_, found)| found).collect();
         let removed = tokio::time::timeout(HELD_FOR, self.remove(unshown)).await;
-        held.release().await?;
+        if let Err(error) = held.release().await {
+            // The rows have released the photos then, by themselves. That is no reason to leave the rest unswept.
+            let cause = error.with_causes();
+            tracing::warn!(album.id = %album, cause, "photos were not held until their pictures were removed");
+        }
         // What is left after that time is found by the next sweep.
         removed.unwrap_or(Ok(()))
     }
@@ -229,4 +251,110 @@ impl Sweep<'_> {
 /// Whether a photo in this state has no preview and no thumbnail. One that is read anew shows the old ones.
 fn shows_nothing(state: PhotoState) -> bool {
     matches!(state, PhotoState::Failed | PhotoState::AwaitingUpload)
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use bytes::Bytes;
+    use photofinish_servers::Postgres;
+    use sqlx::{Connection, PgConnection};
+    use url::Url;
+
+    use super::*;
+    use crate::StoreSettings;
+    use crate::suite::{Event, settings_in};
+    use crate::traits::{Blobs, UploadTerms};
+
+    /// Storage beside which something goes wrong.
+    struct Unlucky {
+        blobs: Arc<dyn Blobs>,
+        /// An album whose objects cannot be deleted.
+        stuck: Option<AlbumId>,
+        /// A database whose open transactions are lost before an object is deleted.
+        database: Option<String>,
+    }
+
+    #[async_trait]
+    impl Blobs for Unlucky {
+        async fn read(&self, key: &ObjectKey, at_most: u64) -> Result<Bytes> {
+            self.blobs.read(key, at_most).await
+        }
+
+        async fn write(&self, key: &ObjectKey, content_type: &str, bytes: Bytes) -> Result<()> {
+            self.blobs.write(key, content_type, bytes).await
+        }
+
+        async fn upload_url(&self, key: &ObjectKey, upload: UploadTerms<'_>) -> Result<Url> {
+            self.blobs.upload_url(key, upload).await
+        }
+
+        async fn download_url(&self, key: &ObjectKey, ttl: Duration) -> Result<Url> {
+            self.blobs.download_url(key, ttl).await
+        }
+
+        async fn head(&self, key: &ObjectKey) -> Result<Option<u64>> {
+            self.blobs.head(key).await
+        }
+
+        async fn delete(&self, key: &ObjectKey) -> Result<()> {
+            if let Some(url) = &self.database {
+                end_transactions(url).await;
+            }
+            self.blobs.delete(key).await
+        }
+
+        async fn delete_album(&self, organization: OrganizationId, album: AlbumId) -> Result<()> {
+            if self.stuck == Some(album) {
+                return Err(StoreError::new(StoreErrorKind::Unavailable, "storage"));
+            }
+            self.blobs.delete_album(organization, album).await
+        }
+    }
+
+    /// As the server does to those who say nothing for too long.
+    async fn end_transactions(url: &str) {
+        let mut connection = PgConnection::connect(url).await.unwrap();
+        // Waits until they are gone.
+        let ended: Vec<bool> = sqlx::query_scalar(
+            "select pg_terminate_backend(pid, 30000) from pg_stat_activity \
+             where datname = current_database() and state = 'idle in transaction'",
+        )
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
+        assert_eq!(ended, [true], "nothing was held");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_hold_that_is_lost_does_not_end_the_sweep() {
+        let Some(server) = Postgres::shared() else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let url = server.database();
+        let settings = StoreSettings { database_url: url.clone(), ..settings_in(folder.path()) };
+        let mut store = Store::open(settings).await.unwrap();
+        let event = Event::make(&store).await;
+        let photo = event.expected(1).await[0];
+        let organization = event.tenant.organization;
+        let preview = ObjectKey::photo(organization, event.album, photo, ObjectRole::Preview);
+        store.blobs.write(&preview, "image/jpeg", Bytes::from_static(b"x")).await.unwrap();
+        store.blobs = Arc::new(Unlucky { blobs: Arc::clone(&store.blobs), stuck: None, database: Some(url) });
+        store.sweep(SweepTerms { older_than: Duration::ZERO, is_dry: false }).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_album_that_cannot_be_deleted_keeps_no_other_from_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(settings_in(folder.path())).await.unwrap();
+        let (stuck, other) = (Event::make(&store).await, Event::make(&store).await);
+        for event in [&stuck, &other] {
+            store.albums.close(&event.tenant, event.album).await.unwrap();
+        }
+        let blobs = Arc::clone(&store.blobs);
+        store.blobs = Arc::new(Unlucky { blobs, stuck: Some(stuck.album), database: None });
+        let later = OffsetDateTime::now_utc() + time::Duration::minutes(1);
+        let refused = store.finish_deletions(later).await.unwrap_err();
+        assert_eq!((refused.kind, refused.what.as_str()), (StoreErrorKind::Unavailable, "storage"));
+        assert_eq!(store.albums.closed(later).await.unwrap(), [(stuck.tenant, stuck.album)]);
+    }
 }

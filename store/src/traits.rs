@@ -46,13 +46,13 @@ pub trait Albums: Send + Sync {
     async fn create(&self, album: NewAlbum) -> Result<Album>;
     /// One album.
     async fn get(&self, tenant: &Tenant, id: AlbumId) -> Result<Album>;
-    /// Changes fields of it.
+    /// Changes fields of it. `Conflict` where it is not as the change takes it to be.
     async fn update(&self, tenant: &Tenant, id: AlbumId, change: AlbumChange) -> Result<Album>;
     /// Takes it out of the world: from the moment this returns it is `NotFound` for everybody but `close` and `delete`,
     /// no photo of it is leased or confirmed, and what a worker has of it ends as `Finish::Gone`. Its rows are still
     /// there. Idempotent, until they are removed.
     async fn close(&self, tenant: &Tenant, id: AlbumId) -> Result<()>;
-    /// Closes it, then removes its rows (photos, faces, texts, probes, leases) in steps; the caller removes the objects
+    /// Closes it, then removes its rows (photos, faces, texts, changes, probes) in steps; the caller removes the objects
     /// first and after. A call that broke off is finished by calling again.
     async fn delete(&self, tenant: &Tenant, id: AlbumId) -> Result<()>;
     /// Albums that were closed before `before` and whose rows are still there, some of them.
@@ -78,8 +78,9 @@ pub trait Photos: Send + Sync {
     async fn delete(&self, album: AlbumId, id: PhotoId) -> Result<()>;
     /// Photos by state.
     async fn counts(&self, album: AlbumId) -> Result<StateCounts>;
-    /// How many photos of the album became ready or failed since `since`: the rate of `albums/progress`.
-    async fn settled_since(&self, album: AlbumId, since: OffsetDateTime) -> Result<u64>;
+    /// How many photos of the album became ready or failed within the last `window`, by the clock that noted when they
+    /// did: the rate of `albums/progress`.
+    async fn settled_within(&self, album: AlbumId, window: Duration) -> Result<u64>;
 }
 
 /// A photo that a worker has for a while.
@@ -208,7 +209,8 @@ pub trait WorkRows: Queue {
     /// Queued photos not yet published, oldest first within an album, fairly over albums (a huge album does not starve a
     /// small one). Fewer than `limit` only when there are no more, or more albums than one call looks at.
     async fn unpublished(&self, limit: usize) -> Result<Vec<Unpublished>>;
-    /// Notes that messages name them; a photo queued again meanwhile (another `confirmed_at`) stays unpublished.
+    /// Notes that messages name them; a photo queued again meanwhile (another `confirmed_at`) stays unpublished, and so
+    /// does one whose album was closed.
     async fn published(&self, photos: &[Unpublished]) -> Result<()>;
     /// Leases exactly these, where they wait for their first lease; the attempt is counted and committed here. One whose
     /// lease lapsed is no photo to take beside others, and stays as it is; at its attempt limit it becomes failed. One

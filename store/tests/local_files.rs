@@ -46,7 +46,7 @@ fn body(chunks: Vec<io::Result<&'static [u8]>>) -> impl stream::Stream<Item = io
 
 /// The parts of uploads.
 fn parts_left(home: &Home) -> usize {
-    let scratch = std::fs::read_dir(home.path().join("scratch")).unwrap();
+    let scratch = std::fs::read_dir(home.path().join("objects/scratch")).unwrap();
     scratch
         .filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|kind| kind == "part"))
         .count()
@@ -84,6 +84,32 @@ async fn without_the_folder_of_all_objects_none_is_missing_and_none_is_written()
     assert_eq!(store.blobs.read(&there, 100).await.unwrap(), bytes);
     assert_eq!(store.blobs.head(&missing).await.unwrap(), None);
     assert_eq!(parts_left(&home), 0);
+}
+
+#[tokio::test]
+async fn a_folder_that_is_not_the_photos_own_is_refused() {
+    let home = Home::new();
+    let (objects, away) = (home.path().join("objects"), home.path().join("away"));
+    drop(home.open().await);
+    std::fs::remove_dir_all(&objects).unwrap();
+    let store = home.open().await;
+    Event::make(&store).await.queued(1).await;
+    drop(store);
+    std::fs::rename(&objects, &away).unwrap();
+    // As a mount point without its disk.
+    std::fs::create_dir(&objects).unwrap();
+    let refused = Store::open(home.settings()).await.err().unwrap();
+    assert_eq!(refused.kind, StoreErrorKind::Unavailable, "{refused}");
+    std::fs::remove_dir(&objects).unwrap();
+    Store::open(home.settings()).await.err().unwrap();
+    assert!(!objects.exists(), "another folder stands in its place");
+    std::fs::rename(&away, &objects).unwrap();
+    home.open().await;
+    // Whoever begins anew says so.
+    std::fs::remove_dir_all(&objects).unwrap();
+    std::fs::create_dir(&objects).unwrap();
+    std::fs::write(objects.join("folders.lock"), "").unwrap();
+    home.open().await;
 }
 
 #[tokio::test]
@@ -172,7 +198,7 @@ async fn a_url_that_was_changed_is_refused() {
 async fn parts_of_uploads_that_died_are_removed_and_running_ones_are_not() {
     let home = Home::new();
     drop(home.open().await);
-    let scratch = home.path().join("scratch");
+    let scratch = home.path().join("objects/scratch");
     for (name, age) in [("old.part", 7200), ("running.part", 0), ("old.txt", 7200)] {
         let file = std::fs::File::create(scratch.join(name)).unwrap();
         file.set_modified(std::time::SystemTime::now() - Duration::from_secs(age)).unwrap();

@@ -15,7 +15,7 @@ use photofinish_store::photo::{PhotoState, SeenFace};
 use photofinish_store::suite::{self, Event, face, text};
 use photofinish_store::traits::{Finish, Finished, Lease, LeaseRequest, PhotoRef};
 use photofinish_store::{ServerLimits, Store, StoreErrorKind, StoreSettings};
-use sqlx::{Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 /// A lease that no test outlives.
 const LONG: Duration = Duration::from_secs(3600);
@@ -110,6 +110,62 @@ async fn until_it_answers(store: &Store) {
     let start = Instant::now();
     while let Err(error) = store.check_database().await {
         assert!(start.elapsed() < PATIENCE, "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_connection_is_kept_to_a_server_that_takes_no_writes() {
+    let Some(server) = Postgres::shared() else { return };
+    let url = server.database();
+    let home = Home::with_rows(url.clone());
+    let limits =
+        ServerLimits { connections: 1, acquire_timeout: Duration::from_secs(2), ..ServerLimits::default() };
+    let store = Store::open(StoreSettings { server_limits: limits, ..home.settings() }).await.unwrap();
+    let event = Event::make(&store).await;
+    let photos = event.expected(1).await;
+    let mut connection = PgConnection::connect(&url).await.unwrap();
+    // As when the server goes and its name leads to a standby for a while.
+    let name = url.rsplit('/').next().unwrap();
+    let standby = format!("alter database {name} set default_transaction_read_only = on");
+    sqlx::query(AssertSqlSafe(standby)).execute(&mut connection).await.unwrap();
+    let others = "select pg_terminate_backend(pid, 30000) from pg_stat_activity \
+                  where datname = current_database() and pid <> pg_backend_pid()";
+    sqlx::query(others).execute(&mut connection).await.unwrap();
+    // At first for want of the old connection.
+    for _ in 0..2 {
+        let refused = store.queue.confirm(event.album, &photos).await.unwrap_err();
+        assert_eq!(refused.kind, StoreErrorKind::Unavailable, "{refused}: {:?}", refused.source);
+    }
+    let refused = Store::open(home.settings()).await.err().unwrap();
+    assert_eq!(refused.kind, StoreErrorKind::Unavailable, "{refused}: {:?}", refused.source);
+    let primary = format!("alter database {name} reset default_transaction_read_only");
+    sqlx::query(AssertSqlSafe(primary)).execute(&mut connection).await.unwrap();
+    let mut more_tries = 0..5;
+    while let Err(error) = store.queue.confirm(event.album, &photos).await {
+        assert!(more_tries.next().is_some(), "{error}: {:?}", error.source);
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_database_is_not_a_photos_fault() {
+    let Some(server) = Postgres::shared() else { return };
+    let url = server.database();
+    let home = Home::with_rows(url.clone());
+    let event = Event::make(&home.open().await).await;
+    event.queued(1).await;
+    let lease = all_leases(&event).await.remove(0);
+    let mut connection = PgConnection::connect(&url).await.unwrap();
+    for (code, is_its_own) in [("XX002", false), ("42501", false), ("22003", true)] {
+        let fail = format!(
+            "create or replace function fail() returns trigger language plpgsql as \
+             $$ begin raise exception 'as the test wants it' using errcode = '{code}'; end $$"
+        );
+        sqlx::query(AssertSqlSafe(fail)).execute(&mut connection).await.unwrap();
+        let trigger = "create or replace trigger failing before insert on face \
+                       for each row execute function fail()";
+        sqlx::query(trigger).execute(&mut connection).await.unwrap();
+        let error = event.store.queue.finish(vec![read(&lease, 1)]).await.unwrap_err();
+        assert_eq!((error.kind, error.is_of_the_value()), (StoreErrorKind::Corrupt, is_its_own), "{code}");
     }
 }
 

@@ -95,6 +95,8 @@ async fn what_confirm_answered_is_in_the_files_at_that_moment() {
         for name in ["photofinish.db", "photofinish.db-wal"] {
             std::fs::copy(home.path().join(name), remains.path().join(name)).unwrap();
         }
+        std::fs::create_dir(remains.path().join("objects")).unwrap();
+        std::fs::write(remains.path().join("objects/folders.lock"), "").unwrap();
         let counts = remains.open().await.photos.counts(event.album).await.unwrap();
         assert_eq!(counts.queued, done as u64 + 1);
     }

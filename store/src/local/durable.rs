@@ -8,11 +8,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use uuid::Uuid;
 
+use crate::object;
+
 /// The end of every part file's name.
 const PART: &str = "part";
 
 /// The lock file in the folder of all objects, whose keys all begin with another folder.
-const LOCK: &str = "folders.lock";
+pub(super) const LOCK: &str = "folders.lock";
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 const LOCK_PAUSE: Duration = Duration::from_micros(200);
 
@@ -64,6 +66,11 @@ pub(super) struct Folders {
 }
 
 impl Folders {
+    /// Whether objects were kept below `root` before.
+    pub(super) fn are_at(root: &Path) -> io::Result<bool> {
+        Ok(root.join(LOCK).try_exists()? || root.join(object::ROOT).try_exists()?)
+    }
+
     /// `root`, which is there.
     pub(super) fn open(root: &Path) -> io::Result<Self> {
         let root = root.canonicalize()?;
@@ -72,7 +79,11 @@ impl Folders {
             return Ok(Self { root, lock: Some(lock) });
         }
         match File::options().write(true).create(true).truncate(false).open(&lock) {
-            Ok(_) => Ok(Self { root, lock: Some(lock) }),
+            Ok(_) => {
+                // Before any row knows of photos in it: after a power cut it is what tells this folder from another.
+                File::open(&root)?.sync_all()?;
+                Ok(Self { root, lock: Some(lock) })
+            }
             // A full or read-only disk can still be read.
             Err(cause) => {
                 tracing::warn!(%cause, "the storage folder takes no lock file: folders that deletes leave empty stay");

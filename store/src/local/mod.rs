@@ -41,13 +41,17 @@ const READ_BYTES: usize = 64 * 1024;
 /// ones may belong to a service that runs now, while a command opens the same store.
 const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
 
+/// Where half-received bodies lie, in the folder of all objects, whose keys all begin with another folder.
+const SCRATCH: &str = "scratch";
+
 /// What [`LocalFiles`] needs.
 #[derive(Clone, Debug)]
 pub struct LocalSettings {
     /// The folder of the objects; made when missing.
     pub root: PathBuf,
-    /// Where half-received bodies lie; made when missing. Same file system as `root`, or the rename fails.
-    pub scratch: PathBuf,
+    /// Whether the rows know photos already: a folder that holds nothing of them is another one, as when its disk is
+    /// not mounted, and is refused.
+    pub is_known: bool,
     /// What the URLs begin with.
     pub public_url: Url,
     /// Signs the URLs.
@@ -95,17 +99,19 @@ impl LocalFiles {
     /// # Errors
     /// `Unavailable` when a folder cannot be made or read.
     pub async fn open_folder(settings: LocalSettings) -> Result<Self> {
-        let LocalSettings { root, scratch, public_url, signing_secret } = settings;
-        let (folders, files) = blocking("open the storage folder", {
-            let scratch = scratch.clone();
-            move || {
-                durable::make_folder(&root)?;
-                durable::make_folder(&scratch)?;
-                durable::remove_abandoned_parts(&scratch, ABANDONED_AFTER)?;
-                let folders = Folders::open(&root)?;
-                let files = LocalFileSystem::new_with_prefix(folders.root())?;
-                Ok((Arc::new(folders), files))
+        let LocalSettings { root, is_known, public_url, signing_secret } = settings;
+        let (folders, scratch, files) = blocking("open the storage folder", move || {
+            if is_known && !Folders::are_at(&root)? {
+                return Err(not_the_one(&root));
             }
+            durable::make_folder(&root)?;
+            let folders = Folders::open(&root)?;
+            // Within the storage, so that a rename leads from one to the other.
+            let scratch = folders.root().join(SCRATCH);
+            durable::make_folder(&scratch)?;
+            durable::remove_abandoned_parts(&scratch, ABANDONED_AFTER)?;
+            let files = LocalFileSystem::new_with_prefix(folders.root())?;
+            Ok((Arc::new(folders), scratch, files))
         })
         .await?;
         Ok(Self { folders, scratch, files, signer: Signer::new(public_url, signing_secret) })
@@ -229,6 +235,15 @@ impl LocalFiles {
     fn path(&self, key: &ObjectKey) -> PathBuf {
         self.folders.root().join(key.as_str())
     }
+}
+
+/// The way out is for who lost the photos, or moved them by other means than copying all of the folder.
+fn not_the_one(root: &std::path::Path) -> std::io::Error {
+    std::io::Error::other(format!(
+        "{folder} is not the folder that the photos were kept in: is its disk mounted? If it is to begin empty, make the file {folder}/{mark}",
+        folder = root.display(),
+        mark = durable::LOCK
+    ))
 }
 
 #[async_trait]

@@ -7,24 +7,42 @@ use time::OffsetDateTime;
 
 use super::{Database, Statement, sql};
 use crate::album::{Album, AlbumChange, AlbumPage, AlbumQuery, NewAlbum, Tenant};
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::face_index::FaceCache;
 use crate::ids::{AlbumId, OrganizationId};
 use crate::rows::{self, AlbumRow, json_of, micros, mode_of, now};
 use crate::traits::{Albums, Result};
 
-/// How many photos go in one transaction when an album is deleted. A hundred thousand at once would keep every
+/// How many rows go in one transaction when an album is deleted. A hundred thousand photos at once would keep every
 /// confirmation waiting for seconds.
 const DELETE_AT_ONCE: i64 = 500;
 
-/// On Postgres in the order in which rows are locked.
-const DELETE_SOME: Statement = Statement::Each {
-    sqlite: "delete from photo where album = $1 \
-             and id in (select id from photo where album = $1 order by id limit $2)",
-    postgres: "with first as materialized \
-               (select id from photo where album = $1 order by id limit $2 for update) \
-               delete from photo where album = $1 and id in (select id from first)",
-};
+/// Some rows of each table that names an album, on Postgres in the order in which they are locked: photos with what was
+/// seen in them, changes, selfies.
+const DELETE_SOME: [Statement; 3] = [
+    Statement::Each {
+        sqlite: "delete from photo where album = $1 \
+                 and id in (select id from photo where album = $1 order by id limit $2)",
+        postgres: "with first as materialized \
+                   (select id from photo where album = $1 order by id limit $2 for update) \
+                   delete from photo where album = $1 and id in (select id from first)",
+    },
+    Statement::Each {
+        sqlite: "delete from photo_change where album = $1 and (change, photo) in \
+                 (select change, photo from photo_change where album = $1 order by change, photo limit $2)",
+        postgres: "with first as materialized (select change, photo from photo_change \
+                   where album = $1 order by change, photo limit $2 for update) \
+                   delete from photo_change using first where photo_change.album = $1 \
+                   and photo_change.change = first.change and photo_change.photo = first.photo",
+    },
+    Statement::Each {
+        sqlite: "delete from probe where album = $1 \
+                 and id in (select id from probe where album = $1 order by id limit $2)",
+        postgres: "with first as materialized \
+                   (select id from probe where album = $1 order by id limit $2 for update) \
+                   delete from probe where album = $1 and id in (select id from first)",
+    },
+];
 
 /// Waits for those who are adding photos to it, and keeps others from beginning to. An album that is closed stays as it
 /// is, and is found.
@@ -55,11 +73,11 @@ impl SqlAlbums {
         Self { database, faces }
     }
 
-    /// Removes some photos of the album with what was seen in them; answers how many.
-    async fn delete_some_photos(&self, id: AlbumId) -> Result<u64> {
-        const WHAT: &str = "delete photos of an album";
+    /// Removes some rows of the album, by one of [`DELETE_SOME`]; answers how many.
+    async fn delete_some(&self, id: AlbumId, some: Statement) -> Result<u64> {
+        const WHAT: &str = "delete what is in an album";
         let mut transaction = self.database.write(WHAT).await?;
-        let deleted = sql(WHAT, DELETE_SOME).bind(id).bind(DELETE_AT_ONCE).execute(&mut transaction).await?;
+        let deleted = sql(WHAT, some).bind(id).bind(DELETE_AT_ONCE).execute(&mut transaction).await?;
         transaction.commit(WHAT).await?;
         Ok(deleted)
     }
@@ -108,14 +126,16 @@ impl Albums for SqlAlbums {
         row.ok_or_else(|| not_found(id))?.try_into()
     }
 
-    /// In one statement: two changes at once leave what each of them names.
+    /// In one statement: two changes at once leave what each of them names. No two changes of an album have one time.
     async fn update(&self, tenant: &Tenant, id: AlbumId, change: AlbumChange) -> Result<Album> {
         const WHAT: &str = "change an album";
         let update = concat!(
             "update album set title = coalesce($4, title), title_folded = coalesce($5, title_folded), \
              cover_url = case $6 when 1 then $7 else cover_url end, tags = coalesce($8, tags), \
-             config = coalesce($9, config), updated_at = $10 \
-             where id = $1 and organization = $2 and mode = $3 and closed_at is null returning ",
+             config = coalesce($9, config), \
+             updated_at = case when $10 > updated_at then $10 else updated_at + 1 end \
+             where id = $1 and organization = $2 and mode = $3 and closed_at is null \
+             and updated_at = coalesce($11, updated_at) returning ",
             album_columns!()
         );
         let mut transaction = self.database.write(WHAT).await?;
@@ -130,10 +150,19 @@ impl Albums for SqlAlbums {
             .bind(change.tags.as_ref().map(json_of).transpose()?)
             .bind(change.config.as_ref().map(json_of).transpose()?)
             .bind(now())
+            .bind(change.unchanged_since.map(micros))
             .fetch_optional(&mut transaction)
             .await?;
         transaction.commit(WHAT).await?;
-        row.ok_or_else(|| not_found(id))?.try_into()
+        match row {
+            Some(row) => row.try_into(),
+            None if change.unchanged_since.is_some() => {
+                let changed = self.get(tenant, id).await?.updated_at;
+                let what = format!("album {id} was changed at {changed}");
+                Err(StoreError::new(StoreErrorKind::Conflict, what))
+            }
+            None => Err(not_found(id)),
+        }
     }
 
     async fn close(&self, tenant: &Tenant, id: AlbumId) -> Result<()> {
@@ -154,7 +183,9 @@ impl Albums for SqlAlbums {
     async fn delete(&self, tenant: &Tenant, id: AlbumId) -> Result<()> {
         const WHAT: &str = "delete an album";
         self.close(tenant, id).await?;
-        while self.delete_some_photos(id).await? > 0 {}
+        for some in DELETE_SOME {
+            while self.delete_some(id, some).await? > 0 {}
+        }
         let mut transaction = self.database.write(WHAT).await?;
         sql(WHAT, "delete from album where id = $1").bind(id).execute(&mut transaction).await?;
         transaction.commit(WHAT).await

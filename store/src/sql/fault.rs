@@ -16,6 +16,7 @@ pub(super) fn fault(what: &'static str) -> impl Fn(sqlx::Error) -> StoreError {
     move |cause| {
         let kind = kind_of(&cause);
         let mut error = StoreError::new(kind, what);
+        error.of_the_value = is_of_the_value(&cause);
         if kind == StoreErrorKind::Unavailable {
             error.retry_after = Some(RETRY);
         }
@@ -56,11 +57,12 @@ fn database_kind(cause: &dyn DatabaseError) -> StoreErrorKind {
     }
 }
 
-/// The low byte is the class: 1 error (a statement that does not fit the tables), 11 corrupt, 26 not a database. The
-/// rest (5 busy, 6 locked, 8 read-only, 10 input or output, 13 full, 14 cannot open ..) may pass.
+/// The low byte is the class: 1 error (a statement that does not fit the tables), 11 corrupt, 18 too large a value, 20 a
+/// value of another type, 26 not a database. The rest (5 busy, 6 locked, 8 read-only, 10 input or output, 13 full,
+/// 14 cannot open ..) may pass.
 fn sqlite_kind(code: i32) -> StoreErrorKind {
     match code & 0xff {
-        1 | 11 | 26 => StoreErrorKind::Corrupt,
+        1 | 11 | 18 | 20 | 26 => StoreErrorKind::Corrupt,
         _ => StoreErrorKind::Unavailable,
     }
 }
@@ -76,9 +78,52 @@ fn postgres_kind(code: &str) -> StoreErrorKind {
     }
 }
 
+/// Whether a value does not fit, as it never will.
+fn is_of_the_value(cause: &sqlx::Error) -> bool {
+    match cause {
+        sqlx::Error::Encode(_) => true,
+        sqlx::Error::Database(cause) => {
+            let code = cause.code().unwrap_or_default();
+            match cause.try_downcast_ref::<PgDatabaseError>() {
+                Some(_) => is_postgres_value(&code),
+                None => is_sqlite_value(code.parse().unwrap_or(0)),
+            }
+        }
+        _ => false,
+    }
+}
+
+/// 18 too large, 19 a constraint that it breaks, 20 of another type.
+fn is_sqlite_value(code: i32) -> bool {
+    matches!(code & 0xff, 18..=20)
+}
+
+/// 21 and 22 a value that does not fit its column, 23 a constraint that it breaks.
+fn is_postgres_value(code: &str) -> bool {
+    matches!(code.get(..2), Some("21" | "22" | "23"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_damaged_database_is_no_values_fault() {
+        for code in ["XX001", "XX002", "42P01", "42703", "0A000", "25006", "40P01", "53100", "57014", ""] {
+            assert!(!is_postgres_value(code), "{code}");
+        }
+        for code in ["21000", "22003", "22021", "23502", "23514"] {
+            assert!(is_postgres_value(code), "{code}");
+        }
+        // 779 is a damaged index.
+        for code in [0, 1, 5, 10, 11, 13, 26, 779] {
+            assert!(!is_sqlite_value(code), "{code}");
+        }
+        // 275 is a check, 1299 a column that must not be null.
+        for code in [18, 20, 275, 1299] {
+            assert!(is_sqlite_value(code), "{code}");
+        }
+    }
 
     #[test]
     fn what_may_pass_is_an_outage_and_nobodys_fault() {

@@ -7,6 +7,9 @@
 //!
 //! A commit whose answer did not come may have happened. It is an outage like any other: who calls again must find the
 //! same end either way.
+//!
+//! Nor is a connection used again whose server refused to write: it follows another one since a failover, and says so
+//! for as long as the connection lives.
 
 use std::future::Future;
 use std::io;
@@ -35,7 +38,8 @@ pub(crate) struct Link {
     /// How long one step of a call may take: an answer, or the next row of it.
     patience: Duration,
     in_transaction: bool,
-    /// A call got no answer: what the server has done is unknown, and what it sends next belongs to that call.
+    /// A call got no answer: what the server has done is unknown, and what it sends next belongs to that call. Or the
+    /// server takes no writes.
     is_lost: bool,
 }
 
@@ -65,6 +69,11 @@ impl Link {
         Ok(())
     }
 
+    /// Closes the connection in the end, instead of giving it back: its server is not the one to talk to.
+    pub(super) fn give_up(&mut self) {
+        self.is_lost = true;
+    }
+
     fn parts(&mut self) -> Step<'_> {
         let Self { connection, patience, is_lost, .. } = self;
         let connection = connection.as_mut().expect("a connection until it is dropped");
@@ -85,10 +94,20 @@ async fn bounded<T>(
     is_lost: &mut bool,
     call: impl Future<Output = Answer<T>>,
 ) -> Answer<T> {
-    timeout(patience, call).await.unwrap_or_else(|_elapsed| {
+    let answer = timeout(patience, call).await.unwrap_or_else(|_elapsed| {
         *is_lost = true;
         Err(silent())
-    })
+    });
+    *is_lost |= is_refused_write(&answer);
+    answer
+}
+
+/// 25006: a write in a transaction that only reads. We write in none of those: it is the server that takes no writes.
+fn is_refused_write<T>(answer: &Answer<T>) -> bool {
+    match answer {
+        Err(sqlx::Error::Database(cause)) => cause.code().is_some_and(|code| code == "25006"),
+        _ => false,
+    }
 }
 
 fn silent() -> sqlx::Error {
@@ -109,7 +128,10 @@ impl<'c> Executor<'c> for &'c mut Link {
         stream::unfold(rows, move |rows| async move {
             let (mut rows, is_lost) = rows?;
             match timeout(patience, rows.next()).await {
-                Ok(row) => row.map(|row| (row, Some((rows, is_lost)))),
+                Ok(row) => row.map(|row| {
+                    *is_lost |= is_refused_write(&row);
+                    (row, Some((rows, is_lost)))
+                }),
                 Err(_elapsed) => {
                     *is_lost = true;
                     Some((Err(silent()), None))

@@ -37,6 +37,7 @@ pub(crate) use self::keys::SqlKeys;
 use self::link::Link;
 pub(crate) use self::owners::SqlOwners;
 pub(crate) use self::photos::SqlPhotos;
+pub(crate) use self::postgres::LEAST_IDLE;
 use self::postgres::PostgresServer;
 pub use self::postgres::ServerLimits;
 pub(crate) use self::probes::SqlProbes;
@@ -148,11 +149,13 @@ impl Database {
         let mut transaction = self.write(WHAT).await?;
         let one = "select count(*) from (select 1 from organization limit 1) as one";
         let _: (i64,) = sql(WHAT, one).fetch_one(&mut transaction).await?;
-        if let Transaction::Postgres(_) = transaction {
-            let (is_standby,): (bool,) =
-                sql(WHAT, "select pg_is_in_recovery()").fetch_one(&mut transaction).await?;
-            if is_standby {
-                return Err(StoreError::new(StoreErrorKind::Unavailable, "the database is a standby"));
+        if let Transaction::Postgres(link) = &mut transaction {
+            let takes_writes = sql(WHAT, postgres::TAKES_WRITES);
+            let (takes_writes,): (bool,) = takes_writes.fetch_one(Session::Postgres(link)).await?;
+            if !takes_writes {
+                link.give_up();
+                let refused = "the database takes no writes: it is a standby, or was set to be read only";
+                return Err(StoreError::new(StoreErrorKind::Unavailable, refused));
             }
         }
         transaction.rollback(WHAT).await

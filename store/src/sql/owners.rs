@@ -42,6 +42,13 @@ impl SqlOwners {
         Self { database }
     }
 
+    /// Whether there are photos.
+    pub(crate) async fn are_any(&self) -> Result<bool> {
+        let any = sql(WHAT, "select 1 from photo limit 1");
+        let any: Option<(i32,)> = any.fetch_optional(&mut self.database.reader(WHAT).await?).await?;
+        Ok(any.is_some())
+    }
+
     pub(crate) async fn organizations(&self) -> Result<HashSet<OrganizationId>> {
         let rows: Vec<(OrganizationId,)> = sql(WHAT, "select id from organization")
             .fetch_all(&mut self.database.reader(WHAT).await?)

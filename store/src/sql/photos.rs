@@ -1,9 +1,9 @@
 //! Photos of albums.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use time::OffsetDateTime;
 
 use super::finish::note_changes;
 use super::{Database, Statement, sql};
@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use crate::face_index::FaceCache;
 use crate::ids::{AlbumId, PhotoId};
 use crate::photo::{NewPhoto, Photo, PhotoPage, PhotoQuery, PhotoState, SeenFace, SeenText, StateCounts};
-use crate::rows::{self, FaceRow, PhotoRow, TextRow, micros, now, state_of};
+use crate::rows::{self, FaceRow, PhotoRow, TextRow, now, state_of};
 use crate::traits::{Photos, Result};
 
 macro_rules! select_photo {
@@ -37,6 +37,15 @@ pub(super) const PAGE_OF_STATE: &str = select_photo!(
     "where album = $1 and id in \
      (select id from photo where album = $1 and state = $4 and id > $2 order by id limit $3) order by id"
 );
+
+/// By the clock that writes `settled_at`: the server's, and this machine's for a file. Postgres looks at its clock once a
+/// statement here: a range of an index cannot end at a time that moves.
+pub(super) const SETTLED: Statement = Statement::Each {
+    sqlite: "select count(*) from photo where album = $1 \
+             and settled_at > cast(unixepoch('now', 'subsec') * 1000000 as integer) - $2",
+    postgres: "select count(*) from photo where album = $1 \
+               and settled_at > (extract(epoch from statement_timestamp()) * 1000000)::bigint - $2",
+};
 
 pub(crate) struct SqlPhotos {
     database: Database,
@@ -164,12 +173,11 @@ impl Photos for SqlPhotos {
         Ok(counts)
     }
 
-    async fn settled_since(&self, album: AlbumId, since: OffsetDateTime) -> Result<u64> {
+    async fn settled_within(&self, album: AlbumId, window: Duration) -> Result<u64> {
         const WHAT: &str = "count settled photos";
-        let count = "select count(*) from photo where album = $1 and settled_at >= $2";
-        let (count,): (i64,) = sql(WHAT, count)
+        let (count,): (i64,) = sql(WHAT, SETTLED)
             .bind(album)
-            .bind(micros(since))
+            .bind(i64::try_from(window.as_micros()).unwrap_or(i64::MAX))
             .fetch_one(&mut self.database.reader(WHAT).await?)
             .await?;
         Ok(count.unsigned_abs())

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions, Connection, PgConnection, PgPool};
+use sqlx::{ConnectOptions, Connection, Executor, PgConnection, PgPool, Row};
 use tokio::time::timeout;
 
 use super::fault::fault;
@@ -30,8 +30,13 @@ const SILENCE: Duration = Duration::from_secs(20);
 /// How often a migration is looked after.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// A busy process may pause so long between two statements.
-const LEAST_IDLE: Duration = Duration::from_secs(1);
+/// The server ends a transaction in which nothing is said for half of the time that a lock is waited for, but never
+/// before this: a busy process may pause between two statements, and a sweep holds photos while it removes pictures.
+pub(crate) const LEAST_IDLE: Duration = Duration::from_secs(4);
+
+/// Whether the server takes writes: it follows no other one, and nobody told it to take none.
+pub(super) const TAKES_WRITES: &str =
+    "select not pg_is_in_recovery() and not current_setting('transaction_read_only')::boolean";
 
 /// How much of a Postgres server one process may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,13 +85,15 @@ impl PostgresServer {
         let options = options(url)?.options([
             ("statement_timeout", milliseconds(limits.statement_timeout)),
             ("lock_timeout", milliseconds(limits.lock_timeout)),
-            // A process that hangs in the middle of a transaction loses its locks before those who wait for them give up.
+            // A process that hangs in the middle of a transaction loses its locks before those who wait for them give up,
+            // where they wait for longer than `LEAST_IDLE`.
             ("idle_in_transaction_session_timeout", milliseconds((limits.lock_timeout / 2).max(LEAST_IDLE))),
         ]);
         let pool = PgPoolOptions::new()
             .max_connections(limits.connections)
             .acquire_timeout(limits.acquire_timeout)
             .test_before_acquire(false)
+            .after_connect(|connection, _| Box::pin(must_take_writes(connection)))
             .before_acquire(|connection, rested| {
                 Box::pin(async move {
                     if rested.idle_for > TRUSTED_FOR {
@@ -117,6 +124,17 @@ impl PostgresServer {
     }
 }
 
+/// Refuses a server that takes no writes. After a failover a name or a balancer may lead to the standby for a while;
+/// a connection to it would be kept for half an hour, long after the name leads to the new server.
+async fn must_take_writes(connection: &mut PgConnection) -> Answer<()> {
+    // Not prepared: a single round trip.
+    let row = connection.fetch_one(TAKES_WRITES).await?;
+    if row.try_get::<bool, _>(0)? {
+        return Ok(());
+    }
+    Err(io::Error::other("the server takes no writes: it is a standby, or was set to be read only").into())
+}
+
 /// Brings the tables of a `postgres:` URL up to date. Replicas that start together do it one after the other, by an
 /// advisory lock.
 pub(super) async fn migrate(url: &str) -> Result<()> {
@@ -138,10 +156,11 @@ pub(super) async fn migrate(url: &str) -> Result<()> {
     closed.map_err(io::Error::from).map_err(sqlx::Error::from).flatten().map_err(fault(WHAT))
 }
 
-/// A connection, and which process of the server it is.
+/// A connection to a server that takes writes, and which process of the server it is.
 async fn connect(options: &PgConnectOptions) -> Answer<(PgConnection, i32)> {
     let connected = async {
         let mut connection = options.connect().await?;
+        must_take_writes(&mut connection).await?;
         let pid = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut connection).await?;
         Ok((connection, pid))
     };

@@ -95,9 +95,12 @@ impl Probes for SqlProbes {
         if probes.is_empty() {
             return Ok(());
         }
+        // In the order in which the deletion of their album removes them: otherwise each could wait for the other.
+        let mut probes = probes.to_vec();
+        probes.sort_unstable();
         let mut transaction = self.database.write(WHAT).await?;
         for id in probes {
-            sql(WHAT, "delete from probe where id = $1").bind(*id).execute(&mut transaction).await?;
+            sql(WHAT, "delete from probe where id = $1").bind(id).execute(&mut transaction).await?;
         }
         transaction.commit(WHAT).await
     }

@@ -56,6 +56,16 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
     for table in &tables {
         assert!(rows(table).await > 0, "nothing in {table} to delete");
     }
+    // What goes with the album itself goes in one long transaction.
+    sqlx::query(
+        "create trigger in_steps before delete on album begin \
+         select raise(abort, 'not in steps') where exists (select 1 from photo where album = old.id) \
+         or exists (select 1 from photo_change where album = old.id) \
+         or exists (select 1 from probe where album = old.id); end",
+    )
+    .execute(&database.writer)
+    .await
+    .unwrap();
     store.albums.delete(&event.tenant, event.album).await.unwrap();
     for table in &tables {
         assert_eq!(rows(table).await, 0, "left in {table}");
@@ -68,7 +78,7 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
 #[tokio::test]
 async fn hot_statements_read_by_index_alone() {
     let (_folder, _store, database) = opened().await;
-    let expected: [(Statement, &[&str]); 16] = [
+    let expected: [(Statement, &[&str]); 17] = [
         (lease::ALBUMS, &["photo_fresh (album>?)"]),
         (lease::HEAD, &["photo_fresh (album=?)"]),
         (lease::SUSPECT, &["photo_suspect (lease_until<?)"]),
@@ -85,6 +95,7 @@ async fn hot_statements_read_by_index_alone() {
         (texts::LOOK_UP, &["seen_text_searched (album=? AND text=?)"]),
         (photos::PAGE_OF_STATE.into(), &["photo_by_state (album=? AND state=? AND id>?)"]),
         (photos::MANY, &["PRIMARY KEY (album=? AND id=?)"]),
+        (photos::SETTLED, &["photo_settled (album=? AND settled_at>?)"]),
     ];
     for (statement, indexes) in expected {
         let statement = statement.on_sqlite();

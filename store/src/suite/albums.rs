@@ -82,10 +82,14 @@ async fn a_change_leaves_what_it_does_not_name(store: &Store) {
         cover_url: Some(None),
         tags: Some(Vec::new()),
         config: Some(config.clone()),
+        unchanged_since: Some(covered.updated_at),
     })
     .await;
     assert_eq!((changed.title.as_str(), &changed.cover_url), ("Day run", &None));
     assert_eq!((changed.tags.len(), &changed.config), (0, &config));
+    assert_eq!(store.albums.get(&event.tenant, event.album).await.expect("gets it"), changed);
+    let late = AlbumChange { unchanged_since: Some(covered.updated_at), ..AlbumChange::default() };
+    refused(store.albums.update(&event.tenant, event.album, late).await, StoreErrorKind::Conflict);
     assert_eq!(store.albums.get(&event.tenant, event.album).await.expect("gets it"), changed);
     event.end().await;
 }

@@ -62,7 +62,6 @@ pub fn settings_in(folder: &Path) -> StoreSettings {
         signing_secret: [7; 32],
         attempt_limit: 3,
         face_index_bytes: 64 << 20,
-        scratch: folder.join("scratch"),
         queue: None,
     }
 }

@@ -17,6 +17,7 @@ use crate::traits::{Finish, Lease, Named, PhotoRef, Unpublished};
 pub async fn outbox_suite(store: &Store) {
     a_queued_photo_is_unpublished_until_that_is_noted(store).await;
     a_photo_queued_again_is_to_be_published_again(store).await;
+    a_photo_of_a_closed_album_is_noted_no_more(store).await;
     a_large_album_does_not_keep_a_small_one_from_being_published(store).await;
     a_named_photo_is_leased_by_one_worker(store).await;
     a_named_photo_that_is_settled_or_gone_is_over(store).await;
@@ -100,6 +101,19 @@ async fn a_photo_queued_again_is_to_be_published_again(store: &Store) {
     assert_eq!(store.queue.reprocess(event.album).await.expect("queues"), 1);
     let third = unpublished(&event).await;
     assert!(third[0].confirmed_at > second[0].confirmed_at);
+    event.end().await;
+}
+
+/// Its rows are on their way out, and whoever removes them need not wait for notes.
+async fn a_photo_of_a_closed_album_is_noted_no_more(store: &Store) {
+    let event = Event::make(store).await;
+    event.queued(2).await;
+    let waiting = unpublished(&event).await;
+    assert_eq!(waiting.len(), 2);
+    store.albums.close(&event.tenant, event.album).await.expect("closes it");
+    note(&event, &waiting).await;
+    let later = OffsetDateTime::now_utc() + time::Duration::hours(1);
+    assert_eq!(store.work_rows.republish(micros(later)).await.expect("sweeps"), 0);
     event.end().await;
 }
 

@@ -1,6 +1,6 @@
 //! What every backend must do with photos: ids in order, pages without gaps or repeats, one album each.
 
-use time::{Duration, OffsetDateTime};
+use std::time::Duration;
 
 use super::event::{Event, LONG, face, finished, text};
 use super::refused;
@@ -17,7 +17,7 @@ pub async fn photos_suite(store: &Store) {
     a_photo_is_in_its_album_alone(store).await;
     pages_hold_every_photo_once_oldest_first(store).await;
     states_are_counted_and_listed(store).await;
-    settled_photos_are_counted_from_a_time_on(store).await;
+    settled_photos_are_counted_for_a_while(store).await;
     a_deleted_photo_is_gone_with_what_was_seen_in_it(store).await;
 }
 
@@ -122,15 +122,17 @@ async fn states_are_counted_and_listed(store: &Store) {
     event.end().await;
 }
 
-async fn settled_photos_are_counted_from_a_time_on(store: &Store) {
+async fn settled_photos_are_counted_for_a_while(store: &Store) {
     let event = Event::make(store).await;
     event.ready(Vec::new(), Vec::new()).await;
     event.ready(Vec::new(), Vec::new()).await;
     event.queued(1).await;
-    let settled = async |since| store.photos.settled_since(event.album, since).await.expect("counts");
-    let now = OffsetDateTime::now_utc();
-    assert_eq!(settled(now - Duration::minutes(1)).await, 2);
-    assert_eq!(settled(now + Duration::minutes(1)).await, 0);
+    let settled = async |window| store.photos.settled_within(event.album, window).await.expect("counts");
+    assert_eq!(settled(LONG).await, 2);
+    assert_eq!(settled(Duration::MAX).await, 2);
+    let pause = Duration::from_millis(50);
+    tokio::time::sleep(pause).await;
+    assert_eq!(settled(pause / 2).await, 0, "they are older");
     event.end().await;
 }
 

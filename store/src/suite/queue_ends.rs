@@ -14,6 +14,7 @@ pub(super) async fn queue_ends_suite(store: &Store) {
     a_finished_photo_has_all_that_was_read(store).await;
     a_superseded_lease_cannot_write(store).await;
     one_deleted_photo_does_not_stop_the_others_of_a_batch(store).await;
+    results_that_do_not_fit_are_told_from_an_outage(store).await;
     a_failed_photo_says_why_and_can_be_retried(store).await;
     an_album_read_anew_shows_the_old_results_until_then(store).await;
 }
@@ -94,6 +95,20 @@ async fn one_deleted_photo_does_not_stop_the_others_of_a_batch(store: &Store) {
     assert_eq!(answer, Finish::Gone);
     event.end().await;
     other.end().await;
+}
+
+async fn results_that_do_not_fit_are_told_from_an_outage(store: &Store) {
+    let event = Event::make(store).await;
+    event.queued(1).await;
+    let lease = event.leased(1, LONG).await.pop().expect("a photo waits");
+    let neither = SeenFace { embedding: None, ..face([1.0, 0.0, 0.0, 0.0]) };
+    let unfit = Finished { faces: vec![neither], ..finished(&lease) };
+    let refused = store.queue.finish(vec![unfit]).await.expect_err("searchable without a vector");
+    assert!(refused.is_of_the_value(), "{refused}: {:?}", refused.source);
+    assert_eq!(store.queue.finish(vec![finished(&lease)]).await.expect("finishes"), [Finish::Done]);
+    let unknown = store.photos.get(event.album, PhotoId::generate()).await.expect_err("there is none");
+    assert!(!unknown.is_of_the_value());
+    event.end().await;
 }
 
 async fn a_failed_photo_says_why_and_can_be_retried(store: &Store) {

@@ -245,7 +245,6 @@ fn settings(folder: &Path) -> StoreSettings {
     StoreSettings {
         database_url: database(folder),
         storage_url: format!("file:{}", objects(folder).display()),
-        scratch: folder.join("bytes/scratch"),
         ..embedded::Home::new().settings()
     }
 }

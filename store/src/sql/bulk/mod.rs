@@ -91,7 +91,7 @@ pub(super) trait Bulk: Send {
     async fn insert_seen(&mut self, photos: &[&Finished]) -> Result<()>;
     /// Notes that these photos belong to a change of their album's.
     async fn note_change(&mut self, album: AlbumId, change: Change, photos: &[PhotoId]) -> Result<()>;
-    /// Notes that messages name these turns of photos.
+    /// Notes that messages name these turns of photos, but for those whose album was closed.
     async fn publish(&mut self, photos: &[Unpublished], now: i64) -> Result<()>;
 }
 

@@ -198,7 +198,8 @@ impl Bulk for SqliteConnection {
     async fn publish(&mut self, photos: &[Unpublished], now: i64) -> Result<()> {
         for Unpublished { photo, confirmed_at } in photos {
             sqlx::query(
-                "update photo set published_at = $4 where album = $1 and id = $2 and confirmed_at = $3",
+                "update photo set published_at = $4 where album = $1 and id = $2 and confirmed_at = $3 \
+                 and (select closed_at from album where album.id = photo.album) is null",
             )
             .bind(photo.album)
             .bind(photo.photo)

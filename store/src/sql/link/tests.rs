@@ -149,6 +149,31 @@ async fn a_transaction_dropped_in_the_middle_is_rolled_back_and_its_connection_u
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_whose_server_takes_no_writes_any_more_is_not_used_again() {
+    let Some(server) = Postgres::shared() else { return };
+    let url = server.database();
+    migrate(&url).await.unwrap();
+    let limits = ServerLimits { connections: 1, ..ServerLimits::default() };
+    let database = Database::Postgres(PostgresServer::open(&url, &limits).await.unwrap());
+    // What a server that is told to take no writes does to the connections that there are.
+    let refuse_writes = async || {
+        let mut reader = database.reader(WHAT).await.unwrap();
+        sql(WHAT, "set default_transaction_read_only = on").execute(&mut reader).await.unwrap();
+    };
+    let write = async || -> Result<()> {
+        let mut transaction = database.write(WHAT).await?;
+        sql(WHAT, "create table if not exists written (id bigint)").execute(&mut transaction).await?;
+        transaction.commit(WHAT).await
+    };
+    refuse_writes().await;
+    is_outage(write().await);
+    write().await.unwrap();
+    refuse_writes().await;
+    is_outage(database.check().await);
+    database.check().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_migration_waits_for_a_server_at_work_and_not_for_one_that_is_gone() {
     const PATIENT: Duration = Duration::from_secs(25);
     const MIGRATION_BOUND: Duration = Duration::from_secs(60);
