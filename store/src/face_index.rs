@@ -4,18 +4,27 @@
 //! found from the moment its results are committed, by whichever process. One search of an album loads or catches up
 //! at a time; those that come meanwhile wait for it. Numbers that go back, or name other changes than before, are those
 //! of a database that lost its last commits: the album is loaded anew. Knows no SQL: [`FaceRows`] reads.
+//!
+//! How large an album is shows only while it is read. So albums are loaded one after the other, others leave as one
+//! grows, and what was held of an album goes before it is loaded anew.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod held;
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll;
 
 use async_trait::async_trait;
+use futures_util::task::AtomicWaker;
 use photofinish_kernels::cosine::Cosine;
 use photofinish_kernels::device::Device;
-use tokio::sync::RwLock;
+use tokio::sync::OwnedRwLockReadGuard;
 use uuid::Uuid;
 
+use self::held::{AlbumFaces, Albums, Alive, Place, Reading, lock, note};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::face_matrix::{FaceMatrix, Nearest};
+use crate::face_matrix::{FaceMatrix, Nearest, told_of_growth};
 use crate::ids::{AlbumId, PhotoId};
 use crate::meters;
 use crate::photo::Embedding;
@@ -24,6 +33,15 @@ use crate::traits::{FaceHit, FaceIndex, Result};
 /// An album of at most this many faces is scored on the thread that asks: a quarter of a millisecond, by the 12 ms
 /// measured for 100,000 vectors of 256 (`cargo xtask bench store`).
 const SCORED_IN_PLACE: usize = 2_000;
+
+/// Changes of at most this many faces are taken in on the thread that asks: what a worker finishes at once, 2 MB of
+/// vectors of 256.
+const TAKEN_IN_PLACE: usize = 2_000;
+
+/// A catch-up reads at most this many bytes, or that part of the album where it is more: its faces are held beside
+/// those they replace until all are read. An album with more changes is loaded anew.
+const CATCH_UP_BYTES: usize = 16 << 20;
+const CATCH_UP_PART: usize = 8;
 
 /// A change of an album's faces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,133 +85,158 @@ pub(crate) struct FaceChanges {
 pub(crate) struct FaceCache {
     rows: Arc<dyn FaceRows>,
     scorer: Cosine,
-    limit_bytes: usize,
-    albums: Mutex<Albums>,
-}
-
-#[derive(Default)]
-struct Albums {
-    entries: HashMap<AlbumId, Entry>,
-    /// Counts searches: the smaller an entry's `used`, the longer it was not asked for.
-    clock: u64,
-}
-
-struct Entry {
-    faces: Arc<RwLock<AlbumFaces>>,
-    bytes: usize,
-    used: u64,
-}
-
-#[derive(Default)]
-struct AlbumFaces {
-    /// What the matrix has seen; `None` before it was loaded.
-    change: Option<Change>,
-    matrix: FaceMatrix,
+    albums: Arc<Mutex<Albums>>,
+    /// Held by the load under way. Fair: who has waited the longest is next.
+    turn: tokio::sync::Mutex<()>,
+    /// Wakes the load under way when an album's faces are out of memory.
+    freed: Arc<AtomicWaker>,
 }
 
 impl FaceCache {
     /// An empty cache of `limit_bytes`. An album larger than that is held alone.
     pub(crate) fn new(rows: Arc<dyn FaceRows>, limit_bytes: usize) -> Self {
-        Self { rows, scorer: Cosine::new(&Device::Cpu), limit_bytes, albums: Mutex::default() }
+        Self {
+            rows,
+            scorer: Cosine::new(&Device::Cpu),
+            albums: Arc::new(Mutex::new(Albums::new(limit_bytes))),
+            turn: tokio::sync::Mutex::default(),
+            freed: Arc::default(),
+        }
     }
 
     /// Drops everything known of an album.
     pub(crate) fn forget_album(&self, album: AlbumId) {
         let mut albums = self.albums();
-        albums.entries.remove(&album);
+        let forgotten = albums.take_out(album);
         albums.meter();
+        drop(albums);
+        drop(forgotten);
     }
 
     /// Takes a deleted photo's faces out of memory now, not at the next search.
     pub(crate) async fn forget_photo(&self, album: AlbumId, photo: PhotoId) {
-        let faces = self.albums().entries.get(&album).map(|entry| Arc::clone(&entry.faces));
-        if let Some(faces) = faces {
+        let place = self.albums().entries.get(&album).map(|entry| entry.place.clone());
+        if let Some(place) = place {
             // The lock is what a catch-up holds from its reading to its writing: none can bring the photo back.
-            faces.write().await.matrix.remove(&[photo]);
+            let mut held = place.faces.write().await;
+            held.matrix.remove(&[photo]);
+            let bytes = held.matrix.bytes();
+            note(&self.albums, &place, |entry| entry.bytes = bytes);
         }
     }
 
     /// The album's faces as of the last commit before this call.
-    async fn current(&self, album: AlbumId) -> Result<Arc<RwLock<AlbumFaces>>> {
+    async fn current(&self, album: AlbumId) -> Result<OwnedRwLockReadGuard<AlbumFaces>> {
         let Some(newest) = self.rows.newest(album).await? else {
             self.forget_album(album);
             return Err(StoreError::not_found(format!("album {album}")));
         };
-        let faces = self.touch(album);
-        let seen = faces.read().await.change;
-        if seen != Some(newest) {
-            self.catch_up(album, &faces, newest).await?;
+        let place = self.albums().touch(album);
+        let mut faces = place.faces().await;
+        if faces.change != Some(newest) {
+            drop(faces);
+            self.catch_up(&place, newest).await?;
+            faces = place.faces().await;
+        }
+        // Once, or again when another search has found meanwhile that the album is to be loaded anew.
+        while faces.change.is_none() {
+            drop(faces);
+            self.load(&place).await?;
+            faces = place.faces().await;
         }
         Ok(faces)
     }
 
-    async fn catch_up(&self, album: AlbumId, faces: &RwLock<AlbumFaces>, newest: Change) -> Result<()> {
-        let mut held = faces.write().await;
-        // A caller that is dropped while it reads leaves what was there: everything is read before anything is changed.
+    /// Brings the album's faces up to `newest`, or lets go of them when they are to be loaded anew.
+    async fn catch_up(&self, place: &Place, newest: Change) -> Result<()> {
+        let mut held = Arc::clone(&place.faces).write_owned().await;
         let changes = match held.change {
+            None => return Ok(()),
             Some(seen) if seen == newest => return Ok(()),
+            // A caller that is dropped while it reads leaves what was there: all is read before anything is changed.
             // Ahead of `newest`, as when another search has caught up meanwhile, it finds that nothing is missing.
-            Some(seen) => self.rows.since(album, seen).await?,
-            None => None,
+            Some(seen) => {
+                let most = CATCH_UP_BYTES.max(held.matrix.bytes() / CATCH_UP_PART);
+                match self.reading(place, most, self.rows.since(place.album, seen)).await {
+                    Err(error) if error.kind == StoreErrorKind::TooLarge => None,
+                    read => read?,
+                }
+            }
         };
-        match changes {
-            Some(changes) => {
-                held.matrix.replace(&changes.photos, changes.faces)?;
-                held.change = Some(changes.upto);
-            }
-            None => {
-                let (change, matrix) = self.rows.load(album).await?;
-                *held = AlbumFaces { change: Some(change), matrix };
-                metrics::counter!(meters::FACE_INDEX_LOADS).increment(1);
-            }
+        let Some(changes) = changes else {
+            // Now, and not when the new ones are there: the two are never held at once.
+            *held = AlbumFaces::default();
+            note(&self.albums, place, |entry| entry.bytes = 0);
+            return Ok(());
+        };
+        let is_small = changes.faces.len().max(changes.photos.len()) <= TAKEN_IN_PLACE;
+        let (albums, place) = (Arc::clone(&self.albums), place.clone());
+        let take_in = move || -> Result<()> {
+            held.matrix.replace(&changes.photos, changes.faces)?;
+            held.change = Some(changes.upto);
+            let bytes = held.matrix.bytes();
+            note(&albums, &place, |entry| entry.bytes = bytes);
+            Ok(())
+        };
+        if is_small { take_in() } else { aside("take in changed faces", take_in).await? }
+    }
+
+    /// Loads an album of which nothing is held, in its turn.
+    async fn load(&self, place: &Place) -> Result<()> {
+        let _only = place.loading.lock().await;
+        if place.faces().await.change.is_some() {
+            // Another search loaded it after this one had looked, and so all that this one is to see.
+            return Ok(());
         }
-        let bytes = held.matrix.bytes();
-        drop(held);
-        self.account(album, bytes);
+        let _turn = self.turn.lock().await;
+        let mut held = place.faces.write().await;
+        let loading = self.reading(place, usize::MAX, self.rows.load(place.album));
+        let (change, matrix) = self.while_there_is_room(loading).await?;
+        let bytes = matrix.bytes();
+        let alive = Arc::new(Alive(Arc::clone(&self.freed)));
+        let noted = Arc::downgrade(&alive);
+        *held = AlbumFaces { change: Some(change), matrix, _alive: Some(alive) };
+        metrics::counter!(meters::FACE_INDEX_LOADS).increment(1);
+        note(&self.albums, place, |entry| (entry.bytes, entry.alive) = (bytes, noted));
         Ok(())
     }
 
-    /// The album's place in memory, made when there is none; notes that it was asked for.
-    fn touch(&self, album: AlbumId) -> Arc<RwLock<AlbumFaces>> {
-        let mut albums = self.albums();
-        albums.clock += 1;
-        let used = albums.clock;
-        let entry =
-            albums.entries.entry(album).or_insert_with(|| Entry { faces: Arc::default(), bytes: 0, used });
-        entry.used = used;
-        Arc::clone(&entry.faces)
+    /// Runs `rows`, which reads faces of this album. Others leave while they grow; beyond `most` bytes they are
+    /// `TooLarge`.
+    async fn reading<T>(
+        &self,
+        place: &Place,
+        most: usize,
+        rows: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let reading = Reading { albums: Arc::clone(&self.albums), place: place.clone(), most };
+        told_of_growth(Box::new(move |bytes| reading.grow(bytes)), rows).await
     }
 
-    /// Notes the size of an album; those not asked for the longest leave until the rest fits.
-    fn account(&self, album: AlbumId, bytes: usize) {
-        let mut albums = self.albums();
-        if let Some(entry) = albums.entries.get_mut(&album) {
-            entry.bytes = bytes;
-        }
-        while albums.bytes() > self.limit_bytes {
-            let others = albums.entries.iter().filter(|(id, entry)| **id != album && entry.bytes > 0);
-            let Some(oldest) = others.min_by_key(|(_, entry)| entry.used).map(|(id, _)| *id) else {
-                break;
-            };
-            albums.entries.remove(&oldest);
-            metrics::counter!(meters::FACE_INDEX_EVICTIONS).increment(1);
-        }
-        albums.meter();
+    /// Runs `loading`, which rests while searches still look at faces that were taken out. These searches need no turn,
+    /// so they end.
+    async fn while_there_is_room<T>(&self, loading: impl Future<Output = T>) -> T {
+        let mut loading = pin!(loading);
+        poll_fn(|polled| {
+            // Before it looks: faces that go afterwards wake it.
+            self.freed.register(polled.waker());
+            if self.albums().are_leaving() {
+                return Poll::Pending;
+            }
+            loading.as_mut().poll(polled)
+        })
+        .await
     }
 
     fn albums(&self) -> MutexGuard<'_, Albums> {
-        self.albums.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.albums)
     }
 }
 
-impl Albums {
-    fn bytes(&self) -> usize {
-        self.entries.values().map(|entry| entry.bytes).sum()
-    }
-
-    fn meter(&self) {
-        metrics::gauge!(meters::FACE_INDEX_BYTES).set(self.bytes() as f64);
-    }
+/// Runs what takes longer than a task may keep its thread; `what` says what for.
+async fn aside<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|cause| StoreError::new(StoreErrorKind::Unavailable, what).because(cause))
 }
 
 #[async_trait]
@@ -205,25 +248,25 @@ impl FaceIndex for FaceCache {
         k: usize,
         at_least: f32,
     ) -> Result<Vec<FaceHit>> {
-        let faces = self.current(album).await?.read_owned().await;
+        let faces = self.current(album).await?;
         let wanted = Nearest { probe: probe.clone(), k, at_least };
         if faces.matrix.len() <= SCORED_IN_PLACE {
             return Ok(faces.matrix.nearest(&self.scorer, &wanted));
         }
         let scorer = self.scorer;
-        let scored = tokio::task::spawn_blocking(move || faces.matrix.nearest(&scorer, &wanted));
-        scored
-            .await
-            .map_err(|cause| StoreError::new(StoreErrorKind::Unavailable, "score faces").because(cause))
+        aside("score faces", move || faces.matrix.nearest(&scorer, &wanted)).await
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicI64, AtomicIsize, AtomicUsize, Ordering};
+
+    use tokio::sync::Semaphore;
+    use tokio::task::{JoinHandle, yield_now};
 
     use super::*;
-    use crate::face_matrix::IndexedFace;
+    use crate::face_matrix::{IndexedFace, alive};
     use crate::photo::BoundingBox;
     use crate::rows::bytes_of;
 
@@ -243,19 +286,116 @@ mod tests {
 
         async fn load(&self, _: AlbumId) -> Result<(Change, FaceMatrix)> {
             self.loads.fetch_add(1, Ordering::SeqCst);
-            tokio::task::yield_now().await;
+            yield_now().await;
             let mut matrix = FaceMatrix::default();
-            matrix.push(&IndexedFace {
-                photo: PhotoId::generate(),
-                bounding_box: BoundingBox { top: 0.0, left: 0.0, width: 0.1, height: 0.1 },
-                model: "net@1",
-                vector: &bytes_of(&[1.0, 0.0]),
-            })?;
+            push(&mut matrix, &[1.0, 0.0])?;
             Ok((ONLY, matrix))
         }
 
         async fn since(&self, _: AlbumId, _: Change) -> Result<Option<FaceChanges>> {
             panic!("nothing changes here")
+        }
+    }
+
+    /// A face of a photo of its own.
+    fn push(matrix: &mut FaceMatrix, vector: &[f32]) -> Result<()> {
+        matrix.push(&IndexedFace {
+            photo: PhotoId::generate(),
+            bounding_box: BoundingBox { top: 0.0, left: 0.0, width: 0.1, height: 0.1 },
+            model: "net@1",
+            vector: &bytes_of(vector),
+        })
+    }
+
+    /// Of an album of [`Watched`]: in three chunks.
+    const FACES: usize = 12;
+    const CHUNKS: isize = 3;
+
+    /// Albums of some chunks, read a face at a time, that look at what is held meanwhile.
+    struct Watched {
+        /// The number of the last change.
+        newest: AtomicI64,
+        /// How many faces changed; 0 when that is not known.
+        changed: usize,
+        /// Each load takes one before it reads.
+        permits: Semaphore,
+        loads: AtomicUsize,
+        loading: AtomicUsize,
+        most_loading: AtomicUsize,
+        most_chunks: AtomicIsize,
+    }
+
+    impl Watched {
+        fn new(permits: usize) -> Self {
+            Self {
+                newest: AtomicI64::new(1),
+                changed: 0,
+                permits: Semaphore::new(permits),
+                loads: AtomicUsize::new(0),
+                loading: AtomicUsize::new(0),
+                most_loading: AtomicUsize::new(0),
+                most_chunks: AtomicIsize::new(0),
+            }
+        }
+
+        fn last(&self) -> Change {
+            Change { number: self.newest.load(Ordering::SeqCst), mark: 7 }
+        }
+    }
+
+    #[async_trait]
+    impl FaceRows for Watched {
+        async fn newest(&self, _: AlbumId) -> Result<Option<Change>> {
+            Ok(Some(self.last()))
+        }
+
+        async fn load(&self, _: AlbumId) -> Result<(Change, FaceMatrix)> {
+            self.loads.fetch_add(1, Ordering::SeqCst);
+            let loading = self.loading.fetch_add(1, Ordering::SeqCst) + 1;
+            self.most_loading.fetch_max(loading, Ordering::SeqCst);
+            self.permits.acquire().await.expect("never closed").forget();
+            let mut matrix = FaceMatrix::default();
+            for _ in 0..FACES {
+                push(&mut matrix, &[1.0, 0.0])?;
+                self.most_chunks.fetch_max(alive::chunks(), Ordering::SeqCst);
+                yield_now().await;
+            }
+            self.loading.fetch_sub(1, Ordering::SeqCst);
+            Ok((self.last(), matrix))
+        }
+
+        async fn since(&self, _: AlbumId, _: Change) -> Result<Option<FaceChanges>> {
+            if self.changed == 0 {
+                return Ok(None);
+            }
+            let mut faces = FaceMatrix::default();
+            for _ in 0..self.changed {
+                push(&mut faces, &[0.5; 1024])?;
+            }
+            Ok(Some(FaceChanges { upto: self.last(), photos: Vec::new(), faces }))
+        }
+    }
+
+    /// What an album of [`Watched`] takes, bytes.
+    fn bytes_of_one() -> usize {
+        let mut matrix = FaceMatrix::default();
+        for _ in 0..FACES {
+            push(&mut matrix, &[1.0, 0.0]).unwrap();
+        }
+        assert_eq!(alive::chunks(), CHUNKS);
+        matrix.bytes()
+    }
+
+    /// A search of its own; answers how many faces it found.
+    fn searching(cache: &Arc<FaceCache>, album: AlbumId) -> JoinHandle<usize> {
+        let cache = Arc::clone(cache);
+        tokio::spawn(async move { cache.nearest(album, &probe(), 100, 0.5).await.unwrap().len() })
+    }
+
+    /// Lets every task of this thread go on until all wait for something.
+    async fn settle() {
+        for _ in 0..1000 {
+            yield_now().await;
         }
     }
 
@@ -302,5 +442,96 @@ mod tests {
             assert_eq!(cache.nearest(album, &probe(), 10, 0.5).await.unwrap().len(), 1);
         }
         assert_eq!(cache.albums().entries.len(), 1);
+    }
+    #[tokio::test]
+    async fn ten_cold_albums_are_loaded_one_after_the_other_within_the_limit() {
+        let rows = Arc::new(Watched::new(10));
+        let cache = Arc::new(FaceCache::new(rows.clone(), 2 * bytes_of_one()));
+        let searches: Vec<_> = (0..10).map(|_| searching(&cache, AlbumId::generate())).collect();
+        for search in searches {
+            assert_eq!(search.await.unwrap(), FACES);
+        }
+        assert_eq!(rows.loads.load(Ordering::SeqCst), 10);
+        assert_eq!(rows.most_loading.load(Ordering::SeqCst), 1);
+        assert_eq!(rows.most_chunks.load(Ordering::SeqCst), 2 * CHUNKS);
+    }
+
+    #[tokio::test]
+    async fn an_album_that_is_loaded_anew_is_not_held_twice() {
+        let rows = Arc::new(Watched::new(2));
+        let cache = Arc::new(FaceCache::new(rows.clone(), usize::MAX));
+        let album = AlbumId::generate();
+        for number in [1, 2] {
+            rows.newest.store(number, Ordering::SeqCst);
+            assert_eq!(searching(&cache, album).await.unwrap(), FACES);
+        }
+        assert_eq!(rows.loads.load(Ordering::SeqCst), 2);
+        assert_eq!(rows.most_chunks.load(Ordering::SeqCst), CHUNKS);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn no_search_looks_at_an_album_that_another_one_let_go_of() {
+        let rows = Arc::new(Watched::new(10_000));
+        let cache = Arc::new(FaceCache::new(rows.clone(), usize::MAX));
+        let album = AlbumId::generate();
+        for number in 0..50 {
+            // What was seen is unknown from now on.
+            rows.newest.store(number, Ordering::SeqCst);
+            let searches: Vec<_> = (0..16).map(|_| searching(&cache, album)).collect();
+            rows.newest.fetch_add(1000, Ordering::SeqCst);
+            for search in searches {
+                assert_eq!(search.await.unwrap(), FACES);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_album_with_too_many_changes_to_hold_beside_it_is_loaded_anew() {
+        let one = bytes_of_one();
+        let rows = Arc::new(Watched { changed: 2 * CATCH_UP_BYTES / 4096, ..Watched::new(2) });
+        let cache = Arc::new(FaceCache::new(rows.clone(), usize::MAX));
+        let album = AlbumId::generate();
+        for number in [1, 2] {
+            rows.newest.store(number, Ordering::SeqCst);
+            assert_eq!(searching(&cache, album).await.unwrap(), FACES);
+        }
+        assert_eq!(rows.loads.load(Ordering::SeqCst), 2);
+        assert_eq!(cache.albums().bytes(), one);
+    }
+
+    #[tokio::test]
+    async fn a_load_holds_up_neither_loaded_albums_nor_deletions_in_those_that_wait() {
+        let rows = Arc::new(Watched::new(1));
+        let cache = Arc::new(FaceCache::new(rows.clone(), usize::MAX));
+        let [loaded, loading, waiting] = [(); 3].map(|()| AlbumId::generate());
+        assert_eq!(searching(&cache, loaded).await.unwrap(), FACES);
+        let held_up = [searching(&cache, loading), searching(&cache, waiting)];
+        settle().await;
+        assert_eq!(rows.loads.load(Ordering::SeqCst), 2);
+        let again = searching(&cache, loaded);
+        let deletes = Arc::clone(&cache);
+        let deletion = tokio::spawn(async move { deletes.forget_photo(waiting, PhotoId::generate()).await });
+        settle().await;
+        assert!(again.is_finished() && deletion.is_finished());
+        rows.permits.add_permits(2);
+        for search in held_up {
+            assert_eq!(search.await.unwrap(), FACES);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_load_rests_until_nobody_looks_at_the_faces_that_left_for_it() {
+        let rows = Arc::new(Watched::new(2));
+        let cache = Arc::new(FaceCache::new(rows.clone(), 1));
+        let left = AlbumId::generate();
+        assert_eq!(searching(&cache, left).await.unwrap(), FACES);
+        let looked_at = cache.current(left).await.unwrap();
+        let search = searching(&cache, AlbumId::generate());
+        settle().await;
+        assert!(!search.is_finished());
+        drop(looked_at);
+        assert_eq!(search.await.unwrap(), FACES);
+        // Of the album that was read, the first chunk alone beside the one looked at.
+        assert_eq!(rows.most_chunks.load(Ordering::SeqCst), CHUNKS + 1);
     }
 }

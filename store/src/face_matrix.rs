@@ -1,7 +1,10 @@
 //! The searchable faces of one album in memory: a matrix of unit vectors per embedding network. Plain values; knows
-//! no rows, no cache and no clock.
+//! no rows, no cache and no clock. Whoever has matrices filled can hear of their growth ([`told_of_growth`]).
+//!
+//! A change costs what it changes, however large the album: a face that goes leaves a gap, which the last one fills.
+//! So rows are in no order, and each face has the number under which it was read, for the order of equal ones.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use photofinish_kernels::cosine::{Cosine, Search};
 
@@ -10,6 +13,25 @@ use crate::ids::PhotoId;
 use crate::photo::{BoundingBox, Embedding};
 use crate::rows::floats_of;
 use crate::traits::{FaceHit, Result};
+
+/// Faces whose memory is taken at once, 4 MiB of vectors of 256: a list of all would have to be copied to grow, and be
+/// there twice. Few in tests, where a small album is to have several chunks.
+const CHUNK_FACES: usize = if cfg!(test) { 4 } else { 4096 };
+
+/// Hears how many bytes a matrix is about to hold, before it holds them; an error ends the filling.
+pub(crate) type Growth = Box<dyn Fn(usize) -> Result<()> + Send + Sync>;
+
+tokio::task_local! {
+    /// A value of the task and no argument: so the rows, which fill a matrix, need not know who counts its bytes, and
+    /// cannot forget to say them.
+    static GROWTH: Growth;
+}
+
+/// Runs `filling`; `growth` hears of each matrix that it fills by [`FaceMatrix::push`], as long as it does so in this
+/// task.
+pub(crate) async fn told_of_growth<T>(growth: Growth, filling: impl Future<Output = T>) -> T {
+    GROWTH.scope(growth, filling).await
+}
 
 /// A face as its row gives it.
 pub(crate) struct IndexedFace<'a> {
@@ -32,43 +54,69 @@ pub(crate) struct Nearest {
 #[derive(Default)]
 pub(crate) struct FaceMatrix {
     groups: Vec<Group>,
-    /// Photos that have rows in some group: photos just read for the first time are added without a look at the rest.
-    photos: HashSet<PhotoId>,
+    /// How many faces were read into it, those that have left too: the number of the next one.
+    read: u64,
 }
 
-/// The vectors of one network, one after the other; row `i` of each list is one face.
+/// The faces of one network.
 struct Group {
     model: String,
     dimension: usize,
+    /// All but the last are full, and the last has at least one face.
+    chunks: Vec<Chunk>,
+    /// One row of each photo; [`Face::next`] leads to the others.
+    rows: HashMap<PhotoId, usize>,
+}
+
+/// Row `i` of a group is face `i % CHUNK_FACES` of chunk `i / CHUNK_FACES`.
+#[derive(Default)]
+struct Chunk {
+    /// One after the other, in the order of `faces`.
     vectors: Vec<f32>,
-    photos: Vec<PhotoId>,
-    boxes: Vec<BoundingBox>,
+    faces: Vec<Face>,
+    #[cfg(test)]
+    _counted: alive::Counted,
+}
+
+/// A face but for its vector: 64 bytes beside the 1,024 of a vector of 256.
+#[derive(Clone, Copy)]
+struct Face {
+    photo: PhotoId,
+    bounding_box: BoundingBox,
+    /// Which face of the matrix it was to be read.
+    read: u64,
+    /// Another row of the photo. Followed on, it leads to each of them once and then back.
+    next: usize,
 }
 
 impl FaceMatrix {
     /// Adds a face.
     ///
     /// # Errors
-    /// `Corrupt` when the vector is torn or not as long as the others of its network.
+    /// `Corrupt` when the vector is torn or not as long as the others of its network; what [`Growth`] answers.
     pub(crate) fn push(&mut self, face: &IndexedFace<'_>) -> Result<()> {
         let values = floats_of(face.vector)?;
         let dimension = face.vector.len() / size_of::<f32>();
-        let group = self.group(face.model, dimension);
-        if group.dimension != dimension {
+        let at = self.group(face.model, dimension);
+        if self.groups[at].dimension != dimension {
             let what = format!("embedding of photo {}: {dimension} numbers", face.photo);
             return Err(StoreError::new(StoreErrorKind::Corrupt, what));
         }
-        group.vectors.extend(values);
-        group.photos.push(face.photo);
-        group.boxes.push(face.bounding_box);
-        self.photos.insert(face.photo);
+        let more = self.groups[at].to_reserve() * (dimension * size_of::<f32>() + size_of::<Face>());
+        if more > 0 {
+            let bytes = self.bytes() + more;
+            GROWTH.try_with(|growth| growth(bytes)).unwrap_or(Ok(()))?;
+        }
+        let IndexedFace { photo, bounding_box, .. } = *face;
+        self.groups[at].push(Face { photo, bounding_box, read: self.read, next: 0 }, values);
+        self.read += 1;
         Ok(())
     }
 
     /// Takes the faces of `changed` out and those of `fresh` in.
     ///
     /// # Errors
-    /// As [`Self::push`]; nothing is changed then.
+    /// `Corrupt` when the vectors of a network are not as long as before; nothing is changed then.
     pub(crate) fn replace(&mut self, changed: &[PhotoId], fresh: Self) -> Result<()> {
         for group in &fresh.groups {
             let own = self.groups.iter().find(|own| own.model == group.model);
@@ -79,22 +127,24 @@ impl FaceMatrix {
         }
         self.remove(changed);
         for group in fresh.groups {
-            let own = self.group(&group.model, group.dimension);
-            own.vectors.extend(group.vectors);
-            own.photos.extend(group.photos);
-            own.boxes.extend(group.boxes);
+            let at = self.group(&group.model, group.dimension);
+            // Each chunk goes once its faces are copied, so that few faces are ever here twice.
+            for chunk in group.chunks {
+                for (face, vector) in chunk.faces.iter().zip(chunk.vectors.chunks_exact(group.dimension)) {
+                    let face = Face { read: self.read + face.read, ..*face };
+                    self.groups[at].push(face, vector.iter().copied());
+                }
+            }
         }
-        self.photos.extend(fresh.photos);
+        self.read += fresh.read;
         Ok(())
     }
 
     /// Takes the faces of these photos out.
     pub(crate) fn remove(&mut self, photos: &[PhotoId]) {
-        let gone: HashSet<PhotoId> =
-            photos.iter().filter(|photo| self.photos.remove(photo)).copied().collect();
-        if !gone.is_empty() {
-            for group in &mut self.groups {
-                group.keep(|photo| !gone.contains(&photo));
+        for group in &mut self.groups {
+            for photo in photos {
+                group.remove(*photo);
             }
         }
     }
@@ -109,77 +159,199 @@ impl FaceMatrix {
             return Vec::new();
         }
         // Every row that is close enough: how many of them are in one photo is not known before.
-        let search = Search { probe: &wanted.probe.vector, at_least: wanted.at_least, k: group.photos.len() };
-        let near = scorer.nearest(&search, &group.vectors);
+        let mut near: Vec<(f32, &Face)> = Vec::new();
+        let search = Search { probe: &wanted.probe.vector, at_least: wanted.at_least, k: wanted.k };
+        for chunk in &group.chunks {
+            scorer.each(&search, &chunk.vectors, |found| near.push((found.score, &chunk.faces[found.row])));
+        }
+        near.sort_unstable_by(|(a, first), (b, second)| {
+            b.total_cmp(a).then_with(|| first.read.cmp(&second.read))
+        });
         let mut answered = HashSet::new();
-        near.iter()
-            .filter(|found| answered.insert(group.photos[found.row]))
+        near.into_iter()
+            .filter(|(_, face)| answered.insert(face.photo))
             .take(wanted.k)
-            .map(|found| FaceHit {
-                photo: group.photos[found.row],
-                cosine: found.score.clamp(-1.0, 1.0),
-                bounding_box: group.boxes[found.row],
+            .map(|(score, face)| FaceHit {
+                photo: face.photo,
+                cosine: score.clamp(-1.0, 1.0),
+                bounding_box: face.bounding_box,
             })
             .collect()
     }
 
     /// How many faces.
     pub(crate) fn len(&self) -> usize {
-        self.groups.iter().map(|group| group.photos.len()).sum()
+        self.groups.iter().map(Group::len).sum()
     }
 
     /// What it holds, bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let groups: usize = self.groups.iter().map(Group::bytes).sum();
-        groups + self.photos.capacity() * size_of::<PhotoId>()
+        self.groups.iter().map(Group::bytes).sum()
     }
 
-    fn group(&mut self, model: &str, dimension: usize) -> &mut Group {
-        let at = match self.groups.iter().position(|group| group.model == model) {
+    /// Where the group of a network is, made when there is none.
+    fn group(&mut self, model: &str, dimension: usize) -> usize {
+        match self.groups.iter().position(|group| group.model == model) {
             Some(at) => at,
             None => {
                 self.groups.push(Group {
                     model: model.to_owned(),
                     dimension,
-                    vectors: Vec::new(),
-                    photos: Vec::new(),
-                    boxes: Vec::new(),
+                    chunks: Vec::new(),
+                    rows: HashMap::new(),
                 });
                 self.groups.len() - 1
             }
-        };
-        &mut self.groups[at]
+        }
     }
 }
 
 impl Group {
-    /// Moves the rows to keep together, in order.
-    fn keep(&mut self, wanted: impl Fn(PhotoId) -> bool) {
-        let mut kept = 0;
-        for row in 0..self.photos.len() {
-            if wanted(self.photos[row]) {
-                let from = row * self.dimension;
-                self.vectors.copy_within(from..from + self.dimension, kept * self.dimension);
-                self.photos[kept] = self.photos[row];
-                self.boxes[kept] = self.boxes[row];
-                kept += 1;
-            }
-        }
-        self.vectors.truncate(kept * self.dimension);
-        self.photos.truncate(kept);
-        self.boxes.truncate(kept);
+    fn len(&self) -> usize {
+        self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK_FACES + last.faces.len())
     }
 
     fn bytes(&self) -> usize {
-        self.vectors.capacity() * size_of::<f32>()
-            + self.photos.capacity() * size_of::<PhotoId>()
-            + self.boxes.capacity() * size_of::<BoundingBox>()
+        let chunks: usize = self.chunks.iter().map(Chunk::bytes).sum();
+        chunks + self.rows.capacity() * size_of::<(PhotoId, usize)>()
+    }
+
+    /// For how many faces memory is taken when one more comes; 0 while there is some. The first chunk doubles, so that
+    /// a small album takes little.
+    fn to_reserve(&self) -> usize {
+        let Some(last) = self.chunks.last() else { return 1 };
+        match last.faces.len() {
+            CHUNK_FACES => CHUNK_FACES,
+            few if few < last.faces.capacity() => 0,
+            few => few.min(CHUNK_FACES - few),
+        }
+    }
+
+    /// Adds a face after the others; `vector` has `dimension` numbers.
+    fn push(&mut self, mut face: Face, vector: impl Iterator<Item = f32>) {
+        let row = self.len();
+        face.next = match self.rows.get(&face.photo).copied() {
+            Some(other) => std::mem::replace(&mut self.face_mut(other).next, row),
+            None => {
+                self.rows.insert(face.photo, row);
+                row
+            }
+        };
+        let reserve = self.to_reserve();
+        let at = row / CHUNK_FACES;
+        if at == self.chunks.len() {
+            self.chunks.push(Chunk::default());
+        }
+        let chunk = &mut self.chunks[at];
+        chunk.vectors.reserve_exact(reserve * self.dimension);
+        chunk.vectors.extend(vector);
+        chunk.faces.reserve_exact(reserve);
+        chunk.faces.push(face);
+    }
+
+    /// Takes a photo's faces out, if it has any.
+    fn remove(&mut self, photo: PhotoId) {
+        let Some(first) = self.rows.remove(&photo) else { return };
+        let mut gone = vec![first];
+        let mut row = self.face(first).next;
+        while row != first {
+            gone.push(row);
+            row = self.face(row).next;
+        }
+        // The last row first: what fills a gap is then never a face that is to go as well.
+        gone.sort_unstable();
+        for row in gone.into_iter().rev() {
+            self.take_out(row);
+        }
+    }
+
+    /// Takes a row of a photo that goes out; the last row, of another photo or the same, takes its place.
+    fn take_out(&mut self, gap: usize) {
+        let last = self.len() - 1;
+        if gap != last {
+            let mut before = last;
+            while self.face(before).next != last {
+                before = self.face(before).next;
+            }
+            self.face_mut(before).next = gap;
+            let photo = self.face(last).photo;
+            self.rows.insert(photo, gap);
+        }
+        if let Some((face, vector)) = self.pop()
+            && gap != last
+        {
+            *self.face_mut(gap) = face;
+            let from = (gap % CHUNK_FACES) * self.dimension;
+            self.chunks[gap / CHUNK_FACES].vectors[from..from + self.dimension].copy_from_slice(&vector);
+        }
+    }
+
+    /// Takes the last row out, and with its last row a chunk.
+    fn pop(&mut self) -> Option<(Face, Vec<f32>)> {
+        let chunk = self.chunks.last_mut()?;
+        let face = chunk.faces.pop()?;
+        let from = chunk.faces.len() * self.dimension;
+        let vector = chunk.vectors[from..].to_vec();
+        chunk.vectors.truncate(from);
+        if chunk.faces.is_empty() {
+            self.chunks.pop();
+        }
+        Some((face, vector))
+    }
+
+    fn face(&self, row: usize) -> &Face {
+        &self.chunks[row / CHUNK_FACES].faces[row % CHUNK_FACES]
+    }
+
+    fn face_mut(&mut self, row: usize) -> &mut Face {
+        &mut self.chunks[row / CHUNK_FACES].faces[row % CHUNK_FACES]
+    }
+}
+
+impl Chunk {
+    fn bytes(&self) -> usize {
+        self.vectors.capacity() * size_of::<f32>() + self.faces.capacity() * size_of::<Face>()
+    }
+}
+
+/// How many chunks this thread holds, whoever holds them: what a test of memory looks at.
+#[cfg(test)]
+pub(crate) mod alive {
+    use std::cell::Cell;
+
+    thread_local! {
+        static CHUNKS: Cell<isize> = const { Cell::new(0) };
+    }
+
+    /// How many chunks there are on this thread now.
+    pub(crate) fn chunks() -> isize {
+        CHUNKS.get()
+    }
+
+    /// Is counted while it is there.
+    pub(super) struct Counted;
+
+    impl Default for Counted {
+        fn default() -> Self {
+            CHUNKS.set(CHUNKS.get() + 1);
+            Self
+        }
+    }
+
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            CHUNKS.set(CHUNKS.get() - 1);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use photofinish_kernels::device::Device;
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
 
     use super::*;
     use crate::rows::bytes_of;
@@ -237,5 +409,162 @@ mod tests {
         assert_eq!(found(&matrix, &[0.0, 1.0], 10, 0.7), [(a, 1.0)]);
         matrix.remove(&[a, b]);
         assert_eq!(matrix.len(), 0);
+    }
+    /// A face of the plain model: a list in the order of reading, out of which faces are taken one by one.
+    #[derive(Clone, Copy)]
+    struct Known {
+        photo: PhotoId,
+        model: &'static str,
+        vector: [f32; 2],
+        bounding_box: BoundingBox,
+    }
+
+    /// Few different vectors, so that many scores are equal, and no two boxes alike.
+    fn any_face(dice: &mut StdRng, photo: PhotoId) -> Known {
+        const VECTORS: [[f32; 2]; 5] = [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [0.8, 0.6], [-1.0, 0.0]];
+        Known {
+            photo,
+            model: if dice.random_bool(0.2) { "net@2" } else { "net@1" },
+            vector: VECTORS[dice.random_range(0..VECTORS.len())],
+            bounding_box: BoundingBox { top: dice.random_range(0.0..1.0), ..BOX },
+        }
+    }
+
+    fn push_known(matrix: &mut FaceMatrix, face: &Known) {
+        let Known { photo, model, vector, bounding_box } = *face;
+        let vector = bytes_of(&vector);
+        matrix.push(&IndexedFace { photo, bounding_box, model, vector: &vector }).unwrap();
+    }
+
+    fn nearest_known(faces: &[Known], scorer: &Cosine, wanted: &Nearest) -> Vec<FaceHit> {
+        let mut near: Vec<(f32, Known)> = faces
+            .iter()
+            .filter(|face| face.model == wanted.probe.model)
+            .map(|face| (scorer.score(&wanted.probe.vector, &face.vector), *face))
+            .filter(|(score, _)| *score >= wanted.at_least)
+            .collect();
+        // Stable: equal ones stay in the order of reading.
+        near.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        let mut answered = HashSet::new();
+        near.retain(|(_, face)| answered.insert(face.photo));
+        near.truncate(wanted.k);
+        let hit = |(score, face): (f32, Known)| FaceHit {
+            photo: face.photo,
+            cosine: score.clamp(-1.0, 1.0),
+            bounding_box: face.bounding_box,
+        };
+        near.into_iter().map(hit).collect()
+    }
+
+    /// Takes some photos out of both, or reads them again, or reads one more face of one.
+    fn change(dice: &mut StdRng, photos: &[PhotoId], (matrix, model): (&mut FaceMatrix, &mut Vec<Known>)) {
+        let count = dice.random_range(1..4);
+        let some: Vec<PhotoId> = (0..count).map(|_| photos[dice.random_range(0..photos.len())]).collect();
+        let how = dice.random_range(0..4);
+        if how == 0 {
+            let face = any_face(dice, some[0]);
+            push_known(matrix, &face);
+            return model.push(face);
+        }
+        model.retain(|face| !some.contains(&face.photo));
+        if how == 1 {
+            return matrix.remove(&some);
+        }
+        let mut fresh = FaceMatrix::default();
+        for _ in 0..dice.random_range(0..12) {
+            let photo = some[dice.random_range(0..some.len())];
+            let face = any_face(dice, photo);
+            push_known(&mut fresh, &face);
+            model.push(face);
+        }
+        matrix.replace(&some, fresh).unwrap();
+    }
+
+    #[test]
+    fn after_any_changes_a_search_finds_what_a_plain_list_gives_in_its_order() {
+        let scorer = Cosine::new(&Device::Cpu);
+        for seed in 0..100 {
+            let mut dice = StdRng::seed_from_u64(seed);
+            let photos: Vec<PhotoId> = (0..12).map(|_| PhotoId::generate()).collect();
+            let (mut matrix, mut model) = (FaceMatrix::default(), Vec::new());
+            for step in 0..100 {
+                change(&mut dice, &photos, (&mut matrix, &mut model));
+                assert_eq!(matrix.len(), model.len(), "seed {seed}, step {step}");
+                let wanted = Nearest {
+                    probe: Embedding {
+                        model: "net@1".into(),
+                        vector: any_face(&mut dice, photos[0]).vector.to_vec(),
+                    },
+                    k: dice.random_range(0..14),
+                    at_least: [-1.0, 0.0, 0.7][dice.random_range(0..3)],
+                };
+                let found = matrix.nearest(&scorer, &wanted);
+                assert_eq!(found, nearest_known(&model, &scorer, &wanted), "seed {seed}, step {step}");
+            }
+            matrix.remove(&photos);
+            assert_eq!(matrix.len(), 0, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_photo_read_again_moves_a_row_a_face_and_no_others() {
+        let mut matrix = FaceMatrix::default();
+        let photos: Vec<PhotoId> = (0..1000).map(|_| PhotoId::generate()).collect();
+        for photo in photos.iter().flat_map(|photo| [photo; 3]) {
+            push(&mut matrix, *photo, "net@1", &[1.0, 0.0]).unwrap();
+        }
+        let rows = |matrix: &FaceMatrix| -> Vec<(PhotoId, u64)> {
+            let chunks = matrix.groups[0].chunks.iter();
+            chunks.flat_map(|chunk| &chunk.faces).map(|face| (face.photo, face.read)).collect()
+        };
+        let before = rows(&matrix);
+        let mut fresh = FaceMatrix::default();
+        for _ in 0..3 {
+            push(&mut fresh, photos[0], "net@1", &[0.0, 1.0]).unwrap();
+        }
+        matrix.replace(&[photos[0]], fresh).unwrap();
+        let after = rows(&matrix);
+        assert_eq!(after.len(), before.len());
+        let written = before.iter().zip(&after).filter(|(before, after)| before != after).count();
+        // Three gaps that the last three fill, and the new three after them.
+        assert_eq!(written, 6);
+    }
+
+    #[test]
+    fn faces_that_went_leave_no_memory_behind() {
+        let mut matrix = FaceMatrix::default();
+        let (a, b) = (PhotoId::generate(), PhotoId::generate());
+        push(&mut matrix, a, "net@1", &[1.0, 0.0]).unwrap();
+        for _ in 0..10 * CHUNK_FACES {
+            push(&mut matrix, b, "net@1", &[0.8, 0.6]).unwrap();
+        }
+        assert_eq!(alive::chunks(), 11);
+        matrix.remove(&[b]);
+        assert_eq!(alive::chunks(), 1);
+        matrix.remove(&[a]);
+        assert_eq!(alive::chunks(), 0);
+    }
+
+    #[tokio::test]
+    async fn growth_is_told_before_memory_is_taken_and_can_be_refused() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&told);
+        let growth: Growth = Box::new(move |bytes| {
+            let mut heard = heard.lock().unwrap();
+            heard.push((bytes, alive::chunks()));
+            if heard.len() < 5 { Ok(()) } else { Err(StoreError::new(StoreErrorKind::TooLarge, "faces")) }
+        });
+        let photo = PhotoId::generate();
+        let matrix = told_of_growth(growth, async {
+            let mut matrix = FaceMatrix::default();
+            while push(&mut matrix, photo, "net@1", &[1.0, 0.0]).is_ok() {}
+            matrix
+        })
+        .await;
+        let (bytes, chunks): (Vec<usize>, Vec<isize>) = told.lock().unwrap().iter().copied().unzip();
+        // The first chunk is made and doubles twice, a second one is made, and a third one is refused.
+        assert_eq!(chunks, [0, 1, 1, 1, 2]);
+        assert!(bytes.is_sorted() && matrix.bytes() < bytes[4]);
+        assert_eq!(matrix.len(), 2 * CHUNK_FACES);
     }
 }

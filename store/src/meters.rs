@@ -1,5 +1,7 @@
 //! The names of this crate's metrics.
 
+use crate::photo::FailureReason;
+
 /// Counter, label `reason`: photos that failed for good, told by their worker or found dead by the queue.
 pub const PHOTOS_FAILED: &str = "photofinish_photos_failed_total";
 /// Histogram: calls of `confirm` that one transaction committed.
@@ -46,4 +48,12 @@ pub fn describe() {
         metrics::Unit::Seconds,
         "Seconds that the photo has waited which waits longest"
     );
+}
+
+/// Shows at 0 what alerts watch the increase of: to Prometheus a counter that begins at 1 has not increased, so the first
+/// event would be missed. Call once, after the recorder is installed.
+pub fn begin() {
+    for reason in FailureReason::ALL {
+        metrics::counter!(PHOTOS_FAILED, "reason" => reason.as_str()).increment(0);
+    }
 }

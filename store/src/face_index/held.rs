@@ -1,0 +1,179 @@
+//! What is held of which album, counted: no more than the limit, while it is read too. Waits for nothing.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use futures_util::task::AtomicWaker;
+use tokio::sync::{OwnedRwLockReadGuard, RwLock};
+
+use super::Change;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::face_matrix::FaceMatrix;
+use crate::ids::AlbumId;
+use crate::meters;
+use crate::traits::Result;
+
+/// The albums that were asked for.
+#[derive(Default)]
+pub(super) struct Albums {
+    limit_bytes: usize,
+    pub(super) entries: HashMap<AlbumId, Entry>,
+    /// Faces that were taken out, of which some may be in memory until the last search that looks at them ends.
+    leaving: Vec<Weak<Alive>>,
+    /// Counts searches: the smaller an entry's `used`, the longer it was not asked for.
+    clock: u64,
+}
+
+/// An album that was asked for.
+pub(super) struct Entry {
+    pub(super) place: Place,
+    /// Of the matrix.
+    pub(super) bytes: usize,
+    /// Of what is being read, beside the matrix.
+    coming: usize,
+    /// Whether the matrix is in memory, and whoever looks at it.
+    pub(super) alive: Weak<Alive>,
+    used: u64,
+}
+
+/// Where an album's faces are. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) album: AlbumId,
+    pub(super) faces: Arc<RwLock<AlbumFaces>>,
+    /// Held by the one search that loads the album or waits for its turn to. Not `faces`: who deletes a photo would
+    /// have to wait for other albums.
+    pub(super) loading: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Place {
+    /// The faces, held as they are until the answer is dropped.
+    pub(super) async fn faces(&self) -> OwnedRwLockReadGuard<AlbumFaces> {
+        Arc::clone(&self.faces).read_owned().await
+    }
+}
+
+/// An album's faces, up to a change of them.
+#[derive(Default)]
+pub(super) struct AlbumFaces {
+    /// What the matrix has seen; `None` before it was loaded.
+    pub(super) change: Option<Change>,
+    pub(super) matrix: FaceMatrix,
+    /// Below the matrix, so that it goes after it.
+    pub(super) _alive: Option<Arc<Alive>>,
+}
+
+/// Says when it goes.
+pub(super) struct Alive(pub(super) Arc<AtomicWaker>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.wake();
+    }
+}
+
+/// Faces that are being read, up to `most` bytes: counted while they grow, until this is dropped.
+pub(super) struct Reading {
+    pub(super) albums: Arc<Mutex<Albums>>,
+    pub(super) place: Place,
+    pub(super) most: usize,
+}
+
+impl Reading {
+    /// Makes room for so many bytes.
+    pub(super) fn grow(&self, bytes: usize) -> Result<()> {
+        if bytes > self.most {
+            let what = format!("changes of album {}", self.place.album);
+            return Err(StoreError::new(StoreErrorKind::TooLarge, what));
+        }
+        note(&self.albums, &self.place, |entry| entry.coming = bytes);
+        Ok(())
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        note(&self.albums, &self.place, |entry| entry.coming = 0);
+    }
+}
+
+/// The albums, whatever happened to whoever had them before.
+pub(super) fn lock(albums: &Mutex<Albums>) -> MutexGuard<'_, Albums> {
+    albums.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Changes what is known of an album, unless it has another place or none by now; others leave until the rest fits.
+pub(super) fn note(albums: &Mutex<Albums>, place: &Place, change: impl FnOnce(&mut Entry)) {
+    let mut albums = lock(albums);
+    let entry = albums.entries.get_mut(&place.album);
+    if let Some(entry) = entry.filter(|entry| Arc::ptr_eq(&entry.place.faces, &place.faces)) {
+        change(entry);
+    }
+    let evicted = albums.evict(place.album);
+    albums.meter();
+    drop(albums);
+    // To free a large album takes long: nobody is to wait for the lock meanwhile.
+    drop(evicted);
+}
+
+impl Albums {
+    /// None yet, and room for `limit_bytes`.
+    pub(super) fn new(limit_bytes: usize) -> Self {
+        Self { limit_bytes, ..Self::default() }
+    }
+
+    /// What is held and what is being read.
+    pub(super) fn bytes(&self) -> usize {
+        self.entries.values().map(|entry| entry.bytes + entry.coming).sum()
+    }
+
+    /// The album's place in memory, made when there is none; notes that it was asked for.
+    pub(super) fn touch(&mut self, album: AlbumId) -> Place {
+        self.clock += 1;
+        let used = self.clock;
+        let entry = self.entries.entry(album).or_insert_with(|| Entry {
+            place: Place { album, faces: Arc::default(), loading: Arc::default() },
+            bytes: 0,
+            coming: 0,
+            alive: Weak::new(),
+            used,
+        });
+        entry.used = used;
+        entry.place.clone()
+    }
+
+    /// Takes out those not asked for the longest until the rest fits, but `kept`, and none that is being read: that
+    /// would free nothing.
+    fn evict(&mut self, kept: AlbumId) -> Vec<Entry> {
+        let mut evicted = Vec::new();
+        while self.bytes() > self.limit_bytes {
+            let others = self.entries.iter().filter(|(id, _)| **id != kept);
+            let full = others.filter(|(_, entry)| entry.bytes > 0 && entry.coming == 0);
+            let Some(oldest) = full.min_by_key(|(_, entry)| entry.used).map(|(id, _)| *id) else {
+                break;
+            };
+            evicted.extend(self.take_out(oldest));
+            metrics::counter!(meters::FACE_INDEX_EVICTIONS).increment(1);
+        }
+        evicted
+    }
+
+    /// Takes an album out; its faces are in memory until nobody looks at them.
+    pub(super) fn take_out(&mut self, album: AlbumId) -> Option<Entry> {
+        let entry = self.entries.remove(&album)?;
+        self.leaving.retain(|alive| alive.strong_count() > 0);
+        self.leaving.push(Weak::clone(&entry.alive));
+        Some(entry)
+    }
+
+    /// Whether faces that were taken out are still in memory.
+    pub(super) fn are_leaving(&mut self) -> bool {
+        self.leaving.retain(|alive| alive.strong_count() > 0);
+        !self.leaving.is_empty()
+    }
+
+    /// Says what is held.
+    pub(super) fn meter(&self) {
+        metrics::gauge!(meters::FACE_INDEX_BYTES).set(self.bytes() as f64);
+    }
+}
