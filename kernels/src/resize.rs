@@ -6,6 +6,10 @@ use crate::area::AreaShrinker;
 use crate::bilinear::Bilinear;
 use crate::frame::{Frame, Picture, Size, Window};
 
+/// What [`Filter::Lanczos`] keeps of its rows for the next picture, bytes. A photo of 24 megapixels takes 9 MB; what
+/// a giant takes would stay with its thread for ever.
+const MOST_KEPT_BYTES: usize = 24 << 20;
+
 /// How new pixels come from old ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
@@ -88,6 +92,9 @@ impl Resizer {
             .resize_alg(fir::ResizeAlg::Convolution(fir::FilterType::Lanczos3))
             .crop(source.left().into(), source.top().into(), crop.width.into(), crop.height.into());
         self.lanczos.resize(&view, &mut target, &options).expect("a window lies within its frame");
+        if self.lanczos.size_of_internal_buffers() > MOST_KEPT_BYTES {
+            self.lanczos.reset_internal_buffers();
+        }
     }
 }
 
@@ -126,6 +133,20 @@ mod tests {
                 assert!(resized.frame().pixels().iter().all(|&value| value == 93), "{filter:?} {size:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_giants_rows_are_not_kept() {
+        let mut resizer = Resizer::default();
+        let mut kept_after = |from: Size, size: Size| {
+            let picture = noise(from.width, from.height);
+            resizer.picture(picture.frame(), Target { size, filter: Filter::Lanczos });
+            resizer.lanczos.size_of_internal_buffers()
+        };
+        // Columns are resized first: the rows in between have the source's width and the target's height.
+        let usual = kept_after(Size { width: 400, height: 300 }, Size { width: 200, height: 150 });
+        assert!((400 * 150 * 3..MOST_KEPT_BYTES).contains(&usual), "{usual} bytes");
+        assert_eq!(kept_after(Size { width: 4000, height: 2 }, Size { width: 2000, height: 2200 }), 0);
     }
 
     #[test]

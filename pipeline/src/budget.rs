@@ -3,6 +3,9 @@
 //!
 //! A stage asks once for what it will need ([`Budget::hold`]) and puts the [`Held`] into what travels on; it gives
 //! bytes back by [`Held::shrink_to`] or by dropping. Nothing held ever grows, so holders cannot wait for each other.
+//!
+//! What is held is never above the limit; what a single photo takes may be. How far, is for the stage to bound before
+//! it asks: a budget only keeps others away meanwhile.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -50,7 +53,8 @@ impl Budget {
     }
 
     /// Waits until `bytes` fit and it is the caller's turn. An ask above the limit is clamped to it: one giant photo
-    /// waits for an empty house, not for ever.
+    /// waits for an empty house, not for ever. It then takes more than it holds, so nobody asks for a photo of which it
+    /// is not known that the machine has room for it alone (`decode::bounded` refuses others).
     ///
     /// # Errors
     /// When the budget is closed, also while waiting.

@@ -149,6 +149,11 @@ impl Pace {
         Duration::from_secs(micros.div_ceil(1_000_000).max(1))
     }
 
+    /// Notes that somebody left without an answer: that says nothing of how fast answers are.
+    fn left(&self) {
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+
     fn note(&self, took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let before = self.micros_a_selfie.load(Ordering::Relaxed);
@@ -170,6 +175,11 @@ impl Clerk {
         let mut examiner = self.hire();
         let mut tried_at = Instant::now();
         while let Ok(Seated { selfie, answer, span, since }) = seats.recv() {
+            // Who gave up while waiting has nobody to read an answer, and keeps others from theirs.
+            if answer.is_closed() {
+                self.pace.left();
+                continue;
+            }
             if examiner.is_none() && tried_at.elapsed() >= PAUSE {
                 examiner = self.hire();
                 tried_at = Instant::now();
@@ -240,5 +250,61 @@ fn label(answer: &Result<ProbeFace, DeskError>) -> &'static str {
         Err(DeskError::Unreadable) => "unreadable",
         Err(DeskError::Busy { .. }) => "busy",
         Err(DeskError::Unavailable) => "unavailable",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use photofinish_models::fakes::FakeModels;
+
+    use super::*;
+
+    const LIMITS: Limits = Limits { max_file_bytes: 1 << 20, max_pixels: 1_000_000 };
+
+    fn pace_of_one_second(waiting: usize) -> Arc<Pace> {
+        Arc::new(Pace { waiting: AtomicUsize::new(waiting), micros_a_selfie: AtomicU64::new(1_000_000) })
+    }
+
+    fn work_on(seated: Vec<Seated>, pace: &Arc<Pace>) {
+        let clerk = Clerk {
+            models: Arc::new(FakeModels::default()),
+            limits: LIMITS,
+            pace: Arc::clone(pace),
+            meter: StageMeter::new(STAGE),
+        };
+        let (seats, waiting) = bounded(seated.len().max(1));
+        for selfie in seated {
+            seats.send(selfie).unwrap();
+        }
+        drop(seats);
+        clerk.work(&waiting);
+    }
+
+    fn seat() -> (Seated, oneshot::Receiver<Result<ProbeFace, DeskError>>) {
+        let (answer, answered) = oneshot::channel();
+        let (selfie, span, since) = (Bytes::from_static(b"no picture"), Span::none(), Instant::now());
+        (Seated { selfie, answer, span, since }, answered)
+    }
+
+    #[test]
+    fn who_has_gone_is_not_examined() {
+        let (gone, answered) = seat();
+        drop(answered);
+        let pace = pace_of_one_second(1);
+        work_on(vec![gone], &pace);
+        assert_eq!(pace.waiting.load(Ordering::Acquire), 0);
+        assert_eq!(pace.micros_a_selfie.load(Ordering::Relaxed), 1_000_000, "it was examined");
+    }
+
+    #[test]
+    fn who_waits_behind_one_who_has_gone_is_answered() {
+        let (gone, answered) = seat();
+        drop(answered);
+        let (present, mut answered) = seat();
+        let pace = pace_of_one_second(2);
+        work_on(vec![gone, present], &pace);
+        assert_eq!(answered.try_recv(), Ok(Err(DeskError::Unreadable)));
+        assert_eq!(pace.waiting.load(Ordering::Acquire), 0);
+        assert!(pace.micros_a_selfie.load(Ordering::Relaxed) < 1_000_000);
     }
 }

@@ -1,5 +1,5 @@
-//! What is done with a selfie: decoded like a photo, within the same limits, turned upright, searched for faces; the
-//! largest becomes a vector. Knows nothing of who waits for it.
+//! What is done with a selfie: decoded like a photo, within the same limits but for fewer pixels, turned upright,
+//! searched for faces; the largest becomes a vector. Knows nothing of who waits for it.
 
 use photofinish_kernels::frame::{Frame, Picture, Size};
 use photofinish_kernels::resize::{Resizer, Target};
@@ -17,6 +17,10 @@ use crate::settings::Limits;
 
 /// The long side of the frame that the vector is made from: a selfie's face is large, more pixels gain nothing.
 const FRAME: u32 = 1280;
+
+/// Most pixels of a selfie, unless photos may have fewer still: what phones call 64 megapixels, which is up to 9248 x
+/// 6936. Any runner may send one, and it is decoded in the process of the API, without a budget.
+const MOST_PIXELS: u64 = 64 << 20;
 
 /// Long sides at which faces are looked for, in turn, until there is one. At 640 the detector finds faces from 10
 /// pixels to most of the frame; one that fills it is found when everything is smaller, one far away when it is larger.
@@ -64,6 +68,7 @@ impl Examiner {
     /// # Errors
     /// When the networks do not serve.
     pub(crate) fn new(models: &dyn ModelFactory, limits: Limits) -> Result<Self, Outage> {
+        let limits = Limits { max_pixels: limits.max_pixels.min(MOST_PIXELS), ..limits };
         let pool = PixelPool::default();
         let decoder = Decoder::new(limits, pool.clone())
             .map_err(|error| Outage::because(Part::Stage("probe"), error.to_string()))?;
@@ -157,5 +162,44 @@ impl Examiner {
             pixels[begin + i * stride..][..row_bytes].copy_from_slice(row);
         }
         Picture::new(pixels, outer.width, outer.height).expect("made of width * height * 3 bytes")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use photofinish_models::fakes::FakeModels;
+    use photofinish_store::photo::FailureReason;
+
+    use super::*;
+
+    /// The first bytes of a PNG.
+    fn head_of_png(width: u32, height: u32) -> Vec<u8> {
+        let mut file = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".to_vec();
+        file.extend(width.to_be_bytes());
+        file.extend(height.to_be_bytes());
+        file
+    }
+
+    #[test]
+    fn a_selfie_has_fewer_pixels_than_a_photo_may_have() {
+        let limits = Limits { max_file_bytes: 10 << 20, max_pixels: 200_000_000 };
+        let mut examiner = Examiner::new(&FakeModels::default(), limits).unwrap();
+        let mut reason = |width, height| match examiner.examine(&head_of_png(width, height)) {
+            Err(Refusal::Unreadable(poison)) => poison.reason,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(reason(9249, 9249), FailureReason::TooManyPixels);
+        // It is decoded, and ends early.
+        assert_eq!(reason(9248, 6936), FailureReason::CorruptImage);
+    }
+
+    #[test]
+    fn a_lower_limit_of_photos_holds_for_selfies_too() {
+        let limits = Limits { max_file_bytes: 10 << 20, max_pixels: 1_000_000 };
+        let mut examiner = Examiner::new(&FakeModels::default(), limits).unwrap();
+        let Err(Refusal::Unreadable(poison)) = examiner.examine(&head_of_png(1001, 1000)) else {
+            panic!("it was read");
+        };
+        assert_eq!(poison.reason, FailureReason::TooManyPixels);
     }
 }

@@ -8,6 +8,7 @@ use crate::decode::jpeg::{JpegDecoder, JpegPlan};
 use crate::decode::jpeg_markers::{Skeleton, is_whole};
 use crate::decode::pool::{PixelPool, PooledPicture};
 use crate::decode::raster::{self, RasterHeader};
+use crate::decode::webp_chunks;
 use crate::fault::Poison;
 use crate::settings::Limits;
 
@@ -41,6 +42,20 @@ impl Format {
     }
 }
 
+/// Most pixels on a side: what a JPEG can have. A line of many more is no photo, and resizing keeps 48 bytes for each
+/// pixel of a side, so that a file of one line would take gigabytes.
+const MOST_SIDE: u32 = 65_535;
+
+/// Bytes that decoding may take for each pixel that a file may have, beside a copy of the file. No photo of 8 bit RGB
+/// takes more: 3 for its pixels and, in a JPEG of several scans, 6 for its coefficients. So each of them is read up
+/// to the limit of pixels, and 16 bit RGB too, as well as CMYK, of which a large photo is decoded at a smaller scale.
+/// What takes more is read up to fewer pixels: with a limit of 200 megapixels, about 163 of 16 bits with
+/// transparency, and about 120 of an animation.
+///
+/// The budget does not see to it: a giant gets the empty house, whatever it takes (see [`crate::budget`]). And 200
+/// megapixels of one colour are a file of a megabyte.
+const MOST_PIXEL_BYTES: u64 = 9;
+
 /// A file whose header was judged, and how it is going to be decoded.
 pub(crate) struct Plan {
     format: Format,
@@ -49,6 +64,8 @@ pub(crate) struct Plan {
     pub(crate) stored: Size,
     /// Of what decoding gives.
     pub(crate) decoded: Size,
+    /// Bytes of the buffer that is decoded into, and kept with the decoded picture.
+    pub(crate) buffer_bytes: usize,
     /// Bytes that decoding needs at its peak, the result included.
     pub(crate) peak_bytes: usize,
 }
@@ -84,20 +101,34 @@ impl Decoder {
     ) -> Result<Plan, Poison> {
         let format = Format::of(file)?;
         if let Some(claimed) = claimed_size(file, format) {
-            self.judge(claimed)?;
+            self.judge_size(claimed)?;
         }
+        let plan = self.plan_as(format, file, long_side_for)?;
+        self.judge_bytes(&plan)?;
+        Ok(plan)
+    }
+
+    fn plan_as(
+        &mut self,
+        format: Format,
+        file: &[u8],
+        long_side_for: impl FnOnce(Size) -> u32,
+    ) -> Result<Plan, Poison> {
         if format == Format::Jpeg
             && let Some(header) = self.jpeg.header(file)?
         {
-            self.judge((header.size.width, header.size.height))?;
-            let plan = header.plan_for(long_side_for(header.size));
-            let (decoded, peak_bytes) = (plan.decoded(), plan.peak_bytes());
-            return Ok(Plan { format, way: Way::Turbo(plan), stored: header.size, decoded, peak_bytes });
+            let stored = header.size;
+            self.judge_size((stored.width, stored.height))?;
+            let plan = header.plan_for(long_side_for(stored));
+            let (decoded, buffer_bytes, peak_bytes) =
+                (plan.decoded(), plan.buffer_bytes(), plan.peak_bytes());
+            return Ok(Plan { format, way: Way::Turbo(plan), stored, decoded, buffer_bytes, peak_bytes });
         }
         let header = raster::header(file, format)?;
-        self.judge((header.size.width, header.size.height))?;
-        let (size, peak_bytes) = (header.size, header.peak_bytes());
-        Ok(Plan { format, way: Way::Raster(header), stored: size, decoded: size, peak_bytes })
+        let (size, peak_bytes) = (header.size, header.peak_bytes);
+        self.judge_size((size.width, size.height))?;
+        let (way, buffer_bytes) = (Way::Raster(header), size.area() * 3);
+        Ok(Plan { format, way, stored: size, decoded: size, buffer_bytes, peak_bytes })
     }
 
     /// Decodes as planned.
@@ -105,7 +136,7 @@ impl Decoder {
     /// # Errors
     /// When the file is damaged.
     pub(crate) fn decode(&mut self, file: &[u8], plan: &Plan) -> Result<PooledPicture, Poison> {
-        let mut pixels = self.pool.take(plan.decoded.area() * 3);
+        let mut pixels = self.pool.take(plan.buffer_bytes);
         match &plan.way {
             Way::Turbo(plan) => self.jpeg.decode(file, plan, &mut pixels)?,
             Way::Raster(header) => {
@@ -121,10 +152,28 @@ impl Decoder {
         Ok(PooledPicture::new(picture, &self.pool))
     }
 
-    fn judge(&self, (width, height): (u32, u32)) -> Result<(), Poison> {
+    fn judge_size(&self, (width, height): (u32, u32)) -> Result<(), Poison> {
         let pixels = u64::from(width) * u64::from(height);
         if pixels > self.limits.max_pixels {
             let detail = format!("{width} x {height} pixels, at most {} are read", self.limits.max_pixels);
+            return Err(Poison::new(FailureReason::TooManyPixels, detail));
+        }
+        if width.max(height) > MOST_SIDE {
+            let detail = format!("{width} x {height} pixels, at most {MOST_SIDE} a side are read");
+            return Err(Poison::new(FailureReason::TooManyPixels, detail));
+        }
+        Ok(())
+    }
+
+    fn judge_bytes(&self, plan: &Plan) -> Result<(), Poison> {
+        let Limits { max_file_bytes, max_pixels } = self.limits;
+        let most = max_pixels.saturating_mul(MOST_PIXEL_BYTES).saturating_add(max_file_bytes);
+        if plan.peak_bytes as u64 > most {
+            let Size { width, height } = plan.stored;
+            let detail = format!(
+                "{width} x {height} pixels of this kind take {} bytes, at most {most} are given",
+                plan.peak_bytes
+            );
             return Err(Poison::new(FailureReason::TooManyPixels, detail));
         }
         Ok(())
@@ -140,7 +189,7 @@ fn claimed_size(file: &[u8], format: Format) -> Option<(u32, u32)> {
             let side = |at: usize| Some(u32::from_be_bytes(header.get(at..at + 4)?.try_into().ok()?));
             Some((side(0)?, side(4)?))
         }
-        // Its sides have 14 bits; the decoder reads them without allocating.
-        Format::WebP => None,
+        // Where there is no canvas, the decoder reads the sides without allocating: `raster::header`.
+        Format::WebP => webp_chunks::canvas(file),
     }
 }

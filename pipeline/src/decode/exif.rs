@@ -62,7 +62,9 @@ fn taken_at(exif: &Exif) -> Option<OffsetDateTime> {
     let micros = noted.nanosecond.unwrap_or(0) / 1000;
     let time = Time::from_hms_micro(noted.hour, noted.minute, noted.second, micros).ok()?;
     let offset = UtcOffset::from_whole_seconds(i32::from(noted.offset.unwrap_or(0)) * 60).ok()?;
-    Some(PrimitiveDateTime::new(date, time).assume_offset(offset).to_offset(UtcOffset::UTC))
+    let taken = PrimitiveDateTime::new(date, time).assume_offset(offset).checked_to_offset(UtcOffset::UTC)?;
+    // Other years cannot be written as RFC 3339 has it, which is how they are told to partners.
+    (1..=9999).contains(&taken.year()).then_some(taken)
 }
 
 /// "Canon EOS 1000D" from make "Canon" and model "Canon EOS 1000D"; "NIKON CORPORATION D3" from the parts.
@@ -146,12 +148,20 @@ mod tests {
 
     #[test]
     fn an_impossible_time_is_no_time() {
-        for text in ["2024:13:45 99:00:00", "0000:00:00 00:00:00", "    :  :     :  :  ", "yesterday"] {
+        for (text, offset) in [
+            ("2024:13:45 99:00:00", "+00:00"),
+            ("0000:00:00 00:00:00", "+00:00"),
+            ("    :  :     :  :  ", "+00:00"),
+            ("yesterday", "+00:00"),
+            ("0000:01:01 00:00:00", "+02:00"),
+            ("9999:12:31 23:30:00", "-02:00"),
+        ] {
             let notes = Notes::read(&jpeg_with(&[
                 (Tag::Orientation, Value::Short(vec![3])),
                 (Tag::DateTimeOriginal, words(text)),
+                (Tag::OffsetTimeOriginal, words(offset)),
             ]));
-            assert_eq!((notes.taken_at, notes.orientation), (None, Orientation::HalfTurn), "{text}");
+            assert_eq!((notes.taken_at, notes.orientation), (None, Orientation::HalfTurn), "{text} {offset}");
         }
     }
 

@@ -24,7 +24,8 @@ pub(crate) struct JpegHeader {
     is_lossless: bool,
     is_cmyk: bool,
     is_inverted: bool,
-    is_progressive: bool,
+    /// A pixel's, of those that are kept until all scans are read.
+    coefficient_bytes: usize,
 }
 
 /// Why libjpeg-turbo does not decode a file without a word.
@@ -62,12 +63,13 @@ impl JpegDecoder {
             }
         };
         let is_cmyk = matches!(header.colorspace, Colorspace::CMYK | Colorspace::YCCK);
+        let skeleton = Skeleton::read(file);
         Ok(Some(JpegHeader {
             size: Size { width: pixels(header.width)?, height: pixels(header.height)? },
             is_lossless: header.is_lossless,
             is_cmyk,
-            is_inverted: is_cmyk && Skeleton::read(file).adobe,
-            is_progressive: header.is_progressive,
+            is_inverted: is_cmyk && skeleton.adobe,
+            coefficient_bytes: skeleton.coefficient_bytes(),
         }))
     }
 
@@ -117,13 +119,14 @@ impl JpegPlan {
         self.scale.of(self.header.size)
     }
 
+    /// Bytes of the buffer to decode into: CMYK becomes RGB in its place.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.decoded().area() * if self.header.is_cmyk { 4 } else { 3 }
+    }
+
     /// Bytes that decoding needs at its peak, the result included.
     pub(crate) fn peak_bytes(&self) -> usize {
-        let JpegHeader { size, is_cmyk, is_progressive, .. } = self.header;
-        let per_pixel = if is_cmyk { 4 } else { 3 };
-        // Progressive files are kept whole as 16 bit coefficients, of up to this many components a pixel.
-        let coefficients = if is_progressive { size.area() * 2 * per_pixel } else { 0 };
-        self.decoded().area() * per_pixel + coefficients
+        self.buffer_bytes() + self.header.size.area() * self.header.coefficient_bytes
     }
 }
 
@@ -208,7 +211,7 @@ mod tests {
             is_lossless: false,
             is_cmyk: false,
             is_inverted: false,
-            is_progressive: false,
+            coefficient_bytes: 0,
         }
     }
 

@@ -7,8 +7,10 @@ pub(crate) struct Skeleton {
     pub(crate) size: Option<(u32, u32)>,
     /// Colour components of the frame.
     pub(crate) components: u8,
-    /// Whether the frame's coefficients come in several scans.
+    /// Whether each coefficient comes in several scans.
     pub(crate) progressive: bool,
+    /// Colour components in the first scan, once one was seen.
+    pub(crate) first_scan: u8,
     /// Whether Adobe wrote it: its CMYK is stored inverted.
     pub(crate) adobe: bool,
 }
@@ -25,7 +27,11 @@ impl Skeleton {
         let mut walk = Walk { file, at: 0 };
         while let Some((marker, payload)) = walk.next_segment() {
             match marker {
-                SOS | EOI => break,
+                SOS => {
+                    skeleton.first_scan = payload.first().copied().unwrap_or(0);
+                    break;
+                }
+                EOI => break,
                 APP14 => skeleton.adobe |= payload.starts_with(b"Adobe"),
                 // Frame headers, of every process; c4, c8 and cc are tables.
                 0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => skeleton.frame(marker, payload),
@@ -33,6 +39,14 @@ impl Skeleton {
             }
         }
         skeleton
+    }
+
+    /// Bytes of coefficients for each pixel that a decoder keeps until it has read all scans: 16 bits for each of the
+    /// components, none of which has more samples than the picture has pixels. None where one scan brings everything,
+    /// as then a row of blocks is enough.
+    pub(crate) fn coefficient_bytes(&self) -> usize {
+        let in_several_scans = self.progressive || self.first_scan < self.components;
+        if in_several_scans { 2 * usize::from(self.components) } else { 0 }
     }
 
     fn frame(&mut self, marker: u8, payload: &[u8]) {
@@ -98,14 +112,29 @@ mod tests {
     fn a_frame_header_is_read() {
         let file = [
             0xff, 0xd8, 0xff, 0xee, 0, 9, b'A', b'd', b'o', b'b', b'e', 0, 0, 0xff, 0xc2, 0, 11, 8, 0, 2, 1,
-            3, 4, 0, 0, 0, 0xff, 0xda, 0, 2,
+            3, 4, 0, 0, 0, 0xff, 0xda, 0, 3, 1,
         ];
         let skeleton = Skeleton::read(&file);
-        assert_eq!(
-            skeleton,
-            Skeleton { size: Some((259, 2)), components: 4, progressive: true, adobe: true }
-        );
+        let size = Some((259, 2));
+        let expected = Skeleton { size, components: 4, progressive: true, first_scan: 1, adobe: true };
+        assert_eq!(skeleton, expected);
         assert!(!is_whole(&file));
+    }
+
+    #[test]
+    fn coefficients_are_kept_where_no_scan_brings_everything() {
+        let kept = |frame: u8, scan: u8| {
+            let size = [0, 2, 0, 2];
+            let mut file = vec![0xff, 0xd8, 0xff, frame, 0, 11, 8];
+            file.extend(size);
+            file.extend([3, 0, 0, 0, 0xff, 0xda, 0, 3, scan]);
+            Skeleton::read(&file).coefficient_bytes()
+        };
+        assert_eq!(kept(0xc0, 3), 0);
+        assert_eq!(kept(0xc0, 2), 6);
+        assert_eq!(kept(0xc1, 1), 6);
+        assert_eq!(kept(0xc2, 3), 6);
+        assert_eq!(Skeleton::read(b"").coefficient_bytes(), 0);
     }
 
     #[test]

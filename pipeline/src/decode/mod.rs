@@ -9,6 +9,7 @@ pub(crate) mod pool;
 pub(crate) mod raster;
 #[cfg(test)]
 mod tests;
+pub(crate) mod webp_chunks;
 
 use std::sync::Arc;
 
@@ -50,7 +51,7 @@ impl Decode {
             Err(poison) => return Ok(Err(poison)),
         };
         // Asked once, for the worst moment of this stage and of the next.
-        let later_bytes = plan.decoded.area() * 3 + Sizes::of(upright(plan.stored), config).bytes();
+        let later_bytes = plan.buffer_bytes + Sizes::of(upright(plan.stored), config).bytes();
         let held = self
             .pixels
             .hold(plan.peak_bytes.max(later_bytes))

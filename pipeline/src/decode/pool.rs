@@ -11,17 +11,23 @@ use crate::sync::lock;
 /// working frames.
 const MOST_IDLE_BYTES: usize = 48 << 20;
 
-/// Idle buffers. Cheap to clone.
+/// A buffer serves asks of down to this part of it: what it has beyond an ask is held, and counted by nobody.
+const MOST_TIMES_THE_ASK: usize = 2;
+
+/// Idle buffers, those that lie longest first. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PixelPool(Arc<Mutex<Vec<Vec<u8>>>>);
 
 impl PixelPool {
-    /// A buffer of `bytes` bytes, whatever they hold: the smallest idle one that has room, or a fresh one.
+    /// A buffer of `bytes` bytes, whatever they hold: the smallest idle one that has room, but not much more, or a
+    /// fresh one.
     pub(crate) fn take(&self, bytes: usize) -> Vec<u8> {
+        let fits = bytes..=bytes.saturating_mul(MOST_TIMES_THE_ASK);
         let mut idle = lock(&self.0);
-        let fitting =
-            (0..idle.len()).filter(|&i| idle[i].capacity() >= bytes).min_by_key(|&i| idle[i].capacity());
-        let taken = fitting.map(|i| idle.swap_remove(i));
+        let fitting = (0..idle.len())
+            .filter(|&i| fits.contains(&idle[i].capacity()))
+            .min_by_key(|&i| idle[i].capacity());
+        let taken = fitting.map(|i| idle.remove(i));
         drop(idle);
         match taken {
             Some(mut buffer) => {
@@ -33,14 +39,28 @@ impl PixelPool {
         }
     }
 
-    /// Takes a buffer back, or frees it when enough lie idle.
+    /// Takes a buffer back. When too much lies idle then, those that lie longest are freed: no photo of their size
+    /// comes.
     pub(crate) fn give(&self, buffer: Vec<u8>) {
+        if buffer.capacity() > MOST_IDLE_BYTES {
+            return;
+        }
         let mut idle = lock(&self.0);
-        let idle_bytes: usize = idle.iter().map(Vec::capacity).sum();
-        if idle_bytes + buffer.capacity() <= MOST_IDLE_BYTES {
-            idle.push(buffer);
+        idle.push(buffer);
+        while idle_bytes(&idle) > MOST_IDLE_BYTES {
+            idle.remove(0);
         }
     }
+
+    /// Bytes that lie idle now.
+    #[cfg(test)]
+    pub(crate) fn idle_bytes(&self) -> usize {
+        idle_bytes(&lock(&self.0))
+    }
+}
+
+fn idle_bytes(idle: &[Vec<u8>]) -> usize {
+    idle.iter().map(Vec::capacity).sum()
 }
 
 /// A picture whose buffer goes back to the pool when it is dropped.
@@ -102,6 +122,24 @@ mod tests {
         pool.give(vec![0; 4000]);
         pool.give(vec![0; 1000]);
         assert!(pool.take(900).capacity() < 4000);
+    }
+
+    #[test]
+    fn a_buffer_serves_nobody_who_needs_less_than_half_of_it() {
+        let pool = PixelPool::default();
+        pool.give(vec![0; 33 << 20]);
+        assert!(pool.take(8 << 20).capacity() <= 16 << 20);
+        assert_eq!(pool.take(17 << 20).capacity(), 33 << 20);
+    }
+
+    #[test]
+    fn a_buffer_that_nobody_asks_for_makes_room() {
+        let pool = PixelPool::default();
+        pool.give(vec![0; 40 << 20]);
+        pool.give(vec![0; 10 << 20]);
+        assert_eq!(pool.idle_bytes(), 10 << 20);
+        pool.give(vec![0; MOST_IDLE_BYTES + 1]);
+        assert_eq!(pool.idle_bytes(), 10 << 20);
     }
 
     #[test]

@@ -11,23 +11,29 @@ use photofinish_kernels::frame::Size;
 use photofinish_store::photo::FailureReason;
 
 use crate::decode::bounded::Format;
+use crate::decode::jpeg_markers::Skeleton;
+use crate::decode::webp_chunks::FirstPicture;
 use crate::fault::Poison;
 
 /// Bytes that a PNG may unpack beside its pixels: profiles and texts, which can be bombs too.
 const MOST_BESIDE_PIXELS: u64 = 64 << 20;
 
+/// Bytes for each pixel of a WebP without transparency: the RGB pixels, and up to 5 in the decoder, which makes RGBA
+/// of a lossless one and keeps tables for parts of it.
+const WEBP_PIXEL_BYTES: usize = 8;
+
+/// Bytes for each pixel of a WebP with transparency: the RGB and the RGBA pixels, and up to 8 in the decoder: the
+/// planes of the colours, and the transparency as an RGBA picture and as a plane. As many for an animation, whose
+/// first picture is drawn on a canvas, both of them RGBA.
+const LAYERED_WEBP_PIXEL_BYTES: usize = 15;
+
 /// A file whose header was read.
 pub(crate) struct RasterHeader {
     /// Of the stored picture.
     pub(crate) size: Size,
+    /// Bytes that decoding needs at its peak, the result included.
+    pub(crate) peak_bytes: usize,
     color: ColorType,
-}
-
-impl RasterHeader {
-    /// Bytes that decoding needs at its peak: the file's own pixels beside the RGB ones.
-    pub(crate) fn peak_bytes(&self) -> usize {
-        self.size.area() * (usize::from(self.color.bytes_per_pixel()) + 3)
-    }
 }
 
 /// Reads the header.
@@ -40,7 +46,33 @@ pub(crate) fn header(file: &[u8], format: Format) -> Result<RasterHeader, Poison
     if width == 0 || height == 0 {
         return Err(Poison::new(FailureReason::CorruptImage, "a side of no pixels"));
     }
-    Ok(RasterHeader { size: Size { width, height }, color: decoder.color_type() })
+    let (size, color) = (Size { width, height }, decoder.color_type());
+    let peak_bytes = match format {
+        Format::Jpeg => {
+            // The decoder has the file once more.
+            size.area() * (pixel_bytes(color) + Skeleton::read(file).coefficient_bytes()) + file.len()
+        }
+        Format::Png => size.area() * pixel_bytes(color),
+        Format::WebP => size.area() * webp_pixel_bytes(file, color)?,
+    };
+    Ok(RasterHeader { size, peak_bytes, color })
+}
+
+/// Bytes for each pixel: RGB, and beside it the file's own kind of pixels where this is another.
+fn pixel_bytes(color: ColorType) -> usize {
+    if color == ColorType::Rgb8 { 3 } else { 3 + usize::from(color.bytes_per_pixel()) }
+}
+
+/// Bytes for each pixel of a WebP whose picture fills its frame. Of any other nothing can be said: 64 pixels may stand
+/// around a picture of 268 million.
+fn webp_pixel_bytes(file: &[u8], color: ColorType) -> Result<usize, Poison> {
+    let corrupt = |what: &str| Poison::new(FailureReason::CorruptImage, format!("webp: {what}"));
+    let picture = FirstPicture::read(file).ok_or_else(|| corrupt("there is no picture in it"))?;
+    if picture.stored != picture.frame {
+        return Err(corrupt("its picture has another size than the frame around it"));
+    }
+    let is_layered = picture.is_animated || color != ColorType::Rgb8;
+    Ok(if is_layered { LAYERED_WEBP_PIXEL_BYTES } else { WEBP_PIXEL_BYTES })
 }
 
 /// Decodes as RGB into `out`, whose length it sets. The caller has judged the header.

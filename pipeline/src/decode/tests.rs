@@ -1,5 +1,7 @@
 //! Tests of the way from bytes to upright pixels, on files made here and on the real ones of `../shared/photos`.
 
+mod memory;
+
 use image::{DynamicImage, ImageFormat, RgbImage};
 use photofinish_kernels::frame::Size;
 use photofinish_store::photo::FailureReason;

@@ -1,0 +1,183 @@
+//! The chunks of a WebP file: what has to be known before the crate `image` decodes it, which allocates for the size
+//! that a picture has and only afterwards looks whether it fills its frame. Looks at headers, never at pixels.
+
+/// Where the first chunk begins, behind `RIFF`, the file's length and `WEBP`.
+const FIRST_CHUNK: usize = 12;
+/// Where the flags of an extended file are, the first thing in its first chunk.
+const FLAGS: usize = 20;
+/// Where the sides of its canvas are.
+const CANVAS: [usize; 2] = [24, 27];
+/// The flag of an animation.
+const ANIMATED: u8 = 0b10;
+/// Where the sides of an animation's frame are, in its chunk, and where the chunks of its picture begin.
+const FRAME: [usize; 2] = [6, 9];
+const FRAME_CHUNKS: usize = 16;
+
+/// What a WebP file says of the picture that is decoded: the only one, or the first of an animation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FirstPicture {
+    /// Width and height of the frame that it has to fill. That this lies on the canvas, the decoder checks in time.
+    pub(crate) frame: (u32, u32),
+    /// Width and height of the picture itself, which are what the decoder allocates for.
+    pub(crate) stored: (u32, u32),
+    /// Whether it is drawn on a canvas.
+    pub(crate) is_animated: bool,
+}
+
+impl FirstPicture {
+    /// `None` when there is no picture, or not all of its header.
+    pub(crate) fn read(file: &[u8]) -> Option<Self> {
+        let mut chunks = Chunks { bytes: file, at: FIRST_CHUNK };
+        let Some(canvas) = canvas(file) else {
+            let stored = chunks.next()?.picture_size()?;
+            return Some(Self { frame: stored, stored, is_animated: false });
+        };
+        if file.get(FLAGS)? & ANIMATED == 0 {
+            let picture = chunks.find(|chunk| matches!(&chunk.name, b"VP8 " | b"VP8L"))?;
+            return Some(Self { frame: canvas, stored: picture.picture_size()?, is_animated: false });
+        }
+        let frame = chunks.find(|chunk| chunk.name == *b"ANMF")?.payload;
+        let mut chunks = Chunks { bytes: frame, at: FRAME_CHUNKS };
+        let first = chunks.next()?;
+        // What follows transparency is decoded as a lossy picture, whatever its name says.
+        let stored = match &first.name {
+            b"ALPH" => lossy_size(chunks.next()?.payload)?,
+            _ => first.picture_size()?,
+        };
+        Some(Self { frame: sides(frame, FRAME)?, stored, is_animated: true })
+    }
+}
+
+/// Width and height of the canvas, in a file that has one: up to 2^24 pixels a side. In any other file the picture is
+/// all there is, and its sides have 14 bits.
+pub(crate) fn canvas(file: &[u8]) -> Option<(u32, u32)> {
+    let name = file.get(FIRST_CHUNK..FIRST_CHUNK + 4)?;
+    if name == b"VP8X" { sides(file, CANVAS) } else { None }
+}
+
+/// Two sides of 24 bits, stored as one less.
+fn sides(bytes: &[u8], [width_at, height_at]: [usize; 2]) -> Option<(u32, u32)> {
+    let side = |at: usize| {
+        let [low, middle, high]: [u8; 3] = bytes.get(at..at + 3)?.try_into().ok()?;
+        Some(u32::from_le_bytes([low, middle, high, 0]) + 1)
+    };
+    Some((side(width_at)?, side(height_at)?))
+}
+
+/// Behind a tag of three bytes and a mark of three: two sides of 14 bits, each with 2 bits of a scale for viewers.
+fn lossy_size(payload: &[u8]) -> Option<(u32, u32)> {
+    let [w0, w1, h0, h1]: [u8; 4] = payload.get(6..10)?.try_into().ok()?;
+    let side = |bytes: [u8; 2]| u32::from(u16::from_le_bytes(bytes) & 0x3fff);
+    Some((side([w0, w1]), side([h0, h1])))
+}
+
+/// Behind a mark of one byte: two sides of 14 bits, stored as one less.
+fn lossless_size(payload: &[u8]) -> Option<(u32, u32)> {
+    let bits = u32::from_le_bytes(payload.get(1..5)?.try_into().ok()?);
+    Some(((bits & 0x3fff) + 1, ((bits >> 14) & 0x3fff) + 1))
+}
+
+/// Goes from chunk to chunk; what the last one lacks is left out of it.
+struct Chunks<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+struct Chunk<'a> {
+    name: [u8; 4],
+    payload: &'a [u8],
+}
+
+impl<'a> Iterator for Chunks<'a> {
+    type Item = Chunk<'a>;
+
+    fn next(&mut self) -> Option<Chunk<'a>> {
+        let rest = self.bytes.get(self.at..)?;
+        let &[n0, n1, n2, n3, l0, l1, l2, l3] = rest.first_chunk::<8>()?;
+        let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+        // Chunks begin at even places.
+        self.at += 8 + length + length % 2;
+        let payload = &rest[8..rest.len().min(8 + length)];
+        Some(Chunk { name: [n0, n1, n2, n3], payload })
+    }
+}
+
+impl Chunk<'_> {
+    fn picture_size(&self) -> Option<(u32, u32)> {
+        if self.name == *b"VP8L" { lossless_size(self.payload) } else { lossy_size(self.payload) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A chunk of this name and payload.
+    fn chunk(name: &[u8; 4], payload: &[u8]) -> Vec<u8> {
+        let mut chunk = name.to_vec();
+        chunk.extend((payload.len() as u32).to_le_bytes());
+        chunk.extend(payload);
+        chunk.resize(chunk.len().next_multiple_of(2), 0);
+        chunk
+    }
+
+    fn file(chunks: &[Vec<u8>]) -> Vec<u8> {
+        let mut file = b"RIFF\0\0\0\0WEBP".to_vec();
+        file.extend(chunks.concat());
+        file
+    }
+
+    const LOSSY: [u8; 10] = [0, 0, 0, 0x9d, 1, 0x2a, 0x02, 0xc1, 0x03, 0x01];
+    /// 259 x 2 pixels: 258 in the lower 14 bits, 1 in the next.
+    const LOSSLESS: [u8; 5] = [0x2f, 0x02, 0x41, 0x00, 0x00];
+    /// A canvas of 65536 x 512 pixels.
+    const EXTENDED: [u8; 10] = [0, 0, 0, 0, 0xff, 0xff, 0, 0xff, 1, 0];
+
+    #[test]
+    fn a_plain_picture_is_its_own_frame() {
+        let plain = |size| Some(FirstPicture { frame: size, stored: size, is_animated: false });
+        assert_eq!(FirstPicture::read(&file(&[chunk(b"VP8 ", &LOSSY)])), plain((258, 259)));
+        assert_eq!(FirstPicture::read(&file(&[chunk(b"VP8L", &LOSSLESS)])), plain((259, 2)));
+        assert_eq!(canvas(&file(&[chunk(b"VP8L", &LOSSLESS)])), None);
+        assert_eq!(FirstPicture::read(&file(&[chunk(b"VP8 ", &LOSSY[..9])])), None);
+    }
+
+    #[test]
+    fn a_picture_is_found_on_its_canvas() {
+        let notes = chunk(b"ICCP", b"odd");
+        let whole = file(&[chunk(b"VP8X", &EXTENDED), notes, chunk(b"VP8 ", &LOSSY)]);
+        assert_eq!(canvas(&whole), Some((65536, 512)));
+        let expected = FirstPicture { frame: (65536, 512), stored: (258, 259), is_animated: false };
+        assert_eq!(FirstPicture::read(&whole), Some(expected));
+        assert_eq!(FirstPicture::read(&file(&[chunk(b"VP8X", &EXTENDED)])), None);
+    }
+
+    #[test]
+    fn the_first_picture_of_an_animation_is_found_behind_its_transparency() {
+        let mut extended = EXTENDED;
+        extended[0] = ANIMATED;
+        let frame = |chunks: &[Vec<u8>]| {
+            let place = vec![0, 0, 0, 0, 0, 0, 9, 0, 0, 19, 0, 0, 0, 0, 0, 0];
+            chunk(b"ANMF", &[&[place][..], chunks].concat().concat())
+        };
+        let read = |frame: Vec<u8>| {
+            FirstPicture::read(&file(&[chunk(b"VP8X", &extended), chunk(b"ANIM", &[0; 6]), frame]))
+        };
+        let expected = |stored| Some(FirstPicture { frame: (10, 20), stored, is_animated: true });
+        assert_eq!(read(frame(&[chunk(b"VP8L", &LOSSLESS)])), expected((259, 2)));
+        assert_eq!(read(frame(&[chunk(b"ALPH", &[0; 3]), chunk(b"VP8 ", &LOSSY)])), expected((258, 259)));
+        assert_eq!(read(frame(&[chunk(b"ALPH", &[0; 3]), chunk(b"VP8L", &LOSSY)])), expected((258, 259)));
+        assert_eq!(read(frame(&[chunk(b"ALPH", &[0; 3])])), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..120), flags in 0_u8..4) {
+            FirstPicture::read(&bytes);
+            FirstPicture::read(&file(&[chunk(b"VP8X", &[flags; 10]), bytes.clone()]));
+            FirstPicture::read(&file(&[chunk(b"VP8X", &[flags; 10]), chunk(b"ANMF", &bytes)]));
+        }
+    }
+}
