@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use ort::environment::Environment;
 use ort::ep::{self, ExecutionProvider};
 use ort::session::Session;
+use ort::session::builder::SessionBuilder;
+use ort::value::TensorRef;
 
 use crate::traits::{BatchSizes, ModelError};
 
@@ -154,16 +156,41 @@ fn open_device(environment: &Environment, choice: DeviceChoice) -> Result<Networ
     }
 }
 
-/// Loads the CUDA provider; says plainly why it does not serve.
+/// A small network that computes something, `y = Relu(x)` of two numbers, as a file of ONNX. Written by hand: before each
+/// value stands a byte `field number * 8 + wire type` (0: a number, 2: bytes, behind how many they are).
+///
+/// By line: version 8 of the format; version 13 of the operators; the graph; in it a node with its input, its output and
+/// its operator; the graph's name; its input and its output, each a name, a type (1: f32) and the length of its dimension.
+const TINY: [u8; 59] = *b"\
+    \x08\x08\
+    \x42\x02\x10\x0d\
+    \x3a\x33\
+        \x0a\x0c\x0a\x01x\x12\x01y\x22\x04Relu\
+        \x12\x01g\
+        \x5a\x0f\x0a\x01x\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x02\
+        \x62\x0f\x0a\x01y\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x02";
+
+/// Runs a network on CUDA; says plainly why it does not serve. A provider that loads is not enough: it looks for its
+/// device when a network is loaded, and for its libraries when one is run.
 fn try_cuda(environment: &Environment) -> Result<(), String> {
     if !ep::CUDA::is_available().unwrap_or(false) {
         return Err("this ONNX Runtime library has no CUDA provider".into());
     }
     let builder = Session::builder(environment).map_err(|error| error.to_string())?;
-    builder
+    let builder = builder
         .with_execution_providers([ep::CUDA::default().build().error_on_failure()])
-        .map(drop)
-        .map_err(|error| format!("the CUDA provider does not load: {error}"))
+        .map_err(|error| format!("the CUDA provider does not load: {error}"))?;
+    let answer = run_tiny(builder).map_err(|error| format!("the CUDA device does not serve: {error}"))?;
+    if answer == [0.0, 2.0] { Ok(()) } else { Err(format!("the CUDA device computes nonsense: {answer:?}")) }
+}
+
+/// What [`TINY`] makes of -1 and 2, by whichever provider the builder has.
+fn run_tiny(mut builder: SessionBuilder) -> ort::Result<Vec<f32>> {
+    let mut session = builder.commit_from_memory(&TINY)?;
+    let input: &[f32] = &[-1.0, 2.0];
+    let outputs = session.run(ort::inputs![TensorRef::from_array_view(([input.len()], input))?])?;
+    let (_shape, values) = outputs[0].try_extract_tensor::<f32>()?;
+    Ok(values.to_vec())
 }
 
 #[cfg(test)]
@@ -181,5 +208,38 @@ mod tests {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
         let error = probe(&manifest).unwrap_err().to_string();
         assert!(error.contains("no ONNX Runtime"), "{error}");
+    }
+
+    /// The library that the set-up got, or the one that is configured; none after saying so.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "tests are told by the environment where set-up put things"
+    )]
+    fn library() -> Option<PathBuf> {
+        let set_up = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.photofinish/runtime");
+        let place = std::env::var("PHOTOFINISH_ONNXRUNTIME").map_or(set_up, PathBuf::from);
+        if place.is_file() {
+            return Some(place);
+        }
+        let is_library = |file: &PathBuf| {
+            file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libonnxruntime.so"))
+        };
+        let files = std::fs::read_dir(&place).ok().into_iter().flatten();
+        let found = files.filter_map(|file| Some(file.ok()?.path())).filter(is_library).min();
+        let is_required = std::env::var("REQUIRE_SHARED").is_ok_and(|value| value == "1");
+        assert!(found.is_some() || !is_required, "no library in {}, and REQUIRE_SHARED=1", place.display());
+        if found.is_none() {
+            println!("SKIPPED: no ONNX Runtime in {}", place.display());
+        }
+        found
+    }
+
+    #[test]
+    fn the_tiny_network_is_one_and_runs() {
+        let Some(library) = library() else { return };
+        let settings = RuntimeSettings { library, device: DeviceChoice::Cpu, text_precision: Precision::F32 };
+        let runtime = Runtime::open(&settings).unwrap();
+        let builder = Session::builder(&runtime.environment).unwrap();
+        assert_eq!(run_tiny(builder).unwrap(), [0.0, 2.0]);
     }
 }

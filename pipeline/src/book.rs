@@ -1,7 +1,7 @@
 //! Which leases this process holds and which it must give back, and the keeper: the thread that renews the first and
 //! gives back the second. Tickets write here without waiting for the database; the keeper is the one who waits.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -25,12 +25,28 @@ pub(crate) struct Book {
 #[derive(Debug, Default)]
 struct Entries {
     /// Leases with a ticket.
-    held: HashSet<LeaseId>,
+    held: HashMap<LeaseId, Standing>,
     /// Leases whose ticket was dropped unsettled and that the queue has not yet back.
     returned: Vec<LeaseId>,
-    settled: u64,
     given_back: u64,
     closed: bool,
+}
+
+/// What is done about a lease with a ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It is renewed.
+    Renewed,
+    /// The queue keeps it no longer: the photo is somebody else's, or over.
+    Lost,
+    /// Its thread hangs: it is left to lapse.
+    Abandoned,
+}
+
+impl Entries {
+    fn in_flight(&self) -> usize {
+        self.held.values().filter(|standing| **standing != Standing::Abandoned).count()
+    }
 }
 
 impl Book {
@@ -44,14 +60,13 @@ impl Book {
 
     pub(crate) fn opened(&self, lease: LeaseId) {
         self.change(|entries| {
-            entries.held.insert(lease);
+            entries.held.insert(lease, Standing::Renewed);
         });
     }
 
     pub(crate) fn settled(&self, lease: LeaseId) {
         self.change(|entries| {
             entries.held.remove(&lease);
-            entries.settled += 1;
         });
     }
 
@@ -62,14 +77,35 @@ impl Book {
         });
     }
 
-    /// Photos with a ticket.
-    pub(crate) fn in_flight(&self) -> usize {
-        lock(&self.entries).held.len()
+    /// Leaves every lease that still has a ticket to lapse. For the end of a generation: who has a ticket then is a
+    /// thread that hangs in native code, which nothing can end, and what is queued around it. Renewed for ever their
+    /// photos would never end; lapsed they are leased again, and the attempt is counted, for one of them may be the
+    /// cause.
+    ///
+    /// They are in flight no longer: what will not end is not waited for, also not by a suspect. The thread may still
+    /// end this process, which then counts against a photo that is not to blame, but only once a process.
+    pub(crate) fn abandon(&self) {
+        self.change(|entries| {
+            for standing in entries.held.values_mut() {
+                *standing = Standing::Abandoned;
+            }
+        });
     }
 
-    /// Photos that ended here, for good or for bad, since the pipeline started.
-    pub(crate) fn settled_count(&self) -> u64 {
-        lock(&self.entries).settled
+    /// Photos with a ticket that are expected to end.
+    pub(crate) fn in_flight(&self) -> usize {
+        lock(&self.entries).in_flight()
+    }
+
+    /// Photos in flight, and those that the queue has not yet back.
+    pub(crate) fn unsettled(&self) -> usize {
+        let entries = lock(&self.entries);
+        entries.in_flight() + entries.returned.len()
+    }
+
+    /// Photos with a ticket, abandoned ones too.
+    pub(crate) fn ticket_count(&self) -> usize {
+        lock(&self.entries).held.len()
     }
 
     /// Photos given back since the pipeline started.
@@ -80,7 +116,7 @@ impl Book {
     /// Waits until no photo is in flight and nothing is left to give back, `at_most` so long; whether that is so.
     pub(crate) fn wait_until_empty(&self, at_most: Duration) -> bool {
         let entries = lock(&self.entries);
-        let is_busy = |entries: &mut Entries| !(entries.held.is_empty() && entries.returned.is_empty());
+        let is_busy = |entries: &mut Entries| entries.in_flight() > 0 || !entries.returned.is_empty();
         let (mut entries, _timeout) = self
             .changed
             .wait_timeout_while(entries, at_most, is_busy)
@@ -88,10 +124,36 @@ impl Book {
         !is_busy(&mut entries)
     }
 
+    /// The leases to keep alive.
+    fn to_renew(&self) -> Vec<LeaseId> {
+        let entries = lock(&self.entries);
+        let renewed =
+            |(lease, standing): (&LeaseId, &Standing)| (*standing == Standing::Renewed).then_some(*lease);
+        entries.held.iter().filter_map(renewed).collect()
+    }
+
+    /// Notes which of the leases asked about the queue keeps. Answers how many were lost: those of photos that ended
+    /// while it was asked are over, not lost, and none is lost twice.
+    fn renewed(&self, asked: &[LeaseId], kept: &[LeaseId]) -> usize {
+        let kept: HashSet<&LeaseId> = kept.iter().collect();
+        let mut lost = 0;
+        self.change(|entries| {
+            for lease in asked.iter().filter(|lease| !kept.contains(lease)) {
+                if let Some(standing) = entries.held.get_mut(lease)
+                    && *standing == Standing::Renewed
+                {
+                    *standing = Standing::Lost;
+                    lost += 1;
+                }
+            }
+        });
+        lost
+    }
+
     fn change(&self, change: impl FnOnce(&mut Entries)) {
         let mut entries = lock(&self.entries);
         change(&mut entries);
-        metrics::gauge!(names::PHOTOS_IN_FLIGHT).set(entries.held.len() as f64);
+        metrics::gauge!(names::PHOTOS_IN_FLIGHT).set(entries.in_flight() as f64);
         drop(entries);
         self.changed.notify_all();
     }
@@ -202,15 +264,14 @@ impl Keeping {
     }
 
     fn renew(&self) -> bool {
-        let held: Vec<LeaseId> = lock(&self.book.entries).held.iter().copied().collect();
+        let held = self.book.to_renew();
         if held.is_empty() {
             return true;
         }
         match self.calls.ask(Part::Database, self.book.queue.renew(&held, self.ttl)) {
             Ok(Ok(kept)) => {
-                let lost = held.len().saturating_sub(kept.len());
+                let lost = self.book.renewed(&held, &kept);
                 if lost > 0 {
-                    // Not always wrong: a photo that ended between the look and the call counts as lost too.
                     metrics::counter!(names::LEASES_LOST).increment(lost as u64);
                     tracing::debug!(lost, "leases are no longer held");
                 }
@@ -232,5 +293,51 @@ impl Keeping {
 fn log_once(failures: u32, error: &dyn std::error::Error) {
     if failures == 0 {
         tracing::warn!(error = %error, "photos could not be given back yet");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::memory_queue::MemoryQueue;
+
+    fn book() -> Book {
+        Book::new(Arc::new(MemoryQueue::default()))
+    }
+
+    fn open(book: &Book) -> LeaseId {
+        let lease = LeaseId::generate();
+        book.opened(lease);
+        lease
+    }
+
+    #[test]
+    fn only_a_lease_that_is_still_worked_on_is_lost_and_only_once() {
+        let book = book();
+        let (kept, ended, lost) = (open(&book), open(&book), open(&book));
+        let asked = book.to_renew();
+        assert_eq!(asked.len(), 3);
+        // Between the question and its answer.
+        book.settled(ended);
+        let late = open(&book);
+        assert_eq!(book.renewed(&asked, &[kept]), 1);
+        assert_eq!(book.renewed(&asked, &[kept]), 0);
+        let again: HashSet<LeaseId> = book.to_renew().into_iter().collect();
+        assert_eq!(again, HashSet::from([kept, late]));
+        assert_eq!(book.in_flight(), 3, "what is lost is still worked on: {book:?}, {lost:?}");
+    }
+
+    #[test]
+    fn an_abandoned_lease_is_neither_renewed_nor_waited_for() {
+        let book = book();
+        let (hangs, ends_late) = (open(&book), open(&book));
+        book.abandon();
+        assert_eq!((book.to_renew(), book.in_flight(), book.ticket_count()), (Vec::new(), 0, 2));
+        assert!(book.wait_until_empty(Duration::ZERO));
+        let fresh = open(&book);
+        assert_eq!((book.to_renew(), book.in_flight()), (vec![fresh], 1));
+        // Its thread ended after all.
+        book.returned(ends_late);
+        assert_eq!((book.unsettled(), book.ticket_count()), (2, 2), "{hangs:?}");
     }
 }

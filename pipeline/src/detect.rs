@@ -1,13 +1,13 @@
 //! The stage `detect`: finds faces. Photos in which bibs are read need them too, for bibs are under faces.
 
-use photofinish_kernels::frame::Frame;
+use photofinish_kernels::frame::{Frame, Size};
 use photofinish_kernels::resize::Resizer;
 use photofinish_models::traits::{FaceBox, FaceDetector, ModelError};
 use photofinish_store::album::{AlbumConfig, Grid, RecognitionMode};
 
 use crate::fault::{Outage, Poison};
 use crate::grid::{self, Cell};
-use crate::network::{Question, plain_frame};
+use crate::network::{Question, plain_picture};
 use crate::photo::{DetectedPhoto, SizedPhoto};
 use crate::stage::{Answers, Stage};
 
@@ -35,13 +35,20 @@ pub(crate) struct Detect {
 type Found = Vec<FaceBox>;
 
 fn question<'a, const LONG_SIDE: u32>() -> Question<dyn FaceDetector, Frame<'a>, Found> {
-    Question { ask: |detector, frames| detector.detect(frames, LONG_SIDE), prove }
+    Question {
+        ask: |detector, frames| detector.detect(frames, LONG_SIDE),
+        prove: |detector, frame| prove(detector, frame.size(), LONG_SIDE),
+    }
 }
 
-const CELLS: Question<dyn FaceDetector, Cell, Found> = Question { ask: detect_in_cells, prove };
+const CELLS: Question<dyn FaceDetector, Cell, Found> = Question {
+    ask: detect_in_cells,
+    prove: |detector, cell| prove(detector, cell.picture.size(), cell.long_side()),
+};
 
-fn prove(detector: &mut (dyn FaceDetector + 'static)) -> Result<(), ModelError> {
-    detector.detect(&[plain_frame()], FIRST_LOOK).map(drop)
+fn prove(detector: &mut (dyn FaceDetector + 'static), size: Size, long_side: u32) -> Result<(), ModelError> {
+    let picture = plain_picture(size);
+    detector.detect(&[picture.frame()], long_side).map(drop)
 }
 
 fn detect_in_cells(
@@ -140,9 +147,68 @@ fn merged(mut found: Found, closer: Found) -> Found {
 
 #[cfg(test)]
 mod tests {
+    use photofinish_kernels::frame::Picture;
     use photofinish_kernels::geometry::{Point, Rect};
+    use photofinish_models::traits::ModelIdentity;
+    use photofinish_store::photo::FailureReason;
 
     use super::*;
+
+    /// A detector with memory for so many pixels across, and for looks at so long a side, that minds white pictures.
+    struct Small {
+        width: u32,
+        long_side: u32,
+    }
+
+    impl FaceDetector for Small {
+        fn detect(&mut self, frames: &[Frame<'_>], long_side: u32) -> Result<Vec<Found>, ModelError> {
+            let fails = |frame: &Frame<'_>| frame.width() > self.width || frame.pixels()[0] == 255;
+            if long_side > self.long_side || frames.iter().any(fails) {
+                return Err(ModelError::Inference { name: "small".into(), detail: "no".into() });
+            }
+            Ok(vec![Vec::new(); frames.len()])
+        }
+
+        fn identity(&self) -> &ModelIdentity {
+            unreachable!("nobody asks for its name")
+        }
+    }
+
+    fn picture(shade: u8, width: u32, height: u32) -> Picture {
+        Picture::new(vec![shade; (width * height * 3) as usize], width, height).unwrap()
+    }
+
+    #[test]
+    fn a_detector_that_lacks_memory_for_a_frame_is_an_outage() {
+        let mut small = Small { width: 100, long_side: FIRST_LOOK };
+        let (grey, wide) = (picture(10, 100, 80), picture(10, 101, 80));
+        assert!(question::<FIRST_LOOK>().put(&mut small, &[grey.frame()]).unwrap()[0].is_ok());
+        assert!(question::<FIRST_LOOK>().put(&mut small, &[wide.frame()]).is_err());
+        assert!(question::<FIRST_LOOK>().put(&mut small, &[grey.frame(), wide.frame()]).is_err());
+    }
+
+    #[test]
+    fn a_detector_that_lacks_memory_for_a_closer_look_is_an_outage() {
+        let mut small = Small { width: 100, long_side: FIRST_LOOK };
+        assert!(question::<SECOND_LOOK>().put(&mut small, &[picture(10, 100, 80).frame()]).is_err());
+    }
+
+    #[test]
+    fn a_detector_that_lacks_memory_for_a_cell_is_an_outage() {
+        let mut small = Small { width: 100, long_side: FIRST_LOOK };
+        let grid = Grid { columns: 1, rows: 1, cell_width: 200, cell_height: 200 };
+        let cells = grid::cells(picture(10, 150, 100).frame(), &grid, &mut Resizer::default());
+        assert_eq!(cells.len(), 1);
+        assert!(CELLS.put(&mut small, &cells).is_err());
+    }
+
+    #[test]
+    fn a_frame_that_a_detector_minds_where_it_likes_another_as_large_is_poison() {
+        let mut small = Small { width: 100, long_side: FIRST_LOOK };
+        let white = picture(255, 100, 80);
+        let answers = question::<FIRST_LOOK>().put(&mut small, &[white.frame()]).unwrap();
+        assert_eq!(answers[0].as_ref().unwrap_err().reason, FailureReason::ProcessingCrashed);
+    }
 
     fn face(left: f32, side: f32, score: f32) -> FaceBox {
         let rect = Rect { left, top: 0.0, right: left + side, bottom: side };

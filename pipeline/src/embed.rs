@@ -29,7 +29,8 @@ type Place = (usize, usize);
 type Vectors = HashMap<Place, Result<EmbeddedFace, Poison>>;
 
 fn question<'a>() -> Question<dyn FaceEmbedder, FaceCrop<'a>, EmbeddedFace> {
-    Question { ask: |embedder, crops| embedder.embed(crops), prove: |embedder| prove(embedder) }
+    // Every face comes to the network as a crop of one size, whatever the size of its photo.
+    Question { ask: |embedder, crops| embedder.embed(crops), prove: |embedder, _crop| prove(embedder) }
 }
 
 fn prove(embedder: &mut (dyn FaceEmbedder + 'static)) -> Result<(), ModelError> {

@@ -12,6 +12,7 @@ use photofinish_store::traits::{Lease, LeaseRequest};
 
 use crate::book::Book;
 use crate::fault::{Outage, Part};
+use crate::generation::SOME_STAGE;
 use crate::meters::StageMeter;
 use crate::runner::Exit;
 use crate::store_call::StoreCalls;
@@ -30,6 +31,13 @@ const SUSPECTS_WHEN_IDLE: Duration = Duration::from_secs(1);
 /// How often a busy feed asks for suspects; each one found costs the time in which the pipeline runs empty.
 const SUSPECTS_WHEN_BUSY: Duration = Duration::from_secs(10);
 
+/// When photos are in flight and none has ended for so long, the thread that has them hangs. Longer than any healthy
+/// photo takes alone and than any batch: `index` may need 8 rounds of uploads of 30 s each.
+const STALLED: Duration = Duration::from_secs(300);
+
+/// .. and never before a lease would have lapsed so many times, where an operator wants long ones.
+const STALLED_LEASES: u32 = 2;
+
 /// The thread that leases.
 pub(crate) struct Feed {
     pub(crate) book: Arc<Book>,
@@ -46,18 +54,24 @@ pub(crate) struct Feed {
 impl Feed {
     /// Leases until the generation drains or ends.
     pub(crate) fn work(self) -> Exit {
-        match self.lease_until_stopped() {
+        let stalled = STALLED.max(self.ttl.saturating_mul(STALLED_LEASES));
+        self.work_with(stalled)
+    }
+
+    /// The same, where photos that do not end for `stalled` hang.
+    pub(crate) fn work_with(self, stalled: Duration) -> Exit {
+        match self.lease_until_stopped(stalled) {
             Ok(exit) => exit,
             Err(outage) => Exit::Outage(outage),
         }
     }
 
-    fn lease_until_stopped(&self) -> Result<Exit, Outage> {
+    fn lease_until_stopped(&self, stalled: Duration) -> Result<Exit, Outage> {
         let mut asked_for_suspects: Option<Instant> = None;
         while !self.is_stopped() {
             let patience = if self.book.in_flight() == 0 { SUSPECTS_WHEN_IDLE } else { SUSPECTS_WHEN_BUSY };
             if asked_for_suspects.is_none_or(|asked| asked.elapsed() >= patience) {
-                match self.work_on_suspects()? {
+                match self.work_on_suspects(stalled)? {
                     Some(exit) => return Ok(exit),
                     None => asked_for_suspects = Some(Instant::now()),
                 }
@@ -84,15 +98,13 @@ impl Feed {
     }
 
     /// Works on suspects, one after the other, each alone, until there is none.
-    fn work_on_suspects(&self) -> Result<Option<Exit>, Outage> {
+    fn work_on_suspects(&self, stalled: Duration) -> Result<Option<Exit>, Outage> {
         while !self.is_stopped() {
             if self.book.in_flight() > 0 && !self.is_suspect_waiting()? {
                 return Ok(None);
             }
-            while !self.book.wait_until_empty(IDLE) {
-                if self.is_stopped() {
-                    return Ok(None);
-                }
+            if !self.wait_until_empty(stalled, || self.is_stopped())? {
+                return Ok(None);
             }
             let Some(suspect) = self.lease(1, true)?.pop() else { return Ok(None) };
             suspect.ticket.span().in_scope(|| tracing::info!("a photo is tried again, alone"));
@@ -100,9 +112,31 @@ impl Feed {
                 return Ok(Some(Exit::NobodyDownstream));
             }
             // Not on to the next round, nor to fresh photos, before this one has ended.
-            while !self.book.wait_until_empty(IDLE) && !self.calls.kill.is_set() {}
+            self.wait_until_empty(stalled, || self.calls.kill.is_set())?;
         }
         Ok(None)
+    }
+
+    /// Waits until no photo is in flight, or it is over; whether none is. As long as photos end it waits on.
+    ///
+    /// # Errors
+    /// When none has ended for `stalled`. With its generation the thread that hangs is given up, and its photo's lease:
+    /// otherwise a suspect would never come to its turn, and the pipeline would stand still for ever.
+    fn wait_until_empty(&self, stalled: Duration, is_over: impl Fn() -> bool) -> Result<bool, Outage> {
+        let (mut left, mut since) = (self.book.unsettled(), Instant::now());
+        while !self.book.wait_until_empty(IDLE) {
+            if is_over() {
+                return Ok(false);
+            }
+            let left_now = self.book.unsettled();
+            if left_now != left {
+                (left, since) = (left_now, Instant::now());
+            } else if since.elapsed() >= stalled {
+                let photos = format!("none of {left} photos has ended for {stalled:?}: a thread hangs");
+                return Err(Outage::because(SOME_STAGE, photos));
+            }
+        }
+        Ok(true)
     }
 
     /// Looks by taking one and giving it back at once, which counts no attempt: it must not stay leased while others
@@ -123,7 +157,10 @@ impl Feed {
             let lease = Arc::new(lease);
             InFlight { ticket: Ticket::open(&self.book, Arc::clone(&lease)), item: lease }
         };
-        Ok(leases.into_iter().map(in_flight).collect())
+        let leased: Vec<_> = leases.into_iter().map(in_flight).collect();
+        // An answer that came when the generation was given up: a thread that hangs may keep the edge open, and what is put
+        // into it would stay there for ever. Their tickets, dropped here, give them back.
+        Ok(if self.calls.kill.is_set() { Vec::new() } else { leased })
     }
 
     fn wait(&self, at_most: Duration) {

@@ -18,7 +18,10 @@ use crate::store_call::{Kill, StoreCalls};
 use crate::ticket::InFlight;
 
 /// How long threads may take to notice that they are to end: longer than any single photo takes in any stage.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What is down where it is not known which stage is.
+pub(crate) const SOME_STAGE: Part = Part::Stage("pipeline");
 
 /// Which thread ended, and why.
 #[derive(Debug)]
@@ -162,7 +165,12 @@ impl Generation {
     }
 
     /// Ends every thread at once; what they had goes back by its tickets. `exited` are those that have ended before.
-    pub(crate) fn end(mut self, mut exited: Vec<Exited>) -> Ended {
+    pub(crate) fn end(self, exited: Vec<Exited>) -> Ended {
+        self.end_within(PATIENCE, exited)
+    }
+
+    /// The same, with `patience` for threads to end.
+    pub(crate) fn end_within(mut self, patience: Duration, mut exited: Vec<Exited>) -> Ended {
         self.drain.store(true, Ordering::Release);
         self.kill.set();
         for budget in &self.budgets {
@@ -170,7 +178,7 @@ impl Generation {
         }
         // A full bell will ring anyway.
         let _rings = self.bell.try_send(());
-        self.wait_for_exits(PATIENCE, &mut exited);
+        self.wait_for_exits(patience, &mut exited);
         let mut abandoned = Vec::new();
         for (name, handle) in self.crew.threads.drain(..) {
             let has_ended = exited.iter().any(|exited| exited.thread == name);

@@ -2,8 +2,8 @@
 //! whole batch. Its answers settle the tickets.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use bytes::Bytes;
 use photofinish_store::error::{StoreError, StoreErrorKind};
 use photofinish_store::object::{ObjectKey, ObjectRole};
 use photofinish_store::photo::FailureReason;
@@ -16,7 +16,7 @@ use crate::metric_names as names;
 use crate::photo::ReadPhoto;
 use crate::spans::Outcome;
 use crate::stage::{Answers, Stage};
-use crate::store_call::StoreCalls;
+use crate::store_call::{PATIENCE, StoreCalls, in_time};
 
 /// The stage `index`.
 pub(crate) struct Index {
@@ -34,9 +34,7 @@ impl Stage for Index {
 
     fn run(&mut self, batch: &[ReadPhoto]) -> Result<Answers<Finish>, Outage> {
         // First the objects: rows must never name what is not there.
-        self.calls
-            .ask_while_alive(Part::Storage, upload_all(Arc::clone(&self.blobs), batch))?
-            .map_err(|error| Outage::of_store(Part::Storage, error))?;
+        self.calls.many_while_alive(Part::Storage, upload_all(&self.blobs, batch, PATIENCE))?;
         match self.finish(batch.iter().map(finished).collect())? {
             Ok(answers) => {
                 self.settle(batch, &answers)?;
@@ -118,8 +116,9 @@ fn preview_keys(photo: &ReadPhoto) -> [ObjectKey; 2] {
 /// How many uploads go at once: enough to hide the storage's answer time, few enough that each moves on a slow line.
 const UPLOADS_AT_ONCE: usize = 16;
 
-/// Uploads the previews of a batch, several at once: the time is the storage's, not ours.
-async fn upload_all(blobs: Arc<dyn Blobs>, batch: &[ReadPhoto]) -> Result<(), StoreError> {
+/// Uploads the previews of a batch, several at once: the time is the storage's, not ours. `patience` is for each upload:
+/// a slow storage that answers every one in time is up, and may take minutes for a whole batch.
+async fn upload_all(blobs: &Arc<dyn Blobs>, batch: &[ReadPhoto], patience: Duration) -> Result<(), Outage> {
     let mut uploads = JoinSet::new();
     for photo in batch {
         let files = [photo.previews.preview.clone(), photo.previews.thumbnail.clone()];
@@ -127,8 +126,12 @@ async fn upload_all(blobs: Arc<dyn Blobs>, batch: &[ReadPhoto]) -> Result<(), St
             if uploads.len() >= UPLOADS_AT_ONCE {
                 one_done(&mut uploads).await?;
             }
-            let blobs: Arc<dyn Blobs> = Arc::clone(&blobs);
-            uploads.spawn(async move { write(blobs.as_ref(), &key, bytes).await });
+            let blobs = Arc::clone(blobs);
+            uploads.spawn(async move {
+                in_time(Part::Storage, patience, blobs.write(&key, PREVIEW_TYPE, bytes))
+                    .await?
+                    .map_err(|error| Outage::of_store(Part::Storage, error))
+            });
         }
     }
     while !uploads.is_empty() {
@@ -137,13 +140,12 @@ async fn upload_all(blobs: Arc<dyn Blobs>, batch: &[ReadPhoto]) -> Result<(), St
     Ok(())
 }
 
-async fn one_done(uploads: &mut JoinSet<Result<(), StoreError>>) -> Result<(), StoreError> {
-    let ended = |ended| StoreError::new(StoreErrorKind::Unavailable, "upload of a preview").because(ended);
+async fn one_done(uploads: &mut JoinSet<Result<(), Outage>>) -> Result<(), Outage> {
+    let ended = |ended| {
+        let error = StoreError::new(StoreErrorKind::Unavailable, "upload of a preview").because(ended);
+        Outage::of_store(Part::Storage, error)
+    };
     uploads.join_next().await.unwrap_or(Ok(Ok(()))).map_err(ended)?
-}
-
-async fn write(blobs: &dyn Blobs, key: &ObjectKey, bytes: Bytes) -> Result<(), StoreError> {
-    blobs.write(key, PREVIEW_TYPE, bytes).await
 }
 
 fn finished(photo: &ReadPhoto) -> Finished {
@@ -158,7 +160,7 @@ fn finished(photo: &ReadPhoto) -> Finished {
 }
 
 fn is_a_photos_fault(error: &StoreError) -> bool {
-    !matches!(error.kind, StoreErrorKind::Unavailable)
+    error.is_of_the_value()
 }
 
 /// A photo whose results cannot be written would otherwise come back for ever.
@@ -167,5 +169,132 @@ fn judge(error: StoreError) -> Result<Poison, Outage> {
         Ok(Poison::new(FailureReason::ProcessingCrashed, format!("its results cannot be written: {error}")))
     } else {
         Err(Outage::of_store(Part::Database, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use async_trait::async_trait;
+    use bytes::Bytes;
+    use photofinish_store::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
+    use photofinish_store::photo::PhotoSize;
+    use photofinish_store::traits::{Lease, Result, UploadTerms};
+    use tokio::runtime::Runtime;
+    use url::Url;
+
+    use super::*;
+    use crate::budget::Budget;
+    use crate::photo::{Facts, Previews};
+    use crate::store_call::Kill;
+    use crate::testing::config;
+
+    /// Storage that takes so long for each upload; for ever where it is `None`.
+    struct Slow {
+        takes: Option<Duration>,
+        uploads: AtomicUsize,
+    }
+
+    impl Slow {
+        fn new(takes: Option<Duration>) -> Arc<Self> {
+            Arc::new(Self { takes, uploads: AtomicUsize::new(0) })
+        }
+    }
+
+    #[async_trait]
+    impl Blobs for Slow {
+        async fn read(&self, _key: &ObjectKey, _at_most: u64) -> Result<Bytes> {
+            unreachable!("the stage writes")
+        }
+
+        async fn write(&self, _key: &ObjectKey, _content_type: &str, _bytes: Bytes) -> Result<()> {
+            match self.takes {
+                Some(takes) => tokio::time::sleep(takes).await,
+                None => std::future::pending().await,
+            }
+            self.uploads.fetch_add(1, Ordering::AcqRel);
+            Ok(())
+        }
+
+        async fn upload_url(&self, _key: &ObjectKey, _upload: UploadTerms<'_>) -> Result<Url> {
+            unreachable!("the stage writes")
+        }
+
+        async fn download_url(&self, _key: &ObjectKey, _ttl: Duration) -> Result<Url> {
+            unreachable!("the stage writes")
+        }
+
+        async fn head(&self, _key: &ObjectKey) -> Result<Option<u64>> {
+            unreachable!("the stage writes")
+        }
+
+        async fn delete(&self, _key: &ObjectKey) -> Result<()> {
+            unreachable!("the stage writes")
+        }
+
+        async fn delete_album(&self, _organization: OrganizationId, _album: AlbumId) -> Result<()> {
+            unreachable!("the stage writes")
+        }
+    }
+
+    fn photo() -> ReadPhoto {
+        let lease = Lease {
+            id: LeaseId::generate(),
+            photo: PhotoId::generate(),
+            album: AlbumId::generate(),
+            organization: OrganizationId::generate(),
+            config: Arc::new(config()),
+            attempt: 1,
+            confirmed_at: OffsetDateTime::now_utc(),
+        };
+        let size = PhotoSize { width: 1, height: 1 };
+        ReadPhoto {
+            facts: Arc::new(Facts { lease: Arc::new(lease), size, taken_at: None, camera: None }),
+            previews: Previews { preview: Bytes::new(), thumbnail: Bytes::new() },
+            faces: Vec::new(),
+            texts: Vec::new(),
+            _held: Arc::new(Budget::new(1).hold(1).unwrap()),
+        }
+    }
+
+    fn calls() -> (Runtime, StoreCalls) {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let calls = StoreCalls { runtime: runtime.handle().clone(), kill: Kill::new() };
+        (runtime, calls)
+    }
+
+    /// 50 rounds of uploads: together they take twice as long as a single one may, each alone a small part of it.
+    #[test]
+    fn a_slow_storage_that_answers_each_upload_in_time_is_up() {
+        let (_runtime, calls) = calls();
+        let slow = Slow::new(Some(Duration::from_millis(40)));
+        let blobs: Arc<dyn Blobs> = slow.clone();
+        let batch: Vec<ReadPhoto> = (0..400).map(|_| photo()).collect();
+        let uploads = upload_all(&blobs, &batch, Duration::from_secs(1));
+        calls.many_while_alive(Part::Storage, uploads).unwrap();
+        assert_eq!(slow.uploads.load(Ordering::Acquire), 800);
+    }
+
+    #[test]
+    fn an_upload_without_an_answer_is_an_outage_of_the_storage() {
+        let (_runtime, calls) = calls();
+        let blobs: Arc<dyn Blobs> = Slow::new(None);
+        let batch = [photo()];
+        let uploads = upload_all(&blobs, &batch, Duration::from_millis(10));
+        let outage = calls.many_while_alive(Part::Storage, uploads).unwrap_err();
+        assert_eq!(outage.to_string(), "storage is down: no answer for 10ms");
+    }
+
+    #[test]
+    fn the_end_of_a_generation_ends_its_uploads() {
+        let (_runtime, calls) = calls();
+        calls.kill.set();
+        let blobs: Arc<dyn Blobs> = Slow::new(None);
+        let batch = [photo()];
+        let uploads = upload_all(&blobs, &batch, PATIENCE);
+        let outage = calls.many_while_alive(Part::Storage, uploads).unwrap_err();
+        assert_eq!(outage.to_string(), "storage is down: stopped while waiting for an answer");
     }
 }

@@ -1,18 +1,19 @@
 //! Every photo ends exactly once, whatever dies: tests of tickets, runner, generations and supervisor together.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use photofinish_store::ids::PhotoId;
+use crossbeam_channel::bounded;
+use photofinish_store::ids::{LeaseId, PhotoId};
 use photofinish_store::photo::FailureReason;
 use proptest::prelude::*;
 
 use crate::fault::Part;
-use crate::supervisor::Status;
+use crate::supervisor::{LOOK, Status, Waits, pause};
 use crate::sync::lock;
-use crate::testing::faults::{Fault, Faults, Rig, Shape};
+use crate::testing::faults::{Fault, Faults, Pace, Rig, Shape};
 use crate::testing::memory_queue::{MemoryQueue, Place};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -152,11 +153,125 @@ fn leases_in_flight_are_renewed() {
     let late = PhotoId::generate();
     queue.put(late, 0);
     let ticket = rig.shared.book.clone();
-    ticket.opened(photofinish_store::ids::LeaseId::generate());
+    ticket.opened(LeaseId::generate());
     wait_for("a renewal", || queue.renewals.load(Ordering::Acquire) > 1);
     assert!(queue.wait_until_ended(LONG));
     let report = rig.stop();
     assert_eq!(report.left, 1, "the lease without a ticket");
+}
+
+/// Time alone is a recovery, almost at once.
+fn soon_recovered() -> Pace {
+    let waits = Waits { recovered_after: Duration::from_millis(1), ..Waits::SERVICE };
+    Pace { waits, ..Pace::default() }
+}
+
+/// Or the pauses between generations would never grow.
+#[test]
+fn what_hangs_before_it_breaks_has_not_recovered() {
+    static FAILURES: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+    let photos = photos(1);
+    let queue = MemoryQueue::with(&photos);
+    let at = (0..3).map(|run| ((1, run), Fault::Hang)).collect();
+    let faults = Arc::new(Faults { at, ..Faults::default() });
+    let noted = |failures| {
+        lock(&FAILURES).push(failures);
+        Duration::from_millis(1)
+    };
+    let rig = Rig::start_at(Pace { pause: noted, ..soon_recovered() }, &queue, &faults, SHAPE);
+    // Another photo that hangs, so that some are in flight at every look, however slow the feed is.
+    rig.shared.book.opened(LeaseId::generate());
+    assert!(queue.wait_until_ended(LONG));
+    rig.stop();
+    let pauses: Vec<u64> = lock(&FAILURES).iter().map(|failures| pause(*failures).as_secs()).collect();
+    assert_eq!(pauses, [1, 2, 4]);
+    assert_eq!(queue.end_of(photos[0]), (Place::Done, 1));
+}
+
+#[test]
+fn a_photo_that_fails_is_no_recovery() {
+    let photos = photos(1);
+    let queue = MemoryQueue::with(&photos);
+    let cursed = photos.iter().copied().collect();
+    let faults = Arc::new(Faults { at: [((0, 0), Fault::Hang)].into(), cursed, ..Faults::default() });
+    let rig = Rig::start_at(soon_recovered(), &queue, &faults, SHAPE);
+    let hangs = LeaseId::generate();
+    rig.shared.book.opened(hangs);
+    assert!(queue.wait_until_ended(LONG));
+    assert_eq!(queue.end_of(photos[0]), (CRASHED, 1));
+    // Looked at several times since.
+    std::thread::sleep(3 * LOOK);
+    let status = lock(&rig.shared.status).clone();
+    assert!(matches!(status, Status::Down { part: Part::Models, .. }), "{status:?}");
+    rig.shared.book.settled(hangs);
+    wait_for("recovery with nothing in flight", || *lock(&rig.shared.status) == Status::Running);
+    assert!(rig.stop().drained);
+}
+
+/// Threads that do not end are soon given up, and leases that nobody renews lapse.
+fn soon_abandoned(queue: &MemoryQueue) -> Pace {
+    queue.lapses.store(true, Ordering::Release);
+    Pace { waits: Waits { exits: Duration::from_millis(100), ..Waits::SERVICE }, ..Pace::default() }
+}
+
+#[test]
+fn the_photo_of_a_thread_that_hangs_is_leased_again_and_its_generation_holds_nothing() {
+    let photos = photos(1);
+    let queue = MemoryQueue::with(&photos);
+    let (open, gate) = bounded(0);
+    let at = [((1, 0), Fault::Park)].into();
+    let faults = Arc::new(Faults { at, gate: Some(gate), ..Faults::default() });
+    let rig = Rig::start_at(soon_abandoned(&queue), &queue, &faults, SHAPE);
+    let held = |bytes: u32| format!("photofinish_budget_used_bytes{{budget=\"files\"}} {bytes}");
+    wait_for("the photo's bytes", || rig.shows(&held(10)));
+    // The feed falls, and its generation with it; no other starts.
+    queue.is_away.store(true, Ordering::Release);
+    wait_for("no bytes without a generation", || rig.shows(&held(0)));
+    assert_eq!(rig.shared.book.in_flight(), 0);
+    queue.is_away.store(false, Ordering::Release);
+    assert!(queue.wait_until_ended(LONG), "its lease is renewed for ever: {queue:?}, {:?}", rig.shared);
+    assert_eq!(queue.end_of(photos[0]), (Place::Done, 1));
+    assert_eq!(rig.stop().left, 1, "the ticket that the thread still has");
+    drop(open);
+}
+
+#[test]
+fn a_suspect_that_hangs_is_given_up_and_tried_again() {
+    let queue = MemoryQueue::with(&[]);
+    let suspect = PhotoId::generate();
+    queue.put(suspect, 1);
+    let (open, gate) = bounded(0);
+    let at = [((1, 0), Fault::Park)].into();
+    let faults = Arc::new(Faults { at, gate: Some(gate), ..Faults::default() });
+    let pace = Pace { stalled: Duration::from_millis(500), ..soon_abandoned(&queue) };
+    let rig = Rig::start_at(pace, &queue, &faults, SHAPE);
+    assert!(queue.wait_until_ended(LONG), "it is waited for for ever: {queue:?}, {:?}", rig.shared);
+    assert_eq!(queue.end_of(suspect), (Place::Done, 1));
+    assert_eq!(queue.most_beside_a_suspect(), 0);
+    assert!(faults.generations.load(Ordering::Acquire) > 1);
+    assert_eq!(rig.stop().left, 1, "the ticket that the thread still has");
+    drop(open);
+}
+
+#[test]
+fn a_suspect_that_waits_behind_a_photo_that_hangs_is_no_reason_to_stand_still() {
+    let queue = MemoryQueue::with(&[]);
+    let suspect = PhotoId::generate();
+    queue.put(suspect, 1);
+    // No generation starts before there is a photo that hangs.
+    queue.is_away.store(true, Ordering::Release);
+    let pace = Pace { stalled: Duration::from_millis(500), ..Pace::default() };
+    let rig = Rig::start_at(pace, &queue, &Arc::default(), SHAPE);
+    let hangs = LeaseId::generate();
+    rig.shared.book.opened(hangs);
+    queue.is_away.store(false, Ordering::Release);
+    let is_told = || matches!(*lock(&rig.shared.status), Status::Down { part: Part::Stage("pipeline"), .. });
+    wait_for("the stall is told", is_told);
+    assert_ne!(queue.end_of(suspect).0, Place::Done, "a suspect is worked on alone");
+    rig.shared.book.settled(hangs);
+    assert!(queue.wait_until_ended(LONG));
+    assert_eq!(queue.end_of(suspect), (Place::Done, 1));
+    assert_eq!(rig.stop().left, 0);
 }
 
 fn fault() -> impl Strategy<Value = ((usize, usize), Fault)> {

@@ -30,10 +30,14 @@ pub(crate) struct StageMeter {
     name: &'static str,
     threads: AtomicUsize,
     capacity: AtomicUsize,
-    depth: AtomicUsize,
+    /// Whether the edge into it was full when the last batch was taken. Locked while the edge is looked at: of threads
+    /// that take batches at once the last to look is believed.
+    was_full: Mutex<bool>,
     busy_nanos: AtomicU64,
     blocked_out_nanos: AtomicU64,
     photos: AtomicU64,
+    /// Photos whose way ended in this stage with their results written.
+    finished: AtomicU64,
 }
 
 /// A batch on the meter: made before it runs, settled after.
@@ -49,10 +53,11 @@ impl StageMeter {
             name,
             threads: AtomicUsize::new(1),
             capacity: AtomicUsize::new(usize::MAX),
-            depth: AtomicUsize::new(0),
+            was_full: Mutex::new(false),
             busy_nanos: AtomicU64::new(0),
             blocked_out_nanos: AtomicU64::new(0),
             photos: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
         }
     }
 
@@ -66,11 +71,31 @@ impl StageMeter {
         self.capacity.store(capacity.max(1), Ordering::Relaxed);
     }
 
-    /// Notes that `depth` photos wait in front of the stage, for which its thread waited `waited`.
-    pub(crate) fn received(&self, depth: usize, waited: Duration) {
-        self.depth.store(depth, Ordering::Relaxed);
-        metrics::gauge!(names::EDGE_DEPTH, "stage" => self.name).set(depth as f64);
+    /// Notes a batch of `taken` photos, for which a thread of the stage waited `waited`, and that `depth` photos wait in
+    /// front of the stage once it is taken.
+    pub(crate) fn received(&self, taken: usize, depth: impl FnOnce() -> usize, waited: Duration) {
+        let mut was_full = lock(&self.was_full);
+        let depth = depth();
+        *was_full = depth.saturating_add(taken) >= self.capacity.load(Ordering::Relaxed);
+        self.show_depth(depth);
+        drop(was_full);
         self.blocked("in", waited);
+    }
+
+    /// Notes that nothing waits in front of the stage any more: who would take it has ended.
+    pub(crate) fn emptied(&self) {
+        let mut was_full = lock(&self.was_full);
+        *was_full = false;
+        self.show_depth(0);
+    }
+
+    /// Notes a photo whose results are written.
+    pub(crate) fn finished(&self) {
+        self.finished.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn show_depth(&self, depth: usize) {
+        metrics::gauge!(names::EDGE_DEPTH, "stage" => self.name).set(depth as f64);
     }
 
     /// Notes that its thread waited `waited` for room downstream.
@@ -173,6 +198,17 @@ impl Meters {
         Arc::clone(found.expect("stage names are constants that `Meters::new` was given"))
     }
 
+    /// Photos whose results were written since the pipeline started.
+    pub(crate) fn finished_count(&self) -> u64 {
+        self.stages.iter().map(|meter| meter.finished.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Notes that a generation is gone, and with it all that waited in it.
+    pub(crate) fn emptied(&self) {
+        // Nothing ever waits in front of the first stage.
+        self.stages.iter().skip(1).for_each(|meter| meter.emptied());
+    }
+
     /// The stage that held the others up in the last window; `None` while little is done.
     pub(crate) fn bottleneck(&self) -> Option<&'static str> {
         lock(&self.window).bottleneck
@@ -230,7 +266,7 @@ impl StageMeter {
     }
 
     fn is_full(&self) -> bool {
-        self.depth.load(Ordering::Relaxed) + 1 >= self.capacity.load(Ordering::Relaxed)
+        *lock(&self.was_full)
     }
 }
 
@@ -274,6 +310,27 @@ mod tests {
         ] {
             assert!(shown.lines().any(|shown| shown == line), "{shown}");
         }
+    }
+
+    #[test]
+    fn an_edge_is_as_full_as_the_last_batch_found_it() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let meters = Meters::new(&["read", "index"]);
+        let index = meters.of("index");
+        index.sized(1, 64);
+        let shows = |depth: usize| {
+            let line = format!("photofinish_edge_depth{{stage=\"index\"}} {depth}");
+            recorder.handle().render().lines().any(|shown| shown == line)
+        };
+        metrics::with_local_recorder(&recorder, || {
+            index.received(60, || 4, Duration::ZERO);
+            assert!(index.is_full() && shows(4));
+            index.received(4, || 0, Duration::ZERO);
+            assert!(!index.is_full() && shows(0));
+            index.received(64, || 29, Duration::ZERO);
+            meters.emptied();
+            assert!(!index.is_full() && shows(0));
+        });
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! Names of every metric of this crate. Labels come from enums and stage names, never from input.
 
+use crate::assembly::STAGES;
+use crate::fault::Part;
+use crate::generation::SOME_STAGE;
+
 /// Gauge that only grows, label `stage`: seconds in which a thread of the stage worked on photos.
 pub const STAGE_BUSY_SECONDS: &str = "photofinish_stage_busy_seconds_total";
 /// Gauge that only grows, label `stage`: seconds of CPU of the stage's threads.
@@ -15,11 +19,11 @@ pub const STAGE_BATCH_SIZE: &str = "photofinish_stage_batch_size";
 pub const STAGE_PANICS: &str = "photofinish_stage_panics_total";
 /// Gauge, label `stage`: 1 for the stage that holds the others up, 0 for the others.
 pub const STAGE_BOTTLENECK: &str = "photofinish_stage_bottleneck";
-/// Gauge, label `stage`: photos that wait in front of the stage.
+/// Gauge, label `stage`: photos that waited in front of the stage when it had taken its last batch.
 pub const EDGE_DEPTH: &str = "photofinish_edge_depth";
 /// Gauge, label `budget`, `files` or `pixels`: bytes held.
 pub const BUDGET_USED_BYTES: &str = "photofinish_budget_used_bytes";
-/// Gauge: photos leased and not settled.
+/// Gauge: photos leased and not settled, but for those that a thread that hangs still has.
 pub const PHOTOS_IN_FLIGHT: &str = "photofinish_photos_in_flight";
 /// Counter: photos whose results were written.
 pub const PHOTOS_FINISHED: &str = "photofinish_photos_finished_total";
@@ -65,4 +69,42 @@ pub fn describe() {
     metrics::describe_counter!(LEASES_LOST, "Leases that passed away while their photo was worked on");
     metrics::describe_counter!(OUTAGES, "Outages that brought a generation down");
     metrics::describe_counter!(PROBES, "Selfies embedded and refused");
+}
+
+/// Shows at 0 what alerts watch the increase of: to Prometheus a counter that begins at 1 has not increased, so the first
+/// event would be missed. Call once, where photos are worked on, after the recorder is installed.
+pub fn begin() {
+    for stage in STAGES {
+        metrics::counter!(STAGE_PANICS, "stage" => stage).increment(0);
+        metrics::counter!(OUTAGES, "part" => stage).increment(0);
+    }
+    for part in [Part::Database, Part::Queue, Part::Storage, Part::Models, SOME_STAGE] {
+        metrics::counter!(OUTAGES, "part" => part.as_str()).increment(0);
+    }
+    metrics::counter!(LEASES_LOST).increment(0);
+    metrics::counter!(PHOTOS_FINISHED).increment(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    use super::*;
+
+    #[test]
+    fn what_alerts_watch_begins_at_0() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        metrics::with_local_recorder(&recorder, begin);
+        let page = recorder.handle().render();
+        for line in [
+            "photofinish_stage_panics_total{stage=\"read\"} 0",
+            "photofinish_outages_total{part=\"database\"} 0",
+            "photofinish_outages_total{part=\"pipeline\"} 0",
+            "photofinish_outages_total{part=\"index\"} 0",
+            "photofinish_leases_lost_total 0",
+            "photofinish_photos_finished_total 0",
+        ] {
+            assert!(page.lines().any(|shown| shown == line), "no {line} in {page}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 //! a network that refuses everything is an outage. Without the difference one bad photo would come back, and take
 //! the pipeline down, for ever.
 
-use photofinish_kernels::frame::Frame;
+use photofinish_kernels::frame::{Frame, Picture, Size};
 use photofinish_models::traits::ModelError;
 use photofinish_store::photo::FailureReason;
 
@@ -19,12 +19,20 @@ pub(crate) fn plain_frame() -> Frame<'static> {
     Frame::new(&PLAIN, PLAIN_SIDE, PLAIN_SIDE).expect("the constant has width * height * 3 bytes")
 }
 
+/// A picture that nobody can mind, of the size of one that a network failed on: a device that is short of memory for the
+/// one is short of it for the other. No side is so short that the shape itself would be the reason.
+pub(crate) fn plain_picture(size: Size) -> Picture {
+    let (width, height) = (size.width.max(PLAIN_SIDE), size.height.max(PLAIN_SIDE));
+    let pixels = vec![128; width as usize * height as usize * 3];
+    Picture::new(pixels, width, height).expect("made of width * height * 3 bytes")
+}
+
 /// How to ask a network, and how to find out whether it is sound.
 pub(crate) struct Question<N: ?Sized, I, O> {
     /// One answer per item, in order.
     pub(crate) ask: fn(&mut N, &[I]) -> Result<Vec<O>, ModelError>,
-    /// Something that a sound network answers.
-    pub(crate) prove: fn(&mut N) -> Result<(), ModelError>,
+    /// Asks as much of it as this item did, about something that a sound network answers.
+    pub(crate) prove: fn(&mut N, &I) -> Result<(), ModelError>,
 }
 
 impl<N: ?Sized, I, O> Question<N, I, O> {
@@ -40,12 +48,12 @@ impl<N: ?Sized, I, O> Question<N, I, O> {
             Ok(answers) => return Ok(answers.into_iter().map(Ok).collect()),
             Err(error) => error,
         };
-        if items.len() == 1 {
-            return self.blame(network, error).map(|poison| vec![Err(poison)]);
+        if let [item] = items {
+            return self.blame(network, item, error).map(|poison| vec![Err(poison)]);
         }
         let alone = items.iter().map(|item| match self.checked(network, std::slice::from_ref(item)) {
             Ok(answers) => Ok(answers.into_iter().map(Ok).collect::<Answers<O>>()),
-            Err(error) => self.blame(network, error).map(|poison| vec![Err(poison)]),
+            Err(error) => self.blame(network, item, error).map(|poison| vec![Err(poison)]),
         });
         Ok(alone.collect::<Result<Vec<_>, Outage>>()?.into_iter().flatten().collect())
     }
@@ -61,8 +69,9 @@ impl<N: ?Sized, I, O> Question<N, I, O> {
         })
     }
 
-    fn blame(&self, network: &mut N, error: ModelError) -> Result<Poison, Outage> {
-        if !matches!(error, ModelError::Inference { .. }) || (self.prove)(network).is_err() {
+    /// Who is to blame for the error that the network gave when asked about the item alone.
+    fn blame(&self, network: &mut N, item: &I, error: ModelError) -> Result<Poison, Outage> {
+        if !matches!(error, ModelError::Inference { .. }) || (self.prove)(network, item).is_err() {
             return Err(Outage::from(error));
         }
         Ok(Poison::new(FailureReason::ProcessingCrashed, error.to_string()))
@@ -73,33 +82,55 @@ impl<N: ?Sized, I, O> Question<N, I, O> {
 mod tests {
     use super::*;
 
+    #[derive(Default)]
     struct Doubler {
         is_lost: bool,
+        /// Numbers above are too large for its memory.
+        memory: Option<u32>,
     }
 
-    const DOUBLE: Question<Doubler, u32, u32> = Question {
-        ask: |network, items| {
-            if network.is_lost || items.contains(&13) {
-                return Err(ModelError::Inference { name: "doubler".into(), detail: "no".into() });
-            }
-            Ok(items.iter().map(|item| item * 2).collect())
-        },
-        prove: |network| if network.is_lost { Err(ModelError::Runtime("lost".into())) } else { Ok(()) },
-    };
+    fn double(network: &mut Doubler, items: &[u32]) -> Result<Vec<u32>, ModelError> {
+        let is_short = items.iter().any(|item| network.memory.is_some_and(|memory| *item > memory));
+        if network.is_lost || is_short || items.contains(&13) {
+            return Err(ModelError::Inference { name: "doubler".into(), detail: "no".into() });
+        }
+        Ok(items.iter().map(|item| item * 2).collect())
+    }
+
+    /// A number as large as the item stands for it, and is never 13.
+    const DOUBLE: Question<Doubler, u32, u32> =
+        Question { ask: double, prove: |network, item| double(network, &[*item & !1]).map(drop) };
 
     #[test]
     fn what_a_sound_network_refuses_is_poison_alone() {
-        let answers = DOUBLE.put(&mut Doubler { is_lost: false }, &[1, 13, 3]).unwrap();
+        let answers = DOUBLE.put(&mut Doubler::default(), &[1, 13, 3]).unwrap();
         assert_eq!(answers[0], Ok(2));
         assert_eq!(answers[1].as_ref().unwrap_err().reason, FailureReason::ProcessingCrashed);
         assert_eq!(answers[2], Ok(6));
-        let alone = DOUBLE.put(&mut Doubler { is_lost: false }, &[13]).unwrap();
+        let alone = DOUBLE.put(&mut Doubler::default(), &[13]).unwrap();
         assert!(alone[0].is_err());
     }
 
     #[test]
     fn a_network_that_refuses_everything_is_an_outage() {
-        assert!(DOUBLE.put(&mut Doubler { is_lost: true }, &[1, 2]).is_err());
-        assert!(DOUBLE.put(&mut Doubler { is_lost: true }, &[1]).is_err());
+        let lost = || Doubler { is_lost: true, memory: None };
+        assert!(DOUBLE.put(&mut lost(), &[1, 2]).is_err());
+        assert!(DOUBLE.put(&mut lost(), &[1]).is_err());
+    }
+
+    #[test]
+    fn a_network_that_lacks_memory_for_an_item_is_an_outage_for_it() {
+        let mut short = Doubler { is_lost: false, memory: Some(100) };
+        assert_eq!(DOUBLE.put(&mut short, &[100]).unwrap(), [Ok(200)]);
+        assert!(DOUBLE.put(&mut short, &[200]).is_err());
+        assert!(DOUBLE.put(&mut short, &[1, 200]).is_err());
+    }
+
+    #[test]
+    fn a_plain_picture_is_as_large_as_the_one_it_stands_for_and_never_thin() {
+        let size = Size { width: 300, height: 200 };
+        assert_eq!(plain_picture(size).size(), size);
+        let thin = Size { width: 300, height: 1 };
+        assert_eq!(plain_picture(thin).size(), Size { width: 300, height: PLAIN_SIDE });
     }
 }

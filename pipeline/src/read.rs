@@ -12,7 +12,7 @@ use photofinish_store::photo::{SeenText, TextStanding, UnindexedReason};
 
 use crate::fault::{Outage, Poison};
 use crate::grid::{self, Cell};
-use crate::network::{Question, plain_frame};
+use crate::network::{Question, plain_picture};
 use crate::photo::{EmbeddedPhoto, ReadPhoto};
 use crate::quality::fractions;
 use crate::stage::{Answers, Stage};
@@ -38,12 +38,13 @@ pub(crate) struct Read {
 }
 
 fn question<'a>() -> Question<dyn BibReader, ReadRequest<'a>, Vec<BibText>> {
-    Question { ask: |reader, photos| reader.read(photos), prove: |reader| prove(reader) }
+    Question { ask: |reader, photos| reader.read(photos), prove: |reader, photo| prove(reader, photo) }
 }
 
-fn prove(reader: &mut (dyn BibReader + 'static)) -> Result<(), ModelError> {
-    let pattern = BibPattern::new(DEFAULT_BIB_PATTERN)?;
-    reader.read(&[ReadRequest { frame: plain_frame(), faces: &[], pattern: &pattern }]).map(drop)
+/// With the same faces: they say at which sizes the photo is looked at.
+fn prove(reader: &mut (dyn BibReader + 'static), photo: &ReadRequest<'_>) -> Result<(), ModelError> {
+    let picture = plain_picture(photo.frame.size());
+    reader.read(&[ReadRequest { frame: picture.frame(), ..*photo }]).map(drop)
 }
 
 impl Stage for Read {
@@ -208,7 +209,46 @@ impl Patterns {
 
 #[cfg(test)]
 mod tests {
+    use photofinish_kernels::frame::Picture;
+    use photofinish_models::traits::ModelIdentity;
+    use photofinish_store::photo::FailureReason;
+
     use super::*;
+
+    /// A reader with memory for frames up to 100 pixels across, that minds white ones.
+    struct Small;
+
+    impl BibReader for Small {
+        fn read(&mut self, photos: &[ReadRequest<'_>]) -> Result<Vec<Vec<BibText>>, ModelError> {
+            let fails = |photo: &ReadRequest<'_>| photo.frame.width() > 100 || photo.frame.pixels()[0] == 255;
+            if photos.iter().any(fails) {
+                return Err(ModelError::Inference { name: "small".into(), detail: "no".into() });
+            }
+            Ok(vec![Vec::new(); photos.len()])
+        }
+
+        fn identity(&self) -> &ModelIdentity {
+            unreachable!("nobody asks for its name")
+        }
+    }
+
+    fn asked_about(shade: u8, width: u32, height: u32) -> Result<Answers<Vec<BibText>>, Outage> {
+        let picture = Picture::new(vec![shade; (width * height * 3) as usize], width, height).unwrap();
+        let pattern = BibPattern::new(DEFAULT_BIB_PATTERN).unwrap();
+        question().put(&mut Small, &[ReadRequest { frame: picture.frame(), faces: &[], pattern: &pattern }])
+    }
+
+    #[test]
+    fn a_reader_that_lacks_memory_for_a_frame_is_an_outage() {
+        assert!(asked_about(10, 100, 80).unwrap()[0].is_ok());
+        assert!(asked_about(10, 101, 80).is_err());
+    }
+
+    #[test]
+    fn a_frame_that_a_reader_minds_where_it_likes_another_as_large_is_poison() {
+        let answers = asked_about(255, 100, 80).unwrap();
+        assert_eq!(answers[0].as_ref().unwrap_err().reason, FailureReason::ProcessingCrashed);
+    }
 
     #[test]
     fn standings_follow_pattern_and_sureness() {

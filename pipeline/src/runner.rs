@@ -80,6 +80,13 @@ pub(crate) struct Worker<S: Stage> {
     pub(crate) calls: StoreCalls,
 }
 
+impl<S: Stage> Drop for Worker<S> {
+    fn drop(&mut self) {
+        // However it ends: what waits for it goes back with its inlet.
+        self.meter.emptied();
+    }
+}
+
 impl<S: Stage> Worker<S> {
     /// Builds the stage, calls `ready`, then works until there is nothing more to do.
     pub(crate) fn work(self, ready: impl FnOnce()) -> Exit {
@@ -118,10 +125,11 @@ impl<S: Stage> Worker<S> {
     fn next_batch(&self) -> Option<Vec<InFlight<S::In>>> {
         let began = Instant::now();
         let first = self.inlet.0.recv().ok()?;
-        self.meter.received(self.inlet.0.len(), began.elapsed());
+        let waited = began.elapsed();
         let mut batch = Vec::with_capacity(self.batch_size);
         batch.push(first);
         batch.extend(self.inlet.0.try_iter().take(self.batch_size.saturating_sub(1)));
+        self.meter.received(batch.len(), || self.inlet.0.len(), waited);
         Some(batch)
     }
 
@@ -174,7 +182,13 @@ impl<S: Stage> Worker<S> {
         for (ticket, answer) in tickets.into_iter().zip(answers) {
             match (answer, &self.outlet) {
                 (Err(poison), _) => ticket.fail(&poison, &self.calls)?,
-                (Ok(done), Outlet::Settled(outcome)) => ticket.settle(outcome(&done)),
+                (Ok(done), Outlet::Settled(outcome)) => {
+                    let outcome = outcome(&done);
+                    ticket.settle(outcome);
+                    if outcome == Outcome::Ready {
+                        self.meter.finished();
+                    }
+                }
                 (Ok(item), Outlet::Next(outlet)) => {
                     let began = Instant::now();
                     if outlet.send(InFlight { ticket, item }).is_err() {
@@ -202,5 +216,100 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
         text.clone()
     } else {
         "no message".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use crossbeam_channel::bounded;
+    use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+    use photofinish_store::ids::PhotoId;
+    use photofinish_store::traits::{LeaseRequest, Queue};
+    use tokio::runtime::Runtime;
+
+    use super::*;
+    use crate::book::Book;
+    use crate::fault::Part;
+    use crate::store_call::Kill;
+    use crate::sync::lock;
+    use crate::testing::memory_queue::MemoryQueue;
+
+    /// A stage that notes the size of each batch and the depth that metrics show while it runs, and breaks at the run of
+    /// this number.
+    struct Watching {
+        page: PrometheusHandle,
+        seen: Arc<Mutex<Vec<(usize, String)>>>,
+        breaks_at: usize,
+    }
+
+    impl Stage for Watching {
+        type In = ();
+        type Out = ();
+
+        fn run(&mut self, batch: &[()]) -> Result<Answers<()>, Outage> {
+            let mut seen = lock(&self.seen);
+            seen.push((batch.len(), depth(&self.page)));
+            if seen.len() == self.breaks_at {
+                return Err(Outage::because(Part::Models, "told to be out"));
+            }
+            Ok(batch.iter().map(|()| Ok(())).collect())
+        }
+    }
+
+    fn depth(page: &PrometheusHandle) -> String {
+        let page = page.render();
+        let shown = page.lines().find_map(|line| line.strip_prefix("photofinish_edge_depth{stage=\"one\"} "));
+        shown.unwrap_or("nothing").to_owned()
+    }
+
+    /// Leaves 20 photos to a worker with batches of 8, on this thread. Answers how it ended and what its stage saw.
+    fn work(recorder: &PrometheusRecorder, breaks_at: usize) -> (Exit, Vec<(usize, String)>) {
+        let runtime = Runtime::new().unwrap();
+        let photos: Vec<PhotoId> = (0..20).map(|_| PhotoId::generate()).collect();
+        let queue = MemoryQueue::with(&photos);
+        let book = Arc::new(Book::new(Arc::clone(&queue) as Arc<dyn Queue>));
+        let request = LeaseRequest { limit: 20, ttl: Duration::from_secs(60), suspects: false };
+        let (sender, receiver) = bounded(20);
+        for lease in runtime.block_on(queue.lease(request)).unwrap() {
+            let ticket = Ticket::open(&book, Arc::new(lease));
+            sender.send(InFlight { ticket, item: () }).unwrap();
+        }
+        drop(sender);
+        let (page, seen) = (recorder.handle(), Arc::<Mutex<Vec<(usize, String)>>>::default());
+        let noted = Arc::clone(&seen);
+        let build: Builder<Watching> =
+            Arc::new(move || Ok(Watching { page: page.clone(), seen: Arc::clone(&noted), breaks_at }));
+        let worker = Worker {
+            build,
+            batch_size: 8,
+            inlet: Inlet(receiver),
+            outlet: Outlet::Settled(|()| Outcome::Ready),
+            meter: Arc::new(StageMeter::new("one")),
+            calls: StoreCalls { runtime: runtime.handle().clone(), kill: Kill::new() },
+        };
+        let exit = metrics::with_local_recorder(recorder, || worker.work(|| {}));
+        let seen = lock(&seen).clone();
+        (exit, seen)
+    }
+
+    #[test]
+    fn the_depth_shown_is_what_waits_when_the_batch_is_taken() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let (exit, seen) = work(&recorder, usize::MAX);
+        assert!(matches!(exit, Exit::Drained), "{exit:?}");
+        let expected: [(usize, &str); 3] = [(8, "12"), (8, "4"), (4, "0")];
+        assert_eq!(seen, expected.map(|(photos, depth)| (photos, depth.to_owned())));
+    }
+
+    #[test]
+    fn nothing_waits_for_a_thread_that_has_ended() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let (exit, seen) = work(&recorder, 1);
+        assert!(matches!(exit, Exit::Outage(_)), "{exit:?}");
+        assert_eq!(seen, [(8_usize, "12".to_owned())]);
+        assert_eq!(depth(&recorder.handle()), "0");
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::fault::{Outage, Part};
 
 /// A store that does not answer for so long is down. Longer than any healthy call: 50 MB at 2 MB/s.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A bucket that does not answer is given up before, with a word about why.
 const _: () = assert!(
@@ -60,9 +60,7 @@ impl StoreCalls {
         part: Part,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<Result<T, StoreError>, Outage> {
-        self.runtime
-            .block_on(async { tokio::time::timeout(PATIENCE, call).await })
-            .map_err(|_elapsed| silent(part))
+        self.runtime.block_on(in_time(part, PATIENCE, call))
     }
 
     /// The store's answer unless the generation ends first: for calls that can be repeated by anyone.
@@ -74,15 +72,37 @@ impl StoreCalls {
         part: Part,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<Result<T, StoreError>, Outage> {
+        self.many_while_alive(part, in_time(part, PATIENCE, call))
+    }
+
+    /// What comes of many calls, each with a limit of its own ([`in_time`]), unless the generation ends first. Together
+    /// they have no limit: a store that answers each in time is up, however many they are.
+    ///
+    /// # Errors
+    /// Those of the calls, and when the generation ends.
+    pub(crate) fn many_while_alive<T>(
+        &self,
+        part: Part,
+        calls: impl Future<Output = Result<T, Outage>>,
+    ) -> Result<T, Outage> {
         self.runtime.block_on(async {
             tokio::select! {
-                answer = tokio::time::timeout(PATIENCE, call) => answer.map_err(|_elapsed| silent(part)),
+                answers = calls => answers,
                 () = self.kill.wait() => Err(Outage::because(part, "stopped while waiting for an answer")),
             }
         })
     }
 }
 
-fn silent(part: Part) -> Outage {
-    Outage::because(part, format!("no answer for {} s", PATIENCE.as_secs()))
+/// The store's answer to one call.
+///
+/// # Errors
+/// The outer one when there is none within `patience`.
+pub(crate) async fn in_time<T>(
+    part: Part,
+    patience: Duration,
+    call: impl Future<Output = Result<T, StoreError>>,
+) -> Result<Result<T, StoreError>, Outage> {
+    let answer = tokio::time::timeout(patience, call).await;
+    answer.map_err(|_elapsed| Outage::because(part, format!("no answer for {patience:?}")))
 }

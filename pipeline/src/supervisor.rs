@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 
 use crate::book::{Book, Keeper};
 use crate::fault::{Outage, Part};
-use crate::generation::{Exited, Generation};
+use crate::generation::{self, Ended, Exited, Generation, SOME_STAGE};
 use crate::meters::Meters;
 use crate::metric_names as names;
 use crate::store_call::{Kill, StoreCalls};
@@ -81,10 +81,25 @@ pub(crate) struct Supervisor {
 }
 
 /// How often the meters and the state of an outage are looked at.
-const LOOK: Duration = Duration::from_millis(200);
+pub(crate) const LOOK: Duration = Duration::from_millis(200);
 
-/// A generation that has stood so long without a photo to prove itself on has recovered.
-const RECOVERED_AFTER: Duration = Duration::from_secs(5);
+/// How long the supervisor waits for what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waits {
+    /// A generation that has stood so long with no photo to prove itself on has recovered.
+    pub(crate) recovered_after: Duration,
+    /// For threads to end.
+    pub(crate) exits: Duration,
+}
+
+impl Waits {
+    /// What the service waits.
+    pub(crate) const SERVICE: Self =
+        Self { recovered_after: Duration::from_secs(5), exits: generation::PATIENCE };
+}
+
+/// The budgets of a generation, in its order.
+const BUDGETS: [&str; 2] = ["files", "pixels"];
 
 /// The longest pause between two generations.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -105,9 +120,14 @@ enum End {
 impl Supervisor {
     /// Keeps the pipeline up until it is stopped.
     pub(crate) fn work(self) -> StopReport {
+        self.work_with(Waits::SERVICE)
+    }
+
+    /// The same, with other waits.
+    pub(crate) fn work_with(self, waits: Waits) -> StopReport {
         let mut trouble: Option<Trouble> = None;
         let (drained, abandoned) = loop {
-            match self.live(&mut trouble) {
+            match self.live(&mut trouble, waits) {
                 Ok(report) => break report,
                 Err(outage) => {
                     let pause = self.note(&outage, &mut trouble);
@@ -121,7 +141,7 @@ impl Supervisor {
         let report = StopReport {
             drained,
             given_back: self.shared.book.given_back_count(),
-            left: self.shared.book.in_flight(),
+            left: self.shared.book.ticket_count(),
             abandoned,
         };
         tracing::info!(drained, given_back = report.given_back, left = report.left, "pipeline stopped");
@@ -129,7 +149,7 @@ impl Supervisor {
     }
 
     /// One generation from start to end. Answers when the pipeline is stopped.
-    fn live(&self, trouble: &mut Option<Trouble>) -> Result<(bool, Vec<String>), Outage> {
+    fn live(&self, trouble: &mut Option<Trouble>, waits: Waits) -> Result<(bool, Vec<String>), Outage> {
         let kill = Kill::new();
         self.ask_the_queue(&kill)?;
         let Starting { mut generation, open } = (self.starter)(kill)?;
@@ -140,9 +160,9 @@ impl Supervisor {
                 end
             }
             None => match open(&mut generation) {
-                Ok(()) => self.watch(&generation, trouble),
+                Ok(()) => self.watch(&generation, trouble, waits.recovered_after),
                 Err(outage) => {
-                    generation.end(Vec::new());
+                    self.end(generation, Vec::new(), waits.exits);
                     return Err(outage);
                 }
             },
@@ -152,16 +172,29 @@ impl Supervisor {
             End::Stopped => {
                 let mut exited = Vec::new();
                 let drained = generation.drain(self.grace, &mut exited);
-                Ok((drained, generation.end(exited).abandoned))
+                Ok((drained, self.end(generation, exited, waits.exits).abandoned))
             }
             End::Failed(exited) => {
                 let thread = exited.first().map(|exited| exited.thread.clone()).unwrap_or_default();
-                let ended = generation.end(exited);
+                let ended = self.end(generation, exited, waits.exits);
                 Err(ended.cause.unwrap_or_else(|| {
-                    Outage::because(Part::Stage("pipeline"), format!("thread {thread} ended without a cause"))
+                    Outage::because(SOME_STAGE, format!("thread {thread} ended without a cause"))
                 }))
             }
         }
+    }
+
+    /// Ends a generation, and what was kept up for it: the leases of threads that do not end, and the gauges.
+    fn end(&self, generation: Generation, exited: Vec<Exited>, patience: Duration) -> Ended {
+        let ended = generation.end_within(patience, exited);
+        if !ended.abandoned.is_empty() {
+            self.shared.book.abandon();
+        }
+        self.shared.meters.emptied();
+        for name in BUDGETS {
+            metrics::gauge!(names::BUDGET_USED_BYTES, "budget" => name).set(0.0);
+        }
+        ended
     }
 
     /// Before networks are loaded for nothing: the feed would fall at its first lease, and they with it.
@@ -184,10 +217,18 @@ impl Supervisor {
         None
     }
 
-    /// Watches a generation at work until a thread ends or the pipeline is stopped.
-    fn watch(&self, generation: &Generation, trouble: &mut Option<Trouble>) -> End {
-        let ready_at = Instant::now();
-        let settled_before = self.shared.book.settled_count();
+    /// Watches a generation at work until a thread ends or the pipeline is stopped. It has recovered from a trouble
+    /// before it when it finishes a photo, or has none for `recovered_after`. That it holds some and nothing breaks
+    /// proves nothing: a storage that hangs takes longer than that to be found out. Nor does a photo that fails, for it
+    /// may have got no further than what works.
+    fn watch(
+        &self,
+        generation: &Generation,
+        trouble: &mut Option<Trouble>,
+        recovered_after: Duration,
+    ) -> End {
+        let mut idle_since = Instant::now();
+        let finished_before = self.shared.meters.finished_count();
         if trouble.is_none() {
             *lock(&self.shared.status) = Status::Running;
         }
@@ -198,12 +239,18 @@ impl Supervisor {
                 default(LOOK) => {}
             }
             self.shared.meters.look();
-            for (budget, name) in generation.budgets.iter().zip(["files", "pixels"]) {
+            for (budget, name) in generation.budgets.iter().zip(BUDGETS) {
                 metrics::gauge!(names::BUDGET_USED_BYTES, "budget" => name).set(budget.used() as f64);
             }
-            let has_proved = self.shared.book.settled_count() > settled_before;
-            let has_recovered = has_proved || ready_at.elapsed() >= RECOVERED_AFTER;
-            if has_recovered && let Some(over) = trouble.take() {
+            let is_idle = self.shared.book.in_flight() == 0;
+            if !is_idle {
+                idle_since = Instant::now();
+            }
+            let has_proved = self.shared.meters.finished_count() > finished_before;
+            let has_stood = is_idle && idle_since.elapsed() >= recovered_after;
+            if (has_proved || has_stood)
+                && let Some(over) = trouble.take()
+            {
                 tracing::info!(part = %over.part, since = %over.since, "pipeline is up again");
                 *lock(&self.shared.status) = Status::Running;
             }

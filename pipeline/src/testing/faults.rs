@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use photofinish_store::ids::PhotoId;
 use photofinish_store::photo::PhotoSize;
 use photofinish_store::traits::{Finished, Lease, Queue};
@@ -22,7 +23,9 @@ use crate::runner::{Inlet, Outlet};
 use crate::spans::Outcome;
 use crate::stage::{Answers, Stage};
 use crate::store_call::{Kill, StoreCalls};
-use crate::supervisor::{Shared, Starter, Starting, Status, StopReport, Supervisor, stop_channel};
+use crate::supervisor::{
+    LOOK, Shared, Starter, Starting, Status, StopReport, Supervisor, Waits, stop_channel,
+};
 use crate::testing::memory_queue::MemoryQueue;
 use crate::ticket::InFlight;
 
@@ -35,8 +38,12 @@ pub(crate) enum Fault {
     Die,
     /// The run answers an outage.
     Outage,
+    /// The run takes longer than several looks of the supervisor, then answers an outage: what a storage that hangs does.
+    Hang,
     /// The run answers too few results.
     Lie,
+    /// The run waits at the gate, and whatever else ends does not end it: a thread that hangs in native code.
+    Park,
 }
 
 /// What fails when.
@@ -52,6 +59,8 @@ pub(crate) struct Faults {
     pub(crate) generations: AtomicUsize,
     /// Sizes of the batches of the second stage.
     pub(crate) batches: Mutex<Vec<usize>>,
+    /// Opens when its sender is dropped, also by a test that fails; always open where there is none.
+    pub(crate) gate: Option<Receiver<()>>,
 }
 
 pub(crate) const NAMES: [&str; 4] = ["feed", "one", "two", "three"];
@@ -92,6 +101,14 @@ impl Link {
                 panic!("told to die")
             }
             Some(Fault::Outage) => return Err(Outage::because(Part::Models, "told to be out")),
+            Some(Fault::Hang) => {
+                std::thread::sleep(3 * LOOK);
+                return Err(Outage::because(Part::Models, "told to be out after a while"));
+            }
+            Some(Fault::Park) => {
+                // Nothing is ever sent: it ends with its sender.
+                let _open = self.faults.gate.as_ref().map(Receiver::recv);
+            }
             Some(Fault::Lie) | None => {}
         }
         let is_cursed = |lease: &Arc<Lease>| self.faults.cursed.contains(&lease.photo);
@@ -183,6 +200,8 @@ pub(crate) struct Rig {
     pub(crate) shared: Arc<Shared>,
     stop: Sender<()>,
     supervisor: JoinHandle<StopReport>,
+    /// The metrics of the supervisor's thread.
+    page: PrometheusHandle,
     _runtime: tokio::runtime::Runtime,
 }
 
@@ -193,8 +212,35 @@ pub(crate) struct Shape {
     pub(crate) batch_size: usize,
 }
 
+/// How long a rig waits for what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// How long leases hold.
+    pub(crate) ttl: Duration,
+    pub(crate) waits: Waits,
+    /// After so many failures in a row.
+    pub(crate) pause: fn(u32) -> Duration,
+    /// After this photos that do not end hang.
+    pub(crate) stalled: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            ttl: Duration::from_millis(90),
+            waits: Waits::SERVICE,
+            pause: |_| Duration::from_millis(1),
+            stalled: Duration::from_secs(60),
+        }
+    }
+}
+
 impl Rig {
     pub(crate) fn start(queue: &Arc<MemoryQueue>, faults: &Arc<Faults>, shape: Shape) -> Self {
+        Self::start_at(Pace::default(), queue, faults, shape)
+    }
+
+    pub(crate) fn start_at(pace: Pace, queue: &Arc<MemoryQueue>, faults: &Arc<Faults>, shape: Shape) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let shared = Arc::new(Shared {
@@ -204,20 +250,26 @@ impl Rig {
             bell: Mutex::default(),
         });
         let calls = StoreCalls { runtime: runtime.handle().clone(), kill: Kill::new() };
-        let ttl = Duration::from_millis(90);
         let (stop, stopped) = stop_channel();
         let supervisor = Supervisor {
             shared: Arc::clone(&shared),
             stop: stopped,
-            keeper: Keeper::start(Arc::clone(&shared.book), calls, ttl).unwrap(),
+            keeper: Keeper::start(Arc::clone(&shared.book), calls, pace.ttl).unwrap(),
             runtime: runtime.handle().clone(),
             grace: Duration::from_secs(10),
-            pause: |_| Duration::from_millis(1),
-            starter: starter(queue, faults, shape, (Arc::clone(&shared), runtime.handle().clone())),
+            pause: pace.pause,
+            starter: starter(queue, faults, (shape, pace), (Arc::clone(&shared), runtime.handle().clone())),
         };
-        let supervisor =
-            std::thread::Builder::new().name("supervisor".into()).spawn(move || supervisor.work()).unwrap();
-        Self { shared, stop, supervisor, _runtime: runtime }
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let page = recorder.handle();
+        let work = move || metrics::with_local_recorder(&recorder, || supervisor.work_with(pace.waits));
+        let supervisor = std::thread::Builder::new().name("supervisor".into()).spawn(work).unwrap();
+        Self { shared, stop, supervisor, page, _runtime: runtime }
+    }
+
+    /// Whether the metrics of the supervisor's thread have this line.
+    pub(crate) fn shows(&self, line: &str) -> bool {
+        self.page.render().lines().any(|shown| shown == line)
     }
 
     pub(crate) fn stop(self) -> StopReport {
@@ -229,7 +281,7 @@ impl Rig {
 fn starter(
     queue: &Arc<MemoryQueue>,
     faults: &Arc<Faults>,
-    shape: Shape,
+    (shape, pace): (Shape, Pace),
     (shared, runtime): (Arc<Shared>, tokio::runtime::Handle),
 ) -> Starter {
     let (queue, faults) = (Arc::clone(queue), Arc::clone(faults));
@@ -272,13 +324,15 @@ fn starter(
             outlet: leased.0,
             bell: bell.1,
             drain: Arc::clone(&drain),
-            ttl: Duration::from_secs(60),
+            ttl: pace.ttl,
             meter: shared.meters.of("feed"),
         };
         let budgets = [budget.clone(), Budget::new(1)];
         Ok(Starting {
             generation: Generation { crew, kill, drain, bell: bell.0, budgets },
-            open: Box::new(move |generation| generation.crew.start("feed", 0, move || feed.work())),
+            open: Box::new(move |generation| {
+                generation.crew.start("feed", 0, move || feed.work_with(pace.stalled))
+            }),
         })
     })
 }

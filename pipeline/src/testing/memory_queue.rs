@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use photofinish_store::error::{StoreError, StoreErrorKind};
@@ -30,6 +30,8 @@ struct Row {
     place: Place,
     attempts: u32,
     ends: u32,
+    /// When its lease lapses.
+    until: Instant,
 }
 
 /// The queue.
@@ -46,6 +48,8 @@ pub(crate) struct MemoryQueue {
     /// The most photos that were leased at once while a suspect was.
     beside_a_suspect: AtomicUsize,
     pub(crate) renewals: AtomicUsize,
+    /// Leases that nobody renews lapse; otherwise they hold for ever.
+    pub(crate) lapses: AtomicBool,
 }
 
 impl MemoryQueue {
@@ -60,7 +64,8 @@ impl MemoryQueue {
 
     /// Puts a photo in the queue, of which `attempts` leases ended without a word.
     pub(crate) fn put(&self, photo: PhotoId, attempts: u32) {
-        lock(&self.rows).insert(photo, Row { place: Place::Waiting, attempts, ends: 0 });
+        let row = Row { place: Place::Waiting, attempts, ends: 0, until: Instant::now() };
+        lock(&self.rows).insert(photo, row);
     }
 
     /// Waits until every photo has ended; whether that came in time.
@@ -108,6 +113,17 @@ impl MemoryQueue {
         Err(away)
     }
 
+    /// Puts photos back whose lease has lapsed, the attempt counted.
+    fn lapse(&self, rows: &mut HashMap<PhotoId, Row>) {
+        if !self.lapses.load(Ordering::Acquire) {
+            return;
+        }
+        let now = Instant::now();
+        for row in rows.values_mut().filter(|row| matches!(row.place, Place::Leased(_)) && row.until <= now) {
+            row.place = Place::Waiting;
+        }
+    }
+
     fn end(&self, lease: &Lease, place: Place) -> Finish {
         let mut rows = lock(&self.rows);
         let row = rows.get_mut(&lease.photo).unwrap();
@@ -139,6 +155,7 @@ impl Queue for MemoryQueue {
     async fn lease(&self, request: LeaseRequest) -> Result<Vec<Lease>> {
         self.offer()?;
         let mut rows = lock(&self.rows);
+        self.lapse(&mut rows);
         let leased = rows.values().filter(|row| matches!(row.place, Place::Leased(_))).count();
         let mut leases = Vec::new();
         for (photo, row) in rows.iter_mut() {
@@ -149,6 +166,7 @@ impl Queue for MemoryQueue {
             let id = LeaseId::generate();
             row.place = Place::Leased(id);
             row.attempts += 1;
+            row.until = Instant::now() + request.ttl;
             leases.push(Lease {
                 id,
                 photo: *photo,
@@ -165,8 +183,15 @@ impl Queue for MemoryQueue {
         Ok(leases)
     }
 
-    async fn renew(&self, leases: &[LeaseId], _ttl: Duration) -> Result<Vec<LeaseId>> {
+    async fn renew(&self, leases: &[LeaseId], ttl: Duration) -> Result<Vec<LeaseId>> {
         self.serve()?;
+        for row in lock(&self.rows).values_mut() {
+            if let Place::Leased(lease) = row.place
+                && leases.contains(&lease)
+            {
+                row.until = Instant::now() + ttl;
+            }
+        }
         self.renewals.fetch_add(1, Ordering::AcqRel);
         self.changed.notify_all();
         Ok(leases.to_vec())

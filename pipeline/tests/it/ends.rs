@@ -147,7 +147,7 @@ fn a_storage_outage_costs_no_photo_an_attempt() {
         is_cut: AtomicBool::new(false),
         refusals: AtomicUsize::new(0),
     });
-    let models = Arc::new(FakeModels { delay: Duration::from_millis(10), ..FakeModels::default() });
+    let models = Arc::new(FakeModels { delay: Duration::from_millis(100), ..FakeModels::default() });
     house.send(album, &event(20));
     let pipeline =
         house.pipeline_with(models, Arc::clone(&storage) as Arc<dyn Blobs>, Duration::from_secs(30));

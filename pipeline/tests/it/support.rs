@@ -27,7 +27,7 @@ use tokio::runtime::Runtime;
 pub const LIMITS: Limits = Limits { max_file_bytes: 4 << 20, max_pixels: 50_000_000 };
 
 /// How long anything may take.
-pub const LONG: Duration = Duration::from_secs(60);
+pub const LONG: Duration = Duration::from_secs(600);
 
 /// A store on a temporary folder with an organization.
 pub struct House {
@@ -109,7 +109,7 @@ impl House {
 
     /// Starts a pipeline on the store.
     pub fn pipeline(&self, models: FakeModels) -> Pipeline {
-        self.pipeline_with(Arc::new(models), Arc::clone(&self.store.blobs), Duration::from_secs(30))
+        self.pipeline_with(Arc::new(models), Arc::clone(&self.store.blobs), Duration::from_secs(300))
     }
 
     pub fn pipeline_with(
