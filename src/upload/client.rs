@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use indicatif::ProgressBar;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use url::Url;
@@ -14,13 +13,23 @@ use uuid::Uuid;
 
 use super::Outcome;
 use super::folder::PhotoFile;
+use super::wire::{Answer, Page, Results, Standing, Ticket, clock_of};
 
-/// Tries of one call. With the waits below a restart of the service is ridden out.
-const TRIES: u32 = 7;
+/// Tries of one call. The waits between them are 45.75 s together: a restart of the service is ridden out, which drains
+/// for 20 s at most and then loads its networks.
+const TRIES: usize = 9;
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
-/// The longest page that `photos/photo/list` gives.
+/// How long a call may take.
+const CALL_LIMIT: Duration = Duration::from_secs(300);
+/// How long the transfer of no bytes may take; those of a file add to it.
+const PUT_LIMIT: Duration = Duration::from_secs(60);
+/// Bytes a second of a line that is waited for, of each file on its way.
+const SLOWEST_LINE: u64 = 32_000;
+/// Photos a page of `photos/photo/list`.
 const PAGE: u32 = 200;
+/// The state of a photo that was signed, but not confirmed.
+const AWAITING: &str = "awaiting_upload";
 
 /// Speaks to one album with one key.
 pub struct Client {
@@ -35,8 +44,17 @@ pub struct Client {
 pub struct KnownName {
     /// Whether one of them is confirmed, whatever became of it.
     pub is_confirmed: bool,
-    /// The `photoId`s that were signed, but never confirmed: an answer that a break swallowed leaves some behind.
-    pub unfinished: Vec<String>,
+    /// Those that were signed, but not confirmed: on their way, or left behind by a break that swallowed an answer.
+    pub unfinished: Vec<Unfinished>,
+}
+
+/// A photo that was signed, but not confirmed.
+#[derive(Debug)]
+pub struct Unfinished {
+    /// Its `photoId`.
+    pub photo: String,
+    /// For how long it has been signed, by the service's clock.
+    pub age: time::Duration,
 }
 
 /// Why a file was not taken.
@@ -47,35 +65,6 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
-}
-
-/// One entry of a batch answer, by position.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Entry {
-    success: bool,
-    upload_url: Option<String>,
-    photo_id: Option<String>,
-    error: Option<Value>,
-}
-
-#[derive(Deserialize)]
-struct Results {
-    results: Vec<Entry>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Page {
-    photos: Vec<Listed>,
-    next_cursor: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Listed {
-    id: String,
-    filename: String,
-    state: String,
 }
 
 impl Client {
@@ -91,7 +80,7 @@ impl Client {
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_connect(Some(Duration::from_secs(10)))
-            .timeout_global(Some(Duration::from_secs(300)))
+            .timeout_global(Some(CALL_LIMIT))
             .build()
             .into();
         Ok(Self { agent, base: format!("{trimmed}/openapi"), key: key.to_owned(), album })
@@ -109,11 +98,13 @@ impl Client {
             if let Some(cursor) = &cursor {
                 body["cursor"] = json!(cursor);
             }
-            let page: Page = self.call("photos/photo/list", &body)?;
+            let answer = self.ask("photos/photo/list", &body)?;
+            let now = clock_of(&answer);
+            let page: Page = read("photos/photo/list", answer)?;
             for photo in page.photos {
                 let name = known.entry(photo.filename).or_default();
-                if photo.state == "awaiting_upload" {
-                    name.unfinished.push(photo.id);
+                if photo.state == AWAITING {
+                    name.unfinished.push(Unfinished { photo: photo.id, age: now - photo.created_at });
                 } else {
                     name.is_confirmed = true;
                 }
@@ -125,13 +116,18 @@ impl Client {
         }
     }
 
-    /// Removes a photo whose upload was never confirmed.
+    /// Removes a photo unless it is confirmed by now, as its uploader may have finished since the album was listed.
+    /// Answers whether it is, and so stays.
     ///
     /// # Errors
     /// When the service refuses or cannot be reached.
-    pub fn forget(&self, photo: &str) -> anyhow::Result<()> {
-        let body = json!({ "albumId": self.album, "photoId": photo });
-        self.call::<Value>("photos/photo/delete", &body).map(drop)
+    pub fn remove_unless_confirmed(&self, photo: &str) -> anyhow::Result<bool> {
+        let found: Option<Standing> = self.of_photo("photos/photo/get", photo)?;
+        match found {
+            Some(found) if found.state != AWAITING => Ok(true),
+            Some(_) => self.remove(photo).map(|()| false),
+            None => Ok(false),
+        }
     }
 
     /// Signs, sends and confirms a batch; every file is counted exactly once in the answer.
@@ -153,31 +149,59 @@ impl Client {
         outcome
     }
 
-    fn sign(&self, files: &[PhotoFile]) -> anyhow::Result<Vec<Entry>> {
+    /// A ticket a file, or why there is none.
+    fn sign(&self, files: &[PhotoFile]) -> anyhow::Result<Vec<anyhow::Result<Ticket>>> {
         let entries: Vec<Value> = files
             .iter()
             .map(|file| json!({ "filename": file.name, "contentType": file.content_type }))
             .collect();
         let body = json!({ "albumId": self.album, "entries": entries });
-        let answer: Results = self.call("photos/photo/signed/batch", &body)?;
-        if answer.results.len() != files.len() {
-            bail!("the service answered {} of {} entries", answer.results.len(), files.len());
+        let answer = self.ask("photos/photo/signed/batch", &body)?;
+        let now = clock_of(&answer);
+        let Results { results } = read("photos/photo/signed/batch", answer)?;
+        if results.len() != files.len() {
+            bail!("the service answered {} of {} entries", results.len(), files.len());
         }
-        Ok(answer.results)
+        Ok(results.into_iter().map(|entry| Ticket::of(entry, now)).collect())
     }
 
-    /// Sends a file's bytes; answers its photo id and size.
-    fn send_one(&self, file: &PhotoFile, ticket: Entry) -> anyhow::Result<(String, u64)> {
-        let (Some(url), Some(photo)) = (ticket.upload_url, ticket.photo_id) else {
-            bail!("not signed: {}", ticket.error.unwrap_or_default());
-        };
+    /// Sends a file's bytes; answers its photo id and size. Files of a batch are signed together and sent one after the
+    /// other: on a slow line the URL of a late one has ended when its turn comes, and it is signed anew, once.
+    fn send_one(&self, file: &PhotoFile, ticket: anyhow::Result<Ticket>) -> anyhow::Result<(String, u64)> {
+        let mut ticket = ticket?;
         let bytes = std::fs::read(&file.path)?;
-        let answer =
-            self.retried(|| self.agent.put(&url).header("content-type", file.content_type).send(&bytes[..]))?;
+        // Not even tried: some storage refuses in the middle of the body, which looks like a broken line.
+        let is_over = ticket.is_over();
+        if is_over {
+            ticket = self.signed_anew(file, &ticket)?;
+        }
+        let mut answer = self.put(file, &ticket.url, &bytes)?;
+        if !is_over && may_have_ended(answer.status().as_u16()) {
+            ticket = self.signed_anew(file, &ticket)?;
+            answer = self.put(file, &ticket.url, &bytes)?;
+        }
         if answer.status() != 200 {
             bail!("storage answered {}", described(answer));
         }
-        Ok((photo, bytes.len() as u64))
+        Ok((ticket.photo, bytes.len() as u64))
+    }
+
+    /// Another ticket in place of one that nobody but this run has, and that was never confirmed.
+    fn signed_anew(&self, file: &PhotoFile, old: &Ticket) -> anyhow::Result<Ticket> {
+        self.remove(&old.photo).context("removing a ticket whose URL has ended")?;
+        self.sign(std::slice::from_ref(file))?.pop().context("the service answered no entry")?
+    }
+
+    fn put(&self, file: &PhotoFile, url: &str, bytes: &[u8]) -> anyhow::Result<Answer> {
+        self.retried(|| {
+            let request = self.agent.put(url).header("content-type", file.content_type);
+            request.config().timeout_global(Some(put_limit(bytes.len() as u64))).build().send(bytes)
+        })
+    }
+
+    /// Removes a photo; one that is not there is as good as removed.
+    fn remove(&self, photo: &str) -> anyhow::Result<()> {
+        self.of_photo::<Value>("photos/photo/delete", photo).map(drop)
     }
 
     fn confirm(&self, uploaded: &[(&PhotoFile, (String, u64))], outcome: &mut Outcome) {
@@ -215,35 +239,58 @@ impl Client {
     }
 
     fn call<T: DeserializeOwned>(&self, path: &str, body: &Value) -> anyhow::Result<T> {
+        read(path, self.ask(path, body)?)
+    }
+
+    /// A call about one photo; `None` when there is no such photo.
+    fn of_photo<T: DeserializeOwned>(&self, path: &str, photo: &str) -> anyhow::Result<Option<T>> {
+        let answer = self.ask(path, &json!({ "albumId": self.album, "photoId": photo }))?;
+        if answer.status() == 404 { Ok(None) } else { read(path, answer).map(Some) }
+    }
+
+    fn ask(&self, path: &str, body: &Value) -> anyhow::Result<Answer> {
         let url = format!("{}/{path}", self.base);
-        let mut answer =
-            self.retried(|| self.agent.post(&url).header("x-api-key", &self.key).send_json(body))?;
-        if answer.status() != 200 {
-            bail!("{path} answered {}", described(answer));
-        }
-        Ok(answer.body_mut().with_config().limit(64 << 20).read_json()?)
+        self.retried(|| self.agent.post(&url).header("x-api-key", &self.key).send_json(body))
     }
 
     /// Tries again while the network or the service has trouble of its own, waiting as long as it asks.
     fn retried(&self, send: impl Fn() -> Result<Answer, ureq::Error>) -> anyhow::Result<Answer> {
-        let mut wait = FIRST_WAIT;
-        for _ in 1..TRIES {
+        for wait in waits() {
             let asked = match send() {
                 Ok(answer) if !is_passing(answer.status().as_u16()) => return Ok(answer),
                 Ok(answer) => retry_after(&answer),
                 Err(_) => None,
             };
             std::thread::sleep(asked.unwrap_or(wait).min(LONGEST_WAIT));
-            wait = (wait * 2).min(LONGEST_WAIT);
         }
         Ok(send()?)
     }
 }
 
-type Answer = ureq::http::Response<ureq::Body>;
+/// Between the tries of one call.
+fn waits() -> impl Iterator<Item = Duration> {
+    std::iter::successors(Some(FIRST_WAIT), |wait| Some((*wait * 2).min(LONGEST_WAIT))).take(TRIES - 1)
+}
 
 fn is_passing(status: u16) -> bool {
     matches!(status, 408 | 429 | 500 | 502 | 503 | 504)
+}
+
+/// Whether storage may have refused because the URL has ended: 403, and 400 from Google's.
+fn may_have_ended(status: u16) -> bool {
+    matches!(status, 400 | 403)
+}
+
+/// How long the transfer of a file may take.
+fn put_limit(bytes: u64) -> Duration {
+    PUT_LIMIT + Duration::from_secs(bytes / SLOWEST_LINE)
+}
+
+fn read<T: DeserializeOwned>(path: &str, mut answer: Answer) -> anyhow::Result<T> {
+    if answer.status() != 200 {
+        bail!("{path} answered {}", described(answer));
+    }
+    Ok(answer.body_mut().with_config().limit(64 << 20).read_json()?)
 }
 
 fn retry_after(answer: &Answer) -> Option<Duration> {
@@ -263,4 +310,21 @@ fn described(mut answer: Answer) -> String {
 fn refuse_all(files: &[PhotoFile], error: &anyhow::Error) -> Outcome {
     let refused = files.iter().map(|file| (file.name.clone(), Refusal(format!("{error:#}")))).collect();
     Outcome { refused, ..Outcome::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_waits_of_a_call_outlast_a_restart() {
+        assert_eq!(waits().count(), TRIES - 1);
+        assert_eq!(waits().sum::<Duration>(), Duration::from_millis(45_750));
+    }
+
+    #[test]
+    fn a_transfer_has_time_by_its_size() {
+        assert_eq!(put_limit(0), Duration::from_secs(60));
+        assert_eq!(put_limit(64_000_000), Duration::from_secs(2060));
+    }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// A file to send.
 #[derive(Clone, Debug)]
 pub struct PhotoFile {
-    /// Its path below the folder, with `/`: the `filename` of the API and what a second run goes by.
+    /// The prefix and its path below the folder, with `/`: the `filename` of the API and what a second run goes by.
     pub name: String,
     /// Where it is.
     pub path: PathBuf,
@@ -22,11 +22,11 @@ pub struct Listing {
     pub skipped: usize,
 }
 
-/// Walks the folder and its subfolders; names beginning with a dot are passed over.
+/// Walks the folder and its subfolders; names beginning with a dot are passed over. Every name begins with `prefix`.
 ///
 /// # Errors
 /// When a folder cannot be read.
-pub fn photos(folder: &Path) -> io::Result<Listing> {
+pub fn photos(folder: &Path, prefix: &str) -> io::Result<Listing> {
     let mut listing = Listing { photos: Vec::new(), skipped: 0 };
     let mut folders = vec![folder.to_path_buf()];
     while let Some(current) = folders.pop() {
@@ -38,7 +38,7 @@ pub fn photos(folder: &Path) -> io::Result<Listing> {
             if path.is_dir() {
                 folders.push(path);
             } else if let Some(content_type) = content_type(&path) {
-                let name = name_below(folder, &path);
+                let name = format!("{prefix}{}", name_below(folder, &path));
                 listing.photos.push(PhotoFile { name, path, content_type });
             } else {
                 listing.skipped += 1;
@@ -76,9 +76,12 @@ mod tests {
         for name in ["b.JPG", "start/a.jpeg", "notes.txt", ".hidden.jpg"] {
             std::fs::write(folder.path().join(name), b"x").unwrap();
         }
-        let listing = photos(folder.path()).unwrap();
+        let listing = photos(folder.path(), "").unwrap();
         let names: Vec<&str> = listing.photos.iter().map(|p| p.name.as_str()).collect();
         assert_eq!(names, ["b.JPG", "start/a.jpeg"]);
         assert_eq!(listing.skipped, 1);
+        let prefixed = photos(folder.path(), "cam2/").unwrap().photos;
+        assert_eq!(prefixed[1].name, "cam2/start/a.jpeg");
+        assert_eq!(prefixed[1].path, listing.photos[1].path);
     }
 }

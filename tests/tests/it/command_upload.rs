@@ -1,7 +1,23 @@
 //! `photofinish upload`, as a partner types it.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use photofinish_tests::harness::pictures::Picture;
-use photofinish_tests::harness::{Options, Service};
+use photofinish_tests::harness::{Options, Output, Service};
+use serde_json::{Value, json};
+
+use crate::shell::Shell;
+
+/// Uploads a folder with the key of the usual partner.
+fn upload(service: &Service, album: &str, folder: &Path, more: &[&str]) -> Output {
+    let (origin, partner) = (service.origin(), service.partner());
+    let place = folder.to_string_lossy().into_owned();
+    let arguments = ["upload", "--url", &origin, "--key", partner.key(), "--album", album, &place];
+    service.run(&[&arguments[..], more].concat())
+}
 
 #[test]
 fn an_upload_sends_what_is_missing_and_reconciles() {
@@ -21,19 +37,8 @@ fn an_upload_sends_what_is_missing_and_reconciles() {
     write("start.png", &Picture::new(600, 400).bib("901", [150, 150]).png());
     write("notes.txt", b"not a photo");
     write("broken.jpg", b"not a photo either");
-    let upload = || {
-        service.run(&[
-            "upload",
-            "--url",
-            &service.origin(),
-            "--key",
-            partner.key(),
-            "--album",
-            &album,
-            &folder.path().to_string_lossy(),
-        ])
-    };
-    let first = upload();
+    let run = || upload(&service, &album, folder.path(), &["--stale-after", "0"]);
+    let first = run();
     let summary = first.success();
     assert!(summary.contains("22 photos in the folder"), "{summary}");
     assert!(summary.contains("22 sent and confirmed"), "{summary}");
@@ -48,16 +53,59 @@ fn an_upload_sends_what_is_missing_and_reconciles() {
     let stale = [("half.jpg", "image/jpeg"), ("start.png", "image/png")]
         .map(|(name, content_type)| partner.signed(&album, name, content_type).id);
     write("half.jpg", &Picture::new(600, 400).bib("903", [150, 150]).jpeg());
-    let second = upload();
+    let second = run();
     let summary = second.success();
-    assert!(summary.contains("22 were in the album already"), "{summary}");
+    assert!(summary.contains("22 were in the album already, by file name"), "{summary}");
     assert!(summary.contains("2 sent and confirmed"), "{summary}");
     let progress = partner.wait_idle(&album);
     assert_eq!((&progress["ready"], &progress["awaitingUpload"]), (&23.into(), &0.into()), "{progress}");
     assert_eq!(partner.find_text_exactly(&album, "903").len(), 1);
     let is_stale = |photo: &serde_json::Value| stale.iter().any(|id| photo["id"] == **id);
     assert!(!partner.photos(&album).iter().any(is_stale), "what was left behind is removed");
-    assert!(upload().success().contains("0 sent and confirmed"));
+    assert!(run().success().contains("0 sent and confirmed"));
+}
+
+#[test]
+fn an_upload_leaves_alone_what_another_uploader_may_be_at() {
+    let service = Service::start(Options::fakes());
+    let partner = service.partner();
+    let album = partner.album("Two uploaders");
+    let folder = tempfile::tempdir().expect("a folder");
+    let picture = Picture::new(600, 400).bib("711", [150, 150]).jpeg();
+    std::fs::write(folder.path().join("a.jpg"), &picture).expect("a file");
+    let theirs = partner.signed(&album, "a.jpg", "image/jpeg");
+    let ours = upload(&service, &album, folder.path(), &[]);
+    let summary = ours.success();
+    assert!(summary.contains("1 sent and confirmed"), "{summary}");
+    let said = summary.lines().find(|line| line.contains("left alone")).unwrap_or_default();
+    assert!(said.starts_with("1 unfinished uploads") && said.contains("--stale-after 0"), "{summary}");
+    assert_eq!(partner.put(&theirs.url, "image/jpeg", &picture).status, 200);
+    partner.confirm(&album, &theirs.id).ok();
+    let progress = partner.wait_idle(&album);
+    assert_eq!((&progress["ready"], &progress["total"]), (&2.into(), &2.into()), "{progress}");
+}
+
+#[test]
+fn folders_of_cameras_that_name_alike_are_kept_apart_by_their_prefixes() {
+    let service = Service::start(Options::fakes());
+    let partner = service.partner();
+    let album = partner.album("Two cameras");
+    let cameras = [("cam1/", "311"), ("cam2/", "812")].map(|(prefix, bib)| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let picture = Picture::new(600, 400).bib(bib, [150, 150]).jpeg();
+        std::fs::write(folder.path().join("IMG_1.JPG"), picture).expect("a file");
+        (folder, prefix, bib)
+    });
+    for (folder, prefix, _) in &cameras {
+        let sent = upload(&service, &album, folder.path(), &["--prefix", prefix]);
+        assert!(sent.success().contains("1 sent and confirmed"), "{}", sent.stdout);
+        let again = upload(&service, &album, folder.path(), &["--prefix", prefix]);
+        assert!(again.success().contains("1 were in the album already, by file name"), "{}", again.stdout);
+    }
+    partner.wait_idle(&album);
+    for (_, prefix, bib) in &cameras {
+        assert_eq!(partner.find_text_exactly(&album, bib).len(), 1, "{prefix}");
+    }
 }
 
 #[test]
@@ -108,21 +156,10 @@ fn an_upload_goes_on_after_the_service_was_cut_off() {
         let picture = Picture::new(1200, 900).bib(&format!("{}", 5000 + number * 11), [300, 300]);
         std::fs::write(folder.path().join(format!("{number:02}.jpg")), picture.jpeg()).expect("a file");
     }
-    let place = folder.path().to_string_lossy().into_owned();
-    let arguments = [
-        "upload",
-        "--url",
-        &service.origin(),
-        "--key",
-        partner.key(),
-        "--album",
-        &album,
-        "--parallel",
-        "2",
-        &place,
-    ];
+    // A ticket whose answer the cut swallowed is nobody's but this test's.
+    let run = || upload(&service, &album, folder.path(), &["--parallel", "2", "--stale-after", "0"]);
     std::thread::scope(|scope| {
-        let upload = scope.spawn(|| service.run(&arguments));
+        let upload = scope.spawn(run);
         while partner.progress(&album)["total"].as_u64().unwrap_or(0) < 16 {
             assert!(!upload.is_finished(), "the upload ended before anything was confirmed");
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -131,11 +168,191 @@ fn an_upload_goes_on_after_the_service_was_cut_off() {
         service.restart();
         upload.join().expect("the upload ends");
     });
-    service.run(&arguments).success();
+    run().success();
     let progress = partner.wait_idle(&album);
     assert_eq!(
         (&progress["ready"], &progress["total"]),
         (&64.into(), &64.into()),
         "each photo once: {progress}"
     );
+}
+
+#[test]
+fn a_url_that_ended_before_its_turn_is_signed_anew() {
+    let service =
+        Scripted::answering(Script { listed: json!([]), refused: &["1"], over: &["2"], ..Script::default() });
+    let summary = service.upload(&["a.jpg", "b.jpg"]);
+    assert!(summary.contains("2 sent and confirmed"), "{summary}");
+    assert!(summary.contains("0 refused"), "{summary}");
+    let expected = [
+        "list",
+        "signed a.jpg b.jpg",
+        "put 1",
+        "delete 1",
+        "signed a.jpg",
+        "put 3",
+        "delete 2",
+        "signed b.jpg",
+        "put 4",
+        "success 3 4",
+    ];
+    assert_eq!(service.asked(), expected);
+}
+
+#[test]
+fn a_photo_is_removed_by_the_age_that_the_service_sees_and_only_while_nobody_has_confirmed_it() {
+    let waiting = |id: &str, created: &str| {
+        let (filename, state) = (format!("{id}.jpg"), "awaiting_upload");
+        json!({ "id": id, "filename": filename, "state": state, "createdAt": created })
+    };
+    // This machine's clock calls all of them old.
+    let listed = json!([
+        waiting("confirmed", "2020-01-01T00:30:00Z"),
+        waiting("left", "2020-01-01T00:30:00Z"),
+        waiting("young", "2020-01-01T01:30:00Z"),
+    ]);
+    let service = Scripted::answering(Script { listed, confirmed: &["confirmed"], ..Script::default() });
+    let summary = service.upload(&["confirmed.jpg", "left.jpg", "young.jpg"]);
+    assert!(summary.contains("1 were in the album already"), "{summary}");
+    assert!(summary.contains("2 sent and confirmed"), "{summary}");
+    assert!(summary.contains("1 unfinished uploads"), "{summary}");
+    let expected = [
+        "list",
+        "get confirmed",
+        "get left",
+        "delete left",
+        "signed left.jpg young.jpg",
+        "put 1",
+        "put 2",
+        "success 1 2",
+    ];
+    assert_eq!(service.asked(), expected);
+}
+
+/// What happens in a service that no real one can be made to do on time.
+#[derive(Default)]
+struct Script {
+    /// The photos of the album.
+    listed: Value,
+    /// Those that their uploader confirms between the list and the next look.
+    confirmed: &'static [&'static str],
+    /// Tickets whose URL storage refuses; they are counted from 1.
+    refused: &'static [&'static str],
+    /// Tickets whose URL has ended by their own word.
+    over: &'static [&'static str],
+}
+
+/// Answers by a script, at two in the morning of the first of January 2020, until the test process ends.
+struct Scripted {
+    origin: String,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Scripted {
+    fn answering(script: Script) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let origin = format!("http://{}", listener.local_addr().expect("an address"));
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (kept, base) = (Arc::clone(&asked), origin.clone());
+        let accept = move || {
+            let mut signed = 0;
+            for connection in listener.incoming().flatten() {
+                let Some((path, body)) = request(&connection) else { continue };
+                let (told, status, answer) = script.answer(&path, &body, (base.as_str(), &mut signed));
+                kept.lock().unwrap_or_else(PoisonError::into_inner).push(told);
+                respond(&connection, status, &answer.to_string());
+            }
+        };
+        std::thread::Builder::new().name("scripted".to_owned()).spawn(accept).expect("a thread");
+        Self { origin, asked }
+    }
+
+    /// Uploads files of these names; answers the summary.
+    fn upload(&self, names: &[&str]) -> String {
+        let (shell, folder) = (Shell::new(), tempfile::tempdir().expect("a folder"));
+        for name in names {
+            std::fs::write(folder.path().join(name), Picture::new(64, 64).jpeg()).expect("a file");
+        }
+        let place = folder.path().to_string_lossy().into_owned();
+        let album = "01890000-0000-7000-8000-000000000000";
+        let arguments = ["upload", "--url", &self.origin, "--key", "any", "--album", album, &place];
+        shell.run(&arguments, &[]).success().to_owned()
+    }
+
+    /// What was asked so far, in order.
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Script {
+    /// What was asked in short, with the status and the body of the answer.
+    fn answer(&self, path: &str, body: &Value, (base, signed): (&str, &mut u32)) -> (String, u16, Value) {
+        if let Some(ticket) = path.strip_prefix("/put/") {
+            let status = if self.refused.contains(&ticket) { 403 } else { 200 };
+            return (format!("put {ticket}"), status, Value::Null);
+        }
+        let texts = |values: &Value| -> Vec<String> {
+            values.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        let photo = body["photoId"].as_str().unwrap_or_default();
+        match path.strip_prefix("/openapi/photos/photo/") {
+            Some("list") => ("list".to_owned(), 200, json!({ "photos": self.listed, "nextCursor": null })),
+            Some("get") => {
+                let state = if self.confirmed.contains(&photo) { "queued" } else { "awaiting_upload" };
+                (format!("get {photo}"), 200, json!({ "id": photo, "state": state }))
+            }
+            Some("delete") => (format!("delete {photo}"), 200, json!({ "success": true })),
+            Some("signed/batch") => {
+                let entries = body["entries"].as_array().expect("entries");
+                let names = entries.iter().map(|entry| entry["filename"].clone()).collect();
+                let results: Vec<Value> = entries.iter().map(|_| self.ticket(base, signed)).collect();
+                (format!("signed {}", texts(&names).join(" ")), 200, json!({ "results": results }))
+            }
+            Some("success/batch") => {
+                let photos = texts(&body["photoIds"]);
+                let results: Vec<Value> = photos.iter().map(|_| json!({ "success": true })).collect();
+                (format!("success {}", photos.join(" ")), 200, json!({ "results": results }))
+            }
+            _ => (path.to_owned(), 404, json!({ "message": "Not Found" })),
+        }
+    }
+
+    fn ticket(&self, base: &str, signed: &mut u32) -> Value {
+        *signed += 1;
+        let photo = signed.to_string();
+        let is_over = self.over.contains(&photo.as_str());
+        let expires_at = if is_over { "2020-01-01T01:59:59Z" } else { "2020-01-01T02:15:00Z" };
+        let url = format!("{base}/put/{photo}");
+        json!({ "success": true, "uploadUrl": url, "photoId": photo, "expiresAt": expires_at })
+    }
+}
+
+/// One request: its path, and its body where that is JSON.
+fn request(connection: &TcpStream) -> Option<(String, Value)> {
+    let mut reader = BufReader::new(connection);
+    let mut line = String::new();
+    reader.read_line(&mut line).ok()?;
+    let path = line.split(' ').nth(1)?.to_owned();
+    let mut length = 0_usize;
+    loop {
+        line.clear();
+        reader.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim_end().split_once(':') else { break };
+        if name.eq_ignore_ascii_case("content-length") {
+            length = value.trim().parse().expect("a length");
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some((path, serde_json::from_slice(&body).unwrap_or_default()))
+}
+
+fn respond(mut connection: &TcpStream, status: u16, body: &str) {
+    let head = format!(
+        "HTTP/1.1 {status} Scripted\r\ndate: Wed, 01 Jan 2020 02:00:00 GMT\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    connection.write_all(format!("{head}{body}").as_bytes()).expect("the client reads");
 }
