@@ -1,7 +1,7 @@
 //! What is in force: the settings as types, each problem with them named. Only `settings` reads the environment.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -119,6 +119,9 @@ impl fmt::Display for ConfigErrors {
 
 /// A stop has to wait for a read that sleeps.
 const MOST_FAKE_DELAY_MS: u64 = 10_000;
+
+/// A photo is read from the storage in 26 s at most, whatever the storage: so large a one at 20 MB/s.
+const MOST_PHOTO_BYTES: u64 = 500_000_000;
 
 impl Config {
     /// Judges every setting.
@@ -297,7 +300,7 @@ impl Judge {
             ) as usize,
             face_index_bytes: self.megabytes("PHOTOFINISH_FACE_INDEX_MB", &given.face_index_mb, 1024)
                 as usize,
-            max_photo_bytes: self.megabytes("PHOTOFINISH_MAX_PHOTO_MB", &given.max_photo_mb, 50),
+            max_photo_bytes: self.max_photo_bytes(given),
             max_probe_bytes: self.megabytes("PHOTOFINISH_MAX_SELFIE_MB", &given.max_selfie_mb, 10),
             max_pixels: self.megabytes("PHOTOFINISH_MAX_MEGAPIXELS", &given.max_megapixels, 200),
         }
@@ -326,8 +329,29 @@ impl Judge {
         Some(self.parse("PHOTOFINISH_ADMIN_LISTEN", &given.admin_listen, nowhere))
     }
 
+    fn max_photo_bytes(&mut self, given: &Settings) -> u64 {
+        let bytes = self.megabytes("PHOTOFINISH_MAX_PHOTO_MB", &given.max_photo_mb, 50);
+        if bytes > MOST_PHOTO_BYTES {
+            let most = MOST_PHOTO_BYTES / 1_000_000;
+            self.problems.push(format!("PHOTOFINISH_MAX_PHOTO_MB={}: at most {most}", bytes / 1_000_000));
+        }
+        bytes
+    }
+
+    /// Where partners reach the service: by default where it listens, and this machine where it listens on all addresses.
+    /// Then nobody else could follow an upload URL of local files, which only a trial can do with.
     fn public_url(&mut self, given: &Settings, listen: SocketAddr) -> Url {
-        let default = Url::parse(&format!("http://{listen}")).expect("a socket address makes a URL");
+        let everywhere = listen.ip().is_unspecified();
+        let here: IpAddr =
+            if listen.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+        let reached = SocketAddr::new(if everywhere { here } else { listen.ip() }, listen.port());
+        let default = Url::parse(&format!("http://{reached}")).expect("a socket address makes a URL");
+        let local_files = given.storage_url.as_ref().is_none_or(|url| url.starts_with("file:"));
+        let is_trial = given.environment.as_ref().is_none_or(|name| name == "local");
+        if everywhere && given.public_url.is_none() && local_files && !is_trial {
+            self.problems
+                .push("PHOTOFINISH_PUBLIC_URL is missing: what presigned URLs begin with".to_owned());
+        }
         let url = self.parse("PHOTOFINISH_PUBLIC_URL", &given.public_url, default.clone());
         if matches!(url.scheme(), "http" | "https") && url.host().is_some() {
             return url;
@@ -364,6 +388,35 @@ mod tests {
         for name in ["LISTEN", "ENVIRONMENT", "MAX_PHOTO_MB", "FACE_THRESHOLD", "STORAGE_URL"] {
             assert!(problems.iter().any(|p| p.contains(name)), "{name} is not in {problems:?}");
         }
+    }
+
+    #[test]
+    fn presigned_urls_begin_with_what_can_be_reached() {
+        let given = |listen: &str, environment: &str| Settings {
+            listen: Some(listen.into()),
+            environment: Some(environment.into()),
+            ..Settings::default()
+        };
+        for (listen, url) in [("0.0.0.0:8080", "http://127.0.0.1:8080/"), ("[::]:81", "http://[::1]:81/")] {
+            let config = Config::from_settings(&given(listen, "local")).unwrap();
+            assert_eq!(config.public_url.as_str(), url);
+            let ConfigErrors(problems) = Config::from_settings(&given(listen, "production")).unwrap_err();
+            assert!(problems.len() == 1 && problems[0].contains("PUBLIC_URL"), "{problems:?}");
+            let storage_url = Some("s3://photos".into());
+            Config::from_settings(&Settings { storage_url, ..given(listen, "production") }).unwrap();
+            let public_url = Some("https://photos.example".into());
+            Config::from_settings(&Settings { public_url, ..given(listen, "production") }).unwrap();
+        }
+        Config::from_settings(&given("10.0.0.1:80", "production")).unwrap();
+    }
+
+    #[test]
+    fn no_photo_may_be_larger_than_can_be_read_in_time() {
+        let given =
+            |megabytes: &str| Settings { max_photo_mb: Some(megabytes.into()), ..Settings::default() };
+        Config::from_settings(&given("500")).unwrap();
+        let ConfigErrors(problems) = Config::from_settings(&given("501")).unwrap_err();
+        assert_eq!(problems, ["PHOTOFINISH_MAX_PHOTO_MB=501: at most 500"]);
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use url::Url;
 
-/// A URL without its secrets. One that cannot be taken apart, as with a `#` or `/` in its password, shows its kind alone.
+/// A URL without its secrets: its password, and what its query gives. Of a database the query is shown except for
+/// passwords: its options are known. A URL that cannot be taken apart, as with a `#` or `/` in its password, shows its
+/// kind alone.
 pub fn masked(url: &str) -> String {
     let (kind, _) = url.split_once(':').unwrap_or_default();
     // Files have no password, and their URLs need not be whole ones.
@@ -14,15 +16,30 @@ pub fn masked(url: &str) -> String {
     if is_torn || (parsed.password().is_some() && parsed.set_password(Some("masked")).is_err()) {
         return format!("{kind}:masked");
     }
-    if parsed.query_pairs().any(|(name, _)| name == "password") {
-        let pairs: Vec<(String, String)> = parsed.query_pairs().into_owned().collect();
-        let shown = pairs.iter().map(|(name, value)| match name.as_str() {
-            "password" => (name.as_str(), "masked"),
-            _ => (name.as_str(), value.as_str()),
-        });
-        parsed.query_pairs_mut().clear().extend_pairs(shown);
-    }
+    mask_query(&mut parsed);
     parsed.to_string()
+}
+
+fn mask_query(url: &mut Url) {
+    let is_database = matches!(url.scheme(), "postgres" | "postgresql");
+    // Elsewhere a name says nothing of its value: each vendor calls its key something else.
+    let is_secret = |name: &str| !is_database || name.ends_with("password");
+    let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+    if !pairs.iter().any(|(name, _)| is_secret(name)) {
+        return;
+    }
+    let mut query = url.query_pairs_mut();
+    query.clear();
+    for (name, value) in &pairs {
+        if !is_secret(name) {
+            query.append_pair(name, value);
+        } else if value.is_empty() {
+            // The name alone may be the key.
+            query.append_key_only("masked");
+        } else {
+            query.append_pair(name, "masked");
+        }
+    }
 }
 
 #[cfg(test)]
@@ -33,8 +50,17 @@ mod tests {
     fn a_password_in_a_url_is_masked() {
         assert_eq!(masked("sqlite:data/x"), "sqlite:data/x");
         assert_eq!(masked("postgres://a:secret@host/db"), "postgres://a:masked@host/db");
+        let shown = masked("postgresql://a@host/db?sslpassword=secret&sslmode=require");
+        assert_eq!(shown, "postgresql://a@host/db?sslpassword=masked&sslmode=require");
+        let shown = masked("https://vendor/v1/traces?api-key=secret&v=secret");
+        assert_eq!(shown, "https://vendor/v1/traces?api-key=masked&v=masked");
+        assert_eq!(masked("https://vendor/v1/traces"), "https://vendor/v1/traces");
         for url in [
             "postgresql://a@host/db?password=secret&sslmode=require",
+            "https://vendor/v1/traces?secret",
+            "https://vendor/v1/traces?a&secret=",
+            "https://user:secret@vendor?api-key=secret",
+            "grpc://vendor:4317?api-key=secret",
             "postgres://a:se#secret/@host/db",
             "postgres://a:12#secret@host/db",
             "postgres://a:12/secret@host/db",

@@ -57,6 +57,9 @@ impl Role {
 
 /// Selfies that may wait for a vector at once; more are told to come again.
 const PROBE_SEATS: usize = 32;
+/// How long the head of a request may take, from the connection or from the answer before: longer than proxies keep
+/// connections that nobody uses, so that it is they who close them.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 /// How long the store may take to close once nobody uses it.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -109,7 +112,6 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
         signing_secret: secrets::signing_secret(&config.secrets_dir())?,
         attempt_limit: config.attempt_limit,
         face_index_bytes: config.sizes.face_index_bytes,
-        scratch: config.data_dir.join("scratch"),
         queue: config.queue.clone(),
     };
     Ok(Store::open(settings).await?)
@@ -132,7 +134,7 @@ pub fn migrate(config: &Config) -> anyhow::Result<()> {
 async fn service(config: Config, role: Role, arrived: Arrived) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
     let _locks = lock(&config, role)?;
-    let metrics = start_metrics().context("installing the metrics recorder")?;
+    let metrics = start_metrics(role).context("installing the metrics recorder")?;
     let Some(store) = signals.or_stopped(open_store(&config)).await else { return Ok(ExitCode::SUCCESS) };
     let store = store?;
     let models = networks::factory(&config)?;
@@ -245,7 +247,9 @@ fn api_settings(config: &Config) -> ApiSettings {
             thumbnail_max_dimension: 512,
             bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
         },
-        max_body_bytes: 1 << 20,
+        // The longest batch that a partner means: 1000 names of 255 characters, each escaped in six bytes, and more.
+        max_body_bytes: 4 << 20,
+        head_timeout: HEAD_TIMEOUT,
         body_timeout: config.times.body_timeout,
         max_photo_bytes: config.sizes.max_photo_bytes,
         max_probe_bytes: config.sizes.max_probe_bytes,
@@ -301,7 +305,7 @@ fn lock_data_dir(config: &Config, role: Role) -> anyhow::Result<File> {
 }
 
 /// Histograms have buckets, so that those of several processes can be added up.
-fn start_metrics() -> Result<PrometheusHandle, BuildError> {
+fn start_metrics(role: Role) -> Result<PrometheusHandle, BuildError> {
     let sizes: Vec<f64> = (0..9).map(|power| f64::from(1 << power)).collect();
     let recorder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?
@@ -315,6 +319,11 @@ fn start_metrics() -> Result<PrometheusHandle, BuildError> {
     photofinish_api::metrics::describe();
     photofinish_pipeline::metric_names::describe();
     photofinish_store::meters::describe();
+    // Photos whose workers died are found, and counted as failed, by any process.
+    photofinish_store::meters::begin();
+    if role.works() {
+        photofinish_pipeline::metric_names::begin();
+    }
     Ok(recorder)
 }
 

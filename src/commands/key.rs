@@ -44,8 +44,8 @@ pub struct CreateArguments {
     #[arg(long, default_value = "")]
     label: String,
     /// After how many days it is refused; never, when left out
-    #[arg(long, value_name = "DAYS")]
-    expires_in_days: Option<u32>,
+    #[arg(long = "expires-in-days", value_name = "DAYS", value_parser = expiry)]
+    expires_at: Option<OffsetDateTime>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -59,6 +59,13 @@ fn scope(text: &str) -> Result<Scope, String> {
         let names: Vec<&str> = Scope::ALL.iter().map(|scope| scope.as_str()).collect();
         format!("must be one of {}", names.join(", "))
     })
+}
+
+/// In so many days. Judged with the arguments, so that nothing is made for a key that cannot be.
+fn expiry(text: &str) -> Result<OffsetDateTime, String> {
+    let days = text.parse().ok().map(|days: u32| Duration::days(i64::from(days)));
+    days.and_then(|days| OffsetDateTime::now_utc().checked_add(days))
+        .ok_or_else(|| "must be a number of days that ends before the year 10000".to_owned())
 }
 
 /// Carries the command out.
@@ -88,14 +95,13 @@ async fn create(store: &Store, arguments: CreateArguments) -> anyhow::Result<()>
         ModeArgument::Live => KeyMode::Live,
     };
     let text = KeyText::generate(mode);
-    let now = OffsetDateTime::now_utc();
     let key = NewKey {
         organization: store.keys.organization(arguments.organization.trim()).await?,
         mode,
         label: arguments.label,
         hint: text.hint(),
         scopes: arguments.scopes,
-        expires_at: arguments.expires_in_days.map(|days| now + Duration::days(i64::from(days))),
+        expires_at: arguments.expires_at,
         digest: text.digest(),
     };
     store.keys.create(key).await?;
@@ -104,16 +110,27 @@ async fn create(store: &Store, arguments: CreateArguments) -> anyhow::Result<()>
 }
 
 async fn list(store: &Store) -> anyhow::Result<()> {
+    let now = OffsetDateTime::now_utc();
     for key in store.keys.list().await? {
-        println!("{}", line(&key)?);
+        println!("{}", line(&key, now)?);
     }
     Ok(())
 }
 
-fn line(key: &Key) -> anyhow::Result<String> {
+fn state(key: &Key, now: OffsetDateTime) -> &'static str {
+    if key.revoked_at.is_some() {
+        "revoked"
+    } else if key.expires_at.is_some_and(|expiry| expiry <= now) {
+        "expired"
+    } else {
+        "active"
+    }
+}
+
+fn line(key: &Key, now: OffsetDateTime) -> anyhow::Result<String> {
     let at = |time: Option<OffsetDateTime>| time.map_or(Ok("never".to_owned()), |t| t.format(&Rfc3339));
     let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.as_str()).collect();
-    let state = if key.revoked_at.is_some() { "revoked" } else { "active" };
+    let state = state(key, now);
     Ok(format!(
         "{}  {}  {}…  {state}  {}  created {}  used {}  expires {}  {}",
         key.id,

@@ -14,9 +14,15 @@ use crate::settings::Settings;
 /// What the variables of each kind of storage URL begin with.
 const CLOUDS: [(&str, &str); 3] = [("s3://", "AWS_"), ("gs://", "GOOGLE_"), ("az://", "AZURE_")];
 
-/// Parts of names whose values are no secrets; every other value is masked.
-const SHOWN: [&str; 6] =
-    ["REGION", "ENDPOINT", "ROLE_ARN", "_FILE", "ACCOUNT_NAME", "APPLICATION_CREDENTIALS"];
+/// Variables whose values are no secrets, by their whole names: `GOOGLE_APPLICATION_CREDENTIALS` is a path, and with
+/// `_JSON` behind it a private key.
+const SHOWN: [&str; 5] = [
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_ROLE_ARN",
+    "AZURE_STORAGE_ACCOUNT_NAME",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+];
 
 /// The clouds' own variables of this process.
 pub fn cloud_variables() -> Vec<(String, String)> {
@@ -30,18 +36,21 @@ impl Config {
             return Vec::new();
         };
         let ours = self.cloud.variables.iter().filter(|(name, _)| name.starts_with(prefix));
-        let mut lines: Vec<(String, String)> = ours
-            .map(|(name, value)| {
-                let shown = match SHOWN.iter().find(|part| name.contains(**part)) {
-                    Some(&"ENDPOINT") => masked(value),
-                    Some(_) => value.clone(),
-                    None => "masked".to_owned(),
-                };
-                (name.clone(), shown)
-            })
-            .collect();
+        let mut lines: Vec<(String, String)> =
+            ours.map(|(name, value)| (name.clone(), shown(name, value))).collect();
         lines.sort();
         lines
+    }
+}
+
+/// A variable's value as it may be shown: addresses without their secrets, paths and what is no secret whole.
+fn shown(name: &str, value: &str) -> String {
+    if name.ends_with("_ENDPOINT") || name.starts_with("AWS_ENDPOINT_URL") {
+        masked(value)
+    } else if name.ends_with("_FILE") || SHOWN.contains(&name) {
+        value.to_owned()
+    } else {
+        "masked".to_owned()
     }
 }
 
@@ -188,7 +197,11 @@ mod tests {
             ("AWS_SESSION_TOKEN", "hidden"),
             ("AWS_ACCESS_KEY_ID", "hidden"),
             ("AWS_ENDPOINT_URL", "http://user:hidden@minio:9000"),
+            ("AWS_ENDPOINT_URL_S3", "http://minio:9000/?api-key=hidden"),
             ("AWS_REGION", "eu-west-1"),
+            ("AWS_REGION_KEY", "hidden"),
+            ("AWS_WEB_IDENTITY_TOKEN_FILE", "/var/token"),
+            ("AWS_WEB_IDENTITY_TOKEN_FILE_TEXT", "hidden"),
             ("AZURE_STORAGE_ACCOUNT_KEY", "hidden"),
         ];
         let mut given = on("s3://photos");
@@ -196,7 +209,17 @@ mod tests {
         let lines = Config::from_settings(&given).unwrap().cloud_lines();
         assert!(!format!("{lines:?}").contains("hidden"), "{lines:?}");
         assert!(lines.contains(&("AWS_REGION".to_owned(), "eu-west-1".to_owned())));
-        assert_eq!(lines.len(), 5);
+        assert!(lines.contains(&("AWS_WEB_IDENTITY_TOKEN_FILE".to_owned(), "/var/token".to_owned())));
+        assert_eq!(lines.len(), 9);
+        let variables = [
+            ("GOOGLE_APPLICATION_CREDENTIALS", "/keys/robot.json"),
+            ("GOOGLE_APPLICATION_CREDENTIALS_JSON", "hidden"),
+            ("GOOGLE_SERVICE_ACCOUNT_KEY", "hidden"),
+        ];
+        given.storage_url = Some("gs://photos".into());
+        given.cloud_variables = variables.map(|(n, v)| (n.to_owned(), v.to_owned())).into();
+        let values = Config::from_settings(&given).unwrap().cloud_lines().into_iter().map(|(_, value)| value);
+        assert_eq!(values.collect::<Vec<_>>(), ["/keys/robot.json", "masked", "masked"]);
         given.storage_url = None;
         assert!(Config::from_settings(&given).unwrap().cloud_lines().is_empty());
     }

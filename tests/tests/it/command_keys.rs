@@ -47,3 +47,31 @@ fn a_key_command_that_cannot_be_carried_out_says_why() {
         assert!(!output.stderr.contains("panicked"), "{}", output.stderr);
     }
 }
+
+#[test]
+fn an_expired_key_is_listed_as_such() {
+    let shell = Shell::new();
+    let create = ["key", "create", "--organization", "X", "--mode", "test", "--scope", "search:read"];
+    for (days, label) in [("0", "over"), ("1", "lasting")] {
+        shell.run(&[&create[..], &["--expires-in-days", days, "--label", label]].concat(), &[]).success();
+    }
+    let listed = shell.run(&["key", "list"], &[]);
+    let state_of = |label: &str| {
+        let line = listed.success().lines().find(|line| line.ends_with(label)).expect("the key is listed");
+        ["active", "expired", "revoked"].into_iter().find(|state| line.contains(state))
+    };
+    assert_eq!((state_of("over"), state_of("lasting")), (Some("expired"), Some("active")));
+}
+
+#[test]
+fn a_key_that_would_outlast_the_calendar_is_refused_before_anything_is_made() {
+    let shell = Shell::new();
+    let create = ["key", "create", "--organization", "X", "--mode", "test", "--scope", "search:read"];
+    for days in ["3000000", "4294967295", "4294967296", "soon"] {
+        let output = shell.run(&[&create[..], &["--expires-in-days", days]].concat(), &[]);
+        assert!(output.code.is_some_and(|code| code != 0), "{days} days are taken");
+        assert!(output.stderr.contains("10000") && output.stderr.contains(days), "{}", output.stderr);
+        assert!(!output.stderr.contains("panicked"), "{}", output.stderr);
+    }
+    assert!(!shell.path().join("photofinish.sqlite").exists(), "the database was opened");
+}
