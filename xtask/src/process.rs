@@ -3,11 +3,17 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 
+use crate::report::note;
+
 /// Lines of a failed program's output that an error repeats.
 const REPEATED_LINES: usize = 12;
+
+/// How long to wait before the second try of a program that fetches, and before the third.
+const PAUSES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(20)];
 
 /// Whether a program can be found.
 pub fn has(program: &str) -> bool {
@@ -23,6 +29,24 @@ pub fn has(program: &str) -> bool {
 pub fn quiet(command: &mut Command) -> anyhow::Result<String> {
     let output = command.stdin(Stdio::null()).output().with_context(|| cannot_start(command))?;
     checked(command, &output)
+}
+
+/// As [`quiet`], for a program that fetches and can be run again: what a registry refuses in one moment it may give in the
+/// next.
+pub fn patient(command: &mut Command) -> anyhow::Result<String> {
+    tried(command, &PAUSES)
+}
+
+/// Tries once more after each of the pauses.
+fn tried(command: &mut Command, pauses: &[Duration]) -> anyhow::Result<String> {
+    for pause in pauses {
+        match quiet(command) {
+            Ok(words) => return Ok(words),
+            Err(error) => note(&format!("{error}\n    trying again in {} s", pause.as_secs())),
+        }
+        std::thread::sleep(*pause);
+    }
+    quiet(command)
 }
 
 /// Runs a program quietly with `input` on its standard input, and gives its standard output, trimmed.
@@ -99,6 +123,25 @@ mod tests {
     fn a_failure_repeats_the_programs_own_words() {
         let error = quiet(Command::new("sh").args(["-c", "echo no such thing >&2; exit 3"])).unwrap_err();
         assert!(error.to_string().contains("no such thing"), "{error}");
+    }
+
+    #[test]
+    fn what_fails_is_tried_three_times_and_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        // Each try leaves a letter; this one succeeds at as many letters as it is told.
+        let succeed_at = |count: &str| {
+            let script = "printf x >> tries; test \"$(wc -c < tries)\" -ge \"$0\"";
+            let mut command = Command::new("sh");
+            command.args(["-c", script, count]).current_dir(folder.path());
+            tried(&mut command, &[Duration::ZERO; 2])
+        };
+        let tries = || std::fs::read_to_string(folder.path().join("tries")).unwrap().len();
+        succeed_at("1").unwrap();
+        assert_eq!(tries(), 1);
+        succeed_at("4").unwrap();
+        assert_eq!(tries(), 4);
+        succeed_at("9").unwrap_err();
+        assert_eq!(tries(), 7);
     }
 
     #[test]

@@ -56,7 +56,8 @@ impl Postgres {
         // The server refuses to run as root.
         let mut command = if is_root() {
             let mut command = Command::new("runuser");
-            command.args(["-u", "postgres", "--", "sh"]);
+            // The other user may not write to a folder of ours.
+            command.args(["-u", "postgres", "--", "sh"]).env("TMPDIR", "/tmp");
             command
         } else {
             Command::new("sh")
@@ -69,7 +70,6 @@ impl Postgres {
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let orders = process.stdin.take().unwrap();
@@ -123,7 +123,7 @@ impl Script {
     fn answer(&mut self) -> String {
         let mut line = String::new();
         self.answers.read_line(&mut line).unwrap();
-        assert!(line.ends_with('\n'), "the server did not do as it was told");
+        assert!(line.ends_with('\n'), "the server did not do as it was told, see above");
         line.trim_end().to_owned()
     }
 }

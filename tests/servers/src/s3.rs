@@ -1,13 +1,16 @@
 //! An S3 server that checks signatures. `cargo xtask test` sets its program up.
 
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::DEADLINE;
 use crate::environment::program;
+use crate::ports::free_port;
 
 /// The bucket that there is.
 pub const BUCKET: &str = "photos";
@@ -17,8 +20,8 @@ const SECRET: &str = "test-secret";
 /// The server; killed with this.
 pub struct S3Server {
     program: PathBuf,
+    port: u16,
     folder: TempDir,
-    address: SocketAddr,
     running: Option<Child>,
 }
 
@@ -30,9 +33,10 @@ impl S3Server {
     pub fn start() -> Option<Self> {
         let program = program("S3 server", "PHOTOFINISH_TEST_S3_SERVER", "s3-server/bin/s3s-fs")?;
         let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join(BUCKET)).unwrap();
-        let (running, address) = run(&program, folder.path(), 0);
-        Some(Self { program, folder, address, running: Some(running) })
+        let mut server = Self { program, port: free_port(), folder, running: None };
+        std::fs::create_dir_all(server.bucket()).unwrap();
+        server.run();
+        Some(server)
     }
 
     /// Ends it as a machine ends that loses its power.
@@ -46,22 +50,47 @@ impl S3Server {
     /// Starts it again, where it was and with what it had.
     pub fn start_again(&mut self) {
         self.kill();
-        self.running = Some(run(&self.program, self.folder.path(), self.address.port()).0);
+        self.run();
+    }
+
+    /// Starts the program, on the same port and with what is on the disk.
+    fn run(&mut self) {
+        let (address, log) = (self.address(), self.folder.path().join("log"));
+        let file = File::options().create(true).append(true).open(&log).unwrap();
+        let child = Command::new(&self.program)
+            .args(["--host", "127.0.0.1", "--port", &self.port.to_string()])
+            .args(["--access-key", KEY, "--secret-key", SECRET])
+            .arg(self.disk())
+            .env("RUST_LOG", "s3s_fs=info")
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
+            .spawn()
+            .unwrap();
+        let running = self.running.insert(child);
+        let start = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            let words = || std::fs::read_to_string(&log).unwrap();
+            let has_ended = running.try_wait().unwrap();
+            assert!(has_ended.is_none(), "the S3 server ended before it listened: {}", words());
+            assert!(start.elapsed() < DEADLINE, "the S3 server does not answer: {}", words());
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
     /// The bucket's folder.
     pub fn bucket(&self) -> PathBuf {
-        self.folder.path().join(BUCKET)
+        self.disk().join(BUCKET)
     }
 
     /// What a client of it is told by the usual variables.
     pub fn variables(&self) -> Vec<(String, String)> {
-        self.variables_through(self.address)
+        self.variables_through(self.address())
     }
 
     /// The same for a client that reaches it through `address`.
@@ -74,35 +103,16 @@ impl S3Server {
         ];
         variables.map(|(name, value)| (name.to_owned(), value)).into()
     }
+
+    fn disk(&self) -> PathBuf {
+        self.folder.path().join("disk")
+    }
 }
 
 impl Drop for S3Server {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-/// Starts the program and waits until it says where it listens.
-fn run(program: &Path, folder: &Path, port: u16) -> (Child, SocketAddr) {
-    let mut running = Command::new(program)
-        .args(["--host", "127.0.0.1", "--port", &port.to_string()])
-        .args(["--access-key", KEY, "--secret-key", SECRET])
-        .arg(folder)
-        .env("RUST_LOG", "s3s_fs=info")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(running.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let address = lines.find_map(|line| address_in(&line)).expect("the server ended before it listened");
-    // Nobody else empties the pipe; ends with the server.
-    std::thread::Builder::new().name("s3 server's log".into()).spawn(move || lines.for_each(drop)).unwrap();
-    (running, address)
-}
-
-fn address_in(line: &str) -> Option<SocketAddr> {
-    let (_, rest) = line.split_once("running at http://")?;
-    rest.split(|c: char| c == ',' || c.is_whitespace()).next()?.parse().ok()
 }
 
 /// How many files are below a folder.

@@ -11,6 +11,8 @@ use ureq::Agent;
 
 /// One request; a cluster that is cut off answers late or never.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// One request to a cluster that nothing is wrong with, however busy the machine is.
+const PATIENT_LIMIT: Duration = Duration::from_secs(60);
 /// One look.
 const SHORT_LIMIT: Duration = Duration::from_secs(2);
 /// One thing to do, however often it is tried: longer than any fault, and than a cluster takes to come back.
@@ -28,20 +30,40 @@ pub struct Client {
     origin: String,
     key: String,
     tried_again: Arc<AtomicUsize>,
+    refused: Arc<AtomicUsize>,
 }
 
 /// Why a request was not answered with success.
 enum Refusal {
     /// It may be tried again.
     Later(String),
+    /// No answer came for as long as this program waits for one. It may be tried again.
+    Unanswered(String),
     /// It never will be.
     Never(String),
+}
+
+impl Refusal {
+    /// What an exchange that did not come to its end is taken for.
+    fn of(error: ureq::Error) -> Self {
+        match error {
+            ureq::Error::Timeout(_) => Self::Unanswered(error.to_string()),
+            _ => Self::Later(error.to_string()),
+        }
+    }
 }
 
 impl Client {
     /// `origin` is the service's, without a path.
     pub fn new(origin: String, key: &str) -> Self {
-        Self { agent: agent(ANSWER_LIMIT), origin, key: key.to_owned(), tried_again: Arc::default() }
+        let (tried_again, refused) = (Arc::default(), Arc::default());
+        Self { agent: agent(ANSWER_LIMIT), origin, key: key.to_owned(), tried_again, refused }
+    }
+
+    /// The same, which waits for an answer long.
+    #[must_use]
+    pub fn patient(self) -> Self {
+        Self { agent: agent(PATIENT_LIMIT), ..self }
     }
 
     /// The same, which waits for no answer long.
@@ -53,6 +75,11 @@ impl Client {
     /// How often something had to be tried again.
     pub fn tried_again(&self) -> usize {
         self.tried_again.load(Ordering::SeqCst)
+    }
+
+    /// How often of these it was refused: all but the times when this program would not wait for an answer any longer.
+    pub fn refused(&self) -> usize {
+        self.refused.load(Ordering::SeqCst)
     }
 
     /// Calls an operation until it is answered with success.
@@ -148,7 +175,7 @@ impl Client {
     fn put(&self, url: &str, bytes: &[u8]) -> anyhow::Result<()> {
         self.patiently("sending bytes", || {
             let sent = self.agent.put(url).header("content-type", "image/jpeg").send(bytes);
-            match sent.map_err(|error| Refusal::Later(error.to_string()))?.status().as_u16() {
+            match sent.map_err(Refusal::of)?.status().as_u16() {
                 200 => Ok(()),
                 // Also what the storage says of a body that was cut.
                 status => Err(Refusal::Later(format!("answered {status}"))),
@@ -159,9 +186,9 @@ impl Client {
     fn call_once(&self, path: &str, input: &Value) -> Result<Value, Refusal> {
         let request =
             self.agent.post(format!("{}/openapi{path}", self.origin)).header("x-api-key", &self.key);
-        let mut answer = request.send_json(input).map_err(|error| Refusal::Later(error.to_string()))?;
+        let mut answer = request.send_json(input).map_err(Refusal::of)?;
         let status = answer.status().as_u16();
-        let body = answer.body_mut().read_to_string().map_err(|error| Refusal::Later(error.to_string()))?;
+        let body = answer.body_mut().read_to_string().map_err(Refusal::of)?;
         let say = || format!("{status}: {body}");
         match status {
             200 => serde_json::from_str(&body).map_err(|error| Refusal::Later(error.to_string())),
@@ -176,11 +203,14 @@ impl Client {
             match once() {
                 Ok(done) => return Ok(done),
                 Err(Refusal::Never(why)) => bail!("{what}: {why}"),
-                Err(Refusal::Later(why)) if begun.elapsed() > PATIENCE => {
+                Err(Refusal::Later(why) | Refusal::Unanswered(why)) if begun.elapsed() > PATIENCE => {
                     bail!("{what}: not within {PATIENCE:?}: {why}")
                 }
-                Err(Refusal::Later(_)) => {
+                Err(refusal) => {
                     self.tried_again.fetch_add(1, Ordering::SeqCst);
+                    if matches!(refusal, Refusal::Later(_)) {
+                        self.refused.fetch_add(1, Ordering::SeqCst);
+                    }
                     std::thread::sleep(PAUSE);
                 }
             }

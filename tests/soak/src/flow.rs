@@ -1,5 +1,5 @@
-//! Photos on their way through a cluster: sent at a pace, the last third only after the fault, so that there are photos
-//! before, during and after it; and what is seen of them while they are on it.
+//! Photos on their way through a cluster: sent at a pace, the last third only after the fault unless it asks for more, so
+//! that there are photos before, during and after it; and what is seen of them while they are on it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -17,6 +17,10 @@ use crate::event::Event;
 const SENDERS: usize = 4;
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Photos that a fault gets at once when it asks for more: enough that each worker gets several.
+const BURST: usize = 12;
+/// Of so many photos one is sent after the fault, whatever it asks for.
+const KEPT_OF: usize = 12;
 
 /// An event on its way into one album.
 pub struct Flow<'a> {
@@ -29,6 +33,8 @@ pub struct Flow<'a> {
     /// Between two photos that are sent.
     pace: Duration,
     next: AtomicUsize,
+    /// How many photos may be sent before the fault is over.
+    early: AtomicUsize,
     /// Whether the fault is over and the rest may be sent.
     is_open: AtomicBool,
     is_over: AtomicBool,
@@ -54,12 +60,20 @@ impl<'a> Flow<'a> {
             begun: Instant::now(),
             pace,
             next: AtomicUsize::new(0),
+            early: AtomicUsize::new(paced(event)),
             is_open: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             settled: AtomicU64::new(0),
             seen: Mutex::default(),
             promised: Mutex::default(),
         })
+    }
+
+    /// The same, by partners' programs that wait for answers long.
+    #[must_use]
+    pub fn patient(mut self) -> Self {
+        self.client = self.client.patient();
+        self
     }
 
     /// Sends everything, and runs `disturb` while it flows. Answers when the fault was over, and what it answered.
@@ -124,9 +138,18 @@ impl<'a> Flow<'a> {
         self.settled.load(Ordering::SeqCst)
     }
 
-    /// How many photos were sent and promised.
-    pub fn sent(&self) -> usize {
-        self.names().len()
+    /// Whether all photos are ready or failed that may be sent before the fault is over.
+    pub fn is_drained(&self) -> bool {
+        self.settled() >= self.early.load(Ordering::SeqCst) as u64
+    }
+
+    /// Sends some photos at once that would be sent after the fault; answers whether there were any. A few are kept.
+    pub fn send_more(&self) -> bool {
+        let before = self.early.load(Ordering::SeqCst);
+        let photos = self.event.photos.len();
+        let after = (before + BURST).min(photos - photos / KEPT_OF);
+        self.early.fetch_max(after, Ordering::SeqCst);
+        after > before
     }
 
     /// The names of the promised photos, by id.
@@ -137,6 +160,11 @@ impl<'a> Flow<'a> {
     /// How often a partner's program had to try again.
     pub fn tried_again(&self) -> usize {
         self.client.tried_again()
+    }
+
+    /// How often of these it was refused, and not only unanswered.
+    pub fn refused(&self) -> usize {
+        self.client.refused()
     }
 
     /// From `moment` until more photos were settled than then; `None` when none came.
@@ -174,11 +202,13 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// The last third goes when the fault is over, and then as fast as it can.
+    /// The last third goes when the fault asks for it or is over, and then as fast as it can.
     fn wait_for_turn(&self, number: usize) {
-        let is_late = number >= self.event.photos.len() * 2 / 3;
+        let is_paced = number < paced(self.event);
         let due = self.begun + self.pace * u32::try_from(number).unwrap_or(u32::MAX);
-        while !self.is_open.load(Ordering::SeqCst) && (is_late || Instant::now() < due) {
+        let may_go =
+            || if is_paced { Instant::now() >= due } else { number < self.early.load(Ordering::SeqCst) };
+        while !self.is_open.load(Ordering::SeqCst) && !may_go() {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -213,6 +243,11 @@ impl<'a> Flow<'a> {
     fn names(&self) -> MutexGuard<'_, HashMap<String, String>> {
         self.promised.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The first two thirds of the photos.
+fn paced(event: &Event) -> usize {
+    event.photos.len() * 2 / 3
 }
 
 /// Threads that look at the flag end, however the scope that they are in is left.

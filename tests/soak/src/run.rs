@@ -41,7 +41,7 @@ pub struct Outcome {
     pub answers: Answers,
     /// From the end of the fault to the next photo that was ready or failed.
     pub next: Option<Duration>,
-    /// From the end of the fault until all were, the last third of which was only sent then.
+    /// From the end of the fault until all were, the last third of which was only sent then, but for what it asked for.
     pub all: Duration,
     /// How often a partner's program had to try again.
     pub tried_again: usize,
@@ -58,7 +58,11 @@ pub fn run(
     undisturbed: Option<&Answers>,
 ) -> anyhow::Result<Outcome> {
     let title = plan.fault.map_or("undisturbed", |fault| fault.name);
-    let flow = Flow::new(cluster, event, title, PACE)?;
+    let may_be_noticed = plan.fault.is_some_and(|fault| !fault.is_silent);
+    let mut flow = Flow::new(cluster, event, title, PACE)?;
+    if !may_be_noticed {
+        flow = flow.patient();
+    }
     let disturb = || match plan.fault {
         None => Ok(0),
         Some(fault) => {
@@ -72,8 +76,15 @@ pub fn run(
     let (ended, struck): (Instant, usize) = flow.run(disturb, READ_LIMIT).context(title)?;
     let (mut account, answers) = settle(cluster, event, &flow, undisturbed)?;
     let tried_again = flow.tried_again();
-    if plan.fault.is_none_or(|fault| fault.is_silent) && tried_again > 0 {
-        account.amiss.push(format!("partners had to try again {tried_again} times"));
+    let noticed = match plan.fault {
+        // A machine that is too busy to answer is no refusal.
+        None => flow.refused(),
+        Some(_) if may_be_noticed => 0,
+        // A request may also be lost where a process leaves.
+        Some(_) => tried_again,
+    };
+    if noticed > 0 {
+        account.amiss.push(format!("partners had to try again {noticed} times"));
     }
     let (next, all) = (flow.next_after(ended), flow.all_after(ended));
     Ok(Outcome { struck, account, answers, next, all, tried_again })

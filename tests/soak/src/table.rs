@@ -91,7 +91,7 @@ pub fn report(lines: &[Line], photos: usize, (took, failures): (Duration, usize)
     ));
     report.notes.push(
         "Times are from the end of the fault, median and most over the turns: until the next photo is ready or failed, and \
-         until all are. The last third of the photos is sent only then. A turn is accounted for by every photo's state, \
+         until all are. The last third of the photos is sent only then, but for what a fault asks for. A turn is accounted for by every photo's state, \
          faces and texts, every bib's and person's search from both APIs compared with an undisturbed run, every object \
          of storage, and the queue's messages."
             .to_owned(),

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use photofinish_tests::harness::pictures::Picture;
-use photofinish_tests::harness::{Options, Partner, Service};
+use photofinish_tests::harness::{Options, Partner, Service, wait_until};
 use serde_json::{Value, json};
 
 /// Photos of the event: enough that a kill falls into every stage.
@@ -172,9 +172,7 @@ fn a_stop_in_the_middle_of_progress_streams_is_quick() {
     let _promised = upload_event(&partner, &album);
     std::thread::scope(|scope| {
         let watcher = scope.spawn(|| partner.watch("/albums/progress", &json!({ "albumId": album })));
-        while partner.progress(&album)["ready"] == 0 {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("the first photo is ready", || partner.progress(&album)["ready"] != 0);
         let (code, took) = service.terminate(Duration::from_secs(40));
         assert_eq!(code, Some(0));
         assert!(took < Duration::from_secs(25), "{took:?}");

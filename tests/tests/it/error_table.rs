@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use photofinish_tests::harness::pictures::Picture;
 use photofinish_tests::harness::raw_http::Connection;
-use photofinish_tests::harness::{Group, Options, Service, Shared};
+use photofinish_tests::harness::{Group, Options, Service, Shared, wait_until};
 use serde_json::json;
 
 static GROUP: Group = Group::new();
@@ -110,7 +110,7 @@ fn row_412_is_for_bytes_that_are_not_there() {
 #[test]
 fn row_413_is_for_large_bodies() {
     let service = service();
-    let large = vec![b' '; 2 << 20];
+    let large = vec![b' '; 5 << 20];
     service.partner().post("/albums/create", &[("content-type", "application/json")], &large).defined(413);
 }
 
@@ -140,12 +140,26 @@ fn row_422_says_why_it_declines() {
 }
 
 #[test]
-fn row_503_is_readiness_while_the_service_cannot_work() {
-    let service = service();
-    let ready = service.partner().get(&format!("{}/readyz", service.origin()));
-    assert_eq!(ready.status, 200, "{}", ready.text());
-    let alive = service.partner().get(&format!("{}/healthz", service.origin()));
+fn row_503_is_for_a_service_that_cannot_work_for_a_while() {
+    let service = Service::start(Options::fakes());
+    let partner = service.partner();
+    let album = partner.album("Unmounted");
+    let ticket = partner.signed(&album, "a.jpg", "image/jpeg");
+    let readiness = || partner.get(&format!("{}/readyz", service.origin()));
+    let (objects, away) = (service.data_dir().join("objects"), service.data_dir().join("away"));
+    std::fs::rename(&objects, &away).expect("the storage goes");
+    partner.confirm(&album, &ticket.id).defined(503);
+    partner.put(&ticket.url, "image/jpeg", &Picture::new(320, 240).jpeg()).defined(503);
+    let ready = readiness();
+    assert_eq!(ready.status, 503, "{}", ready.text());
+    assert!(ready.text().contains("storage"), "{}", ready.text());
+    let alive = partner.get(&format!("{}/healthz", service.origin()));
     assert_eq!(alive.status, 200, "{}", alive.text());
+
+    std::fs::rename(&away, &objects).expect("the storage comes back");
+    wait_until("the service is ready again", || readiness().status == 200);
+    assert_eq!(partner.confirm(&album, &ticket.id).defined(412)["code"], "UPLOAD_MISSING");
+    partner.upload(&album, "b.jpg", &Picture::new(320, 240).jpeg());
 }
 
 #[test]

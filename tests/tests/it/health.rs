@@ -53,6 +53,24 @@ fn how_long_photos_wait_is_measured() {
     }
 }
 
+/// An alert on the increase of a counter misses its first event when the counter begins with it.
+#[test]
+fn what_alerts_watch_is_there_at_0_before_anything_has_happened() {
+    let service = Service::start(Options::fakes());
+    let page = service.partner().get(&format!("{}/metrics", service.origin())).text();
+    for counter in [
+        "photofinish_photos_failed_total{reason=\"CORRUPT_IMAGE\"}",
+        "photofinish_photos_failed_total{reason=\"PROCESSING_CRASHED\"}",
+        "photofinish_photos_finished_total",
+        "photofinish_stage_panics_total{stage=\"decode\"}",
+        "photofinish_outages_total{part=\"storage\"}",
+        "photofinish_outages_total{part=\"models\"}",
+        "photofinish_leases_lost_total",
+    ] {
+        assert!(page.lines().any(|line| line == format!("{counter} 0")), "no {counter} at 0 in {page}");
+    }
+}
+
 #[test]
 fn health_moves_to_its_own_address_when_there_is_one() {
     let admin = format!("127.0.0.1:{}", free_port());

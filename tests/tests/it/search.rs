@@ -130,14 +130,43 @@ fn faces_are_found_best_first_within_limit_and_cursor() {
         }
     }
     assert_eq!(paged, hits.iter().map(|hit| hit["id"].clone()).collect::<Vec<_>>());
-    let sure = json!({ "albumId": album, "imageId": image, "minConfidence": 100 });
-    assert!(partner.ok("/photos/search/face/list", &sure)["total"].as_u64().is_some_and(|total| total <= 7));
     for (field, value) in
         [("limit", json!(0)), ("limit", json!(1001)), ("minConfidence", json!(101)), ("cursor", json!("x"))]
     {
         let mut input = json!({ "albumId": album, "imageId": image });
         input[field] = value;
         assert_eq!(partner.call("/photos/search/face/list", &input).issues(), [field]);
+    }
+}
+
+#[test]
+fn hits_are_as_sure_as_was_asked_for() {
+    let service = service();
+    let partner = service.partner();
+    // At threshold 0 every face is a hit.
+    let face = json!({ "confidenceThreshold": 0 });
+    let faces = partner.album_of(&json!({ "title": "Sure", "config": { "face": face } }));
+    for (name, person) in [("mine.jpg", 14), ("theirs.jpg", 15)] {
+        partner.upload(&faces, name, &Picture::new(600, 400).face(person, [200, 100, 110]).jpeg());
+    }
+    partner.wait_idle(&faces);
+    let image = partner.selfie(&faces, &Picture::selfie(14).jpeg());
+    let by_face = json!({ "albumId": faces, "imageId": image });
+    let by_text = json!({ "albumId": album_of_bibs(&partner, &["2580", "258"]), "text": "2580" });
+    for (path, mut input) in [("/photos/search/face/list", by_face), ("/photos/search/text/list", by_text)] {
+        let confidences = |input: &Value| -> Vec<f64> {
+            let answer = partner.ok(path, input);
+            let hits = answer["photos"].as_array().expect("hits");
+            assert_eq!(answer["total"], hits.len(), "{answer}");
+            hits.iter().filter_map(|hit| hit["confidence"].as_f64()).collect()
+        };
+        let both = confidences(&input);
+        assert!(both.len() == 2 && both[0] > both[1], "{path}: {both:?}");
+        let between = f64::midpoint(both[0], both[1]);
+        input["minConfidence"] = json!(between);
+        assert_eq!(confidences(&input), both[..1], "{path}: of {both:?} at least {between}");
+        input["minConfidence"] = json!(both[1] / 2.0);
+        assert_eq!(confidences(&input), both, "{path}");
     }
 }
 

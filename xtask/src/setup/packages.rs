@@ -9,7 +9,7 @@ use super::python::Environment;
 use super::system;
 use crate::digest;
 use crate::layout::Layout;
-use crate::process::quiet;
+use crate::process::patient;
 use crate::report::{Unavailable, note};
 
 /// A file of a registry.
@@ -173,8 +173,8 @@ fn unavailable(package: &Package, why: &str) -> Unavailable {
 
 fn pip(layout: &Layout, folder: &Path, package: &Package) -> anyhow::Result<String> {
     let environment = Environment::new(layout, "venv")?;
-    let mut command = environment.program("python");
-    command.args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]);
+    let mut command = environment.pip("download");
+    command.arg("--no-deps");
     match package.registry {
         Registry::Source => {
             command.args(["--no-binary", package.name]);
@@ -187,11 +187,11 @@ fn pip(layout: &Layout, folder: &Path, package: &Package) -> anyhow::Result<Stri
             command.arg("--only-binary=:all:");
         }
     }
-    quiet(command.arg("--dest").arg(folder).arg(format!("{}=={}", package.name, package.version)))
+    patient(command.arg("--dest").arg(folder).arg(format!("{}=={}", package.name, package.version)))
 }
 
 fn npm(folder: &Path, package: &Package) -> anyhow::Result<String> {
     system::install(system::NPM)?;
     let wanted = format!("{}@{}", package.name, package.version);
-    quiet(Command::new("npm").args(["pack", "--silent", &wanted]).current_dir(folder))
+    patient(Command::new("npm").args(["pack", "--silent", &wanted]).current_dir(folder))
 }

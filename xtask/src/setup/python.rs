@@ -9,7 +9,10 @@ use anyhow::Context;
 
 use crate::digest;
 use crate::layout::Layout;
-use crate::process::quiet;
+use crate::process::{patient, quiet};
+
+/// Beside the programs: which versions pip takes of what is not asked for by name.
+const CONSTRAINTS: &str = "constraints.txt";
 
 /// Runs one of set-up's programs with the system's Python.
 pub fn run_script(layout: &Layout, name: &str, arguments: &[&OsStr]) -> anyhow::Result<String> {
@@ -25,21 +28,37 @@ pub fn run_conversion(layout: &Layout, name: &str, arguments: &[&OsStr]) -> anyh
     quiet(python.program("python").arg("-B").arg(layout.script(name)).args(arguments))
 }
 
+/// What an environment with these packages is stamped with.
+pub fn recipe(layout: &Layout, packages: &[&str]) -> anyhow::Result<String> {
+    let path = layout.script(CONSTRAINTS);
+    let constraints = digest::of_file(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(format!("{}\n{CONSTRAINTS} {constraints}", packages.join("\n")))
+}
+
 /// A private environment.
 pub struct Environment {
+    layout: Layout,
     folder: PathBuf,
+    /// Whether nothing was installed into it yet.
+    is_empty: bool,
 }
 
 impl Environment {
     /// The environment of that name, made when it is not there or does not start any more.
     pub fn new(layout: &Layout, name: &str) -> anyhow::Result<Self> {
-        let environment = Self { folder: layout.state(name) };
+        let mut environment = Self { layout: layout.clone(), folder: layout.state(name), is_empty: false };
         if quiet(environment.program("python").args(["-c", "import pip"])).is_err() {
-            digest::emptied(&environment.folder)?;
-            quiet(Command::new("python3").args(["-m", "venv"]).arg(&environment.folder))
-                .context("cannot make a Python environment")?;
+            environment.begin_anew()?;
         }
         Ok(environment)
+    }
+
+    fn begin_anew(&mut self) -> anyhow::Result<()> {
+        digest::emptied(&self.folder)?;
+        quiet(Command::new("python3").args(["-m", "venv"]).arg(&self.folder))
+            .context("cannot make a Python environment")?;
+        self.is_empty = true;
+        Ok(())
     }
 
     /// One of its programs.
@@ -47,16 +66,31 @@ impl Environment {
         Command::new(self.folder.join("bin").join(name))
     }
 
+    /// A command of its pip, which takes all versions from the constraints, those of what it builds packages with too.
+    pub fn pip(&self, command: &str) -> Command {
+        let mut pip = self.program("python");
+        pip.args(["-m", "pip", command, "--quiet", "--disable-pip-version-check"]);
+        // By name alone: pip takes a space in these variables for the end of a path. What packages are built with was
+        // constrained by the first before pip had the second.
+        pip.current_dir(self.layout.script("")).env("PIP_CONSTRAINT", CONSTRAINTS);
+        pip.env("PIP_BUILD_CONSTRAINT", CONSTRAINTS);
+        pip
+    }
+
     /// Its folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The same, with these packages installed.
-    pub fn with(self, packages: &[&str]) -> anyhow::Result<Self> {
-        let recipe = packages.join("\n");
+    /// The same, with these packages installed and no others.
+    pub fn with(mut self, packages: &[&str]) -> anyhow::Result<Self> {
+        let recipe = recipe(&self.layout, packages)?;
         if !digest::is_made_from(&self.folder, &recipe) {
-            quiet(self.program("python").args(["-m", "pip", "install", "--quiet"]).args(packages))?;
+            // Pip takes what an install that was cut off has left for whole.
+            if !self.is_empty {
+                self.begin_anew()?;
+            }
+            patient(self.pip("install").args(packages))?;
             digest::note_made_from(&self.folder, &recipe)?;
         }
         Ok(self)

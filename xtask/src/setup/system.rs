@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::process::{has, quiet};
+use crate::process::{has, patient, quiet};
 use crate::report::{Outcome, Unavailable, note};
 
 /// A font with bold digits, from which sample bibs are drawn.
@@ -129,7 +129,9 @@ fn package_manager() -> Option<Vec<&'static str>> {
 
 fn apt(prefix: &[&str], arguments: &[&str]) -> anyhow::Result<String> {
     let mut command = Command::new(prefix[0]);
-    quiet(command.args(&prefix[1..]).arg("--quiet").args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
+    patient(
+        command.args(&prefix[1..]).arg("--quiet").args(arguments).env("DEBIAN_FRONTEND", "noninteractive"),
+    )
 }
 
 /// Only the JPEG decoder's x86 code is written in it.

@@ -6,11 +6,11 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use super::python::Environment;
+use super::python::{self, Environment};
 use super::system;
 use crate::digest;
 use crate::layout::Layout;
-use crate::process::{has, quiet};
+use crate::process::{has, patient};
 use crate::report::{Outcome, Unavailable, note};
 
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
@@ -57,7 +57,7 @@ pub fn install_client(layout: &Layout) -> anyhow::Result<Outcome> {
     for name in ["package.json", "package-lock.json"] {
         std::fs::copy(layout.file("tests/orpc").join(name), folder.join(name))?;
     }
-    quiet(Command::new("npm").args(["ci", "--silent", "--no-audit", "--no-fund"]).current_dir(&folder))
+    patient(Command::new("npm").args(["ci", "--silent", "--no-audit", "--no-fund"]).current_dir(&folder))
         .map_err(|error| Unavailable {
             what: "the oRPC client from npm".into(),
             why: format!("{error:#}"),
@@ -69,9 +69,8 @@ pub fn install_client(layout: &Layout) -> anyhow::Result<Outcome> {
 
 /// Installs the fuzzer into an environment of its own.
 pub fn install_schemathesis(layout: &Layout) -> anyhow::Result<Outcome> {
-    if digest::is_made_from(&layout.state(SCHEMATHESIS_FOLDER), SCHEMATHESIS)
-        && schemathesis(layout).is_file()
-    {
+    let recipe = python::recipe(layout, &[SCHEMATHESIS])?;
+    if digest::is_made_from(&layout.state(SCHEMATHESIS_FOLDER), &recipe) && schemathesis(layout).is_file() {
         return Ok(Outcome::Present);
     }
     Environment::new(layout, SCHEMATHESIS_FOLDER)?.with(&[SCHEMATHESIS]).map_err(|error| Unavailable {
@@ -98,7 +97,7 @@ pub fn install_nats_server(layout: &Layout) -> anyhow::Result<Outcome> {
         return system::install(system::MESSAGES);
     }
     digest::emptied(&folder)?;
-    quiet(Command::new("go").args(["install", NATS_SERVER]).env("GOBIN", &folder)).map_err(|error| {
+    patient(Command::new("go").args(["install", NATS_SERVER]).env("GOBIN", &folder)).map_err(|error| {
         Unavailable {
             what: NATS_SERVER.into(),
             why: format!("{error:#}"),
@@ -123,7 +122,7 @@ pub fn install_s3_server(layout: &Layout) -> anyhow::Result<Outcome> {
     digest::emptied(&folder)?;
     let mut install = Command::new("cargo");
     install.args(["install", "--quiet", "--locked", "--features", "binary", "--version", version, name]);
-    quiet(install.arg("--root").arg(&folder)).map_err(|error| Unavailable {
+    patient(install.arg("--root").arg(&folder)).map_err(|error| Unavailable {
         what: recipe.clone(),
         why: format!("{error:#}"),
         remedy: "check that cargo reaches its registry, then run this again".into(),

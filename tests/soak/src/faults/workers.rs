@@ -11,9 +11,19 @@ use super::{Fault, Scene, USUAL};
 use crate::account::metric;
 use crate::cluster::{Cluster, Shape};
 use crate::event::KILLER;
+use crate::flow::wait;
 
 /// Longer than what is in flight may take to end, and than requests in hand may.
 const STOP_LIMIT: Duration = Duration::from_secs(40);
+
+/// Deaths of which each is waited out until its lease ends, on a machine that may be busy.
+const FAIL_LIMIT: Duration = Duration::from_secs(240);
+
+/// More than a worker reads in a moment.
+const IN_FLIGHT: f64 = 3.0;
+
+/// Rounds beyond those that were meant.
+const SPARE_ROUNDS: usize = 3;
 
 /// What a proxy needs to hear that an API is to go, `api.preStopSeconds` of the chart.
 const TAKING_OFF: Duration = Duration::from_secs(2);
@@ -28,11 +38,10 @@ pub const SAME_PHOTO: Fault = Fault {
         let place = scene.pick(scene.cluster.workers().len());
         let worker = &scene.cluster.workers()[place];
         let taken_before = taken_away(scene.cluster, worker);
-        until_in_flight(scene, worker)?;
-        anyhow::ensure!(!all_are_settled(scene), "no photo was left to be taken away");
+        anyhow::ensure!(until_in_flight(scene, worker)?, "no photo was left to be taken away");
         worker.signal(Signal::STOP);
         let all_else =
-            scene.flow.wait_for("the photos of a worker that hangs are read", || all_are_settled(scene));
+            scene.flow.wait_for("the photos of a worker that hangs are read", || scene.flow.is_drained());
         worker.signal(Signal::CONT);
         all_else?;
         scene.flow.wait_for("the worker that hung learns that its photos were taken away", || {
@@ -54,7 +63,7 @@ pub const KILLING_PHOTO: Fault = Fault {
         let mut deaths = 0;
         let client = scene.cluster.client();
         let failed = json!({ "albumId": scene.flow.album(), "state": "failed" });
-        scene.flow.wait_for("the photo that ends its workers fails", || {
+        wait("the photo that ends its workers fails", FAIL_LIMIT, || {
             // Somebody starts again what has ended.
             for worker in scene.cluster.workers().iter().filter(|worker| worker.has_ended()) {
                 deaths += 1;
@@ -64,7 +73,8 @@ pub const KILLING_PHOTO: Fault = Fault {
             let mut photos = failed["photos"].as_array().into_iter().flatten();
             photos.any(|photo| photo["filename"] == KILLER)
         })?;
-        anyhow::ensure!(deaths == 3, "the limit of attempts is 3, and {deaths} workers died");
+        // An attempt may also end without a death: a lease that a busy worker could not renew.
+        anyhow::ensure!((2..=3).contains(&deaths), "the limit of attempts is 3, and {deaths} workers died");
         Ok(deaths)
     },
     ..USUAL
@@ -85,9 +95,12 @@ pub const ROLLING_UPDATE: Fault = Fault {
     },
     is_silent: true,
     disturb: |scene| {
-        let rounds = scene.choose(1, 3);
-        let mut given_back = 0;
-        for _ in 0..rounds {
+        let least = scene.choose(1, 3);
+        let (mut rounds, mut given_back) = (0, 0);
+        // Each worker may happen to end in its second all that it has.
+        while rounds < least || given_back == 0 {
+            anyhow::ensure!(rounds < least + SPARE_ROUNDS, "no photo was in flight at any stop");
+            rounds += 1;
             for worker in scene.cluster.workers() {
                 scene.pause(200..800);
                 until_in_flight(scene, worker)?;
@@ -100,23 +113,25 @@ pub const ROLLING_UPDATE: Fault = Fault {
                 replace_api(scene, number)?;
             }
         }
-        anyhow::ensure!(given_back > 0, "no photo was in flight at any stop");
         Ok(rounds * scene.cluster.processes().count())
     },
     ..USUAL
 };
 
-/// Waits until it has photos, more than it reads in a moment; or until there are no more to have.
-fn until_in_flight(scene: &Scene<'_>, worker: &Service) -> anyhow::Result<()> {
+/// Waits until it has photos, more than it reads in a moment, and has more sent where all are read before it has them.
+/// Answers whether it has: in the end there are no more to be sent.
+fn until_in_flight(scene: &Scene<'_>, worker: &Service) -> anyhow::Result<bool> {
     let in_flight = || {
         let page = scene.cluster.client_of(worker).page("/metrics").unwrap_or_default();
         metric(&page, "photofinish_photos_in_flight").unwrap_or_default()
     };
-    scene.flow.wait_for("the worker has photos", || in_flight() >= 3.0 || all_are_settled(scene))
-}
-
-fn all_are_settled(scene: &Scene<'_>) -> bool {
-    scene.flow.settled() >= scene.flow.sent() as u64
+    let mut has_photos = false;
+    scene.flow.wait_for("the worker has photos", || {
+        has_photos = in_flight() >= IN_FLIGHT;
+        let is_over = !has_photos && scene.flow.is_drained() && !scene.flow.send_more();
+        has_photos || is_over
+    })?;
+    Ok(has_photos)
 }
 
 /// How often this worker met a photo that was no longer its own: its result came too late, its lease could not be renewed,
