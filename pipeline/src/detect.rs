@@ -7,7 +7,7 @@ use photofinish_store::album::{AlbumConfig, Grid, RecognitionMode};
 
 use crate::fault::{Outage, Poison};
 use crate::grid::{self, Cell};
-use crate::network::{Question, plain_picture};
+use crate::network::{Proof, Question, plain_frame, plain_picture};
 use crate::photo::{DetectedPhoto, SizedPhoto};
 use crate::stage::{Answers, Stage};
 
@@ -37,16 +37,23 @@ type Found = Vec<FaceBox>;
 fn question<'a, const LONG_SIDE: u32>() -> Question<dyn FaceDetector, Frame<'a>, Found> {
     Question {
         ask: |detector, frames| detector.detect(frames, LONG_SIDE),
-        prove: |detector, frame| prove(detector, frame.size(), LONG_SIDE),
+        prove: |detector, frame, proof| prove(detector, (frame.size(), LONG_SIDE), proof),
     }
 }
 
 const CELLS: Question<dyn FaceDetector, Cell, Found> = Question {
     ask: detect_in_cells,
-    prove: |detector, cell| prove(detector, cell.picture.size(), cell.long_side()),
+    prove: |detector, cell, proof| prove(detector, (cell.picture.size(), cell.long_side()), proof),
 };
 
-fn prove(detector: &mut (dyn FaceDetector + 'static), size: Size, long_side: u32) -> Result<(), ModelError> {
+fn prove(
+    detector: &mut (dyn FaceDetector + 'static),
+    (size, long_side): (Size, u32),
+    proof: Proof,
+) -> Result<(), ModelError> {
+    if proof == Proof::Least {
+        return detector.detect(&[plain_frame()], FIRST_LOOK).map(drop);
+    }
     let picture = plain_picture(size);
     detector.detect(&[picture.frame()], long_side).map(drop)
 }

@@ -30,7 +30,10 @@ type Vectors = HashMap<Place, Result<EmbeddedFace, Poison>>;
 
 fn question<'a>() -> Question<dyn FaceEmbedder, FaceCrop<'a>, EmbeddedFace> {
     // Every face comes to the network as a crop of one size, whatever the size of its photo.
-    Question { ask: |embedder, crops| embedder.embed(crops), prove: |embedder, _crop| prove(embedder) }
+    Question {
+        ask: |embedder, crops| embedder.embed(crops),
+        prove: |embedder, _crop, _proof| prove(embedder),
+    }
 }
 
 fn prove(embedder: &mut (dyn FaceEmbedder + 'static)) -> Result<(), ModelError> {

@@ -35,6 +35,8 @@ pub struct Outage {
     pub source: Box<dyn Error + Send + Sync>,
     /// When trying again makes sense, where the part says.
     pub retry_after: Option<Duration>,
+    /// Whether the photos that were worked on may be the cause: theirs is an attempt that counts.
+    pub is_suspicious: bool,
 }
 
 /// What can be out of service.
@@ -74,7 +76,7 @@ impl std::fmt::Display for Part {
 impl Outage {
     /// An outage of `part`, explained by a sentence.
     pub fn because(part: Part, sentence: impl Into<String>) -> Self {
-        Self { part, source: sentence.into().into(), retry_after: None }
+        Self { part, source: sentence.into().into(), retry_after: None, is_suspicious: false }
     }
 
     /// An outage that keeps photos from being leased.
@@ -84,13 +86,13 @@ impl Outage {
 
     /// An outage of the store's `part`.
     pub fn of_store(part: Part, error: StoreError) -> Self {
-        Self { part, retry_after: error.retry_after, source: Box::new(error) }
+        Self { part, retry_after: error.retry_after, source: Box::new(error), is_suspicious: false }
     }
 }
 
 impl From<ModelError> for Outage {
     fn from(error: ModelError) -> Self {
-        Self { part: Part::Models, source: Box::new(error), retry_after: None }
+        Self { part: Part::Models, source: Box::new(error), retry_after: None, is_suspicious: false }
     }
 }
 

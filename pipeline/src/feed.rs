@@ -31,9 +31,10 @@ const SUSPECTS_WHEN_IDLE: Duration = Duration::from_secs(1);
 /// How often a busy feed asks for suspects; each one found costs the time in which the pipeline runs empty.
 const SUSPECTS_WHEN_BUSY: Duration = Duration::from_secs(10);
 
-/// When photos are in flight and none has ended for so long, the thread that has them hangs. Longer than any healthy
-/// photo takes alone and than any batch: `index` may need 8 rounds of uploads of 30 s each.
-const STALLED: Duration = Duration::from_secs(300);
+/// When photos are in flight and none has come a stage further for so long, the threads that have them hang. Longer than
+/// any healthy batch: `index` may need 8 rounds of uploads of 30 s each, and `read` a second for each of 256 cells of a
+/// photo.
+const STALLED: Duration = Duration::from_secs(1800);
 
 /// .. and never before a lease would have lapsed so many times, where an operator wants long ones.
 const STALLED_LEASES: u32 = 2;
@@ -68,7 +69,9 @@ impl Feed {
 
     fn lease_until_stopped(&self, stalled: Duration) -> Result<Exit, Outage> {
         let mut asked_for_suspects: Option<Instant> = None;
+        let mut watch = Watch::begin(&self.book, stalled);
         while !self.is_stopped() {
+            watch.look()?;
             let patience = if self.book.in_flight() == 0 { SUSPECTS_WHEN_IDLE } else { SUSPECTS_WHEN_BUSY };
             if asked_for_suspects.is_none_or(|asked| asked.elapsed() >= patience) {
                 match self.work_on_suspects(stalled)? {
@@ -117,24 +120,17 @@ impl Feed {
         Ok(None)
     }
 
-    /// Waits until no photo is in flight, or it is over; whether none is. As long as photos end it waits on.
+    /// Waits until no photo is in flight, or it is over; whether none is.
     ///
     /// # Errors
-    /// When none has ended for `stalled`. With its generation the thread that hangs is given up, and its photo's lease:
-    /// otherwise a suspect would never come to its turn, and the pipeline would stand still for ever.
+    /// When threads hang: otherwise a suspect would never come to its turn.
     fn wait_until_empty(&self, stalled: Duration, is_over: impl Fn() -> bool) -> Result<bool, Outage> {
-        let (mut left, mut since) = (self.book.unsettled(), Instant::now());
+        let mut watch = Watch::begin(&self.book, stalled);
         while !self.book.wait_until_empty(IDLE) {
             if is_over() {
                 return Ok(false);
             }
-            let left_now = self.book.unsettled();
-            if left_now != left {
-                (left, since) = (left_now, Instant::now());
-            } else if since.elapsed() >= stalled {
-                let photos = format!("none of {left} photos has ended for {stalled:?}: a thread hangs");
-                return Err(Outage::because(SOME_STAGE, photos));
-            }
+            watch.look()?;
         }
         Ok(true)
     }
@@ -170,5 +166,36 @@ impl Feed {
 
     fn is_stopped(&self) -> bool {
         self.drain.load(Ordering::Acquire) || self.calls.kill.is_set()
+    }
+}
+
+/// Looks whether photos go on.
+struct Watch<'b> {
+    book: &'b Book,
+    stalled: Duration,
+    steps: u64,
+    since: Instant,
+}
+
+impl<'b> Watch<'b> {
+    fn begin(book: &'b Book, stalled: Duration) -> Self {
+        Self { book, stalled, steps: book.steps(), since: Instant::now() }
+    }
+
+    /// Has a look.
+    ///
+    /// # Errors
+    /// When photos are in flight and none has come further for `stalled`. With their generation the threads that hang
+    /// are given up, and their photos' leases: otherwise the pipeline would stand still for ever.
+    fn look(&mut self) -> Result<(), Outage> {
+        let (in_flight, steps) = (self.book.in_flight(), self.book.steps());
+        if in_flight == 0 || steps != self.steps {
+            (self.steps, self.since) = (steps, Instant::now());
+        } else if self.since.elapsed() >= self.stalled {
+            let photos =
+                format!("none of {in_flight} photos has gone on for {:?}: threads hang", self.stalled);
+            return Err(Outage::because(SOME_STAGE, photos));
+        }
+        Ok(())
     }
 }

@@ -236,6 +236,35 @@ fn the_photo_of_a_thread_that_hangs_is_leased_again_and_its_generation_holds_not
 }
 
 #[test]
+fn a_photo_that_a_device_has_no_room_for_ends_and_the_others_are_read() {
+    let photos = photos(20);
+    let queue = MemoryQueue::with(&photos);
+    let faults = Arc::new(Faults { too_large: [photos[7]].into(), ..Faults::default() });
+    let rig = Rig::start_at(soon_abandoned(&queue), &queue, &faults, SHAPE);
+    assert!(queue.wait_until_ended(LONG), "one photo stops all others: {queue:?}, {:?}", rig.shared);
+    rig.stop();
+    for photo in &photos {
+        let end = if *photo == photos[7] { CRASHED } else { Place::Done };
+        assert_eq!(queue.end_of(*photo), (end, 1));
+    }
+}
+
+#[test]
+fn a_photo_that_hangs_where_no_other_waits_is_given_up_too() {
+    let photos = photos(1);
+    let queue = MemoryQueue::with(&photos);
+    let (open, gate) = bounded(0);
+    let at = [((1, 0), Fault::Park)].into();
+    let faults = Arc::new(Faults { at, gate: Some(gate), ..Faults::default() });
+    let pace = Pace { stalled: Duration::from_millis(500), ..soon_abandoned(&queue) };
+    let rig = Rig::start_at(pace, &queue, &faults, SHAPE);
+    assert!(queue.wait_until_ended(LONG), "it is waited for for ever: {queue:?}, {:?}", rig.shared);
+    assert_eq!(queue.end_of(photos[0]), (Place::Done, 1));
+    assert_eq!(rig.stop().left, 1, "the ticket that the thread still has");
+    drop(open);
+}
+
+#[test]
 fn a_suspect_that_hangs_is_given_up_and_tried_again() {
     let queue = MemoryQueue::with(&[]);
     let suspect = PhotoId::generate();

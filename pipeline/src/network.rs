@@ -31,8 +31,17 @@ pub(crate) fn plain_picture(size: Size) -> Picture {
 pub(crate) struct Question<N: ?Sized, I, O> {
     /// One answer per item, in order.
     pub(crate) ask: fn(&mut N, &[I]) -> Result<Vec<O>, ModelError>,
-    /// Asks as much of it as this item did, about something that a sound network answers.
-    pub(crate) prove: fn(&mut N, &I) -> Result<(), ModelError>,
+    /// Asks about something that a sound network answers.
+    pub(crate) prove: fn(&mut N, &I, Proof) -> Result<(), ModelError>,
+}
+
+/// How much is asked of a network that is to prove itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// As much as the item did that it failed on.
+    AsLarge,
+    /// As little as can be.
+    Least,
 }
 
 impl<N: ?Sized, I, O> Question<N, I, O> {
@@ -71,10 +80,14 @@ impl<N: ?Sized, I, O> Question<N, I, O> {
 
     /// Who is to blame for the error that the network gave when asked about the item alone.
     fn blame(&self, network: &mut N, item: &I, error: ModelError) -> Result<Poison, Outage> {
-        if !matches!(error, ModelError::Inference { .. }) || (self.prove)(network, item).is_err() {
-            return Err(Outage::from(error));
+        let is_refusal = matches!(error, ModelError::Inference { .. });
+        if is_refusal && (self.prove)(network, item, Proof::AsLarge).is_ok() {
+            return Ok(Poison::new(FailureReason::ProcessingCrashed, error.to_string()));
         }
-        Ok(Poison::new(FailureReason::ProcessingCrashed, error.to_string()))
+        // A network that serves others and has no room for this one may have it later, or never: an attempt counts, so
+        // that a photo which is too large for the device ends and does not stop all others for ever.
+        let is_suspicious = is_refusal && (self.prove)(network, item, Proof::Least).is_ok();
+        Err(Outage { is_suspicious, ..Outage::from(error) })
     }
 }
 
@@ -98,8 +111,13 @@ mod tests {
     }
 
     /// A number as large as the item stands for it, and is never 13.
-    const DOUBLE: Question<Doubler, u32, u32> =
-        Question { ask: double, prove: |network, item| double(network, &[*item & !1]).map(drop) };
+    const DOUBLE: Question<Doubler, u32, u32> = Question {
+        ask: double,
+        prove: |network, item, proof| {
+            let even = if proof == Proof::AsLarge { *item & !1 } else { 0 };
+            double(network, &[even]).map(drop)
+        },
+    };
 
     #[test]
     fn what_a_sound_network_refuses_is_poison_alone() {
@@ -114,16 +132,18 @@ mod tests {
     #[test]
     fn a_network_that_refuses_everything_is_an_outage() {
         let lost = || Doubler { is_lost: true, memory: None };
-        assert!(DOUBLE.put(&mut lost(), &[1, 2]).is_err());
-        assert!(DOUBLE.put(&mut lost(), &[1]).is_err());
+        for items in [&[1, 2][..], &[1]] {
+            assert!(!DOUBLE.put(&mut lost(), items).unwrap_err().is_suspicious);
+        }
     }
 
     #[test]
     fn a_network_that_lacks_memory_for_an_item_is_an_outage_for_it() {
         let mut short = Doubler { is_lost: false, memory: Some(100) };
         assert_eq!(DOUBLE.put(&mut short, &[100]).unwrap(), [Ok(200)]);
-        assert!(DOUBLE.put(&mut short, &[200]).is_err());
-        assert!(DOUBLE.put(&mut short, &[1, 200]).is_err());
+        for items in [&[200][..], &[1, 200]] {
+            assert!(DOUBLE.put(&mut short, items).unwrap_err().is_suspicious);
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use photofinish_store::photo::{SeenText, TextStanding, UnindexedReason};
 
 use crate::fault::{Outage, Poison};
 use crate::grid::{self, Cell};
-use crate::network::{Question, plain_picture};
+use crate::network::{Proof, Question, plain_frame, plain_picture};
 use crate::photo::{EmbeddedPhoto, ReadPhoto};
 use crate::quality::fractions;
 use crate::stage::{Answers, Stage};
@@ -38,11 +38,18 @@ pub(crate) struct Read {
 }
 
 fn question<'a>() -> Question<dyn BibReader, ReadRequest<'a>, Vec<BibText>> {
-    Question { ask: |reader, photos| reader.read(photos), prove: |reader, photo| prove(reader, photo) }
+    Question { ask: |reader, photos| reader.read(photos), prove }
 }
 
 /// With the same faces: they say at which sizes the photo is looked at.
-fn prove(reader: &mut (dyn BibReader + 'static), photo: &ReadRequest<'_>) -> Result<(), ModelError> {
+fn prove(
+    reader: &mut (dyn BibReader + 'static),
+    photo: &ReadRequest<'_>,
+    proof: Proof,
+) -> Result<(), ModelError> {
+    if proof == Proof::Least {
+        return reader.read(&[ReadRequest { frame: plain_frame(), faces: &[], ..*photo }]).map(drop);
+    }
     let picture = plain_picture(photo.frame.size());
     reader.read(&[ReadRequest { frame: picture.frame(), ..*photo }]).map(drop)
 }

@@ -108,7 +108,16 @@ impl<S: Stage> Worker<S> {
             measured.settle(items.len());
             drop((items, work));
             tickets.iter_mut().for_each(Ticket::waits);
-            match answers.and_then(|answers| self.pass_on(tickets, answers)) {
+            let answers = match answers {
+                Ok(answers) => answers,
+                Err(outage) => {
+                    if outage.is_suspicious {
+                        tickets.into_iter().for_each(Ticket::suspect);
+                    }
+                    return Exit::Outage(outage);
+                }
+            };
+            match self.pass_on(tickets, answers) {
                 Ok(true) => {}
                 Ok(false) => return Exit::NobodyDownstream,
                 Err(outage) => return Exit::Outage(outage),

@@ -104,6 +104,9 @@ const BUDGETS: [&str; 2] = ["files", "pixels"];
 /// The longest pause between two generations.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// A generation that lived for so long has recovered: what is out is found out in far less.
+const PROVED_AFTER: Duration = Duration::from_secs(120);
+
 /// A time of not serving, however many generations fail in it.
 struct Trouble {
     part: Part,
@@ -219,15 +222,16 @@ impl Supervisor {
 
     /// Watches a generation at work until a thread ends or the pipeline is stopped. It has recovered from a trouble
     /// before it when it finishes a photo, or has none for `recovered_after`. That it holds some and nothing breaks
-    /// proves nothing: a storage that hangs takes longer than that to be found out. Nor does a photo that fails, for it
-    /// may have got no further than what works.
+    /// proves nothing so soon: a storage that hangs takes longer than that to be found out. Nor does a photo that fails,
+    /// for it may have got no further than what works. Two minutes in which nothing breaks do, whatever becomes of photos.
     fn watch(
         &self,
         generation: &Generation,
         trouble: &mut Option<Trouble>,
         recovered_after: Duration,
     ) -> End {
-        let mut idle_since = Instant::now();
+        let began = Instant::now();
+        let mut idle_since = began;
         let finished_before = self.shared.meters.finished_count();
         if trouble.is_none() {
             *lock(&self.shared.status) = Status::Running;
@@ -247,7 +251,8 @@ impl Supervisor {
                 idle_since = Instant::now();
             }
             let has_proved = self.shared.meters.finished_count() > finished_before;
-            let has_stood = is_idle && idle_since.elapsed() >= recovered_after;
+            let has_stood =
+                began.elapsed() >= PROVED_AFTER || (is_idle && idle_since.elapsed() >= recovered_after);
             if (has_proved || has_stood)
                 && let Some(over) = trouble.take()
             {

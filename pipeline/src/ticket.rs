@@ -51,6 +51,14 @@ impl Ticket {
     /// A stage is done with the photo; from now on it waits for the next.
     pub(crate) fn waits(&mut self) {
         self.waits_since = Instant::now();
+        self.book.goes_on();
+    }
+
+    /// Leaves the lease to lapse, so that the attempt counts: the photo may be the cause of an outage.
+    pub(crate) fn suspect(mut self) {
+        self.settled = true;
+        spans::end(&self.span, Outcome::GivenBack);
+        self.book.settled(self.lease.id);
     }
 
     /// How long the photo has waited for its next stage.

@@ -53,6 +53,8 @@ pub(crate) struct Faults {
     pub(crate) at: HashMap<(usize, usize), Fault>,
     /// Photos that panic in the second stage each time.
     pub(crate) cursed: HashSet<PhotoId>,
+    /// Photos for which the second stage has no room, though it is sound.
+    pub(crate) too_large: HashSet<PhotoId>,
     pub(crate) runs: [AtomicUsize; 3],
     pub(crate) dying: [AtomicBool; 3],
     /// Generations that were started, with all their stages.
@@ -110,6 +112,9 @@ impl Link {
                 let _open = self.faults.gate.as_ref().map(Receiver::recv);
             }
             Some(Fault::Lie) | None => {}
+        }
+        if self.number == 1 && batch.iter().any(|lease| self.faults.too_large.contains(&lease.photo)) {
+            return Err(Outage { is_suspicious: true, ..Outage::because(Part::Models, "no room") });
         }
         let is_cursed = |lease: &Arc<Lease>| self.faults.cursed.contains(&lease.photo);
         assert!(!(self.number == 1 && batch.iter().any(is_cursed)), "a cursed photo");

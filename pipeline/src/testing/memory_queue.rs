@@ -16,6 +16,9 @@ use time::OffsetDateTime;
 use crate::sync::lock;
 use crate::testing::config;
 
+/// As many as the service gives a photo.
+const ATTEMPTS: u32 = 3;
+
 /// Where a photo is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -113,15 +116,21 @@ impl MemoryQueue {
         Err(away)
     }
 
-    /// Puts photos back whose lease has lapsed, the attempt counted.
+    /// Puts photos back whose lease has lapsed, the attempt counted; the third is the last.
     fn lapse(&self, rows: &mut HashMap<PhotoId, Row>) {
         if !self.lapses.load(Ordering::Acquire) {
             return;
         }
         let now = Instant::now();
         for row in rows.values_mut().filter(|row| matches!(row.place, Place::Leased(_)) && row.until <= now) {
-            row.place = Place::Waiting;
+            if row.attempts < ATTEMPTS {
+                row.place = Place::Waiting;
+            } else {
+                row.place = Place::Failed(FailureReason::ProcessingCrashed);
+                row.ends += 1;
+            }
         }
+        self.changed.notify_all();
     }
 
     fn end(&self, lease: &Lease, place: Place) -> Finish {
