@@ -14,6 +14,7 @@ use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{Limits, Pipeline, PipelineParts, PipelineSettings, ProbeDesk, Threads};
 use photofinish_store::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
 use photofinish_store::local::make_folder;
+use photofinish_store::traits::Keys;
 use photofinish_store::{DatabaseKind, Store, StoreSettings};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -115,6 +116,16 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
         queue: config.queue.clone(),
     };
     Ok(Store::open(settings).await?)
+}
+
+/// Opens the rows for their keys alone: where photos are kept does not matter to them, nor whether it is there.
+///
+/// # Errors
+/// When the database cannot be used.
+pub async fn open_keys(config: &Config) -> anyhow::Result<Arc<dyn Keys>> {
+    make_folder(&config.data_dir)
+        .with_context(|| format!("making the data folder {}", config.data_dir.display()))?;
+    Ok(photofinish_store::open_keys(&config.database_url, &config.server_limits).await?)
 }
 
 /// Brings the database up to date.

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use photofinish_api::key::KeyText;
-use photofinish_store::Store;
 use photofinish_store::ids::KeyId;
 use photofinish_store::key::{Key, KeyMode, NewKey, Scope};
+use photofinish_store::traits::Keys;
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
@@ -74,19 +74,19 @@ fn expiry(text: &str) -> Result<OffsetDateTime, String> {
 /// When the store cannot be used, or the key to revoke is not there.
 pub fn run(config: &Config, command: KeyCommand) -> anyhow::Result<ExitCode> {
     run::block_on(async {
-        let store = run::open_store(config).await?;
+        let keys = run::open_keys(config).await?;
         match command {
-            KeyCommand::Create(arguments) => create(&store, arguments).await,
-            KeyCommand::List => list(&store).await,
+            KeyCommand::Create(arguments) => create(keys.as_ref(), arguments).await,
+            KeyCommand::List => list(keys.as_ref()).await,
             KeyCommand::Revoke { id } => {
-                store.keys.revoke(id).await.with_context(|| format!("revoking the key {id}"))
+                keys.revoke(id).await.with_context(|| format!("revoking the key {id}"))
             }
         }
     })??;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn create(store: &Store, arguments: CreateArguments) -> anyhow::Result<()> {
+async fn create(keys: &dyn Keys, arguments: CreateArguments) -> anyhow::Result<()> {
     if arguments.organization.trim().is_empty() {
         bail!("--organization must have a name");
     }
@@ -96,7 +96,7 @@ async fn create(store: &Store, arguments: CreateArguments) -> anyhow::Result<()>
     };
     let text = KeyText::generate(mode);
     let key = NewKey {
-        organization: store.keys.organization(arguments.organization.trim()).await?,
+        organization: keys.organization(arguments.organization.trim()).await?,
         mode,
         label: arguments.label,
         hint: text.hint(),
@@ -104,14 +104,14 @@ async fn create(store: &Store, arguments: CreateArguments) -> anyhow::Result<()>
         expires_at: arguments.expires_at,
         digest: text.digest(),
     };
-    store.keys.create(key).await?;
+    keys.create(key).await?;
     println!("{}", text.reveal());
     Ok(())
 }
 
-async fn list(store: &Store) -> anyhow::Result<()> {
+async fn list(keys: &dyn Keys) -> anyhow::Result<()> {
     let now = OffsetDateTime::now_utc();
-    for key in store.keys.list().await? {
+    for key in keys.list().await? {
         println!("{}", line(&key, now)?);
     }
     Ok(())

@@ -40,14 +40,19 @@ impl Judge {
                 &given.database_lock_seconds,
                 usual.lock_timeout,
             ),
-            connections: self.whole(
-                "PHOTOFINISH_DATABASE_CONNECTIONS",
-                &given.database_connections,
-                usual.connections.into(),
-            ) as u32,
+            // An album that is loaded keeps one, and may wait for searches that need another.
+            connections: self
+                .whole(
+                    "PHOTOFINISH_DATABASE_CONNECTIONS",
+                    &given.database_connections,
+                    usual.connections.into(),
+                )
+                .max(LEAST_CONNECTIONS) as u32,
         }
     }
 }
+
+const LEAST_CONNECTIONS: u64 = 2;
 
 #[cfg(test)]
 mod tests {

@@ -131,7 +131,7 @@ impl FaceCache {
             self.forget_album(album);
             return Err(StoreError::not_found(format!("album {album}")));
         };
-        let place = self.albums().touch(album);
+        let mut place = self.albums().touch(album);
         let mut faces = place.faces().await;
         if faces.change != Some(newest) {
             drop(faces);
@@ -141,6 +141,8 @@ impl FaceCache {
         // Once, or again when another search has found meanwhile that the album is to be loaded anew.
         while faces.change.is_none() {
             drop(faces);
+            // It may have been taken out meanwhile: what is loaded has to be counted.
+            place = self.albums().touch(album);
             self.load(&place).await?;
             faces = place.faces().await;
         }

@@ -210,6 +210,17 @@ impl Store {
     }
 }
 
+/// Opens (and makes, at first start) the rows alone, for their organizations and keys.
+///
+/// # Errors
+/// As [`Store::open`].
+pub async fn open_keys(
+    database_url: &str,
+    server_limits: &ServerLimits,
+) -> Result<Arc<dyn traits::Keys>, StoreError> {
+    Ok(Arc::new(SqlKeys::new(Database::open(database_url, server_limits).await?)))
+}
+
 /// The queue beside the database, which takes photos from the rows to the workers.
 async fn open_queue(
     settings: Option<QueueSettings>,

@@ -31,6 +31,10 @@ use crate::traits::Result;
 /// How many objects are compared with the rows at once: as many as a page of S3's list.
 const AT_ONCE: usize = 1000;
 
+/// How many deletions of albums may break off again in one round: each may wait for a storage that does not answer, and
+/// other chores wait for it.
+const FAILURES_AT_MOST: u32 = 3;
+
 /// How many objects are removed at once.
 const REMOVED_AT_ONCE: usize = 16;
 
@@ -118,8 +122,15 @@ impl Store {
     /// # Errors
     /// `Unavailable`: the first of those that were met.
     pub async fn finish_deletions(&self, before: OffsetDateTime) -> std::result::Result<u64, StoreError> {
-        let (mut finished, mut failed) = (0, None);
-        for (tenant, album) in self.albums.closed(before).await? {
+        let (mut finished, mut failures, mut failed) = (0, 0, None);
+        let mut closed = self.albums.closed(before).await?;
+        // Each round begins with another one: those that fail are not always the first.
+        let first = OffsetDateTime::now_utc().microsecond() as usize % closed.len().max(1);
+        closed.rotate_left(first);
+        for (tenant, album) in closed {
+            if failures == FAILURES_AT_MOST {
+                break;
+            }
             match self.finish_deletion(&tenant, album).await {
                 Ok(()) => {
                     finished += 1;
@@ -128,6 +139,7 @@ impl Store {
                 Err(error) => {
                     let cause = error.with_causes();
                     tracing::warn!(album.id = %album, cause, "the deletion of an album breaks off again");
+                    failures += 1;
                     failed = failed.or(Some(error));
                 }
             }

@@ -37,7 +37,15 @@ impl Part {
     /// An empty part in `scratch`; blocks.
     pub(super) fn create_now(scratch: &Path) -> io::Result<(Self, File)> {
         let path = scratch.join(format!("{}.{PART}", Uuid::now_v7()));
-        let file = File::options().write(true).create_new(true).open(&path)?;
+        let create = || File::options().write(true).create_new(true).open(&path);
+        let file = match create() {
+            // The disk had no room for it at the start. Not the folders above: theirs may be a disk that is away.
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir(scratch)?;
+                create()?
+            }
+            created => created?,
+        };
         Ok((Self { path, placed: false }, file))
     }
 }

@@ -108,8 +108,12 @@ impl LocalFiles {
             let folders = Folders::open(&root)?;
             // Within the storage, so that a rename leads from one to the other.
             let scratch = folders.root().join(SCRATCH);
-            durable::make_folder(&scratch)?;
-            durable::remove_abandoned_parts(&scratch, ABANDONED_AFTER)?;
+            let tidied = durable::make_folder(&scratch)
+                .and_then(|()| durable::remove_abandoned_parts(&scratch, ABANDONED_AFTER));
+            if let Err(cause) = tidied {
+                // A full or read-only disk can still be read.
+                tracing::warn!(%cause, "the storage folder has no place for uploads");
+            }
             let files = LocalFileSystem::new_with_prefix(folders.root())?;
             Ok((Arc::new(folders), scratch, files))
         })
