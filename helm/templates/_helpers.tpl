@@ -56,7 +56,9 @@ A value as it was written. Helm reads the numbers of a file as floats and would 
 whole number to Kubernetes, KEDA and the service.
 */}}
 {{- define "photofinish.number" -}}
-{{- if and (kindIs "float64" .) (eq . (floor .)) -}}
+{{- if kindIs "invalid" . -}}
+{{- /* null: the field is left to Kubernetes */ -}}
+{{- else if and (kindIs "float64" .) (eq . (floor .)) -}}
 {{- int64 . -}}
 {{- else -}}
 {{- toString . -}}

@@ -138,6 +138,8 @@ impl Watched {
         if let Some(look) = &*last
             && look.begun >= since
             && look.ended.elapsed() < shared_for
+            // The end is told by a look of one's own: photos may have been confirmed since another's.
+            && !matches!(look.found, Ok((_, true)))
         {
             return look.found.clone();
         }

@@ -24,6 +24,15 @@ fn long_names_fit_everywhere() {
     }
 }
 
+/// As on OpenShift, which gives a namespace its own users.
+#[test]
+fn what_is_null_is_left_to_kubernetes() {
+    let Some(helm) = Helm::find("what_is_null_is_left_to_kubernetes") else { return };
+    let values = ["--set", "securityContext.runAsUser=null", "--set", "migration.backoffLimit=null"];
+    let manifests = helm.manifests(EXAMPLES[0], &values);
+    assert!(!manifests.iter().any(|manifest| manifest.to_string().contains("nil")), "{manifests:?}");
+}
+
 /// Helm reads the numbers of a values file as floats, and so it does those of `--set-json`.
 #[test]
 fn whole_numbers_stay_whole_and_fractions_fractions() {

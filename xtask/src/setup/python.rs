@@ -86,12 +86,25 @@ impl Environment {
     pub fn with(mut self, packages: &[&str]) -> anyhow::Result<Self> {
         let recipe = recipe(&self.layout, packages)?;
         if !digest::is_made_from(&self.folder, &recipe) {
-            // Pip takes what an install that was cut off has left for whole.
+            // Pip takes what an install that was cut off has left for whole. What was there stays aside until the new one
+            // is whole, for there may be no line to fetch it by.
+            let aside = self.folder.with_extension("before");
             if !self.is_empty {
+                digest::emptied(&aside)?;
+                std::fs::rename(&self.folder, &aside)?;
                 self.begin_anew()?;
             }
-            patient(self.pip("install").args(packages))?;
+            if let Err(error) = patient(self.pip("install").args(packages)) {
+                if aside.is_dir() {
+                    digest::emptied(&self.folder)?;
+                    std::fs::rename(&aside, &self.folder)?;
+                }
+                return Err(error);
+            }
             digest::note_made_from(&self.folder, &recipe)?;
+            if aside.is_dir() {
+                std::fs::remove_dir_all(&aside)?;
+            }
         }
         Ok(self)
     }
