@@ -63,7 +63,7 @@ fn migrate_makes_a_database_and_can_be_repeated() {
 fn secrets_are_readable_by_their_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
     let shell = Shell::new();
-    shell.run(&["key", "list"], &[]).success();
+    shell.run(&["sweep", "--dry-run"], &[]).success();
     let secrets: Vec<PathBuf> = std::fs::read_dir(shell.path().join("secrets"))
         .expect("secrets are made at first start")
         .map(|entry| entry.expect("an entry").path())
