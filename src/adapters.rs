@@ -3,24 +3,26 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use photofinish_api::context::{Health, Part, PartState, ProbeError};
-use photofinish_pipeline::{DeskError, Pipeline, ProbeDesk, Status};
+use photofinish_api::context::{ComponentHealth, ComponentState, Health, ProbeError};
+use photofinish_pipeline::{Pipeline, PipelineStatus, ProbeService, ProbeServiceError};
 use photofinish_store::Store;
 use photofinish_store::photo::Embedding;
 
 /// The probe desk, where this process has one.
-pub struct Desk(pub Option<ProbeDesk>);
+pub struct ProbeAdapter(pub Option<ProbeService>);
 
 #[async_trait]
-impl photofinish_api::context::ProbeDesk for Desk {
+impl photofinish_api::context::ProbeEmbedder for ProbeAdapter {
     async fn embed(&self, selfie: bytes::Bytes) -> Result<Embedding, ProbeError> {
         let desk = self.0.as_ref().ok_or(ProbeError::Unavailable)?;
         match desk.embed(selfie).await {
             Ok(face) => Ok(Embedding { model: face.model, vector: face.vector }),
-            Err(DeskError::NoFace) => Err(ProbeError::NoFace),
-            Err(DeskError::Unreadable) => Err(ProbeError::Unreadable),
-            Err(DeskError::Busy { try_again_in }) => Err(ProbeError::Busy { try_again_in }),
-            Err(DeskError::Unavailable) => Err(ProbeError::Unavailable),
+            Err(ProbeServiceError::NoFace) => Err(ProbeError::NoFace),
+            Err(ProbeServiceError::Unreadable) => Err(ProbeError::Unreadable),
+            Err(ProbeServiceError::Busy { retry_after: try_again_in }) => {
+                Err(ProbeError::Busy { try_again_in })
+            }
+            Err(ProbeServiceError::Unavailable) => Err(ProbeError::Unavailable),
         }
     }
 }
@@ -33,25 +35,27 @@ pub struct ServiceHealth {
 
 #[async_trait]
 impl Health for ServiceHealth {
-    async fn parts(&self) -> Vec<Part> {
+    async fn check_components(&self) -> Vec<ComponentHealth> {
         let running = |result: Result<(), photofinish_store::error::StoreError>| match result {
-            Ok(()) => PartState::Running,
-            Err(error) => PartState::Down(error.with_causes()),
+            Ok(()) => ComponentState::Running,
+            Err(error) => ComponentState::Down(error.to_string_with_causes()),
         };
         let mut parts = vec![
-            Part { name: "database", state: running(self.store.check_database().await) },
-            Part { name: "storage", state: running(self.store.check_storage().await) },
+            ComponentHealth { name: "database", state: running(self.store.check_database().await) },
+            ComponentHealth { name: "storage", state: running(self.store.check_storage().await) },
         ];
         if let Some(pipeline) = &self.pipeline {
             // Only of those that take photos from it: without the queue photos are confirmed, and albums searched, as
             // ever, and an API that said it were not ready would be taken off the service.
-            parts.push(Part { name: "queue", state: running(self.store.check_queue().await) });
+            parts.push(ComponentHealth { name: "queue", state: running(self.store.check_queue().await) });
             let state = match pipeline.status() {
-                Status::Starting => PartState::Starting,
-                Status::Running => PartState::Running,
-                Status::Down { part, reason, .. } => PartState::Down(format!("{part}: {reason}")),
+                PipelineStatus::Starting => ComponentState::Starting,
+                PipelineStatus::Running => ComponentState::Running,
+                PipelineStatus::Down { component: part, reason, .. } => {
+                    ComponentState::Down(format!("{part}: {reason}"))
+                }
             };
-            parts.push(Part { name: "pipeline", state });
+            parts.push(ComponentHealth { name: "pipeline", state });
         }
         parts
     }

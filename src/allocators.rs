@@ -10,7 +10,7 @@ use std::process::Command;
 /// ONNX Runtime and OpenVINO allocate with the C library, which opens an arena for each thread that finds the others
 /// in use, and each arena keeps the largest tensors that it ever held. Our own code allocates with mimalloc, which
 /// keeps what was freed for a while in case it is wanted again; the buffers of the next photo are of another size.
-const SETTINGS: [(&str, &str); 3] =
+const MALLOC_SETTINGS: [(&str, &str); 3] =
     [("MALLOC_ARENA_MAX", "2"), ("MIMALLOC_PURGE_DELAY", "50"), ("MIMALLOC_ARENA_EAGER_COMMIT", "0")];
 
 /// Returns when the settings are in force, or cannot be brought in force: the service then takes more memory.
@@ -18,8 +18,8 @@ const SETTINGS: [(&str, &str); 3] =
     clippy::disallowed_methods,
     reason = "asks which of the allocators' own variables are set, not for a setting"
 )]
-pub fn settle() {
-    let missing = SETTINGS.iter().filter(|(name, _)| env::var_os(name).is_none());
+pub fn reexec_with_malloc_settings() {
+    let missing = MALLOC_SETTINGS.iter().filter(|(name, _)| env::var_os(name).is_none());
     let missing: Vec<_> = missing.copied().collect();
     if missing.is_empty() {
         return;

@@ -8,20 +8,20 @@ use photofinish_store::object::ObjectKey;
 use photofinish_store::{Store, StoreError};
 use tokio::sync::watch;
 
-use crate::config::Sweeping;
-use crate::run::until;
-use crate::sweeping::{finish_deletions, sweep_daily};
+use crate::config::GcSettings;
+use crate::run::wait_until_stopped;
+use crate::sweeping::{finish_stalled_deletions, run_daily_gc};
 
 /// How often.
-const EVERY: Duration = Duration::from_secs(10);
+const ROUND_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Does them until the service is stopped.
-pub async fn run(of: (Store, Sweeping), metrics: PrometheusHandle, stopped: watch::Receiver<bool>) {
+pub async fn run(of: (Store, GcSettings), metrics: PrometheusHandle, stopped: watch::Receiver<bool>) {
     let (store, sweeping) = of;
-    tokio::spawn(sweep_daily(store.clone(), sweeping, until(stopped.clone())));
-    let stop = until(stopped);
+    tokio::spawn(run_daily_gc(store.clone(), sweeping, wait_until_stopped(stopped.clone())));
+    let stop = wait_until_stopped(stopped);
     tokio::pin!(stop);
-    let mut every = tokio::time::interval(EVERY);
+    let mut every = tokio::time::interval(ROUND_INTERVAL);
     loop {
         tokio::select! {
             () = &mut stop => return,
@@ -31,16 +31,16 @@ pub async fn run(of: (Store, Sweeping), metrics: PrometheusHandle, stopped: watc
         // A store that does not answer must not hold up the end.
         tokio::select! {
             () = &mut stop => return,
-            () = do_round(&store) => {}
+            () = run_round(&store) => {}
         }
     }
 }
 
-async fn do_round(store: &Store) {
+async fn run_round(store: &Store) {
     if let Err(error) = store.measure_queue().await {
         tracing::warn!(%error, "the queue is not measured until the next try");
     }
-    finish_deletions(store).await;
+    finish_stalled_deletions(store).await;
     if let Err(error) = remove_expired_probes(store).await {
         tracing::warn!(%error, "expired selfies stay until the next try");
     }
@@ -51,7 +51,7 @@ async fn do_round(store: &Store) {
 async fn remove_expired_probes(store: &Store) -> Result<(), StoreError> {
     let mut gone = Vec::new();
     let mut outcome = Ok(());
-    for probe in store.probes.expired().await? {
+    for probe in store.probes.list_expired().await? {
         outcome = store.blobs.delete(&ObjectKey::probe(probe.organization, probe.album, probe.id)).await;
         if outcome.is_err() {
             break;
@@ -76,7 +76,7 @@ mod tests {
     use crate::settings::Settings;
 
     #[tokio::test]
-    async fn an_expired_selfie_leaves_no_bytes_whether_it_was_used_or_not() {
+    async fn an_expired_selfie_is_removed_whether_it_was_used_or_not() {
         let folder = tempfile::tempdir().unwrap();
         let data_dir = folder.path().join("data").display().to_string();
         let config = Config::from_settings(&Settings { data_dir: Some(data_dir), ..Settings::default() });
@@ -88,14 +88,14 @@ mod tests {
             let probe = store.probes.create(event.album, Duration::from_secs(seconds)).await.unwrap();
             if is_used {
                 let embedding = Embedding { model: "test@1".to_owned(), vector: vec![1.0, 0.0] };
-                store.probes.keep(probe.id, embedding).await.unwrap();
+                store.probes.set_embedding(probe.id, embedding).await.unwrap();
             }
             let key = ObjectKey::probe(probe.organization, probe.album, probe.id);
             store.blobs.write(&key, "image/jpeg", Bytes::from_static(b"a face")).await.unwrap();
             keys.push((key, probe.id));
         }
         let deadline = Instant::now() + Duration::from_secs(30);
-        while store.probes.expired().await.unwrap().len() < 2 {
+        while store.probes.list_expired().await.unwrap().len() < 2 {
             assert!(Instant::now() < deadline, "selfies do not expire");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -106,7 +106,7 @@ mod tests {
         }
         assert_eq!(left, [false, false, true]);
         assert!(store.probes.get(event.album, keys[2].1).await.is_ok());
-        assert!(store.probes.expired().await.unwrap().is_empty());
+        assert!(store.probes.list_expired().await.unwrap().is_empty());
         store.close().await;
     }
 }

@@ -11,13 +11,13 @@ use photofinish_store::remote::CloudSettings;
 use photofinish_store::{QueueSettings, ServerLimits};
 use url::Url;
 
-use self::judge::{Judge, MEGABYTE};
+use self::judge::{MEGABYTE, SettingsParser};
 pub use self::storage::cloud_variables;
-pub use self::sweep::Sweeping;
+pub use self::sweep::GcSettings;
 #[cfg(feature = "otlp")]
 pub use self::traces::Sampling;
 pub use self::traces::{TraceSettings, trace_variables};
-use crate::masked::masked;
+use crate::masked::redact_url;
 use crate::settings::Settings;
 
 mod database;
@@ -38,7 +38,7 @@ pub struct Config {
     pub server_limits: ServerLimits,
     pub storage_url: String,
     pub cloud: CloudSettings,
-    pub sweeping: Sweeping,
+    pub gc: GcSettings,
     /// `None`: the database is the queue.
     pub queue: Option<QueueSettings>,
     pub environment: Environment,
@@ -118,10 +118,10 @@ impl fmt::Display for ConfigErrors {
 }
 
 /// A stop has to wait for a read that sleeps.
-const MOST_FAKE_DELAY_MS: u64 = 10_000;
+const MAX_FAKE_DELAY_MS: u64 = 10_000;
 
 /// A photo is read from the storage in 26 s at most, whatever the storage: so large a one at 20 MB/s.
-const MOST_PHOTO_BYTES: u64 = 500_000_000;
+const MAX_PHOTO_BYTES: u64 = 500_000_000;
 
 impl Config {
     /// Judges every setting.
@@ -129,7 +129,7 @@ impl Config {
     /// # Errors
     /// All problems at once, each with its variable, what was given and what is allowed.
     pub fn from_settings(given: &Settings) -> Result<Self, ConfigErrors> {
-        let mut judge = Judge::default();
+        let mut judge = SettingsParser::default();
         let config = judge.config(given);
         if judge.problems.is_empty() { Ok(config) } else { Err(ConfigErrors(judge.problems)) }
     }
@@ -149,12 +149,12 @@ impl Config {
             ("PHOTOFINISH_ADMIN_LISTEN", optional(self.admin_listen.map(|a| a.to_string()))),
             ("PHOTOFINISH_DATA_DIR", self.data_dir.display().to_string()),
             ("PHOTOFINISH_PUBLIC_URL", self.public_url.to_string()),
-            ("PHOTOFINISH_DATABASE_URL", masked(&self.database_url)),
+            ("PHOTOFINISH_DATABASE_URL", redact_url(&self.database_url)),
             ("PHOTOFINISH_DATABASE_CONNECTIONS", self.server_limits.connections.to_string()),
             ("PHOTOFINISH_DATABASE_ACQUIRE_SECONDS", seconds(&self.server_limits.acquire_timeout)),
             ("PHOTOFINISH_DATABASE_STATEMENT_SECONDS", seconds(&self.server_limits.statement_timeout)),
             ("PHOTOFINISH_DATABASE_LOCK_SECONDS", seconds(&self.server_limits.lock_timeout)),
-            ("PHOTOFINISH_STORAGE_URL", masked(&self.storage_url)),
+            ("PHOTOFINISH_STORAGE_URL", redact_url(&self.storage_url)),
             (
                 "PHOTOFINISH_STORAGE_PUBLIC_ENDPOINT",
                 optional(self.cloud.public_endpoint.as_ref().map(Url::to_string)),
@@ -193,13 +193,13 @@ impl Config {
 }
 
 /// Variables of this process that are named by others than this program.
-fn variables(is_wanted: impl Fn(&str) -> bool) -> Vec<(String, String)> {
+fn read_variables(is_wanted: impl Fn(&str) -> bool) -> Vec<(String, String)> {
     let readable =
         std::env::vars_os().filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)));
     readable.filter(|(name, _)| is_wanted(name)).collect()
 }
 
-impl Judge {
+impl SettingsParser {
     fn config(&mut self, given: &Settings) -> Config {
         let listen =
             self.parse("PHOTOFINISH_LISTEN", &given.listen, SocketAddr::from(([127, 0, 0, 1], 8080)));
@@ -215,7 +215,7 @@ impl Judge {
             public_url: self.public_url(given, listen),
             cloud: self.cloud(given, &storage_url),
             storage_url,
-            sweeping: self.sweeping(given, &times),
+            gc: self.sweeping(given, &times),
             environment: self.environment(given),
             models_dir: PathBuf::from(
                 given.models_dir.clone().unwrap_or_else(|| ".photofinish/models".into()),
@@ -266,15 +266,15 @@ impl Judge {
     /// Real networks take what they take: a delay beside them is a mistake.
     fn fake_delay(&mut self, given: &Settings) -> Duration {
         let milliseconds: u64 = self.parse("PHOTOFINISH_FAKE_DELAY_MS", &given.fake_delay_ms, 0);
-        if milliseconds > MOST_FAKE_DELAY_MS {
+        if milliseconds > MAX_FAKE_DELAY_MS {
             self.problems.push(format!(
-                "PHOTOFINISH_FAKE_DELAY_MS={milliseconds}: must be from 0 to {MOST_FAKE_DELAY_MS}"
+                "PHOTOFINISH_FAKE_DELAY_MS={milliseconds}: must be from 0 to {MAX_FAKE_DELAY_MS}"
             ));
         } else if milliseconds > 0 && given.models.as_deref() != Some("fake") {
             self.problems
                 .push(format!("PHOTOFINISH_FAKE_DELAY_MS={milliseconds}: only with PHOTOFINISH_MODELS=fake"));
         }
-        Duration::from_millis(milliseconds.min(MOST_FAKE_DELAY_MS))
+        Duration::from_millis(milliseconds.min(MAX_FAKE_DELAY_MS))
     }
 
     fn environment(&mut self, given: &Settings) -> Environment {
@@ -331,8 +331,8 @@ impl Judge {
 
     fn max_photo_bytes(&mut self, given: &Settings) -> u64 {
         let bytes = self.megabytes("PHOTOFINISH_MAX_PHOTO_MB", &given.max_photo_mb, 50);
-        if bytes > MOST_PHOTO_BYTES {
-            let most = MOST_PHOTO_BYTES / 1_000_000;
+        if bytes > MAX_PHOTO_BYTES {
+            let most = MAX_PHOTO_BYTES / 1_000_000;
             self.problems.push(format!("PHOTOFINISH_MAX_PHOTO_MB={}: at most {most}", bytes / 1_000_000));
         }
         bytes
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn presigned_urls_begin_with_what_can_be_reached() {
+    fn the_default_public_url_is_a_reachable_address() {
         let given = |listen: &str, environment: &str| Settings {
             listen: Some(listen.into()),
             environment: Some(environment.into()),

@@ -9,7 +9,7 @@ use crate::config::Config;
 ///
 /// # Errors
 /// A sentence that names every place looked at and what to do.
-pub fn find(config: &Config) -> anyhow::Result<PathBuf> {
+pub fn find_library(config: &Config) -> anyhow::Result<PathBuf> {
     if let Some(path) = &config.onnxruntime {
         anyhow::ensure!(
             path.is_file(),
@@ -18,8 +18,8 @@ pub fn find(config: &Config) -> anyhow::Result<PathBuf> {
         );
         return Ok(path.clone());
     }
-    let folders = folders();
-    folders.iter().find_map(|folder| library_in(folder)).ok_or_else(|| {
+    let folders = search_folders();
+    folders.iter().find_map(|folder| find_library_in(folder)).ok_or_else(|| {
         let looked: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
         anyhow::anyhow!(
             "no ONNX Runtime library: looked for libonnxruntime.so* in {}; run `cargo xtask setup`, or name the \
@@ -29,7 +29,7 @@ pub fn find(config: &Config) -> anyhow::Result<PathBuf> {
     })
 }
 
-fn folders() -> Vec<PathBuf> {
+fn search_folders() -> Vec<PathBuf> {
     let mut folders = Vec::new();
     if let Some(here) = std::env::current_exe().ok().as_deref().and_then(Path::parent) {
         folders.push(here.to_path_buf());
@@ -41,7 +41,7 @@ fn folders() -> Vec<PathBuf> {
 }
 
 /// Wheels carry only the versioned name, packages the plain one too.
-fn library_in(folder: &Path) -> Option<PathBuf> {
+fn find_library_in(folder: &Path) -> Option<PathBuf> {
     let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
         .ok()?
         .filter_map(|entry| Some(entry.ok()?.path()))

@@ -4,7 +4,7 @@
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use photofinish_api::context::Arrived;
+use photofinish_api::context::TraceHook;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
@@ -12,26 +12,27 @@ use tracing_subscriber::{EnvFilter, Layer, Registry};
 use crate::config::{Config, LogFormat};
 use crate::run::Role;
 #[cfg(feature = "otlp")]
-use crate::traces::Traces;
+use crate::traces::TraceExporter;
 
 /// What has to be ended so that nothing told is lost.
-pub struct Logging {
+pub struct Telemetry {
     #[cfg(feature = "otlp")]
-    traces: Option<Traces>,
+    traces: Option<TraceExporter>,
 }
 
-impl Logging {
+impl Telemetry {
     /// From now on everything is told. Once a process.
     ///
     /// # Errors
     /// When traces cannot be sent as the settings ask for.
     #[cfg(feature = "otlp")]
     pub fn start(config: &Config, role: Role) -> anyhow::Result<Self> {
-        let traces = config.traces.as_ref().map(|settings| Traces::start(settings, role)).transpose()?;
-        let layer = traces.as_ref().map(Traces::layer);
-        tracing_subscriber::registry().with(lines(config)).with(layer).init();
+        let traces =
+            config.traces.as_ref().map(|settings| TraceExporter::start(settings, role)).transpose()?;
+        let layer = traces.as_ref().map(TraceExporter::layer);
+        tracing_subscriber::registry().with(log_layer(config)).with(layer).init();
         if let Some(settings) = &config.traces {
-            let endpoint = crate::masked::masked(settings.endpoint.as_str());
+            let endpoint = crate::masked::redact_url(settings.endpoint.as_str());
             tracing::info!(endpoint, sampling = ?settings.sampling, "traces are sent");
         }
         Ok(Self { traces })
@@ -43,15 +44,15 @@ impl Logging {
     /// None: this build sends no traces.
     #[cfg(not(feature = "otlp"))]
     pub fn start(config: &Config, _role: Role) -> anyhow::Result<Self> {
-        tracing_subscriber::registry().with(lines(config)).init();
+        tracing_subscriber::registry().with(log_layer(config)).init();
         Ok(Self {})
     }
 
     /// What ties a request to the trace of who sent it.
-    pub fn arrived(&self) -> Arrived {
+    pub fn trace_hook(&self) -> TraceHook {
         #[cfg(feature = "otlp")]
         if self.traces.is_some() {
-            return crate::traces::arrived();
+            return crate::traces::trace_hook();
         }
         Arc::new(|_, _| {})
     }
@@ -66,7 +67,7 @@ impl Logging {
 }
 
 /// Lines on standard error, of what the operator's filter lets through.
-fn lines(config: &Config) -> Box<dyn Layer<Registry> + Send + Sync> {
+fn log_layer(config: &Config) -> Box<dyn Layer<Registry> + Send + Sync> {
     let filter = EnvFilter::new(&config.log);
     let lines = tracing_subscriber::fmt::layer().with_ansi(std::io::stderr().is_terminal());
     let lines = lines.with_writer(std::io::stderr);

@@ -82,7 +82,7 @@ fn dispatch(Arguments { command, mut settings }: Arguments) -> anyhow::Result<Ex
         return upload::run(&arguments);
     }
     if matches!(command, Command::All | Command::Serve | Command::Work) {
-        allocators::settle();
+        allocators::reexec_with_malloc_settings();
     }
     settings.cloud_variables = config::cloud_variables();
     settings.trace_variables = config::trace_variables();

@@ -5,7 +5,7 @@ use url::Url;
 /// A URL without its secrets: its password, and what its query gives. Of a database the query is shown except for
 /// passwords: its options are known. A URL that cannot be taken apart, as with a `#` or `/` in its password, shows its
 /// kind alone.
-pub fn masked(url: &str) -> String {
+pub fn redact_url(url: &str) -> String {
     let (kind, _) = url.split_once(':').unwrap_or_default();
     // Files have no password, and their URLs need not be whole ones.
     if matches!(kind, "sqlite" | "file") {
@@ -16,11 +16,11 @@ pub fn masked(url: &str) -> String {
     if is_torn || (parsed.password().is_some() && parsed.set_password(Some("masked")).is_err()) {
         return format!("{kind}:masked");
     }
-    mask_query(&mut parsed);
+    redact_query(&mut parsed);
     parsed.to_string()
 }
 
-fn mask_query(url: &mut Url) {
+fn redact_query(url: &mut Url) {
     let is_database = matches!(url.scheme(), "postgres" | "postgresql");
     // Elsewhere a name says nothing of its value: each vendor calls its key something else.
     let is_secret = |name: &str| !is_database || name.ends_with("password");
@@ -48,13 +48,13 @@ mod tests {
 
     #[test]
     fn a_password_in_a_url_is_masked() {
-        assert_eq!(masked("sqlite:data/x"), "sqlite:data/x");
-        assert_eq!(masked("postgres://a:secret@host/db"), "postgres://a:masked@host/db");
-        let shown = masked("postgresql://a@host/db?sslpassword=secret&sslmode=require");
+        assert_eq!(redact_url("sqlite:data/x"), "sqlite:data/x");
+        assert_eq!(redact_url("postgres://a:secret@host/db"), "postgres://a:masked@host/db");
+        let shown = redact_url("postgresql://a@host/db?sslpassword=secret&sslmode=require");
         assert_eq!(shown, "postgresql://a@host/db?sslpassword=masked&sslmode=require");
-        let shown = masked("https://vendor/v1/traces?api-key=secret&v=secret");
+        let shown = redact_url("https://vendor/v1/traces?api-key=secret&v=secret");
         assert_eq!(shown, "https://vendor/v1/traces?api-key=masked&v=masked");
-        assert_eq!(masked("https://vendor/v1/traces"), "https://vendor/v1/traces");
+        assert_eq!(redact_url("https://vendor/v1/traces"), "https://vendor/v1/traces");
         for url in [
             "postgresql://a@host/db?password=secret&sslmode=require",
             "https://vendor/v1/traces?secret",
@@ -67,7 +67,7 @@ mod tests {
             "postgres://a:secret@host:port/db",
             "secret",
         ] {
-            assert!(!masked(url).contains("secret"), "{}", masked(url));
+            assert!(!redact_url(url).contains("secret"), "{}", redact_url(url));
         }
     }
 }

@@ -20,7 +20,7 @@ const FAKE_CALIBRATION: Calibration = Calibration { midpoint: 0.6, slope: 14.0 }
 ///
 /// # Errors
 /// When the runtime, the device or the model files do not serve: the message says what to do.
-pub fn factory(config: &Config) -> anyhow::Result<Arc<dyn ModelFactory>> {
+pub fn open_models(config: &Config) -> anyhow::Result<Arc<dyn ModelFactory>> {
     if config.models == ModelKind::Fake {
         tracing::warn!("PHOTOFINISH_MODELS=fake: only painted marks are read, no faces and no bibs");
         return Ok(Arc::new(FakeModels { read_delay: config.fake_delay, ..FakeModels::default() }));
@@ -36,7 +36,7 @@ pub fn factory(config: &Config) -> anyhow::Result<Arc<dyn ModelFactory>> {
 /// When the library or the device does not serve.
 pub fn open_runtime(config: &Config) -> anyhow::Result<Runtime> {
     let settings = RuntimeSettings {
-        library: library::find(config)?,
+        library: library::find_library(config)?,
         device: config.device,
         text_precision: config.text_precision,
     };

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
-use photofinish_api::context::{ApiSettings, Arrived, Context, Draining};
+use photofinish_api::context::{ApiSettings, Context, Draining, TraceHook};
 use photofinish_models::traits::ModelFactory;
-use photofinish_pipeline::{Limits, Pipeline, PipelineParts, PipelineSettings, ProbeDesk, Threads};
+use photofinish_pipeline::{
+    Limits, Pipeline, PipelineDependencies, PipelineSettings, ProbeService, ThreadCounts,
+};
 use photofinish_store::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
 use photofinish_store::local::make_folder;
 use photofinish_store::traits::Keys;
@@ -20,9 +22,9 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::adapters::{Desk, ServiceHealth};
+use crate::adapters::{ProbeAdapter, ServiceHealth};
 use crate::config::Config;
-use crate::logging::Logging;
+use crate::logging::Telemetry;
 use crate::{chores, networks, secrets};
 
 /// What a process does.
@@ -47,28 +49,28 @@ impl Role {
         }
     }
 
-    fn serves(self) -> bool {
+    fn has_api(self) -> bool {
         self != Self::Work
     }
 
-    fn works(self) -> bool {
+    fn has_pipeline(self) -> bool {
         self != Self::Serve
     }
 }
 
 /// Selfies that may wait for a vector at once; more are told to come again.
-const PROBE_SEATS: usize = 32;
+const PROBE_QUEUE_CAPACITY: usize = 32;
 /// How long the head of a request may take, from the connection or from the answer before: longer than proxies keep
 /// connections that nobody uses, so that it is they who close them.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 /// How long the store may take to close once nobody uses it.
-const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// From a search in a warm album to an upload over a phone.
-const SECONDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
+const LATENCY_BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
 
 /// From a photo that finds an idle worker to one behind half a million others.
-const WAITS: [f64; 14] =
+const QUEUE_WAIT_BUCKETS: [f64; 14] =
     [1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0, 7_200.0, 21_600.0];
 
 /// Runs a role until SIGTERM or SIGINT.
@@ -76,9 +78,9 @@ const WAITS: [f64; 14] =
 /// # Errors
 /// When a part cannot be built: the message says which and what to do.
 pub fn run(mut config: Config, role: Role) -> anyhow::Result<ExitCode> {
-    config.sweeping.is_daily &= role == Role::All;
-    let logging = Logging::start(&config, role)?;
-    let ended = block_on(service(config, role, logging.arrived()));
+    config.gc.is_daily &= role == Role::All;
+    let logging = Telemetry::start(&config, role)?;
+    let ended = block_on(run_service(config, role, logging.trace_hook()));
     // Whatever ended it: what led there is of interest most.
     logging.stop();
     ended?
@@ -110,7 +112,7 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
         storage_url: config.storage_url.clone(),
         cloud: config.cloud.clone(),
         public_url: config.public_url.clone(),
-        signing_secret: secrets::signing_secret(&config.secrets_dir())?,
+        signing_secret: secrets::load_or_create_signing_secret(&config.secrets_dir())?,
         attempt_limit: config.attempt_limit,
         face_index_bytes: config.sizes.face_index_bytes,
         queue: config.queue.clone(),
@@ -137,55 +139,59 @@ pub fn migrate(config: &Config) -> anyhow::Result<()> {
         .with_context(|| format!("making the data folder {}", config.data_dir.display()))?;
     block_on(async {
         let mut signals = Signals::listen()?;
-        let migrated = signals.or_stopped(photofinish_store::migrate(&config.database_url)).await;
+        let migrated = signals.run_until_signal(photofinish_store::migrate(&config.database_url)).await;
         Ok(migrated.context("told to stop before the database was up to date")??)
     })?
 }
 
-async fn service(config: Config, role: Role, arrived: Arrived) -> anyhow::Result<ExitCode> {
+async fn run_service(config: Config, role: Role, arrived: TraceHook) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
-    let _locks = lock(&config, role)?;
-    let metrics = start_metrics(role).context("installing the metrics recorder")?;
-    let Some(store) = signals.or_stopped(open_store(&config)).await else { return Ok(ExitCode::SUCCESS) };
+    let _locks = lock_embedded_store(&config, role)?;
+    let metrics = install_metrics(role).context("installing the metrics recorder")?;
+    let Some(store) = signals.run_until_signal(open_store(&config)).await else {
+        return Ok(ExitCode::SUCCESS);
+    };
     let store = store?;
-    let models = networks::factory(&config)?;
+    let models = networks::open_models(&config)?;
     let listener = TcpListener::bind(config.listen)
         .await
         .with_context(|| format!("listening on {} (PHOTOFINISH_LISTEN)", config.listen))?;
-    reclaim(role, &store).await;
-    let pipeline = role.works().then(|| Arc::new(start_pipeline(&config, &store, models.clone())));
-    let desk = role.serves().then(|| ProbeDesk::start(models.clone(), limits(&config), PROBE_SEATS));
+    reclaim_leases(role, &store).await;
+    let pipeline = role.has_pipeline().then(|| Arc::new(start_pipeline(&config, &store, models.clone())));
+    let desk = role
+        .has_api()
+        .then(|| ProbeService::start(models.clone(), photo_limits(&config), PROBE_QUEUE_CAPACITY));
     let context = Context {
         store: store.clone(),
         health: Arc::new(ServiceHealth { store: store.clone(), pipeline: pipeline.clone() }),
         settings: Arc::new(api_settings(&config)),
-        desk: Arc::new(Desk(desk)),
-        metrics: Arc::new({
+        probe_embedder: Arc::new(ProbeAdapter(desk)),
+        render_metrics: Arc::new({
             let metrics = metrics.clone();
             move || metrics.render()
         }),
-        queued: Arc::new({
+        on_queued: Arc::new({
             let pipeline = pipeline.clone();
             move || pipeline.iter().for_each(|pipeline| pipeline.wake())
         }),
-        arrived,
+        trace_hook: arrived,
         draining: Draining::default(),
     };
     let (stop, stopped) = watch::channel(false);
-    let chores = tokio::spawn(chores::run((store.clone(), config.sweeping), metrics, stopped.clone()));
+    let chores = tokio::spawn(chores::run((store.clone(), config.gc), metrics, stopped.clone()));
     let admin = start_admin(&config, &context, stopped.clone()).await?;
     tracing::info!(listen = %config.listen, role = ?role, "ready for requests");
     let api = tokio::spawn({
-        let until = until(stopped.clone());
+        let until = wait_until_stopped(stopped.clone());
         async move {
-            if role.serves() {
+            if role.has_api() {
                 photofinish_api::serve(listener, context, until).await;
             } else {
                 photofinish_api::serve_admin(listener, context, until).await;
             }
         }
     });
-    signals.received().await;
+    signals.wait().await;
     tracing::info!("stopping");
     stop.send_replace(true);
     if let Some(pipeline) = pipeline {
@@ -197,25 +203,25 @@ async fn service(config: Config, role: Role, arrived: Arrived) -> anyhow::Result
         admin.await?;
     }
     chores.await?;
-    close(&store).await;
+    close_store(&store).await;
     Ok(ExitCode::SUCCESS)
 }
 
 /// A process that alone works on the data folder takes back what one that died had in its hands.
-async fn reclaim(role: Role, store: &Store) {
+async fn reclaim_leases(role: Role, store: &Store) {
     if let (Role::All, Some(embedded)) = (role, store.embedded()) {
-        embedded.reclaim_first().await;
+        embedded.schedule_reclaim().await;
     }
 }
 
-async fn close(store: &Store) {
-    if tokio::time::timeout(CLOSE_LIMIT, store.close()).await.is_err() {
+async fn close_store(store: &Store) {
+    if tokio::time::timeout(CLOSE_TIMEOUT, store.close()).await.is_err() {
         tracing::warn!("the database or the queue did not close in time");
     }
 }
 
 fn start_pipeline(config: &Config, store: &Store, models: Arc<dyn ModelFactory>) -> Pipeline {
-    let threads = Threads::for_cores(config.processing_threads);
+    let threads = ThreadCounts::for_cores(config.processing_threads);
     let settings = PipelineSettings {
         decode_threads: threads.decode,
         resize_threads: threads.resize,
@@ -225,11 +231,11 @@ fn start_pipeline(config: &Config, store: &Store, models: Arc<dyn ModelFactory>)
         read_threads: threads.read,
         file_budget_bytes: config.sizes.file_budget_bytes,
         pixel_budget_bytes: config.sizes.pixel_budget_bytes,
-        limits: limits(config),
+        limits: photo_limits(config),
         lease_ttl: config.times.lease_ttl,
         drain_grace: config.times.drain_grace,
     };
-    let parts = PipelineParts {
+    let parts = PipelineDependencies {
         queue: store.queue.clone(),
         blobs: store.blobs.clone(),
         models,
@@ -238,7 +244,7 @@ fn start_pipeline(config: &Config, store: &Store, models: Arc<dyn ModelFactory>)
     Pipeline::start(settings, parts)
 }
 
-fn limits(config: &Config) -> Limits {
+fn photo_limits(config: &Config) -> Limits {
     Limits { max_file_bytes: config.sizes.max_photo_bytes, max_pixels: config.sizes.max_pixels }
 }
 
@@ -269,7 +275,7 @@ fn api_settings(config: &Config) -> ApiSettings {
         probe_ttl: config.times.probe_ttl,
         media_types: ["image/jpeg", "image/png", "image/webp"].map(str::to_owned).to_vec(),
         calibrations: networks::calibrations(),
-        admin_here: config.admin_listen.is_none(),
+        admin_on_api_port: config.admin_listen.is_none(),
     }
 }
 
@@ -284,18 +290,18 @@ async fn start_admin(
         .with_context(|| format!("listening on {address} (PHOTOFINISH_ADMIN_LISTEN)"))?;
     let context = context.clone();
     Ok(Some(tokio::spawn(async move {
-        photofinish_api::serve_admin(listener, context, until(stopped)).await;
+        photofinish_api::serve_admin(listener, context, wait_until_stopped(stopped)).await;
     })))
 }
 
 /// The data folder, and the rows, which two data folders may share. Rows on a server are for any number of processes;
 /// their leases lapse by themselves.
-fn lock(config: &Config, role: Role) -> anyhow::Result<Option<[File; 2]>> {
-    if DatabaseKind::of_url(&config.database_url) != Some(DatabaseKind::Sqlite) {
+fn lock_embedded_store(config: &Config, role: Role) -> anyhow::Result<Option<[File; 2]>> {
+    if DatabaseKind::from_url(&config.database_url) != Some(DatabaseKind::Sqlite) {
         return Ok(None);
     }
     let folder = lock_data_dir(config, role)?;
-    let rows = photofinish_store::lock_rows(&config.database_url, role == Role::All)?;
+    let rows = photofinish_store::lock_database(&config.database_url, role == Role::All)?;
     Ok(rows.map(|rows| [folder, rows]))
 }
 
@@ -316,13 +322,13 @@ fn lock_data_dir(config: &Config, role: Role) -> anyhow::Result<File> {
 }
 
 /// Histograms have buckets, so that those of several processes can be added up.
-fn start_metrics(role: Role) -> Result<PrometheusHandle, BuildError> {
+fn install_metrics(role: Role) -> Result<PrometheusHandle, BuildError> {
     let sizes: Vec<f64> = (0..9).map(|power| f64::from(1 << power)).collect();
     let recorder = PrometheusBuilder::new()
-        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &LATENCY_BUCKETS)?
         .set_buckets_for_metric(
             Matcher::Full(photofinish_pipeline::metric_names::CONFIRM_TO_SEARCHABLE_SECONDS.to_owned()),
-            &WAITS,
+            &QUEUE_WAIT_BUCKETS,
         )?
         .set_buckets_for_metric(Matcher::Suffix("_batch_size".to_owned()), &sizes)?
         .set_buckets_for_metric(Matcher::Suffix("_together".to_owned()), &sizes)?
@@ -331,9 +337,9 @@ fn start_metrics(role: Role) -> Result<PrometheusHandle, BuildError> {
     photofinish_pipeline::metric_names::describe();
     photofinish_store::meters::describe();
     // Photos whose workers died are found, and counted as failed, by any process.
-    photofinish_store::meters::begin();
-    if role.works() {
-        photofinish_pipeline::metric_names::begin();
+    photofinish_store::meters::register_counters();
+    if role.has_pipeline() {
+        photofinish_pipeline::metric_names::init_counters();
     }
     Ok(recorder)
 }
@@ -354,7 +360,7 @@ impl Signals {
     }
 
     /// Waits for one; returns at once when it came before.
-    async fn received(&mut self) {
+    async fn wait(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
@@ -362,16 +368,16 @@ impl Signals {
     }
 
     /// What comes of work that may wait for others; `None` when a signal came first.
-    async fn or_stopped<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+    async fn run_until_signal<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             done = work => Some(done),
-            () = self.received() => None,
+            () = self.wait() => None,
         }
     }
 }
 
 /// Until the service is stopped.
-pub async fn until(mut stopped: watch::Receiver<bool>) {
+pub async fn wait_until_stopped(mut stopped: watch::Receiver<bool>) {
     // An error means that the sender is gone, which only happens at the end too.
     drop(stopped.wait_for(|stopped| *stopped).await);
 }

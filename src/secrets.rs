@@ -11,7 +11,7 @@ use anyhow::Context;
 ///
 /// # Errors
 /// When the folder cannot be written, or the file is not 32 bytes.
-pub fn signing_secret(folder: &Path) -> anyhow::Result<[u8; 32]> {
+pub fn load_or_create_signing_secret(folder: &Path) -> anyhow::Result<[u8; 32]> {
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -25,7 +25,9 @@ pub fn signing_secret(folder: &Path) -> anyhow::Result<[u8; 32]> {
         Ok(bytes) => bytes.try_into().map_err(|_| anyhow::anyhow!("{} is not 32 bytes long", path.display())),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let secret: [u8; 32] = rand::random();
-            keep(&secret, &path).and_then(|()| lock.sync_all()).context("writing the signing secret")?;
+            write_atomically(&secret, &path)
+                .and_then(|()| lock.sync_all())
+                .context("writing the signing secret")?;
             Ok(secret)
         }
         Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
@@ -33,7 +35,7 @@ pub fn signing_secret(folder: &Path) -> anyhow::Result<[u8; 32]> {
 }
 
 /// Whole or not at all: half a secret, left by a full disk or a power cut, would stop every start after it.
-fn keep(secret: &[u8], path: &Path) -> std::io::Result<()> {
+fn write_atomically(secret: &[u8], path: &Path) -> std::io::Result<()> {
     let part = path.with_extension("part");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
     file.write_all(secret)?;
@@ -48,17 +50,17 @@ mod tests {
     #[test]
     fn the_secret_is_made_once_and_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let first = signing_secret(folder.path()).unwrap();
-        assert_eq!(signing_secret(folder.path()).unwrap(), first);
+        let first = load_or_create_signing_secret(folder.path()).unwrap();
+        assert_eq!(load_or_create_signing_secret(folder.path()).unwrap(), first);
         assert_ne!(first, [0; 32]);
     }
 
     #[test]
-    fn what_a_start_that_did_not_come_through_left_is_no_secret() {
+    fn a_partly_written_secret_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("url-signing.part"), [1; 7]).unwrap();
-        let first = signing_secret(folder.path()).unwrap();
-        assert_eq!(signing_secret(folder.path()).unwrap(), first);
+        let first = load_or_create_signing_secret(folder.path()).unwrap();
+        assert_eq!(load_or_create_signing_secret(folder.path()).unwrap(), first);
         let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
         assert_eq!(names.collect::<Vec<_>>(), ["url-signing.key"]);
     }

@@ -16,7 +16,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanData, SpanExporter};
-use photofinish_api::context::Arrived;
+use photofinish_api::context::TraceHook;
 use tracing::{Level, Metadata, Subscriber};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::Layer;
@@ -27,20 +27,20 @@ use crate::config::{Sampling, TraceSettings};
 use crate::run::Role;
 
 /// How long one request to the collector may take.
-const ANSWER: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the last spans may take to be sent.
-const FAREWELL: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest answer of a collector that is read.
-const LARGEST_ANSWER: u64 = 1 << 20;
+const MAX_RESPONSE_BYTES: u64 = 1 << 20;
 /// The operation of requests for health and metrics: every few seconds one that nobody wants to look at.
-const HEALTH: &str = "admin";
+const ADMIN_OPERATION: &str = "admin";
 /// Crates whose spans are of a request or of a photo. Those of the networks are of batches, for measuring.
-const OURS: [&str; 3] = ["photofinish_api", "photofinish_pipeline", "photofinish_store"];
+const TRACED_CRATES: [&str; 3] = ["photofinish_api", "photofinish_pipeline", "photofinish_store"];
 
 /// The spans on their way.
-pub struct Traces(SdkTracerProvider);
+pub struct TraceExporter(SdkTracerProvider);
 
-impl Traces {
+impl TraceExporter {
     /// Starts the thread that sends. Does not look for the collector.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl Traces {
     pub fn start(settings: &TraceSettings, role: Role) -> anyhow::Result<Self> {
         let exporter = opentelemetry_otlp::SpanExporter::builder()
             .with_http()
-            .with_http_client(Courier::new())
+            .with_http_client(OtlpHttpClient::new())
             .with_protocol(Protocol::HttpBinary)
             .with_endpoint(settings.endpoint.as_str())
             .build()
@@ -61,9 +61,9 @@ impl Traces {
             ])
             .build();
         let provider = SdkTracerProvider::builder()
-            .with_sampler(sampler(settings.sampling))
+            .with_sampler(build_sampler(settings.sampling))
             .with_resource(resource)
-            .with_batch_exporter(Named(exporter))
+            .with_batch_exporter(NormalizingExporter(exporter))
             .build();
         Ok(Self(provider))
     }
@@ -77,25 +77,25 @@ impl Traces {
             .with_tracer(self.0.tracer("photofinish"))
             .with_location(false)
             .with_tracked_inactivity(false)
-            .with_filter(LevelFilter::DEBUG.and(filter_fn(is_kept)))
+            .with_filter(LevelFilter::DEBUG.and(filter_fn(is_exported)))
     }
 
     /// Sends what is left.
     pub fn stop(self) {
-        if let Err(error) = self.0.shutdown_with_timeout(FAREWELL) {
+        if let Err(error) = self.0.shutdown_with_timeout(SHUTDOWN_TIMEOUT) {
             tracing::warn!(%error, "the last traces were not delivered");
         }
     }
 }
 
 /// Spans of ours, and what is logged in them.
-fn is_kept(metadata: &Metadata<'_>) -> bool {
-    let is_ours = metadata.target().split("::").next().is_some_and(|name| OURS.contains(&name));
+fn is_exported(metadata: &Metadata<'_>) -> bool {
+    let is_ours = metadata.target().split("::").next().is_some_and(|name| TRACED_CRATES.contains(&name));
     is_ours && (metadata.is_span() || *metadata.level() <= Level::INFO)
 }
 
 /// Makes the span of a request a child of the caller's, where it comes with a `traceparent`.
-pub fn arrived() -> Arrived {
+pub fn trace_hook() -> TraceHook {
     let propagator = TraceContextPropagator::new();
     Arc::new(move |span, headers| {
         let caller = propagator.extract(&HeaderExtractor(headers));
@@ -106,7 +106,7 @@ pub fn arrived() -> Arrived {
     })
 }
 
-fn sampler(sampling: Sampling) -> Sampler {
+fn build_sampler(sampling: Sampling) -> Sampler {
     let sampler = match sampling.ratio {
         ratio if ratio >= 1.0 => Sampler::AlwaysOn,
         ratio if ratio <= 0.0 => Sampler::AlwaysOff,
@@ -117,13 +117,13 @@ fn sampler(sampling: Sampling) -> Sampler {
 
 /// Gives spans the names, kinds and states that OpenTelemetry knows, and passes them on.
 #[derive(Debug)]
-struct Named<E>(E);
+struct NormalizingExporter<E>(E);
 
-impl<E: SpanExporter> SpanExporter for Named<E> {
+impl<E: SpanExporter> SpanExporter for NormalizingExporter<E> {
     async fn export(&self, mut batch: Vec<SpanData>) -> OTelSdkResult {
         batch.retain_mut(|span| {
-            name(span);
-            span.name != HEALTH
+            normalize_span(span);
+            span.name != ADMIN_OPERATION
         });
         if batch.is_empty() { Ok(()) } else { self.0.export(batch).await }
     }
@@ -146,7 +146,7 @@ impl<E: SpanExporter> SpanExporter for Named<E> {
 }
 
 /// A stage's span is called like the stage, a request's like its operation.
-fn name(span: &mut SpanData) {
+fn normalize_span(span: &mut SpanData) {
     let value = |name: &str| {
         let found = span.attributes.iter().find(|attribute| attribute.key.as_str() == name);
         found.map(|attribute| attribute.value.clone())
@@ -176,32 +176,32 @@ fn name(span: &mut SpanData) {
 
 /// Carries batches to the collector, on the exporter's own thread.
 #[derive(Debug)]
-struct Courier {
+struct OtlpHttpClient {
     agent: ureq::Agent,
-    is_refused: AtomicBool,
+    is_failing: AtomicBool,
 }
 
-impl Courier {
+impl OtlpHttpClient {
     fn new() -> Self {
         let agent = ureq::Agent::config_builder()
-            .timeout_global(Some(ANSWER))
+            .timeout_global(Some(REQUEST_TIMEOUT))
             .http_status_as_error(false)
             .max_redirects(0)
             .build();
-        Self { agent: agent.into(), is_refused: AtomicBool::new(false) }
+        Self { agent: agent.into(), is_failing: AtomicBool::new(false) }
     }
 
-    fn carry(&self, request: Request<Bytes>) -> Result<Response<Bytes>, ureq::Error> {
+    fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, ureq::Error> {
         let (parts, body) = request.into_parts();
         let answer = self.agent.run(Request::from_parts(parts, &body[..]))?;
         let (parts, mut body) = answer.into_parts();
-        let body = body.with_config().limit(LARGEST_ANSWER).read_to_vec()?;
+        let body = body.with_config().limit(MAX_RESPONSE_BYTES).read_to_vec()?;
         Ok(Response::from_parts(parts, Bytes::from(body)))
     }
 
     /// Once per change, so that an outage is two lines of the log.
-    fn note(&self, refused: Option<String>) {
-        let was_refused = self.is_refused.swap(refused.is_some(), Ordering::AcqRel);
+    fn log_delivery_change(&self, refused: Option<String>) {
+        let was_refused = self.is_failing.swap(refused.is_some(), Ordering::AcqRel);
         match refused {
             Some(cause) if !was_refused => {
                 tracing::warn!(cause, "traces are not delivered; those of this time are lost")
@@ -213,10 +213,10 @@ impl Courier {
 }
 
 #[async_trait]
-impl HttpClient for Courier {
+impl HttpClient for OtlpHttpClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let answer = self.carry(request);
-        self.note(match &answer {
+        let answer = self.send(request);
+        self.log_delivery_change(match &answer {
             Ok(answer) if answer.status().is_success() => None,
             Ok(answer) => Some(format!("the collector answers {}", answer.status())),
             Err(error) => Some(error.to_string()),

@@ -5,7 +5,7 @@ use warp::http::header::ACCEPT;
 
 /// What a caller wants to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum AcceptedFormat {
     /// JSON, or anything.
     Json,
     /// A stream of events.
@@ -16,7 +16,7 @@ pub(crate) enum Wanted {
 
 /// What the headers ask for, of an operation that answers events too or does not. Events must be named, and not as what
 /// is wanted less; a wildcard means JSON.
-pub(crate) fn wanted(headers: &HeaderMap, has_events: bool) -> Wanted {
+pub(crate) fn negotiate_format(headers: &HeaderMap, has_events: bool) -> AcceptedFormat {
     let mut named = false;
     let (mut json, mut events) = (0.0_f32, 0.0_f32);
     for range in headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()) {
@@ -24,7 +24,7 @@ pub(crate) fn wanted(headers: &HeaderMap, has_events: bool) -> Wanted {
             named = true;
             let mut parts = range.split(';').map(|part| part.trim().to_ascii_lowercase());
             let kind = parts.next().unwrap_or_default();
-            let weight = parts.find_map(|part| weight(&part)).unwrap_or(1.0);
+            let weight = parts.find_map(|part| parse_weight(&part)).unwrap_or(1.0);
             match kind.as_str() {
                 "text/event-stream" => events = events.max(weight),
                 "*/*" | "application/*" | "application/json" => json = json.max(weight),
@@ -36,16 +36,16 @@ pub(crate) fn wanted(headers: &HeaderMap, has_events: bool) -> Wanted {
         }
     }
     if has_events && events > 0.0 && events >= json {
-        Wanted::Events
+        AcceptedFormat::Events
     } else if json > 0.0 || !named {
-        Wanted::Json
+        AcceptedFormat::Json
     } else {
-        Wanted::Neither
+        AcceptedFormat::Neither
     }
 }
 
 /// The weight that a parameter is; none where it is no number.
-fn weight(parameter: &str) -> Option<f32> {
+fn parse_weight(parameter: &str) -> Option<f32> {
     parameter.strip_prefix("q=")?.parse().ok().filter(|weight: &f32| weight.is_finite())
 }
 
@@ -53,34 +53,34 @@ fn weight(parameter: &str) -> Option<f32> {
 mod tests {
     use super::*;
 
-    fn of(accept: &'static str) -> Wanted {
+    fn negotiate(accept: &'static str) -> AcceptedFormat {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, accept.parse().unwrap());
-        wanted(&headers, true)
+        negotiate_format(&headers, true)
     }
 
     #[test]
     fn only_a_plain_exclusion_is_not_acceptable() {
-        assert_eq!(wanted(&HeaderMap::new(), true), Wanted::Json);
-        assert_eq!(of("*/*"), Wanted::Json);
-        assert_eq!(of("text/html, application/*;q=0.5"), Wanted::Json);
-        assert_eq!(of("application/vnd.api+json"), Wanted::Json);
-        assert_eq!(of(""), Wanted::Json);
-        assert_eq!(of("image/png"), Wanted::Neither);
-        assert_eq!(of("application/json;q=0"), Wanted::Neither);
-        assert_eq!(of("text/event-stream"), Wanted::Events);
-        assert_eq!(of("application/json, text/event-stream"), Wanted::Events);
-        assert_eq!(of("application/json, text/event-stream;q=0.5"), Wanted::Json);
-        assert_eq!(of("text/event-stream;q=0"), Wanted::Neither);
-        assert_eq!(of("application/json;q=high"), Wanted::Json);
+        assert_eq!(negotiate_format(&HeaderMap::new(), true), AcceptedFormat::Json);
+        assert_eq!(negotiate("*/*"), AcceptedFormat::Json);
+        assert_eq!(negotiate("text/html, application/*;q=0.5"), AcceptedFormat::Json);
+        assert_eq!(negotiate("application/vnd.api+json"), AcceptedFormat::Json);
+        assert_eq!(negotiate(""), AcceptedFormat::Json);
+        assert_eq!(negotiate("image/png"), AcceptedFormat::Neither);
+        assert_eq!(negotiate("application/json;q=0"), AcceptedFormat::Neither);
+        assert_eq!(negotiate("text/event-stream"), AcceptedFormat::Events);
+        assert_eq!(negotiate("application/json, text/event-stream"), AcceptedFormat::Events);
+        assert_eq!(negotiate("application/json, text/event-stream;q=0.5"), AcceptedFormat::Json);
+        assert_eq!(negotiate("text/event-stream;q=0"), AcceptedFormat::Neither);
+        assert_eq!(negotiate("application/json;q=high"), AcceptedFormat::Json);
     }
 
     #[test]
-    fn an_operation_without_events_answers_json_to_who_takes_both() {
+    fn an_operation_without_events_returns_json_to_callers_that_accept_both() {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, "application/json, text/event-stream".parse().unwrap());
-        assert_eq!(wanted(&headers, false), Wanted::Json);
+        assert_eq!(negotiate_format(&headers, false), AcceptedFormat::Json);
         headers.insert(ACCEPT, "text/event-stream".parse().unwrap());
-        assert_eq!(wanted(&headers, false), Wanted::Neither);
+        assert_eq!(negotiate_format(&headers, false), AcceptedFormat::Neither);
     }
 }

@@ -6,7 +6,7 @@ use warp::http::Method;
 use warp::http::header::HeaderValue;
 use warp::reply::Response;
 
-use crate::context::{Context, PartState};
+use crate::context::{ComponentState, Context};
 use crate::error::ApiError;
 use crate::reply;
 
@@ -15,7 +15,7 @@ const ALLOW: &str = "GET, HEAD, OPTIONS";
 
 /// The admin paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Page {
+pub(crate) enum AdminEndpoint {
     /// Alive.
     Healthz,
     /// Ready for requests.
@@ -24,9 +24,9 @@ pub(crate) enum Page {
     Metrics,
 }
 
-impl Page {
+impl AdminEndpoint {
     /// The page at a path.
-    pub(crate) fn at(path: &str) -> Option<Self> {
+    pub(crate) fn from_path(path: &str) -> Option<Self> {
         match path.strip_suffix('/').unwrap_or(path) {
             "/healthz" => Some(Self::Healthz),
             "/readyz" => Some(Self::Readyz),
@@ -36,18 +36,18 @@ impl Page {
     }
 
     /// The answer to a request for it.
-    pub(crate) async fn respond(self, ctx: &Context, method: &Method) -> Response {
+    pub(crate) async fn handle(self, ctx: &Context, method: &Method) -> Response {
         match *method {
             Method::GET | Method::HEAD => {}
-            Method::OPTIONS => return reply::options(ALLOW),
-            _ => return ApiError::method(ALLOW).into_response(),
+            Method::OPTIONS => return reply::options_response(ALLOW),
+            _ => return ApiError::method_not_allowed(ALLOW).into_response(),
         }
         match self {
-            Self::Healthz => reply::json_text(200, r#"{"alive":true}"#.to_owned()),
-            Self::Readyz => readiness(ctx).await,
+            Self::Healthz => reply::json_text_response(200, r#"{"alive":true}"#.to_owned()),
+            Self::Readyz => check_readiness(ctx).await,
             Self::Metrics => {
                 let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-                reply::content(kind, Bytes::from((ctx.metrics)()))
+                reply::body_response(kind, Bytes::from((ctx.render_metrics)()))
             }
         }
     }
@@ -56,11 +56,11 @@ impl Page {
 #[derive(Serialize)]
 struct Readiness {
     ready: bool,
-    parts: Vec<PartReport>,
+    parts: Vec<ComponentReport>,
 }
 
 #[derive(Serialize)]
-struct PartReport {
+struct ComponentReport {
     name: &'static str,
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,23 +68,23 @@ struct PartReport {
 }
 
 /// 200 when every part serves, 503 with the reasons otherwise, and from the moment the service is leaving.
-async fn readiness(ctx: &Context) -> Response {
-    let mut parts: Vec<PartReport> = Vec::new();
+async fn check_readiness(ctx: &Context) -> Response {
+    let mut parts: Vec<ComponentReport> = Vec::new();
     if ctx.draining.has_begun() {
-        parts.push(PartReport { name: "service", state: "draining", reason: None });
+        parts.push(ComponentReport { name: "service", state: "draining", reason: None });
     }
-    for part in ctx.health.parts().await {
+    for part in ctx.health.check_components().await {
         let (state, reason) = match part.state {
-            PartState::Starting => ("starting", None),
-            PartState::Running => ("running", None),
-            PartState::Down(reason) => ("down", Some(reason)),
+            ComponentState::Starting => ("starting", None),
+            ComponentState::Running => ("running", None),
+            ComponentState::Down(reason) => ("down", Some(reason)),
         };
-        parts.push(PartReport { name: part.name, state, reason });
+        parts.push(ComponentReport { name: part.name, state, reason });
     }
     let ready = parts.iter().all(|part| part.state == "running");
     let text = serde_json::to_string(&Readiness { ready, parts });
     match text {
-        Ok(text) => reply::json_text(if ready { 200 } else { 503 }, text),
+        Ok(text) => reply::json_text_response(if ready { 200 } else { 503 }, text),
         Err(error) => ApiError::internal(error).into_response(),
     }
 }

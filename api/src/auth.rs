@@ -30,22 +30,22 @@ pub(crate) struct Caller {
 }
 
 /// A caller who holds a scope.
-pub(crate) trait Permitted: Deref<Target = Caller> + Send + Sized + 'static {
+pub(crate) trait ScopedCaller: Deref<Target = Caller> + Send + Sized + 'static {
     /// The scope that it takes; `None` when any key will do.
     const SCOPE: Option<Scope>;
 
     #[doc(hidden)]
-    fn of(caller: Caller) -> Self;
+    fn from_caller(caller: Caller) -> Self;
 }
 
-macro_rules! permitted {
+macro_rules! scoped_callers {
     ($(#[$doc:meta] $name:ident: $scope:expr;)+) => {$(
         #[$doc]
         pub(crate) struct $name(Caller);
 
-        impl Permitted for $name {
+        impl ScopedCaller for $name {
             const SCOPE: Option<Scope> = $scope;
-            fn of(caller: Caller) -> Self {
+            fn from_caller(caller: Caller) -> Self {
                 Self(caller)
             }
         }
@@ -59,46 +59,46 @@ macro_rules! permitted {
     )+};
 }
 
-permitted! {
+scoped_callers! {
     /// May query faces and bibs.
     Searcher: Some(Scope::SearchRead);
     /// May upload photos and see what becomes of them.
     Uploader: Some(Scope::PhotoUpload);
     /// May make, change and delete albums.
-    Manager: Some(Scope::AlbumManage);
+    AlbumManager: Some(Scope::AlbumManage);
     /// Holds a valid key of any scope.
-    AnyCaller: None;
+    AnyScope: None;
 }
 
 /// Judges keys.
-pub(crate) struct Gate {
+pub(crate) struct Authenticator {
     keys: Arc<dyn Keys>,
     environment: Environment,
-    touched: Mutex<HashMap<KeyId, OffsetDateTime>>,
+    last_touched: Mutex<HashMap<KeyId, OffsetDateTime>>,
 }
 
 /// `last_used_at` is to the minute, so one write a minute and key is enough.
-const TOUCH_EVERY: Duration = Duration::MINUTE;
+const TOUCH_INTERVAL: Duration = Duration::MINUTE;
 
-impl Gate {
+impl Authenticator {
     /// A gate before the store's keys.
     pub(crate) fn new(ctx: &Context) -> Self {
         let environment = ctx.settings.environment;
-        Self { keys: ctx.store.keys.clone(), environment, touched: Mutex::default() }
+        Self { keys: ctx.store.keys.clone(), environment, last_touched: Mutex::default() }
     }
 
     /// The caller, if the key is valid and permits what `C` stands for.
-    pub(crate) async fn admit<C: Permitted>(&self, headers: &HeaderMap) -> Result<C, ApiError> {
+    pub(crate) async fn authenticate<C: ScopedCaller>(&self, headers: &HeaderMap) -> Result<C, ApiError> {
         let now = OffsetDateTime::now_utc();
-        let key = self.known_key(headers, now).await?;
+        let key = self.verify_key(headers, now).await?;
         self.touch(&key, now);
         if C::SCOPE.is_some_and(|scope| !key.scopes.contains(&scope)) {
-            return Err(ApiError::of(ErrorKind::Forbidden).with_code("INSUFFICIENT_SCOPE"));
+            return Err(ApiError::new(ErrorKind::Forbidden).with_code("INSUFFICIENT_SCOPE"));
         }
-        Ok(C::of(Caller { key: key.id, tenant: key.tenant }))
+        Ok(C::from_caller(Caller { key: key.id, tenant: key.tenant }))
     }
 
-    async fn known_key(&self, headers: &HeaderMap, now: OffsetDateTime) -> Result<Key, ApiError> {
+    async fn verify_key(&self, headers: &HeaderMap, now: OffsetDateTime) -> Result<Key, ApiError> {
         let sent = headers.get(KEY_HEADER).ok_or_else(|| unauthorized("KEY_MISSING"))?;
         let sent = sent.to_str().map_err(|_| unauthorized("KEY_MALFORMED"))?;
         let text = KeyText::parse(sent).map_err(|_| unauthorized("KEY_MALFORMED"))?;
@@ -122,9 +122,9 @@ impl Gate {
 
     /// Notes the use beside the request, which does not wait. The task ends with its one write.
     fn touch(&self, key: &Key, now: OffsetDateTime) {
-        let mut touched = self.touched.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut touched = self.last_touched.lock().unwrap_or_else(PoisonError::into_inner);
         let last = touched.get(&key.id).copied().max(key.last_used_at);
-        if last.is_some_and(|last| now - last < TOUCH_EVERY) {
+        if last.is_some_and(|last| now - last < TOUCH_INTERVAL) {
             return;
         }
         touched.insert(key.id, now);
@@ -138,5 +138,5 @@ impl Gate {
 }
 
 fn unauthorized(code: &'static str) -> ApiError {
-    ApiError::of(ErrorKind::Unauthorized).with_code(code)
+    ApiError::new(ErrorKind::Unauthorized).with_code(code)
 }

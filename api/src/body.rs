@@ -16,20 +16,20 @@ use crate::error_table::ErrorKind;
 
 /// What is read of a body that nobody wants. Many clients send all of it before they read the answer, and would take
 /// a connection closed under them for a failure of the network.
-const DISCARD_BYTES: usize = 128 << 20;
+const MAX_DISCARD_BYTES: usize = 128 << 20;
 /// How long that may take.
-const DISCARD_TIME: Duration = Duration::from_secs(10);
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A request body as it arrives.
-pub(crate) struct Body {
+pub(crate) struct RequestBody {
     chunks: BoxStream<'static, Result<Bytes, warp::Error>>,
     /// The client sends nothing until it is told to go on, which the first read does.
     expects_continue: bool,
-    begun: bool,
+    started: bool,
     ended: bool,
 }
 
-impl Body {
+impl RequestBody {
     /// The body of a filter.
     pub(crate) fn new<S, B>(headers: &HeaderMap, chunks: S) -> Self
     where
@@ -38,7 +38,7 @@ impl Body {
     {
         let chunks =
             chunks.map(|chunk| chunk.map(|mut bytes| bytes.copy_to_bytes(bytes.remaining()))).boxed();
-        Self { chunks, expects_continue: headers.contains_key(EXPECT), begun: false, ended: false }
+        Self { chunks, expects_continue: headers.contains_key(EXPECT), started: false, ended: false }
     }
 
     /// The next piece; `None` at the end.
@@ -46,7 +46,7 @@ impl Body {
         if self.ended {
             return None;
         }
-        self.begun = true;
+        self.started = true;
         let chunk = self.chunks.next().await;
         self.ended = !matches!(chunk, Some(Ok(_)));
         chunk
@@ -54,11 +54,11 @@ impl Body {
 
     /// Reads what is left, within limits; answers whether the connection can serve another request.
     pub(crate) async fn discard(&mut self) -> bool {
-        if self.expects_continue && !self.begun {
+        if self.expects_continue && !self.started {
             return false;
         }
         let rest = async {
-            let mut left = DISCARD_BYTES;
+            let mut left = MAX_DISCARD_BYTES;
             while let Some(chunk) = self.next().await {
                 let length = chunk.map_or(usize::MAX, |chunk| chunk.len());
                 match left.checked_sub(length) {
@@ -68,7 +68,7 @@ impl Body {
             }
             true
         };
-        tokio::time::timeout(DISCARD_TIME, rest).await.unwrap_or(false)
+        tokio::time::timeout(DISCARD_TIMEOUT, rest).await.unwrap_or(false)
     }
 }
 
@@ -81,23 +81,23 @@ pub(crate) struct BodyLimits {
 
 impl BodyLimits {
     /// The operator's limits.
-    pub(crate) fn of(settings: &ApiSettings) -> Self {
+    pub(crate) fn from_settings(settings: &ApiSettings) -> Self {
         Self { max_bytes: settings.max_body_bytes, timeout: settings.body_timeout }
     }
 }
 
 /// The JSON of a body; `None` when there is no body.
-pub(crate) async fn json(
+pub(crate) async fn read_json(
     headers: &HeaderMap,
-    body: &mut Body,
+    body: &mut RequestBody,
     limits: BodyLimits,
 ) -> Result<Option<Value>, ApiError> {
     check_media_type(headers)?;
     if content_length(headers).is_some_and(|length| length > limits.max_bytes) {
-        return Err(ApiError::of(ErrorKind::PayloadTooLarge));
+        return Err(ApiError::new(ErrorKind::PayloadTooLarge));
     }
-    let collected = tokio::time::timeout(limits.timeout, collect(body, limits.max_bytes)).await;
-    let bytes = collected.map_err(|_| ApiError::of(ErrorKind::Timeout).closing())??;
+    let collected = tokio::time::timeout(limits.timeout, collect_bytes(body, limits.max_bytes)).await;
+    let bytes = collected.map_err(|_| ApiError::new(ErrorKind::Timeout).with_connection_close())??;
     if bytes.is_empty() {
         return Ok(None);
     }
@@ -113,7 +113,7 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
 
 /// A missing type is read as JSON.
 fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
-    let unsupported = || ApiError::of(ErrorKind::UnsupportedMediaType);
+    let unsupported = || ApiError::new(ErrorKind::UnsupportedMediaType);
     if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         return Err(unsupported());
     }
@@ -128,12 +128,12 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
     if declared.essence_str() == "application/json" && utf8 { Ok(()) } else { Err(unsupported()) }
 }
 
-async fn collect(body: &mut Body, max_bytes: u64) -> Result<Vec<u8>, ApiError> {
+async fn collect_bytes(body: &mut RequestBody, max_bytes: u64) -> Result<Vec<u8>, ApiError> {
     let mut collected = Vec::new();
     while let Some(chunk) = body.next().await {
         let chunk = chunk.map_err(|_| ApiError::malformed("The body ended early"))?;
         if (collected.len() + chunk.len()) as u64 > max_bytes {
-            return Err(ApiError::of(ErrorKind::PayloadTooLarge));
+            return Err(ApiError::new(ErrorKind::PayloadTooLarge));
         }
         collected.extend_from_slice(&chunk);
     }

@@ -21,24 +21,24 @@ pub struct Context {
     /// Rows, bytes and the face index.
     pub store: Store,
     /// Turns selfies into vectors.
-    pub desk: Arc<dyn ProbeDesk>,
+    pub probe_embedder: Arc<dyn ProbeEmbedder>,
     /// How the parts of the service are.
     pub health: Arc<dyn Health>,
     /// What the operator decided.
     pub settings: Arc<ApiSettings>,
     /// The Prometheus text of all metrics of this process.
-    pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    pub render_metrics: Arc<dyn Fn() -> String + Send + Sync>,
     /// Called after photos were queued: a pipeline in this process then looks at once.
-    pub queued: Arc<dyn Fn() + Send + Sync>,
+    pub on_queued: Arc<dyn Fn() + Send + Sync>,
     /// Called with each request's span and headers before anything is done: ties it to the trace of who sent it, where
     /// traces are kept.
-    pub arrived: Arrived,
+    pub trace_hook: TraceHook,
     /// Whether the service is leaving; `Draining::default()` at start.
     pub draining: Draining,
 }
 
 /// What is told of each request's span and headers.
-pub type Arrived = Arc<dyn Fn(&Span, &HeaderMap) + Send + Sync>;
+pub type TraceHook = Arc<dyn Fn(&Span, &HeaderMap) + Send + Sync>;
 
 /// Whether the service is leaving: readiness is false, event streams end, connections close after their answer.
 /// [`crate::serve`] begins it; whoever wants balancers to look away first begins it earlier. Cheap to clone.
@@ -57,7 +57,7 @@ impl Draining {
     }
 
     /// Waits until it is leaving.
-    pub async fn begun(&self) {
+    pub async fn wait_until_begun(&self) {
         let mut receiver = self.0.subscribe();
         // The sender lives in `self`, so waiting cannot fail.
         drop(receiver.wait_for(|begun| *begun).await);
@@ -92,7 +92,7 @@ pub struct ApiSettings {
     /// What a cosine is worth, by model identity (`name@version`).
     pub calibrations: HashMap<String, Calibration>,
     /// Whether health and metrics are on this port too.
-    pub admin_here: bool,
+    pub admin_on_api_port: bool,
 }
 
 /// Where the service runs.
@@ -108,7 +108,7 @@ pub enum Environment {
 
 /// Turns a selfie into a vector.
 #[async_trait]
-pub trait ProbeDesk: Send + Sync {
+pub trait ProbeEmbedder: Send + Sync {
     /// The largest face of the selfie as a vector.
     async fn embed(&self, selfie: Bytes) -> Result<Embedding, ProbeError>;
 }
@@ -133,23 +133,23 @@ pub enum ProbeError {
 #[async_trait]
 pub trait Health: Send + Sync {
     /// Every part that requests or photos need, checked now: database, storage, queue, models, pipeline.
-    async fn parts(&self) -> Vec<Part>;
+    async fn check_components(&self) -> Vec<ComponentHealth>;
     /// The stage that holds the pipeline up, while it works.
     fn bottleneck(&self) -> Option<String>;
 }
 
 /// One part of the service.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct ComponentHealth {
     /// `database`, `storage`, `queue`, `models`, `pipeline`.
     pub name: &'static str,
     /// Whether it serves; why not otherwise.
-    pub state: PartState,
+    pub state: ComponentState,
 }
 
 /// Whether a part serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PartState {
+pub enum ComponentState {
     /// Coming up.
     Starting,
     /// Serving.

@@ -6,44 +6,44 @@ use std::cmp::Ordering;
 use photofinish_store::ids::PhotoId;
 use uuid::Uuid;
 
-use crate::rules::{Text, spelled};
+use crate::rules::{Text, formatted};
 
-const ID_PATTERN: &str = "^[0-9a-f]{32}$";
-const HIT_PATTERN: &str = "^[0-9a-f]{48}$";
+const ID_CURSOR_PATTERN: &str = "^[0-9a-f]{32}$";
+const HIT_CURSOR_PATTERN: &str = "^[0-9a-f]{48}$";
 
 /// The rule of a cursor that names the last object of a page.
-pub(crate) fn id_rule() -> Text {
-    spelled(32, ID_PATTERN, |text| hex_of::<16>(text).map(drop))
+pub(crate) fn id_cursor() -> Text {
+    formatted(32, ID_CURSOR_PATTERN, |text| decode_hex::<16>(text).map(drop))
 }
 
 /// The rule of a cursor into search results.
-pub(crate) fn hit_rule() -> Text {
-    spelled(48, HIT_PATTERN, |text| hex_of::<24>(text).map(drop))
+pub(crate) fn hit_cursor() -> Text {
+    formatted(48, HIT_CURSOR_PATTERN, |text| decode_hex::<24>(text).map(drop))
 }
 
 /// The cursor after an object.
-pub(crate) fn after_id(id: Uuid) -> String {
+pub(crate) fn encode_id(id: Uuid) -> String {
     id.simple().to_string()
 }
 
 /// The object that a cursor names; `None` for what [`id_rule`] refuses.
-pub(crate) fn id(text: &str) -> Option<Uuid> {
-    hex_of::<16>(text).ok().map(Uuid::from_bytes)
+pub(crate) fn decode_id(text: &str) -> Option<Uuid> {
+    decode_hex::<16>(text).ok().map(Uuid::from_bytes)
 }
 
 /// Where a hit stands in the order of a search: by falling score, then by photo. Stable while photos
 /// are added: a later page never repeats a hit of an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct HitPlace {
+pub(crate) struct HitPosition {
     /// The greater comes first.
     pub(crate) score: f64,
     /// The older comes first.
     pub(crate) photo: PhotoId,
 }
 
-impl HitPlace {
+impl HitPosition {
     /// Who comes first.
-    pub(crate) fn order(&self, other: &Self) -> Ordering {
+    pub(crate) fn compare(&self, other: &Self) -> Ordering {
         other.score.total_cmp(&self.score).then(self.photo.cmp(&other.photo))
     }
 
@@ -57,14 +57,14 @@ impl HitPlace {
 
     /// The place that a cursor names; `None` for what [`hit_rule`] refuses.
     pub(crate) fn from_cursor(text: &str) -> Option<Self> {
-        let bytes = hex_of::<24>(text).ok()?;
+        let bytes = decode_hex::<24>(text).ok()?;
         let (score, photo) = bytes.split_first_chunk::<8>()?;
         let score = f64::from_bits(u64::from_be_bytes(*score));
         Some(Self { score, photo: PhotoId(Uuid::from_slice(photo).ok()?) })
     }
 }
 
-fn hex_of<const N: usize>(text: &str) -> Result<[u8; N], String> {
+fn decode_hex<const N: usize>(text: &str) -> Result<[u8; N], String> {
     let wrong = || "must be a cursor that an earlier answer gave".to_owned();
     // Upper case would decode too, but is not what the pattern says.
     if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
@@ -83,25 +83,25 @@ mod tests {
 
     proptest! {
         #[test]
-        fn places_survive_their_cursor(bits: u64, photo: u128) {
-            let place = HitPlace { score: f64::from_bits(bits), photo: PhotoId(Uuid::from_u128(photo)) };
-            let back = HitPlace::from_cursor(&place.to_cursor()).unwrap();
-            prop_assert_eq!(back.order(&place), Ordering::Equal);
-            prop_assert_eq!(id(&after_id(place.photo.0)), Some(place.photo.0));
+        fn positions_round_trip_through_their_cursor(bits: u64, photo: u128) {
+            let place = HitPosition { score: f64::from_bits(bits), photo: PhotoId(Uuid::from_u128(photo)) };
+            let back = HitPosition::from_cursor(&place.to_cursor()).unwrap();
+            prop_assert_eq!(back.compare(&place), Ordering::Equal);
+            prop_assert_eq!(decode_id(&encode_id(place.photo.0)), Some(place.photo.0));
         }
 
         #[test]
         fn no_text_makes_a_cursor_panic(text: String) {
-            prop_assert!(HitPlace::from_cursor(&text).is_none());
-            prop_assert!(id(&text).is_none());
+            prop_assert!(HitPosition::from_cursor(&text).is_none());
+            prop_assert!(decode_id(&text).is_none());
         }
     }
 
     #[test]
-    fn hits_stand_by_score_then_photo() {
-        let place = |score, photo| HitPlace { score, photo: PhotoId(Uuid::from_u128(photo)) };
+    fn hits_are_ordered_by_score_then_photo() {
+        let place = |score, photo| HitPosition { score, photo: PhotoId(Uuid::from_u128(photo)) };
         let mut places = [place(50.0, 3), place(90.0, 2), place(90.0, 1)];
-        places.sort_by(HitPlace::order);
+        places.sort_by(HitPosition::compare);
         assert_eq!(places, [place(90.0, 1), place(90.0, 2), place(50.0, 3)]);
     }
 }

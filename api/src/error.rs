@@ -20,10 +20,10 @@ use crate::reply;
 
 /// A row of the contract's error table, with what is to be said beyond the row.
 #[derive(Clone)]
-pub struct ApiError(Box<Fault>);
+pub struct ApiError(Box<ErrorDetails>);
 
 #[derive(Clone)]
-struct Fault {
+struct ErrorDetails {
     kind: ErrorKind,
     /// Whether the contract defines this error; false for bad input and for faults of the service.
     defined: bool,
@@ -31,7 +31,7 @@ struct Fault {
     data: Option<Value>,
     retry_after: Option<Duration>,
     allow: Option<&'static str>,
-    close: bool,
+    close_connection: bool,
     cause: Option<Cause>,
 }
 
@@ -50,22 +50,22 @@ struct Envelope<'a> {
 
 impl ApiError {
     /// A defined error with its default message.
-    pub(crate) fn of(kind: ErrorKind) -> Self {
-        Self(Box::new(Fault {
+    pub(crate) fn new(kind: ErrorKind) -> Self {
+        Self(Box::new(ErrorDetails {
             kind,
             defined: true,
             message: None,
             data: None,
             retry_after: None,
             allow: None,
-            close: false,
+            close_connection: false,
             cause: None,
         }))
     }
 
     /// Nothing of that name, or not this tenant's.
     pub(crate) fn not_found() -> Self {
-        Self::of(ErrorKind::NotFound)
+        Self::new(ErrorKind::NotFound)
     }
 
     /// Input that breaks its rules: every issue at once.
@@ -88,25 +88,25 @@ impl ApiError {
 
     /// Declined for a reason that another input, or another album, does not have.
     pub(crate) fn declined(code: DeclineCode) -> Self {
-        Self::of(ErrorKind::UnprocessableContent).with_data(json!({ "declineCode": code.as_str() }))
+        Self::new(ErrorKind::UnprocessableContent).with_data(json!({ "declineCode": code.as_str() }))
     }
 
     /// Too much at once.
-    pub(crate) fn too_many(try_again_in: Duration) -> Self {
+    pub(crate) fn rate_limited(try_again_in: Duration) -> Self {
         let seconds = (try_again_in.as_secs_f64() * 1000.0).round() / 1000.0;
-        let error = Self::of(ErrorKind::TooManyRequests).with_data(json!({ "tryAgainIn": seconds }));
-        error.retry_after(Some(try_again_in))
+        let error = Self::new(ErrorKind::TooManyRequests).with_data(json!({ "tryAgainIn": seconds }));
+        error.with_retry_after(Some(try_again_in))
     }
 
     /// A path that answers other methods.
-    pub(crate) fn method(allow: &'static str) -> Self {
-        let mut error = Self::of(ErrorKind::MethodNotSupported);
+    pub(crate) fn method_not_allowed(allow: &'static str) -> Self {
+        let mut error = Self::new(ErrorKind::MethodNotSupported);
         error.0.allow = Some(allow);
         error
     }
 
     fn undefined(kind: ErrorKind, message: impl Into<String>) -> Self {
-        let mut error = Self::of(kind);
+        let mut error = Self::new(kind);
         error.0.defined = false;
         error.0.message = Some(message.into());
         error
@@ -127,24 +127,24 @@ impl ApiError {
 
     /// Says when trying again makes sense.
     #[must_use]
-    pub(crate) fn retry_after(mut self, after: Option<Duration>) -> Self {
+    pub(crate) fn with_retry_after(mut self, after: Option<Duration>) -> Self {
         self.0.retry_after = after;
         self
     }
 
     /// Closes the connection after the answer: the rest of the request's body will not be read.
     #[must_use]
-    pub(crate) fn closing(mut self) -> Self {
-        self.0.close = true;
+    pub(crate) fn with_connection_close(mut self) -> Self {
+        self.0.close_connection = true;
         self
     }
 
     /// Whether the connection is to be closed.
-    pub(crate) fn closes(&self) -> bool {
-        self.0.close
+    pub(crate) fn closes_connection(&self) -> bool {
+        self.0.close_connection
     }
 
-    fn because(mut self, cause: Cause) -> Self {
+    fn with_cause(mut self, cause: Cause) -> Self {
         self.0.cause = Some(cause);
         self
     }
@@ -155,7 +155,7 @@ impl ApiError {
     }
 
     /// `code`, `status`, `message` and `data`, as they stand in a batch answer for one entry.
-    pub(crate) fn entry(&self) -> crate::wire::EntryError {
+    pub(crate) fn to_entry(&self) -> crate::wire::EntryError {
         crate::wire::EntryError {
             code: self.0.kind.code().to_owned(),
             status: self.0.kind.status(),
@@ -182,14 +182,14 @@ impl ApiError {
 
     /// Says in the log what became of a request that answers this, where the service is at fault.
     pub(crate) fn log(&self) {
-        if let Some(cause) = self.fault() {
+        if let Some(cause) = self.fault_causes() {
             tracing::error!(status = self.0.kind.status(), cause, "request failed");
         }
     }
 
     /// The same of the entries of a batch, in one line: they mostly fail together.
     pub(crate) fn log_entries<'a>(errors: impl Iterator<Item = &'a Self>) {
-        let mut faults = errors.filter_map(|error| Some((error, error.fault()?)));
+        let mut faults = errors.filter_map(|error| Some((error, error.fault_causes()?)));
         if let Some((first, cause)) = faults.next() {
             let entries = 1 + faults.count();
             tracing::error!(status = first.0.kind.status(), cause, entries, "entries of a request failed");
@@ -197,15 +197,15 @@ impl ApiError {
     }
 
     /// The causes of a fault of the service.
-    fn fault(&self) -> Option<String> {
+    fn fault_causes(&self) -> Option<String> {
         let fault = self.0.kind.status() >= 500;
-        fault.then(|| self.0.cause.as_deref().map(chain).unwrap_or_default())
+        fault.then(|| self.0.cause.as_deref().map(join_causes).unwrap_or_default())
     }
 
     /// The answer, and a line in the log for a fault of the service.
     pub(crate) fn into_response(self) -> Response {
         self.log();
-        let mut response = reply::json_text(self.0.kind.status(), self.to_json());
+        let mut response = reply::json_text_response(self.0.kind.status(), self.to_json());
         let headers = response.headers_mut();
         if let Some(after) = self.0.retry_after {
             // Whole seconds, rounded up: an early retry would only be refused again.
@@ -215,7 +215,7 @@ impl ApiError {
         if let Some(allow) = self.0.allow {
             headers.insert(ALLOW, HeaderValue::from_static(allow));
         }
-        if self.0.close {
+        if self.0.close_connection {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response
@@ -227,14 +227,16 @@ impl From<StoreError> for ApiError {
         let retry_after = error.retry_after;
         let api = match error.kind {
             StoreErrorKind::NotFound => return Self::not_found(),
-            StoreErrorKind::Conflict => return Self::of(ErrorKind::Conflict),
-            StoreErrorKind::TooLarge => return Self::of(ErrorKind::PayloadTooLarge),
-            StoreErrorKind::Unavailable => Self::of(ErrorKind::ServiceUnavailable).retry_after(retry_after),
+            StoreErrorKind::Conflict => return Self::new(ErrorKind::Conflict),
+            StoreErrorKind::TooLarge => return Self::new(ErrorKind::PayloadTooLarge),
+            StoreErrorKind::Unavailable => {
+                Self::new(ErrorKind::ServiceUnavailable).with_retry_after(retry_after)
+            }
             StoreErrorKind::Corrupt => {
                 Self::undefined(ErrorKind::InternalServerError, "Internal server error")
             }
         };
-        api.because(Arc::new(error))
+        api.with_cause(Arc::new(error))
     }
 }
 
@@ -243,9 +245,9 @@ impl From<ProbeError> for ApiError {
         match error {
             ProbeError::NoFace => Self::declined(DeclineCode::NoFace),
             ProbeError::Unreadable => Self::declined(DeclineCode::UnreadableImage),
-            ProbeError::Busy { try_again_in } => Self::too_many(try_again_in),
+            ProbeError::Busy { try_again_in } => Self::rate_limited(try_again_in),
             ProbeError::Unavailable => {
-                Self::of(ErrorKind::ServiceUnavailable).retry_after(Some(MODELS_RETRY_AFTER))
+                Self::new(ErrorKind::ServiceUnavailable).with_retry_after(Some(MODELS_RETRY_AFTER))
             }
         }
     }
@@ -260,7 +262,7 @@ impl fmt::Debug for ApiError {
     }
 }
 
-fn chain(error: &(dyn Error + Send + Sync + 'static)) -> String {
+fn join_causes(error: &(dyn Error + Send + Sync + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -293,14 +295,14 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_desk_says_when_to_come_again_twice() {
-        let error = ApiError::too_many(Duration::from_millis(1500));
+    fn a_rate_limited_error_gives_the_wait_in_body_and_header() {
+        let error = ApiError::rate_limited(Duration::from_millis(1500));
         assert_eq!(body(&error)["data"], json!({"tryAgainIn": 1.5}));
         assert_eq!(error.into_response().headers()["retry-after"], "2");
     }
 
     #[test]
-    fn store_errors_are_told_by_what_the_caller_can_do() {
+    fn store_errors_map_to_statuses_by_kind() {
         let of = |kind| ApiError::from(StoreError::new(kind, "photo x")).kind().status();
         assert_eq!(of(StoreErrorKind::NotFound), 404);
         assert_eq!(of(StoreErrorKind::Conflict), 409);

@@ -8,40 +8,41 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 use crate::error_table::{DeclineCode, ErrorKind};
 use crate::input::Schemas;
 
-const UNDEFINED: &str = "UndefinedError";
+const UNDEFINED_ERROR: &str = "UndefinedError";
 
 /// The schemas of all error bodies.
 pub(crate) fn schemas() -> Schemas {
     let rows = ErrorKind::ALL.map(|kind| {
-        let either = OneOfBuilder::new().item(defined(kind)).item(Ref::from_schema_name(UNDEFINED));
-        (name(kind), RefOr::from(Schema::OneOf(either.build())))
+        let either =
+            OneOfBuilder::new().item(defined_error(kind)).item(Ref::from_schema_name(UNDEFINED_ERROR));
+        (schema_name(kind), RefOr::from(Schema::OneOf(either.build())))
     });
     let mut schemas = Schemas::from(rows);
-    schemas.insert(UNDEFINED.to_owned(), undefined().into());
+    schemas.insert(UNDEFINED_ERROR.to_owned(), undefined_error().into());
     schemas
 }
 
 /// The response of a row.
 pub(crate) fn response(kind: ErrorKind) -> Response {
-    let schema = Ref::from_schema_name(name(kind));
+    let schema = Ref::from_schema_name(schema_name(kind));
     let content = ContentBuilder::new().schema(Some(schema)).example(Some(example(kind)));
     ResponseBuilder::new().description(kind.message()).content("application/json", content.build()).build()
 }
 
 /// `NOT_FOUND` becomes `NotFoundError`.
-fn name(kind: ErrorKind) -> String {
+fn schema_name(kind: ErrorKind) -> String {
     let word = |word: &str| format!("{}{}", &word[..1], word[1..].to_ascii_lowercase());
     kind.code().split('_').map(word).chain(["Error".to_owned()]).collect()
 }
 
-fn defined(kind: ErrorKind) -> Object {
-    let message = typed(Type::String).default(Some(json!(kind.message())));
-    typed(Type::Object)
-        .property("defined", typed(Type::Boolean).enum_values(Some([true])))
-        .property("code", typed(Type::String).enum_values(Some([kind.code()])))
-        .property("status", typed(Type::Number).enum_values(Some([kind.status()])))
+fn defined_error(kind: ErrorKind) -> Object {
+    let message = typed_schema(Type::String).default(Some(json!(kind.message())));
+    typed_schema(Type::Object)
+        .property("defined", typed_schema(Type::Boolean).enum_values(Some([true])))
+        .property("code", typed_schema(Type::String).enum_values(Some([kind.code()])))
+        .property("status", typed_schema(Type::Number).enum_values(Some([kind.status()])))
         .property("message", message)
-        .property("data", data(kind))
+        .property("data", data_schema(kind))
         .required("defined")
         .required("code")
         .required("status")
@@ -49,17 +50,17 @@ fn defined(kind: ErrorKind) -> Object {
         .build()
 }
 
-fn data(kind: ErrorKind) -> Object {
-    let code = typed(Type::String).description(Some("What the row means here, for programs."));
-    let data = typed(Type::Object).property("code", code);
+fn data_schema(kind: ErrorKind) -> Object {
+    let code = typed_schema(Type::String).description(Some("What the row means here, for programs."));
+    let data = typed_schema(Type::Object).property("code", code);
     match kind {
         ErrorKind::UnprocessableContent => {
             let codes = DeclineCode::ALL.map(DeclineCode::as_str);
             let about = format!("Why it is declined: {}.", codes.join(", "));
-            data.property("declineCode", typed(Type::String).description(Some(about))).build()
+            data.property("declineCode", typed_schema(Type::String).description(Some(about))).build()
         }
         ErrorKind::TooManyRequests => {
-            let seconds = typed(Type::Number).minimum(Some(0.0));
+            let seconds = typed_schema(Type::Number).minimum(Some(0.0));
             let about = "Seconds to wait before trying again.";
             data.property("tryAgainIn", seconds.description(Some(about))).build()
         }
@@ -67,15 +68,15 @@ fn data(kind: ErrorKind) -> Object {
     }
 }
 
-fn undefined() -> Object {
+fn undefined_error() -> Object {
     let anything = ObjectBuilder::new().schema_type(SchemaType::AnyValue);
     let about = "Input that breaks its rules has every issue in `data.issues`, each with `path`, `code` and `message`.";
-    typed(Type::Object)
+    typed_schema(Type::Object)
         .description(Some("Input that breaks its rules, malformed JSON, or a fault of the service."))
-        .property("defined", typed(Type::Boolean).enum_values(Some([false])))
-        .property("code", typed(Type::String))
-        .property("status", typed(Type::Number))
-        .property("message", typed(Type::String))
+        .property("defined", typed_schema(Type::Boolean).enum_values(Some([false])))
+        .property("code", typed_schema(Type::String))
+        .property("status", typed_schema(Type::Number))
+        .property("message", typed_schema(Type::String))
         .property("data", anything.description(Some(about)))
         .required("defined")
         .required("code")
@@ -84,7 +85,7 @@ fn undefined() -> Object {
         .build()
 }
 
-fn typed(kind: Type) -> ObjectBuilder {
+fn typed_schema(kind: Type) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(SchemaType::Type(kind))
 }
 

@@ -143,12 +143,12 @@ mod tests {
 
     use super::*;
 
-    fn table() -> Vec<(u16, String, String)> {
+    fn table_rows() -> Vec<(u16, String, String)> {
         ErrorKind::ALL.iter().map(|k| (k.status(), k.code().to_owned(), k.message().to_owned())).collect()
     }
 
     #[test]
-    fn the_table_is_the_golden_one() {
+    fn the_error_table_equals_the_golden_file() {
         let golden: Vec<_> = include_str!("../tests/goldens/errors.tsv")
             .lines()
             .map(|line| {
@@ -157,11 +157,11 @@ mod tests {
                 (cell().parse().unwrap(), cell(), cell())
             })
             .collect();
-        assert_eq!(table(), golden);
+        assert_eq!(table_rows(), golden);
     }
 
     #[test]
-    fn the_table_is_that_of_the_contract() {
+    fn the_error_table_equals_that_of_the_contract() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/api/partner-api.md");
         let Ok(contract) = std::fs::read_to_string(&path) else {
             #[expect(clippy::disallowed_methods, reason = "a switch of the test run, not of the service")]
@@ -179,6 +179,6 @@ mod tests {
             })
             .collect();
         rows.push((504, "GATEWAY_TIMEOUT".to_owned(), "Gateway Timeout".to_owned()));
-        assert_eq!(table(), rows);
+        assert_eq!(table_rows(), rows);
     }
 }

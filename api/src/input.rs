@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
 
-use crate::issues::{Issue, Report, Step, code};
-use crate::rules::Rule;
+use crate::issues::{Issue, IssueReport, PathSegment, code};
+use crate::rules::Validator;
 
 /// Named schemas of the document.
 pub(crate) type Schemas = BTreeMap<String, RefOr<Schema>>;
@@ -25,16 +25,16 @@ pub(crate) trait Input: Sized {
     fn example() -> Value;
 
     /// The object as a type, or `None` with issues reported.
-    fn check(object: &Map<String, Value>, report: &mut Report) -> Option<Self> {
-        Self::read(&mut Fields(Mode::Check { object, report }))
+    fn check(object: &Map<String, Value>, report: &mut IssueReport) -> Option<Self> {
+        Self::read(&mut Fields(FieldsMode::Check { object, report }))
     }
 
     /// Puts its schema, and those it names, into the document; answers whether a field is required.
     fn describe(schemas: &mut Schemas) -> bool {
         let object = ObjectBuilder::new().schema_type(SchemaType::Type(Type::Object));
-        let mut described = Described { object, has_required: false };
+        let mut described = ObjectSchema { object, has_required: false };
         // Without a body there is no value; what matters is what the fields leave behind.
-        drop(Self::read(&mut Fields(Mode::Describe { described: &mut described, schemas })));
+        drop(Self::read(&mut Fields(FieldsMode::Describe { described: &mut described, schemas })));
         schemas.insert(Self::NAME.to_owned(), described.object.examples([Self::example()]).into());
         described.has_required
     }
@@ -43,18 +43,18 @@ pub(crate) trait Input: Sized {
 /// A body as a type, or everything that is wrong with it. No body counts as an empty object where every field is
 /// optional.
 pub(crate) fn parse<T: Input>(body: Option<&Value>) -> Result<T, Vec<Issue>> {
-    let mut report = Report::default();
+    let mut report = IssueReport::default();
     let parsed = match body {
         Some(Value::Object(object)) => T::check(object, &mut report),
         Some(_) => {
-            report.issue(code::INVALID_TYPE, "the body must be an object");
+            report.add(code::INVALID_TYPE, "the body must be an object");
             None
         }
         None => {
             let empty = T::check(&Map::new(), &mut report);
             if empty.is_none() {
-                report = Report::default();
-                report.issue(code::REQUIRED, "a JSON body is required");
+                report = IssueReport::default();
+                report.add(code::REQUIRED, "a JSON body is required");
             }
             empty
         }
@@ -67,43 +67,45 @@ pub(crate) fn parse<T: Input>(body: Option<&Value>) -> Result<T, Vec<Issue>> {
 }
 
 /// The fields of one object, being checked or being described.
-pub(crate) struct Fields<'a>(Mode<'a>);
+pub(crate) struct Fields<'a>(FieldsMode<'a>);
 
-enum Mode<'a> {
-    Check { object: &'a Map<String, Value>, report: &'a mut Report },
-    Describe { described: &'a mut Described, schemas: &'a mut Schemas },
+enum FieldsMode<'a> {
+    Check { object: &'a Map<String, Value>, report: &'a mut IssueReport },
+    Describe { described: &'a mut ObjectSchema, schemas: &'a mut Schemas },
 }
 
 /// What the fields of an object have left behind.
-struct Described {
+struct ObjectSchema {
     object: ObjectBuilder,
     has_required: bool,
 }
 
-impl Described {
-    fn add(&mut self, name: &str, schema: RefOr<Schema>) {
+impl ObjectSchema {
+    fn add_property(&mut self, name: &str, schema: RefOr<Schema>) {
         self.object = std::mem::take(&mut self.object).property(name, schema);
     }
 }
 
 impl Fields<'_> {
     /// A field that must be there.
-    pub(crate) fn required<R: Rule>(
+    pub(crate) fn required<R: Validator>(
         &mut self,
         name: &'static str,
         about: &'static str,
         rule: R,
     ) -> Option<R::Out> {
         match &mut self.0 {
-            Mode::Check { object, report } => report.at(Step::Field(name), |report| match object.get(name) {
-                Some(value) => rule.check(value, report),
-                None => {
-                    report.issue(code::REQUIRED, "is required");
-                    None
-                }
-            }),
-            Mode::Describe { described, schemas } => {
-                described.add(name, with_description(rule.schema(schemas), about));
+            FieldsMode::Check { object, report } => {
+                report.within(PathSegment::Field(name), |report| match object.get(name) {
+                    Some(value) => rule.check(value, report),
+                    None => {
+                        report.add(code::REQUIRED, "is required");
+                        None
+                    }
+                })
+            }
+            FieldsMode::Describe { described, schemas } => {
+                described.add_property(name, with_description(rule.schema(schemas), about));
                 described.object = std::mem::take(&mut described.object).required(name);
                 described.has_required = true;
                 None
@@ -112,33 +114,33 @@ impl Fields<'_> {
     }
 
     /// A field that may be left out. `None` too when it is wrong: then an issue ends the whole reading.
-    pub(crate) fn optional<R: Rule>(
+    pub(crate) fn optional<R: Validator>(
         &mut self,
         name: &'static str,
         about: &'static str,
         rule: R,
     ) -> Option<R::Out> {
         match &mut self.0 {
-            Mode::Check { object, report } => {
+            FieldsMode::Check { object, report } => {
                 let value = object.get(name)?;
-                report.at(Step::Field(name), |report| rule.check(value, report))
+                report.within(PathSegment::Field(name), |report| rule.check(value, report))
             }
-            Mode::Describe { described, schemas } => {
-                described.add(name, with_description(rule.schema(schemas), about));
+            FieldsMode::Describe { described, schemas } => {
+                described.add_property(name, with_description(rule.schema(schemas), about));
                 None
             }
         }
     }
 
     /// Checks fields that may only go wrong together.
-    pub(crate) fn together(&mut self, check: impl FnOnce(&mut Report)) {
-        if let Mode::Check { report, .. } = &mut self.0 {
+    pub(crate) fn check_together(&mut self, check: impl FnOnce(&mut IssueReport)) {
+        if let FieldsMode::Check { report, .. } = &mut self.0 {
             check(report);
         }
     }
 
     /// A field that stands for `default` when it is left out.
-    pub(crate) fn defaulted<R: Rule>(
+    pub(crate) fn optional_or<R: Validator>(
         &mut self,
         name: &'static str,
         (about, default): (&'static str, R::Out),
@@ -148,7 +150,7 @@ impl Fields<'_> {
         R::Out: Clone + Into<Value>,
     {
         let value = self.optional(name, about, rule);
-        if let Mode::Describe { described, .. } = &mut self.0 {
+        if let FieldsMode::Describe { described, .. } = &mut self.0 {
             let mut built = std::mem::take(&mut described.object).build();
             if let Some(RefOr::T(Schema::Object(property))) = built.properties.get_mut(name) {
                 property.default = Some(default.clone().into());
@@ -187,7 +189,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::rules::{Flag, ListOf, Nullable, Whole, nested, text, uuid};
+    use crate::rules::{Boolean, Integer, ListOf, Nullable, nested, text, uuid};
 
     #[derive(Debug, PartialEq)]
     struct Race {
@@ -217,8 +219,8 @@ mod tests {
         const NAME: &'static str = "Race";
         fn read(fields: &mut Fields<'_>) -> Option<Self> {
             let name = fields.required("name", "Its name.", text(1, 5));
-            let laps = fields.defaulted("laps", ("Rounds.", 3), Whole { min: 1, max: 9 });
-            let night = fields.optional("night", "After dark.", Nullable(Flag));
+            let laps = fields.optional_or("laps", ("Rounds.", 3), Integer { min: 1, max: 9 });
+            let night = fields.optional("night", "After dark.", Nullable(Boolean));
             let legs = fields.optional("legs", "Parts.", ListOf { item: nested(), min: 1, max: 2 });
             Some(Self { name: name?, laps, night, legs })
         }
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_body_is_read_and_unknown_fields_are_ignored() {
+    fn a_valid_body_is_parsed_and_unknown_fields_are_ignored() {
         let body = json!({"name": "Ten", "night": null, "more": 1, "laps": 4.0});
         let race = Race { name: "Ten".to_owned(), laps: 4, night: Some(None), legs: None };
         assert_eq!(parse::<Race>(Some(&body)), Ok(race));
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_says_what_is_checked() {
+    fn the_schema_contains_the_constraints_that_are_checked() {
         let mut schemas = Schemas::new();
         assert!(Race::describe(&mut schemas));
         let race = serde_json::to_value(&schemas["Race"]).unwrap();

@@ -6,7 +6,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Issue {
     /// From the body's root to the value, names and positions.
-    pub(crate) path: Vec<Step>,
+    pub(crate) path: Vec<PathSegment>,
     /// What kind of rule is broken.
     pub(crate) code: &'static str,
     /// A sentence for a person.
@@ -16,11 +16,11 @@ pub(crate) struct Issue {
 /// One step of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub(crate) enum Step {
+pub(crate) enum PathSegment {
     /// A field of an object.
     Field(&'static str),
     /// An item of an array.
-    Item(usize),
+    Index(usize),
 }
 
 /// The codes of issues.
@@ -43,19 +43,19 @@ pub(crate) mod code {
 
 /// The issues found so far, and where the reader is.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
-    path: Vec<Step>,
+pub(crate) struct IssueReport {
+    path: Vec<PathSegment>,
     issues: Vec<Issue>,
 }
 
-impl Report {
+impl IssueReport {
     /// Notes that the value at the present place breaks a rule.
-    pub(crate) fn issue(&mut self, code: &'static str, message: impl Into<String>) {
+    pub(crate) fn add(&mut self, code: &'static str, message: impl Into<String>) {
         self.issues.push(Issue { path: self.path.clone(), code, message: message.into() });
     }
 
     /// Reads one step deeper.
-    pub(crate) fn at<T>(&mut self, step: Step, read: impl FnOnce(&mut Self) -> T) -> T {
+    pub(crate) fn within<T>(&mut self, step: PathSegment, read: impl FnOnce(&mut Self) -> T) -> T {
         self.path.push(step);
         let result = read(self);
         self.path.pop();

@@ -151,7 +151,7 @@ mod tests {
         }
 
         #[test]
-        fn every_typing_error_is_told(secret: [u8; 32], place in 0_usize..58, typed in "[0-9A-Za-z_]") {
+        fn every_typing_error_is_detected(secret: [u8; 32], place in 0_usize..58, typed in "[0-9A-Za-z_]") {
             let key = KeyText::from_secret(KeyMode::Test, secret);
             let mut text = key.reveal().to_owned();
             prop_assume!(text[place..=place] != typed);
@@ -160,7 +160,7 @@ mod tests {
         }
 
         #[test]
-        fn swapped_neighbours_are_told(secret: [u8; 32], place in 9_usize..57) {
+        fn swapped_neighbouring_characters_are_detected(secret: [u8; 32], place in 9_usize..57) {
             let key = KeyText::from_secret(KeyMode::Test, secret);
             let mut bytes = key.reveal().as_bytes().to_vec();
             prop_assume!(bytes[place] != bytes[place + 1]);

@@ -30,6 +30,6 @@ mod storage;
 mod wire;
 
 pub use error::ApiError;
-pub use openapi::openapi;
+pub use openapi::openapi_document;
 pub use routes::{admin_routes, routes};
 pub use server::{serve, serve_admin};

@@ -28,16 +28,16 @@ use crate::error_schemas;
 use crate::error_table::ErrorKind;
 use crate::input::Schemas;
 use crate::operation::Operation;
-use crate::request::ID_HEADER;
+use crate::request::REQUEST_ID_HEADER;
 use crate::{operations, reply, routes};
 
 /// The version of the interface.
-const INTERFACE: &str = "1.0.0";
+const API_VERSION: &str = "1.0.0";
 /// The version of OpenAPI; utoipa writes 3.1.0, whose documents are valid 3.1.1 documents too.
-const OPENAPI: &str = "3.1.1";
+const OPENAPI_VERSION: &str = "3.1.1";
 /// The name of the security scheme.
-const SCHEME: &str = "apiKey";
-const JSON: &str = "application/json";
+const SECURITY_SCHEME: &str = "apiKey";
+const JSON_MEDIA_TYPE: &str = "application/json";
 /// The methods of a document's path.
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
@@ -45,11 +45,11 @@ const ALLOW: &str = "GET, HEAD, OPTIONS";
 ///
 /// # Panics
 /// Never: a test builds it.
-pub fn openapi() -> Value {
+pub fn openapi_document() -> Value {
     let mut schemas = Schemas::new();
     let mut paths = PathsBuilder::new();
-    for operation in operations::all() {
-        paths = paths.path(operation.about.path(), path_item(&operation, &mut schemas));
+    for operation in operations::all_operations() {
+        paths = paths.path(operation.info.path(), build_path_item(&operation, &mut schemas));
     }
     schemas.extend(error_schemas::schemas());
     let mut components = ComponentsBuilder::new().schemas_from_iter(schemas);
@@ -63,7 +63,7 @@ pub fn openapi() -> Value {
         .info(
             InfoBuilder::new()
                 .title("Photo Ingestion and Search Partner API")
-                .version(INTERFACE)
+                .version(API_VERSION)
                 .description(Some(include_str!("docs/introduction.md")))
                 .license(Some(
                     LicenseBuilder::new().name("Apache-2.0").identifier(Some("Apache-2.0")).build(),
@@ -71,15 +71,15 @@ pub fn openapi() -> Value {
                 .build(),
         )
         // Relative to the document: true too where a proxy puts the service below a path of its own.
-        .servers(Some([ServerBuilder::new().url(format!("..{}", routes::BASE)).build()]))
-        .security(Some([SecurityRequirement::new::<_, [&str; 0], &str>(SCHEME, [])]))
+        .servers(Some([ServerBuilder::new().url(format!("..{}", routes::BASE_PATH)).build()]))
+        .security(Some([SecurityRequirement::new::<_, [&str; 0], &str>(SECURITY_SCHEME, [])]))
         .tags(Some(TAGS.map(|(name, about)| TagBuilder::new().name(name).description(Some(about)).build())))
         .paths(paths)
-        .components(Some(components.security_scheme(SCHEME, key).build()))
+        .components(Some(components.security_scheme(SECURITY_SCHEME, key).build()))
         .build();
     let mut document = serde_json::to_value(document).expect("a document is JSON");
-    document["openapi"] = json!(OPENAPI);
-    without_number_formats(&mut document);
+    document["openapi"] = json!(OPENAPI_VERSION);
+    remove_number_formats(&mut document);
     document
 }
 
@@ -89,7 +89,7 @@ const TAGS: [(&str, &str); 3] = [
     ("search", "By selfie and by bib."),
 ];
 
-fn tag_of(id: &str) -> &'static str {
+fn operation_tag(id: &str) -> &'static str {
     if id.starts_with("albums.") {
         "albums"
     } else if id.starts_with("photos.search.") {
@@ -99,42 +99,44 @@ fn tag_of(id: &str) -> &'static str {
     }
 }
 
-fn path_item(operation: &Operation, schemas: &mut Schemas) -> PathItem {
-    let about = operation.about;
-    let (input, required) = (operation.shapes.input)(schemas);
+fn build_path_item(operation: &Operation, schemas: &mut Schemas) -> PathItem {
+    let about = operation.info;
+    let (input, required) = (operation.schema_fns.input)(schemas);
     let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(input)));
-    let content = content.example(Some((operation.shapes.input_example)())).build();
+    let content = content.example(Some((operation.schema_fns.input_example)())).build();
     let needed = if required { Required::True } else { Required::False };
-    let body = RequestBodyBuilder::new().content(JSON, content).required(Some(needed)).build();
-    let mut responses = ResponsesBuilder::new().response("200", success(operation, schemas));
+    let body = RequestBodyBuilder::new().content(JSON_MEDIA_TYPE, content).required(Some(needed)).build();
+    let mut responses = ResponsesBuilder::new().response("200", build_success_response(operation, schemas));
     for kind in ErrorKind::ALL {
         let reference = Ref::from_response_name(kind.code());
         responses = responses.response(kind.status().to_string(), RefOr::Ref(reference));
     }
     let operation = OperationBuilder::new()
         .operation_id(Some(about.id))
-        .tag(tag_of(about.id))
+        .tag(operation_tag(about.id))
         .summary(Some(about.summary))
-        .description(Some(description(about.description, operation.scope)))
+        .description(Some(describe_operation(about.description, operation.scope)))
         .request_body(Some(body))
         .responses(responses.build())
         .build();
     PathItem::new(HttpMethod::Post, operation)
 }
 
-fn description(about: &str, scope: Option<Scope>) -> String {
+fn describe_operation(about: &str, scope: Option<Scope>) -> String {
     let scope = scope.map_or("Any scope.".to_owned(), |scope| format!("Scope: `{}`.", scope.as_str()));
     if about.is_empty() { scope } else { format!("{about}\n\n{scope}") }
 }
 
-fn success(operation: &Operation, schemas: &mut Schemas) -> Answer {
-    let example = (operation.shapes.output_example)().expect("an answer is JSON");
-    let schema = (operation.shapes.output)(schemas);
+fn build_success_response(operation: &Operation, schemas: &mut Schemas) -> Answer {
+    let example = (operation.schema_fns.output_example)().expect("an answer is JSON");
+    let schema = (operation.schema_fns.output)(schemas);
     let content: Content = ContentBuilder::new().schema(Some(schema)).example(Some(example)).build();
     let header = HeaderBuilder::new().description(Some("As sent with the request, or made here.")).build();
-    let mut response =
-        ResponseBuilder::new().description("Done").content(JSON, content).header(ID_HEADER, header);
-    if operation.streams {
+    let mut response = ResponseBuilder::new()
+        .description("Done")
+        .content(JSON_MEDIA_TYPE, content)
+        .header(REQUEST_ID_HEADER, header);
+    if operation.has_events {
         let text = utoipa::openapi::schema::ObjectBuilder::new()
             .schema_type(utoipa::openapi::schema::Type::String)
             .description(Some("Server-sent events whose data is the JSON object"));
@@ -144,7 +146,7 @@ fn success(operation: &Operation, schemas: &mut Schemas) -> Answer {
 }
 
 /// The contract knows numbers, not how many bits hold them.
-fn without_number_formats(value: &mut Value) {
+fn remove_number_formats(value: &mut Value) {
     match value {
         Value::Object(object) => {
             let of_number =
@@ -152,9 +154,9 @@ fn without_number_formats(value: &mut Value) {
             if object.get("format").is_some_and(of_number) {
                 object.remove("format");
             }
-            object.values_mut().for_each(without_number_formats);
+            object.values_mut().for_each(remove_number_formats);
         }
-        Value::Array(items) => items.iter_mut().for_each(without_number_formats),
+        Value::Array(items) => items.iter_mut().for_each(remove_number_formats),
         _ => {}
     }
 }
@@ -175,16 +177,16 @@ pub(crate) struct Document {
 impl Documents {
     /// The documents of this process.
     pub(crate) fn shared() -> Arc<Self> {
-        static SHARED: LazyLock<Arc<Documents>> = LazyLock::new(|| Arc::new(Documents::make()));
+        static SHARED: LazyLock<Arc<Documents>> = LazyLock::new(|| Arc::new(Documents::build()));
         SHARED.clone()
     }
 
-    fn make() -> Self {
-        let text = openapi().to_string();
-        let (page, policy) = page(&text);
+    fn build() -> Self {
+        let text = openapi_document().to_string();
+        let (page, policy) = render_page(&text);
         Self {
             json: Document {
-                media_type: HeaderValue::from_static(JSON),
+                media_type: HeaderValue::from_static(JSON_MEDIA_TYPE),
                 policy: HeaderValue::from_static("default-src 'none'"),
                 body: text.into(),
             },
@@ -197,7 +199,7 @@ impl Documents {
     }
 
     /// The document at a path below `/openapi`.
-    pub(crate) fn at(&self, path: &str) -> Option<&Document> {
+    pub(crate) fn get(&self, path: &str) -> Option<&Document> {
         match path.strip_suffix('/').unwrap_or(path) {
             "/openapi.json" => Some(&self.json),
             "/docs" => Some(&self.page),
@@ -208,29 +210,30 @@ impl Documents {
 
 impl Document {
     /// The answer to a request for it.
-    pub(crate) fn respond(&self, method: &Method) -> Response {
+    pub(crate) fn handle(&self, method: &Method) -> Response {
         match *method {
             Method::GET | Method::HEAD => {
-                let mut response = reply::content(self.media_type.clone(), self.body.clone());
+                let mut response = reply::body_response(self.media_type.clone(), self.body.clone());
                 let headers = response.headers_mut();
                 headers.insert(CONTENT_SECURITY_POLICY, self.policy.clone());
                 headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
                 response
             }
-            Method::OPTIONS => reply::options(ALLOW),
-            _ => ApiError::method(ALLOW).into_response(),
+            Method::OPTIONS => reply::options_response(ALLOW),
+            _ => ApiError::method_not_allowed(ALLOW).into_response(),
         }
     }
 }
 
 /// The readable page: one file with its style, its script and the document in it, which needs nothing else. The
 /// policy lets exactly this style and this script run.
-fn page(document: &str) -> (String, HeaderValue) {
+fn render_page(document: &str) -> (String, HeaderValue) {
     let (style, script) = (include_str!("docs/page.css"), include_str!("docs/page.js"));
     // Within a script element the document must not be able to end it.
     let document = document.replace('<', "\\u003c");
     // The document's own order is that of the alphabet; a reader wants that of the work.
-    let paths: Vec<String> = operations::all().iter().map(|operation| operation.about.path()).collect();
+    let paths: Vec<String> =
+        operations::all_operations().iter().map(|operation| operation.info.path()).collect();
     let order = json!(paths).to_string();
     let page = include_str!("docs/page.html")
         .replace("/*STYLE*/", style)
@@ -252,8 +255,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_needs_nothing_from_elsewhere() {
-        let (page, _) = page(&openapi().to_string());
+    fn the_page_loads_nothing_from_other_hosts() {
+        let (page, _) = render_page(&openapi_document().to_string());
         let code = page.split("<script type=\"application/json\"").next().unwrap();
         assert!(!code.contains("http://") && !code.contains("https://"), "the page names another host");
         assert!(!include_str!("docs/page.js").contains("fetch("));
@@ -261,7 +264,7 @@ mod tests {
 
     #[test]
     fn number_formats_are_not_part_of_the_contract() {
-        let text = openapi().to_string();
+        let text = openapi_document().to_string();
         for format in ["double", "float", "int32", "int64"] {
             assert!(!text.contains(&format!("\"format\":\"{format}\"")), "{format}");
         }

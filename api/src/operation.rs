@@ -15,9 +15,9 @@ use utoipa::openapi::schema::Schema;
 use warp::http::{HeaderMap, Method};
 use warp::reply::Response;
 
-use crate::accept::{self, Wanted};
-use crate::auth::{AnyCaller, Gate, Permitted};
-use crate::body::{self, Body, BodyLimits};
+use crate::accept::{self, AcceptedFormat};
+use crate::auth::{AnyScope, Authenticator, ScopedCaller};
+use crate::body::{self, BodyLimits, RequestBody};
 use crate::context::Context;
 use crate::error::ApiError;
 use crate::error_table::ErrorKind;
@@ -28,20 +28,20 @@ use crate::wire::Output;
 /// An operation.
 pub(crate) struct Operation {
     /// What it is called.
-    pub(crate) about: About,
+    pub(crate) info: OperationInfo,
     /// What its body and its answer look like.
-    pub(crate) shapes: Shapes,
+    pub(crate) schema_fns: SchemaFns,
     /// The scope that it takes; `None` when any key will do.
     pub(crate) scope: Option<Scope>,
     /// Whether it also answers a stream of events.
-    pub(crate) streams: bool,
-    answer: Answer,
-    events: Option<Answer>,
+    pub(crate) has_events: bool,
+    json_handler: Handler,
+    event_handler: Option<Handler>,
 }
 
 /// What an operation is called.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct About {
+pub(crate) struct OperationInfo {
     /// The operation id, for example `albums.create`.
     pub(crate) id: &'static str,
     /// One line.
@@ -50,7 +50,7 @@ pub(crate) struct About {
     pub(crate) description: &'static str,
 }
 
-impl About {
+impl OperationInfo {
     /// The path below `/openapi`, for example `/albums/create`.
     pub(crate) fn path(&self) -> String {
         format!("/{}", self.id.replace('.', "/"))
@@ -58,7 +58,7 @@ impl About {
 }
 
 /// Describes a body, naming its schemas in the document.
-pub(crate) struct Shapes {
+pub(crate) struct SchemaFns {
     /// The request's schema; whether a body is required.
     pub(crate) input: fn(&mut Schemas) -> (&'static str, bool),
     /// A request.
@@ -70,109 +70,115 @@ pub(crate) struct Shapes {
 }
 
 /// A request that has found its operation.
-pub(crate) struct Call {
+pub(crate) struct ApiRequest {
     /// How it came.
     pub(crate) method: Method,
     /// Its headers.
     pub(crate) headers: HeaderMap,
     /// Its body, unread.
-    pub(crate) body: Body,
+    pub(crate) body: RequestBody,
 }
 
 /// What operations share.
 #[derive(Clone)]
-pub(crate) struct Desk {
+pub(crate) struct OperationContext {
     /// What handlers are given.
     pub(crate) ctx: Context,
     /// Judges keys.
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) authenticator: Arc<Authenticator>,
 }
 
-type Answer =
-    Arc<dyn for<'a> Fn(Desk, &'a mut Call) -> BoxFuture<'a, Result<Response, ApiError>> + Send + Sync>;
+type Handler = Arc<
+    dyn for<'a> Fn(OperationContext, &'a mut ApiRequest) -> BoxFuture<'a, Result<Response, ApiError>>
+        + Send
+        + Sync,
+>;
 
 /// The methods of an operation's path.
 const ALLOW: &str = "POST, OPTIONS";
 
 impl Operation {
     /// An operation whose handler takes a caller of type `C` and a body of type `I`, and answers JSON of type `O`.
-    pub(crate) fn new<C, I, O, F, Fut>(about: About, handler: F) -> Self
+    pub(crate) fn new<C, I, O, F, Fut>(info: OperationInfo, handler: F) -> Self
     where
-        C: Permitted,
+        C: ScopedCaller,
         I: Input + Send + 'static,
         O: Output + 'static,
         F: Fn(Context, C, I) -> Fut + Copy + Send + Sync + 'static,
         Fut: Future<Output = Result<O, ApiError>> + Send + 'static,
     {
-        let answer =
-            answer(move |ctx, caller, input| handler(ctx, caller, input).map(|answer| reply::json(&answer?)));
-        let shapes = Shapes {
+        let json_handler = build_handler(move |ctx, caller, input| {
+            handler(ctx, caller, input).map(|answer| reply::json_response(&answer?))
+        });
+        let schema_fns = SchemaFns {
             input: |schemas| (I::NAME, I::describe(schemas)),
             input_example: I::example,
-            output: schema_of::<O>,
+            output: add_output_schema::<O>,
             output_example: || serde_json::to_value(O::example()),
         };
-        Self { about, shapes, scope: C::SCOPE, streams: false, answer, events: None }
+        Self { info, schema_fns, scope: C::SCOPE, has_events: false, json_handler, event_handler: None }
     }
 
     /// Also answers a stream of events, to callers who accept `text/event-stream`.
     #[must_use]
-    pub(crate) fn or_events<C, I, F, Fut>(self, handler: F) -> Self
+    pub(crate) fn with_events<C, I, F, Fut>(self, handler: F) -> Self
     where
-        C: Permitted,
+        C: ScopedCaller,
         I: Input + Send + 'static,
         F: Fn(Context, C, I) -> Fut + Copy + Send + Sync + 'static,
         Fut: Future<Output = Result<Response, ApiError>> + Send + 'static,
     {
-        Self { streams: true, events: Some(answer(handler)), ..self }
+        Self { has_events: true, event_handler: Some(build_handler(handler)), ..self }
     }
 
     /// The answer to a request, whatever it is.
-    pub(crate) async fn respond(&self, desk: Desk, mut call: Call) -> Response {
+    pub(crate) async fn handle(&self, desk: OperationContext, mut call: ApiRequest) -> Response {
         if call.method == Method::OPTIONS {
-            return reply::options(ALLOW);
+            return reply::options_response(ALLOW);
         }
         if call.method != Method::POST {
-            return refusal(ApiError::method(ALLOW), &mut call.body).await;
+            return respond_with_error(ApiError::method_not_allowed(ALLOW), &mut call.body).await;
         }
-        let answered = match (accept::wanted(&call.headers, self.streams), &self.events) {
-            (Wanted::Events, Some(events)) => events(desk, &mut call).await,
-            (Wanted::Json, _) => (self.answer)(desk, &mut call).await,
-            (Wanted::Events | Wanted::Neither, _) => refuse_accept(&desk, &call.headers).await,
+        let answered = match (accept::negotiate_format(&call.headers, self.has_events), &self.event_handler) {
+            (AcceptedFormat::Events, Some(events)) => events(desk, &mut call).await,
+            (AcceptedFormat::Json, _) => (self.json_handler)(desk, &mut call).await,
+            (AcceptedFormat::Events | AcceptedFormat::Neither, _) => {
+                reject_accept_header(&desk, &call.headers).await
+            }
         };
         match answered {
             Ok(response) => response,
-            Err(error) => refusal(error, &mut call.body).await,
+            Err(error) => respond_with_error(error, &mut call.body).await,
         }
     }
 }
 
 /// 406, but only to callers with a valid key: authentication is judged first.
-async fn refuse_accept(desk: &Desk, headers: &HeaderMap) -> Result<Response, ApiError> {
-    desk.gate.admit::<AnyCaller>(headers).await?;
-    Err(ApiError::of(ErrorKind::NotAcceptable))
+async fn reject_accept_header(desk: &OperationContext, headers: &HeaderMap) -> Result<Response, ApiError> {
+    desk.authenticator.authenticate::<AnyScope>(headers).await?;
+    Err(ApiError::new(ErrorKind::NotAcceptable))
 }
 
 /// An error's answer, once the client has sent the body that nobody wants.
-pub(crate) async fn refusal(error: ApiError, body: &mut Body) -> Response {
-    let reusable = !error.closes() && body.discard().await;
-    let error = if reusable { error } else { error.closing() };
+pub(crate) async fn respond_with_error(error: ApiError, body: &mut RequestBody) -> Response {
+    let reusable = !error.closes_connection() && body.discard().await;
+    let error = if reusable { error } else { error.with_connection_close() };
     error.into_response()
 }
 
 /// The way of every operation, with one handler at its end.
-fn answer<C, I, F, Fut>(handler: F) -> Answer
+fn build_handler<C, I, F, Fut>(handler: F) -> Handler
 where
-    C: Permitted,
+    C: ScopedCaller,
     I: Input + Send + 'static,
     F: Fn(Context, C, I) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<Response, ApiError>> + Send + 'static,
 {
-    Arc::new(move |desk: Desk, call: &mut Call| {
+    Arc::new(move |desk: OperationContext, call: &mut ApiRequest| {
         async move {
-            let caller = desk.gate.admit::<C>(&call.headers).await?;
-            let limits = BodyLimits::of(&desk.ctx.settings);
-            let body = body::json(&call.headers, &mut call.body, limits).await?;
+            let caller = desk.authenticator.authenticate::<C>(&call.headers).await?;
+            let limits = BodyLimits::from_settings(&desk.ctx.settings);
+            let body = body::read_json(&call.headers, &mut call.body, limits).await?;
             let input = input::parse::<I>(body.as_ref()).map_err(|issues| ApiError::invalid(&issues))?;
             handler(desk.ctx, caller, input).await
         }
@@ -180,7 +186,7 @@ where
     })
 }
 
-fn schema_of<O: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {
+fn add_output_schema<O: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {
     let mut named = vec![(O::name().into_owned(), O::schema())];
     O::schemas(&mut named);
     schemas.extend(named);

@@ -16,62 +16,67 @@ use warp::http::header::HeaderValue;
 use warp::http::{HeaderMap, Request};
 use warp::reply::Response;
 
-use crate::admin::Page;
-use crate::context::{Arrived, Context};
+use crate::admin::AdminEndpoint;
+use crate::context::{Context, TraceHook};
 use crate::error::ApiError;
 use crate::{metrics as names, operations, routes};
 
 /// The header that carries a request's id, both ways.
-pub(crate) const ID_HEADER: &str = "x-request-id";
+pub(crate) const REQUEST_ID_HEADER: &str = "x-request-id";
 /// The longest id taken from a caller.
-const ID_LIMIT: usize = 128;
+const MAX_REQUEST_ID_BYTES: usize = 128;
 
 /// What meets every request.
-pub(crate) struct Reception {
-    names: Names,
-    arrived: Arrived,
+pub(crate) struct RequestMiddleware {
+    labels: RouteLabels,
+    trace_hook: TraceHook,
 }
 
 /// What requests are counted as.
-struct Names(HashMap<String, &'static str>);
+struct RouteLabels(HashMap<String, &'static str>);
 
-impl Names {
+impl RouteLabels {
     /// By the paths of all operations.
-    fn of_operations() -> Self {
-        let operations = operations::all();
-        Self(operations.iter().map(|o| (format!("{}{}", routes::BASE, o.about.path()), o.about.id)).collect())
+    fn from_operations() -> Self {
+        let operations = operations::all_operations();
+        Self(
+            operations
+                .iter()
+                .map(|o| (format!("{}{}", routes::BASE_PATH, o.info.path()), o.info.id))
+                .collect(),
+        )
     }
 
-    fn of(&self, path: &str) -> &'static str {
+    fn get(&self, path: &str) -> &'static str {
         let plain = path.strip_suffix('/').unwrap_or(path);
         match self.0.get(plain) {
             Some(name) => name,
-            None if path.starts_with(routes::STORAGE) => "storage",
-            None if Page::at(path).is_some() => "admin",
+            None if path.starts_with(routes::STORAGE_PREFIX) => "storage",
+            None if AdminEndpoint::from_path(path).is_some() => "admin",
             None => "other",
         }
     }
 }
 
-impl Reception {
-    pub(crate) fn of(ctx: &Context) -> Self {
-        Self { names: Names::of_operations(), arrived: Arc::clone(&ctx.arrived) }
+impl RequestMiddleware {
+    pub(crate) fn new(ctx: &Context) -> Self {
+        Self { labels: RouteLabels::from_operations(), trace_hook: Arc::clone(&ctx.trace_hook) }
     }
 
     /// The answer to a request, with its id.
-    pub(crate) async fn answer<B, F, Fut>(&self, request: Request<B>, respond: F) -> Response
+    pub(crate) async fn handle<B, F, Fut>(&self, request: Request<B>, respond: F) -> Response
     where
         F: FnOnce(Request<B>) -> Fut,
         Fut: Future<Output = Result<Response, Infallible>>,
     {
-        let id = id_of(request.headers());
-        let operation = self.names.of(request.uri().path());
-        let span = span(&request, &id, operation);
-        (self.arrived)(&span, request.headers());
-        let mut count = Count::start(operation);
+        let id = request_id(request.headers());
+        let operation = self.labels.get(request.uri().path());
+        let span = request_span(&request, &id, operation);
+        (self.trace_hook)(&span, request.headers());
+        let mut count = RequestRecorder::start(operation);
         let answered = async {
             let answered = AssertUnwindSafe(respond(request)).catch_unwind().await;
-            let response = answered.unwrap_or_else(|panic| Ok(panicked(&*panic)));
+            let response = answered.unwrap_or_else(|panic| Ok(panic_response(&*panic)));
             let Ok(response) = response;
             let status = response.status().as_u16();
             Span::current().record("status", status);
@@ -79,24 +84,26 @@ impl Reception {
             response
         };
         let mut response = answered.instrument(span).await;
-        count.end(status_class(response.status().as_u16()));
-        response.headers_mut().insert(ID_HEADER, id);
+        count.set_status(status_class(response.status().as_u16()));
+        response.headers_mut().insert(REQUEST_ID_HEADER, id);
         response
     }
 }
 
 /// What follows a request: its id is on every line that is logged while it is answered.
-fn span<B>(request: &Request<B>, id: &HeaderValue, operation: &'static str) -> Span {
+fn request_span<B>(request: &Request<B>, id: &HeaderValue, operation: &'static str) -> Span {
     let id = id.to_str().unwrap_or_default();
     tracing::info_span!("request", request.id = id, operation, method = %request.method(), status = Empty)
 }
 
 /// The caller's id when it is one that can be echoed and logged, else a new one.
-fn id_of(headers: &HeaderMap) -> HeaderValue {
-    let sent = headers.get(ID_HEADER);
+fn request_id(headers: &HeaderMap) -> HeaderValue {
+    let sent = headers.get(REQUEST_ID_HEADER);
     let fit = |value: &&HeaderValue| {
         let bytes = value.as_bytes();
-        !bytes.is_empty() && bytes.len() <= ID_LIMIT && bytes.iter().all(|byte| (b' '..=b'~').contains(byte))
+        !bytes.is_empty()
+            && bytes.len() <= MAX_REQUEST_ID_BYTES
+            && bytes.iter().all(|byte| (b' '..=b'~').contains(byte))
     };
     match sent.filter(fit) {
         Some(id) => id.clone(),
@@ -104,7 +111,7 @@ fn id_of(headers: &HeaderMap) -> HeaderValue {
     }
 }
 
-fn panicked(panic: &(dyn std::any::Any + Send)) -> Response {
+fn panic_response(panic: &(dyn std::any::Any + Send)) -> Response {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     ApiError::internal(format!("a handler panicked: {}", text.unwrap_or("no message"))).into_response()
@@ -121,24 +128,24 @@ fn status_class(status: u16) -> &'static str {
 }
 
 /// Counts a request once, also when its caller goes away before the answer: hyper drops the future then.
-struct Count {
+struct RequestRecorder {
     operation: &'static str,
     started: Instant,
     status: &'static str,
 }
 
-impl Count {
+impl RequestRecorder {
     fn start(operation: &'static str) -> Self {
         metrics::gauge!(names::REQUESTS_IN_FLIGHT).increment(1.0);
         Self { operation, started: Instant::now(), status: "499" }
     }
 
-    fn end(&mut self, status: &'static str) {
+    fn set_status(&mut self, status: &'static str) {
         self.status = status;
     }
 }
 
-impl Drop for Count {
+impl Drop for RequestRecorder {
     fn drop(&mut self) {
         metrics::gauge!(names::REQUESTS_IN_FLIGHT).decrement(1.0);
         metrics::counter!(names::REQUESTS, "operation" => self.operation, "status" => self.status)
@@ -152,28 +159,28 @@ impl Drop for Count {
 mod tests {
     use super::*;
 
-    fn echoed(id: &str) -> bool {
+    fn is_echoed(id: &str) -> bool {
         let mut headers = HeaderMap::new();
-        headers.insert(ID_HEADER, HeaderValue::from_bytes(id.as_bytes()).unwrap());
-        id_of(&headers) == id
+        headers.insert(REQUEST_ID_HEADER, HeaderValue::from_bytes(id.as_bytes()).unwrap());
+        request_id(&headers) == id
     }
 
     #[test]
     fn only_ids_that_can_be_logged_are_echoed() {
-        assert!(echoed("partner-42 / retry 1"));
-        assert!(echoed(&"x".repeat(ID_LIMIT)));
-        assert!(!echoed(&"x".repeat(ID_LIMIT + 1)));
-        assert!(!echoed("tab\there"));
-        assert!(!echoed("r\u{e9}sum\u{e9}"));
+        assert!(is_echoed("partner-42 / retry 1"));
+        assert!(is_echoed(&"x".repeat(MAX_REQUEST_ID_BYTES)));
+        assert!(!is_echoed(&"x".repeat(MAX_REQUEST_ID_BYTES + 1)));
+        assert!(!is_echoed("tab\there"));
+        assert!(!is_echoed("r\u{e9}sum\u{e9}"));
     }
 
     #[test]
     fn requests_are_counted_by_operation_and_not_by_path() {
-        let names = Names::of_operations();
-        assert_eq!(names.of("/openapi/albums/create"), "albums.create");
-        assert_eq!(names.of("/openapi/albums/create/"), "albums.create");
-        assert_eq!(names.of("/storage/o/x"), "storage");
-        assert_eq!(names.of("/readyz"), "admin");
-        assert_eq!(names.of("/anything/else"), "other");
+        let names = RouteLabels::from_operations();
+        assert_eq!(names.get("/openapi/albums/create"), "albums.create");
+        assert_eq!(names.get("/openapi/albums/create/"), "albums.create");
+        assert_eq!(names.get("/storage/o/x"), "storage");
+        assert_eq!(names.get("/readyz"), "admin");
+        assert_eq!(names.get("/anything/else"), "other");
     }
 }

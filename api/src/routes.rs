@@ -10,51 +10,51 @@ use warp::path::FullPath;
 use warp::reply::Response;
 use warp::{Filter, Rejection, reject};
 
-use crate::admin::Page;
-use crate::auth::Gate;
-use crate::body::Body;
+use crate::admin::AdminEndpoint;
+use crate::auth::Authenticator;
+use crate::body::RequestBody;
 use crate::context::Context;
 use crate::error::ApiError;
 use crate::error_table::ErrorKind;
 use crate::openapi::Documents;
-use crate::operation::{self, Call, Desk, Operation};
+use crate::operation::{self, ApiRequest, Operation, OperationContext};
 use crate::{operations, storage};
 
 /// Where the partner API begins.
-pub(crate) const BASE: &str = "/openapi";
+pub(crate) const BASE_PATH: &str = "/openapi";
 /// Where presigned local transfers begin.
-pub(crate) const STORAGE: &str = "/storage/";
+pub(crate) const STORAGE_PREFIX: &str = "/storage/";
 
 /// The whole service as one filter, which never rejects. [`crate::serve`] adds what a server adds: request ids,
 /// time limits, metrics, and the answer to panics.
 pub fn routes(ctx: Context) -> BoxedFilter<(Response,)> {
-    let desk = Desk { gate: Arc::new(Gate::new(&ctx)), ctx: ctx.clone() };
+    let desk = OperationContext { authenticator: Arc::new(Authenticator::new(&ctx)), ctx: ctx.clone() };
     let mut all = document_route();
-    for operation in operations::all() {
+    for operation in operations::all_operations() {
         all = all.or(operation_route(operation, desk.clone())).unify().boxed();
     }
     if ctx.store.local.is_some() {
         all = all.or(storage_route(ctx.clone())).unify().boxed();
     }
-    if ctx.settings.admin_here {
+    if ctx.settings.admin_on_api_port {
         all = all.or(admin_route(ctx)).unify().boxed();
     }
-    all.or(unknown_route()).unify().recover(envelope).unify().boxed()
+    all.or(unknown_route()).unify().recover(recover_rejection).unify().boxed()
 }
 
 /// Health and metrics alone, for a port of their own.
 pub fn admin_routes(ctx: Context) -> BoxedFilter<(Response,)> {
-    admin_route(ctx).or(unknown_route()).unify().recover(envelope).unify().boxed()
+    admin_route(ctx).or(unknown_route()).unify().recover(recover_rejection).unify().boxed()
 }
 
-fn operation_route(operation: Operation, desk: Desk) -> BoxedFilter<(Response,)> {
-    let path = format!("{BASE}{}", operation.about.path());
+fn operation_route(operation: Operation, desk: OperationContext) -> BoxedFilter<(Response,)> {
+    let path = format!("{BASE_PATH}{}", operation.info.path());
     let operation = Arc::new(operation);
-    at(path)
-        .and(call())
+    match_path(path)
+        .and(extract_request())
         .then(move |call| {
             let (operation, desk) = (operation.clone(), desk.clone());
-            async move { operation.respond(desk, call).await }
+            async move { operation.handle(desk, call).await }
         })
         .boxed()
 }
@@ -62,8 +62,8 @@ fn operation_route(operation: Operation, desk: Desk) -> BoxedFilter<(Response,)>
 fn document_route() -> BoxedFilter<(Response,)> {
     let documents = Documents::shared();
     let document = move |path: FullPath, method: Method| {
-        let page = path.as_str().strip_prefix(BASE).and_then(|rest| documents.at(rest));
-        let answer = page.map(|page| page.respond(&method)).ok_or_else(reject::not_found);
+        let page = path.as_str().strip_prefix(BASE_PATH).and_then(|rest| documents.get(rest));
+        let answer = page.map(|page| page.handle(&method)).ok_or_else(reject::not_found);
         async move { answer }
     };
     warp::path::full().and(warp::method()).and_then(document).boxed()
@@ -73,15 +73,15 @@ fn storage_route(ctx: Context) -> BoxedFilter<(Response,)> {
     let query = warp::query::raw().or(warp::any().map(String::new)).unify();
     warp::path::full()
         .and_then(|path: FullPath| async move {
-            path.as_str().strip_prefix(STORAGE).map(str::to_owned).ok_or_else(reject::not_found)
+            path.as_str().strip_prefix(STORAGE_PREFIX).map(str::to_owned).ok_or_else(reject::not_found)
         })
         .and(query)
-        .and(call())
+        .and(extract_request())
         .then(move |key: String, query: String, call| {
             let local = ctx.store.local.clone();
             async move {
                 match local {
-                    Some(local) => storage::respond(&local, (&key, &query), call).await,
+                    Some(local) => storage::handle(&local, (&key, &query), call).await,
                     None => ApiError::not_found().into_response(),
                 }
             }
@@ -91,11 +91,13 @@ fn storage_route(ctx: Context) -> BoxedFilter<(Response,)> {
 
 fn admin_route(ctx: Context) -> BoxedFilter<(Response,)> {
     warp::path::full()
-        .and_then(|path: FullPath| async move { Page::at(path.as_str()).ok_or_else(reject::not_found) })
+        .and_then(|path: FullPath| async move {
+            AdminEndpoint::from_path(path.as_str()).ok_or_else(reject::not_found)
+        })
         .and(warp::method())
-        .then(move |page: Page, method: Method| {
+        .then(move |page: AdminEndpoint, method: Method| {
             let ctx = ctx.clone();
-            async move { page.respond(&ctx, &method).await }
+            async move { page.handle(&ctx, &method).await }
         })
         .boxed()
 }
@@ -103,13 +105,15 @@ fn admin_route(ctx: Context) -> BoxedFilter<(Response,)> {
 /// Every path that no other route takes. A body is read all the same: left unread, it would cost the client its
 /// connection, and the next request on it would fail without an answer.
 fn unknown_route() -> BoxedFilter<(Response,)> {
-    call()
-        .then(|mut call: Call| async move { operation::refusal(ApiError::not_found(), &mut call.body).await })
+    extract_request()
+        .then(|mut call: ApiRequest| async move {
+            operation::respond_with_error(ApiError::not_found(), &mut call.body).await
+        })
         .boxed()
 }
 
 /// Matches one path, with and without a slash at its end.
-fn at(path: String) -> impl Filter<Extract = (), Error = Rejection> + Clone {
+fn match_path(path: String) -> impl Filter<Extract = (), Error = Rejection> + Clone {
     let path: Arc<str> = path.into();
     warp::path::full()
         .and_then(move |asked: FullPath| {
@@ -121,29 +125,29 @@ fn at(path: String) -> impl Filter<Extract = (), Error = Rejection> + Clone {
 }
 
 /// The rest of a request, body unread.
-fn call() -> impl Filter<Extract = (Call,), Error = Rejection> + Clone {
+fn extract_request() -> impl Filter<Extract = (ApiRequest,), Error = Rejection> + Clone {
     let parts = warp::method().and(warp::header::headers_cloned());
     parts.and(warp::body::stream()).map(|method, headers: HeaderMap, chunks| {
-        let body = Body::new(&headers, chunks);
-        Call { method, headers, body }
+        let body = RequestBody::new(&headers, chunks);
+        ApiRequest { method, headers, body }
     })
 }
 
 /// Warp's own rejections in the envelope. Domain errors never come here.
-async fn envelope(rejection: Rejection) -> Result<Response, Infallible> {
+async fn recover_rejection(rejection: Rejection) -> Result<Response, Infallible> {
     let error = if rejection.is_not_found() {
         ApiError::not_found()
     } else if rejection.find::<reject::MethodNotAllowed>().is_some() {
-        ApiError::of(ErrorKind::MethodNotSupported)
+        ApiError::new(ErrorKind::MethodNotSupported)
     } else if rejection.find::<reject::PayloadTooLarge>().is_some() {
-        ApiError::of(ErrorKind::PayloadTooLarge).closing()
+        ApiError::new(ErrorKind::PayloadTooLarge).with_connection_close()
     } else if rejection.find::<reject::UnsupportedMediaType>().is_some() {
-        ApiError::of(ErrorKind::UnsupportedMediaType).closing()
+        ApiError::new(ErrorKind::UnsupportedMediaType).with_connection_close()
     } else if rejection.find::<reject::InvalidHeader>().is_some()
         || rejection.find::<reject::InvalidQuery>().is_some()
         || rejection.find::<reject::MissingHeader>().is_some()
     {
-        ApiError::of(ErrorKind::BadRequest)
+        ApiError::new(ErrorKind::BadRequest)
     } else {
         ApiError::internal(format!("unexpected rejection: {rejection:?}"))
     };

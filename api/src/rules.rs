@@ -10,50 +10,50 @@ use utoipa::openapi::{Ref, RefOr};
 use uuid::Uuid;
 
 use crate::input::{Input, Schemas};
-use crate::issues::{Report, Step, code};
+use crate::issues::{IssueReport, PathSegment, code};
 
 /// What a value must be.
-pub(crate) trait Rule {
+pub(crate) trait Validator {
     /// What a valid value becomes.
     type Out;
     /// The value as a type, or `None` with at least one issue reported.
-    fn check(&self, value: &Value, report: &mut Report) -> Option<Self::Out>;
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<Self::Out>;
     /// The same as a schema; named schemas go into `schemas`.
     fn schema(&self, schemas: &mut Schemas) -> RefOr<Schema>;
 }
 
 /// A string of `min` to `max` characters without U+0000, which databases do not keep.
 pub(crate) fn text(min: usize, max: usize) -> Text {
-    Text { min, max, format: None, pattern: NO_NUL, check: no_nul }
+    Text { min, max, format: None, pattern: NO_NUL_PATTERN, check: check_no_nul }
 }
 
 /// An absolute URI.
 pub(crate) fn uri() -> Text {
-    Text { min: 1, max: 2048, format: Some("uri"), pattern: NO_NUL, check: absolute_uri }
+    Text { min: 1, max: 2048, format: Some("uri"), pattern: NO_NUL_PATTERN, check: check_absolute_uri }
 }
 
 /// A string of which `check` judges what it spells, and `pattern` tells it to clients.
-pub(crate) fn spelled(max: usize, pattern: &'static str, check: Check) -> Text {
+pub(crate) fn formatted(max: usize, pattern: &'static str, check: CheckFn) -> Text {
     Text { min: 1, max, format: None, pattern, check }
 }
 
 /// A regular expression for bibs. The document gives it no format: `regex` there means ECMA 262, and what is taken here
 /// is another dialect (a lone `]` is fine, look-around is not).
 pub(crate) fn bib_pattern() -> Text {
-    Text { min: 1, max: 200, format: None, pattern: NO_NUL, check: regular_expression }
+    Text { min: 1, max: 200, format: None, pattern: NO_NUL_PATTERN, check: check_regex }
 }
 
-type Check = fn(&str) -> Result<(), String>;
+type CheckFn = fn(&str) -> Result<(), String>;
 
-const NO_NUL: &str = "^[^\\u0000]*$";
+const NO_NUL_PATTERN: &str = "^[^\\u0000]*$";
 
-fn no_nul(text: &str) -> Result<(), String> {
+fn check_no_nul(text: &str) -> Result<(), String> {
     if text.contains('\0') { Err("must not contain U+0000".to_owned()) } else { Ok(()) }
 }
 
 /// The parser is that of browsers, which mends what is none; so the letters are judged by RFC 3986, section 2.
-fn absolute_uri(text: &str) -> Result<(), String> {
-    let spelled = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || URI_MARKS.contains(&byte));
+fn check_absolute_uri(text: &str) -> Result<(), String> {
+    let spelled = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || URI_PUNCTUATION.contains(&byte));
     let escaped = text
         .split('%')
         .skip(1)
@@ -66,14 +66,14 @@ fn absolute_uri(text: &str) -> Result<(), String> {
 }
 
 /// What a URI is spelled with beside letters and digits.
-const URI_MARKS: &[u8] = b"-._~:/?#[]@!$&'()*+,;=%";
+const URI_PUNCTUATION: &[u8] = b"-._~:/?#[]@!$&'()*+,;=%";
 
 /// The size limit is the one under which the pattern is compiled when photos are read.
-fn regular_expression(text: &str) -> Result<(), String> {
+fn check_regex(text: &str) -> Result<(), String> {
     let compiled = |text: &str| regex::RegexBuilder::new(text).size_limit(1 << 18).build();
     // Alone too: `a)|(?:b` is one only between other parentheses.
     match compiled(text).and_then(|_| compiled(&format!("^(?:{text})$"))) {
-        Ok(_) => no_nul(text),
+        Ok(_) => check_no_nul(text),
         Err(regex::Error::CompiledTooBig(_)) => Err("is too large a regular expression".to_owned()),
         Err(_) => Err("must be a regular expression".to_owned()),
     }
@@ -85,27 +85,27 @@ pub(crate) struct Text {
     max: usize,
     format: Option<&'static str>,
     pattern: &'static str,
-    check: Check,
+    check: CheckFn,
 }
 
-impl Rule for Text {
+impl Validator for Text {
     type Out = String;
 
-    fn check(&self, value: &Value, report: &mut Report) -> Option<String> {
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<String> {
         let Value::String(text) = value else {
-            return wrong_type("a string", value, report);
+            return report_wrong_type("a string", value, report);
         };
         let length = text.chars().count();
         if length < self.min {
-            report.issue(code::TOO_SMALL, format!("must have at least {} characters", self.min));
+            report.add(code::TOO_SMALL, format!("must have at least {} characters", self.min));
             return None;
         }
         if length > self.max {
-            report.issue(code::TOO_BIG, format!("must have at most {} characters", self.max));
+            report.add(code::TOO_BIG, format!("must have at most {} characters", self.max));
             return None;
         }
         if let Err(message) = (self.check)(text) {
-            report.issue(code::INVALID_FORMAT, message);
+            report.add(code::INVALID_FORMAT, message);
             return None;
         }
         Some(text.clone())
@@ -114,7 +114,7 @@ impl Rule for Text {
     fn schema(&self, _: &mut Schemas) -> RefOr<Schema> {
         let minimum = (self.min > 0).then_some(self.min);
         let format = self.format.map(|name| SchemaFormat::Custom(name.to_owned()));
-        object(Type::String)
+        typed_schema(Type::String)
             .min_length(minimum)
             .max_length(Some(self.max))
             .pattern(Some(self.pattern))
@@ -126,18 +126,18 @@ impl Rule for Text {
 /// A string of any length: an id that may be unknown, but never malformed.
 pub(crate) struct AnyText;
 
-impl Rule for AnyText {
+impl Validator for AnyText {
     type Out = String;
 
-    fn check(&self, value: &Value, report: &mut Report) -> Option<String> {
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<String> {
         match value {
             Value::String(text) => Some(text.clone()),
-            _ => wrong_type("a string", value, report),
+            _ => report_wrong_type("a string", value, report),
         }
     }
 
     fn schema(&self, _: &mut Schemas) -> RefOr<Schema> {
-        object(Type::String).into()
+        typed_schema(Type::String).into()
     }
 }
 
@@ -149,23 +149,23 @@ pub(crate) fn uuid<T>() -> UuidOf<T> {
     UuidOf(std::marker::PhantomData)
 }
 
-impl<T: FromStr> Rule for UuidOf<T> {
+impl<T: FromStr> Validator for UuidOf<T> {
     type Out = T;
 
-    fn check(&self, value: &Value, report: &mut Report) -> Option<T> {
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<T> {
         let Value::String(text) = value else {
-            return wrong_type("a string", value, report);
+            return report_wrong_type("a string", value, report);
         };
         // The parser takes braces, URNs and bare digits too; the contract's `uuid` is the hyphenated form.
         let id = if text.len() == Uuid::nil().to_string().len() { text.parse().ok() } else { None };
         if id.is_none() {
-            report.issue(code::INVALID_FORMAT, "must be a UUID");
+            report.add(code::INVALID_FORMAT, "must be a UUID");
         }
         id
     }
 
     fn schema(&self, _: &mut Schemas) -> RefOr<Schema> {
-        object(Type::String).format(Some(SchemaFormat::Custom("uuid".to_owned()))).into()
+        typed_schema(Type::String).format(Some(SchemaFormat::Custom("uuid".to_owned()))).into()
     }
 }
 
@@ -177,44 +177,44 @@ pub(crate) struct Number {
     pub(crate) max: f64,
 }
 
-impl Rule for Number {
+impl Validator for Number {
     type Out = f64;
 
-    fn check(&self, value: &Value, report: &mut Report) -> Option<f64> {
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<f64> {
         let Some(number) = value.as_f64() else {
-            return wrong_type("a number", value, report);
+            return report_wrong_type("a number", value, report);
         };
         if number < self.min {
-            report.issue(code::TOO_SMALL, format!("must be at least {}", self.min));
+            report.add(code::TOO_SMALL, format!("must be at least {}", self.min));
             return None;
         }
         if number > self.max {
-            report.issue(code::TOO_BIG, format!("must be at most {}", self.max));
+            report.add(code::TOO_BIG, format!("must be at most {}", self.max));
             return None;
         }
         Some(number)
     }
 
     fn schema(&self, _: &mut Schemas) -> RefOr<Schema> {
-        object(Type::Number).minimum(Some(self.min)).maximum(Some(self.max)).into()
+        typed_schema(Type::Number).minimum(Some(self.min)).maximum(Some(self.max)).into()
     }
 }
 
 /// A whole number in a range, at most `u32::MAX`; `16.0` is whole too, as in JSON Schema.
-pub(crate) struct Whole {
+pub(crate) struct Integer {
     /// The least.
     pub(crate) min: u32,
     /// The greatest; `None` for no limit but the type's.
     pub(crate) max: u32,
 }
 
-impl Rule for Whole {
+impl Validator for Integer {
     type Out = u32;
 
-    fn check(&self, value: &Value, report: &mut Report) -> Option<u32> {
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<u32> {
         let number = Number { min: f64::from(self.min), max: f64::from(self.max) }.check(value, report)?;
         if number.fract() != 0.0 {
-            report.issue(code::NOT_MULTIPLE_OF, "must be a whole number");
+            report.add(code::NOT_MULTIPLE_OF, "must be a whole number");
             return None;
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole and in range")]
@@ -223,49 +223,49 @@ impl Rule for Whole {
 
     fn schema(&self, _: &mut Schemas) -> RefOr<Schema> {
         let (min, max) = (f64::from(self.min), f64::from(self.max));
-        object(Type::Number).minimum(Some(min)).maximum(Some(max)).multiple_of(Some(1.0)).into()
+        typed_schema(Type::Number).minimum(Some(min)).maximum(Some(max)).multiple_of(Some(1.0)).into()
     }
 }
 
 /// `true` or `false`.
-pub(crate) struct Flag;
+pub(crate) struct Boolean;
 
-impl Rule for Flag {
+impl Validator for Boolean {
     type Out = bool;
 
-    fn check(&self, value: &Value, report: &mut Report) -> Option<bool> {
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<bool> {
         match value {
             Value::Bool(flag) => Some(*flag),
-            _ => wrong_type("a boolean", value, report),
+            _ => report_wrong_type("a boolean", value, report),
         }
     }
 
     fn schema(&self, _: &mut Schemas) -> RefOr<Schema> {
-        object(Type::Boolean).into()
+        typed_schema(Type::Boolean).into()
     }
 }
 
 /// One of a few names.
-pub(crate) struct Choice<T: 'static>(pub(crate) &'static [T], pub(crate) fn(T) -> &'static str);
+pub(crate) struct OneOf<T: 'static>(pub(crate) &'static [T], pub(crate) fn(T) -> &'static str);
 
-impl<T: Copy> Rule for Choice<T> {
+impl<T: Copy> Validator for OneOf<T> {
     type Out = T;
 
-    fn check(&self, value: &Value, report: &mut Report) -> Option<T> {
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<T> {
         let Value::String(text) = value else {
-            return wrong_type("a string", value, report);
+            return report_wrong_type("a string", value, report);
         };
         let found = self.0.iter().copied().find(|choice| (self.1)(*choice) == text);
         if found.is_none() {
             let names: Vec<&str> = self.0.iter().map(|choice| (self.1)(*choice)).collect();
-            report.issue(code::INVALID_VALUE, format!("must be one of {}", names.join(", ")));
+            report.add(code::INVALID_VALUE, format!("must be one of {}", names.join(", ")));
         }
         found
     }
 
     fn schema(&self, _: &mut Schemas) -> RefOr<Schema> {
         let names = self.0.iter().map(|choice| (self.1)(*choice));
-        object(Type::String).enum_values(Some(names)).into()
+        typed_schema(Type::String).enum_values(Some(names)).into()
     }
 }
 
@@ -279,24 +279,24 @@ pub(crate) struct ListOf<R> {
     pub(crate) max: usize,
 }
 
-impl<R: Rule> Rule for ListOf<R> {
+impl<R: Validator> Validator for ListOf<R> {
     type Out = Vec<R::Out>;
 
-    fn check(&self, value: &Value, report: &mut Report) -> Option<Self::Out> {
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<Self::Out> {
         let Value::Array(items) = value else {
-            return wrong_type("an array", value, report);
+            return report_wrong_type("an array", value, report);
         };
         if items.len() < self.min {
-            report.issue(code::TOO_SMALL, format!("must have at least {} items", self.min));
+            report.add(code::TOO_SMALL, format!("must have at least {} items", self.min));
             return None;
         }
         if items.len() > self.max {
-            report.issue(code::TOO_BIG, format!("must have at most {} items", self.max));
+            report.add(code::TOO_BIG, format!("must have at most {} items", self.max));
             return None;
         }
         let mut checked = Vec::with_capacity(items.len());
         for (position, item) in items.iter().enumerate() {
-            checked.push(report.at(Step::Item(position), |report| self.item.check(item, report)));
+            checked.push(report.within(PathSegment::Index(position), |report| self.item.check(item, report)));
         }
         checked.into_iter().collect()
     }
@@ -317,13 +317,13 @@ pub(crate) fn nested<T: Input>() -> Nested<T> {
     Nested(std::marker::PhantomData)
 }
 
-impl<T: Input> Rule for Nested<T> {
+impl<T: Input> Validator for Nested<T> {
     type Out = T;
 
-    fn check(&self, value: &Value, report: &mut Report) -> Option<T> {
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<T> {
         match value {
             Value::Object(object) => T::check(object, report),
-            _ => wrong_type("an object", value, report),
+            _ => report_wrong_type("an object", value, report),
         }
     }
 
@@ -336,10 +336,10 @@ impl<T: Input> Rule for Nested<T> {
 /// `null`, or a value that follows a rule.
 pub(crate) struct Nullable<R>(pub(crate) R);
 
-impl<R: Rule> Rule for Nullable<R> {
+impl<R: Validator> Validator for Nullable<R> {
     type Out = Option<R::Out>;
 
-    fn check(&self, value: &Value, report: &mut Report) -> Option<Self::Out> {
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<Self::Out> {
         match value {
             Value::Null => Some(None),
             _ => self.0.check(value, report).map(Some),
@@ -362,11 +362,11 @@ impl<R: Rule> Rule for Nullable<R> {
     }
 }
 
-fn object(kind: Type) -> ObjectBuilder {
+fn typed_schema(kind: Type) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(SchemaType::Type(kind))
 }
 
-fn wrong_type<T>(expected: &str, value: &Value, report: &mut Report) -> Option<T> {
+fn report_wrong_type<T>(expected: &str, value: &Value, report: &mut IssueReport) -> Option<T> {
     let received = match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -375,6 +375,6 @@ fn wrong_type<T>(expected: &str, value: &Value, report: &mut Report) -> Option<T
         Value::Array(_) => "an array",
         Value::Object(_) => "an object",
     };
-    report.issue(code::INVALID_TYPE, format!("must be {expected}, not {received}"));
+    report.add(code::INVALID_TYPE, format!("must be {expected}, not {received}"));
     None
 }

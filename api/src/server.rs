@@ -22,7 +22,7 @@ use warp::http::Request;
 use warp::reply::Response;
 
 use crate::context::{Context, Draining};
-use crate::request::Reception;
+use crate::request::RequestMiddleware;
 use crate::routes;
 
 /// Connections at a time; more wait in the system's backlog. Each may hold a body in memory.
@@ -35,48 +35,53 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Serves the API until `shutdown`, then drains: readiness is false, no connection is accepted, requests in flight
 /// are answered (for 30 seconds at most), event streams end with a 503.
 pub async fn serve(listener: TcpListener, ctx: Context, shutdown: impl Future<Output = ()>) {
-    let (house, stop) = (House::of(&ctx), Stop { draining: ctx.draining.clone(), shutdown });
-    run(listener, (routes::routes(ctx), house), stop).await;
+    let (house, stop) =
+        (ConnectionContext::new(&ctx), Shutdown { draining: ctx.draining.clone(), signal: shutdown });
+    serve_connections(listener, (routes::routes(ctx), house), stop).await;
 }
 
 /// Serves health and metrics alone, until `shutdown`.
 pub async fn serve_admin(listener: TcpListener, ctx: Context, shutdown: impl Future<Output = ()>) {
-    let (house, stop) = (House::of(&ctx), Stop { draining: ctx.draining.clone(), shutdown });
-    run(listener, (routes::admin_routes(ctx), house), stop).await;
+    let (house, stop) =
+        (ConnectionContext::new(&ctx), Shutdown { draining: ctx.draining.clone(), signal: shutdown });
+    serve_connections(listener, (routes::admin_routes(ctx), house), stop).await;
 }
 
 /// What every connection meets.
-struct House {
-    reception: Arc<Reception>,
+struct ConnectionContext {
+    middleware: Arc<RequestMiddleware>,
     head_timeout: Duration,
 }
 
-impl House {
-    fn of(ctx: &Context) -> Self {
-        Self { reception: Arc::new(Reception::of(ctx)), head_timeout: ctx.settings.head_timeout }
+impl ConnectionContext {
+    fn new(ctx: &Context) -> Self {
+        Self { middleware: Arc::new(RequestMiddleware::new(ctx)), head_timeout: ctx.settings.head_timeout }
     }
 }
 
-struct Stop<F> {
+struct Shutdown<F> {
     draining: Draining,
-    shutdown: F,
+    signal: F,
 }
 
-async fn run<F>(listener: TcpListener, (routes, house): (BoxedFilter<(Response,)>, House), stop: Stop<F>)
-where
+async fn serve_connections<F>(
+    listener: TcpListener,
+    (routes, house): (BoxedFilter<(Response,)>, ConnectionContext),
+    stop: Shutdown<F>,
+) where
     F: Future<Output = ()>,
 {
-    let House { reception, head_timeout } = house;
+    let ConnectionContext { middleware: reception, head_timeout } = house;
     let seats = Arc::new(Semaphore::new(CONNECTION_LIMIT));
     let connections = GracefulShutdown::new();
-    let mut shutdown = std::pin::pin!(stop.shutdown);
+    let mut shutdown = std::pin::pin!(stop.signal);
     loop {
         let accepted = tokio::select! {
             () = &mut shutdown => break,
-            accepted = accept(&listener, &seats) => accepted,
+            accepted = accept_connection(&listener, &seats) => accepted,
         };
         let Some((socket, seat)) = accepted else { continue };
-        let service = service(routes.clone(), Arc::clone(&reception));
+        let service = build_service(routes.clone(), Arc::clone(&reception));
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(head_timeout);
         let connection = connections.watch(builder.serve_connection(TokioIo::new(socket), service));
@@ -96,7 +101,7 @@ where
 }
 
 /// A connection and its seat; `None` when this one could not be had.
-async fn accept(
+async fn accept_connection(
     listener: &TcpListener,
     seats: &Arc<Semaphore>,
 ) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
@@ -116,15 +121,16 @@ async fn accept(
     }
 }
 
-type Answered = std::pin::Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+type ResponseFuture = std::pin::Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
-fn service(
+fn build_service(
     routes: BoxedFilter<(Response,)>,
-    reception: Arc<Reception>,
-) -> impl Service<Request<Incoming>, Response = Response, Error = Infallible, Future = Answered> + Clone {
+    reception: Arc<RequestMiddleware>,
+) -> impl Service<Request<Incoming>, Response = Response, Error = Infallible, Future = ResponseFuture> + Clone
+{
     let inner = TowerToHyperService::new(warp::service(routes));
-    service_fn(move |request: Request<Incoming>| -> Answered {
+    service_fn(move |request: Request<Incoming>| -> ResponseFuture {
         let (inner, reception) = (inner.clone(), Arc::clone(&reception));
-        Box::pin(async move { Ok(reception.answer(request, |request| inner.call(request)).await) })
+        Box::pin(async move { Ok(reception.handle(request, |request| inner.call(request)).await) })
     })
 }

@@ -16,84 +16,92 @@ use warp::http::header::{
 use warp::http::{HeaderMap, Method, StatusCode};
 use warp::reply::Response;
 
-use crate::body::{Body, content_length};
+use crate::body::{RequestBody, content_length};
 use crate::error::ApiError;
 use crate::error_table::ErrorKind;
-use crate::operation::{self, Call};
+use crate::operation::{self, ApiRequest};
 use crate::reply;
 
 /// The methods of a storage path.
 const ALLOW: &str = "GET, HEAD, PUT, OPTIONS";
 
 /// A sender that says nothing for this long has gone.
-const SILENCE_LIMIT: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The answer to a transfer: `key` is the path after `/storage/`, `query` the raw query string.
-pub(crate) async fn respond(local: &LocalFiles, (key, query): (&str, &str), mut call: Call) -> Response {
+pub(crate) async fn handle(local: &LocalFiles, (key, query): (&str, &str), mut call: ApiRequest) -> Response {
     let answer = match call.method {
-        Method::PUT => receive(local, (key, query), &mut call).await,
-        Method::GET => send(local, (key, query), true).await,
-        Method::HEAD => send(local, (key, query), false).await,
-        Method::OPTIONS => Ok(preflight()),
-        _ => Err(ApiError::method(ALLOW)),
+        Method::PUT => receive_upload(local, (key, query), &mut call).await,
+        Method::GET => send_object(local, (key, query), true).await,
+        Method::HEAD => send_object(local, (key, query), false).await,
+        Method::OPTIONS => Ok(preflight_response()),
+        _ => Err(ApiError::method_not_allowed(ALLOW)),
     };
     let mut response = match answer {
         Ok(response) => response,
-        Err(error) => operation::refusal(error, &mut call.body).await,
+        Err(error) => operation::respond_with_error(error, &mut call.body).await,
     };
     response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     response
 }
 
-async fn receive(
+async fn receive_upload(
     local: &LocalFiles,
     (key, query): (&str, &str),
-    call: &mut Call,
+    call: &mut ApiRequest,
 ) -> Result<Response, ApiError> {
-    let content_type = presented_type(query, &call.headers);
-    let grant = local.verify_upload(key, query, content_type).map_err(refused)?;
-    let too_large = || ApiError::of(ErrorKind::PayloadTooLarge);
+    let content_type = signed_content_type(query, &call.headers);
+    let grant = local.verify_upload(key, query, content_type).map_err(signature_error)?;
+    let too_large = || ApiError::new(ErrorKind::PayloadTooLarge);
     if content_length(&call.headers).is_some_and(|length| length > grant.max_bytes()) {
         return Err(too_large());
     }
-    match local.receive(grant, until_silent(&mut call.body)).await {
+    match local.receive_upload(grant, read_chunks(&mut call.body)).await {
         Ok(_) => Ok(Response::new(Bytes::new().into())),
         Err(ReceiveError::TooLarge { .. }) => Err(too_large()),
-        Err(ReceiveError::Body(Broken::Silent)) => Err(ApiError::of(ErrorKind::Timeout).closing()),
-        Err(ReceiveError::Body(Broken::Ended)) => Err(ApiError::malformed("The body ended early").closing()),
+        Err(ReceiveError::Body(UploadInterrupted::Stalled)) => {
+            Err(ApiError::new(ErrorKind::Timeout).with_connection_close())
+        }
+        Err(ReceiveError::Body(UploadInterrupted::Truncated)) => {
+            Err(ApiError::malformed("The body ended early").with_connection_close())
+        }
         Err(ReceiveError::Store(error)) => Err(error.into()),
     }
 }
 
 /// The request's content type as the signature knows it: any image stands for [`ANY_IMAGE`] where the URL says so.
-fn presented_type<'a>(query: &str, headers: &'a HeaderMap) -> Option<&'a str> {
+fn signed_content_type<'a>(query: &str, headers: &'a HeaderMap) -> Option<&'a str> {
     let sent = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     let any_image = url::form_urlencoded::parse(query.as_bytes()).any(|(n, v)| n == "type" && v == ANY_IMAGE);
     if any_image && sent.to_ascii_lowercase().starts_with("image/") { Some(ANY_IMAGE) } else { Some(sent) }
 }
 
-enum Broken {
-    Silent,
-    Ended,
+enum UploadInterrupted {
+    Stalled,
+    Truncated,
 }
 
 /// The body's chunks, each within the limit of silence.
-fn until_silent(body: &mut Body) -> impl Stream<Item = Result<Bytes, Broken>> {
+fn read_chunks(body: &mut RequestBody) -> impl Stream<Item = Result<Bytes, UploadInterrupted>> {
     stream::unfold(body, |body| async move {
-        let chunk = match tokio::time::timeout(SILENCE_LIMIT, body.next()).await {
-            Err(_) => Err(Broken::Silent),
+        let chunk = match tokio::time::timeout(IDLE_TIMEOUT, body.next()).await {
+            Err(_) => Err(UploadInterrupted::Stalled),
             Ok(None) => return None,
-            Ok(Some(chunk)) => chunk.map_err(|_| Broken::Ended),
+            Ok(Some(chunk)) => chunk.map_err(|_| UploadInterrupted::Truncated),
         };
         Some((chunk, body))
     })
 }
 
-async fn send(local: &LocalFiles, (key, query): (&str, &str), with_body: bool) -> Result<Response, ApiError> {
-    let grant = local.verify_download(key, query).map_err(refused)?;
+async fn send_object(
+    local: &LocalFiles,
+    (key, query): (&str, &str),
+    with_body: bool,
+) -> Result<Response, ApiError> {
+    let grant = local.verify_download(key, query).map_err(signature_error)?;
     let object = local.open(&grant).await?;
     let mut response = if with_body {
-        warp::reply::stream(shared(object.body)).into_response()
+        warp::reply::stream(make_sync(object.body)).into_response()
     } else {
         Response::new(Bytes::new().into())
     };
@@ -107,7 +115,7 @@ async fn send(local: &LocalFiles, (key, query): (&str, &str), with_body: bool) -
 }
 
 /// A stream that may be shared between threads, which only ever polls it from one: what warp's bodies ask for.
-fn shared(
+fn make_sync(
     body: stream::BoxStream<'static, std::io::Result<Bytes>>,
 ) -> impl Stream<Item = std::io::Result<Bytes>> + Send + Sync {
     let body = std::sync::Mutex::new(body);
@@ -116,8 +124,8 @@ fn shared(
     })
 }
 
-fn preflight() -> Response {
-    let mut response = reply::options(ALLOW);
+fn preflight_response() -> Response {
+    let mut response = reply::options_response(ALLOW);
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, PUT"));
@@ -126,11 +134,11 @@ fn preflight() -> Response {
     response
 }
 
-fn refused(error: SignatureError) -> ApiError {
+fn signature_error(error: SignatureError) -> ApiError {
     let code = match error {
         SignatureError::Malformed | SignatureError::Wrong => "SIGNATURE_MISMATCH",
         SignatureError::Expired => "URL_EXPIRED",
         SignatureError::ContentType => "CONTENT_TYPE_MISMATCH",
     };
-    ApiError::of(ErrorKind::Forbidden).with_code(code)
+    ApiError::new(ErrorKind::Forbidden).with_code(code)
 }

@@ -14,7 +14,7 @@ const UPLOADERS: usize = 4;
 
 /// A photo in an album: its file below the folder, and its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Uploaded {
+pub struct UploadedPhoto {
     /// Its path below the folder.
     pub file: String,
     /// Its id in the service.
@@ -22,14 +22,14 @@ pub struct Uploaded {
 }
 
 /// An album with its photos.
-pub struct Album {
+pub struct UploadedAlbum {
     /// Its id.
     pub id: String,
     /// In the order given.
-    pub photos: Vec<Uploaded>,
+    pub photos: Vec<UploadedPhoto>,
 }
 
-impl Album {
+impl UploadedAlbum {
     /// Makes an album and uploads files below `folder` to it, without confirming them.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Album {
                         loop {
                             let next = queue.lock().expect("no uploader panics").next();
                             let Some((place, file)) = next else { return Ok(()) };
-                            let photo = upload_one(client, &id, folder, file)?;
+                            let photo = upload_photo(client, &id, folder, file)?;
                             done.lock().expect("no uploader panics")[place] = Some(photo);
                         }
                     })
@@ -61,7 +61,7 @@ impl Album {
     ///
     /// # Errors
     /// When the service refuses.
-    pub fn confirm(&self, client: &Client) -> anyhow::Result<()> {
+    pub fn confirm_all(&self, client: &Client) -> anyhow::Result<()> {
         self.photos.iter().try_for_each(|photo| client.confirm(&self.id, &photo.id))
     }
 
@@ -91,32 +91,32 @@ impl Album {
     /// As its parts; and when a photo failed.
     pub fn ingest(client: &Client, config: &Value, folder: &Path, files: &[String]) -> anyhow::Result<Self> {
         let album = Self::upload(client, config, folder, files)?;
-        album.confirm(client)?;
+        album.confirm_all(client)?;
         let progress = album.wait_until_idle(client)?;
         anyhow::ensure!(progress.failed == 0, "{} of {} photos failed", progress.failed, files.len());
         Ok(album)
     }
 
     /// The file of a photo.
-    pub fn file_of(&self, id: &str) -> Option<&str> {
+    pub fn find_file(&self, id: &str) -> Option<&str> {
         self.photos.iter().find(|photo| photo.id == id).map(|photo| photo.file.as_str())
     }
 }
 
-fn upload_one(client: &Client, album: &str, folder: &Path, file: &str) -> anyhow::Result<Uploaded> {
+fn upload_photo(client: &Client, album: &str, folder: &Path, file: &str) -> anyhow::Result<UploadedPhoto> {
     let path = folder.join(file);
     let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let ticket = client.sign(album, &[name])?.pop().context("no upload ticket")?;
     client.put(&ticket.upload_url, media_type(file), &bytes)?;
-    Ok(Uploaded { file: file.to_owned(), id: ticket.photo_id })
+    Ok(UploadedPhoto { file: file.to_owned(), id: ticket.photo_id })
 }
 
 /// The JPEG files of a folder, by name.
 ///
 /// # Errors
 /// When the folder cannot be read or has none.
-pub fn jpegs(folder: &Path) -> anyhow::Result<Vec<String>> {
+pub fn list_jpegs(folder: &Path) -> anyhow::Result<Vec<String>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
     let mut files: Vec<String> = entries
         .flatten()

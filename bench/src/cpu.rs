@@ -13,19 +13,19 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::album::{Album, jpegs};
+use crate::album::{UploadedAlbum, list_jpegs};
 use crate::client::metric_by_label;
 use crate::enlarge;
-use crate::peer::{Mode, Peer, PeerRun};
-use crate::places::Places;
+use crate::peer::{Peer, PeerMode, PeerRun};
+use crate::places::InputPaths;
 use crate::process;
-use crate::report::{Output, Report};
+use crate::report::{OutputOptions, Report};
 use crate::service::{Service, Setup};
 use crate::truth;
 
 /// What to run.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Options {
+pub struct CpuOptions {
     /// Camera-size photos with `truth.csv` beside them; made by `make-24mp` when absent.
     #[arg(long, value_name = "DIR")]
     pub photos: Option<PathBuf>,
@@ -40,59 +40,59 @@ pub struct Options {
     pub alone: bool,
     /// Where things are.
     #[command(flatten)]
-    pub places: Places,
+    pub places: InputPaths,
     /// Where the report goes.
     #[command(flatten)]
-    pub output: Output,
+    pub output: OutputOptions,
 }
 
 /// One turn of Photofinish.
-struct Turn {
+struct ServiceRun {
     cpu: Duration,
-    cpu_of_uploads: Duration,
+    upload_cpu: Duration,
     wall: Duration,
     ready_bytes: u64,
     peak_bytes: u64,
     faces_indexed: usize,
-    seen: BTreeMap<String, Seen>,
+    contents: BTreeMap<String, PhotoContents>,
     stages: BTreeMap<String, f64>,
     threads: BTreeMap<String, Duration>,
 }
 
 /// What was seen in a photo.
 #[derive(Clone, Default)]
-struct Seen {
+struct PhotoContents {
     faces: usize,
     bibs: BTreeSet<String>,
 }
 
 /// All turns of all three.
-struct Turns {
-    ours: Vec<Turn>,
-    peers: BTreeMap<Mode, Vec<PeerRun>>,
-    few: Turn,
-    few_count: usize,
+struct Measurements {
+    ours: Vec<ServiceRun>,
+    peers: BTreeMap<PeerMode, Vec<PeerRun>>,
+    quarter_run: ServiceRun,
+    quarter_photo_count: usize,
 }
 
 /// Measures.
 ///
 /// # Errors
 /// When the service, the peer or the photos cannot be had.
-pub fn run(options: &Options) -> anyhow::Result<Report> {
-    let folder = photos(options)?;
-    let files = jpegs(&folder)?;
-    let labels = truth::photos(&folder.join("truth.csv"))?;
+pub fn run(options: &CpuOptions) -> anyhow::Result<Report> {
+    let folder = prepare_photos(options)?;
+    let files = list_jpegs(&folder)?;
+    let labels = truth::load_photos(&folder.join("truth.csv"))?;
     let peer = if options.alone { None } else { Some(Peer::prepare(&options.places)?) };
-    let mut turns = Turns {
+    let mut turns = Measurements {
         ours: Vec::new(),
         peers: BTreeMap::new(),
-        few_count: files.len().div_ceil(4),
-        few: turn(options, &folder, &files[..files.len().div_ceil(4)])?,
+        quarter_photo_count: files.len().div_ceil(4),
+        quarter_run: measure_service(options, &folder, &files[..files.len().div_ceil(4)])?,
     };
     for round in 1..=options.rounds.max(1) {
         println!("round {round}: photofinish");
-        turns.ours.push(turn(options, &folder, &files)?);
-        for mode in [Mode::Plain, Mode::Tuned] {
+        turns.ours.push(measure_service(options, &folder, &files)?);
+        for mode in [PeerMode::Plain, PeerMode::Tuned] {
             let Some(peer) = &peer else { continue };
             println!("round {round}: peer, {mode:?}");
             let run = peer.run(mode, &folder, options.threads)?;
@@ -105,59 +105,59 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
             turns.peers.entry(mode).or_default().push(run);
         }
     }
-    Ok(figures::report(options, &turns, &labels, files.len()))
+    Ok(figures::build_report(options, &turns, &labels, files.len()))
 }
 
-fn photos(options: &Options) -> anyhow::Result<PathBuf> {
+fn prepare_photos(options: &CpuOptions) -> anyhow::Result<PathBuf> {
     if let Some(folder) = &options.photos {
         return Ok(folder.clone());
     }
-    let make = enlarge::Options::standard(options.places.clone());
-    if !make.folder().join("truth.csv").exists() {
+    let make = enlarge::EnlargeOptions::with_defaults(options.places.clone());
+    if !make.output_dir().join("truth.csv").exists() {
         enlarge::run(&make)?;
     }
-    Ok(make.folder())
+    Ok(make.output_dir())
 }
 
 /// A fresh service, the photos uploaded, then confirmed and processed.
-fn turn(options: &Options, folder: &Path, files: &[String]) -> anyhow::Result<Turn> {
+fn measure_service(options: &CpuOptions, folder: &Path, files: &[String]) -> anyhow::Result<ServiceRun> {
     let setup = Setup { threads: Some(options.threads), ..Setup::default() };
     let service = Service::start(&options.places, &setup)?;
     let client = service.client();
-    let at_start = process::cpu_of_tree(service.pid())?;
-    let ready_bytes = process::memory(service.pid())?.resident;
-    let album = Album::upload(client, &Value::Null, folder, files)?;
+    let at_start = process::process_tree_cpu(service.pid())?;
+    let ready_bytes = process::read_memory(service.pid())?.resident;
+    let album = UploadedAlbum::upload(client, &Value::Null, folder, files)?;
 
-    let uploaded = process::cpu_of_tree(service.pid())?;
-    let threads_before = process::cpu_of_threads(service.pid())?;
+    let uploaded = process::process_tree_cpu(service.pid())?;
+    let threads_before = process::thread_cpu_by_name(service.pid())?;
     let clock = Instant::now();
-    album.confirm(client)?;
+    album.confirm_all(client)?;
     let progress = album.wait_until_idle(client)?;
     let wall = clock.elapsed();
-    let done = process::cpu_of_tree(service.pid())?;
+    let done = process::process_tree_cpu(service.pid())?;
     anyhow::ensure!(progress.failed == 0, "{} photos failed:\n{}", progress.failed, service.log_tail());
 
-    let mut threads = process::cpu_of_threads(service.pid())?;
+    let mut threads = process::thread_cpu_by_name(service.pid())?;
     for (name, time) in &mut threads {
         *time = time.saturating_sub(threads_before.get(name).copied().unwrap_or_default());
     }
-    let peak_bytes = process::memory(service.pid())?.peak;
+    let peak_bytes = process::read_memory(service.pid())?.peak;
     let stages = metric_by_label(&client.metrics()?, "photofinish_stage_cpu_seconds_total", "stage");
     let (mut faces_indexed, mut seen) = (0, BTreeMap::new());
     for photo in &album.photos {
         let detail = client.photo(&album.id, &photo.id)?;
         faces_indexed += detail.faces.iter().filter(|face| face.indexed).count();
         let bibs = detail.texts.into_iter().filter(|text| text.indexed).map(|text| text.text).collect();
-        seen.insert(photo.file.clone(), Seen { faces: detail.faces.len(), bibs });
+        seen.insert(photo.file.clone(), PhotoContents { faces: detail.faces.len(), bibs });
     }
-    Ok(Turn {
+    Ok(ServiceRun {
         cpu: done - uploaded,
-        cpu_of_uploads: uploaded - at_start,
+        upload_cpu: uploaded - at_start,
         wall,
         ready_bytes,
         peak_bytes,
         faces_indexed,
-        seen,
+        contents: seen,
         stages,
         threads,
     })

@@ -8,30 +8,30 @@ mod logistic;
 
 use clap::Subcommand;
 
-use crate::finish;
-use crate::places::Places;
-use crate::report::Output;
+use crate::places::InputPaths;
+use crate::publish_report;
+use crate::report::OutputOptions;
 
 /// What to judge.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Evaluation {
     /// Bib search over the labelled race photos, end to end through the API.
-    Bibs(Options),
+    Bibs(EvalOptions),
     /// Selfie search: runners by another photo's face, portraits by person.
-    Faces(Options),
+    Faces(EvalOptions),
     /// Fits the confidence of a face hit from its cosine.
-    Calibrate(calibrate::Options),
+    Calibrate(calibrate::CalibrateOptions),
 }
 
 /// What every evaluation takes.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Options {
+pub struct EvalOptions {
     /// Where things are.
     #[command(flatten)]
-    pub places: Places,
+    pub places: InputPaths,
     /// Where the report goes.
     #[command(flatten)]
-    pub output: Output,
+    pub output: OutputOptions,
 }
 
 /// Judges.
@@ -40,8 +40,8 @@ pub struct Options {
 /// When the service or the labelled photos cannot be had.
 pub fn run(evaluation: Evaluation) -> anyhow::Result<()> {
     match evaluation {
-        Evaluation::Bibs(options) => finish(bibs::run(&options)?, &options.output),
-        Evaluation::Faces(options) => finish(faces::run(&options)?, &options.output),
-        Evaluation::Calibrate(options) => finish(calibrate::run(&options)?, &options.output),
+        Evaluation::Bibs(options) => publish_report(bibs::run(&options)?, &options.output),
+        Evaluation::Faces(options) => publish_report(faces::run(&options)?, &options.output),
+        Evaluation::Calibrate(options) => publish_report(calibrate::run(&options)?, &options.output),
     }
 }

@@ -10,13 +10,13 @@ pub struct Goal {
     /// What came out.
     pub figure: f64,
     /// What it should be.
-    pub target: Target,
+    pub target: GoalTarget,
 }
 
 /// On which side of a figure the goal lies.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Target {
+pub enum GoalTarget {
     /// This or more.
     AtLeast(f64),
     /// This or less.
@@ -26,33 +26,33 @@ pub enum Target {
 impl Goal {
     /// A figure that should be at least `target`.
     pub fn at_least(what: &str, figure: f64, target: f64) -> Self {
-        Self { what: what.to_owned(), figure, target: Target::AtLeast(target) }
+        Self { what: what.to_owned(), figure, target: GoalTarget::AtLeast(target) }
     }
 
     /// A figure that should be at most `target`.
     pub fn at_most(what: &str, figure: f64, target: f64) -> Self {
-        Self { what: what.to_owned(), figure, target: Target::AtMost(target) }
+        Self { what: what.to_owned(), figure, target: GoalTarget::AtMost(target) }
     }
 
     /// Whether it is reached; a figure that is not a number is never.
     pub fn is_met(&self) -> bool {
         match self.target {
-            Target::AtLeast(target) => self.figure >= target,
-            Target::AtMost(target) => self.figure <= target,
+            GoalTarget::AtLeast(target) => self.figure >= target,
+            GoalTarget::AtMost(target) => self.figure <= target,
         }
     }
 
     /// The target in words.
-    pub fn target_text(&self) -> String {
+    pub fn describe_target(&self) -> String {
         match self.target {
-            Target::AtLeast(target) => format!("at least {}", short(target)),
-            Target::AtMost(target) => format!("at most {}", short(target)),
+            GoalTarget::AtLeast(target) => format!("at least {}", format_number(target)),
+            GoalTarget::AtMost(target) => format!("at most {}", format_number(target)),
         }
     }
 }
 
 /// A number with the digits that matter: three after the point below 10, one above, none for whole numbers.
-pub fn short(number: f64) -> String {
+pub fn format_number(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < 1e12 {
         format!("{number:.0}")
     } else if number.abs() < 10.0 {
@@ -76,9 +76,9 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_short() {
-        assert_eq!(short(0.95512), "0.955");
-        assert_eq!(short(148.26), "148.3");
-        assert_eq!(short(7.0), "7");
+    fn numbers_are_formatted_briefly() {
+        assert_eq!(format_number(0.95512), "0.955");
+        assert_eq!(format_number(148.26), "148.3");
+        assert_eq!(format_number(7.0), "7");
     }
 }

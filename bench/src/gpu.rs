@@ -12,21 +12,21 @@ use anyhow::Context as _;
 use photofinish_tests::scenes::event;
 use serde_json::Value;
 
-use self::compare::{Agreement, compare};
-use self::observe::Readings;
-use crate::album::{Album, jpegs};
+use self::compare::{Agreement, compare_readings};
+use self::observe::DeviceReadings;
+use crate::album::{UploadedAlbum, list_jpegs};
 use crate::goals::Goal;
-use crate::places::{Places, state_dir};
+use crate::places::{InputPaths, state_dir};
 use crate::process;
-use crate::report::{Output, Report, Table};
+use crate::report::{OutputOptions, Report, Table};
 use crate::service::{Service, Setup};
 
 /// Photos that both devices read for comparison.
-const COMPARED: usize = 24;
+const COMPARED_PHOTOS: usize = 24;
 
 /// What to run.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Options {
+pub struct GpuCheckOptions {
     /// A folder of JPEG files; a drawn event by default.
     #[arg(long, value_name = "DIR")]
     pub photos: Option<PathBuf>,
@@ -35,17 +35,17 @@ pub struct Options {
     pub repeat: usize,
     /// Where things are.
     #[command(flatten)]
-    pub places: Places,
+    pub places: InputPaths,
     /// Where the report goes.
     #[command(flatten)]
-    pub output: Output,
+    pub output: OutputOptions,
 }
 
 /// Checks. `None` where there is no GPU, after saying so.
 ///
 /// # Errors
 /// When there is a GPU that does not serve, or the photos or networks cannot be had.
-pub fn run(options: &Options) -> anyhow::Result<Option<Report>> {
+pub fn run(options: &GpuCheckOptions) -> anyhow::Result<Option<Report>> {
     if !has_nvidia_device() {
         println!(
             "There is no NVIDIA GPU on this machine (no /dev/nvidia0): nothing to check. All works on the CPU."
@@ -55,22 +55,22 @@ pub fn run(options: &Options) -> anyhow::Result<Option<Report>> {
     let scratch = tempfile::tempdir()?;
     let folder = match &options.photos {
         Some(folder) => folder.clone(),
-        None => draw(scratch.path())?,
+        None => draw_event(scratch.path())?,
     };
-    let files = jpegs(&folder)?;
+    let files = list_jpegs(&folder)?;
     // The GPU first, so that one that does not serve says so at once.
-    let of_gpu = observed("cuda", options, (&folder, scratch.path()), None)?;
-    let of_cpu = observed("cpu", options, (&folder, scratch.path()), Some("cuda"))?;
-    let agreement = compare(&of_gpu, &of_cpu);
+    let of_gpu = observe_device("cuda", options, (&folder, scratch.path()), None)?;
+    let of_cpu = observe_device("cpu", options, (&folder, scratch.path()), Some("cuda"))?;
+    let agreement = compare_readings(&of_gpu, &of_cpu);
 
     let mut report = Report::new("gpu", "CUDA beside the CPU");
     report.versions.push(of_gpu.runtime.clone());
-    report.tables.push(agreement.table());
-    report.goals = goals(&agreement);
+    report.tables.push(agreement.to_table());
+    report.goals = build_goals(&agreement);
     let mut speed =
         Table::new("The whole pipeline", &["device", "photos", "photos/s", "CPU ms/photo", "peak MB"]);
     for device in ["cuda", "cpu"] {
-        speed.row(whole_pipeline(options, &folder, &files, device)?);
+        speed.add_row(measure_pipeline(options, &folder, &files, device)?);
     }
     report.tables.push(speed);
     report.notes.push(format!("{} photos compared.", of_gpu.faces.len()));
@@ -78,38 +78,39 @@ pub fn run(options: &Options) -> anyhow::Result<Option<Report>> {
 }
 
 /// What the networks on a device say, asked in a process of its own; `before` names the device asked before.
-fn observed(
+fn observe_device(
     device: &str,
-    options: &Options,
+    options: &GpuCheckOptions,
     (photos, scratch): (&Path, &Path),
     before: Option<&str>,
-) -> anyhow::Result<Readings> {
+) -> anyhow::Result<DeviceReadings> {
     let file = |device: &str| scratch.join(format!("{device}.json"));
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("observe").arg("--device").arg(device).arg("--photos").arg(photos);
-    command.arg("--limit").arg(COMPARED.to_string()).arg("--out").arg(file(device));
-    command.arg("--runtime").arg(options.places.runtime()?);
-    command.arg("--models-dir").arg(options.places.models_dir()?);
+    command.arg("--limit").arg(COMPARED_PHOTOS.to_string()).arg("--out").arg(file(device));
+    command.arg("--runtime").arg(options.places.find_runtime()?);
+    command.arg("--models-dir").arg(options.places.find_models_dir()?);
     if let Some(before) = before {
         command.arg("--before").arg(file(before));
     }
     let status = command.status().context("starting this program for one device")?;
     anyhow::ensure!(status.success(), "the networks on {device} do not serve");
-    observe::read_from(&file(device))
+    observe::load_readings(&file(device))
 }
 
 /// Draws an event with the portraits that set-up fetched; answers the folder of its photos.
-fn draw(folder: &Path) -> anyhow::Result<PathBuf> {
+fn draw_event(folder: &Path) -> anyhow::Result<PathBuf> {
     let portraits = state_dir().join("portraits");
-    event::write(folder, &portraits, COMPARED).context("drawing photos; --photos takes a folder of yours")?;
-    Ok(folder.join(event::PHOTOS))
+    event::write_event(folder, &portraits, COMPARED_PHOTOS)
+        .context("drawing photos; --photos takes a folder of yours")?;
+    Ok(folder.join(event::PHOTOS_FOLDER))
 }
 
 fn has_nvidia_device() -> bool {
     Path::new("/dev/nvidia0").exists() || Path::new("/proc/driver/nvidia/version").exists()
 }
 
-fn goals(agreement: &Agreement) -> Vec<Goal> {
+fn build_goals(agreement: &Agreement) -> Vec<Goal> {
     vec![
         Goal::at_least("faces found by both", agreement.faces_shared(), 1.0),
         Goal::at_least("least overlap of a face's boxes", agreement.least_overlap, 0.95),
@@ -120,8 +121,8 @@ fn goals(agreement: &Agreement) -> Vec<Goal> {
 }
 
 /// One line of the speed table: the service on a device, the folder several times over.
-fn whole_pipeline(
-    options: &Options,
+fn measure_pipeline(
+    options: &GpuCheckOptions,
     folder: &Path,
     files: &[String],
     device: &str,
@@ -131,9 +132,9 @@ fn whole_pipeline(
     let client = service.client();
     let files: Vec<String> =
         files.iter().cycle().take(files.len() * options.repeat.max(1)).cloned().collect();
-    let album = Album::upload(client, &Value::Null, folder, &files)?;
-    let (clock, before) = (Instant::now(), process::cpu_of_tree(service.pid())?);
-    album.confirm(client)?;
+    let album = UploadedAlbum::upload(client, &Value::Null, folder, &files)?;
+    let (clock, before) = (Instant::now(), process::process_tree_cpu(service.pid())?);
+    album.confirm_all(client)?;
     let progress = album.wait_until_idle(client)?;
     anyhow::ensure!(
         progress.failed == 0,
@@ -142,13 +143,13 @@ fn whole_pipeline(
         service.log_tail()
     );
     let seconds = clock.elapsed().as_secs_f64();
-    let cpu = process::cpu_of_tree(service.pid())? - before;
+    let cpu = process::process_tree_cpu(service.pid())? - before;
     let count = files.len() as f64;
     Ok([
         device.to_owned(),
         files.len().to_string(),
         format!("{:.1}", count / seconds),
         format!("{:.1}", cpu.as_secs_f64() * 1e3 / count),
-        format!("{:.0}", process::memory(service.pid())?.peak as f64 / 1e6),
+        format!("{:.0}", process::read_memory(service.pid())?.peak as f64 / 1e6),
     ])
 }

@@ -7,35 +7,35 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use photofinish_tests::harness::pictures::Picture;
+use photofinish_tests::harness::pictures::TestPhoto;
 use serde_json::Value;
 
 use crate::client::Client;
 use crate::enlarge;
 use crate::goals::Goal;
-use crate::places::Places;
+use crate::places::InputPaths;
 use crate::process;
-use crate::report::{Output, Report, Table};
+use crate::report::{OutputOptions, Report, Table};
 use crate::service::{Service, Setup};
-use crate::statistics::{median, milliseconds, percentile};
+use crate::statistics::{median, percentile, to_milliseconds};
 use crate::truth;
 
 /// Different photos; the album's photos are these, over and over.
-const KINDS: usize = 200;
+const DISTINCT_PHOTOS: usize = 200;
 
 /// Pause between two searches of a searcher: a person or a page asks, not a loop.
-const PAUSE: Duration = Duration::from_millis(20);
+const SEARCH_PAUSE: Duration = Duration::from_millis(20);
 
 /// Between two looks at memory.
-const SAMPLE_EVERY: Duration = Duration::from_millis(250);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Memory is flat when half of the photos add less than this: rows of vectors and caches grow a little, a queue held in
 /// memory would grow by a lot.
-const FLAT_MB: f64 = 40.0;
+const MAX_GROWTH_MB: f64 = 40.0;
 
 /// How hard to load.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Options {
+pub struct LoadOptions {
     /// Photos; 5000 marked ones, or 600 real ones, by default.
     #[arg(long)]
     pub photos: Option<usize>,
@@ -47,88 +47,99 @@ pub struct Options {
     pub real: bool,
     /// Where things are.
     #[command(flatten)]
-    pub places: Places,
+    pub places: InputPaths,
     /// Where the report goes.
     #[command(flatten)]
-    pub output: Output,
+    pub output: OutputOptions,
 }
 
 /// What is sent, and what is looked for.
-struct Material {
+struct TestPhotos {
     jpegs: Vec<Vec<u8>>,
     bibs: Vec<String>,
     probe: Vec<u8>,
 }
 
 /// One look at the service.
-struct Sample {
-    settled: u64,
-    resident: u64,
+struct MemorySample {
+    done: u64,
+    resident_bytes: u64,
 }
 
 /// What a run measured.
-struct Findings {
+struct LoadFindings {
     confirms: Vec<Duration>,
     texts: Vec<Duration>,
     faces: Vec<Duration>,
-    samples: Vec<Sample>,
+    samples: Vec<MemorySample>,
     confirmed_in: Duration,
     all_in: Duration,
     failed: u64,
-    peak: u64,
+    peak_bytes: u64,
 }
 
 /// Loads.
 ///
 /// # Errors
 /// When the service or the photos cannot be had, or a call fails.
-pub fn run(options: &Options) -> anyhow::Result<Report> {
+pub fn run(options: &LoadOptions) -> anyhow::Result<Report> {
     let count = options.photos.unwrap_or(if options.real { 600 } else { 5000 });
-    let material = if options.real { real(&options.places)? } else { marked() };
+    let material = if options.real { shrink_race_photos(&options.places)? } else { draw_marked_photos() };
     let setup = Setup { fake_models: !options.real, ..Setup::default() };
     let service = Service::start(&options.places, &setup)?;
-    let findings = load(&service, &material, count, options.clients)?;
-    Ok(report(options, &findings, count))
+    let findings = run_load(&service, &material, count, options.clients)?;
+    Ok(build_report(options, &findings, count))
 }
 
 /// Photos whose faces and bibs are marks that the fake networks read.
-fn marked() -> Material {
+fn draw_marked_photos() -> TestPhotos {
     let person = |kind: usize| (kind % 100) as u16 + 1;
     let bib = |kind: usize| (1000 + kind * 37).to_string();
     let jpeg = |kind: usize| {
-        Picture::new(640, 480).face(person(kind), [100, 60, 96]).bib(&bib(kind), [300, 300]).jpeg()
+        TestPhoto::new(640, 480)
+            .with_face(person(kind), [100, 60, 96])
+            .with_bib(&bib(kind), [300, 300])
+            .to_jpeg()
     };
-    Material {
-        jpegs: (0..KINDS).map(jpeg).collect(),
-        bibs: (0..KINDS).map(bib).collect(),
-        probe: Picture::selfie(person(7)).jpeg(),
+    TestPhotos {
+        jpegs: (0..DISTINCT_PHOTOS).map(jpeg).collect(),
+        bibs: (0..DISTINCT_PHOTOS).map(bib).collect(),
+        probe: TestPhoto::selfie(person(7)).to_jpeg(),
     }
 }
 
 /// The labelled race photos, at most 640 x 480.
-fn real(places: &Places) -> anyhow::Result<Material> {
-    let labels = truth::photos(&places.shared("photos/bibs.csv")?)?;
-    let folder = places.shared("photos/files")?;
-    let portraits = truth::portraits(&places.shared("photos/faces.csv")?)?;
+fn shrink_race_photos(places: &InputPaths) -> anyhow::Result<TestPhotos> {
+    let labels = truth::load_photos(&places.find_shared("photos/bibs.csv")?)?;
+    let folder = places.find_shared("photos/files")?;
+    let portraits = truth::load_portraits(&places.find_shared("photos/faces.csv")?)?;
     let portrait = portraits.first().context("no portraits")?;
-    Ok(Material {
-        jpegs: labels.iter().map(|photo| small(&folder.join(&photo.file))).collect::<anyhow::Result<_>>()?,
+    Ok(TestPhotos {
+        jpegs: labels
+            .iter()
+            .map(|photo| shrink_photo(&folder.join(&photo.file)))
+            .collect::<anyhow::Result<_>>()?,
         bibs: labels.iter().flat_map(|photo| photo.bibs.iter().cloned()).collect(),
         probe: std::fs::read(folder.join(&portrait.file))?,
     })
 }
 
-fn small(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let photo = enlarge::read(path)?;
+fn shrink_photo(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let photo = enlarge::load_picture(path)?;
     let scale = (640.0 / f64::from(photo.width().max(photo.height()))).min(1.0);
     let side = |length: u32| (f64::from(length) * scale).round().max(1.0) as u32;
-    let photo = enlarge::resize(&photo, side(photo.width()), side(photo.height()))?;
+    let photo = enlarge::resample(&photo, side(photo.width()), side(photo.height()))?;
     let mut bytes = Vec::new();
     image::codecs::jpeg::JpegEncoder::new_with_quality(&mut bytes, 88).encode_image(&photo)?;
     Ok(bytes)
 }
 
-fn load(service: &Service, material: &Material, count: usize, clients: usize) -> anyhow::Result<Findings> {
+fn run_load(
+    service: &Service,
+    material: &TestPhotos,
+    count: usize,
+    clients: usize,
+) -> anyhow::Result<LoadFindings> {
     let client = service.client();
     let album = client.create_album("load", &Value::Null)?;
     let next = AtomicUsize::new(0);
@@ -136,11 +147,12 @@ fn load(service: &Service, material: &Material, count: usize, clients: usize) ->
     let samples = Mutex::new(Vec::new());
     let clock = Instant::now();
     std::thread::scope(|scope| {
-        let confirmers: Vec<_> =
-            (0..clients).map(|_| scope.spawn(|| send(client, &album, material, (&next, count)))).collect();
+        let confirmers: Vec<_> = (0..clients)
+            .map(|_| scope.spawn(|| upload_and_confirm(client, &album, material, (&next, count))))
+            .collect();
         let texts = scope.spawn(|| search_texts(client, &album, material, &over));
         let faces = scope.spawn(|| search_faces(client, &album, material, &over));
-        let sampler = scope.spawn(|| watch(service, &album, &samples, &over));
+        let sampler = scope.spawn(|| sample_memory(service, &album, &samples, &over));
         let sent = (|| -> anyhow::Result<_> {
             let mut confirms = Vec::new();
             for confirmer in confirmers {
@@ -155,7 +167,7 @@ fn load(service: &Service, material: &Material, count: usize, clients: usize) ->
         let faces = faces.join().expect("no searcher panics");
         sampler.join().expect("the sampler does not panic")?;
         let (confirms, confirmed_in, failed): (Vec<Duration>, Duration, u64) = sent?;
-        Ok(Findings {
+        Ok(LoadFindings {
             confirms,
             texts: texts?,
             faces: faces?,
@@ -163,16 +175,16 @@ fn load(service: &Service, material: &Material, count: usize, clients: usize) ->
             confirmed_in,
             all_in: clock.elapsed(),
             failed,
-            peak: process::memory(service.pid())?.peak,
+            peak_bytes: process::read_memory(service.pid())?.peak,
         })
     })
 }
 
 /// Uploads and confirms photo after photo; answers how long each confirmation took.
-fn send(
+fn upload_and_confirm(
     client: &Client,
     album: &str,
-    material: &Material,
+    material: &TestPhotos,
     (next, count): (&AtomicUsize, usize),
 ) -> anyhow::Result<Vec<Duration>> {
     let mut times = Vec::new();
@@ -192,7 +204,7 @@ fn send(
 fn search_texts(
     client: &Client,
     album: &str,
-    material: &Material,
+    material: &TestPhotos,
     over: &AtomicBool,
 ) -> anyhow::Result<Vec<Duration>> {
     let mut times = Vec::new();
@@ -203,7 +215,7 @@ fn search_texts(
         let clock = Instant::now();
         client.search_text(album, bib, false)?;
         times.push(clock.elapsed());
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(SEARCH_PAUSE);
     }
     Ok(times)
 }
@@ -212,7 +224,7 @@ fn search_texts(
 fn search_faces(
     client: &Client,
     album: &str,
-    material: &Material,
+    material: &TestPhotos,
     over: &AtomicBool,
 ) -> anyhow::Result<Vec<Duration>> {
     let image = client.upload_probe(album, "image/jpeg", &material.probe)?;
@@ -222,23 +234,23 @@ fn search_faces(
         let clock = Instant::now();
         client.search_face(album, &image)?;
         times.push(clock.elapsed());
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(SEARCH_PAUSE);
     }
     Ok(times)
 }
 
-fn watch(
+fn sample_memory(
     service: &Service,
     album: &str,
-    samples: &Mutex<Vec<Sample>>,
+    samples: &Mutex<Vec<MemorySample>>,
     over: &AtomicBool,
 ) -> anyhow::Result<()> {
     while !over.load(Ordering::Relaxed) {
         let progress = service.client().progress(album)?;
-        let resident = process::memory(service.pid())?.resident;
-        let sample = Sample { settled: progress.ready + progress.failed, resident };
+        let resident = process::read_memory(service.pid())?.resident;
+        let sample = MemorySample { done: progress.ready + progress.failed, resident_bytes: resident };
         samples.lock().expect("only this thread writes").push(sample);
-        std::thread::sleep(SAMPLE_EVERY);
+        std::thread::sleep(SAMPLE_INTERVAL);
     }
     Ok(())
 }
@@ -256,11 +268,11 @@ fn wait_until_settled(client: &Client, album: &str, count: u64) -> anyhow::Resul
             last = (settled, Instant::now());
         }
         anyhow::ensure!(last.1.elapsed() < Duration::from_secs(120), "nothing gets done: {progress:?}");
-        std::thread::sleep(SAMPLE_EVERY);
+        std::thread::sleep(SAMPLE_INTERVAL);
     }
 }
 
-fn report(options: &Options, findings: &Findings, count: usize) -> Report {
+fn build_report(options: &LoadOptions, findings: &LoadFindings, count: usize) -> Report {
     let (section, title) = if options.real {
         ("load-real", format!("Load: {count} small race photos into one album, real networks"))
     } else {
@@ -271,19 +283,19 @@ fn report(options: &Options, findings: &Findings, count: usize) -> Report {
     let calls =
         [("confirm", &findings.confirms), ("text search", &findings.texts), ("face search", &findings.faces)];
     for (name, times) in calls {
-        let at = |fraction| format!("{:.1}", milliseconds(percentile(times, fraction)));
-        table.row([name.to_owned(), times.len().to_string(), at(0.5), at(0.99), at(1.0)]);
+        let at = |fraction| format!("{:.1}", to_milliseconds(percentile(times, fraction)));
+        table.add_row([name.to_owned(), times.len().to_string(), at(0.5), at(0.99), at(1.0)]);
     }
-    let quarters = quarters(&findings.samples, count as u64);
+    let quarters = split_into_quarters(&findings.samples, count as u64);
     let mut memory = Table::new("Resident memory by photos done, MB", &["of the photos", "median", "most"]);
     for (name, quarter) in ["first quarter", "second", "third", "last"].iter().zip(&quarters) {
         let most = quarter.iter().copied().fold(f64::NAN, f64::max);
-        memory.row([(*name).to_owned(), format!("{:.0}", median(quarter)), format!("{most:.0}")]);
+        memory.add_row([(*name).to_owned(), format!("{:.0}", median(quarter)), format!("{most:.0}")]);
     }
     let growth_mb = median(&quarters[3]) - median(&quarters[1]);
     report.tables = vec![table, memory];
     report.goals = vec![
-        Goal::at_most("memory growth from the second quarter to the last, MB", growth_mb, FLAT_MB),
+        Goal::at_most("memory growth from the second quarter to the last, MB", growth_mb, MAX_GROWTH_MB),
         Goal::at_most("photos failed", findings.failed as f64, 0.0),
     ];
     report.notes = vec![
@@ -296,7 +308,7 @@ fn report(options: &Options, findings: &Findings, count: usize) -> Report {
         ),
         format!(
             "Peak memory {:.0} MB; half of the photos added {:.1} KB each.",
-            findings.peak as f64 / 1e6,
+            findings.peak_bytes as f64 / 1e6,
             growth_mb * 1e3 / (count as f64 / 2.0)
         ),
         "The clients, the searchers and the service share the machine's cores.".to_owned(),
@@ -305,11 +317,11 @@ fn report(options: &Options, findings: &Findings, count: usize) -> Report {
 }
 
 /// Resident megabytes by the quarter of the photos that were done.
-fn quarters(samples: &[Sample], count: u64) -> [Vec<f64>; 4] {
+fn split_into_quarters(samples: &[MemorySample], count: u64) -> [Vec<f64>; 4] {
     let mut quarters: [Vec<f64>; 4] = Default::default();
     for sample in samples {
-        let quarter = (sample.settled * 4 / count.max(1)).min(3) as usize;
-        quarters[quarter].push(sample.resident as f64 / 1e6);
+        let quarter = (sample.done * 4 / count.max(1)).min(3) as usize;
+        quarters[quarter].push(sample.resident_bytes as f64 / 1e6);
     }
     quarters
 }
@@ -320,8 +332,11 @@ mod tests {
 
     #[test]
     fn samples_fall_into_the_quarter_of_the_photos_done() {
-        let sample = |settled| Sample { settled, resident: settled * 1_000_000 };
+        let sample = |settled| MemorySample { done: settled, resident_bytes: settled * 1_000_000 };
         let samples = [0, 24, 25, 50, 99, 100].map(sample);
-        assert_eq!(quarters(&samples, 100), [vec![0.0, 24.0], vec![25.0], vec![50.0], vec![99.0, 100.0]]);
+        assert_eq!(
+            split_into_quarters(&samples, 100),
+            [vec![0.0, 24.0], vec![25.0], vec![50.0], vec![99.0, 100.0]]
+        );
     }
 }

@@ -4,21 +4,22 @@ use std::path::Path;
 use std::process::Command;
 
 /// The date, the CPU and the versions that a figure belongs to.
-pub struct Setting {
+pub struct RunEnvironment {
     /// One line.
     pub line: String,
     /// The command to get the figures again.
     pub command: String,
 }
 
-impl Setting {
+impl RunEnvironment {
     /// Looks at this machine. `versions` are what else took part, for example the runtime's.
-    pub fn observe(root: &Path, versions: &[String]) -> Self {
+    pub fn detect(root: &Path, versions: &[String]) -> Self {
         let today = time::OffsetDateTime::now_utc().date();
-        let mut facts = vec![today.to_string(), cpu_model(), cores(), format!("load {}", load())];
-        facts.push(format!("photofinish {}", revision(root)));
+        let mut facts =
+            vec![today.to_string(), cpu_model(), describe_cores(), format!("load {}", load_average())];
+        facts.push(format!("photofinish {}", describe_revision(root)));
         facts.extend(versions.iter().cloned());
-        Self { line: facts.join(", "), command: command(root) }
+        Self { line: facts.join(", "), command: repeat_command(root) }
     }
 }
 
@@ -30,18 +31,18 @@ fn cpu_model() -> String {
         .map_or_else(|| format!("unknown {} CPU", std::env::consts::ARCH), |(_, name)| name.trim().to_owned())
 }
 
-fn cores() -> String {
+fn describe_cores() -> String {
     std::thread::available_parallelism().map_or("unknown cores".to_owned(), |n| format!("{n} cores"))
 }
 
 /// The load average of the last minute: above the number of cores the machine was shared.
-fn load() -> String {
+fn load_average() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().unwrap_or("unknown").to_owned()
 }
 
 /// Version and commit of the checkout.
-fn revision(root: &Path) -> String {
+fn describe_revision(root: &Path) -> String {
     let commit = Command::new("git").arg("-C").arg(root).args(["rev-parse", "--short", "HEAD"]).output();
     let commit = commit.ok().filter(|output| output.status.success());
     let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
@@ -52,7 +53,7 @@ fn revision(root: &Path) -> String {
 }
 
 /// The command as it is typed, with the checkout's path left out.
-fn command(root: &Path) -> String {
+fn repeat_command(root: &Path) -> String {
     let mut words: Vec<String> = std::env::args().skip(1).collect();
     // Where the JSON went does not change the figures.
     if let Some(place) = words.iter().position(|word| word == "--json") {

@@ -25,7 +25,7 @@ mod truth;
 use clap::{Parser, Subcommand};
 use photofinish_bench::{goals, places, report, statistics};
 
-use crate::report::Output;
+use crate::report::OutputOptions;
 
 #[derive(Parser)]
 #[command(name = "photofinish-bench", about = "Measures Photofinish against named baselines.")]
@@ -41,32 +41,32 @@ enum Command {
     Eval(eval::Evaluation),
     /// Makes 24 megapixel photos from the labelled ones, with sensor-like noise and a truth file beside them.
     #[command(name = "make-24mp")]
-    Make24mp(enlarge::Options),
+    Make24mp(enlarge::EnlargeOptions),
     /// CPU per photo and per stage, and peak memory, beside the peer, plain and tuned, in one run.
-    Cpu(cpu::Options),
+    Cpu(cpu::CpuOptions),
     /// Thousands of small photos into one album while others search: latencies and memory.
-    Load(load::Options),
+    Load(load::LoadOptions),
     /// The store by itself: confirmations, the work queue, the face index of 1.5 million faces; SQLite and Postgres.
-    Store(store::Options),
+    Store(store::StoreOptions),
     /// CPU of each step of a photo, in this process, one photo after the other.
-    Reading(reading::Options),
+    Reading(reading::ReadingOptions),
     /// On a machine with a GPU: whether CUDA says what the CPU says, and how fast the pipeline is on it.
-    GpuCheck(gpu::Options),
+    GpuCheck(gpu::GpuCheckOptions),
     /// What the networks on one device say, as JSON: a part of `gpu-check`.
     #[command(hide = true)]
-    Observe(gpu::observe::Options),
+    Observe(gpu::observe::ObserveOptions),
 }
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Eval(evaluation) => eval::run(evaluation),
         Command::Make24mp(options) => enlarge::run(&options),
-        Command::Cpu(options) => finish(cpu::run(&options)?, &options.output),
-        Command::Load(options) => finish(load::run(&options)?, &options.output),
-        Command::Store(options) => finish(store::run(&options)?, &options.output),
-        Command::Reading(options) => finish(reading::run(&options)?, &options.output),
+        Command::Cpu(options) => publish_report(cpu::run(&options)?, &options.output),
+        Command::Load(options) => publish_report(load::run(&options)?, &options.output),
+        Command::Store(options) => publish_report(store::run(&options)?, &options.output),
+        Command::Reading(options) => publish_report(reading::run(&options)?, &options.output),
         Command::GpuCheck(options) => match gpu::run(&options)? {
-            Some(report) => finish(report, &options.output),
+            Some(report) => publish_report(report, &options.output),
             None => Ok(()),
         },
         Command::Observe(options) => gpu::observe::run(&options),
@@ -74,9 +74,9 @@ fn main() -> anyhow::Result<()> {
 }
 
 /// Prints a report, keeps it where asked, and turns a missed goal into an exit code when asked.
-pub(crate) fn finish(report: report::Report, output: &Output) -> anyhow::Result<()> {
+pub(crate) fn publish_report(report: report::Report, output: &OutputOptions) -> anyhow::Result<()> {
     report.print();
-    report.keep(output)?;
+    report.save(output)?;
     if output.strict && !report.goals.iter().all(goals::Goal::is_met) {
         anyhow::bail!("a goal was missed");
     }

@@ -6,13 +6,13 @@ use photofinish_models::factory::ZooModels;
 use photofinish_models::runtime::{DeviceChoice, Precision, Runtime, RuntimeSettings};
 use photofinish_models::traits::{ModelError, ModelFactory};
 
-use crate::places::Places;
+use crate::places::InputPaths;
 
 /// The networks on the CPU.
 ///
 /// # Errors
 /// When the runtime or the models are not there.
-pub fn on_cpu(places: &Places) -> anyhow::Result<Box<dyn ModelFactory>> {
+pub fn open_on_cpu(places: &InputPaths) -> anyhow::Result<Box<dyn ModelFactory>> {
     Ok(Box::new(open(places, DeviceChoice::Cpu, Precision::F32)??))
 }
 
@@ -21,12 +21,12 @@ pub fn on_cpu(places: &Places) -> anyhow::Result<Box<dyn ModelFactory>> {
 /// # Errors
 /// When the runtime or the models are not there.
 pub fn open(
-    places: &Places,
+    places: &InputPaths,
     device: DeviceChoice,
     text_precision: Precision,
 ) -> anyhow::Result<Result<ZooModels, ModelError>> {
-    let settings = RuntimeSettings { library: places.runtime()?, device, text_precision };
-    let folder = places.models_dir()?;
+    let settings = RuntimeSettings { library: places.find_runtime()?, device, text_precision };
+    let folder = places.find_models_dir()?;
     Ok(Runtime::open(&settings).and_then(|runtime| ZooModels::open(Arc::new(runtime), folder)))
 }
 
@@ -34,8 +34,8 @@ pub fn open(
 ///
 /// # Errors
 /// When there is no library.
-pub fn described(models: &ZooModels, places: &Places) -> anyhow::Result<String> {
-    let library = places.runtime()?;
+pub fn describe_runtime(models: &ZooModels, places: &InputPaths) -> anyhow::Result<String> {
+    let library = places.find_runtime()?;
     let name = library.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     Ok(models.runtime().to_string().replace(&library.display().to_string(), &name))
 }

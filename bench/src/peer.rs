@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::Context as _;
 use serde::Deserialize;
 
-use crate::places::{Places, state_dir};
+use crate::places::{InputPaths, state_dir};
 
 /// What the peer needs, pinned: a figure names the rivals it was taken against.
 const PACKAGES: [&str; 9] = [
@@ -24,7 +24,7 @@ const PACKAGES: [&str; 9] = [
 ];
 
 /// Without its dependencies: it names the OpenCV package that needs a display, in place of the headless one above.
-const READER: &str = "rapidocr-onnxruntime==1.4.4";
+const TEXT_READER: &str = "rapidocr-onnxruntime==1.4.4";
 
 /// A Python that can run the peer.
 pub struct Peer {
@@ -37,7 +37,7 @@ pub struct Peer {
 
 /// How the peer works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mode {
+pub enum PeerMode {
     /// Full decode, faces and text on the whole preview.
     Plain,
     /// Half-scale decode, faces at 640, text at 1280 without the angle classifier.
@@ -78,29 +78,31 @@ impl Peer {
     ///
     /// # Errors
     /// When Python or a package cannot be had, or the peer or its models are not there.
-    pub fn prepare(places: &Places) -> anyhow::Result<Self> {
+    pub fn prepare(places: &InputPaths) -> anyhow::Result<Self> {
         let folder = state_dir().join("venv-peer");
         let python = folder.join("bin").join("python");
         let complete = folder.join("packages.txt");
-        let wanted = PACKAGES.join("\n") + "\n" + READER;
+        let wanted = PACKAGES.join("\n") + "\n" + TEXT_READER;
         if std::fs::read_to_string(&complete).is_ok_and(|found| found == wanted) {
             println!("the peer's environment is there: {}", folder.display());
         } else {
             println!("making the peer's environment in {}", folder.display());
-            run(Command::new("python3").arg("-m").arg("venv").arg(&folder))?;
+            run_command(Command::new("python3").arg("-m").arg("venv").arg(&folder))?;
             let pip = |arguments: &[&str]| {
-                run(Command::new(&python)
-                    .args(["-m", "pip", "install", "-q", "--disable-pip-version-check"])
-                    .args(arguments))
+                run_command(
+                    Command::new(&python)
+                        .args(["-m", "pip", "install", "-q", "--disable-pip-version-check"])
+                        .args(arguments),
+                )
             };
             pip(&PACKAGES)?;
-            pip(&["--no-deps", READER])?;
+            pip(&["--no-deps", TEXT_READER])?;
             std::fs::write(&complete, wanted)?;
         }
-        let models = places.models_dir()?;
+        let models = places.find_models_dir()?;
         Ok(Self {
             python,
-            script: places.shared("peer/peer.py")?,
+            script: places.find_shared("peer/peer.py")?,
             yunet: models.join("yunet_n_dynamic.onnx"),
             embedder: models.join("omz_face_reid_0095_fused.onnx"),
             scratch: tempfile::tempdir()?,
@@ -109,7 +111,7 @@ impl Peer {
 
     /// The versions that matter for its speed.
     pub fn versions() -> Vec<String> {
-        [PACKAGES[0], PACKAGES[1], READER]
+        [PACKAGES[0], PACKAGES[1], TEXT_READER]
             .iter()
             .map(|package| format!("peer: {}", package.replace("==", " ")))
             .collect()
@@ -119,7 +121,7 @@ impl Peer {
     ///
     /// # Errors
     /// When it fails or its answer is not understood.
-    pub fn run(&self, mode: Mode, folder: &Path, threads: usize) -> anyhow::Result<PeerRun> {
+    pub fn run(&self, mode: PeerMode, folder: &Path, threads: usize) -> anyhow::Result<PeerRun> {
         let results = self.scratch.path().join("results.json");
         let mut command = Command::new(&self.python);
         command
@@ -132,10 +134,10 @@ impl Peer {
         command.arg("--threads").arg(threads.to_string()).arg("--out").arg(&results);
         // One thread count for every library that would start its own.
         command.env("OMP_NUM_THREADS", threads.to_string()).env("OPENBLAS_NUM_THREADS", threads.to_string());
-        if mode == Mode::Tuned {
+        if mode == PeerMode::Tuned {
             command.arg("--tuned");
         }
-        let printed = run(&mut command)?;
+        let printed = run_command(&mut command)?;
         let line =
             printed.lines().rfind(|line| line.starts_with('{')).context("the peer printed no figures")?;
         let mut answer: PeerRun =
@@ -146,7 +148,7 @@ impl Peer {
 }
 
 /// Runs a command to its end; answers what it printed.
-fn run(command: &mut Command) -> anyhow::Result<String> {
+fn run_command(command: &mut Command) -> anyhow::Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("starting {program}"))?;
     let error = String::from_utf8_lossy(&output.stderr);

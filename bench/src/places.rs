@@ -7,7 +7,7 @@ use anyhow::Context as _;
 
 /// Where a command finds what it needs. Every default can be overruled.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Places {
+pub struct InputPaths {
     /// The service's binary; the release build of this checkout by default, brought up to date first.
     #[arg(long, value_name = "FILE")]
     pub binary: Option<PathBuf>,
@@ -38,14 +38,14 @@ pub fn state_dir() -> PathBuf {
     root().join(".photofinish")
 }
 
-impl Places {
+impl InputPaths {
     /// The service's binary.
     ///
     /// # Errors
     /// When it is not there and cannot be built.
-    pub fn binary(&self) -> anyhow::Result<PathBuf> {
+    pub fn find_or_build_binary(&self) -> anyhow::Result<PathBuf> {
         if let Some(path) = &self.binary {
-            return there(path.clone(), "name the binary with --binary");
+            return require_path(path.clone(), "name the binary with --binary");
         }
         // What is measured must be what is checked out.
         let mut cargo = Command::new("cargo");
@@ -61,16 +61,16 @@ impl Places {
         // Beside this program's own build, wherever cargo was told to build.
         let this = std::env::current_exe().context("a running program has a path")?;
         let target = this.ancestors().nth(2).context("cargo builds into a folder of a folder")?;
-        there(target.join("release").join("photofinish"), "cargo was to build it")
+        require_path(target.join("release").join("photofinish"), "cargo was to build it")
     }
 
     /// The runtime library.
     ///
     /// # Errors
     /// When none is found.
-    pub fn runtime(&self) -> anyhow::Result<PathBuf> {
+    pub fn find_runtime(&self) -> anyhow::Result<PathBuf> {
         if let Some(path) = &self.runtime {
-            return there(path.clone(), "name the library with --runtime");
+            return require_path(path.clone(), "name the library with --runtime");
         }
         let folder = state_dir().join("runtime");
         find_library(&folder, 3).with_context(|| {
@@ -82,25 +82,25 @@ impl Places {
     ///
     /// # Errors
     /// When it is not there.
-    pub fn models_dir(&self) -> anyhow::Result<PathBuf> {
+    pub fn find_models_dir(&self) -> anyhow::Result<PathBuf> {
         let path = self.models_dir.clone().unwrap_or_else(|| state_dir().join("models"));
-        there(path, "`cargo xtask setup` fills it")
+        require_path(path, "`cargo xtask setup` fills it")
     }
 
     /// A file or folder of the shared data.
     ///
     /// # Errors
     /// When it is not there.
-    pub fn shared(&self, path: &str) -> anyhow::Result<PathBuf> {
+    pub fn find_shared(&self, path: &str) -> anyhow::Result<PathBuf> {
         let shared = self.shared.clone().unwrap_or_else(|| root().join("../shared"));
-        there(
+        require_path(
             shared.join(path),
             "the labelled photos are not part of the repository; name their folder with --shared",
         )
     }
 }
 
-fn there(path: PathBuf, remedy: &str) -> anyhow::Result<PathBuf> {
+fn require_path(path: PathBuf, remedy: &str) -> anyhow::Result<PathBuf> {
     anyhow::ensure!(path.exists(), "{} is not there; {remedy}", path.display());
     Ok(path)
 }

@@ -22,7 +22,7 @@ pub struct Memory {
 ///
 /// # Errors
 /// When the process is gone.
-pub fn cpu_of_tree(pid: u32) -> anyhow::Result<Duration> {
+pub fn process_tree_cpu(pid: u32) -> anyhow::Result<Duration> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for entry in std::fs::read_dir("/proc")?.flatten() {
         let Ok(id) = entry.file_name().to_string_lossy().parse::<u32>() else {
@@ -33,11 +33,11 @@ pub fn cpu_of_tree(pid: u32) -> anyhow::Result<Duration> {
             children.entry(stat.parent).or_default().push(id);
         }
     }
-    let mut total = Stat::read(Path::new(&format!("/proc/{pid}/stat")))?.cpu_with_waited;
+    let mut total = Stat::read(Path::new(&format!("/proc/{pid}/stat")))?.cpu_with_children;
     let mut left = children.remove(&pid).unwrap_or_default();
     while let Some(child) = left.pop() {
         if let Ok(stat) = Stat::read(Path::new(&format!("/proc/{child}/stat"))) {
-            total += stat.cpu_with_waited;
+            total += stat.cpu_with_children;
         }
         left.extend(children.remove(&child).unwrap_or_default());
     }
@@ -49,7 +49,7 @@ pub fn cpu_of_tree(pid: u32) -> anyhow::Result<Duration> {
 ///
 /// # Errors
 /// When the process is gone.
-pub fn cpu_of_threads(pid: u32) -> anyhow::Result<BTreeMap<String, Duration>> {
+pub fn thread_cpu_by_name(pid: u32) -> anyhow::Result<BTreeMap<String, Duration>> {
     let mut threads = BTreeMap::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/task")).context("the process is gone")?.flatten() {
         if let Ok(stat) = Stat::read(&entry.path().join("stat")) {
@@ -64,7 +64,7 @@ pub fn cpu_of_threads(pid: u32) -> anyhow::Result<BTreeMap<String, Duration>> {
 ///
 /// # Errors
 /// When the process is gone.
-pub fn memory(pid: u32) -> anyhow::Result<Memory> {
+pub fn read_memory(pid: u32) -> anyhow::Result<Memory> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("the process is gone")?;
     let bytes = |field: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(field))?;
@@ -89,11 +89,11 @@ pub fn own_cpu() -> Duration {
 /// When the machine does not say.
 pub fn machine_cpu() -> anyhow::Result<Duration> {
     let text = std::fs::read_to_string("/proc/stat").context("reading /proc/stat")?;
-    busy(&text).context("/proc/stat is not understood")
+    parse_busy_time(&text).context("/proc/stat is not understood")
 }
 
 /// User, nice, system, interrupt and soft-interrupt time of the line of all cores, as in `man 5 proc`.
-fn busy(text: &str) -> Option<Duration> {
+fn parse_busy_time(text: &str) -> Option<Duration> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let fields: Vec<u64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
     let ticks: u64 = [0, 1, 2, 5, 6].iter().map(|&field| fields.get(field).copied()).sum::<Option<u64>>()?;
@@ -105,7 +105,7 @@ struct Stat {
     name: String,
     parent: u32,
     cpu: Duration,
-    cpu_with_waited: Duration,
+    cpu_with_children: Duration,
 }
 
 impl Stat {
@@ -126,7 +126,7 @@ impl Stat {
             name: text[name_from..name_to].to_owned(),
             parent: fields.get(1)?.parse().ok()?,
             cpu: TICK * (user + system),
-            cpu_with_waited: TICK * (user + system + waited_user + waited_system),
+            cpu_with_children: TICK * (user + system + waited_user + waited_system),
         })
     }
 }
@@ -141,23 +141,23 @@ mod tests {
         let stat = Stat::parse(line).unwrap();
         assert_eq!((stat.name.as_str(), stat.parent), ("a (b) c-1", 7));
         assert_eq!(stat.cpu, Duration::from_millis(1500));
-        assert_eq!(stat.cpu_with_waited, Duration::from_millis(1610));
+        assert_eq!(stat.cpu_with_children, Duration::from_millis(1610));
     }
 
     #[test]
-    fn waiting_is_no_work_of_the_machine() {
+    fn waiting_is_not_counted_as_busy() {
         let text = "cpu  100 1 20 5000 700 3 4 0 0 0\ncpu0 100 1 20 5000 700 3 4 0 0 0\n";
-        assert_eq!(busy(text), Some(Duration::from_millis(1280)));
-        assert_eq!(busy("cpu0 1 2"), None);
+        assert_eq!(parse_busy_time(text), Some(Duration::from_millis(1280)));
+        assert_eq!(parse_busy_time("cpu0 1 2"), None);
     }
 
     #[test]
-    fn this_process_has_cost_something() {
+    fn this_process_has_used_cpu_and_memory() {
         let before = own_cpu();
         let sum: u64 = (0..3_000_000u64).map(|i| i.rotate_left(7) ^ 13).fold(0, u64::wrapping_add);
         assert!(sum != 0 && own_cpu() > before);
-        assert!(memory(std::process::id()).unwrap().resident > 0);
-        assert!(cpu_of_tree(std::process::id()).is_ok());
-        assert!(!cpu_of_threads(std::process::id()).unwrap().is_empty());
+        assert!(read_memory(std::process::id()).unwrap().resident > 0);
+        assert!(process_tree_cpu(std::process::id()).is_ok());
+        assert!(!thread_cpu_by_name(std::process::id()).unwrap().is_empty());
     }
 }

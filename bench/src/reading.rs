@@ -7,33 +7,33 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use photofinish_kernels::frame::{Frame, Picture, Size};
-use photofinish_kernels::resize::{Filter, Resizer, Target};
+use photofinish_kernels::resize::{Filter, ResizeTarget, Resizer};
 use photofinish_models::runtime::{DeviceChoice, Precision};
 use photofinish_models::traits::{
     BibPattern, BibReader, FaceCrop, FaceDetector, FaceEmbedder, ModelFactory, ReadRequest,
 };
 use turbojpeg::{Compressor, Decompressor, Image, PixelFormat, ScalingFactor, Subsamp};
 
-use crate::album::jpegs;
+use crate::album::list_jpegs;
 use crate::networks;
-use crate::places::Places;
+use crate::places::InputPaths;
 use crate::process::own_cpu;
-use crate::report::{Output, Report, Table};
-use crate::statistics::{median, milliseconds};
+use crate::report::{OutputOptions, Report, Table};
+use crate::statistics::{median, to_milliseconds};
 
 /// As the pipeline's defaults.
 const WORKING_LONG_SIDE: u32 = 2048;
 const THUMBNAIL_LONG_SIDE: u32 = 512;
 const FACE_LONG_SIDE: u32 = 640;
-const QUALITY: i32 = 80;
-const PATTERN: &str = "[A-Z]{0,2}[0-9]{2,5}[A-Z]?";
+const JPEG_QUALITY: i32 = 80;
+const DEFAULT_PATTERN: &str = "[A-Z]{0,2}[0-9]{2,5}[A-Z]?";
 
 /// Photos read first without being counted: networks prepare themselves at their first shapes.
-const WARM_UP: usize = 2;
+const WARM_UP_PHOTOS: usize = 2;
 
 /// What to read.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Options {
+pub struct ReadingOptions {
     /// A folder of JPEG files.
     #[arg(long, value_name = "DIR")]
     pub photos: PathBuf,
@@ -45,50 +45,50 @@ pub struct Options {
     pub bf16: bool,
     /// Where things are.
     #[command(flatten)]
-    pub places: Places,
+    pub places: InputPaths,
     /// Where the report goes.
     #[command(flatten)]
-    pub output: Output,
+    pub output: OutputOptions,
 }
 
 /// Measures.
 ///
 /// # Errors
 /// When the photos or the networks cannot be had.
-pub fn run(options: &Options) -> anyhow::Result<Report> {
+pub fn run(options: &ReadingOptions) -> anyhow::Result<Report> {
     let precision = if options.bf16 { Precision::Bf16 } else { Precision::F32 };
     let models = networks::open(&options.places, DeviceChoice::Cpu, precision)??;
-    let files = jpegs(&options.photos)?;
-    let mut steps = Steps::new(&models)?;
-    for file in files.iter().take(WARM_UP) {
-        steps.read(&options.photos.join(file))?;
+    let files = list_jpegs(&options.photos)?;
+    let mut steps = StepTimer::new(&models)?;
+    for file in files.iter().take(WARM_UP_PHOTOS) {
+        steps.process_photo(&options.photos.join(file))?;
     }
     steps.laps.clear();
-    steps.seen = Seen::default();
+    steps.found = FoundTotals::default();
     let files = &files[..files.len().min(options.limit)];
     for file in files {
-        steps.read(&options.photos.join(file))?;
+        steps.process_photo(&options.photos.join(file))?;
     }
     let mut report = Report::new("reading", "CPU of each step, one photo after the other");
-    report.versions.push(networks::described(&models, &options.places)?);
-    report.tables.push(steps.table());
+    report.versions.push(networks::describe_runtime(&models, &options.places)?);
+    report.tables.push(steps.to_table());
     report.notes = vec![format!(
         "{} photos, {:.2} faces and {:.2} texts in each; user and system time of the whole process.",
         files.len(),
-        steps.seen.faces as f64 / files.len() as f64,
-        steps.seen.texts as f64 / files.len() as f64,
+        steps.found.faces as f64 / files.len() as f64,
+        steps.found.texts as f64 / files.len() as f64,
     )];
     Ok(report)
 }
 
 #[derive(Default)]
-struct Seen {
+struct FoundTotals {
     faces: usize,
     texts: usize,
 }
 
 /// The steps, and how long they took.
-struct Steps {
+struct StepTimer {
     decoder: Decompressor,
     encoder: Compressor,
     resizer: Resizer,
@@ -98,57 +98,57 @@ struct Steps {
     pattern: BibPattern,
     pixels: Vec<u8>,
     laps: BTreeMap<&'static str, Vec<f64>>,
-    seen: Seen,
+    found: FoundTotals,
 }
 
-impl Steps {
+impl StepTimer {
     fn new(models: &dyn ModelFactory) -> anyhow::Result<Self> {
         let mut encoder = Compressor::new()?;
-        encoder.set_quality(QUALITY)?;
+        encoder.set_quality(JPEG_QUALITY)?;
         encoder.set_subsamp(Subsamp::Sub2x2)?;
         Ok(Self {
             decoder: Decompressor::new()?,
             encoder,
             resizer: Resizer::default(),
-            detector: models.face_detector()?,
-            embedder: models.face_embedder()?,
-            reader: models.bib_reader()?,
-            pattern: BibPattern::new(PATTERN)?,
+            detector: models.create_face_detector()?,
+            embedder: models.create_face_embedder()?,
+            reader: models.create_bib_reader()?,
+            pattern: BibPattern::new(DEFAULT_PATTERN)?,
             pixels: Vec::new(),
             laps: BTreeMap::new(),
-            seen: Seen::default(),
+            found: FoundTotals::default(),
         })
     }
 
-    fn read(&mut self, path: &Path) -> anyhow::Result<()> {
+    fn process_photo(&mut self, path: &Path) -> anyhow::Result<()> {
         let file = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
         let mut clock = own_cpu();
         let photo = self.decode(&file)?;
-        self.lap("1 decode", &mut clock);
+        self.record_lap("1 decode", &mut clock);
         let frame = self.shrink(photo.frame(), WORKING_LONG_SIDE);
         let thumbnail = self.shrink(frame.frame(), THUMBNAIL_LONG_SIDE);
-        self.lap("2 resize", &mut clock);
+        self.record_lap("2 resize", &mut clock);
         self.encode(frame.frame())?;
         self.encode(thumbnail.frame())?;
-        self.lap("3 encode", &mut clock);
+        self.record_lap("3 encode", &mut clock);
         let faces = self.detector.detect(&[frame.frame()], FACE_LONG_SIDE)?.pop().unwrap_or_default();
-        self.lap("4 detect", &mut clock);
+        self.record_lap("4 detect", &mut clock);
         let crop = |landmarks| FaceCrop { frame: frame.frame(), landmarks };
         let crops: Vec<FaceCrop<'_>> = faces.iter().map(|face| crop(face.landmarks)).collect();
         self.embedder.embed(&crops)?;
-        self.lap("5 embed", &mut clock);
+        self.record_lap("5 embed", &mut clock);
         let request = ReadRequest { frame: frame.frame(), faces: &faces, pattern: &self.pattern };
         let texts = self.reader.read(&[request])?.pop().unwrap_or_default();
-        self.lap("6 read", &mut clock);
-        self.seen.faces += faces.len();
-        self.seen.texts += texts.len();
+        self.record_lap("6 read", &mut clock);
+        self.found.faces += faces.len();
+        self.found.texts += texts.len();
         self.pixels = photo.into_pixels();
         Ok(())
     }
 
-    fn lap(&mut self, step: &'static str, clock: &mut Duration) {
+    fn record_lap(&mut self, step: &'static str, clock: &mut Duration) {
         let now = own_cpu();
-        self.laps.entry(step).or_default().push(milliseconds(now.saturating_sub(*clock)));
+        self.laps.entry(step).or_default().push(to_milliseconds(now.saturating_sub(*clock)));
         *clock = now;
     }
 
@@ -176,7 +176,7 @@ impl Steps {
 
     fn shrink(&mut self, frame: Frame<'_>, long_side: u32) -> Picture {
         let size = Size { width: frame.width(), height: frame.height() }.within(long_side);
-        self.resizer.picture(frame, Target { size, filter: Filter::Lanczos })
+        self.resizer.resize_frame(frame, ResizeTarget { size, filter: Filter::Lanczos })
     }
 
     fn encode(&mut self, frame: Frame<'_>) -> anyhow::Result<Vec<u8>> {
@@ -186,7 +186,7 @@ impl Steps {
         Ok(self.encoder.compress_to_vec(image)?)
     }
 
-    fn table(&self) -> Table {
+    fn to_table(&self) -> Table {
         let mut table = Table::new("CPU ms a photo", &["step", "mean", "median", "most"]);
         let mut whole = 0.0;
         for (step, laps) in &self.laps {
@@ -194,9 +194,9 @@ impl Steps {
             let most = laps.iter().copied().fold(0.0, f64::max);
             whole += mean;
             let (mean, middle) = (format!("{mean:.1}"), format!("{:.1}", median(laps)));
-            table.row([(*step).to_owned(), mean, middle, format!("{most:.1}")]);
+            table.add_row([(*step).to_owned(), mean, middle, format!("{most:.1}")]);
         }
-        table.row(["all".to_owned(), format!("{whole:.1}"), String::new(), String::new()]);
+        table.add_row(["all".to_owned(), format!("{whole:.1}"), String::new(), String::new()]);
         table
     }
 }

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde::Serialize;
 
-use crate::goals::{Goal, short};
-use crate::machine::Setting;
+use crate::goals::{Goal, format_number};
+use crate::machine::RunEnvironment;
 use crate::places;
 
 /// Where a report goes beside the terminal.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Output {
+pub struct OutputOptions {
     /// Rewrites this command's section of `bench/RESULTS.md`.
     #[arg(long)]
     pub write: bool,
@@ -67,7 +67,7 @@ impl Table {
     }
 
     /// Adds a row.
-    pub fn row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
+    pub fn add_row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
@@ -112,7 +112,7 @@ impl Report {
 
     /// Shows it on standard output.
     pub fn print(&self) {
-        println!("{}", self.to_markdown(&Setting::observe(&places::root(), &self.versions)));
+        println!("{}", self.to_markdown(&RunEnvironment::detect(&places::root(), &self.versions)));
         for line in &self.details {
             println!("{line}");
         }
@@ -122,8 +122,8 @@ impl Report {
     ///
     /// # Errors
     /// When a file cannot be written.
-    pub fn keep(&self, output: &Output) -> anyhow::Result<()> {
-        let setting = Setting::observe(&places::root(), &self.versions);
+    pub fn save(&self, output: &OutputOptions) -> anyhow::Result<()> {
+        let setting = RunEnvironment::detect(&places::root(), &self.versions);
         if let Some(path) = &output.json {
             let value =
                 serde_json::json!({ "setting": setting.line, "command": setting.command, "report": self });
@@ -136,7 +136,7 @@ impl Report {
         Ok(())
     }
 
-    fn to_markdown(&self, setting: &Setting) -> String {
+    fn to_markdown(&self, setting: &RunEnvironment) -> String {
         let mut text = format!("## {}\n\n{}.\n\n```\n{}\n```\n\n", self.title, setting.line, setting.command);
         for table in &self.tables {
             text += &table.to_markdown();
@@ -157,7 +157,12 @@ impl Report {
         let mut table = Table::new("", &["goal", "target", "measured", "met"]);
         for goal in &self.goals {
             let met = if goal.is_met() { "yes" } else { "NO" };
-            table.row([goal.what.clone(), goal.target_text(), short(goal.figure), met.to_owned()]);
+            table.add_row([
+                goal.what.clone(),
+                goal.describe_target(),
+                format_number(goal.figure),
+                met.to_owned(),
+            ]);
         }
         table
     }
@@ -170,11 +175,11 @@ fn write_section(page: &Path, section: &str, text: &str) -> anyhow::Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(error).with_context(|| format!("reading {}", page.display())),
     };
-    std::fs::write(page, with_section(&old, section, text))
+    std::fs::write(page, replace_section(&old, section, text))
         .with_context(|| format!("writing {}", page.display()))
 }
 
-fn with_section(page: &str, section: &str, text: &str) -> String {
+fn replace_section(page: &str, section: &str, text: &str) -> String {
     let start = format!("<!-- bench {section} start -->");
     let end = format!("<!-- bench {section} end -->");
     let block = format!("{start}\n{}\n{end}", text.trim_end());
@@ -190,9 +195,9 @@ mod tests {
 
     #[test]
     fn a_section_is_replaced_between_its_markers_and_nothing_else_is() {
-        let page = with_section("# Results\n", "cpu", "old");
-        let page = with_section(&page, "bibs", "recall");
-        let page = with_section(&page, "cpu", "new\n");
+        let page = replace_section("# Results\n", "cpu", "old");
+        let page = replace_section(&page, "bibs", "recall");
+        let page = replace_section(&page, "cpu", "new\n");
         assert!(page.starts_with("# Results\n"));
         assert!(page.contains("<!-- bench cpu start -->\nnew\n<!-- bench cpu end -->"));
         assert!(page.contains("<!-- bench bibs start -->\nrecall\n<!-- bench bibs end -->"));
@@ -202,7 +207,7 @@ mod tests {
     #[test]
     fn tables_line_up() {
         let mut table = Table::new("", &["a", "figure"]);
-        table.row(["longer", "1"]);
+        table.add_row(["longer", "1"]);
         assert_eq!(table.to_markdown(), "| a      | figure |\n| ------ | ------ |\n| longer | 1      |\n");
     }
 }

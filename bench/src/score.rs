@@ -16,7 +16,7 @@ pub struct BibScore {
 
 impl BibScore {
     /// Counts one photo. Optional bibs count neither way.
-    pub fn add(
+    pub fn add_photo(
         &mut self,
         accepted: &BTreeSet<String>,
         labels: &BTreeSet<String>,
@@ -51,18 +51,18 @@ pub fn ratio(part: usize, whole: usize) -> f64 {
 }
 
 /// A bib without its leading zeros; `000` is `000`.
-pub fn trimmed(text: &str) -> &str {
+pub fn trim_zeros(text: &str) -> &str {
     let short = text.trim_start_matches('0');
     if short.is_empty() { text } else { short }
 }
 
 fn without_zeros(texts: &BTreeSet<String>) -> BTreeSet<String> {
-    texts.iter().map(|text| trimmed(text).to_owned()).collect()
+    texts.iter().map(|text| trim_zeros(text).to_owned()).collect()
 }
 
 /// What the peer's reading of a text is as a bib: letters and digits alone, upper case, and only when it looks like
 /// one by the default pattern of an album, `^[A-Z]{0,2}[0-9]{2,5}[A-Z]?$`.
-pub fn as_bib(text: &str) -> Option<String> {
+pub fn to_bib(text: &str) -> Option<String> {
     let text: String =
         text.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_uppercase()).collect();
     let after_letters = text.trim_start_matches(|c: char| c.is_ascii_uppercase());
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn photos_are_scored_as_sets_without_leading_zeros() {
         let mut score = BibScore::default();
-        score.add(&set(&["891", "12", "77"]), &set(&["0891", "34"]), &set(&["77"]));
+        score.add_photo(&set(&["891", "12", "77"]), &set(&["0891", "34"]), &set(&["77"]));
         assert_eq!(score, BibScore { right: 1, unlabelled: 1, missed: 1 });
         assert_eq!((score.recall(), score.precision(), score.f1()), (0.5, 0.5, 0.5));
     }
@@ -93,10 +93,10 @@ mod tests {
     #[test]
     fn only_what_looks_like_a_bib_is_one() {
         for (text, bib) in [("1:33.04", Some("13304")), ("ab12c", Some("AB12C")), ("No 17", Some("NO17"))] {
-            assert_eq!(as_bib(text).as_deref(), bib, "{text}");
+            assert_eq!(to_bib(text).as_deref(), bib, "{text}");
         }
         for text in ["", "7", "ABC12", "123456", "12AB", "1A2", "RUN"] {
-            assert_eq!(as_bib(text), None, "{text}");
+            assert_eq!(to_bib(text), None, "{text}");
         }
     }
 }

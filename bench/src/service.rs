@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 
 use crate::client::Client;
-use crate::places::Places;
+use crate::places::InputPaths;
 
 /// How long models may take to load.
 const START_LIMIT: Duration = Duration::from_secs(120);
@@ -42,8 +42,8 @@ impl Service {
     ///
     /// # Errors
     /// When the binary is missing, or the service does not get ready; its log's end is in the error.
-    pub fn start(places: &Places, setup: &Setup) -> anyhow::Result<Self> {
-        let binary = places.binary()?;
+    pub fn start(places: &InputPaths, setup: &Setup) -> anyhow::Result<Self> {
+        let binary = places.find_or_build_binary()?;
         let data = tempfile::Builder::new().prefix("photofinish-bench-").tempdir()?;
         let log = data.path().join("service.log");
         let listen = format!("127.0.0.1:{}", free_port()?);
@@ -141,13 +141,13 @@ fn create_key(mut command: Command) -> anyhow::Result<String> {
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-fn network_settings(places: &Places, setup: &Setup) -> anyhow::Result<Vec<(String, String)>> {
+fn network_settings(places: &InputPaths, setup: &Setup) -> anyhow::Result<Vec<(String, String)>> {
     let mut settings = Vec::new();
     if setup.fake_models {
         settings.push(("PHOTOFINISH_MODELS".to_owned(), "fake".to_owned()));
     } else {
-        settings.push(("PHOTOFINISH_ONNXRUNTIME".to_owned(), places.runtime()?.display().to_string()));
-        settings.push(("PHOTOFINISH_MODELS_DIR".to_owned(), places.models_dir()?.display().to_string()));
+        settings.push(("PHOTOFINISH_ONNXRUNTIME".to_owned(), places.find_runtime()?.display().to_string()));
+        settings.push(("PHOTOFINISH_MODELS_DIR".to_owned(), places.find_models_dir()?.display().to_string()));
     }
     if let Some(threads) = setup.threads {
         settings.push(("PHOTOFINISH_PROCESSING_THREADS".to_owned(), threads.to_string()));

@@ -24,7 +24,7 @@ pub fn percentile(times: &[Duration], fraction: f64) -> Duration {
 }
 
 /// Milliseconds, with fractions.
-pub fn milliseconds(time: Duration) -> f64 {
+pub fn to_milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_of_nothing_is_no_number() {
+    fn the_median_of_an_empty_list_is_nan() {
         assert!(median(&[]).is_nan());
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);

@@ -14,14 +14,14 @@ use photofinish_store::ids::PhotoId;
 use photofinish_store::suite::Event;
 
 use self::backends::Backend;
-use crate::report::{Output, Report};
+use crate::report::{OutputOptions, Report};
 
 /// What is asked for at once where the number of calls is not what is measured.
-const AT_ONCE: usize = 500;
+const PHOTOS_PER_CALL: usize = 500;
 
 /// What to measure, and how much of it.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Options {
+pub struct StoreOptions {
     /// Photos confirmed one a call.
     #[arg(long, default_value_t = 16_000)]
     pub confirms: usize,
@@ -42,18 +42,18 @@ pub struct Options {
     pub folder: Option<PathBuf>,
     /// Where the report goes.
     #[command(flatten)]
-    pub output: Output,
+    pub output: OutputOptions,
 }
 
 /// Measures.
 ///
 /// # Errors
 /// When a server is not set up or the store refuses.
-pub fn run(options: &Options) -> anyhow::Result<Report> {
+pub fn run(options: &StoreOptions) -> anyhow::Result<Report> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let _within = runtime.enter();
     let mut report = Report::new("store", "The store by itself");
-    let backends = Backend::all().context("no Postgres or no NATS: run `cargo xtask setup --all`")?;
+    let backends = Backend::start_all().context("no Postgres or no NATS: run `cargo xtask setup --all`")?;
     runtime.block_on(async {
         confirms::measure(options, &backends, &mut report).await?;
         queue::measure(options, &backends, &mut report).await?;
@@ -73,16 +73,16 @@ pub fn run(options: &Options) -> anyhow::Result<Report> {
 }
 
 /// Photos that wait for their upload.
-async fn expected(event: &Event, count: usize) -> Vec<PhotoId> {
+async fn insert_expected_photos(event: &Event, count: usize) -> Vec<PhotoId> {
     let mut photos = Vec::with_capacity(count);
     while photos.len() < count {
-        photos.extend(event.expected(AT_ONCE.min(count - photos.len())).await);
+        photos.extend(event.expected(PHOTOS_PER_CALL.min(count - photos.len())).await);
     }
     photos
 }
 
 /// An open store and the folder that goes with it.
-struct Opened {
+struct OpenStore {
     store: Store,
     folder: tempfile::TempDir,
 }

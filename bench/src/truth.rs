@@ -25,12 +25,12 @@ pub struct LabelledFace {
     /// The runner's bib.
     pub bib: String,
     /// Left, top, right, bottom, in pixels.
-    pub face: [f64; 4],
+    pub face_box: [f64; 4],
 }
 
 /// A portrait and whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Portrait {
+pub struct LabelledPortrait {
     /// Its path below the folder of photos.
     pub file: String,
     /// An opaque name.
@@ -39,21 +39,21 @@ pub struct Portrait {
 
 /// Race photos that show a runner whose bib can be read in them, but is not among their labels: seen by eye, when
 /// selfie searches found them. A search that finds one is right; one that does not misses nothing.
-const SEEN_BY_EYE: [(&str, &str); 3] =
+const MISSING_LABELS: [(&str, &str); 3] =
     [("set1_02.JPG", "3638"), ("set1_81.JPG", "3637"), ("set1_83.JPG", "847")];
 
 /// Whether a photo was seen to show a runner without a label that says so.
-pub fn shows_unlabelled(file: &str, bib: &str) -> bool {
-    SEEN_BY_EYE.iter().any(|(name, runner)| file.ends_with(name) && *runner == bib)
+pub fn shows_unlabelled_runner(file: &str, bib: &str) -> bool {
+    MISSING_LABELS.iter().any(|(name, runner)| file.ends_with(name) && *runner == bib)
 }
 
 /// Reads a file of bibs: `file,bibs,optional_bibs`, bibs parted by spaces.
 ///
 /// # Errors
 /// When it cannot be read or a column is missing.
-pub fn photos(path: &Path) -> anyhow::Result<Vec<LabelledPhoto>> {
+pub fn load_photos(path: &Path) -> anyhow::Result<Vec<LabelledPhoto>> {
     let set = |text: &str| text.split_whitespace().map(str::to_owned).collect();
-    let rows = rows(path, &["file", "bibs", "optional_bibs"])?;
+    let rows = read_columns(path, &["file", "bibs", "optional_bibs"])?;
     Ok(rows
         .iter()
         .map(|row| LabelledPhoto { file: row[0].clone(), bibs: set(&row[1]), optional: set(&row[2]) })
@@ -64,19 +64,20 @@ pub fn photos(path: &Path) -> anyhow::Result<Vec<LabelledPhoto>> {
 ///
 /// # Errors
 /// When it cannot be read, a column is missing or a box is no box.
-pub fn faces(path: &Path, photos: &[LabelledPhoto]) -> anyhow::Result<Vec<LabelledFace>> {
+pub fn load_faces(path: &Path, photos: &[LabelledPhoto]) -> anyhow::Result<Vec<LabelledFace>> {
     let known: BTreeMap<&str, &BTreeSet<String>> =
         photos.iter().map(|p| (p.file.as_str(), &p.bibs)).collect();
     let columns = ["file", "bib", "face_x1", "face_y1", "face_x2", "face_y2"];
     let mut faces = Vec::new();
-    for row in rows(path, &columns)? {
+    for row in read_columns(path, &columns)? {
         let mut face = [0.0; 4];
         for (side, text) in face.iter_mut().zip(&row[2..]) {
             *side = text.parse().with_context(|| format!("{text} is no number"))?;
         }
         anyhow::ensure!(face[0] < face[2] && face[1] < face[3], "{}: {face:?} is no box", row[0]);
-        let bib = known.get(row[0].as_str()).map_or_else(|| row[1].clone(), |bibs| corrected(&row[1], bibs));
-        faces.push(LabelledFace { file: row[0].clone(), bib, face });
+        let bib =
+            known.get(row[0].as_str()).map_or_else(|| row[1].clone(), |bibs| correct_bib(&row[1], bibs));
+        faces.push(LabelledFace { file: row[0].clone(), bib, face_box: face });
     }
     Ok(faces)
 }
@@ -85,14 +86,17 @@ pub fn faces(path: &Path, photos: &[LabelledPhoto]) -> anyhow::Result<Vec<Labell
 ///
 /// # Errors
 /// When it cannot be read or a column is missing.
-pub fn portraits(path: &Path) -> anyhow::Result<Vec<Portrait>> {
-    let rows = rows(path, &["file", "person"])?;
-    Ok(rows.into_iter().map(|row| Portrait { file: row[0].clone(), person: row[1].clone() }).collect())
+pub fn load_portraits(path: &Path) -> anyhow::Result<Vec<LabelledPortrait>> {
+    let rows = read_columns(path, &["file", "person"])?;
+    Ok(rows
+        .into_iter()
+        .map(|row| LabelledPortrait { file: row[0].clone(), person: row[1].clone() })
+        .collect())
 }
 
 /// The photo's bib that `bib` is a slip of (the same digits, leading zeros or order apart); `bib` itself when there
 /// is none.
-fn corrected(bib: &str, of_photo: &BTreeSet<String>) -> String {
+fn correct_bib(bib: &str, of_photo: &BTreeSet<String>) -> String {
     let digits = |text: &str| {
         let mut digits: Vec<char> = text.trim_start_matches('0').chars().collect();
         digits.sort_unstable();
@@ -105,7 +109,7 @@ fn corrected(bib: &str, of_photo: &BTreeSet<String>) -> String {
 }
 
 /// The named columns of a file of comma-separated values without quotes, header first.
-fn rows(path: &Path, columns: &[&str]) -> anyhow::Result<Vec<Vec<String>>> {
+fn read_columns(path: &Path, columns: &[&str]) -> anyhow::Result<Vec<Vec<String>>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
     let mut lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
     let header: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
@@ -136,16 +140,16 @@ mod tests {
     }
 
     #[test]
-    fn slips_of_the_pen_are_corrected_from_the_photos_own_bibs() {
-        assert_eq!(corrected("80653", &bibs(&["60511", "80635"])), "80635");
-        assert_eq!(corrected("891", &bibs(&["0891"])), "0891");
-        assert_eq!(corrected("123", &bibs(&["456"])), "123");
+    fn mistyped_bibs_are_corrected_from_the_photos_own_bibs() {
+        assert_eq!(correct_bib("80653", &bibs(&["60511", "80635"])), "80635");
+        assert_eq!(correct_bib("891", &bibs(&["0891"])), "0891");
+        assert_eq!(correct_bib("123", &bibs(&["456"])), "123");
     }
 
     #[test]
-    fn what_was_seen_by_eye_is_known_by_photo_and_bib() {
-        assert!(shows_unlabelled("datasets/set1_org/set1_83.JPG", "847"));
-        assert!(!shows_unlabelled("datasets/set1_org/set1_83.JPG", "3637"));
+    fn missing_labels_are_known_by_photo_and_bib() {
+        assert!(shows_unlabelled_runner("datasets/set1_org/set1_83.JPG", "847"));
+        assert!(!shows_unlabelled_runner("datasets/set1_org/set1_83.JPG", "3637"));
     }
 
     #[test]
@@ -153,12 +157,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bibs.csv");
         std::fs::write(&path, "bibs,file,optional_bibs\r\n12 34,a.jpg,\r\n").unwrap();
-        let photos = photos(&path).unwrap();
+        let photos = load_photos(&path).unwrap();
         assert_eq!(
             photos,
             [LabelledPhoto { file: "a.jpg".into(), bibs: bibs(&["12", "34"]), optional: bibs(&[]) }]
         );
         std::fs::write(&path, "bibs,file\n").unwrap();
-        assert!(super::photos(&path).unwrap_err().to_string().contains("optional_bibs"));
+        assert!(super::load_photos(&path).unwrap_err().to_string().contains("optional_bibs"));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::frame::Frame;
 use crate::geometry::Point;
-use crate::warp::{Border, Mapping, Sampler};
+use crate::warp::{Border, Homography, Sampler};
 
 /// Where an embedder wants the landmarks, in pixels of a square of `side` pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,10 +62,14 @@ impl Similarity {
     }
 
     /// From the result back to the source.
-    fn inverse(&self) -> Mapping {
+    fn inverse(&self) -> Homography {
         let square = self.a * self.a + self.b * self.b;
         let (a, b) = (self.a / square, self.b / square);
-        Mapping { x: [a, b, -a * self.tx - b * self.ty], y: [-b, a, b * self.tx - a * self.ty], w: [0.0; 2] }
+        Homography {
+            x: [a, b, -a * self.tx - b * self.ty],
+            y: [-b, a, b * self.tx - a * self.ty],
+            w: [0.0; 2],
+        }
     }
 }
 
@@ -78,9 +82,9 @@ pub fn align(frame: Frame<'_>, landmarks: &[Point; 5], template: &Template, out:
     let Some(similarity) = Similarity::fit(landmarks, &template.points) else {
         return;
     };
-    let sampler = Sampler { frame, border: Border::Black, mapping: similarity.inverse() };
+    let sampler = Sampler { frame, border: Border::Black, homography: similarity.inverse() };
     for (y, line) in out.chunks_exact_mut(stride).enumerate() {
-        sampler.row(y as f32, line);
+        sampler.sample_row(y as f32, line);
     }
 }
 
@@ -100,7 +104,7 @@ mod tests {
     };
 
     #[test]
-    fn a_similarity_is_found_again() {
+    fn a_similarity_is_recovered() {
         let truth = Similarity { a: 0.4, b: -0.3, tx: 12.0, ty: -7.0 };
         let moved = TEMPLATE.points.map(|point| truth.apply(point));
         let found = Similarity::fit(&TEMPLATE.points, &moved).unwrap();
@@ -112,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn landmarks_that_lie_on_the_template_cut_the_square_as_it_is() {
+    fn landmarks_on_the_template_copy_the_square_unchanged() {
         let pixels: Vec<u8> =
             (0..120 * 120 * 3_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         let frame = Frame::new(&pixels, 120, 120).unwrap();
@@ -124,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turned_face_comes_upright() {
+    fn a_rotated_face_is_aligned_upright() {
         // A bright spot at each landmark of a face turned by a quarter and twice as large.
         let turn = Similarity { a: 0.0, b: 2.0, tx: 300.0, ty: 20.0 };
         let landmarks = TEMPLATE.points.map(|point| turn.apply(point));

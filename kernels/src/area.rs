@@ -4,30 +4,30 @@ use crate::frame::{Size, Window};
 
 /// Which source pixels one result pixel covers, and how much of each.
 #[derive(Clone, Copy)]
-struct Cover {
-    first: u32,
-    weights: u32,
-    taps: u32,
+struct CellWeights {
+    first_pixel: u32,
+    offset: u32,
+    count: u32,
 }
 
 #[derive(Default)]
-struct Covers {
-    covers: Vec<Cover>,
+struct AreaWeights {
+    cells: Vec<CellWeights>,
     weights: Vec<f32>,
 }
 
 /// The buffers of the kernel.
 #[derive(Default)]
 pub(crate) struct AreaShrinker {
-    columns: Covers,
-    rows: Covers,
+    columns: AreaWeights,
+    rows: AreaWeights,
     sums: Vec<f32>,
 }
 
-impl Covers {
+impl AreaWeights {
     /// `to` cells of equal length over `from` pixels. A part under a thousandth of a pixel is left out.
-    fn fill(&mut self, from: u32, to: u32) {
-        self.covers.clear();
+    fn compute(&mut self, from: u32, to: u32) {
+        self.cells.clear();
         self.weights.clear();
         let length = f64::from(from) / f64::from(to);
         for cell in 0..to {
@@ -47,14 +47,14 @@ impl Covers {
             let sum: f32 = self.weights[offset..].iter().sum();
             self.weights[offset..].iter_mut().for_each(|weight| *weight /= sum);
             let taps = (self.weights.len() - offset) as u32;
-            self.covers.push(Cover { first, weights: offset as u32, taps });
+            self.cells.push(CellWeights { first_pixel: first, offset: offset as u32, count: taps });
         }
     }
 
-    fn of(&self, cell: usize) -> (usize, &[f32]) {
-        let cover = self.covers[cell];
-        let start = cover.weights as usize;
-        (cover.first as usize, &self.weights[start..start + cover.taps as usize])
+    fn cell_weights(&self, cell: usize) -> (usize, &[f32]) {
+        let cover = self.cells[cell];
+        let start = cover.offset as usize;
+        (cover.first_pixel as usize, &self.weights[start..start + cover.count as usize])
     }
 }
 
@@ -63,21 +63,21 @@ impl AreaShrinker {
     pub(crate) fn shrink(&mut self, source: Window<'_>, size: Size, out: &mut [u8]) {
         debug_assert!(size.width <= source.size().width && size.height <= source.size().height);
         debug_assert_eq!(out.len(), size.area() * 3);
-        self.columns.fill(source.size().width, size.width);
-        self.rows.fill(source.size().height, size.height);
+        self.columns.compute(source.size().width, size.width);
+        self.rows.compute(source.size().height, size.height);
         self.sums.resize(source.size().width as usize * 3, 0.0);
         let arch = pulp::Arch::new();
         for (y, line) in out.chunks_exact_mut(size.width as usize * 3).enumerate() {
-            let (first, weights) = self.rows.of(y);
-            arch.dispatch(|| add_rows(&mut self.sums, source, first as u32, weights));
-            narrow(&self.sums, &self.columns, line);
+            let (first, weights) = self.rows.cell_weights(y);
+            arch.dispatch(|| sum_rows(&mut self.sums, source, first as u32, weights));
+            shrink_columns(&self.sums, &self.columns, line);
         }
     }
 }
 
 /// `sums` becomes the weighted sum of the rows that begin with `first`.
 #[inline(always)]
-fn add_rows(sums: &mut [f32], source: Window<'_>, first: u32, weights: &[f32]) {
+fn sum_rows(sums: &mut [f32], source: Window<'_>, first: u32, weights: &[f32]) {
     let row = source.row(first);
     let weight = weights[0];
     for (sum, &value) in sums.iter_mut().zip(row) {
@@ -91,9 +91,9 @@ fn add_rows(sums: &mut [f32], source: Window<'_>, first: u32, weights: &[f32]) {
     }
 }
 
-fn narrow(sums: &[f32], columns: &Covers, line: &mut [u8]) {
+fn shrink_columns(sums: &[f32], columns: &AreaWeights, line: &mut [u8]) {
     for (cell, pixel) in line.chunks_exact_mut(3).enumerate() {
-        let (first, weights) = columns.of(cell);
+        let (first, weights) = columns.cell_weights(cell);
         let covered = &sums[first * 3..(first + weights.len()) * 3];
         let mut total = [0.5_f32; 3];
         for (values, &weight) in covered.chunks_exact(3).zip(weights) {
@@ -138,7 +138,7 @@ mod tests {
             let frame = Frame::new(&pixels, from.0, from.1).unwrap();
             let size = Size { width: to.0, height: to.1 };
             let mut out = vec![0; size.area() * 3];
-            AreaShrinker::default().shrink(frame.whole(), size, &mut out);
+            AreaShrinker::default().shrink(frame.as_window(), size, &mut out);
             for y in 0..size.height {
                 for x in 0..size.width {
                     for channel in 0..3 {

@@ -4,24 +4,24 @@ use crate::frame::{Size, Window};
 
 /// Between which two pixels a result pixel lies, and how near to the second.
 #[derive(Clone, Copy)]
-struct Between {
+struct Interpolation {
     low: u32,
     high: u32,
-    part: f32,
+    fraction: f32,
 }
 
 /// The buffers of the kernel.
 #[derive(Default)]
 pub(crate) struct Bilinear {
-    columns: Vec<Between>,
+    columns: Vec<Interpolation>,
     lines: [Vec<f32>; 2],
 }
 
-fn between(cell: u32, from: u32, to: u32) -> Between {
+fn interpolation_for(cell: u32, from: u32, to: u32) -> Interpolation {
     let place = (f64::from(cell) + 0.5) * f64::from(from) / f64::from(to) - 0.5;
     let low = place.floor();
     let clamp = |value: f64| value.clamp(0.0, f64::from(from - 1)) as u32;
-    Between { low: clamp(low), high: clamp(low + 1.0), part: (place - low) as f32 }
+    Interpolation { low: clamp(low), high: clamp(low + 1.0), fraction: (place - low) as f32 }
 }
 
 impl Bilinear {
@@ -30,42 +30,42 @@ impl Bilinear {
         debug_assert_eq!(out.len(), size.area() * 3);
         let from = source.size();
         self.columns.clear();
-        self.columns.extend((0..size.width).map(|x| between(x, from.width, size.width)));
+        self.columns.extend((0..size.width).map(|x| interpolation_for(x, from.width, size.width)));
         self.lines.iter_mut().for_each(|line| line.resize(size.width as usize * 3, 0.0));
         // Which source rows `lines` hold, widened: neighbours in the result mostly need the same two.
         let mut held = [u32::MAX; 2];
         let arch = pulp::Arch::new();
         for (y, target) in out.chunks_exact_mut(size.width as usize * 3).enumerate() {
-            let rows = between(y as u32, from.height, size.height);
+            let rows = interpolation_for(y as u32, from.height, size.height);
             if held[1] == rows.low {
                 held.swap(0, 1);
                 self.lines.swap(0, 1);
             }
             for (slot, row) in [rows.low, rows.high].into_iter().enumerate() {
                 if held[slot] != row {
-                    widen(source.row(row), &self.columns, &mut self.lines[slot]);
+                    interpolate_columns(source.row(row), &self.columns, &mut self.lines[slot]);
                     held[slot] = row;
                 }
             }
             let [low, high] = &self.lines;
-            arch.dispatch(|| blend(low, high, rows.part, target));
+            arch.dispatch(|| blend_rows(low, high, rows.fraction, target));
         }
     }
 }
 
-fn widen(row: &[u8], columns: &[Between], line: &mut [f32]) {
+fn interpolate_columns(row: &[u8], columns: &[Interpolation], line: &mut [f32]) {
     for (target, column) in line.chunks_exact_mut(3).zip(columns) {
         let low = &row[column.low as usize * 3..][..3];
         let high = &row[column.high as usize * 3..][..3];
         for channel in 0..3 {
             let start = f32::from(low[channel]);
-            target[channel] = start + (f32::from(high[channel]) - start) * column.part;
+            target[channel] = start + (f32::from(high[channel]) - start) * column.fraction;
         }
     }
 }
 
 #[inline(always)]
-fn blend(low: &[f32], high: &[f32], part: f32, target: &mut [u8]) {
+fn blend_rows(low: &[f32], high: &[f32], part: f32, target: &mut [u8]) {
     for ((value, &low), &high) in target.iter_mut().zip(low).zip(high) {
         *value = (low + (high - low) * part + 0.5) as u8;
     }
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pixel_lies_on_straight_lines_between_centres() {
+    fn each_pixel_is_interpolated_between_pixel_centres() {
         for (from, to) in [((13, 9), (40, 36)), ((20, 20), (21, 33)), ((1, 1), (5, 4)), ((30, 20), (17, 11))]
         {
             let pixels: Vec<u8> =
@@ -101,7 +101,7 @@ mod tests {
             let frame = Frame::new(&pixels, from.0, from.1).unwrap();
             let size = Size { width: to.0, height: to.1 };
             let mut out = vec![0; size.area() * 3];
-            Bilinear::default().resize(frame.whole(), size, &mut out);
+            Bilinear::default().resize(frame.as_window(), size, &mut out);
             for y in 0..size.height {
                 for x in 0..size.width {
                     for channel in 0..3 {

@@ -17,18 +17,18 @@ pub struct Cosine {
 
 /// What to look for.
 #[derive(Clone, Copy, Debug)]
-pub struct Search<'a> {
+pub struct VectorQuery<'a> {
     /// Unit length.
     pub probe: &'a [f32],
     /// The least score of a hit, -1 to 1.
-    pub at_least: f32,
+    pub min_score: f32,
     /// The most hits.
     pub k: usize,
 }
 
 /// A vector found.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Near {
+pub struct Neighbour {
     /// Which row.
     pub row: usize,
     /// Its dot product with the probe.
@@ -48,9 +48,9 @@ impl Cosine {
     ///
     /// # Panics
     /// When `rows` is not a whole number of vectors, or the probe is empty.
-    pub fn nearest(&self, search: &Search<'_>, rows: &[f32]) -> Vec<Near> {
+    pub fn nearest(&self, search: &VectorQuery<'_>, rows: &[f32]) -> Vec<Neighbour> {
         let mut best = Best { heap: BinaryHeap::with_capacity(search.k.min(1024) + 1), k: search.k };
-        self.each(search, rows, |near| best.offer(near));
+        self.for_each_hit(search, rows, |near| best.offer(near));
         best.into_sorted()
     }
 
@@ -58,14 +58,14 @@ impl Cosine {
     ///
     /// # Panics
     /// When `rows` is not a whole number of vectors, or the probe is empty.
-    pub fn each(&self, search: &Search<'_>, rows: &[f32], mut hit: impl FnMut(Near)) {
+    pub fn for_each_hit(&self, search: &VectorQuery<'_>, rows: &[f32], mut hit: impl FnMut(Neighbour)) {
         let dimension = search.probe.len();
         assert!(dimension > 0 && rows.len().is_multiple_of(dimension), "rows of {dimension} numbers");
         self.arch.dispatch(|| {
             for (row, vector) in rows.chunks_exact(dimension).enumerate() {
                 let score = dot(search.probe, vector);
-                if score >= search.at_least {
-                    hit(Near { row, score });
+                if score >= search.min_score {
+                    hit(Neighbour { row, score });
                 }
             }
         });
@@ -107,7 +107,7 @@ struct Best {
 }
 
 #[derive(PartialEq)]
-struct Worst(Near);
+struct Worst(Neighbour);
 
 impl Eq for Worst {}
 
@@ -124,7 +124,7 @@ impl Ord for Worst {
 }
 
 impl Best {
-    fn offer(&mut self, near: Near) {
+    fn offer(&mut self, near: Neighbour) {
         if self.heap.len() == self.k {
             // Rows come in order, so an equal score stands behind those that are here.
             if self.heap.peek().is_none_or(|worst| near.score <= worst.0.score) {
@@ -135,7 +135,7 @@ impl Best {
         self.heap.push(Worst(near));
     }
 
-    fn into_sorted(self) -> Vec<Near> {
+    fn into_sorted(self) -> Vec<Neighbour> {
         self.heap.into_sorted_vec().into_iter().map(|worst| worst.0).collect()
     }
 }
@@ -153,16 +153,16 @@ mod tests {
     #[test]
     fn equal_scores_come_in_the_order_of_rows() {
         let rows = [1.0, 0.0].repeat(5);
-        let search = Search { probe: &[1.0, 0.0], at_least: 0.0, k: 3 };
+        let search = VectorQuery { probe: &[1.0, 0.0], min_score: 0.0, k: 3 };
         let found: Vec<usize> = cosine().nearest(&search, &rows).iter().map(|near| near.row).collect();
         assert_eq!(found, [0, 1, 2]);
     }
 
     #[test]
-    fn nothing_is_found_in_nothing() {
-        let search = Search { probe: &[1.0, 0.0], at_least: -1.0, k: 10 };
+    fn a_search_of_no_rows_finds_nothing() {
+        let search = VectorQuery { probe: &[1.0, 0.0], min_score: -1.0, k: 10 };
         assert!(cosine().nearest(&search, &[]).is_empty());
-        assert!(cosine().nearest(&Search { k: 0, ..search }, &[1.0, 0.0]).is_empty());
+        assert!(cosine().nearest(&VectorQuery { k: 0, ..search }, &[1.0, 0.0]).is_empty());
     }
 
     proptest! {
@@ -176,13 +176,13 @@ mod tests {
             let count = values.len() / dimension;
             prop_assume!(count > 0);
             let (probe, rows) = values[..count * dimension].split_at(dimension);
-            let mut wanted: Vec<Near> = rows.chunks_exact(dimension).enumerate()
-                .map(|(row, vector)| Near { row, score: cosine().score(probe, vector) })
+            let mut wanted: Vec<Neighbour> = rows.chunks_exact(dimension).enumerate()
+                .map(|(row, vector)| Neighbour { row, score: cosine().score(probe, vector) })
                 .filter(|near| near.score >= at_least)
                 .collect();
             wanted.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.row.cmp(&b.row)));
             wanted.truncate(k);
-            prop_assert_eq!(cosine().nearest(&Search { probe, at_least, k }, rows), wanted);
+            prop_assert_eq!(cosine().nearest(&VectorQuery { probe, min_score: at_least, k }, rows), wanted);
         }
 
         #[test]

@@ -38,7 +38,7 @@ pub enum DeviceError {
     NotBuilt(DeviceKind),
     /// This machine has no such device, or no driver for it.
     #[error("no {kind} device: {detail}")]
-    NotThere {
+    NotFound {
         /// What was asked for.
         kind: DeviceKind,
         /// The driver's words.

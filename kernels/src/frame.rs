@@ -28,7 +28,7 @@ pub struct FrameError {
     pub height: u32,
 }
 
-fn check(bytes: usize, width: u32, height: u32) -> Result<(), FrameError> {
+fn check_dimensions(bytes: usize, width: u32, height: u32) -> Result<(), FrameError> {
     let wanted = (width as usize).checked_mul(height as usize).and_then(|n| n.checked_mul(3));
     if width > 0 && height > 0 && wanted == Some(bytes) {
         Ok(())
@@ -43,7 +43,7 @@ impl<'a> Frame<'a> {
     /// # Errors
     /// When the length does not fit the sides, or a side is zero.
     pub fn new(pixels: &'a [u8], width: u32, height: u32) -> Result<Self, FrameError> {
-        check(pixels.len(), width, height)?;
+        check_dimensions(pixels.len(), width, height)?;
         Ok(Self { pixels, width, height })
     }
 
@@ -74,7 +74,7 @@ impl Picture {
     /// # Errors
     /// When the length does not fit the sides, or a side is zero.
     pub fn new(pixels: Vec<u8>, width: u32, height: u32) -> Result<Self, FrameError> {
-        check(pixels.len(), width, height)?;
+        check_dimensions(pixels.len(), width, height)?;
         Ok(Self { pixels, width, height })
     }
 
@@ -153,7 +153,7 @@ impl<'a> Frame<'a> {
     }
 
     /// All of it.
-    pub fn whole(self) -> Window<'a> {
+    pub fn as_window(self) -> Window<'a> {
         Window { frame: self, left: 0, top: 0, size: self.size() }
     }
 

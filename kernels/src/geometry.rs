@@ -40,7 +40,7 @@ impl Rect {
     }
 
     /// The area that both cover.
-    pub fn common_area(&self, other: &Self) -> f32 {
+    pub fn intersection_area(&self, other: &Self) -> f32 {
         self.intersection(other).area()
     }
 
@@ -56,7 +56,7 @@ impl Rect {
 
     /// Intersection over union, 0 to 1.
     pub fn iou(&self, other: &Self) -> f32 {
-        let common = self.common_area(other);
+        let common = self.intersection_area(other);
         let union = self.area() + other.area() - common;
         if union > 0.0 { common / union } else { 0.0 }
     }

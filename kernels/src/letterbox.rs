@@ -2,7 +2,7 @@
 
 use crate::device::Device;
 use crate::frame::{Size, Window};
-use crate::resize::{Resizer, Target};
+use crate::resize::{ResizeTarget, Resizer};
 use crate::tensor::Slot;
 
 /// Lays pictures into tensors; keeps its buffers.
@@ -30,7 +30,7 @@ impl Letterbox {
             slot.write_rows(size, |y| source.row(y));
             return;
         }
-        self.resizer.resize(source, Target::for_networks(from, size), &mut self.pixels);
+        self.resizer.resize(source, ResizeTarget::for_network_input(from, size), &mut self.pixels);
         let stride = size.width as usize * 3;
         let pixels = &self.pixels;
         slot.write_rows(size, |y| &pixels[y as usize * stride..][..stride]);
@@ -38,7 +38,7 @@ impl Letterbox {
 }
 
 /// The least multiple of `step` that is not under `value`.
-pub fn up_to_multiple(value: u32, step: u32) -> u32 {
+pub fn round_up_to_multiple(value: u32, step: u32) -> u32 {
     value.div_ceil(step) * step
 }
 
@@ -49,14 +49,14 @@ mod tests {
     use crate::tensor::{Channels, Normalisation, Tensor};
 
     #[test]
-    fn a_picture_lies_top_left_and_the_rest_is_padding() {
+    fn a_picture_is_placed_top_left_and_the_rest_is_padding() {
         let pixels = vec![200; 8 * 4 * 3];
         let frame = Frame::new(&pixels, 8, 4).unwrap();
         let normalisation = Normalisation { padding: -1.0, ..Normalisation::raw(Channels::Bgr) };
         let mut tensor = Tensor::default();
         tensor.reshape([1, 3, 32, 32]);
         let slot = Slot { tensor: &mut tensor, item: 0, normalisation: &normalisation };
-        Letterbox::new(&Device::Cpu).place(frame.whole(), Size { width: 4, height: 2 }, slot);
+        Letterbox::new(&Device::Cpu).place(frame.as_window(), Size { width: 4, height: 2 }, slot);
         for (index, &value) in tensor.data().iter().enumerate() {
             let (y, x) = (index / 32 % 32, index % 32);
             let wanted = if x < 4 && y < 2 { 200.0 } else { -1.0 };
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn multiples_round_up() {
-        assert_eq!(up_to_multiple(427, 32), 448);
-        assert_eq!(up_to_multiple(640, 32), 640);
+        assert_eq!(round_up_to_multiple(427, 32), 448);
+        assert_eq!(round_up_to_multiple(640, 32), 640);
     }
 }

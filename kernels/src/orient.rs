@@ -8,58 +8,58 @@ pub enum Orientation {
     /// 1: they are.
     Upright,
     /// 2: mirror left and right.
-    MirrorAcross,
+    FlipHorizontal,
     /// 3: half a turn.
-    HalfTurn,
+    Rotate180,
     /// 4: mirror top and bottom.
-    MirrorDown,
+    FlipVertical,
     /// 5: mirror along the diagonal from the top left.
     Transpose,
     /// 6: a quarter turn clockwise.
-    TurnRight,
+    Rotate90,
     /// 7: mirror along the other diagonal.
     Transverse,
     /// 8: a quarter turn counter-clockwise.
-    TurnLeft,
+    Rotate270,
 }
 
 impl Orientation {
     /// From the EXIF value; anything but 2 to 8 is upright.
     pub fn from_exif(value: u32) -> Self {
         match value {
-            2 => Self::MirrorAcross,
-            3 => Self::HalfTurn,
-            4 => Self::MirrorDown,
+            2 => Self::FlipHorizontal,
+            3 => Self::Rotate180,
+            4 => Self::FlipVertical,
             5 => Self::Transpose,
-            6 => Self::TurnRight,
+            6 => Self::Rotate90,
             7 => Self::Transverse,
-            8 => Self::TurnLeft,
+            8 => Self::Rotate270,
             _ => Self::Upright,
         }
     }
 
     /// Whether width and height change places.
     pub fn swaps_sides(self) -> bool {
-        matches!(self, Self::Transpose | Self::TurnRight | Self::Transverse | Self::TurnLeft)
+        matches!(self, Self::Transpose | Self::Rotate90 | Self::Transverse | Self::Rotate270)
     }
 }
 
 /// Sides of the blocks that turning goes by: source and target blocks stay in the first cache.
-const BLOCK: usize = 32;
+const BLOCK_SIDE: usize = 32;
 
 /// The picture upright. An upright one passes as it is; half a turn and mirrors need no second buffer.
-pub fn upright(picture: Picture, orientation: Orientation) -> Picture {
+pub fn apply_orientation(picture: Picture, orientation: Orientation) -> Picture {
     let (width, height) = (picture.width(), picture.height());
     if orientation.swaps_sides() {
-        let pixels = turned(&picture, orientation);
+        let pixels = transpose_pixels(&picture, orientation);
         return Picture::new(pixels, height, width).expect("a turned picture has as many pixels");
     }
     let mut pixels = picture.into_pixels();
     let stride = width as usize * 3;
     match orientation {
-        Orientation::HalfTurn => reverse_pixels(&mut pixels),
-        Orientation::MirrorAcross => pixels.chunks_exact_mut(stride).for_each(reverse_pixels),
-        Orientation::MirrorDown => swap_rows(&mut pixels, stride),
+        Orientation::Rotate180 => reverse_pixels(&mut pixels),
+        Orientation::FlipHorizontal => pixels.chunks_exact_mut(stride).for_each(reverse_pixels),
+        Orientation::FlipVertical => swap_rows(&mut pixels, stride),
         _ => {}
     }
     Picture::new(pixels, width, height).expect("a mirrored picture has as many pixels")
@@ -79,19 +79,19 @@ fn swap_rows(pixels: &mut [u8], stride: usize) {
 }
 
 /// Pixels of the picture with its sides swapped.
-fn turned(picture: &Picture, orientation: Orientation) -> Vec<u8> {
+fn transpose_pixels(picture: &Picture, orientation: Orientation) -> Vec<u8> {
     let (width, height) = (picture.width() as usize, picture.height() as usize);
     let frame = picture.frame();
     let (source, _) = frame.pixels().as_chunks::<3>();
     let mut out = vec![0; picture.size_bytes()];
     let (target, _) = out.as_chunks_mut::<3>();
-    for top in (0..height).step_by(BLOCK) {
-        for left in (0..width).step_by(BLOCK) {
-            for x in left..(left + BLOCK).min(width) {
-                for y in top..(top + BLOCK).min(height) {
+    for top in (0..height).step_by(BLOCK_SIDE) {
+        for left in (0..width).step_by(BLOCK_SIDE) {
+            for x in left..(left + BLOCK_SIDE).min(width) {
+                for y in top..(top + BLOCK_SIDE).min(height) {
                     let (row, column) = match orientation {
                         Orientation::Transpose => (x, y),
-                        Orientation::TurnRight => (x, height - 1 - y),
+                        Orientation::Rotate90 => (x, height - 1 - y),
                         Orientation::Transverse => (width - 1 - x, height - 1 - y),
                         _ => (width - 1 - x, y),
                     };
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn every_orientation_comes_upright() {
+    fn every_orientation_becomes_upright() {
         // As the EXIF standard draws it: the letter F of this grid, stored in the eight ways.
         let stored = [
             (1, vec!["abc", "def"]),
@@ -127,18 +127,21 @@ mod tests {
             (8, vec!["da", "eb", "fc"]),
         ];
         for (exif, rows) in stored {
-            let turned = upright(picture(&rows), Orientation::from_exif(exif));
+            let turned = apply_orientation(picture(&rows), Orientation::from_exif(exif));
             assert_eq!(turned, picture(&["abc", "def"]), "orientation {exif}");
         }
     }
 
     #[test]
-    fn four_quarter_turns_are_none() {
+    fn four_quarter_turns_cancel_out() {
         let pixels = (0..70 * 45 * 3_u32).map(|i| (i % 251) as u8).collect();
         let start = Picture::new(pixels, 70, 45).unwrap();
-        let end = (0..4).fold(start.clone(), |p, _| upright(p, Orientation::TurnRight));
+        let end = (0..4).fold(start.clone(), |p, _| apply_orientation(p, Orientation::Rotate90));
         assert_eq!(end, start);
-        let back = upright(upright(start.clone(), Orientation::TurnRight), Orientation::TurnLeft);
+        let back = apply_orientation(
+            apply_orientation(start.clone(), Orientation::Rotate90),
+            Orientation::Rotate270,
+        );
         assert_eq!(back, start);
     }
 

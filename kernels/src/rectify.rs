@@ -5,13 +5,13 @@ use crate::device::Device;
 use crate::frame::{Frame, Size};
 use crate::geometry::{Point, Quad};
 use crate::tensor::Slot;
-use crate::warp::{Border, Mapping, Sampler};
+use crate::warp::{Border, Homography, Sampler};
 
 /// A box this many times higher than wide holds a line that runs down: it is read after a quarter turn.
-const UPRIGHT_TEXT: f32 = 1.5;
+const VERTICAL_TEXT_RATIO: f32 = 1.5;
 
 /// Text larger than the strip is read at up to this many times the strip's rows and then averaged.
-const MOST_OVERSAMPLING: u32 = 4;
+const MAX_OVERSAMPLING: u32 = 4;
 
 /// Lays strips flat; keeps its buffers.
 pub struct Rectifier {
@@ -53,24 +53,24 @@ impl Rectifier {
     pub fn place(&mut self, frame: Frame<'_>, quad: &Quad, slot: Slot<'_>) {
         let item = slot.tensor.item_size();
         let (mut quad, (mut width, mut height)) = (*quad, quad.size());
-        if height / width.max(1e-6) >= UPRIGHT_TEXT {
+        if height / width.max(1e-6) >= VERTICAL_TEXT_RATIO {
             let [tl, tr, br, bl] = quad.0;
             quad = Quad([tr, br, bl, tl]);
             (width, height) = (height, width);
         }
         let rows = item.height as f32;
         let wide = (rows * width / height.max(1.0)).ceil().clamp(1.0, item.width as f32) as u32;
-        let times = ((height / rows) as u32).clamp(1, MOST_OVERSAMPLING);
+        let times = ((height / rows) as u32).clamp(1, MAX_OVERSAMPLING);
         let strip = Size { width: wide, height: item.height };
         let large = Size { width: wide * times, height: item.height * times };
-        flatten(frame, &quad, large, &mut self.large);
+        warp_quad(frame, &quad, large, &mut self.large);
         let pixels = if times == 1 {
             &self.large
         } else {
             self.strip.resize(strip.area() * 3, 0);
             let source =
                 Frame::new(&self.large, large.width, large.height).expect("flatten gives a whole picture");
-            self.area.shrink(source.whole(), strip, &mut self.strip);
+            self.area.shrink(source.as_window(), strip, &mut self.strip);
             &self.strip
         };
         let stride = strip.width as usize * 3;
@@ -78,16 +78,16 @@ impl Rectifier {
     }
 }
 
-fn flatten(frame: Frame<'_>, quad: &Quad, size: Size, out: &mut Vec<u8>) {
-    let sampler = Sampler { frame, border: Border::Nearest, mapping: onto(quad, size) };
+fn warp_quad(frame: Frame<'_>, quad: &Quad, size: Size, out: &mut Vec<u8>) {
+    let sampler = Sampler { frame, border: Border::Nearest, homography: homography_to_quad(quad, size) };
     out.resize(size.area() * 3, 0);
     for (y, line) in out.chunks_exact_mut(size.width as usize * 3).enumerate() {
-        sampler.row(y as f32, line);
+        sampler.sample_row(y as f32, line);
     }
 }
 
 /// The perspective that takes the corners (0, 0), (width, 0), (width, height), (0, height) to those of the quad.
-fn onto(quad: &Quad, size: Size) -> Mapping {
+fn homography_to_quad(quad: &Quad, size: Size) -> Homography {
     let [tl, tr, br, bl] = quad.0.map(|point| (f64::from(point.x), f64::from(point.y)));
     let (width, height) = (f64::from(size.width), f64::from(size.height));
     let skew = (tl.0 - tr.0 + br.0 - bl.0, tl.1 - tr.1 + br.1 - bl.1);
@@ -102,7 +102,7 @@ fn onto(quad: &Quad, size: Size) -> Mapping {
     let row = |tl: f64, tr: f64, bl: f64| {
         [((tr - tl + g * tr) / width) as f32, ((bl - tl + h * bl) / height) as f32, tl as f32]
     };
-    Mapping {
+    Homography {
         x: row(tl.0, tr.0, bl.0),
         y: row(tl.1, tr.1, bl.1),
         w: [(g / width) as f32, (h / height) as f32],
@@ -118,7 +118,7 @@ mod tests {
         Quad(corners.map(|(x, y)| Point { x, y }))
     }
 
-    fn at(mapping: &Mapping, x: f32, y: f32) -> (f32, f32) {
+    fn map_point(mapping: &Homography, x: f32, y: f32) -> (f32, f32) {
         let w = mapping.w[0] * x + mapping.w[1] * y + 1.0;
         let line = |row: [f32; 3]| (row[0] * x + row[1] * y + row[2]) / w;
         (line(mapping.x), line(mapping.y))
@@ -127,11 +127,11 @@ mod tests {
     #[test]
     fn corners_go_to_corners_in_perspective() {
         let corners = [(10.0, 20.0), (110.0, 30.0), (90.0, 80.0), (5.0, 60.0)];
-        let mapping = onto(&quad(corners), Size { width: 100, height: 48 });
+        let mapping = homography_to_quad(&quad(corners), Size { width: 100, height: 48 });
         for ((x, y), wanted) in
             [(0.0, 0.0), (100.0, 0.0), (100.0, 48.0), (0.0, 48.0)].into_iter().zip(corners)
         {
-            let got = at(&mapping, x, y);
+            let got = map_point(&mapping, x, y);
             assert!(
                 (got.0 - wanted.0).abs() < 1e-3 && (got.1 - wanted.1).abs() < 1e-3,
                 "{got:?} for {wanted:?}"
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn lengthening_moves_both_ends_along_the_text() {
+    fn lengthening_moves_both_ends_along_the_baseline() {
         let long = quad([(0.0, 0.0), (30.0, 40.0), (22.0, 46.0), (-8.0, 6.0)]).lengthened(0.5);
         let wanted = quad([(-3.0, -4.0), (33.0, 44.0), (25.0, 50.0), (-11.0, 2.0)]);
         for (got, wanted) in long.0.iter().zip(&wanted.0) {
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(tall.lengthened(0.5), tall);
     }
 
-    fn strip(frame: Frame<'_>, quad: &Quad) -> Tensor {
+    fn rectify_quad(frame: Frame<'_>, quad: &Quad) -> Tensor {
         let normalisation = Normalisation { padding: -5.0, ..Normalisation::raw(Channels::Rgb) };
         let mut tensor = Tensor::default();
         tensor.reshape([1, 3, 48, 160]);
@@ -167,7 +167,7 @@ mod tests {
         let pixels: Vec<u8> =
             (0..200 * 60 * 3_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         let frame = Frame::new(&pixels, 200, 60).unwrap();
-        let tensor = strip(frame, &quad([(20.0, 5.0), (120.0, 5.0), (120.0, 53.0), (20.0, 53.0)]));
+        let tensor = rectify_quad(frame, &quad([(20.0, 5.0), (120.0, 5.0), (120.0, 53.0), (20.0, 53.0)]));
         for (y, x) in (0..48).flat_map(|y| (0..160).map(move |x| (y, x))) {
             let wanted = if x < 100 { f32::from(pixels[((y + 5) * 200 + x + 20) * 3]) } else { -5.0 };
             assert_eq!(tensor.data()[y * 160 + x], wanted, "{x} {y}");
@@ -179,7 +179,7 @@ mod tests {
         // Four times the strip's rows, text running down: left half dark, right half bright.
         let pixels: Vec<u8> = (0..400 * 300).flat_map(|i| [if i % 400 < 96 { 40 } else { 200 }; 3]).collect();
         let frame = Frame::new(&pixels, 400, 300).unwrap();
-        let tensor = strip(frame, &quad([(0.0, 0.0), (192.0, 0.0), (192.0, 300.0), (0.0, 300.0)]));
+        let tensor = rectify_quad(frame, &quad([(0.0, 0.0), (192.0, 0.0), (192.0, 300.0), (0.0, 300.0)]));
         // The first corner is the former top right, so the strip's upper half is the bright one.
         assert_eq!(tensor.data()[5 * 160 + 10], 200.0);
         assert_eq!(tensor.data()[40 * 160 + 10], 40.0);

@@ -8,7 +8,7 @@ use crate::frame::{Frame, Picture, Size, Window};
 
 /// What [`Filter::Lanczos`] keeps of its rows for the next picture, bytes. A photo of 24 megapixels takes 9 MB; what
 /// a giant takes would stay with its thread for ever.
-const MOST_KEPT_BYTES: usize = 24 << 20;
+const MAX_KEPT_BYTES: usize = 24 << 20;
 
 /// How new pixels come from old ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,16 +23,16 @@ pub enum Filter {
 
 /// What a picture is to become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct ResizeTarget {
     /// Its sides; none is zero.
     pub size: Size,
     /// How.
     pub filter: Filter,
 }
 
-impl Target {
+impl ResizeTarget {
     /// What networks are fed with: the area where the width shrinks, else straight lines.
-    pub fn for_networks(from: Size, size: Size) -> Self {
+    pub fn for_network_input(from: Size, size: Size) -> Self {
         Self { size, filter: if size.width < from.width { Filter::Area } else { Filter::Bilinear } }
     }
 }
@@ -50,8 +50,8 @@ impl Resizer {
     ///
     /// # Panics
     /// When a side of the target is zero.
-    pub fn resize(&mut self, source: Window<'_>, target: Target, out: &mut Vec<u8>) {
-        let Target { size, filter } = target;
+    pub fn resize(&mut self, source: Window<'_>, target: ResizeTarget, out: &mut Vec<u8>) {
+        let ResizeTarget { size, filter } = target;
         assert!(size.width > 0 && size.height > 0, "a picture has pixels");
         let from = source.size();
         if from == size {
@@ -61,7 +61,7 @@ impl Resizer {
         }
         out.resize(size.area() * 3, 0);
         match filter {
-            Filter::Lanczos => self.lanczos(source, size, out),
+            Filter::Lanczos => self.resize_lanczos(source, size, out),
             Filter::Area if size.width <= from.width && size.height <= from.height => {
                 self.area.shrink(source, size, out);
             }
@@ -73,14 +73,14 @@ impl Resizer {
     ///
     /// # Panics
     /// When a side of the target is zero.
-    pub fn picture(&mut self, frame: Frame<'_>, target: Target) -> Picture {
+    pub fn resize_frame(&mut self, frame: Frame<'_>, target: ResizeTarget) -> Picture {
         let size = target.size;
         let mut pixels = Vec::with_capacity(size.area() * 3);
-        self.resize(frame.whole(), target, &mut pixels);
+        self.resize(frame.as_window(), target, &mut pixels);
         Picture::new(pixels, size.width, size.height).expect("resize gives width * height * 3 bytes")
     }
 
-    fn lanczos(&mut self, source: Window<'_>, size: Size, out: &mut [u8]) {
+    fn resize_lanczos(&mut self, source: Window<'_>, size: Size, out: &mut [u8]) {
         let frame = source.frame();
         let pixel = fir::PixelType::U8x3;
         let view = fir::images::ImageRef::new(frame.width(), frame.height(), frame.pixels(), pixel)
@@ -92,7 +92,7 @@ impl Resizer {
             .resize_alg(fir::ResizeAlg::Convolution(fir::FilterType::Lanczos3))
             .crop(source.left().into(), source.top().into(), crop.width.into(), crop.height.into());
         self.lanczos.resize(&view, &mut target, &options).expect("a window lies within its frame");
-        if self.lanczos.size_of_internal_buffers() > MOST_KEPT_BYTES {
+        if self.lanczos.size_of_internal_buffers() > MAX_KEPT_BYTES {
             self.lanczos.reset_internal_buffers();
         }
     }
@@ -115,10 +115,10 @@ mod tests {
         let copy = Frame::new(&copied, 31, 22).unwrap();
         let mut resizer = Resizer::default();
         for filter in [Filter::Area, Filter::Bilinear] {
-            let target = Target { size: Size { width: 17, height: 9 }, filter };
+            let target = ResizeTarget { size: Size { width: 17, height: 9 }, filter };
             let (mut from_window, mut from_copy) = (Vec::new(), Vec::new());
             resizer.resize(window, target, &mut from_window);
-            resizer.resize(copy.whole(), target, &mut from_copy);
+            resizer.resize(copy.as_window(), target, &mut from_copy);
             assert_eq!(from_window, from_copy, "{filter:?}");
         }
     }
@@ -129,31 +129,31 @@ mod tests {
         let mut resizer = Resizer::default();
         for filter in [Filter::Lanczos, Filter::Area, Filter::Bilinear] {
             for size in [Size { width: 13, height: 11 }, Size { width: 100, height: 70 }] {
-                let resized = resizer.picture(flat.frame(), Target { size, filter });
+                let resized = resizer.resize_frame(flat.frame(), ResizeTarget { size, filter });
                 assert!(resized.frame().pixels().iter().all(|&value| value == 93), "{filter:?} {size:?}");
             }
         }
     }
 
     #[test]
-    fn a_giants_rows_are_not_kept() {
+    fn the_buffers_of_a_very_large_picture_are_not_kept() {
         let mut resizer = Resizer::default();
         let mut kept_after = |from: Size, size: Size| {
             let picture = noise(from.width, from.height);
-            resizer.picture(picture.frame(), Target { size, filter: Filter::Lanczos });
+            resizer.resize_frame(picture.frame(), ResizeTarget { size, filter: Filter::Lanczos });
             resizer.lanczos.size_of_internal_buffers()
         };
         // Columns are resized first: the rows in between have the source's width and the target's height.
         let usual = kept_after(Size { width: 400, height: 300 }, Size { width: 200, height: 150 });
-        assert!((400 * 150 * 3..MOST_KEPT_BYTES).contains(&usual), "{usual} bytes");
+        assert!((400 * 150 * 3..MAX_KEPT_BYTES).contains(&usual), "{usual} bytes");
         assert_eq!(kept_after(Size { width: 4000, height: 2 }, Size { width: 2000, height: 2200 }), 0);
     }
 
     #[test]
     fn the_same_size_is_a_copy() {
         let picture = noise(9, 7);
-        let target = Target { size: picture.size(), filter: Filter::Lanczos };
-        let copy = Resizer::default().picture(picture.frame(), target);
+        let target = ResizeTarget { size: picture.size(), filter: Filter::Lanczos };
+        let copy = Resizer::default().resize_frame(picture.frame(), target);
         assert_eq!(copy, picture);
     }
 }

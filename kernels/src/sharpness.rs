@@ -1,32 +1,36 @@
 //! How sharp a face is.
 
 use crate::frame::{Frame, Size};
-use crate::resize::{Resizer, Target};
+use crate::resize::{ResizeTarget, Resizer};
 
 /// The side that crops are brought to, so that one limit serves every embedder.
-const SIDE: u32 = 112;
+const CROP_SIDE: u32 = 112;
 
 /// Measures sharpness; keeps its buffers.
 #[derive(Default)]
-pub struct Sharpness {
+pub struct SharpnessMeter {
     resizer: Resizer,
     pixels: Vec<u8>,
     grey: Vec<f32>,
 }
 
-impl Sharpness {
+impl SharpnessMeter {
     /// Variance of the Laplacian (four neighbours) of the grey values (0 to 255) of the crop at 112 x 112 px; the
     /// outermost pixels only serve as neighbours. Blur is low.
-    pub fn of(&mut self, crop: Frame<'_>) -> f32 {
-        let size = Size { width: SIDE, height: SIDE };
-        self.resizer.resize(crop.whole(), Target::for_networks(crop.size(), size), &mut self.pixels);
+    pub fn measure(&mut self, crop: Frame<'_>) -> f32 {
+        let size = Size { width: CROP_SIDE, height: CROP_SIDE };
+        self.resizer.resize(
+            crop.as_window(),
+            ResizeTarget::for_network_input(crop.size(), size),
+            &mut self.pixels,
+        );
         self.grey.clear();
         self.grey.extend(
             self.pixels
                 .chunks_exact(3)
                 .map(|p| 0.299 * f32::from(p[0]) + 0.587 * f32::from(p[1]) + 0.114 * f32::from(p[2])),
         );
-        let side = SIDE as usize;
+        let side = CROP_SIDE as usize;
         let (mut sum, mut squares) = (0.0_f64, 0.0_f64);
         for y in 1..side - 1 {
             let [above, line, below] = [y - 1, y, y + 1].map(|row| &self.grey[row * side..(row + 1) * side]);
@@ -53,10 +57,11 @@ mod tests {
 
     #[test]
     fn flat_is_zero_and_fine_detail_is_high() {
-        let mut sharpness = Sharpness::default();
+        let mut sharpness = SharpnessMeter::default();
         let flat = vec![77; 112 * 112 * 3];
-        assert!(sharpness.of(Frame::new(&flat, 112, 112).unwrap()) < 1e-3);
-        let mut of = |side, period| sharpness.of(Frame::new(&stripes(side, period), side, side).unwrap());
+        assert!(sharpness.measure(Frame::new(&flat, 112, 112).unwrap()) < 1e-3);
+        let mut of =
+            |side, period| sharpness.measure(Frame::new(&stripes(side, period), side, side).unwrap());
         let (fine, coarse) = (of(112, 2), of(112, 28));
         assert!(fine > 10.0 * coarse, "{fine} and {coarse}");
     }
@@ -64,15 +69,15 @@ mod tests {
     #[test]
     fn stripes_of_known_size_give_the_known_variance() {
         // Columns alternate 60, 60, 180, 180: the Laplacian is +120 or -120 everywhere, its mean zero.
-        let got = Sharpness::default().of(Frame::new(&stripes(112, 2), 112, 112).unwrap());
+        let got = SharpnessMeter::default().measure(Frame::new(&stripes(112, 2), 112, 112).unwrap());
         assert!((got - 14_400.0).abs() < 1.0, "{got}");
     }
 
     #[test]
     fn the_side_of_the_crop_matters_little() {
-        let mut sharpness = Sharpness::default();
-        let at_112 = sharpness.of(Frame::new(&stripes(112, 14), 112, 112).unwrap());
-        let at_224 = sharpness.of(Frame::new(&stripes(224, 28), 224, 224).unwrap());
+        let mut sharpness = SharpnessMeter::default();
+        let at_112 = sharpness.measure(Frame::new(&stripes(112, 14), 112, 112).unwrap());
+        let at_224 = sharpness.measure(Frame::new(&stripes(224, 28), 224, 224).unwrap());
         assert!((at_112 / at_224 - 1.0).abs() < 0.05, "{at_112} and {at_224}");
     }
 }

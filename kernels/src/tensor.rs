@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pixels_become_planes_in_the_order_asked_for() {
+    fn pixels_become_planes_in_the_requested_order() {
         let pixels = [10, 20, 30, 40, 50, 60];
         let normalisation = Normalisation {
             channels: Channels::Bgr,

@@ -5,7 +5,7 @@ use crate::frame::Frame;
 /// Where a point of the result lies in the source: `x' = (a x + b y + c) / w`, `y' = (d x + e y + f) / w`,
 /// `w = g x + h y + 1`. Pixel centres have whole coordinates on both sides.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Mapping {
+pub(crate) struct Homography {
     pub(crate) x: [f32; 3],
     pub(crate) y: [f32; 3],
     pub(crate) w: [f32; 2],
@@ -22,13 +22,13 @@ pub(crate) enum Border {
 pub(crate) struct Sampler<'a> {
     pub(crate) frame: Frame<'a>,
     pub(crate) border: Border,
-    pub(crate) mapping: Mapping,
+    pub(crate) homography: Homography,
 }
 
 impl Sampler<'_> {
     /// Writes row `y` of the result: straight lines between the four nearest pixels.
-    pub(crate) fn row(&self, y: f32, line: &mut [u8]) {
-        let map = &self.mapping;
+    pub(crate) fn sample_row(&self, y: f32, line: &mut [u8]) {
+        let map = &self.homography;
         let flat = map.w == [0.0; 2];
         let start = [map.x[1] * y + map.x[2], map.y[1] * y + map.y[2], map.w[1] * y + 1.0];
         for (index, pixel) in line.chunks_exact_mut(3).enumerate() {
@@ -63,7 +63,7 @@ fn sample(frame: Frame<'_>, border: Border, (x, y): (f32, f32)) -> [u8; 3] {
         ]
     } else {
         [(left, top), (left + 1, top), (left, top + 1), (left + 1, top + 1)]
-            .map(|at| beyond(frame, border, at))
+            .map(|at| border_pixel(frame, border, at))
     };
     std::array::from_fn(|channel| {
         let [tl, tr, bl, br] = corners.map(|corner| f32::from(corner[channel]));
@@ -74,7 +74,7 @@ fn sample(frame: Frame<'_>, border: Border, (x, y): (f32, f32)) -> [u8; 3] {
 }
 
 #[cold]
-fn beyond(frame: Frame<'_>, border: Border, (x, y): (i32, i32)) -> [u8; 3] {
+fn border_pixel(frame: Frame<'_>, border: Border, (x, y): (i32, i32)) -> [u8; 3] {
     let (right, bottom) = (frame.width() as i32 - 1, frame.height() as i32 - 1);
     let inside = (x.clamp(0, right), y.clamp(0, bottom));
     if border == Border::Black && inside != (x, y) {
@@ -89,28 +89,28 @@ fn beyond(frame: Frame<'_>, border: Border, (x, y): (i32, i32)) -> [u8; 3] {
 mod tests {
     use super::*;
 
-    const SAME: Mapping = Mapping { x: [1.0, 0.0, 0.0], y: [0.0, 1.0, 0.0], w: [0.0; 2] };
+    const SAME: Homography = Homography { x: [1.0, 0.0, 0.0], y: [0.0, 1.0, 0.0], w: [0.0; 2] };
 
     #[test]
-    fn half_a_pixel_aside_is_the_mean_of_neighbours() {
+    fn half_a_pixel_offset_is_the_mean_of_neighbours() {
         let pixels = [0, 0, 0, 100, 50, 10, 200, 100, 20];
         let frame = Frame::new(&pixels, 3, 1).unwrap();
-        let mapping = Mapping { x: [1.0, 0.0, 0.5], ..SAME };
+        let mapping = Homography { x: [1.0, 0.0, 0.5], ..SAME };
         let mut line = [0; 9];
-        Sampler { frame, border: Border::Nearest, mapping }.row(0.0, &mut line);
+        Sampler { frame, border: Border::Nearest, homography: mapping }.sample_row(0.0, &mut line);
         assert_eq!(line, [50, 25, 5, 150, 75, 15, 200, 100, 20]);
-        Sampler { frame, border: Border::Black, mapping }.row(0.0, &mut line);
+        Sampler { frame, border: Border::Black, homography: mapping }.sample_row(0.0, &mut line);
         assert_eq!(line, [50, 25, 5, 150, 75, 15, 100, 50, 10]);
     }
 
     #[test]
-    fn places_far_beyond_are_the_border() {
+    fn points_far_outside_read_the_border() {
         let pixels = [9; 3];
         let frame = Frame::new(&pixels, 1, 1).unwrap();
         let mut line = [1; 3];
         for far in [-1e9, 1e9, f32::NAN] {
-            let mapping = Mapping { x: [0.0, 0.0, far], ..SAME };
-            Sampler { frame, border: Border::Black, mapping }.row(0.0, &mut line);
+            let mapping = Homography { x: [0.0, 0.0, far], ..SAME };
+            Sampler { frame, border: Border::Black, homography: mapping }.sample_row(0.0, &mut line);
             assert!(line == [0; 3] || far.is_nan(), "{far}: {line:?}");
         }
     }

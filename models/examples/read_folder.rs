@@ -26,11 +26,11 @@ const PATTERN: &str = "[A-Z]{0,2}[0-9]{2,5}[A-Z]?";
 /// Long side of what faces are looked for in.
 const FACE_LONG_SIDE: u32 = 640;
 /// Bibs this sure are the answer.
-const ACCEPTED: f32 = 0.9;
+const ACCEPT_CONFIDENCE: f32 = 0.9;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let run = Arguments::parse()?;
-    let steps = Steps::default();
+    let steps = StepTimes::default();
     let ours = filter_fn(|metadata| metadata.target().starts_with("photofinish_models"));
     tracing::subscriber::set_global_default(Registry::default().with(steps.clone().with_filter(ours)))?;
 
@@ -41,28 +41,28 @@ fn main() -> Result<(), Box<dyn Error>> {
     })?;
     println!("{runtime}");
     let models = ZooModels::open(Arc::new(runtime), run.models.clone())?;
-    let mut bench = Bench {
-        detector: models.face_detector()?,
-        reader: models.bib_reader()?,
+    let mut bench = FolderReader {
+        detector: models.create_face_detector()?,
+        reader: models.create_bib_reader()?,
         pattern: BibPattern::new(PATTERN)?,
     };
 
-    let labels = labels(&run.labels)?;
+    let labels = load_labels(&run.labels)?;
     if let Some(first) = labels.first() {
         // The first run of a network is dear.
-        bench.read(&picture(&run.photos.join(&first.file))?)?;
+        bench.read(&load_picture(&run.photos.join(&first.file))?)?;
         steps.clear();
     }
     let mut scores = BTreeMap::<&str, Score>::new();
     let mut written = serde_json::Map::new();
     for label in &labels {
-        let texts = bench.read(&picture(&run.photos.join(&label.file))?)?;
-        let accepted = texts.iter().filter(|text| text.is_bib && text.confidence >= ACCEPTED);
-        let read = accepted.map(|text| without_zeros(&text.text)).collect();
-        for part in ["all", label.part()] {
+        let texts = bench.read(&load_picture(&run.photos.join(&label.file))?)?;
+        let accepted = texts.iter().filter(|text| text.is_bib && text.confidence >= ACCEPT_CONFIDENCE);
+        let read = accepted.map(|text| trim_zeros(&text.text)).collect();
+        for part in ["all", label.split()] {
             scores.entry(part).or_default().count(&read, &label.bibs);
         }
-        written.insert(label.file.clone(), texts.iter().map(as_json).collect());
+        written.insert(label.file.clone(), texts.iter().map(to_json).collect());
     }
     for (part, score) in &scores {
         println!("{part:>5} {score}");
@@ -102,13 +102,13 @@ impl Arguments {
 }
 
 /// What is measured.
-struct Bench {
+struct FolderReader {
     detector: Box<dyn FaceDetector>,
     reader: Box<dyn BibReader>,
     pattern: BibPattern,
 }
 
-impl Bench {
+impl FolderReader {
     fn read(&mut self, photo: &Picture) -> Result<Vec<BibText>, Box<dyn Error>> {
         let frame = photo.frame();
         let faces = {
@@ -121,7 +121,7 @@ impl Bench {
     }
 }
 
-fn picture(path: &Path) -> Result<Picture, Box<dyn Error>> {
+fn load_picture(path: &Path) -> Result<Picture, Box<dyn Error>> {
     let mut decoder = ImageReader::open(path)?.with_guessed_format()?.into_decoder()?;
     let orientation = decoder.orientation()?;
     let mut image = DynamicImage::from_decoder(decoder)?;
@@ -132,14 +132,14 @@ fn picture(path: &Path) -> Result<Picture, Box<dyn Error>> {
 }
 
 /// The bibs of a photo.
-struct Label {
+struct LabelledPhoto {
     file: String,
     bibs: BTreeSet<String>,
 }
 
-impl Label {
+impl LabelledPhoto {
     /// Constants of the recipe were chosen on `tune`.
-    fn part(&self) -> &'static str {
+    fn split(&self) -> &'static str {
         let stem = Path::new(&self.file).file_stem().unwrap_or_default().to_string_lossy();
         let number = stem.rsplit('_').next().and_then(|digits| digits.parse::<u32>().ok());
         let is_held = self.file.contains("set2") && number.is_some_and(|number| number % 2 == 1);
@@ -147,23 +147,23 @@ impl Label {
     }
 }
 
-fn labels(path: &Path) -> Result<Vec<Label>, Box<dyn Error>> {
+fn load_labels(path: &Path) -> Result<Vec<LabelledPhoto>, Box<dyn Error>> {
     let text = std::fs::read_to_string(path)?;
     let label = |line: &str| {
         let mut columns = line.split(',');
         let file = columns.next().unwrap_or_default().to_owned();
-        let bibs = columns.next().unwrap_or_default().split_whitespace().map(without_zeros).collect();
-        Label { file, bibs }
+        let bibs = columns.next().unwrap_or_default().split_whitespace().map(trim_zeros).collect();
+        LabelledPhoto { file, bibs }
     };
     Ok(text.lines().skip(1).map(label).collect())
 }
 
-fn without_zeros(bib: &str) -> String {
+fn trim_zeros(bib: &str) -> String {
     let short = bib.trim_start_matches('0');
     if short.is_empty() { bib } else { short }.to_owned()
 }
 
-fn as_json(text: &BibText) -> serde_json::Value {
+fn to_json(text: &BibText) -> serde_json::Value {
     let corners: Vec<_> = text.quad.0.iter().map(|corner| [corner.x, corner.y]).collect();
     serde_json::json!({ "text": text.text, "conf": text.confidence, "is_bib": text.is_bib, "quad": corners })
 }
@@ -198,28 +198,28 @@ impl std::fmt::Display for Score {
 /// CPU time of each span of the reader, by name: of the process, which does nothing else, so that threads of the
 /// runtime count.
 #[derive(Clone, Default)]
-struct Steps(Arc<Mutex<BTreeMap<&'static str, Step>>>);
+struct StepTimes(Arc<Mutex<BTreeMap<&'static str, StepTime>>>);
 
 #[derive(Clone, Copy, Default)]
-struct Step {
+struct StepTime {
     times: u32,
     process: Duration,
     thread: Duration,
 }
 
-struct Entered {
+struct CpuClocks {
     process: Duration,
     thread: Duration,
 }
 
-impl Entered {
+impl CpuClocks {
     fn now() -> Self {
         let read = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
         Self { process: read(ClockId::ProcessCPUTime), thread: read(ClockId::ThreadCPUTime) }
     }
 }
 
-impl Steps {
+impl StepTimes {
     fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -234,17 +234,17 @@ impl Steps {
     }
 }
 
-impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Steps {
+impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for StepTimes {
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
         if let Some(span) = context.span(id) {
-            span.extensions_mut().replace(Entered::now());
+            span.extensions_mut().replace(CpuClocks::now());
         }
     }
 
     fn on_exit(&self, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        let Some(entered) = span.extensions_mut().remove::<Entered>() else { return };
-        let now = Entered::now();
+        let Some(entered) = span.extensions_mut().remove::<CpuClocks>() else { return };
+        let now = CpuClocks::now();
         let mut steps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let step = steps.entry(span.name()).or_default();
         step.times += 1;

@@ -3,9 +3,9 @@
 use photofinish_kernels::align::{Template, align};
 use photofinish_kernels::frame::{Frame, Size};
 use photofinish_kernels::geometry::Point;
-use photofinish_kernels::sharpness::Sharpness;
+use photofinish_kernels::sharpness::SharpnessMeter;
 use photofinish_kernels::tensor::{Channels, Normalisation, Slot, Tensor};
-use photofinish_zoo::{Channels as ZooChannels, EmbedderContract};
+use photofinish_zoo::{ChannelOrder as ZooChannels, EmbedderContract};
 
 use crate::session::Network;
 use crate::traits::{EmbeddedFace, FaceCrop, FaceEmbedder, ModelError, ModelIdentity};
@@ -19,10 +19,10 @@ pub struct AlignedEmbedder {
     dimensions: usize,
     output: String,
     /// Faces a call at most.
-    batch: usize,
+    max_batch: usize,
     crop: Vec<u8>,
     input: Tensor,
-    sharpness: Sharpness,
+    sharpness: SharpnessMeter,
 }
 
 impl AlignedEmbedder {
@@ -44,10 +44,10 @@ impl AlignedEmbedder {
             },
             dimensions: contract.dimensions,
             output: contract.output.clone(),
-            batch: batch.max(1),
+            max_batch: batch.max(1),
             crop: Vec::new(),
             input: Tensor::default(),
-            sharpness: Sharpness::default(),
+            sharpness: SharpnessMeter::default(),
         }
     }
 
@@ -60,19 +60,19 @@ impl AlignedEmbedder {
         for (item, face) in faces.iter().enumerate() {
             align(face.frame, &face.landmarks, &self.template, &mut self.crop);
             let crop = Frame::new(&self.crop, side, side).expect("align gives side * side * 3 bytes");
-            sharpnesses.push(self.sharpness.of(crop));
+            sharpnesses.push(self.sharpness.measure(crop));
             let slot = Slot { tensor: &mut self.input, item, normalisation: &self.normalisation };
             slot.write_rows(size, |y| &self.crop[y as usize * stride..][..stride]);
         }
         let outputs = self.network.run(&self.input)?;
-        let vectors = outputs.named(&self.output)?.values;
+        let vectors = outputs.get(&self.output)?.values;
         if vectors.len() != faces.len() * self.dimensions {
             return Err(ModelError::Inference {
                 name: self.identity.name.clone(),
                 detail: format!("{} numbers for {} faces", vectors.len(), faces.len()),
             });
         }
-        let vectors = vectors.chunks_exact(self.dimensions).map(unit);
+        let vectors = vectors.chunks_exact(self.dimensions).map(to_unit_vector);
         Ok(vectors.zip(sharpnesses).map(|(vector, sharpness)| EmbeddedFace { vector, sharpness }).collect())
     }
 }
@@ -80,7 +80,7 @@ impl AlignedEmbedder {
 impl FaceEmbedder for AlignedEmbedder {
     fn embed(&mut self, faces: &[FaceCrop<'_>]) -> Result<Vec<EmbeddedFace>, ModelError> {
         let mut embedded = Vec::with_capacity(faces.len());
-        for batch in faces.chunks(self.batch) {
+        for batch in faces.chunks(self.max_batch) {
             embedded.extend(self.run(batch)?);
         }
         Ok(embedded)
@@ -92,7 +92,7 @@ impl FaceEmbedder for AlignedEmbedder {
 }
 
 /// The vector at length 1; zero stays zero.
-fn unit(vector: &[f32]) -> Vec<f32> {
+fn to_unit_vector(vector: &[f32]) -> Vec<f32> {
     let length = vector.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>().sqrt();
     let scale = if length > 0.0 { (1.0 / length) as f32 } else { 0.0 };
     vector.iter().map(|value| value * scale).collect()

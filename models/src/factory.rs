@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use photofinish_kernels::device::Device;
-use photofinish_zoo::{Contract, Model, ModelSet, Role, Zoo};
+use photofinish_zoo::{Contract, Model, ModelRole, ModelSet, Zoo};
 
 use crate::embedder::AlignedEmbedder;
 use crate::libfacedetection::Libfacedetection;
-use crate::reading::{self, BibRecipe, ReaderNetworks, SharedFinder};
+use crate::reading::{self, ReaderNetworks, SharedTextDetector, TorsoBibReader};
 use crate::runtime::Runtime;
 use crate::session::{Network, Workload};
 use crate::traits::{
@@ -21,9 +21,9 @@ pub struct ZooModels {
     runtime: Arc<Runtime>,
     folder: PathBuf,
     zoo: Zoo,
-    set: ModelSet,
+    model_set: ModelSet,
     /// One for all readers: it is seldom used, and of all networks takes the most memory.
-    whole_photos: Mutex<Option<SharedFinder>>,
+    full_frame_detector: Mutex<Option<SharedTextDetector>>,
 }
 
 impl ZooModels {
@@ -34,19 +34,19 @@ impl ZooModels {
     pub fn open(runtime: Arc<Runtime>, folder: PathBuf) -> Result<Self, ModelError> {
         let zoo = Zoo::embedded();
         let set = zoo
-            .choose(&folder)
+            .choose_set(&folder)
             .map_err(|error| ModelError::File { name: "zoo".into(), detail: error.to_string() })?;
         if set == ModelSet::Registry {
             tracing::warn!(
                 "the default face networks are not there: the registry set reads faces, less exactly"
             );
         }
-        Ok(Self { runtime, folder, zoo, set, whole_photos: Mutex::default() })
+        Ok(Self { runtime, folder, zoo, model_set: set, full_frame_detector: Mutex::default() })
     }
 
     /// The set in use.
-    pub fn set(&self) -> ModelSet {
-        self.set
+    pub fn model_set(&self) -> ModelSet {
+        self.model_set
     }
 
     /// The runtime in use.
@@ -54,40 +54,40 @@ impl ZooModels {
         &self.runtime
     }
 
-    fn model(&self, role: Role) -> Result<&Model, ModelError> {
-        self.zoo.model(self.set, role).ok_or_else(|| ModelError::File {
+    fn model(&self, role: ModelRole) -> Result<&Model, ModelError> {
+        self.zoo.model(self.model_set, role).ok_or_else(|| ModelError::File {
             name: format!("{role:?}"),
-            detail: format!("the {} has none", self.set),
+            detail: format!("the {} has none", self.model_set),
         })
     }
 
-    fn whole_photo_finder(&self, detector: &Model) -> Result<SharedFinder, ModelError> {
-        let mut shared = self.whole_photos.lock().unwrap_or_else(PoisonError::into_inner);
+    fn load_full_frame_detector(&self, detector: &Model) -> Result<SharedTextDetector, ModelError> {
+        let mut shared = self.full_frame_detector.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(finder) = shared.as_ref() {
             return Ok(finder.clone());
         }
-        let network = self.load(detector, Workload::AnyTextDetection)?;
-        Ok(shared.insert(SharedFinder::new(&Device::Cpu, network)).clone())
+        let network = self.load_network(detector, Workload::DynamicTextDetection)?;
+        Ok(shared.insert(SharedTextDetector::new(&Device::Cpu, network)).clone())
     }
 
-    fn load(&self, model: &Model, workload: Workload) -> Result<Network, ModelError> {
-        Network::load(&self.runtime, &self.folder.join(model.file()), workload)
+    fn load_network(&self, model: &Model, workload: Workload) -> Result<Network, ModelError> {
+        Network::load(&self.runtime, &self.folder.join(model.network_file()), workload)
     }
 }
 
 impl ModelFactory for ZooModels {
-    fn face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError> {
-        let model = self.model(Role::FaceDetector)?;
+    fn create_face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError> {
+        let model = self.model(ModelRole::FaceDetector)?;
         match model.contract {
             Contract::Yunet { score_threshold, iou_threshold } => {
-                let network = self.load(model, Workload::FaceDetection)?;
+                let network = self.load_network(model, Workload::FaceDetection)?;
                 let thresholds = YunetThresholds { score: score_threshold, iou: iou_threshold };
                 Ok(Box::new(Yunet::new(network, thresholds, identity(model))))
             }
             Contract::Libfacedetection { score_threshold } => {
                 let openmp = model.files.get(1).map_or("", |file| &file.name);
                 let detector = Libfacedetection::open(
-                    &self.folder.join(model.file()),
+                    &self.folder.join(model.network_file()),
                     &self.folder.join(openmp),
                     score_threshold,
                     identity(model),
@@ -98,32 +98,32 @@ impl ModelFactory for ZooModels {
         }
     }
 
-    fn face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError> {
-        let model = self.model(Role::FaceEmbedder)?;
+    fn create_face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError> {
+        let model = self.model(ModelRole::FaceEmbedder)?;
         let Contract::Embedder(contract) = &model.contract else { return Err(wrong_contract(model)) };
-        let network = self.load(model, Workload::Embedding)?;
+        let network = self.load_network(model, Workload::Embedding)?;
         let batch = self.runtime.batch_sizes().embed;
         Ok(Box::new(AlignedEmbedder::new(network, contract, identity(model), batch)))
     }
 
-    fn bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError> {
-        let detector = self.model(Role::TextDetector)?;
-        let recogniser = self.model(Role::TextRecogniser)?;
+    fn create_bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError> {
+        let detector = self.model(ModelRole::TextDetector)?;
+        let recogniser = self.model(ModelRole::TextRecogniser)?;
         let Contract::TextRecogniser { characters } = &recogniser.contract else {
             return Err(wrong_contract(recogniser));
         };
         let networks = ReaderNetworks {
-            first_look: self.load(detector, reading::FIRST_LOOK_WORKLOAD)?,
-            second_look: self.load(detector, reading::SECOND_LOOK_WORKLOAD)?,
-            whole: self.whole_photo_finder(detector)?,
-            recogniser: self.load(recogniser, reading::RECOGNISER_WORKLOAD)?,
+            first_pass: self.load_network(detector, reading::FIRST_PASS_WORKLOAD)?,
+            second_pass: self.load_network(detector, reading::SECOND_PASS_WORKLOAD)?,
+            full_frame: self.load_full_frame_detector(detector)?,
+            recogniser: self.load_network(recogniser, reading::RECOGNISER_WORKLOAD)?,
             characters: characters.clone(),
         };
         let identity = ModelIdentity {
             name: format!("{}+{}", detector.name, recogniser.name),
             version: detector.version.max(recogniser.version),
         };
-        Ok(Box::new(BibRecipe::new(&Device::Cpu, networks, identity)))
+        Ok(Box::new(TorsoBibReader::new(&Device::Cpu, networks, identity)))
     }
 
     fn batch_sizes(&self) -> BatchSizes {

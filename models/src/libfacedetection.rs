@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use photofinish_kernels::foreign::{FaceDetectCnn, ForeignFace};
+use photofinish_kernels::foreign::{FaceDetectCnn, RawFace};
 use photofinish_kernels::frame::Frame;
 use photofinish_kernels::geometry::{Point, Rect};
-use photofinish_kernels::resize::{Resizer, Target};
+use photofinish_kernels::resize::{ResizeTarget, Resizer};
 
 use crate::traits::{FaceBox, FaceDetector, ModelError, ModelIdentity};
 
 /// Its static tables end at about 960 px; beyond, it fails silently.
-const LONGEST_SIDE: u32 = 960;
+const MAX_LONG_SIDE: u32 = 960;
 
 /// The detector.
 pub struct Libfacedetection {
@@ -39,9 +39,9 @@ impl Libfacedetection {
     }
 
     fn detect_one(&mut self, frame: Frame<'_>, long_side: u32) -> Result<Vec<FaceBox>, ModelError> {
-        let size = frame.size().within(long_side.min(LONGEST_SIDE));
-        let target = Target::for_networks(frame.size(), size);
-        self.resizer.resize(frame.whole(), target, &mut self.pixels);
+        let size = frame.size().within(long_side.min(MAX_LONG_SIDE));
+        let target = ResizeTarget::for_network_input(frame.size(), size);
+        self.resizer.resize(frame.as_window(), target, &mut self.pixels);
         self.pixels.chunks_exact_mut(3).for_each(|pixel| pixel.swap(0, 2));
         let found = self.library.detect(&mut self.pixels, size).map_err(|error| ModelError::Inference {
             name: self.identity.name.clone(),
@@ -53,7 +53,7 @@ impl Libfacedetection {
         };
         let mut faces: Vec<FaceBox> = found
             .iter()
-            .map(|face| in_frame(face, scale))
+            .map(|face| to_face_box(face, scale))
             .filter(|face| face.score >= self.score_threshold)
             .collect();
         faces.sort_by(|a, b| b.score.total_cmp(&a.score));
@@ -71,9 +71,9 @@ impl FaceDetector for Libfacedetection {
     }
 }
 
-fn in_frame(face: &ForeignFace, scale: Point) -> FaceBox {
+fn to_face_box(face: &RawFace, scale: Point) -> FaceBox {
     let at = |x: i16, y: i16| Point { x: f32::from(x) * scale.x, y: f32::from(y) * scale.y };
-    let [left, top, width, height] = face.place;
+    let [left, top, width, height] = face.bounding_box;
     let top_left = at(left, top);
     let bottom_right = at(left.saturating_add(width), top.saturating_add(height));
     FaceBox {

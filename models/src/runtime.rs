@@ -13,7 +13,7 @@ use ort::value::TensorRef;
 use crate::traits::{BatchSizes, ModelError};
 
 /// The oldest minor version of ONNX Runtime 1 that serves: the `api-23` feature of the binding.
-const OLDEST_MINOR: u32 = 23;
+const MIN_MINOR_VERSION: u32 = 23;
 
 /// What an operator asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Runtime {
     /// `Runtime` when the library is missing, damaged or older than 1.23; `Device` when the device asked for does
     /// not serve.
     pub fn open(settings: &RuntimeSettings) -> Result<Self, ModelError> {
-        let version = probe(&settings.library)?;
+        let version = read_library_version(&settings.library)?;
         let environment = ort::init_from(&settings.library)
             .map_err(|error| ModelError::Runtime(error.to_string()))?
             .with_name("photofinish")
@@ -122,14 +122,14 @@ impl fmt::Display for Runtime {
 ///
 /// # Errors
 /// `Runtime` when it is missing, no ONNX Runtime, or too old.
-pub fn probe(library: &Path) -> Result<u32, ModelError> {
+pub fn read_library_version(library: &Path) -> Result<u32, ModelError> {
     if !library.is_file() {
         return Err(ModelError::Runtime(format!("there is no library {}", library.display())));
     }
     match ort::util::probe(library) {
-        Some(minor) if minor >= OLDEST_MINOR => Ok(minor),
+        Some(minor) if minor >= MIN_MINOR_VERSION => Ok(minor),
         Some(minor) => Err(ModelError::Runtime(format!(
-            "{} is version 1.{minor}, older than 1.{OLDEST_MINOR}",
+            "{} is version 1.{minor}, older than 1.{MIN_MINOR_VERSION}",
             library.display()
         ))),
         None => Err(ModelError::Runtime(format!("{} is no ONNX Runtime 1 library", library.display()))),
@@ -161,7 +161,7 @@ fn open_device(environment: &Environment, choice: DeviceChoice) -> Result<Networ
 ///
 /// By line: version 8 of the format; version 13 of the operators; the graph; in it a node with its input, its output and
 /// its operator; the graph's name; its input and its output, each a name, a type (1: f32) and the length of its dimension.
-const TINY: [u8; 59] = *b"\
+const RELU_MODEL: [u8; 59] = *b"\
     \x08\x08\
     \x42\x02\x10\x0d\
     \x3a\x33\
@@ -180,13 +180,14 @@ fn try_cuda(environment: &Environment) -> Result<(), String> {
     let builder = builder
         .with_execution_providers([ep::CUDA::default().build().error_on_failure()])
         .map_err(|error| format!("the CUDA provider does not load: {error}"))?;
-    let answer = run_tiny(builder).map_err(|error| format!("the CUDA device does not serve: {error}"))?;
+    let answer =
+        run_relu_model(builder).map_err(|error| format!("the CUDA device does not serve: {error}"))?;
     if answer == [0.0, 2.0] { Ok(()) } else { Err(format!("the CUDA device computes nonsense: {answer:?}")) }
 }
 
 /// What [`TINY`] makes of -1 and 2, by whichever provider the builder has.
-fn run_tiny(mut builder: SessionBuilder) -> ort::Result<Vec<f32>> {
-    let mut session = builder.commit_from_memory(&TINY)?;
+fn run_relu_model(mut builder: SessionBuilder) -> ort::Result<Vec<f32>> {
+    let mut session = builder.commit_from_memory(&RELU_MODEL)?;
     let input: &[f32] = &[-1.0, 2.0];
     let outputs = session.run(ort::inputs![TensorRef::from_array_view(([input.len()], input))?])?;
     let (_shape, values) = outputs[0].try_extract_tensor::<f32>()?;
@@ -199,14 +200,14 @@ mod tests {
 
     #[test]
     fn a_missing_library_is_an_error_that_names_it() {
-        let error = probe(Path::new("/nowhere/libonnxruntime.so")).unwrap_err().to_string();
+        let error = read_library_version(Path::new("/nowhere/libonnxruntime.so")).unwrap_err().to_string();
         assert!(error.contains("/nowhere/libonnxruntime.so"), "{error}");
     }
 
     #[test]
-    fn a_file_that_is_no_library_is_an_error() {
+    fn a_file_that_is_not_a_library_is_an_error() {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
-        let error = probe(&manifest).unwrap_err().to_string();
+        let error = read_library_version(&manifest).unwrap_err().to_string();
         assert!(error.contains("no ONNX Runtime"), "{error}");
     }
 
@@ -215,7 +216,7 @@ mod tests {
         clippy::disallowed_methods,
         reason = "tests are told by the environment where set-up put things"
     )]
-    fn library() -> Option<PathBuf> {
+    fn find_library() -> Option<PathBuf> {
         let set_up = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.photofinish/runtime");
         let place = std::env::var("PHOTOFINISH_ONNXRUNTIME").map_or(set_up, PathBuf::from);
         if place.is_file() {
@@ -235,11 +236,11 @@ mod tests {
     }
 
     #[test]
-    fn the_tiny_network_is_one_and_runs() {
-        let Some(library) = library() else { return };
+    fn the_relu_model_loads_and_runs() {
+        let Some(library) = find_library() else { return };
         let settings = RuntimeSettings { library, device: DeviceChoice::Cpu, text_precision: Precision::F32 };
         let runtime = Runtime::open(&settings).unwrap();
         let builder = Session::builder(&runtime.environment).unwrap();
-        assert_eq!(run_tiny(builder).unwrap(), [0.0, 2.0]);
+        assert_eq!(run_relu_model(builder).unwrap(), [0.0, 2.0]);
     }
 }

@@ -28,31 +28,37 @@ pub enum Workload {
         height: u32,
     },
     /// Text in pictures of any size.
-    AnyTextDetection,
+    DynamicTextDetection,
     /// One strip of text a call.
-    TextLine {
+    TextRecognition {
         /// Pixels across.
         width: u32,
     },
 }
 
 /// Names of the dimensions that the networks leave open.
-const FACES: &str = "N";
-const TEXTS: &str = "p2o.DynamicDimension.0";
-const LINE_WIDTH: &str = "p2o.DynamicDimension.1";
-const TEXT_HEIGHT: &str = "p2o.DynamicDimension.1";
-const TEXT_WIDTH: &str = "p2o.DynamicDimension.2";
+const EMBEDDER_BATCH_DIMENSION: &str = "N";
+const TEXT_BATCH_DIMENSION: &str = "p2o.DynamicDimension.0";
+const RECOGNISER_WIDTH_DIMENSION: &str = "p2o.DynamicDimension.1";
+const DETECTOR_HEIGHT_DIMENSION: &str = "p2o.DynamicDimension.1";
+const DETECTOR_WIDTH_DIMENSION: &str = "p2o.DynamicDimension.2";
 
 impl Workload {
     /// The open dimensions that this use closes.
-    fn fixed(self) -> Vec<(&'static str, i64)> {
+    fn dimension_overrides(self) -> Vec<(&'static str, i64)> {
         match self {
-            Self::FaceDetection | Self::AnyTextDetection => Vec::new(),
-            Self::Embedding => vec![(FACES, 1)],
+            Self::FaceDetection | Self::DynamicTextDetection => Vec::new(),
+            Self::Embedding => vec![(EMBEDDER_BATCH_DIMENSION, 1)],
             Self::TextDetection { width, height } => {
-                vec![(TEXTS, 1), (TEXT_HEIGHT, i64::from(height)), (TEXT_WIDTH, i64::from(width))]
+                vec![
+                    (TEXT_BATCH_DIMENSION, 1),
+                    (DETECTOR_HEIGHT_DIMENSION, i64::from(height)),
+                    (DETECTOR_WIDTH_DIMENSION, i64::from(width)),
+                ]
             }
-            Self::TextLine { width } => vec![(TEXTS, 1), (LINE_WIDTH, i64::from(width))],
+            Self::TextRecognition { width } => {
+                vec![(TEXT_BATCH_DIMENSION, 1), (RECOGNISER_WIDTH_DIMENSION, i64::from(width))]
+            }
         }
     }
 
@@ -62,7 +68,9 @@ impl Workload {
         match self {
             Self::FaceDetection => None,
             Self::Embedding => Some(Precision::Bf16),
-            Self::TextDetection { .. } | Self::AnyTextDetection | Self::TextLine { .. } => Some(text),
+            Self::TextDetection { .. } | Self::DynamicTextDetection | Self::TextRecognition { .. } => {
+                Some(text)
+            }
         }
     }
 }
@@ -81,7 +89,7 @@ pub struct Outputs<'n> {
 
 /// One output.
 #[derive(Clone, Copy, Debug)]
-pub struct Output<'o> {
+pub struct OutputTensor<'o> {
     /// Length of each dimension.
     pub shape: &'o [i64],
     /// Row-major.
@@ -99,15 +107,15 @@ impl Network {
         if !path.is_file() {
             return Err(refused(format!("there is no file {}", path.display())));
         }
-        let mut builder = plain_builder(runtime).map_err(|error: ort::Error| refused(error.to_string()))?;
-        if let Some(provider) = provider(runtime, workload) {
+        let mut builder = session_builder(runtime).map_err(|error: ort::Error| refused(error.to_string()))?;
+        if let Some(provider) = execution_provider(runtime, workload) {
             builder = builder.with_execution_providers([provider]).map_err(|error| ModelError::Device {
                 device: format!("{:?}", runtime.device()).to_lowercase(),
                 detail: error.to_string(),
             })?;
         }
         if runtime.openvino.is_some() {
-            for (dimension, size) in workload.fixed() {
+            for (dimension, size) in workload.dimension_overrides() {
                 builder = builder
                     .with_dimension_override(dimension, size)
                     .map_err(|error| refused(error.to_string()))?;
@@ -136,37 +144,37 @@ impl Outputs<'_> {
     ///
     /// # Errors
     /// `Inference` when there is none or it does not hold f32.
-    pub fn first(&self) -> Result<Output<'_>, ModelError> {
-        let name = self.outputs.keys().next().ok_or_else(|| self.lacks("any output"))?;
-        self.named(name)
+    pub fn first(&self) -> Result<OutputTensor<'_>, ModelError> {
+        let name = self.outputs.keys().next().ok_or_else(|| self.missing_output("any output"))?;
+        self.get(name)
     }
 
     /// The output of this name.
     ///
     /// # Errors
     /// `Inference` when there is none or it does not hold f32.
-    pub fn named(&self, name: &str) -> Result<Output<'_>, ModelError> {
-        let value = self.outputs.get(name).ok_or_else(|| self.lacks(name))?;
+    pub fn get(&self, name: &str) -> Result<OutputTensor<'_>, ModelError> {
+        let value = self.outputs.get(name).ok_or_else(|| self.missing_output(name))?;
         let (shape, values) = value.try_extract_tensor::<f32>().map_err(|error| ModelError::Inference {
             name: self.name.to_owned(),
             detail: error.to_string(),
         })?;
-        Ok(Output { shape, values })
+        Ok(OutputTensor { shape, values })
     }
 
-    fn lacks(&self, output: &str) -> ModelError {
+    fn missing_output(&self, output: &str) -> ModelError {
         ModelError::Inference { name: self.name.to_owned(), detail: format!("it does not give {output}") }
     }
 }
 
-fn plain_builder(runtime: &Runtime) -> ort::Result<SessionBuilder> {
+fn session_builder(runtime: &Runtime) -> ort::Result<SessionBuilder> {
     Ok(Session::builder(&runtime.environment)?
         .with_optimization_level(GraphOptimizationLevel::All)?
         .with_intra_threads(1)?
         .with_intra_op_spinning(false)?)
 }
 
-fn provider(runtime: &Runtime, workload: Workload) -> Option<ExecutionProviderDispatch> {
+fn execution_provider(runtime: &Runtime, workload: Workload) -> Option<ExecutionProviderDispatch> {
     if runtime.device() == NetworkDevice::Cuda {
         // Shapes change with the photos: an exhaustive search per shape would cost seconds each.
         let cuda = ep::CUDA::default().with_conv_algorithm_search(ep::cuda::ConvAlgorithmSearch::Heuristic);

@@ -44,17 +44,17 @@ pub trait ModelFactory: Send + Sync {
     ///
     /// # Errors
     /// When the file, the runtime or the device does not serve.
-    fn face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError>;
+    fn create_face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError>;
     /// A face embedder.
     ///
     /// # Errors
     /// When the file, the runtime or the device does not serve.
-    fn face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError>;
+    fn create_face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError>;
     /// A bib reader.
     ///
     /// # Errors
     /// When the file, the runtime or the device does not serve.
-    fn bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError>;
+    fn create_bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError>;
     /// Batch sizes that suit the device.
     fn batch_sizes(&self) -> BatchSizes;
 }

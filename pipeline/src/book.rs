@@ -11,83 +11,83 @@ use std::time::{Duration, Instant};
 use photofinish_store::ids::LeaseId;
 use photofinish_store::traits::Queue;
 
-use crate::fault::Part;
+use crate::fault::Component;
 use crate::metric_names as names;
-use crate::store_call::StoreCalls;
+use crate::store_call::StoreClient;
 use crate::sync::lock;
 
 /// The leases of this process. One for the life of the pipeline.
-pub(crate) struct Book {
+pub(crate) struct LeaseTable {
     queue: Arc<dyn Queue>,
-    entries: Mutex<Entries>,
+    states: Mutex<LeaseStates>,
     changed: Condvar,
     /// Counts the steps that photos make and their ends: as long as it moves nothing hangs for all.
-    steps: AtomicU64,
+    progress: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Entries {
+struct LeaseStates {
     /// Leases with a ticket.
-    held: HashMap<LeaseId, Standing>,
+    by_lease: HashMap<LeaseId, LeaseState>,
     /// Leases whose ticket was dropped unsettled and that the queue has not yet back.
-    returned: Vec<LeaseId>,
-    given_back: u64,
-    closed: bool,
+    to_give_back: Vec<LeaseId>,
+    given_back_count: u64,
+    is_stopping: bool,
 }
 
 /// What is done about a lease with a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum LeaseState {
     /// It is renewed.
-    Renewed,
+    Active,
     /// The queue keeps it no longer: the photo is somebody else's, or over.
     Lost,
     /// Its thread hangs: it is left to lapse.
     Abandoned,
 }
 
-impl Entries {
+impl LeaseStates {
     fn in_flight(&self) -> usize {
-        self.held.values().filter(|standing| **standing != Standing::Abandoned).count()
+        self.by_lease.values().filter(|standing| **standing != LeaseState::Abandoned).count()
     }
 }
 
-impl Book {
+impl LeaseTable {
     pub(crate) fn new(queue: Arc<dyn Queue>) -> Self {
-        Self { queue, entries: Mutex::default(), changed: Condvar::new(), steps: AtomicU64::new(0) }
+        Self { queue, states: Mutex::default(), changed: Condvar::new(), progress: AtomicU64::new(0) }
     }
 
     pub(crate) fn queue(&self) -> &dyn Queue {
         self.queue.as_ref()
     }
 
-    pub(crate) fn opened(&self, lease: LeaseId) {
-        self.change(|entries| {
-            entries.held.insert(lease, Standing::Renewed);
+    pub(crate) fn insert(&self, lease: LeaseId) {
+        self.update(|entries| {
+            entries.by_lease.insert(lease, LeaseState::Active);
         });
     }
 
     /// A stage is done with a photo.
-    pub(crate) fn goes_on(&self) {
-        self.steps.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn record_progress(&self) {
+        self.progress.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How many steps photos have made, and ends they have come to.
-    pub(crate) fn steps(&self) -> u64 {
-        self.steps.load(Ordering::Relaxed)
+    pub(crate) fn progress_count(&self) -> u64 {
+        self.progress.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn settled(&self, lease: LeaseId) {
-        self.goes_on();
-        self.change(|entries| {
-            entries.held.remove(&lease);
+    pub(crate) fn remove(&self, lease: LeaseId) {
+        self.record_progress();
+        self.update(|entries| {
+            entries.by_lease.remove(&lease);
         });
     }
 
-    pub(crate) fn returned(&self, lease: LeaseId) {
-        self.change(|entries| {
-            entries.held.remove(&lease);
-            entries.returned.push(lease);
+    pub(crate) fn schedule_give_back(&self, lease: LeaseId) {
+        self.update(|entries| {
+            entries.by_lease.remove(&lease);
+            entries.to_give_back.push(lease);
         });
     }
 
@@ -98,33 +98,33 @@ impl Book {
     ///
     /// They are in flight no longer: what will not end is not waited for, also not by a suspect. The thread may still
     /// end this process, which then counts against a photo that is not to blame, but only once a process.
-    pub(crate) fn abandon(&self) {
-        self.change(|entries| {
-            for standing in entries.held.values_mut() {
-                *standing = Standing::Abandoned;
+    pub(crate) fn abandon_all(&self) {
+        self.update(|entries| {
+            for standing in entries.by_lease.values_mut() {
+                *standing = LeaseState::Abandoned;
             }
         });
     }
 
     /// Photos with a ticket that are expected to end.
     pub(crate) fn in_flight(&self) -> usize {
-        lock(&self.entries).in_flight()
+        lock(&self.states).in_flight()
     }
 
     /// Photos with a ticket, abandoned ones too.
     pub(crate) fn ticket_count(&self) -> usize {
-        lock(&self.entries).held.len()
+        lock(&self.states).by_lease.len()
     }
 
     /// Photos given back since the pipeline started.
     pub(crate) fn given_back_count(&self) -> u64 {
-        lock(&self.entries).given_back
+        lock(&self.states).given_back_count
     }
 
     /// Waits until no photo is in flight and nothing is left to give back, `at_most` so long; whether that is so.
     pub(crate) fn wait_until_empty(&self, at_most: Duration) -> bool {
-        let entries = lock(&self.entries);
-        let is_busy = |entries: &mut Entries| entries.in_flight() > 0 || !entries.returned.is_empty();
+        let entries = lock(&self.states);
+        let is_busy = |entries: &mut LeaseStates| entries.in_flight() > 0 || !entries.to_give_back.is_empty();
         let (mut entries, _timeout) = self
             .changed
             .wait_timeout_while(entries, at_most, is_busy)
@@ -133,24 +133,24 @@ impl Book {
     }
 
     /// The leases to keep alive.
-    fn to_renew(&self) -> Vec<LeaseId> {
-        let entries = lock(&self.entries);
+    fn active_leases(&self) -> Vec<LeaseId> {
+        let entries = lock(&self.states);
         let renewed =
-            |(lease, standing): (&LeaseId, &Standing)| (*standing == Standing::Renewed).then_some(*lease);
-        entries.held.iter().filter_map(renewed).collect()
+            |(lease, standing): (&LeaseId, &LeaseState)| (*standing == LeaseState::Active).then_some(*lease);
+        entries.by_lease.iter().filter_map(renewed).collect()
     }
 
     /// Notes which of the leases asked about the queue keeps. Answers how many were lost: those of photos that ended
     /// while it was asked are over, not lost, and none is lost twice.
-    fn renewed(&self, asked: &[LeaseId], kept: &[LeaseId]) -> usize {
+    fn mark_lost(&self, asked: &[LeaseId], kept: &[LeaseId]) -> usize {
         let kept: HashSet<&LeaseId> = kept.iter().collect();
         let mut lost = 0;
-        self.change(|entries| {
+        self.update(|entries| {
             for lease in asked.iter().filter(|lease| !kept.contains(lease)) {
-                if let Some(standing) = entries.held.get_mut(lease)
-                    && *standing == Standing::Renewed
+                if let Some(standing) = entries.by_lease.get_mut(lease)
+                    && *standing == LeaseState::Active
                 {
-                    *standing = Standing::Lost;
+                    *standing = LeaseState::Lost;
                     lost += 1;
                 }
             }
@@ -158,8 +158,8 @@ impl Book {
         lost
     }
 
-    fn change(&self, change: impl FnOnce(&mut Entries)) {
-        let mut entries = lock(&self.entries);
+    fn update(&self, change: impl FnOnce(&mut LeaseStates)) {
+        let mut entries = lock(&self.states);
         change(&mut entries);
         metrics::gauge!(names::PHOTOS_IN_FLIGHT).set(entries.in_flight() as f64);
         drop(entries);
@@ -167,54 +167,54 @@ impl Book {
     }
 }
 
-impl fmt::Debug for Book {
+impl fmt::Debug for LeaseTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Book").field("entries", &self.entries).finish_non_exhaustive()
+        f.debug_struct("Book").field("entries", &self.states).finish_non_exhaustive()
     }
 }
 
 /// How long the keeper waits after the queue did not take what it gave back.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+const GIVE_BACK_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// How often it tries when the house closes; after that the leases end by themselves.
-const LAST_TRIES: u32 = 3;
+const MAX_GIVE_BACK_ATTEMPTS_AT_STOP: u32 = 3;
 
 /// The keeper's thread.
 #[derive(Debug)]
-pub(crate) struct Keeper {
-    book: Arc<Book>,
+pub(crate) struct LeaseRenewer {
+    leases: Arc<LeaseTable>,
     thread: JoinHandle<()>,
 }
 
-impl Keeper {
+impl LeaseRenewer {
     /// Starts it.
     ///
     /// # Errors
     /// When the operating system refuses a thread.
-    pub(crate) fn start(book: Arc<Book>, calls: StoreCalls, ttl: Duration) -> std::io::Result<Self> {
-        let keeping = Keeping { book: Arc::clone(&book), calls, ttl };
-        let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || keeping.keep())?;
-        Ok(Self { book, thread })
+    pub(crate) fn start(book: Arc<LeaseTable>, calls: StoreClient, ttl: Duration) -> std::io::Result<Self> {
+        let keeping = RenewerThread { leases: Arc::clone(&book), store: calls, lease_ttl: ttl };
+        let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || keeping.run())?;
+        Ok(Self { leases: book, thread })
     }
 
     /// Gives back what is left and ends.
     pub(crate) fn stop(self) {
-        self.book.change(|entries| entries.closed = true);
+        self.leases.update(|entries| entries.is_stopping = true);
         if self.thread.join().is_err() {
             tracing::error!("the keeper of leases panicked; leases in flight end by themselves");
         }
     }
 }
 
-struct Keeping {
-    book: Arc<Book>,
-    calls: StoreCalls,
-    ttl: Duration,
+struct RenewerThread {
+    leases: Arc<LeaseTable>,
+    store: StoreClient,
+    lease_ttl: Duration,
 }
 
-impl Keeping {
-    fn keep(&self) {
-        let mut renew_at = Instant::now() + self.ttl / 3;
+impl RenewerThread {
+    fn run(&self) {
+        let mut renew_at = Instant::now() + self.lease_ttl / 3;
         let mut failures = 0;
         loop {
             let (returned, closed) = self.wait_for_work(renew_at);
@@ -223,16 +223,16 @@ impl Keeping {
             } else if closed {
                 return;
             }
-            if closed && failures >= LAST_TRIES {
+            if closed && failures >= MAX_GIVE_BACK_ATTEMPTS_AT_STOP {
                 tracing::warn!("leases could not be given back; they end by themselves");
                 return;
             }
             if Instant::now() >= renew_at {
-                let renewed = self.renew();
-                renew_at = Instant::now() + if renewed { self.ttl / 3 } else { self.ttl / 10 };
+                let renewed = self.renew_leases();
+                renew_at = Instant::now() + if renewed { self.lease_ttl / 3 } else { self.lease_ttl / 10 };
             }
             if failures > 0 {
-                std::thread::sleep(RETRY_AFTER);
+                std::thread::sleep(GIVE_BACK_RETRY_DELAY);
             }
         }
     }
@@ -240,45 +240,45 @@ impl Keeping {
     /// What has to be given back, as soon as there is something, the house closes or it is time to renew.
     fn wait_for_work(&self, until: Instant) -> (Vec<LeaseId>, bool) {
         let at_most = until.saturating_duration_since(Instant::now());
-        let is_quiet = |entries: &mut Entries| entries.returned.is_empty() && !entries.closed;
+        let is_quiet = |entries: &mut LeaseStates| entries.to_give_back.is_empty() && !entries.is_stopping;
         let (entries, _timeout) = self
-            .book
+            .leases
             .changed
-            .wait_timeout_while(lock(&self.book.entries), at_most, is_quiet)
+            .wait_timeout_while(lock(&self.leases.states), at_most, is_quiet)
             .unwrap_or_else(PoisonError::into_inner);
-        (entries.returned.clone(), entries.closed)
+        (entries.to_give_back.clone(), entries.is_stopping)
     }
 
     /// Gives the leases back; they stay in the book until the queue has taken them.
     fn give_back(&self, leases: Vec<LeaseId>, failures: u32) -> bool {
-        match self.calls.ask(Part::Database, self.book.queue.give_back(&leases)) {
+        match self.store.call(Component::Database, self.leases.queue.release(&leases)) {
             Ok(Ok(())) => {
-                self.book.change(|entries| {
-                    entries.returned.retain(|lease| !leases.contains(lease));
-                    entries.given_back += leases.len() as u64;
+                self.leases.update(|entries| {
+                    entries.to_give_back.retain(|lease| !leases.contains(lease));
+                    entries.given_back_count += leases.len() as u64;
                 });
                 metrics::counter!(names::PHOTOS_GIVEN_BACK).increment(leases.len() as u64);
                 true
             }
             Ok(Err(error)) => {
-                log_once(failures, &error);
+                log_first_failure(failures, &error);
                 false
             }
             Err(outage) => {
-                log_once(failures, &outage);
+                log_first_failure(failures, &outage);
                 false
             }
         }
     }
 
-    fn renew(&self) -> bool {
-        let held = self.book.to_renew();
+    fn renew_leases(&self) -> bool {
+        let held = self.leases.active_leases();
         if held.is_empty() {
             return true;
         }
-        match self.calls.ask(Part::Database, self.book.queue.renew(&held, self.ttl)) {
+        match self.store.call(Component::Database, self.leases.queue.renew(&held, self.lease_ttl)) {
             Ok(Ok(kept)) => {
-                let lost = self.book.renewed(&held, &kept);
+                let lost = self.leases.mark_lost(&held, &kept);
                 if lost > 0 {
                     metrics::counter!(names::LEASES_LOST).increment(lost as u64);
                     tracing::debug!(lost, "leases are no longer held");
@@ -298,7 +298,7 @@ impl Keeping {
 }
 
 /// The first failure of a row is worth a line, the rest is not.
-fn log_once(failures: u32, error: &dyn std::error::Error) {
+fn log_first_failure(failures: u32, error: &dyn std::error::Error) {
     if failures == 0 {
         tracing::warn!(error = %error, "photos could not be given back yet");
     }
@@ -309,43 +309,43 @@ mod tests {
     use super::*;
     use crate::testing::memory_queue::MemoryQueue;
 
-    fn book() -> Book {
-        Book::new(Arc::new(MemoryQueue::default()))
+    fn lease_table() -> LeaseTable {
+        LeaseTable::new(Arc::new(MemoryQueue::default()))
     }
 
-    fn open(book: &Book) -> LeaseId {
+    fn insert_lease(book: &LeaseTable) -> LeaseId {
         let lease = LeaseId::generate();
-        book.opened(lease);
+        book.insert(lease);
         lease
     }
 
     #[test]
-    fn only_a_lease_that_is_still_worked_on_is_lost_and_only_once() {
-        let book = book();
-        let (kept, ended, lost) = (open(&book), open(&book), open(&book));
-        let asked = book.to_renew();
+    fn only_a_lease_still_in_flight_is_lost_and_only_once() {
+        let book = lease_table();
+        let (kept, ended, lost) = (insert_lease(&book), insert_lease(&book), insert_lease(&book));
+        let asked = book.active_leases();
         assert_eq!(asked.len(), 3);
         // Between the question and its answer.
-        book.settled(ended);
-        let late = open(&book);
-        assert_eq!(book.renewed(&asked, &[kept]), 1);
-        assert_eq!(book.renewed(&asked, &[kept]), 0);
-        let again: HashSet<LeaseId> = book.to_renew().into_iter().collect();
+        book.remove(ended);
+        let late = insert_lease(&book);
+        assert_eq!(book.mark_lost(&asked, &[kept]), 1);
+        assert_eq!(book.mark_lost(&asked, &[kept]), 0);
+        let again: HashSet<LeaseId> = book.active_leases().into_iter().collect();
         assert_eq!(again, HashSet::from([kept, late]));
         assert_eq!(book.in_flight(), 3, "what is lost is still worked on: {book:?}, {lost:?}");
     }
 
     #[test]
     fn an_abandoned_lease_is_neither_renewed_nor_waited_for() {
-        let book = book();
-        let (hangs, ends_late) = (open(&book), open(&book));
-        book.abandon();
-        assert_eq!((book.to_renew(), book.in_flight(), book.ticket_count()), (Vec::new(), 0, 2));
+        let book = lease_table();
+        let (hangs, ends_late) = (insert_lease(&book), insert_lease(&book));
+        book.abandon_all();
+        assert_eq!((book.active_leases(), book.in_flight(), book.ticket_count()), (Vec::new(), 0, 2));
         assert!(book.wait_until_empty(Duration::ZERO));
-        let fresh = open(&book);
-        assert_eq!((book.to_renew(), book.in_flight()), (vec![fresh], 1));
+        let fresh = insert_lease(&book);
+        assert_eq!((book.active_leases(), book.in_flight()), (vec![fresh], 1));
         // Its thread ended after all.
-        book.returned(ends_late);
+        book.schedule_give_back(ends_late);
         assert_eq!((book.in_flight(), book.ticket_count()), (1, 2), "{hangs:?}");
     }
 }

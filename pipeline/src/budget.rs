@@ -28,8 +28,8 @@ struct Inner {
 #[derive(Debug, Default)]
 struct State {
     used: usize,
-    closed: bool,
-    next_number: u64,
+    is_closed: bool,
+    next_turn: u64,
     /// Who waits, in the order they came. Without an order small photos would slip past a giant one for ever.
     waiting: VecDeque<u64>,
 }
@@ -37,11 +37,11 @@ struct State {
 /// The house is closing: nothing more may be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the budget is closed")]
-pub struct Closed;
+pub struct BudgetClosed;
 
 /// Bytes held; given back on drop.
 #[derive(Debug)]
-pub struct Held {
+pub struct BudgetPermit {
     budget: Budget,
     bytes: AtomicUsize,
 }
@@ -58,28 +58,28 @@ impl Budget {
     ///
     /// # Errors
     /// When the budget is closed, also while waiting.
-    pub fn hold(&self, bytes: usize) -> Result<Held, Closed> {
+    pub fn acquire(&self, bytes: usize) -> Result<BudgetPermit, BudgetClosed> {
         let bytes = bytes.min(self.0.limit);
         let mut state = lock(&self.0.state);
-        let number = state.next_number;
-        state.next_number += 1;
+        let number = state.next_turn;
+        state.next_turn += 1;
         state.waiting.push_back(number);
-        if !self.is_turn_of(&state, number, bytes) {
-            state = meters::waiting(|| self.wait_for_turn(state, number, bytes));
+        if !self.can_acquire(&state, number, bytes) {
+            state = meters::exclude_from_busy_time(|| self.wait_for_turn(state, number, bytes));
         }
         state.waiting.retain(|waiting| *waiting != number);
         // The next in line may fit too.
         self.0.changed.notify_all();
-        if state.closed {
-            return Err(Closed);
+        if state.is_closed {
+            return Err(BudgetClosed);
         }
         state.used += bytes;
-        Ok(Held { budget: self.clone(), bytes: AtomicUsize::new(bytes) })
+        Ok(BudgetPermit { budget: self.clone(), bytes: AtomicUsize::new(bytes) })
     }
 
     /// Wakes everyone who waits; from now on nobody gets anything.
     pub fn close(&self) {
-        lock(&self.0.state).closed = true;
+        lock(&self.0.state).is_closed = true;
         self.0.changed.notify_all();
     }
 
@@ -88,8 +88,8 @@ impl Budget {
         lock(&self.0.state).used
     }
 
-    fn is_turn_of(&self, state: &State, number: u64, bytes: usize) -> bool {
-        state.closed || (state.waiting.front() == Some(&number) && state.used + bytes <= self.0.limit)
+    fn can_acquire(&self, state: &State, number: u64, bytes: usize) -> bool {
+        state.is_closed || (state.waiting.front() == Some(&number) && state.used + bytes <= self.0.limit)
     }
 
     fn wait_for_turn<'a>(
@@ -100,11 +100,11 @@ impl Budget {
     ) -> MutexGuard<'a, State> {
         self.0
             .changed
-            .wait_while(state, |state| !self.is_turn_of(state, number, bytes))
+            .wait_while(state, |state| !self.can_acquire(state, number, bytes))
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn give_back(&self, bytes: usize) {
+    fn release(&self, bytes: usize) {
         if bytes > 0 {
             lock(&self.0.state).used -= bytes;
             self.0.changed.notify_all();
@@ -112,11 +112,11 @@ impl Budget {
     }
 }
 
-impl Held {
+impl BudgetPermit {
     /// Gives back all but `bytes`; does nothing when it holds no more than that.
     pub fn shrink_to(&self, bytes: usize) {
         let before = self.bytes.fetch_min(bytes, Ordering::AcqRel);
-        self.budget.give_back(before.saturating_sub(bytes));
+        self.budget.release(before.saturating_sub(bytes));
     }
 
     /// Bytes held.
@@ -126,7 +126,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for BudgetPermit {
     fn drop(&mut self) {
         self.shrink_to(0);
     }
@@ -144,7 +144,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> mpsc::Receiver<T> {
+    fn run_on_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> mpsc::Receiver<T> {
         let (sender, receiver) = mpsc::channel();
         thread::Builder::new()
             .name("test".into())
@@ -156,35 +156,35 @@ mod tests {
         receiver
     }
 
-    fn until_waiting(budget: &Budget, count: usize) {
+    fn wait_until_queued(budget: &Budget, count: usize) {
         while lock(&budget.0.state).waiting.len() < count {
             thread::yield_now();
         }
     }
 
     #[test]
-    fn a_giant_gets_the_empty_house() {
+    fn a_request_above_the_limit_gets_the_whole_budget() {
         let budget = Budget::new(100);
-        let giant = budget.hold(1_000_000).unwrap();
+        let giant = budget.acquire(1_000_000).unwrap();
         assert_eq!(budget.used(), 100);
         giant.shrink_to(10);
-        assert_eq!(budget.hold(90).unwrap().bytes(), 90);
+        assert_eq!(budget.acquire(90).unwrap().bytes(), 90);
     }
 
     #[test]
-    fn small_ones_do_not_slip_past_a_waiting_giant() {
+    fn small_requests_do_not_overtake_a_large_one() {
         let budget = Budget::new(100);
-        let first = budget.hold(50).unwrap();
-        let giant = on_a_thread({
+        let first = budget.acquire(50).unwrap();
+        let giant = run_on_thread({
             let budget = budget.clone();
-            move || budget.hold(100).unwrap()
+            move || budget.acquire(100).unwrap()
         });
-        until_waiting(&budget, 1);
-        let small = on_a_thread({
+        wait_until_queued(&budget, 1);
+        let small = run_on_thread({
             let budget = budget.clone();
-            move || budget.hold(10).unwrap()
+            move || budget.acquire(10).unwrap()
         });
-        until_waiting(&budget, 2);
+        wait_until_queued(&budget, 2);
         assert!(small.try_recv().is_err(), "the small one came first though 50 bytes are free");
         drop(first);
         let giant = giant.recv_timeout(LONG).unwrap();
@@ -194,52 +194,52 @@ mod tests {
     }
 
     #[test]
-    fn closing_wakes_everyone_who_waits() {
+    fn closing_wakes_all_waiters() {
         let budget = Budget::new(10);
-        let _all = budget.hold(10).unwrap();
+        let _all = budget.acquire(10).unwrap();
         let waiting: Vec<_> = (0..4)
             .map(|_| {
                 let budget = budget.clone();
-                on_a_thread(move || budget.hold(1).map(drop))
+                run_on_thread(move || budget.acquire(1).map(drop))
             })
             .collect();
-        until_waiting(&budget, 4);
+        wait_until_queued(&budget, 4);
         budget.close();
         for end in waiting {
-            assert_eq!(end.recv_timeout(LONG).unwrap(), Err(Closed));
+            assert_eq!(end.recv_timeout(LONG).unwrap(), Err(BudgetClosed));
         }
-        assert!(budget.hold(0).is_err());
+        assert!(budget.acquire(0).is_err());
     }
 
     #[derive(Clone, Debug)]
-    enum Step {
-        Hold(usize),
+    enum Operation {
+        Acquire(usize),
         Shrink(usize, usize),
         Drop(usize),
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn operation() -> impl Strategy<Value = Operation> {
         prop_oneof![
-            (0_usize..60).prop_map(Step::Hold),
-            (0_usize..8, 0_usize..60).prop_map(|(which, to)| Step::Shrink(which, to)),
-            (0_usize..8).prop_map(Step::Drop),
+            (0_usize..60).prop_map(Operation::Acquire),
+            (0_usize..8, 0_usize..60).prop_map(|(which, to)| Operation::Shrink(which, to)),
+            (0_usize..8).prop_map(Operation::Drop),
         ]
     }
 
     proptest! {
         #[test]
-        fn what_is_used_is_the_sum_of_what_is_held(steps in prop::collection::vec(step(), 1..60)) {
+        fn the_used_bytes_are_the_sum_of_all_permits(steps in prop::collection::vec(operation(), 1..60)) {
             let budget = Budget::new(100);
-            let mut held: Vec<Held> = Vec::new();
+            let mut held: Vec<BudgetPermit> = Vec::new();
             for step in steps {
                 match step {
                     // Only asks that fit: one thread must not wait for itself.
-                    Step::Hold(bytes) if budget.used() + bytes <= 100 => held.push(budget.hold(bytes).unwrap()),
-                    Step::Shrink(which, to) if which < held.len() => held[which].shrink_to(to),
-                    Step::Drop(which) if which < held.len() => drop(held.swap_remove(which)),
+                    Operation::Acquire(bytes) if budget.used() + bytes <= 100 => held.push(budget.acquire(bytes).unwrap()),
+                    Operation::Shrink(which, to) if which < held.len() => held[which].shrink_to(to),
+                    Operation::Drop(which) if which < held.len() => drop(held.swap_remove(which)),
                     _ => {}
                 }
-                prop_assert_eq!(budget.used(), held.iter().map(Held::bytes).sum::<usize>());
+                prop_assert_eq!(budget.used(), held.iter().map(BudgetPermit::bytes).sum::<usize>());
                 prop_assert!(budget.used() <= 100);
             }
             drop(held);
@@ -247,15 +247,15 @@ mod tests {
         }
 
         #[test]
-        fn threads_never_hold_more_than_the_limit_and_all_get_through(asks in prop::collection::vec(0_usize..150, 1..40)) {
+        fn threads_never_acquire_more_than_the_limit_and_all_finish(asks in prop::collection::vec(0_usize..150, 1..40)) {
             let budget = Budget::new(100);
             let ends: Vec<_> = asks
                 .chunks(10)
                 .map(|asks| {
                     let (budget, asks) = (budget.clone(), asks.to_vec());
-                    on_a_thread(move || {
+                    run_on_thread(move || {
                         asks.iter().all(|bytes| {
-                            let held = budget.hold(*bytes).unwrap();
+                            let held = budget.acquire(*bytes).unwrap();
                             let within = budget.used() <= 100;
                             held.shrink_to(bytes / 2);
                             within

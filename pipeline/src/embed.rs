@@ -5,13 +5,13 @@ use std::collections::HashMap;
 
 use photofinish_kernels::frame::Frame;
 use photofinish_models::traits::{EmbeddedFace, FaceBox, FaceCrop, FaceEmbedder, ModelError};
-use photofinish_store::photo::{Embedding, SeenFace, UnindexedReason};
+use photofinish_store::photo::{DetectedFace, Embedding, UnindexedReason};
 
 use crate::fault::{Outage, Poison};
-use crate::network::{Question, plain_frame};
+use crate::network::{BatchInference, grey_frame};
 use crate::photo::{DetectedPhoto, EmbeddedPhoto};
-use crate::quality::{after_embedding, before_embedding, fractions};
-use crate::stage::{Answers, Stage};
+use crate::quality::{rejection_after_embedding, rejection_before_embedding, to_bounding_box};
+use crate::stage::{BatchResults, Stage};
 
 /// The stage `embed`.
 pub(crate) struct Embed {
@@ -23,24 +23,24 @@ pub(crate) struct Embed {
 }
 
 /// Which face of which photo of the batch.
-type Place = (usize, usize);
+type FacePosition = (usize, usize);
 
 /// What the network said of the faces it was asked about.
-type Vectors = HashMap<Place, Result<EmbeddedFace, Poison>>;
+type EmbeddingResults = HashMap<FacePosition, Result<EmbeddedFace, Poison>>;
 
-fn question<'a>() -> Question<dyn FaceEmbedder, FaceCrop<'a>, EmbeddedFace> {
+fn crop_inference<'a>() -> BatchInference<dyn FaceEmbedder, FaceCrop<'a>, EmbeddedFace> {
     // Every face comes to the network as a crop of one size, whatever the size of its photo.
-    Question {
-        ask: |embedder, crops| embedder.embed(crops),
-        prove: |embedder, _crop, _proof| prove(embedder),
+    BatchInference {
+        run: |embedder, crops| embedder.embed(crops),
+        self_test: |embedder, _crop, _proof| self_test(embedder),
     }
 }
 
-fn prove(embedder: &mut (dyn FaceEmbedder + 'static)) -> Result<(), ModelError> {
+fn self_test(embedder: &mut (dyn FaceEmbedder + 'static)) -> Result<(), ModelError> {
     // Where the eyes, the nose and the mouth of a face that fills the plain picture would be.
     let landmarks = [(20., 24.), (44., 24.), (32., 36.), (22., 48.), (42., 48.)]
         .map(|(x, y)| photofinish_kernels::geometry::Point { x, y });
-    embedder.embed(&[FaceCrop { frame: plain_frame(), landmarks }]).map(drop)
+    embedder.embed(&[FaceCrop { frame: grey_frame(), landmarks }]).map(drop)
 }
 
 impl Embed {
@@ -50,12 +50,12 @@ impl Embed {
     }
 
     /// The vectors of all faces that are worth one.
-    fn vectors(&mut self, batch: &[DetectedPhoto]) -> Result<Vectors, Outage> {
-        let mut places: Vec<Place> = Vec::new();
+    fn embed_faces(&mut self, batch: &[DetectedPhoto]) -> Result<EmbeddingResults, Outage> {
+        let mut places: Vec<FacePosition> = Vec::new();
         let mut crops: Vec<FaceCrop<'_>> = Vec::new();
         for (i, photo) in batch.iter().enumerate().filter(|(_, photo)| wants_faces(photo)) {
             for (j, face) in
-                photo.faces.iter().enumerate().filter(|(_, face)| before_embedding(face).is_none())
+                photo.faces.iter().enumerate().filter(|(_, face)| rejection_before_embedding(face).is_none())
             {
                 places.push((i, j));
                 crops.push(FaceCrop { frame: photo.sized.frame.frame(), landmarks: face.landmarks });
@@ -63,16 +63,21 @@ impl Embed {
         }
         let mut answers = Vec::with_capacity(crops.len());
         for crops in crops.chunks(self.batch_size) {
-            answers.extend(question().put(self.embedder.as_mut(), crops)?);
+            answers.extend(crop_inference().infer_batch(self.embedder.as_mut(), crops)?);
         }
         Ok(places.into_iter().zip(answers).collect())
     }
 
-    fn seen(&self, face: &FaceBox, frame: Frame<'_>, vector: Option<EmbeddedFace>) -> Option<SeenFace> {
-        let bounding_box = fractions(&face.rect, frame.width(), frame.height())?;
+    fn to_seen_face(
+        &self,
+        face: &FaceBox,
+        frame: Frame<'_>,
+        vector: Option<EmbeddedFace>,
+    ) -> Option<DetectedFace> {
+        let bounding_box = to_bounding_box(&face.rect, frame.width(), frame.height())?;
         let (unindexed, embedding) = match vector {
-            None => (before_embedding(face), None),
-            Some(vector) => match after_embedding(vector.sharpness) {
+            None => (rejection_before_embedding(face), None),
+            Some(vector) => match rejection_after_embedding(vector.sharpness) {
                 Some(reason) => (Some(reason), None),
                 // A vector of no numbers matches nothing, or everything.
                 None if !vector.vector.iter().all(|value| value.is_finite()) => {
@@ -81,7 +86,7 @@ impl Embed {
                 None => (None, Some(Embedding { model: self.model.clone(), vector: vector.vector })),
             },
         };
-        Some(SeenFace { bounding_box, confidence: f64::from(face.score), unindexed, embedding })
+        Some(DetectedFace { bounding_box, confidence: f64::from(face.score), unindexed, embedding })
     }
 }
 
@@ -89,27 +94,27 @@ impl Stage for Embed {
     type In = DetectedPhoto;
     type Out = EmbeddedPhoto;
 
-    fn run(&mut self, batch: &[DetectedPhoto]) -> Result<Answers<EmbeddedPhoto>, Outage> {
-        let mut vectors = self.vectors(batch)?;
+    fn run(&mut self, batch: &[DetectedPhoto]) -> Result<BatchResults<EmbeddedPhoto>, Outage> {
+        let mut vectors = self.embed_faces(batch)?;
         let embed = |(i, photo): (usize, &DetectedPhoto)| {
             let mut seen = Vec::new();
             if wants_faces(photo) {
                 for (j, face) in photo.faces.iter().enumerate() {
                     let vector = vectors.remove(&(i, j)).transpose()?;
-                    seen.extend(self.seen(face, photo.sized.frame.frame(), vector));
+                    seen.extend(self.to_seen_face(face, photo.sized.frame.frame(), vector));
                 }
             }
-            seen.sort_by(|a: &SeenFace, b| area(b).total_cmp(&area(a)));
-            Ok(EmbeddedPhoto { detected: photo.clone(), seen })
+            seen.sort_by(|a: &DetectedFace, b| box_area(b).total_cmp(&box_area(a)));
+            Ok(EmbeddedPhoto { detected: photo.clone(), seen_faces: seen })
         };
         Ok(batch.iter().enumerate().map(embed).collect())
     }
 }
 
 fn wants_faces(photo: &DetectedPhoto) -> bool {
-    photo.sized.facts.lease.config.face.enabled
+    photo.sized.metadata.lease.config.face.enabled
 }
 
-fn area(face: &SeenFace) -> f64 {
+fn box_area(face: &DetectedFace) -> f64 {
     face.bounding_box.width * face.bounding_box.height
 }

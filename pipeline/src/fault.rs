@@ -27,21 +27,21 @@ impl Poison {
 
 /// No photo can be read right now.
 #[derive(Debug, thiserror::Error)]
-#[error("{part} is down: {}", with_causes(source.as_ref()))]
+#[error("{component} is down: {}", format_with_causes(source.as_ref()))]
 pub struct Outage {
     /// What does not serve.
-    pub part: Part,
+    pub component: Component,
     /// Why.
     pub source: Box<dyn Error + Send + Sync>,
     /// When trying again makes sense, where the part says.
     pub retry_after: Option<Duration>,
     /// Whether the photos that were worked on may be the cause: theirs is an attempt that counts.
-    pub is_suspicious: bool,
+    pub counts_as_attempt: bool,
 }
 
 /// What can be out of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Part {
+pub enum Component {
     /// The rows, and the work queue where they are it.
     Database,
     /// The work queue beside the rows.
@@ -54,7 +54,7 @@ pub enum Part {
     Stage(&'static str),
 }
 
-impl Part {
+impl Component {
     /// The name in health answers, logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -67,7 +67,7 @@ impl Part {
     }
 }
 
-impl std::fmt::Display for Part {
+impl std::fmt::Display for Component {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.as_str())
     }
@@ -75,29 +75,37 @@ impl std::fmt::Display for Part {
 
 impl Outage {
     /// An outage of `part`, explained by a sentence.
-    pub fn because(part: Part, sentence: impl Into<String>) -> Self {
-        Self { part, source: sentence.into().into(), retry_after: None, is_suspicious: false }
+    pub fn new(component: Component, sentence: impl Into<String>) -> Self {
+        Self { component, source: sentence.into().into(), retry_after: None, counts_as_attempt: false }
     }
 
     /// An outage that keeps photos from being leased.
-    pub fn of_queue(error: StoreError) -> Self {
-        Self::of_store(if error.of_queue { Part::Queue } else { Part::Database }, error)
+    pub fn from_queue_error(error: StoreError) -> Self {
+        Self::from_store_error(
+            if error.is_from_queue { Component::Queue } else { Component::Database },
+            error,
+        )
     }
 
     /// An outage of the store's `part`.
-    pub fn of_store(part: Part, error: StoreError) -> Self {
-        Self { part, retry_after: error.retry_after, source: Box::new(error), is_suspicious: false }
+    pub fn from_store_error(component: Component, error: StoreError) -> Self {
+        Self { component, retry_after: error.retry_after, source: Box::new(error), counts_as_attempt: false }
     }
 }
 
 impl From<ModelError> for Outage {
     fn from(error: ModelError) -> Self {
-        Self { part: Part::Models, source: Box::new(error), retry_after: None, is_suspicious: false }
+        Self {
+            component: Component::Models,
+            source: Box::new(error),
+            retry_after: None,
+            counts_as_attempt: false,
+        }
     }
 }
 
 /// The error and its causes in one line.
-fn with_causes(error: &(dyn Error + Send + Sync)) -> String {
+fn format_with_causes(error: &(dyn Error + Send + Sync)) -> String {
     let mut line = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -115,10 +123,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outage_tells_its_causes_in_one_line() {
+    fn an_outage_shows_its_causes_in_one_line() {
         let disk = std::io::Error::other("disk full");
-        let error = StoreError::new(StoreErrorKind::Unavailable, "finish").because(disk);
-        let outage = Outage::of_store(Part::Database, error);
+        let error = StoreError::new(StoreErrorKind::Unavailable, "finish").with_source(disk);
+        let outage = Outage::from_store_error(Component::Database, error);
         assert_eq!(outage.to_string(), "database is down: finish: Unavailable: disk full");
     }
 }

@@ -10,57 +10,57 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender};
 use photofinish_store::traits::{Lease, LeaseRequest};
 
-use crate::book::Book;
-use crate::fault::{Outage, Part};
-use crate::generation::SOME_STAGE;
-use crate::meters::StageMeter;
+use crate::book::LeaseTable;
+use crate::fault::{Component, Outage};
+use crate::generation::UNKNOWN_STAGE;
+use crate::meters::StageStats;
 use crate::runner::Exit;
-use crate::store_call::StoreCalls;
+use crate::store_call::StoreClient;
 use crate::ticket::{InFlight, Ticket};
 
 /// How long an empty queue is left alone unless somebody calls: what a confirmed photo waits at worst when it was
 /// confirmed by another process.
-const IDLE: Duration = Duration::from_millis(200);
+const IDLE_POLL: Duration = Duration::from_millis(200);
 
 /// How often a full edge is looked at: far below what a photo takes, far above what a look costs.
-const FULL: Duration = Duration::from_millis(5);
+const FULL_BACKOFF: Duration = Duration::from_millis(5);
 
 /// How often an idle feed asks for suspects.
-const SUSPECTS_WHEN_IDLE: Duration = Duration::from_secs(1);
+const SUSPECT_POLL_WHEN_IDLE: Duration = Duration::from_secs(1);
 
 /// How often a busy feed asks for suspects; each one found costs the time in which the pipeline runs empty.
-const SUSPECTS_WHEN_BUSY: Duration = Duration::from_secs(10);
+const SUSPECT_POLL_WHEN_BUSY: Duration = Duration::from_secs(10);
 
 /// When photos are in flight and none has come a stage further for so long, the threads that have them hang. Longer than
 /// any healthy batch: `index` may need 8 rounds of uploads of 30 s each, and `read` a second for each of 256 cells of a
 /// photo.
-const STALLED: Duration = Duration::from_secs(1800);
+const STALL_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// .. and never before a lease would have lapsed so many times, where an operator wants long ones.
-const STALLED_LEASES: u32 = 2;
+const STALL_TIMEOUT_LEASES: u32 = 2;
 
 /// The thread that leases.
 pub(crate) struct Feed {
-    pub(crate) book: Arc<Book>,
-    pub(crate) calls: StoreCalls,
+    pub(crate) leases: Arc<LeaseTable>,
+    pub(crate) store: StoreClient,
     pub(crate) outlet: Sender<InFlight<Arc<Lease>>>,
     /// Rings when the API has confirmed something, or when the feed shall look at its flags.
-    pub(crate) bell: Receiver<()>,
+    pub(crate) wakeup: Receiver<()>,
     /// No more work, what is in flight ends in peace.
-    pub(crate) drain: Arc<AtomicBool>,
-    pub(crate) ttl: Duration,
-    pub(crate) meter: Arc<StageMeter>,
+    pub(crate) is_draining: Arc<AtomicBool>,
+    pub(crate) lease_ttl: Duration,
+    pub(crate) stats: Arc<StageStats>,
 }
 
 impl Feed {
     /// Leases until the generation drains or ends.
-    pub(crate) fn work(self) -> Exit {
-        let stalled = STALLED.max(self.ttl.saturating_mul(STALLED_LEASES));
-        self.work_with(stalled)
+    pub(crate) fn run(self) -> Exit {
+        let stalled = STALL_TIMEOUT.max(self.lease_ttl.saturating_mul(STALL_TIMEOUT_LEASES));
+        self.run_with_stall_timeout(stalled)
     }
 
     /// The same, where photos that do not end for `stalled` hang.
-    pub(crate) fn work_with(self, stalled: Duration) -> Exit {
+    pub(crate) fn run_with_stall_timeout(self, stalled: Duration) -> Exit {
         match self.lease_until_stopped(stalled) {
             Ok(exit) => exit,
             Err(outage) => Exit::Outage(outage),
@@ -69,12 +69,13 @@ impl Feed {
 
     fn lease_until_stopped(&self, stalled: Duration) -> Result<Exit, Outage> {
         let mut asked_for_suspects: Option<Instant> = None;
-        let mut watch = Watch::begin(&self.book, stalled);
+        let mut watch = StallDetector::new(&self.leases, stalled);
         while !self.is_stopped() {
-            watch.look()?;
-            let patience = if self.book.in_flight() == 0 { SUSPECTS_WHEN_IDLE } else { SUSPECTS_WHEN_BUSY };
+            watch.check()?;
+            let patience =
+                if self.leases.in_flight() == 0 { SUSPECT_POLL_WHEN_IDLE } else { SUSPECT_POLL_WHEN_BUSY };
             if asked_for_suspects.is_none_or(|asked| asked.elapsed() >= patience) {
-                match self.work_on_suspects(stalled)? {
+                match self.process_suspects(stalled)? {
                     Some(exit) => return Ok(exit),
                     None => asked_for_suspects = Some(Instant::now()),
                 }
@@ -83,39 +84,39 @@ impl Feed {
             let free = capacity.saturating_sub(self.outlet.len());
             // Not one by one: a lease call is a transaction, and three quarters of the edge still wait.
             if free < capacity.div_ceil(4) {
-                self.wait(FULL);
+                self.wait_for_wakeup(FULL_BACKOFF);
                 continue;
             }
-            let leases = self.lease(free, false)?;
+            let leases = self.lease_photos(free, false)?;
             let is_empty = leases.len() < free;
             for photo in leases {
                 if self.outlet.send(photo).is_err() {
-                    return Ok(Exit::NobodyDownstream);
+                    return Ok(Exit::DownstreamClosed);
                 }
             }
             if is_empty {
-                self.wait(IDLE);
+                self.wait_for_wakeup(IDLE_POLL);
             }
         }
         Ok(Exit::Drained)
     }
 
     /// Works on suspects, one after the other, each alone, until there is none.
-    fn work_on_suspects(&self, stalled: Duration) -> Result<Option<Exit>, Outage> {
+    fn process_suspects(&self, stalled: Duration) -> Result<Option<Exit>, Outage> {
         while !self.is_stopped() {
-            if self.book.in_flight() > 0 && !self.is_suspect_waiting()? {
+            if self.leases.in_flight() > 0 && !self.is_suspect_waiting()? {
                 return Ok(None);
             }
             if !self.wait_until_empty(stalled, || self.is_stopped())? {
                 return Ok(None);
             }
-            let Some(suspect) = self.lease(1, true)?.pop() else { return Ok(None) };
+            let Some(suspect) = self.lease_photos(1, true)?.pop() else { return Ok(None) };
             suspect.ticket.span().in_scope(|| tracing::info!("a photo is tried again, alone"));
             if self.outlet.send(suspect).is_err() {
-                return Ok(Some(Exit::NobodyDownstream));
+                return Ok(Some(Exit::DownstreamClosed));
             }
             // Not on to the next round, nor to fresh photos, before this one has ended.
-            self.wait_until_empty(stalled, || self.calls.kill.is_set())?;
+            self.wait_until_empty(stalled, || self.store.kill_switch.is_set())?;
         }
         Ok(None)
     }
@@ -125,12 +126,12 @@ impl Feed {
     /// # Errors
     /// When threads hang: otherwise a suspect would never come to its turn.
     fn wait_until_empty(&self, stalled: Duration, is_over: impl Fn() -> bool) -> Result<bool, Outage> {
-        let mut watch = Watch::begin(&self.book, stalled);
-        while !self.book.wait_until_empty(IDLE) {
+        let mut watch = StallDetector::new(&self.leases, stalled);
+        while !self.leases.wait_until_empty(IDLE_POLL) {
             if is_over() {
                 return Ok(false);
             }
-            watch.look()?;
+            watch.check()?;
         }
         Ok(true)
     }
@@ -139,47 +140,49 @@ impl Feed {
     /// are in flight, one of which may end this process.
     fn is_suspect_waiting(&self) -> Result<bool, Outage> {
         // Its ticket, dropped here, has the keeper give it back.
-        Ok(self.lease(1, true)?.pop().is_some())
+        Ok(self.lease_photos(1, true)?.pop().is_some())
     }
 
     /// Takes photos. Every one has its ticket before anything else can go wrong.
-    fn lease(&self, limit: usize, suspects: bool) -> Result<Vec<InFlight<Arc<Lease>>>, Outage> {
-        let request = LeaseRequest { limit, ttl: self.ttl, suspects };
-        let measured = self.meter.measure();
-        let leases =
-            self.calls.ask(Part::Database, self.book.queue().lease(request))?.map_err(Outage::of_queue)?;
-        measured.settle(leases.len());
+    fn lease_photos(&self, limit: usize, suspects: bool) -> Result<Vec<InFlight<Arc<Lease>>>, Outage> {
+        let request = LeaseRequest { limit, ttl: self.lease_ttl, suspects };
+        let measured = self.stats.start_batch();
+        let leases = self
+            .store
+            .call(Component::Database, self.leases.queue().lease(request))?
+            .map_err(Outage::from_queue_error)?;
+        measured.finish(leases.len());
         let in_flight = |lease| {
             let lease = Arc::new(lease);
-            InFlight { ticket: Ticket::open(&self.book, Arc::clone(&lease)), item: lease }
+            InFlight { ticket: Ticket::open(&self.leases, Arc::clone(&lease)), item: lease }
         };
         let leased: Vec<_> = leases.into_iter().map(in_flight).collect();
         // An answer that came when the generation was given up: a thread that hangs may keep the edge open, and what is put
         // into it would stay there for ever. Their tickets, dropped here, give them back.
-        Ok(if self.calls.kill.is_set() { Vec::new() } else { leased })
+        Ok(if self.store.kill_switch.is_set() { Vec::new() } else { leased })
     }
 
-    fn wait(&self, at_most: Duration) {
+    fn wait_for_wakeup(&self, at_most: Duration) {
         // Timeout, bell or a bell that nobody can ring any more: the loop looks at its flags in each case.
-        let _rang = self.bell.recv_timeout(at_most);
+        let _rang = self.wakeup.recv_timeout(at_most);
     }
 
     fn is_stopped(&self) -> bool {
-        self.drain.load(Ordering::Acquire) || self.calls.kill.is_set()
+        self.is_draining.load(Ordering::Acquire) || self.store.kill_switch.is_set()
     }
 }
 
 /// Looks whether photos go on.
-struct Watch<'b> {
-    book: &'b Book,
-    stalled: Duration,
-    steps: u64,
-    since: Instant,
+struct StallDetector<'b> {
+    leases: &'b LeaseTable,
+    timeout: Duration,
+    progress_count: u64,
+    last_progress_at: Instant,
 }
 
-impl<'b> Watch<'b> {
-    fn begin(book: &'b Book, stalled: Duration) -> Self {
-        Self { book, stalled, steps: book.steps(), since: Instant::now() }
+impl<'b> StallDetector<'b> {
+    fn new(leases: &'b LeaseTable, timeout: Duration) -> Self {
+        Self { leases, timeout, progress_count: leases.progress_count(), last_progress_at: Instant::now() }
     }
 
     /// Has a look.
@@ -187,14 +190,14 @@ impl<'b> Watch<'b> {
     /// # Errors
     /// When photos are in flight and none has come further for `stalled`. With their generation the threads that hang
     /// are given up, and their photos' leases: otherwise the pipeline would stand still for ever.
-    fn look(&mut self) -> Result<(), Outage> {
-        let (in_flight, steps) = (self.book.in_flight(), self.book.steps());
-        if in_flight == 0 || steps != self.steps {
-            (self.steps, self.since) = (steps, Instant::now());
-        } else if self.since.elapsed() >= self.stalled {
+    fn check(&mut self) -> Result<(), Outage> {
+        let (in_flight, steps) = (self.leases.in_flight(), self.leases.progress_count());
+        if in_flight == 0 || steps != self.progress_count {
+            (self.progress_count, self.last_progress_at) = (steps, Instant::now());
+        } else if self.last_progress_at.elapsed() >= self.timeout {
             let photos =
-                format!("none of {in_flight} photos has gone on for {:?}: threads hang", self.stalled);
-            return Err(Outage::because(SOME_STAGE, photos));
+                format!("none of {in_flight} photos has gone on for {:?}: threads hang", self.timeout);
+            return Err(Outage::new(UNKNOWN_STAGE, photos));
         }
         Ok(())
     }

@@ -8,17 +8,17 @@ use photofinish_store::photo::FailureReason;
 use photofinish_store::traits::{Blobs, Lease};
 
 use crate::budget::Budget;
-use crate::fault::{Outage, Part, Poison};
+use crate::fault::{Component, Outage, Poison};
 use crate::photo::FetchedPhoto;
 use crate::settings::Limits;
-use crate::stage::{Answers, Stage};
-use crate::store_call::StoreCalls;
+use crate::stage::{BatchResults, Stage};
+use crate::store_call::StoreClient;
 
 /// The stage `fetch`.
 pub(crate) struct Fetch {
     pub(crate) blobs: Arc<dyn Blobs>,
-    pub(crate) calls: StoreCalls,
-    pub(crate) files: Budget,
+    pub(crate) store_client: StoreClient,
+    pub(crate) file_budget: Budget,
     pub(crate) limits: Limits,
 }
 
@@ -26,7 +26,7 @@ impl Stage for Fetch {
     type In = Arc<Lease>;
     type Out = FetchedPhoto;
 
-    fn run(&mut self, batch: &[Arc<Lease>]) -> Result<Answers<FetchedPhoto>, Outage> {
+    fn run(&mut self, batch: &[Arc<Lease>]) -> Result<BatchResults<FetchedPhoto>, Outage> {
         batch.iter().map(|lease| self.fetch(lease)).collect()
     }
 }
@@ -35,33 +35,37 @@ impl Fetch {
     fn fetch(&self, lease: &Arc<Lease>) -> Result<Result<FetchedPhoto, Poison>, Outage> {
         let key = ObjectKey::photo(lease.organization, lease.album, lease.photo, ObjectRole::Original);
         let at_most = self.limits.max_file_bytes;
-        let size = match self.calls.ask_while_alive(Part::Storage, self.blobs.head(&key))? {
+        let size = match self.store_client.call_cancellable(Component::Storage, self.blobs.head(&key))? {
             Ok(Some(size)) if size > at_most => return Ok(Err(too_large(at_most))),
             Ok(Some(size)) => size,
-            Ok(None) => return Ok(Err(missing())),
-            Err(error) => return judge(error, at_most).map(Err),
+            Ok(None) => return Ok(Err(missing_object())),
+            Err(error) => return classify_error(error, at_most).map(Err),
         };
         let bytes = usize::try_from(size).unwrap_or(usize::MAX);
-        let held =
-            self.files.hold(bytes).map_err(|closed| Outage::because(Part::Storage, closed.to_string()))?;
-        match self.calls.ask_while_alive(Part::Storage, self.blobs.read(&key, at_most))? {
-            Ok(bytes) => Ok(Ok(FetchedPhoto { lease: Arc::clone(lease), bytes, _held: held })),
-            Err(error) => judge(error, at_most).map(Err),
+        let held = self
+            .file_budget
+            .acquire(bytes)
+            .map_err(|closed| Outage::new(Component::Storage, closed.to_string()))?;
+        match self.store_client.call_cancellable(Component::Storage, self.blobs.read(&key, at_most))? {
+            Ok(bytes) => Ok(Ok(FetchedPhoto { lease: Arc::clone(lease), bytes, _permit: held })),
+            Err(error) => classify_error(error, at_most).map(Err),
         }
     }
 }
 
 /// The store's answer is the photo's fault, or the storage's.
-fn judge(error: StoreError, at_most: u64) -> Result<Poison, Outage> {
+fn classify_error(error: StoreError, at_most: u64) -> Result<Poison, Outage> {
     match error.kind {
-        StoreErrorKind::NotFound => Ok(missing()),
+        StoreErrorKind::NotFound => Ok(missing_object()),
         StoreErrorKind::TooLarge => Ok(too_large(at_most)),
         StoreErrorKind::Corrupt => Ok(Poison::new(FailureReason::CorruptImage, error.to_string())),
-        StoreErrorKind::Conflict | StoreErrorKind::Unavailable => Err(Outage::of_store(Part::Storage, error)),
+        StoreErrorKind::Conflict | StoreErrorKind::Unavailable => {
+            Err(Outage::from_store_error(Component::Storage, error))
+        }
     }
 }
 
-fn missing() -> Poison {
+fn missing_object() -> Poison {
     Poison::new(FailureReason::MissingObject, "the bytes are not in storage")
 }
 

@@ -7,76 +7,77 @@ use std::time::Duration;
 use photofinish_store::error::{StoreError, StoreErrorKind};
 use photofinish_store::object::{ObjectKey, ObjectRole};
 use photofinish_store::photo::FailureReason;
-use photofinish_store::traits::{Blobs, Finish, Finished, Queue};
+use photofinish_store::traits::{Blobs, Finish, PhotoResults, Queue};
 use time::OffsetDateTime;
 use tokio::task::JoinSet;
 
-use crate::fault::{Outage, Part, Poison};
+use crate::fault::{Component, Outage, Poison};
 use crate::metric_names as names;
 use crate::photo::ReadPhoto;
-use crate::spans::Outcome;
-use crate::stage::{Answers, Stage};
-use crate::store_call::{PATIENCE, StoreCalls, in_time};
+use crate::spans::PhotoOutcome;
+use crate::stage::{BatchResults, Stage};
+use crate::store_call::{CALL_TIMEOUT, StoreClient, with_timeout};
 
 /// The stage `index`.
 pub(crate) struct Index {
     pub(crate) queue: Arc<dyn Queue>,
     pub(crate) blobs: Arc<dyn Blobs>,
-    pub(crate) calls: StoreCalls,
+    pub(crate) store_client: StoreClient,
 }
 
 /// The preview of every album.
-const PREVIEW_TYPE: &str = "image/jpeg";
+const PREVIEW_CONTENT_TYPE: &str = "image/jpeg";
 
 impl Stage for Index {
     type In = ReadPhoto;
     type Out = Finish;
 
-    fn run(&mut self, batch: &[ReadPhoto]) -> Result<Answers<Finish>, Outage> {
+    fn run(&mut self, batch: &[ReadPhoto]) -> Result<BatchResults<Finish>, Outage> {
         // First the objects: rows must never name what is not there.
-        self.calls.many_while_alive(Part::Storage, upload_all(&self.blobs, batch, PATIENCE))?;
-        match self.finish(batch.iter().map(finished).collect())? {
+        self.store_client
+            .run_cancellable(Component::Storage, upload_previews(&self.blobs, batch, CALL_TIMEOUT))?;
+        match self.finish_photos(batch.iter().map(to_finished).collect())? {
             Ok(answers) => {
-                self.settle(batch, &answers)?;
+                self.apply_results(batch, &answers)?;
                 Ok(answers.into_iter().map(Ok).collect())
             }
-            Err(error) if batch.len() == 1 => judge(error).map(|poison| vec![Err(poison)]),
+            Err(error) if batch.len() == 1 => classify_error(error).map(|poison| vec![Err(poison)]),
             // One of them cannot be written: which one shows when each is written alone.
-            Err(error) if is_a_photos_fault(&error) => {
-                batch.iter().map(|photo| self.finish_alone(photo)).collect()
+            Err(error) if is_photo_fault(&error) => {
+                batch.iter().map(|photo| self.finish_photo(photo)).collect()
             }
-            Err(error) => Err(Outage::of_store(Part::Database, error)),
+            Err(error) => Err(Outage::from_store_error(Component::Database, error)),
         }
     }
 }
 
 impl Index {
     /// What an answer means for the photo's way through the pipeline.
-    pub(crate) fn outcome(answer: &Finish) -> Outcome {
+    pub(crate) fn to_outcome(answer: &Finish) -> PhotoOutcome {
         match answer {
-            Finish::Done => Outcome::Ready,
-            Finish::Superseded | Finish::Gone => Outcome::Superseded,
+            Finish::Done => PhotoOutcome::Ready,
+            Finish::Superseded | Finish::Gone => PhotoOutcome::Superseded,
         }
     }
 
-    fn finish(&self, photos: Vec<Finished>) -> Result<Result<Vec<Finish>, StoreError>, Outage> {
-        self.calls.ask(Part::Database, self.queue.finish(photos))
+    fn finish_photos(&self, photos: Vec<PhotoResults>) -> Result<Result<Vec<Finish>, StoreError>, Outage> {
+        self.store_client.call(Component::Database, self.queue.finish(photos))
     }
 
-    fn finish_alone(&self, photo: &ReadPhoto) -> Result<Result<Finish, Poison>, Outage> {
-        match self.finish(vec![finished(photo)])? {
+    fn finish_photo(&self, photo: &ReadPhoto) -> Result<Result<Finish, Poison>, Outage> {
+        match self.finish_photos(vec![to_finished(photo)])? {
             Ok(answers) => {
-                self.settle(std::slice::from_ref(photo), &answers)?;
+                self.apply_results(std::slice::from_ref(photo), &answers)?;
                 let answer = answers.into_iter().map(Ok).next();
                 answer
-                    .ok_or_else(|| Outage::because(Part::Database, "a photo was finished without an answer"))
+                    .ok_or_else(|| Outage::new(Component::Database, "a photo was finished without an answer"))
             }
-            Err(error) => judge(error).map(Err),
+            Err(error) => classify_error(error).map(Err),
         }
     }
 
     /// Every answer ends the photo here: superseded means that somebody else has it.
-    fn settle(&self, batch: &[ReadPhoto], answers: &[Finish]) -> Result<(), Outage> {
+    fn apply_results(&self, batch: &[ReadPhoto], answers: &[Finish]) -> Result<(), Outage> {
         for (photo, answer) in batch.iter().zip(answers) {
             match answer {
                 Finish::Done => count_searchable(photo),
@@ -90,9 +91,9 @@ impl Index {
     /// Whoever deleted the photo looked for its objects before these were written.
     fn remove_previews<'a>(&self, gone: impl Iterator<Item = &'a ReadPhoto>) -> Result<(), Outage> {
         for key in gone.flat_map(preview_keys) {
-            self.calls
-                .ask(Part::Storage, self.blobs.delete(&key))?
-                .map_err(|error| Outage::of_store(Part::Storage, error))?;
+            self.store_client
+                .call(Component::Storage, self.blobs.delete(&key))?
+                .map_err(|error| Outage::from_store_error(Component::Storage, error))?;
         }
         Ok(())
     }
@@ -101,74 +102,78 @@ impl Index {
 /// From now on searches find it.
 fn count_searchable(photo: &ReadPhoto) {
     metrics::counter!(names::PHOTOS_FINISHED).increment(1);
-    let waited = OffsetDateTime::now_utc() - photo.facts.lease.confirmed_at;
+    let waited = OffsetDateTime::now_utc() - photo.metadata.lease.confirmed_at;
     // The clock of the machine that took the confirmation may be ahead of this one.
     metrics::histogram!(names::CONFIRM_TO_SEARCHABLE_SECONDS).record(waited.as_seconds_f64().max(0.0));
 }
 
 /// Preview, then thumbnail.
 fn preview_keys(photo: &ReadPhoto) -> [ObjectKey; 2] {
-    let lease = &photo.facts.lease;
+    let lease = &photo.metadata.lease;
     [ObjectRole::Preview, ObjectRole::Thumbnail]
         .map(|role| ObjectKey::photo(lease.organization, lease.album, lease.photo, role))
 }
 
 /// How many uploads go at once: enough to hide the storage's answer time, few enough that each moves on a slow line.
-const UPLOADS_AT_ONCE: usize = 16;
+const MAX_CONCURRENT_UPLOADS: usize = 16;
 
 /// Uploads the previews of a batch, several at once: the time is the storage's, not ours. `patience` is for each upload:
 /// a slow storage that answers every one in time is up, and may take minutes for a whole batch.
-async fn upload_all(blobs: &Arc<dyn Blobs>, batch: &[ReadPhoto], patience: Duration) -> Result<(), Outage> {
+async fn upload_previews(
+    blobs: &Arc<dyn Blobs>,
+    batch: &[ReadPhoto],
+    patience: Duration,
+) -> Result<(), Outage> {
     let mut uploads = JoinSet::new();
     for photo in batch {
         let files = [photo.previews.preview.clone(), photo.previews.thumbnail.clone()];
         for (key, bytes) in preview_keys(photo).into_iter().zip(files) {
-            if uploads.len() >= UPLOADS_AT_ONCE {
-                one_done(&mut uploads).await?;
+            if uploads.len() >= MAX_CONCURRENT_UPLOADS {
+                join_next_upload(&mut uploads).await?;
             }
             let blobs = Arc::clone(blobs);
             uploads.spawn(async move {
-                in_time(Part::Storage, patience, blobs.write(&key, PREVIEW_TYPE, bytes))
+                with_timeout(Component::Storage, patience, blobs.write(&key, PREVIEW_CONTENT_TYPE, bytes))
                     .await?
-                    .map_err(|error| Outage::of_store(Part::Storage, error))
+                    .map_err(|error| Outage::from_store_error(Component::Storage, error))
             });
         }
     }
     while !uploads.is_empty() {
-        one_done(&mut uploads).await?;
+        join_next_upload(&mut uploads).await?;
     }
     Ok(())
 }
 
-async fn one_done(uploads: &mut JoinSet<Result<(), Outage>>) -> Result<(), Outage> {
+async fn join_next_upload(uploads: &mut JoinSet<Result<(), Outage>>) -> Result<(), Outage> {
     let ended = |ended| {
-        let error = StoreError::new(StoreErrorKind::Unavailable, "upload of a preview").because(ended);
-        Outage::of_store(Part::Storage, error)
+        let error = StoreError::new(StoreErrorKind::Unavailable, "upload of a preview").with_source(ended);
+        Outage::from_store_error(Component::Storage, error)
     };
     uploads.join_next().await.unwrap_or(Ok(Ok(()))).map_err(ended)?
 }
 
-fn finished(photo: &ReadPhoto) -> Finished {
-    Finished {
-        lease: photo.facts.lease.as_ref().clone(),
-        size: photo.facts.size,
-        taken_at: photo.facts.taken_at,
-        camera: photo.facts.camera.clone(),
+fn to_finished(photo: &ReadPhoto) -> PhotoResults {
+    PhotoResults {
+        lease: photo.metadata.lease.as_ref().clone(),
+        size: photo.metadata.size,
+        taken_at: photo.metadata.taken_at,
+        camera: photo.metadata.camera.clone(),
         faces: photo.faces.clone(),
         texts: photo.texts.clone(),
     }
 }
 
-fn is_a_photos_fault(error: &StoreError) -> bool {
-    error.is_of_the_value()
+fn is_photo_fault(error: &StoreError) -> bool {
+    error.is_rejected_value()
 }
 
 /// A photo whose results cannot be written would otherwise come back for ever.
-fn judge(error: StoreError) -> Result<Poison, Outage> {
-    if is_a_photos_fault(&error) {
+fn classify_error(error: StoreError) -> Result<Poison, Outage> {
+    if is_photo_fault(&error) {
         Ok(Poison::new(FailureReason::ProcessingCrashed, format!("its results cannot be written: {error}")))
     } else {
-        Err(Outage::of_store(Part::Database, error))
+        Err(Outage::from_store_error(Component::Database, error))
     }
 }
 
@@ -180,36 +185,36 @@ mod tests {
     use bytes::Bytes;
     use photofinish_store::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
     use photofinish_store::photo::PhotoSize;
-    use photofinish_store::traits::{Lease, Result, UploadTerms};
+    use photofinish_store::traits::{Lease, Result, UploadConditions};
     use tokio::runtime::Runtime;
     use url::Url;
 
     use super::*;
     use crate::budget::Budget;
-    use crate::photo::{Facts, Previews};
-    use crate::store_call::Kill;
-    use crate::testing::config;
+    use crate::photo::{PhotoMetadata, Previews};
+    use crate::store_call::KillSwitch;
+    use crate::testing::album_config;
 
     /// Storage that takes so long for each upload; for ever where it is `None`.
-    struct Slow {
-        takes: Option<Duration>,
+    struct SlowBlobs {
+        delay: Option<Duration>,
         uploads: AtomicUsize,
     }
 
-    impl Slow {
+    impl SlowBlobs {
         fn new(takes: Option<Duration>) -> Arc<Self> {
-            Arc::new(Self { takes, uploads: AtomicUsize::new(0) })
+            Arc::new(Self { delay: takes, uploads: AtomicUsize::new(0) })
         }
     }
 
     #[async_trait]
-    impl Blobs for Slow {
+    impl Blobs for SlowBlobs {
         async fn read(&self, _key: &ObjectKey, _at_most: u64) -> Result<Bytes> {
             unreachable!("the stage writes")
         }
 
         async fn write(&self, _key: &ObjectKey, _content_type: &str, _bytes: Bytes) -> Result<()> {
-            match self.takes {
+            match self.delay {
                 Some(takes) => tokio::time::sleep(takes).await,
                 None => std::future::pending().await,
             }
@@ -217,7 +222,7 @@ mod tests {
             Ok(())
         }
 
-        async fn upload_url(&self, _key: &ObjectKey, _upload: UploadTerms<'_>) -> Result<Url> {
+        async fn upload_url(&self, _key: &ObjectKey, _upload: UploadConditions<'_>) -> Result<Url> {
             unreachable!("the stage writes")
         }
 
@@ -244,57 +249,57 @@ mod tests {
             photo: PhotoId::generate(),
             album: AlbumId::generate(),
             organization: OrganizationId::generate(),
-            config: Arc::new(config()),
+            config: Arc::new(album_config()),
             attempt: 1,
             confirmed_at: OffsetDateTime::now_utc(),
         };
         let size = PhotoSize { width: 1, height: 1 };
         ReadPhoto {
-            facts: Arc::new(Facts { lease: Arc::new(lease), size, taken_at: None, camera: None }),
+            metadata: Arc::new(PhotoMetadata { lease: Arc::new(lease), size, taken_at: None, camera: None }),
             previews: Previews { preview: Bytes::new(), thumbnail: Bytes::new() },
             faces: Vec::new(),
             texts: Vec::new(),
-            _held: Arc::new(Budget::new(1).hold(1).unwrap()),
+            _permit: Arc::new(Budget::new(1).acquire(1).unwrap()),
         }
     }
 
-    fn calls() -> (Runtime, StoreCalls) {
+    fn store_client() -> (Runtime, StoreClient) {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let calls = StoreCalls { runtime: runtime.handle().clone(), kill: Kill::new() };
+        let calls = StoreClient { runtime: runtime.handle().clone(), kill_switch: KillSwitch::new() };
         (runtime, calls)
     }
 
     /// 50 rounds of uploads: together they take twice as long as a single one may, each alone a small part of it.
     #[test]
-    fn a_slow_storage_that_answers_each_upload_in_time_is_up() {
-        let (_runtime, calls) = calls();
-        let slow = Slow::new(Some(Duration::from_millis(40)));
+    fn a_slow_storage_that_completes_each_upload_in_time_is_available() {
+        let (_runtime, calls) = store_client();
+        let slow = SlowBlobs::new(Some(Duration::from_millis(40)));
         let blobs: Arc<dyn Blobs> = slow.clone();
         let batch: Vec<ReadPhoto> = (0..400).map(|_| photo()).collect();
-        let uploads = upload_all(&blobs, &batch, Duration::from_secs(1));
-        calls.many_while_alive(Part::Storage, uploads).unwrap();
+        let uploads = upload_previews(&blobs, &batch, Duration::from_secs(1));
+        calls.run_cancellable(Component::Storage, uploads).unwrap();
         assert_eq!(slow.uploads.load(Ordering::Acquire), 800);
     }
 
     #[test]
-    fn an_upload_without_an_answer_is_an_outage_of_the_storage() {
-        let (_runtime, calls) = calls();
-        let blobs: Arc<dyn Blobs> = Slow::new(None);
+    fn an_upload_that_times_out_is_a_storage_outage() {
+        let (_runtime, calls) = store_client();
+        let blobs: Arc<dyn Blobs> = SlowBlobs::new(None);
         let batch = [photo()];
-        let uploads = upload_all(&blobs, &batch, Duration::from_millis(10));
-        let outage = calls.many_while_alive(Part::Storage, uploads).unwrap_err();
+        let uploads = upload_previews(&blobs, &batch, Duration::from_millis(10));
+        let outage = calls.run_cancellable(Component::Storage, uploads).unwrap_err();
         assert_eq!(outage.to_string(), "storage is down: no answer for 10ms");
     }
 
     #[test]
     fn the_end_of_a_generation_ends_its_uploads() {
-        let (_runtime, calls) = calls();
-        calls.kill.set();
-        let blobs: Arc<dyn Blobs> = Slow::new(None);
+        let (_runtime, calls) = store_client();
+        calls.kill_switch.set();
+        let blobs: Arc<dyn Blobs> = SlowBlobs::new(None);
         let batch = [photo()];
-        let uploads = upload_all(&blobs, &batch, PATIENCE);
-        let outage = calls.many_while_alive(Part::Storage, uploads).unwrap_err();
+        let uploads = upload_previews(&blobs, &batch, CALL_TIMEOUT);
+        let outage = calls.run_cancellable(Component::Storage, uploads).unwrap_err();
         assert_eq!(outage.to_string(), "storage is down: stopped while waiting for an answer");
     }
 }

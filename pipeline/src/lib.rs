@@ -43,8 +43,8 @@ mod sync;
 mod testing;
 mod ticket;
 
-pub use crate::desk::{DeskError, ProbeDesk, ProbeFace};
-pub use crate::fault::Part;
+pub use crate::desk::{ProbeFace, ProbeService, ProbeServiceError};
+pub use crate::fault::Component;
 pub use crate::pipeline::Pipeline;
-pub use crate::settings::{Limits, PipelineParts, PipelineSettings, Threads};
-pub use crate::supervisor::{Status, StopReport};
+pub use crate::settings::{Limits, PipelineDependencies, PipelineSettings, ThreadCounts};
+pub use crate::supervisor::{PipelineStatus, StopReport};

@@ -10,17 +10,17 @@ use photofinish_store::ids::{LeaseId, PhotoId};
 use photofinish_store::photo::FailureReason;
 use proptest::prelude::*;
 
-use crate::fault::Part;
-use crate::supervisor::{LOOK, Status, Waits, pause};
+use crate::fault::Component;
+use crate::supervisor::{POLL_INTERVAL, PipelineStatus, SupervisorTimeouts, backoff};
 use crate::sync::lock;
-use crate::testing::faults::{Fault, Faults, Pace, Rig, Shape};
-use crate::testing::memory_queue::{MemoryQueue, Place};
+use crate::testing::faults::{FaultPlan, FaultyPipeline, InjectedFault, PipelineTimings, StageShape};
+use crate::testing::memory_queue::{EntryState, MemoryQueue};
 
 const LONG: Duration = Duration::from_secs(60);
-const SHAPE: Shape = Shape { threads: 2, batch_size: 4 };
-const CRASHED: Place = Place::Failed(FailureReason::ProcessingCrashed);
+const SHAPE: StageShape = StageShape { threads: 2, batch_size: 4 };
+const CRASHED: EntryState = EntryState::Failed(FailureReason::ProcessingCrashed);
 
-fn photos(count: usize) -> Vec<PhotoId> {
+fn photo_ids(count: usize) -> Vec<PhotoId> {
     (0..count).map(|_| PhotoId::generate()).collect()
 }
 
@@ -33,41 +33,44 @@ fn wait_for(what: &str, is_so: impl Fn() -> bool) {
 }
 
 #[test]
-fn photos_go_through_and_nothing_is_left() {
-    let photos = photos(100);
-    let queue = MemoryQueue::with(&photos);
-    let rig = Rig::start(&queue, &Arc::default(), SHAPE);
+fn all_photos_are_processed_and_nothing_is_left() {
+    let photos = photo_ids(100);
+    let queue = MemoryQueue::with_photos(&photos);
+    let rig = FaultyPipeline::start(&queue, &Arc::default(), SHAPE);
     assert!(queue.wait_until_ended(LONG));
     let report = rig.stop();
     assert!(
-        report.drained && report.left == 0 && report.given_back == 0 && report.abandoned.is_empty(),
+        report.drained
+            && report.unfinished == 0
+            && report.given_back == 0
+            && report.abandoned_threads.is_empty(),
         "{report:?}"
     );
-    assert!(photos.iter().all(|photo| queue.end_of(*photo) == (Place::Done, 1)));
+    assert!(photos.iter().all(|photo| queue.end_state(*photo) == (EntryState::Done, 1)));
 }
 
 #[test]
-fn a_panic_costs_one_photo_and_not_its_mates() {
-    let photos = photos(60);
-    let queue = MemoryQueue::with(&photos);
+fn a_panic_fails_one_photo_and_not_its_batch() {
+    let photos = photo_ids(60);
+    let queue = MemoryQueue::with_photos(&photos);
     let cursed: HashSet<PhotoId> = photos[10..13].iter().copied().collect();
-    let faults = Arc::new(Faults { cursed: cursed.clone(), ..Faults::default() });
-    let rig = Rig::start(&queue, &faults, SHAPE);
+    let faults = Arc::new(FaultPlan { panicking: cursed.clone(), ..FaultPlan::default() });
+    let rig = FaultyPipeline::start(&queue, &faults, SHAPE);
     assert!(queue.wait_until_ended(LONG));
     let report = rig.stop();
     assert!(report.drained, "no generation went down: {report:?}");
     for photo in photos {
-        let end = if cursed.contains(&photo) { CRASHED } else { Place::Done };
-        assert_eq!(queue.end_of(photo), (end, 1));
+        let end = if cursed.contains(&photo) { CRASHED } else { EntryState::Done };
+        assert_eq!(queue.end_state(photo), (end, 1));
     }
 }
 
 #[test]
 fn batches_form_when_photos_wait() {
-    let photos = photos(80);
-    let queue = MemoryQueue::with(&photos);
-    let faults: Arc<Faults> = Arc::default();
-    let rig = Rig::start(&queue, &faults, Shape { threads: 1, batch_size: 2 });
+    let photos = photo_ids(80);
+    let queue = MemoryQueue::with_photos(&photos);
+    let faults: Arc<FaultPlan> = Arc::default();
+    let rig = FaultyPipeline::start(&queue, &faults, StageShape { threads: 1, batch_size: 2 });
     assert!(queue.wait_until_ended(LONG));
     rig.stop();
     let batches = faults.batches.lock().unwrap();
@@ -76,235 +79,268 @@ fn batches_form_when_photos_wait() {
 }
 
 #[test]
-fn an_outage_brings_a_new_generation_and_the_status_says_so() {
-    let photos = photos(30);
-    let queue = MemoryQueue::with(&photos);
-    let faults = Arc::new(Faults { at: [((1, 3), Fault::Outage)].into(), ..Faults::default() });
-    let rig = Rig::start(&queue, &faults, SHAPE);
+fn an_outage_starts_a_new_generation_and_shows_in_the_status() {
+    let photos = photo_ids(30);
+    let queue = MemoryQueue::with_photos(&photos);
+    let faults =
+        Arc::new(FaultPlan { by_run: [((1, 3), InjectedFault::Outage)].into(), ..FaultPlan::default() });
+    let rig = FaultyPipeline::start(&queue, &faults, SHAPE);
     assert!(queue.wait_until_ended(LONG));
-    wait_for("running again", || *lock(&rig.shared.status) == Status::Running);
-    assert!(photos.iter().all(|photo| queue.end_of(*photo) == (Place::Done, 1)));
+    wait_for("running again", || *lock(&rig.shared.status) == PipelineStatus::Running);
+    assert!(photos.iter().all(|photo| queue.end_state(*photo) == (EntryState::Done, 1)));
     assert!(rig.stop().given_back > 0);
 }
 
 #[test]
-fn a_queue_that_is_out_is_waited_for() {
-    let photos = photos(10);
-    let queue = MemoryQueue::with(&photos);
-    queue.outage_calls.store(usize::MAX, Ordering::Release);
-    let rig = Rig::start(&queue, &Arc::default(), SHAPE);
-    wait_for("down", || matches!(*lock(&rig.shared.status), Status::Down { part: Part::Database, .. }));
-    queue.outage_calls.store(0, Ordering::Release);
+fn the_pipeline_waits_for_a_queue_that_is_down() {
+    let photos = photo_ids(10);
+    let queue = MemoryQueue::with_photos(&photos);
+    queue.failing_calls.store(usize::MAX, Ordering::Release);
+    let rig = FaultyPipeline::start(&queue, &Arc::default(), SHAPE);
+    wait_for("down", || {
+        matches!(*lock(&rig.shared.status), PipelineStatus::Down { component: Component::Database, .. })
+    });
+    queue.failing_calls.store(0, Ordering::Release);
     assert!(queue.wait_until_ended(LONG));
-    wait_for("running", || *lock(&rig.shared.status) == Status::Running);
+    wait_for("running", || *lock(&rig.shared.status) == PipelineStatus::Running);
     assert!(rig.stop().drained);
 }
 
 /// Or all networks would be loaded again and again, only to fall with the feed's first lease.
 #[test]
 fn no_generation_is_started_while_nothing_can_be_leased() {
-    let first = photos(10);
-    let queue = MemoryQueue::with(&first);
-    let faults: Arc<Faults> = Arc::default();
-    let rig = Rig::start(&queue, &faults, SHAPE);
+    let first = photo_ids(10);
+    let queue = MemoryQueue::with_photos(&first);
+    let faults: Arc<FaultPlan> = Arc::default();
+    let rig = FaultyPipeline::start(&queue, &faults, SHAPE);
     assert!(queue.wait_until_ended(LONG));
-    queue.is_away.store(true, Ordering::Release);
-    wait_for("down", || matches!(*lock(&rig.shared.status), Status::Down { part: Part::Queue, .. }));
-    let asked = queue.checks.load(Ordering::Acquire);
-    wait_for("some tries", || queue.checks.load(Ordering::Acquire) > asked + 5);
+    queue.is_stream_down.store(true, Ordering::Release);
+    wait_for("down", || {
+        matches!(*lock(&rig.shared.status), PipelineStatus::Down { component: Component::Queue, .. })
+    });
+    let asked = queue.check_count.load(Ordering::Acquire);
+    wait_for("some tries", || queue.check_count.load(Ordering::Acquire) > asked + 5);
     assert_eq!(faults.generations.load(Ordering::Acquire), 1);
     let late = PhotoId::generate();
-    queue.put(late, 0);
-    queue.is_away.store(false, Ordering::Release);
+    queue.add_photo(late, 0);
+    queue.is_stream_down.store(false, Ordering::Release);
     assert!(queue.wait_until_ended(LONG));
-    wait_for("running", || *lock(&rig.shared.status) == Status::Running);
+    wait_for("running", || *lock(&rig.shared.status) == PipelineStatus::Running);
     assert_eq!(faults.generations.load(Ordering::Acquire), 2);
     assert!(rig.stop().drained);
-    assert!(first.iter().chain([&late]).all(|photo| queue.end_of(*photo) == (Place::Done, 1)));
+    assert!(first.iter().chain([&late]).all(|photo| queue.end_state(*photo) == (EntryState::Done, 1)));
 }
 
 #[test]
-fn a_suspect_is_worked_on_alone() {
-    let fresh = photos(60);
-    let queue = MemoryQueue::with(&fresh);
-    let suspects = photos(3);
-    suspects.iter().for_each(|photo| queue.put(*photo, 1));
-    let rig = Rig::start(&queue, &Arc::default(), SHAPE);
+fn a_crash_suspect_is_processed_alone() {
+    let fresh = photo_ids(60);
+    let queue = MemoryQueue::with_photos(&fresh);
+    let suspects = photo_ids(3);
+    suspects.iter().for_each(|photo| queue.add_photo(*photo, 1));
+    let rig = FaultyPipeline::start(&queue, &Arc::default(), SHAPE);
     assert!(queue.wait_until_ended(LONG));
     // One that comes later is found as well.
     let late = PhotoId::generate();
-    queue.put(late, 2);
+    queue.add_photo(late, 2);
     assert!(queue.wait_until_ended(LONG));
     rig.stop();
-    assert_eq!(queue.most_beside_a_suspect(), 0);
+    assert_eq!(queue.max_leased_beside_suspect(), 0);
     for photo in suspects.iter().chain([&late]).chain(&fresh) {
-        assert_eq!(queue.end_of(*photo), (Place::Done, 1));
+        assert_eq!(queue.end_state(*photo), (EntryState::Done, 1));
     }
 }
 
 #[test]
 fn leases_in_flight_are_renewed() {
-    let photos = photos(1);
-    let queue = MemoryQueue::with(&photos);
-    let cursed: Arc<Faults> = Arc::default();
-    let rig = Rig::start(&queue, &cursed, SHAPE);
+    let photos = photo_ids(1);
+    let queue = MemoryQueue::with_photos(&photos);
+    let cursed: Arc<FaultPlan> = Arc::default();
+    let rig = FaultyPipeline::start(&queue, &cursed, SHAPE);
     assert!(queue.wait_until_ended(LONG));
     // A ticket that nobody settles for a while.
     let late = PhotoId::generate();
-    queue.put(late, 0);
-    let ticket = rig.shared.book.clone();
-    ticket.opened(LeaseId::generate());
-    wait_for("a renewal", || queue.renewals.load(Ordering::Acquire) > 1);
+    queue.add_photo(late, 0);
+    let ticket = rig.shared.leases.clone();
+    ticket.insert(LeaseId::generate());
+    wait_for("a renewal", || queue.renewal_count.load(Ordering::Acquire) > 1);
     assert!(queue.wait_until_ended(LONG));
     let report = rig.stop();
-    assert_eq!(report.left, 1, "the lease without a ticket");
+    assert_eq!(report.unfinished, 1, "the lease without a ticket");
 }
 
 /// Time alone is a recovery, almost at once.
-fn soon_recovered() -> Pace {
-    let waits = Waits { recovered_after: Duration::from_millis(1), ..Waits::SERVICE };
-    Pace { waits, ..Pace::default() }
+fn with_quick_recovery() -> PipelineTimings {
+    let waits =
+        SupervisorTimeouts { recovered_after: Duration::from_millis(1), ..SupervisorTimeouts::SERVICE };
+    PipelineTimings { timeouts: waits, ..PipelineTimings::default() }
 }
 
 /// Or the pauses between generations would never grow.
 #[test]
-fn what_hangs_before_it_breaks_has_not_recovered() {
+fn a_generation_that_hangs_before_it_fails_has_not_recovered() {
     static FAILURES: Mutex<Vec<u32>> = Mutex::new(Vec::new());
-    let photos = photos(1);
-    let queue = MemoryQueue::with(&photos);
-    let at = (0..3).map(|run| ((1, run), Fault::Hang)).collect();
-    let faults = Arc::new(Faults { at, ..Faults::default() });
+    let photos = photo_ids(1);
+    let queue = MemoryQueue::with_photos(&photos);
+    let at = (0..3).map(|run| ((1, run), InjectedFault::SlowOutage)).collect();
+    let faults = Arc::new(FaultPlan { by_run: at, ..FaultPlan::default() });
     let noted = |failures| {
         lock(&FAILURES).push(failures);
         Duration::from_millis(1)
     };
-    let rig = Rig::start_at(Pace { pause: noted, ..soon_recovered() }, &queue, &faults, SHAPE);
+    let rig = FaultyPipeline::start_with(
+        PipelineTimings { backoff: noted, ..with_quick_recovery() },
+        &queue,
+        &faults,
+        SHAPE,
+    );
     // Another photo that hangs, so that some are in flight at every look, however slow the feed is.
-    rig.shared.book.opened(LeaseId::generate());
+    rig.shared.leases.insert(LeaseId::generate());
     assert!(queue.wait_until_ended(LONG));
     rig.stop();
-    let pauses: Vec<u64> = lock(&FAILURES).iter().map(|failures| pause(*failures).as_secs()).collect();
+    let pauses: Vec<u64> = lock(&FAILURES).iter().map(|failures| backoff(*failures).as_secs()).collect();
     assert_eq!(pauses, [1, 2, 4]);
-    assert_eq!(queue.end_of(photos[0]), (Place::Done, 1));
+    assert_eq!(queue.end_state(photos[0]), (EntryState::Done, 1));
 }
 
 #[test]
-fn a_photo_that_fails_is_no_recovery() {
-    let photos = photos(1);
-    let queue = MemoryQueue::with(&photos);
+fn a_failed_photo_does_not_prove_recovery() {
+    let photos = photo_ids(1);
+    let queue = MemoryQueue::with_photos(&photos);
     let cursed = photos.iter().copied().collect();
-    let faults = Arc::new(Faults { at: [((0, 0), Fault::Hang)].into(), cursed, ..Faults::default() });
-    let rig = Rig::start_at(soon_recovered(), &queue, &faults, SHAPE);
+    let faults = Arc::new(FaultPlan {
+        by_run: [((0, 0), InjectedFault::SlowOutage)].into(),
+        panicking: cursed,
+        ..FaultPlan::default()
+    });
+    let rig = FaultyPipeline::start_with(with_quick_recovery(), &queue, &faults, SHAPE);
     let hangs = LeaseId::generate();
-    rig.shared.book.opened(hangs);
+    rig.shared.leases.insert(hangs);
     assert!(queue.wait_until_ended(LONG));
-    assert_eq!(queue.end_of(photos[0]), (CRASHED, 1));
+    assert_eq!(queue.end_state(photos[0]), (CRASHED, 1));
     // Looked at several times since.
-    std::thread::sleep(3 * LOOK);
+    std::thread::sleep(3 * POLL_INTERVAL);
     let status = lock(&rig.shared.status).clone();
-    assert!(matches!(status, Status::Down { part: Part::Models, .. }), "{status:?}");
-    rig.shared.book.settled(hangs);
-    wait_for("recovery with nothing in flight", || *lock(&rig.shared.status) == Status::Running);
+    assert!(matches!(status, PipelineStatus::Down { component: Component::Models, .. }), "{status:?}");
+    rig.shared.leases.remove(hangs);
+    wait_for("recovery with nothing in flight", || *lock(&rig.shared.status) == PipelineStatus::Running);
     assert!(rig.stop().drained);
 }
 
 /// Threads that do not end are soon given up, and leases that nobody renews lapse.
-fn soon_abandoned(queue: &MemoryQueue) -> Pace {
-    queue.lapses.store(true, Ordering::Release);
-    Pace { waits: Waits { exits: Duration::from_millis(100), ..Waits::SERVICE }, ..Pace::default() }
-}
-
-#[test]
-fn the_photo_of_a_thread_that_hangs_is_leased_again_and_its_generation_holds_nothing() {
-    let photos = photos(1);
-    let queue = MemoryQueue::with(&photos);
-    let (open, gate) = bounded(0);
-    let at = [((1, 0), Fault::Park)].into();
-    let faults = Arc::new(Faults { at, gate: Some(gate), ..Faults::default() });
-    let rig = Rig::start_at(soon_abandoned(&queue), &queue, &faults, SHAPE);
-    let held = |bytes: u32| format!("photofinish_budget_used_bytes{{budget=\"files\"}} {bytes}");
-    wait_for("the photo's bytes", || rig.shows(&held(10)));
-    // The feed falls, and its generation with it; no other starts.
-    queue.is_away.store(true, Ordering::Release);
-    wait_for("no bytes without a generation", || rig.shows(&held(0)));
-    assert_eq!(rig.shared.book.in_flight(), 0);
-    queue.is_away.store(false, Ordering::Release);
-    assert!(queue.wait_until_ended(LONG), "its lease is renewed for ever: {queue:?}, {:?}", rig.shared);
-    assert_eq!(queue.end_of(photos[0]), (Place::Done, 1));
-    assert_eq!(rig.stop().left, 1, "the ticket that the thread still has");
-    drop(open);
-}
-
-#[test]
-fn a_photo_that_a_device_has_no_room_for_ends_and_the_others_are_read() {
-    let photos = photos(20);
-    let queue = MemoryQueue::with(&photos);
-    let faults = Arc::new(Faults { too_large: [photos[7]].into(), ..Faults::default() });
-    let rig = Rig::start_at(soon_abandoned(&queue), &queue, &faults, SHAPE);
-    assert!(queue.wait_until_ended(LONG), "one photo stops all others: {queue:?}, {:?}", rig.shared);
-    rig.stop();
-    for photo in &photos {
-        let end = if *photo == photos[7] { CRASHED } else { Place::Done };
-        assert_eq!(queue.end_of(*photo), (end, 1));
+fn with_short_exit_timeout(queue: &MemoryQueue) -> PipelineTimings {
+    queue.leases_expire.store(true, Ordering::Release);
+    PipelineTimings {
+        timeouts: SupervisorTimeouts {
+            thread_exit: Duration::from_millis(100),
+            ..SupervisorTimeouts::SERVICE
+        },
+        ..PipelineTimings::default()
     }
 }
 
 #[test]
-fn a_photo_that_hangs_where_no_other_waits_is_given_up_too() {
-    let photos = photos(1);
-    let queue = MemoryQueue::with(&photos);
+fn the_photo_of_a_hanging_thread_is_leased_again_and_its_budget_is_reset() {
+    let photos = photo_ids(1);
+    let queue = MemoryQueue::with_photos(&photos);
     let (open, gate) = bounded(0);
-    let at = [((1, 0), Fault::Park)].into();
-    let faults = Arc::new(Faults { at, gate: Some(gate), ..Faults::default() });
-    let pace = Pace { stalled: Duration::from_millis(500), ..soon_abandoned(&queue) };
-    let rig = Rig::start_at(pace, &queue, &faults, SHAPE);
-    assert!(queue.wait_until_ended(LONG), "it is waited for for ever: {queue:?}, {:?}", rig.shared);
-    assert_eq!(queue.end_of(photos[0]), (Place::Done, 1));
-    assert_eq!(rig.stop().left, 1, "the ticket that the thread still has");
+    let at = [((1, 0), InjectedFault::HangUntilOpened)].into();
+    let faults = Arc::new(FaultPlan { by_run: at, gate: Some(gate), ..FaultPlan::default() });
+    let rig = FaultyPipeline::start_with(with_short_exit_timeout(&queue), &queue, &faults, SHAPE);
+    let held = |bytes: u32| format!("photofinish_budget_used_bytes{{budget=\"files\"}} {bytes}");
+    wait_for("the photo's bytes", || rig.has_metric(&held(10)));
+    // The feed falls, and its generation with it; no other starts.
+    queue.is_stream_down.store(true, Ordering::Release);
+    wait_for("no bytes without a generation", || rig.has_metric(&held(0)));
+    assert_eq!(rig.shared.leases.in_flight(), 0);
+    queue.is_stream_down.store(false, Ordering::Release);
+    assert!(queue.wait_until_ended(LONG), "its lease is renewed for ever: {queue:?}, {:?}", rig.shared);
+    assert_eq!(queue.end_state(photos[0]), (EntryState::Done, 1));
+    assert_eq!(rig.stop().unfinished, 1, "the ticket that the thread still has");
     drop(open);
 }
 
 #[test]
-fn a_suspect_that_hangs_is_given_up_and_tried_again() {
-    let queue = MemoryQueue::with(&[]);
-    let suspect = PhotoId::generate();
-    queue.put(suspect, 1);
+fn a_photo_too_large_for_the_device_fails_and_the_others_finish() {
+    let photos = photo_ids(20);
+    let queue = MemoryQueue::with_photos(&photos);
+    let faults = Arc::new(FaultPlan { too_large: [photos[7]].into(), ..FaultPlan::default() });
+    let rig = FaultyPipeline::start_with(with_short_exit_timeout(&queue), &queue, &faults, SHAPE);
+    assert!(queue.wait_until_ended(LONG), "one photo stops all others: {queue:?}, {:?}", rig.shared);
+    rig.stop();
+    for photo in &photos {
+        let end = if *photo == photos[7] { CRASHED } else { EntryState::Done };
+        assert_eq!(queue.end_state(*photo), (end, 1));
+    }
+}
+
+#[test]
+fn a_hanging_photo_is_abandoned_even_when_nothing_else_waits() {
+    let photos = photo_ids(1);
+    let queue = MemoryQueue::with_photos(&photos);
     let (open, gate) = bounded(0);
-    let at = [((1, 0), Fault::Park)].into();
-    let faults = Arc::new(Faults { at, gate: Some(gate), ..Faults::default() });
-    let pace = Pace { stalled: Duration::from_millis(500), ..soon_abandoned(&queue) };
-    let rig = Rig::start_at(pace, &queue, &faults, SHAPE);
+    let at = [((1, 0), InjectedFault::HangUntilOpened)].into();
+    let faults = Arc::new(FaultPlan { by_run: at, gate: Some(gate), ..FaultPlan::default() });
+    let pace =
+        PipelineTimings { stall_timeout: Duration::from_millis(500), ..with_short_exit_timeout(&queue) };
+    let rig = FaultyPipeline::start_with(pace, &queue, &faults, SHAPE);
     assert!(queue.wait_until_ended(LONG), "it is waited for for ever: {queue:?}, {:?}", rig.shared);
-    assert_eq!(queue.end_of(suspect), (Place::Done, 1));
-    assert_eq!(queue.most_beside_a_suspect(), 0);
+    assert_eq!(queue.end_state(photos[0]), (EntryState::Done, 1));
+    assert_eq!(rig.stop().unfinished, 1, "the ticket that the thread still has");
+    drop(open);
+}
+
+#[test]
+fn a_crash_suspect_that_hangs_is_abandoned_and_retried() {
+    let queue = MemoryQueue::with_photos(&[]);
+    let suspect = PhotoId::generate();
+    queue.add_photo(suspect, 1);
+    let (open, gate) = bounded(0);
+    let at = [((1, 0), InjectedFault::HangUntilOpened)].into();
+    let faults = Arc::new(FaultPlan { by_run: at, gate: Some(gate), ..FaultPlan::default() });
+    let pace =
+        PipelineTimings { stall_timeout: Duration::from_millis(500), ..with_short_exit_timeout(&queue) };
+    let rig = FaultyPipeline::start_with(pace, &queue, &faults, SHAPE);
+    assert!(queue.wait_until_ended(LONG), "it is waited for for ever: {queue:?}, {:?}", rig.shared);
+    assert_eq!(queue.end_state(suspect), (EntryState::Done, 1));
+    assert_eq!(queue.max_leased_beside_suspect(), 0);
     assert!(faults.generations.load(Ordering::Acquire) > 1);
-    assert_eq!(rig.stop().left, 1, "the ticket that the thread still has");
+    assert_eq!(rig.stop().unfinished, 1, "the ticket that the thread still has");
     drop(open);
 }
 
 #[test]
-fn a_suspect_that_waits_behind_a_photo_that_hangs_is_no_reason_to_stand_still() {
-    let queue = MemoryQueue::with(&[]);
+fn a_crash_suspect_behind_a_hanging_photo_does_not_stall_the_pipeline() {
+    let queue = MemoryQueue::with_photos(&[]);
     let suspect = PhotoId::generate();
-    queue.put(suspect, 1);
+    queue.add_photo(suspect, 1);
     // No generation starts before there is a photo that hangs.
-    queue.is_away.store(true, Ordering::Release);
-    let pace = Pace { stalled: Duration::from_millis(500), ..Pace::default() };
-    let rig = Rig::start_at(pace, &queue, &Arc::default(), SHAPE);
+    queue.is_stream_down.store(true, Ordering::Release);
+    let pace = PipelineTimings { stall_timeout: Duration::from_millis(500), ..PipelineTimings::default() };
+    let rig = FaultyPipeline::start_with(pace, &queue, &Arc::default(), SHAPE);
     let hangs = LeaseId::generate();
-    rig.shared.book.opened(hangs);
-    queue.is_away.store(false, Ordering::Release);
-    let is_told = || matches!(*lock(&rig.shared.status), Status::Down { part: Part::Stage("pipeline"), .. });
+    rig.shared.leases.insert(hangs);
+    queue.is_stream_down.store(false, Ordering::Release);
+    let is_told = || {
+        matches!(
+            *lock(&rig.shared.status),
+            PipelineStatus::Down { component: Component::Stage("pipeline"), .. }
+        )
+    };
     wait_for("the stall is told", is_told);
-    assert_ne!(queue.end_of(suspect).0, Place::Done, "a suspect is worked on alone");
-    rig.shared.book.settled(hangs);
+    assert_ne!(queue.end_state(suspect).0, EntryState::Done, "a suspect is worked on alone");
+    rig.shared.leases.remove(hangs);
     assert!(queue.wait_until_ended(LONG));
-    assert_eq!(queue.end_of(suspect), (Place::Done, 1));
-    assert_eq!(rig.stop().left, 0);
+    assert_eq!(queue.end_state(suspect), (EntryState::Done, 1));
+    assert_eq!(rig.stop().unfinished, 0);
 }
 
-fn fault() -> impl Strategy<Value = ((usize, usize), Fault)> {
-    let kind = prop_oneof![Just(Fault::Panic), Just(Fault::Die), Just(Fault::Outage), Just(Fault::Lie)];
+fn any_fault() -> impl Strategy<Value = ((usize, usize), InjectedFault)> {
+    let kind = prop_oneof![
+        Just(InjectedFault::Panic),
+        Just(InjectedFault::PanicOnRebuild),
+        Just(InjectedFault::Outage),
+        Just(InjectedFault::MissingResult)
+    ];
     ((0_usize..3, 0_usize..40), kind)
 }
 
@@ -315,41 +351,41 @@ proptest! {
     fn every_photo_ends_exactly_once_whatever_dies(
         count in 1_usize..60,
         cursed in prop::collection::vec(0_usize..60, 0..4),
-        faults in prop::collection::vec(fault(), 0..8),
+        faults in prop::collection::vec(any_fault(), 0..8),
         queue_outages in 0_usize..4,
         stops in prop::collection::vec(0_u64..30, 0..3),
         (threads, batch_size) in (1_usize..4, 1_usize..6),
     ) {
-        let photos = photos(count);
-        let queue = MemoryQueue::with(&photos);
+        let photos = photo_ids(count);
+        let queue = MemoryQueue::with_photos(&photos);
         let cursed: HashSet<PhotoId> = cursed.iter().filter_map(|i| photos.get(*i)).copied().collect();
         // Panics and lies may hit the same photo twice, and are its end then.
-        let unlucky = faults.iter().filter(|(_, fault)| *fault != Fault::Outage).count();
-        let faults = Arc::new(Faults { at: faults.into_iter().collect(), cursed: cursed.clone(), ..Faults::default() });
-        let shape = Shape { threads, batch_size };
-        queue.outage_calls.store(queue_outages, Ordering::Release);
+        let unlucky = faults.iter().filter(|(_, fault)| *fault != InjectedFault::Outage).count();
+        let faults = Arc::new(FaultPlan { by_run: faults.into_iter().collect(), panicking: cursed.clone(), ..FaultPlan::default() });
+        let shape = StageShape { threads, batch_size };
+        queue.failing_calls.store(queue_outages, Ordering::Release);
         for after in stops {
-            let rig = Rig::start(&queue, &faults, shape);
+            let rig = FaultyPipeline::start(&queue, &faults, shape);
             queue.wait_until_ended(Duration::from_millis(after));
             let report = rig.stop();
-            prop_assert!(report.left == 0 && report.abandoned.is_empty(), "{:?}", report);
-            prop_assert_eq!(queue.leased(), 0, "after a stop everything is given back");
+            prop_assert!(report.unfinished == 0 && report.abandoned_threads.is_empty(), "{:?}", report);
+            prop_assert_eq!(queue.leased_count(), 0, "after a stop everything is given back");
         }
-        let rig = Rig::start(&queue, &faults, shape);
+        let rig = FaultyPipeline::start(&queue, &faults, shape);
         let all_ended = queue.wait_until_ended(LONG);
         prop_assert!(all_ended, "photos do not end: {queue:?}, {:?}", rig.shared);
         let report = rig.stop();
-        prop_assert!(report.left == 0 && report.abandoned.is_empty(), "{:?}", report);
+        prop_assert!(report.unfinished == 0 && report.abandoned_threads.is_empty(), "{:?}", report);
         let mut crashed = 0;
         for photo in &photos {
-            let (place, ends) = queue.end_of(*photo);
+            let (place, ends) = queue.end_state(*photo);
             prop_assert_eq!(ends, 1);
             if cursed.contains(photo) {
                 prop_assert_eq!(place, CRASHED);
             } else if place == CRASHED {
                 crashed += 1;
             } else {
-                prop_assert_eq!(place, Place::Done);
+                prop_assert_eq!(place, EntryState::Done);
             }
         }
         prop_assert!(crashed <= unlucky, "{crashed} photos crashed by {unlucky} faults");

@@ -13,26 +13,26 @@ use crate::sync::lock;
 
 thread_local! {
     /// Time that the running stage spent waiting for a budget: it is blocked then, not busy.
-    static WAITED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    static WAITED_FOR_BUDGET: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
 /// Runs `wait`, whose time does not count as work of the stage that calls it.
-pub(crate) fn waiting<T>(wait: impl FnOnce() -> T) -> T {
+pub(crate) fn exclude_from_busy_time<T>(wait: impl FnOnce() -> T) -> T {
     let began = Instant::now();
     let result = wait();
-    WAITED.set(WAITED.get() + began.elapsed());
+    WAITED_FOR_BUDGET.set(WAITED_FOR_BUDGET.get() + began.elapsed());
     result
 }
 
 /// What one stage has done since the pipeline started; shared by its threads and their successors.
 #[derive(Debug)]
-pub(crate) struct StageMeter {
+pub(crate) struct StageStats {
     name: &'static str,
     threads: AtomicUsize,
     capacity: AtomicUsize,
     /// Whether the edge into it was full when the last batch was taken. Locked while the edge is looked at: of threads
     /// that take batches at once the last to look is believed.
-    was_full: Mutex<bool>,
+    was_edge_full: Mutex<bool>,
     busy_nanos: AtomicU64,
     blocked_out_nanos: AtomicU64,
     photos: AtomicU64,
@@ -41,19 +41,19 @@ pub(crate) struct StageMeter {
 }
 
 /// A batch on the meter: made before it runs, settled after.
-pub(crate) struct Measured<'a> {
-    meter: &'a StageMeter,
-    began: Instant,
-    cpu: Duration,
+pub(crate) struct BatchTimer<'a> {
+    stats: &'a StageStats,
+    started_at: Instant,
+    cpu_before: Duration,
 }
 
-impl StageMeter {
+impl StageStats {
     pub(crate) fn new(name: &'static str) -> Self {
         Self {
             name,
             threads: AtomicUsize::new(1),
             capacity: AtomicUsize::new(usize::MAX),
-            was_full: Mutex::new(false),
+            was_edge_full: Mutex::new(false),
             busy_nanos: AtomicU64::new(0),
             blocked_out_nanos: AtomicU64::new(0),
             photos: AtomicU64::new(0),
@@ -66,70 +66,70 @@ impl StageMeter {
     }
 
     /// Notes how many threads share the work and how many photos may wait for them.
-    pub(crate) fn sized(&self, threads: usize, capacity: usize) {
+    pub(crate) fn configure(&self, threads: usize, capacity: usize) {
         self.threads.store(threads.max(1), Ordering::Relaxed);
         self.capacity.store(capacity.max(1), Ordering::Relaxed);
     }
 
     /// Notes a batch of `taken` photos, for which a thread of the stage waited `waited`, and that `depth` photos wait in
     /// front of the stage once it is taken.
-    pub(crate) fn received(&self, taken: usize, depth: impl FnOnce() -> usize, waited: Duration) {
-        let mut was_full = lock(&self.was_full);
+    pub(crate) fn record_received(&self, taken: usize, depth: impl FnOnce() -> usize, waited: Duration) {
+        let mut was_full = lock(&self.was_edge_full);
         let depth = depth();
         *was_full = depth.saturating_add(taken) >= self.capacity.load(Ordering::Relaxed);
-        self.show_depth(depth);
+        self.publish_depth(depth);
         drop(was_full);
-        self.blocked("in", waited);
+        self.publish_blocked("in", waited);
     }
 
     /// Notes that nothing waits in front of the stage any more: who would take it has ended.
-    pub(crate) fn emptied(&self) {
-        let mut was_full = lock(&self.was_full);
+    pub(crate) fn reset_depth(&self) {
+        let mut was_full = lock(&self.was_edge_full);
         *was_full = false;
-        self.show_depth(0);
+        self.publish_depth(0);
     }
 
     /// Notes a photo whose results are written.
-    pub(crate) fn finished(&self) {
+    pub(crate) fn record_finished(&self) {
         self.finished.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn show_depth(&self, depth: usize) {
+    fn publish_depth(&self, depth: usize) {
         metrics::gauge!(names::EDGE_DEPTH, "stage" => self.name).set(depth as f64);
     }
 
     /// Notes that its thread waited `waited` for room downstream.
-    pub(crate) fn passed_on(&self, waited: Duration) {
-        self.blocked_out_nanos.fetch_add(nanos(waited), Ordering::Relaxed);
-        self.blocked("out", waited);
+    pub(crate) fn record_blocked_out(&self, waited: Duration) {
+        self.blocked_out_nanos.fetch_add(to_nanos(waited), Ordering::Relaxed);
+        self.publish_blocked("out", waited);
     }
 
     /// Starts measuring a batch on the calling thread.
-    pub(crate) fn measure(&self) -> Measured<'_> {
-        WAITED.set(Duration::ZERO);
-        Measured { meter: self, began: Instant::now(), cpu: thread_cpu() }
+    pub(crate) fn start_batch(&self) -> BatchTimer<'_> {
+        WAITED_FOR_BUDGET.set(Duration::ZERO);
+        BatchTimer { stats: self, started_at: Instant::now(), cpu_before: thread_cpu_time() }
     }
 
-    pub(crate) fn panicked(&self) {
+    pub(crate) fn record_panic(&self) {
         metrics::counter!(names::STAGE_PANICS, "stage" => self.name).increment(1);
     }
 
-    fn blocked(&self, side: &'static str, waited: Duration) {
+    fn publish_blocked(&self, side: &'static str, waited: Duration) {
         metrics::gauge!(names::STAGE_BLOCKED_SECONDS, "stage" => self.name, "side" => side)
             .increment(waited.as_secs_f64());
     }
 }
 
-impl Measured<'_> {
+impl BatchTimer<'_> {
     /// Ends the measurement of a batch of `photos`.
-    pub(crate) fn settle(self, photos: usize) {
-        let meter = self.meter;
-        let waited = WAITED.get();
-        let busy = self.began.elapsed().saturating_sub(waited);
-        let cpu = thread_cpu().saturating_sub(self.cpu);
-        meter.busy_nanos.fetch_add(nanos(busy), Ordering::Relaxed);
+    pub(crate) fn finish(self, photos: usize) {
+        let meter = self.stats;
+        let waited = WAITED_FOR_BUDGET.get();
+        let busy = self.started_at.elapsed().saturating_sub(waited);
+        let cpu = thread_cpu_time().saturating_sub(self.cpu_before);
+        meter.busy_nanos.fetch_add(to_nanos(busy), Ordering::Relaxed);
         meter.photos.fetch_add(photos as u64, Ordering::Relaxed);
-        meter.passed_on(waited);
+        meter.record_blocked_out(waited);
         metrics::gauge!(names::STAGE_BUSY_SECONDS, "stage" => meter.name).increment(busy.as_secs_f64());
         metrics::gauge!(names::STAGE_CPU_SECONDS, "stage" => meter.name).increment(cpu.as_secs_f64());
         metrics::counter!(names::STAGE_PHOTOS, "stage" => meter.name).increment(photos as u64);
@@ -138,52 +138,52 @@ impl Measured<'_> {
 }
 
 /// CPU time of the calling thread.
-pub(crate) fn thread_cpu() -> Duration {
+pub(crate) fn thread_cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-fn nanos(duration: Duration) -> u64 {
+fn to_nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The meters of all stages, first stage first.
 #[derive(Debug)]
-pub(crate) struct Meters {
-    stages: Vec<Arc<StageMeter>>,
-    window: Mutex<Window>,
+pub(crate) struct PipelineStats {
+    stages: Vec<Arc<StageStats>>,
+    window: Mutex<SampleWindow>,
 }
 
 /// Two looks at the meters, a few seconds apart, and what follows from them.
 #[derive(Debug)]
-struct Window {
-    looked_at: Instant,
-    last: Vec<Look>,
+struct SampleWindow {
+    sampled_at: Instant,
+    last_samples: Vec<StageSample>,
     bottleneck: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Look {
+struct StageSample {
     busy_nanos: u64,
     blocked_out_nanos: u64,
 }
 
 /// How far apart the looks are: long enough for several photos, short enough for a progress bar.
-const WINDOW: Duration = Duration::from_secs(2);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A stage whose threads work less than this part of the time holds nothing up.
-const LEAST_BUSY: f64 = 0.05;
+const MIN_BUSY_SHARE: f64 = 0.05;
 
 /// Its feeder counts as held up by it when it waited this part of the time.
-const LEAST_BLOCKED: f64 = 0.05;
+const MIN_BLOCKED_SHARE: f64 = 0.05;
 
-impl Meters {
+impl PipelineStats {
     pub(crate) fn new(stages: &[&'static str]) -> Self {
         Self {
-            stages: stages.iter().map(|name| Arc::new(StageMeter::new(name))).collect(),
-            window: Mutex::new(Window {
-                looked_at: Instant::now(),
-                last: vec![Look::default(); stages.len()],
+            stages: stages.iter().map(|name| Arc::new(StageStats::new(name))).collect(),
+            window: Mutex::new(SampleWindow {
+                sampled_at: Instant::now(),
+                last_samples: vec![StageSample::default(); stages.len()],
                 bottleneck: None,
             }),
         }
@@ -193,7 +193,7 @@ impl Meters {
     ///
     /// # Panics
     /// When there is no such stage: the names are constants of this crate.
-    pub(crate) fn of(&self, name: &'static str) -> Arc<StageMeter> {
+    pub(crate) fn stage(&self, name: &'static str) -> Arc<StageStats> {
         let found = self.stages.iter().find(|meter| meter.name == name);
         Arc::clone(found.expect("stage names are constants that `Meters::new` was given"))
     }
@@ -204,9 +204,9 @@ impl Meters {
     }
 
     /// Notes that a generation is gone, and with it all that waited in it.
-    pub(crate) fn emptied(&self) {
+    pub(crate) fn reset_depths(&self) {
         // Nothing ever waits in front of the first stage.
-        self.stages.iter().skip(1).for_each(|meter| meter.emptied());
+        self.stages.iter().skip(1).for_each(|meter| meter.reset_depth());
     }
 
     /// The stage that held the others up in the last window; `None` while little is done.
@@ -215,24 +215,29 @@ impl Meters {
     }
 
     /// Looks at the meters when it is time; called by the supervisor several times a second.
-    pub(crate) fn look(&self) {
+    pub(crate) fn update_bottleneck(&self) {
         let mut window = lock(&self.window);
-        let elapsed = window.looked_at.elapsed();
-        if elapsed < WINDOW {
+        let elapsed = window.sampled_at.elapsed();
+        if elapsed < SAMPLE_INTERVAL {
             return;
         }
-        let now: Vec<Look> = self.stages.iter().map(|meter| meter.look()).collect();
-        window.bottleneck = self.judge(&window.last, &now, elapsed);
+        let now: Vec<StageSample> = self.stages.iter().map(|meter| meter.sample()).collect();
+        window.bottleneck = self.find_bottleneck(&window.last_samples, &now, elapsed);
         for meter in &self.stages {
             let is_it = f64::from(window.bottleneck == Some(meter.name));
             metrics::gauge!(names::STAGE_BOTTLENECK, "stage" => meter.name).set(is_it);
         }
-        window.last = now;
-        window.looked_at = Instant::now();
+        window.last_samples = now;
+        window.sampled_at = Instant::now();
     }
 
     /// The busiest stage among those that photos pile up in front of; where they pile up nowhere, the busiest of all.
-    fn judge(&self, last: &[Look], now: &[Look], elapsed: Duration) -> Option<&'static str> {
+    fn find_bottleneck(
+        &self,
+        last: &[StageSample],
+        now: &[StageSample],
+        elapsed: Duration,
+    ) -> Option<&'static str> {
         let window = elapsed.as_secs_f64() * 1e9;
         let part =
             |from: u64, to: u64, threads: usize| (to.saturating_sub(from)) as f64 / (window * threads as f64);
@@ -240,15 +245,16 @@ impl Meters {
         for (i, meter) in self.stages.iter().enumerate() {
             let threads = meter.threads.load(Ordering::Relaxed);
             let busy = part(last[i].busy_nanos, now[i].busy_nanos, threads);
-            if busy < LEAST_BUSY {
+            if busy < MIN_BUSY_SHARE {
                 continue;
             }
             let feeder_blocked = i > 0 && {
                 let feeder = &self.stages[i - 1];
                 let threads = feeder.threads.load(Ordering::Relaxed);
-                part(last[i - 1].blocked_out_nanos, now[i - 1].blocked_out_nanos, threads) >= LEAST_BLOCKED
+                part(last[i - 1].blocked_out_nanos, now[i - 1].blocked_out_nanos, threads)
+                    >= MIN_BLOCKED_SHARE
             };
-            let candidate = (feeder_blocked || meter.is_full(), busy, meter.name);
+            let candidate = (feeder_blocked || meter.is_edge_full(), busy, meter.name);
             if best.is_none_or(|best| (candidate.0, candidate.1) > (best.0, best.1)) {
                 best = Some(candidate);
             }
@@ -257,16 +263,16 @@ impl Meters {
     }
 }
 
-impl StageMeter {
-    fn look(&self) -> Look {
-        Look {
+impl StageStats {
+    fn sample(&self) -> StageSample {
+        StageSample {
             busy_nanos: self.busy_nanos.load(Ordering::Relaxed),
             blocked_out_nanos: self.blocked_out_nanos.load(Ordering::Relaxed),
         }
     }
 
-    fn is_full(&self) -> bool {
-        *lock(&self.was_full)
+    fn is_edge_full(&self) -> bool {
+        *lock(&self.was_edge_full)
     }
 }
 
@@ -276,31 +282,31 @@ mod tests {
 
     use super::*;
 
-    fn look(busy_ms: u64, blocked_ms: u64) -> Look {
-        Look { busy_nanos: busy_ms * 1_000_000, blocked_out_nanos: blocked_ms * 1_000_000 }
+    fn sample(busy_ms: u64, blocked_ms: u64) -> StageSample {
+        StageSample { busy_nanos: busy_ms * 1_000_000, blocked_out_nanos: blocked_ms * 1_000_000 }
     }
 
     #[test]
-    fn the_stage_that_the_others_wait_for_is_named() {
-        let meters = Meters::new(&["decode", "read", "index"]);
-        let start = [look(0, 0); 3];
+    fn the_stage_that_holds_up_the_others_is_the_bottleneck() {
+        let meters = PipelineStats::new(&["decode", "read", "index"]);
+        let start = [sample(0, 0); 3];
         let second = Duration::from_secs(1);
         // Decode is busier, but it waits for read.
-        let held_up = [look(950, 40), look(0, 900), look(0, 0)];
-        assert_eq!(meters.judge(&start, &held_up, second), Some("decode"));
-        let held_up = [look(500, 450), look(490, 0), look(100, 0)];
-        assert_eq!(meters.judge(&start, &held_up, second), Some("read"));
-        assert_eq!(meters.judge(&start, &start, second), None);
+        let held_up = [sample(950, 40), sample(0, 900), sample(0, 0)];
+        assert_eq!(meters.find_bottleneck(&start, &held_up, second), Some("decode"));
+        let held_up = [sample(500, 450), sample(490, 0), sample(100, 0)];
+        assert_eq!(meters.find_bottleneck(&start, &held_up, second), Some("read"));
+        assert_eq!(meters.find_bottleneck(&start, &start, second), None);
     }
 
     #[test]
     fn a_gauge_names_the_bottleneck() {
         let recorder = PrometheusBuilder::new().build_recorder();
-        let meters = Meters::new(&["decode", "read"]);
+        let meters = PipelineStats::new(&["decode", "read"]);
         metrics::with_local_recorder(&recorder, || {
-            meters.of("read").busy_nanos.store(3_000_000_000, Ordering::Relaxed);
-            lock(&meters.window).looked_at -= 2 * WINDOW;
-            meters.look();
+            meters.stage("read").busy_nanos.store(3_000_000_000, Ordering::Relaxed);
+            lock(&meters.window).sampled_at -= 2 * SAMPLE_INTERVAL;
+            meters.update_bottleneck();
         });
         let shown = recorder.handle().render();
         assert_eq!(meters.bottleneck(), Some("read"));
@@ -313,33 +319,33 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_is_as_full_as_the_last_batch_found_it() {
+    fn an_edge_is_as_full_as_when_the_last_batch_was_taken() {
         let recorder = PrometheusBuilder::new().build_recorder();
-        let meters = Meters::new(&["read", "index"]);
-        let index = meters.of("index");
-        index.sized(1, 64);
+        let meters = PipelineStats::new(&["read", "index"]);
+        let index = meters.stage("index");
+        index.configure(1, 64);
         let shows = |depth: usize| {
             let line = format!("photofinish_edge_depth{{stage=\"index\"}} {depth}");
             recorder.handle().render().lines().any(|shown| shown == line)
         };
         metrics::with_local_recorder(&recorder, || {
-            index.received(60, || 4, Duration::ZERO);
-            assert!(index.is_full() && shows(4));
-            index.received(4, || 0, Duration::ZERO);
-            assert!(!index.is_full() && shows(0));
-            index.received(64, || 29, Duration::ZERO);
-            meters.emptied();
-            assert!(!index.is_full() && shows(0));
+            index.record_received(60, || 4, Duration::ZERO);
+            assert!(index.is_edge_full() && shows(4));
+            index.record_received(4, || 0, Duration::ZERO);
+            assert!(!index.is_edge_full() && shows(0));
+            index.record_received(64, || 29, Duration::ZERO);
+            meters.reset_depths();
+            assert!(!index.is_edge_full() && shows(0));
         });
     }
 
     #[test]
     fn the_cpu_clock_counts_work_and_not_sleep() {
-        let before = thread_cpu();
+        let before = thread_cpu_time();
         let began = Instant::now();
         while began.elapsed() < Duration::from_millis(20) {
             std::hint::black_box(0);
         }
-        assert!(thread_cpu() > before);
+        assert!(thread_cpu_time() > before);
     }
 }

@@ -1,8 +1,8 @@
 //! Names of every metric of this crate. Labels come from enums and stage names, never from input.
 
 use crate::assembly::STAGES;
-use crate::fault::Part;
-use crate::generation::SOME_STAGE;
+use crate::fault::Component;
+use crate::generation::UNKNOWN_STAGE;
 
 /// Gauge that only grows, label `stage`: seconds in which a thread of the stage worked on photos.
 pub const STAGE_BUSY_SECONDS: &str = "photofinish_stage_busy_seconds_total";
@@ -73,12 +73,13 @@ pub fn describe() {
 
 /// Shows at 0 what alerts watch the increase of: to Prometheus a counter that begins at 1 has not increased, so the first
 /// event would be missed. Call once, where photos are worked on, after the recorder is installed.
-pub fn begin() {
+pub fn init_counters() {
     for stage in STAGES {
         metrics::counter!(STAGE_PANICS, "stage" => stage).increment(0);
         metrics::counter!(OUTAGES, "part" => stage).increment(0);
     }
-    for part in [Part::Database, Part::Queue, Part::Storage, Part::Models, SOME_STAGE] {
+    for part in [Component::Database, Component::Queue, Component::Storage, Component::Models, UNKNOWN_STAGE]
+    {
         metrics::counter!(OUTAGES, "part" => part.as_str()).increment(0);
     }
     metrics::counter!(LEASES_LOST).increment(0);
@@ -92,9 +93,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_alerts_watch_begins_at_0() {
+    fn counters_that_alerts_watch_start_at_0() {
         let recorder = PrometheusBuilder::new().build_recorder();
-        metrics::with_local_recorder(&recorder, begin);
+        metrics::with_local_recorder(&recorder, init_counters);
         let page = recorder.handle().render();
         for line in [
             "photofinish_stage_panics_total{stage=\"read\"} 0",

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use photofinish_kernels::orient::Orientation;
 use photofinish_models::traits::FaceBox;
-use photofinish_store::photo::{PhotoSize, SeenFace, SeenText};
+use photofinish_store::photo::{DetectedFace, DetectedText, PhotoSize};
 use photofinish_store::traits::Lease;
 use time::OffsetDateTime;
 
-use crate::budget::Held;
+use crate::budget::BudgetPermit;
 use crate::decode::pool::PooledPicture;
 
 /// What every photo carries from here to the end.
 #[derive(Debug)]
-pub(crate) struct Facts {
+pub(crate) struct PhotoMetadata {
     pub(crate) lease: Arc<Lease>,
     /// Of the upright photo as it was taken.
     pub(crate) size: PhotoSize,
@@ -29,28 +29,28 @@ pub(crate) struct FetchedPhoto {
     pub(crate) lease: Arc<Lease>,
     pub(crate) bytes: Bytes,
     /// Of budget A. Behind `bytes`, so that it is given back after they are freed.
-    pub(crate) _held: Held,
+    pub(crate) _permit: BudgetPermit,
 }
 
 /// A photo whose pixels are here, as they were stored.
 #[derive(Debug)]
 pub(crate) struct DecodedPhoto {
-    pub(crate) facts: Arc<Facts>,
+    pub(crate) metadata: Arc<PhotoMetadata>,
     pub(crate) picture: PooledPicture,
     /// What makes it upright.
     pub(crate) orientation: Orientation,
     /// Of budget B, for these pixels and those that are made of them.
-    pub(crate) held: Arc<Held>,
+    pub(crate) permit: Arc<BudgetPermit>,
 }
 
 /// A photo that people can look at, upright, with the frame that networks look at.
 #[derive(Clone, Debug)]
 pub(crate) struct SizedPhoto {
-    pub(crate) facts: Arc<Facts>,
+    pub(crate) metadata: Arc<PhotoMetadata>,
     pub(crate) frame: Arc<PooledPicture>,
     pub(crate) previews: Previews,
     /// Of budget B, for the frame and the previews.
-    pub(crate) held: Arc<Held>,
+    pub(crate) permit: Arc<BudgetPermit>,
 }
 
 /// JPEG files, upright, without notes of the camera.
@@ -79,16 +79,16 @@ pub(crate) struct DetectedPhoto {
 pub(crate) struct EmbeddedPhoto {
     pub(crate) detected: DetectedPhoto,
     /// What the store is told, largest first; empty where the album wants no faces.
-    pub(crate) seen: Vec<SeenFace>,
+    pub(crate) seen_faces: Vec<DetectedFace>,
 }
 
 /// A photo of which everything is known; its pixels are gone.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadPhoto {
-    pub(crate) facts: Arc<Facts>,
+    pub(crate) metadata: Arc<PhotoMetadata>,
     pub(crate) previews: Previews,
-    pub(crate) faces: Vec<SeenFace>,
-    pub(crate) texts: Vec<SeenText>,
+    pub(crate) faces: Vec<DetectedFace>,
+    pub(crate) texts: Vec<DetectedText>,
     /// Of budget B, for the previews. Behind them, so that it is given back after they are freed.
-    pub(crate) _held: Arc<Held>,
+    pub(crate) _permit: Arc<BudgetPermit>,
 }

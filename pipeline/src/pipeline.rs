@@ -7,18 +7,18 @@ use crossbeam_channel::{Receiver, Sender};
 use time::OffsetDateTime;
 
 use crate::assembly::{self, STAGES};
-use crate::book::{Book, Keeper};
-use crate::fault::Part;
-use crate::meters::Meters;
-use crate::settings::{PipelineParts, PipelineSettings};
-use crate::store_call::{Kill, StoreCalls};
-use crate::supervisor::{Shared, Status, StopReport, Supervisor, pause, stop_channel};
+use crate::book::{LeaseRenewer, LeaseTable};
+use crate::fault::Component;
+use crate::meters::PipelineStats;
+use crate::settings::{PipelineDependencies, PipelineSettings};
+use crate::store_call::{KillSwitch, StoreClient};
+use crate::supervisor::{PipelineStatus, SharedState, StopReport, Supervisor, backoff, stop_channel};
 use crate::sync::lock;
 
 /// The staged pipeline, on its own threads.
 #[derive(Debug)]
 pub struct Pipeline {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     stop: Sender<()>,
     supervisor: Mutex<Option<JoinHandle<StopReport>>>,
     report: Mutex<Option<StopReport>>,
@@ -27,12 +27,12 @@ pub struct Pipeline {
 impl Pipeline {
     /// Starts it and returns at once; the first generation comes up in the background. Where the operating system
     /// refuses even a thread the pipeline is down from the start.
-    pub fn start(settings: PipelineSettings, parts: PipelineParts) -> Self {
-        let shared = Arc::new(Shared {
-            status: Mutex::new(Status::Starting),
-            meters: Arc::new(Meters::new(&STAGES)),
-            book: Arc::new(Book::new(Arc::clone(&parts.queue))),
-            bell: Mutex::default(),
+    pub fn start(settings: PipelineSettings, parts: PipelineDependencies) -> Self {
+        let shared = Arc::new(SharedState {
+            status: Mutex::new(PipelineStatus::Starting),
+            stats: Arc::new(PipelineStats::new(&STAGES)),
+            leases: Arc::new(LeaseTable::new(Arc::clone(&parts.queue))),
+            wakeup: Mutex::default(),
         });
         let (stop, stopped) = stop_channel();
         let supervisor = start_supervisor(settings, parts, &shared, stopped)
@@ -40,30 +40,31 @@ impl Pipeline {
                 let reason = format!("no thread: {error}");
                 tracing::error!(reason, "the pipeline cannot start");
                 let since = OffsetDateTime::now_utc();
-                *lock(&shared.status) = Status::Down { part: Part::Stage("supervisor"), reason, since };
+                *lock(&shared.status) =
+                    PipelineStatus::Down { component: Component::Stage("supervisor"), reason, since };
             })
             .ok();
         Self { shared, stop, supervisor: Mutex::new(supervisor), report: Mutex::default() }
     }
 
     /// How it is now.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> PipelineStatus {
         lock(&self.shared.status).clone()
     }
 
     /// The stage that holds the others up, while photos are worked on.
     pub fn bottleneck(&self) -> Option<&'static str> {
-        self.shared.meters.bottleneck()
+        self.shared.stats.bottleneck()
     }
 
     /// Photos that this process works on now.
     pub fn in_flight(&self) -> usize {
-        self.shared.book.in_flight()
+        self.shared.leases.in_flight()
     }
 
     /// Says that something was confirmed: the feed looks at once and not when its pause is over.
     pub fn wake(&self) {
-        if let Some(bell) = lock(&self.shared.bell).as_ref() {
+        if let Some(bell) = lock(&self.shared.wakeup).as_ref() {
             // A full bell will ring anyway.
             let _rings = bell.try_send(());
         }
@@ -84,31 +85,31 @@ impl Pipeline {
         }
         report.clone().unwrap_or_else(|| StopReport {
             drained: false,
-            given_back: self.shared.book.given_back_count(),
-            left: self.shared.book.in_flight(),
-            abandoned: vec!["supervisor".to_owned()],
+            given_back: self.shared.leases.given_back_count(),
+            unfinished: self.shared.leases.in_flight(),
+            abandoned_threads: vec!["supervisor".to_owned()],
         })
     }
 }
 
 fn start_supervisor(
     settings: PipelineSettings,
-    parts: PipelineParts,
-    shared: &Arc<Shared>,
+    parts: PipelineDependencies,
+    shared: &Arc<SharedState>,
     stop: Receiver<()>,
 ) -> std::io::Result<JoinHandle<StopReport>> {
     // The keeper outlives every generation, so no kill ends its calls.
-    let calls = StoreCalls { runtime: parts.runtime.clone(), kill: Kill::new() };
+    let calls = StoreClient { runtime: parts.runtime.clone(), kill_switch: KillSwitch::new() };
     let supervisor = Supervisor {
         shared: Arc::clone(shared),
         stop,
-        keeper: Keeper::start(Arc::clone(&shared.book), calls, settings.lease_ttl)?,
+        renewer: LeaseRenewer::start(Arc::clone(&shared.leases), calls, settings.lease_ttl)?,
         runtime: parts.runtime.clone(),
-        grace: settings.drain_grace,
-        pause,
-        starter: assembly::starter(settings, parts, Arc::clone(shared)),
+        drain_grace: settings.drain_grace,
+        backoff,
+        start_generation: assembly::generation_factory(settings, parts, Arc::clone(shared)),
     };
-    std::thread::Builder::new().name("supervisor".into()).spawn(move || supervisor.work())
+    std::thread::Builder::new().name("supervisor".into()).spawn(move || supervisor.run())
 }
 
 impl Drop for Pipeline {

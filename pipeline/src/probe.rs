@@ -2,41 +2,41 @@
 //! searched for faces; the largest becomes a vector. Knows nothing of who waits for it.
 
 use photofinish_kernels::frame::{Frame, Picture, Size};
-use photofinish_kernels::resize::{Resizer, Target};
+use photofinish_kernels::resize::{ResizeTarget, Resizer};
 use photofinish_models::traits::{FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelError, ModelFactory};
 
 use crate::decode::bounded::Decoder;
-use crate::decode::exif::Notes;
+use crate::decode::exif::ExifData;
 use crate::decode::pool::{PixelPool, PooledPicture};
-use crate::decode::turned;
+use crate::decode::to_upright;
 use crate::desk::ProbeFace;
-use crate::fault::{Outage, Part, Poison};
-use crate::network::plain_frame;
-use crate::resize::Shrinker;
+use crate::fault::{Component, Outage, Poison};
+use crate::network::grey_frame;
+use crate::resize::UprightResizer;
 use crate::settings::Limits;
 
 /// The long side of the frame that the vector is made from: a selfie's face is large, more pixels gain nothing.
-const FRAME: u32 = 1280;
+const FRAME_LONG_SIDE: u32 = 1280;
 
 /// Most pixels of a selfie, unless photos may have fewer still: what phones call 64 megapixels, which is up to 9248 x
 /// 6936. Any runner may send one, and it is decoded in the process of the API, without a budget.
-const MOST_PIXELS: u64 = 64 << 20;
+const MAX_SELFIE_PIXELS: u64 = 64 << 20;
 
 /// Long sides at which faces are looked for, in turn, until there is one. At 640 the detector finds faces from 10
 /// pixels to most of the frame; one that fills it is found when everything is smaller, one far away when it is larger.
-const LOOKS: [u32; 3] = [640, 256, FRAME];
+const DETECTION_LONG_SIDES: [u32; 3] = [640, 256, FRAME_LONG_SIDE];
 
 /// A picture that is little more than a face, as cut out by an app or a person, has no surroundings, which detectors
 /// count on: so much of its long side is put around it as grey.
-const BORDER: f64 = 0.5;
+const BORDER_FRACTION: f64 = 0.5;
 
 /// And it is brought to at least this long side with its border.
-const BORDERED: u32 = 320;
+const MIN_BORDERED_LONG_SIDE: u32 = 320;
 
 /// Owns what selfies need; one a thread.
-pub(crate) struct Examiner {
+pub(crate) struct FaceExtractor {
     decoder: Decoder,
-    shrinker: Shrinker,
+    shrinker: UprightResizer,
     resizer: Resizer,
     detector: Box<dyn FaceDetector>,
     embedder: Box<dyn FaceEmbedder>,
@@ -46,68 +46,68 @@ pub(crate) struct Examiner {
 
 /// Why a selfie has no vector.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum ExtractionError {
     NoFace,
     Unreadable(Poison),
-    Down(Outage),
+    Unavailable(Outage),
 }
 
-impl From<Poison> for Refusal {
+impl From<Poison> for ExtractionError {
     fn from(poison: Poison) -> Self {
         Self::Unreadable(poison)
     }
 }
 
-impl From<ModelError> for Refusal {
+impl From<ModelError> for ExtractionError {
     fn from(error: ModelError) -> Self {
-        Self::Down(Outage::from(error))
+        Self::Unavailable(Outage::from(error))
     }
 }
 
-impl Examiner {
+impl FaceExtractor {
     /// # Errors
     /// When the networks do not serve.
     pub(crate) fn new(models: &dyn ModelFactory, limits: Limits) -> Result<Self, Outage> {
-        let limits = Limits { max_pixels: limits.max_pixels.min(MOST_PIXELS), ..limits };
+        let limits = Limits { max_pixels: limits.max_pixels.min(MAX_SELFIE_PIXELS), ..limits };
         let pool = PixelPool::default();
         let decoder = Decoder::new(limits, pool.clone())
-            .map_err(|error| Outage::because(Part::Stage("probe"), error.to_string()))?;
-        let embedder = models.face_embedder()?;
+            .map_err(|error| Outage::new(Component::Stage("probe"), error.to_string()))?;
+        let embedder = models.create_face_embedder()?;
         let model = embedder.identity().to_string();
-        let shrinker = Shrinker::new(pool);
-        let detector = models.face_detector()?;
+        let shrinker = UprightResizer::new(pool);
+        let detector = models.create_face_detector()?;
         Ok(Self { decoder, shrinker, resizer: Resizer::default(), detector, embedder, model, limits })
     }
 
     /// The vector of the largest face.
-    pub(crate) fn examine(&mut self, selfie: &[u8]) -> Result<ProbeFace, Refusal> {
-        let frame = self.upright(selfie)?;
-        if let Some(face) = self.find(frame.frame())? {
-            return self.embed(frame.frame(), &face);
+    pub(crate) fn extract(&mut self, selfie: &[u8]) -> Result<ProbeFace, ExtractionError> {
+        let frame = self.decode_upright(selfie)?;
+        if let Some(face) = self.find_largest_face(frame.frame())? {
+            return self.embed_face(frame.frame(), &face);
         }
-        let bordered = self.bordered(frame.frame());
-        match self.find(bordered.frame())? {
-            Some(face) => self.embed(bordered.frame(), &face),
-            None => Err(Refusal::NoFace),
+        let bordered = self.add_border(frame.frame());
+        match self.find_largest_face(bordered.frame())? {
+            Some(face) => self.embed_face(bordered.frame(), &face),
+            None => Err(ExtractionError::NoFace),
         }
     }
 
-    fn upright(&mut self, selfie: &[u8]) -> Result<PooledPicture, Poison> {
+    fn decode_upright(&mut self, selfie: &[u8]) -> Result<PooledPicture, Poison> {
         use photofinish_store::photo::FailureReason;
         if selfie.len() as u64 > self.limits.max_file_bytes {
             return Err(Poison::new(FailureReason::TooLarge, format!("{} bytes", selfie.len())));
         }
-        let notes = Notes::read(selfie);
-        let plan = self.decoder.plan(selfie, |_| FRAME)?;
+        let notes = ExifData::read(selfie);
+        let plan = self.decoder.plan(selfie, |_| FRAME_LONG_SIDE)?;
         let stored = self.decoder.decode(selfie, &plan)?;
-        let size = turned(plan.stored, notes.orientation.swaps_sides()).within(FRAME);
-        Ok(self.shrinker.upright(stored.frame(), notes.orientation, size))
+        let size = to_upright(plan.stored_size, notes.orientation.swaps_sides()).within(FRAME_LONG_SIDE);
+        Ok(self.shrinker.resize_upright(stored.frame(), notes.orientation, size))
     }
 
     /// The largest face, by the first look that shows any.
-    fn find(&mut self, frame: Frame<'_>) -> Result<Option<FaceBox>, Refusal> {
+    fn find_largest_face(&mut self, frame: Frame<'_>) -> Result<Option<FaceBox>, ExtractionError> {
         let mut looked_at: Option<u32> = None;
-        for look in LOOKS {
+        for look in DETECTION_LONG_SIDES {
             let seen_at = look.min(frame.long_side());
             if looked_at == Some(seen_at) {
                 continue;
@@ -115,7 +115,7 @@ impl Examiner {
             looked_at = Some(seen_at);
             let faces = match self.detector.detect(&[frame], look) {
                 Ok(mut faces) => faces.pop().unwrap_or_default(),
-                Err(error) => return Err(self.blame(error)),
+                Err(error) => return Err(self.classify_failure(error)),
             };
             let largest = faces.into_iter().max_by(|a, b| a.rect.area().total_cmp(&b.rect.area()));
             if largest.is_some() {
@@ -125,36 +125,43 @@ impl Examiner {
         Ok(None)
     }
 
-    fn embed(&mut self, frame: Frame<'_>, face: &FaceBox) -> Result<ProbeFace, Refusal> {
+    fn embed_face(&mut self, frame: Frame<'_>, face: &FaceBox) -> Result<ProbeFace, ExtractionError> {
         let mut faces = self.embedder.embed(&[FaceCrop { frame, landmarks: face.landmarks }])?;
         match faces.pop() {
             Some(face) if face.vector.iter().all(|value| value.is_finite()) => {
                 Ok(ProbeFace { vector: face.vector, model: self.model.clone() })
             }
-            _ => Err(Refusal::NoFace),
+            _ => Err(ExtractionError::NoFace),
         }
     }
 
     /// The selfie's fault, when the detector is sound.
-    fn blame(&mut self, error: ModelError) -> Refusal {
+    fn classify_failure(&mut self, error: ModelError) -> ExtractionError {
         use photofinish_store::photo::FailureReason;
-        match self.detector.detect(&[plain_frame()], LOOKS[0]) {
-            Ok(_) => Refusal::Unreadable(Poison::new(FailureReason::ProcessingCrashed, error.to_string())),
-            Err(_) => Refusal::from(error),
+        match self.detector.detect(&[grey_frame()], DETECTION_LONG_SIDES[0]) {
+            Ok(_) => {
+                ExtractionError::Unreadable(Poison::new(FailureReason::ProcessingCrashed, error.to_string()))
+            }
+            Err(_) => ExtractionError::from(error),
         }
     }
 
     /// The frame in the middle of a grey one.
-    fn bordered(&mut self, frame: Frame<'_>) -> Picture {
-        let border = f64::from(frame.long_side()) * BORDER;
+    fn add_border(&mut self, frame: Frame<'_>) -> Picture {
+        let border = f64::from(frame.long_side()) * BORDER_FRACTION;
         let whole = f64::from(frame.long_side()) + 2.0 * border;
-        let scale = (f64::from(BORDERED) / whole).max(f64::from(FRAME).min(whole) / whole);
+        let scale =
+            (f64::from(MIN_BORDERED_LONG_SIDE) / whole).max(f64::from(FRAME_LONG_SIDE).min(whole) / whole);
         let scaled = |side: f64| ((side * scale).round() as u32).max(1);
         let inner = Size { width: scaled(frame.width().into()), height: scaled(frame.height().into()) };
         let margin = scaled(border);
         let outer = Size { width: inner.width + 2 * margin, height: inner.height + 2 * margin };
         let mut shrunk = Vec::new();
-        self.resizer.resize(frame.whole(), Target::for_networks(frame.size(), inner), &mut shrunk);
+        self.resizer.resize(
+            frame.as_window(),
+            ResizeTarget::for_network_input(frame.size(), inner),
+            &mut shrunk,
+        );
         let mut pixels = vec![128; outer.area() * 3];
         let (row_bytes, stride) = (inner.width as usize * 3, outer.width as usize * 3);
         let begin = margin as usize * (stride + 3);
@@ -173,7 +180,7 @@ mod tests {
     use super::*;
 
     /// The first bytes of a PNG.
-    fn head_of_png(width: u32, height: u32) -> Vec<u8> {
+    fn png_header(width: u32, height: u32) -> Vec<u8> {
         let mut file = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".to_vec();
         file.extend(width.to_be_bytes());
         file.extend(height.to_be_bytes());
@@ -183,9 +190,9 @@ mod tests {
     #[test]
     fn a_selfie_has_fewer_pixels_than_a_photo_may_have() {
         let limits = Limits { max_file_bytes: 10 << 20, max_pixels: 200_000_000 };
-        let mut examiner = Examiner::new(&FakeModels::default(), limits).unwrap();
-        let mut reason = |width, height| match examiner.examine(&head_of_png(width, height)) {
-            Err(Refusal::Unreadable(poison)) => poison.reason,
+        let mut examiner = FaceExtractor::new(&FakeModels::default(), limits).unwrap();
+        let mut reason = |width, height| match examiner.extract(&png_header(width, height)) {
+            Err(ExtractionError::Unreadable(poison)) => poison.reason,
             other => panic!("{other:?}"),
         };
         assert_eq!(reason(9249, 9249), FailureReason::TooManyPixels);
@@ -194,10 +201,10 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_limit_of_photos_holds_for_selfies_too() {
+    fn a_lower_limit_for_photos_applies_to_selfies_too() {
         let limits = Limits { max_file_bytes: 10 << 20, max_pixels: 1_000_000 };
-        let mut examiner = Examiner::new(&FakeModels::default(), limits).unwrap();
-        let Err(Refusal::Unreadable(poison)) = examiner.examine(&head_of_png(1001, 1000)) else {
+        let mut examiner = FaceExtractor::new(&FakeModels::default(), limits).unwrap();
+        let Err(ExtractionError::Unreadable(poison)) = examiner.extract(&png_header(1001, 1000)) else {
             panic!("it was read");
         };
         assert_eq!(poison.reason, FailureReason::TooManyPixels);

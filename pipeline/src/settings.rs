@@ -44,7 +44,7 @@ pub struct Limits {
 
 /// What the pipeline works with.
 #[derive(Clone)]
-pub struct PipelineParts {
+pub struct PipelineDependencies {
     /// Where work comes from and results go.
     pub queue: Arc<dyn Queue>,
     /// Where bytes come from and pictures go.
@@ -57,7 +57,7 @@ pub struct PipelineParts {
 
 /// Threads that suit a machine with `cores` cores and no accelerator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Threads {
+pub struct ThreadCounts {
     /// See [`PipelineSettings::decode_threads`].
     pub decode: usize,
     /// See [`PipelineSettings::resize_threads`].
@@ -72,7 +72,7 @@ pub struct Threads {
     pub read: usize,
 }
 
-impl Threads {
+impl ThreadCounts {
     /// Of a photo's CPU decoding takes nearly half, and a decoder is light: one per core.
     /// Reading takes a third, and a reader's networks take 150 to 400 MB: one per two cores. The cheap stages share.
     /// More threads than cores is right: a stage whose inlet is empty sleeps, and any stage can then use a core that

@@ -9,11 +9,11 @@ use crate::grid;
 pub(crate) const WORKING_LONG_SIDE: u32 = 2048;
 
 /// JPEG files of quality 80 take about a fifth of a byte a pixel; this much is held for them.
-const PREVIEW_BYTES_PER_PIXEL: usize = 1;
+const ENCODED_BYTES_PER_PIXEL: usize = 1;
 
 /// The sizes wanted of one photo. None is larger than the photo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sizes {
+pub(crate) struct OutputSizes {
     /// For the networks.
     pub(crate) frame: Size,
     /// For people.
@@ -22,9 +22,9 @@ pub(crate) struct Sizes {
     pub(crate) thumbnail: Size,
 }
 
-impl Sizes {
+impl OutputSizes {
     /// Of an upright photo of size `photo` in an album of this configuration.
-    pub(crate) fn of(photo: Size, config: &AlbumConfig) -> Self {
+    pub(crate) fn for_photo(photo: Size, config: &AlbumConfig) -> Self {
         let wanted = |recognition: &Recognition| match (&recognition.mode, &recognition.grid) {
             (RecognitionMode::Grid, Some(grid)) if recognition.enabled => grid::frame_long_side(grid, photo),
             _ => 0,
@@ -45,16 +45,16 @@ impl Sizes {
     }
 
     /// The long side of the largest, pixels.
-    pub(crate) fn longest(&self) -> u32 {
+    pub(crate) fn long_side(&self) -> u32 {
         let largest = self.largest();
         largest.width.max(largest.height)
     }
 
     /// Bytes of memory that making them takes beside the decoded photo: the largest, once more while it is turned,
     /// and the files.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         let pixels = self.largest().area() * 3 * 2;
-        pixels + (self.preview.area() + self.thumbnail.area()) * PREVIEW_BYTES_PER_PIXEL
+        pixels + (self.preview.area() + self.thumbnail.area()) * ENCODED_BYTES_PER_PIXEL
     }
 }
 
@@ -63,38 +63,38 @@ mod tests {
     use photofinish_store::album::Grid;
 
     use super::*;
-    use crate::testing::config;
+    use crate::testing::album_config;
 
     const PHOTO: Size = Size { width: 6000, height: 4000 };
 
     #[test]
     fn the_largest_consumer_decides() {
-        let mut config = config();
-        assert_eq!(Sizes::of(PHOTO, &config).longest(), 2048);
+        let mut config = album_config();
+        assert_eq!(OutputSizes::for_photo(PHOTO, &config).long_side(), 2048);
         config.preview_max_dimension = 4096;
-        assert_eq!(Sizes::of(PHOTO, &config).longest(), 4096);
+        assert_eq!(OutputSizes::for_photo(PHOTO, &config).long_side(), 4096);
         config.thumbnail_max_dimension = 5000;
-        assert_eq!(Sizes::of(PHOTO, &config).longest(), 5000);
+        assert_eq!(OutputSizes::for_photo(PHOTO, &config).long_side(), 5000);
         config.preview_max_dimension = 512;
         config.thumbnail_max_dimension = 64;
-        assert_eq!(Sizes::of(PHOTO, &config).longest(), 2048);
+        assert_eq!(OutputSizes::for_photo(PHOTO, &config).long_side(), 2048);
     }
 
     #[test]
     fn nothing_is_larger_than_the_photo() {
         let small = Size { width: 300, height: 700 };
-        let sizes = Sizes::of(small, &config());
+        let sizes = OutputSizes::for_photo(small, &album_config());
         assert_eq!((sizes.frame, sizes.preview), (small, small));
         assert_eq!(sizes.thumbnail, Size { width: 219, height: 512 });
     }
 
     #[test]
-    fn a_grid_wants_more_pixels_only_while_it_is_in_use() {
-        let mut config = config();
+    fn a_grid_needs_more_pixels_only_while_it_is_enabled() {
+        let mut config = album_config();
         config.face.mode = RecognitionMode::Grid;
         config.face.grid = Some(Grid { rows: 2, columns: 3, cell_width: 2000, cell_height: 2000 });
-        assert!(Sizes::of(PHOTO, &config).longest() > 4000);
+        assert!(OutputSizes::for_photo(PHOTO, &config).long_side() > 4000);
         config.face.enabled = false;
-        assert_eq!(Sizes::of(PHOTO, &config).longest(), 2048);
+        assert_eq!(OutputSizes::for_photo(PHOTO, &config).long_side(), 2048);
     }
 }

@@ -13,7 +13,7 @@ use tracing::span::Entered;
 
 /// How a photo's way through the pipeline ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum PhotoOutcome {
     /// Its results are written: searches find it.
     Ready,
     /// It can never be read.
@@ -24,7 +24,7 @@ pub(crate) enum Outcome {
     GivenBack,
 }
 
-impl Outcome {
+impl PhotoOutcome {
     fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -37,7 +37,7 @@ impl Outcome {
 
 /// The span of a photo that was just leased: a trace of its own, for who confirmed it has long had an answer.
 /// `queued_ms` is how long it waited for a worker; `outcome` is told by [`end`].
-pub(crate) fn of_photo(lease: &Lease) -> Span {
+pub(crate) fn photo_span(lease: &Lease) -> Span {
     tracing::info_span!(
         parent: None,
         "photo",
@@ -50,7 +50,7 @@ pub(crate) fn of_photo(lease: &Lease) -> Span {
 }
 
 /// Notes how the photo's way ended. Inside of its span: traces take the moment at which a span was last left for its end.
-pub(crate) fn end(photo: &Span, outcome: Outcome) {
+pub(crate) fn record_outcome(photo: &Span, outcome: PhotoOutcome) {
     let _entered = photo.enter();
     photo.record("outcome", outcome.as_str());
 }
@@ -62,28 +62,28 @@ fn queued_ms(lease: &Lease) -> u64 {
 }
 
 /// A stage's work on one photo or selfie, from its making to its drop.
-pub(crate) struct Work {
-    of: Span,
+pub(crate) struct StageSpan {
+    photo: Span,
     stage: Span,
 }
 
-impl Work {
+impl StageSpan {
     /// Work that begins now, together with `batch_size - 1` others, after the photo waited `waited` for it.
-    pub(crate) fn begin(of: Span, stage: &'static str, (batch_size, waited): (usize, Duration)) -> Self {
+    pub(crate) fn new(photo: Span, stage: &'static str, (batch_size, waited): (usize, Duration)) -> Self {
         let wait_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-        let stage = tracing::debug_span!(parent: &of, "stage", stage, batch_size, wait_ms);
-        Self { of, stage }
+        let stage = tracing::debug_span!(parent: &photo, "stage", stage, batch_size, wait_ms);
+        Self { photo, stage }
     }
 
     /// Until the guards are dropped, what the thread logs is about this photo. Both spans: who does not ask for the
     /// stage's sees only those that were entered themselves.
     pub(crate) fn enter(&self) -> [Entered<'_>; 2] {
-        let of = self.of.enter();
+        let of = self.photo.enter();
         [self.stage.enter(), of]
     }
 
     /// The same for a batch: only where it is one photo is it known what the thread is at.
-    pub(crate) fn enter_alone(batch: &[Self]) -> Option<[Entered<'_>; 2]> {
+    pub(crate) fn enter_single(batch: &[Self]) -> Option<[Entered<'_>; 2]> {
         match batch {
             [alone] => Some(alone.enter()),
             _ => None,

@@ -3,7 +3,7 @@
 use crate::fault::{Outage, Poison};
 
 /// One answer per photo of a batch, in order.
-pub type Answers<T> = Vec<Result<T, Poison>>;
+pub type BatchResults<T> = Vec<Result<T, Poison>>;
 
 /// A step of the pipeline. It is built on the thread that runs it and never leaves it.
 pub trait Stage {
@@ -19,5 +19,5 @@ pub trait Stage {
     ///
     /// # Errors
     /// When no photo can be worked on now.
-    fn run(&mut self, batch: &[Self::In]) -> Result<Answers<Self::Out>, Outage>;
+    fn run(&mut self, batch: &[Self::In]) -> Result<BatchResults<Self::Out>, Outage>;
 }

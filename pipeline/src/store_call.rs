@@ -4,26 +4,26 @@ use std::future::Future;
 use std::time::Duration;
 
 use photofinish_store::error::StoreError;
-use photofinish_store::remote::Patience;
+use photofinish_store::remote::Timeouts;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::fault::{Outage, Part};
+use crate::fault::{Component, Outage};
 
 /// A store that does not answer for so long is down. Longer than any healthy call: 50 MB at 2 MB/s.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A bucket that does not answer is given up before, with a word about why.
 const _: () = assert!(
-    Patience::SERVICE.call.as_secs() + Patience::SERVICE.farewell.as_secs() < PATIENCE.as_secs(),
+    Timeouts::SERVICE.call.as_secs() + Timeouts::SERVICE.cleanup.as_secs() < CALL_TIMEOUT.as_secs(),
     "a call of the storage outlasts the pipeline's patience"
 );
 
 /// Ends a generation at once: threads look at it between batches, waits for the store end by it. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Kill(watch::Sender<bool>);
+pub(crate) struct KillSwitch(watch::Sender<bool>);
 
-impl Kill {
+impl KillSwitch {
     pub(crate) fn new() -> Self {
         Self(watch::Sender::new(false))
     }
@@ -45,34 +45,34 @@ impl Kill {
 
 /// Where calls of the store run, and what ends them. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct StoreCalls {
+pub(crate) struct StoreClient {
     pub(crate) runtime: Handle,
-    pub(crate) kill: Kill,
+    pub(crate) kill_switch: KillSwitch,
 }
 
-impl StoreCalls {
+impl StoreClient {
     /// The store's answer, awaited whatever happens: for calls that change rows, whose answer must not be lost.
     ///
     /// # Errors
     /// The outer one when there is no answer in time.
-    pub(crate) fn ask<T>(
+    pub(crate) fn call<T>(
         &self,
-        part: Part,
+        part: Component,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<Result<T, StoreError>, Outage> {
-        self.runtime.block_on(in_time(part, PATIENCE, call))
+        self.runtime.block_on(with_timeout(part, CALL_TIMEOUT, call))
     }
 
     /// The store's answer unless the generation ends first: for calls that can be repeated by anyone.
     ///
     /// # Errors
     /// The outer one when there is no answer in time, or the generation ends.
-    pub(crate) fn ask_while_alive<T>(
+    pub(crate) fn call_cancellable<T>(
         &self,
-        part: Part,
+        part: Component,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<Result<T, StoreError>, Outage> {
-        self.many_while_alive(part, in_time(part, PATIENCE, call))
+        self.run_cancellable(part, with_timeout(part, CALL_TIMEOUT, call))
     }
 
     /// What comes of many calls, each with a limit of its own ([`in_time`]), unless the generation ends first. Together
@@ -80,15 +80,15 @@ impl StoreCalls {
     ///
     /// # Errors
     /// Those of the calls, and when the generation ends.
-    pub(crate) fn many_while_alive<T>(
+    pub(crate) fn run_cancellable<T>(
         &self,
-        part: Part,
+        part: Component,
         calls: impl Future<Output = Result<T, Outage>>,
     ) -> Result<T, Outage> {
         self.runtime.block_on(async {
             tokio::select! {
                 answers = calls => answers,
-                () = self.kill.wait() => Err(Outage::because(part, "stopped while waiting for an answer")),
+                () = self.kill_switch.wait() => Err(Outage::new(part, "stopped while waiting for an answer")),
             }
         })
     }
@@ -98,11 +98,11 @@ impl StoreCalls {
 ///
 /// # Errors
 /// The outer one when there is none within `patience`.
-pub(crate) async fn in_time<T>(
-    part: Part,
+pub(crate) async fn with_timeout<T>(
+    part: Component,
     patience: Duration,
     call: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<Result<T, StoreError>, Outage> {
     let answer = tokio::time::timeout(patience, call).await;
-    answer.map_err(|_elapsed| Outage::because(part, format!("no answer for {patience:?}")))
+    answer.map_err(|_elapsed| Outage::new(part, format!("no answer for {patience:?}")))
 }

@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use time::OffsetDateTime;
 
-use crate::book::{Book, Keeper};
-use crate::fault::{Outage, Part};
-use crate::generation::{self, Ended, Exited, Generation, SOME_STAGE};
-use crate::meters::Meters;
+use crate::book::{LeaseRenewer, LeaseTable};
+use crate::fault::{Component, Outage};
+use crate::generation::{self, Generation, Termination, ThreadExit, UNKNOWN_STAGE};
+use crate::meters::PipelineStats;
 use crate::metric_names as names;
-use crate::store_call::{Kill, StoreCalls};
+use crate::store_call::{KillSwitch, StoreClient};
 use crate::sync::lock;
 
 /// How the pipeline is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum PipelineStatus {
     /// Its first generation comes up.
     Starting,
     /// Photos are worked on as they come.
@@ -25,7 +25,7 @@ pub enum Status {
     /// Nothing is worked on; it tries again by itself.
     Down {
         /// What does not serve.
-        part: Part,
+        component: Component,
         /// Why, in one line.
         reason: String,
         /// Since when.
@@ -41,121 +41,125 @@ pub struct StopReport {
     /// Photos given back unharmed in the life of the pipeline.
     pub given_back: u64,
     /// Photos that still had a ticket at the end; their leases end by themselves.
-    pub left: usize,
+    pub unfinished: usize,
     /// Threads that did not end.
-    pub abandoned: Vec<String>,
+    pub abandoned_threads: Vec<String>,
 }
 
 /// Starts a generation: its threads report ready, the feed last.
-pub(crate) type Starter = Box<dyn Fn(Kill) -> Result<Starting, Outage> + Send>;
+pub(crate) type GenerationFactory = Box<dyn Fn(KillSwitch) -> Result<PendingGeneration, Outage> + Send>;
 
 /// Starts the feed of a generation.
-pub(crate) type Opener = Box<dyn FnOnce(&mut Generation) -> Result<(), Outage> + Send>;
+pub(crate) type StartFeed = Box<dyn FnOnce(&mut Generation) -> Result<(), Outage> + Send>;
 
 /// A generation whose stages are being built, and what starts its feed once they are.
-pub(crate) struct Starting {
+pub(crate) struct PendingGeneration {
     pub(crate) generation: Generation,
-    pub(crate) open: Opener,
+    pub(crate) start_feed: StartFeed,
 }
 
 /// What the handle and the supervisor share.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) status: Mutex<Status>,
-    pub(crate) meters: Arc<Meters>,
-    pub(crate) book: Arc<Book>,
+pub(crate) struct SharedState {
+    pub(crate) status: Mutex<PipelineStatus>,
+    pub(crate) stats: Arc<PipelineStats>,
+    pub(crate) leases: Arc<LeaseTable>,
     /// Rings the feed of the present generation.
-    pub(crate) bell: Mutex<Option<Sender<()>>>,
+    pub(crate) wakeup: Mutex<Option<Sender<()>>>,
 }
 
 /// The thread that owns all others.
 pub(crate) struct Supervisor {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) starter: Starter,
+    pub(crate) shared: Arc<SharedState>,
+    pub(crate) start_generation: GenerationFactory,
     pub(crate) stop: Receiver<()>,
-    pub(crate) keeper: Keeper,
+    pub(crate) renewer: LeaseRenewer,
     pub(crate) runtime: tokio::runtime::Handle,
-    pub(crate) grace: Duration,
+    pub(crate) drain_grace: Duration,
     /// How long to wait after so many failures in a row.
-    pub(crate) pause: fn(u32) -> Duration,
+    pub(crate) backoff: fn(u32) -> Duration,
 }
 
 /// How often the meters and the state of an outage are looked at.
-pub(crate) const LOOK: Duration = Duration::from_millis(200);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How long the supervisor waits for what.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Waits {
+pub(crate) struct SupervisorTimeouts {
     /// A generation that has stood so long with no photo to prove itself on has recovered.
     pub(crate) recovered_after: Duration,
     /// For threads to end.
-    pub(crate) exits: Duration,
+    pub(crate) thread_exit: Duration,
 }
 
-impl Waits {
+impl SupervisorTimeouts {
     /// What the service waits.
     pub(crate) const SERVICE: Self =
-        Self { recovered_after: Duration::from_secs(5), exits: generation::PATIENCE };
+        Self { recovered_after: Duration::from_secs(5), thread_exit: generation::EXIT_TIMEOUT };
 }
 
 /// The budgets of a generation, in its order.
-const BUDGETS: [&str; 2] = ["files", "pixels"];
+const BUDGET_NAMES: [&str; 2] = ["files", "pixels"];
 
 /// The longest pause between two generations.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
 /// A generation that lived for so long has recovered: what is out is found out in far less.
-const PROVED_AFTER: Duration = Duration::from_secs(120);
+const STABLE_AFTER: Duration = Duration::from_secs(120);
 
 /// A time of not serving, however many generations fail in it.
-struct Trouble {
-    part: Part,
+struct OutageState {
+    component: Component,
     since: OffsetDateTime,
     failures: u32,
 }
 
 /// What ended a generation.
-enum End {
+enum GenerationEnd {
     Stopped,
-    Failed(Vec<Exited>),
+    Failed(Vec<ThreadExit>),
 }
 
 impl Supervisor {
     /// Keeps the pipeline up until it is stopped.
-    pub(crate) fn work(self) -> StopReport {
-        self.work_with(Waits::SERVICE)
+    pub(crate) fn run(self) -> StopReport {
+        self.run_with_timeouts(SupervisorTimeouts::SERVICE)
     }
 
     /// The same, with other waits.
-    pub(crate) fn work_with(self, waits: Waits) -> StopReport {
-        let mut trouble: Option<Trouble> = None;
+    pub(crate) fn run_with_timeouts(self, waits: SupervisorTimeouts) -> StopReport {
+        let mut trouble: Option<OutageState> = None;
         let (drained, abandoned) = loop {
-            match self.live(&mut trouble, waits) {
+            match self.run_generation(&mut trouble, waits) {
                 Ok(report) => break report,
                 Err(outage) => {
-                    let pause = self.note(&outage, &mut trouble);
+                    let pause = self.record_outage(&outage, &mut trouble);
                     if self.stop.recv_timeout(pause).is_ok() {
                         break (true, Vec::new());
                     }
                 }
             }
         };
-        self.keeper.stop();
+        self.renewer.stop();
         let report = StopReport {
             drained,
-            given_back: self.shared.book.given_back_count(),
-            left: self.shared.book.ticket_count(),
-            abandoned,
+            given_back: self.shared.leases.given_back_count(),
+            unfinished: self.shared.leases.ticket_count(),
+            abandoned_threads: abandoned,
         };
-        tracing::info!(drained, given_back = report.given_back, left = report.left, "pipeline stopped");
+        tracing::info!(drained, given_back = report.given_back, left = report.unfinished, "pipeline stopped");
         report
     }
 
     /// One generation from start to end. Answers when the pipeline is stopped.
-    fn live(&self, trouble: &mut Option<Trouble>, waits: Waits) -> Result<(bool, Vec<String>), Outage> {
-        let kill = Kill::new();
-        self.ask_the_queue(&kill)?;
-        let Starting { mut generation, open } = (self.starter)(kill)?;
+    fn run_generation(
+        &self,
+        trouble: &mut Option<OutageState>,
+        waits: SupervisorTimeouts,
+    ) -> Result<(bool, Vec<String>), Outage> {
+        let kill = KillSwitch::new();
+        self.check_queue(&kill)?;
+        let PendingGeneration { mut generation, start_feed: open } = (self.start_generation)(kill)?;
         let end = match self.wait_until_ready(&generation) {
             Some(end) => {
                 // The feed holds the first edge open: no stage would see that nothing comes any more.
@@ -163,60 +167,65 @@ impl Supervisor {
                 end
             }
             None => match open(&mut generation) {
-                Ok(()) => self.watch(&generation, trouble, waits.recovered_after),
+                Ok(()) => self.monitor_generation(&generation, trouble, waits.recovered_after),
                 Err(outage) => {
-                    self.end(generation, Vec::new(), waits.exits);
+                    self.terminate_generation(generation, Vec::new(), waits.thread_exit);
                     return Err(outage);
                 }
             },
         };
-        *lock(&self.shared.bell) = None;
+        *lock(&self.shared.wakeup) = None;
         match end {
-            End::Stopped => {
+            GenerationEnd::Stopped => {
                 let mut exited = Vec::new();
-                let drained = generation.drain(self.grace, &mut exited);
-                Ok((drained, self.end(generation, exited, waits.exits).abandoned))
+                let drained = generation.drain(self.drain_grace, &mut exited);
+                Ok((drained, self.terminate_generation(generation, exited, waits.thread_exit).abandoned))
             }
-            End::Failed(exited) => {
+            GenerationEnd::Failed(exited) => {
                 let thread = exited.first().map(|exited| exited.thread.clone()).unwrap_or_default();
-                let ended = self.end(generation, exited, waits.exits);
+                let ended = self.terminate_generation(generation, exited, waits.thread_exit);
                 Err(ended.cause.unwrap_or_else(|| {
-                    Outage::because(SOME_STAGE, format!("thread {thread} ended without a cause"))
+                    Outage::new(UNKNOWN_STAGE, format!("thread {thread} ended without a cause"))
                 }))
             }
         }
     }
 
     /// Ends a generation, and what was kept up for it: the leases of threads that do not end, and the gauges.
-    fn end(&self, generation: Generation, exited: Vec<Exited>, patience: Duration) -> Ended {
-        let ended = generation.end_within(patience, exited);
+    fn terminate_generation(
+        &self,
+        generation: Generation,
+        exited: Vec<ThreadExit>,
+        patience: Duration,
+    ) -> Termination {
+        let ended = generation.terminate_within(patience, exited);
         if !ended.abandoned.is_empty() {
-            self.shared.book.abandon();
+            self.shared.leases.abandon_all();
         }
-        self.shared.meters.emptied();
-        for name in BUDGETS {
+        self.shared.stats.reset_depths();
+        for name in BUDGET_NAMES {
             metrics::gauge!(names::BUDGET_USED_BYTES, "budget" => name).set(0.0);
         }
         ended
     }
 
     /// Before networks are loaded for nothing: the feed would fall at its first lease, and they with it.
-    fn ask_the_queue(&self, kill: &Kill) -> Result<(), Outage> {
-        let calls = StoreCalls { runtime: self.runtime.clone(), kill: kill.clone() };
-        calls.ask(Part::Database, self.shared.book.queue().check())?.map_err(Outage::of_queue)
+    fn check_queue(&self, kill: &KillSwitch) -> Result<(), Outage> {
+        let calls = StoreClient { runtime: self.runtime.clone(), kill_switch: kill.clone() };
+        calls.call(Component::Database, self.shared.leases.queue().check())?.map_err(Outage::from_queue_error)
     }
 
     /// Waits until every stage is built; `Some` when that ends otherwise.
-    fn wait_until_ready(&self, generation: &Generation) -> Option<End> {
-        let stages = generation.crew.len();
+    fn wait_until_ready(&self, generation: &Generation) -> Option<GenerationEnd> {
+        let stages = generation.threads.len();
         for _ in 0..stages {
             select! {
                 recv(generation.ready()) -> _ready => {}
-                recv(generation.exits()) -> exited => return Some(End::Failed(exited.into_iter().collect())),
-                recv(self.stop) -> _stop => return Some(End::Stopped),
+                recv(generation.exits()) -> exited => return Some(GenerationEnd::Failed(exited.into_iter().collect())),
+                recv(self.stop) -> _stop => return Some(GenerationEnd::Stopped),
             }
         }
-        *lock(&self.shared.bell) = Some(generation.bell.clone());
+        *lock(&self.shared.wakeup) = Some(generation.wakeup.clone());
         None
     }
 
@@ -224,67 +233,67 @@ impl Supervisor {
     /// before it when it finishes a photo, or has none for `recovered_after`. That it holds some and nothing breaks
     /// proves nothing so soon: a storage that hangs takes longer than that to be found out. Nor does a photo that fails,
     /// for it may have got no further than what works. Two minutes in which nothing breaks do, whatever becomes of photos.
-    fn watch(
+    fn monitor_generation(
         &self,
         generation: &Generation,
-        trouble: &mut Option<Trouble>,
+        trouble: &mut Option<OutageState>,
         recovered_after: Duration,
-    ) -> End {
+    ) -> GenerationEnd {
         let began = Instant::now();
         let mut idle_since = began;
-        let finished_before = self.shared.meters.finished_count();
+        let finished_before = self.shared.stats.finished_count();
         if trouble.is_none() {
-            *lock(&self.shared.status) = Status::Running;
+            *lock(&self.shared.status) = PipelineStatus::Running;
         }
         loop {
             select! {
-                recv(generation.exits()) -> exited => return End::Failed(exited.into_iter().collect()),
-                recv(self.stop) -> _stop => return End::Stopped,
-                default(LOOK) => {}
+                recv(generation.exits()) -> exited => return GenerationEnd::Failed(exited.into_iter().collect()),
+                recv(self.stop) -> _stop => return GenerationEnd::Stopped,
+                default(POLL_INTERVAL) => {}
             }
-            self.shared.meters.look();
-            for (budget, name) in generation.budgets.iter().zip(BUDGETS) {
+            self.shared.stats.update_bottleneck();
+            for (budget, name) in generation.budgets.iter().zip(BUDGET_NAMES) {
                 metrics::gauge!(names::BUDGET_USED_BYTES, "budget" => name).set(budget.used() as f64);
             }
-            let is_idle = self.shared.book.in_flight() == 0;
+            let is_idle = self.shared.leases.in_flight() == 0;
             if !is_idle {
                 idle_since = Instant::now();
             }
-            let has_proved = self.shared.meters.finished_count() > finished_before;
+            let has_proved = self.shared.stats.finished_count() > finished_before;
             let has_stood =
-                began.elapsed() >= PROVED_AFTER || (is_idle && idle_since.elapsed() >= recovered_after);
+                began.elapsed() >= STABLE_AFTER || (is_idle && idle_since.elapsed() >= recovered_after);
             if (has_proved || has_stood)
                 && let Some(over) = trouble.take()
             {
-                tracing::info!(part = %over.part, since = %over.since, "pipeline is up again");
-                *lock(&self.shared.status) = Status::Running;
+                tracing::info!(part = %over.component, since = %over.since, "pipeline is up again");
+                *lock(&self.shared.status) = PipelineStatus::Running;
             }
         }
     }
 
     /// Notes an outage: one error line for all generations that fail in it. Answers how long to wait.
-    fn note(&self, outage: &Outage, trouble: &mut Option<Trouble>) -> Duration {
-        metrics::counter!(names::OUTAGES, "part" => outage.part.as_str()).increment(1);
-        let same = trouble.as_ref().is_some_and(|trouble| trouble.part == outage.part);
+    fn record_outage(&self, outage: &Outage, trouble: &mut Option<OutageState>) -> Duration {
+        metrics::counter!(names::OUTAGES, "part" => outage.component.as_str()).increment(1);
+        let same = trouble.as_ref().is_some_and(|trouble| trouble.component == outage.component);
         let before = trouble.take();
         let failures = before.as_ref().map_or(1, |before| before.failures + 1);
         let since = before.map_or_else(OffsetDateTime::now_utc, |before| before.since);
-        let pause = outage.retry_after.unwrap_or_default().max((self.pause)(failures));
-        let (part, reason) = (outage.part, outage.to_string());
+        let pause = outage.retry_after.unwrap_or_default().max((self.backoff)(failures));
+        let (part, reason) = (outage.component, outage.to_string());
         if same {
             tracing::info!(%part, reason, failures, ?pause, "pipeline is still down");
         } else {
             tracing::error!(%part, reason, ?pause, "pipeline is down, photos go back to the queue");
         }
-        *lock(&self.shared.status) = Status::Down { part, reason, since };
-        *trouble = Some(Trouble { part, since, failures });
+        *lock(&self.shared.status) = PipelineStatus::Down { component: part, reason, since };
+        *trouble = Some(OutageState { component: part, since, failures });
         pause
     }
 }
 
 /// 1, 2, 4 .. 60 s.
-pub(crate) fn pause(failures: u32) -> Duration {
-    Duration::from_secs(1 << (failures.clamp(1, 7) - 1)).min(LONGEST_PAUSE)
+pub(crate) fn backoff(failures: u32) -> Duration {
+    Duration::from_secs(1 << (failures.clamp(1, 7) - 1)).min(MAX_BACKOFF)
 }
 
 /// The channel on which the pipeline is told to stop.
@@ -298,7 +307,7 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_a_minute() {
-        let seconds: Vec<u64> = (1..10).map(|failures| pause(failures).as_secs()).collect();
+        let seconds: Vec<u64> = (1..10).map(|failures| backoff(failures).as_secs()).collect();
         assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
     }
 }

@@ -11,11 +11,11 @@ use photofinish_store::meters;
 use photofinish_store::traits::{Finish, Lease};
 use tracing::Span;
 
-use crate::book::Book;
-use crate::fault::{Outage, Part, Poison};
+use crate::book::LeaseTable;
+use crate::fault::{Component, Outage, Poison};
 use crate::metric_names as names;
-use crate::spans::{self, Outcome};
-use crate::store_call::StoreCalls;
+use crate::spans::{self, PhotoOutcome};
+use crate::store_call::StoreClient;
 
 /// A photo on its way, with its ticket. Dropping it anywhere gives the photo back.
 #[derive(Debug)]
@@ -28,19 +28,19 @@ pub(crate) struct InFlight<T> {
 #[derive(Debug)]
 pub(crate) struct Ticket {
     lease: Arc<Lease>,
-    book: Arc<Book>,
-    settled: bool,
+    leases: Arc<LeaseTable>,
+    is_settled: bool,
     /// Ends with the ticket.
     span: Span,
-    waits_since: Instant,
+    waiting_since: Instant,
 }
 
 impl Ticket {
     /// Opens a ticket for a lease that was just taken.
-    pub(crate) fn open(book: &Arc<Book>, lease: Arc<Lease>) -> Self {
-        book.opened(lease.id);
-        let span = spans::of_photo(&lease);
-        Self { lease, book: Arc::clone(book), settled: false, span, waits_since: Instant::now() }
+    pub(crate) fn open(book: &Arc<LeaseTable>, lease: Arc<Lease>) -> Self {
+        book.insert(lease.id);
+        let span = spans::photo_span(&lease);
+        Self { lease, leases: Arc::clone(book), is_settled: false, span, waiting_since: Instant::now() }
     }
 
     /// What follows the photo: whatever is logged about it is logged in here.
@@ -49,51 +49,55 @@ impl Ticket {
     }
 
     /// A stage is done with the photo; from now on it waits for the next.
-    pub(crate) fn waits(&mut self) {
-        self.waits_since = Instant::now();
-        self.book.goes_on();
+    pub(crate) fn mark_waiting(&mut self) {
+        self.waiting_since = Instant::now();
+        self.leases.record_progress();
     }
 
     /// Leaves the lease to lapse, so that the attempt counts: the photo may be the cause of an outage.
-    pub(crate) fn suspect(mut self) {
-        self.settled = true;
-        spans::end(&self.span, Outcome::GivenBack);
-        self.book.settled(self.lease.id);
+    pub(crate) fn leave_to_expire(mut self) {
+        self.is_settled = true;
+        spans::record_outcome(&self.span, PhotoOutcome::GivenBack);
+        self.leases.remove(self.lease.id);
     }
 
     /// How long the photo has waited for its next stage.
-    pub(crate) fn waited(&self) -> Duration {
-        self.waits_since.elapsed()
+    pub(crate) fn waiting_time(&self) -> Duration {
+        self.waiting_since.elapsed()
     }
 
     /// The photo's results are written, or no longer wanted: nothing is left to do.
-    pub(crate) fn settle(mut self, outcome: Outcome) {
-        self.settled = true;
-        spans::end(&self.span, outcome);
-        self.book.settled(self.lease.id);
+    pub(crate) fn finish(mut self, outcome: PhotoOutcome) {
+        self.is_settled = true;
+        spans::record_outcome(&self.span, outcome);
+        self.leases.remove(self.lease.id);
     }
 
     /// Ends the photo for good.
     ///
     /// # Errors
     /// When the queue does not take it; the photo is given back then.
-    pub(crate) fn fail(self, poison: &Poison, calls: &StoreCalls) -> Result<(), Outage> {
+    pub(crate) fn fail(self, poison: &Poison, calls: &StoreClient) -> Result<(), Outage> {
         let span = self.span.clone();
         let _entered = span.enter();
-        let answer =
-            calls.ask(Part::Database, self.book.queue().fail(&self.lease, poison.reason, &poison.detail))?;
+        let answer = calls.call(
+            Component::Database,
+            self.leases.queue().fail(&self.lease, poison.reason, &poison.detail),
+        )?;
         let is_over =
             |error: &StoreError| matches!(error.kind, StoreErrorKind::NotFound | StoreErrorKind::Conflict);
         match answer {
             Ok(Finish::Done) => {
                 metrics::counter!(meters::PHOTOS_FAILED, "reason" => poison.reason.as_str()).increment(1);
                 tracing::info!(reason = poison.reason.as_str(), detail = poison.detail, "photo failed");
-                self.settle(Outcome::Failed);
+                self.finish(PhotoOutcome::Failed);
             }
-            Err(error) if !is_over(&error) => return Err(Outage::of_store(Part::Database, error)),
+            Err(error) if !is_over(&error) => {
+                return Err(Outage::from_store_error(Component::Database, error));
+            }
             Ok(Finish::Superseded | Finish::Gone) | Err(_) => {
                 metrics::counter!(names::PHOTOS_SUPERSEDED).increment(1);
-                self.settle(Outcome::Superseded);
+                self.finish(PhotoOutcome::Superseded);
             }
         }
         Ok(())
@@ -102,9 +106,9 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if !self.settled {
-            spans::end(&self.span, Outcome::GivenBack);
-            self.book.returned(self.lease.id);
+        if !self.is_settled {
+            spans::record_outcome(&self.span, PhotoOutcome::GivenBack);
+            self.leases.schedule_give_back(self.lease.id);
         }
     }
 }

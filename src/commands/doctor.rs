@@ -7,16 +7,16 @@ use photofinish_store::{Store, StoreError};
 use photofinish_zoo::Zoo;
 
 use crate::config::{Config, ModelKind};
-use crate::masked::masked;
+use crate::masked::redact_url;
 use crate::{library, networks, run};
 
 /// How often the connection to the queue is looked at, and with which pause.
-const CONNECTING: usize = 30;
-const A_MOMENT: Duration = Duration::from_millis(100);
+const CONNECT_ATTEMPTS: usize = 30;
+const CONNECT_PAUSE: Duration = Duration::from_millis(100);
 
 /// One part's state.
 struct Finding {
-    part: &'static str,
+    component: &'static str,
     state: Result<String, String>,
 }
 
@@ -28,13 +28,15 @@ pub fn run(config: &Config) -> anyhow::Result<ExitCode> {
     let mut findings = Vec::new();
     match config.models {
         ModelKind::Fake => {
-            findings.push(Finding { part: "networks", state: Ok("painted marks only".into()) })
+            findings.push(Finding { component: "networks", state: Ok("painted marks only".into()) })
         }
-        ModelKind::Zoo => findings.extend([runtime_library(config), device(config), models(config)]),
+        ModelKind::Zoo => {
+            findings.extend([check_runtime_library(config), check_device(config), check_models(config)])
+        }
     }
-    findings.extend(run::block_on(store(config))?);
+    findings.extend(run::block_on(check_store(config))?);
     let mut ready = true;
-    for Finding { part, state } in findings {
+    for Finding { component: part, state } in findings {
         match state {
             Ok(text) => println!("ok    {part:<16} {text}"),
             Err(text) => {
@@ -47,62 +49,63 @@ pub fn run(config: &Config) -> anyhow::Result<ExitCode> {
     Ok(if ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn runtime_library(config: &Config) -> Finding {
-    let state = library::find(config).map_err(|error| format!("{error:#}")).and_then(|path| {
-        let minor = photofinish_models::runtime::probe(&path).map_err(|error| error.to_string())?;
+fn check_runtime_library(config: &Config) -> Finding {
+    let state = library::find_library(config).map_err(|error| format!("{error:#}")).and_then(|path| {
+        let minor =
+            photofinish_models::runtime::read_library_version(&path).map_err(|error| error.to_string())?;
         Ok(format!("version 1.{minor}, {}", path.display()))
     });
-    Finding { part: "onnx runtime", state }
+    Finding { component: "onnx runtime", state }
 }
 
-fn device(config: &Config) -> Finding {
+fn check_device(config: &Config) -> Finding {
     let state = networks::open_runtime(config)
         .map(|runtime| runtime.to_string())
         .map_err(|error| format!("{error:#}"));
-    Finding { part: "device", state }
+    Finding { component: "device", state }
 }
 
-fn models(config: &Config) -> Finding {
+fn check_models(config: &Config) -> Finding {
     let zoo = Zoo::embedded();
     let state = zoo
-        .choose(&config.models_dir)
+        .choose_set(&config.models_dir)
         .map(|set| {
-            let whole = zoo.verify(&config.models_dir).into_iter().filter(|status| status.is_whole());
+            let whole = zoo.verify(&config.models_dir).into_iter().filter(|status| status.is_complete());
             let names: Vec<String> =
                 whole.filter(|status| status.sets.contains(&set)).map(|status| status.identity).collect();
             format!("{set} in {}: {}, sha256 right", config.models_dir.display(), names.join(", "))
         })
         .map_err(|error| error.to_string());
-    Finding { part: "models", state }
+    Finding { component: "models", state }
 }
 
-async fn store(config: &Config) -> Vec<Finding> {
+async fn check_store(config: &Config) -> Vec<Finding> {
     let store = match run::open_store(config).await {
         Ok(store) => store,
-        Err(error) => return vec![Finding { part: "database", state: Err(format!("{error:#}")) }],
+        Err(error) => return vec![Finding { component: "database", state: Err(format!("{error:#}")) }],
     };
-    let database = store.check_database().await.map(|()| masked(&config.database_url));
-    let storage = store.check_storage().await.map(|()| masked(&config.storage_url));
-    let queue = queue(config, &store).await;
+    let database = store.check_database().await.map(|()| redact_url(&config.database_url));
+    let storage = store.check_storage().await.map(|()| redact_url(&config.storage_url));
+    let queue = check_queue(config, &store).await;
     vec![
-        Finding { part: "database", state: database.map_err(|error| error.to_string()) },
-        Finding { part: "storage", state: storage.map_err(|error| error.to_string()) },
-        Finding { part: "queue", state: queue.map_err(|error| error.to_string()) },
+        Finding { component: "database", state: database.map_err(|error| error.to_string()) },
+        Finding { component: "storage", state: storage.map_err(|error| error.to_string()) },
+        Finding { component: "queue", state: queue.map_err(|error| error.to_string()) },
     ]
 }
 
 /// Waits a moment for the connection, which is made in the background.
-async fn queue(config: &Config, store: &Store) -> Result<String, StoreError> {
+async fn check_queue(config: &Config, store: &Store) -> Result<String, StoreError> {
     let depth = store.queue.depth().await?;
     let Some(queue) = &config.queue else {
         return Ok(format!("in the database, {depth} photos wait"));
     };
     let mut checked = store.check_queue().await;
-    for _ in 0..CONNECTING {
+    for _ in 0..CONNECT_ATTEMPTS {
         if checked.is_ok() {
             break;
         }
-        tokio::time::sleep(A_MOMENT).await;
+        tokio::time::sleep(CONNECT_PAUSE).await;
         checked = store.check_queue().await;
     }
     checked.map(|()| format!("the stream {}, {depth} photos wait", queue.stream))

@@ -38,13 +38,13 @@ pub struct CreateArguments {
     #[arg(long, value_enum)]
     mode: ModeArgument,
     /// What it permits: search:read, photo:upload, album:manage; several allowed
-    #[arg(long = "scope", required = true, value_delimiter = ',', num_args = 1.., value_parser = scope)]
+    #[arg(long = "scope", required = true, value_delimiter = ',', num_args = 1.., value_parser = parse_scope)]
     scopes: Vec<Scope>,
     /// What a person calls it
     #[arg(long, default_value = "")]
     label: String,
     /// After how many days it is refused; never, when left out
-    #[arg(long = "expires-in-days", value_name = "DAYS", value_parser = expiry)]
+    #[arg(long = "expires-in-days", value_name = "DAYS", value_parser = parse_expiry)]
     expires_at: Option<OffsetDateTime>,
 }
 
@@ -54,7 +54,7 @@ enum ModeArgument {
     Live,
 }
 
-fn scope(text: &str) -> Result<Scope, String> {
+fn parse_scope(text: &str) -> Result<Scope, String> {
     Scope::ALL.into_iter().find(|scope| scope.as_str() == text).ok_or_else(|| {
         let names: Vec<&str> = Scope::ALL.iter().map(|scope| scope.as_str()).collect();
         format!("must be one of {}", names.join(", "))
@@ -62,7 +62,7 @@ fn scope(text: &str) -> Result<Scope, String> {
 }
 
 /// In so many days. Judged with the arguments, so that nothing is made for a key that cannot be.
-fn expiry(text: &str) -> Result<OffsetDateTime, String> {
+fn parse_expiry(text: &str) -> Result<OffsetDateTime, String> {
     let days = text.parse().ok().map(|days: u32| Duration::days(i64::from(days)));
     days.and_then(|days| OffsetDateTime::now_utc().checked_add(days))
         .ok_or_else(|| "must be a number of days that ends before the year 10000".to_owned())
@@ -96,7 +96,7 @@ async fn create(keys: &dyn Keys, arguments: CreateArguments) -> anyhow::Result<(
     };
     let text = KeyText::generate(mode);
     let key = NewKey {
-        organization: keys.organization(arguments.organization.trim()).await?,
+        organization: keys.get_or_create_organization(arguments.organization.trim()).await?,
         mode,
         label: arguments.label,
         hint: text.hint(),
@@ -112,12 +112,12 @@ async fn create(keys: &dyn Keys, arguments: CreateArguments) -> anyhow::Result<(
 async fn list(keys: &dyn Keys) -> anyhow::Result<()> {
     let now = OffsetDateTime::now_utc();
     for key in keys.list().await? {
-        println!("{}", line(&key, now)?);
+        println!("{}", format_key(&key, now)?);
     }
     Ok(())
 }
 
-fn state(key: &Key, now: OffsetDateTime) -> &'static str {
+fn key_state(key: &Key, now: OffsetDateTime) -> &'static str {
     if key.revoked_at.is_some() {
         "revoked"
     } else if key.expires_at.is_some_and(|expiry| expiry <= now) {
@@ -127,10 +127,10 @@ fn state(key: &Key, now: OffsetDateTime) -> &'static str {
     }
 }
 
-fn line(key: &Key, now: OffsetDateTime) -> anyhow::Result<String> {
+fn format_key(key: &Key, now: OffsetDateTime) -> anyhow::Result<String> {
     let at = |time: Option<OffsetDateTime>| time.map_or(Ok("never".to_owned()), |t| t.format(&Rfc3339));
     let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.as_str()).collect();
-    let state = state(key, now);
+    let state = key_state(key, now);
     Ok(format!(
         "{}  {}  {}…  {state}  {}  created {}  used {}  expires {}  {}",
         key.id,

@@ -22,9 +22,9 @@ pub fn verify(config: &Config) -> anyhow::Result<ExitCode> {
     let zoo = Zoo::embedded();
     println!("models in {}", config.models_dir.display());
     for status in zoo.verify(&config.models_dir) {
-        println!("{}", line(&status));
+        println!("{}", format_status(&status));
     }
-    match zoo.choose(&config.models_dir) {
+    match zoo.choose_set(&config.models_dir) {
         Ok(set) => {
             println!("in use: {set}");
             Ok(ExitCode::SUCCESS)
@@ -36,6 +36,6 @@ pub fn verify(config: &Config) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn line(status: &ModelStatus) -> String {
+fn format_status(status: &ModelStatus) -> String {
     format!("  {status}")
 }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use photofinish_store::{SweepTerms, Swept};
+use photofinish_store::{GcOptions, GcReport};
 
 use crate::config::Config;
 use crate::run;
@@ -20,19 +20,19 @@ pub struct SweepArguments {
 /// # Errors
 /// When the store cannot be opened, or does not answer.
 pub fn run(config: &Config, arguments: &SweepArguments) -> anyhow::Result<ExitCode> {
-    let terms = SweepTerms { older_than: config.sweeping.older_than, is_dry: arguments.dry_run };
+    let terms = GcOptions { min_age: config.gc.min_age, is_dry_run: arguments.dry_run };
     let swept = run::block_on(async {
         let store = run::open_store(config).await?;
         let swept = store.sweep(terms).await?;
         store.close().await;
         anyhow::Ok(swept)
     })??;
-    println!("{}", line(&swept, arguments.dry_run));
+    println!("{}", format_report(&swept, arguments.dry_run));
     Ok(ExitCode::SUCCESS)
 }
 
-fn line(swept: &Swept, is_dry: bool) -> String {
-    let Swept { listed, removed, bytes, strange, albums } = swept;
+fn format_report(swept: &GcReport, is_dry: bool) -> String {
+    let GcReport { listed, removed, removed_bytes: bytes, unrecognised: strange, albums } = swept;
     let would = if is_dry { "would be removed" } else { "removed" };
     format!(
         "{listed} objects, {removed} of them without a use ({bytes} bytes) {would}, {strange} of unknown names left alone, \

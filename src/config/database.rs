@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use photofinish_store::{DatabaseKind, ServerLimits};
 
-use super::Judge;
-use crate::masked::masked;
+use super::SettingsParser;
+use crate::masked::redact_url;
 use crate::settings::Settings;
 
-impl Judge {
+impl SettingsParser {
     pub(super) fn database_url(&mut self, given: &Settings, data_dir: &Path) -> String {
         let default = format!("sqlite:{}", data_dir.join("photofinish.sqlite").display());
         let url = given.database_url.clone().unwrap_or(default);
-        if DatabaseKind::of_url(&url).is_none() {
-            let shown = masked(&url);
+        if DatabaseKind::from_url(&url).is_none() {
+            let shown = redact_url(&url);
             self.problems
                 .push(format!("PHOTOFINISH_DATABASE_URL={shown}: must begin with sqlite: or postgres:"));
         }
@@ -47,12 +47,12 @@ impl Judge {
                     &given.database_connections,
                     usual.connections.into(),
                 )
-                .max(LEAST_CONNECTIONS) as u32,
+                .max(MIN_CONNECTIONS) as u32,
         }
     }
 }
 
-const LEAST_CONNECTIONS: u64 = 2;
+const MIN_CONNECTIONS: u64 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -60,7 +60,7 @@ mod tests {
     use crate::config::{Config, ConfigErrors};
 
     #[test]
-    fn rows_may_lie_on_a_server() {
+    fn a_postgres_url_is_accepted() {
         let with = |url: &str| Settings { database_url: Some(url.into()), ..Settings::default() };
         let config = Config::from_settings(&with("postgresql://photofinish:secret@host/rows")).unwrap();
         assert_eq!(config.server_limits, ServerLimits::default());

@@ -8,11 +8,11 @@ pub(super) const MEGABYTE: u64 = 1_000_000;
 
 /// Collects problems while it turns text into types; a value with a problem becomes its default and is never used.
 #[derive(Default)]
-pub(super) struct Judge {
+pub(super) struct SettingsParser {
     pub(super) problems: Vec<String>,
 }
 
-impl Judge {
+impl SettingsParser {
     pub(super) fn parse<T>(&mut self, name: &str, given: &Option<String>, default: T) -> T
     where
         T: FromStr<Err: fmt::Display>,

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use photofinish_store::QueueSettings;
 
-use super::{Config, Judge};
-use crate::masked::masked;
+use super::{Config, SettingsParser};
+use crate::masked::redact_url;
 use crate::settings::Settings;
 
 /// How often photos are looked for that the queue forgot.
-const SWEEP_EVERY: Duration = Duration::from_secs(60);
+const REPUBLISH_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The stream's name unless another is given: two services may share a server.
-const STREAM: &str = "photofinish";
+const DEFAULT_STREAM: &str = "photofinish";
 
 /// What JetStream allows.
-const MOST_REPLICAS: u64 = 5;
+const MAX_REPLICAS: u64 = 5;
 
 impl Config {
     /// What is in force, a variable a line.
@@ -24,7 +24,7 @@ impl Config {
         let queue = self.queue.as_ref();
         let shown = |value: Option<String>| value.unwrap_or_default();
         let credentials = queue.and_then(|queue| queue.credentials.as_ref());
-        let url = queue.map_or_else(|| masked(&self.database_url), |queue| masked_servers(&queue.url));
+        let url = queue.map_or_else(|| redact_url(&self.database_url), |queue| redact_servers(&queue.url));
         [
             ("PHOTOFINISH_QUEUE_URL", url),
             ("PHOTOFINISH_QUEUE_CREDENTIALS", shown(credentials.map(|file| file.display().to_string()))),
@@ -34,7 +34,7 @@ impl Config {
     }
 }
 
-impl Judge {
+impl SettingsParser {
     /// `None` where the database is the queue.
     pub(super) fn queue(
         &mut self,
@@ -47,7 +47,7 @@ impl Judge {
         if !url.split(',').all(is_known) {
             self.problems.push(format!(
                 "PHOTOFINISH_QUEUE_URL={}: must begin with nats:// or tls://, or be left out: the database is the queue then",
-                masked_servers(url)
+                redact_servers(url)
             ));
         }
         Some(QueueSettings {
@@ -56,12 +56,12 @@ impl Judge {
             stream: self.stream(given),
             replicas: self.replicas(given),
             ack_wait: lease_ttl,
-            sweep_every: SWEEP_EVERY,
+            republish_interval: REPUBLISH_INTERVAL,
         })
     }
 
     fn stream(&mut self, given: &Settings) -> String {
-        let name = given.queue_stream.clone().unwrap_or_else(|| STREAM.to_owned());
+        let name = given.queue_stream.clone().unwrap_or_else(|| DEFAULT_STREAM.to_owned());
         let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
         if name.is_empty() || !name.chars().all(is_allowed) {
             self.problems.push(format!("PHOTOFINISH_QUEUE_STREAM={name}: must be letters, digits, - and _"));
@@ -71,16 +71,16 @@ impl Judge {
 
     fn replicas(&mut self, given: &Settings) -> usize {
         let replicas = self.whole("PHOTOFINISH_QUEUE_REPLICAS", &given.queue_replicas, 1);
-        if replicas > MOST_REPLICAS {
+        if replicas > MAX_REPLICAS {
             self.problems
-                .push(format!("PHOTOFINISH_QUEUE_REPLICAS={replicas}: must be from 1 to {MOST_REPLICAS}"));
+                .push(format!("PHOTOFINISH_QUEUE_REPLICAS={replicas}: must be from 1 to {MAX_REPLICAS}"));
         }
         replicas as usize
     }
 }
 
 /// Each server's URL without its password or token.
-fn masked_servers(urls: &str) -> String {
+fn redact_servers(urls: &str) -> String {
     let servers: Vec<String> = urls
         .split(',')
         .map(|server| match url::Url::parse(server.trim()) {
@@ -91,7 +91,7 @@ fn masked_servers(urls: &str) -> String {
                 }
                 url.to_string()
             }
-            _ => masked(server.trim()),
+            _ => redact_url(server.trim()),
         })
         .collect();
     servers.join(",")
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nats_url_is_taken_with_its_defaults() {
+    fn a_nats_url_gets_the_default_stream_and_replicas() {
         let config = Config::from_settings(&with_queue("nats://a:4222,tls://b:4222")).unwrap();
         let queue = config.queue.unwrap();
         assert_eq!((queue.stream.as_str(), queue.replicas), ("photofinish", 1));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_queue_is_refused_without_its_secrets() {
+    fn an_invalid_queue_is_refused_without_showing_secrets() {
         let given = Settings {
             queue_stream: Some("photo.finish".into()),
             queue_replicas: Some("7".into()),
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn tokens_and_passwords_are_masked() {
-        let shown = masked_servers("nats://secret@a:4222, nats://user:secret@b:4222,nats://c");
+        let shown = redact_servers("nats://secret@a:4222, nats://user:secret@b:4222,nats://c");
         assert!(!shown.contains("secret") && shown.contains("user") && shown.contains("nats://c"), "{shown}");
     }
 }

@@ -3,20 +3,20 @@
 
 use std::path::Path;
 
-use photofinish_store::remote::{Addressing, CloudSettings, LONGEST_TTL, Patience};
-use photofinish_store::storage::judge_url;
+use photofinish_store::remote::{Addressing, CloudSettings, LONGEST_TTL, Timeouts};
+use photofinish_store::storage::check_url;
 use url::Url;
 
-use super::{Config, Judge, Times, variables};
-use crate::masked::masked;
+use super::{Config, SettingsParser, Times, read_variables};
+use crate::masked::redact_url;
 use crate::settings::Settings;
 
 /// What the variables of each kind of storage URL begin with.
-const CLOUDS: [(&str, &str); 3] = [("s3://", "AWS_"), ("gs://", "GOOGLE_"), ("az://", "AZURE_")];
+const CLOUD_PREFIXES: [(&str, &str); 3] = [("s3://", "AWS_"), ("gs://", "GOOGLE_"), ("az://", "AZURE_")];
 
 /// Variables whose values are no secrets, by their whole names: `GOOGLE_APPLICATION_CREDENTIALS` is a path, and with
 /// `_JSON` behind it a private key.
-const SHOWN: [&str; 5] = [
+const PUBLIC_VARIABLES: [&str; 5] = [
     "AWS_REGION",
     "AWS_DEFAULT_REGION",
     "AWS_ROLE_ARN",
@@ -26,41 +26,43 @@ const SHOWN: [&str; 5] = [
 
 /// The clouds' own variables of this process.
 pub fn cloud_variables() -> Vec<(String, String)> {
-    variables(|name| CLOUDS.iter().any(|(_, prefix)| name.starts_with(prefix)))
+    read_variables(|name| CLOUD_PREFIXES.iter().any(|(_, prefix)| name.starts_with(prefix)))
 }
 
 impl Config {
     /// The variables of the cloud that holds the bytes, secrets masked.
     pub fn cloud_lines(&self) -> Vec<(String, String)> {
-        let Some((_, prefix)) = CLOUDS.iter().find(|(scheme, _)| self.storage_url.starts_with(scheme)) else {
+        let Some((_, prefix)) =
+            CLOUD_PREFIXES.iter().find(|(scheme, _)| self.storage_url.starts_with(scheme))
+        else {
             return Vec::new();
         };
         let ours = self.cloud.variables.iter().filter(|(name, _)| name.starts_with(prefix));
         let mut lines: Vec<(String, String)> =
-            ours.map(|(name, value)| (name.clone(), shown(name, value))).collect();
+            ours.map(|(name, value)| (name.clone(), redact_variable(name, value))).collect();
         lines.sort();
         lines
     }
 }
 
 /// A variable's value as it may be shown: addresses without their secrets, paths and what is no secret whole.
-fn shown(name: &str, value: &str) -> String {
+fn redact_variable(name: &str, value: &str) -> String {
     if name.ends_with("_ENDPOINT") || name.starts_with("AWS_ENDPOINT_URL") {
-        masked(value)
-    } else if name.ends_with("_FILE") || SHOWN.contains(&name) {
+        redact_url(value)
+    } else if name.ends_with("_FILE") || PUBLIC_VARIABLES.contains(&name) {
         value.to_owned()
     } else {
         "masked".to_owned()
     }
 }
 
-impl Judge {
+impl SettingsParser {
     pub(super) fn storage_url(&mut self, given: &Settings, data_dir: &Path) -> String {
         let default = format!("file:{}", data_dir.join("objects").display());
         let url = given.storage_url.clone().unwrap_or(default);
-        if let Err(error) = judge_url(&url) {
+        if let Err(error) = check_url(&url) {
             // Says what is wrong without repeating the URL, in which a credential may be.
-            self.problems.push(format!("PHOTOFINISH_STORAGE_URL: {}", error.what));
+            self.problems.push(format!("PHOTOFINISH_STORAGE_URL: {}", error.context));
         }
         url
     }
@@ -74,14 +76,14 @@ impl Judge {
                 &given.storage_addressing,
                 &[("auto", Addressing::Auto), ("path", Addressing::Path), ("virtual", Addressing::Virtual)],
             ),
-            patience: Patience::SERVICE,
+            patience: Timeouts::SERVICE,
         }
     }
 
     /// A bucket's URLs end after a week, whatever is asked for: an upload or a download that was promised for longer would
     /// be refused when it is too late to say so.
     pub(super) fn remote_ttls(&mut self, times: &Times, storage_url: &str) {
-        if !CLOUDS.iter().any(|(scheme, _)| storage_url.starts_with(scheme)) {
+        if !CLOUD_PREFIXES.iter().any(|(scheme, _)| storage_url.starts_with(scheme)) {
             return;
         }
         let given = [
@@ -115,7 +117,7 @@ impl Judge {
         if fitting.is_none() {
             self.problems.push(format!(
                 "{NAME}={}: must be http:// or https:// and a host, nothing after it",
-                masked(text)
+                redact_url(text)
             ));
         }
         fitting
@@ -131,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_storage_is_taken() {
+    fn every_kind_of_storage_url_is_accepted() {
         for url in ["file:data", "s3://photos/live", "gs://photos", "az://photos/a"] {
             assert_eq!(Config::from_settings(&on(url)).unwrap().storage_url, url);
         }
     }
 
     #[test]
-    fn what_does_not_fit_the_storage_is_a_problem() {
+    fn settings_that_do_not_fit_the_storage_are_refused() {
         let problems = |given: Settings| Config::from_settings(&given).unwrap_err().0;
         for wrong in ["ftp://key:secret@example", "s3://", "s3://key:secret@photos", "file:"] {
             let problems = problems(on(wrong));
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_public_endpoint_is_taken() {
+    fn a_public_endpoint_is_accepted() {
         let given = Settings {
             storage_public_endpoint: Some("https://photos.example".into()),
             storage_addressing: Some("virtual".into()),
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clouds_variables_are_shown_without_their_secrets() {
+    fn cloud_variables_are_shown_without_secrets() {
         let variables = [
             ("AWS_SECRET_ACCESS_KEY", "hidden"),
             ("AWS_SESSION_TOKEN", "hidden"),

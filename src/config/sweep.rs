@@ -2,28 +2,28 @@
 
 use std::time::Duration;
 
-use super::{Config, Judge, Times};
+use super::{Config, SettingsParser, Times};
 use crate::settings::Settings;
 
 /// Sweeping of the storage.
 #[derive(Clone, Copy, Debug)]
-pub struct Sweeping {
+pub struct GcSettings {
     /// Whether role `all` sweeps once a day.
     pub is_daily: bool,
     /// Younger bytes stay.
-    pub older_than: Duration,
+    pub min_age: Duration,
 }
 
 impl Config {
     pub(super) fn sweep_lines(&self) -> [(&'static str, String); 2] {
-        let when = if self.sweeping.is_daily { "daily" } else { "off" };
-        let hours = self.sweeping.older_than.as_secs() / 3600;
+        let when = if self.gc.is_daily { "daily" } else { "off" };
+        let hours = self.gc.min_age.as_secs() / 3600;
         [("PHOTOFINISH_SWEEP", when.to_owned()), ("PHOTOFINISH_SWEEP_HOURS", hours.to_string())]
     }
 }
 
-impl Judge {
-    pub(super) fn sweeping(&mut self, given: &Settings, times: &Times) -> Sweeping {
+impl SettingsParser {
+    pub(super) fn sweeping(&mut self, given: &Settings, times: &Times) -> GcSettings {
         let hours = self.whole("PHOTOFINISH_SWEEP_HOURS", &given.sweep_hours, 48);
         let older_than = Duration::from_secs(hours * 3600);
         // What is on its way has a row all along; an hour more than it can take is for clocks that differ.
@@ -36,7 +36,7 @@ impl Judge {
             ));
         }
         let is_daily = self.choice("PHOTOFINISH_SWEEP", &given.sweep, &[("daily", true), ("off", false)]);
-        Sweeping { is_daily, older_than }
+        GcSettings { is_daily, min_age: older_than }
     }
 }
 
@@ -46,7 +46,7 @@ mod tests {
     use crate::config::ConfigErrors;
 
     #[test]
-    fn what_may_be_on_its_way_is_not_swept() {
+    fn a_gc_age_below_the_longest_upload_is_refused() {
         let with = |hours: &str, upload: &str| Settings {
             sweep_hours: Some(hours.into()),
             upload_seconds: Some(upload.into()),
@@ -58,7 +58,7 @@ mod tests {
             assert!(problems[0].contains("PHOTOFINISH_SWEEP_HOURS"), "{problems:?}");
         }
         let off = Settings { sweep: Some("off".into()), ..Settings::default() };
-        assert!(!Config::from_settings(&off).unwrap().sweeping.is_daily);
-        assert!(Config::from_settings(&Settings::default()).unwrap().sweeping.is_daily);
+        assert!(!Config::from_settings(&off).unwrap().gc.is_daily);
+        assert!(Config::from_settings(&Settings::default()).unwrap().gc.is_daily);
     }
 }

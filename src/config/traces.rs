@@ -3,8 +3,8 @@
 
 use url::Url;
 
-use super::{Config, Judge, variables};
-use crate::masked::masked;
+use super::{Config, SettingsParser, read_variables};
+use crate::masked::redact_url;
 use crate::settings::Settings;
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
@@ -40,7 +40,7 @@ pub struct Sampling {
 
 /// OpenTelemetry's own variables of this process.
 pub fn trace_variables() -> Vec<(String, String)> {
-    variables(|name| name.starts_with("OTEL_"))
+    read_variables(|name| name.starts_with("OTEL_"))
 }
 
 impl Config {
@@ -52,7 +52,7 @@ impl Config {
         let shown = |(name, value): &(String, String)| {
             let value = match name {
                 name if name.ends_with("HEADERS") => "masked".to_owned(),
-                name if name.ends_with("ENDPOINT") => masked(value),
+                name if name.ends_with("ENDPOINT") => redact_url(value),
                 _ => value.clone(),
             };
             (name.clone(), value)
@@ -63,15 +63,15 @@ impl Config {
     }
 }
 
-impl Judge {
+impl SettingsParser {
     /// `None` where no endpoint is named.
     pub(super) fn traces(&mut self, given: &Settings) -> Option<TraceSettings> {
-        if given_as(given, DISABLED).is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+        if find_variable(given, DISABLED).is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return None;
         }
         let (name, base) = [TRACES_ENDPOINT, ENDPOINT]
             .into_iter()
-            .find_map(|name| given_as(given, name).map(|value| (name, value)))?;
+            .find_map(|name| find_variable(given, name).map(|value| (name, value)))?;
         if cfg!(not(feature = "otlp")) {
             self.problems.push(format!(
                 "{name}: this build sends no traces (it lacks the feature otlp); leave it out"
@@ -81,11 +81,11 @@ impl Judge {
         let text = if name == ENDPOINT { format!("{}/v1/traces", base.trim_end_matches('/')) } else { base };
         let endpoint = text.parse::<Url>().ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         if endpoint.is_none() {
-            self.problems.push(format!("{name}={}: must begin with http:// or https://", masked(&text)));
+            self.problems.push(format!("{name}={}: must begin with http:// or https://", redact_url(&text)));
         }
         self.protocol(given);
         let sampling = self.sampling(given);
-        let service_name = given_as(given, SERVICE_NAME).unwrap_or_else(|| "photofinish".to_owned());
+        let service_name = find_variable(given, SERVICE_NAME).unwrap_or_else(|| "photofinish".to_owned());
         Some(TraceSettings { endpoint: endpoint?, sampling, service_name })
     }
 
@@ -93,20 +93,20 @@ impl Judge {
         const ONLY: &str = "http/protobuf";
         let named = [TRACES_PROTOCOL, PROTOCOL]
             .into_iter()
-            .find_map(|name| given_as(given, name).map(|value| (name, value)));
+            .find_map(|name| find_variable(given, name).map(|value| (name, value)));
         if let Some((name, protocol)) = named.filter(|(_, protocol)| protocol != ONLY) {
             self.problems.push(format!("{name}={protocol}: must be {ONLY} (port 4318 of a collector)"));
         }
     }
 
     fn sampling(&mut self, given: &Settings) -> Sampling {
-        let argument = given_as(given, SAMPLER_ARGUMENT);
+        let argument = find_variable(given, SAMPLER_ARGUMENT);
         let mut ratio: f64 = self.parse(SAMPLER_ARGUMENT, &argument, 1.0);
         if !(0.0..=1.0).contains(&ratio) {
             self.problems.push(format!("{SAMPLER_ARGUMENT}={ratio}: must be from 0 to 1"));
             ratio = 1.0;
         }
-        let named = given_as(given, SAMPLER);
+        let named = find_variable(given, SAMPLER);
         let sampling = |by_parent, ratio| Sampling { by_parent, ratio };
         let options = [
             ("parentbased_always_on", sampling(true, 1.0)),
@@ -121,7 +121,7 @@ impl Judge {
 }
 
 /// OpenTelemetry takes an empty variable for one that is not set.
-fn given_as(given: &Settings, name: &str) -> Option<String> {
+fn find_variable(given: &Settings, name: &str) -> Option<String> {
     let found = given.trace_variables.iter().find(|(known, _)| known == name);
     found.map(|(_, value)| value.trim().to_owned()).filter(|value| !value.is_empty())
 }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_common_endpoint_is_a_base_and_that_of_traces_the_whole_address() {
+    fn the_common_endpoint_is_a_base_and_the_traces_endpoint_a_whole_url() {
         let settings = traces(&[(ENDPOINT, "http://collector:4318/")]).unwrap();
         assert_eq!(settings.endpoint.as_str(), "http://collector:4318/v1/traces");
         assert_eq!(settings.sampling, Sampling { by_parent: true, ratio: 1.0 });
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn samplers_have_the_names_of_the_standard() {
+    fn samplers_have_the_names_that_opentelemetry_gives_them() {
         let sampled = |sampler, argument| {
             let endpoint = (ENDPOINT, "http://collector:4318");
             traces(&[endpoint, (SAMPLER, sampler), (SAMPLER_ARGUMENT, argument)]).unwrap().sampling
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_told_without_its_secrets() {
+    fn problems_with_trace_settings_show_no_secrets() {
         let told = problems(&[
             (ENDPOINT, "grpc://user:secret@collector:4317"),
             (PROTOCOL, "grpc"),
@@ -201,9 +201,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_endpoint_that_nothing_is_sent_to_is_a_problem() {
+    fn an_endpoint_without_the_otlp_feature_is_a_problem() {
         let variables = vec![(ENDPOINT.to_owned(), "http://collector:4318".to_owned())];
-        let given = Settings { trace_variables: variables, ..Settings::default() };
+        let given = Settings { trace_variables: read_variables, ..Settings::default() };
         assert_eq!(Config::from_settings(&given).unwrap_err().0.len(), 1);
     }
 }

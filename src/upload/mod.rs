@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_album_lacks_is_sent() {
+    fn only_files_missing_from_the_album_are_sent() {
         let known = |is_confirmed, unfinished: &[&str]| KnownName {
             is_confirmed,
             unfinished: unfinished.iter().map(|id| ticket(id, Duration::hours(2))).collect(),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_signed_of_late_is_left_alone_unless_all_is_to_go() {
+    fn recent_unconfirmed_photos_are_kept_unless_stale_after_is_zero() {
         // The last one as a clock of whole seconds shows what was signed just now.
         let ages = [Duration::hours(2), Duration::HOUR, Duration::minutes(59), Duration::milliseconds(-900)];
         let unfinished = ages.iter().map(|age| ticket("1", *age)).collect();

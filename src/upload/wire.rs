@@ -112,14 +112,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_date_of_http_is_read() {
+    fn an_http_date_is_parsed() {
         let date = http_date("Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(date, Some(datetime!(1994-11-06 08:49:37 UTC)));
         assert_eq!(http_date("yesterday"), None);
     }
 
     #[test]
-    fn a_ticket_ends_by_the_service_s_clock() {
+    fn an_upload_ticket_expires_by_the_clock_of_the_service() {
         let now = datetime!(1994-11-06 08:49:37 UTC);
         let entry = |expires_at| Entry {
             success: true,

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use photofinish_servers::Postgres;
 use photofinish_store::photo::{Embedding, PhotoQuery, PhotoState};
-use photofinish_store::suite::{Event, face, settings_in, text};
-use photofinish_store::traits::{Finished, Lease, TextQuery};
+use photofinish_store::suite::{Event, face, test_settings, text};
+use photofinish_store::traits::{Lease, PhotoResults, TextQuery};
 use photofinish_store::{Store, StoreSettings};
 use sqlx::{Connection, PgConnection};
 use tracing::field::{Field, Visit};
@@ -25,7 +25,7 @@ const SMALL: i64 = 20_000;
 const BATCH: usize = 64;
 
 /// What makes a server tell each statement's plan to who sent it.
-const TELLING: &str = "options[session_preload_libraries]=auto_explain&options[auto_explain.log_min_duration]=0\
+const AUTO_EXPLAIN: &str = "options[session_preload_libraries]=auto_explain&options[auto_explain.log_min_duration]=0\
                        &options[auto_explain.log_analyze]=on&options[auto_explain.log_buffers]=on\
                        &options[client_min_messages]=log";
 
@@ -96,9 +96,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = server.database();
     let folder = tempfile::tempdir()?;
     let store = Store::open(StoreSettings {
-        database_url: format!("{url}?{TELLING}"),
+        database_url: format!("{url}?{AUTO_EXPLAIN}"),
         face_index_bytes: 1 << 30,
-        ..settings_in(folder.path())
+        ..test_settings(folder.path())
     });
     let store = store.await?;
     let event = Event::make(&store).await;
@@ -106,16 +106,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for _ in 0..9 {
         events.push(Event::make(&store).await);
     }
-    fill(&url, &event, &events).await?;
-    heading();
-    let mut page = Page { plans, summary: String::new(), body: String::new() };
-    work(&mut page, &event).await?;
-    search(&mut page, &event, &events[0]).await?;
+    fill_database(&url, &event, &events).await?;
+    print_heading();
+    let mut page = PlanReport { plans, summary: String::new(), body: String::new() };
+    run_queue_calls(&mut page, &event).await?;
+    run_searches(&mut page, &event, &events[0]).await?;
     page.print();
     Ok(())
 }
 
-async fn fill(url: &str, large: &Event, small: &[Event]) -> Result<(), Box<dyn Error>> {
+async fn fill_database(url: &str, large: &Event, small: &[Event]) -> Result<(), Box<dyn Error>> {
     let mut connection = PgConnection::connect(url).await?;
     // The references are right by construction.
     sqlx::query("set session_replication_role = replica").execute(&mut connection).await?;
@@ -140,7 +140,7 @@ async fn fill(url: &str, large: &Event, small: &[Event]) -> Result<(), Box<dyn E
     Ok(())
 }
 
-fn heading() {
+fn print_heading() {
     println!("# How the hottest statements run\n");
     println!(
         "Written by `cargo run --release -p photofinish-store --example explain`: Postgres 15, its usual settings,"
@@ -157,26 +157,26 @@ fn heading() {
 }
 
 /// The page that is printed: a line a statement first, then each with its plan.
-struct Page {
+struct PlanReport {
     plans: Plans,
     summary: String,
     body: String,
 }
 
-impl Page {
+impl PlanReport {
     /// Takes down the plan with the most rows of those whose statement contains this.
-    fn show(&mut self, plans: &[String], what: &str, contains: &str) {
+    fn add_plan(&mut self, plans: &[String], what: &str, contains: &str) {
         let is_it = |plan: &&String| {
             plan.lines().any(|line| line.starts_with("Query Text") && line.contains(contains))
         };
-        let plan = plans.iter().filter(is_it).max_by_key(|plan| rows(plan));
+        let plan = plans.iter().filter(is_it).max_by_key(|plan| max_rows(plan));
         let plan = plan.unwrap_or_else(|| panic!("no plan of a statement with `{contains}`"));
         let milliseconds = between(plan, "duration: ", " ms").unwrap_or_default();
         let pages = between(plan, "Buffers: shared hit=", "\n").unwrap_or_default();
         let hit = pages.split(' ').next().unwrap_or_default();
         let read = between(pages, "read=", " ").unwrap_or("0");
-        self.summary += &format!("| {what} | {} | {milliseconds} | {hit} | {read} |\n", rows(plan));
-        self.body += &format!("\n## {what}\n\n```\n{}\n```\n", shortened(plan.trim_end()));
+        self.summary += &format!("| {what} | {} | {milliseconds} | {hit} | {read} |\n", max_rows(plan));
+        self.body += &format!("\n## {what}\n\n```\n{}\n```\n", shorten_lists(plan.trim_end()));
     }
 
     fn print(&self) {
@@ -191,13 +191,13 @@ fn between<'t>(text: &'t str, before: &str, after: &str) -> Option<&'t str> {
 }
 
 /// The most rows that a step of the plan gave, each time that it ran: what a statement changed is not in its top line.
-fn rows(plan: &str) -> u64 {
+fn max_rows(plan: &str) -> u64 {
     let steps = plan.split("(actual time=").skip(1);
     steps.filter_map(|step| between(step, "rows=", " ")?.parse().ok()).max().unwrap_or(0)
 }
 
 /// Long lists of values end after the first few.
-fn shortened(plan: &str) -> String {
+fn shorten_lists(plan: &str) -> String {
     const KEPT: usize = 3;
     let mut text = String::new();
     for (number, part) in plan.split("'{").enumerate() {
@@ -215,51 +215,51 @@ fn shortened(plan: &str) -> String {
     text
 }
 
-async fn work(page: &mut Page, event: &Event) -> Result<(), Box<dyn Error>> {
+async fn run_queue_calls(page: &mut PlanReport, event: &Event) -> Result<(), Box<dyn Error>> {
     page.plans.take();
     for _ in 0..6 {
         event.queued(BATCH).await;
     }
     let plans = page.plans.take();
-    page.show(&plans, "confirm: lock the photos", "for no key update");
-    page.show(&plans, "confirm: queue them", "state = 'queued', confirmed_at");
+    page.add_plan(&plans, "confirm: lock the photos", "for no key update");
+    page.add_plan(&plans, "confirm: queue them", "state = 'queued', confirmed_at");
     let mut leases = Vec::new();
     for _ in 0..6 {
         leases = event.leased(BATCH, LONG).await;
     }
     let plans = page.plans.take();
-    page.show(&plans, "lease: albums with fresh photos", "with recursive waiting");
-    page.show(&plans, "lease: the head of an album's queue", "skip locked");
-    page.show(&plans, "lease: take the photos", "attempts = attempts + 1");
+    page.add_plan(&plans, "lease: albums with fresh photos", "with recursive waiting");
+    page.add_plan(&plans, "lease: the head of an album's queue", "skip locked");
+    page.add_plan(&plans, "lease: take the photos", "attempts = attempts + 1");
     let ids: Vec<_> = leases.iter().map(|lease| lease.id).collect();
     for _ in 0..6 {
         event.store.queue.renew(&ids, LONG).await?;
     }
-    page.show(&page.plans.take(), "renew the leases of a batch", "with held as materialized");
+    page.add_plan(&page.plans.take(), "renew the leases of a batch", "with held as materialized");
     for _ in 0..6 {
-        event.store.queue.finish(leases.iter().map(read).collect()).await?;
+        event.store.queue.finish(leases.iter().map(results_for).collect()).await?;
         leases = event.leased(BATCH, LONG).await;
     }
     let plans = page.plans.take();
-    page.show(&plans, "finish: make the photos ready", "set state = 'ready'");
-    page.show(&plans, "finish: remove what an earlier reading saw", "delete from face");
-    page.show(&plans, "finish: insert the faces", "insert into face");
-    page.show(&plans, "finish: count the album's changes", "changes = changes + 1");
+    page.add_plan(&plans, "finish: make the photos ready", "set state = 'ready'");
+    page.add_plan(&plans, "finish: remove what an earlier reading saw", "delete from face");
+    page.add_plan(&plans, "finish: insert the faces", "insert into face");
+    page.add_plan(&plans, "finish: count the album's changes", "changes = changes + 1");
     for _ in 0..6 {
         event.store.work_rows.unpublished(256).await?;
     }
-    page.show(&page.plans.take(), "outbox: photos that no message names yet", "(confirmed_at, id) >");
+    page.add_plan(&page.plans.take(), "outbox: photos that no message names yet", "(confirmed_at, id) >");
     Ok(())
 }
 
-fn read(lease: &Lease) -> Finished {
-    Finished {
+fn results_for(lease: &Lease) -> PhotoResults {
+    PhotoResults {
         lease: lease.clone(),
         size: photofinish_store::photo::PhotoSize { width: 6000, height: 4000 },
         taken_at: None,
         camera: None,
         faces: (0..3)
-            .map(|_| photofinish_store::photo::SeenFace { embedding: Some(probe()), ..face([1.0; 4]) })
+            .map(|_| photofinish_store::photo::DetectedFace { embedding: Some(probe()), ..face([1.0; 4]) })
             .collect(),
         texts: vec![text("1234", 0.99)],
     }
@@ -269,10 +269,10 @@ fn probe() -> Embedding {
     Embedding { model: "explain@1".into(), vector: vec![0.0625; 256] }
 }
 
-async fn search(page: &mut Page, large: &Event, small: &Event) -> Result<(), Box<dyn Error>> {
+async fn run_searches(page: &mut PlanReport, large: &Event, small: &Event) -> Result<(), Box<dyn Error>> {
     let hits = small.store.faces.nearest(small.album, &probe(), 10, 0.5).await?;
     let plans = page.plans.take();
-    page.show(
+    page.add_plan(
         &plans,
         "face search: load a cold album (60,000 faces)",
         "from face where album = $1 and embedding",
@@ -285,12 +285,12 @@ async fn search(page: &mut Page, large: &Event, small: &Event) -> Result<(), Box
     for _ in 0..2 {
         for answer in small.store.work_rows.lease_named(&names, LONG).await? {
             if let photofinish_store::traits::Named::Leased(lease) = answer {
-                small.store.queue.finish(vec![read(&lease)]).await?;
+                small.store.queue.finish(vec![results_for(&lease)]).await?;
             }
         }
     }
     small.store.faces.nearest(small.album, &probe(), 10, 0.5).await?;
-    page.show(
+    page.add_plan(
         &page.plans.take(),
         "face search: catch up with 64 photos",
         "photo in (select photo from photo_change",
@@ -304,8 +304,8 @@ async fn search(page: &mut Page, large: &Event, small: &Event) -> Result<(), Box
         large.store.photos.list(large.album, query).await?;
     }
     let plans = page.plans.take();
-    page.show(&plans, "bib search: one bib and its misreadings", "text = any");
-    page.show(&plans, "the photos of ten hits", "id = any");
-    page.show(&plans, "a page of failed photos", "state = $4");
+    page.add_plan(&plans, "bib search: one bib and its misreadings", "text = any");
+    page.add_plan(&plans, "the photos of ten hits", "id = any");
+    page.add_plan(&plans, "a page of failed photos", "state = $4");
     Ok(())
 }

@@ -20,18 +20,18 @@ pub enum StoreErrorKind {
 
 /// A failure of the store; `kind` decides, `source` explains.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{what}: {kind:?}")]
+#[error("{context}: {kind:?}")]
 pub struct StoreError {
     /// What the caller can act on.
     pub kind: StoreErrorKind,
     /// The thing or call that failed, lowercase: "photo 0192..".
-    pub what: String,
+    pub context: String,
     /// When trying again makes sense.
     pub retry_after: Option<Duration>,
     /// Whether it is the queue beside the database that failed, and not the database.
-    pub of_queue: bool,
+    pub is_from_queue: bool,
     /// See [`Self::is_of_the_value`].
-    pub(crate) of_the_value: bool,
+    pub(crate) is_rejected_value: bool,
     /// The cause, kept whole.
     #[source]
     pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
@@ -40,8 +40,15 @@ pub struct StoreError {
 impl StoreError {
     /// An error of `kind` about `what`, without a deeper cause.
     pub fn new(kind: StoreErrorKind, what: impl Into<String>) -> Self {
-        let what = what.into();
-        Self { kind, what, retry_after: None, of_queue: false, of_the_value: false, source: None }
+        let context = what.into();
+        Self {
+            kind,
+            context,
+            retry_after: None,
+            is_from_queue: false,
+            is_rejected_value: false,
+            source: None,
+        }
     }
 
     /// The named thing is not there.
@@ -51,12 +58,12 @@ impl StoreError {
 
     /// Whether the database refused the value that it was to keep: it does not fit, today and at every later time.
     /// Everything else may pass, however bad it is: a damaged index is mended, a missing table is made.
-    pub fn is_of_the_value(&self) -> bool {
-        self.of_the_value
+    pub fn is_rejected_value(&self) -> bool {
+        self.is_rejected_value
     }
 
     /// The error and its causes in one line: for operators, never for partners.
-    pub fn with_causes(&self) -> String {
+    pub fn to_string_with_causes(&self) -> String {
         let mut line = self.to_string();
         let mut cause = std::error::Error::source(self);
         while let Some(error) = cause {
@@ -69,7 +76,7 @@ impl StoreError {
 
     /// Keeps the cause.
     #[must_use]
-    pub fn because(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+    pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.source = Some(Arc::new(source));
         self
     }

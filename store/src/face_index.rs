@@ -22,9 +22,11 @@ use photofinish_kernels::device::Device;
 use tokio::sync::OwnedRwLockReadGuard;
 use uuid::Uuid;
 
-use self::held::{AlbumFaces, Albums, Alive, Place, Reading, lock, note};
+use self::held::{
+    AlbumFaces, CacheSlot, MemoryReservation, ResidencyGuard, ResidentAlbums, lock, update_entry,
+};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::face_matrix::{FaceMatrix, Nearest, told_of_growth};
+use crate::face_matrix::{FaceMatrix, FaceQuery, with_memory_observer};
 use crate::ids::{AlbumId, PhotoId};
 use crate::meters;
 use crate::photo::Embedding;
@@ -32,16 +34,16 @@ use crate::traits::{FaceHit, FaceIndex, Result};
 
 /// An album of at most this many faces is scored on the thread that asks: a quarter of a millisecond, by the 12 ms
 /// measured for 100,000 vectors of 256 (`cargo xtask bench store`).
-const SCORED_IN_PLACE: usize = 2_000;
+const INLINE_SCORING_FACES: usize = 2_000;
 
 /// Changes of at most this many faces are taken in on the thread that asks: what a worker finishes at once, 2 MB of
 /// vectors of 256.
-const TAKEN_IN_PLACE: usize = 2_000;
+const INLINE_UPDATE_FACES: usize = 2_000;
 
 /// A catch-up reads at most this many bytes, or that part of the album where it is more: its faces are held beside
 /// those they replace until all are read. An album with more changes is loaded anew.
 const CATCH_UP_BYTES: usize = 16 << 20;
-const CATCH_UP_PART: usize = 8;
+const CATCH_UP_FRACTION: usize = 8;
 
 /// A change of an album's faces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,32 +51,32 @@ pub(crate) struct Change {
     /// One more than the change before; 0 before the first.
     pub(crate) number: i64,
     /// Random: after a failover or a restore another change may have the same number.
-    pub(crate) mark: i64,
+    pub(crate) nonce: i64,
 }
 
 impl Change {
     /// A new one of this number.
-    pub(crate) fn numbered(number: i64) -> Self {
+    pub(crate) fn new(number: i64) -> Self {
         // The lower half of a random id is random but for two bits.
-        Self { number, mark: Uuid::new_v4().as_u128() as i64 }
+        Self { number, nonce: Uuid::new_v4().as_u128() as i64 }
     }
 }
 
 /// What the index reads.
 #[async_trait]
-pub(crate) trait FaceRows: Send + Sync {
+pub(crate) trait FaceSource: Send + Sync {
     /// The album's last change; `None` when there is no album.
-    async fn newest(&self, album: AlbumId) -> Result<Option<Change>>;
+    async fn last_change(&self, album: AlbumId) -> Result<Option<Change>>;
     /// All searchable faces of the album and the change up to which they are, seen at one moment.
-    async fn load(&self, album: AlbumId) -> Result<(Change, FaceMatrix)>;
+    async fn load_faces(&self, album: AlbumId) -> Result<(Change, FaceMatrix)>;
     /// What changed after `seen`, seen at one moment; `None` when the rows do not know that change.
-    async fn since(&self, album: AlbumId, seen: Change) -> Result<Option<FaceChanges>>;
+    async fn changes_since(&self, album: AlbumId, seen: Change) -> Result<Option<FaceChanges>>;
 }
 
 /// What happened to an album's faces.
 pub(crate) struct FaceChanges {
     /// Up to and with this change.
-    pub(crate) upto: Change,
+    pub(crate) up_to: Change,
     /// The photos it happened to, deleted ones too.
     pub(crate) photos: Vec<PhotoId>,
     /// The faces these photos have now.
@@ -83,74 +85,74 @@ pub(crate) struct FaceChanges {
 
 /// The albums in memory.
 pub(crate) struct FaceCache {
-    rows: Arc<dyn FaceRows>,
+    source: Arc<dyn FaceSource>,
     scorer: Cosine,
-    albums: Arc<Mutex<Albums>>,
+    albums: Arc<Mutex<ResidentAlbums>>,
     /// Held by the load under way. Fair: who has waited the longest is next.
-    turn: tokio::sync::Mutex<()>,
+    load_turn: tokio::sync::Mutex<()>,
     /// Wakes the load under way when an album's faces are out of memory.
-    freed: Arc<AtomicWaker>,
+    memory_freed: Arc<AtomicWaker>,
 }
 
 impl FaceCache {
     /// An empty cache of `limit_bytes`. An album larger than that is held alone.
-    pub(crate) fn new(rows: Arc<dyn FaceRows>, limit_bytes: usize) -> Self {
+    pub(crate) fn new(source: Arc<dyn FaceSource>, limit_bytes: usize) -> Self {
         Self {
-            rows,
+            source,
             scorer: Cosine::new(&Device::Cpu),
-            albums: Arc::new(Mutex::new(Albums::new(limit_bytes))),
-            turn: tokio::sync::Mutex::default(),
-            freed: Arc::default(),
+            albums: Arc::new(Mutex::new(ResidentAlbums::new(limit_bytes))),
+            load_turn: tokio::sync::Mutex::default(),
+            memory_freed: Arc::default(),
         }
     }
 
     /// Drops everything known of an album.
     pub(crate) fn forget_album(&self, album: AlbumId) {
-        let mut albums = self.albums();
-        let forgotten = albums.take_out(album);
-        albums.meter();
+        let mut albums = self.lock_albums();
+        let forgotten = albums.remove(album);
+        albums.record_metrics();
         drop(albums);
         drop(forgotten);
     }
 
     /// Takes a deleted photo's faces out of memory now, not at the next search.
     pub(crate) async fn forget_photo(&self, album: AlbumId, photo: PhotoId) {
-        let place = self.albums().entries.get(&album).map(|entry| entry.place.clone());
+        let place = self.lock_albums().entries.get(&album).map(|entry| entry.slot.clone());
         if let Some(place) = place {
             // The lock is what a catch-up holds from its reading to its writing: none can bring the photo back.
             let mut held = place.faces.write().await;
             held.matrix.remove(&[photo]);
             let bytes = held.matrix.bytes();
-            note(&self.albums, &place, |entry| entry.bytes = bytes);
+            update_entry(&self.albums, &place, |entry| entry.bytes = bytes);
         }
     }
 
     /// The album's faces as of the last commit before this call.
-    async fn current(&self, album: AlbumId) -> Result<OwnedRwLockReadGuard<AlbumFaces>> {
-        let Some(newest) = self.rows.newest(album).await? else {
+    async fn current_faces(&self, album: AlbumId) -> Result<OwnedRwLockReadGuard<AlbumFaces>> {
+        let Some(newest) = self.source.last_change(album).await? else {
             self.forget_album(album);
             return Err(StoreError::not_found(format!("album {album}")));
         };
-        let mut place = self.albums().touch(album);
-        let mut faces = place.faces().await;
+        let mut place = self.lock_albums().touch(album);
+        let mut faces = place.read_faces().await;
         if faces.change != Some(newest) {
             drop(faces);
             self.catch_up(&place, newest).await?;
-            faces = place.faces().await;
+            faces = place.read_faces().await;
         }
         // Once, or again when another search has found meanwhile that the album is to be loaded anew.
         while faces.change.is_none() {
             drop(faces);
             // It may have been taken out meanwhile: what is loaded has to be counted.
-            place = self.albums().touch(album);
+            place = self.lock_albums().touch(album);
             self.load(&place).await?;
-            faces = place.faces().await;
+            faces = place.read_faces().await;
         }
         Ok(faces)
     }
 
     /// Brings the album's faces up to `newest`, or lets go of them when they are to be loaded anew.
-    async fn catch_up(&self, place: &Place, newest: Change) -> Result<()> {
+    async fn catch_up(&self, place: &CacheSlot, newest: Change) -> Result<()> {
         let mut held = Arc::clone(&place.faces).write_owned().await;
         let changes = match held.change {
             None => return Ok(()),
@@ -158,8 +160,9 @@ impl FaceCache {
             // A caller that is dropped while it reads leaves what was there: all is read before anything is changed.
             // Ahead of `newest`, as when another search has caught up meanwhile, it finds that nothing is missing.
             Some(seen) => {
-                let most = CATCH_UP_BYTES.max(held.matrix.bytes() / CATCH_UP_PART);
-                match self.reading(place, most, self.rows.since(place.album, seen)).await {
+                let most = CATCH_UP_BYTES.max(held.matrix.bytes() / CATCH_UP_FRACTION);
+                match self.read_within_limit(place, most, self.source.changes_since(place.album, seen)).await
+                {
                     Err(error) if error.kind == StoreErrorKind::TooLarge => None,
                     read => read?,
                 }
@@ -168,61 +171,62 @@ impl FaceCache {
         let Some(changes) = changes else {
             // Now, and not when the new ones are there: the two are never held at once.
             *held = AlbumFaces::default();
-            note(&self.albums, place, |entry| entry.bytes = 0);
+            update_entry(&self.albums, place, |entry| entry.bytes = 0);
             return Ok(());
         };
-        let is_small = changes.faces.len().max(changes.photos.len()) <= TAKEN_IN_PLACE;
+        let is_small = changes.faces.len().max(changes.photos.len()) <= INLINE_UPDATE_FACES;
         let (albums, place) = (Arc::clone(&self.albums), place.clone());
         let take_in = move || -> Result<()> {
             held.matrix.replace(&changes.photos, changes.faces)?;
-            held.change = Some(changes.upto);
+            held.change = Some(changes.up_to);
             let bytes = held.matrix.bytes();
-            note(&albums, &place, |entry| entry.bytes = bytes);
+            update_entry(&albums, &place, |entry| entry.bytes = bytes);
             Ok(())
         };
-        if is_small { take_in() } else { aside("take in changed faces", take_in).await? }
+        if is_small { take_in() } else { offload("take in changed faces", take_in).await? }
     }
 
     /// Loads an album of which nothing is held, in its turn.
-    async fn load(&self, place: &Place) -> Result<()> {
+    async fn load(&self, place: &CacheSlot) -> Result<()> {
         let _only = place.loading.lock().await;
-        if place.faces().await.change.is_some() {
+        if place.read_faces().await.change.is_some() {
             // Another search loaded it after this one had looked, and so all that this one is to see.
             return Ok(());
         }
-        let _turn = self.turn.lock().await;
+        let _turn = self.load_turn.lock().await;
         let mut held = place.faces.write().await;
-        let loading = self.reading(place, usize::MAX, self.rows.load(place.album));
-        let (change, matrix) = self.while_there_is_room(loading).await?;
+        let loading = self.read_within_limit(place, usize::MAX, self.source.load_faces(place.album));
+        let (change, matrix) = self.run_when_memory_is_free(loading).await?;
         let bytes = matrix.bytes();
-        let alive = Arc::new(Alive(Arc::clone(&self.freed)));
+        let alive = Arc::new(ResidencyGuard(Arc::clone(&self.memory_freed)));
         let noted = Arc::downgrade(&alive);
-        *held = AlbumFaces { change: Some(change), matrix, _alive: Some(alive) };
+        *held = AlbumFaces { change: Some(change), matrix, _residency: Some(alive) };
         metrics::counter!(meters::FACE_INDEX_LOADS).increment(1);
-        note(&self.albums, place, |entry| (entry.bytes, entry.alive) = (bytes, noted));
+        update_entry(&self.albums, place, |entry| (entry.bytes, entry.residency) = (bytes, noted));
         Ok(())
     }
 
     /// Runs `rows`, which reads faces of this album. Others leave while they grow; beyond `most` bytes they are
     /// `TooLarge`.
-    async fn reading<T>(
+    async fn read_within_limit<T>(
         &self,
-        place: &Place,
+        place: &CacheSlot,
         most: usize,
         rows: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let reading = Reading { albums: Arc::clone(&self.albums), place: place.clone(), most };
-        told_of_growth(Box::new(move |bytes| reading.grow(bytes)), rows).await
+        let reading =
+            MemoryReservation { albums: Arc::clone(&self.albums), slot: place.clone(), max_bytes: most };
+        with_memory_observer(Box::new(move |bytes| reading.reserve(bytes)), rows).await
     }
 
     /// Runs `loading`, which rests while searches still look at faces that were taken out. These searches need no turn,
     /// so they end.
-    async fn while_there_is_room<T>(&self, loading: impl Future<Output = T>) -> T {
+    async fn run_when_memory_is_free<T>(&self, loading: impl Future<Output = T>) -> T {
         let mut loading = pin!(loading);
         poll_fn(|polled| {
             // Before it looks: faces that go afterwards wake it.
-            self.freed.register(polled.waker());
-            if self.albums().are_leaving() {
+            self.memory_freed.register(polled.waker());
+            if self.lock_albums().has_pending_evictions() {
                 return Poll::Pending;
             }
             loading.as_mut().poll(polled)
@@ -230,15 +234,15 @@ impl FaceCache {
         .await
     }
 
-    fn albums(&self) -> MutexGuard<'_, Albums> {
+    fn lock_albums(&self) -> MutexGuard<'_, ResidentAlbums> {
         lock(&self.albums)
     }
 }
 
 /// Runs what takes longer than a task may keep its thread; `what` says what for.
-async fn aside<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+async fn offload<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|cause| StoreError::new(StoreErrorKind::Unavailable, what).because(cause))
+    done.map_err(|cause| StoreError::new(StoreErrorKind::Unavailable, what).with_source(cause))
 }
 
 #[async_trait]
@@ -250,13 +254,13 @@ impl FaceIndex for FaceCache {
         k: usize,
         at_least: f32,
     ) -> Result<Vec<FaceHit>> {
-        let faces = self.current(album).await?;
-        let wanted = Nearest { probe: probe.clone(), k, at_least };
-        if faces.matrix.len() <= SCORED_IN_PLACE {
+        let faces = self.current_faces(album).await?;
+        let wanted = FaceQuery { probe: probe.clone(), k, at_least };
+        if faces.matrix.len() <= INLINE_SCORING_FACES {
             return Ok(faces.matrix.nearest(&self.scorer, &wanted));
         }
         let scorer = self.scorer;
-        aside("score faces", move || faces.matrix.nearest(&scorer, &wanted)).await
+        offload("score faces", move || faces.matrix.nearest(&scorer, &wanted)).await
     }
 }
 
@@ -270,31 +274,31 @@ mod tests {
     use super::*;
     use crate::face_matrix::{IndexedFace, alive};
     use crate::photo::BoundingBox;
-    use crate::rows::bytes_of;
+    use crate::rows::vector_to_bytes;
 
-    const ONLY: Change = Change { number: 1, mark: 7 };
+    const ONLY_CHANGE: Change = Change { number: 1, nonce: 7 };
 
     /// Albums of one face each, that count how often they are read.
     #[derive(Default)]
-    struct Counted {
+    struct CountingSource {
         loads: AtomicUsize,
     }
 
     #[async_trait]
-    impl FaceRows for Counted {
-        async fn newest(&self, _: AlbumId) -> Result<Option<Change>> {
-            Ok(Some(ONLY))
+    impl FaceSource for CountingSource {
+        async fn last_change(&self, _: AlbumId) -> Result<Option<Change>> {
+            Ok(Some(ONLY_CHANGE))
         }
 
-        async fn load(&self, _: AlbumId) -> Result<(Change, FaceMatrix)> {
+        async fn load_faces(&self, _: AlbumId) -> Result<(Change, FaceMatrix)> {
             self.loads.fetch_add(1, Ordering::SeqCst);
             yield_now().await;
             let mut matrix = FaceMatrix::default();
             push(&mut matrix, &[1.0, 0.0])?;
-            Ok((ONLY, matrix))
+            Ok((ONLY_CHANGE, matrix))
         }
 
-        async fn since(&self, _: AlbumId, _: Change) -> Result<Option<FaceChanges>> {
+        async fn changes_since(&self, _: AlbumId, _: Change) -> Result<Option<FaceChanges>> {
             panic!("nothing changes here")
         }
     }
@@ -305,7 +309,7 @@ mod tests {
             photo: PhotoId::generate(),
             bounding_box: BoundingBox { top: 0.0, left: 0.0, width: 0.1, height: 0.1 },
             model: "net@1",
-            vector: &bytes_of(vector),
+            vector: &vector_to_bytes(vector),
         })
     }
 
@@ -314,7 +318,7 @@ mod tests {
     const CHUNKS: isize = 3;
 
     /// Albums of some chunks, read a face at a time, that look at what is held meanwhile.
-    struct Watched {
+    struct ObservedSource {
         /// The number of the last change.
         newest: AtomicI64,
         /// How many faces changed; 0 when that is not known.
@@ -327,7 +331,7 @@ mod tests {
         most_chunks: AtomicIsize,
     }
 
-    impl Watched {
+    impl ObservedSource {
         fn new(permits: usize) -> Self {
             Self {
                 newest: AtomicI64::new(1),
@@ -340,18 +344,18 @@ mod tests {
             }
         }
 
-        fn last(&self) -> Change {
-            Change { number: self.newest.load(Ordering::SeqCst), mark: 7 }
+        fn current_change(&self) -> Change {
+            Change { number: self.newest.load(Ordering::SeqCst), nonce: 7 }
         }
     }
 
     #[async_trait]
-    impl FaceRows for Watched {
-        async fn newest(&self, _: AlbumId) -> Result<Option<Change>> {
-            Ok(Some(self.last()))
+    impl FaceSource for ObservedSource {
+        async fn last_change(&self, _: AlbumId) -> Result<Option<Change>> {
+            Ok(Some(self.current_change()))
         }
 
-        async fn load(&self, _: AlbumId) -> Result<(Change, FaceMatrix)> {
+        async fn load_faces(&self, _: AlbumId) -> Result<(Change, FaceMatrix)> {
             self.loads.fetch_add(1, Ordering::SeqCst);
             let loading = self.loading.fetch_add(1, Ordering::SeqCst) + 1;
             self.most_loading.fetch_max(loading, Ordering::SeqCst);
@@ -363,10 +367,10 @@ mod tests {
                 yield_now().await;
             }
             self.loading.fetch_sub(1, Ordering::SeqCst);
-            Ok((self.last(), matrix))
+            Ok((self.current_change(), matrix))
         }
 
-        async fn since(&self, _: AlbumId, _: Change) -> Result<Option<FaceChanges>> {
+        async fn changes_since(&self, _: AlbumId, _: Change) -> Result<Option<FaceChanges>> {
             if self.changed == 0 {
                 return Ok(None);
             }
@@ -374,12 +378,12 @@ mod tests {
             for _ in 0..self.changed {
                 push(&mut faces, &[0.5; 1024])?;
             }
-            Ok(Some(FaceChanges { upto: self.last(), photos: Vec::new(), faces }))
+            Ok(Some(FaceChanges { up_to: self.current_change(), photos: Vec::new(), faces }))
         }
     }
 
     /// What an album of [`Watched`] takes, bytes.
-    fn bytes_of_one() -> usize {
+    fn album_bytes() -> usize {
         let mut matrix = FaceMatrix::default();
         for _ in 0..FACES {
             push(&mut matrix, &[1.0, 0.0]).unwrap();
@@ -389,13 +393,13 @@ mod tests {
     }
 
     /// A search of its own; answers how many faces it found.
-    fn searching(cache: &Arc<FaceCache>, album: AlbumId) -> JoinHandle<usize> {
+    fn spawn_search(cache: &Arc<FaceCache>, album: AlbumId) -> JoinHandle<usize> {
         let cache = Arc::clone(cache);
         tokio::spawn(async move { cache.nearest(album, &probe(), 100, 0.5).await.unwrap().len() })
     }
 
     /// Lets every task of this thread go on until all wait for something.
-    async fn settle() {
+    async fn run_until_idle() {
         for _ in 0..1000 {
             yield_now().await;
         }
@@ -407,7 +411,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_hundred_searches_of_a_cold_album_load_it_once() {
-        let rows = Arc::new(Counted::default());
+        let rows = Arc::new(CountingSource::default());
         let cache = Arc::new(FaceCache::new(rows.clone(), usize::MAX));
         let album = AlbumId::generate();
         let searches: Vec<_> = (0..100)
@@ -423,33 +427,33 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_album_not_asked_for_the_longest_leaves_first() {
-        let rows = Arc::new(Counted::default());
-        let one = rows.load(AlbumId::generate()).await.unwrap().1.bytes();
+    async fn the_least_recently_used_album_is_evicted_first() {
+        let rows = Arc::new(CountingSource::default());
+        let one = rows.load_faces(AlbumId::generate()).await.unwrap().1.bytes();
         let cache = FaceCache::new(rows.clone(), 2 * one);
         let (a, b, c) = (AlbumId::generate(), AlbumId::generate(), AlbumId::generate());
         for album in [a, b, a, c] {
             cache.nearest(album, &probe(), 10, 0.5).await.unwrap();
         }
-        let held = |album| cache.albums().entries.contains_key(&album);
+        let held = |album| cache.lock_albums().entries.contains_key(&album);
         assert!(held(a) && !held(b) && held(c));
-        assert!(cache.albums().bytes() <= 2 * one);
+        assert!(cache.lock_albums().bytes() <= 2 * one);
     }
 
     #[tokio::test]
-    async fn an_album_larger_than_the_limit_is_held_alone() {
-        let cache = FaceCache::new(Arc::new(Counted::default()), 1);
+    async fn an_album_larger_than_the_limit_is_kept_alone() {
+        let cache = FaceCache::new(Arc::new(CountingSource::default()), 1);
         let (a, b) = (AlbumId::generate(), AlbumId::generate());
         for album in [a, b] {
             assert_eq!(cache.nearest(album, &probe(), 10, 0.5).await.unwrap().len(), 1);
         }
-        assert_eq!(cache.albums().entries.len(), 1);
+        assert_eq!(cache.lock_albums().entries.len(), 1);
     }
     #[tokio::test]
     async fn ten_cold_albums_are_loaded_one_after_the_other_within_the_limit() {
-        let rows = Arc::new(Watched::new(10));
-        let cache = Arc::new(FaceCache::new(rows.clone(), 2 * bytes_of_one()));
-        let searches: Vec<_> = (0..10).map(|_| searching(&cache, AlbumId::generate())).collect();
+        let rows = Arc::new(ObservedSource::new(10));
+        let cache = Arc::new(FaceCache::new(rows.clone(), 2 * album_bytes()));
+        let searches: Vec<_> = (0..10).map(|_| spawn_search(&cache, AlbumId::generate())).collect();
         for search in searches {
             assert_eq!(search.await.unwrap(), FACES);
         }
@@ -459,27 +463,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_album_that_is_loaded_anew_is_not_held_twice() {
-        let rows = Arc::new(Watched::new(2));
+    async fn an_album_that_is_reloaded_is_not_in_memory_twice() {
+        let rows = Arc::new(ObservedSource::new(2));
         let cache = Arc::new(FaceCache::new(rows.clone(), usize::MAX));
         let album = AlbumId::generate();
         for number in [1, 2] {
             rows.newest.store(number, Ordering::SeqCst);
-            assert_eq!(searching(&cache, album).await.unwrap(), FACES);
+            assert_eq!(spawn_search(&cache, album).await.unwrap(), FACES);
         }
         assert_eq!(rows.loads.load(Ordering::SeqCst), 2);
         assert_eq!(rows.most_chunks.load(Ordering::SeqCst), CHUNKS);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn no_search_looks_at_an_album_that_another_one_let_go_of() {
-        let rows = Arc::new(Watched::new(10_000));
+    async fn no_search_uses_an_album_that_another_search_dropped() {
+        let rows = Arc::new(ObservedSource::new(10_000));
         let cache = Arc::new(FaceCache::new(rows.clone(), usize::MAX));
         let album = AlbumId::generate();
         for number in 0..50 {
             // What was seen is unknown from now on.
             rows.newest.store(number, Ordering::SeqCst);
-            let searches: Vec<_> = (0..16).map(|_| searching(&cache, album)).collect();
+            let searches: Vec<_> = (0..16).map(|_| spawn_search(&cache, album)).collect();
             rows.newest.fetch_add(1000, Ordering::SeqCst);
             for search in searches {
                 assert_eq!(search.await.unwrap(), FACES);
@@ -488,32 +492,32 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_album_with_too_many_changes_to_hold_beside_it_is_loaded_anew() {
-        let one = bytes_of_one();
-        let rows = Arc::new(Watched { changed: 2 * CATCH_UP_BYTES / 4096, ..Watched::new(2) });
+    async fn an_album_with_too_many_changes_is_reloaded() {
+        let one = album_bytes();
+        let rows = Arc::new(ObservedSource { changed: 2 * CATCH_UP_BYTES / 4096, ..ObservedSource::new(2) });
         let cache = Arc::new(FaceCache::new(rows.clone(), usize::MAX));
         let album = AlbumId::generate();
         for number in [1, 2] {
             rows.newest.store(number, Ordering::SeqCst);
-            assert_eq!(searching(&cache, album).await.unwrap(), FACES);
+            assert_eq!(spawn_search(&cache, album).await.unwrap(), FACES);
         }
         assert_eq!(rows.loads.load(Ordering::SeqCst), 2);
-        assert_eq!(cache.albums().bytes(), one);
+        assert_eq!(cache.lock_albums().bytes(), one);
     }
 
     #[tokio::test]
-    async fn a_load_holds_up_neither_loaded_albums_nor_deletions_in_those_that_wait() {
-        let rows = Arc::new(Watched::new(1));
+    async fn a_load_blocks_neither_loaded_albums_nor_deletions_in_waiting_ones() {
+        let rows = Arc::new(ObservedSource::new(1));
         let cache = Arc::new(FaceCache::new(rows.clone(), usize::MAX));
         let [loaded, loading, waiting] = [(); 3].map(|()| AlbumId::generate());
-        assert_eq!(searching(&cache, loaded).await.unwrap(), FACES);
-        let held_up = [searching(&cache, loading), searching(&cache, waiting)];
-        settle().await;
+        assert_eq!(spawn_search(&cache, loaded).await.unwrap(), FACES);
+        let held_up = [spawn_search(&cache, loading), spawn_search(&cache, waiting)];
+        run_until_idle().await;
         assert_eq!(rows.loads.load(Ordering::SeqCst), 2);
-        let again = searching(&cache, loaded);
+        let again = spawn_search(&cache, loaded);
         let deletes = Arc::clone(&cache);
         let deletion = tokio::spawn(async move { deletes.forget_photo(waiting, PhotoId::generate()).await });
-        settle().await;
+        run_until_idle().await;
         assert!(again.is_finished() && deletion.is_finished());
         rows.permits.add_permits(2);
         for search in held_up {
@@ -522,14 +526,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_load_rests_until_nobody_looks_at_the_faces_that_left_for_it() {
-        let rows = Arc::new(Watched::new(2));
+    async fn a_load_waits_until_no_search_uses_the_evicted_faces() {
+        let rows = Arc::new(ObservedSource::new(2));
         let cache = Arc::new(FaceCache::new(rows.clone(), 1));
         let left = AlbumId::generate();
-        assert_eq!(searching(&cache, left).await.unwrap(), FACES);
-        let looked_at = cache.current(left).await.unwrap();
-        let search = searching(&cache, AlbumId::generate());
-        settle().await;
+        assert_eq!(spawn_search(&cache, left).await.unwrap(), FACES);
+        let looked_at = cache.current_faces(left).await.unwrap();
+        let search = spawn_search(&cache, AlbumId::generate());
+        run_until_idle().await;
         assert!(!search.is_finished());
         drop(looked_at);
         assert_eq!(search.await.unwrap(), FACES);

@@ -6,12 +6,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use photofinish_kernels::cosine::{Cosine, Search};
+use photofinish_kernels::cosine::{Cosine, VectorQuery};
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::ids::PhotoId;
 use crate::photo::{BoundingBox, Embedding};
-use crate::rows::floats_of;
+use crate::rows::floats_from_bytes;
 use crate::traits::{FaceHit, Result};
 
 /// Faces whose memory is taken at once, 4 MiB of vectors of 256: a list of all would have to be copied to grow, and be
@@ -19,18 +19,18 @@ use crate::traits::{FaceHit, Result};
 const CHUNK_FACES: usize = if cfg!(test) { 4 } else { 4096 };
 
 /// Hears how many bytes a matrix is about to hold, before it holds them; an error ends the filling.
-pub(crate) type Growth = Box<dyn Fn(usize) -> Result<()> + Send + Sync>;
+pub(crate) type MemoryObserver = Box<dyn Fn(usize) -> Result<()> + Send + Sync>;
 
 tokio::task_local! {
     /// A value of the task and no argument: so the rows, which fill a matrix, need not know who counts its bytes, and
     /// cannot forget to say them.
-    static GROWTH: Growth;
+    static MEMORY_OBSERVER: MemoryObserver;
 }
 
 /// Runs `filling`; `growth` hears of each matrix that it fills by [`FaceMatrix::push`], as long as it does so in this
 /// task.
-pub(crate) async fn told_of_growth<T>(growth: Growth, filling: impl Future<Output = T>) -> T {
-    GROWTH.scope(growth, filling).await
+pub(crate) async fn with_memory_observer<T>(growth: MemoryObserver, filling: impl Future<Output = T>) -> T {
+    MEMORY_OBSERVER.scope(growth, filling).await
 }
 
 /// A face as its row gives it.
@@ -44,7 +44,7 @@ pub(crate) struct IndexedFace<'a> {
 }
 
 /// What a search asks of the matrix.
-pub(crate) struct Nearest {
+pub(crate) struct FaceQuery {
     pub(crate) probe: Embedding,
     pub(crate) k: usize,
     pub(crate) at_least: f32,
@@ -53,40 +53,40 @@ pub(crate) struct Nearest {
 /// Searchable faces.
 #[derive(Default)]
 pub(crate) struct FaceMatrix {
-    groups: Vec<Group>,
+    groups: Vec<ModelFaces>,
     /// How many faces were read into it, those that have left too: the number of the next one.
-    read: u64,
+    next_sequence: u64,
 }
 
 /// The faces of one network.
-struct Group {
+struct ModelFaces {
     model: String,
     dimension: usize,
     /// All but the last are full, and the last has at least one face.
-    chunks: Vec<Chunk>,
+    chunks: Vec<FaceChunk>,
     /// One row of each photo; [`Face::next`] leads to the others.
     rows: HashMap<PhotoId, usize>,
 }
 
 /// Row `i` of a group is face `i % CHUNK_FACES` of chunk `i / CHUNK_FACES`.
 #[derive(Default)]
-struct Chunk {
+struct FaceChunk {
     /// One after the other, in the order of `faces`.
     vectors: Vec<f32>,
-    faces: Vec<Face>,
+    faces: Vec<FaceEntry>,
     #[cfg(test)]
-    _counted: alive::Counted,
+    _live: alive::LiveChunk,
 }
 
 /// A face but for its vector: 64 bytes beside the 1,024 of a vector of 256.
 #[derive(Clone, Copy)]
-struct Face {
+struct FaceEntry {
     photo: PhotoId,
     bounding_box: BoundingBox,
     /// Which face of the matrix it was to be read.
-    read: u64,
+    sequence: u64,
     /// Another row of the photo. Followed on, it leads to each of them once and then back.
-    next: usize,
+    next_row: usize,
 }
 
 impl FaceMatrix {
@@ -95,21 +95,23 @@ impl FaceMatrix {
     /// # Errors
     /// `Corrupt` when the vector is torn or not as long as the others of its network; what [`Growth`] answers.
     pub(crate) fn push(&mut self, face: &IndexedFace<'_>) -> Result<()> {
-        let values = floats_of(face.vector)?;
+        let values = floats_from_bytes(face.vector)?;
         let dimension = face.vector.len() / size_of::<f32>();
-        let at = self.group(face.model, dimension);
+        let at = self.group_index(face.model, dimension);
         if self.groups[at].dimension != dimension {
             let what = format!("embedding of photo {}: {dimension} numbers", face.photo);
             return Err(StoreError::new(StoreErrorKind::Corrupt, what));
         }
-        let more = self.groups[at].to_reserve() * (dimension * size_of::<f32>() + size_of::<Face>());
+        let more =
+            self.groups[at].faces_to_reserve() * (dimension * size_of::<f32>() + size_of::<FaceEntry>());
         if more > 0 {
             let bytes = self.bytes() + more;
-            GROWTH.try_with(|growth| growth(bytes)).unwrap_or(Ok(()))?;
+            MEMORY_OBSERVER.try_with(|growth| growth(bytes)).unwrap_or(Ok(()))?;
         }
         let IndexedFace { photo, bounding_box, .. } = *face;
-        self.groups[at].push(Face { photo, bounding_box, read: self.read, next: 0 }, values);
-        self.read += 1;
+        self.groups[at]
+            .push(FaceEntry { photo, bounding_box, sequence: self.next_sequence, next_row: 0 }, values);
+        self.next_sequence += 1;
         Ok(())
     }
 
@@ -127,16 +129,16 @@ impl FaceMatrix {
         }
         self.remove(changed);
         for group in fresh.groups {
-            let at = self.group(&group.model, group.dimension);
+            let at = self.group_index(&group.model, group.dimension);
             // Each chunk goes once its faces are copied, so that few faces are ever here twice.
             for chunk in group.chunks {
                 for (face, vector) in chunk.faces.iter().zip(chunk.vectors.chunks_exact(group.dimension)) {
-                    let face = Face { read: self.read + face.read, ..*face };
+                    let face = FaceEntry { sequence: self.next_sequence + face.sequence, ..*face };
                     self.groups[at].push(face, vector.iter().copied());
                 }
             }
         }
-        self.read += fresh.read;
+        self.next_sequence += fresh.next_sequence;
         Ok(())
     }
 
@@ -151,7 +153,7 @@ impl FaceMatrix {
 
     /// The photos whose best face is at least as close as asked, best first; equal ones in the
     /// order they were read.
-    pub(crate) fn nearest(&self, scorer: &Cosine, wanted: &Nearest) -> Vec<FaceHit> {
+    pub(crate) fn nearest(&self, scorer: &Cosine, wanted: &FaceQuery) -> Vec<FaceHit> {
         let Some(group) = self.groups.iter().find(|group| group.model == wanted.probe.model) else {
             return Vec::new();
         };
@@ -159,13 +161,15 @@ impl FaceMatrix {
             return Vec::new();
         }
         // Every row that is close enough: how many of them are in one photo is not known before.
-        let mut near: Vec<(f32, &Face)> = Vec::new();
-        let search = Search { probe: &wanted.probe.vector, at_least: wanted.at_least, k: wanted.k };
+        let mut near: Vec<(f32, &FaceEntry)> = Vec::new();
+        let search = VectorQuery { probe: &wanted.probe.vector, min_score: wanted.at_least, k: wanted.k };
         for chunk in &group.chunks {
-            scorer.each(&search, &chunk.vectors, |found| near.push((found.score, &chunk.faces[found.row])));
+            scorer.for_each_hit(&search, &chunk.vectors, |found| {
+                near.push((found.score, &chunk.faces[found.row]))
+            });
         }
         near.sort_unstable_by(|(a, first), (b, second)| {
-            b.total_cmp(a).then_with(|| first.read.cmp(&second.read))
+            b.total_cmp(a).then_with(|| first.sequence.cmp(&second.sequence))
         });
         let mut answered = HashSet::new();
         near.into_iter()
@@ -181,20 +185,20 @@ impl FaceMatrix {
 
     /// How many faces.
     pub(crate) fn len(&self) -> usize {
-        self.groups.iter().map(Group::len).sum()
+        self.groups.iter().map(ModelFaces::len).sum()
     }
 
     /// What it holds, bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.groups.iter().map(Group::bytes).sum()
+        self.groups.iter().map(ModelFaces::bytes).sum()
     }
 
     /// Where the group of a network is, made when there is none.
-    fn group(&mut self, model: &str, dimension: usize) -> usize {
+    fn group_index(&mut self, model: &str, dimension: usize) -> usize {
         match self.groups.iter().position(|group| group.model == model) {
             Some(at) => at,
             None => {
-                self.groups.push(Group {
+                self.groups.push(ModelFaces {
                     model: model.to_owned(),
                     dimension,
                     chunks: Vec::new(),
@@ -206,19 +210,19 @@ impl FaceMatrix {
     }
 }
 
-impl Group {
+impl ModelFaces {
     fn len(&self) -> usize {
         self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK_FACES + last.faces.len())
     }
 
     fn bytes(&self) -> usize {
-        let chunks: usize = self.chunks.iter().map(Chunk::bytes).sum();
+        let chunks: usize = self.chunks.iter().map(FaceChunk::bytes).sum();
         chunks + self.rows.capacity() * size_of::<(PhotoId, usize)>()
     }
 
     /// For how many faces memory is taken when one more comes; 0 while there is some. The first chunk doubles, so that
     /// a small album takes little.
-    fn to_reserve(&self) -> usize {
+    fn faces_to_reserve(&self) -> usize {
         let Some(last) = self.chunks.last() else { return 1 };
         match last.faces.len() {
             CHUNK_FACES => CHUNK_FACES,
@@ -228,19 +232,19 @@ impl Group {
     }
 
     /// Adds a face after the others; `vector` has `dimension` numbers.
-    fn push(&mut self, mut face: Face, vector: impl Iterator<Item = f32>) {
+    fn push(&mut self, mut face: FaceEntry, vector: impl Iterator<Item = f32>) {
         let row = self.len();
-        face.next = match self.rows.get(&face.photo).copied() {
-            Some(other) => std::mem::replace(&mut self.face_mut(other).next, row),
+        face.next_row = match self.rows.get(&face.photo).copied() {
+            Some(other) => std::mem::replace(&mut self.face_mut(other).next_row, row),
             None => {
                 self.rows.insert(face.photo, row);
                 row
             }
         };
-        let reserve = self.to_reserve();
+        let reserve = self.faces_to_reserve();
         let at = row / CHUNK_FACES;
         if at == self.chunks.len() {
-            self.chunks.push(Chunk::default());
+            self.chunks.push(FaceChunk::default());
         }
         let chunk = &mut self.chunks[at];
         chunk.vectors.reserve_exact(reserve * self.dimension);
@@ -253,27 +257,27 @@ impl Group {
     fn remove(&mut self, photo: PhotoId) {
         let Some(first) = self.rows.remove(&photo) else { return };
         let mut gone = vec![first];
-        let mut row = self.face(first).next;
+        let mut row = self.face(first).next_row;
         while row != first {
             gone.push(row);
-            row = self.face(row).next;
+            row = self.face(row).next_row;
         }
         // The last row first: what fills a gap is then never a face that is to go as well.
         gone.sort_unstable();
         for row in gone.into_iter().rev() {
-            self.take_out(row);
+            self.swap_remove(row);
         }
     }
 
     /// Takes a row of a photo that goes out; the last row, of another photo or the same, takes its place.
-    fn take_out(&mut self, gap: usize) {
+    fn swap_remove(&mut self, gap: usize) {
         let last = self.len() - 1;
         if gap != last {
             let mut before = last;
-            while self.face(before).next != last {
-                before = self.face(before).next;
+            while self.face(before).next_row != last {
+                before = self.face(before).next_row;
             }
-            self.face_mut(before).next = gap;
+            self.face_mut(before).next_row = gap;
             let photo = self.face(last).photo;
             self.rows.insert(photo, gap);
         }
@@ -287,7 +291,7 @@ impl Group {
     }
 
     /// Takes the last row out, and with its last row a chunk.
-    fn pop(&mut self) -> Option<(Face, Vec<f32>)> {
+    fn pop(&mut self) -> Option<(FaceEntry, Vec<f32>)> {
         let chunk = self.chunks.last_mut()?;
         let face = chunk.faces.pop()?;
         let from = chunk.faces.len() * self.dimension;
@@ -299,18 +303,18 @@ impl Group {
         Some((face, vector))
     }
 
-    fn face(&self, row: usize) -> &Face {
+    fn face(&self, row: usize) -> &FaceEntry {
         &self.chunks[row / CHUNK_FACES].faces[row % CHUNK_FACES]
     }
 
-    fn face_mut(&mut self, row: usize) -> &mut Face {
+    fn face_mut(&mut self, row: usize) -> &mut FaceEntry {
         &mut self.chunks[row / CHUNK_FACES].faces[row % CHUNK_FACES]
     }
 }
 
-impl Chunk {
+impl FaceChunk {
     fn bytes(&self) -> usize {
-        self.vectors.capacity() * size_of::<f32>() + self.faces.capacity() * size_of::<Face>()
+        self.vectors.capacity() * size_of::<f32>() + self.faces.capacity() * size_of::<FaceEntry>()
     }
 }
 
@@ -329,16 +333,16 @@ pub(crate) mod alive {
     }
 
     /// Is counted while it is there.
-    pub(super) struct Counted;
+    pub(super) struct LiveChunk;
 
-    impl Default for Counted {
+    impl Default for LiveChunk {
         fn default() -> Self {
             CHUNKS.set(CHUNKS.get() + 1);
             Self
         }
     }
 
-    impl Drop for Counted {
+    impl Drop for LiveChunk {
         fn drop(&mut self) {
             CHUNKS.set(CHUNKS.get() - 1);
         }
@@ -354,38 +358,38 @@ mod tests {
     use rand::{RngExt, SeedableRng};
 
     use super::*;
-    use crate::rows::bytes_of;
+    use crate::rows::vector_to_bytes;
 
     const BOX: BoundingBox = BoundingBox { top: 0.1, left: 0.2, width: 0.3, height: 0.4 };
 
     fn push(matrix: &mut FaceMatrix, photo: PhotoId, model: &str, vector: &[f32]) -> Result<()> {
-        let vector = bytes_of(vector);
+        let vector = vector_to_bytes(vector);
         matrix.push(&IndexedFace { photo, bounding_box: BOX, model, vector: &vector })
     }
 
-    fn found(matrix: &FaceMatrix, probe: &[f32], k: usize, at_least: f32) -> Vec<(PhotoId, f32)> {
+    fn find_photos(matrix: &FaceMatrix, probe: &[f32], k: usize, at_least: f32) -> Vec<(PhotoId, f32)> {
         let probe = Embedding { model: "net@1".into(), vector: probe.to_vec() };
-        let hits = matrix.nearest(&Cosine::new(&Device::Cpu), &Nearest { probe, k, at_least });
+        let hits = matrix.nearest(&Cosine::new(&Device::Cpu), &FaceQuery { probe, k, at_least });
         hits.into_iter().map(|hit| (hit.photo, hit.cosine)).collect()
     }
 
     #[test]
-    fn each_photo_is_answered_once_by_its_best_face() {
+    fn each_photo_is_returned_once_with_its_best_face() {
         let mut matrix = FaceMatrix::default();
         let (a, b) = (PhotoId::generate(), PhotoId::generate());
         push(&mut matrix, a, "net@1", &[0.6, 0.8]).unwrap();
         push(&mut matrix, a, "net@1", &[1.0, 0.0]).unwrap();
         push(&mut matrix, b, "net@1", &[0.8, 0.6]).unwrap();
-        assert_eq!(found(&matrix, &[1.0, 0.0], 10, 0.5), [(a, 1.0), (b, 0.8)]);
-        assert_eq!(found(&matrix, &[1.0, 0.0], 1, 0.5), [(a, 1.0)]);
-        assert_eq!(found(&matrix, &[1.0, 0.0], 10, 0.9), [(a, 1.0)]);
+        assert_eq!(find_photos(&matrix, &[1.0, 0.0], 10, 0.5), [(a, 1.0), (b, 0.8)]);
+        assert_eq!(find_photos(&matrix, &[1.0, 0.0], 1, 0.5), [(a, 1.0)]);
+        assert_eq!(find_photos(&matrix, &[1.0, 0.0], 10, 0.9), [(a, 1.0)]);
     }
 
     #[test]
     fn vectors_of_another_network_are_not_compared() {
         let mut matrix = FaceMatrix::default();
         push(&mut matrix, PhotoId::generate(), "net@2", &[1.0, 0.0]).unwrap();
-        assert_eq!(found(&matrix, &[1.0, 0.0], 10, -1.0), []);
+        assert_eq!(find_photos(&matrix, &[1.0, 0.0], 10, -1.0), []);
     }
 
     #[test]
@@ -405,14 +409,14 @@ mod tests {
         let mut fresh = FaceMatrix::default();
         push(&mut fresh, a, "net@1", &[0.0, 1.0]).unwrap();
         matrix.replace(&[a], fresh).unwrap();
-        assert_eq!(found(&matrix, &[1.0, 0.0], 10, 0.5), [(b, 0.8)]);
-        assert_eq!(found(&matrix, &[0.0, 1.0], 10, 0.7), [(a, 1.0)]);
+        assert_eq!(find_photos(&matrix, &[1.0, 0.0], 10, 0.5), [(b, 0.8)]);
+        assert_eq!(find_photos(&matrix, &[0.0, 1.0], 10, 0.7), [(a, 1.0)]);
         matrix.remove(&[a, b]);
         assert_eq!(matrix.len(), 0);
     }
     /// A face of the plain model: a list in the order of reading, out of which faces are taken one by one.
     #[derive(Clone, Copy)]
-    struct Known {
+    struct ListedFace {
         photo: PhotoId,
         model: &'static str,
         vector: [f32; 2],
@@ -420,9 +424,9 @@ mod tests {
     }
 
     /// Few different vectors, so that many scores are equal, and no two boxes alike.
-    fn any_face(dice: &mut StdRng, photo: PhotoId) -> Known {
+    fn random_face(dice: &mut StdRng, photo: PhotoId) -> ListedFace {
         const VECTORS: [[f32; 2]; 5] = [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [0.8, 0.6], [-1.0, 0.0]];
-        Known {
+        ListedFace {
             photo,
             model: if dice.random_bool(0.2) { "net@2" } else { "net@1" },
             vector: VECTORS[dice.random_range(0..VECTORS.len())],
@@ -430,14 +434,14 @@ mod tests {
         }
     }
 
-    fn push_known(matrix: &mut FaceMatrix, face: &Known) {
-        let Known { photo, model, vector, bounding_box } = *face;
-        let vector = bytes_of(&vector);
+    fn push_listed(matrix: &mut FaceMatrix, face: &ListedFace) {
+        let ListedFace { photo, model, vector, bounding_box } = *face;
+        let vector = vector_to_bytes(&vector);
         matrix.push(&IndexedFace { photo, bounding_box, model, vector: &vector }).unwrap();
     }
 
-    fn nearest_known(faces: &[Known], scorer: &Cosine, wanted: &Nearest) -> Vec<FaceHit> {
-        let mut near: Vec<(f32, Known)> = faces
+    fn nearest_in_list(faces: &[ListedFace], scorer: &Cosine, wanted: &FaceQuery) -> Vec<FaceHit> {
+        let mut near: Vec<(f32, ListedFace)> = faces
             .iter()
             .filter(|face| face.model == wanted.probe.model)
             .map(|face| (scorer.score(&wanted.probe.vector, &face.vector), *face))
@@ -448,7 +452,7 @@ mod tests {
         let mut answered = HashSet::new();
         near.retain(|(_, face)| answered.insert(face.photo));
         near.truncate(wanted.k);
-        let hit = |(score, face): (f32, Known)| FaceHit {
+        let hit = |(score, face): (f32, ListedFace)| FaceHit {
             photo: face.photo,
             cosine: score.clamp(-1.0, 1.0),
             bounding_box: face.bounding_box,
@@ -457,13 +461,17 @@ mod tests {
     }
 
     /// Takes some photos out of both, or reads them again, or reads one more face of one.
-    fn change(dice: &mut StdRng, photos: &[PhotoId], (matrix, model): (&mut FaceMatrix, &mut Vec<Known>)) {
+    fn apply_random_change(
+        dice: &mut StdRng,
+        photos: &[PhotoId],
+        (matrix, model): (&mut FaceMatrix, &mut Vec<ListedFace>),
+    ) {
         let count = dice.random_range(1..4);
         let some: Vec<PhotoId> = (0..count).map(|_| photos[dice.random_range(0..photos.len())]).collect();
         let how = dice.random_range(0..4);
         if how == 0 {
-            let face = any_face(dice, some[0]);
-            push_known(matrix, &face);
+            let face = random_face(dice, some[0]);
+            push_listed(matrix, &face);
             return model.push(face);
         }
         model.retain(|face| !some.contains(&face.photo));
@@ -473,33 +481,33 @@ mod tests {
         let mut fresh = FaceMatrix::default();
         for _ in 0..dice.random_range(0..12) {
             let photo = some[dice.random_range(0..some.len())];
-            let face = any_face(dice, photo);
-            push_known(&mut fresh, &face);
+            let face = random_face(dice, photo);
+            push_listed(&mut fresh, &face);
             model.push(face);
         }
         matrix.replace(&some, fresh).unwrap();
     }
 
     #[test]
-    fn after_any_changes_a_search_finds_what_a_plain_list_gives_in_its_order() {
+    fn after_any_changes_a_search_returns_what_a_plain_list_returns() {
         let scorer = Cosine::new(&Device::Cpu);
         for seed in 0..100 {
             let mut dice = StdRng::seed_from_u64(seed);
             let photos: Vec<PhotoId> = (0..12).map(|_| PhotoId::generate()).collect();
             let (mut matrix, mut model) = (FaceMatrix::default(), Vec::new());
             for step in 0..100 {
-                change(&mut dice, &photos, (&mut matrix, &mut model));
+                apply_random_change(&mut dice, &photos, (&mut matrix, &mut model));
                 assert_eq!(matrix.len(), model.len(), "seed {seed}, step {step}");
-                let wanted = Nearest {
+                let wanted = FaceQuery {
                     probe: Embedding {
                         model: "net@1".into(),
-                        vector: any_face(&mut dice, photos[0]).vector.to_vec(),
+                        vector: random_face(&mut dice, photos[0]).vector.to_vec(),
                     },
                     k: dice.random_range(0..14),
                     at_least: [-1.0, 0.0, 0.7][dice.random_range(0..3)],
                 };
                 let found = matrix.nearest(&scorer, &wanted);
-                assert_eq!(found, nearest_known(&model, &scorer, &wanted), "seed {seed}, step {step}");
+                assert_eq!(found, nearest_in_list(&model, &scorer, &wanted), "seed {seed}, step {step}");
             }
             matrix.remove(&photos);
             assert_eq!(matrix.len(), 0, "seed {seed}");
@@ -507,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn a_photo_read_again_moves_a_row_a_face_and_no_others() {
+    fn reading_a_photo_again_moves_one_row_per_face() {
         let mut matrix = FaceMatrix::default();
         let photos: Vec<PhotoId> = (0..1000).map(|_| PhotoId::generate()).collect();
         for photo in photos.iter().flat_map(|photo| [photo; 3]) {
@@ -515,7 +523,7 @@ mod tests {
         }
         let rows = |matrix: &FaceMatrix| -> Vec<(PhotoId, u64)> {
             let chunks = matrix.groups[0].chunks.iter();
-            chunks.flat_map(|chunk| &chunk.faces).map(|face| (face.photo, face.read)).collect()
+            chunks.flat_map(|chunk| &chunk.faces).map(|face| (face.photo, face.sequence)).collect()
         };
         let before = rows(&matrix);
         let mut fresh = FaceMatrix::default();
@@ -531,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn faces_that_went_leave_no_memory_behind() {
+    fn removed_faces_free_their_memory() {
         let mut matrix = FaceMatrix::default();
         let (a, b) = (PhotoId::generate(), PhotoId::generate());
         push(&mut matrix, a, "net@1", &[1.0, 0.0]).unwrap();
@@ -546,16 +554,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn growth_is_told_before_memory_is_taken_and_can_be_refused() {
+    async fn the_observer_is_called_before_memory_is_allocated_and_can_refuse() {
         let told = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&told);
-        let growth: Growth = Box::new(move |bytes| {
+        let growth: MemoryObserver = Box::new(move |bytes| {
             let mut heard = heard.lock().unwrap();
             heard.push((bytes, alive::chunks()));
             if heard.len() < 5 { Ok(()) } else { Err(StoreError::new(StoreErrorKind::TooLarge, "faces")) }
         });
         let photo = PhotoId::generate();
-        let matrix = told_of_growth(growth, async {
+        let matrix = with_memory_observer(growth, async {
             let mut matrix = FaceMatrix::default();
             while push(&mut matrix, photo, "net@1", &[1.0, 0.0]).is_ok() {}
             matrix

@@ -37,10 +37,10 @@ use jetstream::JetStreamQueue;
 pub use jetstream::QueueSettings;
 use local::LocalFiles;
 use remote::CloudSettings;
-use sql::{Database, SqlAlbums, SqlFaces, SqlKeys, SqlOwners, SqlPhotos, SqlProbes, SqlQueue, SqlTexts};
+use sql::{Database, SqlAlbums, SqlFaces, SqlGcQueries, SqlKeys, SqlPhotos, SqlProbes, SqlQueue, SqlTexts};
 pub use sql::{DatabaseKind, ServerLimits};
 use storage::Storage;
-pub use sweep::{SweepTerms, Swept};
+pub use sweep::{GcOptions, GcReport};
 use text_search::TextSearch;
 
 /// Everything that is remembered. Cheap to clone.
@@ -55,7 +55,7 @@ pub struct Store {
     /// The work queue.
     pub queue: Arc<dyn traits::Queue>,
     /// The queue's rows, for a message queue that carries their names.
-    pub work_rows: Arc<dyn traits::WorkRows>,
+    pub work_rows: Arc<dyn traits::OutboxQueue>,
     /// Selfies.
     pub probes: Arc<dyn traits::Probes>,
     /// Bytes.
@@ -68,7 +68,7 @@ pub struct Store {
     pub local: Option<Arc<LocalFiles>>,
     storage: Storage,
     database: Database,
-    rows_queue: Arc<SqlQueue>,
+    sql_queue: Arc<SqlQueue>,
     /// The queue beside the database, where there is one.
     jetstream: Option<Arc<JetStreamQueue>>,
 }
@@ -87,14 +87,14 @@ impl Embedded<'_> {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub async fn reclaim(&self) -> Result<u64, StoreError> {
-        self.queue.reclaim().await
+    pub async fn reclaim_leases(&self) -> Result<u64, StoreError> {
+        self.queue.reclaim_leases().await
     }
 
     /// As [`Self::reclaim`], by the next call that leases photos, and again by the one after it when that fails: for a
     /// process that has to start also when the disk is full and nothing can be written.
-    pub async fn reclaim_first(&self) {
-        self.queue.reclaim_first().await;
+    pub async fn schedule_reclaim(&self) {
+        self.queue.schedule_reclaim().await;
     }
 }
 
@@ -129,11 +129,12 @@ impl Store {
     /// `Corrupt` for a URL of another kind or a file that is no database, `Unavailable` for a disk that refuses.
     pub async fn open(settings: StoreSettings) -> Result<Self, StoreError> {
         let database = Database::open(&settings.database_url, &settings.server_limits).await?;
-        let storage = Storage::open(&settings, SqlOwners::new(database.clone()).are_any().await?).await?;
+        let storage =
+            Storage::open(&settings, SqlGcQueries::new(database.clone()).has_photos().await?).await?;
         let face_rows = Arc::new(SqlFaces::new(database.clone()));
         let faces = Arc::new(FaceCache::new(face_rows, settings.face_index_bytes));
-        let queue = Arc::new(SqlQueue::open(database.clone(), settings.attempt_limit));
-        let jetstream = open_queue(settings.queue, Arc::clone(&queue) as _).await?;
+        let queue = Arc::new(SqlQueue::start(database.clone(), settings.attempt_limit));
+        let jetstream = open_jetstream(settings.queue, Arc::clone(&queue) as _).await?;
         Ok(Self {
             keys: Arc::new(SqlKeys::new(database.clone())),
             albums: Arc::new(SqlAlbums::new(database.clone(), Arc::clone(&faces))),
@@ -150,7 +151,7 @@ impl Store {
             local: storage.local(),
             storage,
             database,
-            rows_queue: queue,
+            sql_queue: queue,
             jetstream,
         })
     }
@@ -198,7 +199,7 @@ impl Store {
 
     /// What only the embedded profile can be asked; `None` where the rows lie on a server.
     pub fn embedded(&self) -> Option<Embedded<'_>> {
-        (self.database.kind() == DatabaseKind::Sqlite).then_some(Embedded { queue: &self.rows_queue })
+        (self.database.kind() == DatabaseKind::Sqlite).then_some(Embedded { queue: &self.sql_queue })
     }
 
     /// Waits for running calls and closes the database; calls after it fail.
@@ -222,9 +223,9 @@ pub async fn open_keys(
 }
 
 /// The queue beside the database, which takes photos from the rows to the workers.
-async fn open_queue(
+async fn open_jetstream(
     settings: Option<QueueSettings>,
-    rows: Arc<dyn traits::WorkRows>,
+    rows: Arc<dyn traits::OutboxQueue>,
 ) -> Result<Option<Arc<JetStreamQueue>>, StoreError> {
     let Some(settings) = settings else { return Ok(None) };
     Ok(Some(Arc::new(JetStreamQueue::open(settings, rows).await?)))
@@ -236,8 +237,8 @@ async fn open_queue(
 /// # Errors
 /// `Conflict` when another process has it, `Unavailable` when the lock beside the file cannot be made, `Corrupt` for
 /// another kind of URL.
-pub fn lock_rows(database_url: &str, alone: bool) -> Result<Option<std::fs::File>, StoreError> {
-    sql::lock_file(database_url, alone)
+pub fn lock_database(database_url: &str, alone: bool) -> Result<Option<std::fs::File>, StoreError> {
+    sql::lock_database(database_url, alone)
 }
 
 /// Brings the tables of a database up to date; [`Store::open`] does it too.

@@ -5,7 +5,7 @@ use crate::photo::FailureReason;
 /// Counter, label `reason`: photos that failed for good, told by their worker or found dead by the queue.
 pub const PHOTOS_FAILED: &str = "photofinish_photos_failed_total";
 /// Histogram: calls of `confirm` that one transaction committed.
-pub const CONFIRMATIONS_TOGETHER: &str = "photofinish_confirmations_together";
+pub const CONFIRMATIONS_PER_COMMIT: &str = "photofinish_confirmations_together";
 /// Gauge: bytes of vectors that the face index holds.
 pub const FACE_INDEX_BYTES: &str = "photofinish_face_index_bytes";
 /// Counter: albums loaded into the face index from nothing.
@@ -32,7 +32,7 @@ pub const QUEUE_AGE_SECONDS: &str = "photofinish_queue_age_seconds";
 /// Tells the recorder what the metrics mean; call once, after it is installed.
 pub fn describe() {
     metrics::describe_counter!(PHOTOS_FAILED, "Photos that failed for good");
-    metrics::describe_histogram!(CONFIRMATIONS_TOGETHER, "Calls of confirm that one transaction committed");
+    metrics::describe_histogram!(CONFIRMATIONS_PER_COMMIT, "Calls of confirm that one transaction committed");
     metrics::describe_gauge!(FACE_INDEX_BYTES, "Bytes of vectors that the face index holds");
     metrics::describe_counter!(FACE_INDEX_LOADS, "Albums loaded into the face index from nothing");
     metrics::describe_counter!(FACE_INDEX_EVICTIONS, "Albums that left the face index because it was full");
@@ -52,7 +52,7 @@ pub fn describe() {
 
 /// Shows at 0 what alerts watch the increase of: to Prometheus a counter that begins at 1 has not increased, so the first
 /// event would be missed. Call once, after the recorder is installed.
-pub fn begin() {
+pub fn register_counters() {
     for reason in FailureReason::ALL {
         metrics::counter!(PHOTOS_FAILED, "reason" => reason.as_str()).increment(0);
     }

@@ -22,7 +22,7 @@ pub enum ObjectRole {
 
 /// Whose an object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub enum ObjectOwner {
     /// A photo's.
     Photo(PhotoId, ObjectRole),
     /// A selfie.
@@ -49,21 +49,21 @@ impl ObjectKey {
     }
 
     /// Organization, album and owner of an object; `None` for a key that this type does not make.
-    pub fn owner(&self) -> Option<(OrganizationId, AlbumId, Owner)> {
+    pub fn owner(&self) -> Option<(OrganizationId, AlbumId, ObjectOwner)> {
         let parts: Vec<&str> = self.0.split('/').collect();
         let [ROOT, organization, "a", album, kind, rest @ ..] = parts.as_slice() else { return None };
-        let (organization, album) = (id(organization)?, id(album)?);
+        let (organization, album) = (parse_id(organization)?, parse_id(album)?);
         let (owner, made) = match (*kind, rest) {
             ("p", [photo, name]) => {
                 let roles = [ObjectRole::Original, ObjectRole::Preview, ObjectRole::Thumbnail];
-                let photo = id(photo)?;
+                let photo = parse_id(photo)?;
                 let of = |role| Self::photo(organization, album, photo, role);
                 let role = roles.into_iter().find(|role| of(*role).0.ends_with(&format!("/{name}")))?;
-                (Owner::Photo(photo, role), of(role))
+                (ObjectOwner::Photo(photo, role), of(role))
             }
             ("s", [probe]) => {
-                let probe = id(probe)?;
-                (Owner::Probe(probe), Self::probe(organization, album, probe))
+                let probe = parse_id(probe)?;
+                (ObjectOwner::Probe(probe), Self::probe(organization, album, probe))
             }
             _ => return None,
         };
@@ -88,7 +88,7 @@ impl ObjectKey {
 
     /// The media type it is sent as: `image/jpeg` for what the pipeline wrote, `application/octet-stream` for what a
     /// partner sent, which a browser must never take for a page.
-    pub fn served_as(&self) -> &'static str {
+    pub fn content_type(&self) -> &'static str {
         if self.0.ends_with(".jpg") { "image/jpeg" } else { "application/octet-stream" }
     }
 
@@ -104,7 +104,7 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-fn id<T: FromStr>(text: &str) -> Option<T> {
+fn parse_id<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }
 
@@ -113,19 +113,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_says_whose_it_is() {
+    fn a_key_names_its_owner() {
         let (organization, album) = (OrganizationId::generate(), AlbumId::generate());
         let (photo, probe) = (PhotoId::generate(), ProbeId::generate());
         for role in [ObjectRole::Original, ObjectRole::Preview, ObjectRole::Thumbnail] {
             let key = ObjectKey::photo(organization, album, photo, role);
-            assert_eq!(key.owner(), Some((organization, album, Owner::Photo(photo, role))));
+            assert_eq!(key.owner(), Some((organization, album, ObjectOwner::Photo(photo, role))));
         }
         let key = ObjectKey::probe(organization, album, probe);
-        assert_eq!(key.owner(), Some((organization, album, Owner::Probe(probe))));
+        assert_eq!(key.owner(), Some((organization, album, ObjectOwner::Probe(probe))));
     }
 
     #[test]
-    fn other_keys_are_nobodys() {
+    fn other_keys_have_no_owner() {
         let key = ObjectKey::probe(OrganizationId::generate(), AlbumId::generate(), ProbeId::generate());
         let text = key.as_str();
         let others = [

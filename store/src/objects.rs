@@ -6,7 +6,7 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use time::OffsetDateTime;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::storage::Stored;
+use crate::storage::ListedObject;
 use crate::traits::Result;
 
 /// The whole object, refused by its size before a byte of it is held. All of it or an error: a body that ends early is
@@ -43,13 +43,13 @@ pub(crate) async fn delete(store: &dyn ObjectStore, path: &Path) -> Result<()> {
 }
 
 /// An object as it was listed; `prefix` is what the storage has in front of every key, with its slash.
-pub(crate) fn stored(meta: &ObjectMeta, prefix: &str) -> Result<Stored> {
+pub(crate) fn stored(meta: &ObjectMeta, prefix: &str) -> Result<ListedObject> {
     let path = meta.location.as_ref();
     let modified = OffsetDateTime::from_unix_timestamp(meta.last_modified.timestamp()).map_err(|cause| {
-        StoreError::new(StoreErrorKind::Corrupt, format!("time of object {path}")).because(cause)
+        StoreError::new(StoreErrorKind::Corrupt, format!("time of object {path}")).with_source(cause)
     })?;
     let path = path.strip_prefix(prefix).unwrap_or(path).to_owned();
-    Ok(Stored { path, bytes: meta.size, modified })
+    Ok(ListedObject { path, size_bytes: meta.size, modified_at: modified })
 }
 
 /// An `object_store` error by what the caller can do about it.
@@ -58,5 +58,5 @@ pub(crate) fn failure(path: &Path, cause: object_store::Error) -> StoreError {
         object_store::Error::NotFound { .. } => StoreErrorKind::NotFound,
         _ => StoreErrorKind::Unavailable,
     };
-    StoreError::new(kind, format!("object {path}")).because(cause)
+    StoreError::new(kind, format!("object {path}")).with_source(cause)
 }

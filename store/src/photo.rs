@@ -204,7 +204,7 @@ pub struct PhotoPage {
 
 /// A face seen in a photo.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SeenFace {
+pub struct DetectedFace {
     /// Where.
     pub bounding_box: BoundingBox,
     /// The detector's score, 0 to 1.
@@ -226,7 +226,7 @@ pub struct Embedding {
 
 /// A text seen in a photo.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SeenText {
+pub struct DetectedText {
     /// Upper-case letters and digits.
     pub text: String,
     /// Where.
@@ -234,12 +234,12 @@ pub struct SeenText {
     /// The reader's score, 0 to 1.
     pub confidence: f64,
     /// What becomes of it in searches.
-    pub standing: TextStanding,
+    pub index_state: TextIndexState,
 }
 
 /// What becomes of a text in searches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TextStanding {
+pub enum TextIndexState {
     /// A bib: exact and fuzzy searches find it.
     Indexed,
     /// Read at .5 to .9: only fuzzy searches find it. Shown as unindexed, `LOW_CONFIDENCE`.

@@ -11,8 +11,8 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::ids::{AlbumId, KeyId, OrganizationId, PhotoId, ProbeId};
 use crate::key::{Key, KeyMode, Scope};
 use crate::photo::{
-    BoundingBox, Embedding, FailureReason, Photo, PhotoSize, PhotoState, SeenFace, SeenText, TextStanding,
-    UnindexedReason,
+    BoundingBox, DetectedFace, DetectedText, Embedding, FailureReason, Photo, PhotoSize, PhotoState,
+    TextIndexState, UnindexedReason,
 };
 use crate::traits::{Probe, Result};
 
@@ -28,46 +28,46 @@ pub(crate) fn micros(at: OffsetDateTime) -> i64 {
 }
 
 /// `ttl` after `start`, in microseconds.
-pub(crate) fn later(start: i64, ttl: std::time::Duration) -> i64 {
+pub(crate) fn micros_after(start: i64, ttl: std::time::Duration) -> i64 {
     start.saturating_add(i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX))
 }
 
-pub(crate) fn time_of(micros: i64) -> Result<OffsetDateTime> {
+pub(crate) fn from_micros(micros: i64) -> Result<OffsetDateTime> {
     OffsetDateTime::from_unix_timestamp_nanos(i128::from(micros) * 1000)
-        .map_err(|cause| corrupt("time").because(cause))
+        .map_err(|cause| corrupt_error("time").with_source(cause))
 }
 
-pub(crate) fn json_of<T: Serialize>(value: &T) -> Result<String> {
-    serde_json::to_string(value).map_err(|cause| corrupt("value to keep").because(cause))
+pub(crate) fn to_json<T: Serialize>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(|cause| corrupt_error("value to keep").with_source(cause))
 }
 
 pub(crate) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T> {
-    serde_json::from_str(text).map_err(|cause| corrupt("json in a row").because(cause))
+    serde_json::from_str(text).map_err(|cause| corrupt_error("json in a row").with_source(cause))
 }
 
-pub(crate) fn bytes_of(vector: &[f32]) -> Vec<u8> {
+pub(crate) fn vector_to_bytes(vector: &[f32]) -> Vec<u8> {
     vector.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-pub(crate) fn floats_of(bytes: &[u8]) -> Result<impl Iterator<Item = f32>> {
+pub(crate) fn floats_from_bytes(bytes: &[u8]) -> Result<impl Iterator<Item = f32>> {
     let (values, rest) = bytes.as_chunks::<4>();
     if values.is_empty() || !rest.is_empty() {
-        return Err(corrupt("embedding"));
+        return Err(corrupt_error("embedding"));
     }
     Ok(values.iter().map(|value| f32::from_le_bytes(*value)))
 }
 
-fn corrupt(what: &str) -> StoreError {
+fn corrupt_error(what: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Corrupt, what)
 }
 
-fn named<T: Copy>(all: &[T], name: fn(T) -> &'static str, text: &str) -> Result<T> {
+fn parse_name<T: Copy>(all: &[T], name: fn(T) -> &'static str, text: &str) -> Result<T> {
     let found = all.iter().copied().find(|value| name(*value) == text);
-    found.ok_or_else(|| corrupt(&format!("unknown name {text:?} in a row")))
+    found.ok_or_else(|| corrupt_error(&format!("unknown name {text:?} in a row")))
 }
 
-pub(crate) fn mode_of(text: &str) -> Result<KeyMode> {
-    named(&[KeyMode::Test, KeyMode::Live], KeyMode::as_str, text)
+pub(crate) fn parse_key_mode(text: &str) -> Result<KeyMode> {
+    parse_name(&[KeyMode::Test, KeyMode::Live], KeyMode::as_str, text)
 }
 
 #[derive(FromRow)]
@@ -90,15 +90,15 @@ impl TryFrom<KeyRow> for Key {
     fn try_from(row: KeyRow) -> Result<Self> {
         Ok(Self {
             id: row.id,
-            tenant: Tenant { organization: row.organization, mode: mode_of(&row.mode)? },
+            tenant: Tenant { organization: row.organization, mode: parse_key_mode(&row.mode)? },
             organization_name: row.organization_name,
             label: row.label,
             hint: row.hint,
             scopes: from_json::<Vec<Scope>>(&row.scopes)?,
-            created_at: time_of(row.created_at)?,
-            last_used_at: row.last_used_at.map(time_of).transpose()?,
-            expires_at: row.expires_at.map(time_of).transpose()?,
-            revoked_at: row.revoked_at.map(time_of).transpose()?,
+            created_at: from_micros(row.created_at)?,
+            last_used_at: row.last_used_at.map(from_micros).transpose()?,
+            expires_at: row.expires_at.map(from_micros).transpose()?,
+            revoked_at: row.revoked_at.map(from_micros).transpose()?,
         })
     }
 }
@@ -122,14 +122,14 @@ impl TryFrom<AlbumRow> for Album {
     fn try_from(row: AlbumRow) -> Result<Self> {
         Ok(Self {
             id: row.id,
-            tenant: Tenant { organization: row.organization, mode: mode_of(&row.mode)? },
+            tenant: Tenant { organization: row.organization, mode: parse_key_mode(&row.mode)? },
             created_by: row.created_by,
             title: row.title,
             cover_url: row.cover_url,
             tags: from_json(&row.tags)?,
             config: from_json(&row.config)?,
-            created_at: time_of(row.created_at)?,
-            updated_at: time_of(row.updated_at)?,
+            created_at: from_micros(row.created_at)?,
+            updated_at: from_micros(row.updated_at)?,
         })
     }
 }
@@ -153,7 +153,8 @@ pub(crate) struct PhotoRow {
 impl TryFrom<PhotoRow> for Photo {
     type Error = StoreError;
     fn try_from(row: PhotoRow) -> Result<Self> {
-        let pixels = |side: i64| u32::try_from(side).map_err(|cause| corrupt("photo size").because(cause));
+        let pixels =
+            |side: i64| u32::try_from(side).map_err(|cause| corrupt_error("photo size").with_source(cause));
         let size = match (row.width, row.height) {
             (Some(width), Some(height)) => Some(PhotoSize { width: pixels(width)?, height: pixels(height)? }),
             _ => None,
@@ -164,21 +165,21 @@ impl TryFrom<PhotoRow> for Photo {
             album: row.album,
             filename: row.filename,
             content_type: row.content_type,
-            state: state_of(&row.state)?,
+            state: parse_photo_state(&row.state)?,
             failure: failure
-                .map(|text| named(&FailureReason::ALL, FailureReason::as_str, text))
+                .map(|text| parse_name(&FailureReason::ALL, FailureReason::as_str, text))
                 .transpose()?,
             size,
-            taken_at: row.taken_at.map(time_of).transpose()?,
+            taken_at: row.taken_at.map(from_micros).transpose()?,
             camera: row.camera,
-            created_at: time_of(row.created_at)?,
-            updated_at: time_of(row.updated_at)?,
+            created_at: from_micros(row.created_at)?,
+            updated_at: from_micros(row.updated_at)?,
         })
     }
 }
 
-pub(crate) fn state_of(text: &str) -> Result<PhotoState> {
-    named(&PhotoState::ALL, PhotoState::as_str, text)
+pub(crate) fn parse_photo_state(text: &str) -> Result<PhotoState> {
+    parse_name(&PhotoState::ALL, PhotoState::as_str, text)
 }
 
 #[derive(FromRow)]
@@ -198,34 +199,36 @@ impl From<BoxRow> for BoundingBox {
 #[derive(FromRow)]
 pub(crate) struct FaceRow {
     #[sqlx(flatten)]
-    place: BoxRow,
+    bounding_box: BoxRow,
     confidence: f64,
     unindexed: Option<String>,
     model: Option<String>,
     embedding: Option<Vec<u8>>,
 }
 
-impl TryFrom<FaceRow> for SeenFace {
+impl TryFrom<FaceRow> for DetectedFace {
     type Error = StoreError;
     fn try_from(row: FaceRow) -> Result<Self> {
         Ok(Self {
-            bounding_box: row.place.into(),
+            bounding_box: row.bounding_box.into(),
             confidence: row.confidence,
-            unindexed: row.unindexed.as_deref().map(reason_of).transpose()?,
-            embedding: embedding_of(row.model, row.embedding)?,
+            unindexed: row.unindexed.as_deref().map(parse_unindexed_reason).transpose()?,
+            embedding: embedding_from_columns(row.model, row.embedding)?,
         })
     }
 }
 
-fn reason_of(text: &str) -> Result<UnindexedReason> {
-    named(&UnindexedReason::ALL, UnindexedReason::as_str, text)
+fn parse_unindexed_reason(text: &str) -> Result<UnindexedReason> {
+    parse_name(&UnindexedReason::ALL, UnindexedReason::as_str, text)
 }
 
-fn embedding_of(model: Option<String>, bytes: Option<Vec<u8>>) -> Result<Option<Embedding>> {
+fn embedding_from_columns(model: Option<String>, bytes: Option<Vec<u8>>) -> Result<Option<Embedding>> {
     match (model, bytes) {
-        (Some(model), Some(bytes)) => Ok(Some(Embedding { model, vector: floats_of(&bytes)?.collect() })),
+        (Some(model), Some(bytes)) => {
+            Ok(Some(Embedding { model, vector: floats_from_bytes(&bytes)?.collect() }))
+        }
         (None, None) => Ok(None),
-        _ => Err(corrupt("embedding without its model")),
+        _ => Err(corrupt_error("embedding without its model")),
     }
 }
 
@@ -233,11 +236,11 @@ const INDEXED: &str = "INDEXED";
 const CANDIDATE: &str = "CANDIDATE";
 
 /// How a text's standing is kept.
-pub(crate) fn standing_name(standing: TextStanding) -> &'static str {
+pub(crate) fn index_state_to_str(standing: TextIndexState) -> &'static str {
     match standing {
-        TextStanding::Indexed => INDEXED,
-        TextStanding::Candidate => CANDIDATE,
-        TextStanding::Unindexed(reason) => reason.as_str(),
+        TextIndexState::Indexed => INDEXED,
+        TextIndexState::Candidate => CANDIDATE,
+        TextIndexState::Unindexed(reason) => reason.as_str(),
     }
 }
 
@@ -245,21 +248,21 @@ pub(crate) fn standing_name(standing: TextStanding) -> &'static str {
 pub(crate) struct TextRow {
     text: String,
     #[sqlx(flatten)]
-    place: BoxRow,
+    bounding_box: BoxRow,
     confidence: f64,
     standing: String,
 }
 
-impl TryFrom<TextRow> for SeenText {
+impl TryFrom<TextRow> for DetectedText {
     type Error = StoreError;
     fn try_from(row: TextRow) -> Result<Self> {
         let standing = match row.standing.as_str() {
-            INDEXED => TextStanding::Indexed,
-            CANDIDATE => TextStanding::Candidate,
-            reason => TextStanding::Unindexed(reason_of(reason)?),
+            INDEXED => TextIndexState::Indexed,
+            CANDIDATE => TextIndexState::Candidate,
+            reason => TextIndexState::Unindexed(parse_unindexed_reason(reason)?),
         };
-        let TextRow { text, place, confidence, .. } = row;
-        Ok(Self { text, bounding_box: place.into(), confidence, standing })
+        let TextRow { text, bounding_box: place, confidence, .. } = row;
+        Ok(Self { text, bounding_box: place.into(), confidence, index_state: standing })
     }
 }
 
@@ -280,14 +283,14 @@ impl TryFrom<ProbeRow> for Probe {
             id: row.id,
             album: row.album,
             organization: row.organization,
-            expires_at: time_of(row.expires_at)?,
-            embedding: embedding_of(row.model, row.embedding)?,
+            expires_at: from_micros(row.expires_at)?,
+            embedding: embedding_from_columns(row.model, row.embedding)?,
         })
     }
 }
 
 /// Every row, or the first that does not fit.
-pub(crate) fn all<R, T: TryFrom<R, Error = StoreError>>(rows: Vec<R>) -> Result<Vec<T>> {
+pub(crate) fn convert_rows<R, T: TryFrom<R, Error = StoreError>>(rows: Vec<R>) -> Result<Vec<T>> {
     rows.into_iter().map(T::try_from).collect()
 }
 
@@ -298,20 +301,20 @@ mod tests {
     #[test]
     fn times_before_1970_survive() {
         let before = OffsetDateTime::UNIX_EPOCH - time::Duration::microseconds(1_500_001);
-        assert_eq!(time_of(micros(before)).unwrap(), before);
+        assert_eq!(from_micros(micros(before)).unwrap(), before);
     }
 
     #[test]
-    fn a_vector_survives_and_a_torn_one_is_corrupt() {
+    fn a_vector_round_trips_and_a_truncated_one_is_corrupt() {
         let vector = vec![0.25_f32, -1.0, f32::MIN_POSITIVE];
-        let bytes = bytes_of(&vector);
-        assert_eq!(floats_of(&bytes).unwrap().collect::<Vec<_>>(), vector);
-        assert!(floats_of(&bytes[..7]).is_err());
-        assert!(floats_of(&[]).is_err());
+        let bytes = vector_to_bytes(&vector);
+        assert_eq!(floats_from_bytes(&bytes).unwrap().collect::<Vec<_>>(), vector);
+        assert!(floats_from_bytes(&bytes[..7]).is_err());
+        assert!(floats_from_bytes(&[]).is_err());
     }
 
     #[test]
     fn an_unknown_name_is_corrupt() {
-        assert_eq!(state_of("sleeping").unwrap_err().kind, StoreErrorKind::Corrupt);
+        assert_eq!(parse_photo_state("sleeping").unwrap_err().kind, StoreErrorKind::Corrupt);
     }
 }

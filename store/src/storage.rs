@@ -8,24 +8,24 @@ use time::OffsetDateTime;
 use crate::StoreSettings;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::local::{self, LocalFiles, LocalSettings};
-use crate::remote::{Place, RemoteObjects};
+use crate::remote::{BucketLocation, CloudObjects};
 use crate::traits::{Blobs, Result};
 
 /// An object as the storage lists it.
 #[derive(Clone, Debug)]
-pub(crate) struct Stored {
+pub(crate) struct ListedObject {
     /// As [`crate::object::ObjectKey`] spells it, when it is one.
     pub(crate) path: String,
-    pub(crate) bytes: u64,
+    pub(crate) size_bytes: u64,
     /// When it was last written, by the storage's clock.
-    pub(crate) modified: OffsetDateTime,
+    pub(crate) modified_at: OffsetDateTime,
 }
 
 /// The storage that a URL names. Cheap to clone.
 #[derive(Clone)]
 pub(crate) enum Storage {
     Local(Arc<LocalFiles>),
-    Remote(Arc<RemoteObjects>),
+    Cloud(Arc<CloudObjects>),
 }
 
 impl Storage {
@@ -35,12 +35,12 @@ impl Storage {
     /// # Errors
     /// `Corrupt` for a URL of no known kind or settings that do not fit it, `Unavailable` for a disk that refuses.
     pub(crate) async fn open(settings: &StoreSettings, is_known: bool) -> Result<Self> {
-        if let Some(place) = Place::parse(&settings.storage_url)? {
-            return Ok(Self::Remote(Arc::new(RemoteObjects::open(place, &settings.cloud)?)));
+        if let Some(place) = BucketLocation::parse(&settings.storage_url)? {
+            return Ok(Self::Cloud(Arc::new(CloudObjects::open(place, &settings.cloud)?)));
         }
         let files = LocalFiles::open_folder(LocalSettings {
-            root: local::folder_of(&settings.storage_url)?,
-            is_known,
+            root: local::parse_folder_url(&settings.storage_url)?,
+            has_photos: is_known,
             public_url: settings.public_url.clone(),
             signing_secret: settings.signing_secret,
         });
@@ -51,7 +51,7 @@ impl Storage {
     pub(crate) fn blobs(&self) -> Arc<dyn Blobs> {
         match self {
             Self::Local(files) => Arc::clone(files) as _,
-            Self::Remote(objects) => Arc::clone(objects) as _,
+            Self::Cloud(objects) => Arc::clone(objects) as _,
         }
     }
 
@@ -59,15 +59,15 @@ impl Storage {
     pub(crate) fn local(&self) -> Option<Arc<LocalFiles>> {
         match self {
             Self::Local(files) => Some(Arc::clone(files)),
-            Self::Remote(_) => None,
+            Self::Cloud(_) => None,
         }
     }
 
     /// All objects of photos and selfies, in any order.
-    pub(crate) fn list(&self) -> BoxStream<'_, Result<Stored>> {
+    pub(crate) fn list(&self) -> BoxStream<'_, Result<ListedObject>> {
         match self {
             Self::Local(files) => files.list(),
-            Self::Remote(objects) => objects.list(),
+            Self::Cloud(objects) => objects.list(),
         }
     }
 
@@ -78,7 +78,7 @@ impl Storage {
     pub(crate) async fn check(&self) -> Result<()> {
         match self {
             Self::Local(files) => files.check().await,
-            Self::Remote(objects) => objects.check().await,
+            Self::Cloud(objects) => objects.check().await,
         }
     }
 }
@@ -87,10 +87,10 @@ impl Storage {
 ///
 /// # Errors
 /// `Corrupt` for a URL of no known kind; the message says what is wrong with it.
-pub fn judge_url(url: &str) -> Result<()> {
-    match Place::parse(url)? {
+pub fn check_url(url: &str) -> Result<()> {
+    match BucketLocation::parse(url)? {
         Some(_) => Ok(()),
-        None => local::folder_of(url).map(drop),
+        None => local::parse_folder_url(url).map(drop),
     }
 }
 

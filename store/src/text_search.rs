@@ -8,9 +8,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::ids::{AlbumId, PhotoId};
-use crate::photo::{SeenText, TextStanding};
+use crate::photo::{DetectedText, TextIndexState};
 use crate::traits::{Result, TextHit, TextMatch, TextQuery, Texts};
-use crate::variants::{Variant, variants};
+use crate::variants::{TextVariant, find_variants};
 
 /// A reading that is an indexed bib and equals the query is right at least this often: it passed the reader's own
 /// threshold and the album's pattern.
@@ -21,33 +21,33 @@ const EXACT_CEILING: f64 = 99.0;
 
 /// What is left of the reader's score when a reading was not sure enough to be indexed: below every exact hit, as
 /// candidates score .9 at most.
-const CANDIDATE: f64 = 0.85;
+const CANDIDATE_FACTOR: f64 = 0.85;
 
 /// What is left per look-alike character: `0` for `O` is the commonest mistake of readers, and two runners whose
 /// bibs differ by just that are rare.
-const LOOK_ALIKE: f64 = 0.78;
+const LOOK_ALIKE_FACTOR: f64 = 0.78;
 
 /// What is left when a digit was cut off an end. One runner in ten has the shorter number too.
-const CUT: f64 = 0.55;
+const CUT_FACTOR: f64 = 0.55;
 
 /// What is left after any other edit: most often another runner's number, read well.
-const EDIT: f64 = 0.35;
+const EDIT_FACTOR: f64 = 0.35;
 
 /// What the search reads.
 #[async_trait]
-pub(crate) trait TextRows: Send + Sync {
+pub(crate) trait TextSource: Send + Sync {
     /// Readings of the album that are one of `texts` and indexed or candidates.
-    async fn look_up(&self, album: AlbumId, texts: Vec<&str>) -> Result<Vec<(PhotoId, SeenText)>>;
+    async fn find_readings(&self, album: AlbumId, texts: Vec<&str>) -> Result<Vec<(PhotoId, DetectedText)>>;
 }
 
 /// Bib search over rows.
 pub(crate) struct TextSearch {
-    rows: Arc<dyn TextRows>,
+    source: Arc<dyn TextSource>,
 }
 
 impl TextSearch {
-    pub(crate) fn new(rows: Arc<dyn TextRows>) -> Self {
-        Self { rows }
+    pub(crate) fn new(source: Arc<dyn TextSource>) -> Self {
+        Self { source }
     }
 }
 
@@ -55,17 +55,17 @@ impl TextSearch {
 impl Texts for TextSearch {
     async fn search(&self, album: AlbumId, query: &TextQuery) -> Result<Vec<TextHit>> {
         let ways = if query.exact {
-            HashMap::from([(query.text.clone(), Variant { how: TextMatch::Exact, edits: 0 })])
+            HashMap::from([(query.text.clone(), TextVariant { kind: TextMatch::Exact, edits: 0 })])
         } else {
-            variants(&query.text)
+            find_variants(&query.text)
         };
-        let read = self.rows.look_up(album, ways.keys().map(String::as_str).collect()).await?;
+        let read = self.source.find_readings(album, ways.keys().map(String::as_str).collect()).await?;
         let mut best: HashMap<PhotoId, TextHit> = HashMap::new();
         for (photo, seen) in read {
             let (Some(variant), true) = (ways.get(&seen.text), !query.exact || is_indexed(&seen)) else {
                 continue;
             };
-            let hit = hit(photo, seen, *variant);
+            let hit = to_hit(photo, seen, *variant);
             match best.entry(photo) {
                 Entry::Vacant(free) => drop(free.insert(hit)),
                 Entry::Occupied(mut taken) if rank(&hit) > rank(taken.get()) => drop(taken.insert(hit)),
@@ -81,8 +81,8 @@ impl Texts for TextSearch {
     }
 }
 
-fn is_indexed(seen: &SeenText) -> bool {
-    seen.standing == TextStanding::Indexed
+fn is_indexed(seen: &DetectedText) -> bool {
+    seen.index_state == TextIndexState::Indexed
 }
 
 /// Exact readings that are indexed go first, whatever else was found.
@@ -90,22 +90,22 @@ fn rank(hit: &TextHit) -> (bool, f64) {
     (hit.confidence >= EXACT_FLOOR, hit.confidence)
 }
 
-fn hit(photo: PhotoId, seen: SeenText, variant: Variant) -> TextHit {
-    let confidence = confidence(&seen, variant);
-    TextHit { photo, text: seen.text, bounding_box: seen.bounding_box, confidence, how: variant.how }
+fn to_hit(photo: PhotoId, seen: DetectedText, variant: TextVariant) -> TextHit {
+    let confidence = compute_confidence(&seen, variant);
+    TextHit { photo, text: seen.text, bounding_box: seen.bounding_box, confidence, match_kind: variant.kind }
 }
 
 /// 0 to 100.
-fn confidence(seen: &SeenText, variant: Variant) -> f64 {
+fn compute_confidence(seen: &DetectedText, variant: TextVariant) -> f64 {
     let score = 100.0 * seen.confidence.clamp(0.0, 1.0);
-    let edited = match variant.how {
+    let edited = match variant.kind {
         TextMatch::Exact if is_indexed(seen) => return score.clamp(EXACT_FLOOR, EXACT_CEILING),
         TextMatch::Exact => score,
-        TextMatch::Confusable => score * LOOK_ALIKE.powf(f64::from(variant.edits)),
-        TextMatch::Cut => score * CUT,
-        TextMatch::OneEdit => score * EDIT,
+        TextMatch::Confusable => score * LOOK_ALIKE_FACTOR.powf(f64::from(variant.edits)),
+        TextMatch::Cut => score * CUT_FACTOR,
+        TextMatch::OneEdit => score * EDIT_FACTOR,
     };
-    let standing = if is_indexed(seen) { 1.0 } else { CANDIDATE };
+    let standing = if is_indexed(seen) { 1.0 } else { CANDIDATE_FACTOR };
     // Whatever a reader scores, only exact readings reach the floor of exact readings.
     (edited * standing).min(EXACT_FLOOR - 1.0)
 }
@@ -115,28 +115,28 @@ mod tests {
     use super::*;
     use crate::photo::BoundingBox;
 
-    struct Rows(Vec<(PhotoId, SeenText)>);
+    struct FixedTexts(Vec<(PhotoId, DetectedText)>);
 
     #[async_trait]
-    impl TextRows for Rows {
-        async fn look_up(&self, _: AlbumId, texts: Vec<&str>) -> Result<Vec<(PhotoId, SeenText)>> {
+    impl TextSource for FixedTexts {
+        async fn find_readings(&self, _: AlbumId, texts: Vec<&str>) -> Result<Vec<(PhotoId, DetectedText)>> {
             Ok(self.0.iter().filter(|(_, seen)| texts.contains(&seen.text.as_str())).cloned().collect())
         }
     }
 
-    fn seen(text: &str, confidence: f64, standing: TextStanding) -> SeenText {
+    fn seen(text: &str, confidence: f64, standing: TextIndexState) -> DetectedText {
         let bounding_box = BoundingBox { top: 0.5, left: 0.5, width: 0.1, height: 0.1 };
-        SeenText { text: text.into(), bounding_box, confidence, standing }
+        DetectedText { text: text.into(), bounding_box, confidence, index_state: standing }
     }
 
-    async fn search(rows: Vec<(PhotoId, SeenText)>, text: &str, exact: bool) -> Vec<TextHit> {
-        let search = TextSearch::new(Arc::new(Rows(rows)));
+    async fn search(rows: Vec<(PhotoId, DetectedText)>, text: &str, exact: bool) -> Vec<TextHit> {
+        let search = TextSearch::new(Arc::new(FixedTexts(rows)));
         search.search(AlbumId::generate(), &TextQuery { text: text.into(), exact }).await.unwrap()
     }
 
     #[tokio::test]
     async fn exact_readings_come_first_and_the_rest_below_them() {
-        use TextStanding::{Candidate, Indexed};
+        use TextIndexState::{Candidate, Indexed};
         let ids: Vec<PhotoId> = (0..6).map(|_| PhotoId::generate()).collect();
         let rows = vec![
             (ids[0], seen("124", 0.99, Indexed)),
@@ -155,8 +155,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_exact_search_answers_indexed_readings_of_that_text_alone() {
-        use TextStanding::{Candidate, Indexed};
+    async fn an_exact_search_returns_only_indexed_readings_of_that_text() {
+        use TextIndexState::{Candidate, Indexed};
         let photo = PhotoId::generate();
         let rows = vec![
             (photo, seen("1234", 0.95, Indexed)),
@@ -165,19 +165,19 @@ mod tests {
         ];
         let hits = search(rows, "1234", true).await;
         assert_eq!(hits.len(), 1);
-        assert_eq!((hits[0].photo, hits[0].how), (photo, TextMatch::Exact));
+        assert_eq!((hits[0].photo, hits[0].match_kind), (photo, TextMatch::Exact));
     }
 
     #[tokio::test]
-    async fn a_photo_is_answered_once_by_its_best_reading() {
+    async fn a_photo_is_returned_once_with_its_best_reading() {
         let photo = PhotoId::generate();
         let rows = vec![
-            (photo, seen("123", 0.99, TextStanding::Indexed)),
-            (photo, seen("1234", 0.91, TextStanding::Indexed)),
-            (photo, seen("7234", 0.99, TextStanding::Indexed)),
+            (photo, seen("123", 0.99, TextIndexState::Indexed)),
+            (photo, seen("1234", 0.91, TextIndexState::Indexed)),
+            (photo, seen("7234", 0.99, TextIndexState::Indexed)),
         ];
         let hits = search(rows, "1234", false).await;
         assert_eq!(hits.len(), 1);
-        assert_eq!((hits[0].text.as_str(), hits[0].how), ("1234", TextMatch::Exact));
+        assert_eq!((hits[0].text.as_str(), hits[0].match_kind), ("1234", TextMatch::Exact));
     }
 }

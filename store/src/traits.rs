@@ -15,8 +15,8 @@ use crate::ids::{AlbumId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId};
 use crate::key::{Key, KeyDigest, NewKey};
 use crate::object::ObjectKey;
 use crate::photo::{
-    BoundingBox, Embedding, FailureReason, NewPhoto, Photo, PhotoPage, PhotoQuery, PhotoSize, SeenFace,
-    SeenText, StateCounts,
+    BoundingBox, DetectedFace, DetectedText, Embedding, FailureReason, NewPhoto, Photo, PhotoPage,
+    PhotoQuery, PhotoSize, StateCounts,
 };
 
 /// What every call answers.
@@ -26,7 +26,7 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 #[async_trait]
 pub trait Keys: Send + Sync {
     /// The organization of this name, made when there is none.
-    async fn organization(&self, name: &str) -> Result<OrganizationId>;
+    async fn get_or_create_organization(&self, name: &str) -> Result<OrganizationId>;
     /// Keeps a key.
     async fn create(&self, key: NewKey) -> Result<Key>;
     /// The key of this digest, revoked and expired ones too.
@@ -56,7 +56,7 @@ pub trait Albums: Send + Sync {
     /// first and after. A call that broke off is finished by calling again.
     async fn delete(&self, tenant: &Tenant, id: AlbumId) -> Result<()>;
     /// Albums that were closed before `before` and whose rows are still there, some of them.
-    async fn closed(&self, before: OffsetDateTime) -> Result<Vec<(Tenant, AlbumId)>>;
+    async fn list_closed(&self, before: OffsetDateTime) -> Result<Vec<(Tenant, AlbumId)>>;
     /// A page of them, newest first.
     async fn list(&self, tenant: &Tenant, query: AlbumQuery) -> Result<AlbumPage>;
 }
@@ -71,7 +71,11 @@ pub trait Photos: Send + Sync {
     /// Those of `ids` that are in the album, in any order.
     async fn get_many(&self, album: AlbumId, ids: &[PhotoId]) -> Result<Vec<Photo>>;
     /// What was seen in one, in the order it was seen; empty until it is ready.
-    async fn seen(&self, album: AlbumId, id: PhotoId) -> Result<(Vec<SeenFace>, Vec<SeenText>)>;
+    async fn get_detections(
+        &self,
+        album: AlbumId,
+        id: PhotoId,
+    ) -> Result<(Vec<DetectedFace>, Vec<DetectedText>)>;
     /// A page of them, oldest first.
     async fn list(&self, album: AlbumId, query: PhotoQuery) -> Result<PhotoPage>;
     /// Removes its rows and notes the change for face indexes; the caller removes the objects.
@@ -115,7 +119,7 @@ pub struct LeaseRequest {
 
 /// Everything read from a photo.
 #[derive(Clone, Debug)]
-pub struct Finished {
+pub struct PhotoResults {
     /// Under which lease.
     pub lease: Lease,
     /// Of the upright photo.
@@ -125,9 +129,9 @@ pub struct Finished {
     /// EXIF camera.
     pub camera: Option<String>,
     /// Faces, largest first.
-    pub faces: Vec<SeenFace>,
+    pub faces: Vec<DetectedFace>,
     /// Texts.
-    pub texts: Vec<SeenText>,
+    pub texts: Vec<DetectedText>,
 }
 
 /// What became of a photo handed to `finish`.
@@ -158,11 +162,11 @@ pub trait Queue: Send + Sync {
     async fn renew(&self, leases: &[LeaseId], ttl: Duration) -> Result<Vec<LeaseId>>;
     /// Writes faces, texts, state and a new change number for all of them in one transaction, fenced by lease.
     /// Idempotent: deletes what an earlier attempt wrote. One answer per photo, in order.
-    async fn finish(&self, photos: Vec<Finished>) -> Result<Vec<Finish>>;
+    async fn finish(&self, photos: Vec<PhotoResults>) -> Result<Vec<Finish>>;
     /// Ends a photo for good.
     async fn fail(&self, lease: &Lease, reason: FailureReason, detail: &str) -> Result<Finish>;
     /// Gives photos back unharmed: the attempt is not counted.
-    async fn give_back(&self, leases: &[LeaseId]) -> Result<()>;
+    async fn release(&self, leases: &[LeaseId]) -> Result<()>;
     /// Whether photos can be leased now: the rows can be written, and the queue beside them answers where there is one.
     async fn check(&self) -> Result<()>;
     /// How many photos wait, over all albums.
@@ -182,7 +186,7 @@ pub struct PhotoRef {
 
 /// A queued photo that no message names yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unpublished {
+pub struct UnpublishedPhoto {
     /// The photo.
     pub photo: PhotoRef,
     /// When it was queued, microseconds; with the photo it names this turn of it.
@@ -195,9 +199,9 @@ pub enum Named {
     /// The caller has it now.
     Leased(Lease),
     /// It is not to be worked on any more: ready, failed or gone. Its message has done its work.
-    Over,
+    Obsolete,
     /// Another worker has it. Its message is still needed: that worker may die.
-    Held,
+    HeldElsewhere,
     /// An earlier lease of it ended without a word. It waits to be leased alone, as a suspect, and not by its name.
     Suspect,
 }
@@ -205,13 +209,13 @@ pub enum Named {
 /// What a message queue asks of the rows whose photos it carries the names of. The rows stay the truth: messages may be
 /// lost, doubled or late, and every photo that was confirmed is still worked on once.
 #[async_trait]
-pub trait WorkRows: Queue {
+pub trait OutboxQueue: Queue {
     /// Queued photos not yet published, oldest first within an album, fairly over albums (a huge album does not starve a
     /// small one). Fewer than `limit` only when there are no more, or more albums than one call looks at.
-    async fn unpublished(&self, limit: usize) -> Result<Vec<Unpublished>>;
+    async fn unpublished(&self, limit: usize) -> Result<Vec<UnpublishedPhoto>>;
     /// Notes that messages name them; a photo queued again meanwhile (another `confirmed_at`) stays unpublished, and so
     /// does one whose album was closed.
-    async fn published(&self, photos: &[Unpublished]) -> Result<()>;
+    async fn mark_published(&self, photos: &[UnpublishedPhoto]) -> Result<()>;
     /// Leases exactly these, where they wait for their first lease; the attempt is counted and committed here. One whose
     /// lease lapsed is no photo to take beside others, and stays as it is; at its attempt limit it becomes failed. One
     /// answer a photo, in order.
@@ -244,10 +248,10 @@ pub trait Probes: Send + Sync {
     /// One that has not expired and belongs to the album.
     async fn get(&self, album: AlbumId, id: ProbeId) -> Result<Probe>;
     /// Keeps its vector.
-    async fn keep(&self, id: ProbeId, embedding: Embedding) -> Result<()>;
+    async fn set_embedding(&self, id: ProbeId, embedding: Embedding) -> Result<()>;
     /// Some of the expired ones, longest expired first. They stay until they are removed: what is left of their bytes
     /// goes first, so that no bytes are left that nobody knows of.
-    async fn expired(&self) -> Result<Vec<Probe>>;
+    async fn list_expired(&self) -> Result<Vec<Probe>>;
     /// Removes these.
     async fn remove(&self, probes: &[ProbeId]) -> Result<()>;
 }
@@ -260,7 +264,7 @@ pub trait Blobs: Send + Sync {
     /// Writes or replaces an object; durable when it returns.
     async fn write(&self, key: &ObjectKey, content_type: &str, bytes: Bytes) -> Result<()>;
     /// A URL that accepts one HTTP PUT of this content type and at most this size, for `ttl`.
-    async fn upload_url(&self, key: &ObjectKey, upload: UploadTerms<'_>) -> Result<Url>;
+    async fn upload_url(&self, key: &ObjectKey, upload: UploadConditions<'_>) -> Result<Url>;
     /// A URL that answers HTTP GET for `ttl`.
     async fn download_url(&self, key: &ObjectKey, ttl: Duration) -> Result<Url>;
     /// The object's size in bytes; `None` when it is not there.
@@ -277,7 +281,7 @@ pub const ANY_IMAGE: &str = "image/*";
 
 /// What an upload URL is bound to.
 #[derive(Clone, Copy, Debug)]
-pub struct UploadTerms<'a> {
+pub struct UploadConditions<'a> {
     /// The `Content-Type` that the PUT must carry, or [`ANY_IMAGE`].
     pub content_type: &'a str,
     /// The largest body, bytes. A presigned URL cannot be bound to it: whoever takes the upload for done looks at its
@@ -347,7 +351,7 @@ pub struct TextHit {
     /// 0 to 100: from the reader's score and the edit made.
     pub confidence: f64,
     /// How it was found.
-    pub how: TextMatch,
+    pub match_kind: TextMatch,
 }
 
 /// Bibs of albums.

@@ -7,22 +7,22 @@ use std::collections::HashMap;
 use crate::traits::TextMatch;
 
 /// Longer queries are matched exactly only: no bib is that long, and the number of variants stays bounded.
-const FUZZY_UP_TO: usize = 10;
+const MAX_FUZZY_LENGTH: usize = 10;
 
 /// At most this many variants by look-alikes (`1111111` alone has 2,186); those with the fewest replacements first.
-const LOOK_ALIKES_AT_MOST: usize = 1_000;
+const MAX_LOOK_ALIKE_VARIANTS: usize = 1_000;
 
 /// Characters that look alike to a reader and to a bent bib.
-const LOOK_ALIKE: [&str; 5] = ["0O", "1I7", "5S", "8B", "6G"];
+const LOOK_ALIKE_CLASSES: [&str; 5] = ["0O", "1I7", "5S", "8B", "6G"];
 
 /// What bibs are written with.
 const ALPHABET: &str = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 /// One way a text may have been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Variant {
+pub struct TextVariant {
     /// How it differs.
-    pub how: TextMatch,
+    pub kind: TextMatch,
     /// Characters replaced, missing or added.
     pub edits: u32,
 }
@@ -35,19 +35,23 @@ pub fn normalise(input: &str) -> String {
 
 /// Every way `text` may have been read, itself included. Where two lead to the same text, the likelier stays:
 /// look-alikes, then cuts, then edits.
-pub fn variants(text: &str) -> HashMap<String, Variant> {
+pub fn find_variants(text: &str) -> HashMap<String, TextVariant> {
     let characters: Vec<char> = text.chars().collect();
     let mut found = HashMap::new();
-    found.insert(text.to_owned(), Variant { how: TextMatch::Exact, edits: 0 });
-    if characters.len() <= FUZZY_UP_TO {
-        look_alikes(&characters, &mut found);
-        cuts(&characters, &mut found);
-        one_edits(&characters, &mut found);
+    found.insert(text.to_owned(), TextVariant { kind: TextMatch::Exact, edits: 0 });
+    if characters.len() <= MAX_FUZZY_LENGTH {
+        add_look_alikes(&characters, &mut found);
+        add_cuts(&characters, &mut found);
+        add_single_edits(&characters, &mut found);
     }
     found
 }
 
-fn note(found: &mut HashMap<String, Variant>, text: impl IntoIterator<Item = char>, variant: Variant) {
+fn insert_variant(
+    found: &mut HashMap<String, TextVariant>,
+    text: impl IntoIterator<Item = char>,
+    variant: TextVariant,
+) {
     let text: String = text.into_iter().collect();
     if !text.is_empty() {
         found.entry(text).or_insert(variant);
@@ -55,19 +59,23 @@ fn note(found: &mut HashMap<String, Variant>, text: impl IntoIterator<Item = cha
 }
 
 /// Replaces one character more in each round, so that the first way to a text is the one with the fewest.
-fn look_alikes(characters: &[char], found: &mut HashMap<String, Variant>) {
+fn add_look_alikes(characters: &[char], found: &mut HashMap<String, TextVariant>) {
     let mut round: Vec<(Vec<char>, usize)> = vec![(characters.to_vec(), 0)];
     for edits in 1..=characters.len() as u32 {
         let mut next = Vec::new();
         for (text, from) in &round {
             for at in *from..text.len() {
-                for other in look_alikes_of(text[at]) {
-                    if found.len() > LOOK_ALIKES_AT_MOST {
+                for other in similar_characters(text[at]) {
+                    if found.len() > MAX_LOOK_ALIKE_VARIANTS {
                         return;
                     }
                     let mut replaced = text.clone();
                     replaced[at] = other;
-                    note(found, replaced.iter().copied(), Variant { how: TextMatch::Confusable, edits });
+                    insert_variant(
+                        found,
+                        replaced.iter().copied(),
+                        TextVariant { kind: TextMatch::Confusable, edits },
+                    );
                     next.push((replaced, at + 1));
                 }
             }
@@ -76,34 +84,34 @@ fn look_alikes(characters: &[char], found: &mut HashMap<String, Variant>) {
     }
 }
 
-fn look_alikes_of(character: char) -> impl Iterator<Item = char> {
-    let class = LOOK_ALIKE.iter().find(|class| class.contains(character)).copied().unwrap_or("");
+fn similar_characters(character: char) -> impl Iterator<Item = char> {
+    let class = LOOK_ALIKE_CLASSES.iter().find(|class| class.contains(character)).copied().unwrap_or("");
     class.chars().filter(move |other| *other != character)
 }
 
 /// The frame or a fold cut a character off an end: what was read is one shorter. A reading that is longer than the
 /// query is another runner's number and counts as an edit at most.
-fn cuts(characters: &[char], found: &mut HashMap<String, Variant>) {
-    let variant = Variant { how: TextMatch::Cut, edits: 1 };
-    note(found, characters.iter().skip(1).copied(), variant);
-    note(found, characters.iter().take(characters.len().saturating_sub(1)).copied(), variant);
+fn add_cuts(characters: &[char], found: &mut HashMap<String, TextVariant>) {
+    let variant = TextVariant { kind: TextMatch::Cut, edits: 1 };
+    insert_variant(found, characters.iter().skip(1).copied(), variant);
+    insert_variant(found, characters.iter().take(characters.len().saturating_sub(1)).copied(), variant);
 }
 
 /// One character replaced, missing or added.
-fn one_edits(characters: &[char], found: &mut HashMap<String, Variant>) {
-    let variant = Variant { how: TextMatch::OneEdit, edits: 1 };
+fn add_single_edits(characters: &[char], found: &mut HashMap<String, TextVariant>) {
+    let variant = TextVariant { kind: TextMatch::OneEdit, edits: 1 };
     for at in 0..=characters.len() {
         let (before, after) = characters.split_at(at);
         let rest = after.get(1..).unwrap_or_default();
         if !after.is_empty() {
-            note(found, before.iter().chain(rest).copied(), variant);
+            insert_variant(found, before.iter().chain(rest).copied(), variant);
         }
         for other in ALPHABET.chars() {
             let added = before.iter().copied().chain([other]).chain(after.iter().copied());
-            note(found, added, variant);
+            insert_variant(found, added, variant);
             if !after.is_empty() {
                 let replaced = before.iter().copied().chain([other]).chain(rest.iter().copied());
-                note(found, replaced, variant);
+                insert_variant(found, replaced, variant);
             }
         }
     }
@@ -113,12 +121,12 @@ fn one_edits(characters: &[char], found: &mut HashMap<String, Variant>) {
 mod tests {
     use super::*;
 
-    fn how(query: &str, read: &str) -> Option<(TextMatch, u32)> {
-        variants(query).get(read).map(|variant| (variant.how, variant.edits))
+    fn find_variant(query: &str, read: &str) -> Option<(TextMatch, u32)> {
+        find_variants(query).get(read).map(|variant| (variant.kind, variant.edits))
     }
 
     #[test]
-    fn input_is_trimmed_raised_and_stripped_and_keeps_its_zeros() {
+    fn input_is_trimmed_upper_cased_and_stripped_and_keeps_its_zeros() {
         assert_eq!(normalise("  a-012 3.\u{a0}"), "A0123");
         assert_eq!(normalise("é7"), "É7");
         assert_eq!(normalise(" -. "), "");
@@ -126,37 +134,37 @@ mod tests {
 
     #[test]
     fn look_alikes_are_found_with_the_number_of_replacements() {
-        assert_eq!(how("1234", "1234"), Some((TextMatch::Exact, 0)));
-        assert_eq!(how("1234", "I234"), Some((TextMatch::Confusable, 1)));
-        assert_eq!(how("1234", "7234"), Some((TextMatch::Confusable, 1)));
-        assert_eq!(how("8051", "BOS1"), Some((TextMatch::Confusable, 3)));
+        assert_eq!(find_variant("1234", "1234"), Some((TextMatch::Exact, 0)));
+        assert_eq!(find_variant("1234", "I234"), Some((TextMatch::Confusable, 1)));
+        assert_eq!(find_variant("1234", "7234"), Some((TextMatch::Confusable, 1)));
+        assert_eq!(find_variant("8051", "BOS1"), Some((TextMatch::Confusable, 3)));
     }
 
     #[test]
     fn a_digit_cut_off_an_end_is_a_cut_and_one_inside_an_edit() {
-        assert_eq!(how("1234", "123"), Some((TextMatch::Cut, 1)));
-        assert_eq!(how("1234", "234"), Some((TextMatch::Cut, 1)));
-        assert_eq!(how("1234", "134"), Some((TextMatch::OneEdit, 1)));
-        assert_eq!(how("1234", "12"), None);
+        assert_eq!(find_variant("1234", "123"), Some((TextMatch::Cut, 1)));
+        assert_eq!(find_variant("1234", "234"), Some((TextMatch::Cut, 1)));
+        assert_eq!(find_variant("1234", "134"), Some((TextMatch::OneEdit, 1)));
+        assert_eq!(find_variant("1234", "12"), None);
     }
 
     #[test]
     fn a_longer_reading_is_never_exact_and_two_longer_is_never_found() {
-        assert_eq!(how("123", "1234"), Some((TextMatch::OneEdit, 1)));
-        assert_eq!(how("123", "0123"), Some((TextMatch::OneEdit, 1)));
-        assert_eq!(how("123", "12345"), None);
+        assert_eq!(find_variant("123", "1234"), Some((TextMatch::OneEdit, 1)));
+        assert_eq!(find_variant("123", "0123"), Some((TextMatch::OneEdit, 1)));
+        assert_eq!(find_variant("123", "12345"), None);
     }
 
     #[test]
     fn two_different_edits_are_not_found() {
-        assert_eq!(how("1234", "1299"), None);
-        assert_eq!(how("1234", "2143"), None);
+        assert_eq!(find_variant("1234", "1299"), None);
+        assert_eq!(find_variant("1234", "2143"), None);
     }
 
     #[test]
     fn the_number_of_variants_is_bounded() {
-        assert!(variants("1111111111").len() < 2_000, "{}", variants("1111111111").len());
-        assert_eq!(variants("11111111111").len(), 1);
-        assert_eq!(variants("1").get(""), None);
+        assert!(find_variants("1111111111").len() < 2_000, "{}", find_variants("1111111111").len());
+        assert_eq!(find_variants("11111111111").len(), 1);
+        assert_eq!(find_variants("1").get(""), None);
     }
 }

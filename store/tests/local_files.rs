@@ -14,13 +14,13 @@ use photofinish_store::ids::{AlbumId, OrganizationId, PhotoId};
 use photofinish_store::local::{LocalFiles, ReceiveError, SignatureError, UploadGrant};
 use photofinish_store::object::{ObjectKey, ObjectRole};
 use photofinish_store::suite::Event;
-use photofinish_store::traits::UploadTerms;
-use photofinish_store::{Store, StoreErrorKind, SweepTerms};
+use photofinish_store::traits::UploadConditions;
+use photofinish_store::{GcOptions, Store, StoreErrorKind};
 use url::Url;
 
 const TTL: Duration = Duration::from_secs(900);
 
-fn key(role: ObjectRole) -> ObjectKey {
+fn random_key(role: ObjectRole) -> ObjectKey {
     ObjectKey::photo(OrganizationId::generate(), AlbumId::generate(), PhotoId::generate(), role)
 }
 
@@ -29,23 +29,23 @@ fn local(store: &Store) -> &LocalFiles {
 }
 
 /// What stands after `/storage/`, and the query.
-fn parts(url: &Url) -> (&str, &str) {
+fn split_signed_url(url: &Url) -> (&str, &str) {
     (url.path().strip_prefix("/storage/").unwrap(), url.query().unwrap())
 }
 
-async fn upload(store: &Store, key: &ObjectKey, max_bytes: u64) -> UploadGrant {
-    let terms = UploadTerms { content_type: "image/jpeg", max_bytes, ttl: TTL };
+async fn grant_upload(store: &Store, key: &ObjectKey, max_bytes: u64) -> UploadGrant {
+    let terms = UploadConditions { content_type: "image/jpeg", max_bytes, ttl: TTL };
     let url = store.blobs.upload_url(key, terms).await.unwrap();
-    let (path, query) = parts(&url);
+    let (path, query) = split_signed_url(&url);
     local(store).verify_upload(path, query, Some("image/jpeg")).unwrap()
 }
 
-fn body(chunks: Vec<io::Result<&'static [u8]>>) -> impl stream::Stream<Item = io::Result<Bytes>> {
+fn body_stream(chunks: Vec<io::Result<&'static [u8]>>) -> impl stream::Stream<Item = io::Result<Bytes>> {
     stream::iter(chunks.into_iter().map(|chunk| chunk.map(Bytes::from_static)))
 }
 
 /// The parts of uploads.
-fn parts_left(home: &Home) -> usize {
+fn count_staged_files(home: &Home) -> usize {
     let scratch = std::fs::read_dir(home.path().join("objects/scratch")).unwrap();
     scratch
         .filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|kind| kind == "part"))
@@ -53,18 +53,20 @@ fn parts_left(home: &Home) -> usize {
 }
 
 #[tokio::test]
-async fn without_the_folder_of_all_objects_none_is_missing_and_none_is_written() {
+async fn without_the_storage_folder_no_object_is_missing_and_none_is_written() {
     let home = Home::new();
     let store = home.open().await;
-    let (there, missing) = (key(ObjectRole::Original), key(ObjectRole::Preview));
+    let (there, missing) = (random_key(ObjectRole::Original), random_key(ObjectRole::Preview));
     let bytes = Bytes::from_static(b"photo");
     store.blobs.write(&there, "image/jpeg", bytes.clone()).await.unwrap();
     let url = store.blobs.download_url(&there, TTL).await.unwrap();
-    let (path, query) = parts(&url);
+    let (path, query) = split_signed_url(&url);
     let grant = local(&store).verify_download(path, query).unwrap();
     let (objects, away) = (home.path().join("objects"), home.path().join("away"));
     std::fs::rename(&objects, &away).unwrap();
-    let received = local(&store).receive(upload(&store, &there, 10).await, body(vec![Ok(b"other")])).await;
+    let received = local(&store)
+        .receive_upload(grant_upload(&store, &there, 10).await, body_stream(vec![Ok(b"other")]))
+        .await;
     let Err(ReceiveError::Store(received)) = received else { panic!("{received:?}") };
     let refused = [
         received,
@@ -73,7 +75,7 @@ async fn without_the_folder_of_all_objects_none_is_missing_and_none_is_written()
         store.blobs.write(&missing, "image/jpeg", bytes.clone()).await.unwrap_err(),
         store.blobs.delete(&there).await.unwrap_err(),
         store.blobs.delete_album(OrganizationId::generate(), AlbumId::generate()).await.unwrap_err(),
-        store.sweep(SweepTerms { older_than: Duration::ZERO, is_dry: false }).await.unwrap_err(),
+        store.sweep(GcOptions { min_age: Duration::ZERO, is_dry_run: false }).await.unwrap_err(),
         local(&store).open(&grant).await.err().unwrap(),
     ];
     for error in refused {
@@ -83,11 +85,11 @@ async fn without_the_folder_of_all_objects_none_is_missing_and_none_is_written()
     std::fs::rename(&away, &objects).unwrap();
     assert_eq!(store.blobs.read(&there, 100).await.unwrap(), bytes);
     assert_eq!(store.blobs.head(&missing).await.unwrap(), None);
-    assert_eq!(parts_left(&home), 0);
+    assert_eq!(count_staged_files(&home), 0);
 }
 
 #[tokio::test]
-async fn a_folder_that_is_not_the_photos_own_is_refused() {
+async fn a_folder_that_does_not_contain_the_photos_is_refused() {
     let home = Home::new();
     let (objects, away) = (home.path().join("objects"), home.path().join("away"));
     drop(home.open().await);
@@ -113,18 +115,19 @@ async fn a_folder_that_is_not_the_photos_own_is_refused() {
 }
 
 #[tokio::test]
-async fn what_was_put_is_what_is_fetched() {
+async fn an_uploaded_body_is_downloaded_unchanged() {
     let home = Home::new();
     let store = home.open().await;
     for (role, content_type) in
         [(ObjectRole::Preview, "image/jpeg"), (ObjectRole::Original, "application/octet-stream")]
     {
-        let key = key(role);
-        let grant = upload(&store, &key, 10).await;
-        let received = local(&store).receive(grant, body(vec![Ok(b"01234"), Ok(b""), Ok(b"56789")])).await;
+        let key = random_key(role);
+        let grant = grant_upload(&store, &key, 10).await;
+        let received =
+            local(&store).receive_upload(grant, body_stream(vec![Ok(b"01234"), Ok(b""), Ok(b"56789")])).await;
         assert_eq!(received.unwrap(), 10);
         let url = store.blobs.download_url(&key, TTL).await.unwrap();
-        let (path, query) = parts(&url);
+        let (path, query) = split_signed_url(&url);
         let grant = local(&store).verify_download(path, query).unwrap();
         let object = local(&store).open(&grant).await.unwrap();
         assert_eq!((object.size_bytes, object.content_type), (10, content_type));
@@ -134,17 +137,17 @@ async fn what_was_put_is_what_is_fetched() {
         store.blobs.delete(&key).await.unwrap();
         assert!(local(&store).open(&grant).await.is_err());
     }
-    assert_eq!(parts_left(&home), 0);
+    assert_eq!(count_staged_files(&home), 0);
 }
 
 #[tokio::test]
 async fn a_second_put_replaces_the_first() {
     let home = Home::new();
     let store = home.open().await;
-    let key = key(ObjectRole::Original);
-    let grant = upload(&store, &key, 10).await;
+    let key = random_key(ObjectRole::Original);
+    let grant = grant_upload(&store, &key, 10).await;
     for content in [&b"first"[..], b"again"] {
-        local(&store).receive(grant.clone(), body(vec![Ok(content)])).await.unwrap();
+        local(&store).receive_upload(grant.clone(), body_stream(vec![Ok(content)])).await.unwrap();
         assert_eq!(store.blobs.read(&key, 10).await.unwrap(), content);
     }
 }
@@ -153,40 +156,41 @@ async fn a_second_put_replaces_the_first() {
 async fn a_body_over_its_limit_is_refused_before_it_ends_and_leaves_nothing() {
     let home = Home::new();
     let store = home.open().await;
-    let key = key(ObjectRole::Original);
-    let grant = upload(&store, &key, 7).await;
+    let key = random_key(ObjectRole::Original);
+    let grant = grant_upload(&store, &key, 7).await;
     let endless = stream::repeat_with(|| io::Result::Ok(Bytes::from_static(b"0123")));
-    let refused = local(&store).receive(grant, endless).await.unwrap_err();
+    let refused = local(&store).receive_upload(grant, endless).await.unwrap_err();
     assert!(matches!(refused, ReceiveError::TooLarge { max_bytes: 7 }), "{refused}");
     assert_eq!(store.blobs.head(&key).await.unwrap(), None);
-    assert_eq!(parts_left(&home), 0);
+    assert_eq!(count_staged_files(&home), 0);
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_leaves_what_was_there_before() {
+async fn an_interrupted_body_leaves_the_previous_object() {
     let home = Home::new();
     let store = home.open().await;
-    let key = key(ObjectRole::Original);
-    let grant = upload(&store, &key, 100).await;
-    local(&store).receive(grant.clone(), body(vec![Ok(b"whole")])).await.unwrap();
+    let key = random_key(ObjectRole::Original);
+    let grant = grant_upload(&store, &key, 100).await;
+    local(&store).receive_upload(grant.clone(), body_stream(vec![Ok(b"whole")])).await.unwrap();
     let cut = || io::Error::new(io::ErrorKind::ConnectionReset, "gone");
-    let refused = local(&store).receive(grant.clone(), body(vec![Ok(b"half"), Err(cut())])).await;
+    let refused =
+        local(&store).receive_upload(grant.clone(), body_stream(vec![Ok(b"half"), Err(cut())])).await;
     assert!(matches!(refused.unwrap_err(), ReceiveError::Body(_)));
     assert_eq!(store.blobs.read(&key, 100).await.unwrap(), "whole");
     // A caller that goes away in the middle: the future is dropped where it waits for the next chunk.
-    let waiting = body(vec![Ok(b"half")]).chain(stream::pending());
-    let receiving = local(&store).receive(grant, waiting);
+    let waiting = body_stream(vec![Ok(b"half")]).chain(stream::pending());
+    let receiving = local(&store).receive_upload(grant, waiting);
     assert!(tokio::time::timeout(Duration::from_millis(50), receiving).await.is_err());
     assert_eq!(store.blobs.read(&key, 100).await.unwrap(), "whole");
-    assert_eq!(parts_left(&home), 0);
+    assert_eq!(count_staged_files(&home), 0);
 }
 
 #[tokio::test]
 async fn a_url_that_was_changed_is_refused() {
     let home = Home::new();
     let store = home.open().await;
-    let url = store.blobs.download_url(&key(ObjectRole::Preview), TTL).await.unwrap();
-    let (path, query) = parts(&url);
+    let url = store.blobs.download_url(&random_key(ObjectRole::Preview), TTL).await.unwrap();
+    let (path, query) = split_signed_url(&url);
     assert!(local(&store).verify_download(path, query).is_ok());
     let other = path.replace("preview", "original");
     assert_eq!(local(&store).verify_download(&other, query), Err(SignatureError::Wrong));
@@ -195,7 +199,7 @@ async fn a_url_that_was_changed_is_refused() {
 }
 
 #[tokio::test]
-async fn parts_of_uploads_that_died_are_removed_and_running_ones_are_not() {
+async fn staged_files_of_dead_uploads_are_removed_and_running_ones_are_not() {
     let home = Home::new();
     drop(home.open().await);
     let scratch = home.path().join("objects/scratch");
@@ -211,14 +215,14 @@ async fn parts_of_uploads_that_died_are_removed_and_running_ones_are_not() {
 }
 
 #[tokio::test]
-async fn nothing_is_swept_when_the_rows_do_not_answer() {
+async fn nothing_is_collected_when_the_database_is_unavailable() {
     let home = Home::new();
     let store = home.open().await;
     let event = Event::make(&store).await;
     let orphan =
         ObjectKey::photo(event.tenant.organization, event.album, PhotoId::generate(), ObjectRole::Original);
     store.blobs.write(&orphan, "image/jpeg", Bytes::from_static(b"x")).await.unwrap();
-    let terms = SweepTerms { older_than: Duration::ZERO, is_dry: false };
+    let terms = GcOptions { min_age: Duration::ZERO, is_dry_run: false };
     store.close().await;
     assert_eq!(store.sweep(terms).await.unwrap_err().kind, StoreErrorKind::Unavailable);
     assert_eq!(store.blobs.head(&orphan).await.unwrap(), Some(1));
@@ -228,7 +232,7 @@ async fn nothing_is_swept_when_the_rows_do_not_answer() {
         photofinish_store::StoreSettings { database_url: other.settings().database_url, ..home.settings() };
     let other = Store::open(settings).await.unwrap();
     let swept = other.sweep(terms).await.unwrap();
-    assert_eq!((swept.listed, swept.removed, swept.strange), (1, 0, 1));
+    assert_eq!((swept.listed, swept.removed, swept.unrecognised), (1, 0, 1));
     assert_eq!(home.open().await.sweep(terms).await.unwrap().removed, 1);
     assert_eq!(store.blobs.head(&orphan).await.unwrap(), None);
 }

@@ -11,9 +11,9 @@ use embedded::Home;
 use futures_util::future::join_all;
 use photofinish_servers::Postgres;
 use photofinish_store::ids::PhotoId;
-use photofinish_store::photo::{PhotoState, SeenFace};
+use photofinish_store::photo::{DetectedFace, PhotoState};
 use photofinish_store::suite::{self, Event, face, text};
-use photofinish_store::traits::{Finish, Finished, Lease, LeaseRequest, PhotoRef};
+use photofinish_store::traits::{Finish, Lease, LeaseRequest, PhotoRef, PhotoResults};
 use photofinish_store::{ServerLimits, Store, StoreErrorKind, StoreSettings};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -21,21 +21,24 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 const LONG: Duration = Duration::from_secs(3600);
 
 /// How long a test waits for what has to come.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_suites_pass() {
     let Some(server) = Postgres::shared() else { return };
     let home = Home::with_rows(server.database());
-    suite::every_suite(&home.open().await).await;
+    suite::run_all_suites(&home.open().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn replicas_that_start_together_make_the_tables_once() {
+async fn replicas_that_start_together_create_the_tables_once() {
     let Some(server) = Postgres::shared() else { return };
     let url = server.database();
     let homes: Vec<Home> = (0..8).map(|_| Home::with_rows(url.clone())).collect();
-    let stores = join_all(homes.iter().map(|home| async { Store::open(few(home)).await.unwrap() })).await;
+    let stores = join_all(
+        homes.iter().map(|home| async { Store::open(settings_with_few_connections(home)).await.unwrap() }),
+    )
+    .await;
     let event = Event::make(&stores[0]).await;
     let photos = event.queued(3).await;
     for store in &stores {
@@ -57,14 +60,14 @@ async fn replicas_that_start_together_make_the_tables_once() {
 }
 
 /// Few connections: eight stores share the server with other tests.
-fn few(home: &Home) -> StoreSettings {
+fn settings_with_few_connections(home: &Home) -> StoreSettings {
     let server_limits = ServerLimits { connections: 2, ..ServerLimits::default() };
     StoreSettings { server_limits, ..home.settings() }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_server_that_restarts_is_found_again_and_has_what_was_confirmed() {
-    let Some(server) = Postgres::of_its_own() else { return };
+async fn a_restarted_server_is_reconnected_and_has_the_confirmed_photos() {
+    let Some(server) = Postgres::start_private() else { return };
     let home = Home::with_rows(server.database());
     let limits = ServerLimits { acquire_timeout: Duration::from_secs(3), ..ServerLimits::default() };
     let store = Store::open(StoreSettings { server_limits: limits, ..home.settings() }).await.unwrap();
@@ -80,7 +83,7 @@ async fn a_server_that_restarts_is_found_again_and_has_what_was_confirmed() {
         assert!(refused.retry_after.is_some());
     }
     server.start_again();
-    until_it_answers(&store).await;
+    wait_until_available(&store).await;
     assert_eq!(store.queue.depth().await.unwrap(), 5);
     // Once more, under calls: they fail as an outage or succeed, and no answer was a lie.
     let more = event.expected(200).await;
@@ -99,22 +102,22 @@ async fn a_server_that_restarts_is_found_again_and_has_what_was_confirmed() {
         server
     });
     let (confirmed, server) = tokio::join!(confirm, restart);
-    until_it_answers(&store).await;
+    wait_until_available(&store).await;
     for photo in confirmed {
         assert_eq!(store.photos.get(event.album, photo).await.unwrap().state, PhotoState::Queued);
     }
     drop(server);
 }
 
-async fn until_it_answers(store: &Store) {
+async fn wait_until_available(store: &Store) {
     let start = Instant::now();
     while let Err(error) = store.check_database().await {
-        assert!(start.elapsed() < PATIENCE, "{error}");
+        assert!(start.elapsed() < WAIT_LIMIT, "{error}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn no_connection_is_kept_to_a_server_that_takes_no_writes() {
+async fn no_connection_is_kept_to_a_read_only_server() {
     let Some(server) = Postgres::shared() else { return };
     let url = server.database();
     let home = Home::with_rows(url.clone());
@@ -147,13 +150,13 @@ async fn no_connection_is_kept_to_a_server_that_takes_no_writes() {
 }
 
 #[tokio::test]
-async fn a_damaged_database_is_not_a_photos_fault() {
+async fn a_damaged_database_is_not_blamed_on_a_photo() {
     let Some(server) = Postgres::shared() else { return };
     let url = server.database();
     let home = Home::with_rows(url.clone());
     let event = Event::make(&home.open().await).await;
     event.queued(1).await;
-    let lease = all_leases(&event).await.remove(0);
+    let lease = lease_all(&event).await.remove(0);
     let mut connection = PgConnection::connect(&url).await.unwrap();
     for (code, is_its_own) in [("XX002", false), ("42501", false), ("22003", true)] {
         let fail = format!(
@@ -164,13 +167,13 @@ async fn a_damaged_database_is_not_a_photos_fault() {
         let trigger = "create or replace trigger failing before insert on face \
                        for each row execute function fail()";
         sqlx::query(trigger).execute(&mut connection).await.unwrap();
-        let error = event.store.queue.finish(vec![read(&lease, 1)]).await.unwrap_err();
-        assert_eq!((error.kind, error.is_of_the_value()), (StoreErrorKind::Corrupt, is_its_own), "{code}");
+        let error = event.store.queue.finish(vec![results_for(&lease, 1)]).await.unwrap_err();
+        assert_eq!((error.kind, error.is_rejected_value()), (StoreErrorKind::Corrupt, is_its_own), "{code}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn two_processes_never_hold_the_same_photo() {
+async fn two_processes_never_lease_the_same_photo() {
     let Some(server) = Postgres::shared() else { return };
     let url = server.database();
     let homes = [Home::with_rows(url.clone()), Home::with_rows(url)];
@@ -217,7 +220,7 @@ async fn two_processes_never_hold_the_same_photo() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn workers_that_finish_the_same_albums_in_opposite_order_do_not_wait_for_each_other() {
+async fn workers_that_finish_the_same_albums_in_opposite_order_do_not_deadlock() {
     let Some(server) = Postgres::shared() else { return };
     let url = server.database();
     let homes = [Home::with_rows(url.clone()), Home::with_rows(url)];
@@ -231,8 +234,8 @@ async fn workers_that_finish_the_same_albums_in_opposite_order_do_not_wait_for_e
         for event in &events {
             event.queued(8).await;
         }
-        for (i, lease) in all_leases(&events[0]).await.into_iter().enumerate() {
-            batches[i % 2].push(read(&lease, round));
+        for (i, lease) in lease_all(&events[0]).await.into_iter().enumerate() {
+            batches[i % 2].push(results_for(&lease, round));
         }
         batches[0].sort_by_key(|finished| (finished.lease.album, finished.lease.photo));
         batches[1].sort_by_key(|finished| std::cmp::Reverse((finished.lease.album, finished.lease.photo)));
@@ -258,7 +261,7 @@ async fn workers_that_finish_the_same_albums_in_opposite_order_do_not_wait_for_e
     }
 }
 
-async fn all_leases(event: &Event) -> Vec<Lease> {
+async fn lease_all(event: &Event) -> Vec<Lease> {
     let mut leases = Vec::new();
     loop {
         let more = event.leased(100, LONG).await;
@@ -269,19 +272,19 @@ async fn all_leases(event: &Event) -> Vec<Lease> {
     }
 }
 
-fn read(lease: &Lease, round: usize) -> Finished {
-    Finished {
+fn results_for(lease: &Lease, round: usize) -> PhotoResults {
+    PhotoResults {
         lease: lease.clone(),
         size: photofinish_store::photo::PhotoSize { width: 6000, height: 4000 },
         taken_at: None,
         camera: None,
-        faces: vec![SeenFace { confidence: 0.5, ..face([1.0, 0.0, 0.0, 0.0]) }],
+        faces: vec![DetectedFace { confidence: 0.5, ..face([1.0, 0.0, 0.0, 0.0]) }],
         texts: vec![text(&format!("{round}"), 0.99)],
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn an_album_is_deleted_and_read_anew_while_workers_finish_its_photos() {
+async fn an_album_is_reprocessed_and_deleted_while_workers_finish_its_photos() {
     let Some(server) = Postgres::shared() else { return };
     let url = server.database();
     let homes = [Home::with_rows(url.clone()), Home::with_rows(url)];
@@ -295,7 +298,7 @@ async fn an_album_is_deleted_and_read_anew_while_workers_finish_its_photos() {
             if leases.is_empty() {
                 return;
             }
-            let batch = leases.iter().rev().map(|lease| read(lease, 1)).collect();
+            let batch = leases.iter().rev().map(|lease| results_for(lease, 1)).collect();
             for answer in store.queue.finish(batch).await.unwrap() {
                 assert_ne!(answer, Finish::Superseded);
             }
@@ -315,7 +318,7 @@ async fn an_album_is_deleted_and_read_anew_while_workers_finish_its_photos() {
 }
 
 #[tokio::test]
-async fn a_statement_that_takes_too_long_and_a_lock_that_is_not_to_be_had_are_outages() {
+async fn statement_and_lock_timeouts_are_outages() {
     let Some(server) = Postgres::shared() else { return };
     let url = server.database();
     let home = Home::with_rows(url.clone());
@@ -344,13 +347,13 @@ async fn a_statement_that_takes_too_long_and_a_lock_that_is_not_to_be_had_are_ou
 }
 
 #[tokio::test]
-async fn a_pool_that_is_used_up_is_an_outage_after_its_wait() {
+async fn an_exhausted_pool_is_an_outage_after_its_timeout() {
     let Some(server) = Postgres::shared() else { return };
     let home = Home::with_rows(server.database());
     let limits = ServerLimits {
         connections: 1,
         acquire_timeout: Duration::from_secs(3),
-        lock_timeout: PATIENCE,
+        lock_timeout: WAIT_LIMIT,
         ..ServerLimits::default()
     };
     let store = Store::open(StoreSettings { server_limits: limits, ..home.settings() }).await.unwrap();
@@ -366,11 +369,11 @@ async fn a_pool_that_is_used_up_is_an_outage_after_its_wait() {
     };
     assert_eq!(refused.kind, StoreErrorKind::Unavailable, "{refused}");
     holder.rollback().await.unwrap();
-    until_it_answers(&store).await;
+    wait_until_available(&store).await;
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_and_a_url_that_is_none_are_refused() {
+async fn an_unreachable_server_and_an_invalid_url_are_refused() {
     let home = Home::with_rows("postgres://nobody:secret@127.0.0.1:1/rows".into());
     let error = Store::open(home.settings()).await.err().unwrap();
     assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");

@@ -6,20 +6,20 @@ mod embedded;
 
 use std::time::Duration;
 
-use embedded::{Home, LIMIT};
+use embedded::{ATTEMPT_LIMIT, Home};
 use photofinish_store::photo::{FailureReason, PhotoState};
 use photofinish_store::suite::{self, Event};
 use photofinish_store::traits::TextQuery;
-use photofinish_store::{Store, StoreErrorKind, lock_rows};
+use photofinish_store::{Store, StoreErrorKind, lock_database};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_suites_pass() {
     let home = Home::new();
-    suite::every_suite(&home.open().await).await;
+    suite::run_all_suites(&home.open().await).await;
 }
 
 #[tokio::test]
-async fn what_was_confirmed_and_read_is_there_after_a_restart() {
+async fn confirmed_photos_and_results_survive_a_restart() {
     let home = Home::new();
     let store = home.open().await;
     let event = Event::make(&store).await;
@@ -43,7 +43,7 @@ async fn what_was_confirmed_and_read_is_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_process_that_was_killed_leaves_suspects_and_after_enough_of_them_a_failed_photo() {
+async fn a_killed_process_leaves_crash_suspects_that_fail_at_the_attempt_limit() {
     let home = Home::new();
     let mut store = home.open().await;
     let event = Event::make(&store).await;
@@ -52,38 +52,38 @@ async fn a_process_that_was_killed_leaves_suspects_and_after_enough_of_them_a_fa
     let hour = Duration::from_secs(3600);
     assert_eq!(event.leased(1, hour).await[0].attempt, 1);
     drop(event);
-    for attempt in 2..=LIMIT {
+    for attempt in 2..=ATTEMPT_LIMIT {
         store = restart(&home, store).await;
-        let event = embedded::event_of(&store, album).await;
+        let event = embedded::reopen_fixture(&store, album).await;
         assert!(event.leased_suspect(hour).await.is_none(), "the lease still runs");
-        assert_eq!(store.embedded().unwrap().reclaim().await.unwrap(), 1);
+        assert_eq!(store.embedded().unwrap().reclaim_leases().await.unwrap(), 1);
         assert!(event.leased(1, hour).await.is_empty(), "it is no fresh photo");
         assert_eq!(event.leased_suspect(hour).await.unwrap().attempt, attempt);
     }
     store = restart(&home, store).await;
-    store.embedded().unwrap().reclaim().await.unwrap();
-    let event = embedded::event_of(&store, album).await;
+    store.embedded().unwrap().reclaim_leases().await.unwrap();
+    let event = embedded::reopen_fixture(&store, album).await;
     assert!(event.leased_suspect(hour).await.is_none());
     let failed = store.photos.get(album, photo).await.unwrap();
     assert_eq!((failed.state, failed.failure), (PhotoState::Failed, Some(FailureReason::ProcessingCrashed)));
 }
 
 #[tokio::test]
-async fn leases_can_be_taken_back_by_the_first_call_that_leases_and_by_no_other() {
+async fn scheduled_lease_reclaim_runs_once_before_the_next_lease() {
     let home = Home::new();
     let store = home.open().await;
     let event = Event::make(&store).await;
     event.queued(2).await;
     let hour = Duration::from_secs(3600);
     assert_eq!(event.leased(1, hour).await.len(), 1);
-    store.embedded().unwrap().reclaim_first().await;
+    store.embedded().unwrap().schedule_reclaim().await;
     assert_eq!(event.leased(1, hour).await[0].attempt, 1, "the fresh one");
     assert_eq!(event.leased_suspect(hour).await.unwrap().attempt, 2, "the one that was left");
     assert!(event.leased_suspect(hour).await.is_none(), "the fresh one is held");
 }
 
 #[tokio::test]
-async fn what_confirm_answered_is_in_the_files_at_that_moment() {
+async fn confirmed_photos_are_in_the_files_when_confirm_returns() {
     let home = Home::new();
     let store = home.open().await;
     let event = Event::make(&store).await;
@@ -124,7 +124,7 @@ async fn a_command_works_beside_the_service() {
 }
 
 #[tokio::test]
-async fn urls_of_other_kinds_are_refused_with_a_sentence() {
+async fn urls_of_other_kinds_are_refused_with_a_message() {
     let home = Home::new();
     let mut settings = home.settings();
     settings.database_url = "mysql://photofinish:secret@127.0.0.1/photofinish".into();
@@ -148,22 +148,22 @@ async fn a_file_that_is_no_database_is_refused() {
 }
 
 #[test]
-fn a_file_of_rows_is_for_one_process_that_wants_it_alone_by_whatever_name() {
+fn an_exclusive_database_lock_also_covers_links_to_the_file() {
     let (home, elsewhere) = (Home::new(), Home::new());
     let url = home.settings().database_url;
-    let kept = lock_rows(&url, true).unwrap().unwrap();
-    let refused = |url: &str, alone| lock_rows(url, alone).unwrap_err().kind;
+    let kept = lock_database(&url, true).unwrap().unwrap();
+    let refused = |url: &str, alone| lock_database(url, alone).unwrap_err().kind;
     assert_eq!(refused(&url, true), StoreErrorKind::Conflict);
     assert_eq!(refused(&url, false), StoreErrorKind::Conflict);
     drop(kept);
-    let shared = [lock_rows(&url, false).unwrap(), lock_rows(&url, false).unwrap()];
+    let shared = [lock_database(&url, false).unwrap(), lock_database(&url, false).unwrap()];
     assert_eq!(refused(&url, true), StoreErrorKind::Conflict);
     drop(shared);
     let file = home.path().join("photofinish.db");
     std::fs::write(&file, "").unwrap();
     let link = elsewhere.path().join("rows.db");
     std::os::unix::fs::symlink(&file, &link).unwrap();
-    let _kept = lock_rows(&url, true).unwrap();
+    let _kept = lock_database(&url, true).unwrap();
     assert_eq!(refused(&format!("sqlite:{}", link.display()), true), StoreErrorKind::Conflict);
-    assert!(lock_rows("postgres://host/rows", true).unwrap().is_none());
+    assert!(lock_database("postgres://host/rows", true).unwrap().is_none());
 }

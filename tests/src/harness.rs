@@ -12,10 +12,12 @@ pub mod raw_http;
 mod service;
 pub mod shared;
 
-pub use answer::{Answer, STATUS_CODES};
-pub use binary::{Output, binary, command, run};
-pub use group::{Group, Shared};
-pub use partner::{File, Partner, Ticket, text};
-pub use photofinish_servers::{free_port, repository_root, required, skip_or_fail, variable};
+pub use answer::{ERROR_TABLE, Response};
+pub use binary::{CommandOutput, binary_path, isolated_command, run_command};
+pub use group::{SharedService, SharedServiceRef};
+pub use partner::{Partner, UploadFile, UploadTicket, expect_string};
+pub use photofinish_servers::{
+    free_port, is_skipping_forbidden, read_variable, repository_root, skip_or_fail,
+};
 pub use rustix::process::Signal;
-pub use service::{Options, Service, tail, wait_until};
+pub use service::{Service, ServiceOptions, log_tail, wait_until};

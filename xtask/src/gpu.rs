@@ -5,9 +5,9 @@ use std::process::Command;
 
 use crate::checks;
 use crate::layout::Layout;
-use crate::process::{cargo, quiet, shown};
-use crate::report::heading;
-use crate::setup::cuda::{self, Cuda};
+use crate::process::{capture_output, cargo, run_visibly};
+use crate::report::print_heading;
+use crate::setup::cuda::{self, CudaVersion};
 use crate::setup::{self, SetupArguments};
 
 /// A GPU and the driver in front of it.
@@ -18,7 +18,7 @@ struct Gpu {
 
 /// Sets CUDA up and runs the bench crate's comparison, where there is a GPU.
 pub fn check(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> {
-    let Some(gpu) = find() else {
+    let Some(gpu) = find_gpu() else {
         println!(
             "There is no GPU on this machine (no NVIDIA driver answers), so there is nothing to check.\n\
              The service runs on the CPU here; the same binary uses CUDA where a GPU is."
@@ -28,38 +28,38 @@ pub fn check(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> 
     println!("GPU: {}, driver {}", gpu.name, gpu.driver);
     let ready = setup::run(layout, arguments)?;
     let major = gpu.driver.split('.').next().and_then(|part| part.parse().ok()).unwrap_or(0);
-    let runtime = cuda::install(layout, Cuda::for_driver(major))?;
-    setup::for_sample_event(layout)?;
+    let runtime = cuda::install(layout, CudaVersion::for_driver(major))?;
+    setup::install_sample_event(layout)?;
     let ready = ready.with_runtime(runtime.library);
     checks::build_service(layout)?;
-    heading("CUDA beside the CPU");
+    print_heading("CUDA beside the CPU");
     let mut command = cargo(layout.root(), &["run", "--release", "--package", "photofinish-bench", "--"]);
-    ready.tell(&mut command);
+    ready.set_variables(&mut command);
     let libraries: Vec<String> =
-        runtime.libraries.iter().map(|folder| folder.display().to_string()).collect();
-    shown(command.arg("gpu-check").env("LD_LIBRARY_PATH", libraries.join(":")))
+        runtime.library_folders.iter().map(|folder| folder.display().to_string()).collect();
+    run_visibly(command.arg("gpu-check").env("LD_LIBRARY_PATH", libraries.join(":")))
 }
 
 /// The first GPU: by its own program, else by the traces a driver leaves.
-fn find() -> Option<Gpu> {
+fn find_gpu() -> Option<Gpu> {
     let query = ["--query-gpu=name,driver_version", "--format=csv,noheader"];
-    if let Ok(answer) = quiet(Command::new("nvidia-smi").args(query))
+    if let Ok(answer) = capture_output(Command::new("nvidia-smi").args(query))
         && let Some((name, driver)) = answer.lines().next().and_then(|line| line.split_once(','))
     {
         return Some(Gpu { name: name.trim().into(), driver: driver.trim().into() });
     }
     let version = std::fs::read_to_string("/proc/driver/nvidia/version").ok();
-    if let Some(driver) = version.as_deref().and_then(driver_in) {
+    if let Some(driver) = version.as_deref().and_then(parse_driver_version) {
         return Some(Gpu { name: "an NVIDIA GPU".into(), driver });
     }
-    let cache = quiet(Command::new("ldconfig").arg("-p")).unwrap_or_default();
+    let cache = capture_output(Command::new("ldconfig").arg("-p")).unwrap_or_default();
     let has_device = Path::new("/dev/nvidia0").exists() || Path::new("/dev/dxg").exists();
     (has_device && cache.contains("libcuda.so.1"))
         .then(|| Gpu { name: "an NVIDIA GPU".into(), driver: "unknown".into() })
 }
 
 /// The version number in the kernel module's self-description.
-fn driver_in(description: &str) -> Option<String> {
+fn parse_driver_version(description: &str) -> Option<String> {
     let first = description.lines().next()?;
     let is_version = |word: &&str| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit());
     first.split_whitespace().find(is_version).map(str::to_owned)
@@ -70,10 +70,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_module_tells_its_version() {
+    fn the_driver_version_is_parsed_from_the_kernel_module() {
         let text =
             "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Thu Jan 23 2025\nGCC version: 12\n";
-        assert_eq!(driver_in(text).as_deref(), Some("570.86.15"));
-        assert_eq!(driver_in(""), None);
+        assert_eq!(parse_driver_version(text).as_deref(), Some("570.86.15"));
+        assert_eq!(parse_driver_version(""), None);
     }
 }

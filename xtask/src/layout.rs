@@ -13,7 +13,7 @@ pub struct Layout {
 
 impl Layout {
     /// The checkout that this program was built in.
-    pub fn of_this_checkout() -> anyhow::Result<Self> {
+    pub fn from_this_checkout() -> anyhow::Result<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let root = root.canonicalize().with_context(|| format!("the checkout {} is gone", root.display()))?;
         Ok(Self { root })
@@ -25,17 +25,17 @@ impl Layout {
     }
 
     /// A path relative to the workspace root.
-    pub fn file(&self, relative: &str) -> PathBuf {
+    pub fn checkout_path(&self, relative: &str) -> PathBuf {
         self.root.join(relative)
     }
 
     /// A path in the folder of fetched and made things.
-    pub fn state(&self, relative: &str) -> PathBuf {
+    pub fn state_path(&self, relative: &str) -> PathBuf {
         self.root.join(".photofinish").join(relative)
     }
 
     /// The release build of the service: beside the build of this program, wherever cargo was told to build.
-    pub fn service(&self) -> anyhow::Result<PathBuf> {
+    pub fn service_binary(&self) -> anyhow::Result<PathBuf> {
         let this = std::env::current_exe().context("a running program has a path")?;
         let target = this.ancestors().nth(2).context("cargo builds into a folder of a folder")?;
         Ok(target.join("release").join("photofinish"))
@@ -43,16 +43,16 @@ impl Layout {
 
     /// Files as they came from a registry, kept so that nothing is fetched twice.
     pub fn downloads(&self) -> PathBuf {
-        self.state("downloads")
+        self.state_path("downloads")
     }
 
     /// One of the Python programs of set-up.
-    pub fn script(&self, name: &str) -> PathBuf {
-        self.file("xtask/convert").join(name)
+    pub fn script_path(&self, name: &str) -> PathBuf {
+        self.checkout_path("xtask/convert").join(name)
     }
 
     /// A folder of models beside the checkout, where one was put.
-    pub fn models_beside(&self) -> PathBuf {
+    pub fn shared_models_folder(&self) -> PathBuf {
         self.root.join("../shared/models")
     }
 }

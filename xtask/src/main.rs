@@ -15,7 +15,7 @@ mod setup;
 use clap::{Args, Parser};
 use layout::Layout;
 use setup::SetupArguments;
-use setup::cuda::Cuda;
+use setup::cuda::CudaVersion;
 
 /// Set-up, demonstration and checks of Photofinish.
 #[derive(Parser)]
@@ -28,7 +28,7 @@ enum Command {
         all: bool,
         /// Also ONNX Runtime with CUDA, as an image for GPUs has it: 13 for drivers from 580 on, 12 for older ones
         #[arg(long, value_enum, value_name = "VERSION")]
-        cuda: Option<Cuda>,
+        cuda: Option<CudaVersion>,
         #[command(flatten)]
         setup: SetupArguments,
     },
@@ -41,40 +41,40 @@ enum Command {
     /// Compare CUDA with the CPU on a machine that has a GPU, and say how fast the pipeline is on it
     GpuCheck(SetupArguments),
     /// Measure how well bibs and faces are found (see `cargo xtask eval --help`)
-    Eval(PassedOn),
+    Eval(PassthroughArguments),
     /// Measure speed and memory (see `cargo xtask bench --help`)
-    Bench(PassedOn),
+    Bench(PassthroughArguments),
     /// Break the cluster profile in every way we know and account for every photo (see `cargo xtask soak --help`)
-    Soak(PassedOn),
+    Soak(PassthroughArguments),
     /// Run the cluster profile here without containers, to try it: Postgres, S3, NATS, two APIs behind a proxy, two workers
-    Cluster(PassedOn),
+    Cluster(PassthroughArguments),
 }
 
 /// Arguments for another program.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
-struct PassedOn {
+struct PassthroughArguments {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     arguments: Vec<String>,
 }
 
 fn main() -> anyhow::Result<()> {
-    let layout = Layout::of_this_checkout()?;
+    let layout = Layout::from_this_checkout()?;
     match Command::parse() {
         Command::Setup { all, cuda, setup: arguments } => {
             setup::run(&layout, &arguments)?;
             if let Some(cuda) = cuda {
-                setup::for_gpu_image(&layout, cuda)?;
+                setup::install_gpu_image_libraries(&layout, cuda)?;
             }
-            if all { setup::for_tests(&layout) } else { Ok(()) }
+            if all { setup::install_test_tools(&layout) } else { Ok(()) }
         }
         Command::Demo(arguments) => demo::run(&layout, &arguments),
-        Command::Test(arguments) => checks::test(&layout, &arguments),
+        Command::Test(arguments) => checks::run_checks(&layout, &arguments),
         Command::Ci(arguments) => checks::ci(&layout, &arguments),
         Command::GpuCheck(arguments) => gpu::check(&layout, &arguments),
-        Command::Eval(passed) => checks::measure(&layout, &["eval"], &passed.arguments),
-        Command::Bench(passed) => checks::measure(&layout, &[], &passed.arguments),
-        Command::Soak(passed) => checks::soak(&layout, &[], &passed.arguments),
-        Command::Cluster(passed) => checks::soak(&layout, &["cluster"], &passed.arguments),
+        Command::Eval(passed) => checks::run_bench(&layout, &["eval"], &passed.arguments),
+        Command::Bench(passed) => checks::run_bench(&layout, &[], &passed.arguments),
+        Command::Soak(passed) => checks::run_soak(&layout, &[], &passed.arguments),
+        Command::Cluster(passed) => checks::run_soak(&layout, &["cluster"], &passed.arguments),
     }
 }

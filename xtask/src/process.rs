@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use crate::report::note;
+use crate::report::print_note;
 
 /// Lines of a failed program's output that an error repeats.
-const REPEATED_LINES: usize = 12;
+const ERROR_TAIL_LINES: usize = 12;
 
 /// How long to wait before the second try of a program that fetches, and before the third.
-const PAUSES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(20)];
+const RETRY_PAUSES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(20)];
 
 /// Whether a program can be found.
-pub fn has(program: &str) -> bool {
+pub fn has_program(program: &str) -> bool {
     Command::new("sh")
         .args(["-c", "command -v \"$0\"", program])
         .stdout(Stdio::null())
@@ -26,49 +26,49 @@ pub fn has(program: &str) -> bool {
 }
 
 /// Runs a program quietly and gives its standard output, trimmed.
-pub fn quiet(command: &mut Command) -> anyhow::Result<String> {
-    let output = command.stdin(Stdio::null()).output().with_context(|| cannot_start(command))?;
-    checked(command, &output)
+pub fn capture_output(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| start_error(command))?;
+    check_output(command, &output)
 }
 
 /// As [`quiet`], for a program that fetches and can be run again: what a registry refuses in one moment it may give in the
 /// next.
-pub fn patient(command: &mut Command) -> anyhow::Result<String> {
-    tried(command, &PAUSES)
+pub fn capture_output_with_retries(command: &mut Command) -> anyhow::Result<String> {
+    retry(command, &RETRY_PAUSES)
 }
 
 /// Tries once more after each of the pauses.
-fn tried(command: &mut Command, pauses: &[Duration]) -> anyhow::Result<String> {
+fn retry(command: &mut Command, pauses: &[Duration]) -> anyhow::Result<String> {
     for pause in pauses {
-        match quiet(command) {
+        match capture_output(command) {
             Ok(words) => return Ok(words),
-            Err(error) => note(&format!("{error}\n    trying again in {} s", pause.as_secs())),
+            Err(error) => print_note(&format!("{error}\n    trying again in {} s", pause.as_secs())),
         }
         std::thread::sleep(*pause);
     }
-    quiet(command)
+    capture_output(command)
 }
 
 /// Runs a program quietly with `input` on its standard input, and gives its standard output, trimmed.
-pub fn quiet_with_input(command: &mut Command, input: &str) -> anyhow::Result<String> {
+pub fn capture_output_with_input(command: &mut Command, input: &str) -> anyhow::Result<String> {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .with_context(|| cannot_start(command))?;
+        .with_context(|| start_error(command))?;
     let mut pipe = child.stdin.take().context("a piped standard input is there")?;
-    pipe.write_all(input.as_bytes()).with_context(|| format!("{} stopped reading", name(command)))?;
+    pipe.write_all(input.as_bytes()).with_context(|| format!("{} stopped reading", program_name(command)))?;
     drop(pipe);
-    let output = child.wait_with_output().with_context(|| cannot_start(command))?;
-    checked(command, &output)
+    let output = child.wait_with_output().with_context(|| start_error(command))?;
+    check_output(command, &output)
 }
 
 /// Runs a program that talks to the reader itself.
-pub fn shown(command: &mut Command) -> anyhow::Result<()> {
-    let status = command.status().with_context(|| cannot_start(command))?;
+pub fn run_visibly(command: &mut Command) -> anyhow::Result<()> {
+    let status = command.status().with_context(|| start_error(command))?;
     if !status.success() {
-        bail!("`{}` failed: {status}", line(command));
+        bail!("`{}` failed: {status}", command_line(command));
     }
     Ok(())
 }
@@ -86,7 +86,7 @@ pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-fn checked(command: &Command, output: &Output) -> anyhow::Result<String> {
+fn check_output(command: &Command, output: &Output) -> anyhow::Result<String> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
     }
@@ -94,25 +94,25 @@ fn checked(command: &Command, output: &Output) -> anyhow::Result<String> {
     if words.is_empty() {
         words = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     }
-    bail!("`{}` failed: {}\n{}", name(command), output.status, last_lines(&words))
+    bail!("`{}` failed: {}\n{}", program_name(command), output.status, last_lines(&words))
 }
 
 fn last_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(REPEATED_LINES)..].join("\n")
+    lines[lines.len().saturating_sub(ERROR_TAIL_LINES)..].join("\n")
 }
 
-fn cannot_start(command: &Command) -> String {
-    format!("cannot start `{}`", name(command))
+fn start_error(command: &Command) -> String {
+    format!("cannot start `{}`", program_name(command))
 }
 
-fn name(command: &Command) -> String {
+fn program_name(command: &Command) -> String {
     command.get_program().to_string_lossy().into_owned()
 }
 
-fn line(command: &Command) -> String {
+fn command_line(command: &Command) -> String {
     let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
-    format!("{} {}", name(command), words.join(" "))
+    format!("{} {}", program_name(command), words.join(" "))
 }
 
 #[cfg(test)]
@@ -120,20 +120,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_repeats_the_programs_own_words() {
-        let error = quiet(Command::new("sh").args(["-c", "echo no such thing >&2; exit 3"])).unwrap_err();
+    fn a_failure_contains_the_programs_error_output() {
+        let error =
+            capture_output(Command::new("sh").args(["-c", "echo no such thing >&2; exit 3"])).unwrap_err();
         assert!(error.to_string().contains("no such thing"), "{error}");
     }
 
     #[test]
-    fn what_fails_is_tried_three_times_and_no_more() {
+    fn a_failing_program_is_run_three_times() {
         let folder = tempfile::tempdir().unwrap();
         // Each try leaves a letter; this one succeeds at as many letters as it is told.
         let succeed_at = |count: &str| {
             let script = "printf x >> tries; test \"$(wc -c < tries)\" -ge \"$0\"";
             let mut command = Command::new("sh");
             command.args(["-c", script, count]).current_dir(folder.path());
-            tried(&mut command, &[Duration::ZERO; 2])
+            retry(&mut command, &[Duration::ZERO; 2])
         };
         let tries = || std::fs::read_to_string(folder.path().join("tries")).unwrap().len();
         succeed_at("1").unwrap();
@@ -146,12 +147,12 @@ mod tests {
 
     #[test]
     fn input_reaches_the_program() {
-        assert_eq!(quiet_with_input(&mut Command::new("cat"), "one\ntwo\n").unwrap(), "one\ntwo");
+        assert_eq!(capture_output_with_input(&mut Command::new("cat"), "one\ntwo\n").unwrap(), "one\ntwo");
     }
 
     #[test]
     fn a_program_that_is_not_there_is_not_found() {
-        assert!(has("sh"));
-        assert!(!has("no-such-program-anywhere"));
+        assert!(has_program("sh"));
+        assert!(!has_program("no-such-program-anywhere"));
     }
 }

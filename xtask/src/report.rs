@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 /// A step slower than this says how long it took.
-const WORTH_MENTIONING: Duration = Duration::from_millis(500);
+const SLOW_STEP: Duration = Duration::from_millis(500);
 
 /// Something that set-up could not get: what, why, and what the reader can do.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl fmt::Display for Unavailable {
 impl std::error::Error for Unavailable {}
 
 /// How a step ended.
-pub enum Outcome {
+pub enum StepOutcome {
     /// Nothing was to be done.
     Present,
     /// It was done, with a few words about it.
@@ -34,15 +34,15 @@ pub enum Outcome {
 }
 
 /// Runs a step and prints its line.
-pub fn step(name: &str, work: impl FnOnce() -> anyhow::Result<Outcome>) -> anyhow::Result<()> {
+pub fn run_step(name: &str, work: impl FnOnce() -> anyhow::Result<StepOutcome>) -> anyhow::Result<()> {
     let start = Instant::now();
     let outcome = work()?;
     let took = start.elapsed();
     let words = match outcome {
-        Outcome::Present => "already here".to_owned(),
-        Outcome::Done(words) => words,
+        StepOutcome::Present => "already here".to_owned(),
+        StepOutcome::Done(words) => words,
     };
-    if took > WORTH_MENTIONING {
+    if took > SLOW_STEP {
         println!("  {name}: {words} ({:.1} s)", took.as_secs_f64());
     } else {
         println!("  {name}: {words}");
@@ -51,16 +51,16 @@ pub fn step(name: &str, work: impl FnOnce() -> anyhow::Result<Outcome>) -> anyho
 }
 
 /// Says what is going on inside a step that takes a while.
-pub fn note(text: &str) {
+pub fn print_note(text: &str) {
     println!("    {text}");
 }
 
 /// Says something that nobody should miss.
-pub fn loud(text: &str) {
+pub fn print_warning(text: &str) {
     println!("\n  !! {}\n", text.replace('\n', "\n  !! "));
 }
 
 /// Announces a part of the work.
-pub fn heading(text: &str) {
+pub fn print_heading(text: &str) {
     println!("\n== {text}");
 }

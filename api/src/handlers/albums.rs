@@ -3,7 +3,7 @@
 use photofinish_store::album::{AlbumChange, AlbumQuery, NewAlbum};
 use photofinish_store::error::StoreErrorKind;
 
-use crate::auth::{AnyCaller, Manager};
+use crate::auth::{AlbumManager, AnyScope};
 use crate::context::Context;
 use crate::cursor;
 use crate::error::ApiError;
@@ -14,10 +14,14 @@ use crate::wire::album::{
 use crate::wire::{Acknowledgement, config};
 
 /// How often a change of a configuration is tried beside others of the same album, of which one wins each time.
-const TRIES: u32 = 20;
+const MAX_UPDATE_ATTEMPTS: u32 = 20;
 
-pub(crate) async fn create(ctx: Context, caller: Manager, input: CreateAlbum) -> Result<Album, ApiError> {
-    let config = input.config.applied_to(&ctx.settings.album_defaults);
+pub(crate) async fn create(
+    ctx: Context,
+    caller: AlbumManager,
+    input: CreateAlbum,
+) -> Result<Album, ApiError> {
+    let config = input.config.apply_to(&ctx.settings.album_defaults);
     let album = NewAlbum {
         tenant: caller.tenant,
         created_by: caller.key,
@@ -29,23 +33,23 @@ pub(crate) async fn create(ctx: Context, caller: Manager, input: CreateAlbum) ->
     Ok(ctx.store.albums.create(album).await?.into())
 }
 
-pub(crate) async fn list(ctx: Context, caller: AnyCaller, input: ListAlbums) -> Result<AlbumPage, ApiError> {
+pub(crate) async fn list(ctx: Context, caller: AnyScope, input: ListAlbums) -> Result<AlbumPage, ApiError> {
     let query = AlbumQuery { after: input.after, limit: input.limit, title: input.title };
     let page = ctx.store.albums.list(&caller.tenant, query).await?;
     Ok(AlbumPage {
         albums: page.albums.into_iter().map(Album::from).collect(),
-        next_cursor: page.next.map(|id| cursor::after_id(id.0)),
+        next_cursor: page.next.map(|id| cursor::encode_id(id.0)),
         total: page.total,
     })
 }
 
-pub(crate) async fn get(ctx: Context, caller: AnyCaller, input: OneAlbum) -> Result<Album, ApiError> {
+pub(crate) async fn get(ctx: Context, caller: AnyScope, input: OneAlbum) -> Result<Album, ApiError> {
     Ok(ctx.store.albums.get(&caller.tenant, input.album).await?.into())
 }
 
 pub(crate) async fn update(
     ctx: Context,
-    caller: Manager,
+    caller: AlbumManager,
     input: UpdateAlbum,
 ) -> Result<UpdatedAlbum, ApiError> {
     let UpdateAlbum { album: id, title, cover_url, tags, config } = input;
@@ -55,10 +59,10 @@ pub(crate) async fn update(
         return Ok(UpdatedAlbum { album: album.into(), reprocessing_needed: false });
     };
     // A part of a configuration is put into the whole of the moment: of two parts that are sent at once both stay.
-    for _ in 0..TRIES {
+    for _ in 0..MAX_UPDATE_ATTEMPTS {
         let before = ctx.store.albums.get(&caller.tenant, id).await?;
-        let after = config.applied_to(&before.config).map_err(|issues| ApiError::invalid(&issues))?;
-        let reprocessing_needed = config::reads_differently(&before.config, &after);
+        let after = config.apply_to(&before.config).map_err(|issues| ApiError::invalid(&issues))?;
+        let reprocessing_needed = config::needs_reprocessing(&before.config, &after);
         let unchanged_since = Some(before.updated_at);
         let change = AlbumChange { config: Some(after), unchanged_since, ..change.clone() };
         match ctx.store.albums.update(&caller.tenant, id, change).await {
@@ -66,12 +70,12 @@ pub(crate) async fn update(
             album => return Ok(UpdatedAlbum { album: album?.into(), reprocessing_needed }),
         }
     }
-    Err(ApiError::of(ErrorKind::Conflict))
+    Err(ApiError::new(ErrorKind::Conflict))
 }
 
 pub(crate) async fn delete(
     ctx: Context,
-    caller: Manager,
+    caller: AlbumManager,
     input: OneAlbum,
 ) -> Result<Acknowledgement, ApiError> {
     let organization = caller.tenant.organization;
@@ -82,16 +86,16 @@ pub(crate) async fn delete(
     ctx.store.albums.delete(&caller.tenant, input.album).await?;
     ctx.store.blobs.delete_album(organization, input.album).await?;
     tracing::info!(album.id = %input.album, key.id = %caller.key, "album deleted");
-    Ok(Acknowledgement::of("Album deleted"))
+    Ok(Acknowledgement::new("Album deleted"))
 }
 
 pub(crate) async fn reprocess(
     ctx: Context,
-    caller: Manager,
+    caller: AlbumManager,
     input: OneAlbum,
 ) -> Result<Reprocessing, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
     let queued = ctx.store.queue.reprocess(input.album).await?;
-    (ctx.queued)();
+    (ctx.on_queued)();
     Ok(Reprocessing { success: true, message: "Photos queued for processing", queued })
 }

@@ -17,7 +17,7 @@ pub(crate) mod search;
 pub(crate) mod uploads;
 
 /// The pictures of a photo, when it has been read.
-async fn picture_urls(
+async fn presign_picture_urls(
     ctx: &Context,
     organization: OrganizationId,
     photo: &Photo,
@@ -33,12 +33,12 @@ async fn picture_urls(
 }
 
 /// An id as a caller spelled it: what is no id names nothing.
-fn named<T: std::str::FromStr>(id: &str) -> Result<T, ApiError> {
+fn parse_id<T: std::str::FromStr>(id: &str) -> Result<T, ApiError> {
     id.parse().map_err(|_| ApiError::not_found())
 }
 
 /// When something that lives for `ttl` from now ends.
-fn expiry(ttl: std::time::Duration) -> OffsetDateTime {
+fn expiry_after(ttl: std::time::Duration) -> OffsetDateTime {
     let now = OffsetDateTime::now_utc();
     now.replace_microsecond(0).unwrap_or(now) + ttl
 }

@@ -5,7 +5,7 @@ use photofinish_store::ids::PhotoId;
 use photofinish_store::object::{ObjectKey, ObjectRole};
 use photofinish_store::photo::PhotoQuery;
 
-use super::{named, picture_urls};
+use super::{parse_id, presign_picture_urls};
 use crate::auth::Uploader;
 use crate::context::Context;
 use crate::cursor;
@@ -20,21 +20,21 @@ pub(crate) async fn list(ctx: Context, caller: Uploader, input: ListPhotos) -> R
     let page = ctx.store.photos.list(input.album, query).await?;
     let mut photos = Vec::with_capacity(page.photos.len());
     for photo in page.photos {
-        let urls = picture_urls(&ctx, caller.tenant.organization, &photo).await?;
-        photos.push(Photo::of(photo, urls));
+        let urls = presign_picture_urls(&ctx, caller.tenant.organization, &photo).await?;
+        photos.push(Photo::new(photo, urls));
     }
-    let next_cursor = page.next.map(|id| cursor::after_id(id.0));
+    let next_cursor = page.next.map(|id| cursor::encode_id(id.0));
     Ok(PhotoPage { photos, next_cursor, total: page.total })
 }
 
 pub(crate) async fn get(ctx: Context, caller: Uploader, input: OnePhoto) -> Result<PhotoDetail, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let id: PhotoId = named(&input.photo)?;
+    let id: PhotoId = parse_id(&input.photo)?;
     let photo = ctx.store.photos.get(input.album, id).await?;
-    let (faces, texts) = ctx.store.photos.seen(input.album, id).await?;
-    let urls = picture_urls(&ctx, caller.tenant.organization, &photo).await?;
+    let (faces, texts) = ctx.store.photos.get_detections(input.album, id).await?;
+    let urls = presign_picture_urls(&ctx, caller.tenant.organization, &photo).await?;
     Ok(PhotoDetail {
-        photo: Photo::of(photo, urls),
+        photo: Photo::new(photo, urls),
         faces: faces.into_iter().map(Into::into).collect(),
         texts: texts.into_iter().map(Into::into).collect(),
     })
@@ -46,14 +46,14 @@ pub(crate) async fn delete(
     input: OnePhoto,
 ) -> Result<Acknowledgement, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let id: PhotoId = named(&input.photo)?;
+    let id: PhotoId = parse_id(&input.photo)?;
     ctx.store.photos.get(input.album, id).await?;
     // Bytes before and after the row, as with albums.
     delete_bytes(&ctx, &caller, (&input, id)).await?;
     ctx.store.photos.delete(input.album, id).await?;
     delete_bytes(&ctx, &caller, (&input, id)).await?;
     tracing::info!(photo.id = %id, album.id = %input.album, key.id = %caller.key, "photo deleted");
-    Ok(Acknowledgement::of("Photo deleted"))
+    Ok(Acknowledgement::new("Photo deleted"))
 }
 
 async fn delete_bytes(
@@ -74,14 +74,14 @@ pub(crate) async fn retry(
     input: OnePhoto,
 ) -> Result<Acknowledgement, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let id: PhotoId = named(&input.photo)?;
+    let id: PhotoId = parse_id(&input.photo)?;
     match ctx.store.queue.retry(input.album, id).await {
         Ok(()) => {
-            (ctx.queued)();
-            Ok(Acknowledgement::of("Photo queued for processing"))
+            (ctx.on_queued)();
+            Ok(Acknowledgement::new("Photo queued for processing"))
         }
         Err(error) if error.kind == StoreErrorKind::Conflict => {
-            Err(ApiError::of(ErrorKind::Conflict).with_code("PHOTO_HAS_NOT_FAILED"))
+            Err(ApiError::new(ErrorKind::Conflict).with_code("PHOTO_HAS_NOT_FAILED"))
         }
         Err(error) => Err(error.into()),
     }

@@ -6,10 +6,10 @@ use futures_util::stream::{self, StreamExt};
 use photofinish_store::ids::{AlbumId, OrganizationId, PhotoId};
 use photofinish_store::object::{ObjectKey, ObjectRole};
 use photofinish_store::photo::{NewPhoto, PhotoState};
-use photofinish_store::traits::UploadTerms;
+use photofinish_store::traits::UploadConditions;
 use serde_json::json;
 
-use super::{expiry, named};
+use super::{expiry_after, parse_id};
 use crate::auth::Uploader;
 use crate::context::{ApiSettings, Context};
 use crate::error::ApiError;
@@ -22,31 +22,31 @@ use crate::wire::upload::{
 };
 
 /// Storage look-ups of one batch at a time.
-const LOOKUPS_AT_ONCE: usize = 16;
+const CONCURRENT_LOOKUPS: usize = 16;
 
-const CONFIRMED: &str = "Photo queued for processing";
+const CONFIRMED_MESSAGE: &str = "Photo queued for processing";
 
-pub(crate) async fn signed(
+pub(crate) async fn sign_photo(
     ctx: Context,
     caller: Uploader,
     input: SignPhoto,
 ) -> Result<PhotoTicket, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let photo = accepted(&ctx.settings, input.file)?;
+    let photo = check_file(&ctx.settings, input.file)?;
     let content_type = photo.content_type.clone();
     let ids = ctx.store.photos.create(input.album, vec![photo]).await?;
     let id = ids.first().ok_or_else(|| ApiError::internal("the store made no photo"))?;
-    ticket(&ctx, (caller.tenant.organization, input.album, *id), &content_type).await
+    issue_ticket(&ctx, (caller.tenant.organization, input.album, *id), &content_type).await
 }
 
-pub(crate) async fn signed_batch(
+pub(crate) async fn sign_photos(
     ctx: Context,
     caller: Uploader,
     input: SignPhotos,
 ) -> Result<PhotoTickets, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
     let judged: Vec<_> =
-        input.files.into_iter().map(|f| (f.filename.clone(), accepted(&ctx.settings, f))).collect();
+        input.files.into_iter().map(|f| (f.filename.clone(), check_file(&ctx.settings, f))).collect();
     let photos: Vec<NewPhoto> = judged.iter().filter_map(|(_, photo)| photo.clone().ok()).collect();
     let ids =
         if photos.is_empty() { Vec::new() } else { ctx.store.photos.create(input.album, photos).await? };
@@ -56,42 +56,42 @@ pub(crate) async fn signed_batch(
         let outcome = match photo {
             Ok(photo) => {
                 let id = ids.next().ok_or_else(|| ApiError::internal("the store made too few photos"))?;
-                ticket(&ctx, (caller.tenant.organization, input.album, id), &photo.content_type).await
+                issue_ticket(&ctx, (caller.tenant.organization, input.album, id), &photo.content_type).await
             }
             Err(error) => Err(error),
         };
         outcomes.push((filename, outcome));
     }
     ApiError::log_entries(outcomes.iter().filter_map(|(_, outcome)| outcome.as_ref().err()));
-    let results = outcomes.into_iter().map(|(filename, outcome)| TicketResult::of(filename, outcome));
+    let results = outcomes.into_iter().map(|(filename, outcome)| TicketResult::new(filename, outcome));
     Ok(PhotoTickets { results: results.collect() })
 }
 
-pub(crate) async fn success(
+pub(crate) async fn confirm_photo(
     ctx: Context,
     caller: Uploader,
     input: OnePhoto,
 ) -> Result<Acknowledgement, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let id: PhotoId = named(&input.photo)?;
+    let id: PhotoId = parse_id(&input.photo)?;
     let photo = ctx.store.photos.get(input.album, id).await?;
     if photo.state == PhotoState::AwaitingUpload {
         check_uploaded(&ctx, caller.tenant.organization, (input.album, id)).await?;
         if ctx.store.queue.confirm(input.album, &[id]).await?.is_empty() {
             return Err(ApiError::not_found());
         }
-        (ctx.queued)();
+        (ctx.on_queued)();
     }
-    Ok(Acknowledgement::of(CONFIRMED))
+    Ok(Acknowledgement::new(CONFIRMED_MESSAGE))
 }
 
-pub(crate) async fn success_batch(
+pub(crate) async fn confirm_photos(
     ctx: Context,
     caller: Uploader,
     input: ConfirmPhotos,
 ) -> Result<Confirmations, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let ids: Vec<PhotoId> = input.photos.iter().filter_map(|id| named(id).ok()).collect();
+    let ids: Vec<PhotoId> = input.photos.iter().filter_map(|id| parse_id(id).ok()).collect();
     let known = ctx.store.photos.get_many(input.album, &ids).await?;
     let organization = caller.tenant.organization;
     let mut outcomes: HashMap<PhotoId, Result<(), ApiError>> = HashMap::new();
@@ -105,7 +105,7 @@ pub(crate) async fn success_batch(
                 (photo.id, waits, found)
             }
         })
-        .buffer_unordered(LOOKUPS_AT_ONCE);
+        .buffer_unordered(CONCURRENT_LOOKUPS);
     let mut to_confirm = Vec::new();
     while let Some((id, waits, found)) = uploads.next().await {
         if waits && found.is_ok() {
@@ -116,23 +116,23 @@ pub(crate) async fn success_batch(
     let confirmed: HashSet<PhotoId> =
         ctx.store.queue.confirm(input.album, &to_confirm).await?.into_iter().collect();
     if !confirmed.is_empty() {
-        (ctx.queued)();
+        (ctx.on_queued)();
     }
     for id in to_confirm.iter().filter(|id| !confirmed.contains(*id)) {
         outcomes.insert(*id, Err(ApiError::not_found()));
     }
     ApiError::log_entries(outcomes.values().filter_map(|outcome| outcome.as_ref().err()));
     let results = input.photos.into_iter().map(|text| {
-        let outcome = named::<PhotoId>(&text).ok().and_then(|id| outcomes.get(&id).cloned());
+        let outcome = parse_id::<PhotoId>(&text).ok().and_then(|id| outcomes.get(&id).cloned());
         let outcome = outcome.unwrap_or_else(|| Err(ApiError::not_found()));
-        Confirmation::of(text, outcome.map(|()| CONFIRMED))
+        Confirmation::new(text, outcome.map(|()| CONFIRMED_MESSAGE))
     });
     Ok(Confirmations { results: results.collect() })
 }
 
 /// A file of an accepted media type; parameters of the type do not matter, as long as a header can carry them unchanged:
 /// the upload must be declared with exactly this text.
-fn accepted(settings: &ApiSettings, file: PhotoFile) -> Result<NewPhoto, ApiError> {
+fn check_file(settings: &ApiSettings, file: PhotoFile) -> Result<NewPhoto, ApiError> {
     let text = file.content_type.as_str();
     let fits = text == text.trim() && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     let declared: Option<mime::Mime> = text.parse().ok().filter(|_| fits);
@@ -141,19 +141,19 @@ fn accepted(settings: &ApiSettings, file: PhotoFile) -> Result<NewPhoto, ApiErro
         return Ok(NewPhoto { filename: file.filename, content_type: file.content_type });
     }
     let data = json!({ "code": "IMAGE_TYPE_NOT_ACCEPTED", "accepted": settings.media_types });
-    Err(ApiError::of(ErrorKind::UnsupportedMediaType).with_data(data))
+    Err(ApiError::new(ErrorKind::UnsupportedMediaType).with_data(data))
 }
 
-async fn ticket(
+async fn issue_ticket(
     ctx: &Context,
     (organization, album, photo): (OrganizationId, AlbumId, PhotoId),
     content_type: &str,
 ) -> Result<PhotoTicket, ApiError> {
     let key = ObjectKey::photo(organization, album, photo, ObjectRole::Original);
     let ttl = ctx.settings.upload_ttl;
-    let terms = UploadTerms { content_type, max_bytes: ctx.settings.max_photo_bytes, ttl };
+    let terms = UploadConditions { content_type, max_bytes: ctx.settings.max_photo_bytes, ttl };
     let url = ctx.store.blobs.upload_url(&key, terms).await?;
-    Ok(PhotoTicket { upload_url: url.into(), photo_id: photo.to_string(), expires_at: expiry(ttl) })
+    Ok(PhotoTicket { upload_url: url.into(), photo_id: photo.to_string(), expires_at: expiry_after(ttl) })
 }
 
 /// Whether the bytes are there, and not more of them than a photo may have: no cloud binds a presigned upload to a size.
@@ -168,9 +168,9 @@ async fn check_uploaded(
     match ctx.store.blobs.head(&key).await? {
         Some(size) if size > ctx.settings.max_photo_bytes => {
             ctx.store.blobs.delete(&key).await?;
-            Err(ApiError::of(ErrorKind::PayloadTooLarge).with_code("PHOTO_TOO_LARGE"))
+            Err(ApiError::new(ErrorKind::PayloadTooLarge).with_code("PHOTO_TOO_LARGE"))
         }
         Some(_) => Ok(()),
-        None => Err(ApiError::of(ErrorKind::PreconditionFailed).with_code("UPLOAD_MISSING")),
+        None => Err(ApiError::new(ErrorKind::PreconditionFailed).with_code("UPLOAD_MISSING")),
     }
 }

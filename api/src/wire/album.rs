@@ -12,7 +12,7 @@ use super::config::{AlbumConfig, ConfigChange};
 use super::{Output, sample};
 use crate::cursor;
 use crate::input::{Fields, Input};
-use crate::rules::{ListOf, Nullable, Text, Whole, nested, text, uri, uuid};
+use crate::rules::{Integer, ListOf, Nullable, Text, nested, text, uri, uuid};
 
 /// One event.
 #[derive(Serialize, ToSchema)]
@@ -100,7 +100,7 @@ pub(crate) struct AlbumPage {
 
 impl Output for AlbumPage {
     fn example() -> Self {
-        let next_cursor = Some(cursor::after_id(sample::ALBUM.0));
+        let next_cursor = Some(cursor::encode_id(sample::ALBUM.0));
         Self { albums: vec![Album::example()], next_cursor, total: 12 }
     }
 }
@@ -131,26 +131,26 @@ pub(crate) struct CreateAlbum {
     pub(crate) config: ConfigChange,
 }
 
-fn title() -> Text {
+fn title_text() -> Text {
     text(1, 500)
 }
 
-fn tags() -> ListOf<Text> {
+fn tag_list() -> ListOf<Text> {
     ListOf { item: text(1, 100), min: 0, max: 100 }
 }
 
-const CONFIG: &str = "How its photos are read and searched, whole or in part.";
+const CONFIG_DESCRIPTION: &str = "How its photos are read and searched, whole or in part.";
 
 impl Input for CreateAlbum {
     const NAME: &'static str = "CreateAlbum";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let title = fields.required("title", "The event's name.", title());
+        let title = fields.required("title", "The event's name.", title_text());
         let cover_url = fields.optional("coverUrl", "A picture for the event.", uri());
-        let tags = fields.optional("tags", "Free labels.", tags());
-        let config = fields.optional("config", CONFIG, nested::<ConfigChange>());
+        let tags = fields.optional("tags", "Free labels.", tag_list());
+        let config = fields.optional("config", CONFIG_DESCRIPTION, nested::<ConfigChange>());
         if let Some(config) = &config {
-            fields.together(|report| config.check_new(report));
+            fields.check_together(|report| config.check_for_new_album(report));
         }
         Some(Self {
             title: title?,
@@ -178,11 +178,11 @@ impl Input for UpdateAlbum {
     const NAME: &'static str = "UpdateAlbum";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let album = album_id(fields);
-        let title = fields.optional("title", "The new name.", title());
+        let album = read_album_id(fields);
+        let title = fields.optional("title", "The new name.", title_text());
         let cover_url = fields.optional("coverUrl", "The new picture, or null for none.", Nullable(uri()));
-        let tags = fields.optional("tags", "The new labels, all of them.", tags());
-        let config = fields.optional("config", CONFIG, nested());
+        let tags = fields.optional("tags", "The new labels, all of them.", tag_list());
+        let config = fields.optional("config", CONFIG_DESCRIPTION, nested());
         Some(Self { album: album?, title, cover_url, tags, config })
     }
 
@@ -200,7 +200,7 @@ impl Input for OneAlbum {
     const NAME: &'static str = "OneAlbum";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let album = album_id(fields);
+        let album = read_album_id(fields);
         Some(Self { album: album? })
     }
 
@@ -210,7 +210,7 @@ impl Input for OneAlbum {
 }
 
 /// The field `albumId`.
-pub(crate) fn album_id(fields: &mut Fields<'_>) -> Option<AlbumId> {
+pub(crate) fn read_album_id(fields: &mut Fields<'_>) -> Option<AlbumId> {
     fields.required("albumId", "The album.", uuid())
 }
 
@@ -225,11 +225,11 @@ impl Input for ListAlbums {
     const NAME: &'static str = "ListAlbums";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let limit = fields.defaulted("limit", ("Albums a page.", 50), Whole { min: 1, max: 200 });
-        let after = fields.optional("cursor", "`nextCursor` of the page before.", cursor::id_rule());
+        let limit = fields.optional_or("limit", ("Albums a page.", 50), Integer { min: 1, max: 200 });
+        let after = fields.optional("cursor", "`nextCursor` of the page before.", cursor::id_cursor());
         let about = "Only albums whose title contains this, whatever its case.";
         let title = fields.optional("title", about, text(0, 500));
-        let after = after.and_then(|text| cursor::id(&text)).map(AlbumId);
+        let after = after.and_then(|text| cursor::decode_id(&text)).map(AlbumId);
         Some(Self { after, limit, title: title.filter(|title| !title.is_empty()) })
     }
 

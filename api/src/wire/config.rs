@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use crate::input::{Fields, Input};
-use crate::issues::{Issue, Report, Step, code};
-use crate::rules::{Choice, Flag, Nullable, Number, Whole, bib_pattern, nested};
+use crate::issues::{Issue, IssueReport, PathSegment, code};
+use crate::rules::{Boolean, Integer, Nullable, Number, OneOf, bib_pattern, nested};
 
 /// How an album's photos are read and searched.
 #[derive(Serialize, ToSchema)]
@@ -78,7 +78,7 @@ fn mode_name(mode: RecognitionMode) -> &'static str {
 }
 
 fn mode_schema() -> utoipa::openapi::schema::Object {
-    super::photo::names(MODES.map(mode_name))
+    super::photo::string_enum(MODES.map(mode_name))
 }
 
 impl From<rows::AlbumConfig> for AlbumConfig {
@@ -183,10 +183,10 @@ impl Input for RecognitionChange {
         let about = "Hits below this confidence are not answered.";
         let threshold = Number { min: 0.0, max: 100.0 };
         let confidence_threshold = fields.optional("confidenceThreshold", about, threshold);
-        let enabled = fields.optional("enabled", "Whether it runs, and whether it can be searched.", Flag);
+        let enabled = fields.optional("enabled", "Whether it runs, and whether it can be searched.", Boolean);
         let grid = fields.optional("grid", "The cells of mode `grid`.", Nullable(nested::<Grid>()));
         let about = "`grid` takes a grid: one given here, or one that the album has.";
-        let mode = fields.optional("mode", about, Choice(&MODES, mode_name));
+        let mode = fields.optional("mode", about, OneOf(&MODES, mode_name));
         Some(Self { confidence_threshold, enabled, grid, mode })
     }
 
@@ -200,7 +200,7 @@ impl Input for ImageChange {
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let about = "Longest side, pixels; photos are never enlarged.";
-        let max_dimension = fields.optional("maxDimension", about, Whole { min: 64, max: 8192 });
+        let max_dimension = fields.optional("maxDimension", about, Integer { min: 64, max: 8192 });
         Some(Self { max_dimension })
     }
 
@@ -213,7 +213,7 @@ impl Input for Grid {
     const NAME: &'static str = "GridChange";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let (count, pixels) = (|| Whole { min: 1, max: 16 }, || Whole { min: 64, max: 8192 });
+        let (count, pixels) = (|| Integer { min: 1, max: 16 }, || Integer { min: 64, max: 8192 });
         let about = "Pixels that the network sees of a cell at most.";
         let rows = fields.required("rows", "Cells down.", count());
         let columns = fields.required("columns", "Cells across.", count());
@@ -232,15 +232,15 @@ impl ConfigChange {
     ///
     /// # Errors
     /// The issues of fields that only go wrong together.
-    pub(crate) fn applied_to(&self, base: &rows::AlbumConfig) -> Result<rows::AlbumConfig, Vec<Issue>> {
+    pub(crate) fn apply_to(&self, base: &rows::AlbumConfig) -> Result<rows::AlbumConfig, Vec<Issue>> {
         let config = rows::AlbumConfig {
-            face: self.face.applied_to(&base.face),
-            text: self.text.applied_to(&base.text),
+            face: self.face.apply_to(&base.face),
+            text: self.text.apply_to(&base.text),
             preview_max_dimension: self.preview.max_dimension.unwrap_or(base.preview_max_dimension),
             thumbnail_max_dimension: self.thumbnail.max_dimension.unwrap_or(base.thumbnail_max_dimension),
             bib_pattern: self.bib_pattern.as_ref().unwrap_or(&base.bib_pattern).clone(),
         };
-        let mut report = Report::default();
+        let mut report = IssueReport::default();
         let lacks = |it: &Recognition| it.mode == RecognitionMode::Grid && it.grid.is_none();
         report_missing_grids(&mut report, [("face", lacks(&config.face)), ("text", lacks(&config.text))]);
         let issues = report.into_issues();
@@ -248,19 +248,19 @@ impl ConfigChange {
     }
 
     /// What goes wrong together in the configuration of an album that is made: it has no grid but these.
-    pub(crate) fn check_new(&self, report: &mut Report) {
+    pub(crate) fn check_for_new_album(&self, report: &mut IssueReport) {
         let lacks =
             |it: &RecognitionChange| it.mode == Some(RecognitionMode::Grid) && it.grid.flatten().is_none();
         report_missing_grids(report, [("face", lacks(&self.face)), ("text", lacks(&self.text))]);
     }
 }
 
-fn report_missing_grids(report: &mut Report, lacking: [(&'static str, bool); 2]) {
+fn report_missing_grids(report: &mut IssueReport, lacking: [(&'static str, bool); 2]) {
     for (name, _) in lacking.into_iter().filter(|(_, lacks)| *lacks) {
-        report.at(Step::Field("config"), |report| {
-            report.at(Step::Field(name), |report| {
-                report.at(Step::Field("grid"), |report| {
-                    report.issue(code::REQUIRED, "mode grid takes a grid");
+        report.within(PathSegment::Field("config"), |report| {
+            report.within(PathSegment::Field(name), |report| {
+                report.within(PathSegment::Field("grid"), |report| {
+                    report.add(code::REQUIRED, "mode grid takes a grid");
                 });
             });
         });
@@ -268,7 +268,7 @@ fn report_missing_grids(report: &mut Report, lacking: [(&'static str, bool); 2])
 }
 
 impl RecognitionChange {
-    fn applied_to(&self, base: &Recognition) -> Recognition {
+    fn apply_to(&self, base: &Recognition) -> Recognition {
         let grid = self.grid.map(|grid| {
             grid.map(|grid| rows::Grid {
                 rows: grid.rows,
@@ -288,7 +288,7 @@ impl RecognitionChange {
 
 /// Whether photos read under `before` would be read, or shown, differently under `after`. Thresholds do not count:
 /// they are applied to searches.
-pub(crate) fn reads_differently(before: &rows::AlbumConfig, after: &rows::AlbumConfig) -> bool {
+pub(crate) fn needs_reprocessing(before: &rows::AlbumConfig, after: &rows::AlbumConfig) -> bool {
     let recognition = |before: &Recognition, after: &Recognition| {
         // What is switched off was read before, and is only no longer searched.
         let switched_on = after.enabled && !before.enabled;

@@ -32,14 +32,14 @@ pub(crate) struct Acknowledgement {
 
 impl Acknowledgement {
     /// `message` was done.
-    pub(crate) fn of(message: &'static str) -> Self {
+    pub(crate) fn new(message: &'static str) -> Self {
         Self { success: true, message }
     }
 }
 
 impl Output for Acknowledgement {
     fn example() -> Self {
-        Self::of("Done")
+        Self::new("Done")
     }
 }
 
@@ -98,7 +98,7 @@ impl From<photofinish_store::photo::BoundingBox> for BoundingBox {
 }
 
 /// A confidence of 0 to 100 as it is shown: two decimals.
-pub(crate) fn shown(confidence: f64) -> f64 {
+pub(crate) fn round_percent(confidence: f64) -> f64 {
     (confidence.clamp(0.0, 100.0) * 100.0).round() / 100.0
 }
 

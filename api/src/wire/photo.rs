@@ -1,7 +1,7 @@
 //! Photos, and what was seen in them, on the wire.
 
 use photofinish_store::ids::AlbumId;
-use photofinish_store::photo::{self as rows, FailureReason, PhotoState, TextStanding, UnindexedReason};
+use photofinish_store::photo::{self as rows, FailureReason, PhotoState, TextIndexState, UnindexedReason};
 use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -9,11 +9,11 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
 use uuid::Uuid;
 
-use super::album::album_id;
-use super::{BoundingBox, Output, sample, shown};
+use super::album::read_album_id;
+use super::{BoundingBox, Output, round_percent, sample};
 use crate::cursor;
 use crate::input::{Fields, Input};
-use crate::rules::{AnyText, Choice, Whole};
+use crate::rules::{AnyText, Integer, OneOf};
 
 /// A photo of an album.
 #[derive(Serialize, ToSchema)]
@@ -64,7 +64,7 @@ pub(crate) struct PictureUrls {
 
 impl Photo {
     /// A photo with its pictures, when it has them.
-    pub(crate) fn of(photo: rows::Photo, urls: Option<PictureUrls>) -> Self {
+    pub(crate) fn new(photo: rows::Photo, urls: Option<PictureUrls>) -> Self {
         let (url, thumbnail_url) = urls.map(|urls| (urls.preview, urls.thumbnail)).unzip();
         Self {
             id: photo.id.to_string(),
@@ -143,11 +143,11 @@ pub(crate) struct SeenFace {
     reason: Option<&'static str>,
 }
 
-impl From<rows::SeenFace> for SeenFace {
-    fn from(face: rows::SeenFace) -> Self {
+impl From<rows::DetectedFace> for SeenFace {
+    fn from(face: rows::DetectedFace) -> Self {
         Self {
             bounding_box: face.bounding_box.into(),
-            confidence: shown(face.confidence * 100.0),
+            confidence: round_percent(face.confidence * 100.0),
             indexed: face.unindexed.is_none(),
             reason: face.unindexed.map(UnindexedReason::as_str),
         }
@@ -171,17 +171,17 @@ pub(crate) struct SeenText {
     reason: Option<&'static str>,
 }
 
-impl From<rows::SeenText> for SeenText {
-    fn from(text: rows::SeenText) -> Self {
-        let unindexed = match text.standing {
-            TextStanding::Indexed => None,
-            TextStanding::Candidate => Some(UnindexedReason::LowConfidence),
-            TextStanding::Unindexed(reason) => Some(reason),
+impl From<rows::DetectedText> for SeenText {
+    fn from(text: rows::DetectedText) -> Self {
+        let unindexed = match text.index_state {
+            TextIndexState::Indexed => None,
+            TextIndexState::Candidate => Some(UnindexedReason::LowConfidence),
+            TextIndexState::Unindexed(reason) => Some(reason),
         };
         Self {
             text: text.text,
             bounding_box: text.bounding_box.into(),
-            confidence: shown(text.confidence * 100.0),
+            confidence: round_percent(text.confidence * 100.0),
             indexed: unindexed.is_none(),
             reason: unindexed.map(UnindexedReason::as_str),
         }
@@ -203,7 +203,7 @@ pub(crate) struct PhotoPage {
 
 impl Output for PhotoPage {
     fn example() -> Self {
-        let next_cursor = Some(cursor::after_id(sample::PHOTO.0));
+        let next_cursor = Some(cursor::encode_id(sample::PHOTO.0));
         Self { photos: vec![Photo::example()], next_cursor, total: 1480 }
     }
 }
@@ -218,7 +218,7 @@ impl Input for OnePhoto {
     const NAME: &'static str = "OnePhoto";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let album = album_id(fields);
+        let album = read_album_id(fields);
         let photo = fields.required("photoId", "The photo.", AnyText);
         Some(Self { album: album?, photo: photo? })
     }
@@ -240,12 +240,12 @@ impl Input for ListPhotos {
     const NAME: &'static str = "ListPhotos";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let album = album_id(fields);
-        let states = Choice(&PhotoState::ALL, PhotoState::as_str);
+        let album = read_album_id(fields);
+        let states = OneOf(&PhotoState::ALL, PhotoState::as_str);
         let state = fields.optional("state", "Only photos in this state.", states);
-        let limit = fields.defaulted("limit", ("Photos a page.", 100), Whole { min: 1, max: 1000 });
-        let after = fields.optional("cursor", "`nextCursor` of the page before.", cursor::id_rule());
-        let after = after.and_then(|text| cursor::id(&text)).map(photofinish_store::ids::PhotoId);
+        let limit = fields.optional_or("limit", ("Photos a page.", 100), Integer { min: 1, max: 1000 });
+        let after = fields.optional("cursor", "`nextCursor` of the page before.", cursor::id_cursor());
+        let after = after.and_then(|text| cursor::decode_id(&text)).map(photofinish_store::ids::PhotoId);
         Some(Self { album: album?, state, after, limit })
     }
 
@@ -255,24 +255,24 @@ impl Input for ListPhotos {
 }
 
 /// The schema of a string that is one of `names`.
-pub(crate) fn names<const N: usize>(names: [&'static str; N]) -> Object {
+pub(crate) fn string_enum<const N: usize>(names: [&'static str; N]) -> Object {
     ObjectBuilder::new().schema_type(SchemaType::Type(Type::String)).enum_values(Some(names)).build()
 }
 
-fn names_or_null<const N: usize>(names: [&'static str; N]) -> Object {
+fn nullable_string_enum<const N: usize>(names: [&'static str; N]) -> Object {
     let values = names.into_iter().map(Value::from).chain([Value::Null]);
     let kinds = SchemaType::Array(vec![Type::String, Type::Null]);
     ObjectBuilder::new().schema_type(kinds).enum_values(Some(values)).build()
 }
 
 fn state_schema() -> Object {
-    names(PhotoState::ALL.map(PhotoState::as_str))
+    string_enum(PhotoState::ALL.map(PhotoState::as_str))
 }
 
 fn failure_schema() -> Object {
-    names_or_null(FailureReason::ALL.map(FailureReason::as_str))
+    nullable_string_enum(FailureReason::ALL.map(FailureReason::as_str))
 }
 
 fn reason_schema() -> Object {
-    names_or_null(UnindexedReason::ALL.map(UnindexedReason::as_str))
+    nullable_string_enum(UnindexedReason::ALL.map(UnindexedReason::as_str))
 }

@@ -37,7 +37,7 @@ pub(crate) struct Progress {
 }
 
 /// Speed of the work on an album.
-pub(crate) struct Pace {
+pub(crate) struct Throughput {
     /// Photos that became ready or failed, per second.
     pub(crate) photos_per_second: f64,
     /// The stage that holds the others up.
@@ -51,7 +51,7 @@ pub(crate) fn is_idle(counts: &StateCounts) -> bool {
 
 impl Progress {
     /// Counts and, unless idle, the pace.
-    pub(crate) fn of(album: AlbumId, counts: &StateCounts, pace: Option<Pace>) -> Self {
+    pub(crate) fn new(album: AlbumId, counts: &StateCounts, pace: Option<Throughput>) -> Self {
         let left = (counts.queued + counts.processing) as f64;
         let rate = pace.as_ref().map(|pace| pace.photos_per_second);
         let seconds_left = rate.filter(|rate| *rate > 0.0).map(|rate| (left / rate).ceil());
@@ -73,8 +73,8 @@ impl Progress {
 impl Output for Progress {
     fn example() -> Self {
         let counts = StateCounts { queued: 388, processing: 12, ready: 1080, ..StateCounts::default() };
-        let pace = Pace { photos_per_second: 25.0, bottleneck: Some("read".to_owned()) };
-        Self::of(sample::ALBUM, &counts, Some(pace))
+        let pace = Throughput { photos_per_second: 25.0, bottleneck: Some("read".to_owned()) };
+        Self::new(sample::ALBUM, &counts, Some(pace))
     }
 }
 
@@ -85,10 +85,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_idle_album_has_no_pace() {
+    fn an_idle_album_has_no_throughput() {
         let counts = StateCounts { ready: 3, failed: 1, awaiting_upload: 2, ..StateCounts::default() };
         assert!(is_idle(&counts));
-        let progress = serde_json::to_value(Progress::of(sample::ALBUM, &counts, None)).unwrap();
+        let progress = serde_json::to_value(Progress::new(sample::ALBUM, &counts, None)).unwrap();
         assert_eq!(progress["total"], json!(6));
         assert_eq!(progress["photosPerSecond"], json!(null));
         assert_eq!(progress["secondsLeft"], json!(null));
@@ -96,10 +96,10 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_takes_as_long_as_the_pace_says() {
+    fn seconds_left_follow_from_the_throughput() {
         let counts = StateCounts { queued: 9, processing: 1, ..StateCounts::default() };
-        let pace = Pace { photos_per_second: 4.0, bottleneck: None };
-        let progress = serde_json::to_value(Progress::of(sample::ALBUM, &counts, Some(pace))).unwrap();
+        let pace = Throughput { photos_per_second: 4.0, bottleneck: None };
+        let progress = serde_json::to_value(Progress::new(sample::ALBUM, &counts, Some(pace))).unwrap();
         assert_eq!(progress["secondsLeft"], json!(3.0));
     }
 }

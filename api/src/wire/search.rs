@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use super::album::album_id;
+use super::album::read_album_id;
 use super::{BoundingBox, Output, sample};
-use crate::cursor::{self, HitPlace};
+use crate::cursor::{self, HitPosition};
 use crate::input::{Fields, Input};
-use crate::rules::{AnyText, Flag, Number, Whole, text};
+use crate::rules::{AnyText, Boolean, Integer, Number, text};
 
 /// Why a face hit is one.
 pub(crate) const FACE_MATCH: &str = "face match";
@@ -156,20 +156,20 @@ impl Output for TextHits {
 /// Which hits of a search to answer.
 pub(crate) struct Paging {
     pub(crate) limit: usize,
-    pub(crate) after: Option<HitPlace>,
+    pub(crate) after: Option<HitPosition>,
     /// 0 to 100; 0 unless named.
     pub(crate) min_confidence: f64,
 }
 
 impl Paging {
     fn read(fields: &mut Fields<'_>) -> Self {
-        let limit = fields.defaulted("limit", ("Hits a page.", 100), Whole { min: 1, max: 1000 });
-        let after = fields.optional("cursor", "`nextCursor` of the page before.", cursor::hit_rule());
+        let limit = fields.optional_or("limit", ("Hits a page.", 100), Integer { min: 1, max: 1000 });
+        let after = fields.optional("cursor", "`nextCursor` of the page before.", cursor::hit_cursor());
         let about = "Only hits of this confidence or more. The album's threshold holds all the same.";
         let min_confidence = fields.optional("minConfidence", about, Number { min: 0.0, max: 100.0 });
         Self {
             limit: limit as usize,
-            after: after.and_then(|text| HitPlace::from_cursor(&text)),
+            after: after.and_then(|text| HitPosition::from_cursor(&text)),
             min_confidence: min_confidence.unwrap_or_default(),
         }
     }
@@ -186,7 +186,7 @@ impl Input for SearchFace {
     const NAME: &'static str = "SearchFace";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let album = album_id(fields);
+        let album = read_album_id(fields);
         let image = fields.required("imageId", "The selfie.", AnyText);
         let paging = Paging::read(fields);
         Some(Self { album: album?, image: image?, paging })
@@ -209,10 +209,10 @@ impl Input for SearchText {
     const NAME: &'static str = "SearchText";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let album = album_id(fields);
+        let album = read_album_id(fields);
         let about = "The bib. Case, spaces and punctuation do not matter.";
         let text = fields.required("text", about, text(1, 100));
-        let exact = fields.defaulted("exact", ("Only readings of exactly this bib.", false), Flag);
+        let exact = fields.optional_or("exact", ("Only readings of exactly this bib.", false), Boolean);
         let paging = Paging::read(fields);
         Some(Self { album: album?, text: text?, exact, paging })
     }

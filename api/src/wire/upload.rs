@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use super::album::album_id;
+use super::album::read_album_id;
 use super::{EntryError, Output, sample};
 use crate::error::ApiError;
 use crate::input::{Fields, Input};
@@ -53,7 +53,7 @@ impl Input for SignPhoto {
     const NAME: &'static str = "SignPhoto";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let album = album_id(fields);
+        let album = read_album_id(fields);
         let file = PhotoFile::read(fields);
         Some(Self { album: album?, file: file? })
     }
@@ -88,7 +88,7 @@ impl Input for SignPhotos {
     const NAME: &'static str = "SignPhotos";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let album = album_id(fields);
+        let album = read_album_id(fields);
         let entries = ListOf { item: nested(), min: 1, max: BATCH_LIMIT };
         let files = fields.required("entries", "The files.", entries);
         Some(Self { album: album?, files: files? })
@@ -129,10 +129,10 @@ pub(crate) struct TicketResult {
 
 impl TicketResult {
     /// An entry's outcome.
-    pub(crate) fn of(filename: String, outcome: Result<PhotoTicket, ApiError>) -> Self {
+    pub(crate) fn new(filename: String, outcome: Result<PhotoTicket, ApiError>) -> Self {
         let (ticket, error) = match outcome {
             Ok(ticket) => (Some(ticket), None),
-            Err(error) => (None, Some(error.entry())),
+            Err(error) => (None, Some(error.to_entry())),
         };
         let expires_at = ticket.as_ref().map(|ticket| ticket.expires_at);
         let (upload_url, photo_id) = ticket.map(|ticket| (ticket.upload_url, ticket.photo_id)).unzip();
@@ -142,7 +142,7 @@ impl TicketResult {
 
 impl Output for PhotoTickets {
     fn example() -> Self {
-        Self { results: vec![TicketResult::of("IMG_2041.jpg".to_owned(), Ok(PhotoTicket::example()))] }
+        Self { results: vec![TicketResult::new("IMG_2041.jpg".to_owned(), Ok(PhotoTicket::example()))] }
     }
 }
 
@@ -156,7 +156,7 @@ impl Input for ConfirmPhotos {
     const NAME: &'static str = "ConfirmPhotos";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let album = album_id(fields);
+        let album = read_album_id(fields);
         let ids = ListOf { item: AnyText, min: 1, max: BATCH_LIMIT };
         let photos = fields.required("photoIds", "The photos whose upload is done.", ids);
         Some(Self { album: album?, photos: photos? })
@@ -192,16 +192,18 @@ pub(crate) struct Confirmation {
 
 impl Confirmation {
     /// A photo's outcome.
-    pub(crate) fn of(photo_id: String, outcome: Result<&'static str, ApiError>) -> Self {
+    pub(crate) fn new(photo_id: String, outcome: Result<&'static str, ApiError>) -> Self {
         match outcome {
             Ok(message) => Self { photo_id, success: true, message: Some(message), error: None },
-            Err(error) => Self { photo_id, success: false, message: None, error: Some(error.entry()) },
+            Err(error) => Self { photo_id, success: false, message: None, error: Some(error.to_entry()) },
         }
     }
 }
 
 impl Output for Confirmations {
     fn example() -> Self {
-        Self { results: vec![Confirmation::of(sample::PHOTO.to_string(), Ok("Photo queued for processing"))] }
+        Self {
+            results: vec![Confirmation::new(sample::PHOTO.to_string(), Ok("Photo queued for processing"))],
+        }
     }
 }

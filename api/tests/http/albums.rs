@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Service, bib, face};
+use crate::support::{TestService, bib, face};
 
 #[test]
-fn a_new_album_has_what_the_contract_and_the_operator_say() {
-    let service = Service::start();
+fn a_new_album_has_the_defaults_of_the_contract_and_the_settings() {
+    let service = TestService::start();
     let album = service.partner().call("/albums/create", &json!({ "title": "Lake Marathon" })).ok();
     let recognition = |threshold: f64| json!({ "confidenceThreshold": threshold, "enabled": true, "grid": null, "mode": "photo" });
     let config = json!({
@@ -23,8 +23,8 @@ fn a_new_album_has_what_the_contract_and_the_operator_say() {
 }
 
 #[test]
-fn an_album_may_be_made_with_everything() {
-    let service = Service::start();
+fn an_album_can_be_created_with_every_field() {
+    let service = TestService::start();
     let partner = service.partner();
     let grid = json!({ "rows": 2, "columns": 16, "cellWidth": 64, "cellHeight": 1024 });
     let body = json!({
@@ -47,8 +47,8 @@ fn an_album_may_be_made_with_everything() {
 }
 
 #[test]
-fn a_config_that_makes_no_sense_is_refused() {
-    let service = Service::start();
+fn an_inconsistent_config_is_refused() {
+    let service = TestService::start();
     let partner = service.partner();
     let issues = |config: Value| {
         let issues = partner.call("/albums/create", &json!({ "title": "T", "config": config })).issues();
@@ -81,8 +81,8 @@ fn a_config_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn a_cover_is_an_absolute_uri() {
-    let service = Service::start();
+fn a_cover_url_is_an_absolute_uri() {
+    let service = TestService::start();
     let partner = service.partner();
     let create = |cover: &str| partner.call("/albums/create", &json!({ "title": "T", "coverUrl": cover }));
     for fine in
@@ -110,10 +110,10 @@ fn a_cover_is_an_absolute_uri() {
 
 #[test]
 fn albums_are_listed_newest_first_page_by_page() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
     for title in ["Lake 10", "River 20", "Lake 30", "lake 40", "Hill 50"] {
-        partner.album_with(json!({ "title": title }));
+        partner.create_album_with(json!({ "title": title }));
     }
     let titles = |page: &Value| {
         let albums = page["albums"].as_array().unwrap();
@@ -135,8 +135,8 @@ fn albums_are_listed_newest_first_page_by_page() {
 }
 
 #[test]
-fn wrong_pages_are_refused() {
-    let service = Service::start();
+fn invalid_limits_and_cursors_are_refused() {
+    let service = TestService::start();
     let partner = service.partner();
     for body in [
         json!({ "limit": 0 }),
@@ -151,11 +151,11 @@ fn wrong_pages_are_refused() {
 }
 
 #[test]
-fn an_update_changes_what_it_names() {
-    let service = Service::start();
+fn an_update_changes_only_the_fields_it_contains() {
+    let service = TestService::start();
     let partner = service.partner();
     let body = json!({ "title": "Old", "coverUrl": "https://a.example/x", "tags": ["a"] });
-    let (album, _) = partner.album_with(body);
+    let (album, _) = partner.create_album_with(body);
     let update = |mut body: Value| {
         body["albumId"] = album.clone();
         partner.call("/albums/update", &body).ok()
@@ -173,10 +173,10 @@ fn an_update_changes_what_it_names() {
 }
 
 #[test]
-fn updates_at_once_leave_what_each_of_them_names() {
-    let service = Service::start();
+fn concurrent_updates_of_different_fields_both_persist() {
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, _) = partner.album();
+    let (album, _) = partner.create_album();
     let config = |text: Value| json!({ "albumId": album, "config": text });
     for round in 0..20 {
         let (face, text) = (f64::from(round), f64::from(100 - round));
@@ -197,10 +197,10 @@ fn updates_at_once_leave_what_each_of_them_names() {
 }
 
 #[test]
-fn an_update_says_whether_photos_would_be_read_differently() {
-    let service = Service::start();
+fn an_update_reports_whether_reprocessing_is_needed() {
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, _) = partner.album();
+    let (album, _) = partner.create_album();
     let needed = |config: Value| {
         let body = json!({ "albumId": album, "config": config });
         partner.call("/albums/update", &body).ok()["reprocessingNeeded"].as_bool().unwrap()
@@ -222,9 +222,9 @@ fn an_update_says_whether_photos_would_be_read_differently() {
 
 #[test]
 fn a_deleted_album_is_gone_with_all_its_bytes() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.album();
+    let (album, typed) = partner.create_album();
     let photo = service.ready_photo((&partner, typed), vec![face(0.9)], vec![bib("1207")]);
     let body = json!({ "albumId": album, "photoId": photo });
     let url = partner.call("/photos/photo/get", &body).ok()["url"].as_str().unwrap().to_owned();
@@ -232,17 +232,17 @@ fn a_deleted_album_is_gone_with_all_its_bytes() {
 
     assert_eq!(partner.call("/albums/delete", &json!({ "albumId": album })).ok()["success"], json!(true));
     for path in ["/albums/get", "/albums/delete", "/albums/progress", "/photos/photo/list"] {
-        partner.call(path, &json!({ "albumId": album })).defined(404, "NOT_FOUND");
+        partner.call(path, &json!({ "albumId": album })).defined_error(404, "NOT_FOUND");
     }
-    partner.call("/photos/photo/get", &body).defined(404, "NOT_FOUND");
+    partner.call("/photos/photo/get", &body).defined_error(404, "NOT_FOUND");
     assert_eq!(partner.send(&format!("GET {url}"), &[], "").status, 404);
 }
 
 #[test]
 fn reprocessing_queues_ready_and_failed_photos() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.album();
+    let (album, typed) = partner.create_album();
     service.ready_photo((&partner, typed), vec![], vec![]);
     service.failed_photo(&partner, typed);
     let on_album = json!({ "albumId": album });

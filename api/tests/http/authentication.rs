@@ -9,54 +9,54 @@ use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
 use crate::support::client::document;
-use crate::support::{DEADLINE, Partner, Service};
+use crate::support::{DEADLINE, Partner, TestService};
 
-fn refused_as(partner: &Partner, code: &str) {
-    let body = partner.call("/albums/list", &json!({})).defined(401, "UNAUTHORIZED");
+fn assert_refused(partner: &Partner, code: &str) {
+    let body = partner.call("/albums/list", &json!({})).defined_error(401, "UNAUTHORIZED");
     assert_eq!(body["data"], json!({ "code": code }));
     assert_eq!(body["message"], json!("Unauthorized"));
 }
 
-fn with_key(service: &Service, key: &str) -> Partner {
+fn partner_with_key(service: &TestService, key: &str) -> Partner {
     Partner::new(service, Some(key.to_owned()))
 }
 
 #[test]
-fn keys_that_are_none_are_refused() {
-    let service = Service::start();
-    refused_as(&Partner::new(&service, None), "KEY_MISSING");
+fn missing_malformed_and_unknown_keys_are_refused() {
+    let service = TestService::start();
+    assert_refused(&Partner::new(&service, None), "KEY_MISSING");
     let mistyped = service.partner().key.unwrap().replace("svc_live_", "svc_test_");
     for malformed in ["", "x", "svc_live_", "Bearer svc_live_abc", &mistyped] {
-        refused_as(&with_key(&service, malformed), "KEY_MALFORMED");
+        assert_refused(&partner_with_key(&service, malformed), "KEY_MALFORMED");
     }
-    refused_as(&with_key(&service, KeyText::generate(KeyMode::Live).reveal()), "KEY_UNKNOWN");
+    assert_refused(&partner_with_key(&service, KeyText::generate(KeyMode::Live).reveal()), "KEY_UNKNOWN");
 }
 
 #[test]
 fn expired_and_revoked_keys_are_refused() {
-    let service = Service::start();
+    let service = TestService::start();
     let expired = KeyText::generate(KeyMode::Live);
     let yesterday = OffsetDateTime::now_utc() - Duration::DAY;
-    service.keep_key("Lake Timing", &expired, |key| key.expires_at = Some(yesterday));
-    refused_as(&with_key(&service, expired.reveal()), "KEY_EXPIRED");
+    service.create_key("Lake Timing", &expired, |key| key.expires_at = Some(yesterday));
+    assert_refused(&partner_with_key(&service, expired.reveal()), "KEY_EXPIRED");
 
     let later = KeyText::generate(KeyMode::Live);
     let tomorrow = OffsetDateTime::now_utc() + Duration::DAY;
-    let id = service.keep_key("Lake Timing", &later, |key| key.expires_at = Some(tomorrow));
-    let partner = with_key(&service, later.reveal());
+    let id = service.create_key("Lake Timing", &later, |key| key.expires_at = Some(tomorrow));
+    let partner = partner_with_key(&service, later.reveal());
     partner.call("/albums/list", &json!({})).ok();
     service.block_on(service.store.keys.revoke(id)).unwrap();
-    refused_as(&partner, "KEY_REVOKED");
+    assert_refused(&partner, "KEY_REVOKED");
 }
 
 #[test]
-fn each_environment_takes_its_keys() {
+fn each_environment_accepts_only_its_keys() {
     let taken = |environment, mode| {
-        let service = Service::with(|settings| settings.environment = environment);
+        let service = TestService::start_with(|settings| settings.environment = environment);
         let partner = service.partner_with("Lake Timing", mode, &Scope::ALL);
         let answer = partner.call("/albums/list", &json!({}));
         if answer.status != 200 {
-            refused_as(&partner, "KEY_OF_ANOTHER_ENVIRONMENT");
+            assert_refused(&partner, "KEY_OF_ANOTHER_ENVIRONMENT");
         }
         answer.status == 200
     };
@@ -91,8 +91,8 @@ const SCOPES: [(&str, Option<Scope>); 18] = [
 ];
 
 #[test]
-fn every_operation_takes_its_scope_and_no_other() {
-    let service = Service::start();
+fn every_operation_accepts_its_scope_and_no_other() {
+    let service = TestService::start();
     let paths: Vec<&str> = document()["paths"].as_object().unwrap().keys().map(String::as_str).collect();
     let mut known = SCOPES.map(|(path, _)| path);
     known.sort_unstable();
@@ -105,7 +105,7 @@ fn every_operation_takes_its_scope_and_no_other() {
             if taken.is_none_or(|taken| taken == held) {
                 answer.issues();
             } else {
-                let body = answer.defined(403, "FORBIDDEN");
+                let body = answer.defined_error(403, "FORBIDDEN");
                 assert_eq!(body["data"], json!({ "code": "INSUFFICIENT_SCOPE" }), "{path}");
             }
         }
@@ -122,8 +122,8 @@ fn the_document_names_the_scopes() {
 }
 
 #[test]
-fn the_last_use_of_a_key_is_noted() {
-    let service = Service::start();
+fn the_last_use_of_a_key_is_recorded() {
+    let service = TestService::start();
     let partner = service.partner();
     partner.call("/albums/list", &json!({})).ok();
     let digest = KeyText::parse(partner.key.as_ref().unwrap()).unwrap().digest();
@@ -140,11 +140,11 @@ fn the_last_use_of_a_key_is_noted() {
 
 #[test]
 fn the_key_that_makes_an_album_is_its_creator() {
-    let service = Service::start();
+    let service = TestService::start();
     let text = KeyText::generate(KeyMode::Live);
-    let id = service.keep_key("Lake Timing", &text, |_| {});
-    let partner = with_key(&service, text.reveal());
+    let id = service.create_key("Lake Timing", &text, |_| {});
+    let partner = partner_with_key(&service, text.reveal());
     let album: Value = partner.call("/albums/create", &json!({ "title": "T" })).ok();
     assert_eq!(album["createdBy"], json!(id));
-    assert_eq!(album["organizationId"], json!(service.block_on(partner.organization(&service))));
+    assert_eq!(album["organizationId"], json!(service.block_on(partner.organization_id(&service))));
 }

@@ -4,7 +4,7 @@ use photofinish_api::error_table::ErrorKind;
 use serde_json::{Map, Value, json};
 
 use crate::support::client::document;
-use crate::support::{Partner, Service, schema};
+use crate::support::{Partner, TestService, schema};
 
 fn operations() -> impl Iterator<Item = (&'static str, &'static Value)> {
     document()["paths"].as_object().unwrap().iter().map(|(path, item)| (path.as_str(), &item["post"]))
@@ -12,7 +12,7 @@ fn operations() -> impl Iterator<Item = (&'static str, &'static Value)> {
 
 #[test]
 fn the_document_is_served_with_the_versions_of_the_contract() {
-    let service = Service::start();
+    let service = TestService::start();
     let stranger = Partner::new(&service, None);
     let answer = stranger.send("GET /openapi/openapi.json", &[], "");
     assert_eq!(answer.header("content-type"), "application/json");
@@ -127,7 +127,7 @@ const CONTRACT: [(&str, &[&str]); 18] = [
 ];
 
 #[test]
-fn the_contracts_fields_are_there_with_their_types_and_marks() {
+fn the_document_has_the_fields_of_the_contract_with_their_types() {
     for (name, expected) in CONTRACT {
         let schema = &document()["components"]["schemas"][name];
         let required = schema["required"].as_array().unwrap();
@@ -136,7 +136,7 @@ fn the_contracts_fields_are_there_with_their_types_and_marks() {
             .map(|(field, property)| {
                 let mark = if required.contains(&json!(field)) { "!" } else { "" };
                 let format = property["format"].as_str().unwrap_or_default();
-                format!("{field}{mark} {} {format}", kind(property)).trim().to_owned()
+                format!("{field}{mark} {} {format}", property_type(property)).trim().to_owned()
             })
             .collect();
         for field in expected {
@@ -149,7 +149,7 @@ fn the_contracts_fields_are_there_with_their_types_and_marks() {
 }
 
 /// The type of a property, or the name of its schema.
-fn kind(property: &Value) -> String {
+fn property_type(property: &Value) -> String {
     let name = |value: &Value| value.as_str().unwrap().rsplit('/').next().unwrap().to_owned();
     if let Some(reference) = property.get("$ref") {
         return name(reference);
@@ -161,7 +161,7 @@ fn kind(property: &Value) -> String {
                 .as_array()
                 .unwrap()
                 .iter()
-                .map(|k| if k.is_string() { name(k) } else { kind(k) })
+                .map(|k| if k.is_string() { name(k) } else { property_type(k) })
                 .collect();
             // `null` last, whatever the order.
             kinds.sort_by_key(|kind| kind == "null");
@@ -173,7 +173,7 @@ fn kind(property: &Value) -> String {
 
 #[test]
 fn every_example_follows_its_schema_and_every_request_example_is_accepted() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
     for (path, operation) in operations() {
         let request = &operation["requestBody"]["content"]["application/json"];
@@ -187,7 +187,7 @@ fn every_example_follows_its_schema_and_every_request_example_is_accepted() {
 
 #[test]
 fn a_request_body_is_required_exactly_where_a_field_is() {
-    let service = Service::start();
+    let service = TestService::start();
     for (path, operation) in operations() {
         let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
         let fields =
@@ -200,17 +200,17 @@ fn a_request_body_is_required_exactly_where_a_field_is() {
 
 /// For every constraint of every request field, a value that breaks it is an issue at that field.
 #[test]
-fn what_the_document_demands_is_checked() {
-    let service = Service::start();
+fn every_constraint_of_the_document_is_checked() {
+    let service = TestService::start();
     let partner = service.partner();
     let mut broken = 0;
     for (path, operation) in operations() {
         let request = &operation["requestBody"]["content"]["application/json"];
         let mut violations = Vec::new();
-        violate(&request["schema"], &mut Vec::new(), &mut violations);
+        collect_violations(&request["schema"], &mut Vec::new(), &mut violations);
         for (place, value) in violations {
             let mut body = request["example"].clone();
-            put(&mut body, &place, &value);
+            set_value(&mut body, &place, &value);
             let issues = partner.call(path, &body).issues();
             let place = Value::from(place).to_string();
             assert!(
@@ -224,7 +224,7 @@ fn what_the_document_demands_is_checked() {
 }
 
 /// Values that a schema forbids, each with where it stands; `Undefined` leaves a required field out.
-fn violate(schema: &Value, place: &mut Vec<Value>, found: &mut Vec<(Vec<Value>, Option<Value>)>) {
+fn collect_violations(schema: &Value, place: &mut Vec<Value>, found: &mut Vec<(Vec<Value>, Option<Value>)>) {
     let schema = schema::resolve(document(), schema);
     let schema = match schema.get("oneOf") {
         Some(choices) => schema::resolve(
@@ -261,7 +261,7 @@ fn violate(schema: &Value, place: &mut Vec<Value>, found: &mut Vec<(Vec<Value>, 
     length("minItems").into_iter().for_each(|_| wrong(json!([])));
     if let Some(items) = schema.get("items") {
         place.push(json!(0));
-        violate(items, place, found);
+        collect_violations(items, place, found);
         place.pop();
     }
     for (name, property) in schema.get("properties").and_then(Value::as_object).unwrap_or(&Map::new()) {
@@ -269,13 +269,13 @@ fn violate(schema: &Value, place: &mut Vec<Value>, found: &mut Vec<(Vec<Value>, 
         if schema["required"].as_array().is_some_and(|required| required.contains(&json!(name))) {
             found.push((place.clone(), None));
         }
-        violate(property, place, found);
+        collect_violations(property, place, found);
         place.pop();
     }
 }
 
 /// Puts a value into a body, making what is missing on the way; `None` takes a field out.
-fn put(body: &mut Value, place: &[Value], value: &Option<Value>) {
+fn set_value(body: &mut Value, place: &[Value], value: &Option<Value>) {
     let Some((step, rest)) = place.split_first() else {
         *body = value.clone().unwrap();
         return;
@@ -288,21 +288,21 @@ fn put(body: &mut Value, place: &[Value], value: &Option<Value>) {
             let fields = body.as_object_mut().unwrap();
             match (rest.is_empty(), value) {
                 (true, None) => drop(fields.remove(name)),
-                _ => put(fields.entry(name).or_insert(Value::Null), rest, value),
+                _ => set_value(fields.entry(name).or_insert(Value::Null), rest, value),
             }
         }
         _ => {
             if body.as_array().is_none_or(Vec::is_empty) {
                 *body = json!([null]);
             }
-            put(&mut body[0], rest, value);
+            set_value(&mut body[0], rest, value);
         }
     }
 }
 
 #[test]
 fn the_readable_page_is_one_file_under_a_strict_policy() {
-    let service = Service::start();
+    let service = TestService::start();
     let stranger = Partner::new(&service, None);
     for path in ["/openapi/docs", "/openapi/docs/"] {
         let answer = stranger.send(&format!("GET {path}"), &[], "");

@@ -4,10 +4,10 @@ use photofinish_store::key::{KeyMode, Scope};
 use serde_json::{Value, json};
 
 use crate::support::client::document;
-use crate::support::{Partner, Service, bib, face, nowhere};
+use crate::support::{Partner, TestService, bib, face, unknown_id};
 
 /// A valid body of every operation on an album, about this album and these things of it.
-fn bodies(album: &Value, photo: &Value, image: &Value) -> Vec<(&'static str, Value)> {
+fn operation_bodies(album: &Value, photo: &Value, image: &Value) -> Vec<(&'static str, Value)> {
     let on_photo = json!({ "albumId": album, "photoId": photo });
     let on_album = json!({ "albumId": album });
     let file = json!({ "filename": "a.jpg", "contentType": "image/jpeg" });
@@ -40,25 +40,25 @@ fn bodies(album: &Value, photo: &Value, image: &Value) -> Vec<(&'static str, Val
 
 #[test]
 fn another_tenants_album_is_as_if_it_did_not_exist() {
-    let service = Service::start();
+    let service = TestService::start();
     let owner = service.partner();
-    let (album, typed) = owner.album();
+    let (album, typed) = owner.create_album();
     let photo = json!(service.ready_photo((&owner, typed), vec![face(0.9)], vec![bib("1207")]));
-    let image = owner.selfie(&album, b"face");
+    let image = owner.upload_selfie(&album, b"face");
     let strangers = [
         service.partner_with("River Timing", KeyMode::Live, &Scope::ALL),
         service.partner_with("Lake Timing", KeyMode::Test, &Scope::ALL),
     ];
-    let covered: Vec<&str> = bodies(&album, &photo, &image).iter().map(|(path, _)| *path).collect();
+    let covered: Vec<&str> = operation_bodies(&album, &photo, &image).iter().map(|(path, _)| *path).collect();
     for path in document()["paths"].as_object().unwrap().keys() {
         let has_album = !["/albums/create", "/albums/list"].contains(&path.as_str());
         assert_eq!(covered.contains(&path.as_str()), has_album, "{path}");
     }
     for stranger in &strangers {
-        for (path, body) in bodies(&album, &photo, &image) {
-            let refused = stranger.call(path, &body).defined(404, "NOT_FOUND");
+        for (path, body) in operation_bodies(&album, &photo, &image) {
+            let refused = stranger.call(path, &body).defined_error(404, "NOT_FOUND");
             let mut of_nothing = body.clone();
-            of_nothing["albumId"] = nowhere();
+            of_nothing["albumId"] = unknown_id();
             assert_eq!(refused, stranger.call(path, &of_nothing).json(), "{path}");
         }
         assert_eq!(stranger.call("/albums/list", &json!({})).ok()["total"], json!(0));
@@ -68,20 +68,20 @@ fn another_tenants_album_is_as_if_it_did_not_exist() {
 }
 
 #[test]
-fn a_thing_of_another_album_is_unknown_in_this_one() {
-    let service = Service::start();
+fn an_object_of_another_album_is_unknown_in_this_one() {
+    let service = TestService::start();
     let partner = service.partner();
-    let (mine, typed) = partner.album();
-    let (other, _) = partner.album();
+    let (mine, typed) = partner.create_album();
+    let (other, _) = partner.create_album();
     let photo = json!(service.ready_photo((&partner, typed), vec![], vec![]));
-    let image = partner.selfie(&mine, b"face");
+    let image = partner.upload_selfie(&mine, b"face");
     let on_photo = json!({ "albumId": other, "photoId": photo });
     for path in ["/photos/photo/success", "/photos/photo/get", "/photos/photo/delete", "/photos/photo/retry"]
     {
-        partner.call(path, &on_photo).defined(404, "NOT_FOUND");
+        partner.call(path, &on_photo).defined_error(404, "NOT_FOUND");
     }
     let search = json!({ "albumId": other, "imageId": image });
-    partner.call("/photos/search/face/list", &search).defined(404, "NOT_FOUND");
+    partner.call("/photos/search/face/list", &search).defined_error(404, "NOT_FOUND");
     let batch = json!({ "albumId": other, "photoIds": [photo] });
     let results = partner.call("/photos/photo/success/batch", &batch).ok();
     assert_eq!(results["results"][0]["error"]["code"], json!("NOT_FOUND"));

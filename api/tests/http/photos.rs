@@ -1,25 +1,25 @@
 //! Photos, once they are in an album.
 
-use photofinish_store::photo::{SeenFace, TextStanding, UnindexedReason};
+use photofinish_store::photo::{DetectedFace, TextIndexState, UnindexedReason};
 use serde_json::{Value, json};
 
-use crate::support::{PLACE, Service, bib, face, text};
+use crate::support::{TEST_BOX, TestService, bib, face, text};
 
 #[test]
-fn a_ready_photo_shows_what_was_seen_and_what_of_it_can_be_searched() {
-    let service = Service::start();
+fn a_ready_photo_lists_its_detections_and_which_can_be_searched() {
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.album();
-    let turned_away = SeenFace {
-        bounding_box: PLACE,
+    let (album, typed) = partner.create_album();
+    let turned_away = DetectedFace {
+        bounding_box: TEST_BOX,
         confidence: 0.5,
         unindexed: Some(UnindexedReason::ExtremePose),
         embedding: None,
     };
     let texts = vec![
         bib("1207"),
-        text("99", 0.71, TextStanding::Candidate),
-        text("FINISH", 0.99, TextStanding::Unindexed(UnindexedReason::NotABib)),
+        text("99", 0.71, TextIndexState::Candidate),
+        text("FINISH", 0.99, TextIndexState::Unindexed(UnindexedReason::NotABib)),
     ];
     let photo = service.ready_photo((&partner, typed), vec![face(0.9), turned_away], texts);
     let shown = partner.call("/photos/photo/get", &json!({ "albumId": album, "photoId": photo })).ok();
@@ -48,9 +48,9 @@ fn a_ready_photo_shows_what_was_seen_and_what_of_it_can_be_searched() {
 
 #[test]
 fn photos_are_listed_by_state_page_by_page() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.album();
+    let (album, typed) = partner.create_album();
     let ready = service.ready_photo((&partner, typed), vec![], vec![]);
     let failed = service.failed_photo(&partner, typed);
     let queued = service.queued_photo(&partner, typed);
@@ -80,13 +80,13 @@ fn photos_are_listed_by_state_page_by_page() {
 }
 
 #[test]
-fn a_deleted_photo_is_gone_from_rows_searches_and_storage() {
-    let service = Service::start();
+fn a_deleted_photo_is_gone_from_database_searches_and_storage() {
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.album();
+    let (album, typed) = partner.create_album();
     let photo = service.ready_photo((&partner, typed), vec![face(0.9)], vec![bib("1207")]);
     let on_photo = json!({ "albumId": album, "photoId": photo });
-    let image = partner.selfie(&album, b"face");
+    let image = partner.upload_selfie(&album, b"face");
     let shown = partner.call("/photos/photo/get", &on_photo).ok();
     let by_face =
         || partner.call("/photos/search/face/list", &json!({ "albumId": album, "imageId": image })).ok();
@@ -95,8 +95,8 @@ fn a_deleted_photo_is_gone_from_rows_searches_and_storage() {
     assert_eq!((&by_face()["total"], &by_bib()["total"]), (&json!(1), &json!(1)));
 
     assert_eq!(partner.call("/photos/photo/delete", &on_photo).ok()["success"], json!(true));
-    partner.call("/photos/photo/get", &on_photo).defined(404, "NOT_FOUND");
-    partner.call("/photos/photo/delete", &on_photo).defined(404, "NOT_FOUND");
+    partner.call("/photos/photo/get", &on_photo).defined_error(404, "NOT_FOUND");
+    partner.call("/photos/photo/delete", &on_photo).defined_error(404, "NOT_FOUND");
     assert_eq!((&by_face()["total"], &by_bib()["total"]), (&json!(0), &json!(0)));
     for name in ["url", "thumbnailUrl"] {
         assert_eq!(partner.send(&format!("GET {}", shown[name].as_str().unwrap()), &[], "").status, 404);
@@ -104,13 +104,13 @@ fn a_deleted_photo_is_gone_from_rows_searches_and_storage() {
 }
 
 #[test]
-fn only_a_failed_photo_is_tried_again() {
-    let service = Service::start();
+fn only_a_failed_photo_can_be_retried() {
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.album();
+    let (album, typed) = partner.create_album();
     let failed = json!({ "albumId": album, "photoId": service.failed_photo(&partner, typed) });
     assert_eq!(partner.call("/photos/photo/retry", &failed).ok()["success"], json!(true));
     assert_eq!(partner.call("/photos/photo/get", &failed).ok()["state"], json!("queued"));
-    let body = partner.call("/photos/photo/retry", &failed).defined(409, "CONFLICT");
+    let body = partner.call("/photos/photo/retry", &failed).defined_error(409, "CONFLICT");
     assert_eq!(body["data"], json!({ "code": "PHOTO_HAS_NOT_FAILED" }));
 }

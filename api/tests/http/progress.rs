@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::support::raw::Raw;
-use crate::support::{Service, nowhere};
+use crate::support::raw::RawConnection;
+use crate::support::{TestService, unknown_id};
 
-fn open_stream(service: &Service, key: &str, album: &Value) -> Raw {
-    let mut raw = Raw::connect(service);
+fn open_stream(service: &TestService, key: &str, album: &Value) -> RawConnection {
+    let mut raw = RawConnection::connect(service);
     let body = json!({ "albumId": album }).to_string();
     raw.write(&format!(
         "POST /openapi/albums/progress HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\naccept: text/event-stream\r\n\
@@ -17,7 +17,7 @@ fn open_stream(service: &Service, key: &str, album: &Value) -> Raw {
 }
 
 /// The next event: its name and its data.
-fn next_event(raw: &mut Raw) -> (String, Value) {
+fn next_event(raw: &mut RawConnection) -> (String, Value) {
     let text = raw.read_until("\n\n");
     let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
     (line("event:"), serde_json::from_str(&line("data:")).unwrap())
@@ -25,9 +25,9 @@ fn next_event(raw: &mut Raw) -> (String, Value) {
 
 #[test]
 fn progress_counts_photos_by_state() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.album();
+    let (album, typed) = partner.create_album();
     let on_album = json!({ "albumId": album });
     let idle = partner.call("/albums/progress", &on_album).ok();
     let expected = json!({
@@ -55,10 +55,10 @@ fn progress_counts_photos_by_state() {
 }
 
 #[test]
-fn a_stream_tells_progress_until_the_album_is_idle() {
-    let service = Service::start();
+fn a_stream_sends_progress_until_the_album_is_idle() {
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.album();
+    let (album, typed) = partner.create_album();
     service.queued_photo(&partner, typed);
     let mut stream = open_stream(&service, partner.key.as_ref().unwrap(), &album);
     let head = stream.read_until("\r\n\r\n");
@@ -89,10 +89,10 @@ fn a_stream_tells_progress_until_the_album_is_idle() {
 }
 
 #[test]
-fn an_idle_album_says_so_and_is_done() {
-    let service = Service::start();
+fn a_stream_of_an_idle_album_sends_progress_and_done() {
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, _) = partner.album();
+    let (album, _) = partner.create_album();
     let headers = [("accept", "text/event-stream")];
     let answer =
         partner.send("POST /openapi/albums/progress", &headers, json!({ "albumId": album }).to_string());
@@ -102,21 +102,21 @@ fn an_idle_album_says_so_and_is_done() {
 }
 
 #[test]
-fn what_is_wrong_before_a_stream_is_an_ordinary_error() {
-    let service = Service::start();
+fn an_error_before_a_stream_starts_is_an_ordinary_response() {
+    let service = TestService::start();
     let partner = service.partner();
     let send = |body: Value| {
         partner.send("POST /openapi/albums/progress", &[("accept", "text/event-stream")], body.to_string())
     };
-    send(json!({ "albumId": nowhere() })).defined(404, "NOT_FOUND");
+    send(json!({ "albumId": unknown_id() })).defined_error(404, "NOT_FOUND");
     assert_eq!(send(json!({})).issues().len(), 1);
 }
 
 #[test]
-fn a_stream_of_an_album_that_is_deleted_ends_with_a_named_error() {
-    let service = Service::start();
+fn a_stream_of_a_deleted_album_ends_with_an_error_event() {
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.album();
+    let (album, typed) = partner.create_album();
     service.queued_photo(&partner, typed);
     let mut stream = open_stream(&service, partner.key.as_ref().unwrap(), &album);
     stream.read_until("\r\n\r\n");
@@ -133,10 +133,10 @@ fn a_stream_of_an_album_that_is_deleted_ends_with_a_named_error() {
 }
 
 #[test]
-fn a_service_that_leaves_ends_its_streams_with_a_503() {
-    let mut service = Service::start();
+fn a_draining_service_ends_its_streams_with_a_503() {
+    let mut service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.album();
+    let (album, typed) = partner.create_album();
     service.queued_photo(&partner, typed);
     let mut stream = open_stream(&service, partner.key.as_ref().unwrap(), &album);
     stream.read_until("\r\n\r\n");
@@ -149,5 +149,5 @@ fn a_service_that_leaves_ends_its_streams_with_a_503() {
         }
     };
     assert_eq!(error["code"], json!("SERVICE_UNAVAILABLE"));
-    service.stopped();
+    service.wait_until_stopped();
 }

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
-use crate::support::{Partner, Service, nowhere};
+use crate::support::{Partner, TestService, unknown_id};
 
 /// A photo whose bytes are there, not yet confirmed.
-fn uploaded(partner: &Partner, album: &Value) -> Value {
+fn upload_photo(partner: &Partner, album: &Value) -> Value {
     let body = json!({ "albumId": album, "filename": "a.jpg", "contentType": "image/jpeg" });
     let ticket = partner.call("/photos/photo/signed", &body).ok();
     assert_eq!(partner.put(ticket["uploadUrl"].as_str().unwrap(), "image/jpeg", b"pixels").status, 200);
@@ -15,28 +15,28 @@ fn uploaded(partner: &Partner, album: &Value) -> Value {
 }
 
 #[test]
-fn the_pipeline_is_told_when_photos_are_queued_and_only_then() {
-    let service = Service::start();
+fn the_pipeline_is_woken_exactly_when_photos_are_queued() {
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.album();
-    let rings = || service.rings.swap(0, Ordering::SeqCst);
+    let (album, typed) = partner.create_album();
+    let rings = || service.wakeups.swap(0, Ordering::SeqCst);
     let on_photo = |photo: &Value| json!({ "albumId": album, "photoId": photo });
 
     let mut told = Vec::new();
-    let photo = uploaded(&partner, &album);
+    let photo = upload_photo(&partner, &album);
     told.push(("an upload", rings()));
     for what in ["a confirmation", "the same again"] {
         partner.call("/photos/photo/success", &on_photo(&photo)).ok();
         told.push((what, rings()));
     }
 
-    let (first, second) = (uploaded(&partner, &album), uploaded(&partner, &album));
+    let (first, second) = (upload_photo(&partner, &album), upload_photo(&partner, &album));
     let confirm = |photos: Value| {
         partner.call("/photos/photo/success/batch", &json!({ "albumId": album, "photoIds": photos })).ok();
         rings()
     };
-    told.push(("a batch", confirm(json!([first, second, nowhere()]))));
-    told.push(("nothing new in a batch", confirm(json!([first, nowhere()]))));
+    told.push(("a batch", confirm(json!([first, second, unknown_id()]))));
+    told.push(("nothing new in a batch", confirm(json!([first, unknown_id()]))));
 
     let failed = json!(service.failed_photo(&partner, typed));
     for what in ["a retry", "a retry of what waits"] {

@@ -4,21 +4,23 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use photofinish_store::ids::PhotoId;
-use photofinish_store::photo::TextStanding;
+use photofinish_store::photo::TextIndexState;
 use serde_json::{Value, json};
 
-use crate::support::{CALIBRATION, DEADLINE, MAX_PROBE_BYTES, Partner, Service, bib, face, nowhere, text};
+use crate::support::{
+    CALIBRATION, DEADLINE, MAX_PROBE_BYTES, Partner, TestService, bib, face, text, unknown_id,
+};
 
-fn by_face(partner: &Partner, album: &Value, image: &Value) -> crate::support::Answer {
+fn search_face(partner: &Partner, album: &Value, image: &Value) -> crate::support::ApiResponse {
     partner.call("/photos/search/face/list", &json!({ "albumId": album, "imageId": image }))
 }
 
-fn by_text(partner: &Partner, album: &Value, mut more: Value) -> Value {
+fn search_text(partner: &Partner, album: &Value, mut more: Value) -> Value {
     more["albumId"] = album.clone();
     partner.call("/photos/search/text/list", &more).ok()
 }
 
-fn ids(hits: &Value) -> Vec<PhotoId> {
+fn hit_ids(hits: &Value) -> Vec<PhotoId> {
     hits["photos"]
         .as_array()
         .unwrap()
@@ -29,17 +31,17 @@ fn ids(hits: &Value) -> Vec<PhotoId> {
 
 #[test]
 fn faces_are_found_best_first_down_to_the_threshold() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.album();
+    let (album, typed) = partner.create_album();
     let photo = |faces| service.ready_photo((&partner, typed), faces, vec![]);
     let sure = photo(vec![face(0.2), face(0.95)]);
     photo(vec![face(0.3)]);
     let likely = photo(vec![face(0.7)]);
     photo(vec![]);
-    let image = partner.selfie(&album, b"face");
-    let hits = by_face(&partner, &album, &image).ok();
-    assert_eq!(ids(&hits), [sure, likely]);
+    let image = partner.upload_selfie(&album, b"face");
+    let hits = search_face(&partner, &album, &image).ok();
+    assert_eq!(hit_ids(&hits), [sure, likely]);
     assert_eq!((&hits["total"], &hits["nextCursor"]), (&json!(2), &json!(null)));
     let best = &hits["photos"][0];
     let expected = (CALIBRATION.confidence(0.95) * 100.0).round() / 100.0;
@@ -55,52 +57,52 @@ fn faces_are_found_best_first_down_to_the_threshold() {
 
 #[test]
 fn a_selfies_bytes_go_as_soon_as_its_vector_is_made() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.album();
+    let (album, typed) = partner.create_album();
     let photo = service.ready_photo((&partner, typed), vec![face(0.9)], vec![]);
-    let image = partner.selfie(&album, b"face");
-    let organization = service.block_on(partner.organization(&service));
+    let image = partner.upload_selfie(&album, b"face");
+    let organization = service.block_on(partner.organization_id(&service));
     let id = image.as_str().unwrap().parse().unwrap();
     let key = photofinish_store::object::ObjectKey::probe(organization, typed, id);
     let bytes = || service.block_on(service.store.blobs.head(&key)).unwrap();
     assert_eq!(bytes(), Some(4));
     for _ in 0..3 {
-        assert_eq!(ids(&by_face(&partner, &album, &image).ok()), [photo]);
+        assert_eq!(hit_ids(&search_face(&partner, &album, &image).ok()), [photo]);
         assert_eq!(bytes(), None);
     }
-    assert_eq!(service.desk.asked.load(Ordering::SeqCst), 1);
+    assert_eq!(service.embedder.calls.load(Ordering::SeqCst), 1);
 }
 
 #[test]
 fn a_selfie_that_cannot_be_searched_says_why() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, _) = partner.album();
+    let (album, _) = partner.create_album();
     let ticket = partner.call("/photos/search/face/signed", &json!({ "albumId": album })).ok();
-    let missing = by_face(&partner, &album, &ticket["imageId"]).defined(412, "PRECONDITION_FAILED");
+    let missing = search_face(&partner, &album, &ticket["imageId"]).defined_error(412, "PRECONDITION_FAILED");
     assert_eq!(missing["data"], json!({ "code": "UPLOAD_MISSING" }));
-    for unknown in [nowhere(), json!("no id"), json!("")] {
-        by_face(&partner, &album, &unknown).defined(404, "NOT_FOUND");
+    for unknown in [unknown_id(), json!("no id"), json!("")] {
+        search_face(&partner, &album, &unknown).defined_error(404, "NOT_FOUND");
     }
     for (selfie, code) in [(b"landscape".as_slice(), "NO_FACE"), (b"noise", "UNREADABLE_IMAGE")] {
-        let image = partner.selfie(&album, selfie);
+        let image = partner.upload_selfie(&album, selfie);
         for _ in 0..2 {
-            let declined = by_face(&partner, &album, &image).defined(422, "UNPROCESSABLE_CONTENT");
+            let declined = search_face(&partner, &album, &image).defined_error(422, "UNPROCESSABLE_CONTENT");
             assert_eq!(declined["data"], json!({ "declineCode": code }));
         }
     }
-    let body = by_face(&partner, &album, &partner.selfie(&album, b"other model"));
-    body.undefined(500, "INTERNAL_SERVER_ERROR");
+    let body = search_face(&partner, &album, &partner.upload_selfie(&album, b"other model"));
+    body.undefined_error(500, "INTERNAL_SERVER_ERROR");
 }
 
 #[test]
 fn a_selfie_larger_than_the_limit_is_refused_even_if_storage_took_it() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.album();
-    let image = partner.selfie(&album, b"face");
-    let organization = service.block_on(partner.organization(&service));
+    let (album, typed) = partner.create_album();
+    let image = partner.upload_selfie(&album, b"face");
+    let organization = service.block_on(partner.organization_id(&service));
     let key = photofinish_store::object::ObjectKey::probe(
         organization,
         typed,
@@ -108,44 +110,44 @@ fn a_selfie_larger_than_the_limit_is_refused_even_if_storage_took_it() {
     );
     let giant = vec![0; usize::try_from(MAX_PROBE_BYTES).unwrap() + 1];
     service.block_on(service.store.blobs.write(&key, "image/png", giant.into())).unwrap();
-    let body = by_face(&partner, &album, &image).defined(413, "PAYLOAD_TOO_LARGE");
+    let body = search_face(&partner, &album, &image).defined_error(413, "PAYLOAD_TOO_LARGE");
     assert_eq!(body["data"], json!({ "code": "SELFIE_TOO_LARGE" }));
 }
 
 #[test]
-fn a_full_desk_says_when_to_come_again_and_a_dead_one_is_a_503() {
-    let service = Service::start();
+fn a_busy_probe_service_returns_429_with_a_wait_and_an_unavailable_one_503() {
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, _) = partner.album();
-    let busy = by_face(&partner, &album, &partner.selfie(&album, b"busy"));
+    let (album, _) = partner.create_album();
+    let busy = search_face(&partner, &album, &partner.upload_selfie(&album, b"busy"));
     assert_eq!(busy.header("retry-after"), "2");
-    assert_eq!(busy.defined(429, "TOO_MANY_REQUESTS")["data"], json!({ "tryAgainIn": 1.5 }));
-    let down = by_face(&partner, &album, &partner.selfie(&album, b"down"));
+    assert_eq!(busy.defined_error(429, "TOO_MANY_REQUESTS")["data"], json!({ "tryAgainIn": 1.5 }));
+    let down = search_face(&partner, &album, &partner.upload_selfie(&album, b"down"));
     assert!(!down.header("retry-after").is_empty());
-    down.defined(503, "SERVICE_UNAVAILABLE");
+    down.defined_error(503, "SERVICE_UNAVAILABLE");
 }
 
 #[test]
 fn an_expired_selfie_is_unknown() {
-    let service = Service::with(|settings| settings.probe_ttl = Duration::from_millis(1));
+    let service = TestService::start_with(|settings| settings.probe_ttl = Duration::from_millis(1));
     let partner = service.partner();
-    let (album, _) = partner.album();
+    let (album, _) = partner.create_album();
     let ticket = partner.call("/photos/search/face/signed", &json!({ "albumId": album })).ok();
     let begun = Instant::now();
-    while by_face(&partner, &album, &ticket["imageId"]).status != 404 {
+    while search_face(&partner, &album, &ticket["imageId"]).status != 404 {
         assert!(begun.elapsed() < DEADLINE, "the selfie never expired");
     }
 }
 
 #[test]
-fn thresholds_and_min_confidence_cut_faces_off() {
-    let service = Service::start();
+fn thresholds_and_min_confidence_exclude_faces() {
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.album();
+    let (album, typed) = partner.create_album();
     for cosine in [0.4, 0.55, 0.7, 0.9] {
         service.ready_photo((&partner, typed), vec![face(cosine)], vec![]);
     }
-    let image = partner.selfie(&album, b"face");
+    let image = partner.upload_selfie(&album, b"face");
     let total = |more: Value| {
         let mut body = json!({ "albumId": album, "imageId": image });
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -168,14 +170,14 @@ fn thresholds_and_min_confidence_cut_faces_off() {
 
 #[test]
 fn a_threshold_exactly_at_a_hit_keeps_it() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.album();
+    let (album, typed) = partner.create_album();
     for step in 0..20_u8 {
         service.ready_photo((&partner, typed), vec![face(0.45 + f32::from(step) * 0.013)], vec![]);
     }
-    let image = partner.selfie(&album, b"face");
-    let all = by_face(&partner, &album, &image).ok();
+    let image = partner.upload_selfie(&album, b"face");
+    let all = search_face(&partner, &album, &image).ok();
     for (place, hit) in all["photos"].as_array().unwrap().iter().enumerate() {
         // What is shown is rounded to hundredths: a hair below it is the hit itself.
         let least = hit["confidence"].as_f64().unwrap() - 0.006;
@@ -187,32 +189,32 @@ fn a_threshold_exactly_at_a_hit_keeps_it() {
 
 #[test]
 fn searches_can_be_switched_off() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
     let off = json!({ "face": { "enabled": false }, "text": { "enabled": false } });
-    let (album, _) = partner.album_with(json!({ "title": "T", "config": off }));
-    let image = partner.selfie(&album, b"face");
-    let body = by_face(&partner, &album, &image).defined(422, "UNPROCESSABLE_CONTENT");
+    let (album, _) = partner.create_album_with(json!({ "title": "T", "config": off }));
+    let image = partner.upload_selfie(&album, b"face");
+    let body = search_face(&partner, &album, &image).defined_error(422, "UNPROCESSABLE_CONTENT");
     assert_eq!(body["data"], json!({ "declineCode": "FACE_SEARCH_DISABLED" }));
     let body = partner.call("/photos/search/text/list", &json!({ "albumId": album, "text": "1" }));
-    let body = body.defined(422, "UNPROCESSABLE_CONTENT");
+    let body = body.defined_error(422, "UNPROCESSABLE_CONTENT");
     assert_eq!(body["data"], json!({ "declineCode": "TEXT_SEARCH_DISABLED" }));
 }
 
 #[test]
 fn bibs_are_found_as_typed_and_then_as_misread() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.album();
+    let (album, typed) = partner.create_album();
     let photo = |seen| service.ready_photo((&partner, typed), vec![], vec![seen]);
     let misread = photo(bib("12O7"));
     let exact = photo(bib("1207"));
-    let unsure = photo(text("1207", 0.6, TextStanding::Candidate));
+    let unsure = photo(text("1207", 0.6, TextIndexState::Candidate));
     photo(bib("12075"));
     photo(bib("888"));
-    let hits = by_text(&partner, &album, json!({ "text": " 12-07 " }));
-    assert_eq!(ids(&hits)[0], exact);
-    assert!(ids(&hits).contains(&misread) && ids(&hits).contains(&unsure));
+    let hits = search_text(&partner, &album, json!({ "text": " 12-07 " }));
+    assert_eq!(hit_ids(&hits)[0], exact);
+    assert!(hit_ids(&hits).contains(&misread) && hit_ids(&hits).contains(&unsure));
     let best = &hits["photos"][0];
     assert_eq!((&best["matchedText"], &best["why"]), (&json!("1207"), &json!("read here")));
     assert_eq!(best["boundingBox"], json!({ "top": 0.25, "left": 0.5, "width": 0.125, "height": 0.0625 }));
@@ -221,21 +223,21 @@ fn bibs_are_found_as_typed_and_then_as_misread() {
         hits["photos"].as_array().unwrap().iter().map(|hit| hit["confidence"].as_f64().unwrap()).collect();
     assert!(confidences.is_sorted_by(|a, b| a >= b), "{confidences:?}");
 
-    let exactly = by_text(&partner, &album, json!({ "text": "1207", "exact": true }));
-    assert_eq!(ids(&exactly), [exact]);
-    let sure = by_text(&partner, &album, json!({ "text": "1207", "minConfidence": 80 }));
-    assert_eq!(ids(&sure), [exact]);
-    assert_eq!(by_text(&partner, &album, json!({ "text": "4444" }))["total"], json!(0));
+    let exactly = search_text(&partner, &album, json!({ "text": "1207", "exact": true }));
+    assert_eq!(hit_ids(&exactly), [exact]);
+    let sure = search_text(&partner, &album, json!({ "text": "1207", "minConfidence": 80 }));
+    assert_eq!(hit_ids(&sure), [exact]);
+    assert_eq!(search_text(&partner, &album, json!({ "text": "4444" }))["total"], json!(0));
 }
 
 #[test]
-fn odd_bibs_find_nothing_and_break_nothing() {
-    let service = Service::start();
+fn unusual_search_texts_do_not_fail() {
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.album();
+    let (album, typed) = partner.create_album();
     service.ready_photo((&partner, typed), vec![], vec![bib("1207")]);
     for odd in ["---", " ", "äöü", "１２０７", "😀", "'; drop table photos", "%", "_207"] {
-        let hits = by_text(&partner, &album, json!({ "text": odd }));
+        let hits = search_text(&partner, &album, json!({ "text": odd }));
         assert!(hits["photos"].is_array(), "{odd}");
     }
     let long = json!({ "albumId": album, "text": "1".repeat(101) });
@@ -245,25 +247,25 @@ fn odd_bibs_find_nothing_and_break_nothing() {
 }
 
 #[test]
-fn pages_of_hits_put_together_are_all_hits() {
-    let service = Service::start();
+fn concatenated_pages_of_hits_equal_all_hits() {
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.album();
+    let (album, typed) = partner.create_album();
     for step in 0..7_u8 {
         // Pairs of equal confidence: the order must be total all the same.
         let cosine = 0.6 + f32::from(step / 2) * 0.1;
         service.ready_photo((&partner, typed), vec![face(cosine)], vec![bib("1207")]);
     }
-    let image = partner.selfie(&album, b"face");
+    let image = partner.upload_selfie(&album, b"face");
     let pages = |path: &str, body: Value| {
-        let whole = ids(&partner.call(path, &body).ok());
+        let whole = hit_ids(&partner.call(path, &body).ok());
         let mut gathered = Vec::new();
         let mut body = body;
         body["limit"] = json!(3);
         loop {
             let page = partner.call(path, &body).ok();
             assert_eq!(page["total"], json!(7));
-            gathered.extend(ids(&page));
+            gathered.extend(hit_ids(&page));
             if page["nextCursor"].is_null() {
                 break;
             }

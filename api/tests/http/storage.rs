@@ -4,57 +4,60 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::raw::Raw;
-use crate::support::{DEADLINE, MAX_PHOTO_BYTES, MAX_PROBE_BYTES, Partner, Service};
+use crate::support::raw::RawConnection;
+use crate::support::{DEADLINE, MAX_PHOTO_BYTES, MAX_PROBE_BYTES, Partner, TestService};
 
-fn upload_url(partner: &Partner, album: &Value) -> (String, Value) {
+fn request_upload_url(partner: &Partner, album: &Value) -> (String, Value) {
     let body = json!({ "albumId": album, "filename": "a.jpg", "contentType": "image/jpeg" });
     let ticket = partner.call("/photos/photo/signed", &body).ok();
     (ticket["uploadUrl"].as_str().unwrap().to_owned(), ticket["photoId"].clone())
 }
 
-fn refused(answer: crate::support::Answer, code: &str) {
-    assert_eq!(answer.defined(403, "FORBIDDEN")["data"], json!({ "code": code }));
+fn assert_refused(answer: crate::support::ApiResponse, code: &str) {
+    assert_eq!(answer.defined_error(403, "FORBIDDEN")["data"], json!({ "code": code }));
 }
 
 #[test]
 fn an_upload_url_takes_what_it_was_made_for_and_nothing_else() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, _) = partner.album();
-    let (url, _) = upload_url(&partner, &album);
-    let (other, _) = upload_url(&partner, &album);
-    refused(partner.put(&url, "image/png", b"x"), "CONTENT_TYPE_MISMATCH");
-    refused(partner.send(&format!("PUT {url}"), &[], b"x"), "CONTENT_TYPE_MISMATCH");
-    refused(
+    let (album, _) = partner.create_album();
+    let (url, _) = request_upload_url(&partner, &album);
+    let (other, _) = request_upload_url(&partner, &album);
+    assert_refused(partner.put(&url, "image/png", b"x"), "CONTENT_TYPE_MISMATCH");
+    assert_refused(partner.send(&format!("PUT {url}"), &[], b"x"), "CONTENT_TYPE_MISMATCH");
+    assert_refused(
         partner.put(&url.replace("signature=", "signature=00"), "image/jpeg", b"x"),
         "SIGNATURE_MISMATCH",
     );
-    refused(partner.put(&url.replace("max=5000", "max=9000"), "image/jpeg", b"x"), "SIGNATURE_MISMATCH");
+    assert_refused(
+        partner.put(&url.replace("max=5000", "max=9000"), "image/jpeg", b"x"),
+        "SIGNATURE_MISMATCH",
+    );
     let query = url.split_once('?').unwrap().1;
     let elsewhere = format!("{}?{query}", other.split_once('?').unwrap().0);
-    refused(partner.put(&elsewhere, "image/jpeg", b"x"), "SIGNATURE_MISMATCH");
-    refused(partner.put(url.split_once('?').unwrap().0, "image/jpeg", b"x"), "SIGNATURE_MISMATCH");
-    refused(partner.send(&format!("GET {url}"), &[], ""), "SIGNATURE_MISMATCH");
+    assert_refused(partner.put(&elsewhere, "image/jpeg", b"x"), "SIGNATURE_MISMATCH");
+    assert_refused(partner.put(url.split_once('?').unwrap().0, "image/jpeg", b"x"), "SIGNATURE_MISMATCH");
+    assert_refused(partner.send(&format!("GET {url}"), &[], ""), "SIGNATURE_MISMATCH");
     let escape = format!("{}/storage/../rows.sqlite?{query}", partner.origin);
     assert!(partner.put(&escape, "image/jpeg", b"x").status >= 400);
     let answer = partner.send(&format!("DELETE {url}"), &[], "");
     assert_eq!(answer.header("allow"), "GET, HEAD, PUT, OPTIONS");
-    answer.defined(405, "METHOD_NOT_SUPPORTED");
+    answer.defined_error(405, "METHOD_NOT_SUPPORTED");
     assert_eq!(partner.put(&url, "image/jpeg", b"x").status, 200);
 }
 
 #[test]
 fn an_upload_larger_than_its_url_permits_is_413_and_leaves_nothing() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, _) = partner.album();
-    let (url, photo) = upload_url(&partner, &album);
+    let (album, _) = partner.create_album();
+    let (url, photo) = request_upload_url(&partner, &album);
     let most = usize::try_from(MAX_PHOTO_BYTES).unwrap();
-    partner.put(&url, "image/jpeg", &vec![0; most + 1]).defined(413, "PAYLOAD_TOO_LARGE");
-    partner.put(&url, "image/jpeg", &vec![0; 3_000_000]).defined(413, "PAYLOAD_TOO_LARGE");
+    partner.put(&url, "image/jpeg", &vec![0; most + 1]).defined_error(413, "PAYLOAD_TOO_LARGE");
+    partner.put(&url, "image/jpeg", &vec![0; 3_000_000]).defined_error(413, "PAYLOAD_TOO_LARGE");
 
-    let mut raw = Raw::connect(&service);
+    let mut raw = RawConnection::connect(&service);
     let path = url.strip_prefix(&partner.origin).unwrap();
     raw.write(&format!(
         "PUT {path} HTTP/1.1\r\nhost: x\r\ncontent-type: image/jpeg\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -63,36 +66,36 @@ fn an_upload_larger_than_its_url_permits_is_413_and_leaves_nothing() {
         raw.write(&format!("{:x}\r\n{}\r\n", 2_000, "x".repeat(2_000)));
     }
     raw.write("0\r\n\r\n");
-    raw.answer().defined(413, "PAYLOAD_TOO_LARGE");
+    raw.read_response().defined_error(413, "PAYLOAD_TOO_LARGE");
 
     let confirm = json!({ "albumId": album, "photoId": photo });
-    partner.call("/photos/photo/success", &confirm).defined(412, "PRECONDITION_FAILED");
+    partner.call("/photos/photo/success", &confirm).defined_error(412, "PRECONDITION_FAILED");
     assert_eq!(partner.put(&url, "image/jpeg", &vec![0; most]).status, 200);
     partner.call("/photos/photo/success", &confirm).ok();
 }
 
 #[test]
-fn an_upload_that_breaks_off_leaves_nothing() {
-    let service = Service::start();
+fn an_interrupted_upload_leaves_nothing() {
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, _) = partner.album();
-    let (url, photo) = upload_url(&partner, &album);
+    let (album, _) = partner.create_album();
+    let (url, photo) = request_upload_url(&partner, &album);
     let path = url.strip_prefix(&partner.origin).unwrap();
-    let mut raw = Raw::connect(&service);
+    let mut raw = RawConnection::connect(&service);
     raw.write(&format!(
         "PUT {path} HTTP/1.1\r\nhost: x\r\ncontent-type: image/jpeg\r\ncontent-length: 50\r\n\r\nhalf"
     ));
     raw.0.shutdown(std::net::Shutdown::Both).unwrap();
     let confirm = json!({ "albumId": album, "photoId": photo });
-    partner.call("/photos/photo/success", &confirm).defined(412, "PRECONDITION_FAILED");
+    partner.call("/photos/photo/success", &confirm).defined_error(412, "PRECONDITION_FAILED");
 }
 
 #[test]
 fn an_expired_url_is_refused() {
-    let service = Service::with(|settings| settings.upload_ttl = Duration::ZERO);
+    let service = TestService::start_with(|settings| settings.upload_ttl = Duration::ZERO);
     let partner = service.partner();
-    let (album, _) = partner.album();
-    let (url, _) = upload_url(&partner, &album);
+    let (album, _) = partner.create_album();
+    let (url, _) = request_upload_url(&partner, &album);
     let begun = Instant::now();
     // A URL holds to the end of its last second.
     let answer = loop {
@@ -103,31 +106,31 @@ fn an_expired_url_is_refused() {
         assert!(begun.elapsed() < DEADLINE, "the url never expired");
         std::thread::yield_now();
     };
-    refused(answer, "URL_EXPIRED");
+    assert_refused(answer, "URL_EXPIRED");
 }
 
 #[test]
 fn a_selfie_may_be_of_any_image_type_but_not_of_any_size() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, _) = partner.album();
+    let (album, _) = partner.create_album();
     let ticket = partner.call("/photos/search/face/signed", &json!({ "albumId": album })).ok();
     let url = ticket["uploadUrl"].as_str().unwrap();
     for kind in ["image/jpeg", "image/heic", "IMAGE/PNG"] {
         assert_eq!(partner.put(url, kind, b"selfie").status, 200);
     }
     for kind in ["text/html", "application/octet-stream"] {
-        refused(partner.put(url, kind, b"selfie"), "CONTENT_TYPE_MISMATCH");
+        assert_refused(partner.put(url, kind, b"selfie"), "CONTENT_TYPE_MISMATCH");
     }
     let too_large = vec![0; usize::try_from(MAX_PROBE_BYTES).unwrap() + 1];
-    partner.put(url, "image/jpeg", &too_large).defined(413, "PAYLOAD_TOO_LARGE");
+    partner.put(url, "image/jpeg", &too_large).defined_error(413, "PAYLOAD_TOO_LARGE");
 }
 
 #[test]
 fn pictures_are_fetched_by_browsers_of_any_origin() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.album();
+    let (album, typed) = partner.create_album();
     let photo = service.ready_photo((&partner, typed), vec![], vec![]);
     let shown = partner.call("/photos/photo/get", &json!({ "albumId": album, "photoId": photo })).ok();
     for name in ["url", "thumbnailUrl"] {
@@ -140,7 +143,7 @@ fn pictures_are_fetched_by_browsers_of_any_origin() {
         assert_eq!(answer.header("x-content-type-options"), "nosniff");
         let head = partner.send(&format!("HEAD {url}"), &[], "");
         assert_eq!((head.status, head.header("content-length"), head.bytes.len()), (200, "6", 0));
-        refused(
+        assert_refused(
             partner.send(&format!("GET {}", url.replace("expires=", "expires=9")), &[], ""),
             "SIGNATURE_MISMATCH",
         );

@@ -4,27 +4,27 @@ use bytes::Bytes;
 use photofinish_store::object::{ObjectKey, ObjectRole};
 use serde_json::{Value, json};
 
-use crate::support::{MAX_PHOTO_BYTES, Partner, Service};
+use crate::support::{MAX_PHOTO_BYTES, Partner, TestService};
 
-fn ticket(partner: &Partner, album: &Value) -> (String, Value) {
+fn request_ticket(partner: &Partner, album: &Value) -> (String, Value) {
     let body = json!({ "albumId": album, "filename": "a.jpg", "contentType": "image/jpeg" });
     let ticket = partner.call("/photos/photo/signed", &body).ok();
     (ticket["uploadUrl"].as_str().unwrap().to_owned(), ticket["photoId"].clone())
 }
 
-fn state(partner: &Partner, album: &Value, photo: &Value) -> Value {
+fn photo_state(partner: &Partner, album: &Value, photo: &Value) -> Value {
     partner.call("/photos/photo/get", &json!({ "albumId": album, "photoId": photo })).ok()["state"].clone()
 }
 
 #[test]
 fn a_photo_goes_from_ticket_to_queue() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, _) = partner.album();
-    let (url, photo) = ticket(&partner, &album);
+    let (album, _) = partner.create_album();
+    let (url, photo) = request_ticket(&partner, &album);
     let confirm = || partner.call("/photos/photo/success", &json!({ "albumId": album, "photoId": photo }));
-    assert_eq!(state(&partner, &album, &photo), json!("awaiting_upload"));
-    let missing = confirm().defined(412, "PRECONDITION_FAILED");
+    assert_eq!(photo_state(&partner, &album, &photo), json!("awaiting_upload"));
+    let missing = confirm().defined_error(412, "PRECONDITION_FAILED");
     assert_eq!(missing["data"], json!({ "code": "UPLOAD_MISSING" }));
 
     let put = partner.put(&url, "image/jpeg", b"pixels");
@@ -34,18 +34,18 @@ fn a_photo_goes_from_ticket_to_queue() {
         assert_eq!(confirmed["success"], json!(true));
         assert!(confirmed["message"].is_string());
     }
-    assert_eq!(state(&partner, &album, &photo), json!("queued"));
+    assert_eq!(photo_state(&partner, &album, &photo), json!("queued"));
 }
 
 /// As a bucket has them: its URLs cannot be bound to a size.
 #[test]
-fn bytes_that_are_too_many_are_refused_at_confirm_and_removed() {
-    let service = Service::start();
+fn an_oversized_upload_is_refused_at_confirmation_and_removed() {
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, album_id) = partner.album();
-    let (url, photo) = ticket(&partner, &album);
+    let (album, album_id) = partner.create_album();
+    let (url, photo) = request_ticket(&partner, &album);
     let original = ObjectKey::photo(
-        service.block_on(partner.organization(&service)),
+        service.block_on(partner.organization_id(&service)),
         album_id,
         photo.as_str().unwrap().parse().unwrap(),
         ObjectRole::Original,
@@ -59,28 +59,28 @@ fn bytes_that_are_too_many_are_refused_at_confirm_and_removed() {
     let is_there = || service.block_on(service.store.blobs.head(&original)).unwrap().is_some();
 
     upload(MAX_PHOTO_BYTES + 1);
-    let refused = partner.call("/photos/photo/success", &one).defined(413, "PAYLOAD_TOO_LARGE");
+    let refused = partner.call("/photos/photo/success", &one).defined_error(413, "PAYLOAD_TOO_LARGE");
     assert_eq!(refused["data"], json!({ "code": "PHOTO_TOO_LARGE" }));
     assert!(!is_there());
     upload(MAX_PHOTO_BYTES + 1);
     let result = partner.call("/photos/photo/success/batch", &many).ok()["results"][0].clone();
     assert_eq!((&result["success"], &result["error"]["status"]), (&json!(false), &json!(413)));
     assert!(!is_there());
-    assert_eq!(state(&partner, &album, &photo), json!("awaiting_upload"));
-    partner.call("/photos/photo/success", &one).defined(412, "PRECONDITION_FAILED");
+    assert_eq!(photo_state(&partner, &album, &photo), json!("awaiting_upload"));
+    partner.call("/photos/photo/success", &one).defined_error(412, "PRECONDITION_FAILED");
 
     let largest = vec![7; usize::try_from(MAX_PHOTO_BYTES).unwrap()];
     assert_eq!(partner.put(&url, "image/jpeg", &largest).status, 200);
     partner.call("/photos/photo/success", &one).ok();
-    assert_eq!(state(&partner, &album, &photo), json!("queued"));
+    assert_eq!(photo_state(&partner, &album, &photo), json!("queued"));
     assert!(is_there());
 }
 
 #[test]
 fn only_accepted_types_get_a_ticket() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, _) = partner.album();
+    let (album, _) = partner.create_album();
     let sign = |content_type: &str| {
         let body = json!({ "albumId": album, "filename": "a", "contentType": content_type });
         partner.call("/photos/photo/signed", &body)
@@ -92,7 +92,7 @@ fn only_accepted_types_get_a_ticket() {
     for refused in
         ["image/gif", "application/pdf", "text/html", "jpeg", "image/"].into_iter().chain(in_no_header)
     {
-        let body = sign(refused).defined(415, "UNSUPPORTED_MEDIA_TYPE");
+        let body = sign(refused).defined_error(415, "UNSUPPORTED_MEDIA_TYPE");
         assert_eq!(body["data"]["accepted"], json!(["image/jpeg", "image/png", "image/webp"]));
     }
     assert_eq!(partner.call("/photos/photo/list", &json!({ "albumId": album })).ok()["total"], json!(4));
@@ -100,21 +100,21 @@ fn only_accepted_types_get_a_ticket() {
 
 #[test]
 fn a_declared_type_binds_the_upload_as_it_was_declared() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, _) = partner.album();
+    let (album, _) = partner.create_album();
     let body = json!({ "albumId": album, "filename": "a", "contentType": "Image/JPEG; q=1" });
     let ticket = partner.call("/photos/photo/signed", &body).ok();
     let url = ticket["uploadUrl"].as_str().unwrap();
-    partner.put(url, "image/jpeg", b"pixels").defined(403, "FORBIDDEN");
+    partner.put(url, "image/jpeg", b"pixels").defined_error(403, "FORBIDDEN");
     assert_eq!(partner.put(url, "Image/JPEG; q=1", b"pixels").status, 200);
 }
 
 #[test]
 fn each_entry_of_a_batch_has_its_own_ticket_or_reason() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, _) = partner.album();
+    let (album, _) = partner.create_album();
     let entry = |name: &str, kind: &str| json!({ "filename": name, "contentType": kind });
     let entries = [entry("a.jpg", "image/jpeg"), entry("b.gif", "image/gif"), entry("c.png", "image/png")];
     let body = json!({ "albumId": album, "entries": entries });
@@ -143,9 +143,9 @@ fn each_entry_of_a_batch_has_its_own_ticket_or_reason() {
 
 #[test]
 fn a_batch_has_limits_and_every_issue_has_its_place() {
-    let service = Service::with(|settings| settings.max_body_bytes = 1 << 20);
+    let service = TestService::start_with(|settings| settings.max_body_bytes = 1 << 20);
     let partner = service.partner();
-    let (album, _) = partner.album();
+    let (album, _) = partner.create_album();
     let call = |entries: Value| {
         partner.call("/photos/photo/signed/batch", &json!({ "albumId": album, "entries": entries }))
     };

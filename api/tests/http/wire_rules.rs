@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::raw::Raw;
-use crate::support::{Partner, Service, nowhere};
+use crate::support::raw::RawConnection;
+use crate::support::{Partner, TestService, unknown_id};
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
 #[test]
-fn all_issues_of_an_input_are_told_at_once() {
-    let service = Service::start();
+fn all_issues_of_an_input_are_returned_at_once() {
+    let service = TestService::start();
     let body = json!({
         "title": "", "coverUrl": "no uri", "tags": ["ok", 5],
         "config": { "face": { "confidenceThreshold": 101, "mode": "blink" }, "preview": { "maxDimension": 64.5 } },
@@ -29,21 +29,21 @@ fn all_issues_of_an_input_are_told_at_once() {
 }
 
 #[test]
-fn malformed_json_is_told_without_data() {
-    let service = Service::start();
+fn malformed_json_is_reported_without_data() {
+    let service = TestService::start();
     for malformed in ["{", "{\"title\": }", "nonsense", "\u{feff}{}", "{} {}", "\"\\ud800\"", " "] {
         let answer = service.partner().send("POST /openapi/albums/create", &[JSON], malformed);
-        let body = answer.undefined(400, "BAD_REQUEST");
+        let body = answer.undefined_error(400, "BAD_REQUEST");
         assert!(body["message"].as_str().unwrap().starts_with("Malformed JSON"), "{body}");
         assert!(body.get("data").is_none(), "{body}");
     }
     let deep = "[".repeat(100_000 - 1);
-    service.partner().send("POST /openapi/albums/create", &[JSON], deep).undefined(400, "BAD_REQUEST");
+    service.partner().send("POST /openapi/albums/create", &[JSON], deep).undefined_error(400, "BAD_REQUEST");
 }
 
 #[test]
 fn a_body_that_is_no_object_is_an_issue() {
-    let service = Service::start();
+    let service = TestService::start();
     for body in [json!([]), json!("title"), json!(null), json!(4)] {
         let issues = service.partner().call("/albums/create", &body).issues();
         assert_eq!(issues, [("[]".to_owned(), "invalid_type".to_owned())]);
@@ -52,14 +52,14 @@ fn a_body_that_is_no_object_is_an_issue() {
 
 #[test]
 fn unknown_fields_are_ignored() {
-    let service = Service::start();
+    let service = TestService::start();
     let body = json!({ "title": "T", "surprise": { "deep": [1] }, "config": { "unknown": null } });
     service.partner().call("/albums/create", &body).ok();
 }
 
 #[test]
 fn no_body_is_fine_where_no_field_is_required() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
     let answer = partner.send("POST /openapi/albums/list", &[], "");
     assert_eq!(answer.ok()["total"], json!(0));
@@ -69,7 +69,7 @@ fn no_body_is_fine_where_no_field_is_required() {
 
 #[test]
 fn a_missing_content_type_is_read_as_json_and_another_is_refused() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
     let create = |headers: &[(&str, &str)]| {
         partner.send("POST /openapi/albums/create", headers, json!({ "title": "T" }).to_string())
@@ -80,32 +80,32 @@ fn a_missing_content_type_is_read_as_json_and_another_is_refused() {
     for refused in
         ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin1", "nonsense"]
     {
-        create(&[("content-type", refused)]).defined(415, "UNSUPPORTED_MEDIA_TYPE");
+        create(&[("content-type", refused)]).defined_error(415, "UNSUPPORTED_MEDIA_TYPE");
     }
-    create(&[JSON, ("content-encoding", "gzip")]).defined(415, "UNSUPPORTED_MEDIA_TYPE");
+    create(&[JSON, ("content-encoding", "gzip")]).defined_error(415, "UNSUPPORTED_MEDIA_TYPE");
 }
 
 #[test]
 fn a_trailing_slash_is_served_and_nothing_is_redirected() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
     partner.send("POST /openapi/albums/list/", &[JSON], "{}").ok();
-    partner.send("POST /openapi/albums/list//", &[JSON], "{}").defined(404, "NOT_FOUND");
+    partner.send("POST /openapi/albums/list//", &[JSON], "{}").defined_error(404, "NOT_FOUND");
     for path in ["/", "/openapi", "/openapi/", "/openapi/albums", "/openapi/albums/lists", "/v1/albums/list"]
     {
-        partner.send(&format!("POST {path}"), &[JSON], "{}").defined(404, "NOT_FOUND");
-        partner.send(&format!("GET {path}"), &[], "").defined(404, "NOT_FOUND");
+        partner.send(&format!("POST {path}"), &[JSON], "{}").defined_error(404, "NOT_FOUND");
+        partner.send(&format!("GET {path}"), &[], "").defined_error(404, "NOT_FOUND");
     }
 }
 
 #[test]
-fn other_methods_are_told_which_one_to_use() {
-    let service = Service::start();
+fn other_methods_get_a_405_with_the_allowed_ones() {
+    let service = TestService::start();
     let partner = service.partner();
     for method in ["GET", "PUT", "DELETE", "PATCH"] {
         let answer = partner.send(&format!("{method} /openapi/albums/create"), &[], "");
         assert_eq!(answer.header("allow"), "POST, OPTIONS");
-        answer.defined(405, "METHOD_NOT_SUPPORTED");
+        answer.defined_error(405, "METHOD_NOT_SUPPORTED");
     }
     let answer = partner.send("OPTIONS /openapi/albums/create", &[], "");
     assert_eq!((answer.status, answer.header("allow")), (204, "POST, OPTIONS"));
@@ -113,32 +113,32 @@ fn other_methods_are_told_which_one_to_use() {
     assert_eq!((answer.status, answer.bytes.len()), (405, 0));
     let answer = partner.send("POST /openapi/openapi.json", &[], "");
     assert_eq!(answer.header("allow"), "GET, HEAD, OPTIONS");
-    answer.defined(405, "METHOD_NOT_SUPPORTED");
+    answer.defined_error(405, "METHOD_NOT_SUPPORTED");
 }
 
 #[test]
-fn authentication_is_judged_before_everything_in_the_request() {
-    let service = Service::start();
+fn authentication_is_checked_before_the_rest_of_the_request() {
+    let service = TestService::start();
     let stranger = Partner::new(&service, None);
     let send =
         |headers: &[(&str, &str)], body: &str| stranger.send("POST /openapi/albums/create", headers, body);
-    send(&[JSON], "{}").defined(401, "UNAUTHORIZED");
-    send(&[JSON], "{").defined(401, "UNAUTHORIZED");
-    send(&[("content-type", "text/plain")], "{").defined(401, "UNAUTHORIZED");
-    send(&[JSON, ("accept", "image/png")], "{").defined(401, "UNAUTHORIZED");
-    send(&[JSON], &"x".repeat(1_000_000)).defined(401, "UNAUTHORIZED");
+    send(&[JSON], "{}").defined_error(401, "UNAUTHORIZED");
+    send(&[JSON], "{").defined_error(401, "UNAUTHORIZED");
+    send(&[("content-type", "text/plain")], "{").defined_error(401, "UNAUTHORIZED");
+    send(&[JSON, ("accept", "image/png")], "{").defined_error(401, "UNAUTHORIZED");
+    send(&[JSON], &"x".repeat(1_000_000)).defined_error(401, "UNAUTHORIZED");
 }
 
 #[test]
 fn a_body_over_its_limit_is_413_whether_it_says_so_or_not() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
     let body = json!({ "title": "T", "more": "x".repeat(200_000) }).to_string();
-    partner.send("POST /openapi/albums/create", &[JSON], &body).defined(413, "PAYLOAD_TOO_LARGE");
+    partner.send("POST /openapi/albums/create", &[JSON], &body).defined_error(413, "PAYLOAD_TOO_LARGE");
     // The client had sent all of it, so the connection serves on.
     partner.call("/albums/list", &json!({})).ok();
 
-    let mut raw = Raw::connect(&service);
+    let mut raw = RawConnection::connect(&service);
     let key = partner.key.as_ref().unwrap();
     raw.write(&format!(
         "POST /openapi/albums/create HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -147,45 +147,45 @@ fn a_body_over_its_limit_is_413_whether_it_says_so_or_not() {
         raw.write(&format!("{:x}\r\n{}\r\n", 50_000, "x".repeat(50_000)));
     }
     raw.write("0\r\n\r\n");
-    raw.answer().defined(413, "PAYLOAD_TOO_LARGE");
+    raw.read_response().defined_error(413, "PAYLOAD_TOO_LARGE");
 }
 
 #[test]
-fn a_body_that_waits_to_be_asked_for_is_not_asked_for_in_vain() {
-    let service = Service::start();
-    let mut raw = Raw::connect(&service);
+fn a_refused_request_gets_no_100_continue() {
+    let service = TestService::start();
+    let mut raw = RawConnection::connect(&service);
     raw.write("POST /openapi/albums/create HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n");
-    raw.answer().defined(401, "UNAUTHORIZED");
+    raw.read_response().defined_error(401, "UNAUTHORIZED");
     assert!(raw.is_closed());
 }
 
 #[test]
 fn a_chunked_body_within_its_limit_is_read() {
-    let service = Service::start();
+    let service = TestService::start();
     let key = service.partner().key.unwrap();
-    let mut raw = Raw::connect(&service);
+    let mut raw = RawConnection::connect(&service);
     raw.write(&format!(
         "POST /openapi/albums/create HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\ntransfer-encoding: chunked\r\n\r\n\
          9\r\n{{\"title\":\r\n4\r\n\"T\"}}\r\n0\r\n\r\n"
     ));
-    assert_eq!(raw.answer().ok()["title"], json!("T"));
+    assert_eq!(raw.read_response().ok()["title"], json!("T"));
 }
 
 #[test]
 fn a_slow_body_is_408() {
-    let service = Service::with(|settings| settings.body_timeout = Duration::from_millis(50));
+    let service = TestService::start_with(|settings| settings.body_timeout = Duration::from_millis(50));
     let key = service.partner().key.unwrap();
-    let mut raw = Raw::connect(&service);
+    let mut raw = RawConnection::connect(&service);
     raw.write(&format!(
         "POST /openapi/albums/create HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\ncontent-length: 50\r\n\r\n{{"
     ));
-    raw.answer().defined(408, "TIMEOUT");
+    raw.read_response().defined_error(408, "TIMEOUT");
     assert!(raw.is_closed());
 }
 
 #[test]
 fn request_ids_are_echoed_or_made() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
     let send = |id: &str| partner.send("POST /openapi/albums/list", &[("x-request-id", id)], "");
     assert_eq!(send("partner 42/é".trim_end_matches("/é")).header("x-request-id"), "partner 42");
@@ -198,7 +198,7 @@ fn request_ids_are_echoed_or_made() {
 
 #[test]
 fn only_an_accept_that_excludes_json_is_406() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
     let send = |accept: &str| partner.send("POST /openapi/albums/list", &[("accept", accept)], "");
     let both = "application/json, text/event-stream";
@@ -206,18 +206,19 @@ fn only_an_accept_that_excludes_json_is_406() {
         send(fine).ok();
     }
     for excluded in ["image/png", "text/html", "text/event-stream"] {
-        send(excluded).defined(406, "NOT_ACCEPTABLE");
+        send(excluded).defined_error(406, "NOT_ACCEPTABLE");
     }
 }
 
 #[test]
-fn a_handler_that_panics_is_a_500_that_tells_nothing() {
-    let service = Service::start();
+fn a_handler_that_panics_returns_a_500_without_details() {
+    let service = TestService::start();
     let partner = service.partner();
-    let (album, _) = partner.album();
-    let image = partner.selfie(&album, b"bug");
+    let (album, _) = partner.create_album();
+    let image = partner.upload_selfie(&album, b"bug");
     let search = json!({ "albumId": album, "imageId": image });
-    let body = partner.call("/photos/search/face/list", &search).undefined(500, "INTERNAL_SERVER_ERROR");
+    let body =
+        partner.call("/photos/search/face/list", &search).undefined_error(500, "INTERNAL_SERVER_ERROR");
     let expected = json!({ "defined": false, "code": "INTERNAL_SERVER_ERROR", "status": 500,
         "message": "Internal server error" });
     assert_eq!(body, expected);
@@ -225,26 +226,26 @@ fn a_handler_that_panics_is_a_500_that_tells_nothing() {
 }
 
 #[test]
-fn a_store_that_does_not_answer_is_a_503() {
-    let service = Service::start();
+fn an_unavailable_store_is_a_503() {
+    let service = TestService::start();
     let partner = service.partner();
     service.block_on(service.store.close());
-    partner.call("/albums/list", &json!({})).defined(503, "SERVICE_UNAVAILABLE");
+    partner.call("/albums/list", &json!({})).defined_error(503, "SERVICE_UNAVAILABLE");
 }
 
 #[test]
 fn uuids_are_checked_and_other_ids_are_simply_unknown() {
-    let service = Service::start();
+    let service = TestService::start();
     let partner = service.partner();
     let refused = ["x", "", "01932c0793a17c408b1f2d5e6f708192", "{01932c07-93a1-7c40-8b1f-2d5e6f708192}"];
     for album in refused {
         let issues = partner.call("/albums/get", &json!({ "albumId": album })).issues();
         assert_eq!(issues, [(r#"["albumId"]"#.to_owned(), "invalid_format".to_owned())]);
     }
-    let (album, _) = partner.album();
-    for photo in [json!("x"), json!(""), nowhere()] {
+    let (album, _) = partner.create_album();
+    for photo in [json!("x"), json!(""), unknown_id()] {
         let body = json!({ "albumId": album, "photoId": photo });
-        partner.call("/photos/photo/get", &body).defined(404, "NOT_FOUND");
+        partner.call("/photos/photo/get", &body).defined_error(404, "NOT_FOUND");
     }
     let body = json!({ "albumId": album, "photoId": 5 });
     let issues = partner.call("/photos/photo/get", &body).issues();
@@ -252,9 +253,9 @@ fn uuids_are_checked_and_other_ids_are_simply_unknown() {
 }
 
 #[test]
-fn an_unknown_thing_has_no_data() {
-    let service = Service::start();
-    let body: Value = service.partner().call("/albums/get", &json!({ "albumId": nowhere() })).json();
+fn a_not_found_error_has_no_data() {
+    let service = TestService::start();
+    let body: Value = service.partner().call("/albums/get", &json!({ "albumId": unknown_id() })).json();
     let expected = json!({ "defined": true, "code": "NOT_FOUND", "status": 404, "message": "Not Found" });
     assert_eq!(body, expected);
 }

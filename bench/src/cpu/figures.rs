@@ -3,48 +3,56 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Options, Seen, Turn, Turns};
-use crate::goals::{Goal, short};
-use crate::peer::{Mode, Peer, PeerPhoto, PeerRun};
+use super::{CpuOptions, Measurements, PhotoContents, ServiceRun};
+use crate::goals::{Goal, format_number};
+use crate::peer::{Peer, PeerMode, PeerPhoto, PeerRun};
 use crate::report::{Report, Table};
-use crate::score::{BibScore, as_bib};
-use crate::statistics::{median, milliseconds};
+use crate::score::{BibScore, to_bib};
+use crate::statistics::{median, to_milliseconds};
 use crate::truth::LabelledPhoto;
 
 /// The recogniser's confidence at which a reading is an answer: Photofinish's own (READING, step 15), and the peer's.
-const ACCEPT: f64 = 0.9;
+const ACCEPT_CONFIDENCE: f64 = 0.9;
 
 /// The least confidence that the peer's reader gives out at all.
-const PEER_LEAST: f64 = 0.5;
+const PEER_MIN_CONFIDENCE: f64 = 0.5;
 
 /// All of it.
-pub fn report(options: &Options, turns: &Turns, labels: &[LabelledPhoto], photos: usize) -> Report {
+pub fn build_report(
+    options: &CpuOptions,
+    turns: &Measurements,
+    labels: &[LabelledPhoto],
+    photos: usize,
+) -> Report {
     let (section, threads) = match options.threads {
         1 => ("cpu on one thread", "1 thread each".to_owned()),
         many => ("cpu", format!("{many} threads each")),
     };
     let title = format!("CPU and memory on 24 megapixel photos, beside the peer, {threads}");
     let mut report = Report::new(section, &title);
-    if let Ok(runtime) = options.places.runtime() {
+    if let Ok(runtime) = options.places.find_runtime() {
         report.versions.extend(runtime.file_name().map(|name| name.to_string_lossy().into_owned()));
     }
     if !options.alone {
         report.versions.extend(Peer::versions());
     }
-    let ours = Summary::of_ours(turns, labels, photos);
-    let peers: Vec<(Mode, Summary)> =
-        turns.peers.iter().map(|(&mode, runs)| (mode, Summary::of_peer(mode, runs, labels))).collect();
+    let ours = ContenderSummary::from_service(turns, labels, photos);
+    let peers: Vec<(PeerMode, ContenderSummary)> = turns
+        .peers
+        .iter()
+        .map(|(&mode, runs)| (mode, ContenderSummary::from_peer(mode, runs, labels)))
+        .collect();
     report.tables.push(summary_table(&ours, &peers, turns));
     report.tables.push(stage_table(turns, photos));
     report.tables.push(thread_table(turns, photos));
-    report.goals = goals(&ours, &peers, turns);
-    report.notes = notes(options, turns, photos);
-    report.details = details(turns, labels);
+    report.goals = build_goals(&ours, &peers, turns);
+    report.notes = build_notes(options, turns, photos);
+    report.details = list_differences(turns, labels);
     report
 }
 
 /// What the first table says of one of the three.
-struct Summary {
+struct ContenderSummary {
     name: String,
     cpu_ms: Vec<f64>,
     photos_per_s: f64,
@@ -52,12 +60,12 @@ struct Summary {
     faces: usize,
     bibs: BibScore,
     /// With every reading that the peer's reader gives out.
-    bibs_generous: Option<BibScore>,
+    bibs_at_peer_minimum: Option<BibScore>,
 }
 
-impl Summary {
-    fn of_ours(turns: &Turns, labels: &[LabelledPhoto], photos: usize) -> Self {
-        let per_photo = |time: Duration| milliseconds(time) / photos as f64;
+impl ContenderSummary {
+    fn from_service(turns: &Measurements, labels: &[LabelledPhoto], photos: usize) -> Self {
+        let per_photo = |time: Duration| to_milliseconds(time) / photos as f64;
         let rate: Vec<f64> = turns.ours.iter().map(|turn| photos as f64 / turn.wall.as_secs_f64()).collect();
         let peak = turns.ours.iter().map(|turn| turn.peak_bytes).max().unwrap_or_default();
         Self {
@@ -65,50 +73,55 @@ impl Summary {
             cpu_ms: turns.ours.iter().map(|turn| per_photo(turn.cpu)).collect(),
             photos_per_s: median(&rate),
             peak_mb: peak as f64 / 1e6,
-            faces: turns.ours[0].seen.values().map(|seen| seen.faces).sum(),
-            bibs: score(labels, |file| {
-                turns.ours[0].seen.get(file).map(|seen| seen.bibs.clone()).unwrap_or_default()
+            faces: turns.ours[0].contents.values().map(|seen| seen.faces).sum(),
+            bibs: score_photos(labels, |file| {
+                turns.ours[0].contents.get(file).map(|seen| seen.bibs.clone()).unwrap_or_default()
             }),
-            bibs_generous: None,
+            bibs_at_peer_minimum: None,
         }
     }
 
-    fn of_peer(mode: Mode, runs: &[PeerRun], labels: &[LabelledPhoto]) -> Self {
+    fn from_peer(mode: PeerMode, runs: &[PeerRun], labels: &[LabelledPhoto]) -> Self {
         let seen = &runs[0].seen;
         let rates: Vec<f64> = runs.iter().map(|run| run.photos_per_s).collect();
-        let at_least =
-            |least| score(labels, |file| seen.get(file).map(|p| bibs_of(p, least)).unwrap_or_default());
+        let at_least = |least| {
+            score_photos(labels, |file| seen.get(file).map(|p| accepted_bibs(p, least)).unwrap_or_default())
+        };
         Self {
-            name: format!("peer, {}", if mode == Mode::Plain { "plain" } else { "tuned" }),
+            name: format!("peer, {}", if mode == PeerMode::Plain { "plain" } else { "tuned" }),
             cpu_ms: runs.iter().map(|run| run.cpu_ms_per_photo).collect(),
             photos_per_s: median(&rates),
             // The peer counts in units of 1,048,576.
             peak_mb: runs.iter().map(|run| run.peak_rss_mb * 1.048_576).fold(0.0, f64::max),
             faces: runs[0].faces,
-            bibs: at_least(ACCEPT),
-            bibs_generous: Some(at_least(PEER_LEAST)),
+            bibs: at_least(ACCEPT_CONFIDENCE),
+            bibs_at_peer_minimum: Some(at_least(PEER_MIN_CONFIDENCE)),
         }
     }
 }
 
-fn bibs_of(photo: &PeerPhoto, least: f64) -> BTreeSet<String> {
+fn accepted_bibs(photo: &PeerPhoto, least: f64) -> BTreeSet<String> {
     photo
         .texts
         .iter()
         .filter(|(_, confidence)| *confidence >= least)
-        .filter_map(|(text, _)| as_bib(text))
+        .filter_map(|(text, _)| to_bib(text))
         .collect()
 }
 
-fn score(labels: &[LabelledPhoto], accepted: impl Fn(&str) -> BTreeSet<String>) -> BibScore {
+fn score_photos(labels: &[LabelledPhoto], accepted: impl Fn(&str) -> BTreeSet<String>) -> BibScore {
     let mut score = BibScore::default();
     for photo in labels {
-        score.add(&accepted(&photo.file), &photo.bibs, &photo.optional);
+        score.add_photo(&accepted(&photo.file), &photo.bibs, &photo.optional);
     }
     score
 }
 
-fn summary_table(ours: &Summary, peers: &[(Mode, Summary)], turns: &Turns) -> Table {
+fn summary_table(
+    ours: &ContenderSummary,
+    peers: &[(PeerMode, ContenderSummary)],
+    turns: &Measurements,
+) -> Table {
     let columns = [
         "",
         "CPU ms/photo (each turn)",
@@ -127,10 +140,10 @@ fn summary_table(ours: &Summary, peers: &[(Mode, Summary)], turns: &Turns) -> Ta
     for summary in [ours].into_iter().chain(peers.iter().map(|(_, summary)| summary)) {
         let each: Vec<String> = summary.cpu_ms.iter().map(|ms| format!("{ms:.0}")).collect();
         let found = format!("{}/{}", summary.bibs.right, summary.bibs.right + summary.bibs.missed);
-        table.row([
+        table.add_row([
             summary.name.clone(),
             each.join(", "),
-            short(median(&summary.cpu_ms)),
+            format_number(median(&summary.cpu_ms)),
             format!("{:.2}", median(&summary.cpu_ms) / base),
             format!("{:.2}", summary.photos_per_s),
             format!("{:.0}", summary.peak_mb),
@@ -138,23 +151,25 @@ fn summary_table(ours: &Summary, peers: &[(Mode, Summary)], turns: &Turns) -> Ta
             found,
             format!("{:.3}", summary.bibs.recall()),
             summary.bibs.unlabelled.to_string(),
-            summary.bibs_generous.map_or_else(|| "-".to_owned(), |bibs| format!("{:.3}", bibs.recall())),
+            summary
+                .bibs_at_peer_minimum
+                .map_or_else(|| "-".to_owned(), |bibs| format!("{:.3}", bibs.recall())),
         ]);
     }
-    let megabytes = |turn: &Turn| turn.peak_bytes as f64 / 1e6;
+    let megabytes = |turn: &ServiceRun| turn.peak_bytes as f64 / 1e6;
     table.caption = format!(
         "Peak of Photofinish with {} photos in the queue: {:.0} MB, with all of them {:.0} MB; ready and idle it takes \
          {:.0} MB.",
-        turns.few_count,
-        megabytes(&turns.few),
+        turns.quarter_photo_count,
+        megabytes(&turns.quarter_run),
         ours.peak_mb,
-        turns.few.ready_bytes as f64 / 1e6
+        turns.quarter_run.ready_bytes as f64 / 1e6
     );
     table
 }
 
 /// CPU ms a photo by stage; the names of the two sides differ and are kept.
-fn stage_table(turns: &Turns, photos: usize) -> Table {
+fn stage_table(turns: &Measurements, photos: usize) -> Table {
     let mut table = Table::new("CPU ms a photo by stage (medians)", &["who", "stages"]);
     let stages = turns.ours.iter().flat_map(|turn| turn.stages.keys()).collect::<BTreeSet<_>>();
     let of_stage = |stage: &String| {
@@ -162,7 +177,7 @@ fn stage_table(turns: &Turns, photos: usize) -> Table {
         median(&turns.map(|seconds| seconds * 1e3 / photos as f64).collect::<Vec<_>>())
     };
     let ours = stages.into_iter().map(|stage| format!("{stage} {:.1}", of_stage(stage)));
-    table.row(["Photofinish".to_owned(), ours.collect::<Vec<_>>().join(", ")]);
+    table.add_row(["Photofinish".to_owned(), ours.collect::<Vec<_>>().join(", ")]);
     for (mode, runs) in &turns.peers {
         let of_stage = |stage: &String| {
             median(
@@ -170,13 +185,13 @@ fn stage_table(turns: &Turns, photos: usize) -> Table {
             )
         };
         let stages = runs[0].stages_ms.keys().map(|stage| format!("{stage} {:.1}", of_stage(stage)));
-        table.row([format!("peer, {mode:?}").to_lowercase(), stages.collect::<Vec<_>>().join(", ")]);
+        table.add_row([format!("peer, {mode:?}").to_lowercase(), stages.collect::<Vec<_>>().join(", ")]);
     }
     table
 }
 
 /// CPU ms a photo of Photofinish's threads by name, the kernel's count: a check on the stages' own.
-fn thread_table(turns: &Turns, photos: usize) -> Table {
+fn thread_table(turns: &Measurements, photos: usize) -> Table {
     let mut table = Table::new(
         "CPU ms a photo of Photofinish's threads by name (kernel's count, last turn)",
         &["thread", "ms"],
@@ -187,24 +202,28 @@ fn thread_table(turns: &Turns, photos: usize) -> Table {
     let mut threads: Vec<_> = last.threads.iter().filter(|(_, time)| !time.is_zero()).collect();
     threads.sort_by_key(|(_, time)| std::cmp::Reverse(**time));
     for (name, time) in threads {
-        table.row([name.clone(), format!("{:.1}", milliseconds(*time) / photos as f64)]);
+        table.add_row([name.clone(), format!("{:.1}", to_milliseconds(*time) / photos as f64)]);
     }
     table
 }
 
-fn goals(ours: &Summary, peers: &[(Mode, Summary)], turns: &Turns) -> Vec<Goal> {
-    let few_mb = turns.few.peak_bytes as f64 / 1e6;
+fn build_goals(
+    ours: &ContenderSummary,
+    peers: &[(PeerMode, ContenderSummary)],
+    turns: &Measurements,
+) -> Vec<Goal> {
+    let few_mb = turns.quarter_run.peak_bytes as f64 / 1e6;
     let mut goals = vec![
         Goal::at_most("peak memory of Photofinish, MB", ours.peak_mb, 800.0),
         Goal::at_most("peak memory, all photos to a quarter of them", ours.peak_mb / few_mb, 1.2),
     ];
     for (mode, peer) in peers {
         let ratio = median(&peer.cpu_ms) / median(&ours.cpu_ms);
-        let (name, target) = if *mode == Mode::Plain { ("plain", 7.0) } else { ("tuned", 3.0) };
+        let (name, target) = if *mode == PeerMode::Plain { ("plain", 7.0) } else { ("tuned", 3.0) };
         goals.push(Goal::at_least(&format!("CPU of the {name} peer to ours"), ratio, target));
         let what = format!("bib recall, the {name} peer's as the target");
         goals.push(Goal::at_least(&what, ours.bibs.recall(), peer.bibs.recall()));
-        if *mode == Mode::Tuned {
+        if *mode == PeerMode::Tuned {
             goals.push(Goal::at_least(
                 "faces, the tuned peer's as the target",
                 ours.faces as f64,
@@ -215,9 +234,9 @@ fn goals(ours: &Summary, peers: &[(Mode, Summary)], turns: &Turns) -> Vec<Goal> 
     goals
 }
 
-fn notes(options: &Options, turns: &Turns, photos: usize) -> Vec<String> {
+fn build_notes(options: &CpuOptions, turns: &Measurements, photos: usize) -> Vec<String> {
     let uploads: Vec<f64> =
-        turns.ours.iter().map(|turn| milliseconds(turn.cpu_of_uploads) / photos as f64).collect();
+        turns.ours.iter().map(|turn| to_milliseconds(turn.upload_cpu) / photos as f64).collect();
     let stages: Vec<f64> =
         turns.ours.iter().map(|turn| turn.stages.values().sum::<f64>() * 1e3 / photos as f64).collect();
     vec![
@@ -239,17 +258,18 @@ fn notes(options: &Options, turns: &Turns, photos: usize) -> Vec<String> {
 }
 
 /// Photos in which the three saw different things.
-fn details(turns: &Turns, labels: &[LabelledPhoto]) -> Vec<String> {
+fn list_differences(turns: &Measurements, labels: &[LabelledPhoto]) -> Vec<String> {
     let mut lines = Vec::new();
     for photo in labels {
-        let Some(ours) = turns.ours[0].seen.get(&photo.file) else { continue };
+        let Some(ours) = turns.ours[0].contents.get(&photo.file) else { continue };
         let mut sides = vec![("ours".to_owned(), ours.clone())];
         for (mode, runs) in &turns.peers {
             let Some(seen) = runs[0].seen.get(&photo.file) else { continue };
-            let seen = Seen { faces: seen.faces, bibs: bibs_of(seen, ACCEPT) };
+            let seen = PhotoContents { faces: seen.faces, bibs: accepted_bibs(seen, ACCEPT_CONFIDENCE) };
             sides.push((format!("{mode:?}").to_lowercase(), seen));
         }
-        let is_equal = |(_, seen): &(String, Seen)| seen.faces == ours.faces && seen.bibs == ours.bibs;
+        let is_equal =
+            |(_, seen): &(String, PhotoContents)| seen.faces == ours.faces && seen.bibs == ours.bibs;
         if !sides.iter().all(is_equal) || !photo.bibs.is_subset(&ours.bibs) {
             let said = sides.iter().map(|(who, seen)| format!("{who} {} faces {:?}", seen.faces, seen.bibs));
             let said = said.collect::<Vec<_>>().join(", ");

@@ -5,17 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::Options;
-use crate::album::Album;
+use super::EvalOptions;
+use crate::album::UploadedAlbum;
 use crate::client::{Client, PhotoDetail};
 use crate::goals::Goal;
 use crate::report::{Report, Table};
-use crate::score::{BibScore, ratio, trimmed};
+use crate::score::{BibScore, ratio, trim_zeros};
 use crate::service::{Service, Setup};
 use crate::truth::{self, LabelledPhoto};
 
 /// What came back for the labelled photos.
-struct Findings {
+struct BibFindings {
     /// By label: files that an exact search for it as it stands gives.
     as_labelled: BTreeMap<String, BTreeSet<String>>,
     /// The same for the label without its leading zeros.
@@ -28,31 +28,38 @@ struct Findings {
 ///
 /// # Errors
 /// When the service or the labelled photos cannot be had.
-pub fn run(options: &Options) -> anyhow::Result<Report> {
-    let labels = truth::photos(&options.places.shared("photos/bibs.csv")?)?;
-    let folder = options.places.shared("photos/files")?;
+pub fn run(options: &EvalOptions) -> anyhow::Result<Report> {
+    let labels = truth::load_photos(&options.places.find_shared("photos/bibs.csv")?)?;
+    let folder = options.places.find_shared("photos/files")?;
     let files: Vec<String> = labels.iter().map(|photo| photo.file.clone()).collect();
     let service = Service::start(&options.places, &Setup::default())?;
     let client = service.client();
-    let album = Album::ingest(client, &Value::Null, &folder, &files)?;
-    let findings = search(client, &album, &labels)?;
-    let mut report = judge(&labels, &findings);
-    let runtime = options.places.runtime()?;
+    let album = UploadedAlbum::ingest(client, &Value::Null, &folder, &files)?;
+    let findings = search_bibs(client, &album, &labels)?;
+    let mut report = build_report(&labels, &findings);
+    let runtime = options.places.find_runtime()?;
     report.versions.extend(runtime.file_name().map(|name| name.to_string_lossy().into_owned()));
     Ok(report)
 }
 
-fn search(client: &Client, album: &Album, labels: &[LabelledPhoto]) -> anyhow::Result<Findings> {
+fn search_bibs(
+    client: &Client,
+    album: &UploadedAlbum,
+    labels: &[LabelledPhoto],
+) -> anyhow::Result<BibFindings> {
     let bibs: BTreeSet<&String> = labels.iter().flat_map(|photo| &photo.bibs).collect();
     let files = |text: &str| -> anyhow::Result<BTreeSet<String>> {
         let hits = client.search_text(&album.id, text, true)?;
-        Ok(hits.iter().filter_map(|hit| album.file_of(&hit.id)).map(str::to_owned).collect())
+        Ok(hits.iter().filter_map(|hit| album.find_file(&hit.id)).map(str::to_owned).collect())
     };
-    let mut findings =
-        Findings { as_labelled: BTreeMap::new(), without_zeros: BTreeMap::new(), details: BTreeMap::new() };
+    let mut findings = BibFindings {
+        as_labelled: BTreeMap::new(),
+        without_zeros: BTreeMap::new(),
+        details: BTreeMap::new(),
+    };
     for bib in bibs {
         findings.as_labelled.insert(bib.clone(), files(bib)?);
-        findings.without_zeros.insert(bib.clone(), files(trimmed(bib))?);
+        findings.without_zeros.insert(bib.clone(), files(trim_zeros(bib))?);
     }
     for photo in &album.photos {
         findings.details.insert(photo.file.clone(), client.photo(&album.id, &photo.id)?);
@@ -60,7 +67,7 @@ fn search(client: &Client, album: &Album, labels: &[LabelledPhoto]) -> anyhow::R
     Ok(findings)
 }
 
-fn judge(labels: &[LabelledPhoto], findings: &Findings) -> Report {
+fn build_report(labels: &[LabelledPhoto], findings: &BibFindings) -> Report {
     let mut report = Report::new("bibs", "Bib search on RBNR set1 + set2, end to end");
     let mut table = Table::new(
         "",
@@ -80,7 +87,7 @@ fn judge(labels: &[LabelledPhoto], findings: &Findings) -> Report {
     for set in ["set1", "set2", ""] {
         let photos: Vec<&LabelledPhoto> = labels.iter().filter(|photo| photo.file.contains(set)).collect();
         let name = if set.is_empty() { "all" } else { set };
-        all = row(&mut table, name, &photos, findings);
+        all = add_row(&mut table, name, &photos, findings);
     }
     let (as_labelled, found, score) = all;
     report.tables.push(table);
@@ -95,17 +102,17 @@ fn judge(labels: &[LabelledPhoto], findings: &Findings) -> Report {
          distinct indexed texts of each photo; labels are incomplete, so it is a lower bound."
             .to_owned(),
     ];
-    report.details = details(labels, findings);
+    report.details = list_differences(labels, findings);
     report
 }
 
 /// Adds a row for some photos; answers pairs found as labelled, pairs found with zeros ignored, and the score of the
 /// indexed texts.
-fn row(
+fn add_row(
     table: &mut Table,
     name: &str,
     photos: &[&LabelledPhoto],
-    findings: &Findings,
+    findings: &BibFindings,
 ) -> (usize, usize, BibScore) {
     let (mut as_labelled, mut found) = (0, 0);
     let mut score = BibScore::default();
@@ -115,10 +122,10 @@ fn row(
             as_labelled += usize::from(exactly);
             found += usize::from(exactly || findings.without_zeros[bib].contains(&photo.file));
         }
-        score.add(&indexed(&findings.details[&photo.file]), &photo.bibs, &photo.optional);
+        score.add_photo(&indexed_texts(&findings.details[&photo.file]), &photo.bibs, &photo.optional);
     }
     let bibs = score.right + score.missed;
-    table.row([
+    table.add_row([
         format!("{name}: {}", photos.len()),
         bibs.to_string(),
         as_labelled.to_string(),
@@ -132,17 +139,17 @@ fn row(
     (as_labelled, found, score)
 }
 
-fn indexed(detail: &PhotoDetail) -> BTreeSet<String> {
+fn indexed_texts(detail: &PhotoDetail) -> BTreeSet<String> {
     detail.texts.iter().filter(|text| text.indexed).map(|text| text.text.clone()).collect()
 }
 
 /// Misses with what was read in their place, and accepted texts without a label.
-fn details(labels: &[LabelledPhoto], findings: &Findings) -> Vec<String> {
+fn list_differences(labels: &[LabelledPhoto], findings: &BibFindings) -> Vec<String> {
     let mut lines = Vec::new();
     for photo in labels {
         let detail = &findings.details[&photo.file];
-        let accepted = indexed(detail);
-        let same = |a: &str, b: &str| trimmed(a) == trimmed(b);
+        let accepted = indexed_texts(detail);
+        let same = |a: &str, b: &str| trim_zeros(a) == trim_zeros(b);
         let missed: Vec<&String> =
             photo.bibs.iter().filter(|bib| !accepted.iter().any(|t| same(t, bib))).collect();
         let strange: Vec<&String> =

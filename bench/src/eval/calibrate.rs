@@ -5,33 +5,33 @@
 
 use photofinish_models::traits::ModelFactory;
 
-use super::gallery::{Gallery, Known, cosine};
-use super::logistic::{Curve, Sample, fit};
-use crate::goals::short;
+use super::gallery::{Gallery, LabelledVector, cosine};
+use super::logistic::{LogisticCurve, WeightedHit, fit_curve};
+use crate::goals::format_number;
 use crate::networks;
-use crate::places::Places;
-use crate::report::{Output, Report, Table};
+use crate::places::InputPaths;
+use crate::report::{OutputOptions, Report, Table};
 use crate::score::ratio;
 use crate::truth;
 
 /// A cosine that this part of all different pairs reaches is shown by no search; what lies below is no hit and takes
 /// no part in the fit. Otherwise the few faces that no network would know (a hand before it, back light) bend the
 /// curve where it is read.
-const NEVER_SHOWN: f64 = 0.03;
+const NEVER_SHOWN_PART: f64 = 0.03;
 
 /// What to fit on.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Options {
+pub struct CalibrateOptions {
     /// Wrong faces for each right one in an album: 100 is a runner in 10 photos of an event with 500 photos and 2
     /// faces in each.
     #[arg(long, default_value_t = 100.0)]
     pub wrong_per_right: f64,
     /// Where things are.
     #[command(flatten)]
-    pub places: Places,
+    pub places: InputPaths,
     /// Where the report goes.
     #[command(flatten)]
-    pub output: Output,
+    pub output: OutputOptions,
 }
 
 /// Cosines of pairs of faces in two photos.
@@ -45,37 +45,41 @@ struct Pairs {
 ///
 /// # Errors
 /// When the networks or the labelled photos cannot be had, or the pairs do not determine a curve.
-pub fn run(options: &Options) -> anyhow::Result<Report> {
-    let factory = networks::on_cpu(&options.places)?;
-    let (embedder, runners, portraits) = faces(options, &*factory)?;
-    let (of_runners, of_portraits) = (pairs(&runners), pairs(&portraits));
-    let samples = samples(&of_runners, &of_portraits, options.wrong_per_right);
-    let curve = fit(&samples).ok_or_else(|| anyhow::anyhow!("the pairs do not determine a curve"))?;
+pub fn run(options: &CalibrateOptions) -> anyhow::Result<Report> {
+    let factory = networks::open_on_cpu(&options.places)?;
+    let (embedder, runners, portraits) = embed_labelled_faces(options, &*factory)?;
+    let (of_runners, of_portraits) = (pair_faces(&runners), pair_faces(&portraits));
+    let samples = build_samples(&of_runners, &of_portraits, options.wrong_per_right);
+    let curve = fit_curve(&samples).ok_or_else(|| anyhow::anyhow!("the pairs do not determine a curve"))?;
 
     let mut report = Report::new(format!("calibration of {embedder}"), &format!("Calibration of {embedder}"));
     report.tables = vec![
-        constants(options, &of_runners, &of_portraits, curve),
-        reliability(&samples, curve),
-        errors(&of_runners, &of_portraits, curve),
+        curve_table(options, &of_runners, &of_portraits, curve),
+        reliability_table(&samples, curve),
+        error_table(&of_runners, &of_portraits, curve),
     ];
-    report.notes = notes(options, (&runners, &portraits), (&of_runners, &of_portraits), curve);
+    report.notes = build_notes(options, (&runners, &portraits), (&of_runners, &of_portraits), curve);
     Ok(report)
 }
 
-type Faces = (String, Vec<Known>, Vec<Known>);
+type Faces = (String, Vec<LabelledVector>, Vec<LabelledVector>);
 
-fn faces(options: &Options, factory: &dyn ModelFactory) -> anyhow::Result<Faces> {
+fn embed_labelled_faces(options: &CalibrateOptions, factory: &dyn ModelFactory) -> anyhow::Result<Faces> {
     let places = &options.places;
     let mut gallery = Gallery::new(factory)?;
-    let folder = places.shared("photos/files")?;
-    let labels = truth::photos(&places.shared("photos/bibs.csv")?)?;
-    let runners = truth::faces(&places.shared("photos/rbnr_boxes.csv")?, &labels)?;
-    let portraits = truth::portraits(&places.shared("photos/faces.csv")?)?;
-    Ok((gallery.embedder(), gallery.runners(&folder, &runners)?, gallery.portraits(&folder, &portraits)?))
+    let folder = places.find_shared("photos/files")?;
+    let labels = truth::load_photos(&places.find_shared("photos/bibs.csv")?)?;
+    let runners = truth::load_faces(&places.find_shared("photos/rbnr_boxes.csv")?, &labels)?;
+    let portraits = truth::load_portraits(&places.find_shared("photos/faces.csv")?)?;
+    Ok((
+        gallery.embedder_identity(),
+        gallery.embed_runners(&folder, &runners)?,
+        gallery.embed_portraits(&folder, &portraits)?,
+    ))
 }
 
 /// All pairs of faces in two photos, each once.
-fn pairs(faces: &[Known]) -> Pairs {
+fn pair_faces(faces: &[LabelledVector]) -> Pairs {
     let mut pairs = Pairs::default();
     for (i, one) in faces.iter().enumerate() {
         for other in faces[i + 1..].iter().filter(|other| other.file != one.file) {
@@ -88,12 +92,12 @@ fn pairs(faces: &[Known]) -> Pairs {
 
 /// Right hits: half the weight from runners, half from portraits, so that neither small faces in sunglasses nor clear
 /// ones alone decide. Wrong hits: from runners only, since albums hold runners.
-fn samples(runners: &Pairs, portraits: &Pairs, wrong_per_right: f64) -> Vec<Sample> {
-    let least = floor(&runners.different);
+fn build_samples(runners: &Pairs, portraits: &Pairs, wrong_per_right: f64) -> Vec<WeightedHit> {
+    let least = lowest_shown_cosine(&runners.different);
     let part = |cosines: &[f64], right: bool, weight: f64| {
         let weight = weight / cosines.len().max(1) as f64;
         let shown = cosines.iter().filter(|&&cosine| cosine >= least);
-        shown.map(|&cosine| Sample { cosine, right, weight }).collect::<Vec<_>>()
+        shown.map(|&cosine| WeightedHit { cosine, right, weight }).collect::<Vec<_>>()
     };
     let mut samples = part(&runners.same, true, 0.5);
     samples.extend(part(&portraits.same, true, 0.5));
@@ -102,23 +106,28 @@ fn samples(runners: &Pairs, portraits: &Pairs, wrong_per_right: f64) -> Vec<Samp
 }
 
 /// The cosine that [`NEVER_SHOWN`] of the pairs reach.
-fn floor(different: &[f64]) -> f64 {
+fn lowest_shown_cosine(different: &[f64]) -> f64 {
     let mut sorted = different.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));
-    sorted.get((NEVER_SHOWN * sorted.len() as f64) as usize).copied().unwrap_or(-1.0)
+    sorted.get((NEVER_SHOWN_PART * sorted.len() as f64) as usize).copied().unwrap_or(-1.0)
 }
 
-fn constants(options: &Options, runners: &Pairs, portraits: &Pairs, curve: Curve) -> Table {
+fn curve_table(
+    options: &CalibrateOptions,
+    runners: &Pairs,
+    portraits: &Pairs,
+    curve: LogisticCurve,
+) -> Table {
     let columns = ["wrong faces for a right one", "midpoint", "slope", "cosine at 10", "at 50", "at 90", ""];
     let mut table = Table::new("The curve, and what other albums would give", &columns);
-    let mut row = |wrong: f64, curve: Curve, note: &str| {
+    let mut row = |wrong: f64, curve: LogisticCurve, note: &str| {
         let at = |confidence| format!("{:.3}", curve.cosine(confidence));
         let (midpoint, slope) = (format!("{:.3}", curve.midpoint), format!("{:.1}", curve.slope));
-        table.row([short(wrong), midpoint, slope, at(10.0), at(50.0), at(90.0), note.to_owned()]);
+        table.add_row([format_number(wrong), midpoint, slope, at(10.0), at(50.0), at(90.0), note.to_owned()]);
     };
     row(options.wrong_per_right, curve, "this one");
     for wrong in [20.0, 200.0, 1000.0, 5000.0] {
-        if let Some(other) = fit(&samples(runners, portraits, wrong)) {
+        if let Some(other) = fit_curve(&build_samples(runners, portraits, wrong)) {
             row(wrong, other, "");
         }
     }
@@ -126,18 +135,18 @@ fn constants(options: &Options, runners: &Pairs, portraits: &Pairs, curve: Curve
 }
 
 /// Of the hits in a range of confidence, how many are right, as weighted.
-fn reliability(samples: &[Sample], curve: Curve) -> Table {
+fn reliability_table(samples: &[WeightedHit], curve: LogisticCurve) -> Table {
     let columns = ["confidence", "mean", "right of hits", "pairs: same", "pairs: different"];
     let mut table = Table::new("Does the confidence hold?", &columns);
     for (from, to) in [(5.0, 20.0), (20.0, 40.0), (40.0, 60.0), (60.0, 80.0), (80.0, 95.0), (95.0, 100.1)] {
-        let within = |sample: &&Sample| (from..to).contains(&curve.confidence(sample.cosine));
-        let inside: Vec<&Sample> = samples.iter().filter(within).collect();
-        let sum = |of: &dyn Fn(&Sample) -> f64| inside.iter().map(|sample| of(sample)).sum::<f64>();
+        let within = |sample: &&WeightedHit| (from..to).contains(&curve.confidence(sample.cosine));
+        let inside: Vec<&WeightedHit> = samples.iter().filter(within).collect();
+        let sum = |of: &dyn Fn(&WeightedHit) -> f64| inside.iter().map(|sample| of(sample)).sum::<f64>();
         let weight = sum(&|sample| sample.weight);
         let right = sum(&|sample| if sample.right { sample.weight } else { 0.0 });
         let mean = sum(&|sample| sample.weight * curve.confidence(sample.cosine));
         let same = inside.iter().filter(|sample| sample.right).count();
-        table.row([
+        table.add_row([
             format!("{from:.0} to {:.0}", to.min(100.0)),
             format!("{:.0}", mean / weight),
             format!("{:.0} %", 100.0 * right / weight),
@@ -148,7 +157,7 @@ fn reliability(samples: &[Sample], curve: Curve) -> Table {
     table
 }
 
-fn errors(runners: &Pairs, portraits: &Pairs, curve: Curve) -> Table {
+fn error_table(runners: &Pairs, portraits: &Pairs, curve: LogisticCurve) -> Table {
     let columns = [
         "confidence",
         "cosine",
@@ -161,7 +170,7 @@ fn errors(runners: &Pairs, portraits: &Pairs, curve: Curve) -> Table {
     for confidence in [1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 90.0, 99.0] {
         let least = curve.cosine(confidence);
         let part = |cosines: &[f64]| ratio(cosines.iter().filter(|&&c| c >= least).count(), cosines.len());
-        table.row([
+        table.add_row([
             format!("{confidence:.0}"),
             format!("{least:.3}"),
             format!("{:.3}", part(&runners.same)),
@@ -173,11 +182,11 @@ fn errors(runners: &Pairs, portraits: &Pairs, curve: Curve) -> Table {
     table
 }
 
-fn notes(
-    options: &Options,
-    (runners, portraits): (&[Known], &[Known]),
+fn build_notes(
+    options: &CalibrateOptions,
+    (runners, portraits): (&[LabelledVector], &[LabelledVector]),
     (of_runners, of_portraits): (&Pairs, &Pairs),
-    curve: Curve,
+    curve: LogisticCurve,
 ) -> Vec<String> {
     let least = of_portraits.same.iter().copied().fold(f64::INFINITY, f64::min);
     let most = of_portraits.different.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -203,12 +212,12 @@ fn notes(
         ),
         format!(
             "Below cosine {:.3}, which {:.0} % of different runners reach, nothing takes part in the fit.",
-            floor(&of_runners.different),
-            NEVER_SHOWN * 100.0
+            lowest_shown_cosine(&of_runners.different),
+            NEVER_SHOWN_PART * 100.0
         ),
         format!(
             "Weights: {} wrong faces for each right one; right ones half runners, half portraits; wrong ones runners.",
-            short(options.wrong_per_right)
+            format_number(options.wrong_per_right)
         ),
     ]
 }
@@ -217,23 +226,23 @@ fn notes(
 mod tests {
     use super::*;
 
-    fn known(file: &str, person: &str, vector: [f32; 2]) -> Known {
-        Known { file: file.to_owned(), person: person.to_owned(), vector: vector.to_vec() }
+    fn known(file: &str, person: &str, vector: [f32; 2]) -> LabelledVector {
+        LabelledVector { file: file.to_owned(), person: person.to_owned(), vector: vector.to_vec() }
     }
 
     #[test]
-    fn faces_of_one_photo_are_no_pair() {
+    fn faces_of_one_photo_are_not_paired() {
         let faces = [known("a", "1", [1.0, 0.0]), known("a", "2", [1.0, 0.0]), known("b", "1", [0.0, 1.0])];
-        let pairs = pairs(&faces);
+        let pairs = pair_faces(&faces);
         assert_eq!((pairs.same, pairs.different), (vec![0.0], vec![0.0]));
     }
 
     #[test]
-    fn weights_stand_for_the_album_asked_for_and_what_is_never_shown_is_left_out() {
+    fn weights_match_the_requested_album_and_pairs_never_shown_are_left_out() {
         let of =
             |same: &[f64], different: &[f64]| Pairs { same: same.to_vec(), different: different.to_vec() };
         let strangers: Vec<f64> = (0..100).map(|i| f64::from(i) / 200.0).collect();
-        let samples = samples(&of(&[0.1, 0.8], &strangers), &of(&[0.9], &[0.9]), 200.0);
+        let samples = build_samples(&of(&[0.1, 0.8], &strangers), &of(&[0.9], &[0.9]), 200.0);
         let of_kind = |right| samples.iter().filter(move |sample| sample.right == right);
         let right: Vec<(f64, f64)> = of_kind(true).map(|sample| (sample.cosine, sample.weight)).collect();
         assert_eq!(right, [(0.8, 0.25), (0.9, 0.5)]);

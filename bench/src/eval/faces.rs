@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
-use super::Options;
-use crate::album::Album;
+use super::EvalOptions;
+use crate::album::UploadedAlbum;
 use crate::client::{Client, Hit, Refused, media_type};
 use crate::enlarge;
 use crate::goals::Goal;
@@ -18,14 +18,14 @@ use crate::service::{Service, Setup};
 use crate::truth::{self, LabelledFace};
 
 /// The side of a probe picture in sides of the face box: the detector needs the head around the face.
-const MARGIN: f64 = 2.0;
+const PROBE_MARGIN: f64 = 2.0;
 
 /// The face in a probe is enlarged to this many pixels across; the race photos' faces are 20 to 110. A selfie is never
 /// smaller.
-const PROBE_FACE: f64 = 112.0;
+const PROBE_FACE_SIDE: f64 = 112.0;
 
 /// What one probe found, its own photo left out, best first.
-struct Search {
+struct ProbeSearch {
     /// The probe's name in lists.
     name: String,
     /// Files that show the same person, other than the probe's own.
@@ -36,7 +36,7 @@ struct Search {
     hits: Vec<(String, f64)>,
 }
 
-impl Search {
+impl ProbeSearch {
     fn is_wrong(&self, file: &str) -> bool {
         !self.right.contains(file) && !self.unlabelled.contains(file)
     }
@@ -46,40 +46,41 @@ impl Search {
 ///
 /// # Errors
 /// When the service or the labelled photos cannot be had.
-pub fn run(options: &Options) -> anyhow::Result<Report> {
+pub fn run(options: &EvalOptions) -> anyhow::Result<Report> {
     let service = Service::start(&options.places, &Setup::default())?;
     let client = service.client();
     let threshold = default_threshold(client)?;
-    let runners = runners(client, options)?;
-    let portraits = portraits(client, options)?;
+    let runners = search_runners(client, options)?;
+    let portraits = search_portraits(client, options)?;
 
     let mut report = Report::new("faces", "Selfie search, end to end");
-    let runtime = options.places.runtime()?;
+    let runtime = options.places.find_runtime()?;
     report.versions.extend(runtime.file_name().map(|name| name.to_string_lossy().into_owned()));
     report.tables = vec![
-        summary(&runners, &portraits, threshold),
-        roc("Runners: what a threshold gives", &runners),
-        roc("Portraits: what a threshold gives", &portraits),
+        summary_table(&runners, &portraits, threshold),
+        threshold_table("Runners: what a threshold gives", &runners),
+        threshold_table("Portraits: what a threshold gives", &portraits),
     ];
-    let of_portraits = at(&portraits, threshold);
+    let of_portraits = count_hits(&portraits, threshold);
     report.goals = vec![
-        Goal::at_least("runners: rank 1, of all probes", rank_one(&runners, 0.0, false), 0.85),
+        Goal::at_least("runners: rank 1, of all probes", rank_one_rate(&runners, 0.0, false), 0.85),
         Goal::at_least("portraits: recall at the default threshold", of_portraits.recall(), 1.0),
         Goal::at_most("portraits: wrong persons at the default threshold", of_portraits.wrong as f64, 0.0),
     ];
     report.notes = vec![
         format!("The default threshold of an album is {threshold}."),
         format!(
-            "A runner's probe is the labelled face box with {MARGIN} times its sides, enlarged so that the face is \
-             {PROBE_FACE} px across. Its own photo is left out of the hits. Rank 1: the best hit shows the runner."
+            "A runner's probe is the labelled face box with {PROBE_MARGIN} times its sides, enlarged so that the face is \
+             {PROBE_FACE_SIDE} px across. Its own photo is left out of the hits. Rank 1: the best hit shows the runner."
         ),
         "A wrong hit among runners is a photo without the runner's bib in its labels. Three photos that show a \
          runner without a label (found by these searches, then checked by eye) count as right when found; the \
          column by labels alone counts them as wrong."
             .to_owned(),
     ];
-    report.details =
-        details("runner", &runners, threshold).chain(details("portrait", &portraits, threshold)).collect();
+    report.details = list_errors("runner", &runners, threshold)
+        .chain(list_errors("portrait", &portraits, threshold))
+        .collect();
     Ok(report)
 }
 
@@ -90,16 +91,16 @@ fn default_threshold(client: &Client) -> anyhow::Result<f64> {
 }
 
 /// Everything is a hit, so that every threshold can be judged from one search.
-fn open_config() -> Value {
+fn zero_threshold_config() -> Value {
     json!({ "face": { "confidenceThreshold": 0 } })
 }
 
-fn runners(client: &Client, options: &Options) -> anyhow::Result<Vec<Search>> {
-    let labels = truth::photos(&options.places.shared("photos/bibs.csv")?)?;
-    let faces = truth::faces(&options.places.shared("photos/rbnr_boxes.csv")?, &labels)?;
-    let folder = options.places.shared("photos/files")?;
+fn search_runners(client: &Client, options: &EvalOptions) -> anyhow::Result<Vec<ProbeSearch>> {
+    let labels = truth::load_photos(&options.places.find_shared("photos/bibs.csv")?)?;
+    let faces = truth::load_faces(&options.places.find_shared("photos/rbnr_boxes.csv")?, &labels)?;
+    let folder = options.places.find_shared("photos/files")?;
     let files: Vec<String> = labels.iter().map(|photo| photo.file.clone()).collect();
-    let album = Album::ingest(client, &open_config(), &folder, &files)?;
+    let album = UploadedAlbum::ingest(client, &zero_threshold_config(), &folder, &files)?;
     let mut searches = Vec::new();
     for face in &faces {
         let others = faces.iter().filter(|other| other.bib == face.bib && other.file != face.file);
@@ -107,45 +108,45 @@ fn runners(client: &Client, options: &Options) -> anyhow::Result<Vec<Search>> {
         if right.is_empty() {
             continue;
         }
-        let probe = cut_out(&folder, face)?;
-        let hits = search(client, &album, "image/png", &probe)?;
+        let probe = crop_probe(&folder, face)?;
+        let hits = search_probe(client, &album, "image/png", &probe)?;
         let unlabelled =
-            files.iter().filter(|file| truth::shows_unlabelled(file, &face.bib)).cloned().collect();
-        searches.push(Search {
+            files.iter().filter(|file| truth::shows_unlabelled_runner(file, &face.bib)).cloned().collect();
+        searches.push(ProbeSearch {
             name: format!("{} in {}", face.bib, face.file),
             right,
             unlabelled,
-            hits: others_than(hits, &face.file),
+            hits: exclude_file(hits, &face.file),
         });
     }
     Ok(searches)
 }
 
-fn portraits(client: &Client, options: &Options) -> anyhow::Result<Vec<Search>> {
-    let portraits = truth::portraits(&options.places.shared("photos/faces.csv")?)?;
-    let folder = options.places.shared("photos/files")?;
+fn search_portraits(client: &Client, options: &EvalOptions) -> anyhow::Result<Vec<ProbeSearch>> {
+    let portraits = truth::load_portraits(&options.places.find_shared("photos/faces.csv")?)?;
+    let folder = options.places.find_shared("photos/files")?;
     let files: Vec<String> = portraits.iter().map(|portrait| portrait.file.clone()).collect();
-    let album = Album::ingest(client, &open_config(), &folder, &files)?;
+    let album = UploadedAlbum::ingest(client, &zero_threshold_config(), &folder, &files)?;
     let mut searches = Vec::new();
     for portrait in &portraits {
         let same =
             portraits.iter().filter(|other| other.person == portrait.person && other.file != portrait.file);
         let bytes = std::fs::read(folder.join(&portrait.file))?;
-        let hits = search(client, &album, media_type(&portrait.file), &bytes)?;
-        searches.push(Search {
+        let hits = search_probe(client, &album, media_type(&portrait.file), &bytes)?;
+        searches.push(ProbeSearch {
             name: format!("{} in {}", portrait.person, portrait.file),
             right: same.map(|other| other.file.clone()).collect(),
             unlabelled: BTreeSet::new(),
-            hits: others_than(hits, &portrait.file),
+            hits: exclude_file(hits, &portrait.file),
         });
     }
     Ok(searches)
 }
 
 /// Hits of a probe as file and confidence; a probe without a face has none.
-fn search(
+fn search_probe(
     client: &Client,
-    album: &Album,
+    album: &UploadedAlbum,
     media_type: &str,
     probe: &[u8],
 ) -> anyhow::Result<Vec<(String, f64)>> {
@@ -159,30 +160,30 @@ fn search(
         }
         Err(error) => return Err(error),
     };
-    let named = |hit: &Hit| Some((album.file_of(&hit.id)?.to_owned(), hit.confidence));
+    let named = |hit: &Hit| Some((album.find_file(&hit.id)?.to_owned(), hit.confidence));
     Ok(hits.iter().filter_map(named).collect())
 }
 
-fn others_than(mut hits: Vec<(String, f64)>, own: &str) -> Vec<(String, f64)> {
+fn exclude_file(mut hits: Vec<(String, f64)>, own: &str) -> Vec<(String, f64)> {
     hits.retain(|(file, _)| file != own);
     hits
 }
 
 /// The face with its margin, enlarged, as PNG bytes.
-fn cut_out(folder: &Path, face: &LabelledFace) -> anyhow::Result<Vec<u8>> {
-    let photo = enlarge::read(&folder.join(&face.file))?;
-    let [left, top, right, bottom] = face.face;
+fn crop_probe(folder: &Path, face: &LabelledFace) -> anyhow::Result<Vec<u8>> {
+    let photo = enlarge::load_picture(&folder.join(&face.file))?;
+    let [left, top, right, bottom] = face.face_box;
     let side = (right - left).max(bottom - top);
-    let half = side * MARGIN / 2.0;
+    let half = side * PROBE_MARGIN / 2.0;
     let (x, y) = ((left + right) / 2.0, (top + bottom) / 2.0);
     let clamp = |at: f64, length: u32| at.round().clamp(0.0, f64::from(length)) as u32;
     let (x0, x1) = (clamp(x - half, photo.width()), clamp(x + half, photo.width()));
     let (y0, y1) = (clamp(y - half, photo.height()), clamp(y + half, photo.height()));
     anyhow::ensure!(x1 > x0 && y1 > y0, "{}: the face box lies outside the photo", face.file);
     let crop = image::imageops::crop_imm(&photo, x0, y0, x1 - x0, y1 - y0).to_image();
-    let scale = (PROBE_FACE / side).max(1.0);
+    let scale = (PROBE_FACE_SIDE / side).max(1.0);
     let larger = |length: u32| (f64::from(length) * scale).round() as u32;
-    let probe = enlarge::resize(&crop, larger(crop.width()), larger(crop.height()))?;
+    let probe = enlarge::resample(&crop, larger(crop.width()), larger(crop.height()))?;
     let mut bytes = std::io::Cursor::new(Vec::new());
     probe.write_to(&mut bytes, image::ImageFormat::Png)?;
     Ok(bytes.into_inner())
@@ -190,20 +191,20 @@ fn cut_out(folder: &Path, face: &LabelledFace) -> anyhow::Result<Vec<u8>> {
 
 /// What all probes together found at a threshold.
 #[derive(Default)]
-struct Count {
+struct HitCount {
     found: usize,
     missed: usize,
     wrong: usize,
 }
 
-impl Count {
+impl HitCount {
     fn recall(&self) -> f64 {
         ratio(self.found, self.found + self.missed)
     }
 }
 
-fn at(searches: &[Search], threshold: f64) -> Count {
-    let mut count = Count::default();
+fn count_hits(searches: &[ProbeSearch], threshold: f64) -> HitCount {
+    let mut count = HitCount::default();
     for search in searches {
         let above = || search.hits.iter().filter(|(_, confidence)| *confidence >= threshold);
         let found = above().filter(|(file, _)| search.right.contains(file)).count();
@@ -215,8 +216,8 @@ fn at(searches: &[Search], threshold: f64) -> Count {
 }
 
 /// Of all probes, how many have the right person first, at or above a threshold. `strict`: by the labels alone.
-fn rank_one(searches: &[Search], threshold: f64, strict: bool) -> f64 {
-    let first = |search: &&Search| {
+fn rank_one_rate(searches: &[ProbeSearch], threshold: f64, strict: bool) -> f64 {
+    let first = |search: &&ProbeSearch| {
         let Some((file, confidence)) = search.hits.first() else { return false };
         let right = if strict { search.right.contains(file) } else { !search.is_wrong(file) };
         right && *confidence >= threshold
@@ -224,7 +225,7 @@ fn rank_one(searches: &[Search], threshold: f64, strict: bool) -> f64 {
     ratio(searches.iter().filter(first).count(), searches.len())
 }
 
-fn summary(runners: &[Search], portraits: &[Search], threshold: f64) -> Table {
+fn summary_table(runners: &[ProbeSearch], portraits: &[ProbeSearch], threshold: f64) -> Table {
     let columns = [
         "probes",
         "without a face",
@@ -236,13 +237,13 @@ fn summary(runners: &[Search], portraits: &[Search], threshold: f64) -> Table {
     ];
     let mut table = Table::new("", &columns);
     for (name, searches) in [("runners", runners), ("portraits", portraits)] {
-        let count = at(searches, threshold);
-        table.row([
+        let count = count_hits(searches, threshold);
+        table.add_row([
             format!("{name}: {}", searches.len()),
             searches.iter().filter(|search| search.hits.is_empty()).count().to_string(),
-            format!("{:.3}", rank_one(searches, 0.0, false)),
-            format!("{:.3}", rank_one(searches, 0.0, true)),
-            format!("{:.3}", rank_one(searches, threshold, false)),
+            format!("{:.3}", rank_one_rate(searches, 0.0, false)),
+            format!("{:.3}", rank_one_rate(searches, 0.0, true)),
+            format!("{:.3}", rank_one_rate(searches, threshold, false)),
             format!("{:.3}", count.recall()),
             count.wrong.to_string(),
         ]);
@@ -250,12 +251,12 @@ fn summary(runners: &[Search], portraits: &[Search], threshold: f64) -> Table {
     table
 }
 
-fn roc(caption: &str, searches: &[Search]) -> Table {
+fn threshold_table(caption: &str, searches: &[ProbeSearch]) -> Table {
     let columns = ["confidence", "recall", "right", "wrong", "wrong a search", "right of hits"];
     let mut table = Table::new(caption, &columns);
     for threshold in [5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0] {
-        let count = at(searches, threshold);
-        table.row([
+        let count = count_hits(searches, threshold);
+        table.add_row([
             format!("{threshold:.0}"),
             format!("{:.3}", count.recall()),
             count.found.to_string(),
@@ -268,7 +269,11 @@ fn roc(caption: &str, searches: &[Search]) -> Table {
 }
 
 /// Wrong hits and missed photos at a threshold.
-fn details<'a>(kind: &'a str, searches: &'a [Search], threshold: f64) -> impl Iterator<Item = String> + 'a {
+fn list_errors<'a>(
+    kind: &'a str,
+    searches: &'a [ProbeSearch],
+    threshold: f64,
+) -> impl Iterator<Item = String> + 'a {
     searches.iter().flat_map(move |search| {
         let confidences: BTreeMap<&str, f64> =
             search.hits.iter().map(|(file, c)| (file.as_str(), *c)).collect();
@@ -292,8 +297,8 @@ mod tests {
         files.iter().map(|&file| file.to_owned()).collect()
     }
 
-    fn search(right: &[&str], unlabelled: &[&str], hits: &[(&str, f64)]) -> Search {
-        Search {
+    fn search(right: &[&str], unlabelled: &[&str], hits: &[(&str, f64)]) -> ProbeSearch {
+        ProbeSearch {
             name: String::new(),
             right: files(right),
             unlabelled: files(unlabelled),
@@ -305,17 +310,17 @@ mod tests {
     fn hits_are_counted_at_a_threshold() {
         let hits = [("a", 90.0), ("x", 60.0), ("b", 40.0)];
         let searches = [search(&["a", "b"], &[], &hits), search(&["c"], &[], &[])];
-        let count = at(&searches, 50.0);
+        let count = count_hits(&searches, 50.0);
         assert_eq!((count.found, count.missed, count.wrong), (1, 2, 1));
-        assert_eq!(rank_one(&searches, 50.0, true), 0.5);
-        assert_eq!(rank_one(&searches, 95.0, true), 0.0);
+        assert_eq!(rank_one_rate(&searches, 50.0, true), 0.5);
+        assert_eq!(rank_one_rate(&searches, 95.0, true), 0.0);
     }
 
     #[test]
-    fn a_photo_seen_to_show_the_runner_is_right_when_found_and_not_missed_otherwise() {
+    fn a_photo_known_to_show_the_runner_is_right_when_found_and_not_missed_otherwise() {
         let searches = [search(&["a"], &["u"], &[("u", 90.0)]), search(&["a"], &["u"], &[("a", 80.0)])];
-        let count = at(&searches, 50.0);
+        let count = count_hits(&searches, 50.0);
         assert_eq!((count.found, count.missed, count.wrong), (1, 1, 0));
-        assert_eq!((rank_one(&searches, 50.0, false), rank_one(&searches, 50.0, true)), (1.0, 0.5));
+        assert_eq!((rank_one_rate(&searches, 50.0, false), rank_one_rate(&searches, 50.0, true)), (1.0, 0.5));
     }
 }

@@ -9,16 +9,16 @@ use photofinish_kernels::geometry::Rect;
 use photofinish_models::traits::{FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelFactory};
 
 use crate::enlarge;
-use crate::truth::{LabelledFace, Portrait};
+use crate::truth::{LabelledFace, LabelledPortrait};
 
 /// The long side at which the pipeline looks for faces first.
 const FACE_LONG_SIDE: u32 = 640;
 
 /// A found face is the labelled one when the boxes share this part of their union.
-const SAME_BOX: f32 = 0.2;
+const SAME_FACE_IOU: f32 = 0.2;
 
 /// A labelled face and its vector.
-pub struct Known {
+pub struct LabelledVector {
     /// Its photo.
     pub file: String,
     /// A bib or a person's name.
@@ -39,11 +39,11 @@ impl Gallery {
     /// # Errors
     /// When they do not serve.
     pub fn new(factory: &dyn ModelFactory) -> anyhow::Result<Self> {
-        Ok(Self { detector: factory.face_detector()?, embedder: factory.face_embedder()? })
+        Ok(Self { detector: factory.create_face_detector()?, embedder: factory.create_face_embedder()? })
     }
 
     /// The embedder's name and version.
-    pub fn embedder(&self) -> String {
+    pub fn embedder_identity(&self) -> String {
         self.embedder.identity().to_string()
     }
 
@@ -51,17 +51,21 @@ impl Gallery {
     ///
     /// # Errors
     /// When a photo cannot be read or a network fails.
-    pub fn runners(&mut self, folder: &Path, faces: &[LabelledFace]) -> anyhow::Result<Vec<Known>> {
+    pub fn embed_runners(
+        &mut self,
+        folder: &Path,
+        faces: &[LabelledFace],
+    ) -> anyhow::Result<Vec<LabelledVector>> {
         let mut known = Vec::new();
         for face in faces {
-            let picture = picture(&folder.join(&face.file))?;
-            let found = self.find(&picture)?;
-            let [left, top, right, bottom] = face.face.map(|side| side as f32);
+            let picture = load_working_frame(&folder.join(&face.file))?;
+            let found = self.find_faces(&picture)?;
+            let [left, top, right, bottom] = face.face_box.map(|side| side as f32);
             let label = Rect { left, top, right, bottom };
             let overlap = |found: &FaceBox| found.rect.iou(&label);
             let best = found.iter().max_by(|a, b| overlap(a).total_cmp(&overlap(b)));
-            let Some(best) = best.filter(|best| overlap(best) >= SAME_BOX) else { continue };
-            known.push(self.known(&picture, best, (&face.file, &face.bib))?);
+            let Some(best) = best.filter(|best| overlap(best) >= SAME_FACE_IOU) else { continue };
+            known.push(self.embed_labelled(&picture, best, (&face.file, &face.bib))?);
         }
         Ok(known)
     }
@@ -70,28 +74,37 @@ impl Gallery {
     ///
     /// # Errors
     /// When a photo cannot be read or a network fails.
-    pub fn portraits(&mut self, folder: &Path, portraits: &[Portrait]) -> anyhow::Result<Vec<Known>> {
+    pub fn embed_portraits(
+        &mut self,
+        folder: &Path,
+        portraits: &[LabelledPortrait],
+    ) -> anyhow::Result<Vec<LabelledVector>> {
         let mut known = Vec::new();
         for portrait in portraits {
-            let picture = picture(&folder.join(&portrait.file))?;
-            let found = self.find(&picture)?;
+            let picture = load_working_frame(&folder.join(&portrait.file))?;
+            let found = self.find_faces(&picture)?;
             let largest = found.iter().max_by(|a, b| a.rect.area().total_cmp(&b.rect.area()));
             let Some(largest) = largest else { continue };
-            known.push(self.known(&picture, largest, (&portrait.file, &portrait.person))?);
+            known.push(self.embed_labelled(&picture, largest, (&portrait.file, &portrait.person))?);
         }
         Ok(known)
     }
 
-    fn find(&mut self, picture: &Picture) -> anyhow::Result<Vec<FaceBox>> {
+    fn find_faces(&mut self, picture: &Picture) -> anyhow::Result<Vec<FaceBox>> {
         let found = self.detector.detect(&[picture.frame()], FACE_LONG_SIDE)?;
         found.into_iter().next().context("the detector answers every frame")
     }
 
-    fn known(&mut self, picture: &Picture, face: &FaceBox, whose: (&str, &str)) -> anyhow::Result<Known> {
+    fn embed_labelled(
+        &mut self,
+        picture: &Picture,
+        face: &FaceBox,
+        whose: (&str, &str),
+    ) -> anyhow::Result<LabelledVector> {
         let crop = FaceCrop { frame: picture.frame(), landmarks: face.landmarks };
         let embedded = self.embedder.embed(&[crop])?;
         let vector = embedded.into_iter().next().context("the embedder answers every face")?.vector;
-        Ok(Known { file: whose.0.to_owned(), person: whose.1.to_owned(), vector })
+        Ok(LabelledVector { file: whose.0.to_owned(), person: whose.1.to_owned(), vector })
     }
 }
 
@@ -104,14 +117,14 @@ pub fn cosine(a: &[f32], b: &[f32]) -> f64 {
 ///
 /// # Errors
 /// When it is not there or no picture.
-pub fn picture(path: &Path) -> anyhow::Result<Picture> {
+pub fn load_working_frame(path: &Path) -> anyhow::Result<Picture> {
     const WORKING_LONG_SIDE: u32 = 2048;
-    let photo = enlarge::read(path)?;
+    let photo = enlarge::load_picture(path)?;
     let long = photo.width().max(photo.height());
     let photo = if long > WORKING_LONG_SIDE {
         let side =
             |length: u32| (f64::from(length) * f64::from(WORKING_LONG_SIDE) / f64::from(long)).round() as u32;
-        enlarge::resize(&photo, side(photo.width()).max(1), side(photo.height()).max(1))?
+        enlarge::resample(&photo, side(photo.width()).max(1), side(photo.height()).max(1))?
     } else {
         photo
     };

@@ -2,7 +2,7 @@
 
 /// A hit of a search, as the fit sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sample {
+pub struct WeightedHit {
     /// Between the probe and the hit.
     pub cosine: f64,
     /// Whether it shows the same person.
@@ -13,14 +13,14 @@ pub struct Sample {
 
 /// The curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Curve {
+pub struct LogisticCurve {
     /// The cosine of confidence 50.
     pub midpoint: f64,
     /// Steepness.
     pub slope: f64,
 }
 
-impl Curve {
+impl LogisticCurve {
     /// 0 to 100.
     pub fn confidence(&self, cosine: f64) -> f64 {
         100.0 / (1.0 + (-self.slope * (cosine - self.midpoint)).exp())
@@ -33,11 +33,11 @@ impl Curve {
 }
 
 /// Rounds of Newton's method; it needs about ten.
-const ROUNDS: usize = 100;
+const MAX_ITERATIONS: usize = 100;
 
 /// The curve of greatest likelihood. `None` when the samples do not determine one: all right, all wrong, or parted
 /// by a threshold without any overlap.
-pub fn fit(samples: &[Sample]) -> Option<Curve> {
+pub fn fit_curve(samples: &[WeightedHit]) -> Option<LogisticCurve> {
     let of =
         |right: bool| samples.iter().filter(move |sample| sample.right == right).map(|sample| sample.cosine);
     let least_right = of(true).reduce(f64::min)?;
@@ -47,34 +47,35 @@ pub fn fit(samples: &[Sample]) -> Option<Curve> {
     }
     // Centred, so that the two parameters hardly depend on each other and the steps stay small.
     let centre = of(true).sum::<f64>() / of(true).count() as f64;
-    let mut line = Line { centre, offset: 0.0, slope: 1.0 };
-    for _ in 0..ROUNDS {
-        let next = line.improved(samples)?;
+    let mut line = LinearPredictor { centre, offset: 0.0, slope: 1.0 };
+    for _ in 0..MAX_ITERATIONS {
+        let next = line.improve(samples)?;
         let moved = (next.offset - line.offset).abs() + (next.slope - line.slope).abs();
         line = next;
         if moved < 1e-9 {
             break;
         }
     }
-    (line.slope > 0.0).then(|| Curve { midpoint: centre - line.offset / line.slope, slope: line.slope })
+    (line.slope > 0.0)
+        .then(|| LogisticCurve { midpoint: centre - line.offset / line.slope, slope: line.slope })
 }
 
 /// `z = offset + slope (cosine - centre)`, whose logistic is the probability of a right hit.
 #[derive(Clone, Copy)]
-struct Line {
+struct LinearPredictor {
     centre: f64,
     offset: f64,
     slope: f64,
 }
 
-impl Line {
-    fn z(&self, cosine: f64) -> f64 {
+impl LinearPredictor {
+    fn evaluate(&self, cosine: f64) -> f64 {
         self.offset + self.slope * (cosine - self.centre)
     }
 
     /// After one of Newton's steps, halved until it gains; the same line when nothing gains any more. `None` when
     /// the samples say nothing about one of the parameters.
-    fn improved(&self, samples: &[Sample]) -> Option<Self> {
+    fn improve(&self, samples: &[WeightedHit]) -> Option<Self> {
         let (along_offset, along_slope) = self.newton_step(samples);
         if !along_offset.is_finite() || !along_slope.is_finite() {
             return None;
@@ -95,11 +96,11 @@ impl Line {
         Some(*self)
     }
 
-    fn newton_step(&self, samples: &[Sample]) -> (f64, f64) {
+    fn newton_step(&self, samples: &[WeightedHit]) -> (f64, f64) {
         let (mut g0, mut g1, mut h00, mut h01, mut h11) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for sample in samples {
             let x = sample.cosine - self.centre;
-            let p = 1.0 / (1.0 + (-self.z(sample.cosine)).exp());
+            let p = 1.0 / (1.0 + (-self.evaluate(sample.cosine)).exp());
             let error = sample.weight * (f64::from(u8::from(sample.right)) - p);
             let curvature = sample.weight * p * (1.0 - p);
             g0 += error;
@@ -112,9 +113,9 @@ impl Line {
         ((h11 * g0 - h01 * g1) / determinant, (h00 * g1 - h01 * g0) / determinant)
     }
 
-    fn log_likelihood(&self, samples: &[Sample]) -> f64 {
-        let one = |sample: &Sample| {
-            let z = self.z(sample.cosine);
+    fn log_likelihood(&self, samples: &[WeightedHit]) -> f64 {
+        let one = |sample: &WeightedHit| {
+            let z = self.evaluate(sample.cosine);
             let z = if sample.right { z } else { -z };
             // ln(logistic(z)), exact for large |z| too.
             -sample.weight * if z > 0.0 { (-z).exp().ln_1p() } else { z.exp().ln_1p() - z }
@@ -129,28 +130,28 @@ mod tests {
 
     #[test]
     fn a_known_curve_is_found_again() {
-        let truth = Curve { midpoint: 0.45, slope: 18.0 };
+        let truth = LogisticCurve { midpoint: 0.45, slope: 18.0 };
         let mut samples = Vec::new();
         for i in 0..1000 {
             let cosine = -0.2 + f64::from(i) / 1000.0;
             let right = truth.confidence(cosine) / 100.0;
-            samples.push(Sample { cosine, right: true, weight: right });
-            samples.push(Sample { cosine, right: false, weight: 1.0 - right });
+            samples.push(WeightedHit { cosine, right: true, weight: right });
+            samples.push(WeightedHit { cosine, right: false, weight: 1.0 - right });
         }
-        let found = fit(&samples).unwrap();
+        let found = fit_curve(&samples).unwrap();
         assert!((found.midpoint - truth.midpoint).abs() < 1e-6, "{found:?}");
         assert!((found.slope - truth.slope).abs() < 1e-4, "{found:?}");
         assert!((found.cosine(found.confidence(0.3)) - 0.3).abs() < 1e-9);
     }
 
     #[test]
-    fn hits_parted_without_overlap_determine_no_curve() {
-        let sample = |cosine, right| Sample { cosine, right, weight: 1.0 };
+    fn hits_separated_without_overlap_determine_no_curve() {
+        let sample = |cosine, right| WeightedHit { cosine, right, weight: 1.0 };
         assert_eq!(
-            fit(&[sample(0.1, false), sample(0.2, false), sample(0.8, true), sample(0.9, true)]),
+            fit_curve(&[sample(0.1, false), sample(0.2, false), sample(0.8, true), sample(0.9, true)]),
             None
         );
-        assert_eq!(fit(&[sample(0.8, true), sample(0.9, true)]), None);
+        assert_eq!(fit_curve(&[sample(0.8, true), sample(0.9, true)]), None);
     }
 
     #[test]
@@ -159,12 +160,12 @@ mod tests {
             let mut samples = Vec::new();
             for i in 0..200 {
                 let cosine = f64::from(i) / 200.0;
-                samples.push(Sample { cosine, right: true, weight: cosine });
-                samples.push(Sample { cosine, right: false, weight: weight * (1.0 - cosine) });
+                samples.push(WeightedHit { cosine, right: true, weight: cosine });
+                samples.push(WeightedHit { cosine, right: false, weight: weight * (1.0 - cosine) });
             }
             samples
         };
-        let (common, rare) = (fit(&samples(1.0)).unwrap(), fit(&samples(20.0)).unwrap());
+        let (common, rare) = (fit_curve(&samples(1.0)).unwrap(), fit_curve(&samples(20.0)).unwrap());
         assert!(rare.midpoint > common.midpoint + 0.2, "{common:?} {rare:?}");
     }
 }

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::observe::{Face, Readings, Text};
+use super::observe::{DeviceReadings, ObservedFace, ObservedText};
 use crate::eval::gallery::cosine;
 use crate::report::Table;
 
 /// A text from here on is an answer; below it is a guess, and guesses may differ.
-const ACCEPT: f32 = 0.9;
+const ACCEPT_CONFIDENCE: f32 = 0.9;
 
 /// Boxes that overlap so are of the same face.
-const SAME_FACE: f32 = 0.5;
+const SAME_FACE_IOU: f32 = 0.5;
 
 /// How well two devices agree.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,25 +34,25 @@ pub struct Agreement {
 impl Agreement {
     /// 0 to 1; 1 when there is nothing.
     pub fn faces_shared(&self) -> f64 {
-        share(self.faces_both, self.faces)
+        shared_part(self.faces_both, self.faces)
     }
 
     /// 0 to 1; 1 when there is nothing.
     pub fn texts_shared(&self) -> f64 {
-        share(self.texts_both, self.texts)
+        shared_part(self.texts_both, self.texts)
     }
 
     /// As a table.
-    pub fn table(&self) -> Table {
+    pub fn to_table(&self) -> Table {
         let mut table = Table::new("Agreement", &["what", "figure"]);
-        table.row([
+        table.add_row([
             "faces found by both, of all".to_owned(),
             format!("{} of {}", self.faces_both, self.faces),
         ]);
-        table.row(["least overlap of their boxes".to_owned(), format!("{:.4}", self.least_overlap)]);
-        table.row(["largest difference of score".to_owned(), format!("{:.5}", self.score_difference)]);
-        table.row(["least cosine of vectors".to_owned(), format!("{:.6}", self.least_cosine)]);
-        table.row([
+        table.add_row(["least overlap of their boxes".to_owned(), format!("{:.4}", self.least_overlap)]);
+        table.add_row(["largest difference of score".to_owned(), format!("{:.5}", self.score_difference)]);
+        table.add_row(["least cosine of vectors".to_owned(), format!("{:.6}", self.least_cosine)]);
+        table.add_row([
             "accepted texts read by both, of all".to_owned(),
             format!("{} of {}", self.texts_both, self.texts),
         ]);
@@ -60,12 +60,12 @@ impl Agreement {
     }
 }
 
-fn share(both: usize, all: usize) -> f64 {
+fn shared_part(both: usize, all: usize) -> f64 {
     if all == 0 { 1.0 } else { both as f64 / all as f64 }
 }
 
 /// Compares what two devices said of the same pictures; `two` was observed with `one` before it.
-pub fn compare(one: &Readings, two: &Readings) -> Agreement {
+pub fn compare_readings(one: &DeviceReadings, two: &DeviceReadings) -> Agreement {
     let mut agreement = Agreement {
         faces: 0,
         faces_both: 0,
@@ -82,7 +82,7 @@ pub fn compare(one: &Readings, two: &Readings) -> Agreement {
         agreement.least_cosine = agreement.least_cosine.min(cosine(a, b));
     }
     for (a, b) in one.texts.iter().zip(&two.texts) {
-        let (a, b) = (accepted(a), accepted(b));
+        let (a, b) = (accepted_texts(a), accepted_texts(b));
         agreement.texts += a.union(&b).count();
         agreement.texts_both += a.intersection(&b).count();
     }
@@ -90,13 +90,15 @@ pub fn compare(one: &Readings, two: &Readings) -> Agreement {
 }
 
 impl Agreement {
-    fn count_faces(&mut self, faces: &[Face], others: &[Face]) {
+    fn count_faces(&mut self, faces: &[ObservedFace], others: &[ObservedFace]) {
         let mut both = 0;
         for face in faces {
             let best = others
                 .iter()
                 .max_by(|a, b| a.rect().iou(&face.rect()).total_cmp(&b.rect().iou(&face.rect())));
-            let Some(best) = best.filter(|best| best.rect().iou(&face.rect()) >= SAME_FACE) else { continue };
+            let Some(best) = best.filter(|best| best.rect().iou(&face.rect()) >= SAME_FACE_IOU) else {
+                continue;
+            };
             both += 1;
             self.least_overlap = self.least_overlap.min(f64::from(best.rect().iou(&face.rect())));
             self.score_difference = self.score_difference.max(f64::from((best.score - face.score).abs()));
@@ -106,10 +108,10 @@ impl Agreement {
     }
 }
 
-fn accepted(texts: &[Text]) -> BTreeSet<&str> {
+fn accepted_texts(texts: &[ObservedText]) -> BTreeSet<&str> {
     texts
         .iter()
-        .filter(|text| text.is_bib && text.confidence >= ACCEPT)
+        .filter(|text| text.is_bib && text.confidence >= ACCEPT_CONFIDENCE)
         .map(|text| text.text.as_str())
         .collect()
 }
@@ -118,42 +120,45 @@ fn accepted(texts: &[Text]) -> BTreeSet<&str> {
 mod tests {
     use photofinish_kernels::frame::Picture;
     use photofinish_models::fakes::FakeModels;
-    use photofinish_tests::harness::pictures::Picture as Scene;
+    use photofinish_tests::harness::pictures::TestPhoto as Scene;
 
     use super::*;
-    use crate::gpu::observe::observe;
+    use crate::gpu::observe::observe_pictures;
 
-    fn face(left: f32, score: f32) -> Face {
-        Face { sides: [left, 0.0, left + 100.0, 100.0], landmarks: [[0.0; 2]; 5], score }
+    fn face(left: f32, score: f32) -> ObservedFace {
+        ObservedFace { sides: [left, 0.0, left + 100.0, 100.0], landmarks: [[0.0; 2]; 5], score }
     }
 
     #[test]
     fn the_same_networks_agree_with_themselves() {
-        let scene = Scene::new(640, 480).face(7, [100, 60, 96]).bib("1234", [300, 300]);
+        let scene = Scene::new(640, 480).with_face(7, [100, 60, 96]).with_bib("1234", [300, 300]);
         let (width, height) = scene.pixels().dimensions();
         let picture = Picture::new(scene.pixels().as_raw().clone(), width, height).unwrap();
-        let one = observe(&FakeModels::default(), std::slice::from_ref(&picture), None).unwrap();
-        let two = observe(&FakeModels::default(), &[picture], Some(&one)).unwrap();
-        let agreement = compare(&one, &two);
+        let one = observe_pictures(&FakeModels::default(), std::slice::from_ref(&picture), None).unwrap();
+        let two = observe_pictures(&FakeModels::default(), &[picture], Some(&one)).unwrap();
+        let agreement = compare_readings(&one, &two);
         assert_eq!((agreement.faces, agreement.texts), (1, 1));
         assert_eq!((agreement.faces_shared(), agreement.texts_shared()), (1.0, 1.0));
         assert!(agreement.least_cosine > 0.9999);
     }
 
     #[test]
-    fn a_face_that_one_device_misses_and_a_score_that_differs_are_seen() {
-        let of = |faces: Vec<Face>| Readings { faces: vec![faces], ..Readings::default() };
-        let agreement = compare(&of(vec![face(0.0, 0.9), face(500.0, 0.8)]), &of(vec![face(10.0, 0.7)]));
+    fn a_face_that_one_device_misses_and_a_score_that_differs_are_reported() {
+        let of =
+            |faces: Vec<ObservedFace>| DeviceReadings { faces: vec![faces], ..DeviceReadings::default() };
+        let agreement =
+            compare_readings(&of(vec![face(0.0, 0.9), face(500.0, 0.8)]), &of(vec![face(10.0, 0.7)]));
         assert_eq!((agreement.faces, agreement.faces_both), (2, 1));
         assert!((agreement.least_overlap - 90.0 / 110.0).abs() < 1e-6);
         assert!((agreement.score_difference - 0.2).abs() < 1e-6);
     }
 
     #[test]
-    fn a_text_that_is_sure_on_one_device_alone_is_seen_and_guesses_are_not() {
-        let text = |text: &str, confidence| Text { text: text.to_owned(), confidence, is_bib: true };
-        let of = |texts: Vec<Text>| Readings { texts: vec![texts], ..Readings::default() };
-        let agreement = compare(
+    fn a_text_accepted_on_one_device_alone_is_counted_and_guesses_are_not() {
+        let text = |text: &str, confidence| ObservedText { text: text.to_owned(), confidence, is_bib: true };
+        let of =
+            |texts: Vec<ObservedText>| DeviceReadings { texts: vec![texts], ..DeviceReadings::default() };
+        let agreement = compare_readings(
             &of(vec![text("12", 0.99), text("34", 0.95)]),
             &of(vec![text("12", 0.98), text("5", 0.6)]),
         );

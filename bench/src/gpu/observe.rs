@@ -10,21 +10,21 @@ use photofinish_models::runtime::{DeviceChoice, Precision};
 use photofinish_models::traits::{BibPattern, BibText, FaceBox, FaceCrop, ModelFactory, ReadRequest};
 use serde::{Deserialize, Serialize};
 
-use crate::album::jpegs;
-use crate::eval::gallery::picture;
+use crate::album::list_jpegs;
+use crate::eval::gallery::load_working_frame;
 use crate::networks;
-use crate::places::Places;
+use crate::places::InputPaths;
 
 /// As the pipeline's defaults.
 const FACE_LONG_SIDE: u32 = 640;
-const PATTERN: &str = "[A-Z]{0,2}[0-9]{2,5}[A-Z]?";
+const DEFAULT_PATTERN: &str = "[A-Z]{0,2}[0-9]{2,5}[A-Z]?";
 
 /// What one device is to look at.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Options {
+pub struct ObserveOptions {
     /// `cpu` or `cuda`.
     #[arg(long)]
-    pub device: Device,
+    pub device: ObservedDevice,
     /// A folder of JPEG files.
     #[arg(long, value_name = "DIR")]
     pub photos: PathBuf,
@@ -39,12 +39,12 @@ pub struct Options {
     pub out: PathBuf,
     /// Where things are.
     #[command(flatten)]
-    pub places: Places,
+    pub places: InputPaths,
 }
 
 /// Where the networks run.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub enum Device {
+pub enum ObservedDevice {
     /// The CPU.
     Cpu,
     /// An NVIDIA GPU, or an error.
@@ -53,20 +53,20 @@ pub enum Device {
 
 /// What a device says of some pictures, one entry each, vectors one for each face of all.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Readings {
+pub struct DeviceReadings {
     /// The runtime in words.
     pub runtime: String,
     /// By picture.
-    pub faces: Vec<Vec<Face>>,
+    pub faces: Vec<Vec<ObservedFace>>,
     /// Of the faces, or of those given before.
     pub vectors: Vec<Vec<f32>>,
     /// By picture.
-    pub texts: Vec<Vec<Text>>,
+    pub texts: Vec<Vec<ObservedText>>,
 }
 
 /// A face.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Face {
+pub struct ObservedFace {
     /// Left, top, right, bottom.
     pub sides: [f32; 4],
     /// As the detector gives them.
@@ -77,7 +77,7 @@ pub struct Face {
 
 /// A text.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Text {
+pub struct ObservedText {
     /// As read.
     pub text: String,
     /// 0 to 1.
@@ -86,20 +86,20 @@ pub struct Text {
     pub is_bib: bool,
 }
 
-impl Face {
+impl ObservedFace {
     /// Its box.
     pub fn rect(&self) -> Rect {
         let [left, top, right, bottom] = self.sides;
         Rect { left, top, right, bottom }
     }
 
-    fn of(found: &FaceBox) -> Self {
+    fn from_face_box(found: &FaceBox) -> Self {
         let Rect { left, top, right, bottom } = found.rect;
         let landmarks = found.landmarks.map(|point| [point.x, point.y]);
         Self { sides: [left, top, right, bottom], landmarks, score: found.score }
     }
 
-    fn found(&self) -> FaceBox {
+    fn to_face_box(&self) -> FaceBox {
         let landmarks = self.landmarks.map(|[x, y]| Point { x, y });
         FaceBox { rect: self.rect(), landmarks, score: self.score }
     }
@@ -109,18 +109,19 @@ impl Face {
 ///
 /// # Errors
 /// When the device does not serve or a file cannot be read or written.
-pub fn run(options: &Options) -> anyhow::Result<()> {
+pub fn run(options: &ObserveOptions) -> anyhow::Result<()> {
     let device = match options.device {
-        Device::Cpu => DeviceChoice::Cpu,
-        Device::Cuda => DeviceChoice::Cuda,
+        ObservedDevice::Cpu => DeviceChoice::Cpu,
+        ObservedDevice::Cuda => DeviceChoice::Cuda,
     };
-    let before = options.before.as_deref().map(read_from).transpose()?;
+    let before = options.before.as_deref().map(load_readings).transpose()?;
     let models = networks::open(&options.places, device, Precision::F32)??;
-    let files = jpegs(&options.photos)?;
-    let pictures = files.iter().take(options.limit).map(|file| picture(&options.photos.join(file)));
+    let files = list_jpegs(&options.photos)?;
+    let pictures =
+        files.iter().take(options.limit).map(|file| load_working_frame(&options.photos.join(file)));
     let pictures = pictures.collect::<anyhow::Result<Vec<Picture>>>()?;
-    let mut readings = observe(&models, &pictures, before.as_ref())?;
-    readings.runtime = networks::described(&models, &options.places)?;
+    let mut readings = observe_pictures(&models, &pictures, before.as_ref())?;
+    readings.runtime = networks::describe_runtime(&models, &options.places)?;
     std::fs::write(&options.out, serde_json::to_vec(&readings)?)
         .with_context(|| format!("writing {}", options.out.display()))
 }
@@ -129,7 +130,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When it is not there or no readings.
-pub fn read_from(path: &Path) -> anyhow::Result<Readings> {
+pub fn load_readings(path: &Path) -> anyhow::Result<DeviceReadings> {
     let bytes = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
     serde_json::from_slice(&bytes).with_context(|| format!("{} holds no readings", path.display()))
 }
@@ -138,23 +139,24 @@ pub fn read_from(path: &Path) -> anyhow::Result<Readings> {
 ///
 /// # Errors
 /// When a network fails.
-pub fn observe(
+pub fn observe_pictures(
     models: &dyn ModelFactory,
     pictures: &[Picture],
-    before: Option<&Readings>,
-) -> anyhow::Result<Readings> {
-    let found = detect(models, pictures)?;
-    let faces: Vec<Vec<Face>> = found.iter().map(|faces| faces.iter().map(Face::of).collect()).collect();
+    before: Option<&DeviceReadings>,
+) -> anyhow::Result<DeviceReadings> {
+    let found = detect_faces(models, pictures)?;
+    let faces: Vec<Vec<ObservedFace>> =
+        found.iter().map(|faces| faces.iter().map(ObservedFace::from_face_box).collect()).collect();
     let given = before.map_or(found, |before| {
-        before.faces.iter().map(|faces| faces.iter().map(Face::found).collect()).collect()
+        before.faces.iter().map(|faces| faces.iter().map(ObservedFace::to_face_box).collect()).collect()
     });
-    let vectors = embed(models, pictures, &given)?;
-    let texts = read(models, pictures, &given)?;
-    Ok(Readings { runtime: String::new(), faces, vectors, texts })
+    let vectors = embed_faces(models, pictures, &given)?;
+    let texts = read_texts(models, pictures, &given)?;
+    Ok(DeviceReadings { runtime: String::new(), faces, vectors, texts })
 }
 
-fn detect(models: &dyn ModelFactory, pictures: &[Picture]) -> anyhow::Result<Vec<Vec<FaceBox>>> {
-    let mut detector = models.face_detector()?;
+fn detect_faces(models: &dyn ModelFactory, pictures: &[Picture]) -> anyhow::Result<Vec<Vec<FaceBox>>> {
+    let mut detector = models.create_face_detector()?;
     let mut faces = Vec::new();
     for batch in pictures.chunks(models.batch_sizes().detect.max(1)) {
         let frames: Vec<_> = batch.iter().map(Picture::frame).collect();
@@ -163,12 +165,12 @@ fn detect(models: &dyn ModelFactory, pictures: &[Picture]) -> anyhow::Result<Vec
     Ok(faces)
 }
 
-fn embed(
+fn embed_faces(
     models: &dyn ModelFactory,
     pictures: &[Picture],
     faces: &[Vec<FaceBox>],
 ) -> anyhow::Result<Vec<Vec<f32>>> {
-    let mut embedder = models.face_embedder()?;
+    let mut embedder = models.create_face_embedder()?;
     let mut crops = Vec::new();
     for (picture, faces) in pictures.iter().zip(faces) {
         crops.extend(faces.iter().map(|face| FaceCrop { frame: picture.frame(), landmarks: face.landmarks }));
@@ -180,13 +182,13 @@ fn embed(
     Ok(vectors)
 }
 
-fn read(
+fn read_texts(
     models: &dyn ModelFactory,
     pictures: &[Picture],
     faces: &[Vec<FaceBox>],
-) -> anyhow::Result<Vec<Vec<Text>>> {
-    let mut reader = models.bib_reader()?;
-    let pattern = BibPattern::new(PATTERN)?;
+) -> anyhow::Result<Vec<Vec<ObservedText>>> {
+    let mut reader = models.create_bib_reader()?;
+    let pattern = BibPattern::new(DEFAULT_PATTERN)?;
     let mut requests = Vec::new();
     for (picture, faces) in pictures.iter().zip(faces) {
         requests.push(ReadRequest { frame: picture.frame(), faces, pattern: &pattern });
@@ -194,7 +196,7 @@ fn read(
     let mut texts = Vec::new();
     for batch in requests.chunks(models.batch_sizes().read.max(1)) {
         for found in reader.read(batch)? {
-            let text = |t: BibText| Text { text: t.text, confidence: t.confidence, is_bib: t.is_bib };
+            let text = |t: BibText| ObservedText { text: t.text, confidence: t.confidence, is_bib: t.is_bib };
             texts.push(found.into_iter().map(text).collect());
         }
     }

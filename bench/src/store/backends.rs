@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use photofinish_servers::{NatsServer, Postgres};
-use photofinish_store::suite::settings_in;
+use photofinish_store::suite::test_settings;
 use photofinish_store::{QueueSettings, Store, StoreSettings};
 use tempfile::TempDir;
 
-use super::{Opened, Options};
+use super::{OpenStore, StoreOptions};
 
 /// How long the queue may take to be reached.
-const DEADLINE: Duration = Duration::from_secs(30);
+const QUEUE_DEADLINE: Duration = Duration::from_secs(30);
 
 /// A database, with or without JetStream beside it.
 pub struct Backend {
@@ -23,21 +23,21 @@ pub struct Backend {
 }
 
 /// Databases and queues of one measurement.
-pub struct Database {
+pub struct BenchDatabase {
     folder: TempDir,
     settings: StoreSettings,
 }
 
 impl Backend {
     /// All four; `None` where a server was not set up.
-    pub fn all() -> Option<[Self; 4]> {
+    pub fn start_all() -> Option<[Self; 4]> {
         Some([
             Self { name: "SQLite", postgres: None, nats: None },
-            Self { name: "Postgres", postgres: Some(Postgres::durable()?), nats: None },
+            Self { name: "Postgres", postgres: Some(Postgres::start_durable()?), nats: None },
             Self { name: "SQLite and JetStream", postgres: None, nats: Some(NatsServer::start()?) },
             Self {
                 name: "Postgres and JetStream",
-                postgres: Some(Postgres::durable()?),
+                postgres: Some(Postgres::start_durable()?),
                 nats: Some(NatsServer::start()?),
             },
         ])
@@ -49,19 +49,19 @@ impl Backend {
     }
 
     /// Empty ones, in a folder below the one that the options name.
-    pub fn database(&self, options: &Options) -> anyhow::Result<Database> {
+    pub fn create_database(&self, options: &StoreOptions) -> anyhow::Result<BenchDatabase> {
         let folder = options.folder.as_deref().map_or_else(tempfile::tempdir, tempfile::tempdir_in)?;
-        let mut settings = StoreSettings { face_index_bytes: 8 << 30, ..settings_in(folder.path()) };
+        let mut settings = StoreSettings { face_index_bytes: 8 << 30, ..test_settings(folder.path()) };
         if let Some(postgres) = &self.postgres {
             settings.database_url = postgres.database();
         }
-        settings.queue = self.nats.as_ref().map(|nats| queue(nats, folder.path()));
-        Ok(Database { folder, settings })
+        settings.queue = self.nats.as_ref().map(|nats| queue_settings(nats, folder.path()));
+        Ok(BenchDatabase { folder, settings })
     }
 }
 
 /// A stream that no other measurement has.
-fn queue(nats: &NatsServer, folder: &Path) -> QueueSettings {
+fn queue_settings(nats: &NatsServer, folder: &Path) -> QueueSettings {
     let stream = folder.file_name().map(|name| name.to_string_lossy().replace('.', ""));
     QueueSettings {
         url: nats.url(),
@@ -69,25 +69,25 @@ fn queue(nats: &NatsServer, folder: &Path) -> QueueSettings {
         stream: stream.unwrap_or_default(),
         replicas: 1,
         ack_wait: Duration::from_secs(60),
-        sweep_every: Duration::from_secs(60),
+        republish_interval: Duration::from_secs(60),
     }
 }
 
-impl Database {
+impl BenchDatabase {
     /// One more process's view of it.
-    pub async fn open(&self) -> anyhow::Result<Store> {
+    pub async fn open_store(&self) -> anyhow::Result<Store> {
         let store = Store::open(self.settings.clone()).await?;
         let begun = Instant::now();
         while let Err(error) = store.check_queue().await {
-            anyhow::ensure!(begun.elapsed() < DEADLINE, "the queue is not reached: {error}");
+            anyhow::ensure!(begun.elapsed() < QUEUE_DEADLINE, "the queue is not reached: {error}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         Ok(store)
     }
 
     /// The only view of it.
-    pub async fn into_opened(self) -> anyhow::Result<Opened> {
-        let store = self.open().await.context("opening the store")?;
-        Ok(Opened { store, folder: self.folder })
+    pub async fn into_open_store(self) -> anyhow::Result<OpenStore> {
+        let store = self.open_store().await.context("opening the store")?;
+        Ok(OpenStore { store, folder: self.folder })
     }
 }

@@ -7,29 +7,33 @@ use photofinish_store::ids::PhotoId;
 use photofinish_store::suite::Event;
 
 use super::backends::Backend;
-use super::{Options, expected};
+use super::{StoreOptions, insert_expected_photos};
 use crate::report::{Report, Table};
-use crate::statistics::{milliseconds, percentile};
+use crate::statistics::{percentile, to_milliseconds};
 
 /// Adds the table of confirmations.
-pub async fn measure(options: &Options, backends: &[Backend], report: &mut Report) -> anyhow::Result<()> {
+pub async fn measure(
+    options: &StoreOptions,
+    backends: &[Backend],
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let caption = format!("Confirmations, one photo a call, {} callers at once", options.clients);
     let mut table = Table::new(&caption, &["database", "photos", "a second", "p50 ms", "p99 ms"]);
     for backend in backends.iter().filter(|backend| backend.is_database_alone()) {
-        let opened = backend.database(options)?.into_opened().await?;
+        let opened = backend.create_database(options)?.into_open_store().await?;
         let event = Event::make(&opened.store).await;
-        let photos = expected(&event, options.confirms).await;
+        let photos = insert_expected_photos(&event, options.confirms).await;
         let begun = Instant::now();
         let callers = photos.chunks(photos.len().div_ceil(options.clients.max(1)));
         let times: Vec<Duration> =
-            try_join_all(callers.map(|own| confirm(&event, own))).await?.into_iter().flatten().collect();
+            try_join_all(callers.map(|own| confirm_each(&event, own))).await?.into_iter().flatten().collect();
         let rate = photos.len() as f64 / begun.elapsed().as_secs_f64();
-        table.row([
+        table.add_row([
             backend.name.to_owned(),
             photos.len().to_string(),
             format!("{rate:.0}"),
-            format!("{:.2}", milliseconds(percentile(&times, 0.5))),
-            format!("{:.2}", milliseconds(percentile(&times, 0.99))),
+            format!("{:.2}", to_milliseconds(percentile(&times, 0.5))),
+            format!("{:.2}", to_milliseconds(percentile(&times, 0.99))),
         ]);
         opened.store.close().await;
         drop(opened.folder);
@@ -38,7 +42,7 @@ pub async fn measure(options: &Options, backends: &[Backend], report: &mut Repor
     Ok(())
 }
 
-async fn confirm(event: &Event, photos: &[PhotoId]) -> anyhow::Result<Vec<Duration>> {
+async fn confirm_each(event: &Event, photos: &[PhotoId]) -> anyhow::Result<Vec<Duration>> {
     let mut times = Vec::with_capacity(photos.len());
     for photo in photos {
         let begun = Instant::now();

@@ -5,7 +5,7 @@ use crate::geometry::Point;
 
 /// Mean probability of the pixels inside or on the outline of a convex quadrangle, whose corners lose their
 /// fraction first; 0 when none of them is on the map.
-pub(super) fn mean_inside(map: ProbabilityMap<'_>, corners: &[Point; 4]) -> f32 {
+pub(super) fn box_score(map: ProbabilityMap<'_>, corners: &[Point; 4]) -> f32 {
     // A corner meant to be whole may be a rounding error under it.
     let whole = |value: f32| {
         if value < 0.0 { value.trunc() as i32 } else { (value + 1e-3) as i32 }
@@ -15,7 +15,7 @@ pub(super) fn mean_inside(map: ProbabilityMap<'_>, corners: &[Point; 4]) -> f32 
     let bottom = corners.iter().map(|c| c.1).max().unwrap_or(0).min(map.size.height as i32 - 1);
     let (mut sum, mut count) = (0.0_f64, 0_usize);
     for y in top..=bottom {
-        let Some((left, right)) = span(&corners, y) else {
+        let Some((left, right)) = row_span(&corners, y) else {
             continue;
         };
         let (left, right) = (left.max(0), right.min(map.size.width as i32 - 1));
@@ -30,7 +30,7 @@ pub(super) fn mean_inside(map: ProbabilityMap<'_>, corners: &[Point; 4]) -> f32 
 }
 
 /// The leftmost and rightmost pixel of the outline in row `y`.
-fn span(corners: &[(i32, i32); 4], y: i32) -> Option<(i32, i32)> {
+fn row_span(corners: &[(i32, i32); 4], y: i32) -> Option<(i32, i32)> {
     let mut span: Option<(i32, i32)> = None;
     for (index, &start) in corners.iter().enumerate() {
         let end = corners[(index + 1) % 4];
@@ -38,14 +38,14 @@ fn span(corners: &[(i32, i32); 4], y: i32) -> Option<(i32, i32)> {
         if y < upper.1 || y > lower.1 {
             continue;
         }
-        let (low, high) = line_in_row(upper, lower, y);
+        let (low, high) = line_span(upper, lower, y);
         span = Some(span.map_or((low, high), |(left, right)| (left.min(low), right.max(high))));
     }
     span
 }
 
 /// The pixels that a drawn line (one pixel wide, joined by corners) has in row `y`, which it crosses.
-fn line_in_row(upper: (i32, i32), lower: (i32, i32), y: i32) -> (i32, i32) {
+fn line_span(upper: (i32, i32), lower: (i32, i32), y: i32) -> (i32, i32) {
     let (dx, dy) = (f64::from(lower.0 - upper.0), f64::from(lower.1 - upper.1));
     if dy == 0.0 {
         return (upper.0.min(lower.0), upper.0.max(lower.0));
@@ -71,7 +71,7 @@ mod tests {
     fn mean(inside: impl Fn(i32, i32) -> bool, corners: [(f32, f32); 4]) -> f32 {
         let values: Vec<f32> = (0..400).map(|i| if inside(i % 20, i / 20) { 1.0 } else { 0.0 }).collect();
         let map = ProbabilityMap::new(&values, Size { width: 20, height: 20 }).unwrap();
-        mean_inside(map, &corners.map(|(x, y)| Point { x, y }))
+        box_score(map, &corners.map(|(x, y)| Point { x, y }))
     }
 
     #[test]
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beyond_the_map_does_not_count() {
+    fn pixels_outside_the_map_do_not_count() {
         assert_eq!(mean(|_, _| true, [(-5.0, -5.0), (30.0, -5.0), (30.0, 30.0), (-5.0, 30.0)]), 1.0);
         assert_eq!(mean(|_, _| true, [(-9.0, 2.0), (-5.0, 2.0), (-5.0, 8.0), (-9.0, 8.0)]), 0.0);
     }

@@ -5,9 +5,9 @@ mod borders;
 mod inside;
 mod rectangle;
 
-use borders::Borders;
-use inside::mean_inside;
-use rectangle::{Rectangle, hull};
+use borders::Contours;
+use inside::box_score;
+use rectangle::{RotatedRect, convex_hull};
 
 use crate::frame::Size;
 use crate::geometry::Quad;
@@ -21,22 +21,22 @@ pub struct ProbabilityMap<'a> {
 
 /// What counts as a box. Lengths are pixels of the map.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BoxRule {
+pub struct DbParameters {
     /// A pixel counts above this probability.
-    pub threshold: f32,
+    pub bin_thresh: f32,
     /// The least shorter side of a border's rectangle.
-    pub least_side: f32,
+    pub min_side: f32,
     /// The least mean probability in it.
-    pub least_mean: f32,
+    pub box_thresh: f32,
     /// Each side moves out by this times area over perimeter.
-    pub growth: f32,
+    pub unclip_ratio: f32,
     /// The least shorter side after growing.
-    pub least_grown_side: f32,
+    pub min_unclipped_side: f32,
 }
 
 /// A box.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FoundBox {
+pub struct DetectedBox {
     /// Grown; may reach beyond the map.
     pub quad: Quad,
     /// Mean probability inside before growing.
@@ -45,8 +45,8 @@ pub struct FoundBox {
 
 /// Finds boxes; keeps its buffers.
 #[derive(Default)]
-pub struct BoxFinder {
-    borders: Borders,
+pub struct DbPostprocess {
+    contours: Contours,
 }
 
 impl<'a> ProbabilityMap<'a> {
@@ -70,7 +70,7 @@ impl<'a> ProbabilityMap<'a> {
     }
 
     /// The highest probability in the columns `from..to`, both cut to the map; 0 when there are none.
-    pub fn highest_between(&self, from: usize, to: usize) -> f32 {
+    pub fn max_in_columns(&self, from: usize, to: usize) -> f32 {
         let width = self.size.width as usize;
         let (from, to) = (from.min(width), to.min(width));
         if from >= to {
@@ -81,34 +81,34 @@ impl<'a> ProbabilityMap<'a> {
     }
 }
 
-impl BoxFinder {
+impl DbPostprocess {
     /// The boxes of a map. Borders are those of the regions above the threshold after a dilation by one pixel to
     /// the right and down: the outer ones (regions joined by corners are one) and those of their holes. In no
     /// particular order, but always in the same.
-    pub fn find(&mut self, map: ProbabilityMap<'_>, rule: &BoxRule) -> Vec<FoundBox> {
+    pub fn find(&mut self, map: ProbabilityMap<'_>, rule: &DbParameters) -> Vec<DetectedBox> {
         let mut found = Vec::new();
-        self.borders.trace(map, rule.threshold);
-        for border in self.borders.each() {
-            let rectangle = Rectangle::around(&hull(border));
-            if rectangle.shorter_side() < rule.least_side {
+        self.contours.trace(map, rule.bin_thresh);
+        for border in self.contours.iter() {
+            let rectangle = RotatedRect::min_area_around(&convex_hull(border));
+            if rectangle.shorter_side() < rule.min_side {
                 continue;
             }
-            let distance = rule.growth * rectangle.area() / rectangle.perimeter();
-            if rectangle.shorter_side() + 2.0 * distance < rule.least_grown_side {
+            let distance = rule.unclip_ratio * rectangle.area() / rectangle.perimeter();
+            if rectangle.shorter_side() + 2.0 * distance < rule.min_unclipped_side {
                 continue;
             }
-            let score = mean_inside(map, &rectangle.corners());
-            if score < rule.least_mean {
+            let score = box_score(map, &rectangle.corners());
+            if score < rule.box_thresh {
                 continue;
             }
-            found.push(FoundBox { quad: in_reading_order(rectangle.grown(distance)), score });
+            found.push(DetectedBox { quad: to_reading_order(rectangle.unclipped(distance)), score });
         }
         found
     }
 }
 
 /// Top-left, top-right, bottom-right, bottom-left: the two leftmost corners are the left side.
-fn in_reading_order(rectangle: Rectangle) -> Quad {
+fn to_reading_order(rectangle: RotatedRect) -> Quad {
     let mut corners = rectangle.corners();
     corners.sort_by(|a, b| a.x.total_cmp(&b.x));
     let [a, b, c, d] = corners;
@@ -121,16 +121,21 @@ fn in_reading_order(rectangle: Rectangle) -> Quad {
 mod tests {
     use super::*;
 
-    const RULE: BoxRule =
-        BoxRule { threshold: 0.3, least_side: 3.0, least_mean: 0.5, growth: 1.6, least_grown_side: 5.0 };
+    const PARAMETERS: DbParameters = DbParameters {
+        bin_thresh: 0.3,
+        min_side: 3.0,
+        box_thresh: 0.5,
+        unclip_ratio: 1.6,
+        min_unclipped_side: 5.0,
+    };
 
     fn map_of(size: Size, inside: impl Fn(f32, f32) -> bool) -> Vec<f32> {
         let place = |i: u32| ((i % size.width) as f32, (i / size.width) as f32);
         (0..size.area() as u32).map(place).map(|(x, y)| if inside(x, y) { 0.9 } else { 0.01 }).collect()
     }
 
-    fn find(values: &[f32], size: Size) -> Vec<FoundBox> {
-        BoxFinder::default().find(ProbabilityMap::new(values, size).unwrap(), &RULE)
+    fn find(values: &[f32], size: Size) -> Vec<DetectedBox> {
+        DbPostprocess::default().find(ProbabilityMap::new(values, size).unwrap(), &PARAMETERS)
     }
 
     #[test]
@@ -191,14 +196,14 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_has_an_outer_border_and_that_of_its_hole() {
+    fn a_ring_has_an_outer_contour_and_one_of_its_hole() {
         let size = Size { width: 80, height: 60 };
         let values = map_of(size, |x, y| {
             let (x, y) = ((x - 40.0).abs(), (y - 30.0).abs());
             x < 30.0 && y < 20.0 && !(x < 20.0 && y < 10.0)
         });
-        let every = BoxRule { least_mean: 0.0, ..RULE };
-        let found = BoxFinder::default().find(ProbabilityMap::new(&values, size).unwrap(), &every);
+        let every = DbParameters { box_thresh: 0.0, ..PARAMETERS };
+        let found = DbPostprocess::default().find(ProbabilityMap::new(&values, size).unwrap(), &every);
         assert_eq!(found.len(), 2);
         let mut widths: Vec<f32> = found.iter().map(|f| f.quad.size().0).collect();
         widths.sort_by(f32::total_cmp);
@@ -206,20 +211,20 @@ mod tests {
     }
 
     #[test]
-    fn highest_between_looks_at_the_columns_asked_for() {
+    fn max_in_columns_covers_the_given_columns() {
         let size = Size { width: 4, height: 2 };
         let values = [0.1, 0.2, 0.9, 0.3, 0.5, 0.05, 0.1, 0.0];
         let map = ProbabilityMap::new(&values, size).unwrap();
-        assert_eq!(map.highest_between(0, 2), 0.5);
-        assert_eq!(map.highest_between(1, 99), 0.9);
-        assert_eq!(map.highest_between(3, 3), 0.0);
+        assert_eq!(map.max_in_columns(0, 2), 0.5);
+        assert_eq!(map.max_in_columns(1, 99), 0.9);
+        assert_eq!(map.max_in_columns(3, 3), 0.0);
     }
 
     #[test]
     fn corners_come_in_reading_order() {
         let points = [(0, 2), (1, 8), (4, 1), (5, 9)];
-        let hull = hull(&points);
-        let Quad([tl, tr, br, bl]) = in_reading_order(Rectangle::around(&hull));
+        let hull = convex_hull(&points);
+        let Quad([tl, tr, br, bl]) = to_reading_order(RotatedRect::min_area_around(&hull));
         assert!(tl.x < tr.x && bl.x < br.x && tl.y < bl.y && tr.y < br.y);
     }
 }

@@ -4,21 +4,23 @@ use crate::geometry::Point;
 
 /// A rectangle that may be turned. Corners lie on the outermost points.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rectangle {
+pub(super) struct RotatedRect {
     centre: (f64, f64),
     /// Unit vector along the first side.
-    along: (f64, f64),
+    direction: (f64, f64),
     sides: (f64, f64),
 }
 
 /// The convex hull, counter-clockwise as seen with y up, of points sorted from left to right and then by y.
-pub(super) fn hull(sorted: &[(i32, i32)]) -> Vec<(i32, i32)> {
+pub(super) fn convex_hull(sorted: &[(i32, i32)]) -> Vec<(i32, i32)> {
     debug_assert!(sorted.is_sorted());
     let mut hull: Vec<(i32, i32)> = Vec::with_capacity(sorted.len() + 1);
     let half = |points: &mut dyn Iterator<Item = (i32, i32)>, hull: &mut Vec<(i32, i32)>| {
         let base = hull.len();
         for point in points {
-            while hull.len() >= base + 2 && turn(hull[hull.len() - 2], hull[hull.len() - 1], point) <= 0 {
+            while hull.len() >= base + 2
+                && cross_product(hull[hull.len() - 2], hull[hull.len() - 1], point) <= 0
+            {
                 hull.pop();
             }
             hull.push(point);
@@ -34,22 +36,22 @@ pub(super) fn hull(sorted: &[(i32, i32)]) -> Vec<(i32, i32)> {
     hull
 }
 
-fn turn(a: (i32, i32), b: (i32, i32), c: (i32, i32)) -> i64 {
+fn cross_product(a: (i32, i32), b: (i32, i32), c: (i32, i32)) -> i64 {
     let (abx, aby) = (i64::from(b.0 - a.0), i64::from(b.1 - a.1));
     let (acx, acy) = (i64::from(c.0 - a.0), i64::from(c.1 - a.1));
     abx * acy - aby * acx
 }
 
-impl Rectangle {
+impl RotatedRect {
     /// The one with the least area around a convex hull: one of its sides lies on a side of the hull. Of equal ones
     /// the first along the hull.
-    pub(super) fn around(hull: &[(i32, i32)]) -> Self {
+    pub(super) fn min_area_around(hull: &[(i32, i32)]) -> Self {
         let Some(&first) = hull.first() else {
-            return Self { centre: (0.0, 0.0), along: (1.0, 0.0), sides: (0.0, 0.0) };
+            return Self { centre: (0.0, 0.0), direction: (1.0, 0.0), sides: (0.0, 0.0) };
         };
         let point = |(x, y): (i32, i32)| (f64::from(x), f64::from(y));
         let mut best =
-            Self { centre: point(first), along: (1.0, 0.0), sides: (f64::INFINITY, f64::INFINITY) };
+            Self { centre: point(first), direction: (1.0, 0.0), sides: (f64::INFINITY, f64::INFINITY) };
         for (index, &start) in hull.iter().enumerate() {
             let end = hull[(index + 1) % hull.len()];
             let (dx, dy) = (f64::from(end.0 - start.0), f64::from(end.1 - start.1));
@@ -63,19 +65,22 @@ impl Rectangle {
         best
     }
 
-    fn with_direction(hull: &[(i32, i32)], along: (f64, f64)) -> Self {
+    fn with_direction(hull: &[(i32, i32)], direction: (f64, f64)) -> Self {
         let mut low = (f64::INFINITY, f64::INFINITY);
         let mut high = (f64::NEG_INFINITY, f64::NEG_INFINITY);
         for &(x, y) in hull {
             let (x, y) = (f64::from(x), f64::from(y));
-            let (u, v) = (x * along.0 + y * along.1, y * along.0 - x * along.1);
+            let (u, v) = (x * direction.0 + y * direction.1, y * direction.0 - x * direction.1);
             low = (low.0.min(u), low.1.min(v));
             high = (high.0.max(u), high.1.max(v));
         }
         let middle = ((low.0 + high.0) / 2.0, (low.1 + high.1) / 2.0);
         Self {
-            centre: (middle.0 * along.0 - middle.1 * along.1, middle.0 * along.1 + middle.1 * along.0),
-            along,
+            centre: (
+                middle.0 * direction.0 - middle.1 * direction.1,
+                middle.0 * direction.1 + middle.1 * direction.0,
+            ),
+            direction,
             sides: (high.0 - low.0, high.1 - low.1),
         }
     }
@@ -93,7 +98,7 @@ impl Rectangle {
     }
 
     /// Every side moved out by `distance`.
-    pub(super) fn grown(self, distance: f32) -> Self {
+    pub(super) fn unclipped(self, distance: f32) -> Self {
         let more = 2.0 * f64::from(distance);
         Self { sides: (self.sides.0 + more, self.sides.1 + more), ..self }
     }
@@ -102,8 +107,8 @@ impl Rectangle {
     pub(super) fn corners(&self) -> [Point; 4] {
         let (u, v) = (self.sides.0 / 2.0, self.sides.1 / 2.0);
         [(-u, -v), (u, -v), (u, v), (-u, v)].map(|(u, v)| Point {
-            x: (self.centre.0 + u * self.along.0 - v * self.along.1) as f32,
-            y: (self.centre.1 + u * self.along.1 + v * self.along.0) as f32,
+            x: (self.centre.0 + u * self.direction.0 - v * self.direction.1) as f32,
+            y: (self.centre.1 + u * self.direction.1 + v * self.direction.0) as f32,
         })
     }
 }
@@ -118,32 +123,32 @@ mod tests {
     fn a_square_on_its_corner_is_smaller_than_its_bounds() {
         let mut points = vec![(10, 0), (20, 10), (10, 20), (0, 10), (10, 10)];
         points.sort_unstable();
-        let rectangle = Rectangle::around(&hull(&points));
+        let rectangle = RotatedRect::min_area_around(&convex_hull(&points));
         assert!((rectangle.area() - 200.0).abs() < 1e-3, "{}", rectangle.area());
     }
 
     #[test]
     fn points_on_a_line_have_no_area() {
         let points: Vec<_> = (0..10).map(|i| (i, 2 * i)).collect();
-        assert_eq!(hull(&points), [(0, 0), (9, 18)]);
-        assert!(Rectangle::around(&hull(&points)).shorter_side() < 1e-3);
-        assert_eq!(hull(&[(3, 4)]), [(3, 4)]);
+        assert_eq!(convex_hull(&points), [(0, 0), (9, 18)]);
+        assert!(RotatedRect::min_area_around(&convex_hull(&points)).shorter_side() < 1e-3);
+        assert_eq!(convex_hull(&[(3, 4)]), [(3, 4)]);
     }
 
     proptest! {
         #[test]
-        fn the_rectangle_holds_all_points_and_no_direction_beats_it(
+        fn the_rectangle_contains_all_points_and_no_direction_is_smaller(
             mut points in prop::collection::vec((0_i32..200, 0_i32..200), 3..60),
         ) {
             points.sort_unstable();
             points.dedup();
-            let hull = hull(&points);
-            let best = Rectangle::around(&hull);
-            let all = Rectangle::with_direction(&points, best.along);
+            let hull = convex_hull(&points);
+            let best = RotatedRect::min_area_around(&hull);
+            let all = RotatedRect::with_direction(&points, best.direction);
             prop_assert!(f64::from(all.area()) <= f64::from(best.area()) + 1e-2);
             for degrees in 0..90 {
                 let (sin, cos) = f64::from(degrees).to_radians().sin_cos();
-                let other = Rectangle::with_direction(&hull, (cos, sin));
+                let other = RotatedRect::with_direction(&hull, (cos, sin));
                 prop_assert!(f64::from(best.area()) <= f64::from(other.area()) + 1e-2);
             }
         }

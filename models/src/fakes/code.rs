@@ -19,22 +19,22 @@ const BIB_CELL: u32 = 8;
 /// Bits a character: 0 to 9, A to Z, end.
 const CHARACTER_BITS: usize = 6;
 /// Characters a bib mark holds at most.
-pub(super) const CHARACTERS: usize = 6;
+pub(super) const MAX_CHARACTERS: usize = 6;
 /// Bits of the sum over the characters.
 const CHECK_BITS: usize = 6;
 /// Cells of a face mark's inside: 16 bits, the same inverted, 4 cells that tell its turn.
-const FACE_INSIDE: usize = 36;
+const FACE_BITS: usize = 36;
 /// White, black, black, black: no turn or mirror image looks the same.
-const FACE_TAIL: [bool; 4] = [true, false, false, false];
+const ORIENTATION_BITS: [bool; 4] = [true, false, false, false];
 
 /// Paints a person's face: a square whose left upper corner and side are given in pixels.
 ///
 /// # Panics
 /// When it does not lie within the picture.
 pub fn paint_face(picture: &mut Picture, person: u16, [left, top, side]: [u32; 3]) {
-    let bits = face_bits(person);
-    let place = Place { left, top, width: side, height: side, columns: FACE_CELLS, rows: FACE_CELLS };
-    paint(picture, place, FACE_RING, &bits);
+    let bits = encode_person(person);
+    let place = MarkGrid { left, top, width: side, height: side, columns: FACE_CELLS, rows: FACE_CELLS };
+    paint_mark(picture, place, FACE_RING, &bits);
 }
 
 /// Paints a bib of up to six letters and digits: 128 x 40 pixels from the left upper corner given.
@@ -42,7 +42,7 @@ pub fn paint_face(picture: &mut Picture, person: u16, [left, top, side]: [u32; 3
 /// # Panics
 /// When it does not lie within the picture, or the text is longer or holds other characters.
 pub fn paint_bib(picture: &mut Picture, text: &str, [left, top]: [u32; 2]) {
-    let place = Place {
+    let place = MarkGrid {
         left,
         top,
         width: BIB_COLUMNS * BIB_CELL,
@@ -50,30 +50,33 @@ pub fn paint_bib(picture: &mut Picture, text: &str, [left, top]: [u32; 2]) {
         columns: BIB_COLUMNS,
         rows: BIB_ROWS,
     };
-    paint(picture, place, BIB_RING, &bib_bits(text));
+    paint_mark(picture, place, BIB_RING, &encode_text(text));
 }
 
 /// The person of a face mark's inside, row by row; none when it is no such inside.
-pub(super) fn person_of(bits: &[bool]) -> Option<u16> {
+pub(super) fn decode_person(bits: &[bool]) -> Option<u16> {
     let (id, rest) = bits.split_at_checked(16)?;
     let (inverted, tail) = rest.split_at_checked(16)?;
-    let honest = id.iter().zip(inverted).all(|(a, b)| a != b) && tail == FACE_TAIL;
-    honest.then(|| number(id) as u16)
+    let honest = id.iter().zip(inverted).all(|(a, b)| a != b) && tail == ORIENTATION_BITS;
+    honest.then(|| from_bits(id) as u16)
 }
 
 /// The text of a bib mark's inside, row by row; none when it is no such inside.
-pub(super) fn text_of(bits: &[bool]) -> Option<String> {
-    let (letters, check) = bits.split_at_checked(CHARACTERS * CHARACTER_BITS)?;
-    let codes: Vec<u32> = letters.chunks(CHARACTER_BITS).map(number).collect();
-    if number(check) != check_sum(&codes) {
+pub(super) fn decode_text(bits: &[bool]) -> Option<String> {
+    let (letters, check) = bits.split_at_checked(MAX_CHARACTERS * CHARACTER_BITS)?;
+    let codes: Vec<u32> = letters.chunks(CHARACTER_BITS).map(from_bits).collect();
+    if from_bits(check) != checksum(&codes) {
         return None;
     }
-    let text: Option<String> =
-        codes.iter().take_while(|&&code| code != END).map(|&code| char::from_digit(code, 36)).collect();
+    let text: Option<String> = codes
+        .iter()
+        .take_while(|&&code| code != END_OF_TEXT)
+        .map(|&code| char::from_digit(code, 36))
+        .collect();
     text.filter(|text| !text.is_empty()).map(|text| text.to_ascii_uppercase())
 }
 
-struct Place {
+struct MarkGrid {
     left: u32,
     top: u32,
     width: u32,
@@ -82,7 +85,7 @@ struct Place {
     rows: u32,
 }
 
-fn paint(picture: &mut Picture, place: Place, ring: [u8; 3], bits: &[bool]) {
+fn paint_mark(picture: &mut Picture, place: MarkGrid, ring: [u8; 3], bits: &[bool]) {
     let picture_width = picture.width();
     assert!(
         place.left + place.width <= picture_width && place.top + place.height <= picture.height(),
@@ -105,38 +108,38 @@ fn paint(picture: &mut Picture, place: Place, ring: [u8; 3], bits: &[bool]) {
     }
 }
 
-fn face_bits(person: u16) -> Vec<bool> {
-    let id = bits_of(u32::from(person), 16);
+fn encode_person(person: u16) -> Vec<bool> {
+    let id = to_bits(u32::from(person), 16);
     let inverted: Vec<bool> = id.iter().map(|bit| !bit).collect();
-    let bits = [id, inverted, FACE_TAIL.to_vec()].concat();
-    debug_assert_eq!(bits.len(), FACE_INSIDE);
+    let bits = [id, inverted, ORIENTATION_BITS.to_vec()].concat();
+    debug_assert_eq!(bits.len(), FACE_BITS);
     bits
 }
 
 /// The code after the last character.
-const END: u32 = 36;
+const END_OF_TEXT: u32 = 36;
 
-fn bib_bits(text: &str) -> Vec<bool> {
-    assert!(text.len() <= CHARACTERS, "a bib mark holds {CHARACTERS} characters");
+fn encode_text(text: &str) -> Vec<bool> {
+    assert!(text.len() <= MAX_CHARACTERS, "a bib mark holds {MAX_CHARACTERS} characters");
     let mut codes: Vec<u32> =
         text.chars().map(|c| c.to_digit(36).expect("a bib mark holds letters and digits")).collect();
-    codes.resize(CHARACTERS, END);
-    let check = check_sum(&codes);
-    let letters = codes.iter().flat_map(|code| bits_of(*code, CHARACTER_BITS));
-    letters.chain(bits_of(check, CHECK_BITS)).collect()
+    codes.resize(MAX_CHARACTERS, END_OF_TEXT);
+    let check = checksum(&codes);
+    let letters = codes.iter().flat_map(|code| to_bits(*code, CHARACTER_BITS));
+    letters.chain(to_bits(check, CHECK_BITS)).collect()
 }
 
 /// Weighted, so that swapped characters are found out, and never 0, so that a black strip is no text.
-fn check_sum(codes: &[u32]) -> u32 {
+fn checksum(codes: &[u32]) -> u32 {
     let sum: u32 = codes.iter().zip(1..).map(|(code, weight)| (code + 1) * weight).sum();
     sum % 63 + 1
 }
 
-fn bits_of(number: u32, count: usize) -> Vec<bool> {
+fn to_bits(number: u32, count: usize) -> Vec<bool> {
     (0..count).rev().map(|bit| number >> bit & 1 == 1).collect()
 }
 
-fn number(bits: &[bool]) -> u32 {
+fn from_bits(bits: &[bool]) -> u32 {
     bits.iter().fold(0, |sum, &bit| sum << 1 | u32::from(bit))
 }
 
@@ -145,21 +148,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_painted_can_be_told() {
+    fn what_is_painted_can_be_decoded() {
         for person in [0, 1, 255, 4711, u16::MAX] {
-            assert_eq!(person_of(&face_bits(person)), Some(person));
+            assert_eq!(decode_person(&encode_person(person)), Some(person));
         }
         for text in ["0", "4711", "AB123C", "ZZZZZZ", "000000"] {
-            assert_eq!(text_of(&bib_bits(text)).as_deref(), Some(text));
+            assert_eq!(decode_text(&encode_text(text)).as_deref(), Some(text));
         }
     }
 
     #[test]
-    fn a_flipped_cell_is_found_out() {
-        for cell in 0..FACE_INSIDE {
-            let mut bits = face_bits(1234);
+    fn a_flipped_cell_is_detected() {
+        for cell in 0..FACE_BITS {
+            let mut bits = encode_person(1234);
             bits[cell] = !bits[cell];
-            assert_eq!(person_of(&bits), None, "cell {cell}");
+            assert_eq!(decode_person(&bits), None, "cell {cell}");
         }
     }
 }

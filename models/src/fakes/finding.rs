@@ -3,54 +3,56 @@
 use photofinish_kernels::frame::Frame;
 use photofinish_kernels::geometry::Rect;
 
-use super::code::{BIB_COLUMNS, BIB_RING, BIB_ROWS, FACE_CELLS, FACE_RING, person_of, text_of};
+use super::code::{BIB_COLUMNS, BIB_RING, BIB_ROWS, FACE_CELLS, FACE_RING, decode_person, decode_text};
 
 /// How far a colour may be from the ring's in any channel: JPEG and resizing blur it.
 const TOLERANCE: u8 = 90;
 /// Marks with smaller cells cannot be told any more.
-const LEAST_CELL: f32 = 1.8;
+const MIN_CELL: f32 = 1.8;
 /// How far a mark's sides may be from its shape.
 const SHAPE_TOLERANCE: f32 = 0.15;
 
 /// The face marks of a frame with their persons, from top to bottom.
-pub(super) fn faces(frame: Frame<'_>) -> Vec<(Rect, u16)> {
-    let square = blobs(frame, FACE_RING).into_iter().filter(|rect| has_shape(rect, FACE_CELLS, FACE_CELLS));
-    square.filter_map(|rect| Some((rect, face_at(frame, rect)?))).collect()
+pub(super) fn find_faces(frame: Frame<'_>) -> Vec<(Rect, u16)> {
+    let square =
+        find_blobs(frame, FACE_RING).into_iter().filter(|rect| has_shape(rect, FACE_CELLS, FACE_CELLS));
+    square.filter_map(|rect| Some((rect, decode_face(frame, rect)?))).collect()
 }
 
 /// The person of the face mark at a place.
-pub(super) fn face_at(frame: Frame<'_>, rect: Rect) -> Option<u16> {
-    person_of(&inside(frame, rect, FACE_CELLS, FACE_CELLS)?)
+pub(super) fn decode_face(frame: Frame<'_>, rect: Rect) -> Option<u16> {
+    decode_person(&sample_cells(frame, rect, FACE_CELLS, FACE_CELLS)?)
 }
 
 /// The bib marks of a frame with their texts, from top to bottom.
-pub(super) fn bibs(frame: Frame<'_>) -> Vec<(Rect, String)> {
-    let strips = blobs(frame, BIB_RING).into_iter().filter(|rect| has_shape(rect, BIB_COLUMNS, BIB_ROWS));
-    let text = |rect: Rect| text_of(&inside(frame, rect, BIB_COLUMNS, BIB_ROWS)?);
+pub(super) fn find_bibs(frame: Frame<'_>) -> Vec<(Rect, String)> {
+    let strips =
+        find_blobs(frame, BIB_RING).into_iter().filter(|rect| has_shape(rect, BIB_COLUMNS, BIB_ROWS));
+    let text = |rect: Rect| decode_text(&sample_cells(frame, rect, BIB_COLUMNS, BIB_ROWS)?);
     strips.filter_map(|rect| Some((rect, text(rect)?))).collect()
 }
 
 fn has_shape(rect: &Rect, columns: u32, rows: u32) -> bool {
     let (cell_width, cell_height) = (rect.width() / columns as f32, rect.height() / rows as f32);
-    let large = cell_width.min(cell_height) >= LEAST_CELL;
+    let large = cell_width.min(cell_height) >= MIN_CELL;
     large && (cell_width / cell_height - 1.0).abs() <= SHAPE_TOLERANCE
 }
 
 /// The cells within the ring, row by row: white or not at their centres.
-fn inside(frame: Frame<'_>, rect: Rect, columns: u32, rows: u32) -> Option<Vec<bool>> {
+fn sample_cells(frame: Frame<'_>, rect: Rect, columns: u32, rows: u32) -> Option<Vec<bool>> {
     let mut bits = Vec::with_capacity(((columns - 2) * (rows - 2)) as usize);
     for row in 1..rows - 1 {
         for column in 1..columns - 1 {
             let x = rect.left + (column as f32 + 0.5) / columns as f32 * rect.width();
             let y = rect.top + (row as f32 + 0.5) / rows as f32 * rect.height();
-            let [red, green, blue] = pixel(frame, x as u32, y as u32)?;
+            let [red, green, blue] = pixel_at(frame, x as u32, y as u32)?;
             bits.push(u32::from(red) + u32::from(green) + u32::from(blue) > 3 * 127);
         }
     }
     Some(bits)
 }
 
-fn pixel(frame: Frame<'_>, x: u32, y: u32) -> Option<[u8; 3]> {
+fn pixel_at(frame: Frame<'_>, x: u32, y: u32) -> Option<[u8; 3]> {
     if x >= frame.width() || y >= frame.height() {
         return None;
     }
@@ -59,7 +61,7 @@ fn pixel(frame: Frame<'_>, x: u32, y: u32) -> Option<[u8; 3]> {
 }
 
 /// The bounds of each connected blob of a colour, from top to bottom.
-fn blobs(frame: Frame<'_>, colour: [u8; 3]) -> Vec<Rect> {
+fn find_blobs(frame: Frame<'_>, colour: [u8; 3]) -> Vec<Rect> {
     let near = |pixel: &[u8]| pixel.iter().zip(colour).all(|(a, b)| a.abs_diff(b) <= TOLERANCE);
     let mut open: Vec<bool> = frame.pixels().chunks_exact(3).map(near).collect();
     let (width, height) = (frame.width() as usize, frame.height() as usize);

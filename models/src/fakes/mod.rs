@@ -20,10 +20,10 @@ use crate::traits::{
 pub use code::{BIB_COLUMNS, BIB_ROWS, FACE_CELLS, paint_bib, paint_face};
 
 /// A bib of this text makes the reader panic.
-pub const PANIC: &str = "PANIC";
+pub const PANIC_BIB: &str = "PANIC";
 
 /// A bib of this text ends the process, as a fault in native code would: nothing can catch it.
-pub const ABORT: &str = "ABORT";
+pub const ABORT_BIB: &str = "ABORT";
 
 /// Length of a fake vector: long enough that two persons' are nearly at right angles.
 const DIMENSIONS: usize = 128;
@@ -55,22 +55,22 @@ struct FakeDetector(Duration, ModelIdentity);
 struct FakeEmbedder(Duration, ModelIdentity);
 struct FakeReader {
     delay: Duration,
-    delay_a_photo: Duration,
+    delay_per_photo: Duration,
     identity: ModelIdentity,
 }
 
 impl ModelFactory for FakeModels {
-    fn face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError> {
+    fn create_face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError> {
         Ok(Box::new(FakeDetector(self.delay, identity("fake-detector"))))
     }
 
-    fn face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError> {
+    fn create_face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError> {
         Ok(Box::new(FakeEmbedder(self.delay, identity("fake-embedder"))))
     }
 
-    fn bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError> {
+    fn create_bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError> {
         let (delay, delay_a_photo) = (self.delay, self.read_delay);
-        Ok(Box::new(FakeReader { delay, delay_a_photo, identity: identity("fake-reader") }))
+        Ok(Box::new(FakeReader { delay, delay_per_photo: delay_a_photo, identity: identity("fake-reader") }))
     }
 
     fn batch_sizes(&self) -> BatchSizes {
@@ -85,8 +85,8 @@ fn identity(name: &str) -> ModelIdentity {
 impl FaceDetector for FakeDetector {
     fn detect(&mut self, frames: &[Frame<'_>], _long_side: u32) -> Result<Vec<Vec<FaceBox>>, ModelError> {
         std::thread::sleep(self.0);
-        let face = |(rect, _): (Rect, u16)| FaceBox { rect, landmarks: landmarks(rect), score: 0.95 };
-        Ok(frames.iter().map(|frame| finding::faces(*frame).into_iter().map(face).collect()).collect())
+        let face = |(rect, _): (Rect, u16)| FaceBox { rect, landmarks: place_landmarks(rect), score: 0.95 };
+        Ok(frames.iter().map(|frame| finding::find_faces(*frame).into_iter().map(face).collect()).collect())
     }
 
     fn identity(&self) -> &ModelIdentity {
@@ -98,8 +98,9 @@ impl FaceEmbedder for FakeEmbedder {
     fn embed(&mut self, faces: &[FaceCrop<'_>]) -> Result<Vec<EmbeddedFace>, ModelError> {
         std::thread::sleep(self.0);
         let embedded = |face: &FaceCrop<'_>| {
-            let person = finding::face_at(face.frame, rect_of(&face.landmarks)).unwrap_or_default();
-            EmbeddedFace { vector: vector_of(person), sharpness: SHARPNESS }
+            let person =
+                finding::decode_face(face.frame, rect_from_landmarks(&face.landmarks)).unwrap_or_default();
+            EmbeddedFace { vector: person_vector(person), sharpness: SHARPNESS }
         };
         Ok(faces.iter().map(embedded).collect())
     }
@@ -112,8 +113,8 @@ impl FaceEmbedder for FakeEmbedder {
 impl BibReader for FakeReader {
     fn read(&mut self, photos: &[ReadRequest<'_>]) -> Result<Vec<Vec<BibText>>, ModelError> {
         let photo_count = u32::try_from(photos.len()).unwrap_or(u32::MAX);
-        std::thread::sleep(self.delay + self.delay_a_photo * photo_count);
-        Ok(photos.iter().map(read_one).collect())
+        std::thread::sleep(self.delay + self.delay_per_photo * photo_count);
+        Ok(photos.iter().map(read_photo).collect())
     }
 
     fn identity(&self) -> &ModelIdentity {
@@ -121,24 +122,24 @@ impl BibReader for FakeReader {
     }
 }
 
-fn read_one(photo: &ReadRequest<'_>) -> Vec<BibText> {
+fn read_photo(photo: &ReadRequest<'_>) -> Vec<BibText> {
     let text = |(rect, text): (Rect, String)| {
-        assert!(text != PANIC, "a bib asked the fake reader to panic");
-        if text == ABORT {
+        assert!(text != PANIC_BIB, "a bib asked the fake reader to panic");
+        if text == ABORT_BIB {
             std::process::abort();
         }
         let is_bib = photo.pattern.matches(&text);
-        BibText { text, quad: quad_of(rect), confidence: 0.99, is_bib }
+        BibText { text, quad: quad_from_rect(rect), confidence: 0.99, is_bib }
     };
-    finding::bibs(photo.frame).into_iter().map(text).collect()
+    finding::find_bibs(photo.frame).into_iter().map(text).collect()
 }
 
-fn landmarks(rect: Rect) -> [Point; 5] {
+fn place_landmarks(rect: Rect) -> [Point; 5] {
     LANDMARKS.map(|part| Point { x: rect.left + part.x * rect.width(), y: rect.top + part.y * rect.height() })
 }
 
 /// The mark whose landmarks these are.
-fn rect_of(landmarks: &[Point; 5]) -> Rect {
+fn rect_from_landmarks(landmarks: &[Point; 5]) -> Rect {
     let width = (landmarks[1].x - landmarks[0].x) / (LANDMARKS[1].x - LANDMARKS[0].x);
     let height = (landmarks[3].y - landmarks[0].y) / (LANDMARKS[3].y - LANDMARKS[0].y);
     let left = landmarks[0].x - LANDMARKS[0].x * width;
@@ -146,7 +147,7 @@ fn rect_of(landmarks: &[Point; 5]) -> Rect {
     Rect { left, top, right: left + width, bottom: top + height }
 }
 
-fn quad_of(rect: Rect) -> Quad {
+fn quad_from_rect(rect: Rect) -> Quad {
     let at = |x, y| Point { x, y };
     Quad([
         at(rect.left, rect.top),
@@ -157,7 +158,7 @@ fn quad_of(rect: Rect) -> Quad {
 }
 
 /// A person's vector: the same each time, nearly at right angles to everybody else's.
-fn vector_of(person: u16) -> Vec<f32> {
+fn person_vector(person: u16) -> Vec<f32> {
     let mut state = u64::from(person).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut draw = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -171,7 +172,7 @@ fn vector_of(person: u16) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use photofinish_kernels::frame::Picture;
-    use photofinish_kernels::resize::{Filter, Resizer, Target};
+    use photofinish_kernels::resize::{Filter, ResizeTarget, Resizer};
 
     use super::*;
     use crate::traits::BibPattern;
@@ -187,51 +188,57 @@ mod tests {
         paint_face(&mut picture, 2, [700, 80, 120]);
         paint_bib(&mut picture, "A1204", [100, 400]);
         let size = picture.size().within(600);
-        let half = Resizer::default().picture(picture.frame(), Target { size, filter: Filter::Lanczos });
+        let half =
+            Resizer::default().resize_frame(picture.frame(), ResizeTarget { size, filter: Filter::Lanczos });
         for frame in [picture.frame(), half.frame()] {
-            let faces =
-                FakeModels::default().face_detector().unwrap().detect(&[frame], 640).unwrap().remove(0);
+            let faces = FakeModels::default()
+                .create_face_detector()
+                .unwrap()
+                .detect(&[frame], 640)
+                .unwrap()
+                .remove(0);
             assert_eq!(faces.len(), 2);
             let crop = |face: &FaceBox| FaceCrop { frame, landmarks: face.landmarks };
             let crops: Vec<FaceCrop<'_>> = faces.iter().map(crop).collect();
-            let vectors = FakeModels::default().face_embedder().unwrap().embed(&crops).unwrap();
-            let mut persons: Vec<bool> = vectors.iter().map(|v| v.vector == vector_of(4711)).collect();
+            let vectors = FakeModels::default().create_face_embedder().unwrap().embed(&crops).unwrap();
+            let mut persons: Vec<bool> = vectors.iter().map(|v| v.vector == person_vector(4711)).collect();
             persons.sort_unstable();
             assert_eq!(persons, [false, true]);
-            assert!(vectors.iter().any(|v| v.vector == vector_of(2)));
+            assert!(vectors.iter().any(|v| v.vector == person_vector(2)));
             let pattern = BibPattern::new("[A-Z]?[0-9]{2,5}").unwrap();
             let request = ReadRequest { frame, faces: &faces, pattern: &pattern };
-            let texts = FakeModels::default().bib_reader().unwrap().read(&[request]).unwrap().remove(0);
+            let texts =
+                FakeModels::default().create_bib_reader().unwrap().read(&[request]).unwrap().remove(0);
             assert_eq!(texts.len(), 1);
             assert_eq!((texts[0].text.as_str(), texts[0].is_bib), ("A1204", true));
         }
     }
 
     #[test]
-    fn the_delay_of_reading_counts_by_photo() {
+    fn the_read_delay_is_per_photo() {
         let picture = grey(64, 64);
         let pattern = BibPattern::new("[0-9]{2,5}").unwrap();
         let request = || ReadRequest { frame: picture.frame(), faces: &[], pattern: &pattern };
         let slow = FakeModels { read_delay: Duration::from_millis(20), ..FakeModels::default() };
         let begun = std::time::Instant::now();
-        slow.bib_reader().unwrap().read(&[request(), request()]).unwrap();
+        slow.create_bib_reader().unwrap().read(&[request(), request()]).unwrap();
         assert!(begun.elapsed() >= Duration::from_millis(40));
     }
 
     #[test]
-    fn a_turned_mark_is_not_read() {
+    fn a_rotated_mark_is_not_read() {
         let mut picture = grey(400, 400);
         paint_face(&mut picture, 9, [100, 100, 160]);
         let turned: Vec<u8> =
             picture.frame().pixels().chunks_exact(3).rev().flat_map(|pixel| pixel.to_vec()).collect();
         let turned = Picture::new(turned, 400, 400).unwrap();
-        assert!(finding::faces(turned.frame()).is_empty());
+        assert!(finding::find_faces(turned.frame()).is_empty());
     }
 
     #[test]
-    fn two_persons_are_nearly_at_right_angles() {
+    fn vectors_of_two_persons_are_nearly_orthogonal() {
         for (a, b) in [(1, 2), (7, 4711), (0, 65535)] {
-            let cosine: f32 = vector_of(a).iter().zip(vector_of(b)).map(|(x, y)| x * y).sum();
+            let cosine: f32 = person_vector(a).iter().zip(person_vector(b)).map(|(x, y)| x * y).sum();
             assert!(cosine.abs() < 0.35, "{a} and {b}: {cosine}");
         }
     }

@@ -8,26 +8,26 @@ use photofinish_kernels::geometry::{Quad, Rect};
 use super::torso::Runner;
 
 /// Bibs this sure are the answer to an exact search.
-const ACCEPTED: f32 = 0.9;
+const ACCEPT_CONFIDENCE: f32 = 0.9;
 
 /// A text is dropped when this part of it lies in a larger one.
-const CONTAINED: f32 = 0.5;
+const CONTAINED_PART: f32 = 0.5;
 
 /// Two readings are of one place when they share more than this part of the smaller.
-const SAME_PLACE: f32 = 0.5;
+const SAME_TEXT_OVERLAP: f32 = 0.5;
 
 /// A bib this sure and this long settles its runner ...
-const SETTLED: f32 = 0.95;
-const SETTLED_LENGTH: usize = 3;
+const RESOLVE_CONFIDENCE: f32 = 0.95;
+const RESOLVE_MIN_LENGTH: usize = 3;
 
 /// ... when it lies this near to the middle and this far below the chin, and is this high; in units of the runner.
-const SETTLED_REACH: f32 = 1.3;
-const SETTLED_BELOW: RangeInclusive<f32> = 0.8..=4.9;
-const SETTLED_HEIGHTS: RangeInclusive<f32> = 0.3..=1.0;
+const RESOLVE_REACH: f32 = 1.3;
+const RESOLVE_BELOW_CHIN: RangeInclusive<f32> = 0.8..=4.9;
+const RESOLVE_HEIGHTS: RangeInclusive<f32> = 0.3..=1.0;
 
 /// A text of the photo with what it says.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Reading {
+pub(super) struct TextReading {
     /// Where, in pixels of the photo.
     pub(super) quad: Quad,
     /// Letters as they were read and digits; may be empty.
@@ -38,21 +38,21 @@ pub(super) struct Reading {
     pub(super) is_bib: bool,
 }
 
-impl Reading {
+impl TextReading {
     /// Whether it answers an exact search.
     pub(super) fn is_accepted(&self) -> bool {
-        self.is_bib && self.confidence >= ACCEPTED
+        self.is_bib && self.confidence >= ACCEPT_CONFIDENCE
     }
 
     /// Whether it is this runner's bib beyond doubt.
-    pub(super) fn settles(&self, runner: &Runner) -> bool {
+    pub(super) fn resolves(&self, runner: &Runner) -> bool {
         let centre = self.quad.centre();
         self.is_bib
-            && self.confidence >= SETTLED
-            && self.text.len() >= SETTLED_LENGTH
-            && (centre.x - runner.middle).abs() <= SETTLED_REACH * runner.unit
-            && SETTLED_BELOW.contains(&((centre.y - runner.chin) / runner.unit))
-            && SETTLED_HEIGHTS.contains(&(self.quad.size().1 / runner.unit))
+            && self.confidence >= RESOLVE_CONFIDENCE
+            && self.text.len() >= RESOLVE_MIN_LENGTH
+            && (centre.x - runner.middle).abs() <= RESOLVE_REACH * runner.unit
+            && RESOLVE_BELOW_CHIN.contains(&((centre.y - runner.chin) / runner.unit))
+            && RESOLVE_HEIGHTS.contains(&(self.quad.size().1 / runner.unit))
     }
 
     /// Whether it is to stand in the place of another: a bib before other text; of two sure ones the longer, since
@@ -61,7 +61,7 @@ impl Reading {
         if self.is_bib != other.is_bib {
             return self.is_bib;
         }
-        let are_sure = self.confidence.min(other.confidence) >= ACCEPTED;
+        let are_sure = self.confidence.min(other.confidence) >= ACCEPT_CONFIDENCE;
         if are_sure && self.text.len() != other.text.len() {
             return self.text.len() > other.text.len();
         }
@@ -71,10 +71,10 @@ impl Reading {
 
 /// Adds readings of a later look: each takes the place of those that it overlaps, if it beats them all, else it is
 /// dropped.
-pub(super) fn merge(found: &mut Vec<Reading>, later: Vec<Reading>) {
+pub(super) fn merge_readings(found: &mut Vec<TextReading>, later: Vec<TextReading>) {
     for new in later {
         let place = new.quad.bounds();
-        let is_same_place = |old: &Reading| share_a_place(&place, &old.quad.bounds());
+        let is_same_place = |old: &TextReading| is_same_text(&place, &old.quad.bounds());
         if found.iter().filter(|old| is_same_place(old)).all(|old| new.beats(old)) {
             found.retain(|old| !is_same_place(old));
             found.push(new);
@@ -82,18 +82,18 @@ pub(super) fn merge(found: &mut Vec<Reading>, later: Vec<Reading>) {
     }
 }
 
-fn share_a_place(a: &Rect, b: &Rect) -> bool {
-    a.common_area(b) > SAME_PLACE * a.area().min(b.area())
+fn is_same_text(a: &Rect, b: &Rect) -> bool {
+    a.intersection_area(b) > SAME_TEXT_OVERLAP * a.area().min(b.area())
 }
 
 /// The texts without those that lie in larger ones, the largest first.
-pub(super) fn without_overlaps(mut texts: Vec<Quad>) -> Vec<Quad> {
+pub(super) fn drop_contained(mut texts: Vec<Quad>) -> Vec<Quad> {
     texts.sort_by(|a, b| b.bounds().area().total_cmp(&a.bounds().area()));
     let mut kept: Vec<Quad> = Vec::with_capacity(texts.len());
     for text in texts {
         let bounds = text.bounds();
-        let limit = CONTAINED * bounds.area();
-        if kept.iter().all(|larger| bounds.common_area(&larger.bounds()) < limit) {
+        let limit = CONTAINED_PART * bounds.area();
+        if kept.iter().all(|larger| bounds.intersection_area(&larger.bounds()) < limit) {
             kept.push(text);
         }
     }
@@ -112,12 +112,12 @@ mod tests {
     }
 
     /// A reading at `left`, 100 x 30; bibs are those of digits only.
-    fn reading(text: &str, confidence: f32, left: f32) -> Reading {
+    fn reading(text: &str, confidence: f32, left: f32) -> TextReading {
         let is_bib = text.bytes().all(|byte| byte.is_ascii_digit());
-        Reading { quad: upright(left, 300.0, 100.0, 30.0), text: text.into(), confidence, is_bib }
+        TextReading { quad: upright(left, 300.0, 100.0, 30.0), text: text.into(), confidence, is_bib }
     }
 
-    fn texts(found: &[Reading]) -> Vec<&str> {
+    fn texts(found: &[TextReading]) -> Vec<&str> {
         found.iter().map(|reading| reading.text.as_str()).collect()
     }
 
@@ -126,13 +126,13 @@ mod tests {
         let large = upright(0.0, 0.0, 100.0, 30.0);
         let within = upright(60.0, 0.0, 60.0, 30.0);
         let beside = upright(75.0, 0.0, 60.0, 30.0);
-        assert_eq!(without_overlaps(vec![within, large]), [large]);
-        assert_eq!(without_overlaps(vec![beside, large]), [large, beside]);
-        assert!(without_overlaps(Vec::new()).is_empty());
+        assert_eq!(drop_contained(vec![within, large]), [large]);
+        assert_eq!(drop_contained(vec![beside, large]), [large, beside]);
+        assert!(drop_contained(Vec::new()).is_empty());
     }
 
     #[test]
-    fn a_bib_beats_other_text_then_the_longer_of_sure_ones_then_the_surer() {
+    fn a_bib_beats_other_text_then_the_longer_of_confident_ones_then_the_more_confident() {
         let beats = |a: (&str, f32), b: (&str, f32)| reading(a.0, a.1, 0.0).beats(&reading(b.0, b.1, 0.0));
         assert!(beats(("123", 0.6), ("nike", 0.99)));
         assert!(!beats(("nike", 0.99), ("123", 0.6)));
@@ -145,11 +145,11 @@ mod tests {
     #[test]
     fn a_later_reading_replaces_those_it_beats_or_is_dropped() {
         let mut found = vec![reading("463", 0.93, 0.0), reading("77", 0.9, 500.0)];
-        merge(&mut found, vec![reading("1463", 0.97, 10.0)]);
+        merge_readings(&mut found, vec![reading("1463", 0.97, 10.0)]);
         assert_eq!(texts(&found), ["77", "1463"]);
-        merge(&mut found, vec![reading("146", 0.99, 20.0)]);
+        merge_readings(&mut found, vec![reading("146", 0.99, 20.0)]);
         assert_eq!(texts(&found), ["77", "1463"]);
-        merge(&mut found, vec![reading("5", 0.2, 300.0)]);
+        merge_readings(&mut found, vec![reading("5", 0.2, 300.0)]);
         assert_eq!(texts(&found), ["77", "1463", "5"]);
     }
 
@@ -157,27 +157,27 @@ mod tests {
     fn a_later_reading_must_beat_all_that_it_overlaps() {
         let mut found = vec![reading("12", 0.95, 0.0), reading("345", 0.95, 100.0)];
         let wide =
-            |text: &str| Reading { quad: upright(0.0, 300.0, 200.0, 30.0), ..reading(text, 0.95, 0.0) };
-        merge(&mut found, vec![wide("346")]);
+            |text: &str| TextReading { quad: upright(0.0, 300.0, 200.0, 30.0), ..reading(text, 0.95, 0.0) };
+        merge_readings(&mut found, vec![wide("346")]);
         assert_eq!(texts(&found), ["12", "345"]);
-        merge(&mut found, vec![wide("12345")]);
+        merge_readings(&mut found, vec![wide("12345")]);
         assert_eq!(texts(&found), ["12345"]);
     }
 
     #[test]
-    fn a_sure_bib_on_the_torso_settles_its_runner() {
+    fn a_confident_bib_on_the_torso_resolves_its_runner() {
         let runner = Runner { unit: 50.0, middle: 50.0, chin: 200.0 };
-        assert!(reading("123", 0.96, 0.0).settles(&runner));
-        assert!(!reading("123", 0.94, 0.0).settles(&runner));
-        assert!(!reading("12", 0.99, 0.0).settles(&runner));
-        assert!(!reading("run", 0.99, 0.0).settles(&runner));
-        assert!(!reading("123", 0.96, 70.0).settles(&runner));
-        assert!(!reading("123", 0.96, 0.0).settles(&Runner { chin: 290.0, ..runner }));
-        assert!(!reading("123", 0.96, 0.0).settles(&Runner { unit: 20.0, ..runner }));
+        assert!(reading("123", 0.96, 0.0).resolves(&runner));
+        assert!(!reading("123", 0.94, 0.0).resolves(&runner));
+        assert!(!reading("12", 0.99, 0.0).resolves(&runner));
+        assert!(!reading("run", 0.99, 0.0).resolves(&runner));
+        assert!(!reading("123", 0.96, 70.0).resolves(&runner));
+        assert!(!reading("123", 0.96, 0.0).resolves(&Runner { chin: 290.0, ..runner }));
+        assert!(!reading("123", 0.96, 0.0).resolves(&Runner { unit: 20.0, ..runner }));
     }
 
     #[test]
-    fn only_sure_bibs_are_accepted() {
+    fn only_confident_bibs_are_accepted() {
         assert!(reading("123", 0.9, 0.0).is_accepted());
         assert!(!reading("123", 0.89, 0.0).is_accepted());
         assert!(!reading("abc", 0.99, 0.0).is_accepted());

@@ -11,22 +11,22 @@ use photofinish_kernels::device::Device;
 use photofinish_kernels::geometry::Quad;
 use photofinish_models::embedder::AlignedEmbedder;
 use photofinish_models::libfacedetection::Libfacedetection;
-use photofinish_models::reading::{self, BibRecipe, ReaderNetworks, SharedFinder};
+use photofinish_models::reading::{self, ReaderNetworks, SharedTextDetector, TorsoBibReader};
 use photofinish_models::session::{Network, Workload};
 use photofinish_models::traits::{
     BibPattern, BibReader, EmbeddedFace, FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelIdentity,
     ReadRequest,
 };
 use photofinish_models::yunet::{Yunet, YunetThresholds};
-use photofinish_zoo::{Contract, Model, ModelSet, Role, Zoo};
+use photofinish_zoo::{Contract, Model, ModelRole, ModelSet, Zoo};
 
-use answers::{Answers, Known};
-use place::{Place, place};
+use answers::{ReferenceFace, ReferencePicture};
+use place::{TestEnvironment, shared_environment};
 
 /// The long side at which the answers were got.
 const LONG_SIDE: u32 = 640;
 
-fn model(set: ModelSet, role: Role) -> Model {
+fn find_model(set: ModelSet, role: ModelRole) -> Model {
     Zoo::embedded().model(set, role).unwrap().clone()
 }
 
@@ -34,41 +34,46 @@ fn identity(model: &Model) -> ModelIdentity {
     ModelIdentity { name: model.name.clone(), version: model.version }
 }
 
-fn network(place: &Place, model: &Model, workload: Workload) -> Option<Network> {
-    let file = place.model(model.file())?;
+fn load_network(place: &TestEnvironment, model: &Model, workload: Workload) -> Option<Network> {
+    let file = place.model_file(model.network_file())?;
     Some(Network::load(place.runtime, &file, workload).unwrap())
 }
 
-fn yunet(place: &Place) -> Option<Yunet> {
-    let model = model(ModelSet::Default, Role::FaceDetector);
+fn load_yunet(place: &TestEnvironment) -> Option<Yunet> {
+    let model = find_model(ModelSet::Default, ModelRole::FaceDetector);
     let Contract::Yunet { score_threshold, iou_threshold } = model.contract else { panic!("not yunet") };
     let thresholds = YunetThresholds { score: score_threshold, iou: iou_threshold };
-    Some(Yunet::new(network(place, &model, Workload::FaceDetection)?, thresholds, identity(&model)))
+    Some(Yunet::new(load_network(place, &model, Workload::FaceDetection)?, thresholds, identity(&model)))
 }
 
-fn embedder(place: &Place, set: ModelSet) -> Option<AlignedEmbedder> {
-    let model = model(set, Role::FaceEmbedder);
-    let network = network(place, &model, Workload::Embedding)?;
+fn load_embedder(place: &TestEnvironment, set: ModelSet) -> Option<AlignedEmbedder> {
+    let model = find_model(set, ModelRole::FaceEmbedder);
+    let network = load_network(place, &model, Workload::Embedding)?;
     let Contract::Embedder(contract) = &model.contract else { panic!("not an embedder") };
     Some(AlignedEmbedder::new(network, contract, identity(&model), 1))
 }
 
-fn recipe(place: &Place) -> Option<BibRecipe> {
-    let (detector, recogniser) =
-        (model(ModelSet::Default, Role::TextDetector), model(ModelSet::Default, Role::TextRecogniser));
+fn load_bib_reader(place: &TestEnvironment) -> Option<TorsoBibReader> {
+    let (detector, recogniser) = (
+        find_model(ModelSet::Default, ModelRole::TextDetector),
+        find_model(ModelSet::Default, ModelRole::TextRecogniser),
+    );
     let Contract::TextRecogniser { characters } = &recogniser.contract else { panic!("not a recogniser") };
     let networks = ReaderNetworks {
-        first_look: network(place, &detector, reading::FIRST_LOOK_WORKLOAD)?,
-        second_look: network(place, &detector, reading::SECOND_LOOK_WORKLOAD)?,
-        whole: SharedFinder::new(&Device::Cpu, network(place, &detector, Workload::AnyTextDetection)?),
-        recogniser: network(place, &recogniser, reading::RECOGNISER_WORKLOAD)?,
+        first_pass: load_network(place, &detector, reading::FIRST_PASS_WORKLOAD)?,
+        second_pass: load_network(place, &detector, reading::SECOND_PASS_WORKLOAD)?,
+        full_frame: SharedTextDetector::new(
+            &Device::Cpu,
+            load_network(place, &detector, Workload::DynamicTextDetection)?,
+        ),
+        recogniser: load_network(place, &recogniser, reading::RECOGNISER_WORKLOAD)?,
         characters: characters.clone(),
     };
-    Some(BibRecipe::new(&Device::Cpu, networks, identity(&detector)))
+    Some(TorsoBibReader::new(&Device::Cpu, networks, identity(&detector)))
 }
 
 /// The found face of each known one, by overlap.
-fn matched<'f>(known: &Known, found: &'f [FaceBox]) -> Option<&'f FaceBox> {
+fn find_match<'f>(known: &ReferenceFace, found: &'f [FaceBox]) -> Option<&'f FaceBox> {
     let overlap = |face: &&FaceBox| face.rect.iou(&known.rect);
     found.iter().max_by(|a, b| overlap(a).total_cmp(&overlap(b))).filter(|face| overlap(face) > 0.4)
 }
@@ -78,7 +83,7 @@ fn cosine(a: &[f32], b: &[f32]) -> f32 {
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
 
-fn embed_known(embedder: &mut AlignedEmbedder, answers: &Answers) -> Vec<EmbeddedFace> {
+fn embed_known(embedder: &mut AlignedEmbedder, answers: &ReferencePicture) -> Vec<EmbeddedFace> {
     let frame = answers.picture.frame();
     let crops: Vec<FaceCrop<'_>> =
         answers.faces.iter().map(|face| FaceCrop { frame, landmarks: face.landmarks }).collect();
@@ -87,13 +92,13 @@ fn embed_known(embedder: &mut AlignedEmbedder, answers: &Answers) -> Vec<Embedde
 
 #[test]
 fn yunet_finds_the_faces_of_the_reference() {
-    let Some(place) = place() else { return };
-    let Some(mut detector) = yunet(place) else { return };
-    for answers in Answers::all(&place.reference) {
+    let Some(place) = shared_environment() else { return };
+    let Some(mut detector) = load_yunet(place) else { return };
+    for answers in ReferencePicture::load_all(&place.reference) {
         let found = detector.detect(&[answers.picture.frame()], LONG_SIDE).unwrap().remove(0);
         assert_eq!(found.len(), answers.faces.len(), "{}: {found:?}", answers.name);
         for known in &answers.faces {
-            let face = matched(known, &found).expect("each face of the reference is found");
+            let face = find_match(known, &found).expect("each face of the reference is found");
             // Two JPEG decoders differ by a grey level or two, and the network is shown every second pixel.
             assert!((face.score - known.score).abs() < 0.02, "{} for {}", face.score, known.score);
             assert!(face.rect.iou(&known.rect) > 0.95, "{:?} for {:?}", face.rect, known.rect);
@@ -107,27 +112,29 @@ fn yunet_finds_the_faces_of_the_reference() {
 
 #[test]
 fn libfacedetection_finds_most_faces_of_the_reference() {
-    let Some(place) = place() else { return };
-    let model = model(ModelSet::Registry, Role::FaceDetector);
-    let (Some(library), Some(openmp)) = (place.model(model.file()), place.model(&model.files[1].name)) else {
+    let Some(place) = shared_environment() else { return };
+    let model = find_model(ModelSet::Registry, ModelRole::FaceDetector);
+    let (Some(library), Some(openmp)) =
+        (place.model_file(model.network_file()), place.model_file(&model.files[1].name))
+    else {
         return;
     };
     let mut detector = Libfacedetection::open(&library, &openmp, 0.6, identity(&model)).unwrap();
     let (mut found, mut known) = (0, 0);
-    for answers in Answers::all(&place.reference) {
+    for answers in ReferencePicture::load_all(&place.reference) {
         let faces = detector.detect(&[answers.picture.frame()], LONG_SIDE).unwrap().remove(0);
-        found += answers.faces.iter().filter(|face| matched(face, &faces).is_some()).count();
+        found += answers.faces.iter().filter(|face| find_match(face, &faces).is_some()).count();
         known += answers.faces.len();
     }
     assert!(found * 10 >= known * 9, "{found} of {known}");
 }
 
 #[test]
-fn vectors_are_those_of_the_reference() {
-    let Some(place) = place() else { return };
+fn vectors_match_the_reference() {
+    let Some(place) = shared_environment() else { return };
     for (set, name) in [(ModelSet::Default, "omz"), (ModelSet::Registry, "dlib")] {
-        let Some(mut embedder) = embedder(place, set) else { continue };
-        for answers in Answers::all(&place.reference) {
+        let Some(mut embedder) = load_embedder(place, set) else { continue };
+        for answers in ReferencePicture::load_all(&place.reference) {
             for (face, known) in embed_known(&mut embedder, &answers).iter().zip(&answers.faces) {
                 let length = face.vector.iter().map(|value| value * value).sum::<f32>().sqrt();
                 assert!((length - 1.0).abs() < 1e-4, "length {length}");
@@ -141,9 +148,9 @@ fn vectors_are_those_of_the_reference() {
 
 #[test]
 fn a_batch_of_faces_gives_the_vectors_of_each_alone() {
-    let Some(place) = place() else { return };
-    let Some(mut embedder) = embedder(place, ModelSet::Default) else { return };
-    for answers in Answers::all(&place.reference) {
+    let Some(place) = shared_environment() else { return };
+    let Some(mut embedder) = load_embedder(place, ModelSet::Default) else { return };
+    for answers in ReferencePicture::load_all(&place.reference) {
         let batched = embed_known(&mut embedder, &answers);
         for (face, known) in batched.iter().zip(&answers.faces) {
             let crop = FaceCrop { frame: answers.picture.frame(), landmarks: known.landmarks };
@@ -156,9 +163,9 @@ fn a_batch_of_faces_gives_the_vectors_of_each_alone() {
 
 #[test]
 fn a_batch_of_photos_gives_the_faces_of_each_alone() {
-    let Some(place) = place() else { return };
-    let Some(mut detector) = yunet(place) else { return };
-    let answers = Answers::all(&place.reference);
+    let Some(place) = shared_environment() else { return };
+    let Some(mut detector) = load_yunet(place) else { return };
+    let answers = ReferencePicture::load_all(&place.reference);
     let frames: Vec<_> = answers.iter().chain(&answers).map(|answers| answers.picture.frame()).collect();
     let batched = detector.detect(&frames, LONG_SIDE).unwrap();
     assert_eq!(batched.len(), frames.len());
@@ -172,10 +179,10 @@ fn a_batch_of_photos_gives_the_faces_of_each_alone() {
 }
 
 #[test]
-fn the_recipe_reads_the_bib_of_the_reference_alone_and_in_a_batch() {
-    let Some(place) = place() else { return };
-    let (Some(mut detector), Some(mut reader)) = (yunet(place), recipe(place)) else { return };
-    let answers = Answers::all(&place.reference);
+fn the_bib_reader_reads_the_bib_of_the_reference_alone_and_in_a_batch() {
+    let Some(place) = shared_environment() else { return };
+    let (Some(mut detector), Some(mut reader)) = (load_yunet(place), load_bib_reader(place)) else { return };
+    let answers = ReferencePicture::load_all(&place.reference);
     let pattern = BibPattern::new("[A-Z]{0,2}[0-9]{2,5}[A-Z]?").unwrap();
     let frames: Vec<_> = answers.iter().map(|answers| answers.picture.frame()).collect();
     let faces = detector.detect(&frames, LONG_SIDE).unwrap();

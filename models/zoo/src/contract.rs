@@ -40,7 +40,7 @@ pub struct EmbedderContract {
     /// Side of the aligned crop, pixels.
     pub size: u32,
     /// Order of the input's planes.
-    pub channels: Channels,
+    pub channels: ChannelOrder,
     /// Subtracted from each plane, 0 to 255.
     pub mean: [f32; 3],
     /// What each plane is divided by.
@@ -56,7 +56,7 @@ pub struct EmbedderContract {
 /// Order of an input's planes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Channels {
+pub enum ChannelOrder {
     /// Red first.
     Rgb,
     /// Blue first.

@@ -11,7 +11,7 @@ use serde::Deserialize;
 pub mod contract;
 pub mod verify;
 
-pub use contract::{Calibration, Channels, Contract, EmbedderContract};
+pub use contract::{Calibration, ChannelOrder, Contract, EmbedderContract};
 pub use verify::{FileState, ModelStatus, NoModelSet};
 
 /// Every network that Photofinish knows.
@@ -32,7 +32,7 @@ pub struct Model {
     /// Raised when vectors or boxes change meaning.
     pub version: u32,
     /// What it does.
-    pub role: Role,
+    pub role: ModelRole,
     /// The sets it belongs to.
     pub sets: Vec<ModelSet>,
     /// As its authors state it.
@@ -60,7 +60,7 @@ pub struct ModelFile {
 /// What a network does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum ModelRole {
     /// Finds faces.
     FaceDetector,
     /// Turns faces into vectors.
@@ -71,7 +71,7 @@ pub enum Role {
     TextRecogniser,
 }
 
-impl Role {
+impl ModelRole {
     /// Every role; a whole set has a model for each.
     pub const ALL: [Self; 4] =
         [Self::FaceDetector, Self::FaceEmbedder, Self::TextDetector, Self::TextRecogniser];
@@ -112,7 +112,7 @@ pub enum Source {
     /// A package of a registry.
     Package {
         /// Which registry.
-        registry: Registry,
+        registry: PackageRegistry,
         /// The package.
         package: String,
         /// Its exact version.
@@ -127,7 +127,7 @@ pub enum Source {
 /// A package registry, spoken to by its ordinary client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Registry {
+pub enum PackageRegistry {
     /// Python's.
     Pypi,
     /// Node's.
@@ -141,21 +141,21 @@ impl Zoo {
     }
 
     /// The model of a role in a set.
-    pub fn model(&self, set: ModelSet, role: Role) -> Option<&Model> {
+    pub fn model(&self, set: ModelSet, role: ModelRole) -> Option<&Model> {
         self.models.iter().find(|model| model.role == role && model.sets.contains(&set))
     }
 
     /// The state of every file of every model in `folder`, in the zoo's order. Reads and digests the files.
     pub fn verify(&self, folder: &Path) -> Vec<ModelStatus> {
-        self.models.iter().map(|model| verify::model(model, folder)).collect()
+        self.models.iter().map(|model| verify::check_model(model, folder)).collect()
     }
 
     /// The set to use: the default one when all its files in `folder` are right, else the registry one.
     ///
     /// # Errors
     /// When neither is whole: the message names every file that is missing or wrong.
-    pub fn choose(&self, folder: &Path) -> Result<ModelSet, NoModelSet> {
-        verify::choose(self, folder)
+    pub fn choose_set(&self, folder: &Path) -> Result<ModelSet, NoModelSet> {
+        verify::choose_set(self, folder)
     }
 }
 
@@ -166,7 +166,7 @@ impl Model {
     }
 
     /// The network's own file.
-    pub fn file(&self) -> &str {
+    pub fn network_file(&self) -> &str {
         self.files.first().map_or("", |file| &file.name)
     }
 }
@@ -179,7 +179,7 @@ mod tests {
     fn both_sets_have_a_model_for_every_role() {
         let zoo = Zoo::embedded();
         for set in [ModelSet::Default, ModelSet::Registry] {
-            for role in Role::ALL {
+            for role in ModelRole::ALL {
                 assert!(zoo.model(set, role).is_some(), "{set} has no {role:?}");
             }
         }

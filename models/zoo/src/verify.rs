@@ -7,17 +7,17 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use crate::{Model, ModelFile, ModelSet, Role, Zoo};
+use crate::{Model, ModelFile, ModelRole, ModelSet, Zoo};
 
 /// How one file of a model is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileState {
     /// There, with a digest that the zoo accepts.
-    Right,
+    Valid,
     /// Not there.
     Missing,
     /// There, but not what the zoo names; the digest it has.
-    Wrong(String),
+    WrongDigest(String),
     /// There, but it cannot be read.
     Unreadable(String),
 }
@@ -25,9 +25,9 @@ pub enum FileState {
 impl fmt::Display for FileState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Right => f.write_str("right"),
+            Self::Valid => f.write_str("right"),
             Self::Missing => f.write_str("missing"),
-            Self::Wrong(digest) => write!(f, "wrong (sha256 {digest})"),
+            Self::WrongDigest(digest) => write!(f, "wrong (sha256 {digest})"),
             Self::Unreadable(error) => write!(f, "unreadable ({error})"),
         }
     }
@@ -41,15 +41,15 @@ pub struct ModelStatus {
     /// The sets it belongs to.
     pub sets: Vec<ModelSet>,
     /// What it does.
-    pub role: Role,
+    pub role: ModelRole,
     /// Each file's name and state.
     pub files: Vec<(String, FileState)>,
 }
 
 impl ModelStatus {
     /// Whether every file is right.
-    pub fn is_whole(&self) -> bool {
-        self.files.iter().all(|(_, state)| *state == FileState::Right)
+    pub fn is_complete(&self) -> bool {
+        self.files.iter().all(|(_, state)| *state == FileState::Valid)
     }
 }
 
@@ -73,16 +73,16 @@ pub struct NoModelSet {
 }
 
 /// The state of a model's files in `folder`.
-pub(crate) fn model(model: &Model, folder: &Path) -> ModelStatus {
-    let files = model.files.iter().map(|file| (file.name.clone(), state(file, folder))).collect();
+pub(crate) fn check_model(model: &Model, folder: &Path) -> ModelStatus {
+    let files = model.files.iter().map(|file| (file.name.clone(), check_file(file, folder))).collect();
     ModelStatus { identity: model.identity(), sets: model.sets.clone(), role: model.role, files }
 }
 
 /// The first whole set, the default one tried first.
-pub(crate) fn choose(zoo: &Zoo, folder: &Path) -> Result<ModelSet, NoModelSet> {
+pub(crate) fn choose_set(zoo: &Zoo, folder: &Path) -> Result<ModelSet, NoModelSet> {
     let mut problems = Vec::new();
     for set in [ModelSet::Default, ModelSet::Registry] {
-        let wrong = wrong_files(zoo, set, folder);
+        let wrong = list_wrong_files(zoo, set, folder);
         if wrong.is_empty() {
             return Ok(set);
         }
@@ -91,19 +91,19 @@ pub(crate) fn choose(zoo: &Zoo, folder: &Path) -> Result<ModelSet, NoModelSet> {
     Err(NoModelSet { folder: folder.display().to_string(), problems: problems.join("; ") })
 }
 
-fn wrong_files(zoo: &Zoo, set: ModelSet, folder: &Path) -> Vec<String> {
-    let models = Role::ALL.iter().filter_map(|role| zoo.model(set, *role));
-    let files = models.flat_map(|found| model(found, folder).files);
+fn list_wrong_files(zoo: &Zoo, set: ModelSet, folder: &Path) -> Vec<String> {
+    let models = ModelRole::ALL.iter().filter_map(|role| zoo.model(set, *role));
+    let files = models.flat_map(|found| check_model(found, folder).files);
     files
-        .filter(|(_, state)| *state != FileState::Right)
+        .filter(|(_, state)| *state != FileState::Valid)
         .map(|(name, state)| format!("{name} ({state})"))
         .collect()
 }
 
-fn state(file: &ModelFile, folder: &Path) -> FileState {
+fn check_file(file: &ModelFile, folder: &Path) -> FileState {
     match sha256(&folder.join(&file.name)) {
-        Ok(digest) if file.sha256.contains(&digest) => FileState::Right,
-        Ok(digest) => FileState::Wrong(digest),
+        Ok(digest) if file.sha256.contains(&digest) => FileState::Valid,
+        Ok(digest) => FileState::WrongDigest(digest),
         Err(error) if error.kind() == io::ErrorKind::NotFound => FileState::Missing,
         Err(error) => FileState::Unreadable(error.to_string()),
     }
@@ -133,18 +133,18 @@ mod tests {
     #[test]
     fn an_empty_folder_has_no_set_and_the_message_names_every_file() {
         let folder = tempfile::tempdir().unwrap();
-        let message = Zoo::embedded().choose(folder.path()).unwrap_err().to_string();
+        let message = Zoo::embedded().choose_set(folder.path()).unwrap_err().to_string();
         for file in ["yunet_n_dynamic.onnx", "libfacedetection.so", "rec_v4_alnum.onnx"] {
             assert!(message.contains(file), "{file} is not in: {message}");
         }
     }
 
     #[test]
-    fn a_damaged_file_is_wrong_not_right() {
+    fn a_damaged_file_has_a_wrong_digest() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("yunet_n_dynamic.onnx"), b"damaged").unwrap();
         let status = &Zoo::embedded().verify(folder.path())[0];
-        assert!(!status.is_whole());
-        assert!(matches!(status.files[0].1, FileState::Wrong(_)), "{status}");
+        assert!(!status.is_complete());
+        assert!(matches!(status.files[0].1, FileState::WrongDigest(_)), "{status}");
     }
 }

@@ -5,7 +5,7 @@ use photofinish_kernels::frame::{Picture, Size};
 use photofinish_store::photo::FailureReason;
 
 use crate::decode::jpeg::{JpegDecoder, JpegPlan};
-use crate::decode::jpeg_markers::{Skeleton, is_whole};
+use crate::decode::jpeg_markers::{JpegStructure, has_end_marker};
 use crate::decode::pool::{PixelPool, PooledPicture};
 use crate::decode::raster::{self, RasterHeader};
 use crate::decode::webp_chunks;
@@ -25,7 +25,7 @@ impl Format {
     ///
     /// # Errors
     /// When it is none that can be decoded.
-    pub(crate) fn of(file: &[u8]) -> Result<Self, Poison> {
+    pub(crate) fn from_magic_bytes(file: &[u8]) -> Result<Self, Poison> {
         let unsupported = |what: &str| Err(Poison::new(FailureReason::UnsupportedFormat, what));
         match file {
             [] => unsupported("the file is empty"),
@@ -44,7 +44,7 @@ impl Format {
 
 /// Most pixels on a side: what a JPEG can have. A line of many more is no photo, and resizing keeps 48 bytes for each
 /// pixel of a side, so that a file of one line would take gigabytes.
-const MOST_SIDE: u32 = 65_535;
+const MAX_SIDE: u32 = 65_535;
 
 /// Bytes that decoding may take for each pixel that a file may have, beside a copy of the file. No photo of 8 bit RGB
 /// takes more: 3 for its pixels and, in a JPEG of several scans, 6 for its coefficients. So each of them is read up
@@ -54,25 +54,25 @@ const MOST_SIDE: u32 = 65_535;
 ///
 /// The budget does not see to it: a giant gets the empty house, whatever it takes (see [`crate::budget`]). And 200
 /// megapixels of one colour are a file of a megabyte.
-const MOST_PIXEL_BYTES: u64 = 9;
+const MAX_BYTES_PER_PIXEL: u64 = 9;
 
 /// A file whose header was judged, and how it is going to be decoded.
-pub(crate) struct Plan {
+pub(crate) struct DecodePlan {
     format: Format,
-    way: Way,
+    backend: DecodeBackend,
     /// Of the stored picture.
-    pub(crate) stored: Size,
+    pub(crate) stored_size: Size,
     /// Of what decoding gives.
-    pub(crate) decoded: Size,
+    pub(crate) decoded_size: Size,
     /// Bytes of the buffer that is decoded into, and kept with the decoded picture.
     pub(crate) buffer_bytes: usize,
     /// Bytes that decoding needs at its peak, the result included.
     pub(crate) peak_bytes: usize,
 }
 
-enum Way {
-    Turbo(JpegPlan),
-    Raster(RasterHeader),
+enum DecodeBackend {
+    TurboJpeg(JpegPlan),
+    ImageCrate(RasterHeader),
 }
 
 /// Decodes pictures; one a thread.
@@ -98,78 +98,92 @@ impl Decoder {
         &mut self,
         file: &[u8],
         long_side_for: impl FnOnce(Size) -> u32,
-    ) -> Result<Plan, Poison> {
-        let format = Format::of(file)?;
-        if let Some(claimed) = claimed_size(file, format) {
-            self.judge_size(claimed)?;
+    ) -> Result<DecodePlan, Poison> {
+        let format = Format::from_magic_bytes(file)?;
+        if let Some(claimed) = read_claimed_size(file, format) {
+            self.check_size(claimed)?;
         }
-        let plan = self.plan_as(format, file, long_side_for)?;
-        self.judge_bytes(&plan)?;
+        let plan = self.plan_format(format, file, long_side_for)?;
+        self.check_peak_bytes(&plan)?;
         Ok(plan)
     }
 
-    fn plan_as(
+    fn plan_format(
         &mut self,
         format: Format,
         file: &[u8],
         long_side_for: impl FnOnce(Size) -> u32,
-    ) -> Result<Plan, Poison> {
+    ) -> Result<DecodePlan, Poison> {
         if format == Format::Jpeg
-            && let Some(header) = self.jpeg.header(file)?
+            && let Some(header) = self.jpeg.read_header(file)?
         {
             let stored = header.size;
-            self.judge_size((stored.width, stored.height))?;
+            self.check_size((stored.width, stored.height))?;
             let plan = header.plan_for(long_side_for(stored));
             let (decoded, buffer_bytes, peak_bytes) =
-                (plan.decoded(), plan.buffer_bytes(), plan.peak_bytes());
-            return Ok(Plan { format, way: Way::Turbo(plan), stored, decoded, buffer_bytes, peak_bytes });
+                (plan.decoded_size(), plan.buffer_bytes(), plan.peak_bytes());
+            return Ok(DecodePlan {
+                format,
+                backend: DecodeBackend::TurboJpeg(plan),
+                stored_size: stored,
+                decoded_size: decoded,
+                buffer_bytes,
+                peak_bytes,
+            });
         }
-        let header = raster::header(file, format)?;
+        let header = raster::read_header(file, format)?;
         let (size, peak_bytes) = (header.size, header.peak_bytes);
-        self.judge_size((size.width, size.height))?;
-        let (way, buffer_bytes) = (Way::Raster(header), size.area() * 3);
-        Ok(Plan { format, way, stored: size, decoded: size, buffer_bytes, peak_bytes })
+        self.check_size((size.width, size.height))?;
+        let (way, buffer_bytes) = (DecodeBackend::ImageCrate(header), size.area() * 3);
+        Ok(DecodePlan {
+            format,
+            backend: way,
+            stored_size: size,
+            decoded_size: size,
+            buffer_bytes,
+            peak_bytes,
+        })
     }
 
     /// Decodes as planned.
     ///
     /// # Errors
     /// When the file is damaged.
-    pub(crate) fn decode(&mut self, file: &[u8], plan: &Plan) -> Result<PooledPicture, Poison> {
-        let mut pixels = self.pool.take(plan.buffer_bytes);
-        match &plan.way {
-            Way::Turbo(plan) => self.jpeg.decode(file, plan, &mut pixels)?,
-            Way::Raster(header) => {
+    pub(crate) fn decode(&mut self, file: &[u8], plan: &DecodePlan) -> Result<PooledPicture, Poison> {
+        let mut pixels = self.pool.acquire_buffer(plan.buffer_bytes);
+        match &plan.backend {
+            DecodeBackend::TurboJpeg(plan) => self.jpeg.decode(file, plan, &mut pixels)?,
+            DecodeBackend::ImageCrate(header) => {
                 // Its JPEG decoder paints what is missing grey.
-                if plan.format == Format::Jpeg && !is_whole(file) {
+                if plan.format == Format::Jpeg && !has_end_marker(file) {
                     return Err(Poison::new(FailureReason::CorruptImage, "jpeg: it ends early"));
                 }
                 raster::decode(file, plan.format, header, &mut pixels)?;
             }
         }
-        let picture = Picture::new(pixels, plan.decoded.width, plan.decoded.height)
+        let picture = Picture::new(pixels, plan.decoded_size.width, plan.decoded_size.height)
             .map_err(|error| Poison::new(FailureReason::CorruptImage, error.to_string()))?;
         Ok(PooledPicture::new(picture, &self.pool))
     }
 
-    fn judge_size(&self, (width, height): (u32, u32)) -> Result<(), Poison> {
+    fn check_size(&self, (width, height): (u32, u32)) -> Result<(), Poison> {
         let pixels = u64::from(width) * u64::from(height);
         if pixels > self.limits.max_pixels {
             let detail = format!("{width} x {height} pixels, at most {} are read", self.limits.max_pixels);
             return Err(Poison::new(FailureReason::TooManyPixels, detail));
         }
-        if width.max(height) > MOST_SIDE {
-            let detail = format!("{width} x {height} pixels, at most {MOST_SIDE} a side are read");
+        if width.max(height) > MAX_SIDE {
+            let detail = format!("{width} x {height} pixels, at most {MAX_SIDE} a side are read");
             return Err(Poison::new(FailureReason::TooManyPixels, detail));
         }
         Ok(())
     }
 
-    fn judge_bytes(&self, plan: &Plan) -> Result<(), Poison> {
+    fn check_peak_bytes(&self, plan: &DecodePlan) -> Result<(), Poison> {
         let Limits { max_file_bytes, max_pixels } = self.limits;
-        let most = max_pixels.saturating_mul(MOST_PIXEL_BYTES).saturating_add(max_file_bytes);
+        let most = max_pixels.saturating_mul(MAX_BYTES_PER_PIXEL).saturating_add(max_file_bytes);
         if plan.peak_bytes as u64 > most {
-            let Size { width, height } = plan.stored;
+            let Size { width, height } = plan.stored_size;
             let detail = format!(
                 "{width} x {height} pixels of this kind take {} bytes, at most {most} are given",
                 plan.peak_bytes
@@ -181,15 +195,15 @@ impl Decoder {
 }
 
 /// What the first bytes say, before any decoder looks at the file.
-fn claimed_size(file: &[u8], format: Format) -> Option<(u32, u32)> {
+fn read_claimed_size(file: &[u8], format: Format) -> Option<(u32, u32)> {
     match format {
-        Format::Jpeg => Skeleton::read(file).size,
+        Format::Jpeg => JpegStructure::read(file).size,
         Format::Png => {
             let header = file.get(12..24)?.strip_prefix(b"IHDR")?;
             let side = |at: usize| Some(u32::from_be_bytes(header.get(at..at + 4)?.try_into().ok()?));
             Some((side(0)?, side(4)?))
         }
         // Where there is no canvas, the decoder reads the sides without allocating: `raster::header`.
-        Format::WebP => webp_chunks::canvas(file),
+        Format::WebP => webp_chunks::read_canvas_size(file),
     }
 }

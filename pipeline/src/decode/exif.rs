@@ -10,7 +10,7 @@ use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time, UtcOffset};
 
 /// What the camera noted.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Notes {
+pub(crate) struct ExifData {
     /// What makes the stored pixels upright.
     pub(crate) orientation: Orientation,
     /// When the photo was taken; read as UTC where no offset is noted.
@@ -20,15 +20,15 @@ pub(crate) struct Notes {
 }
 
 /// Longest camera name that is kept; cameras have 10 to 40 letters.
-const LONGEST_CAMERA: usize = 100;
+const MAX_CAMERA_CHARS: usize = 100;
 
-impl Notes {
-    const NONE: Self = Self { orientation: Orientation::Upright, taken_at: None, camera: None };
+impl ExifData {
+    const EMPTY: Self = Self { orientation: Orientation::Upright, taken_at: None, camera: None };
 
     /// The notes in a JPEG, PNG or WebP file.
     pub(crate) fn read(bytes: &[u8]) -> Self {
         // Hostile notes must not fail the photo even where the parser panics.
-        catch_unwind(|| Self::parse(bytes)).ok().flatten().unwrap_or(Self::NONE)
+        catch_unwind(|| Self::parse(bytes)).ok().flatten().unwrap_or(Self::EMPTY)
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {
@@ -41,19 +41,19 @@ impl Notes {
             exif.get_field(Tag::Orientation, In::PRIMARY).and_then(|field| field.value.get_uint(0));
         Some(Self {
             orientation: orientation.map_or(Orientation::Upright, Orientation::from_exif),
-            taken_at: taken_at(&exif),
-            camera: camera(&exif),
+            taken_at: read_taken_at(&exif),
+            camera: read_camera(&exif),
         })
     }
 }
 
-fn taken_at(exif: &Exif) -> Option<OffsetDateTime> {
-    let mut noted = DateTime::from_ascii(ascii(exif, Tag::DateTimeOriginal)?).ok()?;
+fn read_taken_at(exif: &Exif) -> Option<OffsetDateTime> {
+    let mut noted = DateTime::from_ascii(read_ascii(exif, Tag::DateTimeOriginal)?).ok()?;
     // Both are extras: a damaged one is as good as none.
-    if let Some(text) = ascii(exif, Tag::SubSecTimeOriginal) {
+    if let Some(text) = read_ascii(exif, Tag::SubSecTimeOriginal) {
         let _absent = noted.parse_subsec(text);
     }
-    if let Some(text) = ascii(exif, Tag::OffsetTimeOriginal) {
+    if let Some(text) = read_ascii(exif, Tag::OffsetTimeOriginal) {
         let _absent = noted.parse_offset(text);
     }
     let date =
@@ -68,26 +68,28 @@ fn taken_at(exif: &Exif) -> Option<OffsetDateTime> {
 }
 
 /// "Canon EOS 1000D" from make "Canon" and model "Canon EOS 1000D"; "NIKON CORPORATION D3" from the parts.
-fn camera(exif: &Exif) -> Option<String> {
-    let make = text(exif, Tag::Make);
-    let model = text(exif, Tag::Model);
+fn read_camera(exif: &Exif) -> Option<String> {
+    let make = read_text(exif, Tag::Make);
+    let model = read_text(exif, Tag::Model);
     let name = match (make, model) {
         (Some(make), Some(model)) if !model.starts_with(&make) => format!("{make} {model}"),
         (_, Some(model)) => model,
         (Some(make), None) => make,
         (None, None) => return None,
     };
-    Some(name.chars().take(LONGEST_CAMERA).collect())
+    Some(name.chars().take(MAX_CAMERA_CHARS).collect())
 }
 
-fn text(exif: &Exif, tag: Tag) -> Option<String> {
-    let text: String =
-        String::from_utf8_lossy(ascii(exif, tag)?).chars().filter(|letter| !letter.is_control()).collect();
+fn read_text(exif: &Exif, tag: Tag) -> Option<String> {
+    let text: String = String::from_utf8_lossy(read_ascii(exif, tag)?)
+        .chars()
+        .filter(|letter| !letter.is_control())
+        .collect();
     let trimmed = text.trim();
     (!trimmed.is_empty()).then(|| trimmed.to_owned())
 }
 
-fn ascii(exif: &Exif, tag: Tag) -> Option<&[u8]> {
+fn read_ascii(exif: &Exif, tag: Tag) -> Option<&[u8]> {
     match &exif.get_field(tag, In::PRIMARY)?.value {
         Value::Ascii(lines) => lines.first().map(Vec::as_slice),
         _ => None,
@@ -103,7 +105,7 @@ mod tests {
     use super::*;
 
     /// A JPEG that holds nothing but notes.
-    fn jpeg_with(fields: &[(Tag, Value)]) -> Vec<u8> {
+    fn jpeg_with_exif(fields: &[(Tag, Value)]) -> Vec<u8> {
         let fields: Vec<Field> = fields
             .iter()
             .map(|(tag, value)| Field { tag: *tag, ifd_num: In::PRIMARY, value: value.clone() })
@@ -121,33 +123,34 @@ mod tests {
         file
     }
 
-    fn words(text: &str) -> Value {
+    fn ascii_value(text: &str) -> Value {
         Value::Ascii(vec![text.as_bytes().to_vec()])
     }
 
     #[test]
     fn time_offset_and_camera_are_read() {
-        let notes = Notes::read(&jpeg_with(&[
+        let notes = ExifData::read(&jpeg_with_exif(&[
             (Tag::Orientation, Value::Short(vec![6])),
-            (Tag::Make, words("Canon")),
-            (Tag::Model, words("Canon EOS 1000D ")),
-            (Tag::DateTimeOriginal, words("2024:05:12 10:20:30")),
-            (Tag::SubSecTimeOriginal, words("25")),
-            (Tag::OffsetTimeOriginal, words("+02:00")),
+            (Tag::Make, ascii_value("Canon")),
+            (Tag::Model, ascii_value("Canon EOS 1000D ")),
+            (Tag::DateTimeOriginal, ascii_value("2024:05:12 10:20:30")),
+            (Tag::SubSecTimeOriginal, ascii_value("25")),
+            (Tag::OffsetTimeOriginal, ascii_value("+02:00")),
         ]));
-        assert_eq!(notes.orientation, Orientation::TurnRight);
+        assert_eq!(notes.orientation, Orientation::Rotate90);
         assert_eq!(notes.camera.as_deref(), Some("Canon EOS 1000D"));
         assert_eq!(notes.taken_at, Some(datetime!(2024-05-12 08:20:30.25 UTC)));
     }
 
     #[test]
     fn a_time_without_offset_is_read_as_utc() {
-        let notes = Notes::read(&jpeg_with(&[(Tag::DateTimeOriginal, words("2024:05:12 10:20:30"))]));
+        let notes =
+            ExifData::read(&jpeg_with_exif(&[(Tag::DateTimeOriginal, ascii_value("2024:05:12 10:20:30"))]));
         assert_eq!(notes.taken_at, Some(datetime!(2024-05-12 10:20:30 UTC)));
     }
 
     #[test]
-    fn an_impossible_time_is_no_time() {
+    fn an_impossible_capture_time_is_ignored() {
         for (text, offset) in [
             ("2024:13:45 99:00:00", "+00:00"),
             ("0000:00:00 00:00:00", "+00:00"),
@@ -156,26 +159,31 @@ mod tests {
             ("0000:01:01 00:00:00", "+02:00"),
             ("9999:12:31 23:30:00", "-02:00"),
         ] {
-            let notes = Notes::read(&jpeg_with(&[
+            let notes = ExifData::read(&jpeg_with_exif(&[
                 (Tag::Orientation, Value::Short(vec![3])),
-                (Tag::DateTimeOriginal, words(text)),
-                (Tag::OffsetTimeOriginal, words(offset)),
+                (Tag::DateTimeOriginal, ascii_value(text)),
+                (Tag::OffsetTimeOriginal, ascii_value(offset)),
             ]));
-            assert_eq!((notes.taken_at, notes.orientation), (None, Orientation::HalfTurn), "{text} {offset}");
+            assert_eq!(
+                (notes.taken_at, notes.orientation),
+                (None, Orientation::Rotate180),
+                "{text} {offset}"
+            );
         }
     }
 
     #[test]
-    fn damaged_notes_are_no_notes() {
-        let whole = jpeg_with(&[(Tag::Orientation, Value::Short(vec![6])), (Tag::Make, words("Nikon"))]);
+    fn damaged_exif_is_ignored() {
+        let whole =
+            jpeg_with_exif(&[(Tag::Orientation, Value::Short(vec![6])), (Tag::Make, ascii_value("Nikon"))]);
         for end in 0..whole.len() {
-            Notes::read(&whole[..end]);
+            ExifData::read(&whole[..end]);
         }
         for i in 0..whole.len() {
             let mut damaged = whole.clone();
             damaged[i] ^= 0xff;
-            Notes::read(&damaged);
+            ExifData::read(&damaged);
         }
-        assert_eq!(Notes::read(b"no picture at all"), Notes::NONE);
+        assert_eq!(ExifData::read(b"no picture at all"), ExifData::EMPTY);
     }
 }

@@ -5,11 +5,11 @@ use photofinish_kernels::frame::Size;
 use photofinish_store::photo::FailureReason;
 use turbojpeg::{Colorspace, Decompressor, Image, PixelFormat, ScalingFactor};
 
-use crate::decode::jpeg_markers::{Skeleton, is_whole};
+use crate::decode::jpeg_markers::{JpegStructure, has_end_marker};
 use crate::fault::Poison;
 
 /// A progressive file of more scans than this is made to keep a core busy; cameras and tools write 3 to 12.
-const MOST_SCANS: u32 = 100;
+const MAX_SCANS: u32 = 100;
 
 /// Decodes JPEG files; one a thread.
 pub(crate) struct JpegDecoder {
@@ -25,13 +25,13 @@ pub(crate) struct JpegHeader {
     is_cmyk: bool,
     is_inverted: bool,
     /// A pixel's, of those that are kept until all scans are read.
-    coefficient_bytes: usize,
+    coefficient_bytes_per_pixel: usize,
 }
 
 /// Why libjpeg-turbo does not decode a file without a word.
-enum Trouble {
+enum TurboError {
     /// It is decoded, and the warning is harmless.
-    Warned,
+    HarmlessWarning,
     /// It is not, or not to be trusted.
     Poison(Poison),
 }
@@ -43,7 +43,7 @@ impl JpegDecoder {
     /// When there is no memory for it.
     pub(crate) fn new() -> turbojpeg::Result<Self> {
         let mut turbo = Decompressor::new()?;
-        turbo.set_scan_limit(MOST_SCANS)?;
+        turbo.set_scan_limit(MAX_SCANS)?;
         Ok(Self { turbo })
     }
 
@@ -52,24 +52,24 @@ impl JpegDecoder {
     ///
     /// # Errors
     /// When it is none, or none of a kind that can be decoded.
-    pub(crate) fn header(&mut self, file: &[u8]) -> Result<Option<JpegHeader>, Poison> {
+    pub(crate) fn read_header(&mut self, file: &[u8]) -> Result<Option<JpegHeader>, Poison> {
         let header = match self.turbo.read_header(file) {
             Ok(header) => header,
             Err(error) => {
-                return match judge(&error, file) {
-                    Trouble::Warned => Ok(None),
-                    Trouble::Poison(poison) => Err(poison),
+                return match classify_error(&error, file) {
+                    TurboError::HarmlessWarning => Ok(None),
+                    TurboError::Poison(poison) => Err(poison),
                 };
             }
         };
         let is_cmyk = matches!(header.colorspace, Colorspace::CMYK | Colorspace::YCCK);
-        let skeleton = Skeleton::read(file);
+        let skeleton = JpegStructure::read(file);
         Ok(Some(JpegHeader {
-            size: Size { width: pixels(header.width)?, height: pixels(header.height)? },
+            size: Size { width: parse_side(header.width)?, height: parse_side(header.height)? },
             is_lossless: header.is_lossless,
             is_cmyk,
-            is_inverted: is_cmyk && skeleton.adobe,
-            coefficient_bytes: skeleton.coefficient_bytes(),
+            is_inverted: is_cmyk && skeleton.is_adobe,
+            coefficient_bytes_per_pixel: skeleton.coefficient_bytes_per_pixel(),
         }))
     }
 
@@ -79,14 +79,14 @@ impl JpegDecoder {
     /// When the file is damaged.
     pub(crate) fn decode(&mut self, file: &[u8], plan: &JpegPlan, out: &mut Vec<u8>) -> Result<(), Poison> {
         let JpegPlan { header, scale } = plan;
-        let size = plan.decoded();
+        let size = plan.decoded_size();
         let format = if header.is_cmyk { PixelFormat::CMYK } else { PixelFormat::RGB };
         out.resize(size.area() * format.size(), 0);
         let (width, height) = (size.width as usize, size.height as usize);
         let image = Image { pixels: out.as_mut_slice(), width, pitch: width * format.size(), height, format };
-        self.turbo.set_scaling_factor(scale.factor()).map_err(|error| corrupt(&error))?;
+        self.turbo.set_scaling_factor(scale.factor()).map_err(|error| to_poison(&error))?;
         if let Err(error) = self.turbo.decompress(file, image)
-            && let Trouble::Poison(poison) = judge(&error, file)
+            && let TurboError::Poison(poison) = classify_error(&error, file)
         {
             return Err(poison);
         }
@@ -100,9 +100,9 @@ impl JpegDecoder {
 impl JpegHeader {
     /// Plans to decode at the smallest scale at which the long side is still at least `long_side`.
     pub(crate) fn plan_for(self, long_side: u32) -> JpegPlan {
-        let serves = |scale: &Scale| long_side_of(scale.of(self.size)) >= long_side;
+        let serves = |scale: &Scale| longer_side(scale.scale_size(self.size)) >= long_side;
         let scale = Scale::ALL.into_iter().find(serves).filter(|_| !self.is_lossless);
-        JpegPlan { header: self, scale: scale.unwrap_or(Scale::WHOLE) }
+        JpegPlan { header: self, scale: scale.unwrap_or(Scale::FULL) }
     }
 }
 
@@ -115,18 +115,18 @@ pub(crate) struct JpegPlan {
 
 impl JpegPlan {
     /// The size of the decoded picture.
-    pub(crate) fn decoded(&self) -> Size {
-        self.scale.of(self.header.size)
+    pub(crate) fn decoded_size(&self) -> Size {
+        self.scale.scale_size(self.header.size)
     }
 
     /// Bytes of the buffer to decode into: CMYK becomes RGB in its place.
     pub(crate) fn buffer_bytes(&self) -> usize {
-        self.decoded().area() * if self.header.is_cmyk { 4 } else { 3 }
+        self.decoded_size().area() * if self.header.is_cmyk { 4 } else { 3 }
     }
 
     /// Bytes that decoding needs at its peak, the result included.
     pub(crate) fn peak_bytes(&self) -> usize {
-        self.buffer_bytes() + self.header.size.area() * self.header.coefficient_bytes
+        self.buffer_bytes() + self.header.size.area() * self.header.coefficient_bytes_per_pixel
     }
 }
 
@@ -135,12 +135,12 @@ impl JpegPlan {
 struct Scale(u8);
 
 impl Scale {
-    const WHOLE: Self = Self(8);
+    const FULL: Self = Self(8);
     /// Smallest first.
     const ALL: [Self; 8] = [Self(1), Self(2), Self(3), Self(4), Self(5), Self(6), Self(7), Self(8)];
 
     /// The size of a decoded picture.
-    fn of(self, size: Size) -> Size {
+    fn scale_size(self, size: Size) -> Size {
         let factor = self.factor();
         let scaled = |side: u32| u32::try_from(factor.scale(side as usize)).unwrap_or(side);
         Size { width: scaled(size.width), height: scaled(size.height) }
@@ -151,12 +151,12 @@ impl Scale {
     }
 }
 
-fn long_side_of(size: Size) -> u32 {
+fn longer_side(size: Size) -> u32 {
     size.width.max(size.height)
 }
 
 /// Warnings that leave every pixel as it was meant: bytes of the camera's own between segments, odd revisions.
-const HARMLESS: [&str; 4] = [
+const HARMLESS_WARNINGS: [&str; 4] = [
     "extraneous bytes before marker",
     "unknown JFIF revision",
     "Unknown Adobe color transform",
@@ -165,22 +165,22 @@ const HARMLESS: [&str; 4] = [
 
 /// libjpeg-turbo answers an error for warnings too, after it has decoded everything; only the words tell which. Of
 /// several warnings it tells the first, so a harmless one does not prove that the file is whole: its end marker does.
-fn judge(error: &turbojpeg::Error, file: &[u8]) -> Trouble {
+fn classify_error(error: &turbojpeg::Error, file: &[u8]) -> TurboError {
     let words = error.to_string();
-    if HARMLESS.iter().any(|harmless| words.contains(harmless)) && is_whole(file) {
-        return Trouble::Warned;
+    if HARMLESS_WARNINGS.iter().any(|harmless| words.contains(harmless)) && has_end_marker(file) {
+        return TurboError::HarmlessWarning;
     }
     if words.contains("nsupported") {
-        return Trouble::Poison(Poison::new(FailureReason::UnsupportedFormat, format!("jpeg: {words}")));
+        return TurboError::Poison(Poison::new(FailureReason::UnsupportedFormat, format!("jpeg: {words}")));
     }
-    Trouble::Poison(corrupt(error))
+    TurboError::Poison(to_poison(error))
 }
 
-fn corrupt(error: &turbojpeg::Error) -> Poison {
+fn to_poison(error: &turbojpeg::Error) -> Poison {
     Poison::new(FailureReason::CorruptImage, format!("jpeg: {error}"))
 }
 
-fn pixels(side: usize) -> Result<u32, Poison> {
+fn parse_side(side: usize) -> Result<u32, Poison> {
     u32::try_from(side)
         .ok()
         .filter(|side| *side > 0)
@@ -211,14 +211,14 @@ mod tests {
             is_lossless: false,
             is_cmyk: false,
             is_inverted: false,
-            coefficient_bytes: 0,
+            coefficient_bytes_per_pixel: 0,
         }
     }
 
     #[test]
-    fn the_smallest_scale_that_serves_is_taken() {
+    fn the_smallest_sufficient_scale_is_chosen() {
         let scaled =
-            |width, height, long_side| long_side_of(header(width, height).plan_for(long_side).decoded());
+            |width, height, long_side| longer_side(header(width, height).plan_for(long_side).decoded_size());
         assert_eq!(scaled(6000, 4000, 2048), 2250);
         assert_eq!(scaled(4000, 6000, 2048), 2250);
         assert_eq!(scaled(2048, 1000, 2048), 2048);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn ink_becomes_light() {
+    fn cmyk_becomes_rgb() {
         let mut as_adobe = vec![255, 255, 255, 255, 0, 255, 255, 255, 255, 255, 255, 0];
         rgb_from_cmyk(&mut as_adobe, true);
         assert_eq!(as_adobe, [255, 255, 255, 0, 255, 255, 0, 0, 0]);

@@ -2,17 +2,17 @@
 
 /// What the markers before the first scan say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Skeleton {
+pub(crate) struct JpegStructure {
     /// Width and height of the frame, once a frame header was seen.
     pub(crate) size: Option<(u32, u32)>,
     /// Colour components of the frame.
     pub(crate) components: u8,
     /// Whether each coefficient comes in several scans.
-    pub(crate) progressive: bool,
+    pub(crate) is_progressive: bool,
     /// Colour components in the first scan, once one was seen.
-    pub(crate) first_scan: u8,
+    pub(crate) first_scan_components: u8,
     /// Whether Adobe wrote it: its CMYK is stored inverted.
-    pub(crate) adobe: bool,
+    pub(crate) is_adobe: bool,
 }
 
 const SOI: u8 = 0xd8;
@@ -20,21 +20,23 @@ const EOI: u8 = 0xd9;
 const SOS: u8 = 0xda;
 const APP14: u8 = 0xee;
 
-impl Skeleton {
+impl JpegStructure {
     /// Reads the markers up to the first scan, as far as they go.
     pub(crate) fn read(file: &[u8]) -> Self {
         let mut skeleton = Self::default();
-        let mut walk = Walk { file, at: 0 };
+        let mut walk = MarkerIter { file, offset: 0 };
         while let Some((marker, payload)) = walk.next_segment() {
             match marker {
                 SOS => {
-                    skeleton.first_scan = payload.first().copied().unwrap_or(0);
+                    skeleton.first_scan_components = payload.first().copied().unwrap_or(0);
                     break;
                 }
                 EOI => break,
-                APP14 => skeleton.adobe |= payload.starts_with(b"Adobe"),
+                APP14 => skeleton.is_adobe |= payload.starts_with(b"Adobe"),
                 // Frame headers, of every process; c4, c8 and cc are tables.
-                0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => skeleton.frame(marker, payload),
+                0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => {
+                    skeleton.record_frame_header(marker, payload)
+                }
                 _ => {}
             }
         }
@@ -44,23 +46,23 @@ impl Skeleton {
     /// Bytes of coefficients for each pixel that a decoder keeps until it has read all scans: 16 bits for each of the
     /// components, none of which has more samples than the picture has pixels. None where one scan brings everything,
     /// as then a row of blocks is enough.
-    pub(crate) fn coefficient_bytes(&self) -> usize {
-        let in_several_scans = self.progressive || self.first_scan < self.components;
+    pub(crate) fn coefficient_bytes_per_pixel(&self) -> usize {
+        let in_several_scans = self.is_progressive || self.first_scan_components < self.components;
         if in_several_scans { 2 * usize::from(self.components) } else { 0 }
     }
 
-    fn frame(&mut self, marker: u8, payload: &[u8]) {
+    fn record_frame_header(&mut self, marker: u8, payload: &[u8]) {
         let &[_precision, h1, h0, w1, w0, components, ..] = payload else { return };
         let size = (u32::from(u16::from_be_bytes([w1, w0])), u32::from(u16::from_be_bytes([h1, h0])));
         self.size.get_or_insert(size);
         self.components = components;
-        self.progressive = matches!(marker, 0xc2 | 0xc6 | 0xca | 0xce);
+        self.is_progressive = matches!(marker, 0xc2 | 0xc6 | 0xca | 0xce);
     }
 }
 
 /// Whether the file goes on to its end marker: a file cut off does not, whatever libjpeg makes of it.
-pub(crate) fn is_whole(file: &[u8]) -> bool {
-    let mut walk = Walk { file, at: 0 };
+pub(crate) fn has_end_marker(file: &[u8]) -> bool {
+    let mut walk = MarkerIter { file, offset: 0 };
     while let Some((marker, _)) = walk.next_segment() {
         if marker == EOI {
             return true;
@@ -70,34 +72,34 @@ pub(crate) fn is_whole(file: &[u8]) -> bool {
 }
 
 /// Goes from marker to marker; pixels and stray bytes between them are passed over.
-struct Walk<'a> {
+struct MarkerIter<'a> {
     file: &'a [u8],
-    at: usize,
+    offset: usize,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> MarkerIter<'a> {
     fn next_segment(&mut self) -> Option<(u8, &'a [u8])> {
         loop {
-            let rest = self.file.get(self.at..)?;
-            let marker_at = self.at + rest.iter().position(|byte| *byte == 0xff)?;
+            let rest = self.file.get(self.offset..)?;
+            let marker_at = self.offset + rest.iter().position(|byte| *byte == 0xff)?;
             let marker = *self.file.get(marker_at + 1)?;
-            self.at = marker_at + 1;
+            self.offset = marker_at + 1;
             match marker {
                 // A stuffed zero, a restart inside pixels, a fill byte (which begins the next marker), the start.
-                0x00 | 0x01 | SOI | 0xd0..=0xd7 => self.at += 1,
+                0x00 | 0x01 | SOI | 0xd0..=0xd7 => self.offset += 1,
                 0xff => {}
                 EOI => return Some((EOI, &[])),
-                _ => return self.payload(marker),
+                _ => return self.read_payload(marker),
             }
         }
     }
 
-    fn payload(&mut self, marker: u8) -> Option<(u8, &'a [u8])> {
-        let begin = self.at + 1;
+    fn read_payload(&mut self, marker: u8) -> Option<(u8, &'a [u8])> {
+        let begin = self.offset + 1;
         let length: [u8; 2] = self.file.get(begin..begin + 2)?.try_into().ok()?;
         let end = begin + usize::from(u16::from_be_bytes(length)).max(2);
         let payload = self.file.get(begin + 2..end)?;
-        self.at = end;
+        self.offset = end;
         Some((marker, payload))
     }
 }
@@ -114,35 +116,41 @@ mod tests {
             0xff, 0xd8, 0xff, 0xee, 0, 9, b'A', b'd', b'o', b'b', b'e', 0, 0, 0xff, 0xc2, 0, 11, 8, 0, 2, 1,
             3, 4, 0, 0, 0, 0xff, 0xda, 0, 3, 1,
         ];
-        let skeleton = Skeleton::read(&file);
+        let skeleton = JpegStructure::read(&file);
         let size = Some((259, 2));
-        let expected = Skeleton { size, components: 4, progressive: true, first_scan: 1, adobe: true };
+        let expected = JpegStructure {
+            size,
+            components: 4,
+            is_progressive: true,
+            first_scan_components: 1,
+            is_adobe: true,
+        };
         assert_eq!(skeleton, expected);
-        assert!(!is_whole(&file));
+        assert!(!has_end_marker(&file));
     }
 
     #[test]
-    fn coefficients_are_kept_where_no_scan_brings_everything() {
+    fn coefficients_are_kept_when_no_scan_has_all_components() {
         let kept = |frame: u8, scan: u8| {
             let size = [0, 2, 0, 2];
             let mut file = vec![0xff, 0xd8, 0xff, frame, 0, 11, 8];
             file.extend(size);
             file.extend([3, 0, 0, 0, 0xff, 0xda, 0, 3, scan]);
-            Skeleton::read(&file).coefficient_bytes()
+            JpegStructure::read(&file).coefficient_bytes_per_pixel()
         };
         assert_eq!(kept(0xc0, 3), 0);
         assert_eq!(kept(0xc0, 2), 6);
         assert_eq!(kept(0xc1, 1), 6);
         assert_eq!(kept(0xc2, 3), 6);
-        assert_eq!(Skeleton::read(b"").coefficient_bytes(), 0);
+        assert_eq!(JpegStructure::read(b"").coefficient_bytes_per_pixel(), 0);
     }
 
     #[test]
     fn stuffed_bytes_and_restarts_are_pixels() {
         let mut file = vec![0xff, 0xd8, 0xff, 0xda, 0, 2, 1, 0xff, 0x00, 0xff, 0xd3, 7, 0xff, 0xff];
-        assert!(!is_whole(&file));
+        assert!(!has_end_marker(&file));
         file.push(0xd9);
-        assert!(is_whole(&file));
+        assert!(has_end_marker(&file));
     }
 
     proptest! {
@@ -153,8 +161,8 @@ mod tests {
                     *byte = 0xff;
                 }
             }
-            Skeleton::read(&file);
-            is_whole(&file);
+            JpegStructure::read(&file);
+            has_end_marker(&file);
         }
     }
 }

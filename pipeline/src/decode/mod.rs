@@ -18,23 +18,23 @@ use photofinish_store::photo::PhotoSize;
 
 use crate::budget::Budget;
 use crate::decode::bounded::Decoder;
-use crate::decode::exif::Notes;
-use crate::fault::{Outage, Part, Poison};
-use crate::photo::{DecodedPhoto, Facts, FetchedPhoto};
-use crate::sizes::Sizes;
-use crate::stage::{Answers, Stage};
+use crate::decode::exif::ExifData;
+use crate::fault::{Component, Outage, Poison};
+use crate::photo::{DecodedPhoto, FetchedPhoto, PhotoMetadata};
+use crate::sizes::OutputSizes;
+use crate::stage::{BatchResults, Stage};
 
 /// The stage `decode`.
 pub(crate) struct Decode {
     pub(crate) decoder: Decoder,
-    pub(crate) pixels: Budget,
+    pub(crate) pixel_budget: Budget,
 }
 
 impl Stage for Decode {
     type In = FetchedPhoto;
     type Out = DecodedPhoto;
 
-    fn run(&mut self, batch: &[FetchedPhoto]) -> Result<Answers<DecodedPhoto>, Outage> {
+    fn run(&mut self, batch: &[FetchedPhoto]) -> Result<BatchResults<DecodedPhoto>, Outage> {
         batch.iter().map(|photo| self.decode(photo)).collect()
     }
 }
@@ -42,38 +42,41 @@ impl Stage for Decode {
 impl Decode {
     /// The outer error only when the pipeline ends.
     fn decode(&mut self, photo: &FetchedPhoto) -> Result<Result<DecodedPhoto, Poison>, Outage> {
-        let notes = Notes::read(&photo.bytes);
+        let notes = ExifData::read(&photo.bytes);
         let config = &photo.lease.config;
-        let upright = |stored: Size| turned(stored, notes.orientation.swaps_sides());
-        let plan = self.decoder.plan(&photo.bytes, |stored| Sizes::of(upright(stored), config).longest());
+        let upright = |stored: Size| to_upright(stored, notes.orientation.swaps_sides());
+        let plan = self
+            .decoder
+            .plan(&photo.bytes, |stored| OutputSizes::for_photo(upright(stored), config).long_side());
         let plan = match plan {
             Ok(plan) => plan,
             Err(poison) => return Ok(Err(poison)),
         };
         // Asked once, for the worst moment of this stage and of the next.
-        let later_bytes = plan.buffer_bytes + Sizes::of(upright(plan.stored), config).bytes();
+        let later_bytes =
+            plan.buffer_bytes + OutputSizes::for_photo(upright(plan.stored_size), config).memory_bytes();
         let held = self
-            .pixels
-            .hold(plan.peak_bytes.max(later_bytes))
-            .map_err(|closed| Outage::because(Part::Stage("decode"), closed.to_string()))?;
+            .pixel_budget
+            .acquire(plan.peak_bytes.max(later_bytes))
+            .map_err(|closed| Outage::new(Component::Stage("decode"), closed.to_string()))?;
         let picture = match self.decoder.decode(&photo.bytes, &plan) {
             Ok(picture) => picture,
             Err(poison) => return Ok(Err(poison)),
         };
         held.shrink_to(later_bytes);
-        let size = upright(plan.stored);
-        let facts = Facts {
+        let size = upright(plan.stored_size);
+        let facts = PhotoMetadata {
             lease: Arc::clone(&photo.lease),
             size: PhotoSize { width: size.width, height: size.height },
             taken_at: notes.taken_at,
             camera: notes.camera,
         };
         let orientation = notes.orientation;
-        Ok(Ok(DecodedPhoto { facts: Arc::new(facts), picture, orientation, held: Arc::new(held) }))
+        Ok(Ok(DecodedPhoto { metadata: Arc::new(facts), picture, orientation, permit: Arc::new(held) }))
     }
 }
 
 /// The size after turning.
-pub(crate) fn turned(size: Size, swaps_sides: bool) -> Size {
+pub(crate) fn to_upright(size: Size, swaps_sides: bool) -> Size {
     if swaps_sides { Size { width: size.height, height: size.width } } else { size }
 }

@@ -9,10 +9,10 @@ use crate::sync::lock;
 
 /// Bytes that may lie idle in the pool, on top of the pixel budget: two decoded photos of 24 megapixels and three
 /// working frames.
-const MOST_IDLE_BYTES: usize = 48 << 20;
+const MAX_IDLE_BYTES: usize = 48 << 20;
 
 /// A buffer serves asks of down to this part of it: what it has beyond an ask is held, and counted by nobody.
-const MOST_TIMES_THE_ASK: usize = 2;
+const MAX_OVERSIZE_FACTOR: usize = 2;
 
 /// Idle buffers, those that lie longest first. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -21,8 +21,8 @@ pub(crate) struct PixelPool(Arc<Mutex<Vec<Vec<u8>>>>);
 impl PixelPool {
     /// A buffer of `bytes` bytes, whatever they hold: the smallest idle one that has room, but not much more, or a
     /// fresh one.
-    pub(crate) fn take(&self, bytes: usize) -> Vec<u8> {
-        let fits = bytes..=bytes.saturating_mul(MOST_TIMES_THE_ASK);
+    pub(crate) fn acquire_buffer(&self, bytes: usize) -> Vec<u8> {
+        let fits = bytes..=bytes.saturating_mul(MAX_OVERSIZE_FACTOR);
         let mut idle = lock(&self.0);
         let fitting = (0..idle.len())
             .filter(|&i| fits.contains(&idle[i].capacity()))
@@ -41,13 +41,13 @@ impl PixelPool {
 
     /// Takes a buffer back. When too much lies idle then, those that lie longest are freed: no photo of their size
     /// comes.
-    pub(crate) fn give(&self, buffer: Vec<u8>) {
-        if buffer.capacity() > MOST_IDLE_BYTES {
+    pub(crate) fn return_buffer(&self, buffer: Vec<u8>) {
+        if buffer.capacity() > MAX_IDLE_BYTES {
             return;
         }
         let mut idle = lock(&self.0);
         idle.push(buffer);
-        while idle_bytes(&idle) > MOST_IDLE_BYTES {
+        while total_capacity(&idle) > MAX_IDLE_BYTES {
             idle.remove(0);
         }
     }
@@ -55,11 +55,11 @@ impl PixelPool {
     /// Bytes that lie idle now.
     #[cfg(test)]
     pub(crate) fn idle_bytes(&self) -> usize {
-        idle_bytes(&lock(&self.0))
+        total_capacity(&lock(&self.0))
     }
 }
 
-fn idle_bytes(idle: &[Vec<u8>]) -> usize {
+fn total_capacity(idle: &[Vec<u8>]) -> usize {
     idle.iter().map(Vec::capacity).sum()
 }
 
@@ -96,7 +96,7 @@ impl PooledPicture {
 impl Drop for PooledPicture {
     fn drop(&mut self) {
         if let Some(picture) = self.picture.take() {
-            self.pool.give(picture.into_pixels());
+            self.pool.return_buffer(picture.into_pixels());
         }
     }
 }
@@ -106,47 +106,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_is_used_again_and_its_length_is_what_was_asked() {
+    fn a_buffer_is_reused_with_the_requested_length() {
         let pool = PixelPool::default();
-        let first = pool.take(1000);
+        let first = pool.acquire_buffer(1000);
         let place = first.as_ptr();
-        pool.give(first);
-        let second = pool.take(600);
+        pool.return_buffer(first);
+        let second = pool.acquire_buffer(600);
         assert_eq!((second.as_ptr(), second.len()), (place, 600));
-        assert_eq!(pool.take(600).len(), 600);
+        assert_eq!(pool.acquire_buffer(600).len(), 600);
     }
 
     #[test]
     fn the_smallest_that_fits_is_taken() {
         let pool = PixelPool::default();
-        pool.give(vec![0; 4000]);
-        pool.give(vec![0; 1000]);
-        assert!(pool.take(900).capacity() < 4000);
+        pool.return_buffer(vec![0; 4000]);
+        pool.return_buffer(vec![0; 1000]);
+        assert!(pool.acquire_buffer(900).capacity() < 4000);
     }
 
     #[test]
-    fn a_buffer_serves_nobody_who_needs_less_than_half_of_it() {
+    fn a_buffer_is_not_reused_for_less_than_half_its_size() {
         let pool = PixelPool::default();
-        pool.give(vec![0; 33 << 20]);
-        assert!(pool.take(8 << 20).capacity() <= 16 << 20);
-        assert_eq!(pool.take(17 << 20).capacity(), 33 << 20);
+        pool.return_buffer(vec![0; 33 << 20]);
+        assert!(pool.acquire_buffer(8 << 20).capacity() <= 16 << 20);
+        assert_eq!(pool.acquire_buffer(17 << 20).capacity(), 33 << 20);
     }
 
     #[test]
-    fn a_buffer_that_nobody_asks_for_makes_room() {
+    fn the_longest_idle_buffer_is_freed_first() {
         let pool = PixelPool::default();
-        pool.give(vec![0; 40 << 20]);
-        pool.give(vec![0; 10 << 20]);
+        pool.return_buffer(vec![0; 40 << 20]);
+        pool.return_buffer(vec![0; 10 << 20]);
         assert_eq!(pool.idle_bytes(), 10 << 20);
-        pool.give(vec![0; MOST_IDLE_BYTES + 1]);
+        pool.return_buffer(vec![0; MAX_IDLE_BYTES + 1]);
         assert_eq!(pool.idle_bytes(), 10 << 20);
     }
 
     #[test]
-    fn little_lies_idle() {
+    fn the_total_of_idle_buffers_is_limited() {
         let pool = PixelPool::default();
         for _ in 0..10 {
-            pool.give(Vec::with_capacity(MOST_IDLE_BYTES / 3));
+            pool.return_buffer(Vec::with_capacity(MAX_IDLE_BYTES / 3));
         }
         assert_eq!(lock(&pool.0).len(), 3);
     }

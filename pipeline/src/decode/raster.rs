@@ -11,21 +11,21 @@ use photofinish_kernels::frame::Size;
 use photofinish_store::photo::FailureReason;
 
 use crate::decode::bounded::Format;
-use crate::decode::jpeg_markers::Skeleton;
+use crate::decode::jpeg_markers::JpegStructure;
 use crate::decode::webp_chunks::FirstPicture;
 use crate::fault::Poison;
 
 /// Bytes that a PNG may unpack beside its pixels: profiles and texts, which can be bombs too.
-const MOST_BESIDE_PIXELS: u64 = 64 << 20;
+const MAX_METADATA_BYTES: u64 = 64 << 20;
 
 /// Bytes for each pixel of a WebP without transparency: the RGB pixels, and up to 5 in the decoder, which makes RGBA
 /// of a lossless one and keeps tables for parts of it.
-const WEBP_PIXEL_BYTES: usize = 8;
+const WEBP_BYTES_PER_PIXEL: usize = 8;
 
 /// Bytes for each pixel of a WebP with transparency: the RGB and the RGBA pixels, and up to 8 in the decoder: the
 /// planes of the colours, and the transparency as an RGBA picture and as a plane. As many for an animation, whose
 /// first picture is drawn on a canvas, both of them RGBA.
-const LAYERED_WEBP_PIXEL_BYTES: usize = 15;
+const LAYERED_WEBP_BYTES_PER_PIXEL: usize = 15;
 
 /// A file whose header was read.
 pub(crate) struct RasterHeader {
@@ -40,8 +40,8 @@ pub(crate) struct RasterHeader {
 ///
 /// # Errors
 /// When it is damaged or of a kind that cannot be decoded.
-pub(crate) fn header(file: &[u8], format: Format) -> Result<RasterHeader, Poison> {
-    let decoder = open(file, format)?;
+pub(crate) fn read_header(file: &[u8], format: Format) -> Result<RasterHeader, Poison> {
+    let decoder = open_decoder(file, format)?;
     let (width, height) = decoder.dimensions();
     if width == 0 || height == 0 {
         return Err(Poison::new(FailureReason::CorruptImage, "a side of no pixels"));
@@ -50,29 +50,31 @@ pub(crate) fn header(file: &[u8], format: Format) -> Result<RasterHeader, Poison
     let peak_bytes = match format {
         Format::Jpeg => {
             // The decoder has the file once more.
-            size.area() * (pixel_bytes(color) + Skeleton::read(file).coefficient_bytes()) + file.len()
+            size.area()
+                * (peak_bytes_per_pixel(color) + JpegStructure::read(file).coefficient_bytes_per_pixel())
+                + file.len()
         }
-        Format::Png => size.area() * pixel_bytes(color),
-        Format::WebP => size.area() * webp_pixel_bytes(file, color)?,
+        Format::Png => size.area() * peak_bytes_per_pixel(color),
+        Format::WebP => size.area() * webp_peak_bytes_per_pixel(file, color)?,
     };
     Ok(RasterHeader { size, peak_bytes, color })
 }
 
 /// Bytes for each pixel: RGB, and beside it the file's own kind of pixels where this is another.
-fn pixel_bytes(color: ColorType) -> usize {
+fn peak_bytes_per_pixel(color: ColorType) -> usize {
     if color == ColorType::Rgb8 { 3 } else { 3 + usize::from(color.bytes_per_pixel()) }
 }
 
 /// Bytes for each pixel of a WebP whose picture fills its frame. Of any other nothing can be said: 64 pixels may stand
 /// around a picture of 268 million.
-fn webp_pixel_bytes(file: &[u8], color: ColorType) -> Result<usize, Poison> {
+fn webp_peak_bytes_per_pixel(file: &[u8], color: ColorType) -> Result<usize, Poison> {
     let corrupt = |what: &str| Poison::new(FailureReason::CorruptImage, format!("webp: {what}"));
     let picture = FirstPicture::read(file).ok_or_else(|| corrupt("there is no picture in it"))?;
-    if picture.stored != picture.frame {
+    if picture.stored_size != picture.frame_size {
         return Err(corrupt("its picture has another size than the frame around it"));
     }
     let is_layered = picture.is_animated || color != ColorType::Rgb8;
-    Ok(if is_layered { LAYERED_WEBP_PIXEL_BYTES } else { WEBP_PIXEL_BYTES })
+    Ok(if is_layered { LAYERED_WEBP_BYTES_PER_PIXEL } else { WEBP_BYTES_PER_PIXEL })
 }
 
 /// Decodes as RGB into `out`, whose length it sets. The caller has judged the header.
@@ -85,48 +87,52 @@ pub(crate) fn decode(
     header: &RasterHeader,
     out: &mut Vec<u8>,
 ) -> Result<(), Poison> {
-    let decoder = open(file, format)?;
+    let decoder = open_decoder(file, format)?;
     let bytes = header.size.area() * usize::from(header.color.bytes_per_pixel());
     if decoder.total_bytes() != bytes as u64 {
         return Err(Poison::new(FailureReason::CorruptImage, "the header changes while it is read"));
     }
     if header.color == ColorType::Rgb8 {
         out.resize(bytes, 0);
-        return decoder.read_image_boxed(out).map_err(poison);
+        return decoder.read_image_boxed(out).map_err(to_poison);
     }
     let mut stored = vec![0; bytes];
-    decoder.read_image_boxed(&mut stored).map_err(poison)?;
+    decoder.read_image_boxed(&mut stored).map_err(to_poison)?;
     out.resize(header.size.area() * 3, 0);
     to_rgb(&stored, header.color, out)
 }
 
-fn open(file: &[u8], format: Format) -> Result<Box<dyn ImageDecoder + '_>, Poison> {
+fn open_decoder(file: &[u8], format: Format) -> Result<Box<dyn ImageDecoder + '_>, Poison> {
     let reader = Cursor::new(file);
     let mut limits = Limits::no_limits();
-    limits.max_alloc = Some(MOST_BESIDE_PIXELS);
+    limits.max_alloc = Some(MAX_METADATA_BYTES);
     Ok(match format {
-        Format::Jpeg => Box::new(JpegDecoder::new(reader).map_err(poison)?),
-        Format::Png => Box::new(PngDecoder::with_limits(reader, limits).map_err(poison)?),
-        Format::WebP => Box::new(WebPDecoder::new(reader).map_err(poison)?),
+        Format::Jpeg => Box::new(JpegDecoder::new(reader).map_err(to_poison)?),
+        Format::Png => Box::new(PngDecoder::with_limits(reader, limits).map_err(to_poison)?),
+        Format::WebP => Box::new(WebPDecoder::new(reader).map_err(to_poison)?),
     })
 }
 
 fn to_rgb(stored: &[u8], color: ColorType, out: &mut [u8]) -> Result<(), Poison> {
     let (target, _) = out.as_chunks_mut::<3>();
     match color {
-        ColorType::L8 => convert(stored, target, |[grey]: [u8; 1]| [grey; 3]),
-        ColorType::La8 => convert(stored, target, |[grey, alpha]: [u8; 2]| on_white([grey; 3], alpha)),
-        ColorType::Rgba8 => convert(stored, target, |[r, g, b, alpha]: [u8; 4]| on_white([r, g, b], alpha)),
-        ColorType::L16 => convert(stored, target, |bytes: [u8; 2]| [eight_bit(&bytes); 3]),
-        ColorType::La16 => convert(stored, target, |bytes: [u8; 4]| {
-            on_white([eight_bit(&bytes[..2]); 3], eight_bit(&bytes[2..]))
+        ColorType::L8 => convert_pixels(stored, target, |[grey]: [u8; 1]| [grey; 3]),
+        ColorType::La8 => {
+            convert_pixels(stored, target, |[grey, alpha]: [u8; 2]| blend_on_white([grey; 3], alpha))
+        }
+        ColorType::Rgba8 => {
+            convert_pixels(stored, target, |[r, g, b, alpha]: [u8; 4]| blend_on_white([r, g, b], alpha))
+        }
+        ColorType::L16 => convert_pixels(stored, target, |bytes: [u8; 2]| [to_eight_bits(&bytes); 3]),
+        ColorType::La16 => convert_pixels(stored, target, |bytes: [u8; 4]| {
+            blend_on_white([to_eight_bits(&bytes[..2]); 3], to_eight_bits(&bytes[2..]))
         }),
-        ColorType::Rgb16 => convert(stored, target, |bytes: [u8; 6]| {
-            [eight_bit(&bytes[..2]), eight_bit(&bytes[2..4]), eight_bit(&bytes[4..])]
+        ColorType::Rgb16 => convert_pixels(stored, target, |bytes: [u8; 6]| {
+            [to_eight_bits(&bytes[..2]), to_eight_bits(&bytes[2..4]), to_eight_bits(&bytes[4..])]
         }),
-        ColorType::Rgba16 => convert(stored, target, |bytes: [u8; 8]| {
-            let rgb = [eight_bit(&bytes[..2]), eight_bit(&bytes[2..4]), eight_bit(&bytes[4..6])];
-            on_white(rgb, eight_bit(&bytes[6..]))
+        ColorType::Rgba16 => convert_pixels(stored, target, |bytes: [u8; 8]| {
+            let rgb = [to_eight_bits(&bytes[..2]), to_eight_bits(&bytes[2..4]), to_eight_bits(&bytes[4..6])];
+            blend_on_white(rgb, to_eight_bits(&bytes[6..]))
         }),
         other => {
             return Err(Poison::new(FailureReason::UnsupportedFormat, format!("pixels of kind {other:?}")));
@@ -135,7 +141,7 @@ fn to_rgb(stored: &[u8], color: ColorType, out: &mut [u8]) -> Result<(), Poison>
     Ok(())
 }
 
-fn convert<const N: usize>(stored: &[u8], target: &mut [[u8; 3]], pixel: impl Fn([u8; N]) -> [u8; 3]) {
+fn convert_pixels<const N: usize>(stored: &[u8], target: &mut [[u8; 3]], pixel: impl Fn([u8; N]) -> [u8; 3]) {
     let (source, _) = stored.as_chunks::<N>();
     for (rgb, bytes) in target.iter_mut().zip(source) {
         *rgb = pixel(*bytes);
@@ -143,17 +149,17 @@ fn convert<const N: usize>(stored: &[u8], target: &mut [[u8; 3]], pixel: impl Fn
 }
 
 /// The nearest 8 bit value of a 16 bit one in the machine's byte order.
-fn eight_bit(bytes: &[u8]) -> u8 {
+fn to_eight_bits(bytes: &[u8]) -> u8 {
     let value = u32::from(u16::from_ne_bytes([bytes[0], bytes[1]]));
     ((value + 128) / 257) as u8
 }
 
-fn on_white(rgb: [u8; 3], alpha: u8) -> [u8; 3] {
+fn blend_on_white(rgb: [u8; 3], alpha: u8) -> [u8; 3] {
     let alpha = u32::from(alpha);
     rgb.map(|value| ((u32::from(value) * alpha + 255 * (255 - alpha) + 127) / 255) as u8)
 }
 
-fn poison(error: ImageError) -> Poison {
+fn to_poison(error: ImageError) -> Poison {
     let reason = match &error {
         ImageError::Limits(_) => FailureReason::TooManyPixels,
         ImageError::Unsupported(_) => FailureReason::UnsupportedFormat,
@@ -167,17 +173,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn transparent_pixels_lie_on_white() {
-        assert_eq!(on_white([10, 20, 30], 0), [255; 3]);
-        assert_eq!(on_white([10, 20, 30], 255), [10, 20, 30]);
-        assert_eq!(on_white([0, 0, 0], 128), [127; 3]);
+    fn transparent_pixels_are_blended_on_white() {
+        assert_eq!(blend_on_white([10, 20, 30], 0), [255; 3]);
+        assert_eq!(blend_on_white([10, 20, 30], 255), [10, 20, 30]);
+        assert_eq!(blend_on_white([0, 0, 0], 128), [127; 3]);
     }
 
     #[test]
     fn sixteen_bits_become_the_nearest_eight() {
         for value in 0..=255_u16 {
-            assert_eq!(eight_bit(&(value * 257).to_ne_bytes()), value as u8);
+            assert_eq!(to_eight_bits(&(value * 257).to_ne_bytes()), value as u8);
         }
-        assert_eq!(eight_bit(&65535_u16.to_ne_bytes()), 255);
+        assert_eq!(to_eight_bits(&65535_u16.to_ne_bytes()), 255);
     }
 }

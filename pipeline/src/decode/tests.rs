@@ -9,13 +9,13 @@ use proptest::prelude::*;
 use turbojpeg::{Compressor, Image, PixelFormat, Subsamp};
 
 use super::bounded::Decoder;
-use super::exif::Notes;
+use super::exif::ExifData;
 use super::pool::{PixelPool, PooledPicture};
-use super::turned;
+use super::to_upright;
 use crate::fault::Poison;
-use crate::resize::Shrinker;
+use crate::resize::UprightResizer;
 use crate::settings::Limits;
-use crate::testing::shared_photos;
+use crate::testing::shared_photo_dir;
 
 const LIMITS: Limits = Limits { max_file_bytes: 50 << 20, max_pixels: 200_000_000 };
 
@@ -24,11 +24,11 @@ fn decode(file: &[u8], long_side: u32) -> Result<PooledPicture, Poison> {
     let plan = decoder.plan(file, |_| long_side)?;
     assert!(u64::try_from(plan.peak_bytes).unwrap() < 6_000_000_000);
     let picture = decoder.decode(file, &plan)?;
-    assert_eq!(picture.size(), plan.decoded);
+    assert_eq!(picture.size(), plan.decoded_size);
     Ok(picture)
 }
 
-fn reason(file: &[u8]) -> FailureReason {
+fn decode_failure(file: &[u8]) -> FailureReason {
     decode(file, 2048).unwrap_err().reason
 }
 
@@ -56,44 +56,44 @@ fn jpeg(scene: &RgbImage, set: impl FnOnce(&mut Compressor)) -> Vec<u8> {
     compressor.compress_to_vec(image).unwrap()
 }
 
-fn encoded(image: &DynamicImage, format: ImageFormat) -> Vec<u8> {
+fn encode(image: &DynamicImage, format: ImageFormat) -> Vec<u8> {
     let mut file = std::io::Cursor::new(Vec::new());
     image.write_to(&mut file, format).unwrap();
     file.into_inner()
 }
 
-fn difference(a: &[u8], b: &[u8]) -> f64 {
+fn mean_difference(a: &[u8], b: &[u8]) -> f64 {
     assert_eq!(a.len(), b.len());
     let sum: u64 = a.iter().zip(b).map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
     sum as f64 / a.len() as f64
 }
 
 #[test]
-fn every_accepted_kind_gives_its_pixels() {
+fn every_accepted_format_decodes_to_its_pixels() {
     let scene = scene(320, 200);
     let rgb = DynamicImage::ImageRgb8(scene.clone());
     let files = [
         ("baseline", jpeg(&scene, |_| {}), 3.0),
         ("progressive", jpeg(&scene, |c| c.set_progressive(true).unwrap()), 3.0),
-        ("png", encoded(&rgb, ImageFormat::Png), 0.0),
-        ("png, 16 bit", encoded(&DynamicImage::ImageRgb16(rgb.to_rgb16()), ImageFormat::Png), 0.0),
-        ("png, opaque alpha", encoded(&DynamicImage::ImageRgba8(rgb.to_rgba8()), ImageFormat::Png), 0.0),
-        ("webp", encoded(&rgb, ImageFormat::WebP), 0.0),
+        ("png", encode(&rgb, ImageFormat::Png), 0.0),
+        ("png, 16 bit", encode(&DynamicImage::ImageRgb16(rgb.to_rgb16()), ImageFormat::Png), 0.0),
+        ("png, opaque alpha", encode(&DynamicImage::ImageRgba8(rgb.to_rgba8()), ImageFormat::Png), 0.0),
+        ("webp", encode(&rgb, ImageFormat::WebP), 0.0),
     ];
     for (name, file, at_most) in files {
         let picture = decode(&file, 2048).unwrap();
-        let apart = difference(picture.frame().pixels(), scene.as_raw());
+        let apart = mean_difference(picture.frame().pixels(), scene.as_raw());
         assert!(apart <= at_most, "{name}: {apart}");
     }
     let grey = DynamicImage::ImageLuma8(rgb.to_luma8());
-    let picture = decode(&encoded(&grey, ImageFormat::Png), 2048).unwrap();
+    let picture = decode(&encode(&grey, ImageFormat::Png), 2048).unwrap();
     assert_eq!(picture.frame().pixels(), grey.to_rgb8().as_raw().as_slice());
-    let picture = decode(&encoded(&grey, ImageFormat::Jpeg), 2048).unwrap();
-    assert!(difference(picture.frame().pixels(), grey.to_rgb8().as_raw()) < 3.0);
+    let picture = decode(&encode(&grey, ImageFormat::Jpeg), 2048).unwrap();
+    assert!(mean_difference(picture.frame().pixels(), grey.to_rgb8().as_raw()) < 3.0);
 }
 
 #[test]
-fn the_decoded_size_follows_the_need() {
+fn a_jpeg_is_decoded_at_the_smallest_sufficient_size() {
     let file = jpeg(&scene(1600, 800), |_| {});
     assert_eq!(decode(&file, 1600).unwrap().size(), Size { width: 1600, height: 800 });
     assert_eq!(decode(&file, 800).unwrap().size(), Size { width: 800, height: 400 });
@@ -119,20 +119,30 @@ fn a_file_cut_anywhere_is_corrupt() {
     for progressive in [false, true] {
         let whole = jpeg(&scene(640, 480), |c| c.set_progressive(progressive).unwrap());
         for end in (3..whole.len()).step_by(997).chain([whole.len() - 2, whole.len() - 1]) {
-            assert_eq!(reason(&whole[..end]), FailureReason::CorruptImage, "cut at {end} of {}", whole.len());
+            assert_eq!(
+                decode_failure(&whole[..end]),
+                FailureReason::CorruptImage,
+                "cut at {end} of {}",
+                whole.len()
+            );
         }
     }
-    let png = encoded(&DynamicImage::ImageRgb8(scene(64, 48)), ImageFormat::Png);
-    let webp = encoded(&DynamicImage::ImageRgb8(scene(64, 48)), ImageFormat::WebP);
+    let png = encode(&DynamicImage::ImageRgb8(scene(64, 48)), ImageFormat::Png);
+    let webp = encode(&DynamicImage::ImageRgb8(scene(64, 48)), ImageFormat::WebP);
     for whole in [png, webp] {
         for end in (12..whole.len() - 16).step_by(97) {
-            assert_eq!(reason(&whole[..end]), FailureReason::CorruptImage, "cut at {end} of {}", whole.len());
+            assert_eq!(
+                decode_failure(&whole[..end]),
+                FailureReason::CorruptImage,
+                "cut at {end} of {}",
+                whole.len()
+            );
         }
     }
 }
 
 #[test]
-fn what_is_no_picture_is_unsupported() {
+fn a_file_that_is_no_picture_is_unsupported() {
     let files: [&[u8]; 6] = [
         b"",
         b"x",
@@ -142,7 +152,7 @@ fn what_is_no_picture_is_unsupported() {
         b"<html>photo.jpg</html>",
     ];
     for file in files {
-        assert_eq!(reason(file), FailureReason::UnsupportedFormat);
+        assert_eq!(decode_failure(file), FailureReason::UnsupportedFormat);
     }
 }
 
@@ -163,11 +173,11 @@ fn stray_bytes_that_cameras_leave_are_harmless() {
     let mut spaced = whole.clone();
     spaced.splice(20..20, [0x11; 5]);
     assert_eq!(&whole[2..4], [0xff, 0xe0], "the JFIF segment ends at 20");
-    let apart = difference(decode(&spaced, 320).unwrap().frame().pixels(), &pixels);
+    let apart = mean_difference(decode(&spaced, 320).unwrap().frame().pixels(), &pixels);
     assert!(apart < 3.0, "{apart}");
     // But not in front of an end that never comes.
     stuffed.truncate(stuffed.len() - 2);
-    assert_eq!(reason(&stuffed), FailureReason::CorruptImage);
+    assert_eq!(decode_failure(&stuffed), FailureReason::CorruptImage);
 }
 
 #[test]
@@ -178,14 +188,14 @@ fn broken_codes_are_corrupt() {
     for byte in &mut broken[middle..middle + 60] {
         *byte = 0xfe;
     }
-    assert_eq!(reason(&broken), FailureReason::CorruptImage);
+    assert_eq!(decode_failure(&broken), FailureReason::CorruptImage);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_damage_makes_a_decoder_panic_or_forget_its_limits(
+    fn no_damage_makes_a_decoder_panic_or_exceed_its_limits(
         kind in 0_usize..4,
         damage in prop::collection::vec((0_usize..4000, any::<u8>()), 1..12),
         cut in 0_usize..4000,
@@ -195,8 +205,8 @@ proptest! {
         let mut file = match kind {
             0 => jpeg(&scene, |_| {}),
             1 => jpeg(&scene, |c| c.set_progressive(true).unwrap()),
-            2 => encoded(&rgb, ImageFormat::Png),
-            _ => encoded(&rgb, ImageFormat::WebP),
+            2 => encode(&rgb, ImageFormat::Png),
+            _ => encode(&rgb, ImageFormat::WebP),
         };
         for (at, value) in damage {
             // Headers, where lies are told, are short.
@@ -206,20 +216,20 @@ proptest! {
         if cut % 3 == 0 {
             file.truncate(cut % file.len());
         }
-        Notes::read(&file);
+        ExifData::read(&file);
         let limits = Limits { max_file_bytes: 1 << 20, max_pixels: 1_000_000 };
         let mut decoder = Decoder::new(limits, PixelPool::default()).unwrap();
         if let Ok(plan) = decoder.plan(&file, |_| 64) {
-            prop_assert!(plan.decoded.area() <= 1_000_000);
+            prop_assert!(plan.decoded_size.area() <= 1_000_000);
             if let Ok(picture) = decoder.decode(&file, &plan) {
-                prop_assert_eq!(picture.size(), plan.decoded);
+                prop_assert_eq!(picture.size(), plan.decoded_size);
             }
         }
     }
 }
 
 /// A JPEG that claims its size and has nothing else, 44 bytes in all.
-fn boast(side: u16) -> Vec<u8> {
+fn jpeg_claiming_side(side: u16) -> Vec<u8> {
     let [high, low] = side.to_be_bytes();
     let mut file = vec![0xff, 0xd8, 0xff, 0xc0, 0, 17, 8, high, low, high, low, 3];
     file.extend([1, 0x22, 0, 2, 0x11, 1, 3, 0x11, 1, 0xff, 0xda, 0, 12, 3, 1, 0, 2, 0x11, 3, 0x11, 0, 63, 0]);
@@ -228,52 +238,53 @@ fn boast(side: u16) -> Vec<u8> {
 }
 
 #[test]
-fn a_header_that_boasts_is_refused_before_anything_is_allocated() {
-    assert_eq!(reason(&boast(65500)), FailureReason::TooManyPixels);
-    assert_eq!(reason(&boast(65535)), FailureReason::TooManyPixels);
-    let mut png = encoded(&DynamicImage::ImageRgb8(scene(8, 8)), ImageFormat::Png);
+fn a_header_that_claims_too_many_pixels_is_refused_before_allocation() {
+    assert_eq!(decode_failure(&jpeg_claiming_side(65500)), FailureReason::TooManyPixels);
+    assert_eq!(decode_failure(&jpeg_claiming_side(65535)), FailureReason::TooManyPixels);
+    let mut png = encode(&DynamicImage::ImageRgb8(scene(8, 8)), ImageFormat::Png);
     png[16..24].copy_from_slice(&[0, 0, 0xff, 0xff, 0, 0, 0xff, 0xff]);
-    assert_eq!(reason(&png[..44]), FailureReason::TooManyPixels);
+    assert_eq!(decode_failure(&png[..44]), FailureReason::TooManyPixels);
     // Just under the limit the missing pixels are found out.
-    assert_eq!(reason(&boast(100)), FailureReason::CorruptImage);
+    assert_eq!(decode_failure(&jpeg_claiming_side(100)), FailureReason::CorruptImage);
 }
 
 #[test]
-fn notes_of_png_and_webp_are_read_too() {
+fn exif_of_png_and_webp_is_read_too() {
     // A PNG with an eXIf chunk: orientation 6, big endian, one entry.
     let tiff = [b'M', b'M', 0, 42, 0, 0, 0, 8, 0, 1, 0x01, 0x12, 0, 3, 0, 0, 0, 1, 0, 6, 0, 0, 0, 0, 0, 0];
-    let mut png = encoded(&DynamicImage::ImageRgb8(scene(8, 8)), ImageFormat::Png);
+    let mut png = encode(&DynamicImage::ImageRgb8(scene(8, 8)), ImageFormat::Png);
     let mut chunk = (tiff.len() as u32).to_be_bytes().to_vec();
     chunk.extend(b"eXIf");
     chunk.extend(tiff);
     // Readers of notes do not check sums.
     chunk.extend([0; 4]);
     png.splice(33..33, chunk);
-    assert!(Notes::read(&png).orientation.swaps_sides());
+    assert!(ExifData::read(&png).orientation.swaps_sides());
 
     let mut webp = b"RIFF\0\0\0\0WEBPEXIF".to_vec();
     webp.extend((tiff.len() as u32).to_le_bytes());
     webp.extend(tiff);
     let size = (webp.len() - 8) as u32;
     webp[4..8].copy_from_slice(&size.to_le_bytes());
-    assert!(Notes::read(&webp).orientation.swaps_sides());
+    assert!(ExifData::read(&webp).orientation.swaps_sides());
 }
 
 /// The file as a thumbnail of `long_side`, upright.
 fn thumbnail(file: &[u8], long_side: u32) -> Result<(Size, Vec<u8>), Poison> {
     let pool = PixelPool::default();
     let mut decoder = Decoder::new(LIMITS, pool.clone()).unwrap();
-    let notes = Notes::read(file);
+    let notes = ExifData::read(file);
     let plan = decoder.plan(file, |_| long_side)?;
     let stored = decoder.decode(file, &plan)?;
-    let size = turned(plan.stored, notes.orientation.swaps_sides());
-    let picture = Shrinker::new(pool).upright(stored.frame(), notes.orientation, size.within(long_side));
+    let size = to_upright(plan.stored_size, notes.orientation.swaps_sides());
+    let picture =
+        UprightResizer::new(pool).resize_upright(stored.frame(), notes.orientation, size.within(long_side));
     Ok((size, picture.frame().pixels().to_vec()))
 }
 
 #[test]
 fn all_orientations_show_the_same_scene() {
-    let Some(photos) = shared_photos() else { return };
+    let Some(photos) = shared_photo_dir() else { return };
     let load = |i: u32| std::fs::read(photos.join(format!("files/orient/Portrait_{i}.jpg"))).unwrap();
     let (size, upright) = thumbnail(&load(1), 256).unwrap();
     assert_eq!(size, Size { width: 1200, height: 1800 });
@@ -281,13 +292,13 @@ fn all_orientations_show_the_same_scene() {
         let (turned, pixels) = thumbnail(&load(i), 256).unwrap();
         assert_eq!(turned, size, "orientation {i}");
         // Each file was encoded on its own, and the scene has a number in it that says which.
-        let apart = difference(&pixels, &upright);
+        let apart = mean_difference(&pixels, &upright);
         assert!(apart < 6.0, "orientation {i}: {apart}");
     }
 }
 
 /// What becomes of every real file that is not simply a photo.
-const ODD: [(&str, Option<FailureReason>); 20] = [
+const UNUSUAL_FILES: [(&str, Option<FailureReason>); 20] = [
     ("zune/test-images/jpeg/cymk.jpg", None),
     ("zune/test-images/jpeg/four_components.jpg", None),
     ("zune/test-images/jpeg/down_sampled_grayscale_prog.jpg", None),
@@ -312,7 +323,7 @@ const ODD: [(&str, Option<FailureReason>); 20] = [
 
 #[test]
 fn every_real_file_ends_as_it_should() {
-    let Some(photos) = shared_photos() else { return };
+    let Some(photos) = shared_photo_dir() else { return };
     let manifest = std::fs::read_to_string(photos.join("MANIFEST.csv")).unwrap();
     let mut read = 0;
     for line in manifest.lines().skip(1) {
@@ -320,8 +331,8 @@ fn every_real_file_ends_as_it_should() {
         let (path, kind) = (columns.next().unwrap(), columns.next().unwrap());
         let file = std::fs::read(photos.join("files").join(path)).unwrap();
         let result = thumbnail(&file, 512);
-        let expected = ODD.iter().find(|(odd, _)| *odd == path).and_then(|(_, reason)| *reason);
-        assert_eq!(kind == "odd", ODD.iter().any(|(odd, _)| *odd == path), "{path}");
+        let expected = UNUSUAL_FILES.iter().find(|(odd, _)| *odd == path).and_then(|(_, reason)| *reason);
+        assert_eq!(kind == "odd", UNUSUAL_FILES.iter().any(|(odd, _)| *odd == path), "{path}");
         match (&result, expected) {
             (Ok((size, _)), None) => {
                 let told: Vec<u32> = columns.skip(1).take(2).filter_map(|side| side.parse().ok()).collect();
@@ -335,13 +346,13 @@ fn every_real_file_ends_as_it_should() {
             (Err(poison), None) => panic!("{path}: {poison}"),
         }
     }
-    let refused = ODD.iter().filter(|(_, reason)| reason.is_some()).count();
+    let refused = UNUSUAL_FILES.iter().filter(|(_, reason)| reason.is_some()).count();
     assert_eq!(read + refused, manifest.lines().count() - 1);
 }
 
 #[test]
-fn ink_is_not_inverted() {
-    let Some(photos) = shared_photos() else { return };
+fn cmyk_is_not_inverted() {
+    let Some(photos) = shared_photo_dir() else { return };
     let file = std::fs::read(photos.join("files/pillow/Tests/images/pil_sample_cmyk.jpg")).unwrap();
     let (_, pixels) = thumbnail(&file, 256).unwrap();
     // Red letters on black, and a red square in the upper left corner.

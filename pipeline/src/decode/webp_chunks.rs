@@ -2,24 +2,24 @@
 //! that a picture has and only afterwards looks whether it fills its frame. Looks at headers, never at pixels.
 
 /// Where the first chunk begins, behind `RIFF`, the file's length and `WEBP`.
-const FIRST_CHUNK: usize = 12;
+const FIRST_CHUNK_OFFSET: usize = 12;
 /// Where the flags of an extended file are, the first thing in its first chunk.
-const FLAGS: usize = 20;
+const FLAGS_OFFSET: usize = 20;
 /// Where the sides of its canvas are.
-const CANVAS: [usize; 2] = [24, 27];
+const CANVAS_SIDE_OFFSETS: [usize; 2] = [24, 27];
 /// The flag of an animation.
-const ANIMATED: u8 = 0b10;
+const ANIMATION_FLAG: u8 = 0b10;
 /// Where the sides of an animation's frame are, in its chunk, and where the chunks of its picture begin.
-const FRAME: [usize; 2] = [6, 9];
-const FRAME_CHUNKS: usize = 16;
+const FRAME_SIDE_OFFSETS: [usize; 2] = [6, 9];
+const FRAME_CHUNKS_OFFSET: usize = 16;
 
 /// What a WebP file says of the picture that is decoded: the only one, or the first of an animation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FirstPicture {
     /// Width and height of the frame that it has to fill. That this lies on the canvas, the decoder checks in time.
-    pub(crate) frame: (u32, u32),
+    pub(crate) frame_size: (u32, u32),
     /// Width and height of the picture itself, which are what the decoder allocates for.
-    pub(crate) stored: (u32, u32),
+    pub(crate) stored_size: (u32, u32),
     /// Whether it is drawn on a canvas.
     pub(crate) is_animated: bool,
 }
@@ -27,36 +27,44 @@ pub(crate) struct FirstPicture {
 impl FirstPicture {
     /// `None` when there is no picture, or not all of its header.
     pub(crate) fn read(file: &[u8]) -> Option<Self> {
-        let mut chunks = Chunks { bytes: file, at: FIRST_CHUNK };
-        let Some(canvas) = canvas(file) else {
-            let stored = chunks.next()?.picture_size()?;
-            return Some(Self { frame: stored, stored, is_animated: false });
+        let mut chunks = ChunkIter { bytes: file, offset: FIRST_CHUNK_OFFSET };
+        let Some(canvas) = read_canvas_size(file) else {
+            let stored = chunks.next()?.read_picture_size()?;
+            return Some(Self { frame_size: stored, stored_size: stored, is_animated: false });
         };
-        if file.get(FLAGS)? & ANIMATED == 0 {
+        if file.get(FLAGS_OFFSET)? & ANIMATION_FLAG == 0 {
             let picture = chunks.find(|chunk| matches!(&chunk.name, b"VP8 " | b"VP8L"))?;
-            return Some(Self { frame: canvas, stored: picture.picture_size()?, is_animated: false });
+            return Some(Self {
+                frame_size: canvas,
+                stored_size: picture.read_picture_size()?,
+                is_animated: false,
+            });
         }
         let frame = chunks.find(|chunk| chunk.name == *b"ANMF")?.payload;
-        let mut chunks = Chunks { bytes: frame, at: FRAME_CHUNKS };
+        let mut chunks = ChunkIter { bytes: frame, offset: FRAME_CHUNKS_OFFSET };
         let first = chunks.next()?;
         // What follows transparency is decoded as a lossy picture, whatever its name says.
         let stored = match &first.name {
-            b"ALPH" => lossy_size(chunks.next()?.payload)?,
-            _ => first.picture_size()?,
+            b"ALPH" => read_lossy_size(chunks.next()?.payload)?,
+            _ => first.read_picture_size()?,
         };
-        Some(Self { frame: sides(frame, FRAME)?, stored, is_animated: true })
+        Some(Self {
+            frame_size: read_sides(frame, FRAME_SIDE_OFFSETS)?,
+            stored_size: stored,
+            is_animated: true,
+        })
     }
 }
 
 /// Width and height of the canvas, in a file that has one: up to 2^24 pixels a side. In any other file the picture is
 /// all there is, and its sides have 14 bits.
-pub(crate) fn canvas(file: &[u8]) -> Option<(u32, u32)> {
-    let name = file.get(FIRST_CHUNK..FIRST_CHUNK + 4)?;
-    if name == b"VP8X" { sides(file, CANVAS) } else { None }
+pub(crate) fn read_canvas_size(file: &[u8]) -> Option<(u32, u32)> {
+    let name = file.get(FIRST_CHUNK_OFFSET..FIRST_CHUNK_OFFSET + 4)?;
+    if name == b"VP8X" { read_sides(file, CANVAS_SIDE_OFFSETS) } else { None }
 }
 
 /// Two sides of 24 bits, stored as one less.
-fn sides(bytes: &[u8], [width_at, height_at]: [usize; 2]) -> Option<(u32, u32)> {
+fn read_sides(bytes: &[u8], [width_at, height_at]: [usize; 2]) -> Option<(u32, u32)> {
     let side = |at: usize| {
         let [low, middle, high]: [u8; 3] = bytes.get(at..at + 3)?.try_into().ok()?;
         Some(u32::from_le_bytes([low, middle, high, 0]) + 1)
@@ -65,46 +73,46 @@ fn sides(bytes: &[u8], [width_at, height_at]: [usize; 2]) -> Option<(u32, u32)> 
 }
 
 /// Behind a tag of three bytes and a mark of three: two sides of 14 bits, each with 2 bits of a scale for viewers.
-fn lossy_size(payload: &[u8]) -> Option<(u32, u32)> {
+fn read_lossy_size(payload: &[u8]) -> Option<(u32, u32)> {
     let [w0, w1, h0, h1]: [u8; 4] = payload.get(6..10)?.try_into().ok()?;
     let side = |bytes: [u8; 2]| u32::from(u16::from_le_bytes(bytes) & 0x3fff);
     Some((side([w0, w1]), side([h0, h1])))
 }
 
 /// Behind a mark of one byte: two sides of 14 bits, stored as one less.
-fn lossless_size(payload: &[u8]) -> Option<(u32, u32)> {
+fn read_lossless_size(payload: &[u8]) -> Option<(u32, u32)> {
     let bits = u32::from_le_bytes(payload.get(1..5)?.try_into().ok()?);
     Some(((bits & 0x3fff) + 1, ((bits >> 14) & 0x3fff) + 1))
 }
 
 /// Goes from chunk to chunk; what the last one lacks is left out of it.
-struct Chunks<'a> {
+struct ChunkIter<'a> {
     bytes: &'a [u8],
-    at: usize,
+    offset: usize,
 }
 
-struct Chunk<'a> {
+struct RiffChunk<'a> {
     name: [u8; 4],
     payload: &'a [u8],
 }
 
-impl<'a> Iterator for Chunks<'a> {
-    type Item = Chunk<'a>;
+impl<'a> Iterator for ChunkIter<'a> {
+    type Item = RiffChunk<'a>;
 
-    fn next(&mut self) -> Option<Chunk<'a>> {
-        let rest = self.bytes.get(self.at..)?;
+    fn next(&mut self) -> Option<RiffChunk<'a>> {
+        let rest = self.bytes.get(self.offset..)?;
         let &[n0, n1, n2, n3, l0, l1, l2, l3] = rest.first_chunk::<8>()?;
         let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
         // Chunks begin at even places.
-        self.at += 8 + length + length % 2;
+        self.offset += 8 + length + length % 2;
         let payload = &rest[8..rest.len().min(8 + length)];
-        Some(Chunk { name: [n0, n1, n2, n3], payload })
+        Some(RiffChunk { name: [n0, n1, n2, n3], payload })
     }
 }
 
-impl Chunk<'_> {
-    fn picture_size(&self) -> Option<(u32, u32)> {
-        if self.name == *b"VP8L" { lossless_size(self.payload) } else { lossy_size(self.payload) }
+impl RiffChunk<'_> {
+    fn read_picture_size(&self) -> Option<(u32, u32)> {
+        if self.name == *b"VP8L" { read_lossless_size(self.payload) } else { read_lossy_size(self.payload) }
     }
 }
 
@@ -137,27 +145,27 @@ mod tests {
 
     #[test]
     fn a_plain_picture_is_its_own_frame() {
-        let plain = |size| Some(FirstPicture { frame: size, stored: size, is_animated: false });
+        let plain = |size| Some(FirstPicture { frame_size: size, stored_size: size, is_animated: false });
         assert_eq!(FirstPicture::read(&file(&[chunk(b"VP8 ", &LOSSY)])), plain((258, 259)));
         assert_eq!(FirstPicture::read(&file(&[chunk(b"VP8L", &LOSSLESS)])), plain((259, 2)));
-        assert_eq!(canvas(&file(&[chunk(b"VP8L", &LOSSLESS)])), None);
+        assert_eq!(read_canvas_size(&file(&[chunk(b"VP8L", &LOSSLESS)])), None);
         assert_eq!(FirstPicture::read(&file(&[chunk(b"VP8 ", &LOSSY[..9])])), None);
     }
 
     #[test]
-    fn a_picture_is_found_on_its_canvas() {
+    fn the_picture_on_a_canvas_is_found() {
         let notes = chunk(b"ICCP", b"odd");
         let whole = file(&[chunk(b"VP8X", &EXTENDED), notes, chunk(b"VP8 ", &LOSSY)]);
-        assert_eq!(canvas(&whole), Some((65536, 512)));
-        let expected = FirstPicture { frame: (65536, 512), stored: (258, 259), is_animated: false };
+        assert_eq!(read_canvas_size(&whole), Some((65536, 512)));
+        let expected = FirstPicture { frame_size: (65536, 512), stored_size: (258, 259), is_animated: false };
         assert_eq!(FirstPicture::read(&whole), Some(expected));
         assert_eq!(FirstPicture::read(&file(&[chunk(b"VP8X", &EXTENDED)])), None);
     }
 
     #[test]
-    fn the_first_picture_of_an_animation_is_found_behind_its_transparency() {
+    fn the_first_picture_of_an_animation_is_found_after_its_alpha_chunk() {
         let mut extended = EXTENDED;
-        extended[0] = ANIMATED;
+        extended[0] = ANIMATION_FLAG;
         let frame = |chunks: &[Vec<u8>]| {
             let place = vec![0, 0, 0, 0, 0, 0, 9, 0, 0, 19, 0, 0, 0, 0, 0, 0];
             chunk(b"ANMF", &[&[place][..], chunks].concat().concat())
@@ -165,7 +173,8 @@ mod tests {
         let read = |frame: Vec<u8>| {
             FirstPicture::read(&file(&[chunk(b"VP8X", &extended), chunk(b"ANIM", &[0; 6]), frame]))
         };
-        let expected = |stored| Some(FirstPicture { frame: (10, 20), stored, is_animated: true });
+        let expected =
+            |stored| Some(FirstPicture { frame_size: (10, 20), stored_size: stored, is_animated: true });
         assert_eq!(read(frame(&[chunk(b"VP8L", &LOSSLESS)])), expected((259, 2)));
         assert_eq!(read(frame(&[chunk(b"ALPH", &[0; 3]), chunk(b"VP8 ", &LOSSY)])), expected((258, 259)));
         assert_eq!(read(frame(&[chunk(b"ALPH", &[0; 3]), chunk(b"VP8L", &LOSSY)])), expected((258, 259)));

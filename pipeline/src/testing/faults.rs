@@ -11,52 +11,53 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use photofinish_store::ids::PhotoId;
 use photofinish_store::photo::PhotoSize;
-use photofinish_store::traits::{Finished, Lease, Queue};
+use photofinish_store::traits::{Lease, PhotoResults, Queue};
 
-use crate::book::{Book, Keeper};
-use crate::budget::{Budget, Held};
-use crate::fault::{Outage, Part};
+use crate::book::{LeaseRenewer, LeaseTable};
+use crate::budget::{Budget, BudgetPermit};
+use crate::fault::{Component, Outage};
 use crate::feed::Feed;
-use crate::generation::{Crew, Generation, Post};
-use crate::meters::Meters;
+use crate::generation::{Generation, StageSpec, StageThreads};
+use crate::meters::PipelineStats;
 use crate::runner::{Inlet, Outlet};
-use crate::spans::Outcome;
-use crate::stage::{Answers, Stage};
-use crate::store_call::{Kill, StoreCalls};
+use crate::spans::PhotoOutcome;
+use crate::stage::{BatchResults, Stage};
+use crate::store_call::{KillSwitch, StoreClient};
 use crate::supervisor::{
-    LOOK, Shared, Starter, Starting, Status, StopReport, Supervisor, Waits, stop_channel,
+    GenerationFactory, POLL_INTERVAL, PendingGeneration, PipelineStatus, SharedState, StopReport, Supervisor,
+    SupervisorTimeouts, stop_channel,
 };
 use crate::testing::memory_queue::MemoryQueue;
 use crate::ticket::InFlight;
 
 /// What happens in a run of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum InjectedFault {
     /// The run panics.
     Panic,
     /// The run panics, and so does building the stage anew.
-    Die,
+    PanicOnRebuild,
     /// The run answers an outage.
     Outage,
     /// The run takes longer than several looks of the supervisor, then answers an outage: what a storage that hangs does.
-    Hang,
+    SlowOutage,
     /// The run answers too few results.
-    Lie,
+    MissingResult,
     /// The run waits at the gate, and whatever else ends does not end it: a thread that hangs in native code.
-    Park,
+    HangUntilOpened,
 }
 
 /// What fails when.
 #[derive(Debug, Default)]
-pub(crate) struct Faults {
+pub(crate) struct FaultPlan {
     /// By stage and number of its run, over all threads and generations.
-    pub(crate) at: HashMap<(usize, usize), Fault>,
+    pub(crate) by_run: HashMap<(usize, usize), InjectedFault>,
     /// Photos that panic in the second stage each time.
-    pub(crate) cursed: HashSet<PhotoId>,
+    pub(crate) panicking: HashSet<PhotoId>,
     /// Photos for which the second stage has no room, though it is sound.
     pub(crate) too_large: HashSet<PhotoId>,
     pub(crate) runs: [AtomicUsize; 3],
-    pub(crate) dying: [AtomicBool; 3],
+    pub(crate) fails_to_build: [AtomicBool; 3],
     /// Generations that were started, with all their stages.
     pub(crate) generations: AtomicUsize,
     /// Sizes of the batches of the second stage.
@@ -65,126 +66,126 @@ pub(crate) struct Faults {
     pub(crate) gate: Option<Receiver<()>>,
 }
 
-pub(crate) const NAMES: [&str; 4] = ["feed", "one", "two", "three"];
+pub(crate) const STAGE_NAMES: [&str; 4] = ["feed", "one", "two", "three"];
 
 /// An item with a hold of a budget, as real ones have.
 #[derive(Debug)]
-struct Item {
+struct TestPhoto {
     lease: Arc<Lease>,
-    _held: Option<Held>,
+    _permit: Option<BudgetPermit>,
 }
 
-struct Link {
-    number: usize,
-    faults: Arc<Faults>,
+struct FaultyStage {
+    index: usize,
+    plan: Arc<FaultPlan>,
     budget: Budget,
     queue: Arc<MemoryQueue>,
-    calls: StoreCalls,
+    store: StoreClient,
 }
 
-impl Link {
-    fn new(number: usize, faults: &Arc<Faults>, budget: &Budget, work: &Work) -> Self {
-        assert!(!faults.dying[number].load(Ordering::Acquire), "told to die while being built");
+impl FaultyStage {
+    fn new(index: usize, faults: &Arc<FaultPlan>, budget: &Budget, work: &StageResources) -> Self {
+        assert!(!faults.fails_to_build[index].load(Ordering::Acquire), "told to die while being built");
         Self {
-            number,
-            faults: Arc::clone(faults),
+            index,
+            plan: Arc::clone(faults),
             budget: budget.clone(),
             queue: Arc::clone(&work.queue),
-            calls: work.calls.clone(),
+            store: work.store.clone(),
         }
     }
 
-    fn suffer(&self, batch: &[Arc<Lease>]) -> Result<(), Outage> {
-        let run = self.faults.runs[self.number].fetch_add(1, Ordering::AcqRel);
-        match self.faults.at.get(&(self.number, run)) {
-            Some(Fault::Panic) => panic!("told to panic"),
-            Some(Fault::Die) => {
-                self.faults.dying[self.number].store(true, Ordering::Release);
+    fn inject_fault(&self, batch: &[Arc<Lease>]) -> Result<(), Outage> {
+        let run = self.plan.runs[self.index].fetch_add(1, Ordering::AcqRel);
+        match self.plan.by_run.get(&(self.index, run)) {
+            Some(InjectedFault::Panic) => panic!("told to panic"),
+            Some(InjectedFault::PanicOnRebuild) => {
+                self.plan.fails_to_build[self.index].store(true, Ordering::Release);
                 panic!("told to die")
             }
-            Some(Fault::Outage) => return Err(Outage::because(Part::Models, "told to be out")),
-            Some(Fault::Hang) => {
-                std::thread::sleep(3 * LOOK);
-                return Err(Outage::because(Part::Models, "told to be out after a while"));
+            Some(InjectedFault::Outage) => return Err(Outage::new(Component::Models, "told to be out")),
+            Some(InjectedFault::SlowOutage) => {
+                std::thread::sleep(3 * POLL_INTERVAL);
+                return Err(Outage::new(Component::Models, "told to be out after a while"));
             }
-            Some(Fault::Park) => {
+            Some(InjectedFault::HangUntilOpened) => {
                 // Nothing is ever sent: it ends with its sender.
-                let _open = self.faults.gate.as_ref().map(Receiver::recv);
+                let _open = self.plan.gate.as_ref().map(Receiver::recv);
             }
-            Some(Fault::Lie) | None => {}
+            Some(InjectedFault::MissingResult) | None => {}
         }
-        if self.number == 1 && batch.iter().any(|lease| self.faults.too_large.contains(&lease.photo)) {
-            return Err(Outage { is_suspicious: true, ..Outage::because(Part::Models, "no room") });
+        if self.index == 1 && batch.iter().any(|lease| self.plan.too_large.contains(&lease.photo)) {
+            return Err(Outage { counts_as_attempt: true, ..Outage::new(Component::Models, "no room") });
         }
-        let is_cursed = |lease: &Arc<Lease>| self.faults.cursed.contains(&lease.photo);
-        assert!(!(self.number == 1 && batch.iter().any(is_cursed)), "a cursed photo");
+        let is_cursed = |lease: &Arc<Lease>| self.plan.panicking.contains(&lease.photo);
+        assert!(!(self.index == 1 && batch.iter().any(is_cursed)), "a cursed photo");
         Ok(())
     }
 
-    fn lies(&self) -> bool {
-        let run = self.faults.runs[self.number].load(Ordering::Acquire).wrapping_sub(1);
-        self.faults.at.get(&(self.number, run)) == Some(&Fault::Lie)
+    fn drops_a_result(&self) -> bool {
+        let run = self.plan.runs[self.index].load(Ordering::Acquire).wrapping_sub(1);
+        self.plan.by_run.get(&(self.index, run)) == Some(&InjectedFault::MissingResult)
     }
 }
 
-struct First(Link);
+struct FirstStage(FaultyStage);
 
-impl Stage for First {
+impl Stage for FirstStage {
     type In = Arc<Lease>;
-    type Out = Item;
+    type Out = TestPhoto;
 
-    fn run(&mut self, batch: &[Arc<Lease>]) -> Result<Answers<Item>, Outage> {
-        self.0.suffer(batch)?;
+    fn run(&mut self, batch: &[Arc<Lease>]) -> Result<BatchResults<TestPhoto>, Outage> {
+        self.0.inject_fault(batch)?;
         batch
             .iter()
             .map(|lease| {
                 let held = self
                     .0
                     .budget
-                    .hold(10)
-                    .map_err(|closed| Outage::because(Part::Storage, closed.to_string()))?;
-                Ok(Ok(Item { lease: Arc::clone(lease), _held: Some(held) }))
+                    .acquire(10)
+                    .map_err(|closed| Outage::new(Component::Storage, closed.to_string()))?;
+                Ok(Ok(TestPhoto { lease: Arc::clone(lease), _permit: Some(held) }))
             })
             .collect()
     }
 }
 
-struct Second(Link);
+struct SecondStage(FaultyStage);
 
-impl Stage for Second {
-    type In = Item;
-    type Out = Item;
+impl Stage for SecondStage {
+    type In = TestPhoto;
+    type Out = TestPhoto;
 
-    fn run(&mut self, batch: &[Item]) -> Result<Answers<Item>, Outage> {
-        self.0.faults.batches.lock().unwrap().push(batch.len());
-        self.0.suffer(&batch.iter().map(|item| Arc::clone(&item.lease)).collect::<Vec<_>>())?;
-        let honest = batch.len() - usize::from(self.0.lies());
+    fn run(&mut self, batch: &[TestPhoto]) -> Result<BatchResults<TestPhoto>, Outage> {
+        self.0.plan.batches.lock().unwrap().push(batch.len());
+        self.0.inject_fault(&batch.iter().map(|item| Arc::clone(&item.lease)).collect::<Vec<_>>())?;
+        let honest = batch.len() - usize::from(self.0.drops_a_result());
         Ok(batch[..honest]
             .iter()
-            .map(|item| Ok(Item { lease: Arc::clone(&item.lease), _held: None }))
+            .map(|item| Ok(TestPhoto { lease: Arc::clone(&item.lease), _permit: None }))
             .collect())
     }
 }
 
-struct Third(Link);
+struct ThirdStage(FaultyStage);
 
-impl Stage for Third {
-    type In = Item;
+impl Stage for ThirdStage {
+    type In = TestPhoto;
     type Out = ();
 
-    fn run(&mut self, batch: &[Item]) -> Result<Answers<()>, Outage> {
-        self.0.suffer(&batch.iter().map(|item| Arc::clone(&item.lease)).collect::<Vec<_>>())?;
+    fn run(&mut self, batch: &[TestPhoto]) -> Result<BatchResults<()>, Outage> {
+        self.0.inject_fault(&batch.iter().map(|item| Arc::clone(&item.lease)).collect::<Vec<_>>())?;
         let photos = batch.iter().map(|item| finished(&item.lease)).collect();
         self.0
-            .calls
-            .ask(Part::Database, self.0.queue.finish(photos))?
-            .map_err(|error| Outage::of_store(Part::Database, error))?;
+            .store
+            .call(Component::Database, self.0.queue.finish(photos))?
+            .map_err(|error| Outage::from_store_error(Component::Database, error))?;
         Ok(batch.iter().map(|_| Ok(())).collect())
     }
 }
 
-fn finished(lease: &Lease) -> Finished {
-    Finished {
+fn finished(lease: &Lease) -> PhotoResults {
+    PhotoResults {
         lease: lease.clone(),
         size: PhotoSize { width: 1, height: 1 },
         taken_at: None,
@@ -195,86 +196,97 @@ fn finished(lease: &Lease) -> Finished {
 }
 
 #[derive(Clone)]
-struct Work {
+struct StageResources {
     queue: Arc<MemoryQueue>,
-    calls: StoreCalls,
+    store: StoreClient,
 }
 
 /// The pipeline of failing stages.
-pub(crate) struct Rig {
-    pub(crate) shared: Arc<Shared>,
+pub(crate) struct FaultyPipeline {
+    pub(crate) shared: Arc<SharedState>,
     stop: Sender<()>,
     supervisor: JoinHandle<StopReport>,
     /// The metrics of the supervisor's thread.
-    page: PrometheusHandle,
+    metrics_page: PrometheusHandle,
     _runtime: tokio::runtime::Runtime,
 }
 
 /// Threads of each stage, and photos a batch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct StageShape {
     pub(crate) threads: usize,
     pub(crate) batch_size: usize,
 }
 
 /// How long a rig waits for what.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct PipelineTimings {
     /// How long leases hold.
-    pub(crate) ttl: Duration,
-    pub(crate) waits: Waits,
+    pub(crate) lease_ttl: Duration,
+    pub(crate) timeouts: SupervisorTimeouts,
     /// After so many failures in a row.
-    pub(crate) pause: fn(u32) -> Duration,
+    pub(crate) backoff: fn(u32) -> Duration,
     /// After this photos that do not end hang.
-    pub(crate) stalled: Duration,
+    pub(crate) stall_timeout: Duration,
 }
 
-impl Default for Pace {
+impl Default for PipelineTimings {
     fn default() -> Self {
         Self {
-            ttl: Duration::from_millis(90),
-            waits: Waits::SERVICE,
-            pause: |_| Duration::from_millis(1),
-            stalled: Duration::from_secs(60),
+            lease_ttl: Duration::from_millis(90),
+            timeouts: SupervisorTimeouts::SERVICE,
+            backoff: |_| Duration::from_millis(1),
+            stall_timeout: Duration::from_secs(60),
         }
     }
 }
 
-impl Rig {
-    pub(crate) fn start(queue: &Arc<MemoryQueue>, faults: &Arc<Faults>, shape: Shape) -> Self {
-        Self::start_at(Pace::default(), queue, faults, shape)
+impl FaultyPipeline {
+    pub(crate) fn start(queue: &Arc<MemoryQueue>, faults: &Arc<FaultPlan>, shape: StageShape) -> Self {
+        Self::start_with(PipelineTimings::default(), queue, faults, shape)
     }
 
-    pub(crate) fn start_at(pace: Pace, queue: &Arc<MemoryQueue>, faults: &Arc<Faults>, shape: Shape) -> Self {
+    pub(crate) fn start_with(
+        pace: PipelineTimings,
+        queue: &Arc<MemoryQueue>,
+        faults: &Arc<FaultPlan>,
+        shape: StageShape,
+    ) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let shared = Arc::new(Shared {
-            status: Mutex::new(Status::Starting),
-            meters: Arc::new(Meters::new(&NAMES)),
-            book: Arc::new(Book::new(Arc::clone(queue) as Arc<dyn Queue>)),
-            bell: Mutex::default(),
+        let shared = Arc::new(SharedState {
+            status: Mutex::new(PipelineStatus::Starting),
+            stats: Arc::new(PipelineStats::new(&STAGE_NAMES)),
+            leases: Arc::new(LeaseTable::new(Arc::clone(queue) as Arc<dyn Queue>)),
+            wakeup: Mutex::default(),
         });
-        let calls = StoreCalls { runtime: runtime.handle().clone(), kill: Kill::new() };
+        let calls = StoreClient { runtime: runtime.handle().clone(), kill_switch: KillSwitch::new() };
         let (stop, stopped) = stop_channel();
         let supervisor = Supervisor {
             shared: Arc::clone(&shared),
             stop: stopped,
-            keeper: Keeper::start(Arc::clone(&shared.book), calls, pace.ttl).unwrap(),
+            renewer: LeaseRenewer::start(Arc::clone(&shared.leases), calls, pace.lease_ttl).unwrap(),
             runtime: runtime.handle().clone(),
-            grace: Duration::from_secs(10),
-            pause: pace.pause,
-            starter: starter(queue, faults, (shape, pace), (Arc::clone(&shared), runtime.handle().clone())),
+            drain_grace: Duration::from_secs(10),
+            backoff: pace.backoff,
+            start_generation: generation_factory(
+                queue,
+                faults,
+                (shape, pace),
+                (Arc::clone(&shared), runtime.handle().clone()),
+            ),
         };
         let recorder = PrometheusBuilder::new().build_recorder();
-        let page = recorder.handle();
-        let work = move || metrics::with_local_recorder(&recorder, || supervisor.work_with(pace.waits));
+        let metrics_page = recorder.handle();
+        let work =
+            move || metrics::with_local_recorder(&recorder, || supervisor.run_with_timeouts(pace.timeouts));
         let supervisor = std::thread::Builder::new().name("supervisor".into()).spawn(work).unwrap();
-        Self { shared, stop, supervisor, page, _runtime: runtime }
+        Self { shared, stop, supervisor, metrics_page, _runtime: runtime }
     }
 
     /// Whether the metrics of the supervisor's thread have this line.
-    pub(crate) fn shows(&self, line: &str) -> bool {
-        self.page.render().lines().any(|shown| shown == line)
+    pub(crate) fn has_metric(&self, line: &str) -> bool {
+        self.metrics_page.render().lines().any(|shown| shown == line)
     }
 
     pub(crate) fn stop(self) -> StopReport {
@@ -283,60 +295,72 @@ impl Rig {
     }
 }
 
-fn starter(
+fn generation_factory(
     queue: &Arc<MemoryQueue>,
-    faults: &Arc<Faults>,
-    (shape, pace): (Shape, Pace),
-    (shared, runtime): (Arc<Shared>, tokio::runtime::Handle),
-) -> Starter {
+    faults: &Arc<FaultPlan>,
+    (shape, pace): (StageShape, PipelineTimings),
+    (shared, runtime): (Arc<SharedState>, tokio::runtime::Handle),
+) -> GenerationFactory {
     let (queue, faults) = (Arc::clone(queue), Arc::clone(faults));
     Box::new(move |kill| {
         faults.generations.fetch_add(1, Ordering::AcqRel);
-        faults.dying.iter().for_each(|dying| dying.store(false, Ordering::Release));
-        let calls = StoreCalls { runtime: runtime.clone(), kill: kill.clone() };
-        let work = Work { queue: Arc::clone(&queue), calls: calls.clone() };
+        faults.fails_to_build.iter().for_each(|dying| dying.store(false, Ordering::Release));
+        let calls = StoreClient { runtime: runtime.clone(), kill_switch: kill.clone() };
+        let work = StageResources { queue: Arc::clone(&queue), store: calls.clone() };
         // Room for three items at once: stages wait for each other all the time.
         let budget = Budget::new(30);
         let (leased, one, two) = (bounded::<InFlight<Arc<Lease>>>(4), bounded(2), bounded(2));
-        let mut crew = Crew::new(calls.clone(), Arc::clone(&shared.meters));
+        let mut crew = StageThreads::new(calls.clone(), Arc::clone(&shared.stats));
         let link = |number: usize| {
             let (faults, budget, work) = (Arc::clone(&faults), budget.clone(), work.clone());
-            move || Link::new(number, &faults, &budget, &work)
+            move || FaultyStage::new(number, &faults, &budget, &work)
         };
-        let Shape { threads, batch_size } = shape;
+        let StageShape { threads, batch_size } = shape;
         let third = link(2);
-        let build: crate::runner::Builder<Third> = Arc::new(move || Ok(Third(third())));
-        crew.hire(
-            Post { stage: "three", threads: 1, batch_size: 8, build },
+        let build: crate::runner::StageFactory<ThirdStage> = Arc::new(move || Ok(ThirdStage(third())));
+        crew.spawn_stage(
+            StageSpec { stage: "three", threads: 1, batch_size: 8, factory: build },
             Inlet(two.1),
-            Outlet::Settled(|()| Outcome::Ready),
+            Outlet::Terminal(|()| PhotoOutcome::Ready),
         )?;
         let second = link(1);
-        let build: crate::runner::Builder<Second> = Arc::new(move || Ok(Second(second())));
-        crew.hire(Post { stage: "two", threads, batch_size, build }, Inlet(one.1), Outlet::Next(two.0))?;
+        let build: crate::runner::StageFactory<SecondStage> = Arc::new(move || Ok(SecondStage(second())));
+        crew.spawn_stage(
+            StageSpec { stage: "two", threads, batch_size, factory: build },
+            Inlet(one.1),
+            Outlet::Next(two.0),
+        )?;
         let first = link(0);
-        let build: crate::runner::Builder<First> = Arc::new(move || Ok(First(first())));
-        crew.hire(
-            Post { stage: "one", threads, batch_size: 1, build },
+        let build: crate::runner::StageFactory<FirstStage> = Arc::new(move || Ok(FirstStage(first())));
+        crew.spawn_stage(
+            StageSpec { stage: "one", threads, batch_size: 1, factory: build },
             Inlet(leased.1),
             Outlet::Next(one.0),
         )?;
         let bell = bounded(1);
         let drain = Arc::new(AtomicBool::new(false));
         let feed = Feed {
-            book: Arc::clone(&shared.book),
-            calls,
+            leases: Arc::clone(&shared.leases),
+            store: calls,
             outlet: leased.0,
-            bell: bell.1,
-            drain: Arc::clone(&drain),
-            ttl: pace.ttl,
-            meter: shared.meters.of("feed"),
+            wakeup: bell.1,
+            is_draining: Arc::clone(&drain),
+            lease_ttl: pace.lease_ttl,
+            stats: shared.stats.stage("feed"),
         };
         let budgets = [budget.clone(), Budget::new(1)];
-        Ok(Starting {
-            generation: Generation { crew, kill, drain, bell: bell.0, budgets },
-            open: Box::new(move |generation| {
-                generation.crew.start("feed", 0, move || feed.work_with(pace.stalled))
+        Ok(PendingGeneration {
+            generation: Generation {
+                threads: crew,
+                kill_switch: kill,
+                is_draining: drain,
+                wakeup: bell.0,
+                budgets,
+            },
+            start_feed: Box::new(move |generation| {
+                generation
+                    .threads
+                    .spawn_thread("feed", 0, move || feed.run_with_stall_timeout(pace.stall_timeout))
             }),
         })
     })

@@ -6,7 +6,7 @@ pub(crate) mod memory_queue;
 use photofinish_store::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
 
 /// A new album's configuration.
-pub(crate) fn config() -> AlbumConfig {
+pub(crate) fn album_config() -> AlbumConfig {
     let recognition =
         Recognition { enabled: true, confidence_threshold: 50.0, mode: RecognitionMode::Photo, grid: None };
     AlbumConfig {
@@ -22,7 +22,7 @@ pub(crate) fn config() -> AlbumConfig {
 ///
 /// # Panics
 /// When it is not and `REQUIRE_SHARED=1`.
-pub(crate) fn shared_photos() -> Option<std::path::PathBuf> {
+pub(crate) fn shared_photo_dir() -> Option<std::path::PathBuf> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/photos");
     if folder.join("MANIFEST.csv").is_file() {
         return Some(folder);

@@ -10,35 +10,37 @@ use photofinish_models::traits::{
     BatchSizes, BibReader, FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelError, ModelFactory,
     ModelIdentity,
 };
-use photofinish_pipeline::{DeskError, ProbeDesk};
+use photofinish_pipeline::{ProbeService, ProbeServiceError};
 
-use crate::support::{LIMITS, ground, held, jpeg, scene};
+use crate::support::{LIMITS, encode_jpeg, encode_jpeg_with_orientation, gradient_picture, runner_picture};
 
-fn runtime() -> tokio::runtime::Runtime {
+fn new_runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
 /// The vector that the fakes give a person.
-fn vector_of(person: u16) -> Vec<f32> {
-    let picture = scene(person, "1");
+fn fake_vector(person: u16) -> Vec<f32> {
+    let picture = runner_picture(person, "1");
     let models = FakeModels::default();
-    let face = models.face_detector().unwrap().detect(&[picture.frame()], 640).unwrap()[0][0];
+    let face = models.create_face_detector().unwrap().detect(&[picture.frame()], 640).unwrap()[0][0];
     let crop = FaceCrop { frame: picture.frame(), landmarks: face.landmarks };
-    models.face_embedder().unwrap().embed(&[crop]).unwrap().remove(0).vector
+    models.create_face_embedder().unwrap().embed(&[crop]).unwrap().remove(0).vector
 }
 
 #[test]
 fn the_largest_face_of_a_selfie_becomes_a_vector() {
-    let desk = ProbeDesk::start(Arc::new(FakeModels::default()), LIMITS, 4);
-    let mut picture = ground(1600, 1200);
+    let desk = ProbeService::start(Arc::new(FakeModels::default()), LIMITS, 4);
+    let mut picture = gradient_picture(1600, 1200);
     paint_face(&mut picture, 5, [100, 100, 200]);
     paint_face(&mut picture, 6, [700, 200, 500]);
     paint_face(&mut picture, 7, [1300, 900, 160]);
     for exif in [1, 6, 8, 3] {
-        let face = runtime().block_on(desk.embed(Bytes::from(held(&picture, exif)))).unwrap();
+        let face = new_runtime()
+            .block_on(desk.embed(Bytes::from(encode_jpeg_with_orientation(&picture, exif))))
+            .unwrap();
         assert_eq!(
             (face.vector, face.model.as_str()),
-            (vector_of(6), "fake-embedder@1"),
+            (fake_vector(6), "fake-embedder@1"),
             "orientation {exif}"
         );
     }
@@ -47,33 +49,33 @@ fn the_largest_face_of_a_selfie_becomes_a_vector() {
 
 #[test]
 fn a_picture_that_is_nothing_but_a_face_is_enough() {
-    let desk = ProbeDesk::start(Arc::new(FakeModels::default()), LIMITS, 4);
-    let mut picture = ground(60, 60);
+    let desk = ProbeService::start(Arc::new(FakeModels::default()), LIMITS, 4);
+    let mut picture = gradient_picture(60, 60);
     paint_face(&mut picture, 31, [0, 0, 60]);
-    let face = runtime().block_on(desk.embed(Bytes::from(jpeg(&picture)))).unwrap();
-    assert_eq!(face.vector, vector_of(31));
+    let face = new_runtime().block_on(desk.embed(Bytes::from(encode_jpeg(&picture)))).unwrap();
+    assert_eq!(face.vector, fake_vector(31));
     desk.stop();
 }
 
 #[test]
-fn each_selfie_without_a_vector_is_told_why() {
-    let desk = ProbeDesk::start(Arc::new(FakeModels::default()), LIMITS, 4);
-    let runtime = runtime();
+fn each_selfie_without_a_face_gets_the_reason() {
+    let desk = ProbeService::start(Arc::new(FakeModels::default()), LIMITS, 4);
+    let runtime = new_runtime();
     let ask = |bytes: Vec<u8>| runtime.block_on(desk.embed(Bytes::from(bytes))).unwrap_err();
-    assert_eq!(ask(jpeg(&ground(800, 600))), DeskError::NoFace);
-    assert_eq!(ask(Vec::new()), DeskError::Unreadable);
-    assert_eq!(ask(b"my face".to_vec()), DeskError::Unreadable);
-    assert_eq!(ask(vec![0; LIMITS.max_file_bytes as usize + 1]), DeskError::Unreadable);
-    let whole = jpeg(&scene(1, "1"));
-    assert_eq!(ask(whole[..whole.len() / 2].to_vec()), DeskError::Unreadable);
+    assert_eq!(ask(encode_jpeg(&gradient_picture(800, 600))), ProbeServiceError::NoFace);
+    assert_eq!(ask(Vec::new()), ProbeServiceError::Unreadable);
+    assert_eq!(ask(b"my face".to_vec()), ProbeServiceError::Unreadable);
+    assert_eq!(ask(vec![0; LIMITS.max_file_bytes as usize + 1]), ProbeServiceError::Unreadable);
+    let whole = encode_jpeg(&runner_picture(1, "1"));
+    assert_eq!(ask(whole[..whole.len() / 2].to_vec()), ProbeServiceError::Unreadable);
     // It goes on after all of them.
     assert!(runtime.block_on(desk.embed(Bytes::from(whole))).is_ok());
     desk.stop();
-    assert_eq!(ask(jpeg(&scene(1, "1"))), DeskError::Unavailable);
+    assert_eq!(ask(encode_jpeg(&runner_picture(1, "1"))), ProbeServiceError::Unavailable);
 }
 
 /// Networks of which the detector panics on pictures 333 pixels wide, and is lost on such of 334.
-struct Fragile;
+struct FragileModels;
 
 struct FragileDetector(Box<dyn FaceDetector>);
 
@@ -91,16 +93,16 @@ impl FaceDetector for FragileDetector {
     }
 }
 
-impl ModelFactory for Fragile {
-    fn face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError> {
-        Ok(Box::new(FragileDetector(FakeModels::default().face_detector()?)))
+impl ModelFactory for FragileModels {
+    fn create_face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError> {
+        Ok(Box::new(FragileDetector(FakeModels::default().create_face_detector()?)))
     }
 
-    fn face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError> {
-        FakeModels::default().face_embedder()
+    fn create_face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError> {
+        FakeModels::default().create_face_embedder()
     }
 
-    fn bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError> {
+    fn create_bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError> {
         Err(ModelError::Runtime("the desk reads no bibs".into()))
     }
 
@@ -110,16 +112,16 @@ impl ModelFactory for Fragile {
 }
 
 #[test]
-fn a_selfie_that_panics_costs_nobody_else_an_answer() {
-    let desk = ProbeDesk::start(Arc::new(Fragile), LIMITS, 4);
-    let runtime = runtime();
+fn a_selfie_that_panics_does_not_affect_other_selfies() {
+    let desk = ProbeService::start(Arc::new(FragileModels), LIMITS, 4);
+    let runtime = new_runtime();
     let ask = |bytes: Vec<u8>| runtime.block_on(desk.embed(Bytes::from(bytes)));
-    let good = jpeg(&scene(8, "1"));
-    assert_eq!(ask(jpeg(&ground(333, 200))), Err(DeskError::Unreadable));
+    let good = encode_jpeg(&runner_picture(8, "1"));
+    assert_eq!(ask(encode_jpeg(&gradient_picture(333, 200))), Err(ProbeServiceError::Unreadable));
     assert!(ask(good.clone()).is_ok());
     assert_eq!(
-        ask(jpeg(&ground(334, 200))).unwrap_err(),
-        DeskError::Unreadable,
+        ask(encode_jpeg(&gradient_picture(334, 200))).unwrap_err(),
+        ProbeServiceError::Unreadable,
         "a sound network refuses it"
     );
     assert!(ask(good).is_ok());
@@ -127,11 +129,11 @@ fn a_selfie_that_panics_costs_nobody_else_an_answer() {
 }
 
 #[test]
-fn a_full_desk_says_when_to_come_again() {
+fn a_full_queue_says_when_to_retry() {
     let slow = FakeModels { delay: Duration::from_millis(1500), ..FakeModels::default() };
-    let desk = Arc::new(ProbeDesk::start(Arc::new(slow), LIMITS, 1));
-    let selfie = Bytes::from(jpeg(&scene(1, "1")));
-    let answers = runtime().block_on(async {
+    let desk = Arc::new(ProbeService::start(Arc::new(slow), LIMITS, 1));
+    let selfie = Bytes::from(encode_jpeg(&runner_picture(1, "1")));
+    let answers = new_runtime().block_on(async {
         let asked: Vec<_> = (0..6)
             .map(|_| {
                 let (desk, selfie) = (Arc::clone(&desk), selfie.clone());
@@ -147,7 +149,7 @@ fn a_full_desk_says_when_to_come_again() {
     let seated = answers.iter().filter(|answer| answer.is_ok()).count();
     assert!((1..=2).contains(&seated), "{answers:?}");
     for refused in answers.iter().filter_map(|answer| answer.as_ref().err()) {
-        let DeskError::Busy { try_again_in } = refused else { panic!("{refused:?}") };
+        let ProbeServiceError::Busy { retry_after: try_again_in } = refused else { panic!("{refused:?}") };
         assert!((Duration::from_secs(1)..Duration::from_secs(10)).contains(try_again_in));
     }
     desk.stop();

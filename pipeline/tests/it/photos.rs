@@ -2,64 +2,67 @@
 
 use exif::{Tag, Value};
 use image::ImageFormat;
-use photofinish_models::fakes::{FakeModels, PANIC, paint_bib, paint_face};
+use photofinish_models::fakes::{FakeModels, PANIC_BIB, paint_bib, paint_face};
 use photofinish_models::traits::BatchSizes;
 use photofinish_store::album::{Grid, RecognitionMode};
 use photofinish_store::object::ObjectRole;
 use photofinish_store::photo::{
-    BoundingBox, FailureReason, PhotoSize, PhotoState, TextStanding, UnindexedReason,
+    BoundingBox, FailureReason, PhotoSize, PhotoState, TextIndexState, UnindexedReason,
 };
 use time::macros::datetime;
 
-use crate::support::{House, LIMITS, config, ground, held, jpeg, scene, wait_for, with_notes, words};
+use crate::support::{
+    LIMITS, PipelineFixture, album_config, encode_jpeg, encode_jpeg_with_orientation, exif_text,
+    gradient_picture, runner_picture, wait_for, with_exif,
+};
 
 /// Whether a box is at left, top, width, height.
-fn near(found: &BoundingBox, [left, top, width, height]: [f64; 4]) -> bool {
+fn is_near(found: &BoundingBox, [left, top, width, height]: [f64; 4]) -> bool {
     let sides = [(found.left, left), (found.top, top), (found.width, width), (found.height, height)];
     sides.iter().all(|(found, expected)| (found - expected).abs() < 0.01)
 }
 
 #[test]
 fn a_photo_becomes_rows_and_previews() {
-    let house = House::build();
-    let album = house.album(config());
-    let mut large = ground(3000, 2000);
+    let house = PipelineFixture::new();
+    let album = house.create_album(album_config());
+    let mut large = gradient_picture(3000, 2000);
     paint_face(&mut large, 4711, [300, 200, 400]);
     paint_face(&mut large, 12, [1500, 200, 600]);
     paint_bib(&mut large, "A1204", [600, 1000]);
     paint_bib(&mut large, "HELLO", [1600, 1400]);
     let notes = [
-        (Tag::Make, words("Canon")),
-        (Tag::Model, words("Canon EOS R5")),
-        (Tag::DateTimeOriginal, words("2025:05:11 09:30:00")),
-        (Tag::OffsetTimeOriginal, words("+02:00")),
+        (Tag::Make, exif_text("Canon")),
+        (Tag::Model, exif_text("Canon EOS R5")),
+        (Tag::DateTimeOriginal, exif_text("2025:05:11 09:30:00")),
+        (Tag::OffsetTimeOriginal, exif_text("+02:00")),
     ];
-    let photo = house.send(album, &[with_notes(&jpeg(&large), &notes)])[0];
-    let pipeline = house.pipeline(FakeModels::default());
-    house.wait_until_settled(album);
+    let photo = house.upload_photos(album, &[with_exif(&encode_jpeg(&large), &notes)])[0];
+    let pipeline = house.start_pipeline(FakeModels::default());
+    house.wait_until_processed(album);
     let report = pipeline.stop();
-    assert!(report.drained && report.left == 0 && report.given_back == 0, "{report:?}");
+    assert!(report.drained && report.unfinished == 0 && report.given_back == 0, "{report:?}");
 
-    let row = house.photo(album, photo);
+    let row = house.load_photo(album, photo);
     assert_eq!((row.state, row.failure), (PhotoState::Ready, None));
     assert_eq!(row.size, Some(PhotoSize { width: 3000, height: 2000 }));
     assert_eq!(row.taken_at, Some(datetime!(2025-05-11 07:30:00 UTC)));
     assert_eq!(row.camera.as_deref(), Some("Canon EOS R5"));
-    let (faces, texts) = house.seen(album, photo);
+    let (faces, texts) = house.load_detections(album, photo);
     assert_eq!(faces.len(), 2);
-    assert!(near(&faces[0].bounding_box, [0.5, 0.1, 0.2, 0.3]), "the largest comes first: {faces:?}");
-    assert!(near(&faces[1].bounding_box, [0.1, 0.1, 0.1333, 0.2]));
+    assert!(is_near(&faces[0].bounding_box, [0.5, 0.1, 0.2, 0.3]), "the largest comes first: {faces:?}");
+    assert!(is_near(&faces[1].bounding_box, [0.1, 0.1, 0.1333, 0.2]));
     for face in &faces {
         assert_eq!((face.unindexed, face.confidence > 0.9), (None, true));
         let embedding = face.embedding.as_ref().unwrap();
         assert_eq!((embedding.model.as_str(), embedding.vector.len()), ("fake-embedder@1", 128));
     }
-    let standing = |text: &str| texts.iter().find(|seen| seen.text == text).map(|seen| seen.standing);
-    assert_eq!(standing("A1204"), Some(TextStanding::Indexed));
-    assert_eq!(standing("HELLO"), Some(TextStanding::Unindexed(UnindexedReason::NotABib)));
+    let standing = |text: &str| texts.iter().find(|seen| seen.text == text).map(|seen| seen.index_state);
+    assert_eq!(standing("A1204"), Some(TextIndexState::Indexed));
+    assert_eq!(standing("HELLO"), Some(TextIndexState::Unindexed(UnindexedReason::NotABib)));
 
     for (role, long_side) in [(ObjectRole::Preview, 2048), (ObjectRole::Thumbnail, 256)] {
-        let file = house.bytes(&house.object(album, photo, role));
+        let file = house.read_object(&house.object_key(album, photo, role));
         let picture = image::load_from_memory_with_format(&file, ImageFormat::Jpeg).unwrap();
         assert_eq!(picture.width(), long_side);
         assert_eq!(picture.height(), (long_side * 2 + 1) / 3);
@@ -69,14 +72,14 @@ fn a_photo_becomes_rows_and_previews() {
 
 #[test]
 fn small_photos_are_not_enlarged() {
-    let house = House::build();
-    let album = house.album(config());
-    let photo = house.send(album, &[jpeg(&ground(200, 100))])[0];
-    let pipeline = house.pipeline(FakeModels::default());
-    house.wait_until_settled(album);
+    let house = PipelineFixture::new();
+    let album = house.create_album(album_config());
+    let photo = house.upload_photos(album, &[encode_jpeg(&gradient_picture(200, 100))])[0];
+    let pipeline = house.start_pipeline(FakeModels::default());
+    house.wait_until_processed(album);
     pipeline.stop();
     for role in [ObjectRole::Preview, ObjectRole::Thumbnail] {
-        let file = house.bytes(&house.object(album, photo, role));
+        let file = house.read_object(&house.object_key(album, photo, role));
         let picture = image::load_from_memory_with_format(&file, ImageFormat::Jpeg).unwrap();
         assert_eq!((picture.width(), picture.height()), (200, 100));
     }
@@ -84,9 +87,9 @@ fn small_photos_are_not_enlarged() {
 
 #[test]
 fn each_bad_file_fails_alone_with_its_reason() {
-    let house = House::build();
-    let album = house.album(config());
-    let good = jpeg(&scene(7, "1234"));
+    let house = PipelineFixture::new();
+    let album = house.create_album(album_config());
+    let good = encode_jpeg(&runner_picture(7, "1234"));
     let mut lying =
         vec![0xff, 0xd8, 0xff, 0xc0, 0, 17, 8, 0xff, 0xff, 0xff, 0xff, 3, 1, 0x22, 0, 2, 0x11, 1, 3, 0x11];
     lying.resize(44, 1);
@@ -100,17 +103,17 @@ fn each_bad_file_fails_alone_with_its_reason() {
         lying,
         b"%PDF-1.4 not a photo".to_vec(),
         heavy,
-        jpeg(&scene(8, PANIC)),
+        encode_jpeg(&runner_picture(8, PANIC_BIB)),
         good,
     ];
-    let photos = house.send(album, &files);
-    let gone = house.send(album, &[jpeg(&ground(64, 64))])[0];
-    let key = house.object(album, gone, ObjectRole::Original);
+    let photos = house.upload_photos(album, &files);
+    let gone = house.upload_photos(album, &[encode_jpeg(&gradient_picture(64, 64))])[0];
+    let key = house.object_key(album, gone, ObjectRole::Original);
     house.runtime.block_on(house.store.blobs.delete(&key)).unwrap();
-    let pipeline = house.pipeline(FakeModels::default());
-    let counts = house.wait_until_settled(album);
+    let pipeline = house.start_pipeline(FakeModels::default());
+    let counts = house.wait_until_processed(album);
     assert!(pipeline.stop().drained);
-    let reason = |i: usize| house.photo(album, photos[i]).failure;
+    let reason = |i: usize| house.load_photo(album, photos[i]).failure;
     assert_eq!(reason(0), None);
     assert_eq!(reason(1), Some(FailureReason::CorruptImage));
     assert_eq!(reason(2), None);
@@ -120,31 +123,35 @@ fn each_bad_file_fails_alone_with_its_reason() {
     assert_eq!(reason(6), Some(FailureReason::TooLarge));
     assert_eq!(reason(7), Some(FailureReason::ProcessingCrashed));
     assert_eq!(reason(8), None);
-    assert_eq!(house.photo(album, gone).failure, Some(FailureReason::MissingObject));
+    assert_eq!(house.load_photo(album, gone).failure, Some(FailureReason::MissingObject));
     assert_eq!((counts.ready, counts.failed), (3, 7));
 }
 
 #[test]
-fn all_eight_ways_to_hold_a_camera_give_the_same_photo() {
-    let house = House::build();
-    let album = house.album(config());
-    let scene = scene(99, "2025");
-    let files: Vec<Vec<u8>> = (1..=8).map(|exif| held(&scene, exif)).collect();
-    let photos = house.send(album, &files);
-    let pipeline = house.pipeline(FakeModels::default());
-    house.wait_until_settled(album);
+fn all_eight_orientations_give_the_same_photo() {
+    let house = PipelineFixture::new();
+    let album = house.create_album(album_config());
+    let scene = runner_picture(99, "2025");
+    let files: Vec<Vec<u8>> = (1..=8).map(|exif| encode_jpeg_with_orientation(&scene, exif)).collect();
+    let photos = house.upload_photos(album, &files);
+    let pipeline = house.start_pipeline(FakeModels::default());
+    house.wait_until_processed(album);
     pipeline.stop();
     for (i, photo) in photos.iter().enumerate() {
-        let (faces, texts) = house.seen(album, *photo);
+        let (faces, texts) = house.load_detections(album, *photo);
         assert_eq!((faces.len(), texts.len()), (1, 1), "orientation {}", i + 1);
         assert_eq!(texts[0].text, "2025");
-        assert!(near(&faces[0].bounding_box, [0.25, 0.125, 0.1333, 0.2]), "orientation {}: {faces:?}", i + 1);
         assert!(
-            near(&texts[0].bounding_box, [0.2667, 0.525, 0.1067, 0.05]),
+            is_near(&faces[0].bounding_box, [0.25, 0.125, 0.1333, 0.2]),
+            "orientation {}: {faces:?}",
+            i + 1
+        );
+        assert!(
+            is_near(&texts[0].bounding_box, [0.2667, 0.525, 0.1067, 0.05]),
             "orientation {}: {texts:?}",
             i + 1
         );
-        let row = house.photo(album, *photo);
+        let row = house.load_photo(album, *photo);
         assert_eq!(row.size, Some(PhotoSize { width: 1200, height: 800 }));
     }
 }
@@ -153,22 +160,23 @@ fn all_eight_ways_to_hold_a_camera_give_the_same_photo() {
 fn batched_equals_single() {
     let single = FakeModels::default();
     let batched = FakeModels { batch_sizes: Some(BatchSizes { detect: 4, embed: 8, read: 4 }), ..single };
-    let house = House::build();
-    let mut files: Vec<Vec<u8>> = (0..12_u16).map(|i| jpeg(&scene(i, &format!("{}", 1000 + i)))).collect();
+    let house = PipelineFixture::new();
+    let mut files: Vec<Vec<u8>> =
+        (0..12_u16).map(|i| encode_jpeg(&runner_picture(i, &format!("{}", 1000 + i)))).collect();
     // One of them takes its batch down; none of its mates may notice.
-    files[5] = jpeg(&scene(5, PANIC));
+    files[5] = encode_jpeg(&runner_picture(5, PANIC_BIB));
     files[7] = b"no photo".to_vec();
     let seen: Vec<_> = [single, batched]
         .into_iter()
         .map(|models| {
-            let album = house.album(config());
-            let photos = house.send(album, &files);
-            let pipeline = house.pipeline(models);
-            house.wait_until_settled(album);
+            let album = house.create_album(album_config());
+            let photos = house.upload_photos(album, &files);
+            let pipeline = house.start_pipeline(models);
+            house.wait_until_processed(album);
             pipeline.stop();
             photos
                 .iter()
-                .map(|photo| (house.photo(album, *photo).failure, house.seen(album, *photo)))
+                .map(|photo| (house.load_photo(album, *photo).failure, house.load_detections(album, *photo)))
                 .collect::<Vec<_>>()
         })
         .collect();
@@ -178,54 +186,54 @@ fn batched_equals_single() {
 }
 
 #[test]
-fn what_an_album_does_not_want_is_not_looked_for() {
-    let house = House::build();
-    let file = [jpeg(&scene(7, "1234"))];
+fn recognition_that_an_album_disables_is_not_run() {
+    let house = PipelineFixture::new();
+    let file = [encode_jpeg(&runner_picture(7, "1234"))];
     for (face, text) in [(true, false), (false, true), (false, false)] {
-        let mut config = config();
+        let mut config = album_config();
         (config.face.enabled, config.text.enabled) = (face, text);
-        let album = house.album(config);
-        let photo = house.send(album, &file)[0];
-        let pipeline = house.pipeline(FakeModels::default());
-        house.wait_until_settled(album);
+        let album = house.create_album(config);
+        let photo = house.upload_photos(album, &file)[0];
+        let pipeline = house.start_pipeline(FakeModels::default());
+        house.wait_until_processed(album);
         pipeline.stop();
-        let (faces, texts) = house.seen(album, photo);
+        let (faces, texts) = house.load_detections(album, photo);
         assert_eq!((faces.len(), texts.len()), (usize::from(face), usize::from(text)));
-        assert_eq!(house.photo(album, photo).state, PhotoState::Ready);
-        house.bytes(&house.object(album, photo, ObjectRole::Preview));
+        assert_eq!(house.load_photo(album, photo).state, PhotoState::Ready);
+        house.read_object(&house.object_key(album, photo, ObjectRole::Preview));
     }
 }
 
 #[test]
 fn a_grid_finds_what_is_too_small_for_the_whole_and_everything_once() {
     // Marks of 4000 pixels across are too small at 2048 for the fakes; in cells they are seen at full size.
-    let mut picture = ground(4000, 2600);
+    let mut picture = gradient_picture(4000, 2600);
     for (i, left) in (0..8_u32).map(|i| (i, i * 480 + 60)) {
         paint_face(&mut picture, 100 + i as u16, [left, 300, 24]);
         paint_bib(&mut picture, &format!("{}", 1000 + i), [left, 700]);
     }
     paint_face(&mut picture, 9, [1200, 1200, 1300]);
-    let file = [jpeg(&picture)];
-    let house = House::build();
+    let file = [encode_jpeg(&picture)];
+    let house = PipelineFixture::new();
     let grid = Grid { rows: 2, columns: 3, cell_width: 2000, cell_height: 2000 };
     let found: Vec<(usize, usize)> = [None, Some(grid)]
         .into_iter()
         .map(|grid| {
-            let mut config = config();
+            let mut config = album_config();
             for recognition in [&mut config.face, &mut config.text] {
                 recognition.grid = grid;
                 recognition.mode =
                     if grid.is_some() { RecognitionMode::Grid } else { RecognitionMode::Photo };
             }
-            let album = house.album(config);
-            let photo = house.send(album, &file)[0];
-            let pipeline = house.pipeline(FakeModels::default());
-            house.wait_until_settled(album);
+            let album = house.create_album(config);
+            let photo = house.upload_photos(album, &file)[0];
+            let pipeline = house.start_pipeline(FakeModels::default());
+            house.wait_until_processed(album);
             pipeline.stop();
-            let (faces, texts) = house.seen(album, photo);
+            let (faces, texts) = house.load_detections(album, photo);
             if grid.is_some() {
                 assert!(
-                    near(&faces[0].bounding_box, [0.3, 0.4615, 0.325, 0.5]),
+                    is_near(&faces[0].bounding_box, [0.3, 0.4615, 0.325, 0.5]),
                     "across cells: {:?}",
                     faces[0]
                 );
@@ -241,10 +249,10 @@ fn a_grid_finds_what_is_too_small_for_the_whole_and_everything_once() {
 }
 
 #[test]
-fn a_photo_of_an_earlier_crash_is_tried_again_and_given_up_after_its_attempts() {
-    let house = House::build();
-    let album = house.album(config());
-    let photo = house.send(album, &[jpeg(&scene(3, "55"))])[0];
+fn a_crash_suspect_is_retried_and_fails_after_its_last_attempt() {
+    let house = PipelineFixture::new();
+    let album = house.create_album(album_config());
+    let photo = house.upload_photos(album, &[encode_jpeg(&runner_picture(3, "55"))])[0];
     // Three processes that die with it in hand.
     for _ in 0..3 {
         let request = |suspects| photofinish_store::traits::LeaseRequest {
@@ -256,38 +264,41 @@ fn a_photo_of_an_earlier_crash_is_tried_again_and_given_up_after_its_attempts() 
             let fresh = house.store.queue.lease(request(false)).await.unwrap();
             let suspect = house.store.queue.lease(request(true)).await.unwrap();
             assert_eq!(fresh.len() + suspect.len(), 1);
-            house.store.embedded().unwrap().reclaim().await.unwrap();
+            house.store.embedded().unwrap().reclaim_leases().await.unwrap();
         });
     }
-    let pipeline = house.pipeline(FakeModels::default());
-    house.wait_until_settled(album);
+    let pipeline = house.start_pipeline(FakeModels::default());
+    house.wait_until_processed(album);
     pipeline.stop();
-    assert_eq!(house.photo(album, photo).failure, Some(FailureReason::ProcessingCrashed));
+    assert_eq!(house.load_photo(album, photo).failure, Some(FailureReason::ProcessingCrashed));
 }
 
 #[test]
-fn a_confirmed_photo_is_taken_up_when_the_pipeline_is_woken() {
-    let house = House::build();
-    let album = house.album(config());
-    let pipeline = house.pipeline(FakeModels::default());
-    wait_for("running", || (pipeline.status() == photofinish_pipeline::Status::Running).then_some(()));
-    let photo = house.send(album, &[jpeg(&scene(1, "77"))])[0];
+fn a_confirmed_photo_is_leased_when_the_pipeline_is_woken() {
+    let house = PipelineFixture::new();
+    let album = house.create_album(album_config());
+    let pipeline = house.start_pipeline(FakeModels::default());
+    wait_for("running", || {
+        (pipeline.status() == photofinish_pipeline::PipelineStatus::Running).then_some(())
+    });
+    let photo = house.upload_photos(album, &[encode_jpeg(&runner_picture(1, "77"))])[0];
     pipeline.wake();
-    house.wait_until_settled(album);
-    assert_eq!(house.photo(album, photo).state, PhotoState::Ready);
+    house.wait_until_processed(album);
+    assert_eq!(house.load_photo(album, photo).state, PhotoState::Ready);
     pipeline.stop();
 }
 
 #[test]
-fn damaged_notes_do_not_fail_a_photo() {
-    let house = House::build();
-    let album = house.album(config());
-    let mut file = with_notes(&jpeg(&scene(1, "77")), &[(Tag::Orientation, Value::Short(vec![1]))]);
+fn damaged_exif_does_not_fail_a_photo() {
+    let house = PipelineFixture::new();
+    let album = house.create_album(album_config());
+    let mut file =
+        with_exif(&encode_jpeg(&runner_picture(1, "77")), &[(Tag::Orientation, Value::Short(vec![1]))]);
     // The offset of the first directory points nowhere.
     file[16..20].copy_from_slice(&[0x7f, 0xff, 0xff, 0xff]);
-    let photo = house.send(album, &[file])[0];
-    let pipeline = house.pipeline(FakeModels::default());
-    house.wait_until_settled(album);
+    let photo = house.upload_photos(album, &[file])[0];
+    let pipeline = house.start_pipeline(FakeModels::default());
+    house.wait_until_processed(album);
     pipeline.stop();
-    assert_eq!(house.photo(album, photo).failure, None);
+    assert_eq!(house.load_photo(album, photo).failure, None);
 }

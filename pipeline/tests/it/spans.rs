@@ -12,14 +12,14 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::support::{House, config, jpeg, scene, wait_for};
+use crate::support::{PipelineFixture, album_config, encode_jpeg, runner_picture, wait_for};
 
 /// The stages that have a photo, in order.
 const STAGES: [&str; 7] = ["fetch", "decode", "resize", "detect", "embed", "read", "index"];
 
 /// A span or a log line, with its fields.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct RecordedSpan {
     name: &'static str,
     fields: Vec<(&'static str, String)>,
     /// The photo whose span it is, or in whose span it is.
@@ -27,13 +27,13 @@ struct Seen {
     is_over: bool,
 }
 
-impl Seen {
+impl RecordedSpan {
     fn field(&self, name: &str) -> &str {
         self.fields.iter().find(|(field, _)| *field == name).map_or("", |(_, value)| value)
     }
 }
 
-impl Visit for Seen {
+impl Visit for RecordedSpan {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         self.fields.push((field.name(), format!("{value:?}").trim_matches('"').to_owned()));
     }
@@ -41,14 +41,14 @@ impl Visit for Seen {
 
 /// Everything seen, spans in the order in which they began. Global: the pipeline has threads of its own.
 #[derive(Clone, Debug, Default)]
-struct Collector {
-    spans: Arc<Mutex<Vec<(u64, Seen)>>>,
-    lines: Arc<Mutex<Vec<Seen>>>,
+struct SpanCollector {
+    spans: Arc<Mutex<Vec<(u64, RecordedSpan)>>>,
+    lines: Arc<Mutex<Vec<RecordedSpan>>>,
 }
 
-impl Collector {
+impl SpanCollector {
     fn get() -> &'static Self {
-        static COLLECTOR: OnceLock<Collector> = OnceLock::new();
+        static COLLECTOR: OnceLock<SpanCollector> = OnceLock::new();
         COLLECTOR.get_or_init(|| {
             let collector = Self::default();
             let ours = Targets::new()
@@ -61,8 +61,8 @@ impl Collector {
     }
 
     /// The ways of a photo, one a lease, each with the stages that worked on it.
-    fn ways(&self, photo: PhotoId) -> Vec<(Seen, Vec<Seen>)> {
-        let mut ways: Vec<(Seen, Vec<Seen>)> = Vec::new();
+    fn photo_spans(&self, photo: PhotoId) -> Vec<(RecordedSpan, Vec<RecordedSpan>)> {
+        let mut ways: Vec<(RecordedSpan, Vec<RecordedSpan>)> = Vec::new();
         let photo = photo.to_string();
         for (_, seen) in
             self.spans.lock().unwrap().iter().filter(|(_, seen)| seen.photo.as_ref() == Some(&photo))
@@ -77,21 +77,21 @@ impl Collector {
     }
 
     /// The only way of a photo, which is over.
-    fn way(&self, photo: PhotoId) -> (Seen, Vec<Seen>) {
+    fn finished_photo_span(&self, photo: PhotoId) -> (RecordedSpan, Vec<RecordedSpan>) {
         let mut ways = wait_for("the end of its span", || {
-            let ways = self.ways(photo);
+            let ways = self.photo_spans(photo);
             ways.iter().all(|(way, _)| way.is_over).then_some(ways)
         });
         assert_eq!(ways.len(), 1, "{ways:?}");
         ways.remove(0)
     }
 
-    fn lines_about(&self, photo: PhotoId) -> Vec<Seen> {
+    fn lines_about(&self, photo: PhotoId) -> Vec<RecordedSpan> {
         let photo = Some(photo.to_string());
         self.lines.lock().unwrap().iter().filter(|line| line.photo == photo).cloned().collect()
     }
 
-    fn change(&self, id: &Id, change: impl FnOnce(&mut Seen)) {
+    fn update_span(&self, id: &Id, change: impl FnOnce(&mut RecordedSpan)) {
         // The registry uses an id again once its span is over.
         if let Some((_, seen)) =
             self.spans.lock().unwrap().iter_mut().rfind(|(span, _)| *span == id.into_u64())
@@ -101,9 +101,9 @@ impl Collector {
     }
 }
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Collector {
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanCollector {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let mut seen = Seen { name: attributes.metadata().name(), ..Seen::default() };
+        let mut seen = RecordedSpan { name: attributes.metadata().name(), ..RecordedSpan::default() };
         attributes.record(&mut seen);
         let parent = context.span(id).and_then(|span| span.parent().map(|parent| parent.id().into_u64()));
         let mut spans = self.spans.lock().unwrap();
@@ -116,93 +116,93 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Collector {
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, _context: Context<'_, S>) {
-        self.change(id, |seen| values.record(seen));
+        self.update_span(id, |seen| values.record(seen));
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let mut line = Seen { name: event.metadata().name(), ..Seen::default() };
+        let mut line = RecordedSpan { name: event.metadata().name(), ..RecordedSpan::default() };
         event.record(&mut line);
         let around =
             context.event_scope(event).and_then(|mut scope| scope.find(|span| span.name() == "photo"));
         if let Some(around) = around {
-            self.change(&around.id(), |seen| line.photo.clone_from(&seen.photo));
+            self.update_span(&around.id(), |seen| line.photo.clone_from(&seen.photo));
         }
         self.lines.lock().unwrap().push(line);
     }
 
     fn on_close(&self, id: Id, _context: Context<'_, S>) {
-        self.change(&id, |seen| seen.is_over = true);
+        self.update_span(&id, |seen| seen.is_over = true);
     }
 }
 
-fn names(stages: &[Seen]) -> Vec<&str> {
+fn stage_names(stages: &[RecordedSpan]) -> Vec<&str> {
     stages.iter().map(|stage| stage.field("stage")).collect()
 }
 
 #[test]
-fn a_photos_span_holds_every_stage_and_how_it_ended() {
-    let collector = Collector::get();
-    let house = House::build();
-    let album = house.album(config());
-    let pipeline = house.pipeline(FakeModels::default());
-    let whole = jpeg(&scene(3, "417"));
+fn a_photo_span_contains_every_stage_and_the_outcome() {
+    let collector = SpanCollector::get();
+    let house = PipelineFixture::new();
+    let album = house.create_album(album_config());
+    let pipeline = house.start_pipeline(FakeModels::default());
+    let whole = encode_jpeg(&runner_picture(3, "417"));
     let torn = whole[..whole.len() / 2].to_vec();
-    let photos = house.send(album, &[whole, torn]);
-    house.wait_until_settled(album);
+    let photos = house.upload_photos(album, &[whole, torn]);
+    house.wait_until_processed(album);
     pipeline.stop();
 
-    let (way, stages) = collector.way(photos[0]);
+    let (way, stages) = collector.finished_photo_span(photos[0]);
     assert_eq!((way.field("outcome"), way.field("attempt")), ("ready", "1"));
     assert_eq!(way.field("album.id"), album.to_string());
     assert!(way.field("queued_ms").parse::<u64>().is_ok(), "{way:?}");
-    assert_eq!(names(&stages), STAGES);
+    assert_eq!(stage_names(&stages), STAGES);
     for stage in &stages {
         assert!(stage.is_over, "{stage:?}");
         assert!(stage.field("batch_size").parse::<usize>().unwrap() >= 1, "{stage:?}");
         assert!(stage.field("wait_ms").parse::<u64>().is_ok(), "{stage:?}");
     }
 
-    let (way, stages) = collector.way(photos[1]);
+    let (way, stages) = collector.finished_photo_span(photos[1]);
     assert_eq!(way.field("outcome"), "failed");
-    assert_eq!(names(&stages), STAGES[..2]);
+    assert_eq!(stage_names(&stages), STAGES[..2]);
     let lines = collector.lines_about(photos[1]);
     assert!(lines.iter().any(|line| line.field("message") == "photo failed"), "{lines:?}");
 }
 
 #[test]
-fn a_photo_that_is_given_back_has_another_span_the_next_time() {
-    let collector = Collector::get();
-    let house = House::build();
-    let album = house.album(config());
+fn a_photo_given_back_gets_a_new_span_next_time() {
+    let collector = SpanCollector::get();
+    let house = PipelineFixture::new();
+    let album = house.create_album(album_config());
     let slow = FakeModels { delay: Duration::from_millis(400), ..FakeModels::default() };
-    let photos = house.send(album, &vec![jpeg(&scene(3, "417")); 12]);
+    let photos = house.upload_photos(album, &vec![encode_jpeg(&runner_picture(3, "417")); 12]);
     let pipeline =
-        house.pipeline_with(Arc::new(slow), Arc::clone(&house.store.blobs), Duration::from_millis(1));
-    wait_for("one that is done", || (house.counts(album).ready > 0).then_some(()));
+        house.start_pipeline_with(Arc::new(slow), Arc::clone(&house.store.blobs), Duration::from_millis(1));
+    wait_for("one that is done", || (house.state_counts(album).ready > 0).then_some(()));
     assert!(pipeline.stop().given_back > 0);
     let is_returned = |photo: &&PhotoId| {
-        let ways = collector.ways(**photo);
+        let ways = collector.photo_spans(**photo);
         ways.last().is_some_and(|(way, _)| way.is_over && way.field("outcome") == "given_back")
     };
     let returned = *photos.iter().find(is_returned).unwrap();
 
-    let pipeline = house.pipeline(FakeModels::default());
-    house.wait_until_settled(album);
+    let pipeline = house.start_pipeline(FakeModels::default());
+    house.wait_until_processed(album);
     pipeline.stop();
-    let ways = collector.ways(returned);
+    let ways = collector.photo_spans(returned);
     assert_eq!(ways.len(), 2, "{ways:?}");
     assert_eq!((ways[1].0.field("outcome"), ways[1].0.field("attempt")), ("ready", "1"));
-    assert_eq!(names(&ways[1].1), STAGES);
+    assert_eq!(stage_names(&ways[1].1), STAGES);
 }
 
 #[test]
-fn a_selfies_work_is_part_of_the_request_that_brought_it() {
-    let collector = Collector::get();
-    let house = House::build();
+fn the_stage_span_of_a_selfie_belongs_to_its_request() {
+    let collector = SpanCollector::get();
+    let house = PipelineFixture::new();
     let desk =
-        photofinish_pipeline::ProbeDesk::start(Arc::new(FakeModels::default()), crate::support::LIMITS, 4);
+        photofinish_pipeline::ProbeService::start(Arc::new(FakeModels::default()), crate::support::LIMITS, 4);
     let request = tracing::info_span!("request", photo.id = "a selfie of this test");
-    let selfie = jpeg(&scene(3, "417"));
+    let selfie = encode_jpeg(&runner_picture(3, "417"));
     house.runtime.block_on(tracing::Instrument::instrument(desk.embed(selfie.into()), request)).unwrap();
     desk.stop();
     let spans = collector.spans.lock().unwrap();

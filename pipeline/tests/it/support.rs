@@ -8,17 +8,17 @@ use bytes::Bytes;
 use exif::experimental::Writer;
 use exif::{Field, In, Tag, Value};
 use photofinish_kernels::frame::Picture;
-use photofinish_kernels::orient::{Orientation, upright};
+use photofinish_kernels::orient::{Orientation, apply_orientation};
 use photofinish_models::fakes::{FakeModels, paint_bib, paint_face};
 use photofinish_models::traits::ModelFactory;
-use photofinish_pipeline::{Limits, Pipeline, PipelineParts, PipelineSettings};
+use photofinish_pipeline::{Limits, Pipeline, PipelineDependencies, PipelineSettings};
 use photofinish_store::album::{
     AlbumConfig, DEFAULT_BIB_PATTERN, NewAlbum, Recognition, RecognitionMode, Tenant,
 };
 use photofinish_store::ids::{AlbumId, KeyId, OrganizationId, PhotoId};
 use photofinish_store::key::{KeyMode, NewKey, Scope};
 use photofinish_store::object::{ObjectKey, ObjectRole};
-use photofinish_store::photo::{NewPhoto, Photo, SeenFace, SeenText, StateCounts};
+use photofinish_store::photo::{DetectedFace, DetectedText, NewPhoto, Photo, StateCounts};
 use photofinish_store::traits::Blobs;
 use photofinish_store::{Store, suite};
 use tempfile::TempDir;
@@ -27,32 +27,32 @@ use tokio::runtime::Runtime;
 pub const LIMITS: Limits = Limits { max_file_bytes: 4 << 20, max_pixels: 50_000_000 };
 
 /// How long anything may take.
-pub const LONG: Duration = Duration::from_secs(600);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A store on a temporary folder with an organization.
-pub struct House {
+pub struct PipelineFixture {
     pub runtime: Runtime,
     pub store: Store,
     tenant: Tenant,
     key: KeyId,
-    _folder: TempDir,
+    _store_dir: TempDir,
 }
 
-impl House {
-    pub fn build() -> Self {
+impl PipelineFixture {
+    pub fn new() -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let folder = TempDir::new().unwrap();
         let (store, tenant, key) = runtime.block_on(async {
-            let store = Store::open(suite::settings_in(folder.path())).await.unwrap();
-            let organization = store.keys.organization("pipeline tests").await.unwrap();
+            let store = Store::open(suite::test_settings(folder.path())).await.unwrap();
+            let organization = store.keys.get_or_create_organization("pipeline tests").await.unwrap();
             let key = store.keys.create(new_key(organization)).await.unwrap();
             (store, key.tenant, key.id)
         });
-        Self { runtime, store, tenant, key, _folder: folder }
+        Self { runtime, store, tenant, key, _store_dir: folder }
     }
 
-    pub fn album(&self, config: AlbumConfig) -> AlbumId {
+    pub fn create_album(&self, config: AlbumConfig) -> AlbumId {
         let album = NewAlbum {
             tenant: self.tenant,
             created_by: self.key,
@@ -64,18 +64,18 @@ impl House {
         self.runtime.block_on(self.store.albums.create(album)).unwrap().id
     }
 
-    pub fn object(&self, album: AlbumId, photo: PhotoId, role: ObjectRole) -> ObjectKey {
+    pub fn object_key(&self, album: AlbumId, photo: PhotoId, role: ObjectRole) -> ObjectKey {
         ObjectKey::photo(self.tenant.organization, album, photo, role)
     }
 
     /// Uploads files and confirms them.
-    pub fn send(&self, album: AlbumId, files: &[Vec<u8>]) -> Vec<PhotoId> {
+    pub fn upload_photos(&self, album: AlbumId, files: &[Vec<u8>]) -> Vec<PhotoId> {
         self.runtime.block_on(async {
             let photos = (0..files.len())
                 .map(|i| NewPhoto { filename: format!("{i}.jpg"), content_type: "image/jpeg".into() });
             let photos = self.store.photos.create(album, photos.collect()).await.unwrap();
             for (photo, file) in photos.iter().zip(files) {
-                let key = self.object(album, *photo, ObjectRole::Original);
+                let key = self.object_key(album, *photo, ObjectRole::Original);
                 self.store.blobs.write(&key, "image/jpeg", Bytes::from(file.clone())).await.unwrap();
             }
             assert_eq!(self.store.queue.confirm(album, &photos).await.unwrap().len(), photos.len());
@@ -83,46 +83,46 @@ impl House {
         })
     }
 
-    pub fn counts(&self, album: AlbumId) -> StateCounts {
+    pub fn state_counts(&self, album: AlbumId) -> StateCounts {
         self.runtime.block_on(self.store.photos.counts(album)).unwrap()
     }
 
     /// Waits until no photo of the album waits or is worked on.
-    pub fn wait_until_settled(&self, album: AlbumId) -> StateCounts {
+    pub fn wait_until_processed(&self, album: AlbumId) -> StateCounts {
         wait_for("settled", || {
-            let counts = self.counts(album);
+            let counts = self.state_counts(album);
             (counts.queued + counts.processing == 0).then_some(counts)
         })
     }
 
-    pub fn photo(&self, album: AlbumId, photo: PhotoId) -> Photo {
+    pub fn load_photo(&self, album: AlbumId, photo: PhotoId) -> Photo {
         self.runtime.block_on(self.store.photos.get(album, photo)).unwrap()
     }
 
-    pub fn seen(&self, album: AlbumId, photo: PhotoId) -> (Vec<SeenFace>, Vec<SeenText>) {
-        self.runtime.block_on(self.store.photos.seen(album, photo)).unwrap()
+    pub fn load_detections(&self, album: AlbumId, photo: PhotoId) -> (Vec<DetectedFace>, Vec<DetectedText>) {
+        self.runtime.block_on(self.store.photos.get_detections(album, photo)).unwrap()
     }
 
-    pub fn bytes(&self, key: &ObjectKey) -> Bytes {
+    pub fn read_object(&self, key: &ObjectKey) -> Bytes {
         self.runtime.block_on(self.store.blobs.read(key, 100 << 20)).unwrap()
     }
 
     /// Starts a pipeline on the store.
-    pub fn pipeline(&self, models: FakeModels) -> Pipeline {
-        self.pipeline_with(Arc::new(models), Arc::clone(&self.store.blobs), Duration::from_secs(300))
+    pub fn start_pipeline(&self, models: FakeModels) -> Pipeline {
+        self.start_pipeline_with(Arc::new(models), Arc::clone(&self.store.blobs), Duration::from_secs(300))
     }
 
-    pub fn pipeline_with(
+    pub fn start_pipeline_with(
         &self,
         models: Arc<dyn ModelFactory>,
         blobs: Arc<dyn Blobs>,
         drain_grace: Duration,
     ) -> Pipeline {
-        let settings = PipelineSettings { drain_grace, ..settings() };
-        self.pipeline_of(settings, models, blobs)
+        let settings = PipelineSettings { drain_grace, ..test_settings() };
+        self.start_pipeline_with_settings(settings, models, blobs)
     }
 
-    pub fn pipeline_of(
+    pub fn start_pipeline_with_settings(
         &self,
         settings: PipelineSettings,
         models: Arc<dyn ModelFactory>,
@@ -131,12 +131,12 @@ impl House {
         let queue = Arc::clone(&self.store.queue);
         Pipeline::start(
             settings,
-            PipelineParts { queue, blobs, models, runtime: self.runtime.handle().clone() },
+            PipelineDependencies { queue, blobs, models, runtime: self.runtime.handle().clone() },
         )
     }
 }
 
-pub fn settings() -> PipelineSettings {
+pub fn test_settings() -> PipelineSettings {
     PipelineSettings {
         decode_threads: 2,
         resize_threads: 1,
@@ -166,7 +166,7 @@ fn new_key(organization: OrganizationId) -> NewKey {
 
 /// Asks until there is an answer.
 pub fn wait_for<T>(what: &str, ask: impl Fn() -> Option<T>) -> T {
-    let deadline = Instant::now() + LONG;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         if let Some(answer) = ask() {
             return answer;
@@ -176,7 +176,7 @@ pub fn wait_for<T>(what: &str, ask: impl Fn() -> Option<T>) -> T {
     }
 }
 
-pub fn config() -> AlbumConfig {
+pub fn album_config() -> AlbumConfig {
     let recognition =
         Recognition { enabled: true, confidence_threshold: 50.0, mode: RecognitionMode::Photo, grid: None };
     AlbumConfig {
@@ -189,7 +189,7 @@ pub fn config() -> AlbumConfig {
 }
 
 /// A grey picture, brighter to the right and below.
-pub fn ground(width: u32, height: u32) -> Picture {
+pub fn gradient_picture(width: u32, height: u32) -> Picture {
     let pixels = (0..height).flat_map(|y| {
         (0..width).flat_map(move |x| [(60 + 100 * x / width) as u8, (60 + 100 * y / height) as u8, 120])
     });
@@ -197,14 +197,14 @@ pub fn ground(width: u32, height: u32) -> Picture {
 }
 
 /// Person `person` with bib `bib`, larger persons with higher numbers.
-pub fn scene(person: u16, bib: &str) -> Picture {
-    let mut picture = ground(1200, 800);
+pub fn runner_picture(person: u16, bib: &str) -> Picture {
+    let mut picture = gradient_picture(1200, 800);
     paint_face(&mut picture, person, [300, 100, 160]);
     paint_bib(&mut picture, bib, [320, 420]);
     picture
 }
 
-pub fn jpeg(picture: &Picture) -> Vec<u8> {
+pub fn encode_jpeg(picture: &Picture) -> Vec<u8> {
     let (width, height) = (picture.width() as usize, picture.height() as usize);
     let frame = picture.frame();
     let image = turbojpeg::Image {
@@ -218,7 +218,7 @@ pub fn jpeg(picture: &Picture) -> Vec<u8> {
 }
 
 /// The file with a camera's notes put behind its first two bytes.
-pub fn with_notes(file: &[u8], notes: &[(Tag, Value)]) -> Vec<u8> {
+pub fn with_exif(file: &[u8], notes: &[(Tag, Value)]) -> Vec<u8> {
     let fields: Vec<Field> = notes
         .iter()
         .map(|(tag, value)| Field { tag: *tag, ifd_num: In::PRIMARY, value: value.clone() })
@@ -238,16 +238,16 @@ pub fn with_notes(file: &[u8], notes: &[(Tag, Value)]) -> Vec<u8> {
 }
 
 /// The picture as a camera held in this way stores it, as a file that says so.
-pub fn held(picture: &Picture, exif: u16) -> Vec<u8> {
+pub fn encode_jpeg_with_orientation(picture: &Picture, exif: u16) -> Vec<u8> {
     // Each way is its own inverse but the two quarter turns, which are each other's.
     let stored = match Orientation::from_exif(exif.into()) {
-        Orientation::TurnRight => upright(picture.clone(), Orientation::TurnLeft),
-        Orientation::TurnLeft => upright(picture.clone(), Orientation::TurnRight),
-        other => upright(picture.clone(), other),
+        Orientation::Rotate90 => apply_orientation(picture.clone(), Orientation::Rotate270),
+        Orientation::Rotate270 => apply_orientation(picture.clone(), Orientation::Rotate90),
+        other => apply_orientation(picture.clone(), other),
     };
-    with_notes(&jpeg(&stored), &[(Tag::Orientation, Value::Short(vec![exif]))])
+    with_exif(&encode_jpeg(&stored), &[(Tag::Orientation, Value::Short(vec![exif]))])
 }
 
-pub fn words(text: &str) -> Value {
+pub fn exif_text(text: &str) -> Value {
     Value::Ascii(vec![text.as_bytes().to_vec()])
 }

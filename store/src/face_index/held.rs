@@ -15,30 +15,30 @@ use crate::traits::Result;
 
 /// The albums that were asked for.
 #[derive(Default)]
-pub(super) struct Albums {
+pub(super) struct ResidentAlbums {
     limit_bytes: usize,
-    pub(super) entries: HashMap<AlbumId, Entry>,
+    pub(super) entries: HashMap<AlbumId, ResidentAlbum>,
     /// Faces that were taken out, of which some may be in memory until the last search that looks at them ends.
-    leaving: Vec<Weak<Alive>>,
+    pending_evictions: Vec<Weak<ResidencyGuard>>,
     /// Counts searches: the smaller an entry's `used`, the longer it was not asked for.
     clock: u64,
 }
 
 /// An album that was asked for.
-pub(super) struct Entry {
-    pub(super) place: Place,
+pub(super) struct ResidentAlbum {
+    pub(super) slot: CacheSlot,
     /// Of the matrix.
     pub(super) bytes: usize,
     /// Of what is being read, beside the matrix.
-    coming: usize,
+    loading_bytes: usize,
     /// Whether the matrix is in memory, and whoever looks at it.
-    pub(super) alive: Weak<Alive>,
-    used: u64,
+    pub(super) residency: Weak<ResidencyGuard>,
+    last_used: u64,
 }
 
 /// Where an album's faces are. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct CacheSlot {
     pub(super) album: AlbumId,
     pub(super) faces: Arc<RwLock<AlbumFaces>>,
     /// Held by the one search that loads the album or waits for its turn to. Not `faces`: who deletes a photo would
@@ -46,9 +46,9 @@ pub(super) struct Place {
     pub(super) loading: Arc<tokio::sync::Mutex<()>>,
 }
 
-impl Place {
+impl CacheSlot {
     /// The faces, held as they are until the answer is dropped.
-    pub(super) async fn faces(&self) -> OwnedRwLockReadGuard<AlbumFaces> {
+    pub(super) async fn read_faces(&self) -> OwnedRwLockReadGuard<AlbumFaces> {
         Arc::clone(&self.faces).read_owned().await
     }
 }
@@ -60,63 +60,67 @@ pub(super) struct AlbumFaces {
     pub(super) change: Option<Change>,
     pub(super) matrix: FaceMatrix,
     /// Below the matrix, so that it goes after it.
-    pub(super) _alive: Option<Arc<Alive>>,
+    pub(super) _residency: Option<Arc<ResidencyGuard>>,
 }
 
 /// Says when it goes.
-pub(super) struct Alive(pub(super) Arc<AtomicWaker>);
+pub(super) struct ResidencyGuard(pub(super) Arc<AtomicWaker>);
 
-impl Drop for Alive {
+impl Drop for ResidencyGuard {
     fn drop(&mut self) {
         self.0.wake();
     }
 }
 
 /// Faces that are being read, up to `most` bytes: counted while they grow, until this is dropped.
-pub(super) struct Reading {
-    pub(super) albums: Arc<Mutex<Albums>>,
-    pub(super) place: Place,
-    pub(super) most: usize,
+pub(super) struct MemoryReservation {
+    pub(super) albums: Arc<Mutex<ResidentAlbums>>,
+    pub(super) slot: CacheSlot,
+    pub(super) max_bytes: usize,
 }
 
-impl Reading {
+impl MemoryReservation {
     /// Makes room for so many bytes.
-    pub(super) fn grow(&self, bytes: usize) -> Result<()> {
-        if bytes > self.most {
-            let what = format!("changes of album {}", self.place.album);
+    pub(super) fn reserve(&self, bytes: usize) -> Result<()> {
+        if bytes > self.max_bytes {
+            let what = format!("changes of album {}", self.slot.album);
             return Err(StoreError::new(StoreErrorKind::TooLarge, what));
         }
-        note(&self.albums, &self.place, |entry| entry.coming = bytes);
+        update_entry(&self.albums, &self.slot, |entry| entry.loading_bytes = bytes);
         Ok(())
     }
 }
 
-impl Drop for Reading {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
-        note(&self.albums, &self.place, |entry| entry.coming = 0);
+        update_entry(&self.albums, &self.slot, |entry| entry.loading_bytes = 0);
     }
 }
 
 /// The albums, whatever happened to whoever had them before.
-pub(super) fn lock(albums: &Mutex<Albums>) -> MutexGuard<'_, Albums> {
+pub(super) fn lock(albums: &Mutex<ResidentAlbums>) -> MutexGuard<'_, ResidentAlbums> {
     albums.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Changes what is known of an album, unless it has another place or none by now; others leave until the rest fits.
-pub(super) fn note(albums: &Mutex<Albums>, place: &Place, change: impl FnOnce(&mut Entry)) {
+pub(super) fn update_entry(
+    albums: &Mutex<ResidentAlbums>,
+    place: &CacheSlot,
+    change: impl FnOnce(&mut ResidentAlbum),
+) {
     let mut albums = lock(albums);
     let entry = albums.entries.get_mut(&place.album);
-    if let Some(entry) = entry.filter(|entry| Arc::ptr_eq(&entry.place.faces, &place.faces)) {
+    if let Some(entry) = entry.filter(|entry| Arc::ptr_eq(&entry.slot.faces, &place.faces)) {
         change(entry);
     }
     let evicted = albums.evict(place.album);
-    albums.meter();
+    albums.record_metrics();
     drop(albums);
     // To free a large album takes long: nobody is to wait for the lock meanwhile.
     drop(evicted);
 }
 
-impl Albums {
+impl ResidentAlbums {
     /// None yet, and room for `limit_bytes`.
     pub(super) fn new(limit_bytes: usize) -> Self {
         Self { limit_bytes, ..Self::default() }
@@ -124,56 +128,56 @@ impl Albums {
 
     /// What is held and what is being read.
     pub(super) fn bytes(&self) -> usize {
-        self.entries.values().map(|entry| entry.bytes + entry.coming).sum()
+        self.entries.values().map(|entry| entry.bytes + entry.loading_bytes).sum()
     }
 
     /// The album's place in memory, made when there is none; notes that it was asked for.
-    pub(super) fn touch(&mut self, album: AlbumId) -> Place {
+    pub(super) fn touch(&mut self, album: AlbumId) -> CacheSlot {
         self.clock += 1;
         let used = self.clock;
-        let entry = self.entries.entry(album).or_insert_with(|| Entry {
-            place: Place { album, faces: Arc::default(), loading: Arc::default() },
+        let entry = self.entries.entry(album).or_insert_with(|| ResidentAlbum {
+            slot: CacheSlot { album, faces: Arc::default(), loading: Arc::default() },
             bytes: 0,
-            coming: 0,
-            alive: Weak::new(),
-            used,
+            loading_bytes: 0,
+            residency: Weak::new(),
+            last_used: used,
         });
-        entry.used = used;
-        entry.place.clone()
+        entry.last_used = used;
+        entry.slot.clone()
     }
 
     /// Takes out those not asked for the longest until the rest fits, but `kept`, and none that is being read: that
     /// would free nothing.
-    fn evict(&mut self, kept: AlbumId) -> Vec<Entry> {
+    fn evict(&mut self, kept: AlbumId) -> Vec<ResidentAlbum> {
         let mut evicted = Vec::new();
         while self.bytes() > self.limit_bytes {
             let others = self.entries.iter().filter(|(id, _)| **id != kept);
-            let full = others.filter(|(_, entry)| entry.bytes > 0 && entry.coming == 0);
-            let Some(oldest) = full.min_by_key(|(_, entry)| entry.used).map(|(id, _)| *id) else {
+            let full = others.filter(|(_, entry)| entry.bytes > 0 && entry.loading_bytes == 0);
+            let Some(oldest) = full.min_by_key(|(_, entry)| entry.last_used).map(|(id, _)| *id) else {
                 break;
             };
-            evicted.extend(self.take_out(oldest));
+            evicted.extend(self.remove(oldest));
             metrics::counter!(meters::FACE_INDEX_EVICTIONS).increment(1);
         }
         evicted
     }
 
     /// Takes an album out; its faces are in memory until nobody looks at them.
-    pub(super) fn take_out(&mut self, album: AlbumId) -> Option<Entry> {
+    pub(super) fn remove(&mut self, album: AlbumId) -> Option<ResidentAlbum> {
         let entry = self.entries.remove(&album)?;
-        self.leaving.retain(|alive| alive.strong_count() > 0);
-        self.leaving.push(Weak::clone(&entry.alive));
+        self.pending_evictions.retain(|alive| alive.strong_count() > 0);
+        self.pending_evictions.push(Weak::clone(&entry.residency));
         Some(entry)
     }
 
     /// Whether faces that were taken out are still in memory.
-    pub(super) fn are_leaving(&mut self) -> bool {
-        self.leaving.retain(|alive| alive.strong_count() > 0);
-        !self.leaving.is_empty()
+    pub(super) fn has_pending_evictions(&mut self) -> bool {
+        self.pending_evictions.retain(|alive| alive.strong_count() > 0);
+        !self.pending_evictions.is_empty()
     }
 
     /// Says what is held.
-    pub(super) fn meter(&self) {
+    pub(super) fn record_metrics(&self) {
         metrics::gauge!(meters::FACE_INDEX_BYTES).set(self.bytes() as f64);
     }
 }

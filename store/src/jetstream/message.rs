@@ -1,17 +1,17 @@
 //! What a message says: the name of one turn of one photo. Knows nothing of how it travels.
 
 use crate::ids::{AlbumId, PhotoId};
-use crate::traits::{PhotoRef, Unpublished};
+use crate::traits::{PhotoRef, UnpublishedPhoto};
 
 /// The text of a message: album, photo and turn. It is the message's id too, by which the stream drops a second copy:
 /// a photo that is queued anew (retried, reprocessed) has another turn and so another id.
-pub(super) fn text_of(named: &Unpublished) -> String {
+pub(super) fn encode(named: &UnpublishedPhoto) -> String {
     let PhotoRef { album, photo } = named.photo;
     format!("{album}/{photo}/{}", named.confirmed_at)
 }
 
 /// What a message names; `None` when it is not one of ours.
-pub(super) fn read(text: &[u8]) -> Option<Unpublished> {
+pub(super) fn decode(text: &[u8]) -> Option<UnpublishedPhoto> {
     let mut parts = std::str::from_utf8(text).ok()?.split('/');
     let album: AlbumId = parts.next()?.parse().ok()?;
     let photo: PhotoId = parts.next()?.parse().ok()?;
@@ -19,7 +19,7 @@ pub(super) fn read(text: &[u8]) -> Option<Unpublished> {
     if parts.next().is_some() {
         return None;
     }
-    Some(Unpublished { photo: PhotoRef { album, photo }, confirmed_at })
+    Some(UnpublishedPhoto { photo: PhotoRef { album, photo }, confirmed_at })
 }
 
 #[cfg(test)]
@@ -27,22 +27,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_names_what_it_was_made_of() {
+    fn a_message_decodes_to_what_was_encoded() {
         let photo = PhotoRef { album: AlbumId::generate(), photo: PhotoId::generate() };
-        let named = Unpublished { photo, confirmed_at: 1_754_000_000_123_456 };
-        let text = text_of(&named);
-        assert_eq!(read(text.as_bytes()), Some(named));
-        let again = Unpublished { confirmed_at: named.confirmed_at + 1, ..named };
-        assert_ne!(text_of(&again), text);
+        let named = UnpublishedPhoto { photo, confirmed_at: 1_754_000_000_123_456 };
+        let text = encode(&named);
+        assert_eq!(decode(text.as_bytes()), Some(named));
+        let again = UnpublishedPhoto { confirmed_at: named.confirmed_at + 1, ..named };
+        assert_ne!(encode(&again), text);
     }
 
     #[test]
-    fn what_is_not_ours_names_nothing() {
+    fn an_unknown_message_decodes_to_nothing() {
         let id = AlbumId::generate();
         let texts = ["".into(), format!("{id}/{id}"), format!("{id}/{id}/x"), format!("{id}/{id}/1/2")];
         for text in texts {
-            assert_eq!(read(text.as_bytes()), None, "{text}");
+            assert_eq!(decode(text.as_bytes()), None, "{text}");
         }
-        assert_eq!(read(&[0xff, 0xfe]), None);
+        assert_eq!(decode(&[0xff, 0xfe]), None);
     }
 }

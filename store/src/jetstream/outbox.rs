@@ -13,27 +13,27 @@ use tokio::sync::Notify;
 use super::stream::{Lag, WorkStream};
 use crate::error::StoreError;
 use crate::meters;
-use crate::traits::{Result, WorkRows};
+use crate::traits::{OutboxQueue, Result};
 
 /// The least lead: what keeps a worker busy while the next round is on its way.
-const LEAST_LEAD: usize = 64;
+const MIN_LEAD: usize = 64;
 
 /// The largest: enough for a hundred workers, and no query too long.
-const MOST_LEAD: usize = 4096;
+const MAX_LEAD: usize = 4096;
 
 /// How many photos are published at once and noted in one transaction.
-const AT_ONCE: usize = 512;
+const BATCH_SIZE: usize = 512;
 
 /// How often the outbox looks when nobody rings: what a photo waits whose publisher died, or that another process
 /// confirmed while there was no room.
-const TICK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The task.
 pub(super) struct Outbox {
-    pub(super) rows: Arc<dyn WorkRows>,
+    pub(super) database: Arc<dyn OutboxQueue>,
     pub(super) stream: Arc<WorkStream>,
     /// Rings when photos were queued, and when workers took some.
-    pub(super) bell: Arc<Notify>,
+    pub(super) wakeup: Arc<Notify>,
 }
 
 impl Outbox {
@@ -41,42 +41,42 @@ impl Outbox {
     pub(super) async fn run(self) {
         let mut is_failing = false;
         loop {
-            match self.fill().await {
+            match self.publish_pending().await {
                 Ok(()) => is_failing = false,
                 Err(error) => {
                     metrics::counter!(meters::QUEUE_PUBLISH_ERRORS).increment(1);
-                    log_once(is_failing, &error);
+                    log_failure(is_failing, &error);
                     is_failing = true;
                 }
             }
             // A ring is not lost while the task is busy. After an error nobody's ring makes it try sooner.
-            let tick = tokio::time::sleep(TICK);
+            let tick = tokio::time::sleep(POLL_INTERVAL);
             tokio::pin!(tick);
             tokio::select! {
-                () = self.bell.notified(), if !is_failing => {}
+                () = self.wakeup.notified(), if !is_failing => {}
                 () = &mut tick => {}
             }
         }
     }
 
     /// Publishes until the stream is as far ahead as it may be, or nothing is left.
-    async fn fill(&self) -> Result<()> {
+    async fn publish_pending(&self) -> Result<()> {
         loop {
             let lag = self.stream.lag().await?;
             metrics::gauge!(meters::QUEUE_STREAM_LAG).set(lag.waiting as f64);
-            metrics::gauge!(meters::QUEUE_STREAM_HELD).set(lag.held as f64);
-            let room = room(lag).min(AT_ONCE);
+            metrics::gauge!(meters::QUEUE_STREAM_HELD).set(lag.unacknowledged as f64);
+            let room = publish_quota(lag).min(BATCH_SIZE);
             if room == 0 {
                 return Ok(());
             }
-            let photos = self.rows.unpublished(room).await?;
+            let photos = self.database.unpublished(room).await?;
             if photos.is_empty() {
                 return Ok(());
             }
             let published = self.stream.publish(&photos).await?;
-            let fresh = published.kept.len() - published.duplicates;
+            let fresh = published.stored.len() - published.duplicates;
             metrics::counter!(meters::QUEUE_PUBLISHED).increment(fresh as u64);
-            self.rows.published(&published.kept).await?;
+            self.database.mark_published(&published.stored).await?;
             if let Some(error) = published.error {
                 return Err(error);
             }
@@ -90,13 +90,13 @@ impl Outbox {
 
 /// How many photos may be published: the stream may hold as many as the workers have, so that it is worked off in the
 /// time that a photo spends in a worker. Not before a quarter is free: a round is a transaction.
-fn room(lag: Lag) -> usize {
-    let lead = lag.held.clamp(LEAST_LEAD, MOST_LEAD);
+fn publish_quota(lag: Lag) -> usize {
+    let lead = lag.unacknowledged.clamp(MIN_LEAD, MAX_LEAD);
     let room = lead.saturating_sub(lag.waiting);
     if room < lead / 4 { 0 } else { room }
 }
 
-fn log_once(is_failing: bool, error: &StoreError) {
+fn log_failure(is_failing: bool, error: &StoreError) {
     let cause = error.source.as_ref().map(ToString::to_string);
     if is_failing {
         tracing::debug!(%error, cause, "photos are still not published");
@@ -111,16 +111,16 @@ mod tests {
 
     #[test]
     fn the_stream_is_ahead_by_what_the_workers_have() {
-        assert_eq!(room(Lag { waiting: 0, held: 0 }), LEAST_LEAD);
-        assert_eq!(room(Lag { waiting: 40, held: 10 }), 24);
-        assert_eq!(room(Lag { waiting: 0, held: 1000 }), 1000);
-        assert_eq!(room(Lag { waiting: 0, held: 1_000_000 }), MOST_LEAD);
+        assert_eq!(publish_quota(Lag { waiting: 0, unacknowledged: 0 }), MIN_LEAD);
+        assert_eq!(publish_quota(Lag { waiting: 40, unacknowledged: 10 }), 24);
+        assert_eq!(publish_quota(Lag { waiting: 0, unacknowledged: 1000 }), 1000);
+        assert_eq!(publish_quota(Lag { waiting: 0, unacknowledged: 1_000_000 }), MAX_LEAD);
     }
 
     #[test]
     fn a_stream_that_is_nearly_full_is_left_alone() {
-        assert_eq!(room(Lag { waiting: 49, held: 0 }), 0);
-        assert_eq!(room(Lag { waiting: 48, held: 0 }), 16);
-        assert_eq!(room(Lag { waiting: 5000, held: 100 }), 0);
+        assert_eq!(publish_quota(Lag { waiting: 49, unacknowledged: 0 }), 0);
+        assert_eq!(publish_quota(Lag { waiting: 48, unacknowledged: 0 }), 16);
+        assert_eq!(publish_quota(Lag { waiting: 5000, unacknowledged: 100 }), 0);
     }
 }

@@ -21,37 +21,37 @@ use super::message;
 use super::settings::QueueSettings;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::rows::micros;
-use crate::traits::{Result, Unpublished};
+use crate::traits::{Result, UnpublishedPhoto};
 
 /// The consumer that all workers share.
 const CONSUMER: &str = "workers";
 
 /// How long a request may take. A healthy server answers in milliseconds.
-const ANSWER: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long telling the server about messages may take; what it was not told it finds out by the ack wait.
-const TELLING: Duration = Duration::from_secs(1);
+const ACK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// When to try again after the server was away.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What all workers together may have: far more than a thousand workers take, and a bound on what the server remembers.
-const HELD_AT_MOST: i64 = 65_536;
+const MAX_ACK_PENDING: i64 = 65_536;
 
 /// Every delivery counts, also those that found their photo with another worker or no rows that answered; what ends a photo
 /// are the rows, which count only leases that ended without a word. A message that gets so far is left to the sweeper.
-const DELIVERIES_AT_MOST: i64 = 10_000;
+const MAX_DELIVERIES: i64 = 10_000;
 
 /// A message that nobody takes any more goes after so long; the sweeper has published its photo anew by then.
-const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
 
 /// A message that was delivered, until it is settled.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
     /// What it names; `None` for a message that is not one of ours.
-    pub(super) named: Option<Unpublished>,
+    pub(super) queued: Option<UnpublishedPhoto>,
     /// Whether it had been delivered before.
-    pub(super) is_again: bool,
+    pub(super) is_redelivered: bool,
     message: jetstream::Message,
 }
 
@@ -61,14 +61,14 @@ pub(super) struct Lag {
     /// In the stream, with no worker yet.
     pub(super) waiting: usize,
     /// With workers.
-    pub(super) held: usize,
+    pub(super) unacknowledged: usize,
 }
 
 /// What became of photos to publish.
 #[derive(Debug, Default)]
-pub(super) struct Published {
+pub(super) struct PublishOutcome {
     /// Those that are in the stream now.
-    pub(super) kept: Vec<Unpublished>,
+    pub(super) stored: Vec<UnpublishedPhoto>,
     /// How many of them it had already.
     pub(super) duplicates: usize,
     /// Why the others are not.
@@ -82,73 +82,77 @@ pub(super) struct WorkStream {
     /// The consumer, once made sure of.
     consumer: Mutex<Option<PullConsumer>>,
     /// Rings when the stream had to be made: whatever was published before is not in it.
-    made: Notify,
+    recreated: Notify,
 }
 
 impl WorkStream {
     /// Connects in the background, for as long as it takes, and again whenever the connection is lost.
     pub(super) async fn open(settings: QueueSettings) -> Result<Self> {
-        let servers = settings.servers()?;
+        let servers = settings.server_addresses()?;
         let client = settings
-            .options()
+            .connect_options()
             .await?
             .name("photofinish")
             .retry_on_initial_connect()
-            .event_callback(tell_operator)
-            .connection_timeout(ANSWER)
-            .request_timeout(Some(ANSWER))
+            .event_callback(log_event)
+            .connection_timeout(REQUEST_TIMEOUT)
+            .request_timeout(Some(REQUEST_TIMEOUT))
             .connect(servers)
             .await
-            .map_err(away("connect to the queue"))?;
+            .map_err(unavailable_because("connect to the queue"))?;
         let mut context = jetstream::new(client);
-        context.set_timeout(ANSWER);
-        Ok(Self { settings, context, consumer: Mutex::default(), made: Notify::new() })
+        context.set_timeout(REQUEST_TIMEOUT);
+        Ok(Self { settings, context, consumer: Mutex::default(), recreated: Notify::new() })
     }
 
     /// Waits until the stream had to be made.
-    pub(super) async fn made(&self) {
-        self.made.notified().await;
+    pub(super) async fn wait_until_recreated(&self) {
+        self.recreated.notified().await;
     }
 
     /// Whether the servers answer and have the stream.
     pub(super) async fn lag(&self) -> Result<Lag> {
-        const WHAT: &str = "ask the queue for its lag";
-        let consumer = self.consumer().await?;
-        let info = consumer.get_info().await.map_err(|cause| self.forgotten(WHAT, cause))?;
+        const OPERATION: &str = "ask the queue for its lag";
+        let consumer = self.ensure_consumer().await?;
+        let info = consumer.get_info().await.map_err(|cause| self.fail_and_clear(OPERATION, cause))?;
         let waiting = usize::try_from(info.num_pending).unwrap_or(usize::MAX);
-        Ok(Lag { waiting, held: info.num_ack_pending })
+        Ok(Lag { waiting, unacknowledged: info.num_ack_pending })
     }
 
     /// When the oldest message that is still there came, microseconds; `None` for an empty stream.
-    pub(super) async fn oldest(&self) -> Result<Option<i64>> {
-        const WHAT: &str = "ask the queue for its oldest message";
-        self.consumer().await?;
+    pub(super) async fn oldest_timestamp(&self) -> Result<Option<i64>> {
+        const OPERATION: &str = "ask the queue for its oldest message";
+        self.ensure_consumer().await?;
         let stream = self.context.get_stream(&self.settings.stream).await;
-        let stream = stream.map_err(|cause| self.forgotten(WHAT, cause))?;
+        let stream = stream.map_err(|cause| self.fail_and_clear(OPERATION, cause))?;
         let state = &stream.cached_info().state;
         Ok((state.messages > 0).then(|| micros(state.first_timestamp)))
     }
 
     /// Publishes photos in order, and waits for the server to have written them all.
-    pub(super) async fn publish(&self, photos: &[Unpublished]) -> Result<Published> {
-        const WHAT: &str = "publish photos";
+    pub(super) async fn publish(&self, photos: &[UnpublishedPhoto]) -> Result<PublishOutcome> {
+        const OPERATION: &str = "publish photos";
         // Made sure of first: without the stream nobody would answer.
-        self.consumer().await?;
+        self.ensure_consumer().await?;
         let mut sent = Vec::with_capacity(photos.len());
         for photo in photos {
-            let text = message::text_of(photo);
+            let text = message::encode(photo);
             let publish = PublishMessage::build().message_id(&text).payload(text.into());
-            let answer = self.context.send_publish(self.subject(), publish).await.map_err(away(WHAT))?;
+            let answer = self
+                .context
+                .send_publish(self.subject(), publish)
+                .await
+                .map_err(unavailable_because(OPERATION))?;
             sent.push(answer.into_future());
         }
-        let mut published = Published::default();
+        let mut published = PublishOutcome::default();
         for (photo, answer) in photos.iter().zip(join_all(sent).await) {
             match answer {
                 Ok(kept) => {
-                    published.kept.push(*photo);
+                    published.stored.push(*photo);
                     published.duplicates += usize::from(kept.duplicate);
                 }
-                Err(cause) => published.error = Some(self.forgotten(WHAT, cause)),
+                Err(cause) => published.error = Some(self.fail_and_clear(OPERATION, cause)),
             }
         }
         Ok(published)
@@ -164,17 +168,17 @@ impl WorkStream {
     }
 
     async fn pull_once(&self, limit: usize, at_most: Duration) -> Result<Vec<Delivery>> {
-        const WHAT: &str = "pull photos from the queue";
-        let consumer = self.consumer().await?;
+        const OPERATION: &str = "pull photos from the queue";
+        let consumer = self.ensure_consumer().await?;
         let pulled = consumer.fetch().max_messages(limit).expires(at_most).messages().await;
-        let mut messages = pulled.map_err(|cause| self.forgotten(WHAT, cause))?;
+        let mut messages = pulled.map_err(|cause| self.fail_and_clear(OPERATION, cause))?;
         let mut deliveries = Vec::new();
         while let Some(next) = messages.next().await {
             match next {
-                Ok(message) => deliveries.push(Delivery::of(message)),
+                Ok(message) => deliveries.push(Delivery::from_message(message)),
                 Err(cause) if deliveries.is_empty() => {
-                    self.forget();
-                    return Err(unavailable(WHAT).because(std::io::Error::other(cause)));
+                    self.clear_consumer();
+                    return Err(unavailable(OPERATION).with_source(std::io::Error::other(cause)));
                 }
                 // What came is worked on; the next pull meets the error again.
                 Err(_) => break,
@@ -185,12 +189,12 @@ impl WorkStream {
 
     /// Tells the server what became of messages. What it does not hear it finds out: they are delivered again after
     /// the ack wait, and the rows say then that there is nothing to do.
-    pub(super) async fn tell(&self, deliveries: &[Delivery], what: AckKind) {
+    pub(super) async fn acknowledge(&self, deliveries: &[Delivery], what: AckKind) {
         if deliveries.is_empty() || !self.is_connected() {
             return;
         }
         let telling = join_all(deliveries.iter().map(|delivery| delivery.message.ack_with(what)));
-        match tokio::time::timeout(TELLING, telling).await {
+        match tokio::time::timeout(ACK_TIMEOUT, telling).await {
             Ok(told) => {
                 if let Some(error) = told.into_iter().find_map(std::result::Result::err) {
                     tracing::debug!(error = %error, "the queue was not told of messages");
@@ -201,33 +205,33 @@ impl WorkStream {
     }
 
     /// The consumer, made sure of when it is not known to be there.
-    async fn consumer(&self) -> Result<PullConsumer> {
+    async fn ensure_consumer(&self) -> Result<PullConsumer> {
         if !self.is_connected() {
             return Err(unavailable("reach the queue"));
         }
-        if let Some(consumer) = self.known().clone() {
+        if let Some(consumer) = self.cached_consumer().clone() {
             return Ok(consumer);
         }
-        let consumer = self.make_sure().await?;
-        *self.known() = Some(consumer.clone());
+        let consumer = self.ensure_stream().await?;
+        *self.cached_consumer() = Some(consumer.clone());
         Ok(consumer)
     }
 
     /// Makes the stream and its consumer, or brings them to these settings; the same from any number of replicas.
-    async fn make_sure(&self) -> Result<PullConsumer> {
-        const WHAT: &str = "make the work stream";
+    async fn ensure_stream(&self) -> Result<PullConsumer> {
+        const OPERATION: &str = "make the work stream";
         let config = self.stream_config();
         match self.context.update_stream(&config).await {
             Ok(_) => {}
             Err(cause) if cause.kind() == CreateStreamErrorKind::NotFound => {
-                self.context.create_stream(config).await.map_err(away(WHAT))?;
+                self.context.create_stream(config).await.map_err(unavailable_because(OPERATION))?;
                 tracing::info!(stream = self.settings.stream, "the work stream was made");
-                self.made.notify_one();
+                self.recreated.notify_one();
             }
-            Err(cause) => return Err(away(WHAT)(cause)),
+            Err(cause) => return Err(unavailable_because(OPERATION)(cause)),
         }
         let created = self.context.create_consumer_on_stream(self.consumer_config(), &self.settings.stream);
-        created.await.map_err(away("make the consumer of the work stream"))
+        created.await.map_err(unavailable_because("make the consumer of the work stream"))
     }
 
     fn stream_config(&self) -> Config {
@@ -239,8 +243,8 @@ impl WorkStream {
             storage: StorageType::File,
             num_replicas: self.settings.replicas,
             discard: DiscardPolicy::Old,
-            max_age: KEPT_FOR,
-            duplicate_window: self.settings.duplicate_window().min(KEPT_FOR),
+            max_age: MAX_AGE,
+            duplicate_window: self.settings.duplicate_window().min(MAX_AGE),
             ..Config::default()
         }
     }
@@ -251,8 +255,8 @@ impl WorkStream {
             description: Some("the workers, all of them".into()),
             ack_policy: AckPolicy::Explicit,
             ack_wait: self.settings.ack_wait,
-            max_ack_pending: HELD_AT_MOST,
-            max_deliver: DELIVERIES_AT_MOST,
+            max_ack_pending: MAX_ACK_PENDING,
+            max_deliver: MAX_DELIVERIES,
             ..pull::Config::default()
         }
     }
@@ -263,7 +267,8 @@ impl WorkStream {
 
     /// Waits until the server has what was told it, as long as it is there.
     pub(super) async fn flush(&self) {
-        if self.is_connected() && tokio::time::timeout(TELLING, self.context.client().flush()).await.is_err()
+        if self.is_connected()
+            && tokio::time::timeout(ACK_TIMEOUT, self.context.client().flush()).await.is_err()
         {
             tracing::warn!("the queue's server did not take the last answers in time");
         }
@@ -273,34 +278,34 @@ impl WorkStream {
         self.context.client().connection_state() == State::Connected
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Option<PullConsumer>> {
+    fn cached_consumer(&self) -> std::sync::MutexGuard<'_, Option<PullConsumer>> {
         self.consumer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next call makes sure of stream and consumer again: the error may be that they are gone.
-    fn forget(&self) {
-        *self.known() = None;
+    fn clear_consumer(&self) {
+        *self.cached_consumer() = None;
     }
 
-    fn forgotten(
+    fn fail_and_clear(
         &self,
         what: &'static str,
         cause: impl std::error::Error + Send + Sync + 'static,
     ) -> StoreError {
-        self.forget();
-        away(what)(cause)
+        self.clear_consumer();
+        unavailable_because(what)(cause)
     }
 }
 
 impl Delivery {
-    fn of(message: jetstream::Message) -> Self {
-        let is_again = message.info().is_ok_and(|info| info.delivered > 1);
-        Self { named: message::read(&message.payload), is_again, message }
+    fn from_message(message: jetstream::Message) -> Self {
+        let is_redelivered = message.info().is_ok_and(|info| info.delivered > 1);
+        Self { queued: message::decode(&message.payload), is_redelivered, message }
     }
 }
 
 /// Once per change, so that an outage is two lines of the log.
-async fn tell_operator(event: Event) {
+async fn log_event(event: Event) {
     match event {
         Event::Connected | Event::Disconnected => {
             tracing::info!(%event, "the connection to the queue changed")
@@ -312,12 +317,14 @@ async fn tell_operator(event: Event) {
 
 fn unavailable(what: &'static str) -> StoreError {
     let mut error = StoreError::new(StoreErrorKind::Unavailable, what);
-    error.retry_after = Some(RETRY);
-    error.of_queue = true;
+    error.retry_after = Some(RETRY_AFTER);
+    error.is_from_queue = true;
     error
 }
 
 /// Turns an error of the call named `what` into the store's.
-fn away<E: std::error::Error + Send + Sync + 'static>(what: &'static str) -> impl Fn(E) -> StoreError {
-    move |cause| unavailable(what).because(cause)
+fn unavailable_because<E: std::error::Error + Send + Sync + 'static>(
+    what: &'static str,
+) -> impl Fn(E) -> StoreError {
+    move |cause| unavailable(what).with_source(cause)
 }

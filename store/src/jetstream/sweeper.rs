@@ -12,65 +12,65 @@ use super::settings::QueueSettings;
 use super::stream::WorkStream;
 use crate::meters;
 use crate::rows::now;
-use crate::traits::{Result, WorkRows};
+use crate::traits::{OutboxQueue, Result};
 
 /// The task.
-pub(super) struct Sweeper {
+pub(super) struct Republisher {
     pub(super) settings: QueueSettings,
-    pub(super) rows: Arc<dyn WorkRows>,
+    pub(super) database: Arc<dyn OutboxQueue>,
     pub(super) stream: Arc<WorkStream>,
     /// The outbox's.
-    pub(super) bell: Arc<Notify>,
+    pub(super) wakeup: Arc<Notify>,
 }
 
-impl Sweeper {
+impl Republisher {
     /// Sweeps until it is dropped.
     pub(super) async fn run(self) {
         let mut is_new = false;
         loop {
-            match self.sweep(is_new).await {
+            match self.republish_lost(is_new).await {
                 Ok(()) => is_new = false,
                 // A new stream is swept for until that has worked.
                 Err(error) => tracing::debug!(%error, "no sweep now"),
             }
-            let pause = if is_new { Duration::from_secs(1) } else { self.settings.sweep_every };
+            let pause = if is_new { Duration::from_secs(1) } else { self.settings.republish_interval };
             let pause = tokio::time::sleep(pause);
             tokio::pin!(pause);
             tokio::select! {
-                () = self.stream.made() => is_new = true,
+                () = self.stream.wait_until_recreated() => is_new = true,
                 () = &mut pause => {}
             }
         }
     }
 
-    async fn sweep(&self, is_new: bool) -> Result<()> {
+    async fn republish_lost(&self, is_new: bool) -> Result<()> {
         // Nothing that was published is in a stream that was just made, or the stream drops its copy; and no clock is
         // asked, for the rows may have another one.
-        let before = if is_new { i64::MAX } else { self.horizon().await? };
-        let swept = self.rows.republish(before).await?;
+        let before = if is_new { i64::MAX } else { self.query_cutoff().await? };
+        let swept = self.database.republish(before).await?;
         if swept > 0 {
             metrics::counter!(meters::QUEUE_SWEPT).increment(swept);
             tracing::warn!(photos = swept, "photos that the stream does not have are published again");
-            self.bell.notify_one();
+            self.wakeup.notify_one();
         }
         Ok(())
     }
 
     /// Published before this moment and still waiting, a photo cannot be in the stream: an empty stream has none,
     /// another none that is older than its oldest message.
-    async fn horizon(&self) -> Result<i64> {
-        let oldest = self.stream.oldest().await?;
-        Ok(horizon(&self.settings, now(), oldest))
+    async fn query_cutoff(&self) -> Result<i64> {
+        let oldest = self.stream.oldest_timestamp().await?;
+        Ok(compute_cutoff(&self.settings, now(), oldest))
     }
 }
 
 /// All in microseconds. A message that stays for ever does not make the sweeper blind: what waits for long is taken
 /// for lost, and if it was not, a copy costs little.
-fn horizon(settings: &QueueSettings, now: i64, oldest: Option<i64>) -> i64 {
+fn compute_cutoff(settings: &QueueSettings, now: i64, oldest: Option<i64>) -> i64 {
     let micros = |duration: Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
     let oldest = oldest.map_or(now, |oldest| oldest.min(now));
     let not_there = oldest.saturating_sub(micros(settings.grace()));
-    not_there.max(now.saturating_sub(micros(settings.long_ago())))
+    not_there.max(now.saturating_sub(micros(settings.republish_after())))
 }
 
 #[cfg(test)]
@@ -80,17 +80,17 @@ mod tests {
     const SECOND: i64 = 1_000_000;
 
     #[test]
-    fn a_photo_is_missed_when_it_is_older_than_all_that_is_there() {
+    fn a_photo_is_lost_when_it_is_older_than_every_message_in_the_stream() {
         let settings = QueueSettings {
             url: "nats://one".into(),
             credentials: None,
             stream: "photofinish".into(),
             replicas: 1,
             ack_wait: Duration::from_secs(60),
-            sweep_every: Duration::from_secs(60),
+            republish_interval: Duration::from_secs(60),
         };
         let now = 10_000 * SECOND;
-        let at = |oldest| (now - horizon(&settings, now, oldest)) / SECOND;
+        let at = |oldest| (now - compute_cutoff(&settings, now, oldest)) / SECOND;
         assert_eq!(at(None), 90, "empty");
         assert_eq!(at(Some(now - 100 * SECOND)), 190, "behind a backlog");
         assert_eq!(at(Some(now - 5000 * SECOND)), 600, "a message that stays");

@@ -11,32 +11,34 @@ use uuid::Uuid;
 use crate::object;
 
 /// The end of every part file's name.
-const PART: &str = "part";
+const STAGED_EXTENSION: &str = "part";
 
 /// The lock file in the folder of all objects, whose keys all begin with another folder.
-pub(super) const LOCK: &str = "folders.lock";
-const LOCK_WAIT: Duration = Duration::from_secs(1);
-const LOCK_PAUSE: Duration = Duration::from_micros(200);
+pub(super) const LOCK_FILE: &str = "folders.lock";
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_micros(200);
 
 /// How often something is tried while somebody else is in the way.
-const TRIES: u32 = 100;
+const MAX_ATTEMPTS: u32 = 100;
 
 /// A file on its way; removed when dropped before it was placed.
-pub(super) struct Part {
+pub(super) struct StagedFile {
     path: PathBuf,
-    placed: bool,
+    persisted: bool,
 }
 
-impl Part {
+impl StagedFile {
     /// An empty part in `scratch`, away from the runtime's threads.
     pub(super) async fn create(scratch: &Path) -> io::Result<(Self, File)> {
         let scratch = scratch.to_owned();
-        tokio::task::spawn_blocking(move || Self::create_now(&scratch)).await.map_err(io::Error::other)?
+        tokio::task::spawn_blocking(move || Self::create_blocking(&scratch))
+            .await
+            .map_err(io::Error::other)?
     }
 
     /// An empty part in `scratch`; blocks.
-    pub(super) fn create_now(scratch: &Path) -> io::Result<(Self, File)> {
-        let path = scratch.join(format!("{}.{PART}", Uuid::now_v7()));
+    pub(super) fn create_blocking(scratch: &Path) -> io::Result<(Self, File)> {
+        let path = scratch.join(format!("{}.{STAGED_EXTENSION}", Uuid::now_v7()));
         let create = || File::options().write(true).create_new(true).open(&path);
         let file = match create() {
             // The disk had no room for it at the start. Not the folders above: theirs may be a disk that is away.
@@ -46,13 +48,13 @@ impl Part {
             }
             created => created?,
         };
-        Ok((Self { path, placed: false }, file))
+        Ok((Self { path, persisted: false }, file))
     }
 }
 
-impl Drop for Part {
+impl Drop for StagedFile {
     fn drop(&mut self) {
-        if !self.placed
+        if !self.persisted
             && let Err(cause) = fs::remove_file(&self.path)
         {
             tracing::warn!(%cause, "a half-written file stays in the scratch folder");
@@ -67,35 +69,35 @@ impl Drop for Part {
 /// taking away of empty folders has it alone. It is waited for [`LOCK_WAIT`] at most, for a process that was stopped with
 /// it must stop no other: without it a delete leaves the folders, and a write tries again while they go. Nothing is synced
 /// under it.
-pub(super) struct Folders {
+pub(super) struct ObjectDir {
     root: PathBuf,
     /// Below the root, so that it also shows whether the root is the one that was opened; `None` where it could not be made.
-    lock: Option<PathBuf>,
+    lock_file: Option<PathBuf>,
 }
 
-impl Folders {
+impl ObjectDir {
     /// Whether objects were kept below `root` before.
-    pub(super) fn are_at(root: &Path) -> io::Result<bool> {
-        Ok(root.join(LOCK).try_exists()? || root.join(object::ROOT).try_exists()?)
+    pub(super) fn exists_at(root: &Path) -> io::Result<bool> {
+        Ok(root.join(LOCK_FILE).try_exists()? || root.join(object::ROOT).try_exists()?)
     }
 
     /// `root`, which is there.
     pub(super) fn open(root: &Path) -> io::Result<Self> {
         let root = root.canonicalize()?;
-        let lock = root.join(LOCK);
+        let lock = root.join(LOCK_FILE);
         if lock.try_exists()? {
-            return Ok(Self { root, lock: Some(lock) });
+            return Ok(Self { root, lock_file: Some(lock) });
         }
         match File::options().write(true).create(true).truncate(false).open(&lock) {
             Ok(_) => {
                 // Before any row knows of photos in it: after a power cut it is what tells this folder from another.
                 File::open(&root)?.sync_all()?;
-                Ok(Self { root, lock: Some(lock) })
+                Ok(Self { root, lock_file: Some(lock) })
             }
             // A full or read-only disk can still be read.
             Err(cause) => {
                 tracing::warn!(%cause, "the storage folder takes no lock file: folders that deletes leave empty stay");
-                Ok(Self { root, lock: None })
+                Ok(Self { root, lock_file: None })
             }
         }
     }
@@ -107,66 +109,66 @@ impl Folders {
     /// Whether the folder is there: without it (not mounted, moved away) no object is known to be missing, and a write
     /// would make another folder of its name.
     pub(super) fn check(&self) -> io::Result<()> {
-        fs::metadata(self.lock.as_ref().unwrap_or(&self.root)).map(drop)
+        fs::metadata(self.lock_file.as_ref().unwrap_or(&self.root)).map(drop)
     }
 
     /// Makes `file`, the open part, durable at `target` below the root; blocks.
-    pub(super) fn place(&self, mut part: Part, file: File, target: &Path) -> io::Result<()> {
+    pub(super) fn persist(&self, mut part: StagedFile, file: File, target: &Path) -> io::Result<()> {
         file.sync_all()?;
         drop(file);
         let folder = target.parent().unwrap_or(&self.root);
         let lock = self.lock(File::try_lock_shared);
         // An album's folder goes without the lock, and any folder may when this write could not have it.
-        retrying(&[io::ErrorKind::NotFound, io::ErrorKind::AlreadyExists], || {
+        retry_on(&[io::ErrorKind::NotFound, io::ErrorKind::AlreadyExists], || {
             self.check()?;
             fs::create_dir_all(folder)?;
             fs::rename(&part.path, target)
         })?;
         drop(lock);
-        part.placed = true;
+        part.persisted = true;
         sync_folders(&self.root, folder)
     }
 
     /// Removes a file and the folders below the root that it leaves empty, for good; no error when it is not there.
     pub(super) fn remove_file(&self, path: &Path) -> io::Result<()> {
-        unless_missing(fs::remove_file(path))?;
+        ignore_missing(fs::remove_file(path))?;
         if let Some(_alone) = self.lock(File::try_lock) {
             for folder in folders_above(&self.root, path) {
                 match fs::remove_dir(folder) {
                     Err(cause) if cause.kind() == io::ErrorKind::DirectoryNotEmpty => break,
-                    removed => unless_missing(removed)?,
+                    removed => ignore_missing(removed)?,
                 }
             }
         }
-        self.sync_above(path)
+        self.sync_parents(path)
     }
 
     /// Removes a folder below the root and all that is in it, for good; no error when it is not there.
     pub(super) fn remove_folder(&self, folder: &Path) -> io::Result<()> {
         // Without the lock: an album may have a hundred thousand files, and writes would wait for all of them. Workers may
         // still place what comes too late.
-        retrying(&[io::ErrorKind::DirectoryNotEmpty], || unless_missing(fs::remove_dir_all(folder)))?;
-        self.sync_above(folder)
+        retry_on(&[io::ErrorKind::DirectoryNotEmpty], || ignore_missing(fs::remove_dir_all(folder)))?;
+        self.sync_parents(folder)
     }
 
     /// Syncs the folders of what was removed: without that it would be back after a power cut. Also when nothing was there
     /// to be removed, for who removed it may have ended before this; and all of them, for another write may have made the
     /// lowest anew.
-    fn sync_above(&self, path: &Path) -> io::Result<()> {
+    fn sync_parents(&self, path: &Path) -> io::Result<()> {
         sync_folders(&self.root, path.parent().unwrap_or(&self.root))
     }
 
     /// The lock, until the file is closed; `None` when it could not be had in time.
     fn lock(&self, attempt: impl Fn(&File) -> Result<(), TryLockError>) -> Option<File> {
         // Some file systems want a file that may be written for it, and some users may not write it.
-        let path = self.lock.as_ref()?;
+        let path = self.lock_file.as_ref()?;
         let file = File::options().write(true).open(path).or_else(|_| File::open(path)).ok()?;
         let begun = Instant::now();
         loop {
             match attempt(&file) {
                 Ok(()) => return Some(file),
-                Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_WAIT => {
-                    std::thread::sleep(LOCK_PAUSE)
+                Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_TIMEOUT => {
+                    std::thread::sleep(LOCK_RETRY_INTERVAL)
                 }
                 Err(cause) => {
                     tracing::debug!(%cause, "the lock of the storage's folders could not be had");
@@ -179,8 +181,8 @@ impl Folders {
 
 /// Tries again while somebody else is in the way, which errors of these `kinds` show. Each such try means that the other
 /// went ahead: more than a few in a row are another fault, such as a disk that is gone.
-fn retrying(kinds: &[io::ErrorKind], attempt: impl Fn() -> io::Result<()>) -> io::Result<()> {
-    for _ in 1..TRIES {
+fn retry_on(kinds: &[io::ErrorKind], attempt: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    for _ in 1..MAX_ATTEMPTS {
         match attempt() {
             Err(cause) if kinds.contains(&cause.kind()) => {}
             done => return done,
@@ -242,7 +244,7 @@ fn folders_above<'a>(root: &'a Path, path: &'a Path) -> impl Iterator<Item = &'a
     path.ancestors().skip(1).take_while(move |folder| *folder != root)
 }
 
-fn unless_missing(removed: io::Result<()>) -> io::Result<()> {
+fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
@@ -250,18 +252,18 @@ fn unless_missing(removed: io::Result<()>) -> io::Result<()> {
 }
 
 /// Removes parts that nobody has written to for `age`.
-pub(super) fn remove_abandoned_parts(scratch: &Path, age: Duration) -> io::Result<()> {
+pub(super) fn remove_abandoned_files(scratch: &Path, age: Duration) -> io::Result<()> {
     let now = SystemTime::now();
     for entry in fs::read_dir(scratch)? {
         let path = entry?.path();
-        if path.extension().is_none_or(|extension| extension != PART) {
+        if path.extension().is_none_or(|extension| extension != STAGED_EXTENSION) {
             continue;
         }
         let Ok(written) = fs::metadata(&path).and_then(|metadata| metadata.modified()) else {
             continue; // another process finished it meanwhile
         };
         if now.duration_since(written).is_ok_and(|idle| idle > age) {
-            unless_missing(fs::remove_file(&path))?; // or removed it
+            ignore_missing(fs::remove_file(&path))?; // or removed it
         }
     }
     Ok(())
@@ -272,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_that_share_their_folders_come_and_go_at_once() {
+    fn objects_that_share_folders_are_written_and_removed_concurrently() {
         const THREADS: usize = 4;
         const ROUNDS: usize = 200;
         let folder = tempfile::tempdir().expect("makes a folder");
@@ -283,12 +285,12 @@ mod tests {
         std::thread::scope(|scope| {
             for name in 0..THREADS {
                 // Each as a process of its own has it.
-                let folders = Folders::open(&root).expect("opens");
+                let folders = ObjectDir::open(&root).expect("opens");
                 let (target, scratch) = (folders.root().join("album/photo").join(name.to_string()), &scratch);
                 scope.spawn(move || {
                     for _ in 0..ROUNDS {
-                        let (part, file) = Part::create_now(scratch).expect("makes a part");
-                        folders.place(part, file, &target).expect("places it");
+                        let (part, file) = StagedFile::create_blocking(scratch).expect("makes a part");
+                        folders.persist(part, file, &target).expect("places it");
                         folders.remove_file(&target).expect("removes it");
                     }
                 });
@@ -300,20 +302,20 @@ mod tests {
 
     /// Late previews land in an album that is deleted.
     #[test]
-    fn an_albums_folder_goes_while_files_are_placed_in_it() {
+    fn an_album_folder_is_removed_while_files_are_written_to_it() {
         let folder = tempfile::tempdir().expect("makes a folder");
         let (root, scratch) = (folder.path().join("root"), folder.path().join("scratch"));
         for made in [&root, &scratch] {
             make_folder(made).expect("makes a folder");
         }
-        let folders = Folders::open(&root).expect("opens");
+        let folders = ObjectDir::open(&root).expect("opens");
         let album = folders.root().join("album");
         std::thread::scope(|scope| {
             let worker = scope.spawn(|| {
                 for photo in 0..200 {
-                    let (part, file) = Part::create_now(&scratch).expect("makes a part");
+                    let (part, file) = StagedFile::create_blocking(&scratch).expect("makes a part");
                     let target = album.join(photo.to_string()).join("preview");
-                    folders.place(part, file, &target).expect("places it");
+                    folders.persist(part, file, &target).expect("places it");
                 }
             });
             while !worker.is_finished() {
@@ -325,13 +327,13 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_was_stopped_with_the_lock_stops_no_other() {
+    fn a_process_suspended_with_the_lock_blocks_no_other() {
         let folder = tempfile::tempdir().expect("makes a folder");
-        let folders = Folders::open(folder.path()).expect("opens");
+        let folders = ObjectDir::open(folder.path()).expect("opens");
         let (target, scratch) = (folders.root().join("album/preview"), folder.path());
         let _stopped = folders.lock(File::try_lock).expect("has it alone");
-        let (part, file) = Part::create_now(scratch).expect("makes a part");
-        folders.place(part, file, &target).expect("places it");
+        let (part, file) = StagedFile::create_blocking(scratch).expect("makes a part");
+        folders.persist(part, file, &target).expect("places it");
         folders.remove_file(&target).expect("removes it");
         assert!(!target.exists());
     }

@@ -24,25 +24,25 @@ use tokio_util::io::ReaderStream;
 use url::Url;
 
 pub use self::durable::make_folder;
-use self::durable::{Folders, Part};
-use self::signing::{Claim, Method, Signer, Terms};
+use self::durable::{ObjectDir, StagedFile};
 pub use self::signing::{DownloadGrant, SignatureError, UploadGrant};
+use self::signing::{SignedFields, SignedMethod, UnverifiedRequest, UrlSigner};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::ids::{AlbumId, OrganizationId};
 use crate::object::{ObjectKey, ROOT};
 use crate::objects;
-use crate::storage::{Stored, refused};
-use crate::traits::{Blobs, Result, UploadTerms};
+use crate::storage::{ListedObject, refused};
+use crate::traits::{Blobs, Result, UploadConditions};
 
 /// How much of a file is read at once for a download.
-const READ_BYTES: usize = 64 * 1024;
+const READ_BUFFER_BYTES: usize = 64 * 1024;
 
 /// A part file that nobody has written to for this long belongs to an upload that died with its process. Younger
 /// ones may belong to a service that runs now, while a command opens the same store.
 const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
 
 /// Where half-received bodies lie, in the folder of all objects, whose keys all begin with another folder.
-const SCRATCH: &str = "scratch";
+const SCRATCH_FOLDER: &str = "scratch";
 
 /// What [`LocalFiles`] needs.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ pub struct LocalSettings {
     pub root: PathBuf,
     /// Whether the rows know photos already: a folder that holds nothing of them is another one, as when its disk is
     /// not mounted, and is refused.
-    pub is_known: bool,
+    pub has_photos: bool,
     /// What the URLs begin with.
     pub public_url: Url,
     /// Signs the URLs.
@@ -60,10 +60,10 @@ pub struct LocalSettings {
 
 /// The objects of the embedded profile.
 pub struct LocalFiles {
-    folders: Arc<Folders>,
+    object_dir: Arc<ObjectDir>,
     scratch: PathBuf,
-    files: LocalFileSystem,
-    signer: Signer,
+    file_system: LocalFileSystem,
+    signer: UrlSigner,
 }
 
 /// An object about to be sent.
@@ -99,17 +99,17 @@ impl LocalFiles {
     /// # Errors
     /// `Unavailable` when a folder cannot be made or read.
     pub async fn open_folder(settings: LocalSettings) -> Result<Self> {
-        let LocalSettings { root, is_known, public_url, signing_secret } = settings;
-        let (folders, scratch, files) = blocking("open the storage folder", move || {
-            if is_known && !Folders::are_at(&root)? {
-                return Err(not_the_one(&root));
+        let LocalSettings { root, has_photos: is_known, public_url, signing_secret } = settings;
+        let (folders, scratch, files) = run_blocking("open the storage folder", move || {
+            if is_known && !ObjectDir::exists_at(&root)? {
+                return Err(wrong_folder(&root));
             }
             durable::make_folder(&root)?;
-            let folders = Folders::open(&root)?;
+            let folders = ObjectDir::open(&root)?;
             // Within the storage, so that a rename leads from one to the other.
-            let scratch = folders.root().join(SCRATCH);
+            let scratch = folders.root().join(SCRATCH_FOLDER);
             let tidied = durable::make_folder(&scratch)
-                .and_then(|()| durable::remove_abandoned_parts(&scratch, ABANDONED_AFTER));
+                .and_then(|()| durable::remove_abandoned_files(&scratch, ABANDONED_AFTER));
             if let Err(cause) = tidied {
                 // A full or read-only disk can still be read.
                 tracing::warn!(%cause, "the storage folder has no place for uploads");
@@ -118,7 +118,12 @@ impl LocalFiles {
             Ok((Arc::new(folders), scratch, files))
         })
         .await?;
-        Ok(Self { folders, scratch, files, signer: Signer::new(public_url, signing_secret) })
+        Ok(Self {
+            object_dir: folders,
+            scratch,
+            file_system: files,
+            signer: UrlSigner::new(public_url, signing_secret),
+        })
     }
 
     /// Judges a `PUT`: `key` is the decoded path after `/storage/`, `query` the raw query string, `content_type` the
@@ -132,7 +137,10 @@ impl LocalFiles {
         query: &str,
         content_type: Option<&str>,
     ) -> std::result::Result<UploadGrant, SignatureError> {
-        self.signer.verify_upload(Claim { key, query, at: OffsetDateTime::now_utc() }, content_type)
+        self.signer.verify_upload(
+            UnverifiedRequest { key, query, received_at: OffsetDateTime::now_utc() },
+            content_type,
+        )
     }
 
     /// Judges a `GET` or `HEAD`, as [`Self::verify_upload`] does a `PUT`.
@@ -144,7 +152,7 @@ impl LocalFiles {
         key: &str,
         query: &str,
     ) -> std::result::Result<DownloadGrant, SignatureError> {
-        self.signer.verify_download(Claim { key, query, at: OffsetDateTime::now_utc() })
+        self.signer.verify_download(UnverifiedRequest { key, query, received_at: OffsetDateTime::now_utc() })
     }
 
     /// Keeps a body under the granted key, replacing what was there; answers its size in bytes. Durable when it
@@ -152,7 +160,7 @@ impl LocalFiles {
     ///
     /// # Errors
     /// See [`ReceiveError`].
-    pub async fn receive<S, E>(
+    pub async fn receive_upload<S, E>(
         &self,
         grant: UploadGrant,
         body: S,
@@ -162,7 +170,7 @@ impl LocalFiles {
     {
         let failed = |cause| unavailable("receive an upload", cause);
         let max_bytes = grant.max_bytes();
-        let (part, file) = Part::create(&self.scratch).await.map_err(failed)?;
+        let (part, file) = StagedFile::create(&self.scratch).await.map_err(failed)?;
         let mut file = tokio::fs::File::from_std(file);
         let mut received: u64 = 0;
         let mut body = std::pin::pin!(body);
@@ -176,8 +184,8 @@ impl LocalFiles {
         }
         file.flush().await.map_err(failed)?;
         let file = file.into_std().await;
-        let (folders, target) = (Arc::clone(&self.folders), self.path(grant.key()));
-        blocking("keep an upload", move || folders.place(part, file, &target)).await?;
+        let (folders, target) = (Arc::clone(&self.object_dir), self.path(grant.key()));
+        run_blocking("keep an upload", move || folders.persist(part, file, &target)).await?;
         Ok(received)
     }
 
@@ -200,8 +208,8 @@ impl LocalFiles {
             }
             Err(cause) => return Err(unavailable("open an object", cause)),
         };
-        let body = ReaderStream::with_capacity(file, READ_BYTES).boxed();
-        Ok(LocalObject { size_bytes, content_type: key.served_as(), body })
+        let body = ReaderStream::with_capacity(file, READ_BUFFER_BYTES).boxed();
+        Ok(LocalObject { size_bytes, content_type: key.content_type(), body })
     }
 
     /// Writes and removes a few bytes where uploads land.
@@ -209,10 +217,11 @@ impl LocalFiles {
     /// # Errors
     /// `Unavailable` when the disk is full, read-only or gone.
     pub async fn check(&self) -> Result<()> {
-        let (part, mut file) =
-            Part::create(&self.scratch).await.map_err(|cause| unavailable("write to the storage", cause))?;
-        let folders = Arc::clone(&self.folders);
-        blocking("write to the storage", move || {
+        let (part, mut file) = StagedFile::create(&self.scratch)
+            .await
+            .map_err(|cause| unavailable("write to the storage", cause))?;
+        let folders = Arc::clone(&self.object_dir);
+        run_blocking("write to the storage", move || {
             std::io::Write::write_all(&mut file, b"photofinish")?;
             drop(part);
             folders.check()
@@ -221,9 +230,9 @@ impl LocalFiles {
     }
 
     /// All objects.
-    pub(crate) fn list(&self) -> BoxStream<'_, Result<Stored>> {
+    pub(crate) fn list(&self) -> BoxStream<'_, Result<ListedObject>> {
         let root = Path::from(ROOT);
-        let found = self.files.list(Some(&root));
+        let found = self.file_system.list(Some(&root));
         let found = found
             .map(move |meta| objects::stored(&meta.map_err(|cause| objects::failure(&root, cause))?, ""));
         let checked = stream::once(self.check_root()).filter_map(async |checked| checked.err().map(Err));
@@ -232,28 +241,28 @@ impl LocalFiles {
 
     /// An object is only missing while the folder of all objects is there: without it photos would fail for good.
     async fn check_root(&self) -> Result<()> {
-        let folders = Arc::clone(&self.folders);
-        blocking("find the storage folder", move || folders.check()).await
+        let folders = Arc::clone(&self.object_dir);
+        run_blocking("find the storage folder", move || folders.check()).await
     }
 
     fn path(&self, key: &ObjectKey) -> PathBuf {
-        self.folders.root().join(key.as_str())
+        self.object_dir.root().join(key.as_str())
     }
 }
 
 /// The way out is for who lost the photos, or moved them by other means than copying all of the folder.
-fn not_the_one(root: &std::path::Path) -> std::io::Error {
+fn wrong_folder(root: &std::path::Path) -> std::io::Error {
     std::io::Error::other(format!(
         "{folder} is not the folder that the photos were kept in: is its disk mounted? If it is to begin empty, make the file {folder}/{mark}",
         folder = root.display(),
-        mark = durable::LOCK
+        mark = durable::LOCK_FILE
     ))
 }
 
 #[async_trait]
 impl Blobs for LocalFiles {
     async fn read(&self, key: &ObjectKey, at_most: u64) -> Result<Bytes> {
-        let read = objects::read(&self.files, &Path::from(key.as_str()), at_most).await;
+        let read = objects::read(&self.file_system, &Path::from(key.as_str()), at_most).await;
         if read.as_ref().is_err_and(|error| error.kind == StoreErrorKind::NotFound) {
             self.check_root().await?;
         }
@@ -261,35 +270,35 @@ impl Blobs for LocalFiles {
     }
 
     async fn write(&self, key: &ObjectKey, _content_type: &str, bytes: Bytes) -> Result<()> {
-        let (scratch, folders, target) = (self.scratch.clone(), Arc::clone(&self.folders), self.path(key));
-        blocking("write an object", move || {
-            let (part, mut file) = Part::create_now(&scratch)?;
+        let (scratch, folders, target) = (self.scratch.clone(), Arc::clone(&self.object_dir), self.path(key));
+        run_blocking("write an object", move || {
+            let (part, mut file) = StagedFile::create_blocking(&scratch)?;
             std::io::Write::write_all(&mut file, &bytes)?;
-            folders.place(part, file, &target)
+            folders.persist(part, file, &target)
         })
         .await
     }
 
-    async fn upload_url(&self, key: &ObjectKey, upload: UploadTerms<'_>) -> Result<Url> {
-        Ok(self.signer.url(&Terms {
-            method: Method::Put,
+    async fn upload_url(&self, key: &ObjectKey, upload: UploadConditions<'_>) -> Result<Url> {
+        Ok(self.signer.sign_url(&SignedFields {
+            method: SignedMethod::Put,
             key: key.as_str(),
-            expires: expiry(upload.ttl),
-            bound: Some((upload.content_type, upload.max_bytes)),
+            expires: expiry_timestamp(upload.ttl),
+            upload_limits: Some((upload.content_type, upload.max_bytes)),
         }))
     }
 
     async fn download_url(&self, key: &ObjectKey, ttl: Duration) -> Result<Url> {
-        Ok(self.signer.url(&Terms {
-            method: Method::Get,
+        Ok(self.signer.sign_url(&SignedFields {
+            method: SignedMethod::Get,
             key: key.as_str(),
-            expires: expiry(ttl),
-            bound: None,
+            expires: expiry_timestamp(ttl),
+            upload_limits: None,
         }))
     }
 
     async fn head(&self, key: &ObjectKey) -> Result<Option<u64>> {
-        let size = objects::head(&self.files, &Path::from(key.as_str())).await?;
+        let size = objects::head(&self.file_system, &Path::from(key.as_str())).await?;
         if size.is_none() {
             self.check_root().await?;
         }
@@ -297,45 +306,45 @@ impl Blobs for LocalFiles {
     }
 
     async fn delete(&self, key: &ObjectKey) -> Result<()> {
-        let (folders, path) = (Arc::clone(&self.folders), self.path(key));
-        blocking("remove an object", move || folders.remove_file(&path)).await
+        let (folders, path) = (Arc::clone(&self.object_dir), self.path(key));
+        run_blocking("remove an object", move || folders.remove_file(&path)).await
     }
 
     async fn delete_album(&self, organization: OrganizationId, album: AlbumId) -> Result<()> {
-        let folders = Arc::clone(&self.folders);
+        let folders = Arc::clone(&self.object_dir);
         let folder = folders.root().join(ObjectKey::album_prefix(organization, album));
-        blocking("remove an album's objects", move || folders.remove_folder(&folder)).await
+        run_blocking("remove an album's objects", move || folders.remove_folder(&folder)).await
     }
 }
 
 /// Unix seconds, `ttl` from now.
-fn expiry(ttl: Duration) -> i64 {
+fn expiry_timestamp(ttl: Duration) -> i64 {
     let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX);
     OffsetDateTime::now_utc().unix_timestamp().saturating_add(seconds)
 }
 
 /// Runs file work away from the runtime's threads.
-async fn blocking<T, F>(what: &'static str, work: F) -> Result<T>
+async fn run_blocking<T, F>(what: &'static str, work: F) -> Result<T>
 where
     T: Send + 'static,
     F: FnOnce() -> std::io::Result<T> + Send + 'static,
 {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done.map_err(|cause| unavailable(what, cause)),
-        Err(cause) => Err(StoreError::new(StoreErrorKind::Unavailable, what).because(cause)),
+        Err(cause) => Err(StoreError::new(StoreErrorKind::Unavailable, what).with_source(cause)),
     }
 }
 
 /// A disk that refuses (full, read-only, gone) may serve again later.
 fn unavailable(what: &'static str, cause: std::io::Error) -> StoreError {
-    StoreError::new(StoreErrorKind::Unavailable, what).because(cause)
+    StoreError::new(StoreErrorKind::Unavailable, what).with_source(cause)
 }
 
 /// The folder that a `file:` URL names; relative ones (`file:data/objects`) are relative to the working folder.
 ///
 /// # Errors
 /// `Corrupt` when it is another kind of URL or names no folder.
-pub fn folder_of(storage_url: &str) -> Result<PathBuf> {
+pub fn parse_folder_url(storage_url: &str) -> Result<PathBuf> {
     let kinds = "must begin with file:, s3://, gs:// or az://";
     let path = storage_url.strip_prefix("file:").ok_or_else(|| refused("of another kind", kinds))?;
     let path = path.strip_prefix("//").unwrap_or(path);

@@ -15,8 +15,8 @@ use object_store::signer::Signer;
 use rustls::crypto::CryptoProvider;
 use url::Url;
 
-use super::patience::Patience;
-use super::place::{Cloud, Place};
+use super::patience::Timeouts;
+use super::place::{BucketLocation, CloudProvider};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::traits::Result;
 
@@ -30,7 +30,7 @@ pub struct CloudSettings {
     /// Where S3's URLs name the bucket.
     pub addressing: Addressing,
     /// How long an answer is waited for.
-    pub patience: Patience,
+    pub patience: Timeouts,
 }
 
 /// Secrets stay out of logs: variables show their names alone.
@@ -59,81 +59,86 @@ pub enum Addressing {
 }
 
 /// What speaks to one bucket.
-pub(super) struct Clients {
+pub(super) struct BucketClients {
     pub(super) objects: Arc<dyn ObjectStore>,
     pub(super) signer: Arc<dyn Signer>,
     /// Whether a signature can cover headers and further parameters; Azure's covers neither.
-    pub(super) binds: bool,
+    pub(super) binds_parameters: bool,
 }
 
 /// The clients of a place.
 ///
 /// # Errors
 /// `Corrupt` when the settings do not fit the cloud; the cause says which.
-pub(super) fn clients(place: &Place, settings: &CloudSettings) -> Result<Clients> {
-    install_tls();
-    if settings.public_endpoint.is_some() && place.cloud != Cloud::S3 {
-        return Err(unusable(place, "a public endpoint is for s3:// alone"));
+pub(super) fn build_clients(place: &BucketLocation, settings: &CloudSettings) -> Result<BucketClients> {
+    install_crypto_provider();
+    if settings.public_endpoint.is_some() && place.provider != CloudProvider::S3 {
+        return Err(invalid_settings(place, "a public endpoint is for s3:// alone"));
     }
-    match place.cloud {
-        Cloud::S3 => s3(place, settings),
-        Cloud::Gcs => gcs(place, settings).map_err(|cause| unusable(place, "").because(cause)),
-        Cloud::Azure => azure(place, settings).map_err(|cause| unusable(place, "").because(cause)),
+    match place.provider {
+        CloudProvider::S3 => build_s3(place, settings),
+        CloudProvider::Gcs => {
+            build_gcs(place, settings).map_err(|cause| invalid_settings(place, "").with_source(cause))
+        }
+        CloudProvider::Azure => {
+            build_azure(place, settings).map_err(|cause| invalid_settings(place, "").with_source(cause))
+        }
     }
 }
 
 /// The HTTP client takes the cryptography of the whole process. Whoever came first has installed one that serves.
-fn install_tls() {
+fn install_crypto_provider() {
     if CryptoProvider::get_default().is_none() {
         drop(rustls::crypto::ring::default_provider().install_default());
     }
 }
 
-fn s3(place: &Place, settings: &CloudSettings) -> Result<Clients> {
+fn build_s3(place: &BucketLocation, settings: &CloudSettings) -> Result<BucketClients> {
     let mut builder = AmazonS3Builder::new()
-        .with_client_options(settings.patience.client())
-        .with_retry(settings.patience.retries());
-    for (key, value) in given::<AmazonS3ConfigKey>(settings, "AWS_") {
+        .with_client_options(settings.patience.client_options())
+        .with_retry(settings.patience.retry_config());
+    for (key, value) in known_variables::<AmazonS3ConfigKey>(settings, "AWS_") {
         builder = builder.with_config(key, value);
     }
     let builder = builder.with_bucket_name(&place.bucket);
     let given = |key| builder.get_config_value(&key);
     let endpoint = given(AmazonS3ConfigKey::S3Endpoint).or_else(|| given(AmazonS3ConfigKey::Endpoint));
-    let endpoint = endpoint.map(|text| address(place, &text)).transpose()?;
-    let bucket = Bucket { place, addressing: settings.addressing };
-    let built =
-        |builder: AmazonS3Builder| builder.build().map_err(|cause| unusable(place, "").because(cause));
-    let objects = Arc::new(built(bucket.at(builder.clone(), endpoint)?)?);
+    let endpoint = endpoint.map(|text| parse_endpoint(place, &text)).transpose()?;
+    let bucket = S3Bucket { location: place, addressing: settings.addressing };
+    let built = |builder: AmazonS3Builder| {
+        builder.build().map_err(|cause| invalid_settings(place, "").with_source(cause))
+    };
+    let objects = Arc::new(built(bucket.with_endpoint(builder.clone(), endpoint)?)?);
     let signer: Arc<dyn Signer> = match &settings.public_endpoint {
         None => Arc::clone(&objects) as _,
         Some(public) => {
             // The same credentials, so that they are fetched and renewed once.
             let builder = builder.with_credentials(Arc::clone(objects.credentials()));
-            Arc::new(built(bucket.at(builder, Some(public.clone()))?)?)
+            Arc::new(built(bucket.with_endpoint(builder, Some(public.clone()))?)?)
         }
     };
-    Ok(Clients { objects, signer, binds: true })
+    Ok(BucketClients { objects, signer, binds_parameters: true })
 }
 
 /// `minio:9000` is a URL too, of the scheme `minio`: the commonest mistake is told apart here.
-fn address(place: &Place, endpoint: &str) -> Result<Url> {
+fn parse_endpoint(place: &BucketLocation, endpoint: &str) -> Result<Url> {
     let url = endpoint.parse::<Url>().ok();
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.host().is_some());
-    url.ok_or_else(|| unusable(place, "AWS_ENDPOINT_URL must begin with http:// or https://"))
+    url.ok_or_else(|| invalid_settings(place, "AWS_ENDPOINT_URL must begin with http:// or https://"))
 }
 
 /// A bucket and how URLs name it.
 #[derive(Clone, Copy)]
-struct Bucket<'a> {
-    place: &'a Place,
+struct S3Bucket<'a> {
+    location: &'a BucketLocation,
     addressing: Addressing,
 }
 
-impl Bucket<'_> {
+impl S3Bucket<'_> {
     /// Points a builder at an endpoint; at Amazon's own when there is none. Plain HTTP is permitted where the operator
     /// wrote it.
-    fn at(self, builder: AmazonS3Builder, endpoint: Option<Url>) -> Result<AmazonS3Builder> {
-        let bucket = &self.place.bucket;
+    fn with_endpoint(self, builder: AmazonS3Builder, endpoint: Option<Url>) -> Result<AmazonS3Builder> {
+        let bucket = &self.location.bucket;
         let in_host = match self.addressing {
             Addressing::Auto => endpoint.is_none() && !bucket.contains('.'),
             Addressing::Path => false,
@@ -145,7 +150,7 @@ impl Bucket<'_> {
             // The builder takes such an endpoint as it is: the bucket must be in it.
             let named = endpoint.host_str().map(|host| format!("{bucket}.{host}"));
             endpoint.set_host(named.as_deref()).map_err(|cause| {
-                unusable(self.place, "the endpoint's host takes no bucket").because(cause)
+                invalid_settings(self.location, "the endpoint's host takes no bucket").with_source(cause)
             })?;
         }
         let builder = builder.with_allow_http(endpoint.scheme() == "http");
@@ -153,36 +158,36 @@ impl Bucket<'_> {
     }
 }
 
-fn gcs(place: &Place, settings: &CloudSettings) -> object_store::Result<Clients> {
+fn build_gcs(place: &BucketLocation, settings: &CloudSettings) -> object_store::Result<BucketClients> {
     let mut builder = GoogleCloudStorageBuilder::new()
-        .with_client_options(settings.patience.client())
-        .with_retry(settings.patience.retries());
-    for (key, value) in given::<GoogleConfigKey>(settings, "GOOGLE_") {
+        .with_client_options(settings.patience.client_options())
+        .with_retry(settings.patience.retry_config());
+    for (key, value) in known_variables::<GoogleConfigKey>(settings, "GOOGLE_") {
         builder = builder.with_config(key, value);
     }
     let objects = Arc::new(builder.with_bucket_name(&place.bucket).build()?);
-    Ok(Clients { signer: Arc::clone(&objects) as _, objects, binds: true })
+    Ok(BucketClients { signer: Arc::clone(&objects) as _, objects, binds_parameters: true })
 }
 
-fn azure(place: &Place, settings: &CloudSettings) -> object_store::Result<Clients> {
+fn build_azure(place: &BucketLocation, settings: &CloudSettings) -> object_store::Result<BucketClients> {
     let mut builder = MicrosoftAzureBuilder::new()
-        .with_client_options(settings.patience.client())
-        .with_retry(settings.patience.retries());
-    for (key, value) in given::<AzureConfigKey>(settings, "AZURE_") {
+        .with_client_options(settings.patience.client_options())
+        .with_retry(settings.patience.retry_config());
+    for (key, value) in known_variables::<AzureConfigKey>(settings, "AZURE_") {
         builder = builder.with_config(key, value);
     }
     let objects = Arc::new(builder.with_container_name(&place.bucket).build()?);
-    Ok(Clients { signer: Arc::clone(&objects) as _, objects, binds: false })
+    Ok(BucketClients { signer: Arc::clone(&objects) as _, objects, binds_parameters: false })
 }
 
 /// The variables that a cloud's builder knows, as its own `from_env` takes them.
-fn given<K: FromStr>(settings: &CloudSettings, prefix: &str) -> Vec<(K, String)> {
+fn known_variables<K: FromStr>(settings: &CloudSettings, prefix: &str) -> Vec<(K, String)> {
     let ours = settings.variables.iter().filter(|(name, _)| name.starts_with(prefix));
     ours.filter_map(|(name, value)| Some((name.to_ascii_lowercase().parse().ok()?, value.clone()))).collect()
 }
 
-fn unusable(place: &Place, why: &str) -> StoreError {
-    let Place { cloud, bucket, .. } = place;
+fn invalid_settings(place: &BucketLocation, why: &str) -> StoreError {
+    let BucketLocation { provider: cloud, bucket, .. } = place;
     let separator = if why.is_empty() { "" } else { ": " };
     StoreError::new(StoreErrorKind::Corrupt, format!("the bucket {bucket} of {cloud:?}{separator}{why}"))
 }
@@ -205,61 +210,67 @@ mod tests {
         CloudSettings { variables, ..CloudSettings::default() }
     }
 
-    async fn signed(bucket: &str, settings: &CloudSettings) -> Url {
-        let place = Place::parse(&format!("s3://{bucket}")).unwrap().unwrap();
-        let clients = clients(&place, settings).unwrap();
+    async fn presigned_url(bucket: &str, settings: &CloudSettings) -> Url {
+        let place = BucketLocation::parse(&format!("s3://{bucket}")).unwrap().unwrap();
+        let clients = build_clients(&place, settings).unwrap();
         let ttl = Duration::from_secs(60);
         clients.signer.signed_url(Method::GET, &Path::from("a/b"), ttl).await.unwrap()
     }
 
-    async fn address(bucket: &str, settings: &CloudSettings) -> String {
-        let mut url = signed(bucket, settings).await;
+    async fn presigned_address(bucket: &str, settings: &CloudSettings) -> String {
+        let mut url = presigned_url(bucket, settings).await;
         url.set_query(None);
         url.into()
     }
 
     #[tokio::test]
     async fn amazon_has_the_bucket_in_the_host_and_others_in_the_path() {
-        assert_eq!(address("photos", &settings(&[])).await, "https://photos.s3.eu-west-1.amazonaws.com/a/b");
         assert_eq!(
-            address("my.photos", &settings(&[])).await,
+            presigned_address("photos", &settings(&[])).await,
+            "https://photos.s3.eu-west-1.amazonaws.com/a/b"
+        );
+        assert_eq!(
+            presigned_address("my.photos", &settings(&[])).await,
             "https://s3.eu-west-1.amazonaws.com/my.photos/a/b"
         );
         let own = settings(&[("AWS_ENDPOINT_URL", "http://minio:9000")]);
-        assert_eq!(address("photos", &own).await, "http://minio:9000/photos/a/b");
+        assert_eq!(presigned_address("photos", &own).await, "http://minio:9000/photos/a/b");
         let both = settings(&[("AWS_ENDPOINT_URL_S3", "http://s3/"), ("AWS_ENDPOINT_URL", "http://other")]);
-        assert_eq!(address("photos", &both).await, "http://s3/photos/a/b");
+        assert_eq!(presigned_address("photos", &both).await, "http://s3/photos/a/b");
     }
 
     #[tokio::test]
-    async fn the_addressing_that_is_asked_for_is_taken() {
+    async fn the_configured_addressing_is_used() {
         let mut own = settings(&[("AWS_ENDPOINT_URL", "http://s3.example:9000")]);
         own.addressing = Addressing::Virtual;
-        assert_eq!(address("photos", &own).await, "http://photos.s3.example:9000/a/b");
+        assert_eq!(presigned_address("photos", &own).await, "http://photos.s3.example:9000/a/b");
         let amazon = CloudSettings { addressing: Addressing::Path, ..settings(&[]) };
-        assert_eq!(address("photos", &amazon).await, "https://s3.eu-west-1.amazonaws.com/photos/a/b");
+        assert_eq!(
+            presigned_address("photos", &amazon).await,
+            "https://s3.eu-west-1.amazonaws.com/photos/a/b"
+        );
     }
 
     #[tokio::test]
     async fn presigned_urls_begin_with_the_public_endpoint() {
         let mut own = settings(&[("AWS_ENDPOINT_URL", "http://minio:9000")]);
         own.public_endpoint = Some("https://photos.example".parse().unwrap());
-        assert_eq!(address("photos", &own).await, "https://photos.example/photos/a/b");
+        assert_eq!(presigned_address("photos", &own).await, "https://photos.example/photos/a/b");
         own.addressing = Addressing::Virtual;
-        assert_eq!(address("photos", &own).await, "https://photos.photos.example/a/b");
+        assert_eq!(presigned_address("photos", &own).await, "https://photos.photos.example/a/b");
     }
 
     #[tokio::test]
     async fn a_session_token_is_part_of_what_is_signed() {
-        let url = signed("photos", &settings(&[("AWS_SESSION_TOKEN", "passing")])).await;
+        let url = presigned_url("photos", &settings(&[("AWS_SESSION_TOKEN", "passing")])).await;
         assert!(url.query().unwrap().contains("X-Amz-Security-Token=passing"), "{url}");
     }
 
     #[test]
-    fn settings_that_do_not_fit_are_refused_with_a_sentence() {
-        let place = |url: &str| Place::parse(url).unwrap().unwrap();
+    fn invalid_settings_are_refused_with_a_reason() {
+        let place = |url: &str| BucketLocation::parse(url).unwrap().unwrap();
         let refused = |url: &str, settings: &CloudSettings| {
-            let error = clients(&place(url), settings).err().unwrap();
+            let error = build_clients(&place(url), settings).err().unwrap();
             assert_eq!(error.kind, StoreErrorKind::Corrupt);
             error.to_string()
         };
@@ -277,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_not_shown() {
+    fn debug_output_contains_no_secrets() {
         let shown = format!("{:?}", settings(&[]));
         assert!(shown.contains("AWS_SECRET_ACCESS_KEY") && !shown.contains(SECRET), "{shown}");
     }
@@ -291,11 +302,19 @@ mod tests {
             ],
             ..CloudSettings::default()
         };
-        assert!(!clients(&Place::parse("az://photos").unwrap().unwrap(), &azure).unwrap().binds);
+        assert!(
+            !build_clients(&BucketLocation::parse("az://photos").unwrap().unwrap(), &azure)
+                .unwrap()
+                .binds_parameters
+        );
         let gcs = CloudSettings {
             variables: vec![("GOOGLE_SKIP_SIGNATURE".to_owned(), "true".to_owned())],
             ..CloudSettings::default()
         };
-        assert!(clients(&Place::parse("gs://photos").unwrap().unwrap(), &gcs).unwrap().binds);
+        assert!(
+            build_clients(&BucketLocation::parse("gs://photos").unwrap().unwrap(), &gcs)
+                .unwrap()
+                .binds_parameters
+        );
     }
 }

@@ -22,48 +22,49 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use url::Url;
 
 pub use self::cloud::{Addressing, CloudSettings};
-pub use self::patience::Patience;
-pub use self::place::{Cloud, Place};
+pub use self::patience::Timeouts;
+pub use self::place::{BucketLocation, CloudProvider};
 use self::upload::PART_BYTES;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::ids::{AlbumId, OrganizationId};
 use crate::object::{ObjectKey, ROOT};
 use crate::objects;
-use crate::storage::Stored;
-use crate::traits::{ANY_IMAGE, Blobs, Result, UploadTerms};
+use crate::storage::ListedObject;
+use crate::traits::{ANY_IMAGE, Blobs, Result, UploadConditions};
 
 /// The longest that a presigned URL may hold. S3 and Google refuse longer ones when they are used, which is too late.
 pub const LONGEST_TTL: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// What is written to see whether anything can be, and its folder.
-const CHECKED: &str = "check/writable";
+const CHECK_OBJECT: &str = "check/writable";
 const CHECK_FOLDER: &str = "check";
 
 /// For so long it is enough to look at [`CHECKED`]: readiness is asked every few seconds by many, writes cost more, and
 /// a bucket with versions keeps each of them.
-const WRITTEN_HOLDS: Duration = Duration::from_secs(60);
+const WRITE_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 const CONTENT_TYPE: HeaderName = HeaderName::from_static("content-type");
 
 /// The objects of a bucket.
-pub struct RemoteObjects {
+pub struct CloudObjects {
     objects: Arc<dyn ObjectStore>,
     signer: Arc<dyn Signer>,
-    binds: bool,
+    binds_parameters: bool,
     prefix: String,
-    patience: Patience,
-    written: Mutex<Option<Instant>>,
+    patience: Timeouts,
+    last_write: Mutex<Option<Instant>>,
 }
 
-impl RemoteObjects {
+impl CloudObjects {
     /// The objects of a place. Asks nothing of the network: a bucket that does not answer now may do so later.
     ///
     /// # Errors
     /// `Corrupt` when the settings do not fit the cloud.
-    pub fn open(place: Place, settings: &CloudSettings) -> Result<Self> {
-        let cloud::Clients { objects, signer, binds } = cloud::clients(&place, settings)?;
+    pub fn open(place: BucketLocation, settings: &CloudSettings) -> Result<Self> {
+        let cloud::BucketClients { objects, signer, binds_parameters: binds } =
+            cloud::build_clients(&place, settings)?;
         let (prefix, patience) = (place.prefix, settings.patience);
-        Ok(Self { objects, signer, binds, prefix, patience, written: Mutex::new(None) })
+        Ok(Self { objects, signer, binds_parameters: binds, prefix, patience, last_write: Mutex::new(None) })
     }
 
     /// Whether the bucket is there and takes bytes. Writes at most once a minute.
@@ -71,26 +72,26 @@ impl RemoteObjects {
     /// # Errors
     /// `Unavailable`.
     pub async fn check(&self) -> Result<()> {
-        let path = self.path(CHECKED);
+        let path = self.path(CHECK_OBJECT);
         let check = async {
-            let written = *self.written.lock().unwrap_or_else(PoisonError::into_inner);
-            if written.is_some_and(|at| at.elapsed() < WRITTEN_HOLDS)
+            let written = *self.last_write.lock().unwrap_or_else(PoisonError::into_inner);
+            if written.is_some_and(|at| at.elapsed() < WRITE_CHECK_INTERVAL)
                 && objects::head(&*self.objects, &path).await?.is_some()
             {
                 return Ok(());
             }
             // A list first: there are servers that make a bucket of any name for a write.
-            self.find_bucket().await?;
+            self.check_bucket_exists().await?;
             let written = self.objects.put(&path, "photofinish".into()).await;
-            written.map_err(|cause| outage("write to the storage", cause))?;
-            *self.written.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            written.map_err(|cause| bucket_unavailable("write to the storage", cause))?;
+            *self.last_write.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
             Ok(())
         };
-        within(self.patience.silence, &path, check).await
+        within(self.patience.read, &path, check).await
     }
 
     /// All objects below the prefix, a page of a thousand at a time.
-    pub(crate) fn list(&self) -> BoxStream<'_, Result<Stored>> {
+    pub(crate) fn list(&self) -> BoxStream<'_, Result<ListedObject>> {
         let root = self.path(ROOT);
         let prefix = if self.prefix.is_empty() { String::new() } else { format!("{}/", self.prefix) };
         let found = self.objects.list(Some(&root));
@@ -104,10 +105,10 @@ impl RemoteObjects {
     }
 
     /// Whether there is a bucket of this name. S3 says 404 for an object and for a bucket; a list tells them apart.
-    async fn find_bucket(&self) -> Result<()> {
+    async fn check_bucket_exists(&self) -> Result<()> {
         match self.objects.list(Some(&self.path(CHECK_FOLDER))).next().await {
             None | Some(Ok(_)) => Ok(()),
-            Some(Err(cause)) => Err(outage("list the bucket", cause)),
+            Some(Err(cause)) => Err(bucket_unavailable("list the bucket", cause)),
         }
     }
 
@@ -118,24 +119,28 @@ impl RemoteObjects {
 
     /// An answer about one object, in time. That something is not there counts only from a bucket that is: a bucket's
     /// name with a typing error must not fail every photo for its missing bytes.
-    async fn ask<T>(&self, path: &Path, call: impl Future<Output = Result<Option<T>>>) -> Result<Option<T>> {
+    async fn query_object<T>(
+        &self,
+        path: &Path,
+        call: impl Future<Output = Result<Option<T>>>,
+    ) -> Result<Option<T>> {
         let call = async {
             let answer = call.await?;
             if answer.is_none() {
-                self.find_bucket().await?;
+                self.check_bucket_exists().await?;
             }
             Ok(answer)
         };
         within(self.patience.call, path, call).await
     }
 
-    async fn signed(&self, method: Method, key: &ObjectKey, terms: SignedTerms) -> Result<Url> {
+    async fn sign_url(&self, method: Method, key: &ObjectKey, terms: SignOptions) -> Result<Url> {
         let path = self.path(key.as_str());
         let ttl = terms.ttl.clamp(Duration::from_secs(1), LONGEST_TTL);
-        let options = if self.binds { terms.bound } else { SignedUrlOptions::default() };
+        let options = if self.binds_parameters { terms.parameters } else { SignedUrlOptions::default() };
         let signing = async {
             let signed = self.signer.signed_url_opts(method, &path, ttl, &options).await;
-            signed.map_err(|cause| outage("sign a url", cause))
+            signed.map_err(|cause| bucket_unavailable("sign a url", cause))
         };
         // Credentials may have to be fetched or renewed first.
         within(self.patience.call, &path, signing).await
@@ -143,13 +148,13 @@ impl RemoteObjects {
 }
 
 /// How long a signature holds and what it covers besides method and object.
-struct SignedTerms {
+struct SignOptions {
     ttl: Duration,
-    bound: SignedUrlOptions,
+    parameters: SignedUrlOptions,
 }
 
 #[async_trait]
-impl Blobs for RemoteObjects {
+impl Blobs for CloudObjects {
     async fn read(&self, key: &ObjectKey, at_most: u64) -> Result<Bytes> {
         let path = self.path(key.as_str());
         let read = async {
@@ -159,40 +164,44 @@ impl Blobs for RemoteObjects {
                 Err(error) => Err(error),
             }
         };
-        let read = self.ask(&path, read).await?;
+        let read = self.query_object(&path, read).await?;
         read.ok_or_else(|| StoreError::not_found(format!("object {path}")))
     }
 
     async fn write(&self, key: &ObjectKey, content_type: &str, bytes: Bytes) -> Result<()> {
         let path = self.path(key.as_str());
         if bytes.len() > PART_BYTES {
-            return upload::in_parts(&*self.objects, &self.patience, &path, (content_type, bytes)).await;
+            return upload::put_multipart(&*self.objects, &self.patience, &path, (content_type, bytes)).await;
         }
-        within(self.patience.call, &path, upload::at_once(&*self.objects, &path, (content_type, bytes))).await
+        within(self.patience.call, &path, upload::put_whole(&*self.objects, &path, (content_type, bytes)))
+            .await
     }
 
-    async fn upload_url(&self, key: &ObjectKey, upload: UploadTerms<'_>) -> Result<Url> {
+    async fn upload_url(&self, key: &ObjectKey, upload: UploadConditions<'_>) -> Result<Url> {
         let mut bound = SignedUrlOptions::default();
         if upload.content_type != ANY_IMAGE {
             let value = HeaderValue::from_str(upload.content_type).map_err(|cause| {
-                StoreError::new(StoreErrorKind::Corrupt, "a content type no header can hold").because(cause)
+                StoreError::new(StoreErrorKind::Corrupt, "a content type no header can hold")
+                    .with_source(cause)
             })?;
             bound = bound.with_signed_header(CONTENT_TYPE, value);
         }
-        self.signed(Method::PUT, key, SignedTerms { ttl: upload.ttl, bound }).await
+        self.sign_url(Method::PUT, key, SignOptions { ttl: upload.ttl, parameters: bound }).await
     }
 
     async fn download_url(&self, key: &ObjectKey, ttl: Duration) -> Result<Url> {
         // As local files are sent: whatever type the sender of an original declared, no browser takes it for a page.
-        let answered =
-            [("response-content-type", key.served_as()), ("response-cache-control", "private, max-age=3600")];
+        let answered = [
+            ("response-content-type", key.content_type()),
+            ("response-cache-control", "private, max-age=3600"),
+        ];
         let bound = SignedUrlOptions::default().with_query(answered);
-        self.signed(Method::GET, key, SignedTerms { ttl, bound }).await
+        self.sign_url(Method::GET, key, SignOptions { ttl, parameters: bound }).await
     }
 
     async fn head(&self, key: &ObjectKey) -> Result<Option<u64>> {
         let path = self.path(key.as_str());
-        self.ask(&path, objects::head(&*self.objects, &path)).await
+        self.query_object(&path, objects::head(&*self.objects, &path)).await
     }
 
     async fn delete(&self, key: &ObjectKey) -> Result<()> {
@@ -216,8 +225,8 @@ impl Blobs for RemoteObjects {
 }
 
 /// A failure that is the bucket's, whatever it says.
-fn outage(what: &str, cause: object_store::Error) -> StoreError {
-    StoreError::new(StoreErrorKind::Unavailable, what).because(cause)
+fn bucket_unavailable(what: &str, cause: object_store::Error) -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, what).with_source(cause)
 }
 
 /// The answer, or `Unavailable` when there is none in time.
@@ -226,7 +235,7 @@ async fn within<T>(limit: Duration, path: &Path, call: impl Future<Output = Resu
         Ok(answer) => answer,
         Err(elapsed) => {
             let what = format!("object {path}: no answer for {:.1} s", limit.as_secs_f64());
-            Err(StoreError::new(StoreErrorKind::Unavailable, what).because(elapsed))
+            Err(StoreError::new(StoreErrorKind::Unavailable, what).with_source(elapsed))
         }
     }
 }

@@ -9,7 +9,7 @@ use object_store::{
     Attribute, Attributes, MultipartUpload, ObjectStore, PutMultipartOptions, PutOptions, PutPayload,
 };
 
-use super::patience::Patience;
+use super::patience::Timeouts;
 use super::within;
 use crate::error::StoreError;
 use crate::objects::failure;
@@ -20,13 +20,13 @@ use crate::traits::Result;
 pub(super) const PART_BYTES: usize = 8 << 20;
 
 /// Parts on their way at once.
-const PARTS_AT_ONCE: usize = 4;
+const CONCURRENT_PARTS: usize = 4;
 
 /// Writes a body in one request.
 ///
 /// # Errors
 /// `Unavailable`.
-pub(super) async fn at_once(
+pub(super) async fn put_whole(
     objects: &dyn ObjectStore,
     path: &Path,
     (content_type, bytes): (&str, Bytes),
@@ -41,9 +41,9 @@ pub(super) async fn at_once(
 ///
 /// # Errors
 /// `Unavailable`.
-pub(super) async fn in_parts(
+pub(super) async fn put_multipart(
     objects: &dyn ObjectStore,
-    patience: &Patience,
+    patience: &Timeouts,
     path: &Path,
     (content_type, bytes): (&str, Bytes),
 ) -> Result<()> {
@@ -52,29 +52,29 @@ pub(super) async fn in_parts(
         let options =
             PutMultipartOptions { attributes: attributes(content_type), ..PutMultipartOptions::default() };
         let begun = objects.put_multipart_opts(path, options).await.map_err(|cause| failure(path, cause))?;
-        send(&mut **upload.insert(begun), bytes).await.map_err(|cause| failure(path, cause))
+        send_parts(&mut **upload.insert(begun), bytes).await.map_err(|cause| failure(path, cause))
     };
     let sent = within(patience.call, path, sending).await;
     if let (Err(_), Some(upload)) = (&sent, &mut upload) {
-        abandon(&mut **upload, patience, path).await;
+        abort_upload(&mut **upload, patience, path).await;
     }
     sent
 }
 
-async fn send(upload: &mut dyn MultipartUpload, bytes: Bytes) -> object_store::Result<()> {
+async fn send_parts(upload: &mut dyn MultipartUpload, bytes: Bytes) -> object_store::Result<()> {
     let starts = (0..bytes.len()).step_by(PART_BYTES);
     let parts = starts.map(|start| bytes.slice(start..bytes.len().min(start + PART_BYTES)));
     let sends: Vec<_> = parts.map(|part| upload.put_part(PutPayload::from_bytes(part))).collect();
-    let mut sends = stream::iter(sends).buffer_unordered(PARTS_AT_ONCE);
+    let mut sends = stream::iter(sends).buffer_unordered(CONCURRENT_PARTS);
     while let Some(sent) = sends.next().await {
         sent?;
     }
     upload.complete().await.map(drop)
 }
 
-async fn abandon(upload: &mut dyn MultipartUpload, patience: &Patience, path: &Path) {
+async fn abort_upload(upload: &mut dyn MultipartUpload, patience: &Timeouts, path: &Path) {
     let abort = async { upload.abort().await.map_err(|cause| failure(path, cause)) };
-    let aborted: std::result::Result<(), StoreError> = within(patience.farewell, path, abort).await;
+    let aborted: std::result::Result<(), StoreError> = within(patience.cleanup, path, abort).await;
     if let Err(error) = aborted {
         tracing::warn!(%error, "parts of a broken upload stay until the bucket's lifecycle rule removes them");
     }

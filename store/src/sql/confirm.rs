@@ -15,76 +15,76 @@ use crate::photo::PhotoState;
 use crate::traits::{PhotoRef, Result};
 
 /// How many calls may wait; the next ones wait for a place. More than the connections a busy API has open.
-const WAITING: usize = 256;
+const QUEUE_CAPACITY: usize = 256;
 
 /// How many calls one transaction takes.
-const AT_ONCE: usize = 64;
+const MAX_BATCH: usize = 64;
 
 /// How long one transaction waits for as many calls as the one before had. Partners that confirm one photo after the
 /// other come back a moment after their answer: without this, the first of eight would go alone and the other seven
 /// wait for its sync, every time (measured: two syncs of 3.9 ms for eight photos instead of one).
-const GATHER: Duration = Duration::from_millis(1);
+const COLLECT_WINDOW: Duration = Duration::from_millis(1);
 
 /// How long one transaction may take: more than waiting for a connection, for a lock and for a statement together. A
 /// connection that went away without a word would otherwise hold up every confirmation of this process for as long as
 /// the system keeps trying.
-const COMMIT_LIMIT: Duration = Duration::from_secs(60);
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-const WHAT: &str = "confirm photos";
+const OPERATION: &str = "confirm photos";
 
 /// One call of `Queue::confirm`.
 struct Confirmation {
     album: AlbumId,
     photos: Vec<PhotoId>,
-    answer: oneshot::Sender<Result<Vec<PhotoId>>>,
+    reply: oneshot::Sender<Result<Vec<PhotoId>>>,
 }
 
 impl Confirmation {
-    fn keys(&self) -> impl Iterator<Item = PhotoRef> {
+    fn photo_refs(&self) -> impl Iterator<Item = PhotoRef> {
         self.photos.iter().map(|photo| PhotoRef { album: self.album, photo: *photo })
     }
 }
 
 /// Takes confirmations to the task that commits them. The task ends with the last desk.
-pub(super) struct ConfirmDesk {
-    waiting: mpsc::Sender<Confirmation>,
+pub(super) struct GroupCommit {
+    calls: mpsc::Sender<Confirmation>,
 }
 
-impl ConfirmDesk {
+impl GroupCommit {
     /// Starts the task on the current runtime.
-    pub(super) fn open(database: Database) -> Arc<Self> {
-        let (waiting, calls) = mpsc::channel(WAITING);
-        tokio::spawn(serve(database, calls));
-        Arc::new(Self { waiting })
+    pub(super) fn start(database: Database) -> Arc<Self> {
+        let (waiting, calls) = mpsc::channel(QUEUE_CAPACITY);
+        tokio::spawn(run(database, calls));
+        Arc::new(Self { calls: waiting })
     }
 
     /// Answers once the photos are durable in the queue.
     pub(super) async fn confirm(&self, album: AlbumId, photos: Vec<PhotoId>) -> Result<Vec<PhotoId>> {
-        let closed = || StoreError::new(StoreErrorKind::Unavailable, WHAT);
+        let closed = || StoreError::new(StoreErrorKind::Unavailable, OPERATION);
         let (answer, answered) = oneshot::channel();
-        let call = Confirmation { album, photos, answer };
-        self.waiting.send(call).await.map_err(|_| closed())?;
+        let call = Confirmation { album, photos, reply: answer };
+        self.calls.send(call).await.map_err(|_| closed())?;
         answered.await.map_err(|_| closed())?
     }
 }
 
-async fn serve(database: Database, mut calls: mpsc::Receiver<Confirmation>) {
-    let mut together = Vec::with_capacity(AT_ONCE);
+async fn run(database: Database, mut calls: mpsc::Receiver<Confirmation>) {
+    let mut batch = Vec::with_capacity(MAX_BATCH);
     let mut before = 1;
-    while gather(&mut calls, &mut together, before).await {
-        before = together.len();
-        metrics::histogram!(meters::CONFIRMATIONS_TOGETHER).record(together.len() as f64);
-        let committed = tokio::time::timeout(COMMIT_LIMIT, commit(&database, &together)).await;
-        match committed.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable, WHAT))) {
+    while collect_batch(&mut calls, &mut batch, before).await {
+        before = batch.len();
+        metrics::histogram!(meters::CONFIRMATIONS_PER_COMMIT).record(batch.len() as f64);
+        let committed = tokio::time::timeout(COMMIT_TIMEOUT, commit_batch(&database, &batch)).await;
+        match committed.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable, OPERATION))) {
             Ok(answers) => {
-                for (call, confirmed) in together.drain(..).zip(answers) {
+                for (call, confirmed) in batch.drain(..).zip(answers) {
                     // A caller that went away does not need its answer; its photos are confirmed.
-                    drop(call.answer.send(Ok(confirmed)));
+                    drop(call.reply.send(Ok(confirmed)));
                 }
             }
             Err(cause) => {
-                for call in together.drain(..) {
-                    drop(call.answer.send(Err(cause.clone())));
+                for call in batch.drain(..) {
+                    drop(call.reply.send(Err(cause.clone())));
                 }
             }
         }
@@ -92,21 +92,21 @@ async fn serve(database: Database, mut calls: mpsc::Receiver<Confirmation>) {
 }
 
 /// Takes what waits, and what comes within a moment when less waits than `before`. Whether there is anything.
-async fn gather(
+async fn collect_batch(
     calls: &mut mpsc::Receiver<Confirmation>,
-    together: &mut Vec<Confirmation>,
+    batch: &mut Vec<Confirmation>,
     before: usize,
 ) -> bool {
-    if calls.recv_many(together, AT_ONCE).await == 0 {
+    if calls.recv_many(batch, MAX_BATCH).await == 0 {
         return false;
     }
-    let deadline = tokio::time::sleep(GATHER);
+    let deadline = tokio::time::sleep(COLLECT_WINDOW);
     tokio::pin!(deadline);
-    while together.len() < before {
-        let room = AT_ONCE - together.len();
+    while batch.len() < before {
+        let room = MAX_BATCH - batch.len();
         tokio::select! {
             () = &mut deadline => break,
-            more = calls.recv_many(together, room) => {
+            more = calls.recv_many(batch, room) => {
                 if more == 0 {
                     break;
                 }
@@ -117,21 +117,22 @@ async fn gather(
 }
 
 /// One transaction for all calls. One answer a call, in order.
-async fn commit(database: &Database, calls: &[Confirmation]) -> Result<Vec<Vec<PhotoId>>> {
-    let asked: Vec<PhotoRef> = calls.iter().flat_map(Confirmation::keys).collect();
-    let mut transaction = database.write(WHAT).await?;
-    let held = transaction.bulk().hold(&asked).await?;
+async fn commit_batch(database: &Database, calls: &[Confirmation]) -> Result<Vec<Vec<PhotoId>>> {
+    let asked: Vec<PhotoRef> = calls.iter().flat_map(Confirmation::photo_refs).collect();
+    let mut transaction = database.write(OPERATION).await?;
+    let held = transaction.queue_writes().lock_photos(&asked).await?;
     let expected: Vec<PhotoRef> = held
         .iter()
         .filter(|(_, standing)| standing.state == PhotoState::AwaitingUpload)
         .map(|(photo, _)| *photo)
         .collect();
     if !expected.is_empty() {
-        let now = transaction.now(WHAT).await?;
-        transaction.bulk().queue(&expected, now).await?;
+        let now = transaction.read_clock(OPERATION).await?;
+        transaction.queue_writes().queue_photos(&expected, now).await?;
     }
-    transaction.commit(WHAT).await?;
-    let there =
-        |call: &Confirmation| call.keys().filter(|key| held.contains_key(key)).map(|key| key.photo).collect();
+    transaction.commit(OPERATION).await?;
+    let there = |call: &Confirmation| {
+        call.photo_refs().filter(|key| held.contains_key(key)).map(|key| key.photo).collect()
+    };
     Ok(calls.iter().map(there).collect())
 }

@@ -6,15 +6,15 @@ use std::sync::{Mutex, PoisonError};
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
-use super::{Database, sql};
+use super::{Database, query};
 use crate::error::StoreError;
 use crate::ids::{KeyId, OrganizationId};
 use crate::key::{Key, KeyDigest, NewKey};
-use crate::rows::{self, KeyRow, json_of, micros, now};
+use crate::rows::{self, KeyRow, micros, now, to_json};
 use crate::traits::{Keys, Result};
 
 /// How much older the kept time of last use must be before it is written anew, microseconds.
-const TOUCH_EVERY: i64 = 60_000_000;
+const TOUCH_INTERVAL_MICROS: i64 = 60_000_000;
 
 macro_rules! key_columns {
     () => {
@@ -27,19 +27,19 @@ macro_rules! key_columns {
 pub(crate) struct SqlKeys {
     database: Database,
     /// When each key was last touched by this process: a request then costs no statement.
-    touched: Mutex<HashMap<KeyId, i64>>,
+    last_touched: Mutex<HashMap<KeyId, i64>>,
 }
 
 impl SqlKeys {
     pub(crate) fn new(database: Database) -> Self {
-        Self { database, touched: Mutex::default() }
+        Self { database, last_touched: Mutex::default() }
     }
 
     /// Whether a use at `at` is worth a write; notes that it is written.
-    fn worth_writing(&self, id: KeyId, at: i64) -> bool {
-        let mut touched = self.touched.lock().unwrap_or_else(PoisonError::into_inner);
+    fn claim_touch(&self, id: KeyId, at: i64) -> bool {
+        let mut touched = self.last_touched.lock().unwrap_or_else(PoisonError::into_inner);
         let last = touched.entry(id).or_insert(i64::MIN);
-        let worth = at.saturating_sub(*last) >= TOUCH_EVERY;
+        let worth = at.saturating_sub(*last) >= TOUCH_INTERVAL_MICROS;
         if worth {
             *last = at;
         }
@@ -49,99 +49,101 @@ impl SqlKeys {
 
 #[async_trait]
 impl Keys for SqlKeys {
-    async fn organization(&self, name: &str) -> Result<OrganizationId> {
-        const WHAT: &str = "make an organization";
-        let mut transaction = self.database.write(WHAT).await?;
+    async fn get_or_create_organization(&self, name: &str) -> Result<OrganizationId> {
+        const OPERATION: &str = "make an organization";
+        let mut transaction = self.database.write(OPERATION).await?;
         let insert = "insert into organization (id, name, created_at) values ($1, $2, $3) \
                       on conflict (name) do nothing";
-        sql(WHAT, insert)
+        query(OPERATION, insert)
             .bind(OrganizationId::generate())
             .bind(name)
             .bind(now())
             .execute(&mut transaction)
             .await?;
-        let (id,): (OrganizationId,) = sql(WHAT, "select id from organization where name = $1")
+        let (id,): (OrganizationId,) = query(OPERATION, "select id from organization where name = $1")
             .bind(name)
             .fetch_one(&mut transaction)
             .await?;
-        transaction.commit(WHAT).await?;
+        transaction.commit(OPERATION).await?;
         Ok(id)
     }
 
     async fn create(&self, key: NewKey) -> Result<Key> {
-        const WHAT: &str = "keep a key";
+        const OPERATION: &str = "keep a key";
         let id = KeyId::generate();
-        let mut transaction = self.database.write(WHAT).await?;
+        let mut transaction = self.database.write(OPERATION).await?;
         let insert = "insert into api_key (id, organization, mode, label, hint, digest, scopes, created_at, \
                       expires_at) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
-        sql(WHAT, insert)
+        query(OPERATION, insert)
             .bind(id)
             .bind(key.organization)
             .bind(key.mode.as_str())
             .bind(key.label)
             .bind(key.hint)
             .bind(key.digest.to_vec())
-            .bind(json_of(&key.scopes)?)
+            .bind(to_json(&key.scopes)?)
             .bind(now())
             .bind(key.expires_at.map(micros))
             .execute(&mut transaction)
             .await?;
-        let row: KeyRow = sql(WHAT, concat!("select ", key_columns!(), " where k.id = $1"))
+        let row: KeyRow = query(OPERATION, concat!("select ", key_columns!(), " where k.id = $1"))
             .bind(id)
             .fetch_one(&mut transaction)
             .await?;
-        transaction.commit(WHAT).await?;
+        transaction.commit(OPERATION).await?;
         row.try_into()
     }
 
     async fn find(&self, digest: &KeyDigest) -> Result<Option<Key>> {
-        const WHAT: &str = "find a key";
-        let row: Option<KeyRow> = sql(WHAT, concat!("select ", key_columns!(), " where k.digest = $1"))
-            .bind(digest.to_vec())
-            .fetch_optional(&mut self.database.reader(WHAT).await?)
-            .await?;
+        const OPERATION: &str = "find a key";
+        let row: Option<KeyRow> =
+            query(OPERATION, concat!("select ", key_columns!(), " where k.digest = $1"))
+                .bind(digest.to_vec())
+                .fetch_optional(&mut self.database.reader(OPERATION).await?)
+                .await?;
         row.map(Key::try_from).transpose()
     }
 
     async fn touch(&self, id: KeyId, at: OffsetDateTime) -> Result<()> {
-        const WHAT: &str = "note the use of a key";
+        const OPERATION: &str = "note the use of a key";
         let at = micros(at);
-        if !self.worth_writing(id, at) {
+        if !self.claim_touch(id, at) {
             return Ok(());
         }
-        let mut transaction = self.database.write(WHAT).await?;
-        sql(
-            WHAT,
+        let mut transaction = self.database.write(OPERATION).await?;
+        query(
+            OPERATION,
             "update api_key set last_used_at = $2 \
              where id = $1 and (last_used_at is null or last_used_at <= $2 - $3)",
         )
         .bind(id)
         .bind(at)
-        .bind(TOUCH_EVERY)
+        .bind(TOUCH_INTERVAL_MICROS)
         .execute(&mut transaction)
         .await?;
-        transaction.commit(WHAT).await
+        transaction.commit(OPERATION).await
     }
 
     async fn list(&self) -> Result<Vec<Key>> {
-        const WHAT: &str = "list keys";
-        let rows: Vec<KeyRow> = sql(WHAT, concat!("select ", key_columns!(), " order by k.id"))
-            .fetch_all(&mut self.database.reader(WHAT).await?)
+        const OPERATION: &str = "list keys";
+        let rows: Vec<KeyRow> = query(OPERATION, concat!("select ", key_columns!(), " order by k.id"))
+            .fetch_all(&mut self.database.reader(OPERATION).await?)
             .await?;
-        rows::all(rows)
+        rows::convert_rows(rows)
     }
 
     async fn revoke(&self, id: KeyId) -> Result<()> {
-        const WHAT: &str = "revoke a key";
-        let mut transaction = self.database.write(WHAT).await?;
-        let found = sql(WHAT, "update api_key set revoked_at = coalesce(revoked_at, $2) where id = $1")
-            .bind(id)
-            .bind(now())
-            .execute(&mut transaction)
-            .await?;
+        const OPERATION: &str = "revoke a key";
+        let mut transaction = self.database.write(OPERATION).await?;
+        let found =
+            query(OPERATION, "update api_key set revoked_at = coalesce(revoked_at, $2) where id = $1")
+                .bind(id)
+                .bind(now())
+                .execute(&mut transaction)
+                .await?;
         if found == 0 {
             return Err(StoreError::not_found(format!("key {id}")));
         }
-        transaction.commit(WHAT).await
+        transaction.commit(OPERATION).await
     }
 }

@@ -34,16 +34,16 @@ pub(crate) use self::albums::SqlAlbums;
 pub(crate) use self::faces::SqlFaces;
 use self::fault::fault;
 pub(crate) use self::keys::SqlKeys;
-use self::link::Link;
-pub(crate) use self::owners::SqlOwners;
+use self::link::TimedConnection;
+pub(crate) use self::owners::SqlGcQueries;
 pub(crate) use self::photos::SqlPhotos;
-pub(crate) use self::postgres::LEAST_IDLE;
+pub(crate) use self::postgres::MIN_IDLE_IN_TRANSACTION;
 use self::postgres::PostgresServer;
 pub use self::postgres::ServerLimits;
 pub(crate) use self::probes::SqlProbes;
 pub(crate) use self::queue::SqlQueue;
 use self::sqlite::SqliteFile;
-use self::statement::{Session, Statement, sql};
+use self::statement::{ConnectionRef, Statement, query};
 pub(crate) use self::texts::SqlTexts;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::rows;
@@ -67,7 +67,7 @@ pub enum DatabaseKind {
 
 impl DatabaseKind {
     /// The kind of a `sqlite:`, `postgres:` or `postgresql:` URL.
-    pub fn of_url(url: &str) -> Option<Self> {
+    pub fn from_url(url: &str) -> Option<Self> {
         match url.split_once(':')?.0 {
             "sqlite" => Some(Self::Sqlite),
             "postgres" | "postgresql" => Some(Self::Postgres),
@@ -77,15 +77,15 @@ impl DatabaseKind {
 
     /// # Errors
     /// `Corrupt` for a URL of another kind; it is not repeated, for it may hold a password.
-    fn required(url: &str) -> Result<Self> {
+    fn require_from_url(url: &str) -> Result<Self> {
         let refused = "database url: must begin with sqlite: or postgres:";
-        Self::of_url(url).ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, refused))
+        Self::from_url(url).ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, refused))
     }
 }
 
 /// Keeps other services away from a file of rows; nothing to do for a server.
-pub(crate) fn lock_file(url: &str, alone: bool) -> Result<Option<std::fs::File>> {
-    match DatabaseKind::required(url)? {
+pub(crate) fn lock_database(url: &str, alone: bool) -> Result<Option<std::fs::File>> {
+    match DatabaseKind::require_from_url(url)? {
         DatabaseKind::Sqlite => sqlite::lock_for_service(url, alone).map(Some),
         DatabaseKind::Postgres => Ok(None),
     }
@@ -93,7 +93,7 @@ pub(crate) fn lock_file(url: &str, alone: bool) -> Result<Option<std::fs::File>>
 
 /// Brings the tables of a database up to date, several processes at once if need be.
 pub(crate) async fn migrate(url: &str) -> Result<()> {
-    match DatabaseKind::required(url)? {
+    match DatabaseKind::require_from_url(url)? {
         DatabaseKind::Sqlite => sqlite::migrate(url).await,
         DatabaseKind::Postgres => postgres::migrate(url).await,
     }
@@ -103,7 +103,7 @@ impl Database {
     /// Opens what the URL names and brings its tables up to date.
     pub(crate) async fn open(url: &str, limits: &ServerLimits) -> Result<Self> {
         migrate(url).await?;
-        match DatabaseKind::required(url)? {
+        match DatabaseKind::require_from_url(url)? {
             DatabaseKind::Sqlite => SqliteFile::open(url).await.map(Self::Sqlite),
             DatabaseKind::Postgres => PostgresServer::open(url, limits).await.map(Self::Postgres),
         }
@@ -126,10 +126,10 @@ impl Database {
     }
 
     /// A transaction in which every statement sees the same state.
-    async fn snapshot(&self, what: &'static str) -> Result<Transaction> {
+    async fn begin_snapshot(&self, what: &'static str) -> Result<Transaction> {
         match self {
-            Self::Sqlite(file) => file.snapshot().await.map(Transaction::Sqlite),
-            Self::Postgres(server) => server.snapshot().await.map(Transaction::Postgres),
+            Self::Sqlite(file) => file.begin_snapshot().await.map(Transaction::Sqlite),
+            Self::Postgres(server) => server.begin_snapshot().await.map(Transaction::Postgres),
         }
         .map_err(fault(what))
     }
@@ -145,20 +145,20 @@ impl Database {
 
     /// Whether the database answers and can be written.
     pub(crate) async fn check(&self) -> Result<()> {
-        const WHAT: &str = "check the database";
-        let mut transaction = self.write(WHAT).await?;
+        const OPERATION: &str = "check the database";
+        let mut transaction = self.write(OPERATION).await?;
         let one = "select count(*) from (select 1 from organization limit 1) as one";
-        let _: (i64,) = sql(WHAT, one).fetch_one(&mut transaction).await?;
+        let _: (i64,) = query(OPERATION, one).fetch_one(&mut transaction).await?;
         if let Transaction::Postgres(link) = &mut transaction {
-            let takes_writes = sql(WHAT, postgres::TAKES_WRITES);
-            let (takes_writes,): (bool,) = takes_writes.fetch_one(Session::Postgres(link)).await?;
+            let takes_writes = query(OPERATION, postgres::ACCEPTS_WRITES);
+            let (takes_writes,): (bool,) = takes_writes.fetch_one(ConnectionRef::Postgres(link)).await?;
             if !takes_writes {
-                link.give_up();
+                link.mark_unusable();
                 let refused = "the database takes no writes: it is a standby, or was set to be read only";
                 return Err(StoreError::new(StoreErrorKind::Unavailable, refused));
             }
         }
-        transaction.rollback(WHAT).await
+        transaction.rollback(OPERATION).await
     }
 
     /// Waits for running calls and closes the connections.
@@ -173,10 +173,10 @@ impl Database {
 /// A connection that reads.
 enum Reader {
     Sqlite(PoolConnection<Sqlite>),
-    Postgres(Link),
+    Postgres(TimedConnection),
 }
 
-impl<'c> From<&'c mut Reader> for Session<'c> {
+impl<'c> From<&'c mut Reader> for ConnectionRef<'c> {
     fn from(reader: &'c mut Reader) -> Self {
         match reader {
             Reader::Sqlite(connection) => Self::Sqlite(connection),
@@ -188,10 +188,10 @@ impl<'c> From<&'c mut Reader> for Session<'c> {
 /// A running transaction; rolled back when dropped.
 enum Transaction {
     Sqlite(sqlx::Transaction<'static, Sqlite>),
-    Postgres(Link),
+    Postgres(TimedConnection),
 }
 
-impl<'c> From<&'c mut Transaction> for Session<'c> {
+impl<'c> From<&'c mut Transaction> for ConnectionRef<'c> {
     fn from(transaction: &'c mut Transaction) -> Self {
         match transaction {
             Transaction::Sqlite(transaction) => Self::Sqlite(transaction),
@@ -219,19 +219,19 @@ impl Transaction {
 
     /// Now, in microseconds, by the one clock that all who work on this database share: the server's. The clocks of two
     /// workers may be minutes apart, and a lease must not lapse by the wrong one.
-    async fn now(&mut self, what: &'static str) -> Result<i64> {
+    async fn read_clock(&mut self, what: &'static str) -> Result<i64> {
         if let Self::Sqlite(_) = self {
             return Ok(rows::now());
         }
         let clock = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint";
-        let (now,): (i64,) = sql(what, clock).fetch_one(self).await?;
+        let (now,): (i64,) = query(what, clock).fetch_one(self).await?;
         Ok(now)
     }
 
     /// Lets the next statements take as long as they take, as long as rows come. For reading an album whole.
-    async fn without_time_limit(&mut self, what: &'static str) -> Result<()> {
+    async fn disable_statement_timeout(&mut self, what: &'static str) -> Result<()> {
         if let Self::Postgres(_) = self {
-            sql(what, "set local statement_timeout = 0").execute(self).await?;
+            query(what, "set local statement_timeout = 0").execute(self).await?;
         }
         Ok(())
     }

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Database, sql};
+use super::{Database, query};
 use crate::error::StoreError;
 use crate::ids::{AlbumId, ProbeId};
 use crate::photo::Embedding;
-use crate::rows::{self, ProbeRow, bytes_of, later, now};
+use crate::rows::{self, ProbeRow, micros_after, now, vector_to_bytes};
 use crate::traits::{Probe, Probes, Result};
 
 /// How many expired ones one look answers.
-const EXPIRED_AT_ONCE: i64 = 256;
+const EXPIRED_BATCH: i64 = 256;
 
 pub(crate) struct SqlProbes {
     database: Database,
@@ -27,26 +27,26 @@ impl SqlProbes {
 #[async_trait]
 impl Probes for SqlProbes {
     async fn create(&self, album: AlbumId, ttl: Duration) -> Result<Probe> {
-        const WHAT: &str = "expect a selfie";
-        let mut transaction = self.database.write(WHAT).await?;
-        let row: ProbeRow = sql(
-            WHAT,
+        const OPERATION: &str = "expect a selfie";
+        let mut transaction = self.database.write(OPERATION).await?;
+        let row: ProbeRow = query(
+            OPERATION,
             "insert into probe (id, album, expires_at) values ($1, $2, $3) returning id, album, expires_at, \
              model, embedding, (select organization from album where album.id = probe.album) as organization",
         )
         .bind(ProbeId::generate())
         .bind(album)
-        .bind(later(now(), ttl))
+        .bind(micros_after(now(), ttl))
         .fetch_one(&mut transaction)
         .await?;
-        transaction.commit(WHAT).await?;
+        transaction.commit(OPERATION).await?;
         row.try_into()
     }
 
     async fn get(&self, album: AlbumId, id: ProbeId) -> Result<Probe> {
-        const WHAT: &str = "get a probe";
-        let row: Option<ProbeRow> = sql(
-            WHAT,
+        const OPERATION: &str = "get a probe";
+        let row: Option<ProbeRow> = query(
+            OPERATION,
             "select probe.id, probe.album, album.organization, probe.expires_at, probe.model, \
              probe.embedding from probe join album on album.id = probe.album \
              where probe.id = $1 and probe.album = $2 and probe.expires_at > $3 and album.closed_at is null",
@@ -54,58 +54,59 @@ impl Probes for SqlProbes {
         .bind(id)
         .bind(album)
         .bind(now())
-        .fetch_optional(&mut self.database.reader(WHAT).await?)
+        .fetch_optional(&mut self.database.reader(OPERATION).await?)
         .await?;
-        row.ok_or_else(|| not_found(id))?.try_into()
+        row.ok_or_else(|| probe_not_found(id))?.try_into()
     }
 
-    async fn keep(&self, id: ProbeId, embedding: Embedding) -> Result<()> {
-        const WHAT: &str = "keep a probe's vector";
-        let mut transaction = self.database.write(WHAT).await?;
-        let kept = sql(WHAT, "update probe set model = $2, embedding = $3 where id = $1 and expires_at > $4")
-            .bind(id)
-            .bind(embedding.model)
-            .bind(bytes_of(&embedding.vector))
-            .bind(now())
-            .execute(&mut transaction)
-            .await?;
+    async fn set_embedding(&self, id: ProbeId, embedding: Embedding) -> Result<()> {
+        const OPERATION: &str = "keep a probe's vector";
+        let mut transaction = self.database.write(OPERATION).await?;
+        let kept =
+            query(OPERATION, "update probe set model = $2, embedding = $3 where id = $1 and expires_at > $4")
+                .bind(id)
+                .bind(embedding.model)
+                .bind(vector_to_bytes(&embedding.vector))
+                .bind(now())
+                .execute(&mut transaction)
+                .await?;
         if kept == 0 {
-            return Err(not_found(id));
+            return Err(probe_not_found(id));
         }
-        transaction.commit(WHAT).await
+        transaction.commit(OPERATION).await
     }
 
-    async fn expired(&self) -> Result<Vec<Probe>> {
-        const WHAT: &str = "find expired probes";
-        let rows: Vec<ProbeRow> = sql(
-            WHAT,
+    async fn list_expired(&self) -> Result<Vec<Probe>> {
+        const OPERATION: &str = "find expired probes";
+        let rows: Vec<ProbeRow> = query(
+            OPERATION,
             "select probe.id, probe.album, album.organization, probe.expires_at, probe.model, \
              probe.embedding from probe join album on album.id = probe.album \
              where probe.expires_at <= $1 order by probe.expires_at limit $2",
         )
         .bind(now())
-        .bind(EXPIRED_AT_ONCE)
-        .fetch_all(&mut self.database.reader(WHAT).await?)
+        .bind(EXPIRED_BATCH)
+        .fetch_all(&mut self.database.reader(OPERATION).await?)
         .await?;
-        rows::all(rows)
+        rows::convert_rows(rows)
     }
 
     async fn remove(&self, probes: &[ProbeId]) -> Result<()> {
-        const WHAT: &str = "remove probes";
+        const OPERATION: &str = "remove probes";
         if probes.is_empty() {
             return Ok(());
         }
         // In the order in which the deletion of their album removes them: otherwise each could wait for the other.
         let mut probes = probes.to_vec();
         probes.sort_unstable();
-        let mut transaction = self.database.write(WHAT).await?;
+        let mut transaction = self.database.write(OPERATION).await?;
         for id in probes {
-            sql(WHAT, "delete from probe where id = $1").bind(id).execute(&mut transaction).await?;
+            query(OPERATION, "delete from probe where id = $1").bind(id).execute(&mut transaction).await?;
         }
-        transaction.commit(WHAT).await
+        transaction.commit(OPERATION).await
     }
 }
 
-fn not_found(id: ProbeId) -> StoreError {
+fn probe_not_found(id: ProbeId) -> StoreError {
     StoreError::not_found(format!("probe {id}"))
 }

@@ -7,17 +7,17 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 use tokio::sync::Mutex;
 
-use super::bulk::Term;
-use super::confirm::ConfirmDesk;
-use super::finish::{fail_leased, finish_all};
-use super::lease::{self, Suspect};
-use super::{Database, Statement, outbox, sql};
+use super::bulk::LeaseWindow;
+use super::confirm::GroupCommit;
+use super::finish::{fail_leased_photo, finish_photos};
+use super::lease::{self, SuspectLease};
+use super::{Database, Statement, outbox, query};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::ids::{AlbumId, LeaseId, PhotoId};
 use crate::photo::{FailureReason, PhotoState};
-use crate::rows::{later, time_of};
+use crate::rows::{from_micros, micros_after};
 use crate::traits::{
-    Finish, Finished, Lease, LeaseRequest, Named, PhotoRef, Queue, Result, Unpublished, WorkRows,
+    Finish, Lease, LeaseRequest, Named, OutboxQueue, PhotoRef, PhotoResults, Queue, Result, UnpublishedPhoto,
 };
 
 /// Each half reads one partial index: the fresh, and the suspects without a running lease.
@@ -35,7 +35,7 @@ pub(super) const WAITING_SINCE: &str = "with recursive waiting (album) as ( \
      and photo.album = waiting.album order by confirmed_at limit 1)) from waiting";
 
 /// Photos that wait have no lease that could lapse.
-pub(super) const RECLAIM: &str = "update photo set lease_until = 0 \
+pub(super) const RECLAIM_LEASES: &str = "update photo set lease_until = 0 \
      where state in ('queued', 'processing') and attempts > 0 and lease_until > 0";
 
 /// Ready and failed photos go back to the queue; what was seen stays searchable until the new reading replaces it.
@@ -55,7 +55,7 @@ macro_rules! settled {
     };
 }
 
-pub(super) const REPROCESS: Statement = Statement::Each {
+pub(super) const REPROCESS: Statement = Statement::PerDialect {
     sqlite: concat!(queue_again!(), "and id in (", settled!(), ") returning id"),
     postgres: concat!(
         "with settled as materialized (",
@@ -68,47 +68,54 @@ pub(super) const REPROCESS: Statement = Statement::Each {
 
 /// How many photos are queued again in one transaction. A hundred thousand at once would keep every confirmation waiting
 /// for seconds.
-const REPROCESSED_AT_ONCE: i64 = 2000;
+const REPROCESS_BATCH: i64 = 2000;
 
 pub(crate) struct SqlQueue {
     database: Database,
-    desk: Arc<ConfirmDesk>,
+    group_commit: Arc<GroupCommit>,
     attempt_limit: u32,
     /// Whether running leases have to lapse before the next one.
-    reclaims: Mutex<bool>,
+    reclaim_scheduled: Mutex<bool>,
     /// The album that was served last; the next lease begins after it.
-    served: Mutex<Option<AlbumId>>,
+    lease_cursor: Mutex<Option<AlbumId>>,
     /// The same for photos to publish.
-    published: Mutex<Option<AlbumId>>,
+    publish_cursor: Mutex<Option<AlbumId>>,
 }
 
 impl SqlQueue {
     /// Starts the task that commits confirmations; it ends with the queue.
-    pub(crate) fn open(database: Database, attempt_limit: u32) -> Self {
-        let desk = ConfirmDesk::open(database.clone());
-        let (served, published) = (Mutex::default(), Mutex::default());
-        Self { database, desk, attempt_limit, reclaims: Mutex::default(), served, published }
+    pub(crate) fn start(database: Database, attempt_limit: u32) -> Self {
+        let group_commit = GroupCommit::start(database.clone());
+        let (lease_cursor, publish_cursor) = (Mutex::default(), Mutex::default());
+        Self {
+            database,
+            group_commit,
+            attempt_limit,
+            reclaim_scheduled: Mutex::default(),
+            lease_cursor,
+            publish_cursor,
+        }
     }
 
     /// Lets every running lease lapse now; answers how many. Their photos are suspects: the process that held them
     /// ended without a word.
-    pub(crate) async fn reclaim(&self) -> Result<u64> {
-        const WHAT: &str = "reclaim leases";
-        let mut transaction = self.database.write(WHAT).await?;
-        let reclaimed = sql(WHAT, RECLAIM).execute(&mut transaction).await?;
-        transaction.commit(WHAT).await?;
+    pub(crate) async fn reclaim_leases(&self) -> Result<u64> {
+        const OPERATION: &str = "reclaim leases";
+        let mut transaction = self.database.write(OPERATION).await?;
+        let reclaimed = query(OPERATION, RECLAIM_LEASES).execute(&mut transaction).await?;
+        transaction.commit(OPERATION).await?;
         Ok(reclaimed)
     }
 
     /// As [`Self::reclaim`], when next photos are leased; until it has come through none are.
-    pub(crate) async fn reclaim_first(&self) {
-        *self.reclaims.lock().await = true;
+    pub(crate) async fn schedule_reclaim(&self) {
+        *self.reclaim_scheduled.lock().await = true;
     }
 
-    async fn reclaim_if_asked(&self) -> Result<()> {
-        let mut reclaims = self.reclaims.lock().await;
+    async fn run_scheduled_reclaim(&self) -> Result<()> {
+        let mut reclaims = self.reclaim_scheduled.lock().await;
         if *reclaims {
-            let reclaimed = self.reclaim().await?;
+            let reclaimed = self.reclaim_leases().await?;
             *reclaims = false;
             tracing::info!(reclaimed, "photos left in processing can be leased again");
         }
@@ -116,29 +123,29 @@ impl SqlQueue {
     }
 
     async fn lease_fresh(&self, limit: usize, ttl: Duration) -> Result<Vec<Lease>> {
-        const WHAT: &str = "lease photos";
-        let mut served = self.served.lock().await;
-        let mut transaction = self.database.write(WHAT).await?;
+        const OPERATION: &str = "lease photos";
+        let mut served = self.lease_cursor.lock().await;
+        let mut transaction = self.database.write(OPERATION).await?;
         // The clock after the wait for the lock: no lease begins in the past.
-        let now = transaction.now(WHAT).await?;
-        let term = Term { now, until: later(now, ttl) };
-        let leases = lease::fresh(&mut transaction, limit, term, &mut served).await?;
-        transaction.commit(WHAT).await?;
+        let now = transaction.read_clock(OPERATION).await?;
+        let term = LeaseWindow { now, until: micros_after(now, ttl) };
+        let leases = lease::lease_fresh(&mut transaction, limit, term, &mut served).await?;
+        transaction.commit(OPERATION).await?;
         Ok(leases)
     }
 
     async fn lease_suspect(&self, ttl: Duration) -> Result<Option<Lease>> {
-        const WHAT: &str = "lease a suspect";
+        const OPERATION: &str = "lease a suspect";
         loop {
-            let mut transaction = self.database.write(WHAT).await?;
-            let now = transaction.now(WHAT).await?;
-            let term = Term { now, until: later(now, ttl) };
-            let suspect = lease::suspect(&mut transaction, self.attempt_limit, term).await?;
-            transaction.commit(WHAT).await?;
+            let mut transaction = self.database.write(OPERATION).await?;
+            let now = transaction.read_clock(OPERATION).await?;
+            let term = LeaseWindow { now, until: micros_after(now, ttl) };
+            let suspect = lease::lease_suspect(&mut transaction, self.attempt_limit, term).await?;
+            transaction.commit(OPERATION).await?;
             match suspect {
-                Suspect::None => return Ok(None),
-                Suspect::Leased(lease) => return Ok(Some(lease)),
-                Suspect::Failed => {}
+                SuspectLease::None => return Ok(None),
+                SuspectLease::Leased(lease) => return Ok(Some(lease)),
+                SuspectLease::Failed => {}
             }
         }
     }
@@ -147,47 +154,47 @@ impl SqlQueue {
 #[async_trait]
 impl Queue for SqlQueue {
     async fn confirm(&self, album: AlbumId, photos: &[PhotoId]) -> Result<Vec<PhotoId>> {
-        self.desk.confirm(album, photos.to_vec()).await
+        self.group_commit.confirm(album, photos.to_vec()).await
     }
 
     async fn retry(&self, album: AlbumId, photo: PhotoId) -> Result<()> {
-        const WHAT: &str = "retry a photo";
+        const OPERATION: &str = "retry a photo";
         let key = PhotoRef { album, photo };
-        let mut transaction = self.database.write(WHAT).await?;
-        let held = transaction.bulk().hold(&[key]).await?;
+        let mut transaction = self.database.write(OPERATION).await?;
+        let held = transaction.queue_writes().lock_photos(&[key]).await?;
         let state = held.get(&key).map(|standing| standing.state);
         if state != Some(PhotoState::Failed) {
             // Not by the transaction's end of scope, which comes a moment later: leasing passes over a row that is held.
-            transaction.rollback(WHAT).await?;
+            transaction.rollback(OPERATION).await?;
             let state = state.ok_or_else(|| StoreError::not_found(format!("photo {photo}")))?;
             let what = format!("photo {photo} is {}", state.as_str());
             return Err(StoreError::new(StoreErrorKind::Conflict, what));
         }
-        let now = transaction.now(WHAT).await?;
-        sql(WHAT, RETRY).bind(album).bind(now).bind(photo).execute(&mut transaction).await?;
-        transaction.commit(WHAT).await
+        let now = transaction.read_clock(OPERATION).await?;
+        query(OPERATION, RETRY).bind(album).bind(now).bind(photo).execute(&mut transaction).await?;
+        transaction.commit(OPERATION).await
     }
 
     /// In steps: a call that broke off half-way is finished by calling it again.
     async fn reprocess(&self, album: AlbumId) -> Result<u64> {
-        const WHAT: &str = "reprocess an album";
+        const OPERATION: &str = "reprocess an album";
         let mut queued = 0;
         let mut after = PhotoId(uuid::Uuid::nil());
         loop {
-            let mut transaction = self.database.write(WHAT).await?;
-            let now = transaction.now(WHAT).await?;
-            let ids: Vec<(PhotoId,)> = sql(WHAT, REPROCESS)
+            let mut transaction = self.database.write(OPERATION).await?;
+            let now = transaction.read_clock(OPERATION).await?;
+            let ids: Vec<(PhotoId,)> = query(OPERATION, REPROCESS)
                 .bind(album)
                 .bind(now)
                 .bind(after)
-                .bind(REPROCESSED_AT_ONCE)
+                .bind(REPROCESS_BATCH)
                 .fetch_all(&mut transaction)
                 .await?;
-            transaction.commit(WHAT).await?;
+            transaction.commit(OPERATION).await?;
             queued += ids.len() as u64;
             // Onwards by id: a photo that is ready again meanwhile is not queued twice.
             match ids.iter().max() {
-                Some((last,)) if ids.len() as i64 == REPROCESSED_AT_ONCE => after = *last,
+                Some((last,)) if ids.len() as i64 == REPROCESS_BATCH => after = *last,
                 _ => return Ok(queued),
             }
         }
@@ -197,7 +204,7 @@ impl Queue for SqlQueue {
         if request.limit == 0 {
             return Ok(Vec::new());
         }
-        self.reclaim_if_asked().await?;
+        self.run_scheduled_reclaim().await?;
         if request.suspects {
             return Ok(self.lease_suspect(request.ttl).await?.into_iter().collect());
         }
@@ -205,36 +212,36 @@ impl Queue for SqlQueue {
     }
 
     async fn renew(&self, leases: &[LeaseId], ttl: Duration) -> Result<Vec<LeaseId>> {
-        const WHAT: &str = "renew leases";
-        let mut transaction = self.database.write(WHAT).await?;
-        let until = later(transaction.now(WHAT).await?, ttl);
-        let running = transaction.bulk().renew(leases, until).await?;
-        transaction.commit(WHAT).await?;
+        const OPERATION: &str = "renew leases";
+        let mut transaction = self.database.write(OPERATION).await?;
+        let until = micros_after(transaction.read_clock(OPERATION).await?, ttl);
+        let running = transaction.queue_writes().renew_leases(leases, until).await?;
+        transaction.commit(OPERATION).await?;
         Ok(leases.iter().copied().filter(|lease| running.contains(lease)).collect())
     }
 
-    async fn finish(&self, photos: Vec<Finished>) -> Result<Vec<Finish>> {
-        const WHAT: &str = "finish photos";
-        let mut transaction = self.database.write(WHAT).await?;
-        let answers = finish_all(&mut transaction, &photos).await?;
-        transaction.commit(WHAT).await?;
+    async fn finish(&self, photos: Vec<PhotoResults>) -> Result<Vec<Finish>> {
+        const OPERATION: &str = "finish photos";
+        let mut transaction = self.database.write(OPERATION).await?;
+        let answers = finish_photos(&mut transaction, &photos).await?;
+        transaction.commit(OPERATION).await?;
         Ok(answers)
     }
 
     async fn fail(&self, lease: &Lease, reason: FailureReason, detail: &str) -> Result<Finish> {
-        const WHAT: &str = "fail a photo";
-        let mut transaction = self.database.write(WHAT).await?;
-        let answer = fail_leased(&mut transaction, lease, reason, detail).await?;
-        transaction.commit(WHAT).await?;
+        const OPERATION: &str = "fail a photo";
+        let mut transaction = self.database.write(OPERATION).await?;
+        let answer = fail_leased_photo(&mut transaction, lease, reason, detail).await?;
+        transaction.commit(OPERATION).await?;
         Ok(answer)
     }
 
-    async fn give_back(&self, leases: &[LeaseId]) -> Result<()> {
-        const WHAT: &str = "give photos back";
-        let mut transaction = self.database.write(WHAT).await?;
-        let now = transaction.now(WHAT).await?;
-        transaction.bulk().give_back(leases, now).await?;
-        transaction.commit(WHAT).await
+    async fn release(&self, leases: &[LeaseId]) -> Result<()> {
+        const OPERATION: &str = "give photos back";
+        let mut transaction = self.database.write(OPERATION).await?;
+        let now = transaction.read_clock(OPERATION).await?;
+        transaction.queue_writes().release_leases(leases, now).await?;
+        transaction.commit(OPERATION).await
     }
 
     async fn check(&self) -> Result<()> {
@@ -242,55 +249,55 @@ impl Queue for SqlQueue {
     }
 
     async fn depth(&self) -> Result<u64> {
-        const WHAT: &str = "count the queue";
-        let mut snapshot = self.database.snapshot(WHAT).await?;
-        let now = snapshot.now(WHAT).await?;
-        let (depth,): (i64,) = sql(WHAT, DEPTH).bind(now).fetch_one(&mut snapshot).await?;
+        const OPERATION: &str = "count the queue";
+        let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
+        let now = snapshot.read_clock(OPERATION).await?;
+        let (depth,): (i64,) = query(OPERATION, DEPTH).bind(now).fetch_one(&mut snapshot).await?;
         Ok(depth.unsigned_abs())
     }
 
     async fn waiting_since(&self) -> Result<Option<OffsetDateTime>> {
-        const WHAT: &str = "look for the photo that waits longest";
-        let mut snapshot = self.database.snapshot(WHAT).await?;
-        let (since,): (Option<i64>,) = sql(WHAT, WAITING_SINCE).fetch_one(&mut snapshot).await?;
-        since.map(time_of).transpose()
+        const OPERATION: &str = "look for the photo that waits longest";
+        let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
+        let (since,): (Option<i64>,) = query(OPERATION, WAITING_SINCE).fetch_one(&mut snapshot).await?;
+        since.map(from_micros).transpose()
     }
 }
 
 #[async_trait]
-impl WorkRows for SqlQueue {
-    async fn unpublished(&self, limit: usize) -> Result<Vec<Unpublished>> {
-        let mut cursor = self.published.lock().await;
-        let mut snapshot = self.database.snapshot("find unpublished photos").await?;
-        outbox::unpublished(&mut snapshot, limit, &mut cursor).await
+impl OutboxQueue for SqlQueue {
+    async fn unpublished(&self, limit: usize) -> Result<Vec<UnpublishedPhoto>> {
+        let mut cursor = self.publish_cursor.lock().await;
+        let mut snapshot = self.database.begin_snapshot("find unpublished photos").await?;
+        outbox::list_unpublished(&mut snapshot, limit, &mut cursor).await
     }
 
-    async fn published(&self, photos: &[Unpublished]) -> Result<()> {
-        const WHAT: &str = "note published photos";
-        let mut transaction = self.database.write(WHAT).await?;
-        let now = transaction.now(WHAT).await?;
-        transaction.bulk().publish(photos, now).await?;
-        transaction.commit(WHAT).await
+    async fn mark_published(&self, photos: &[UnpublishedPhoto]) -> Result<()> {
+        const OPERATION: &str = "note published photos";
+        let mut transaction = self.database.write(OPERATION).await?;
+        let now = transaction.read_clock(OPERATION).await?;
+        transaction.queue_writes().mark_published(photos, now).await?;
+        transaction.commit(OPERATION).await
     }
 
     async fn lease_named(&self, photos: &[PhotoRef], ttl: Duration) -> Result<Vec<Named>> {
-        const WHAT: &str = "lease named photos";
-        self.reclaim_if_asked().await?;
-        let mut transaction = self.database.write(WHAT).await?;
-        let now = transaction.now(WHAT).await?;
-        let term = Term { now, until: later(now, ttl) };
-        let answers = lease::named(&mut transaction, photos, self.attempt_limit, term).await?;
-        transaction.commit(WHAT).await?;
+        const OPERATION: &str = "lease named photos";
+        self.run_scheduled_reclaim().await?;
+        let mut transaction = self.database.write(OPERATION).await?;
+        let now = transaction.read_clock(OPERATION).await?;
+        let term = LeaseWindow { now, until: micros_after(now, ttl) };
+        let answers = lease::lease_named(&mut transaction, photos, self.attempt_limit, term).await?;
+        transaction.commit(OPERATION).await?;
         Ok(answers)
     }
 
     async fn republish(&self, before: i64) -> Result<u64> {
-        const WHAT: &str = "republish photos";
+        const OPERATION: &str = "republish photos";
         let mut republished = 0;
         loop {
-            let mut transaction = self.database.write(WHAT).await?;
-            let (count, more) = outbox::republish_some(&mut transaction, before).await?;
-            transaction.commit(WHAT).await?;
+            let mut transaction = self.database.write(OPERATION).await?;
+            let (count, more) = outbox::republish_batch(&mut transaction, before).await?;
+            transaction.commit(OPERATION).await?;
             republished += count;
             if !more {
                 return Ok(republished);

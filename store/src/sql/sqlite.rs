@@ -37,12 +37,12 @@ pub(crate) struct SqliteFile {
 }
 
 /// What sqlx answers; the caller knows which call failed.
-type Answer<T> = std::result::Result<T, sqlx::Error>;
+type SqlxResult<T> = std::result::Result<T, sqlx::Error>;
 
 impl SqliteFile {
     /// Opens the file that a `sqlite:` URL names. Its tables are up to date.
     pub(super) async fn open(url: &str) -> Result<Self> {
-        let path = file_of(url)?;
+        let path = database_path(url)?;
         let pool = |connections: u32| {
             SqlitePoolOptions::new()
                 .max_connections(connections)
@@ -53,9 +53,10 @@ impl SqliteFile {
                 .test_before_acquire(false)
                 .after_release(|connection, _| Box::pin(has_no_transaction(connection)))
         };
-        let writer = pool(1).connect_with(options(&path)).await.map_err(fault("open the database"))?;
+        let writer =
+            pool(1).connect_with(connect_options(&path)).await.map_err(fault("open the database"))?;
         let reader = pool(READERS)
-            .connect_with(options(&path).read_only(true))
+            .connect_with(connect_options(&path).read_only(true))
             .await
             .map_err(fault("open the database for reading"))?;
         Ok(Self { writer, reader })
@@ -63,15 +64,15 @@ impl SqliteFile {
 
     /// A transaction that holds the write lock from its first statement: one that began as a reader and then wrote
     /// could find that another process wrote meanwhile, and would have to be run again.
-    pub(super) async fn write(&self) -> Answer<Transaction<'static, Sqlite>> {
+    pub(super) async fn write(&self) -> SqlxResult<Transaction<'static, Sqlite>> {
         self.writer.begin_with("begin immediate").await
     }
 
-    pub(super) async fn snapshot(&self) -> Answer<Transaction<'static, Sqlite>> {
+    pub(super) async fn begin_snapshot(&self) -> SqlxResult<Transaction<'static, Sqlite>> {
         self.reader.begin().await
     }
 
-    pub(super) async fn reader(&self) -> Answer<PoolConnection<Sqlite>> {
+    pub(super) async fn reader(&self) -> SqlxResult<PoolConnection<Sqlite>> {
         self.reader.acquire().await
     }
 
@@ -85,7 +86,7 @@ impl SqliteFile {
 /// Whether a connection may serve the next call. SQLite ends a transaction by itself when the disk is full or refuses;
 /// sqlx 0.9 then finds nothing to roll back, takes the transaction for open, and begins no other on this connection:
 /// without this the writer would stay useless when there is room again.
-async fn has_no_transaction(connection: &mut SqliteConnection) -> Answer<bool> {
+async fn has_no_transaction(connection: &mut SqliteConnection) -> SqlxResult<bool> {
     if connection.is_in_transaction() {
         // One that was dropped is rolled back by now, if it can be.
         connection.ping().await?;
@@ -95,21 +96,22 @@ async fn has_no_transaction(connection: &mut SqliteConnection) -> Answer<bool> {
 
 /// Brings the tables of a `sqlite:` URL up to date; makes the file when missing.
 pub(super) async fn migrate(url: &str) -> Result<()> {
-    const WHAT: &str = "migrate the database";
-    let path = file_of(url)?;
+    const OPERATION: &str = "migrate the database";
+    let path = database_path(url)?;
     // Held until the end: a command and the service may start on a new folder at the same moment.
-    let _lock = lock_beside(path.clone()).await?;
-    let mut connection = options(&path).create_if_missing(true).connect().await.map_err(fault(WHAT))?;
+    let _lock = lock_for_migration(path.clone()).await?;
+    let mut connection =
+        connect_options(&path).create_if_missing(true).connect().await.map_err(fault(OPERATION))?;
     sqlx::migrate!("migrations/sqlite")
         .run(&mut connection)
         .await
-        .map_err(|cause| fault(WHAT)(sqlx::Error::from(cause)))?;
-    connection.close().await.map_err(fault(WHAT))
+        .map_err(|cause| fault(OPERATION)(sqlx::Error::from(cause)))?;
+    connection.close().await.map_err(fault(OPERATION))
 }
 
 /// The exclusive lock on `<file>.lock`, waited for.
-async fn lock_beside(path: PathBuf) -> Result<File> {
-    const WHAT: &str = "lock the database for migration";
+async fn lock_for_migration(path: PathBuf) -> Result<File> {
+    const OPERATION: &str = "lock the database for migration";
     let locked = tokio::task::spawn_blocking(move || {
         if let Some(folder) = path.parent() {
             make_folder(folder)?;
@@ -120,18 +122,18 @@ async fn lock_beside(path: PathBuf) -> Result<File> {
         file.lock()?;
         Ok::<_, std::io::Error>(file)
     });
-    let unavailable = || StoreError::new(StoreErrorKind::Unavailable, WHAT);
+    let unavailable = || StoreError::new(StoreErrorKind::Unavailable, OPERATION);
     match locked.await {
-        Ok(opened) => opened.map_err(|cause| unavailable().because(cause)),
-        Err(cause) => Err(unavailable().because(cause)),
+        Ok(opened) => opened.map_err(|cause| unavailable().with_source(cause)),
+        Err(cause) => Err(unavailable().with_source(cause)),
     }
 }
 
 /// The lock on `<file>.serving`, not waited for: by whatever way a service comes to the file, it meets the others there.
 pub(super) fn lock_for_service(url: &str, alone: bool) -> Result<File> {
-    let path = file_of(url)?;
-    let failed = |cause| StoreError::new(StoreErrorKind::Unavailable, "lock the database").because(cause);
-    let file = open_serving(&path).map_err(failed)?;
+    let path = database_path(url)?;
+    let failed = |cause| StoreError::new(StoreErrorKind::Unavailable, "lock the database").with_source(cause);
+    let file = open_service_lock(&path).map_err(failed)?;
     match if alone { file.try_lock() } else { file.try_lock_shared() } {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
@@ -142,7 +144,7 @@ pub(super) fn lock_for_service(url: &str, alone: bool) -> Result<File> {
     }
 }
 
-fn open_serving(path: &Path) -> std::io::Result<File> {
+fn open_service_lock(path: &Path) -> std::io::Result<File> {
     if let Some(folder) = path.parent() {
         make_folder(folder)?;
     }
@@ -152,7 +154,7 @@ fn open_serving(path: &Path) -> std::io::Result<File> {
     File::options().create(true).append(true).open(name)
 }
 
-fn options(path: &Path) -> SqliteConnectOptions {
+fn connect_options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
         .foreign_keys(true)
@@ -165,7 +167,7 @@ fn options(path: &Path) -> SqliteConnectOptions {
 }
 
 /// The file of `sqlite:data/photofinish.db` or `sqlite:///var/lib/photofinish.db`.
-pub(super) fn file_of(url: &str) -> Result<PathBuf> {
+pub(super) fn database_path(url: &str) -> Result<PathBuf> {
     let refused = || StoreError::new(StoreErrorKind::Corrupt, format!("database url {url}"));
     let path = url.strip_prefix("sqlite:").ok_or_else(refused)?;
     let path = path.strip_prefix("//").unwrap_or(path);

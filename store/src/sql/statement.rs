@@ -10,7 +10,7 @@ use sqlx::{Arguments, FromRow, SqliteConnection};
 use uuid::Uuid;
 
 use super::fault::fault;
-use super::link::Link;
+use super::link::TimedConnection;
 use crate::ids::{AlbumId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId};
 use crate::traits::Result;
 
@@ -18,9 +18,9 @@ use crate::traits::Result;
 #[derive(Clone, Copy)]
 pub(crate) enum Statement {
     /// For both databases.
-    Same(&'static str),
+    Portable(&'static str),
     /// With the same parameters and columns.
-    Each {
+    PerDialect {
         /// For SQLite.
         sqlite: &'static str,
         /// For Postgres.
@@ -29,22 +29,22 @@ pub(crate) enum Statement {
 }
 
 impl Statement {
-    pub(crate) fn on_sqlite(self) -> &'static str {
+    pub(crate) fn sqlite_text(self) -> &'static str {
         match self {
-            Self::Same(text) | Self::Each { sqlite: text, .. } => text,
+            Self::Portable(text) | Self::PerDialect { sqlite: text, .. } => text,
         }
     }
 
-    pub(crate) fn on_postgres(self) -> &'static str {
+    pub(crate) fn postgres_text(self) -> &'static str {
         match self {
-            Self::Same(text) | Self::Each { postgres: text, .. } => text,
+            Self::Portable(text) | Self::PerDialect { postgres: text, .. } => text,
         }
     }
 }
 
 impl From<&'static str> for Statement {
     fn from(text: &'static str) -> Self {
-        Self::Same(text)
+        Self::Portable(text)
     }
 }
 
@@ -88,47 +88,48 @@ value_of! {
 }
 
 /// Where a statement runs: a connection, in a transaction or not.
-pub(crate) enum Session<'c> {
+pub(crate) enum ConnectionRef<'c> {
     Sqlite(&'c mut SqliteConnection),
-    Postgres(&'c mut Link),
+    Postgres(&'c mut TimedConnection),
 }
 
 /// What a row becomes.
-pub(crate) trait Record:
+pub(crate) trait FromAnyRow:
     for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin
 {
 }
 
-impl<T> Record for T where T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
+impl<T> FromAnyRow for T where T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
 
 /// A statement and the values bound to it.
 pub(crate) struct Query {
-    what: &'static str,
+    operation: &'static str,
     statement: Statement,
     values: Vec<Value>,
 }
 
-/// A statement of the call named `what`.
-pub(crate) fn sql(what: &'static str, statement: impl Into<Statement>) -> Query {
-    Query { what, statement: statement.into(), values: Vec::new() }
+/// A statement of the call named `operation`.
+pub(crate) fn query(operation: &'static str, statement: impl Into<Statement>) -> Query {
+    Query { operation, statement: statement.into(), values: Vec::new() }
 }
 
 /// Runs one text for both databases: `$query` is its text and arguments, `$connection` where it runs, each of the
 /// database's own type.
 macro_rules! run {
     ($self:ident, $on:ident, |$query:ident, $connection:ident| $answer:expr) => {{
-        let Self { what, statement, values } = $self;
+        let Self { operation, statement, values } = $self;
         match $on.into() {
-            Session::Sqlite($connection) => {
-                let $query = (statement.on_sqlite(), sqlite_arguments(values).map_err(fault(what))?);
+            ConnectionRef::Sqlite($connection) => {
+                let $query = (statement.sqlite_text(), sqlite_arguments(values).map_err(fault(operation))?);
                 $answer
             }
-            Session::Postgres($connection) => {
-                let $query = (statement.on_postgres(), postgres_arguments(values).map_err(fault(what))?);
+            ConnectionRef::Postgres($connection) => {
+                let $query =
+                    (statement.postgres_text(), postgres_arguments(values).map_err(fault(operation))?);
                 $answer
             }
         }
-        .map_err(fault(what))
+        .map_err(fault(operation))
     }};
 }
 
@@ -140,32 +141,38 @@ impl Query {
     }
 
     /// Runs it; answers how many rows it changed.
-    pub(crate) async fn execute<'c>(self, on: impl Into<Session<'c>>) -> Result<u64> {
+    pub(crate) async fn execute<'c>(self, on: impl Into<ConnectionRef<'c>>) -> Result<u64> {
         run!(self, on, |query, connection| {
             sqlx::query_with(query.0, query.1).execute(connection).await.map(|done| done.rows_affected())
         })
     }
 
     /// Every row.
-    pub(crate) async fn fetch_all<'c, R: Record>(self, on: impl Into<Session<'c>>) -> Result<Vec<R>> {
+    pub(crate) async fn fetch_all<'c, R: FromAnyRow>(
+        self,
+        on: impl Into<ConnectionRef<'c>>,
+    ) -> Result<Vec<R>> {
         run!(self, on, |query, connection| sqlx::query_as_with(query.0, query.1).fetch_all(connection).await)
     }
 
     /// The first row, if there is one.
-    pub(crate) async fn fetch_optional<'c, R: Record>(self, on: impl Into<Session<'c>>) -> Result<Option<R>> {
+    pub(crate) async fn fetch_optional<'c, R: FromAnyRow>(
+        self,
+        on: impl Into<ConnectionRef<'c>>,
+    ) -> Result<Option<R>> {
         run!(self, on, |query, connection| sqlx::query_as_with(query.0, query.1)
             .fetch_optional(connection)
             .await)
     }
 
     /// The first row; `NotFound` when there is none.
-    pub(crate) async fn fetch_one<'c, R: Record>(self, on: impl Into<Session<'c>>) -> Result<R> {
-        let what = self.what;
-        self.fetch_optional(on).await?.ok_or_else(|| fault(what)(sqlx::Error::RowNotFound))
+    pub(crate) async fn fetch_one<'c, R: FromAnyRow>(self, on: impl Into<ConnectionRef<'c>>) -> Result<R> {
+        let operation = self.operation;
+        self.fetch_optional(on).await?.ok_or_else(|| fault(operation)(sqlx::Error::RowNotFound))
     }
 }
 
-fn sqlite_arguments(values: Vec<Value>) -> Encoded<SqliteArguments> {
+fn sqlite_arguments(values: Vec<Value>) -> EncodeResult<SqliteArguments> {
     let json = |list: &[String]| serde_json::to_string(list);
     let mut arguments = SqliteArguments::default();
     for value in values {
@@ -176,41 +183,41 @@ fn sqlite_arguments(values: Vec<Value>) -> Encoded<SqliteArguments> {
             Value::Bytes(bytes) => Arguments::add(&mut arguments, bytes),
             Value::Ids(ids) => {
                 let ids: Vec<String> = ids.iter().map(|id| id.simple().to_string()).collect();
-                Arguments::add(&mut arguments, json(&ids).map_err(unencoded)?)
+                Arguments::add(&mut arguments, json(&ids).map_err(encode_error)?)
             }
-            Value::Texts(texts) => Arguments::add(&mut arguments, json(&texts).map_err(unencoded)?),
+            Value::Texts(texts) => Arguments::add(&mut arguments, json(&texts).map_err(encode_error)?),
         }
-        .map_err(unencoded)?;
+        .map_err(encode_error)?;
     }
     Ok(arguments)
 }
 
-fn postgres_arguments(values: Vec<Value>) -> Encoded<PgArguments> {
+fn postgres_arguments(values: Vec<Value>) -> EncodeResult<PgArguments> {
     let mut arguments = PgArguments::default();
     for value in values {
         match value {
             Value::Id(id) => arguments.add(id),
             Value::Number(number) => arguments.add(number),
-            Value::Text(text) => arguments.add(text.map(without_nul)),
+            Value::Text(text) => arguments.add(text.map(strip_nul)),
             Value::Bytes(bytes) => arguments.add(bytes),
             Value::Ids(ids) => arguments.add(ids),
-            Value::Texts(texts) => arguments.add(texts.into_iter().map(without_nul).collect::<Vec<_>>()),
+            Value::Texts(texts) => arguments.add(texts.into_iter().map(strip_nul).collect::<Vec<_>>()),
         }
-        .map_err(unencoded)?;
+        .map_err(encode_error)?;
     }
     Ok(arguments)
 }
 
 /// Arguments in a database's own form.
-type Encoded<T> = std::result::Result<T, sqlx::Error>;
+type EncodeResult<T> = std::result::Result<T, sqlx::Error>;
 
-fn unencoded(cause: impl Into<BoxDynError>) -> sqlx::Error {
+fn encode_error(cause: impl Into<BoxDynError>) -> sqlx::Error {
     sqlx::Error::Encode(cause.into())
 }
 
 /// Postgres refuses a text with a NUL. Cameras write them behind their names, and a partner's filename may hold anything;
 /// nobody misses them.
-pub(super) fn without_nul(mut text: String) -> String {
+pub(super) fn strip_nul(mut text: String) -> String {
     text.retain(|character| character != '\0');
     text
 }

@@ -4,16 +4,16 @@ use sqlx::{AssertSqlSafe, Row};
 use tempfile::TempDir;
 
 use super::fault::fault;
-use super::sqlite::{SqliteFile, file_of};
+use super::sqlite::{SqliteFile, database_path};
 use super::*;
 use crate::Store;
 use crate::error::StoreErrorKind;
-use crate::suite::{Event, face, settings_in, text};
+use crate::suite::{Event, face, test_settings, text};
 
 /// A store in a folder of its own, and a second way to its file.
 async fn opened() -> (TempDir, Store, SqliteFile) {
     let folder = tempfile::tempdir().unwrap();
-    let settings = settings_in(folder.path());
+    let settings = test_settings(folder.path());
     let database_url = settings.database_url.clone();
     let store = Store::open(settings).await.unwrap();
     let database = SqliteFile::open(&database_url).await.unwrap();
@@ -22,11 +22,11 @@ async fn opened() -> (TempDir, Store, SqliteFile) {
 
 #[test]
 fn urls_name_files() {
-    assert_eq!(file_of("sqlite:data/p.db").unwrap(), std::path::Path::new("data/p.db"));
-    assert_eq!(file_of("sqlite:///var/p.db").unwrap(), std::path::Path::new("/var/p.db"));
-    assert_eq!(file_of("sqlite:/var/p.db").unwrap(), std::path::Path::new("/var/p.db"));
+    assert_eq!(database_path("sqlite:data/p.db").unwrap(), std::path::Path::new("data/p.db"));
+    assert_eq!(database_path("sqlite:///var/p.db").unwrap(), std::path::Path::new("/var/p.db"));
+    assert_eq!(database_path("sqlite:/var/p.db").unwrap(), std::path::Path::new("/var/p.db"));
     for refused in ["postgres://host/p", "sqlite:", "sqlite::memory:", "sqlite:p.db?mode=ro"] {
-        assert!(file_of(refused).is_err(), "{refused}");
+        assert!(database_path(refused).is_err(), "{refused}");
     }
 }
 
@@ -76,40 +76,40 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
 }
 
 #[tokio::test]
-async fn hot_statements_read_by_index_alone() {
+async fn hot_statements_use_indexes_only() {
     let (_folder, _store, database) = opened().await;
     let expected: [(Statement, &[&str]); 17] = [
-        (lease::ALBUMS, &["photo_fresh (album>?)"]),
-        (lease::HEAD, &["photo_fresh (album=?)"]),
-        (lease::SUSPECT, &["photo_suspect (lease_until<?)"]),
-        (bulk::one_by_one::RENEW.into(), &["photo_lease (lease=?)"]),
-        (queue::RECLAIM.into(), &["photo_suspect (lease_until>?)"]),
+        (lease::ALBUMS_WITH_FRESH_PHOTOS, &["photo_fresh (album>?)"]),
+        (lease::OLDEST_FRESH_PHOTOS, &["photo_fresh (album=?)"]),
+        (lease::NEXT_CRASH_SUSPECT, &["photo_suspect (lease_until<?)"]),
+        (bulk::one_by_one::RENEW_LEASE.into(), &["photo_lease (lease=?)"]),
+        (queue::RECLAIM_LEASES.into(), &["photo_suspect (lease_until>?)"]),
         (queue::DEPTH.into(), &["photo_fresh", "photo_suspect (lease_until<?)"]),
         (queue::WAITING_SINCE.into(), &["photo_fresh (album>?)", "photo_fresh (album=?)"]),
         (queue::REPROCESS, &["PRIMARY KEY (album=? AND id=?)"]),
-        (outbox::ALBUMS, &["photo_unpublished (album>?)"]),
-        (outbox::HEAD.into(), &["photo_unpublished (album=?"]),
+        (outbox::ALBUMS_WITH_UNPUBLISHED, &["photo_unpublished (album>?)"]),
+        (outbox::OLDEST_UNPUBLISHED.into(), &["photo_unpublished (album=?"]),
         (outbox::REPUBLISH, &["photo_published (published_at<?)"]),
-        (faces::ALL.into(), &["face_by_photo (album=?)"]),
-        (faces::CHANGED.into(), &["face_by_photo (album=? AND photo=?)"]),
-        (texts::LOOK_UP, &["seen_text_searched (album=? AND text=?)"]),
-        (photos::PAGE_OF_STATE.into(), &["photo_by_state (album=? AND state=? AND id>?)"]),
-        (photos::MANY, &["PRIMARY KEY (album=? AND id=?)"]),
-        (photos::SETTLED, &["photo_settled (album=? AND settled_at>?)"]),
+        (faces::ALBUM_FACES.into(), &["face_by_photo (album=?)"]),
+        (faces::CHANGED_FACES.into(), &["face_by_photo (album=? AND photo=?)"]),
+        (texts::FIND_TEXTS, &["seen_text_searched (album=? AND text=?)"]),
+        (photos::PHOTO_PAGE_BY_STATE.into(), &["photo_by_state (album=? AND state=? AND id>?)"]),
+        (photos::PHOTOS_BY_ID, &["PRIMARY KEY (album=? AND id=?)"]),
+        (photos::COUNT_SETTLED, &["photo_settled (album=? AND settled_at>?)"]),
     ];
     for (statement, indexes) in expected {
-        let statement = statement.on_sqlite();
-        let plan = plan_of(&database, statement).await;
+        let statement = statement.sqlite_text();
+        let plan = explain_plan(&database, statement).await;
         for index in indexes {
             assert!(plan.contains(index), "{index} is not in the plan of {statement}:\n{plan}");
         }
         assert!(!plan.contains("TEMP B-TREE"), "{statement} sorts:\n{plan}");
     }
-    let page = plan_of(&database, photos::PAGE).await;
+    let page = explain_plan(&database, photos::PHOTO_PAGE).await;
     assert!(page.contains("(album=? AND id>?)"), "{page}");
 }
 
-async fn plan_of(database: &SqliteFile, statement: &str) -> String {
+async fn explain_plan(database: &SqliteFile, statement: &str) -> String {
     let explain = AssertSqlSafe(format!("explain query plan {statement}"));
     let steps = sqlx::query(explain).fetch_all(&database.reader).await.unwrap();
     steps.iter().map(|step| step.get::<String, _>("detail") + "\n").collect()
@@ -139,7 +139,7 @@ async fn a_full_disk_is_unavailable_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_full_database_is_written_again_when_there_is_room() {
+async fn a_full_database_accepts_writes_again_when_there_is_space() {
     let (_folder, _store, database) = opened().await;
     let refused = async |pages: i64| {
         let limit = AssertSqlSafe(format!("pragma max_page_count = {pages}"));
@@ -169,7 +169,7 @@ async fn undo_change(database: &SqliteFile, event: &Event, photo: crate::ids::Ph
 }
 
 #[tokio::test]
-async fn faces_of_commits_that_were_lost_are_not_found() {
+async fn faces_of_lost_commits_are_not_found() {
     let (_folder, store, database) = opened().await;
     let event = Event::make(&store).await;
     let seen = || vec![face([1.0, 0.0, 0.0, 0.0])];

@@ -3,15 +3,15 @@
 use async_trait::async_trait;
 use sqlx::FromRow;
 
-use super::{Database, Statement, sql};
+use super::{Database, Statement, query};
 use crate::ids::{AlbumId, PhotoId};
-use crate::photo::SeenText;
+use crate::photo::DetectedText;
 use crate::rows::TextRow;
-use crate::text_search::TextRows;
+use crate::text_search::TextSource;
 use crate::traits::Result;
 
 /// Texts per statement: the whole answer of one is held in memory.
-const TEXTS_AT_ONCE: usize = 500;
+const TEXTS_PER_STATEMENT: usize = 500;
 
 macro_rules! look_up {
     ($is_one_of:literal) => {
@@ -24,7 +24,7 @@ macro_rules! look_up {
     };
 }
 
-pub(super) const LOOK_UP: Statement = Statement::Each {
+pub(super) const FIND_TEXTS: Statement = Statement::PerDialect {
     sqlite: look_up!("in (select value from json_each($2))"),
     postgres: look_up!("= any($2)"),
 };
@@ -40,24 +40,24 @@ impl SqlTexts {
 }
 
 #[derive(FromRow)]
-struct ReadRow {
+struct PhotoTextRow {
     photo: PhotoId,
     #[sqlx(flatten)]
-    seen: TextRow,
+    text: TextRow,
 }
 
 #[async_trait]
-impl TextRows for SqlTexts {
-    async fn look_up(&self, album: AlbumId, texts: Vec<&str>) -> Result<Vec<(PhotoId, SeenText)>> {
-        const WHAT: &str = "search texts";
+impl TextSource for SqlTexts {
+    async fn find_readings(&self, album: AlbumId, texts: Vec<&str>) -> Result<Vec<(PhotoId, DetectedText)>> {
+        const OPERATION: &str = "search texts";
         let mut read = Vec::new();
-        let mut reader = self.database.reader(WHAT).await?;
-        for some in texts.chunks(TEXTS_AT_ONCE) {
+        let mut reader = self.database.reader(OPERATION).await?;
+        for some in texts.chunks(TEXTS_PER_STATEMENT) {
             let texts: Vec<String> = some.iter().map(|text| (*text).to_owned()).collect();
-            let rows: Vec<ReadRow> =
-                sql(WHAT, LOOK_UP).bind(album).bind(texts).fetch_all(&mut reader).await?;
+            let rows: Vec<PhotoTextRow> =
+                query(OPERATION, FIND_TEXTS).bind(album).bind(texts).fetch_all(&mut reader).await?;
             for row in rows {
-                read.push((row.photo, row.seen.try_into()?));
+                read.push((row.photo, row.text.try_into()?));
             }
         }
         Ok(read)

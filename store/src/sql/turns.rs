@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use super::statement::sql;
+use super::statement::query;
 use super::{Statement, Transaction};
 use crate::ids::AlbumId;
 use crate::traits::Result;
 
 /// How many albums one call looks at. A worker takes a few dozen photos at a time: with more albums than that waiting,
 /// the next call goes on where this one stopped.
-const ALBUMS_AT_ONCE: usize = 16;
+const ALBUMS_PER_CALL: usize = 16;
 
 /// The albums after `$1` with photos of this kind that nobody has closed, `$2` at most: one probe of the index for each,
 /// however many photos wait.
@@ -32,67 +32,67 @@ pub(super) use albums_with_photos;
 
 /// Up to `limit` albums that the statement finds: those after the cursor, then from the beginning up to it. Moves the
 /// cursor to the last of them.
-pub(super) async fn albums_in_turn(
+pub(super) async fn select_albums(
     transaction: &mut Transaction,
     statement: Statement,
     limit: usize,
     cursor: &mut Option<AlbumId>,
 ) -> Result<Vec<AlbumId>> {
-    let limit = limit.min(ALBUMS_AT_ONCE);
+    let limit = limit.min(ALBUMS_PER_CALL);
     let nil = AlbumId(uuid::Uuid::nil());
     let last = cursor.unwrap_or(nil);
-    let mut albums = albums_after(transaction, statement, last, limit).await?;
+    let mut albums = load_albums_after(transaction, statement, last, limit).await?;
     if albums.len() < limit && last != nil {
-        let first = albums_after(transaction, statement, nil, limit - albums.len()).await?;
+        let first = load_albums_after(transaction, statement, nil, limit - albums.len()).await?;
         albums.extend(first.into_iter().take_while(|album| *album <= last));
     }
     *cursor = albums.last().copied().or(*cursor);
     Ok(albums)
 }
 
-async fn albums_after(
+async fn load_albums_after(
     transaction: &mut Transaction,
     statement: Statement,
     after: AlbumId,
     limit: usize,
 ) -> Result<Vec<AlbumId>> {
-    let query = sql("find albums with work", statement).bind(after).bind(limit as i64);
+    let query = query("find albums with work", statement).bind(after).bind(limit as i64);
     let rows: Vec<(AlbumId,)> = query.fetch_all(transaction).await?;
     Ok(rows.into_iter().map(|(album,)| album).collect())
 }
 
 /// Places left, and the albums that may have photos for them.
-pub(super) struct Turns<T> {
-    waiting: VecDeque<T>,
-    left: usize,
+pub(super) struct FairShare<T> {
+    albums: VecDeque<T>,
+    remaining: usize,
 }
 
 /// An album and how many photos it may give now.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Turn<T> {
+pub(super) struct Share<T> {
     pub(super) album: T,
-    pub(super) share: usize,
+    pub(super) limit: usize,
 }
 
-impl<T: Copy> Turns<T> {
+impl<T: Copy> FairShare<T> {
     pub(super) fn new(albums: Vec<T>, limit: usize) -> Self {
-        Self { waiting: albums.into(), left: limit }
+        Self { albums: albums.into(), remaining: limit }
     }
 
     /// The next album: what is left is shared alike among those that wait.
-    pub(super) fn next(&mut self) -> Option<Turn<T>> {
-        let share = (self.left / self.waiting.len().max(1)).max(1);
-        if self.left == 0 {
+    pub(super) fn next_share(&mut self) -> Option<Share<T>> {
+        let share = (self.remaining / self.albums.len().max(1)).max(1);
+        if self.remaining == 0 {
             return None;
         }
-        self.waiting.pop_front().map(|album| Turn { album, share })
+        self.albums.pop_front().map(|album| Share { album, limit: share })
     }
 
     /// Notes what the album gave. One that gave its share has another turn, if there are places after the others.
-    pub(super) fn gave(&mut self, turn: Turn<T>, count: usize) {
-        self.left -= count.min(self.left);
-        if count == turn.share {
-            self.waiting.push_back(turn.album);
+    pub(super) fn record(&mut self, turn: Share<T>, count: usize) {
+        self.remaining -= count.min(self.remaining);
+        if count == turn.limit {
+            self.albums.push_back(turn.album);
         }
     }
 }
@@ -102,24 +102,24 @@ mod tests {
     use super::*;
 
     /// What albums with so many photos give.
-    fn dealt(photos: &[usize], limit: usize) -> Vec<usize> {
+    fn distribute(photos: &[usize], limit: usize) -> Vec<usize> {
         let mut given = vec![0; photos.len()];
-        let mut turns = Turns::new((0..photos.len()).collect(), limit);
-        while let Some(turn) = turns.next() {
-            let count = turn.share.min(photos[turn.album] - given[turn.album]);
+        let mut turns = FairShare::new((0..photos.len()).collect(), limit);
+        while let Some(turn) = turns.next_share() {
+            let count = turn.limit.min(photos[turn.album] - given[turn.album]);
             given[turn.album] += count;
-            turns.gave(turn, count);
+            turns.record(turn, count);
         }
         given
     }
 
     #[test]
-    fn albums_take_turns_and_those_with_more_fill_up() {
-        assert_eq!(dealt(&[5, 1, 2], 2), [1, 1, 0]);
-        assert_eq!(dealt(&[5, 1, 2], 6), [3, 1, 2]);
-        assert_eq!(dealt(&[5, 1, 2], 100), [5, 1, 2]);
-        assert_eq!(dealt(&[200, 4], 64), [60, 4]);
-        assert_eq!(dealt(&[9, 0, 9], 8), [4, 0, 4]);
-        assert_eq!(dealt(&[], 5), [0; 0]);
+    fn albums_share_the_limit_and_larger_ones_fill_it_up() {
+        assert_eq!(distribute(&[5, 1, 2], 2), [1, 1, 0]);
+        assert_eq!(distribute(&[5, 1, 2], 6), [3, 1, 2]);
+        assert_eq!(distribute(&[5, 1, 2], 100), [5, 1, 2]);
+        assert_eq!(distribute(&[200, 4], 64), [60, 4]);
+        assert_eq!(distribute(&[9, 0, 9], 8), [4, 0, 4]);
+        assert_eq!(distribute(&[], 5), [0; 0]);
     }
 }

@@ -16,13 +16,13 @@ use crate::traits::{Finish, Named, PhotoRef, TextQuery};
 
 /// Albums.
 pub async fn albums_suite(store: &Store) {
-    an_album_is_kept_as_it_was_made(store).await;
+    an_album_is_stored_as_it_was_created(store).await;
     another_tenants_album_does_not_exist(store).await;
-    a_change_leaves_what_it_does_not_name(store).await;
-    pages_hold_every_album_once_newest_first(store).await;
-    titles_are_found_whatever_their_case(store).await;
+    an_update_leaves_other_fields_unchanged(store).await;
+    pages_contain_every_album_once_newest_first(store).await;
+    titles_are_found_regardless_of_case(store).await;
     nothing_of_a_deleted_album_is_left(store).await;
-    a_closed_album_is_gone_for_everybody_until_it_is_deleted(store).await;
+    a_closed_album_is_not_found_until_it_is_deleted(store).await;
 }
 
 fn new_album(tenant: Tenant, event: &Event, title: &str) -> NewAlbum {
@@ -36,7 +36,7 @@ fn new_album(tenant: Tenant, event: &Event, title: &str) -> NewAlbum {
     }
 }
 
-async fn an_album_is_kept_as_it_was_made(store: &Store) {
+async fn an_album_is_stored_as_it_was_created(store: &Store) {
     let event = Event::make(store).await;
     let made = store.albums.create(new_album(event.tenant, &event, "Marathon")).await.expect("makes one");
     assert_eq!((made.title.as_str(), made.tags.as_slice()), ("Marathon", &["a \"b\"".to_owned()][..]));
@@ -64,7 +64,7 @@ async fn another_tenants_album_does_not_exist(store: &Store) {
     stranger.end().await;
 }
 
-async fn a_change_leaves_what_it_does_not_name(store: &Store) {
+async fn an_update_leaves_other_fields_unchanged(store: &Store) {
     let event = Event::make(store).await;
     let change = async |change: AlbumChange| {
         store.albums.update(&event.tenant, event.album, change).await.expect("changes it")
@@ -94,7 +94,7 @@ async fn a_change_leaves_what_it_does_not_name(store: &Store) {
     event.end().await;
 }
 
-async fn pages_hold_every_album_once_newest_first(store: &Store) {
+async fn pages_contain_every_album_once_newest_first(store: &Store) {
     let event = Event::make(store).await;
     let mut made = vec![event.album];
     for i in 0..6 {
@@ -118,7 +118,7 @@ async fn pages_hold_every_album_once_newest_first(store: &Store) {
     event.end().await;
 }
 
-async fn titles_are_found_whatever_their_case(store: &Store) {
+async fn titles_are_found_regardless_of_case(store: &Store) {
     let event = Event::make(store).await;
     for title in ["Zürcher SILVESTERLAUF", "100 % Trail", "1000 Trails"] {
         store.albums.create(new_album(event.tenant, &event, title)).await.expect("makes one");
@@ -151,7 +151,7 @@ async fn nothing_of_a_deleted_album_is_left(store: &Store) {
     assert_eq!(store.photos.counts(album).await.expect("counts"), StateCounts::default());
     let query = PhotoQuery { after: None, limit: 10, state: None };
     assert_eq!(store.photos.list(album, query).await.expect("lists").total, 0);
-    assert_eq!(store.photos.seen(album, photo).await.expect("looks"), (Vec::new(), Vec::new()));
+    assert_eq!(store.photos.get_detections(album, photo).await.expect("looks"), (Vec::new(), Vec::new()));
     refused(store.probes.get(album, probe.id).await, StoreErrorKind::NotFound);
     let query = TextQuery { text: "1234".into(), exact: false };
     assert_eq!(store.texts.search(album, &query).await.expect("searches"), []);
@@ -162,7 +162,7 @@ async fn nothing_of_a_deleted_album_is_left(store: &Store) {
     assert_eq!(answers, [Finish::Gone; 2]);
 }
 
-async fn a_closed_album_is_gone_for_everybody_until_it_is_deleted(store: &Store) {
+async fn a_closed_album_is_not_found_until_it_is_deleted(store: &Store) {
     let event = Event::make(store).await;
     let (album, tenant) = (event.album, event.tenant);
     let vector = face([1.0, 0.0, 0.0, 0.0]).embedding.expect("a searchable face");
@@ -194,7 +194,7 @@ async fn a_closed_album_is_gone_for_everybody_until_it_is_deleted(store: &Store)
     assert!(event.leased_suspect(LONG).await.is_none());
     let named = [PhotoRef { album, photo: lapsed }, PhotoRef { album, photo: fresh[0] }];
     let answers = store.work_rows.lease_named(&named, LONG).await.expect("leases none");
-    assert!(answers.iter().all(|answer| matches!(answer, Named::Over)), "{answers:?}");
+    assert!(answers.iter().all(|answer| matches!(answer, Named::Obsolete)), "{answers:?}");
     let waiting = store.work_rows.unpublished(1000).await.expect("looks");
     assert!(waiting.iter().all(|waiting| waiting.photo.album != album), "nobody is told of it");
     let answers = store.queue.finish(vec![finished(&held[0])]).await.expect("finishes");
@@ -203,9 +203,9 @@ async fn a_closed_album_is_gone_for_everybody_until_it_is_deleted(store: &Store)
     assert_eq!(answer, Finish::Gone);
     // A deletion that broke off here is known, and finished by whoever calls again.
     let later = OffsetDateTime::now_utc() + LONG;
-    let closed = async || store.albums.closed(later).await.expect("looks").contains(&(tenant, album));
+    let closed = async || store.albums.list_closed(later).await.expect("looks").contains(&(tenant, album));
     assert!(closed().await);
-    assert_eq!(store.albums.closed(OffsetDateTime::UNIX_EPOCH).await.expect("looks"), []);
+    assert_eq!(store.albums.list_closed(OffsetDateTime::UNIX_EPOCH).await.expect("looks"), []);
     store.albums.delete(&tenant, album).await.expect("deletes it");
     assert!(!closed().await);
     refused(store.albums.close(&tenant, album).await, StoreErrorKind::NotFound);

@@ -8,14 +8,14 @@ use crate::Store;
 use crate::error::StoreErrorKind;
 use crate::ids::{PhotoId, ProbeId};
 use crate::object::{ObjectKey, ObjectRole};
-use crate::traits::UploadTerms;
+use crate::traits::UploadConditions;
 
 /// Bytes.
 pub async fn blobs_suite(store: &Store) {
     an_object_is_read_as_it_was_written_last(store).await;
-    an_object_larger_than_asked_is_refused_unread(store).await;
-    many_objects_come_and_go_at_once(store).await;
-    an_albums_objects_go_and_no_others(store).await;
+    an_object_above_the_size_limit_is_refused_unread(store).await;
+    many_objects_are_written_and_deleted_concurrently(store).await;
+    deleting_an_album_removes_its_objects_and_no_others(store).await;
     urls_name_their_object(store).await;
 }
 
@@ -41,7 +41,7 @@ async fn an_object_is_read_as_it_was_written_last(store: &Store) {
     event.end().await;
 }
 
-async fn an_object_larger_than_asked_is_refused_unread(store: &Store) {
+async fn an_object_above_the_size_limit_is_refused_unread(store: &Store) {
     let event = Event::make(store).await;
     let key = key(&event, PhotoId::generate(), ObjectRole::Original);
     store.blobs.write(&key, "image/jpeg", Bytes::from(vec![7; 1000])).await.expect("writes");
@@ -51,7 +51,7 @@ async fn an_object_larger_than_asked_is_refused_unread(store: &Store) {
     event.end().await;
 }
 
-async fn many_objects_come_and_go_at_once(store: &Store) {
+async fn many_objects_are_written_and_deleted_concurrently(store: &Store) {
     let event = Event::make(store).await;
     let come_and_go = async |role: ObjectRole, photo: PhotoId| {
         let key = key(&event, photo, role);
@@ -71,7 +71,7 @@ async fn many_objects_come_and_go_at_once(store: &Store) {
     event.end().await;
 }
 
-async fn an_albums_objects_go_and_no_others(store: &Store) {
+async fn deleting_an_album_removes_its_objects_and_no_others(store: &Store) {
     let event = Event::make(store).await;
     let other = Event::make(store).await;
     let organization = event.tenant.organization;
@@ -98,7 +98,7 @@ async fn an_albums_objects_go_and_no_others(store: &Store) {
 async fn urls_name_their_object(store: &Store) {
     let event = Event::make(store).await;
     let key = key(&event, PhotoId::generate(), ObjectRole::Original);
-    let upload = UploadTerms { content_type: "image/jpeg", max_bytes: 1000, ttl: LONG };
+    let upload = UploadConditions { content_type: "image/jpeg", max_bytes: 1000, ttl: LONG };
     let up = store.blobs.upload_url(&key, upload).await.expect("signs");
     let down = store.blobs.download_url(&key, LONG).await.expect("signs");
     for url in [&up, &down] {

@@ -8,8 +8,8 @@ use crate::Store;
 use crate::album::{AlbumConfig, DEFAULT_BIB_PATTERN, NewAlbum, Recognition, RecognitionMode, Tenant};
 use crate::ids::{AlbumId, PhotoId};
 use crate::key::{Key, KeyMode, NewKey, Scope};
-use crate::photo::{BoundingBox, Embedding, NewPhoto, PhotoSize, SeenFace, SeenText, TextStanding};
-use crate::traits::{Finished, Lease, LeaseRequest};
+use crate::photo::{BoundingBox, DetectedFace, DetectedText, Embedding, NewPhoto, PhotoSize, TextIndexState};
+use crate::traits::{Lease, LeaseRequest, PhotoResults};
 
 /// A lease that no test outlives.
 pub(super) const LONG: Duration = Duration::from_secs(3600);
@@ -73,16 +73,16 @@ impl Event {
     }
 
     /// A photo in which this was seen.
-    pub async fn ready(&self, faces: Vec<SeenFace>, texts: Vec<SeenText>) -> PhotoId {
+    pub async fn ready(&self, faces: Vec<DetectedFace>, texts: Vec<DetectedText>) -> PhotoId {
         let photo = self.queued(1).await[0];
         self.read(faces, texts).await;
         photo
     }
 
     /// Leases the next photo and finishes it with what was seen.
-    pub async fn read(&self, faces: Vec<SeenFace>, texts: Vec<SeenText>) {
+    pub async fn read(&self, faces: Vec<DetectedFace>, texts: Vec<DetectedText>) {
         let lease = self.leased(1, LONG).await.pop().expect("a photo waits");
-        let photos = vec![Finished { faces, texts, ..finished(&lease) }];
+        let photos = vec![PhotoResults { faces, texts, ..finished(&lease) }];
         let answers = self.store.queue.finish(photos).await.expect("finishes a photo");
         assert_eq!(answers, [crate::traits::Finish::Done]);
     }
@@ -95,7 +95,8 @@ impl Event {
 
 /// A key of an organization of that name.
 pub(super) async fn make_key(store: &Store, organization: &str) -> Key {
-    let organization = store.keys.organization(organization).await.expect("makes an organization");
+    let organization =
+        store.keys.get_or_create_organization(organization).await.expect("makes an organization");
     let key = NewKey {
         organization,
         mode: KeyMode::Live,
@@ -103,13 +104,13 @@ pub(super) async fn make_key(store: &Store, organization: &str) -> Key {
         hint: "svc_live_abcd".into(),
         scopes: Scope::ALL.to_vec(),
         expires_at: None,
-        digest: digest(),
+        digest: random_digest(),
     };
     store.keys.create(key).await.expect("keeps a key")
 }
 
 /// One that no other key has.
-pub(super) fn digest() -> [u8; 32] {
+pub(super) fn random_digest() -> [u8; 32] {
     let (a, b) = (Uuid::now_v7(), Uuid::now_v7());
     let mut digest = [0; 32];
     digest[..16].copy_from_slice(a.as_bytes());
@@ -130,8 +131,8 @@ pub(super) fn config() -> AlbumConfig {
 }
 
 /// A photo read under this lease, nothing seen in it.
-pub(super) fn finished(lease: &Lease) -> Finished {
-    Finished {
+pub(super) fn finished(lease: &Lease) -> PhotoResults {
+    PhotoResults {
         lease: lease.clone(),
         size: PhotoSize { width: 6000, height: 4000 },
         taken_at: Some(
@@ -144,16 +145,16 @@ pub(super) fn finished(lease: &Lease) -> Finished {
 }
 
 /// Where the `i`th thing of a photo is.
-pub(super) fn place(i: usize) -> BoundingBox {
+pub(super) fn bounding_box(i: usize) -> BoundingBox {
     BoundingBox { top: 0.125, left: 0.01 * i as f64, width: 0.0625, height: 0.25 }
 }
 
 /// A searchable face with this vector, scaled to unit length.
-pub fn face(vector: [f32; 4]) -> SeenFace {
+pub fn face(vector: [f32; 4]) -> DetectedFace {
     let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
     let vector = vector.iter().map(|value| value / length).collect();
-    SeenFace {
-        bounding_box: place(1),
+    DetectedFace {
+        bounding_box: bounding_box(1),
         confidence: 0.875,
         unindexed: None,
         embedding: Some(Embedding { model: "suite@1".into(), vector }),
@@ -161,6 +162,11 @@ pub fn face(vector: [f32; 4]) -> SeenFace {
 }
 
 /// A bib that can be searched.
-pub fn text(text: &str, confidence: f64) -> SeenText {
-    SeenText { text: text.into(), bounding_box: place(2), confidence, standing: TextStanding::Indexed }
+pub fn text(text: &str, confidence: f64) -> DetectedText {
+    DetectedText {
+        text: text.into(),
+        bounding_box: bounding_box(2),
+        confidence,
+        index_state: TextIndexState::Indexed,
+    }
 }

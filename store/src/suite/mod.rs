@@ -30,15 +30,15 @@ pub use self::event::{Event, face, text};
 pub use self::faces::faces_suite;
 pub use self::keys::keys_suite;
 pub use self::outbox::outbox_suite;
-pub use self::patient::Patient;
+pub use self::patient::WaitingQueue;
 pub use self::photos::photos_suite;
 pub use self::probes::probes_suite;
 pub use self::queue::{queue_suite, queue_suite_with_lead};
-pub use self::sweep::sweep_suite;
+pub use self::sweep::gc_suite;
 pub use self::texts::texts_suite;
 
 /// All suites, one after the other.
-pub async fn every_suite(store: &Store) {
+pub async fn run_all_suites(store: &Store) {
     keys_suite(store).await;
     albums_suite(store).await;
     photos_suite(store).await;
@@ -48,11 +48,11 @@ pub async fn every_suite(store: &Store) {
     texts_suite(store).await;
     probes_suite(store).await;
     blobs_suite(store).await;
-    sweep_suite(store).await;
+    gc_suite(store).await;
 }
 
 /// A store of the embedded profile in this folder, with a little of everything: what a test is about it changes.
-pub fn settings_in(folder: &Path) -> StoreSettings {
+pub fn test_settings(folder: &Path) -> StoreSettings {
     StoreSettings {
         database_url: format!("sqlite:{}", folder.join("photofinish.db").display()),
         server_limits: ServerLimits::default(),

@@ -11,29 +11,29 @@ use crate::Store;
 use crate::ids::{AlbumId, PhotoId};
 use crate::photo::{FailureReason, PhotoState};
 use crate::rows::micros;
-use crate::traits::{Finish, Lease, Named, PhotoRef, Unpublished};
+use crate::traits::{Finish, Lease, Named, PhotoRef, UnpublishedPhoto};
 
 /// The rows of a message queue.
 pub async fn outbox_suite(store: &Store) {
-    a_queued_photo_is_unpublished_until_that_is_noted(store).await;
-    a_photo_queued_again_is_to_be_published_again(store).await;
-    a_photo_of_a_closed_album_is_noted_no_more(store).await;
+    a_queued_photo_is_unpublished_until_it_is_marked_published(store).await;
+    a_requeued_photo_is_published_again(store).await;
+    a_photo_of_a_closed_album_is_not_marked_published(store).await;
     a_large_album_does_not_keep_a_small_one_from_being_published(store).await;
     a_named_photo_is_leased_by_one_worker(store).await;
-    a_named_photo_that_is_settled_or_gone_is_over(store).await;
-    a_named_suspect_is_left_alone_and_fails_at_its_limit(store).await;
-    two_workers_told_the_same_names_share_the_photos(store).await;
+    a_named_photo_that_is_settled_or_deleted_is_obsolete(store).await;
+    a_named_crash_suspect_is_not_leased_and_fails_at_its_limit(store).await;
+    two_workers_given_the_same_names_share_the_photos(store).await;
     a_photo_whose_message_was_lost_is_found_again(store).await;
 }
 
 /// What of this album is to be published.
-async fn unpublished(event: &Event) -> Vec<Unpublished> {
+async fn unpublished(event: &Event) -> Vec<UnpublishedPhoto> {
     let all = event.store.work_rows.unpublished(1000).await.expect("looks");
     all.into_iter().filter(|unpublished| unpublished.photo.album == event.album).collect()
 }
 
-async fn note(event: &Event, photos: &[Unpublished]) {
-    event.store.work_rows.published(photos).await.expect("notes them");
+async fn note(event: &Event, photos: &[UnpublishedPhoto]) {
+    event.store.work_rows.mark_published(photos).await.expect("notes them");
 }
 
 async fn named(event: &Event, photos: &[PhotoId], ttl: Duration) -> Vec<Named> {
@@ -52,7 +52,7 @@ fn leased(answer: &Named) -> Lease {
     }
 }
 
-async fn a_queued_photo_is_unpublished_until_that_is_noted(store: &Store) {
+async fn a_queued_photo_is_unpublished_until_it_is_marked_published(store: &Store) {
     let event = Event::make(store).await;
     event.expected(1).await;
     assert_eq!(unpublished(&event).await, [], "nobody confirmed it");
@@ -63,7 +63,7 @@ async fn a_queued_photo_is_unpublished_until_that_is_noted(store: &Store) {
     assert_eq!(unpublished(&event).await, waiting[2..]);
     // Once more, and of a photo that does not exist: neither changes anything.
     let nowhere = PhotoRef { album: AlbumId::generate(), photo: PhotoId::generate() };
-    note(&event, &[waiting[0], Unpublished { photo: nowhere, ..waiting[0] }]).await;
+    note(&event, &[waiting[0], UnpublishedPhoto { photo: nowhere, ..waiting[0] }]).await;
     note(&event, &[]).await;
     assert_eq!(unpublished(&event).await, waiting[2..]);
     // A photo that is worked on without a message needs none.
@@ -73,14 +73,14 @@ async fn a_queued_photo_is_unpublished_until_that_is_noted(store: &Store) {
     event.end().await;
 }
 
-async fn a_photo_queued_again_is_to_be_published_again(store: &Store) {
+async fn a_requeued_photo_is_published_again(store: &Store) {
     let event = Event::make(store).await;
     let photo = event.queued(1).await[0];
     let first = unpublished(&event).await;
     note(&event, &first).await;
     let lease = leased(&named(&event, &[photo], LONG).await[0]);
-    store.queue.give_back(&[lease.id]).await.expect("gives it back");
-    let again = Unpublished { confirmed_at: first[0].confirmed_at + 1, ..first[0] };
+    store.queue.release(&[lease.id]).await.expect("gives it back");
+    let again = UnpublishedPhoto { confirmed_at: first[0].confirmed_at + 1, ..first[0] };
     assert_eq!(unpublished(&event).await, [again], "given back, it is another turn in its old place");
     // As by an outbox that was overtaken: the message of the first turn is gone.
     note(&event, &first).await;
@@ -105,7 +105,7 @@ async fn a_photo_queued_again_is_to_be_published_again(store: &Store) {
 }
 
 /// Its rows are on their way out, and whoever removes them need not wait for notes.
-async fn a_photo_of_a_closed_album_is_noted_no_more(store: &Store) {
+async fn a_photo_of_a_closed_album_is_not_marked_published(store: &Store) {
     let event = Event::make(store).await;
     event.queued(2).await;
     let waiting = unpublished(&event).await;
@@ -138,8 +138,8 @@ async fn a_named_photo_is_leased_by_one_worker(store: &Store) {
     let (last, first) = (leased(&answers[0]), leased(&answers[1]));
     assert_eq!((last.photo, first.photo), (photos[2], photos[0]));
     assert_eq!((last.attempt, last.organization), (1, event.tenant.organization));
-    assert!(matches!(answers[2], Named::Held), "named twice, it is leased once");
-    assert!(matches!(named(&event, &photos[..1], LONG).await[0], Named::Held));
+    assert!(matches!(answers[2], Named::HeldElsewhere), "named twice, it is leased once");
+    assert!(matches!(named(&event, &photos[..1], LONG).await[0], Named::HeldElsewhere));
     // It is the same lease as any other: renewed, given back, and refused once another worker has the photo.
     assert_eq!(store.queue.renew(&[first.id], Duration::ZERO).await.expect("renews"), [first.id]);
     assert!(matches!(named(&event, &photos[..1], LONG).await[0], Named::Suspect));
@@ -151,7 +151,7 @@ async fn a_named_photo_is_leased_by_one_worker(store: &Store) {
     event.end().await;
 }
 
-async fn a_named_photo_that_is_settled_or_gone_is_over(store: &Store) {
+async fn a_named_photo_that_is_settled_or_deleted_is_obsolete(store: &Store) {
     let event = Event::make(store).await;
     let ready = event.ready(Vec::new(), Vec::new()).await;
     let failed = event.queued(1).await[0];
@@ -162,13 +162,13 @@ async fn a_named_photo_that_is_settled_or_gone_is_over(store: &Store) {
     let awaited = event.expected(1).await[0];
     let waiting = event.queued(1).await[0];
     let answers = named(&event, &[ready, failed, deleted, awaited, waiting], LONG).await;
-    assert!(answers[..4].iter().all(|answer| matches!(answer, Named::Over)), "{answers:?}");
+    assert!(answers[..4].iter().all(|answer| matches!(answer, Named::Obsolete)), "{answers:?}");
     assert_eq!(leased(&answers[4]).photo, waiting);
     assert!(named(&event, &[], LONG).await.is_empty());
     event.end().await;
 }
 
-async fn a_named_suspect_is_left_alone_and_fails_at_its_limit(store: &Store) {
+async fn a_named_crash_suspect_is_not_leased_and_fails_at_its_limit(store: &Store) {
     let event = Event::make(store).await;
     let photo = event.queued(1).await[0];
     let mut attempts = 1;
@@ -183,11 +183,11 @@ async fn a_named_suspect_is_left_alone_and_fails_at_its_limit(store: &Store) {
     let failed = store.photos.get(event.album, photo).await.expect("gets it");
     assert_eq!(failed.state, PhotoState::Failed);
     assert_eq!(failed.failure, Some(FailureReason::ProcessingCrashed));
-    assert!(matches!(named(&event, &[photo], LONG).await[0], Named::Over));
+    assert!(matches!(named(&event, &[photo], LONG).await[0], Named::Obsolete));
     event.end().await;
 }
 
-async fn two_workers_told_the_same_names_share_the_photos(store: &Store) {
+async fn two_workers_given_the_same_names_share_the_photos(store: &Store) {
     let event = Event::make(store).await;
     let photos = event.queued(40).await;
     let backwards: Vec<PhotoId> = photos.iter().rev().copied().collect();
@@ -196,8 +196,8 @@ async fn two_workers_told_the_same_names_share_the_photos(store: &Store) {
     for answer in a.iter().chain(&b) {
         match answer {
             Named::Leased(lease) => held.push(lease.photo),
-            Named::Held => {}
-            Named::Suspect | Named::Over => panic!("no photo is settled or lapsed"),
+            Named::HeldElsewhere => {}
+            Named::Suspect | Named::Obsolete => panic!("no photo is settled or lapsed"),
         }
     }
     assert_eq!(held.len(), photos.len());

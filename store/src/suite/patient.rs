@@ -9,24 +9,24 @@ use time::OffsetDateTime;
 
 use crate::ids::{AlbumId, LeaseId, PhotoId};
 use crate::photo::FailureReason;
-use crate::traits::{Finish, Finished, Lease, LeaseRequest, Queue, Result};
+use crate::traits::{Finish, Lease, LeaseRequest, PhotoResults, Queue, Result};
 
 /// How long a lease that is not filled waits while the rows say that photos wait. Those may be suspects, which never
 /// come with fresh photos, so the wait has an end.
-const PATIENCE: Duration = Duration::from_secs(10);
+const FILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The same for a suspect. It is there at once, but the outbox may hold its row for a moment, and leasing passes over
 /// rows that are held.
-const PATIENCE_FOR_A_SUSPECT: Duration = Duration::from_secs(3);
+const SUSPECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Between two looks; a queue that waits by itself makes them rarer.
-const PAUSE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The queue inside, asked again until a lease is filled or nothing waits.
-pub struct Patient(pub Arc<dyn Queue>);
+pub struct WaitingQueue(pub Arc<dyn Queue>);
 
 #[async_trait]
-impl Queue for Patient {
+impl Queue for WaitingQueue {
     async fn confirm(&self, album: AlbumId, photos: &[PhotoId]) -> Result<Vec<PhotoId>> {
         self.0.confirm(album, photos).await
     }
@@ -43,13 +43,13 @@ impl Queue for Patient {
         let start = Instant::now();
         // Suspects are leased alone.
         let (wanted, patience) =
-            if request.suspects { (1, PATIENCE_FOR_A_SUSPECT) } else { (request.limit, PATIENCE) };
+            if request.suspects { (1, SUSPECT_TIMEOUT) } else { (request.limit, FILL_TIMEOUT) };
         let mut leases = self.0.lease(request).await?;
         while leases.len() < wanted && start.elapsed() < patience {
             if self.0.depth().await? == 0 {
                 break;
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             let more = LeaseRequest { limit: wanted - leases.len(), ..request };
             leases.extend(self.0.lease(more).await?);
         }
@@ -60,7 +60,7 @@ impl Queue for Patient {
         self.0.renew(leases, ttl).await
     }
 
-    async fn finish(&self, photos: Vec<Finished>) -> Result<Vec<Finish>> {
+    async fn finish(&self, photos: Vec<PhotoResults>) -> Result<Vec<Finish>> {
         self.0.finish(photos).await
     }
 
@@ -68,8 +68,8 @@ impl Queue for Patient {
         self.0.fail(lease, reason, detail).await
     }
 
-    async fn give_back(&self, leases: &[LeaseId]) -> Result<()> {
-        self.0.give_back(leases).await
+    async fn release(&self, leases: &[LeaseId]) -> Result<()> {
+        self.0.release(leases).await
     }
 
     async fn check(&self) -> Result<()> {

@@ -8,20 +8,20 @@ use crate::Store;
 use crate::error::StoreErrorKind;
 use crate::ids::{AlbumId, PhotoId};
 use crate::photo::{FailureReason, NewPhoto, PhotoQuery, PhotoState, StateCounts};
-use crate::traits::{Finish, Finished};
+use crate::traits::{Finish, PhotoResults};
 
 /// Photos.
 pub async fn photos_suite(store: &Store) {
-    photos_get_their_ids_in_order_and_keep_what_was_declared(store).await;
-    texts_of_any_kind_are_kept(store).await;
-    a_photo_is_in_its_album_alone(store).await;
-    pages_hold_every_photo_once_oldest_first(store).await;
+    photos_get_ordered_ids_and_keep_the_declared_fields(store).await;
+    unusual_texts_are_stored_unchanged(store).await;
+    a_photo_belongs_to_its_album_only(store).await;
+    pages_contain_every_photo_once_oldest_first(store).await;
     states_are_counted_and_listed(store).await;
-    settled_photos_are_counted_for_a_while(store).await;
-    a_deleted_photo_is_gone_with_what_was_seen_in_it(store).await;
+    settled_photos_are_counted_within_the_window(store).await;
+    a_deleted_photo_is_removed_with_its_detections(store).await;
 }
 
-async fn photos_get_their_ids_in_order_and_keep_what_was_declared(store: &Store) {
+async fn photos_get_ordered_ids_and_keep_the_declared_fields(store: &Store) {
     let event = Event::make(store).await;
     let new: Vec<NewPhoto> = ["ziel 1.jpg", "../ziel \u{1f3c3}.png"]
         .map(|name| NewPhoto { filename: name.into(), content_type: "image/png".into() })
@@ -40,24 +40,24 @@ async fn photos_get_their_ids_in_order_and_keep_what_was_declared(store: &Store)
 }
 
 /// A NUL may be lost on the way; nothing else may, and nothing may be refused for it.
-async fn texts_of_any_kind_are_kept(store: &Store) {
+async fn unusual_texts_are_stored_unchanged(store: &Store) {
     let event = Event::make(store).await;
     let odd = "a\0b'\"\\%_\u{1f3c3}\u{feff}\r\n";
     let new = NewPhoto { filename: odd.into(), content_type: "image/jpeg".into() };
     let id = store.photos.create(event.album, vec![new]).await.expect("expects it")[0];
     store.queue.confirm(event.album, &[id]).await.expect("confirms it");
     let lease = event.leased(1, LONG).await.pop().expect("the photo waits");
-    let read = Finished { camera: Some(odd.into()), texts: vec![text(odd, 0.99)], ..finished(&lease) };
+    let read = PhotoResults { camera: Some(odd.into()), texts: vec![text(odd, 0.99)], ..finished(&lease) };
     assert_eq!(store.queue.finish(vec![read]).await.expect("finishes"), [Finish::Done]);
     let photo = store.photos.get(event.album, id).await.expect("gets it");
-    let (_, texts) = store.photos.seen(event.album, id).await.expect("looks");
+    let (_, texts) = store.photos.get_detections(event.album, id).await.expect("looks");
     for kept in [photo.filename.as_str(), photo.camera.as_deref().unwrap_or_default(), &texts[0].text] {
         assert_eq!(kept.replace('\0', ""), odd.replace('\0', ""));
     }
     event.end().await;
 }
 
-async fn a_photo_is_in_its_album_alone(store: &Store) {
+async fn a_photo_belongs_to_its_album_only(store: &Store) {
     let event = Event::make(store).await;
     let other = Event::make(store).await;
     let ids = event.expected(3).await;
@@ -80,7 +80,7 @@ async fn a_photo_is_in_its_album_alone(store: &Store) {
     other.end().await;
 }
 
-async fn pages_hold_every_photo_once_oldest_first(store: &Store) {
+async fn pages_contain_every_photo_once_oldest_first(store: &Store) {
     let event = Event::make(store).await;
     let ids = event.expected(7).await;
     let mut listed = Vec::new();
@@ -122,7 +122,7 @@ async fn states_are_counted_and_listed(store: &Store) {
     event.end().await;
 }
 
-async fn settled_photos_are_counted_for_a_while(store: &Store) {
+async fn settled_photos_are_counted_within_the_window(store: &Store) {
     let event = Event::make(store).await;
     event.ready(Vec::new(), Vec::new()).await;
     event.ready(Vec::new(), Vec::new()).await;
@@ -136,15 +136,15 @@ async fn settled_photos_are_counted_for_a_while(store: &Store) {
     event.end().await;
 }
 
-async fn a_deleted_photo_is_gone_with_what_was_seen_in_it(store: &Store) {
+async fn a_deleted_photo_is_removed_with_its_detections(store: &Store) {
     let event = Event::make(store).await;
     let photo = event.ready(vec![face([1.0, 0.0, 0.0, 0.0])], vec![text("1234", 0.99)]).await;
-    let (faces, texts) = store.photos.seen(event.album, photo).await.expect("looks");
+    let (faces, texts) = store.photos.get_detections(event.album, photo).await.expect("looks");
     assert_eq!((faces.len(), texts.len()), (1, 1));
     store.photos.delete(event.album, photo).await.expect("deletes it");
     refused(store.photos.get(event.album, photo).await, StoreErrorKind::NotFound);
     refused(store.photos.delete(event.album, photo).await, StoreErrorKind::NotFound);
-    let seen = store.photos.seen(event.album, photo).await.expect("looks");
+    let seen = store.photos.get_detections(event.album, photo).await.expect("looks");
     assert_eq!(seen, (Vec::new(), Vec::new()));
     event.end().await;
 }

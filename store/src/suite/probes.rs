@@ -12,11 +12,11 @@ use crate::ids::{AlbumId, ProbeId};
 
 /// Selfies.
 pub async fn probes_suite(store: &Store) {
-    a_probe_lives_in_its_album_and_keeps_its_vector(store).await;
-    an_expired_probe_is_unknown_and_is_removed_once(store).await;
+    a_probe_belongs_to_its_album_and_stores_its_embedding(store).await;
+    an_expired_probe_is_not_found_and_is_listed_until_removed(store).await;
 }
 
-async fn a_probe_lives_in_its_album_and_keeps_its_vector(store: &Store) {
+async fn a_probe_belongs_to_its_album_and_stores_its_embedding(store: &Store) {
     let event = Event::make(store).await;
     let other = Event::make(store).await;
     let probe = store.probes.create(event.album, LONG).await.expect("expects a selfie");
@@ -27,24 +27,24 @@ async fn a_probe_lives_in_its_album_and_keeps_its_vector(store: &Store) {
     assert_eq!(store.probes.get(event.album, probe.id).await.expect("gets it"), probe);
     refused(store.probes.get(other.album, probe.id).await, StoreErrorKind::NotFound);
     let vector = face([1.0, 2.0, 3.0, 4.0]).embedding.expect("a searchable face");
-    store.probes.keep(probe.id, vector.clone()).await.expect("keeps the vector");
+    store.probes.set_embedding(probe.id, vector.clone()).await.expect("keeps the vector");
     let kept = store.probes.get(event.album, probe.id).await.expect("gets it");
     assert_eq!(kept.embedding, Some(vector.clone()));
-    refused(store.probes.keep(ProbeId::generate(), vector).await, StoreErrorKind::NotFound);
+    refused(store.probes.set_embedding(ProbeId::generate(), vector).await, StoreErrorKind::NotFound);
     refused(store.probes.create(AlbumId::generate(), LONG).await, StoreErrorKind::NotFound);
     event.end().await;
     other.end().await;
 }
 
-async fn an_expired_probe_is_unknown_and_is_removed_once(store: &Store) {
+async fn an_expired_probe_is_not_found_and_is_listed_until_removed(store: &Store) {
     let event = Event::make(store).await;
     let living = store.probes.create(event.album, LONG).await.expect("expects a selfie");
     let expired = store.probes.create(event.album, Duration::ZERO).await.expect("expects a selfie");
     refused(store.probes.get(event.album, expired.id).await, StoreErrorKind::NotFound);
     let vector = face([1.0, 0.0, 0.0, 0.0]).embedding.expect("a searchable face");
-    refused(store.probes.keep(expired.id, vector).await, StoreErrorKind::NotFound);
+    refused(store.probes.set_embedding(expired.id, vector).await, StoreErrorKind::NotFound);
     let ours = async || {
-        let probes = store.probes.expired().await.expect("finds expired ones");
+        let probes = store.probes.list_expired().await.expect("finds expired ones");
         probes.into_iter().filter(|probe| probe.album == event.album).collect::<Vec<_>>()
     };
     // Until it is removed it is found again: its bytes may not have gone yet.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 use super::event::{Event, LONG, config, finished};
-use super::queue_ends::queue_ends_suite;
+use super::queue_ends::queue_outcomes_suite;
 use crate::Store;
 use crate::ids::{AlbumId, PhotoId};
 use crate::photo::{FailureReason, PhotoState};
@@ -21,17 +21,17 @@ pub async fn queue_suite(store: &Store) {
 /// another album is confirmed. The lead is that of idle workers; it may grow with what they have.
 pub async fn queue_suite_with_lead(store: &Store, lead: usize) {
     confirming_twice_queues_once(store).await;
-    many_callers_confirm_at_once(store).await;
+    concurrent_callers_confirm_photos(store).await;
     a_lease_counts_its_attempt_and_carries_what_a_worker_needs(store).await;
-    a_photo_given_back_is_as_it_was(store).await;
-    a_lapsed_lease_makes_a_suspect_that_is_leased_alone(store).await;
-    a_photo_that_ends_its_workers_fails(store).await;
-    a_renewed_lease_does_not_lapse(store).await;
-    two_workers_never_hold_the_same_photo(store).await;
+    a_released_photo_waits_as_before(store).await;
+    an_expired_lease_makes_a_crash_suspect_that_is_leased_alone(store).await;
+    a_photo_that_crashes_its_workers_fails(store).await;
+    a_renewed_lease_does_not_expire(store).await;
+    two_workers_never_lease_the_same_photo(store).await;
     a_small_album_does_not_wait_for_a_large_one(store, lead).await;
     photos_leave_the_queue_in_the_order_they_came(store).await;
-    the_queue_says_since_when_its_oldest_photo_waits(store).await;
-    queue_ends_suite(store).await;
+    the_queue_reports_since_when_its_oldest_photo_waits(store).await;
+    queue_outcomes_suite(store).await;
 }
 
 async fn confirming_twice_queues_once(store: &Store) {
@@ -57,7 +57,7 @@ async fn confirming_twice_queues_once(store: &Store) {
     other.end().await;
 }
 
-async fn many_callers_confirm_at_once(store: &Store) {
+async fn concurrent_callers_confirm_photos(store: &Store) {
     let event = Event::make(store).await;
     let photos = event.expected(100).await;
     let calls = photos.chunks(3).map(|some| store.queue.confirm(event.album, some));
@@ -84,21 +84,21 @@ async fn a_lease_counts_its_attempt_and_carries_what_a_worker_needs(store: &Stor
     event.end().await;
 }
 
-async fn a_photo_given_back_is_as_it_was(store: &Store) {
+async fn a_released_photo_waits_as_before(store: &Store) {
     let event = Event::make(store).await;
     let photo = event.queued(1).await[0];
     for _ in 0..10 {
         let lease = event.leased(1, LONG).await.pop().expect("the photo waits again");
         assert_eq!((lease.photo, lease.attempt), (photo, 1));
-        store.queue.give_back(&[lease.id]).await.expect("gives it back");
+        store.queue.release(&[lease.id]).await.expect("gives it back");
         // Once more changes nothing.
-        store.queue.give_back(&[lease.id]).await.expect("gives it back");
+        store.queue.release(&[lease.id]).await.expect("gives it back");
     }
     assert_eq!(store.queue.depth().await.expect("counts"), 1);
     event.end().await;
 }
 
-async fn a_lapsed_lease_makes_a_suspect_that_is_leased_alone(store: &Store) {
+async fn an_expired_lease_makes_a_crash_suspect_that_is_leased_alone(store: &Store) {
     let event = Event::make(store).await;
     event.queued(3).await;
     let lapsed = event.leased(2, Duration::ZERO).await;
@@ -110,7 +110,7 @@ async fn a_lapsed_lease_makes_a_suspect_that_is_leased_alone(store: &Store) {
     assert_eq!((first.attempt, second.attempt), (2, 2));
     assert_ne!(first.photo, second.photo);
     // Given back, it is still a suspect: its first lease ended without a word.
-    store.queue.give_back(&[first.id]).await.expect("gives it back");
+    store.queue.release(&[first.id]).await.expect("gives it back");
     assert!(event.leased(10, LONG).await.is_empty());
     let again = event.leased_suspect(LONG).await.expect("the suspect waits again");
     assert_eq!((again.photo, again.attempt), (first.photo, 2));
@@ -120,7 +120,7 @@ async fn a_lapsed_lease_makes_a_suspect_that_is_leased_alone(store: &Store) {
     event.end().await;
 }
 
-async fn a_photo_that_ends_its_workers_fails(store: &Store) {
+async fn a_photo_that_crashes_its_workers_fails(store: &Store) {
     let event = Event::make(store).await;
     let photo = event.queued(1).await[0];
     assert_eq!(event.leased(1, Duration::ZERO).await.len(), 1);
@@ -140,14 +140,14 @@ async fn a_photo_that_ends_its_workers_fails(store: &Store) {
     event.end().await;
 }
 
-async fn a_renewed_lease_does_not_lapse(store: &Store) {
+async fn a_renewed_lease_does_not_expire(store: &Store) {
     let event = Event::make(store).await;
     event.queued(2).await;
     let leases = event.leased(2, Duration::ZERO).await;
     let ids = [leases[0].id, leases[1].id];
     assert_eq!(store.queue.renew(&ids, LONG).await.expect("renews"), ids);
     assert!(event.leased_suspect(LONG).await.is_none());
-    store.queue.give_back(&ids[..1]).await.expect("gives one back");
+    store.queue.release(&ids[..1]).await.expect("gives one back");
     assert_eq!(store.queue.renew(&ids, Duration::ZERO).await.expect("renews"), ids[1..]);
     let taken = event.leased_suspect(LONG).await.expect("the other lapsed");
     assert_eq!(taken.photo, leases[1].photo);
@@ -155,7 +155,7 @@ async fn a_renewed_lease_does_not_lapse(store: &Store) {
     event.end().await;
 }
 
-async fn two_workers_never_hold_the_same_photo(store: &Store) {
+async fn two_workers_never_lease_the_same_photo(store: &Store) {
     let event = Event::make(store).await;
     let photos = event.queued(60).await;
     let worker = || async {
@@ -212,7 +212,7 @@ async fn photos_leave_the_queue_in_the_order_they_came(store: &Store) {
     event.end().await;
 }
 
-async fn the_queue_says_since_when_its_oldest_photo_waits(store: &Store) {
+async fn the_queue_reports_since_when_its_oldest_photo_waits(store: &Store) {
     let waiting_since = || async { store.queue.waiting_since().await.expect("says since when") };
     assert_eq!(waiting_since().await, None);
     let (early, late) = (Event::make(store).await, Event::make(store).await);
@@ -231,7 +231,7 @@ async fn the_queue_says_since_when_its_oldest_photo_waits(store: &Store) {
     let since = waiting_since().await.expect("two wait");
     assert!(between - since < time::Duration::milliseconds(1), "{between} {since}");
     // A photo given back has waited all the time, but for the microsecond that tells its turns apart.
-    store.queue.give_back(&[lease.id]).await.expect("gives it back");
+    store.queue.release(&[lease.id]).await.expect("gives it back");
     assert_eq!(waiting_since().await, Some(lease.confirmed_at + time::Duration::microseconds(1)));
     early.end().await;
     late.end().await;

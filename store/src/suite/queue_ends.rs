@@ -2,40 +2,40 @@
 
 use std::time::Duration;
 
-use super::event::{Event, LONG, face, finished, place, text};
+use super::event::{Event, LONG, bounding_box, face, finished, text};
 use super::refused;
 use crate::Store;
 use crate::error::StoreErrorKind;
 use crate::ids::PhotoId;
-use crate::photo::{FailureReason, PhotoState, SeenFace, SeenText, TextStanding, UnindexedReason};
-use crate::traits::{Finish, Finished};
+use crate::photo::{DetectedFace, DetectedText, FailureReason, PhotoState, TextIndexState, UnindexedReason};
+use crate::traits::{Finish, PhotoResults};
 
-pub(super) async fn queue_ends_suite(store: &Store) {
-    a_finished_photo_has_all_that_was_read(store).await;
+pub(super) async fn queue_outcomes_suite(store: &Store) {
+    a_finished_photo_has_all_its_results(store).await;
     a_superseded_lease_cannot_write(store).await;
     one_deleted_photo_does_not_stop_the_others_of_a_batch(store).await;
-    results_that_do_not_fit_are_told_from_an_outage(store).await;
+    rejected_values_are_distinguished_from_an_outage(store).await;
     a_failed_photo_says_why_and_can_be_retried(store).await;
-    an_album_read_anew_shows_the_old_results_until_then(store).await;
+    a_reprocessed_album_shows_the_old_results_until_new_ones_are_written(store).await;
 }
 
-async fn a_finished_photo_has_all_that_was_read(store: &Store) {
+async fn a_finished_photo_has_all_its_results(store: &Store) {
     let event = Event::make(store).await;
     let photo = event.queued(1).await[0];
     let lease = event.leased(1, LONG).await.pop().expect("a photo waits");
-    let turned_away = SeenFace {
-        bounding_box: place(3),
+    let turned_away = DetectedFace {
+        bounding_box: bounding_box(3),
         confidence: 0.5,
         unindexed: Some(UnindexedReason::ExtremePose),
         embedding: None,
     };
-    let standing = |standing| SeenText { standing, ..text("99", 0.625) };
-    let reading = Finished {
+    let standing = |standing| DetectedText { index_state: standing, ..text("99", 0.625) };
+    let reading = PhotoResults {
         faces: vec![face([0.0, 1.0, 0.0, 0.0]), turned_away],
         texts: vec![
             text("1234", 0.99),
-            standing(TextStanding::Candidate),
-            standing(TextStanding::Unindexed(UnindexedReason::NotABib)),
+            standing(TextIndexState::Candidate),
+            standing(TextIndexState::Unindexed(UnindexedReason::NotABib)),
         ],
         ..finished(&lease)
     };
@@ -44,12 +44,12 @@ async fn a_finished_photo_has_all_that_was_read(store: &Store) {
     let kept = store.photos.get(event.album, photo).await.expect("gets it");
     assert_eq!((kept.state, kept.size), (PhotoState::Ready, Some(reading.size)));
     assert_eq!((kept.taken_at, &kept.camera), (reading.taken_at, &reading.camera));
-    let seen = store.photos.seen(event.album, photo).await.expect("looks");
+    let seen = store.photos.get_detections(event.album, photo).await.expect("looks");
     assert_eq!(seen, (reading.faces.clone(), reading.texts.clone()));
     // The same again, as after a lost answer: refused, and nothing is there twice.
     let again = store.queue.finish(vec![reading.clone()]).await.expect("finishes");
     assert_eq!(again, [Finish::Superseded]);
-    let seen = store.photos.seen(event.album, photo).await.expect("looks");
+    let seen = store.photos.get_detections(event.album, photo).await.expect("looks");
     assert_eq!(seen, (reading.faces, reading.texts));
     assert_eq!(store.queue.finish(Vec::new()).await.expect("finishes none"), []);
     event.end().await;
@@ -60,20 +60,20 @@ async fn a_superseded_lease_cannot_write(store: &Store) {
     let photo = event.queued(1).await[0];
     let slow = event.leased(1, Duration::ZERO).await.pop().expect("a photo waits");
     let quick = event.leased_suspect(LONG).await.expect("the lease lapsed");
-    let slow_reading = Finished { texts: vec![text("666", 0.99)], ..finished(&slow) };
+    let slow_reading = PhotoResults { texts: vec![text("666", 0.99)], ..finished(&slow) };
     let answers = store.queue.finish(vec![slow_reading.clone()]).await.expect("finishes");
     assert_eq!(answers, [Finish::Superseded]);
     let answer = store.queue.fail(&slow, FailureReason::CorruptImage, "late").await.expect("fails");
     assert_eq!(answer, Finish::Superseded);
-    store.queue.give_back(&[slow.id]).await.expect("gives back nothing");
+    store.queue.release(&[slow.id]).await.expect("gives back nothing");
     assert_eq!(store.queue.renew(&[slow.id, quick.id], LONG).await.expect("renews"), [quick.id]);
     let state = async || store.photos.get(event.album, photo).await.expect("gets it").state;
     assert_eq!(state().await, PhotoState::Processing);
-    let quick_reading = Finished { texts: vec![text("777", 0.99)], ..finished(&quick) };
+    let quick_reading = PhotoResults { texts: vec![text("777", 0.99)], ..finished(&quick) };
     assert_eq!(store.queue.finish(vec![quick_reading]).await.expect("finishes"), [Finish::Done]);
     let answers = store.queue.finish(vec![slow_reading]).await.expect("finishes");
     assert_eq!(answers, [Finish::Superseded]);
-    let (_, texts) = store.photos.seen(event.album, photo).await.expect("looks");
+    let (_, texts) = store.photos.get_detections(event.album, photo).await.expect("looks");
     assert_eq!(texts, [text("777", 0.99)]);
     assert_eq!(state().await, PhotoState::Ready);
     event.end().await;
@@ -97,17 +97,17 @@ async fn one_deleted_photo_does_not_stop_the_others_of_a_batch(store: &Store) {
     other.end().await;
 }
 
-async fn results_that_do_not_fit_are_told_from_an_outage(store: &Store) {
+async fn rejected_values_are_distinguished_from_an_outage(store: &Store) {
     let event = Event::make(store).await;
     event.queued(1).await;
     let lease = event.leased(1, LONG).await.pop().expect("a photo waits");
-    let neither = SeenFace { embedding: None, ..face([1.0, 0.0, 0.0, 0.0]) };
-    let unfit = Finished { faces: vec![neither], ..finished(&lease) };
+    let neither = DetectedFace { embedding: None, ..face([1.0, 0.0, 0.0, 0.0]) };
+    let unfit = PhotoResults { faces: vec![neither], ..finished(&lease) };
     let refused = store.queue.finish(vec![unfit]).await.expect_err("searchable without a vector");
-    assert!(refused.is_of_the_value(), "{refused}: {:?}", refused.source);
+    assert!(refused.is_rejected_value(), "{refused}: {:?}", refused.source);
     assert_eq!(store.queue.finish(vec![finished(&lease)]).await.expect("finishes"), [Finish::Done]);
     let unknown = store.photos.get(event.album, PhotoId::generate()).await.expect_err("there is none");
-    assert!(!unknown.is_of_the_value());
+    assert!(!unknown.is_rejected_value());
     event.end().await;
 }
 
@@ -130,7 +130,7 @@ async fn a_failed_photo_says_why_and_can_be_retried(store: &Store) {
     event.end().await;
 }
 
-async fn an_album_read_anew_shows_the_old_results_until_then(store: &Store) {
+async fn a_reprocessed_album_shows_the_old_results_until_new_ones_are_written(store: &Store) {
     let event = Event::make(store).await;
     let photo = event.ready(Vec::new(), vec![text("1234", 0.99)]).await;
     event.queued(1).await;
@@ -138,12 +138,14 @@ async fn an_album_read_anew_shows_the_old_results_until_then(store: &Store) {
     store.queue.fail(&lease, FailureReason::MissingObject, "gone").await.expect("fails");
     event.expected(1).await;
     assert_eq!(store.queue.reprocess(event.album).await.expect("queues"), 2);
-    let seen = async || store.photos.seen(event.album, photo).await.expect("looks").1;
+    let seen = async || store.photos.get_detections(event.album, photo).await.expect("looks").1;
     assert_eq!(seen().await, [text("1234", 0.99)]);
     let leases = event.leased(10, LONG).await;
     assert_eq!(leases.iter().map(|lease| lease.attempt).collect::<Vec<_>>(), [1, 1]);
-    let readings: Vec<Finished> =
-        leases.iter().map(|lease| Finished { texts: vec![text("5678", 0.99)], ..finished(lease) }).collect();
+    let readings: Vec<PhotoResults> = leases
+        .iter()
+        .map(|lease| PhotoResults { texts: vec![text("5678", 0.99)], ..finished(lease) })
+        .collect();
     assert_eq!(store.queue.finish(readings).await.expect("finishes"), [Finish::Done; 2]);
     assert_eq!(seen().await, [text("5678", 0.99)]);
     // What can no longer be read is no longer shown.

@@ -8,7 +8,7 @@ use super::event::{Event, LONG, face};
 use crate::ids::{AlbumId, OrganizationId, PhotoId, ProbeId};
 use crate::object::{ObjectKey, ObjectRole};
 use crate::photo::FailureReason;
-use crate::{Store, SweepTerms, Swept};
+use crate::{GcOptions, GcReport, Store};
 
 const ROLES: [ObjectRole; 3] = [ObjectRole::Original, ObjectRole::Preview, ObjectRole::Thumbnail];
 
@@ -39,11 +39,11 @@ impl Objects<'_> {
     }
 
     /// Those that are to go.
-    fn orphans(&self) -> u64 {
+    fn count_orphans(&self) -> u64 {
         self.keys.iter().filter(|(_, stays)| !stays).count() as u64
     }
 
-    async fn are_there(&self, expected: impl Fn(bool) -> bool) {
+    async fn assert_present(&self, expected: impl Fn(bool) -> bool) {
         for (key, stays) in &self.keys {
             let found = self.store.blobs.head(key).await.expect("looks").is_some();
             assert_eq!(found, expected(*stays), "{key}");
@@ -51,18 +51,18 @@ impl Objects<'_> {
     }
 }
 
-async fn sweep(store: &Store, older_than: Duration, is_dry: bool) -> Swept {
-    store.sweep(SweepTerms { older_than, is_dry }).await.expect("sweeps")
+async fn collect_garbage(store: &Store, older_than: Duration, is_dry: bool) -> GcReport {
+    store.sweep(GcOptions { min_age: older_than, is_dry_run: is_dry }).await.expect("sweeps")
 }
 
 /// Sweeps of the storage.
-pub async fn sweep_suite(store: &Store) {
+pub async fn gc_suite(store: &Store) {
     // What others left here.
-    let before = sweep(store, Duration::ZERO, false).await;
+    let before = collect_garbage(store, Duration::ZERO, false).await;
     let mut objects = Objects { store, keys: Vec::new() };
     let event = Event::make(store).await;
     add_photos_of_every_kind(&mut objects, &event).await;
-    add_what_nobody_knows(&mut objects, &event).await;
+    add_unrecognised_objects(&mut objects, &event).await;
     // An album whose rows went and whose bytes did not.
     let deleted = Event::make(store).await;
     let photo = deleted.ready(vec![face([1.0, 0.0, 0.0, 0.0])], Vec::new()).await;
@@ -71,19 +71,22 @@ pub async fn sweep_suite(store: &Store) {
     objects.add_probe(&deleted, probe, false).await;
     deleted.end().await;
 
-    let nothing_young = sweep(store, LONG, false).await;
-    assert_eq!((nothing_young.removed, nothing_young.bytes), (0, 0));
-    let dry = sweep(store, Duration::ZERO, true).await;
-    objects.are_there(|_| true).await;
-    let swept = sweep(store, Duration::ZERO, false).await;
+    let nothing_young = collect_garbage(store, LONG, false).await;
+    assert_eq!((nothing_young.removed, nothing_young.removed_bytes), (0, 0));
+    let dry = collect_garbage(store, Duration::ZERO, true).await;
+    objects.assert_present(|_| true).await;
+    let swept = collect_garbage(store, Duration::ZERO, false).await;
     assert_eq!(swept, dry, "a dry sweep says what goes");
-    objects.are_there(|stays| stays).await;
-    assert_eq!((swept.removed, swept.bytes), (objects.orphans(), objects.orphans() * BYTES.len() as u64));
-    assert_eq!(swept.strange, before.strange + 3);
+    objects.assert_present(|stays| stays).await;
+    assert_eq!(
+        (swept.removed, swept.removed_bytes),
+        (objects.count_orphans(), objects.count_orphans() * BYTES.len() as u64)
+    );
+    assert_eq!(swept.unrecognised, before.unrecognised + 3);
     assert_eq!(swept.listed, before.listed - before.removed + objects.keys.len() as u64);
-    let again = sweep(store, Duration::ZERO, false).await;
+    let again = collect_garbage(store, Duration::ZERO, false).await;
     assert_eq!((again.removed, again.listed), (0, swept.listed - swept.removed));
-    a_deletion_that_broke_off_is_finished(store).await;
+    an_interrupted_deletion_is_completed(store).await;
     let organization = event.tenant.organization;
     store.blobs.delete_album(organization, event.album).await.expect("deletes");
     event.end().await;
@@ -118,7 +121,7 @@ async fn add_photos_of_every_kind(objects: &mut Objects<'_>, event: &Event) {
 }
 
 /// Names of another making, and whole organizations that are not in these rows.
-async fn add_what_nobody_knows(objects: &mut Objects<'_>, event: &Event) {
+async fn add_unrecognised_objects(objects: &mut Objects<'_>, event: &Event) {
     let album = ObjectKey::album_prefix(event.tenant.organization, event.album);
     for path in [format!("{album}/x/1"), format!("{album}/p/{}/draft.jpg", PhotoId::generate())] {
         objects.add(ObjectKey::parse(&path).expect("a key"), true).await;
@@ -128,15 +131,15 @@ async fn add_what_nobody_knows(objects: &mut Objects<'_>, event: &Event) {
     objects.add(theirs, true).await;
 }
 
-async fn a_deletion_that_broke_off_is_finished(store: &Store) {
+async fn an_interrupted_deletion_is_completed(store: &Store) {
     let event = Event::make(store).await;
     let mut objects = Objects { store, keys: Vec::new() };
     let photo = event.ready(Vec::new(), Vec::new()).await;
     objects.add_photo(&event, photo, [false; 3]).await;
     store.albums.close(&event.tenant, event.album).await.expect("closes it");
-    assert_eq!(sweep(store, LONG, false).await.albums, 0, "it may be on its way");
-    assert_eq!(sweep(store, Duration::ZERO, false).await.albums, 1);
-    objects.are_there(|stays| stays).await;
+    assert_eq!(collect_garbage(store, LONG, false).await.albums, 0, "it may be on its way");
+    assert_eq!(collect_garbage(store, Duration::ZERO, false).await.albums, 1);
+    objects.assert_present(|stays| stays).await;
     assert_eq!(store.photos.counts(event.album).await.expect("counts"), crate::photo::StateCounts::default());
-    assert_eq!(sweep(store, Duration::ZERO, false).await.albums, 0);
+    assert_eq!(collect_garbage(store, Duration::ZERO, false).await.albums, 0);
 }

@@ -3,24 +3,24 @@
 use super::event::{Event, text};
 use crate::Store;
 use crate::ids::PhotoId;
-use crate::photo::{SeenText, TextStanding, UnindexedReason};
+use crate::photo::{DetectedText, TextIndexState, UnindexedReason};
 use crate::traits::{TextMatch, TextQuery};
 
 /// Bibs.
 pub async fn texts_suite(store: &Store) {
-    exact_readings_come_first_then_those_misread(store).await;
-    what_is_not_indexed_is_not_found(store).await;
-    a_bib_is_found_in_its_album_alone_and_while_its_photo_is_there(store).await;
+    exact_matches_come_first_then_fuzzy_ones(store).await;
+    unindexed_texts_are_not_found(store).await;
+    a_bib_is_found_in_its_album_only_and_until_its_photo_is_deleted(store).await;
 }
 
 async fn found(event: &Event, text: &str, exact: bool) -> Vec<(PhotoId, TextMatch)> {
     let query = TextQuery { text: text.into(), exact };
     let hits = event.store.texts.search(event.album, &query).await.expect("searches");
     assert!(hits.iter().all(|hit| (0.0..=100.0).contains(&hit.confidence)));
-    hits.into_iter().map(|hit| (hit.photo, hit.how)).collect()
+    hits.into_iter().map(|hit| (hit.photo, hit.match_kind)).collect()
 }
 
-async fn exact_readings_come_first_then_those_misread(store: &Store) {
+async fn exact_matches_come_first_then_fuzzy_ones(store: &Store) {
     let event = Event::make(store).await;
     let read = async |bib: &str, score| event.ready(Vec::new(), vec![text(bib, score)]).await;
     let cut = read("051", 0.99).await;
@@ -43,19 +43,19 @@ async fn exact_readings_come_first_then_those_misread(store: &Store) {
     event.end().await;
 }
 
-async fn what_is_not_indexed_is_not_found(store: &Store) {
+async fn unindexed_texts_are_not_found(store: &Store) {
     let event = Event::make(store).await;
-    let standing = |standing| vec![SeenText { standing, ..text("4321", 0.75) }];
-    let candidate = event.ready(Vec::new(), standing(TextStanding::Candidate)).await;
+    let text_in_state = |index_state| vec![DetectedText { index_state, ..text("4321", 0.75) }];
+    let candidate = event.ready(Vec::new(), text_in_state(TextIndexState::Candidate)).await;
     for reason in UnindexedReason::ALL {
-        event.ready(Vec::new(), standing(TextStanding::Unindexed(reason))).await;
+        event.ready(Vec::new(), text_in_state(TextIndexState::Unindexed(reason))).await;
     }
     assert_eq!(found(&event, "4321", true).await, []);
     assert_eq!(found(&event, "4321", false).await, [(candidate, TextMatch::Exact)]);
     event.end().await;
 }
 
-async fn a_bib_is_found_in_its_album_alone_and_while_its_photo_is_there(store: &Store) {
+async fn a_bib_is_found_in_its_album_only_and_until_its_photo_is_deleted(store: &Store) {
     let event = Event::make(store).await;
     let other = Event::make(store).await;
     let photo = event.ready(Vec::new(), vec![text("0042", 0.99)]).await;

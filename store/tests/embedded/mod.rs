@@ -4,12 +4,12 @@
 
 use photofinish_store::album::Tenant;
 use photofinish_store::ids::AlbumId;
-use photofinish_store::suite::{Event, settings_in};
+use photofinish_store::suite::{Event, test_settings};
 use photofinish_store::{Store, StoreSettings};
 use tempfile::TempDir;
 
 /// How many leases may end without a word.
-pub const LIMIT: u32 = 3;
+pub const ATTEMPT_LIMIT: u32 = 3;
 
 /// The folder; removed with this.
 pub struct Home {
@@ -20,7 +20,7 @@ pub struct Home {
 impl Home {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let database_url = settings_in(folder.path()).database_url;
+        let database_url = test_settings(folder.path()).database_url;
         Self { folder, database_url }
     }
 
@@ -31,7 +31,7 @@ impl Home {
 
     pub fn settings(&self) -> StoreSettings {
         let database_url = self.database_url.clone();
-        StoreSettings { database_url, attempt_limit: LIMIT, ..settings_in(self.folder.path()) }
+        StoreSettings { database_url, attempt_limit: ATTEMPT_LIMIT, ..test_settings(self.folder.path()) }
     }
 
     pub fn path(&self) -> &std::path::Path {
@@ -44,7 +44,7 @@ impl Home {
 }
 
 /// The event of an album that an earlier opening of the store made.
-pub async fn event_of(store: &Store, album: AlbumId) -> Event {
+pub async fn reopen_fixture(store: &Store, album: AlbumId) -> Event {
     let key = store.keys.list().await.unwrap().pop().unwrap();
     let tenant: Tenant = key.tenant;
     store.albums.get(&tenant, album).await.unwrap();

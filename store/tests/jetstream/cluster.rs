@@ -7,7 +7,7 @@ use async_nats::jetstream::consumer::PullConsumer;
 use photofinish_servers::{NatsServer, Postgres};
 use photofinish_store::photo::PhotoSize;
 use photofinish_store::suite::Event;
-use photofinish_store::traits::{Finished, Lease};
+use photofinish_store::traits::{Lease, PhotoResults};
 use photofinish_store::{QueueSettings, ServerLimits, Store, StoreSettings};
 
 use crate::embedded::Home;
@@ -22,10 +22,10 @@ pub const STREAM: &str = "test";
 pub const LONG: Duration = Duration::from_secs(3600);
 
 /// A worker that is silent for so long has died.
-pub const SHORT: Duration = Duration::from_millis(500);
+pub const SHORT_TTL: Duration = Duration::from_millis(500);
 
 /// Photos that the outbox may be ahead of idle workers.
-pub const LEAD: usize = 64;
+pub const OUTBOX_LEAD: usize = 64;
 
 /// Rows in a folder and a server beside them, both of this test alone.
 pub struct Cluster {
@@ -45,16 +45,16 @@ impl Cluster {
     }
 
     /// One more process: an API replica or a worker.
-    pub async fn process(&self) -> Store {
-        self.process_with(self.queue_settings()).await
+    pub async fn start_process(&self) -> Store {
+        self.start_process_with(self.queue_settings()).await
     }
 
-    pub async fn process_with(&self, queue: QueueSettings) -> Store {
+    pub async fn start_process_with(&self, queue: QueueSettings) -> Store {
         // Few connections: the tests of this binary share one server.
         let server_limits = ServerLimits { connections: 4, ..ServerLimits::default() };
         let settings = StoreSettings { queue: Some(queue), server_limits, ..self.home.settings() };
         let store = Store::open(settings).await.unwrap();
-        until("the server is reached", async || store.check_queue().await.is_ok()).await;
+        wait_until("the server is reached", async || store.check_queue().await.is_ok()).await;
         store
     }
 
@@ -65,7 +65,7 @@ impl Cluster {
             stream: STREAM.into(),
             replicas: 1,
             ack_wait: Duration::from_secs(2),
-            sweep_every: Duration::from_secs(2),
+            republish_interval: Duration::from_secs(2),
         }
     }
 
@@ -87,8 +87,8 @@ impl Cluster {
     }
 
     /// Until no message is left, with somebody pulling, as workers do.
-    pub async fn until_the_stream_is_empty(&self, event: &Event) {
-        until("the stream is empty", async || {
+    pub async fn wait_until_stream_is_empty(&self, event: &Event) {
+        wait_until("the stream is empty", async || {
             assert_eq!(event.leased(10, LONG).await.len(), 0, "nothing is left to lease");
             self.stream().await.messages == 0
         })
@@ -97,7 +97,7 @@ impl Cluster {
 }
 
 /// Looks until it is so.
-pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub async fn wait_until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !is_so().await {
         assert!(start.elapsed() < DEADLINE, "never: {what}");
@@ -106,9 +106,9 @@ pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 }
 
 /// The first photo that comes.
-pub async fn arrival(event: &Event, ttl: Duration) -> Lease {
+pub async fn lease_next(event: &Event, ttl: Duration) -> Lease {
     let mut lease = None;
-    until("a photo arrives", async || {
+    wait_until("a photo arrives", async || {
         lease = event.leased(1, ttl).await.pop();
         lease.is_some()
     })
@@ -116,9 +116,9 @@ pub async fn arrival(event: &Event, ttl: Duration) -> Lease {
     lease.unwrap()
 }
 
-pub async fn suspect(event: &Event, ttl: Duration) -> Lease {
+pub async fn lease_suspect(event: &Event, ttl: Duration) -> Lease {
     let mut lease = None;
-    until("a suspect is there", async || {
+    wait_until("a suspect is there", async || {
         lease = event.leased_suspect(ttl).await;
         lease.is_some()
     })
@@ -126,20 +126,20 @@ pub async fn suspect(event: &Event, ttl: Duration) -> Lease {
     lease.unwrap()
 }
 
-pub fn reading(lease: &Lease) -> Finished {
+pub fn finished(lease: &Lease) -> PhotoResults {
     let size = PhotoSize { width: 6000, height: 4000 };
     let (faces, texts) = (Vec::new(), Vec::new());
-    Finished { lease: lease.clone(), size, taken_at: None, camera: None, faces, texts }
+    PhotoResults { lease: lease.clone(), size, taken_at: None, camera: None, faces, texts }
 }
 
 /// Finishes photos until none waits; answers how many leases it took.
-pub async fn work_off(event: &Event) -> usize {
+pub async fn finish_all(event: &Event) -> usize {
     let mut worked = 0;
-    until("all is worked off", async || {
+    wait_until("all is worked off", async || {
         let Ok(mut leases) = lease_any(event).await else { return false };
         leases.extend(event.leased_suspect(LONG).await);
         worked += leases.len();
-        event.store.queue.finish(leases.iter().map(reading).collect()).await.unwrap();
+        event.store.queue.finish(leases.iter().map(finished).collect()).await.unwrap();
         let counts = event.store.photos.counts(event.album).await.unwrap();
         counts.queued + counts.processing == 0
     })

@@ -12,18 +12,18 @@ mod servers;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cluster::{Cluster, LEAD, LONG, SHORT, arrival, reading, suspect, until};
-use embedded::LIMIT;
+use cluster::{Cluster, LONG, OUTBOX_LEAD, SHORT_TTL, finished, lease_next, lease_suspect, wait_until};
+use embedded::ATTEMPT_LIMIT;
 use futures_util::StreamExt;
 use photofinish_store::QueueSettings;
 use photofinish_store::photo::{FailureReason, PhotoState};
-use photofinish_store::suite::{self, Event, Patient};
+use photofinish_store::suite::{self, Event, WaitingQueue};
 use photofinish_store::traits::Finish;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_queue_suite_passes() {
     let Some(cluster) = Cluster::start() else { return };
-    run_the_suite(&cluster).await;
+    run_suite(&cluster).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -31,73 +31,74 @@ async fn the_queue_suite_passes_over_postgres() {
     let Some(cluster) = Cluster::start_with_postgres() else {
         return;
     };
-    run_the_suite(&cluster).await;
+    run_suite(&cluster).await;
 }
 
-async fn run_the_suite(cluster: &Cluster) {
-    let patient = QueueSettings { ack_wait: LONG, sweep_every: LONG, ..cluster.queue_settings() };
-    let mut store = cluster.process_with(patient).await;
-    store.queue = Arc::new(Patient(store.queue));
-    suite::queue_suite_with_lead(&store, LEAD).await;
+async fn run_suite(cluster: &Cluster) {
+    let patient = QueueSettings { ack_wait: LONG, republish_interval: LONG, ..cluster.queue_settings() };
+    let mut store = cluster.start_process_with(patient).await;
+    store.queue = Arc::new(WaitingQueue(store.queue));
+    suite::queue_suite_with_lead(&store, OUTBOX_LEAD).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_photo_of_a_worker_that_died_is_a_suspect_and_the_dead_cannot_write() {
+async fn the_photo_of_a_dead_worker_is_a_crash_suspect_and_the_dead_worker_cannot_write() {
     let Some(cluster) = Cluster::start() else { return };
-    let (dead, alive) = (cluster.process().await, cluster.process().await);
+    let (dead, alive) = (cluster.start_process().await, cluster.start_process().await);
     let event = Event::make(&dead).await;
     let photo = event.queued(1).await[0];
-    let lost = arrival(&event, SHORT).await;
+    let lost = lease_next(&event, SHORT_TTL).await;
     assert_eq!((lost.photo, lost.attempt), (photo, 1));
-    let event = embedded::event_of(&alive, event.album).await;
+    let event = embedded::reopen_fixture(&alive, event.album).await;
     // Delivered again after the ack wait, the message brings it to nobody as a fresh photo.
     let start = Instant::now();
     let message_came_again = cluster.queue_settings().ack_wait * 2;
     while start.elapsed() < message_came_again {
         assert!(event.leased(10, LONG).await.is_empty(), "it is no fresh photo");
     }
-    let taken = suspect(&event, LONG).await;
+    let taken = lease_suspect(&event, LONG).await;
     assert_eq!((taken.photo, taken.attempt), (photo, 2));
-    assert_eq!(dead.queue.finish(vec![reading(&lost)]).await.unwrap(), [Finish::Superseded]);
+    assert_eq!(dead.queue.finish(vec![finished(&lost)]).await.unwrap(), [Finish::Superseded]);
     assert_eq!(dead.queue.renew(&[lost.id], LONG).await.unwrap(), []);
-    assert_eq!(alive.queue.finish(vec![reading(&taken)]).await.unwrap(), [Finish::Done]);
-    cluster.until_the_stream_is_empty(&event).await;
+    assert_eq!(alive.queue.finish(vec![finished(&taken)]).await.unwrap(), [Finish::Done]);
+    cluster.wait_until_stream_is_empty(&event).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_photo_that_ends_its_workers_fails_and_leaves_no_message() {
+async fn a_photo_that_crashes_its_workers_fails_and_leaves_no_message() {
     let Some(cluster) = Cluster::start() else { return };
-    let store = cluster.process().await;
+    let store = cluster.start_process().await;
     let event = Event::make(&store).await;
     let photo = event.queued(1).await[0];
     let album = event.album;
-    assert_eq!(arrival(&event, SHORT).await.attempt, 1);
-    for attempt in 2..=LIMIT {
+    assert_eq!(lease_next(&event, SHORT_TTL).await.attempt, 1);
+    for attempt in 2..=ATTEMPT_LIMIT {
         // Each time another worker, whose predecessor is gone with all it held.
-        let store = cluster.process().await;
-        let event = embedded::event_of(&store, album).await;
-        assert_eq!(suspect(&event, SHORT).await.attempt, attempt);
+        let store = cluster.start_process().await;
+        let event = embedded::reopen_fixture(&store, album).await;
+        assert_eq!(lease_suspect(&event, SHORT_TTL).await.attempt, attempt);
     }
     let failed = async || {
         assert!(event.leased_suspect(LONG).await.is_none());
         store.photos.get(album, photo).await.unwrap()
     };
-    until("it has failed", async || failed().await.state == PhotoState::Failed).await;
+    wait_until("it has failed", async || failed().await.state == PhotoState::Failed).await;
     assert_eq!(failed().await.failure, Some(FailureReason::ProcessingCrashed));
-    cluster.until_the_stream_is_empty(&event).await;
+    cluster.wait_until_stream_is_empty(&event).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_says_it_still_works_keeps_its_photo() {
+async fn a_worker_that_renews_its_lease_keeps_its_photo() {
     let Some(cluster) = Cluster::start() else { return };
     // Far longer than two calls may take on a busy machine.
     let ttl = Duration::from_secs(8);
     let settings = || QueueSettings { ack_wait: ttl, ..cluster.queue_settings() };
-    let (slow, other) = (cluster.process_with(settings()).await, cluster.process_with(settings()).await);
+    let (slow, other) =
+        (cluster.start_process_with(settings()).await, cluster.start_process_with(settings()).await);
     let event = Event::make(&slow).await;
     event.queued(1).await;
-    let lease = arrival(&event, ttl).await;
-    let theirs = embedded::event_of(&other, event.album).await;
+    let lease = lease_next(&event, ttl).await;
+    let theirs = embedded::reopen_fixture(&other, event.album).await;
     let start = Instant::now();
     while start.elapsed() < ttl * 3 / 2 {
         assert_eq!(slow.queue.renew(&[lease.id], ttl).await.unwrap(), [lease.id]);
@@ -106,21 +107,21 @@ async fn a_worker_that_says_it_still_works_keeps_its_photo() {
     }
     let deliveries = cluster.consumer().await.cached_info().delivered.consumer_sequence;
     assert_eq!(deliveries, 1, "the message stayed where it was");
-    assert_eq!(slow.queue.finish(vec![reading(&lease)]).await.unwrap(), [Finish::Done]);
+    assert_eq!(slow.queue.finish(vec![finished(&lease)]).await.unwrap(), [Finish::Done]);
     // Acknowledged, without anybody who would find out that it is over.
-    until("the message is gone", async || cluster.stream().await.messages == 0).await;
+    wait_until("the message is gone", async || cluster.stream().await.messages == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_photo_whose_worker_died_before_it_leased_it_is_as_fresh_as_it_was() {
+async fn a_photo_whose_worker_died_before_leasing_it_stays_fresh() {
     let Some(cluster) = Cluster::start() else { return };
-    let store = cluster.process().await;
+    let store = cluster.start_process().await;
     let event = Event::make(&store).await;
     let photo = event.queued(1).await[0];
-    until("it is published", async || cluster.stream().await.messages == 1).await;
+    wait_until("it is published", async || cluster.stream().await.messages == 1).await;
     let consumer = cluster.consumer().await;
     let mut taken = consumer.fetch().max_messages(1).messages().await.unwrap();
     taken.next().await.unwrap().unwrap();
-    let lease = arrival(&event, LONG).await;
+    let lease = lease_next(&event, LONG).await;
     assert_eq!((lease.photo, lease.attempt), (photo, 1));
 }

@@ -9,17 +9,17 @@ use photofinish_store::traits::Finish;
 use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 
-use crate::cluster::{Cluster, LONG, STREAM, reading, until, work_off};
+use crate::cluster::{Cluster, LONG, STREAM, finish_all, finished, wait_until};
 use crate::embedded::{self, Home};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_outboxes_publish_each_photo_once_and_many_workers_read_it_once() {
     let Some(cluster) = Cluster::start_with_postgres() else { return };
     // The stream's memory of what it has had is longer than this test.
-    let settings = QueueSettings { sweep_every: LONG, ..cluster.queue_settings() };
+    let settings = QueueSettings { republish_interval: LONG, ..cluster.queue_settings() };
     let mut processes = Vec::new();
     for _ in 0..4 {
-        processes.push(cluster.process_with(settings.clone()).await);
+        processes.push(cluster.start_process_with(settings.clone()).await);
     }
     let event = Event::make(&processes[0]).await;
     let photos = event.expected(500).await;
@@ -29,54 +29,54 @@ async fn many_outboxes_publish_each_photo_once_and_many_workers_read_it_once() {
     });
     futures_util::future::join_all(confirms).await;
     let workers = processes.iter().map(|process| async {
-        let event = embedded::event_of(process, event.album).await;
-        work_off(&event).await
+        let event = embedded::reopen_fixture(process, event.album).await;
+        finish_all(&event).await
     });
     let worked: usize = futures_util::future::join_all(workers).await.into_iter().sum();
     assert_eq!(worked, 500);
     assert_eq!(cluster.stream().await.last_sequence, 500, "each was published once");
-    cluster.until_the_stream_is_empty(&event).await;
+    cluster.wait_until_stream_is_empty(&event).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_published_twice_is_read_once() {
+async fn a_photo_published_twice_is_read_once() {
     let Some(cluster) = Cluster::start() else { return };
-    let store = cluster.process().await;
+    let store = cluster.start_process().await;
     let event = Event::make(&store).await;
     let photos = event.queued(5).await;
-    until("they are published", async || cluster.stream().await.messages == 5).await;
+    wait_until("they are published", async || cluster.stream().await.messages == 5).await;
     // As when the publisher died before it noted what it had published.
-    forget_published(&cluster.home, event.album).await;
+    clear_published_at(&cluster.home, event.album).await;
     // As when that is found out after the stream has forgotten it.
-    publish_past_the_queue(&cluster, event.album, &photos).await;
+    publish_directly(&cluster, event.album, &photos).await;
     let mut seen = HashSet::new();
-    until("all are leased", async || {
+    wait_until("all are leased", async || {
         for lease in event.leased(32, LONG).await {
             assert_eq!(lease.attempt, 1);
             assert!(seen.insert(lease.photo), "leased twice");
-            assert_eq!(store.queue.finish(vec![reading(&lease)]).await.unwrap(), [Finish::Done]);
+            assert_eq!(store.queue.finish(vec![finished(&lease)]).await.unwrap(), [Finish::Done]);
         }
         seen.len() == photos.len()
     })
     .await;
-    cluster.until_the_stream_is_empty(&event).await;
+    cluster.wait_until_stream_is_empty(&event).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_names_no_photo_goes_and_stops_nobody() {
+async fn a_message_that_names_no_photo_is_removed_and_blocks_nothing() {
     let Some(cluster) = Cluster::start() else { return };
-    let store = cluster.process().await;
+    let store = cluster.start_process().await;
     let context = cluster.context().await;
     for text in ["", "no photo", "a/b/c"] {
         context.publish(format!("{STREAM}.work"), text.into()).await.unwrap().await.unwrap();
     }
     let event = Event::make(&store).await;
     event.queued(1).await;
-    assert_eq!(work_off(&event).await, 1);
-    cluster.until_the_stream_is_empty(&event).await;
+    assert_eq!(finish_all(&event).await, 1);
+    cluster.wait_until_stream_is_empty(&event).await;
 }
 
-async fn forget_published(home: &Home, album: AlbumId) {
+async fn clear_published_at(home: &Home, album: AlbumId) {
     let options = SqliteConnectOptions::new().filename(home.path().join("photofinish.db"));
     let mut connection = options.connect().await.unwrap();
     sqlx::query("update photo set published_at = null where album = $1")
@@ -86,7 +86,7 @@ async fn forget_published(home: &Home, album: AlbumId) {
         .unwrap();
 }
 
-async fn publish_past_the_queue(cluster: &Cluster, album: AlbumId, photos: &[PhotoId]) {
+async fn publish_directly(cluster: &Cluster, album: AlbumId, photos: &[PhotoId]) {
     let context = cluster.context().await;
     for photo in photos {
         let text = format!("{album}/{photo}/1");

@@ -13,8 +13,8 @@ use photofinish_store::traits::{LeaseRequest, TextQuery};
 use sqlx::Connection;
 use uuid::Uuid;
 
-use super::writer::{BIB, FACE, bytes_of, finished};
-use super::{database, objects, settings};
+use super::writer::{BIB, FACE, finished, object_bytes};
+use super::{database_url, objects_folder, settings};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -32,7 +32,7 @@ pub struct Promises {
 
 impl Promises {
     /// The writer said this.
-    pub fn add(&mut self, line: &str) {
+    pub fn add_line(&mut self, line: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         let id = |word: usize| words[word].parse::<Uuid>().unwrap();
         match words[0] {
@@ -55,10 +55,10 @@ impl Promises {
 ///
 /// # Errors
 /// What was lost or doubled, in words.
-pub async fn check(folder: &Path, promises: &Promises) -> Result<(), String> {
+pub async fn check_store(folder: &Path, promises: &Promises) -> Result<(), String> {
     let opened = Store::open(settings(folder)).await;
     let store = opened.map_err(|cause| format!("the store does not open: {cause}: {:?}", cause.source))?;
-    store.embedded().unwrap().reclaim().await.map_err(|cause| format!("leases stay: {cause}"))?;
+    store.embedded().unwrap().reclaim_leases().await.map_err(|cause| format!("leases stay: {cause}"))?;
     check_database(folder).await?;
     check_deleted(folder, promises)?;
     if let Some((organization, album)) = promises.album {
@@ -66,7 +66,7 @@ pub async fn check(folder: &Path, promises: &Promises) -> Result<(), String> {
         check_photos(&store, album, promises).await?;
         check_bytes(&store, (album, object), promises).await?;
         check_searches(&store, album).await?;
-        work_off(&store, album).await?;
+        finish_queue(&store, album).await?;
         check_searches(&store, album).await?;
     }
     store.close().await;
@@ -74,20 +74,20 @@ pub async fn check(folder: &Path, promises: &Promises) -> Result<(), String> {
 }
 
 async fn check_database(folder: &Path) -> Result<(), String> {
-    let mut connection = sqlx::SqliteConnection::connect(&database(folder)).await.map_err(text)?;
+    let mut connection = sqlx::SqliteConnection::connect(&database_url(folder)).await.map_err(to_text)?;
     let (sound,): (String,) =
-        sqlx::query_as("pragma integrity_check").fetch_one(&mut connection).await.map_err(text)?;
-    let strays = sqlx::query("pragma foreign_key_check").fetch_all(&mut connection).await.map_err(text)?;
-    connection.close().await.map_err(text)?;
-    same("integrity of the database", &(sound.as_str(), strays.len()), &("ok", 0))
+        sqlx::query_as("pragma integrity_check").fetch_one(&mut connection).await.map_err(to_text)?;
+    let strays = sqlx::query("pragma foreign_key_check").fetch_all(&mut connection).await.map_err(to_text)?;
+    connection.close().await.map_err(to_text)?;
+    expect_equal("integrity of the database", &(sound.as_str(), strays.len()), &("ok", 0))
 }
 
 /// No bytes of what was deleted have come back.
 fn check_deleted(folder: &Path, promises: &Promises) -> Result<(), String> {
-    let mut folders = vec![objects(folder)];
+    let mut folders = vec![objects_folder(folder)];
     while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).map_err(text)? {
-            let path = entry.map_err(text)?.path();
+        for entry in std::fs::read_dir(&folder).map_err(to_text)? {
+            let path = entry.map_err(to_text)?.path();
             if path.is_dir() {
                 folders.push(path);
                 continue;
@@ -102,9 +102,9 @@ fn check_deleted(folder: &Path, promises: &Promises) -> Result<(), String> {
 }
 
 async fn check_photos(store: &Store, album: AlbumId, promises: &Promises) -> Result<(), String> {
-    let photos = photos(store, album).await?;
+    let photos = list_photos(store, album).await?;
     let ids: BTreeSet<PhotoId> = photos.iter().map(|photo| photo.id).collect();
-    same("photos listed once", &ids.len(), &photos.len())?;
+    expect_equal("photos listed once", &ids.len(), &photos.len())?;
     let state = |id: &PhotoId| photos.iter().find(|photo| photo.id == *id).map(|photo| photo.state);
     for photo in &promises.confirmed {
         let found = state(photo);
@@ -118,7 +118,7 @@ async fn check_photos(store: &Store, album: AlbumId, promises: &Promises) -> Res
     }
     for (ended, expected) in [(&promises.ready, PhotoState::Ready), (&promises.failed, PhotoState::Failed)] {
         for photo in ended.iter().filter(|photo| !promises.may_be_gone(**photo)) {
-            same(&photo.to_string(), &state(photo), &Some(expected))?;
+            expect_equal(&photo.to_string(), &state(photo), &Some(expected))?;
         }
     }
     Ok(())
@@ -130,21 +130,21 @@ async fn check_bytes(
     (album, object): (AlbumId, impl Fn(PhotoId, ObjectRole) -> ObjectKey),
     promises: &Promises,
 ) -> Result<(), String> {
-    for photo in photos(store, album).await? {
+    for photo in list_photos(store, album).await? {
         if photo.state == PhotoState::AwaitingUpload || promises.may_be_gone(photo.id) {
             continue;
         }
         let mut roles = vec![ObjectRole::Original];
         if photo.state == PhotoState::Ready {
             roles.extend([ObjectRole::Preview, ObjectRole::Thumbnail]);
-            let (faces, texts) = store.photos.seen(album, photo.id).await.map_err(text)?;
-            same(&format!("seen in {}", photo.id), &(faces.len(), texts.len()), &(1, 1))?;
+            let (faces, texts) = store.photos.get_detections(album, photo.id).await.map_err(to_text)?;
+            expect_equal(&format!("seen in {}", photo.id), &(faces.len(), texts.len()), &(1, 1))?;
         }
         for role in roles {
             let key = object(photo.id, role);
             let bytes = store.blobs.read(&key, 1 << 20).await;
             let bytes = bytes.map_err(|cause| format!("{:?} photo, {key}: {cause}", photo.state))?;
-            if bytes != bytes_of(&key) {
+            if bytes != object_bytes(&key) {
                 return Err(format!("{:?} photo, {key}: not the bytes that were sent", photo.state));
             }
         }
@@ -154,41 +154,41 @@ async fn check_bytes(
 
 /// Searches find each ready photo once, and nothing else.
 async fn check_searches(store: &Store, album: AlbumId) -> Result<(), String> {
-    let photos = photos(store, album).await?;
+    let photos = list_photos(store, album).await?;
     let ready = photos.iter().filter(|photo| photo.state == PhotoState::Ready).map(|photo| photo.id);
     let ready: Vec<PhotoId> = ready.collect();
     let face = suite::face(FACE).embedding.unwrap();
-    let by_face = store.faces.nearest(album, &face, 1000, 0.9).await.map_err(text)?;
-    same("found by face", &sorted(by_face.iter().map(|hit| hit.photo)), &ready)?;
+    let by_face = store.faces.nearest(album, &face, 1000, 0.9).await.map_err(to_text)?;
+    expect_equal("found by face", &sorted(by_face.iter().map(|hit| hit.photo)), &ready)?;
     let query = TextQuery { text: BIB.into(), exact: true };
-    let by_bib = store.texts.search(album, &query).await.map_err(text)?;
-    same("found by bib", &sorted(by_bib.iter().map(|hit| hit.photo)), &ready)
+    let by_bib = store.texts.search(album, &query).await.map_err(to_text)?;
+    expect_equal("found by bib", &sorted(by_bib.iter().map(|hit| hit.photo)), &ready)
 }
 
 /// All that waits can be worked on, and ends.
-async fn work_off(store: &Store, album: AlbumId) -> Result<(), String> {
-    let before = store.photos.counts(album).await.map_err(text)?;
+async fn finish_queue(store: &Store, album: AlbumId) -> Result<(), String> {
+    let before = store.photos.counts(album).await.map_err(to_text)?;
     for suspects in [false, true] {
         loop {
             let request = LeaseRequest { limit: 100, ttl: HOUR, suspects };
-            let leases = store.queue.lease(request).await.map_err(text)?;
+            let leases = store.queue.lease(request).await.map_err(to_text)?;
             if leases.is_empty() {
                 break;
             }
-            store.queue.finish(leases.iter().map(finished).collect()).await.map_err(text)?;
+            store.queue.finish(leases.iter().map(finished).collect()).await.map_err(to_text)?;
         }
     }
-    let after = store.photos.counts(album).await.map_err(text)?;
-    same("still at work", &(after.queued, after.processing), &(0, 0))?;
-    same("failed", &after.failed, &before.failed)?;
-    same("ready", &after.ready, &(before.ready + before.queued + before.processing))
+    let after = store.photos.counts(album).await.map_err(to_text)?;
+    expect_equal("still at work", &(after.queued, after.processing), &(0, 0))?;
+    expect_equal("failed", &after.failed, &before.failed)?;
+    expect_equal("ready", &after.ready, &(before.ready + before.queued + before.processing))
 }
 
 /// In order.
-async fn photos(store: &Store, album: AlbumId) -> Result<Vec<Photo>, String> {
+async fn list_photos(store: &Store, album: AlbumId) -> Result<Vec<Photo>, String> {
     let query = PhotoQuery { after: None, limit: 1000, state: None };
-    let page = store.photos.list(album, query).await.map_err(text)?;
-    same("photos in the album", &page.photos.len(), &usize::try_from(page.total).unwrap())?;
+    let page = store.photos.list(album, query).await.map_err(to_text)?;
+    expect_equal("photos in the album", &page.photos.len(), &usize::try_from(page.total).unwrap())?;
     Ok(page.photos)
 }
 
@@ -198,10 +198,10 @@ fn sorted(photos: impl Iterator<Item = PhotoId>) -> Vec<PhotoId> {
     photos
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: &T, expected: &T) -> Result<(), String> {
+fn expect_equal<T: PartialEq + std::fmt::Debug>(what: &str, found: &T, expected: &T) -> Result<(), String> {
     if found == expected { Ok(()) } else { Err(format!("{what}: {found:?}, not {expected:?}")) }
 }
 
-fn text(cause: impl std::fmt::Display) -> String {
+fn to_text(cause: impl std::fmt::Display) -> String {
     cause.to_string()
 }

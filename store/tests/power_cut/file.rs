@@ -3,30 +3,30 @@
 use rand::RngExt;
 use rand::rngs::StdRng;
 
-use super::disk::Fate;
+use super::disk::UnsyncedOutcome;
 
 /// What a disk writes whole or not at all, bytes.
 const SECTOR: u64 = 512;
 
 /// The file.
 #[derive(Default)]
-pub struct File {
+pub struct SimulatedFile {
     /// As synchronised.
-    kept: Vec<u8>,
+    synced: Vec<u8>,
     /// What came after, in order, and when each call returned: a synchronisation that began before need not cover it.
-    pending: Vec<(Change, usize)>,
+    pending: Vec<(FileChange, usize)>,
     /// With everything.
     length: u64,
 }
 
 /// A change of a file.
 #[derive(Clone)]
-pub enum Change {
+pub enum FileChange {
     Write { at: u64, bytes: Vec<u8> },
     Resize { length: u64 },
 }
 
-impl Change {
+impl FileChange {
     fn apply(&self, bytes: &mut Vec<u8>) {
         match self {
             Self::Resize { length } => bytes.resize(usize::try_from(*length).unwrap(), 0),
@@ -42,7 +42,7 @@ impl Change {
     }
 
     /// What is left of it by chance.
-    fn torn(&self, chance: &mut StdRng) -> Option<Self> {
+    fn tear(&self, chance: &mut StdRng) -> Option<Self> {
         let Self::Write { at, bytes } = self else { return chance.random_bool(0.5).then(|| self.clone()) };
         match chance.random_range(0..6) {
             0 | 1 => None,
@@ -57,16 +57,16 @@ impl Change {
     }
 }
 
-impl File {
+impl SimulatedFile {
     /// Bytes, with everything that was written.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    pub fn change(&mut self, change: Change, ended: usize) {
+    pub fn change(&mut self, change: FileChange, ended: usize) {
         self.length = match &change {
-            Change::Write { at, bytes } => self.length.max(at + bytes.len() as u64),
-            Change::Resize { length } => *length,
+            FileChange::Write { at, bytes } => self.length.max(at + bytes.len() as u64),
+            FileChange::Resize { length } => *length,
         };
         self.pending.push((change, ended));
     }
@@ -76,24 +76,24 @@ impl File {
         let before = self.pending.len();
         let (covered, later): (Vec<_>, Vec<_>) =
             self.pending.drain(..).partition(|(_, ended)| *ended <= begun);
-        covered.iter().for_each(|(change, _)| change.apply(&mut self.kept));
+        covered.iter().for_each(|(change, _)| change.apply(&mut self.synced));
         self.pending = later;
         self.pending.len() < before
     }
 
     /// The bytes after a power cut.
-    pub fn remains(&self, fate: Fate, chance: &mut StdRng) -> Vec<u8> {
-        let mut bytes = self.kept.clone();
+    pub fn bytes_after_cut(&self, fate: UnsyncedOutcome, chance: &mut StdRng) -> Vec<u8> {
+        let mut bytes = self.synced.clone();
         for (change, _) in &self.pending {
             let left = match fate {
-                Fate::Lost | Fate::Names => None,
-                Fate::Kept => Some(change.clone()),
-                Fate::Chance(_) => change.torn(chance),
+                UnsyncedOutcome::Lost | UnsyncedOutcome::NamesOnly => None,
+                UnsyncedOutcome::Kept => Some(change.clone()),
+                UnsyncedOutcome::Random(_) => change.tear(chance),
             };
             match left {
                 // A length without its data takes nothing away.
-                Some(Change::Resize { length })
-                    if matches!(change, Change::Write { .. }) && length < bytes.len() as u64 => {}
+                Some(FileChange::Resize { length })
+                    if matches!(change, FileChange::Write { .. }) && length < bytes.len() as u64 => {}
                 Some(left) => left.apply(&mut bytes),
                 None => {}
             }

@@ -6,24 +6,24 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// What is recorded. A `?` stands before calls that not every processor has.
-const TRACED: &str = "trace=openat,openat2,?open,?creat,close,write,pwrite64,writev,pwritev,pwritev2,ftruncate,\
+const TRACED_CALLS: &str = "trace=openat,openat2,?open,?creat,close,write,pwrite64,writev,pwritev,pwritev2,ftruncate,\
     truncate,fallocate,fsync,fdatasync,sync_file_range,sync,syncfs,?rename,renameat,renameat2,?link,linkat,?symlink,\
     symlinkat,?unlink,unlinkat,?rmdir,?mkdir,mkdirat,copy_file_range,sendfile,splice,io_uring_setup,mmap,?dup2,dup,dup3";
 
 /// The longest piece of data in a record; a call with more would be cut short.
-const LONGEST: &str = "2097152";
+const MAX_STRING_BYTES: &str = "2097152";
 
 /// One call that succeeded.
-pub struct Traced {
+pub struct TracedCall {
     /// The line of the record at which it began: what it changes may be on the disk from here on.
     pub begun: usize,
     /// The line at which it returned: what it promises holds from here on.
     pub ended: usize,
-    pub call: Call,
+    pub call: FileCall,
 }
 
 /// What was called; paths are absolute.
-pub enum Call {
+pub enum FileCall {
     Open {
         path: String,
         flags: String,
@@ -34,16 +34,16 @@ pub enum Call {
     },
     /// Where the data go: at an offset, or where the descriptor stands.
     Write {
-        file: Open,
+        file: OpenFile,
         at: Option<u64>,
         bytes: Vec<u8>,
     },
     Resize {
-        file: Open,
+        file: OpenFile,
         length: u64,
     },
     Sync {
-        file: Open,
+        file: OpenFile,
     },
     Move {
         from: String,
@@ -57,7 +57,7 @@ pub enum Call {
     },
     /// A shared mapping that can be written to.
     Map {
-        file: Open,
+        file: OpenFile,
     },
     /// A call that the model does not know, by its line.
     Other {
@@ -67,13 +67,13 @@ pub enum Call {
 }
 
 /// An open file: its descriptor, and the name it has at the moment of the call.
-pub struct Open {
+pub struct OpenFile {
     pub descriptor: i32,
     pub path: String,
 }
 
 /// Whether processes can be traced here; why not.
-pub fn is_possible() -> Result<(), String> {
+pub fn check_strace() -> Result<(), String> {
     let probe = Command::new("strace").args(["-f", "-o", "/dev/null", "--", "true"]).output();
     match probe {
         Err(cause) => Err(format!("no strace: {cause}")),
@@ -88,10 +88,10 @@ pub fn is_possible() -> Result<(), String> {
 ///
 /// # Panics
 /// When it fails.
-pub fn run(program: &mut Command, record: &Path) -> Vec<Traced> {
+pub fn trace_program(program: &mut Command, record: &Path) -> Vec<TracedCall> {
     let mut strace = Command::new("strace");
-    strace.args(["-f", "--seccomp-bpf", "-qq", "-y", "-xx", "-e", "signal=none", "-s", LONGEST]);
-    strace.args(["-e", TRACED]).arg("-o").arg(record).arg("--").arg(program.get_program());
+    strace.args(["-f", "--seccomp-bpf", "-qq", "-y", "-xx", "-e", "signal=none", "-s", MAX_STRING_BYTES]);
+    strace.args(["-e", TRACED_CALLS]).arg("-o").arg(record).arg("--").arg(program.get_program());
     strace.args(program.get_args().map(OsStr::to_owned));
     strace.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let output = strace.stdin(Stdio::null()).output().unwrap();
@@ -104,7 +104,7 @@ pub fn run(program: &mut Command, record: &Path) -> Vec<Traced> {
     parse(&std::fs::read_to_string(record).unwrap())
 }
 
-fn parse(record: &str) -> Vec<Traced> {
+fn parse(record: &str) -> Vec<TracedCall> {
     let mut unfinished: Vec<(&str, usize, &str)> = Vec::new();
     let mut calls = Vec::new();
     for (number, line) in record.lines().enumerate() {
@@ -121,94 +121,98 @@ fn parse(record: &str) -> Vec<Traced> {
             let at = unfinished.iter().position(|(other, ..)| *other == thread).unwrap();
             let (_, begun, first) = unfinished.swap_remove(at);
             let (_, rest) = rest.split_once("resumed>").unwrap();
-            calls.extend(traced((begun, number), &format!("{first}{rest}")));
+            calls.extend(parse_line((begun, number), &format!("{first}{rest}")));
         } else {
-            calls.extend(traced((number, number), text));
+            calls.extend(parse_line((number, number), text));
         }
     }
     calls
 }
 
 /// The call of a whole line; nothing when it failed or never returned.
-fn traced((begun, ended): (usize, usize), line: &str) -> Option<Traced> {
+fn parse_line((begun, ended): (usize, usize), line: &str) -> Option<TracedCall> {
     let (name, rest) = line.split_once('(')?;
     let (arguments, result) = rest.rsplit_once(" = ")?;
     let arguments = arguments.trim_end().strip_suffix(')')?;
-    let result: i64 = number_before(result)?;
+    let result: i64 = parse_leading_number(result)?;
     if result < 0 {
         return None;
     }
     let arguments: Vec<&str> = arguments.split(", ").collect();
-    Some(Traced { begun, ended, call: call(name, &arguments, (result, line)) })
+    Some(TracedCall { begun, ended, call: parse_call(name, &arguments, (result, line)) })
 }
 
-fn call(name: &str, arguments: &[&str], (result, line): (i64, &str)) -> Call {
-    let file = || open_file(arguments[0]);
+fn parse_call(name: &str, arguments: &[&str], (result, line): (i64, &str)) -> FileCall {
+    let file = || parse_open_file(arguments[0]);
     let bytes = || {
         assert!(!arguments[1].ends_with("..."), "a record of a write was cut short");
-        let mut bytes = text_of(arguments[1]);
+        let mut bytes = parse_string(arguments[1]);
         bytes.truncate(usize::try_from(result).unwrap());
         bytes
     };
     match name {
-        "openat" => Call::Open {
-            path: place(arguments[0], arguments[1]),
+        "openat" => FileCall::Open {
+            path: resolve_path(arguments[0], arguments[1]),
             flags: arguments[2].to_owned(),
             descriptor: i32::try_from(result).unwrap(),
         },
-        "close" => Call::Close { descriptor: file().descriptor },
-        "write" => Call::Write { file: file(), at: None, bytes: bytes() },
-        "pwrite64" => Call::Write { file: file(), at: Some(arguments[3].parse().unwrap()), bytes: bytes() },
-        "ftruncate" => Call::Resize { file: file(), length: arguments[1].parse().unwrap() },
-        "fsync" | "fdatasync" => Call::Sync { file: file() },
-        "rename" => Call::Move { from: path_of(arguments[0]), to: path_of(arguments[1]) },
-        "renameat" | "renameat2" => {
-            Call::Move { from: place(arguments[0], arguments[1]), to: place(arguments[2], arguments[3]) }
+        "close" => FileCall::Close { descriptor: file().descriptor },
+        "write" => FileCall::Write { file: file(), at: None, bytes: bytes() },
+        "pwrite64" => {
+            FileCall::Write { file: file(), at: Some(arguments[3].parse().unwrap()), bytes: bytes() }
         }
-        "unlink" | "rmdir" => Call::Remove { path: path_of(arguments[0]) },
-        "unlinkat" => Call::Remove { path: place(arguments[0], arguments[1]) },
-        "mkdir" => Call::MakeFolder { path: path_of(arguments[0]) },
-        "mkdirat" => Call::MakeFolder { path: place(arguments[0], arguments[1]) },
+        "ftruncate" => FileCall::Resize { file: file(), length: arguments[1].parse().unwrap() },
+        "fsync" | "fdatasync" => FileCall::Sync { file: file() },
+        "rename" => FileCall::Move { from: parse_path(arguments[0]), to: parse_path(arguments[1]) },
+        "renameat" | "renameat2" => FileCall::Move {
+            from: resolve_path(arguments[0], arguments[1]),
+            to: resolve_path(arguments[2], arguments[3]),
+        },
+        "unlink" | "rmdir" => FileCall::Remove { path: parse_path(arguments[0]) },
+        "unlinkat" => FileCall::Remove { path: resolve_path(arguments[0], arguments[1]) },
+        "mkdir" => FileCall::MakeFolder { path: parse_path(arguments[0]) },
+        "mkdirat" => FileCall::MakeFolder { path: resolve_path(arguments[0], arguments[1]) },
         "mmap" => match (arguments[2].contains("PROT_WRITE"), arguments[3].contains("MAP_SHARED")) {
-            (true, true) => Call::Map { file: open_file(arguments[4]) },
-            _ => Call::Other { paths: Vec::new(), line: String::new() },
+            (true, true) => FileCall::Map { file: parse_open_file(arguments[4]) },
+            _ => FileCall::Other { paths: Vec::new(), line: String::new() },
         },
         _ => {
-            let paths =
-                arguments.iter().map(|a| if a.contains('<') { open_file(a).path } else { path_of(a) });
-            Call::Other { paths: paths.collect(), line: line.chars().take(400).collect() }
+            let paths = arguments
+                .iter()
+                .map(|a| if a.contains('<') { parse_open_file(a).path } else { parse_path(a) });
+            FileCall::Other { paths: paths.collect(), line: line.chars().take(400).collect() }
         }
     }
 }
 
 /// `12<\x2f..>`, and for one without a name `12`.
-fn open_file(argument: &str) -> Open {
+fn parse_open_file(argument: &str) -> OpenFile {
     let (descriptor, path) = argument.split_once('<').unwrap_or((argument, ""));
     let path = path.trim_end_matches("(deleted)").trim_end_matches('>');
-    Open { descriptor: descriptor.parse().unwrap_or(-1), path: unescaped(path) }
+    OpenFile { descriptor: descriptor.parse().unwrap_or(-1), path: unescape(path) }
 }
 
 /// A path that may be relative to an open folder (`AT_FDCWD` is the working folder).
-fn place(folder: &str, path: &str) -> String {
-    let path = path_of(path);
-    if path.starts_with('/') { path } else { format!("{}/{path}", open_file(folder).path) }
+fn resolve_path(folder: &str, path: &str) -> String {
+    let path = parse_path(path);
+    if path.starts_with('/') { path } else { format!("{}/{path}", parse_open_file(folder).path) }
 }
 
-fn path_of(argument: &str) -> String {
-    String::from_utf8(text_of(argument)).unwrap()
+fn parse_path(argument: &str) -> String {
+    String::from_utf8(parse_string(argument)).unwrap()
 }
 
-fn unescaped(text: &str) -> String {
-    String::from_utf8(bytes_of(text)).unwrap()
+fn unescape(text: &str) -> String {
+    String::from_utf8(unescape_bytes(text)).unwrap()
 }
 
 /// A quoted string.
-fn text_of(argument: &str) -> Vec<u8> {
-    bytes_of(argument.trim_matches('"'))
+fn parse_string(argument: &str) -> Vec<u8> {
+    unescape_bytes(argument.trim_matches('"'))
 }
 
 /// Bytes written as `\x2f`; the rest as it is.
-fn bytes_of(text: &str) -> Vec<u8> {
+fn unescape_bytes(text: &str) -> Vec<u8> {
     let text = text.as_bytes();
     let digit = |byte: u8| (byte as char).to_digit(16).unwrap() as u8;
     let mut bytes = Vec::with_capacity(text.len() / 4);
@@ -226,7 +230,7 @@ fn bytes_of(text: &str) -> Vec<u8> {
 }
 
 /// The number that a text begins with: of `3</name>`, `-1 ENOENT (..)`, `0x7f..`.
-fn number_before(text: &str) -> Option<i64> {
+fn parse_leading_number(text: &str) -> Option<i64> {
     let text = text.trim();
     if text.starts_with("0x") {
         return Some(0);

@@ -14,10 +14,10 @@ use photofinish_store::ids::PhotoId;
 use photofinish_store::object::{ObjectKey, ObjectRole};
 use photofinish_store::photo::FailureReason;
 use photofinish_store::suite::{self, Event};
-use photofinish_store::traits::{Finish, Finished, Lease, LeaseRequest, UploadTerms};
+use photofinish_store::traits::{Finish, Lease, LeaseRequest, PhotoResults, UploadConditions};
 use sqlx::Connection;
 
-use super::{database, embedded, settings};
+use super::{database_url, embedded, settings};
 
 /// The bib of every photo that was read, and the face.
 pub const BIB: &str = "1204";
@@ -27,28 +27,28 @@ const ROLES: [ObjectRole; 3] = [ObjectRole::Original, ObjectRole::Preview, Objec
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Photos that are uploaded at the same time, and how often.
-const AT_ONCE: usize = 6;
-const WAVES: usize = 3;
+const CONCURRENT_UPLOADS: usize = 6;
+const ROUNDS: usize = 3;
 
 /// Works on a store in this folder.
 pub async fn write(folder: &Path) {
     let mut store = Store::open(settings(folder)).await.unwrap();
     let mut event = Event::make(&store).await;
     let album = event.album;
-    say(&format!("album {} {album}", event.tenant.organization));
-    for wave in 0..WAVES {
-        let photos = upload_some(&event).await;
-        read_some(&event).await;
+    print_line(&format!("album {} {album}", event.tenant.organization));
+    for wave in 0..ROUNDS {
+        let photos = upload_photos(&event).await;
+        process_photos(&event).await;
         delete_photo(&event, photos[0]).await;
-        delete_photo(&event, photos[AT_ONCE - 1]).await;
+        delete_photo(&event, photos[CONCURRENT_UPLOADS - 1]).await;
         match wave {
-            0 => fold_log_in(folder).await,
+            0 => checkpoint_log(folder).await,
             1 => {
                 drop(event);
                 store.close().await;
                 store = Store::open(settings(folder)).await.unwrap();
-                store.embedded().unwrap().reclaim().await.unwrap();
-                event = embedded::event_of(&store, album).await;
+                store.embedded().unwrap().reclaim_leases().await.unwrap();
+                event = embedded::reopen_fixture(&store, album).await;
             }
             _ => {}
         }
@@ -59,7 +59,7 @@ pub async fn write(folder: &Path) {
 }
 
 /// What an object holds: other bytes for each, of other lengths.
-pub fn bytes_of(key: &ObjectKey) -> Vec<u8> {
+pub fn object_bytes(key: &ObjectKey) -> Vec<u8> {
     let seed = key.as_str().bytes().fold(7_u64, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
     let length = 500 + seed % 9_000;
     let mut state = seed;
@@ -71,22 +71,22 @@ pub fn bytes_of(key: &ObjectKey) -> Vec<u8> {
 }
 
 /// One line in one call, so that it stands at one place of the record.
-fn say(line: &str) {
+fn print_line(line: &str) {
     let mut out = std::io::stdout().lock();
-    out.write_all(format!("{SAID}{line}\n").as_bytes()).unwrap();
+    out.write_all(format!("{LINE_PREFIX}{line}\n").as_bytes()).unwrap();
     out.flush().unwrap();
 }
 
 /// How the writer's lines begin; the test harness writes others.
-pub const SAID: &str = "said: ";
+pub const LINE_PREFIX: &str = "said: ";
 
-async fn upload_some(event: &Event) -> Vec<PhotoId> {
-    let photos = event.expected(AT_ONCE).await;
+async fn upload_photos(event: &Event) -> Vec<PhotoId> {
+    let photos = event.expected(CONCURRENT_UPLOADS).await;
     let uploads = photos.iter().map(|photo| async move {
-        upload(&event.store, &object(event, *photo, ObjectRole::Original)).await;
+        upload(&event.store, &object_key(event, *photo, ObjectRole::Original)).await;
         let confirmed = event.store.queue.confirm(event.album, &[*photo]).await.unwrap();
         assert_eq!(confirmed, [*photo]);
-        say(&format!("confirmed {photo}"));
+        print_line(&format!("confirmed {photo}"));
     });
     join_all(uploads).await;
     photos
@@ -94,44 +94,44 @@ async fn upload_some(event: &Event) -> Vec<PhotoId> {
 
 /// As `PUT /storage/..` does.
 async fn upload(store: &Store, key: &ObjectKey) {
-    let bytes = bytes_of(key);
-    let terms = UploadTerms { content_type: "image/jpeg", max_bytes: 1 << 20, ttl: HOUR };
+    let bytes = object_bytes(key);
+    let terms = UploadConditions { content_type: "image/jpeg", max_bytes: 1 << 20, ttl: HOUR };
     let url = store.blobs.upload_url(key, terms).await.unwrap();
     let path = url.path().strip_prefix("/storage/").unwrap();
     let local = store.local.as_deref().unwrap();
     let grant = local.verify_upload(path, url.query().unwrap(), Some("image/jpeg")).unwrap();
     let chunks: Vec<_> =
         bytes.chunks(3000).map(|chunk| Ok::<_, Infallible>(Bytes::copy_from_slice(chunk))).collect();
-    let received = local.receive(grant, stream::iter(chunks)).await.unwrap();
+    let received = local.receive_upload(grant, stream::iter(chunks)).await.unwrap();
     assert_eq!(received, bytes.len() as u64);
 }
 
 /// As the pipeline does: previews first, then the rows of a batch. One fails, one is given back, one is left.
-async fn read_some(event: &Event) {
-    let request = LeaseRequest { limit: AT_ONCE, ttl: HOUR, suspects: false };
+async fn process_photos(event: &Event) {
+    let request = LeaseRequest { limit: CONCURRENT_UPLOADS, ttl: HOUR, suspects: false };
     let mut leases = event.store.queue.lease(request).await.unwrap();
     let _left = leases.pop();
-    event.store.queue.give_back(&[leases.pop().unwrap().id]).await.unwrap();
+    event.store.queue.release(&[leases.pop().unwrap().id]).await.unwrap();
     let bad = leases.pop().unwrap();
     join_all(leases.iter().map(|lease| write_previews(event, lease))).await;
     let photos = leases.iter().map(finished).collect();
     let answers = event.store.queue.finish(photos).await.unwrap();
     assert!(answers.iter().all(|answer| *answer == Finish::Done));
-    leases.iter().for_each(|lease| say(&format!("ready {}", lease.photo)));
+    leases.iter().for_each(|lease| print_line(&format!("ready {}", lease.photo)));
     event.store.queue.fail(&bad, FailureReason::CorruptImage, "ends early").await.unwrap();
-    say(&format!("failed {}", bad.photo));
+    print_line(&format!("failed {}", bad.photo));
 }
 
 async fn write_previews(event: &Event, lease: &Lease) {
     for role in &ROLES[1..] {
-        let key = object(event, lease.photo, *role);
-        event.store.blobs.write(&key, "image/jpeg", bytes_of(&key).into()).await.unwrap();
+        let key = object_key(event, lease.photo, *role);
+        event.store.blobs.write(&key, "image/jpeg", object_bytes(&key).into()).await.unwrap();
     }
 }
 
 /// What is read from every photo.
-pub fn finished(lease: &Lease) -> Finished {
-    Finished {
+pub fn finished(lease: &Lease) -> PhotoResults {
+    PhotoResults {
         lease: lease.clone(),
         size: photofinish_store::photo::PhotoSize { width: 600, height: 400 },
         taken_at: None,
@@ -143,22 +143,22 @@ pub fn finished(lease: &Lease) -> Finished {
 
 /// As the API does: bytes before and after the row.
 async fn delete_photo(event: &Event, photo: PhotoId) {
-    say(&format!("deleting {photo}"));
+    print_line(&format!("deleting {photo}"));
     let delete_bytes = || async {
         for role in ROLES {
-            event.store.blobs.delete(&object(event, photo, role)).await.unwrap();
+            event.store.blobs.delete(&object_key(event, photo, role)).await.unwrap();
         }
     };
     delete_bytes().await;
     event.store.photos.delete(event.album, photo).await.unwrap();
     delete_bytes().await;
-    say(&format!("deleted {photo}"));
+    print_line(&format!("deleted {photo}"));
 }
 
 /// Folds the log into the database while the store is open, as SQLite does by itself after many more commits than these:
 /// the next commit begins the log anew.
-async fn fold_log_in(folder: &Path) {
-    let mut connection = sqlx::SqliteConnection::connect(&database(folder)).await.unwrap();
+async fn checkpoint_log(folder: &Path) {
+    let mut connection = sqlx::SqliteConnection::connect(&database_url(folder)).await.unwrap();
     sqlx::query("pragma synchronous = full").execute(&mut connection).await.unwrap();
     sqlx::query("pragma wal_checkpoint(passive)").execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
@@ -169,11 +169,11 @@ async fn search_by_selfie(event: &Event) {
     let probe = event.store.probes.create(event.album, HOUR).await.unwrap();
     let key = ObjectKey::probe(event.tenant.organization, event.album, probe.id);
     upload(&event.store, &key).await;
-    say(&format!("deleting {key}"));
+    print_line(&format!("deleting {key}"));
     let face = suite::face(FACE).embedding.unwrap();
-    event.store.probes.keep(probe.id, face).await.unwrap();
+    event.store.probes.set_embedding(probe.id, face).await.unwrap();
     event.store.blobs.delete(&key).await.unwrap();
-    say(&format!("deleted {key}"));
+    print_line(&format!("deleted {key}"));
 }
 
 /// Another album comes and goes, with a photo in it.
@@ -181,15 +181,15 @@ async fn delete_album(store: &Store) {
     let event = Event::make(store).await;
     let (organization, album) = (event.tenant.organization, event.album);
     let photo = event.expected(1).await[0];
-    upload(store, &object(&event, photo, ObjectRole::Original)).await;
+    upload(store, &object_key(&event, photo, ObjectRole::Original)).await;
     let prefix = ObjectKey::album_prefix(organization, album);
-    say(&format!("deleting {prefix}"));
+    print_line(&format!("deleting {prefix}"));
     store.blobs.delete_album(organization, album).await.unwrap();
     store.albums.delete(&event.tenant, album).await.unwrap();
     store.blobs.delete_album(organization, album).await.unwrap();
-    say(&format!("deleted {prefix}"));
+    print_line(&format!("deleted {prefix}"));
 }
 
-fn object(event: &Event, photo: PhotoId, role: ObjectRole) -> ObjectKey {
+fn object_key(event: &Event, photo: PhotoId, role: ObjectRole) -> ObjectKey {
     ObjectKey::photo(event.tenant.organization, event.album, photo, role)
 }

@@ -18,8 +18,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tokio::runtime::Runtime;
 
-use step::step;
-use world::World;
+use step::any_operation;
+use world::QueueModel;
 
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -43,13 +43,13 @@ fn runtime() -> Runtime {
 fn run_histories(runtime: &Runtime, home: &Home) {
     let store = runtime.block_on(home.open());
     let config = Config { cases: 100, failure_persistence: None, ..Config::default() };
-    let histories = prop::collection::vec(step(), 1..80);
+    let histories = prop::collection::vec(any_operation(), 1..80);
     TestRunner::new(config)
         .run(&histories, |history| {
             runtime.block_on(async {
-                let mut world = World::new(&store).await;
+                let mut world = QueueModel::new(&store).await;
                 for step in history {
-                    world.take(step).await;
+                    world.apply(step).await;
                 }
                 world.end().await;
             });

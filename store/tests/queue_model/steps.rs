@@ -6,22 +6,22 @@ use std::time::Duration;
 use photofinish_store::ids::PhotoId;
 use photofinish_store::photo::{FailureReason, PhotoSize, PhotoState};
 use photofinish_store::suite::{face, text};
-use photofinish_store::traits::{Finish, Finished, Lease};
+use photofinish_store::traits::{Finish, Lease, PhotoResults};
 
 use crate::LONG;
-use crate::world::{Expected, World};
+use crate::world::{ExpectedPhoto, QueueModel};
 
-impl World {
+impl QueueModel {
     pub async fn expect(&mut self) {
         let id = self.event.expected(1).await[0];
         let state = PhotoState::AwaitingUpload;
         let expected =
-            Expected { state, attempts: 0, lease: None, lapsed: false, published: false, reading: None };
+            ExpectedPhoto { state, attempts: 0, lease: None, lapsed: false, published: false, reading: None };
         self.photos.insert(id, expected);
     }
 
     pub async fn confirm(&mut self, choice: usize) {
-        let Some(id) = self.pick(choice, |_| true) else { return };
+        let Some(id) = self.pick_photo(choice, |_| true) else { return };
         assert_eq!(self.store().queue.confirm(self.event.album, &[id]).await.unwrap(), [id]);
         let photo = self.photo(id);
         if photo.state == PhotoState::AwaitingUpload {
@@ -31,7 +31,7 @@ impl World {
 
     pub async fn publish(&mut self) {
         let waiting = self.store().work_rows.unpublished(1000).await.unwrap();
-        self.store().work_rows.published(&waiting).await.unwrap();
+        self.store().work_rows.mark_published(&waiting).await.unwrap();
         for unpublished in waiting {
             self.photo(unpublished.photo.photo).published = true;
         }
@@ -41,7 +41,7 @@ impl World {
         let mut found = 0;
         for photo in self.photos.values_mut().filter(|photo| photo.published) {
             if photo.state == PhotoState::Queued || (photo.lease.is_some() && photo.lapsed) {
-                self.past.extend(photo.lease.take());
+                self.past_leases.extend(photo.lease.take());
                 photo.state = PhotoState::Queued;
                 photo.lapsed = false;
                 photo.published = false;
@@ -51,18 +51,20 @@ impl World {
         assert_eq!(self.store().work_rows.republish(i64::MAX).await.unwrap(), found);
     }
 
-    pub async fn die(&mut self, choice: usize) {
-        let Some(id) = self.pick(choice, |photo| photo.lease.is_some() && !photo.lapsed) else { return };
+    pub async fn expire_lease(&mut self, choice: usize) {
+        let Some(id) = self.pick_photo(choice, |photo| photo.lease.is_some() && !photo.lapsed) else {
+            return;
+        };
         let lease = self.photo(id).lease.as_ref().unwrap().id;
         assert_eq!(self.store().queue.renew(&[lease], Duration::ZERO).await.unwrap(), [lease]);
         self.photo(id).lapsed = true;
     }
 
-    pub async fn give_back(&mut self, choice: usize) {
-        let Some(id) = self.pick(choice, |photo| photo.lease.is_some()) else { return };
+    pub async fn release(&mut self, choice: usize) {
+        let Some(id) = self.pick_photo(choice, |photo| photo.lease.is_some()) else { return };
         let lease = self.photo(id).lease.take().unwrap();
-        self.store().queue.give_back(&[lease.id]).await.unwrap();
-        self.past.push(lease);
+        self.store().queue.release(&[lease.id]).await.unwrap();
+        self.past_leases.push(lease);
         let photo = self.photo(id);
         photo.state = PhotoState::Queued;
         photo.attempts -= 1;
@@ -72,28 +74,28 @@ impl World {
 
     /// Some running leases and perhaps a past one in one batch.
     pub async fn finish(&mut self, choices: &[usize]) {
-        let mut batch: HashMap<PhotoId, Finished> = HashMap::new();
+        let mut batch: HashMap<PhotoId, PhotoResults> = HashMap::new();
         for choice in choices {
-            if let Some(id) = self.pick(*choice, |photo| photo.lease.is_some()) {
+            if let Some(id) = self.pick_photo(*choice, |photo| photo.lease.is_some()) {
                 let lease = self.photo(id).lease.clone().unwrap();
-                let finished = self.reading_under(lease);
+                let finished = self.make_results(lease);
                 batch.insert(id, finished);
             }
         }
-        let batch: Vec<Finished> = batch.into_values().collect();
+        let batch: Vec<PhotoResults> = batch.into_values().collect();
         let answers = self.store().queue.finish(batch.clone()).await.unwrap();
         assert_eq!(answers, vec![Finish::Done; batch.len()]);
         for finished in batch {
             let photo = self.photo(finished.lease.photo);
             photo.reading = Some(finished.texts[0].text.clone());
-            photo.settle(PhotoState::Ready);
-            self.past.push(finished.lease);
+            photo.reset_to(PhotoState::Ready);
+            self.past_leases.push(finished.lease);
         }
     }
 
-    pub fn reading_under(&mut self, lease: Lease) -> Finished {
+    pub fn make_results(&mut self, lease: Lease) -> PhotoResults {
         self.readings += 1;
-        Finished {
+        PhotoResults {
             lease,
             size: PhotoSize { width: 6000, height: 4000 },
             taken_at: None,
@@ -104,44 +106,44 @@ impl World {
     }
 
     pub async fn fail(&mut self, choice: usize) {
-        let Some(id) = self.pick(choice, |photo| photo.lease.is_some()) else { return };
+        let Some(id) = self.pick_photo(choice, |photo| photo.lease.is_some()) else { return };
         let lease = self.photo(id).lease.take().unwrap();
         let answer = self.store().queue.fail(&lease, FailureReason::CorruptImage, "by the model").await;
         assert_eq!(answer.unwrap(), Finish::Done);
-        self.past.push(lease);
-        self.photo(id).settle(PhotoState::Failed);
+        self.past_leases.push(lease);
+        self.photo(id).reset_to(PhotoState::Failed);
         self.photo(id).reading = None;
     }
 
     pub async fn late(&mut self, choice: usize) {
-        if self.past.is_empty() {
+        if self.past_leases.is_empty() {
             return;
         }
-        let lease = self.past[choice % self.past.len()].clone();
+        let lease = self.past_leases[choice % self.past_leases.len()].clone();
         let is_there = self.photos.contains_key(&lease.photo);
         let expected = if is_there { Finish::Superseded } else { Finish::Gone };
-        let finished = self.reading_under(lease.clone());
+        let finished = self.make_results(lease.clone());
         assert_eq!(self.store().queue.finish(vec![finished]).await.unwrap(), [expected]);
         let answer = self.store().queue.fail(&lease, FailureReason::TooLarge, "late").await.unwrap();
         assert_eq!(answer, expected);
-        self.store().queue.give_back(&[lease.id]).await.unwrap();
+        self.store().queue.release(&[lease.id]).await.unwrap();
         assert_eq!(self.store().queue.renew(&[lease.id], LONG).await.unwrap(), []);
     }
 
     pub async fn delete(&mut self, choice: usize) {
-        let Some(id) = self.pick(choice, |_| true) else { return };
+        let Some(id) = self.pick_photo(choice, |_| true) else { return };
         self.store().photos.delete(self.event.album, id).await.unwrap();
         let gone = self.photos.remove(&id).unwrap();
-        self.past.extend(gone.lease);
+        self.past_leases.extend(gone.lease);
     }
 
     pub async fn retry(&mut self, choice: usize) {
-        let Some(id) = self.pick(choice, |_| true) else { return };
+        let Some(id) = self.pick_photo(choice, |_| true) else { return };
         let retried = self.store().queue.retry(self.event.album, id).await;
         let photo = self.photo(id);
         assert_eq!(retried.is_ok(), photo.state == PhotoState::Failed);
         if retried.is_ok() {
-            photo.settle(PhotoState::Queued);
+            photo.reset_to(PhotoState::Queued);
         }
     }
 
@@ -149,7 +151,7 @@ impl World {
         let mut queued = 0;
         for photo in self.photos.values_mut() {
             if matches!(photo.state, PhotoState::Ready | PhotoState::Failed) {
-                photo.settle(PhotoState::Queued);
+                photo.reset_to(PhotoState::Queued);
                 queued += 1;
             }
         }

@@ -8,11 +8,11 @@ use photofinish_store::photo::PhotoState;
 use photofinish_store::suite::{Event, face};
 use photofinish_store::traits::{Finish, Lease};
 
-use crate::step::Step;
+use crate::step::QueueOperation;
 
 /// A photo as the model has it.
 #[derive(Clone, Debug)]
-pub struct Expected {
+pub struct ExpectedPhoto {
     pub state: PhotoState,
     pub attempts: u32,
     pub lease: Option<Lease>,
@@ -23,7 +23,7 @@ pub struct Expected {
     pub reading: Option<String>,
 }
 
-impl Expected {
+impl ExpectedPhoto {
     pub fn is_fresh(&self) -> bool {
         self.state == PhotoState::Queued && self.attempts == 0
     }
@@ -33,61 +33,66 @@ impl Expected {
             || (self.state == PhotoState::Processing && self.lapsed)
     }
 
-    pub fn settle(&mut self, state: PhotoState) {
+    pub fn reset_to(&mut self, state: PhotoState) {
         let (published, reading) = (self.published && state != PhotoState::Queued, self.reading.take());
         *self = Self { state, attempts: 0, lease: None, lapsed: false, published, reading };
     }
 }
 
-pub struct World {
+pub struct QueueModel {
     pub event: Event,
-    pub photos: BTreeMap<PhotoId, Expected>,
+    pub photos: BTreeMap<PhotoId, ExpectedPhoto>,
     /// Leases that were lost, given back or used.
-    pub past: Vec<Lease>,
+    pub past_leases: Vec<Lease>,
     pub readings: usize,
 }
 
-impl World {
+impl QueueModel {
     pub async fn new(store: &Store) -> Self {
-        Self { event: Event::make(store).await, photos: BTreeMap::new(), past: Vec::new(), readings: 0 }
+        Self {
+            event: Event::make(store).await,
+            photos: BTreeMap::new(),
+            past_leases: Vec::new(),
+            readings: 0,
+        }
     }
 
     pub fn store(&self) -> &Store {
         &self.event.store
     }
 
-    pub fn pick(&self, choice: usize, wanted: impl Fn(&Expected) -> bool) -> Option<PhotoId> {
+    pub fn pick_photo(&self, choice: usize, wanted: impl Fn(&ExpectedPhoto) -> bool) -> Option<PhotoId> {
         let fitting: Vec<PhotoId> =
             self.photos.iter().filter(|(_, photo)| wanted(photo)).map(|(id, _)| *id).collect();
         (!fitting.is_empty()).then(|| fitting[choice % fitting.len()])
     }
 
-    pub fn photo(&mut self, id: PhotoId) -> &mut Expected {
+    pub fn photo(&mut self, id: PhotoId) -> &mut ExpectedPhoto {
         self.photos.get_mut(&id).unwrap()
     }
 
-    pub async fn take(&mut self, step: Step) {
+    pub async fn apply(&mut self, step: QueueOperation) {
         match step {
-            Step::Expect => self.expect().await,
-            Step::Confirm(choice) => self.confirm(choice).await,
-            Step::Lease(limit) => self.lease(limit).await,
-            Step::LeaseSuspect => self.lease_suspect().await,
-            Step::LeaseNamed(choice) => self.lease_named(choice).await,
-            Step::Publish => self.publish().await,
-            Step::Republish => self.republish().await,
-            Step::Die(choice) => self.die(choice).await,
-            Step::GiveBack(choice) => self.give_back(choice).await,
-            Step::Finish(choices) => self.finish(&choices).await,
-            Step::Fail(choice) => self.fail(choice).await,
-            Step::Late(choice) => self.late(choice).await,
-            Step::Delete(choice) => self.delete(choice).await,
-            Step::Retry(choice) => self.retry(choice).await,
-            Step::Reprocess => self.reprocess().await,
+            QueueOperation::CreatePhoto => self.expect().await,
+            QueueOperation::Confirm(choice) => self.confirm(choice).await,
+            QueueOperation::Lease(limit) => self.lease(limit).await,
+            QueueOperation::LeaseSuspect => self.lease_suspect().await,
+            QueueOperation::LeaseNamed(choice) => self.lease_named(choice).await,
+            QueueOperation::Publish => self.publish().await,
+            QueueOperation::Republish => self.republish().await,
+            QueueOperation::ExpireLease(choice) => self.expire_lease(choice).await,
+            QueueOperation::Release(choice) => self.release(choice).await,
+            QueueOperation::Finish(choices) => self.finish(&choices).await,
+            QueueOperation::Fail(choice) => self.fail(choice).await,
+            QueueOperation::WriteWithPastLease(choice) => self.late(choice).await,
+            QueueOperation::Delete(choice) => self.delete(choice).await,
+            QueueOperation::Retry(choice) => self.retry(choice).await,
+            QueueOperation::Reprocess => self.reprocess().await,
         }
-        self.compare().await;
+        self.compare_with_store().await;
     }
 
-    pub async fn compare(&self) {
+    pub async fn compare_with_store(&self) {
         let counts = self.store().photos.counts(self.event.album).await.unwrap();
         let real = [counts.awaiting_upload, counts.queued, counts.processing, counts.ready, counts.failed];
         let of = |state| self.photos.values().filter(|photo| photo.state == state).count() as u64;
@@ -109,18 +114,18 @@ impl World {
             for id in self.photos.keys().copied().collect::<Vec<_>>() {
                 if self.photos[&id].lease.is_some() {
                     let lease = self.photos[&id].lease.clone().unwrap();
-                    let finished = self.reading_under(lease);
+                    let finished = self.make_results(lease);
                     let reading = finished.texts[0].text.clone();
                     assert_eq!(self.store().queue.finish(vec![finished]).await.unwrap(), [Finish::Done]);
                     self.photo(id).reading = Some(reading);
-                    self.photo(id).settle(PhotoState::Ready);
+                    self.photo(id).reset_to(PhotoState::Ready);
                 }
             }
             if self.store().queue.depth().await.unwrap() == 0 {
                 break;
             }
         }
-        self.compare().await;
+        self.compare_with_store().await;
         let probe = face([1.0, 0.0, 0.0, 0.0]).embedding.unwrap();
         let hits = self.store().faces.nearest(self.event.album, &probe, 1000, 0.9).await.unwrap();
         let mut found: Vec<PhotoId> = hits.iter().map(|hit| hit.photo).collect();
@@ -130,7 +135,7 @@ impl World {
         for (id, photo) in &self.photos {
             let ends = [PhotoState::AwaitingUpload, PhotoState::Ready, PhotoState::Failed];
             assert!(ends.contains(&photo.state), "{photo:?}");
-            let (faces, texts) = self.store().photos.seen(self.event.album, *id).await.unwrap();
+            let (faces, texts) = self.store().photos.get_detections(self.event.album, *id).await.unwrap();
             let texts: Vec<String> = texts.into_iter().map(|seen| seen.text).collect();
             assert_eq!(texts, photo.reading.iter().cloned().collect::<Vec<_>>());
             assert_eq!(faces.len(), texts.len());

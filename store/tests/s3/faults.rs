@@ -5,46 +5,47 @@ use std::fs::File;
 use std::time::Duration;
 
 use bytes::Bytes;
-use photofinish_servers::{Fault, Proxy, S3Server};
+use photofinish_servers::{Proxy, ProxyFault, S3Server};
 use photofinish_store::ids::{AlbumId, OrganizationId};
 use photofinish_store::object::{ObjectKey, ObjectRole};
-use photofinish_store::remote::{CloudSettings, Patience, RemoteObjects};
+use photofinish_store::remote::{CloudObjects, CloudSettings, Timeouts};
 use photofinish_store::traits::{Blobs, Result};
 use photofinish_store::{StoreError, StoreErrorKind};
 
-use crate::{PREFIX, bucket, key, pattern, settings, settings_through};
+use crate::{PREFIX, open_bucket, pattern, random_key, settings, settings_through};
 
 /// Shorter than the service's, so that tests of silence end; long enough for a loaded machine.
-const PATIENCE: Patience = Patience {
+const TIMEOUTS: Timeouts = Timeouts {
     connect: Duration::from_secs(3),
-    silence: Duration::from_secs(3),
+    read: Duration::from_secs(3),
     retry: Duration::from_secs(4),
     call: Duration::from_secs(15),
-    farewell: Duration::from_secs(1),
+    cleanup: Duration::from_secs(1),
 };
 
 const PHOTO_BYTES: usize = 1 << 20;
 
 /// A client of the server through the proxy, and a photo in the bucket.
-struct Broken {
+struct FaultyBucket {
     proxy: Proxy,
-    bucket: RemoteObjects,
+    bucket: CloudObjects,
     key: ObjectKey,
     photo: Bytes,
 }
 
-impl Broken {
-    async fn before(server: &S3Server) -> Self {
-        let proxy = Proxy::before(server.address()).await;
-        let settings = CloudSettings { patience: PATIENCE, ..settings_through(server, &proxy) };
-        let (bucket, key, photo) = (bucket(&settings), key(ObjectRole::Original), pattern(PHOTO_BYTES));
+impl FaultyBucket {
+    async fn in_front_of(server: &S3Server) -> Self {
+        let proxy = Proxy::in_front_of(server.address()).await;
+        let settings = CloudSettings { patience: TIMEOUTS, ..settings_through(server, &proxy) };
+        let (bucket, key, photo) =
+            (open_bucket(&settings), random_key(ObjectRole::Original), pattern(PHOTO_BYTES));
         bucket.write(&key, "image/jpeg", photo.clone()).await.unwrap();
         bucket.check().await.unwrap();
         Self { proxy, bucket, key, photo }
     }
 
     /// Every call at once.
-    async fn errors(&self) -> Vec<StoreError> {
+    async fn collect_errors(&self) -> Vec<StoreError> {
         let (bucket, key) = (&self.bucket, &self.key);
         let large = pattern(20 << 20);
         let (read, head, write, in_parts, delete, delete_album, check) = tokio::join!(
@@ -72,14 +73,14 @@ impl Broken {
             .collect()
     }
 
-    async fn all_unavailable(&self) {
-        for error in self.errors().await {
+    async fn assert_all_unavailable(&self) {
+        for error in self.collect_errors().await {
             assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
         }
     }
 
     /// Nothing of what failed was done, and all is as before.
-    async fn back_again(&self) {
+    async fn assert_recovered(&self) {
         self.bucket.check().await.unwrap();
         assert!(self.bucket.read(&self.key, u64::MAX).await.unwrap() == self.photo, "the photo has changed");
         assert_eq!(self.bucket.head(&self.key).await.unwrap(), Some(PHOTO_BYTES as u64));
@@ -87,81 +88,81 @@ impl Broken {
 }
 
 #[tokio::test]
-async fn a_storage_that_answers_500_is_unavailable_and_back_again() {
+async fn a_storage_that_responds_with_500_is_unavailable_and_recovers() {
     let Some(server) = S3Server::start() else { return };
-    let broken = Broken::before(&server).await;
-    broken.proxy.set(Fault::Error500);
-    broken.all_unavailable().await;
-    broken.proxy.set(Fault::None);
-    broken.back_again().await;
+    let broken = FaultyBucket::in_front_of(&server).await;
+    broken.proxy.set_fault(ProxyFault::Error500);
+    broken.assert_all_unavailable().await;
+    broken.proxy.set_fault(ProxyFault::None);
+    broken.assert_recovered().await;
 }
 
 #[tokio::test]
-async fn a_storage_that_says_nothing_is_unavailable_and_back_again() {
+async fn a_storage_that_does_not_respond_is_unavailable_and_recovers() {
     let Some(server) = S3Server::start() else { return };
-    let broken = Broken::before(&server).await;
-    broken.proxy.set(Fault::Silence);
-    broken.all_unavailable().await;
-    broken.proxy.set(Fault::None);
-    broken.back_again().await;
+    let broken = FaultyBucket::in_front_of(&server).await;
+    broken.proxy.set_fault(ProxyFault::Silence);
+    broken.assert_all_unavailable().await;
+    broken.proxy.set_fault(ProxyFault::None);
+    broken.assert_recovered().await;
 }
 
 #[tokio::test]
-async fn a_storage_that_is_gone_is_unavailable_and_back_again() {
+async fn a_storage_that_was_stopped_is_unavailable_and_recovers() {
     let Some(mut server) = S3Server::start() else { return };
-    let settings = CloudSettings { patience: PATIENCE, ..settings(&server) };
-    let broken = Broken { bucket: bucket(&settings), ..Broken::before(&server).await };
+    let settings = CloudSettings { patience: TIMEOUTS, ..settings(&server) };
+    let broken = FaultyBucket { bucket: open_bucket(&settings), ..FaultyBucket::in_front_of(&server).await };
     server.kill();
-    broken.all_unavailable().await;
-    server.start_again();
-    broken.back_again().await;
+    broken.assert_all_unavailable().await;
+    server.restart();
+    broken.assert_recovered().await;
 }
 
 #[tokio::test]
 async fn a_body_that_is_cut_each_time_is_an_error_and_no_short_photo() {
     let Some(server) = S3Server::start() else { return };
-    let broken = Broken::before(&server).await;
-    broken.proxy.set(Fault::CutAnswer { after: 20_000, times: usize::MAX });
+    let broken = FaultyBucket::in_front_of(&server).await;
+    broken.proxy.set_fault(ProxyFault::CutResponse { after: 20_000, connections: usize::MAX });
     let error = broken.bucket.read(&broken.key, u64::MAX).await.unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
-    assert!(broken.proxy.cuts() > 1, "it was not tried again");
-    broken.proxy.set(Fault::None);
-    broken.back_again().await;
+    assert!(broken.proxy.cut_connections() > 1, "it was not tried again");
+    broken.proxy.set_fault(ProxyFault::None);
+    broken.assert_recovered().await;
 }
 
 #[tokio::test]
-async fn a_body_that_is_cut_once_is_read_on_from_there() {
+async fn a_body_that_is_cut_once_is_resumed() {
     let Some(server) = S3Server::start() else { return };
-    let broken = Broken::before(&server).await;
-    broken.proxy.set(Fault::CutAnswer { after: 300_000, times: 1 });
+    let broken = FaultyBucket::in_front_of(&server).await;
+    broken.proxy.set_fault(ProxyFault::CutResponse { after: 300_000, connections: 1 });
     assert!(broken.bucket.read(&broken.key, u64::MAX).await.unwrap() == broken.photo, "other bytes came");
-    assert_eq!(broken.proxy.cuts(), 1);
+    assert_eq!(broken.proxy.cut_connections(), 1);
 }
 
 #[tokio::test]
 async fn an_upload_that_is_cut_leaves_what_was_there() {
     let Some(server) = S3Server::start() else { return };
-    let broken = Broken::before(&server).await;
+    let broken = FaultyBucket::in_front_of(&server).await;
     for (length, after) in [(2 << 20, 500_000), (20 << 20, 3 << 20)] {
-        broken.proxy.set(Fault::CutRequest { after });
+        broken.proxy.set_fault(ProxyFault::CutRequest { after });
         let error = broken.bucket.write(&broken.key, "image/jpeg", pattern(length + 1)).await.unwrap_err();
         assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
-        assert!(broken.proxy.cuts() > 0);
-        broken.proxy.set(Fault::None);
-        broken.back_again().await;
+        assert!(broken.proxy.cut_connections() > 0);
+        broken.proxy.set_fault(ProxyFault::None);
+        broken.assert_recovered().await;
     }
 }
 
 #[tokio::test]
 async fn an_object_larger_than_asked_is_not_fetched() {
     let Some(server) = S3Server::start() else { return };
-    let broken = Broken::before(&server).await;
+    let broken = FaultyBucket::in_front_of(&server).await;
     let size: u64 = 256 << 20;
     let file = server.bucket().join(PREFIX).join(broken.key.as_str());
     File::options().write(true).open(file).unwrap().set_len(size).unwrap();
-    broken.proxy.set(Fault::CutAnswer { after: u64::MAX, times: usize::MAX });
+    broken.proxy.set_fault(ProxyFault::CutResponse { after: u64::MAX, connections: usize::MAX });
     let error = broken.bucket.read(&broken.key, 50_000_000).await.unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::TooLarge, "{error}");
     // What the sockets hold between two programs, not more.
-    assert!(broken.proxy.answered_bytes() < size / 4, "{} bytes came", broken.proxy.answered_bytes());
+    assert!(broken.proxy.response_bytes() < size / 4, "{} bytes came", broken.proxy.response_bytes());
 }

@@ -9,10 +9,10 @@ mod presigned;
 
 use bytes::Bytes;
 use embedded::Home;
-use photofinish_servers::{BUCKET, Proxy, S3Server, files_below};
+use photofinish_servers::{BUCKET, Proxy, S3Server, count_files_below};
 use photofinish_store::ids::{AlbumId, OrganizationId, PhotoId};
 use photofinish_store::object::{ObjectKey, ObjectRole};
-use photofinish_store::remote::{CloudSettings, Place, RemoteObjects};
+use photofinish_store::remote::{BucketLocation, CloudObjects, CloudSettings};
 use photofinish_store::traits::Blobs;
 use photofinish_store::{Store, StoreErrorKind, StoreSettings, suite};
 
@@ -22,7 +22,7 @@ const PREFIX: &str = "a/b";
 /// More than three parts of a large upload, and a few bytes.
 const LARGE_BYTES: usize = (25 << 20) + 5;
 
-fn key(role: ObjectRole) -> ObjectKey {
+fn random_key(role: ObjectRole) -> ObjectKey {
     ObjectKey::photo(OrganizationId::generate(), AlbumId::generate(), PhotoId::generate(), role)
 }
 
@@ -36,9 +36,9 @@ fn settings_through(server: &S3Server, proxy: &Proxy) -> CloudSettings {
     CloudSettings { variables: server.variables_through(proxy.address()), ..CloudSettings::default() }
 }
 
-fn bucket(settings: &CloudSettings) -> RemoteObjects {
-    let place = Place::parse(&format!("s3://{BUCKET}/{PREFIX}")).unwrap().unwrap();
-    RemoteObjects::open(place, settings).unwrap()
+fn open_bucket(settings: &CloudSettings) -> CloudObjects {
+    let place = BucketLocation::parse(&format!("s3://{BUCKET}/{PREFIX}")).unwrap().unwrap();
+    CloudObjects::open(place, settings).unwrap()
 }
 
 /// Bytes of which every stretch is told from every other.
@@ -56,15 +56,15 @@ async fn the_blob_suite_passes() {
         assert!(store.local.is_none(), "no local URLs are answered where the bytes lie in a bucket");
         store.check_storage().await.unwrap();
         suite::blobs_suite(&store).await;
-        suite::sweep_suite(&store).await;
+        suite::gc_suite(&store).await;
     }
 }
 
 #[tokio::test]
-async fn objects_lie_below_the_prefix() {
+async fn objects_are_stored_below_the_prefix() {
     let Some(server) = S3Server::start() else { return };
-    let key = key(ObjectRole::Preview);
-    bucket(&settings(&server)).write(&key, "image/jpeg", Bytes::from_static(b"x")).await.unwrap();
+    let key = random_key(ObjectRole::Preview);
+    open_bucket(&settings(&server)).write(&key, "image/jpeg", Bytes::from_static(b"x")).await.unwrap();
     let file = server.bucket().join(PREFIX).join(key.as_str());
     assert_eq!(std::fs::read(file).unwrap(), b"x");
 }
@@ -72,19 +72,19 @@ async fn objects_lie_below_the_prefix() {
 #[tokio::test]
 async fn a_large_body_is_written_in_parts_and_read_whole() {
     let Some(server) = S3Server::start() else { return };
-    let bucket = bucket(&settings(&server));
-    let (key, bytes) = (key(ObjectRole::Original), pattern(LARGE_BYTES));
+    let bucket = open_bucket(&settings(&server));
+    let (key, bytes) = (random_key(ObjectRole::Original), pattern(LARGE_BYTES));
     bucket.write(&key, "image/jpeg", bytes.clone()).await.unwrap();
     assert_eq!(bucket.head(&key).await.unwrap(), Some(LARGE_BYTES as u64));
     assert!(bucket.read(&key, LARGE_BYTES as u64).await.unwrap() == bytes, "other bytes came back");
 }
 
 #[tokio::test]
-async fn an_album_of_thousands_of_objects_goes_and_going_again_is_no_error() {
+async fn an_album_of_thousands_of_objects_is_deleted_and_deleting_it_again_is_no_error() {
     let Some(server) = S3Server::start() else { return };
-    let bucket = bucket(&settings(&server));
+    let bucket = open_bucket(&settings(&server));
     let (organization, album) = (OrganizationId::generate(), AlbumId::generate());
-    let mut last = key(ObjectRole::Original);
+    let mut last = random_key(ObjectRole::Original);
     for _ in 0..2300 {
         last = ObjectKey::photo(organization, album, PhotoId::generate(), ObjectRole::Original);
         let file = server.bucket().join(PREFIX).join(last.as_str());
@@ -99,16 +99,16 @@ async fn an_album_of_thousands_of_objects_goes_and_going_again_is_no_error() {
         assert_eq!(bucket.head(&last).await.unwrap(), None);
     }
     let folder = server.bucket().join(PREFIX).join(ObjectKey::album_prefix(organization, album));
-    assert_eq!(files_below(&folder), 0);
+    assert_eq!(count_files_below(&folder), 0);
     assert_eq!(bucket.head(&kept).await.unwrap(), Some(1));
 }
 
 #[tokio::test]
 async fn a_bucket_that_is_not_there_is_an_outage_and_no_missing_photo() {
     let Some(server) = S3Server::start() else { return };
-    let place = Place::parse("s3://no-such-bucket").unwrap().unwrap();
-    let bucket = RemoteObjects::open(place, &settings(&server)).unwrap();
-    let key = key(ObjectRole::Original);
+    let place = BucketLocation::parse("s3://no-such-bucket").unwrap().unwrap();
+    let bucket = CloudObjects::open(place, &settings(&server)).unwrap();
+    let key = random_key(ObjectRole::Original);
     assert_eq!(bucket.head(&key).await.unwrap_err().kind, StoreErrorKind::Unavailable);
     assert_eq!(bucket.read(&key, 10).await.unwrap_err().kind, StoreErrorKind::Unavailable);
     assert_eq!(bucket.check().await.unwrap_err().kind, StoreErrorKind::Unavailable);
@@ -123,8 +123,8 @@ async fn a_wrong_secret_is_an_outage() {
             *value = "another".to_owned();
         }
     }
-    let bucket = bucket(&settings);
-    let key = key(ObjectRole::Original);
+    let bucket = open_bucket(&settings);
+    let key = random_key(ObjectRole::Original);
     assert_eq!(bucket.read(&key, 10).await.unwrap_err().kind, StoreErrorKind::Unavailable);
     assert_eq!(bucket.check().await.unwrap_err().kind, StoreErrorKind::Unavailable);
 }

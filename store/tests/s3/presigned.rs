@@ -5,19 +5,19 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use photofinish_servers::{Proxy, S3Server};
 use photofinish_store::object::{ObjectKey, ObjectRole};
-use photofinish_store::remote::{CloudSettings, LONGEST_TTL, RemoteObjects};
-use photofinish_store::traits::{ANY_IMAGE, Blobs, UploadTerms};
+use photofinish_store::remote::{CloudObjects, CloudSettings, LONGEST_TTL};
+use photofinish_store::traits::{ANY_IMAGE, Blobs, UploadConditions};
 use reqwest::{Client, StatusCode};
 use url::Url;
 
-use crate::{PREFIX, bucket, key, settings, settings_through};
+use crate::{PREFIX, open_bucket, random_key, settings, settings_through};
 
 const TTL: Duration = Duration::from_secs(900);
 /// What a test waits for comes well within this.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-async fn upload_url(bucket: &RemoteObjects, key: &ObjectKey, content_type: &str) -> Url {
-    let terms = UploadTerms { content_type, max_bytes: 1000, ttl: TTL };
+async fn upload_url(bucket: &CloudObjects, key: &ObjectKey, content_type: &str) -> Url {
+    let terms = UploadConditions { content_type, max_bytes: 1000, ttl: TTL };
     bucket.upload_url(key, terms).await.unwrap()
 }
 
@@ -33,7 +33,7 @@ async fn get(url: &Url) -> StatusCode {
     Client::new().get(url.clone()).send().await.unwrap().status()
 }
 
-fn changed(url: &Url, from: &str, to: &str) -> Url {
+fn replace_in_url(url: &Url, from: &str, to: &str) -> Url {
     assert!(url.as_str().contains(from), "{url} has no {from}");
     url.as_str().replacen(from, to, 1).parse().unwrap()
 }
@@ -41,9 +41,9 @@ fn changed(url: &Url, from: &str, to: &str) -> Url {
 #[tokio::test]
 async fn an_upload_is_bound_to_its_content_type() {
     let Some(server) = S3Server::start() else { return };
-    let bucket = bucket(&settings(&server));
+    let bucket = open_bucket(&settings(&server));
     for content_type in ["image/jpeg", "image/webp", "Image/JPEG; q=1"] {
-        let key = key(ObjectRole::Original);
+        let key = random_key(ObjectRole::Original);
         let url = upload_url(&bucket, &key, content_type).await;
         assert_eq!(put(&url, Some("text/html")).await, StatusCode::FORBIDDEN);
         assert_eq!(put(&url, None).await, StatusCode::FORBIDDEN);
@@ -56,30 +56,30 @@ async fn an_upload_is_bound_to_its_content_type() {
 #[tokio::test]
 async fn a_selfies_upload_takes_any_image() {
     let Some(server) = S3Server::start() else { return };
-    let bucket = bucket(&settings(&server));
-    let url = upload_url(&bucket, &key(ObjectRole::Original), ANY_IMAGE).await;
+    let bucket = open_bucket(&settings(&server));
+    let url = upload_url(&bucket, &random_key(ObjectRole::Original), ANY_IMAGE).await;
     for content_type in ["image/jpeg", "image/png"] {
         assert_eq!(put(&url, Some(content_type)).await, StatusCode::OK);
     }
 }
 
 #[tokio::test]
-async fn whatever_is_changed_of_an_upload_url_is_refused() {
+async fn any_change_of_an_upload_url_is_refused() {
     let Some(server) = S3Server::start() else { return };
-    let bucket = bucket(&settings(&server));
-    let key = key(ObjectRole::Original);
+    let bucket = open_bucket(&settings(&server));
+    let key = random_key(ObjectRole::Original);
     let url = upload_url(&bucket, &key, "image/jpeg").await;
     for wrong in [
-        changed(&url, "/original", "/preview.jpg"),
-        changed(&url, PREFIX, "a/c"),
-        changed(&url, "X-Amz-Expires=900", "X-Amz-Expires=90000"),
-        changed(&url, "content-type%3Bhost", "host"),
-        changed(&url, "eu-central-1", "eu-central-2"),
+        replace_in_url(&url, "/original", "/preview.jpg"),
+        replace_in_url(&url, PREFIX, "a/c"),
+        replace_in_url(&url, "X-Amz-Expires=900", "X-Amz-Expires=90000"),
+        replace_in_url(&url, "content-type%3Bhost", "host"),
+        replace_in_url(&url, "eu-central-1", "eu-central-2"),
     ] {
         assert_eq!(put(&wrong, Some("image/jpeg")).await, StatusCode::FORBIDDEN, "{wrong}");
     }
     assert_eq!(get(&url).await, StatusCode::FORBIDDEN, "an upload url does not download");
-    let unsigned = changed(&url, url.query().unwrap(), "");
+    let unsigned = replace_in_url(&url, url.query().unwrap(), "");
     assert_eq!(put(&unsigned, Some("image/jpeg")).await, StatusCode::FORBIDDEN);
 
     let variables = settings(&server).variables.into_iter();
@@ -88,33 +88,34 @@ async fn whatever_is_changed_of_an_upload_url_is_refused() {
         _ => (name, value),
     };
     let forger = CloudSettings { variables: variables.map(another).collect(), ..settings(&server) };
-    let forged = upload_url(&crate::bucket(&forger), &key, "image/jpeg").await;
+    let forged = upload_url(&crate::open_bucket(&forger), &key, "image/jpeg").await;
     assert_eq!(put(&forged, Some("image/jpeg")).await, StatusCode::FORBIDDEN);
     assert_eq!(bucket.head(&key).await.unwrap(), None);
 }
 
 #[tokio::test]
-async fn a_preview_is_fetched_by_its_url_alone() {
+async fn a_preview_is_fetched_with_its_url_alone() {
     let Some(server) = S3Server::start() else { return };
-    let bucket = bucket(&settings(&server));
-    let key = key(ObjectRole::Preview);
+    let bucket = open_bucket(&settings(&server));
+    let key = random_key(ObjectRole::Preview);
     bucket.write(&key, "image/jpeg", Bytes::from_static(b"preview")).await.unwrap();
     let url = bucket.download_url(&key, TTL).await.unwrap();
     let answer = Client::new().get(url.clone()).send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
     assert_eq!(answer.headers()["content-type"], "image/jpeg");
     assert_eq!(answer.bytes().await.unwrap(), "preview");
-    assert_eq!(get(&changed(&url, "preview.jpg", "original")).await, StatusCode::FORBIDDEN);
-    assert_eq!(get(&changed(&url, "image%2Fjpeg", "text%2Fhtml")).await, StatusCode::FORBIDDEN);
+    assert_eq!(get(&replace_in_url(&url, "preview.jpg", "original")).await, StatusCode::FORBIDDEN);
+    assert_eq!(get(&replace_in_url(&url, "image%2Fjpeg", "text%2Fhtml")).await, StatusCode::FORBIDDEN);
     assert_eq!(put(&url, Some("image/jpeg")).await, StatusCode::FORBIDDEN);
     bucket.delete(&key).await.unwrap();
     assert_eq!(get(&url).await, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
-async fn what_a_sender_called_a_page_is_asked_for_as_bytes() {
+async fn an_original_is_served_as_bytes_whatever_type_was_declared() {
     let Some(server) = S3Server::start() else { return };
-    let url = bucket(&settings(&server)).download_url(&key(ObjectRole::Original), TTL).await.unwrap();
+    let url =
+        open_bucket(&settings(&server)).download_url(&random_key(ObjectRole::Original), TTL).await.unwrap();
     let pairs: Vec<_> = url.query_pairs().collect();
     assert!(pairs.contains(&("response-content-type".into(), "application/octet-stream".into())), "{url}");
 }
@@ -122,12 +123,12 @@ async fn what_a_sender_called_a_page_is_asked_for_as_bytes() {
 #[tokio::test]
 async fn urls_expire() {
     let Some(server) = S3Server::start() else { return };
-    let bucket = bucket(&settings(&server));
-    let key = key(ObjectRole::Preview);
+    let bucket = open_bucket(&settings(&server));
+    let key = random_key(ObjectRole::Preview);
     bucket.write(&key, "image/jpeg", Bytes::from_static(b"preview")).await.unwrap();
     let soon = Duration::from_secs(1);
     let down = bucket.download_url(&key, soon).await.unwrap();
-    let terms = UploadTerms { content_type: "image/jpeg", max_bytes: 1000, ttl: soon };
+    let terms = UploadConditions { content_type: "image/jpeg", max_bytes: 1000, ttl: soon };
     let up = bucket.upload_url(&key, terms).await.unwrap();
     let start = Instant::now();
     while get(&down).await != StatusCode::FORBIDDEN
@@ -140,10 +141,10 @@ async fn urls_expire() {
 }
 
 #[tokio::test]
-async fn no_url_holds_longer_than_a_week() {
+async fn no_url_is_valid_longer_than_a_week() {
     let Some(server) = S3Server::start() else { return };
-    let bucket = bucket(&settings(&server));
-    let key = key(ObjectRole::Preview);
+    let bucket = open_bucket(&settings(&server));
+    let key = random_key(ObjectRole::Preview);
     bucket.write(&key, "image/jpeg", Bytes::from_static(b"preview")).await.unwrap();
     let url = bucket.download_url(&key, LONGEST_TTL * 5).await.unwrap();
     let expires = url.query_pairs().find(|(name, _)| name == "X-Amz-Expires").unwrap().1.into_owned();
@@ -155,19 +156,19 @@ async fn no_url_holds_longer_than_a_week() {
 #[tokio::test]
 async fn urls_are_signed_for_the_public_endpoint() {
     let Some(server) = S3Server::start() else { return };
-    let inside = Proxy::before(server.address()).await;
+    let inside = Proxy::in_front_of(server.address()).await;
     let public = format!("http://{}", server.address());
     let settings = CloudSettings {
         public_endpoint: Some(public.parse().unwrap()),
         ..settings_through(&server, &inside)
     };
-    let bucket = bucket(&settings);
-    let key = key(ObjectRole::Original);
+    let bucket = open_bucket(&settings);
+    let key = random_key(ObjectRole::Original);
     let url = upload_url(&bucket, &key, "image/jpeg").await;
     assert!(url.as_str().starts_with(&public), "{url}");
     // The host is signed: an address that only the service has would be of no use to a browser.
     let (port, other) = (server.address().port().to_string(), inside.address().port().to_string());
-    assert_eq!(put(&changed(&url, &port, &other), Some("image/jpeg")).await, StatusCode::FORBIDDEN);
+    assert_eq!(put(&replace_in_url(&url, &port, &other), Some("image/jpeg")).await, StatusCode::FORBIDDEN);
     assert_eq!(put(&url, Some("image/jpeg")).await, StatusCode::OK);
     assert_eq!(bucket.read(&key, 1000).await.unwrap(), "pixels");
     assert_eq!(get(&bucket.download_url(&key, TTL).await.unwrap()).await, StatusCode::OK);

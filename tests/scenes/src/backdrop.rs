@@ -1,7 +1,7 @@
 //! What is behind the runners: sky, trees, a crowd behind a barrier, a road.
 
-use super::canvas::{Bounds, Canvas, Color, mixed, place};
-use super::noise::{self, Dice};
+use super::canvas::{Bounds, Canvas, Color, mix_colors, place};
+use super::noise::{self, Rng};
 
 const SKIES: [(Color, Color); 4] = [
     ([96.0, 148.0, 214.0], [206.0, 222.0, 238.0]),
@@ -21,62 +21,65 @@ const CLOTHES: [Color; 7] = [
 ];
 
 /// Fills the canvas; `horizon` is the share of the height above the road.
-pub fn draw(canvas: &mut Canvas, horizon: f32, seed: u64) {
-    let mut dice = Dice::new(seed);
-    let sky = dice.one_of(&SKIES);
+pub fn draw_backdrop(canvas: &mut Canvas, horizon: f32, seed: u64) {
+    let mut dice = Rng::new(seed);
+    let sky = dice.choose(&SKIES);
     let unit = canvas.height() / 40.0;
     let horizon = horizon * canvas.height();
-    let leaves = [52.0 + dice.between(0.0, 50.0), 92.0 + dice.between(-10.0, 20.0), 48.0];
-    let vanishing = canvas.width() * dice.between(0.3, 0.7);
+    let leaves = [52.0 + dice.uniform(0.0, 50.0), 92.0 + dice.uniform(-10.0, 20.0), 48.0];
+    let vanishing = canvas.width() * dice.uniform(0.3, 0.7);
     canvas.fill(|x, y| {
-        let crown = horizon - unit * (5.0 + 6.0 * noise::cloudy(seed, x / (unit * 8.0), 0.5));
+        let crown = horizon - unit * (5.0 + 6.0 * noise::fractal_noise(seed, x / (unit * 8.0), 0.5));
         if y > horizon {
-            road(seed, [x, y], [vanishing, horizon], unit)
+            road_color(seed, [x, y], [vanishing, horizon], unit)
         } else if y > crown {
-            let light =
-                noise::cloudy(seed + 9, x / unit, y / unit) + 0.3 * noise::smooth(seed, x / 9.0, y / 9.0);
-            mixed([26.0, 42.0, 28.0], leaves, light)
+            let light = noise::fractal_noise(seed + 9, x / unit, y / unit)
+                + 0.3 * noise::smooth_noise(seed, x / 9.0, y / 9.0);
+            mix_colors([26.0, 42.0, 28.0], leaves, light)
         } else {
-            let cloud = noise::cloudy(seed + 20, x / (unit * 9.0), y / (unit * 4.0));
-            mixed(mixed(sky.0, sky.1, y / horizon), [246.0, 246.0, 248.0], 2.5 * (cloud - 0.55))
+            let cloud = noise::fractal_noise(seed + 20, x / (unit * 9.0), y / (unit * 4.0));
+            mix_colors(mix_colors(sky.0, sky.1, y / horizon), [246.0, 246.0, 248.0], 2.5 * (cloud - 0.55))
         }
     });
-    crowd(canvas, horizon, &mut dice);
+    draw_crowd(canvas, horizon, &mut dice);
 }
 
 /// Asphalt, coarser and lighter near the camera, with white lines that meet at the vanishing point.
-fn road(seed: u64, [x, y]: [f32; 2], [vanishing, horizon]: [f32; 2], unit: f32) -> Color {
+fn road_color(seed: u64, [x, y]: [f32; 2], [vanishing, horizon]: [f32; 2], unit: f32) -> Color {
     let near = (y - horizon) / (unit * 20.0) + 0.04;
     let size = 2.0 + 14.0 * near;
-    let gravel = noise::cloudy(seed + 40, x / size, y / size) - 0.5;
+    let gravel = noise::fractal_noise(seed + 40, x / size, y / size) - 0.5;
     let light = 92.0 + 24.0 * near.min(1.5) + 26.0 * gravel;
     let lane = ((x - vanishing) / (near * unit * 26.0)).abs();
     let line = 1.0 - ((lane - 0.9).abs() / 0.035).min(1.0);
-    mixed([light, light, light + 4.0], [224.0, 222.0, 214.0], line)
+    mix_colors([light, light, light + 4.0], [224.0, 222.0, 214.0], line)
 }
 
 /// Spectators without faces, small and blurred as a lens would have them, and the barrier that they lean on.
-fn crowd(canvas: &mut Canvas, horizon: f32, dice: &mut Dice) {
+fn draw_crowd(canvas: &mut Canvas, horizon: f32, dice: &mut Rng) {
     let unit = canvas.height() / 40.0;
     let mut x = -unit;
     while x < canvas.width() + unit {
-        let size = unit * dice.between(0.75, 1.05);
-        let (shirt, head) = (dice.one_of(&CLOTHES), horizon - size * dice.between(2.0, 2.7));
-        let skin = mixed([222.0, 182.0, 156.0], [112.0, 76.0, 56.0], dice.between(0.0, 1.0));
-        canvas.limb([(place(x, horizon - size), size * 0.62), (place(x, horizon + size), size * 0.7)], shirt);
-        canvas.limb([(place(x, head), size * 0.34), (place(x, head + size * 0.2), size * 0.3)], skin);
-        canvas.limb(
+        let size = unit * dice.uniform(0.75, 1.05);
+        let (shirt, head) = (dice.choose(&CLOTHES), horizon - size * dice.uniform(2.0, 2.7));
+        let skin = mix_colors([222.0, 182.0, 156.0], [112.0, 76.0, 56.0], dice.uniform(0.0, 1.0));
+        canvas.draw_limb(
+            [(place(x, horizon - size), size * 0.62), (place(x, horizon + size), size * 0.7)],
+            shirt,
+        );
+        canvas.draw_limb([(place(x, head), size * 0.34), (place(x, head + size * 0.2), size * 0.3)], skin);
+        canvas.draw_limb(
             [(place(x, head - size * 0.18), size * 0.36), (place(x, head - size * 0.2), size * 0.3)],
             [48.0; 3],
         );
-        x += size * dice.between(1.1, 1.9);
+        x += size * dice.uniform(1.1, 1.9);
     }
-    let banner = dice.one_of(&CLOTHES);
+    let banner = dice.choose(&CLOTHES);
     let sides = [0.0, horizon - unit * 0.2, canvas.width(), horizon + unit * 1.5];
-    canvas.lay(Bounds { sides }, |x, y| {
+    canvas.blend(Bounds { sides }, |x, y| {
         let along = (x / (unit * 6.0)).fract();
         let post = if along < 0.02 { 0.5 } else { 1.0 };
-        let fold = 0.9 + 0.2 * noise::smooth(3, x / unit, y / (unit * 3.0));
+        let fold = 0.9 + 0.2 * noise::smooth_noise(3, x / unit, y / (unit * 3.0));
         (banner.map(|value| value * post * fold), 1.0)
     });
 }

@@ -3,20 +3,20 @@
 use ab_glyph::{Font, FontVec, PxScale, ScaleFont, point};
 use anyhow::Context;
 
-use super::canvas::{Bounds, Canvas, Color, Place, mixed, place};
+use super::canvas::{Bounds, Canvas, Color, Point, mix_colors, place};
 
 /// Places where systems keep DejaVu Sans Bold.
-const FONTS: [&str; 3] = [
+const FONT_PATHS: [&str; 3] = [
     "/usr/share/fonts/truetype/dejavu/DejaVuSans-Bold.ttf",
     "/usr/share/fonts/dejavu-sans-fonts/DejaVuSans-Bold.ttf",
     "/usr/share/fonts/TTF/DejaVuSans-Bold.ttf",
 ];
 
 /// Pixels that a digit is high on the flat sheet.
-const DIGIT: f32 = 160.0;
+const SHEET_DIGIT_HEIGHT: f32 = 160.0;
 
 /// Lets a sheet be drawn many times.
-pub struct Printer {
+pub struct BibPrinter {
     font: FontVec,
 }
 
@@ -29,21 +29,21 @@ pub struct Sheet {
 
 /// How a sheet hangs.
 #[derive(Clone, Copy, Debug)]
-pub struct Hanging {
+pub struct BibPlacement {
     /// The middle of the sheet.
-    pub centre: Place,
+    pub centre: Point,
     /// Height of its digits, in pixels.
     pub digit_height: f32,
     /// Radians, clockwise.
-    pub turn: f32,
+    pub rotation: f32,
     /// How much nearer the right side is than the left, as a share.
     pub slant: f32,
 }
 
-impl Printer {
+impl BibPrinter {
     /// With the system's DejaVu Sans Bold.
     pub fn new() -> anyhow::Result<Self> {
-        let bytes = FONTS.iter().find_map(|path| std::fs::read(path).ok());
+        let bytes = FONT_PATHS.iter().find_map(|path| std::fs::read(path).ok());
         let bytes =
             bytes.context("the font DejaVu Sans Bold is not on this system (package fonts-dejavu-core)")?;
         Ok(Self { font: FontVec::try_from_vec(bytes).context("the font DejaVu Sans Bold is damaged")? })
@@ -52,19 +52,20 @@ impl Printer {
     /// A sheet with a number.
     pub fn print(&self, number: &str, header: Color) -> Sheet {
         // A capital of this font is 0.729 em high.
-        let font =
-            self.font.as_scaled(PxScale::from(DIGIT / 0.729 * self.font.height_unscaled() / self.em()));
+        let font = self
+            .font
+            .as_scaled(PxScale::from(SHEET_DIGIT_HEIGHT / 0.729 * self.font.height_unscaled() / self.em()));
         let text_width: f32 = number.chars().map(|digit| font.h_advance(font.glyph_id(digit))).sum();
-        let width = (text_width + 0.55 * DIGIT) as usize;
-        let mut sheet = Sheet::blank(width, (2.15 * DIGIT) as usize, header);
+        let width = (text_width + 0.55 * SHEET_DIGIT_HEIGHT) as usize;
+        let mut sheet = Sheet::blank(width, (2.15 * SHEET_DIGIT_HEIGHT) as usize, header);
         let mut pen = (width as f32 - text_width) / 2.0;
         for digit in number.chars() {
             let id = font.glyph_id(digit);
-            let glyph = id.with_scale_and_position(font.scale(), point(pen, 1.62 * DIGIT));
+            let glyph = id.with_scale_and_position(font.scale(), point(pen, 1.62 * SHEET_DIGIT_HEIGHT));
             if let Some(outline) = self.font.outline_glyph(glyph) {
                 let corner = outline.px_bounds().min;
                 outline.draw(|x, y, cover| {
-                    sheet.ink(corner.x as usize + x as usize, corner.y as usize + y as usize, cover);
+                    sheet.blend_ink(corner.x as usize + x as usize, corner.y as usize + y as usize, cover);
                 });
             }
             pen += font.h_advance(id);
@@ -97,38 +98,38 @@ impl Sheet {
         Self { width, height, pixels }
     }
 
-    fn ink(&mut self, x: usize, y: usize, cover: f32) {
+    fn blend_ink(&mut self, x: usize, y: usize, cover: f32) {
         if x < self.width && y < self.height {
             let pixel = &mut self.pixels[y * self.width + x];
-            *pixel = mixed(*pixel, [22.0, 22.0, 26.0], cover);
+            *pixel = mix_colors(*pixel, [22.0, 22.0, 26.0], cover);
         }
     }
 
     /// Hangs the sheet on whatever is on the canvas; says where its corners came to lie, clockwise from the top left.
-    pub fn hang(&self, canvas: &mut Canvas, how: Hanging) -> [Place; 4] {
-        let half_width = self.width as f32 / DIGIT * how.digit_height / 2.0;
-        let half_height = self.height as f32 / DIGIT * how.digit_height / 2.0;
-        let (sine, cosine) = how.turn.sin_cos();
+    pub fn draw_on(&self, canvas: &mut Canvas, how: BibPlacement) -> [Point; 4] {
+        let half_width = self.width as f32 / SHEET_DIGIT_HEIGHT * how.digit_height / 2.0;
+        let half_height = self.height as f32 / SHEET_DIGIT_HEIGHT * how.digit_height / 2.0;
+        let (sine, cosine) = how.rotation.sin_cos();
         let corners =
             [(-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0)].map(|(right, down): (f32, f32)| {
                 let (x, y) = (right * half_width, down * half_height * (1.0 + right * how.slant));
                 place(how.centre.x + x * cosine - y * sine, how.centre.y + x * sine + y * cosine)
             });
-        let pixel_size = DIGIT / how.digit_height;
-        canvas.lay(Bounds::around(&corners, 2.0), |x, y| {
+        let pixel_size = SHEET_DIGIT_HEIGHT / how.digit_height;
+        canvas.blend(Bounds::around(&corners, 2.0), |x, y| {
             let (x, y) = (x - how.centre.x, y - how.centre.y);
             let right = (x * cosine + y * sine) / half_width;
             let down = (y * cosine - x * sine) / half_height / (1.0 + right * how.slant);
             let inside = (1.0 - right.abs()).min((1.0 - down.abs()) * half_height / half_width) * half_width;
             // The paper bends round the chest: its sides turn from the light.
             let light = 1.0 - 0.16 * right * right;
-            (self.sample(right, down, pixel_size).map(|value| value * light), (inside + 0.75) / 1.5)
+            (self.sample_square(right, down, pixel_size).map(|value| value * light), (inside + 0.75) / 1.5)
         });
         corners
     }
 
     /// Mean colour of a square of `size` sheet pixels around a place given from -1 to 1.
-    fn sample(&self, right: f32, down: f32, size: f32) -> Color {
+    fn sample_square(&self, right: f32, down: f32, size: f32) -> Color {
         let centre = ((right + 1.0) / 2.0 * self.width as f32, (down + 1.0) / 2.0 * self.height as f32);
         let steps = (size.ceil() as i32).clamp(1, 8);
         let mut sum = [0.0; 3];

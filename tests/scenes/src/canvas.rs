@@ -9,7 +9,7 @@ pub type Color = [f32; 3];
 
 /// A place on the canvas, in pixels from the top left.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Place {
+pub struct Point {
     /// To the right.
     pub x: f32,
     /// Down.
@@ -17,8 +17,8 @@ pub struct Place {
 }
 
 /// Shorthand for a place.
-pub fn place(x: f32, y: f32) -> Place {
-    Place { x, y }
+pub fn place(x: f32, y: f32) -> Point {
+    Point { x, y }
 }
 
 /// What is drawn on.
@@ -37,7 +37,7 @@ pub struct Bounds {
 
 impl Bounds {
     /// Everything within `reach` of some places.
-    pub fn around(places: &[Place], reach: f32) -> Self {
+    pub fn around(places: &[Point], reach: f32) -> Self {
         let mut sides = [f32::MAX, f32::MAX, f32::MIN, f32::MIN];
         for place in places {
             sides[0] = sides[0].min(place.x - reach);
@@ -74,7 +74,7 @@ impl Canvas {
     }
 
     /// Lays colours over a part of the canvas; each comes with how much of it there is, 0 to 1.
-    pub fn lay(&mut self, bounds: Bounds, paint: impl Fn(f32, f32) -> (Color, f32)) {
+    pub fn blend(&mut self, bounds: Bounds, paint: impl Fn(f32, f32) -> (Color, f32)) {
         let [left, top, right, bottom] = bounds.sides;
         let columns = left.max(0.0) as usize..(right.ceil().clamp(0.0, self.width()) as usize);
         for row in top.max(0.0) as usize..(bottom.ceil().clamp(0.0, self.height()) as usize) {
@@ -89,25 +89,25 @@ impl Canvas {
     }
 
     /// A limb: round, of one thickness at each end, darker towards its edges.
-    pub fn limb(&mut self, ends: [(Place, f32); 2], color: Color) {
+    pub fn draw_limb(&mut self, ends: [(Point, f32); 2], color: Color) {
         let [(from, thin), (to, thick)] = ends;
         let reach = thin.max(thick) + 2.0;
-        self.lay(Bounds::around(&[from, to], reach), |x, y| {
-            let (along, away) = nearest(from, to, place(x, y));
+        self.blend(Bounds::around(&[from, to], reach), |x, y| {
+            let (along, away) = nearest_on_segment(from, to, place(x, y));
             let radius = thin + (thick - thin) * along;
-            (shaded(color, away / radius), edge(radius - away))
+            (shade(color, away / radius), edge_coverage(radius - away))
         });
     }
 
     /// The picture, with a sensor's grain of that standard deviation.
-    pub fn developed(&self, seed: u64, grain: f32) -> RgbImage {
+    pub fn to_image(&self, seed: u64, grain: f32) -> RgbImage {
         RgbImage::from_fn(self.width, self.height, |x, y| {
             let color = self.pixels[(y * self.width) as usize + x as usize];
-            let shared = noise::grain(seed, i64::from(x), i64::from(y));
+            let shared = noise::sensor_grain(seed, i64::from(x), i64::from(y));
             let mut channel = 0;
             image::Rgb(color.map(|value| {
                 channel += 1;
-                let own = noise::grain(seed + channel, i64::from(x), i64::from(y));
+                let own = noise::sensor_grain(seed + channel, i64::from(x), i64::from(y));
                 (value + grain * (0.8 * shared + 0.6 * own)).round().clamp(0.0, 255.0) as u8
             }))
         })
@@ -115,24 +115,24 @@ impl Canvas {
 }
 
 /// How much of a pixel lies inside a shape whose edge is `inside` pixels away.
-pub fn edge(inside: f32) -> f32 {
+pub fn edge_coverage(inside: f32) -> f32 {
     (inside + 0.75) / 1.5
 }
 
 /// A colour `off` of the way from the middle of something round to its edge.
-pub fn shaded(color: Color, off: f32) -> Color {
+pub fn shade(color: Color, off: f32) -> Color {
     let light = 1.06 - 0.32 * off.clamp(0.0, 1.0).powi(2);
     color.map(|value| value * light)
 }
 
 /// Two colours mixed.
-pub fn mixed(one: Color, other: Color, share: f32) -> Color {
+pub fn mix_colors(one: Color, other: Color, share: f32) -> Color {
     let share = share.clamp(0.0, 1.0);
     [0, 1, 2].map(|channel| one[channel] + (other[channel] - one[channel]) * share)
 }
 
 /// How far along a line the nearest point to a place is (0 to 1), and how far away.
-fn nearest(from: Place, to: Place, place: Place) -> (f32, f32) {
+fn nearest_on_segment(from: Point, to: Point, place: Point) -> (f32, f32) {
     let (across, down) = (to.x - from.x, to.y - from.y);
     let length = (across * across + down * down).max(1e-6);
     let along = (((place.x - from.x) * across + (place.y - from.y) * down) / length).clamp(0.0, 1.0);

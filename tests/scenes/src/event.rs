@@ -8,16 +8,16 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use super::canvas::Color;
-use super::jpeg::{self, CameraNotes};
-use super::photo::{Entrant, PhotoPlan, Studio, selfie};
+use super::jpeg::{self, CameraExif};
+use super::photo::{Entrant, PhotoPlan, PhotoRenderer, draw_selfie};
 use super::portrait::{Portrait, PortraitFile};
 
 /// Folder of the photos inside the event's.
-pub const PHOTOS: &str = "photos";
+pub const PHOTOS_FOLDER: &str = "photos";
 /// Folder of the selfies inside the event's.
-pub const SELFIES: &str = "selfies";
+pub const SELFIES_FOLDER: &str = "selfies";
 /// The truth's file name.
-pub const TRUTH: &str = "truth.json";
+pub const TRUTH_FILE: &str = "truth.json";
 
 /// What is in each photo.
 #[derive(Debug, Deserialize, Serialize)]
@@ -58,8 +58,8 @@ struct Person {
     name: &'static str,
     bib: &'static str,
     shirt: Color,
-    in_photos: &'static [PortraitFile],
-    for_selfie: PortraitFile,
+    photo_portraits: &'static [PortraitFile],
+    selfie_portrait: PortraitFile,
 }
 
 const ASTRONAUT: PortraitFile =
@@ -78,17 +78,23 @@ const PEOPLE: [Person; 3] = [
         name: "collins",
         bib: "1234",
         shirt: [226.0, 96.0, 42.0],
-        in_photos: &[ASTRONAUT],
-        for_selfie: ASTRONAUT,
+        photo_portraits: &[ASTRONAUT],
+        selfie_portrait: ASTRONAUT,
     },
     Person {
         name: "obama",
         bib: "2086",
         shirt: [44.0, 92.0, 164.0],
-        in_photos: &[OBAMA, OBAMA_STANDING],
-        for_selfie: OBAMA_SPEAKING,
+        photo_portraits: &[OBAMA, OBAMA_STANDING],
+        selfie_portrait: OBAMA_SPEAKING,
     },
-    Person { name: "biden", bib: "573", shirt: [58.0, 142.0, 96.0], in_photos: &[BIDEN], for_selfie: BIDEN },
+    Person {
+        name: "biden",
+        bib: "573",
+        shirt: [58.0, 142.0, 96.0],
+        photo_portraits: &[BIDEN],
+        selfie_portrait: BIDEN,
+    },
 ];
 
 /// Who is in a photo, by index into [`PEOPLE`]; the list is gone through again and again.
@@ -103,8 +109,8 @@ const FORMATS: [(u32, u32, u16); 5] =
 ///
 /// # Errors
 /// When a portrait or the font is missing, or the folder cannot be written.
-pub fn write(folder: &Path, portraits: &Path, count: usize) -> anyhow::Result<Truth> {
-    for name in [PHOTOS, SELFIES] {
+pub fn write_event(folder: &Path, portraits: &Path, count: usize) -> anyhow::Result<Truth> {
+    for name in [PHOTOS_FOLDER, SELFIES_FOLDER] {
         let path = folder.join(name);
         std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
     }
@@ -114,7 +120,7 @@ pub fn write(folder: &Path, portraits: &Path, count: usize) -> anyhow::Result<Tr
     }
     let photos = write_photos(folder, portraits, count)?;
     let truth = Truth { runners, photos };
-    std::fs::write(folder.join(TRUTH), serde_json::to_vec_pretty(&truth)?)?;
+    std::fs::write(folder.join(TRUTH_FILE), serde_json::to_vec_pretty(&truth)?)?;
     Ok(truth)
 }
 
@@ -123,28 +129,31 @@ fn write_selfie(
     portraits: &Path,
     (index, person): (usize, &Person),
 ) -> anyhow::Result<TruthRunner> {
-    let portrait = Portrait::open(portraits, person.for_selfie)?;
+    let portrait = Portrait::open(portraits, person.selfie_portrait)?;
     let file = format!("{}.jpg", person.name);
-    let picture = selfie(&portrait, 1000 + index as u64);
-    let notes = CameraNotes { taken_at: "2026:05:17 18:30:00", orientation: 1 };
-    std::fs::write(folder.join(SELFIES).join(&file), jpeg::encoded(&picture, notes)?)?;
+    let picture = draw_selfie(&portrait, 1000 + index as u64);
+    let notes = CameraExif { taken_at: "2026:05:17 18:30:00", orientation: 1 };
+    std::fs::write(folder.join(SELFIES_FOLDER).join(&file), jpeg::encode(&picture, notes)?)?;
     Ok(TruthRunner {
         name: person.name.into(),
         bib: person.bib.into(),
         selfie: file,
-        selfie_is_another_photograph: person.in_photos.iter().all(|used| used.file != person.for_selfie.file),
+        selfie_is_another_photograph: person
+            .photo_portraits
+            .iter()
+            .all(|used| used.file != person.selfie_portrait.file),
     })
 }
 
 /// Draws on every core.
 fn write_photos(folder: &Path, portraits: &Path, count: usize) -> anyhow::Result<Vec<TruthPhoto>> {
-    let studio = Studio::new()?;
+    let studio = PhotoRenderer::new()?;
     let mut heads = Vec::new();
     for person in &PEOPLE {
         let open = |file: &PortraitFile| Portrait::open(portraits, *file);
-        heads.push(person.in_photos.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?);
+        heads.push(person.photo_portraits.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?);
     }
-    let artist = Artist { studio, heads, folder };
+    let artist = EventWriter { renderer: studio, portraits: heads, folder };
     let (next, drawn) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     std::thread::scope(|scope| {
@@ -155,7 +164,7 @@ fn write_photos(folder: &Path, portraits: &Path, count: usize) -> anyhow::Result
                     if index >= count {
                         break;
                     }
-                    let photo = artist.write(index);
+                    let photo = artist.write_photo(index);
                     drawn.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(photo);
                 }
             };
@@ -169,30 +178,31 @@ fn write_photos(folder: &Path, portraits: &Path, count: usize) -> anyhow::Result
     Ok(photos)
 }
 
-struct Artist<'a> {
-    studio: Studio,
+struct EventWriter<'a> {
+    renderer: PhotoRenderer,
     /// The portraits of each person of [`PEOPLE`].
-    heads: Vec<Vec<Portrait>>,
+    portraits: Vec<Vec<Portrait>>,
     folder: &'a Path,
 }
 
-impl Artist<'_> {
-    fn write(&self, index: usize) -> anyhow::Result<TruthPhoto> {
+impl EventWriter<'_> {
+    fn write_photo(&self, index: usize) -> anyhow::Result<TruthPhoto> {
         let group = GROUPS[index % GROUPS.len()];
         let (width, height, orientation) = FORMATS[index % FORMATS.len()];
         let entrants: Vec<Entrant<'_>> = group
             .iter()
             .map(|&who| Entrant {
-                portrait: &self.heads[who][(index / GROUPS.len()) % self.heads[who].len()],
+                portrait: &self.portraits[who][(index / GROUPS.len()) % self.portraits[who].len()],
                 bib: PEOPLE[who].bib,
                 shirt: PEOPLE[who].shirt,
             })
             .collect();
-        let picture = self.studio.draw(&PhotoPlan { width, height, entrants: &entrants, seed: index as u64 });
+        let picture =
+            self.renderer.draw_photo(&PhotoPlan { width, height, entrants: &entrants, seed: index as u64 });
         let taken_at = format!("2026:05:17 09:{:02}:{:02}", 10 + index / 60, index % 60);
         let file = format!("IMG_{:04}.jpg", 2001 + index);
-        let path = self.folder.join(PHOTOS).join(&file);
-        std::fs::write(&path, jpeg::encoded(&picture, CameraNotes { taken_at: &taken_at, orientation })?)
+        let path = self.folder.join(PHOTOS_FOLDER).join(&file);
+        std::fs::write(&path, jpeg::encode(&picture, CameraExif { taken_at: &taken_at, orientation })?)
             .with_context(|| format!("cannot write {}", path.display()))?;
         Ok(TruthPhoto {
             file,

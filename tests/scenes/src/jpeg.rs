@@ -6,14 +6,14 @@ use anyhow::Context;
 use image::codecs::jpeg::JpegEncoder;
 use image::{ImageReader, RgbImage};
 
-const QUALITY: u8 = 92;
+const JPEG_QUALITY: u8 = 92;
 
 /// Length of the date in EXIF with its closing zero: `2026:05:17 09:41:07`.
 const DATE_BYTES: u32 = 20;
 
 /// What a camera notes beside the pixels.
 #[derive(Clone, Copy, Debug)]
-pub struct CameraNotes<'a> {
+pub struct CameraExif<'a> {
     /// As EXIF writes it: `2026:05:17 09:41:07`.
     pub taken_at: &'a str,
     /// EXIF's number for how the picture must be turned; the pixels are stored accordingly.
@@ -21,7 +21,7 @@ pub struct CameraNotes<'a> {
 }
 
 /// A picture of any format that this workspace builds in.
-pub fn decoded(bytes: &[u8]) -> anyhow::Result<RgbImage> {
+pub fn decode(bytes: &[u8]) -> anyhow::Result<RgbImage> {
     let reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
     Ok(reader.decode()?.into_rgb8())
 }
@@ -30,7 +30,7 @@ pub fn decoded(bytes: &[u8]) -> anyhow::Result<RgbImage> {
 ///
 /// # Errors
 /// When the date has another length than EXIF's, or the orientation is none that cameras write (1, 3, 6, 8).
-pub fn encoded(upright: &RgbImage, notes: CameraNotes<'_>) -> anyhow::Result<Vec<u8>> {
+pub fn encode(upright: &RgbImage, notes: CameraExif<'_>) -> anyhow::Result<Vec<u8>> {
     let stored = match notes.orientation {
         1 => upright.clone(),
         3 => image::imageops::rotate180(upright),
@@ -39,17 +39,17 @@ pub fn encoded(upright: &RgbImage, notes: CameraNotes<'_>) -> anyhow::Result<Vec
         other => anyhow::bail!("orientation {other} is none that cameras write"),
     };
     let mut file = Vec::new();
-    JpegEncoder::new_with_quality(&mut file, QUALITY)
+    JpegEncoder::new_with_quality(&mut file, JPEG_QUALITY)
         .encode_image(&stored)
         .context("cannot encode a JPEG")?;
-    let segment = exif(notes)?;
+    let segment = exif_segment(notes)?;
     // Behind the two bytes that every JPEG begins with.
     file.splice(2..2, segment);
     Ok(file)
 }
 
 /// An APP1 segment: a little TIFF with two folders of entries. Offsets count from its `II`.
-fn exif(notes: CameraNotes<'_>) -> anyhow::Result<Vec<u8>> {
+fn exif_segment(notes: CameraExif<'_>) -> anyhow::Result<Vec<u8>> {
     anyhow::ensure!(notes.taken_at.len() as u32 + 1 == DATE_BYTES, "{} is no EXIF date", notes.taken_at);
     const ASCII: u16 = 2;
     const SHORT: u16 = 3;

@@ -3,11 +3,11 @@
 use image::RgbImage;
 
 use super::backdrop;
-use super::bib::{Printer, Sheet};
+use super::bib::{BibPrinter, Sheet};
 use super::canvas::{Canvas, Color, place};
-use super::noise::Dice;
+use super::noise::Rng;
 use super::portrait::{Portrait, Pose};
-use super::runner::{self, Runner};
+use super::runner::{self, RunnerFigure};
 
 /// Standard deviation of the sensor's grain, in steps of 8 bits: a good camera at ISO 400.
 const GRAIN: f32 = 2.2;
@@ -35,46 +35,47 @@ pub struct PhotoPlan<'a> {
 }
 
 /// Draws photos.
-pub struct Studio {
-    printer: Printer,
+pub struct PhotoRenderer {
+    printer: BibPrinter,
 }
 
-impl Studio {
+impl PhotoRenderer {
     /// # Errors
     /// When the font for the numbers is not on this system.
     pub fn new() -> anyhow::Result<Self> {
-        Ok(Self { printer: Printer::new()? })
+        Ok(Self { printer: BibPrinter::new()? })
     }
 
     /// The upright picture.
-    pub fn draw(&self, plan: &PhotoPlan<'_>) -> RgbImage {
-        let mut dice = Dice::new(plan.seed);
+    pub fn draw_photo(&self, plan: &PhotoPlan<'_>) -> RgbImage {
+        let mut dice = Rng::new(plan.seed);
         let mut canvas = Canvas::new(plan.width, plan.height);
-        backdrop::draw(&mut canvas, dice.between(0.4, 0.5), plan.seed);
-        let light = dice.between(0.86, 1.1);
-        let light = [light * dice.between(0.97, 1.05), light, light * dice.between(0.94, 1.04)];
+        backdrop::draw_backdrop(&mut canvas, dice.uniform(0.4, 0.5), plan.seed);
+        let light = dice.uniform(0.86, 1.1);
+        let light = [light * dice.uniform(0.97, 1.05), light, light * dice.uniform(0.94, 1.04)];
         for (index, entrant) in plan.entrants.iter().enumerate() {
-            let face_width = plan.height.min(plan.width) as f32 * dice.between(0.062, 0.085);
+            let face_width = plan.height.min(plan.width) as f32 * dice.uniform(0.062, 0.085);
             let lane = (index as f32 + 1.0) / (plan.entrants.len() as f32 + 1.0);
             let pose = Pose {
                 chin: place(
-                    canvas.width() * (lane + dice.between(-0.05, 0.05)),
-                    canvas.height() * dice.between(0.29, 0.36),
+                    canvas.width() * (lane + dice.uniform(-0.05, 0.05)),
+                    canvas.height() * dice.uniform(0.29, 0.36),
                 ),
                 face_width,
-                turn: dice.between(-0.12, 0.12),
-                mirrored: dice.between(0.0, 1.0) < 0.3,
+                rotation: dice.uniform(-0.12, 0.12),
+                is_mirrored: dice.uniform(0.0, 1.0) < 0.3,
                 light,
             };
-            let sheet = self.sheet(entrant.bib);
-            let figure = Runner { portrait: entrant.portrait, sheet: &sheet, shirt: entrant.shirt, pose };
-            runner::draw(&mut canvas, &figure, plan.seed.wrapping_add(index as u64));
+            let sheet = self.print_sheet(entrant.bib);
+            let figure =
+                RunnerFigure { portrait: entrant.portrait, sheet: &sheet, shirt: entrant.shirt, pose };
+            runner::draw_runner(&mut canvas, &figure, plan.seed.wrapping_add(index as u64));
         }
-        canvas.developed(plan.seed, GRAIN)
+        canvas.to_image(plan.seed, GRAIN)
     }
 
     /// The colour of a header tells the wave, here by the first digit.
-    fn sheet(&self, bib: &str) -> Sheet {
+    fn print_sheet(&self, bib: &str) -> Sheet {
         let waves = [[32.0, 86.0, 168.0], [190.0, 36.0, 44.0], [30.0, 126.0, 76.0], [220.0, 128.0, 22.0]];
         let wave = bib.bytes().next().unwrap_or(0) as usize % waves.len();
         self.printer.print(bib, waves[wave])
@@ -82,15 +83,17 @@ impl Studio {
 }
 
 /// A picture as a phone would take it of that person: head and shoulders, other light, a little grain.
-pub fn selfie(portrait: &Portrait, seed: u64) -> RgbImage {
-    let mut dice = Dice::new(seed);
+pub fn draw_selfie(portrait: &Portrait, seed: u64) -> RgbImage {
+    let mut dice = Rng::new(seed);
     let (width, height) = (960, 1200);
     let mut canvas = Canvas::new(width, height);
-    let face_width = canvas.width() * dice.between(0.3, 0.36);
-    let chin = place(canvas.width() * dice.between(0.45, 0.55), canvas.height() * dice.between(0.6, 0.66));
-    let warmth = dice.between(0.95, 1.06);
+    let face_width = canvas.width() * dice.uniform(0.3, 0.36);
+    let chin = place(canvas.width() * dice.uniform(0.45, 0.55), canvas.height() * dice.uniform(0.6, 0.66));
+    let warmth = dice.uniform(0.95, 1.06);
     let light = [1.08 * warmth, 1.06, 1.08 / warmth];
-    portrait
-        .selfie(&mut canvas, Pose { chin, face_width, turn: dice.between(0.04, 0.1), mirrored: true, light });
-    canvas.developed(seed, 2.0 * GRAIN)
+    portrait.draw_selfie(
+        &mut canvas,
+        Pose { chin, face_width, rotation: dice.uniform(0.04, 0.1), is_mirrored: true, light },
+    );
+    canvas.to_image(seed, 2.0 * GRAIN)
 }

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::environment::{skip_or_fail, variable};
+use crate::environment::{read_variable, skip_or_fail};
 
 /// Where Debian's package puts it, a folder an architecture.
-const DEBIAN: &str = "/usr/lib";
+const DEBIAN_LIBRARIES: &str = "/usr/lib";
 const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
 
 /// libfaketime for programs with threads, to be preloaded (`LD_PRELOAD`) and told by `FAKETIME`; `None`, said loudly,
@@ -13,8 +13,8 @@ const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
 ///
 /// # Panics
 /// Without it, when nothing may be skipped (`REQUIRE_SHARED=1`).
-pub fn faketime() -> Option<PathBuf> {
-    let library = variable("PHOTOFINISH_TEST_FAKETIME").map(PathBuf::from).or_else(installed);
+pub fn find_faketime() -> Option<PathBuf> {
+    let library = read_variable("PHOTOFINISH_TEST_FAKETIME").map(PathBuf::from).or_else(find_installed);
     if let Some(library) = library.filter(|library| library.is_file()) {
         return Some(library);
     }
@@ -22,7 +22,7 @@ pub fn faketime() -> Option<PathBuf> {
     None
 }
 
-fn installed() -> Option<PathBuf> {
-    let folders = std::fs::read_dir(Path::new(DEBIAN)).ok()?.flatten();
+fn find_installed() -> Option<PathBuf> {
+    let folders = std::fs::read_dir(Path::new(DEBIAN_LIBRARIES)).ok()?.flatten();
     folders.map(|folder| folder.path().join(LIBRARY)).find(|library| library.is_file())
 }

@@ -16,14 +16,16 @@ mod postgres;
 mod proxy;
 mod s3;
 
-pub use clock::faketime;
-pub use environment::{path_or_set_up, repository_root, required, skip_or_fail, variable};
-pub use front::Front;
+pub use clock::find_faketime;
+pub use environment::{
+    is_skipping_forbidden, read_variable, repository_root, skip_or_fail, variable_or_installed_path,
+};
+pub use front::LoadBalancer;
 pub use nats::NatsServer;
 pub use ports::free_port;
 pub use postgres::Postgres;
-pub use proxy::{Fault, Proxy};
-pub use s3::{BUCKET, S3Server, files_below};
+pub use proxy::{Proxy, ProxyFault};
+pub use s3::{BUCKET, S3Server, count_files_below};
 
 use std::time::Duration;
 

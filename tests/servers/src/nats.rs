@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::DEADLINE;
-use crate::environment::program;
+use crate::environment::find_program;
 use crate::ports::free_port;
 
 /// A running server; killed with this.
@@ -26,7 +26,7 @@ impl NatsServer {
     /// # Panics
     /// Without the program, when nothing may be skipped (`REQUIRE_SHARED=1`).
     pub fn start() -> Option<Self> {
-        let program = program("nats-server", "PHOTOFINISH_TEST_NATS_SERVER", "nats/nats-server")?;
+        let program = find_program("nats-server", "PHOTOFINISH_TEST_NATS_SERVER", "nats/nats-server")?;
         let folder = tempfile::tempdir().unwrap();
         let mut server = Self { program, port: free_port(), folder, child: None };
         server.run();

@@ -9,14 +9,14 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use uuid::Uuid;
 
-use crate::environment::{skip_or_fail, variable};
+use crate::environment::{read_variable, skip_or_fail};
 use crate::ports::free_port;
 
 /// Where Debian's package puts the server's programs.
-const DEBIAN: &str = "/usr/lib/postgresql/15/bin";
+const DEBIAN_PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 /// Tests restart servers, but never cut a machine's power.
-const FAST: &str = "-c fsync=off";
-const DURABLE: &str = "";
+const FAST_OPTIONS: &str = "-c fsync=off";
+const DURABLE_OPTIONS: &str = "";
 
 /// A running server; it ends with this, and with the process.
 pub struct Postgres {
@@ -26,8 +26,8 @@ pub struct Postgres {
 
 /// What runs the server; it ends with its input.
 struct Script {
-    orders: ChildStdin,
-    answers: BufReader<ChildStdout>,
+    commands: ChildStdin,
+    responses: BufReader<ChildStdout>,
     _process: Child,
 }
 
@@ -39,17 +39,17 @@ impl Postgres {
     /// When there is none and nothing may be skipped (`REQUIRE_SHARED=1`), and when it does not start.
     pub fn shared() -> Option<&'static Self> {
         static SERVER: OnceLock<Option<Postgres>> = OnceLock::new();
-        SERVER.get_or_init(Self::of_its_own).as_ref()
+        SERVER.get_or_init(Self::start_private).as_ref()
     }
 
     /// One that nobody else uses, and that may be stopped. It does not wait for its disk.
-    pub fn of_its_own() -> Option<Self> {
-        programs().map(|programs| Self::start(&programs, FAST))
+    pub fn start_private() -> Option<Self> {
+        find_programs().map(|programs| Self::start(&programs, FAST_OPTIONS))
     }
 
     /// One that waits for its disk, as in production: to measure with.
-    pub fn durable() -> Option<Self> {
-        programs().map(|programs| Self::start(&programs, DURABLE))
+    pub fn start_durable() -> Option<Self> {
+        find_programs().map(|programs| Self::start(&programs, DURABLE_OPTIONS))
     }
 
     fn start(programs: &Path, options: &str) -> Self {
@@ -74,9 +74,9 @@ impl Postgres {
             .unwrap();
         let orders = process.stdin.take().unwrap();
         let answers = BufReader::new(process.stdout.take().unwrap());
-        let mut script = Script { orders, answers, _process: process };
+        let mut script = Script { commands: orders, responses: answers, _process: process };
         // Its folder, which the server's socket is in too; nobody here needs it.
-        script.answer();
+        script.read_response();
         Self { port, script: Mutex::new(script) }
     }
 
@@ -88,7 +88,7 @@ impl Postgres {
     /// The URL of a new, empty database.
     pub fn database(&self) -> String {
         let name = format!("test_{}", Uuid::now_v7().simple());
-        self.order(&format!("create {name}"));
+        self.send_command(&format!("create {name}"));
         self.url_through(&name, self.address())
     }
 
@@ -99,37 +99,38 @@ impl Postgres {
 
     /// Ends the server as a power cut would and starts it again.
     pub fn restart(&self) {
-        self.order("restart");
+        self.send_command("restart");
     }
 
     /// Ends the server as a power cut would.
     pub fn stop(&self) {
-        self.order("stop");
+        self.send_command("stop");
     }
 
     /// Starts it again.
     pub fn start_again(&self) {
-        self.order("start");
+        self.send_command("start");
     }
 
-    fn order(&self, order: &str) {
+    fn send_command(&self, order: &str) {
         let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
-        writeln!(script.orders, "{order}").unwrap();
-        assert_eq!(script.answer(), "done", "{order}");
+        writeln!(script.commands, "{order}").unwrap();
+        assert_eq!(script.read_response(), "done", "{order}");
     }
 }
 
 impl Script {
-    fn answer(&mut self) -> String {
+    fn read_response(&mut self) -> String {
         let mut line = String::new();
-        self.answers.read_line(&mut line).unwrap();
+        self.responses.read_line(&mut line).unwrap();
         assert!(line.ends_with('\n'), "the server did not do as it was told, see above");
         line.trim_end().to_owned()
     }
 }
 
-fn programs() -> Option<PathBuf> {
-    let folder = variable("PHOTOFINISH_TEST_POSTGRES_BIN").map_or_else(|| DEBIAN.into(), PathBuf::from);
+fn find_programs() -> Option<PathBuf> {
+    let folder =
+        read_variable("PHOTOFINISH_TEST_POSTGRES_BIN").map_or_else(|| DEBIAN_PROGRAMS.into(), PathBuf::from);
     if folder.join("initdb").is_file() {
         return Some(folder);
     }

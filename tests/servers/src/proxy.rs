@@ -12,11 +12,11 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// Between two drops of a slow connection.
-const DROP_EVERY: Duration = Duration::from_millis(100);
+const DRIP_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What goes wrong on connections that begin from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum ProxyFault {
     /// Nothing.
     None,
     /// Every request is answered with 500.
@@ -24,11 +24,11 @@ pub enum Fault {
     /// Requests are read and never answered.
     Silence,
     /// So many connections end after so many bytes to the client.
-    CutAnswer {
+    CutResponse {
         /// Bytes.
         after: u64,
         /// Connections.
-        times: usize,
+        connections: usize,
     },
     /// Every connection ends after so many bytes to the server.
     CutRequest {
@@ -38,47 +38,48 @@ pub enum Fault {
     /// Bytes trickle, in both directions of every connection.
     Slow {
         /// Bytes, ten at least.
-        a_second: u64,
+        bytes_per_second: u64,
     },
     /// Connections end as soon as they begin.
     Refusal,
     /// The network is gone: nothing passes and nothing ends, on connections that were open before neither.
     Blackhole,
     /// A router has forgotten the connections that were open: they are as in a [`Fault::Blackhole`]; new ones work.
-    Forgotten,
+    ConnectionsForgotten,
 }
 
 /// The proxy; ends with this.
 pub struct Proxy {
     address: SocketAddr,
-    shared: Arc<Shared>,
-    accepting: JoinHandle<()>,
+    shared: Arc<ProxyState>,
+    accept_task: JoinHandle<()>,
 }
 
-struct Shared {
+struct ProxyState {
     server: SocketAddr,
-    fault: watch::Sender<Fault>,
+    fault: watch::Sender<ProxyFault>,
     cuts: AtomicUsize,
-    answered: AtomicU64,
+    response_bytes: AtomicU64,
 }
 
 impl Proxy {
     /// A proxy before `server` that breaks nothing yet.
-    pub async fn before(server: SocketAddr) -> Self {
+    pub async fn in_front_of(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (fault, _) = watch::channel(Fault::None);
-        let shared = Shared { server, fault, cuts: AtomicUsize::new(0), answered: AtomicU64::new(0) };
+        let (fault, _) = watch::channel(ProxyFault::None);
+        let shared =
+            ProxyState { server, fault, cuts: AtomicUsize::new(0), response_bytes: AtomicU64::new(0) };
         let shared = Arc::new(shared);
         let accepting = tokio::spawn({
             let shared = Arc::clone(&shared);
             async move {
                 while let Ok((client, _)) = listener.accept().await {
-                    tokio::spawn(Arc::clone(&shared).until_the_fault_changes(client));
+                    tokio::spawn(Arc::clone(&shared).serve_until_fault_changes(client));
                 }
             }
         });
-        Self { address, shared, accepting }
+        Self { address, shared, accept_task: accepting }
     }
 
     /// Where it listens.
@@ -88,30 +89,30 @@ impl Proxy {
 
     /// Breaks things in this way, beginning with the connections that are open: they end, but for a
     /// [`Fault::Blackhole`] and [`Fault::Forgotten`], which end them when they are over.
-    pub fn set(&self, fault: Fault) {
+    pub fn set_fault(&self, fault: ProxyFault) {
         self.shared.cuts.store(0, Ordering::SeqCst);
         self.shared.fault.send_replace(fault);
     }
 
     /// How many connections were cut since the fault was set.
-    pub fn cuts(&self) -> usize {
+    pub fn cut_connections(&self) -> usize {
         self.shared.cuts.load(Ordering::SeqCst)
     }
 
     /// How many bytes went to clients of connections that a fault watched.
-    pub fn answered_bytes(&self) -> u64 {
-        self.shared.answered.load(Ordering::SeqCst)
+    pub fn response_bytes(&self) -> u64 {
+        self.shared.response_bytes.load(Ordering::SeqCst)
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.accepting.abort();
+        self.accept_task.abort();
     }
 }
 
-impl Shared {
-    async fn until_the_fault_changes(self: Arc<Self>, mut client: TcpStream) {
+impl ProxyState {
+    async fn serve_until_fault_changes(self: Arc<Self>, mut client: TcpStream) {
         let mut faults = self.fault.subscribe();
         let fault = *faults.borrow_and_update();
         let mut server = None;
@@ -120,7 +121,9 @@ impl Shared {
             _changed = faults.changed() => {}
         }
         // Both ends stay open, and nobody reads them.
-        let is_over = faults.wait_for(|fault| !matches!(fault, Fault::Blackhole | Fault::Forgotten)).await;
+        let is_over = faults
+            .wait_for(|fault| !matches!(fault, ProxyFault::Blackhole | ProxyFault::ConnectionsForgotten))
+            .await;
         drop((is_over, server));
     }
 
@@ -128,52 +131,53 @@ impl Shared {
         &self,
         client: &mut TcpStream,
         server: &mut Option<TcpStream>,
-        fault: Fault,
+        fault: ProxyFault,
     ) -> std::io::Result<()> {
         match fault {
-            Fault::None | Fault::Forgotten => self.pass(client, server).await,
-            Fault::Error500 => {
+            ProxyFault::None | ProxyFault::ConnectionsForgotten => self.forward(client, server).await,
+            ProxyFault::Error500 => {
                 read_request(client).await?;
                 let answer =
                     "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
                 client.write_all(answer.as_bytes()).await
             }
-            Fault::Silence => {
+            ProxyFault::Silence => {
                 read_request(client).await?;
                 std::future::pending().await
             }
-            Fault::CutAnswer { after, times } => {
+            ProxyFault::CutResponse { after, connections: times } => {
                 if self.cuts.fetch_add(1, Ordering::SeqCst) >= times {
                     self.cuts.fetch_sub(1, Ordering::SeqCst);
-                    return self.pass(client, server).await;
+                    return self.forward(client, server).await;
                 }
-                self.pass_until_cut(client, (u64::MAX, after)).await
+                self.forward_until_cut(client, (u64::MAX, after)).await
             }
-            Fault::CutRequest { after } => {
+            ProxyFault::CutRequest { after } => {
                 self.cuts.fetch_add(1, Ordering::SeqCst);
-                self.pass_until_cut(client, (after, u64::MAX)).await
+                self.forward_until_cut(client, (after, u64::MAX)).await
             }
-            Fault::Slow { a_second } => self.trickle(client, a_second).await,
-            Fault::Refusal => Ok(()),
-            Fault::Blackhole => std::future::pending().await,
+            ProxyFault::Slow { bytes_per_second: a_second } => self.forward_slowly(client, a_second).await,
+            ProxyFault::Refusal => Ok(()),
+            ProxyFault::Blackhole => std::future::pending().await,
         }
     }
 
-    async fn pass(&self, client: &mut TcpStream, server: &mut Option<TcpStream>) -> std::io::Result<()> {
+    async fn forward(&self, client: &mut TcpStream, server: &mut Option<TcpStream>) -> std::io::Result<()> {
         let server = server.insert(TcpStream::connect(self.server).await?);
         copy_bidirectional(client, server).await.map(drop)
     }
 
-    async fn trickle(&self, client: &mut TcpStream, a_second: u64) -> std::io::Result<()> {
+    async fn forward_slowly(&self, client: &mut TcpStream, a_second: u64) -> std::io::Result<()> {
         let (from_client, to_client) = client.split();
         let mut server = TcpStream::connect(self.server).await?;
         let (from_server, to_server) = server.split();
-        let (up, down) = (drip(from_client, to_server, a_second), drip(from_server, to_client, a_second));
+        let (up, down) =
+            (copy_slowly(from_client, to_server, a_second), copy_slowly(from_server, to_client, a_second));
         tokio::try_join!(up, down).map(drop)
     }
 
     /// Both directions until one has passed its limit.
-    async fn pass_until_cut(&self, client: &mut TcpStream, (up, down): (u64, u64)) -> std::io::Result<()> {
+    async fn forward_until_cut(&self, client: &mut TcpStream, (up, down): (u64, u64)) -> std::io::Result<()> {
         let (mut from_client, mut to_client) = client.split();
         let mut server = TcpStream::connect(self.server).await?;
         let (mut from_server, mut to_server) = server.split();
@@ -188,7 +192,7 @@ impl Shared {
                     break;
                 }
                 to_client.write_all(&buffer[..read]).await?;
-                self.answered.fetch_add(read as u64, Ordering::SeqCst);
+                self.response_bytes.fetch_add(read as u64, Ordering::SeqCst);
                 left -= read as u64;
             }
             Ok::<_, std::io::Error>(())
@@ -201,7 +205,7 @@ impl Shared {
 }
 
 /// Passes what comes in ten drops a second.
-async fn drip(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, a_second: u64) -> std::io::Result<()> {
+async fn copy_slowly(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, a_second: u64) -> std::io::Result<()> {
     let mut bytes = vec![0; usize::try_from(a_second / 10).unwrap_or(usize::MAX)];
     loop {
         let read = from.read(&mut bytes).await?;
@@ -209,7 +213,7 @@ async fn drip(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, a_second: u64) -> s
             return to.shutdown().await;
         }
         to.write_all(&bytes[..read]).await?;
-        tokio::time::sleep(DROP_EVERY).await;
+        tokio::time::sleep(DRIP_INTERVAL).await;
     }
 }
 
@@ -232,10 +236,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_slow_way_passes_everything_at_its_pace() {
+    async fn a_slow_connection_passes_everything_at_its_rate() {
         let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let proxy = Proxy::before(server.local_addr().unwrap()).await;
-        proxy.set(Fault::Slow { a_second: 10_000 });
+        let proxy = Proxy::in_front_of(server.local_addr().unwrap()).await;
+        proxy.set_fault(ProxyFault::Slow { bytes_per_second: 10_000 });
         let mut client = TcpStream::connect(proxy.address()).await.unwrap();
         let (mut accepted, _) = server.accept().await.unwrap();
         let begun = Instant::now();

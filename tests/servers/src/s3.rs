@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::DEADLINE;
-use crate::environment::program;
+use crate::environment::find_program;
 use crate::ports::free_port;
 
 /// The bucket that there is.
@@ -22,7 +22,7 @@ pub struct S3Server {
     program: PathBuf,
     port: u16,
     folder: TempDir,
-    running: Option<Child>,
+    child: Option<Child>,
 }
 
 impl S3Server {
@@ -31,9 +31,9 @@ impl S3Server {
     /// # Panics
     /// When it was not and `REQUIRE_SHARED=1`, and when it does not start.
     pub fn start() -> Option<Self> {
-        let program = program("S3 server", "PHOTOFINISH_TEST_S3_SERVER", "s3-server/bin/s3s-fs")?;
+        let program = find_program("S3 server", "PHOTOFINISH_TEST_S3_SERVER", "s3-server/bin/s3s-fs")?;
         let folder = tempfile::tempdir().unwrap();
-        let mut server = Self { program, port: free_port(), folder, running: None };
+        let mut server = Self { program, port: free_port(), folder, child: None };
         std::fs::create_dir_all(server.bucket()).unwrap();
         server.run();
         Some(server)
@@ -41,14 +41,14 @@ impl S3Server {
 
     /// Ends it as a machine ends that loses its power.
     pub fn kill(&mut self) {
-        if let Some(mut running) = self.running.take() {
+        if let Some(mut running) = self.child.take() {
             running.kill().unwrap();
             running.wait().unwrap();
         }
     }
 
     /// Starts it again, where it was and with what it had.
-    pub fn start_again(&mut self) {
+    pub fn restart(&mut self) {
         self.kill();
         self.run();
     }
@@ -67,7 +67,7 @@ impl S3Server {
             .stderr(file)
             .spawn()
             .unwrap();
-        let running = self.running.insert(child);
+        let running = self.child.insert(child);
         let start = Instant::now();
         while TcpStream::connect(address).is_err() {
             let words = || std::fs::read_to_string(&log).unwrap();
@@ -116,7 +116,10 @@ impl Drop for S3Server {
 }
 
 /// How many files are below a folder.
-pub fn files_below(folder: &Path) -> usize {
+pub fn count_files_below(folder: &Path) -> usize {
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
-    entries.map(|entry| entry.unwrap().path()).map(|p| if p.is_dir() { files_below(&p) } else { 1 }).sum()
+    entries
+        .map(|entry| entry.unwrap().path())
+        .map(|p| if p.is_dir() { count_files_below(&p) } else { 1 })
+        .sum()
 }

@@ -7,62 +7,62 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::answers::Answers;
+use crate::answers::SearchResults;
 use crate::client::{Client, text};
 use crate::cluster::Cluster;
-use crate::event::{Event, Fate};
-use crate::flow::{Flow, wait};
+use crate::event::{Event, ExpectedOutcome};
+use crate::flow::{Flow, wait_until};
 
 /// How long the last messages and bytes may take to go after the last photo: leases and messages of workers that were
 /// killed lapse first.
-const SETTLING: Duration = Duration::from_secs(60);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What each good photo shows.
-const FACES: usize = 2;
-const TEXTS: usize = 2;
+const FACES_PER_PHOTO: usize = 2;
+const TEXTS_PER_PHOTO: usize = 2;
 
 /// What readiness leaves in storage.
-const READINESS_CHECK: &str = "check/writable";
+const READINESS_OBJECT: &str = "check/writable";
 
 /// Counts, and a line for each thing that is wrong.
 #[derive(Clone, Debug, Default)]
-pub struct Account {
+pub struct Audit {
     /// Promised.
-    pub photos: usize,
+    pub confirmed: usize,
     /// Photos that are not what they must be, or not all of it.
     pub lost: Vec<String>,
     /// Photos, or parts of photos, that are there twice.
-    pub doubled: Vec<String>,
+    pub duplicated: Vec<String>,
     /// Objects of no photo.
     pub orphaned: Vec<String>,
     /// Searches that find something else than they must.
-    pub different: Vec<String>,
+    pub wrong_searches: Vec<String>,
     /// What else is not as it must be.
-    pub amiss: Vec<String>,
+    pub other: Vec<String>,
 }
 
-impl Account {
+impl Audit {
     /// Whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
-        self.wrongs().next().is_none()
+        self.problems().next().is_none()
     }
 
-    fn wrongs(&self) -> impl Iterator<Item = (&'static str, &String)> {
+    fn problems(&self) -> impl Iterator<Item = (&'static str, &String)> {
         let kinds = [
             ("lost", &self.lost),
-            ("doubled", &self.doubled),
+            ("doubled", &self.duplicated),
             ("orphaned", &self.orphaned),
-            ("different", &self.different),
-            ("amiss", &self.amiss),
+            ("different", &self.wrong_searches),
+            ("amiss", &self.other),
         ];
         kinds.into_iter().flat_map(|(kind, lines)| lines.iter().map(move |line| (kind, line)))
     }
 }
 
-impl fmt::Display for Account {
+impl fmt::Display for Audit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 30;
-        let mut lines = self.wrongs();
+        let mut lines = self.problems();
         for (kind, line) in lines.by_ref().take(SHOWN) {
             writeln!(f, "  {kind}: {line}")?;
         }
@@ -78,51 +78,54 @@ impl fmt::Display for Account {
 ///
 /// # Errors
 /// When the cluster does not answer.
-pub fn settle(
+pub fn audit_photos(
     cluster: &Cluster,
     event: &Event,
     flow: &Flow<'_>,
-    undisturbed: Option<&Answers>,
-) -> anyhow::Result<(Account, Answers)> {
-    let promised = flow.promised();
-    let mut account = Account { photos: promised.len(), ..Account::default() };
+    undisturbed: Option<&SearchResults>,
+) -> anyhow::Result<(Audit, SearchResults)> {
+    let promised = flow.confirmed();
+    let mut account = Audit { confirmed: promised.len(), ..Audit::default() };
     let client = cluster.client();
     let listed = client.photos(flow.album())?;
-    account.judge_states(event, &promised, &listed);
-    account.judge_contents(&client, event, (flow.album(), &promised))?;
-    let mut answers = Answers::default();
+    account.check_states(event, &promised, &listed);
+    account.check_contents(&client, event, (flow.album(), &promised))?;
+    let mut answers = SearchResults::default();
     for (number, api) in cluster.apis().iter().enumerate() {
-        let asked = (&cluster.client_of(api), flow.album());
-        let (found, doubled) = Answers::ask(asked, event, &promised)?;
-        account.doubled.extend(doubled);
+        let asked = (&cluster.client_for(api), flow.album());
+        let (found, doubled) = SearchResults::search_everything(asked, event, &promised)?;
+        account.duplicated.extend(doubled);
         let differences = undisturbed.map(|others| found.differences(others)).unwrap_or_default();
         let wrong = found.mistakes(event).into_iter().chain(differences);
-        account.different.extend(wrong.map(|wrong| format!("api-{}: {wrong}", number + 1)));
+        account.wrong_searches.extend(wrong.map(|wrong| format!("api-{}: {wrong}", number + 1)));
         answers = found;
     }
     // Selfies' bytes go when they were looked at, messages when their photos are over.
-    let objects = || WrongObjects::among(cluster.objects(), &listed, |album| cluster.knows(album));
+    let objects =
+        || ObjectMismatch::compare(cluster.list_objects(), &listed, |album| cluster.has_album(album));
     let is_settled = || objects().is_empty() && is_queue_empty(cluster);
-    if wait("nothing is left over", SETTLING, is_settled).is_err() {
+    if wait_until("nothing is left over", SETTLE_TIMEOUT, is_settled).is_err() {
         let wrong = objects();
         account.orphaned.extend(wrong.orphaned);
         account.lost.extend(wrong.missing);
         if !is_queue_empty(cluster) {
-            account.amiss.push(format!("messages are left in the queue: {:?}", queue(cluster)));
+            account
+                .other
+                .push(format!("messages are left in the queue: {:?}", queue_message_counts(cluster)));
         }
     }
     Ok((account, answers))
 }
 
 /// Objects without a photo and photos without an object.
-struct WrongObjects {
+struct ObjectMismatch {
     orphaned: Vec<String>,
     missing: Vec<String>,
 }
 
-impl WrongObjects {
+impl ObjectMismatch {
     /// What is wrong with the objects for the photos as `listed`; other albums that are known have accounts of their own.
-    fn among(objects: Vec<String>, listed: &[Value], knows: impl Fn(&str) -> bool) -> Self {
+    fn compare(objects: Vec<String>, listed: &[Value], knows: impl Fn(&str) -> bool) -> Self {
         let mut expected: HashMap<String, HashSet<&str>> = HashMap::new();
         let mut album = String::new();
         for photo in listed {
@@ -143,7 +146,7 @@ impl WrongObjects {
                     expected.get_mut(photo).is_some_and(|names| names.remove(name))
                 }
                 ["o", _, "a", owner, "p", ..] => knows(owner),
-                _ => object == READINESS_CHECK,
+                _ => object == READINESS_OBJECT,
             };
             if !is_expected {
                 orphaned.push(object);
@@ -160,37 +163,38 @@ impl WrongObjects {
     }
 }
 
-impl Account {
-    fn judge_states(&mut self, event: &Event, promised: &HashMap<String, String>, listed: &[Value]) {
-        let fates: HashMap<&str, &Fate> =
-            event.photos.iter().map(|photo| (photo.name.as_str(), &photo.fate)).collect();
+impl Audit {
+    fn check_states(&mut self, event: &Event, promised: &HashMap<String, String>, listed: &[Value]) {
+        let fates: HashMap<&str, &ExpectedOutcome> =
+            event.photos.iter().map(|photo| (photo.name.as_str(), &photo.expected)).collect();
         let mut seen: HashSet<&str> = HashSet::new();
         for photo in listed {
             let id = photo["id"].as_str().unwrap_or_default();
             if !seen.insert(id) {
-                self.doubled.push(format!("{id} is listed twice"));
+                self.duplicated.push(format!("{id} is listed twice"));
             }
             let state = photo["state"].as_str().unwrap_or_default();
             let failure = photo["failure"].as_str();
             match promised.get(id).map(|name| (name, fates[name.as_str()])) {
-                Some((_, Fate::Ready { .. } | Fate::Blank)) if state == "ready" => {}
-                Some((_, Fate::Failed(reason))) if state == "failed" && failure == Some(*reason) => {}
+                Some((_, ExpectedOutcome::Ready { .. } | ExpectedOutcome::Blank)) if state == "ready" => {}
+                Some((_, ExpectedOutcome::Failed(reason)))
+                    if state == "failed" && failure == Some(*reason) => {}
                 Some((name, fate)) => {
                     self.lost.push(format!("{name} ({id}) is {state} {failure:?} and must be {fate:?}"));
                 }
                 // A ticket whose answer was lost on the way.
                 None if state == "awaiting_upload" => {}
-                None => self.doubled.push(format!("{id} is {state}, and nobody was promised it")),
+                None => self.duplicated.push(format!("{id} is {state}, and nobody was promised it")),
             }
         }
         let gone = promised.iter().filter(|(id, _)| !seen.contains(id.as_str()));
         self.lost.extend(gone.map(|(id, name)| format!("{name} ({id}) is not listed")));
         if promised.len() != event.photos.len() {
-            self.amiss.push(format!("{} of {} photos were promised", promised.len(), event.photos.len()));
+            self.other.push(format!("{} of {} photos were promised", promised.len(), event.photos.len()));
         }
     }
 
-    fn judge_contents(
+    fn check_contents(
         &mut self,
         client: &Client,
         event: &Event,
@@ -198,16 +202,18 @@ impl Account {
     ) -> anyhow::Result<()> {
         let ids: HashMap<&str, &str> =
             promised.iter().map(|(id, name)| (name.as_str(), id.as_str())).collect();
-        for photo in event.photos.iter().filter(|photo| matches!(photo.fate, Fate::Ready { .. })) {
+        for photo in
+            event.photos.iter().filter(|photo| matches!(photo.expected, ExpectedOutcome::Ready { .. }))
+        {
             let name = photo.name.as_str();
             let Some(id) = ids.get(name) else { continue };
             let photo = client.photo(album, id)?;
-            for (what, painted) in [("faces", FACES), ("texts", TEXTS)] {
+            for (what, painted) in [("faces", FACES_PER_PHOTO), ("texts", TEXTS_PER_PHOTO)] {
                 let found = photo[what].as_array().map_or(0, Vec::len);
                 let line = || format!("{name} ({id}) has {found} {what}, {painted} were painted");
                 match found.cmp(&painted) {
                     std::cmp::Ordering::Less => self.lost.push(line()),
-                    std::cmp::Ordering::Greater => self.doubled.push(line()),
+                    std::cmp::Ordering::Greater => self.duplicated.push(line()),
                     std::cmp::Ordering::Equal => {}
                 }
             }
@@ -217,20 +223,23 @@ impl Account {
 }
 
 /// Messages that wait, and messages that workers have, as each process sees them.
-fn queue(cluster: &Cluster) -> Vec<(Option<f64>, Option<f64>)> {
+fn queue_message_counts(cluster: &Cluster) -> Vec<(Option<f64>, Option<f64>)> {
     let of = |process| {
-        let page = cluster.client_of(process).page("/metrics").unwrap_or_default();
-        (metric(&page, "photofinish_queue_stream_lag"), metric(&page, "photofinish_queue_stream_held"))
+        let page = cluster.client_for(process).page("/metrics").unwrap_or_default();
+        (
+            sum_metric(&page, "photofinish_queue_stream_lag"),
+            sum_metric(&page, "photofinish_queue_stream_held"),
+        )
     };
     cluster.processes().map(|(_, process)| of(process)).collect()
 }
 
 fn is_queue_empty(cluster: &Cluster) -> bool {
-    queue(cluster).iter().all(|counts| *counts == (Some(0.0), Some(0.0)))
+    queue_message_counts(cluster).iter().all(|counts| *counts == (Some(0.0), Some(0.0)))
 }
 
 /// The sum of a metric over its labels, from a page of them; `None` when it is not on it.
-pub fn metric(page: &str, name: &str) -> Option<f64> {
+pub fn sum_metric(page: &str, name: &str) -> Option<f64> {
     let of_it = page.lines().filter_map(|line| {
         let rest = line.strip_prefix(name)?;
         if rest.starts_with([' ', '{']) { rest.rsplit(' ').next()?.parse().ok() } else { None }
@@ -244,33 +253,33 @@ mod tests {
 
     use super::*;
 
-    fn judged(listed: &[Value]) -> Account {
+    fn audit_states(listed: &[Value]) -> Audit {
         let event = Event::paint(6);
         let promised = [("id-1", "0000.jpg"), ("id-5", "0005.jpg")];
         let promised = promised.map(|(id, name)| (id.to_owned(), name.to_owned())).into();
-        let mut account = Account::default();
-        account.judge_states(&event, &promised, listed);
+        let mut account = Audit::default();
+        account.check_states(&event, &promised, listed);
         account
     }
 
     #[test]
-    fn what_is_lost_or_doubled_is_seen() {
+    fn lost_and_duplicated_photos_are_reported() {
         let ready = json!({ "id": "id-1", "state": "ready", "failure": null });
         let failed = json!({ "id": "id-5", "state": "failed", "failure": "CORRUPT_IMAGE" });
-        let fine = judged(&[ready.clone(), failed.clone()]);
-        assert!(fine.lost.is_empty() && fine.doubled.is_empty(), "{fine}");
+        let fine = audit_states(&[ready.clone(), failed.clone()]);
+        assert!(fine.lost.is_empty() && fine.duplicated.is_empty(), "{fine}");
         let other = json!({ "id": "id-5", "state": "failed", "failure": "PROCESSING_CRASHED" });
-        assert_eq!(judged(&[ready.clone(), other]).lost.len(), 1);
-        assert_eq!(judged(std::slice::from_ref(&ready)).lost.len(), 1);
-        assert_eq!(judged(&[ready.clone(), ready.clone(), failed.clone()]).doubled.len(), 1);
+        assert_eq!(audit_states(&[ready.clone(), other]).lost.len(), 1);
+        assert_eq!(audit_states(std::slice::from_ref(&ready)).lost.len(), 1);
+        assert_eq!(audit_states(&[ready.clone(), ready.clone(), failed.clone()]).duplicated.len(), 1);
         let twin = json!({ "id": "id-9", "state": "ready", "failure": null });
-        assert_eq!(judged(&[ready.clone(), failed.clone(), twin]).doubled.len(), 1);
+        assert_eq!(audit_states(&[ready.clone(), failed.clone(), twin]).duplicated.len(), 1);
         let ticket = json!({ "id": "id-9", "state": "awaiting_upload", "failure": null });
-        assert!(judged(&[ready, failed, ticket]).doubled.is_empty());
+        assert!(audit_states(&[ready, failed, ticket]).duplicated.is_empty());
     }
 
     #[test]
-    fn an_object_too_many_and_one_too_few_are_seen() {
+    fn surplus_and_missing_objects_are_reported() {
         let listed = [
             json!({ "id": "1", "albumId": "x", "state": "ready" }),
             json!({ "id": "2", "albumId": "x", "state": "failed" }),
@@ -281,23 +290,23 @@ mod tests {
         let knows = |album: &str| album == "y";
         let with = |others: &[&str]| {
             let others = others.iter().map(|object| (*object).to_owned());
-            WrongObjects::among(whole.iter().cloned().chain(others).collect(), &listed, knows)
+            ObjectMismatch::compare(whole.iter().cloned().chain(others).collect(), &listed, knows)
         };
-        assert!(with(&[READINESS_CHECK, "o/z/a/y/p/9/original"]).is_empty());
+        assert!(with(&[READINESS_OBJECT, "o/z/a/y/p/9/original"]).is_empty());
         for orphan in
             ["o/z/a/x/p/2/preview.jpg", "o/z/a/x/p/3/original", "o/z/a/w/p/9/original", "o/z/a/x/s/4"]
         {
             assert_eq!(with(&[orphan]).orphaned, [orphan]);
         }
-        let without = WrongObjects::among(whole[1..].to_vec(), &listed, knows);
+        let without = ObjectMismatch::compare(whole[1..].to_vec(), &listed, knows);
         assert_eq!(without.missing, ["1 has no original"]);
     }
 
     #[test]
-    fn a_metric_is_added_up_over_its_labels() {
+    fn a_metric_is_summed_over_its_labels() {
         let page = "# HELP a_total x\na_total{of=\"b c\"} 2\na_total{of=\"d\"} 3\na_total_more 9\nb 1\n";
-        assert_eq!(metric(page, "a_total"), Some(5.0));
-        assert_eq!(metric(page, "b"), Some(1.0));
-        assert_eq!(metric(page, "c"), None);
+        assert_eq!(sum_metric(page, "a_total"), Some(5.0));
+        assert_eq!(sum_metric(page, "b"), Some(1.0));
+        assert_eq!(sum_metric(page, "c"), None);
     }
 }

@@ -7,8 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use photofinish_servers::{BUCKET, Fault, Front, NatsServer, Postgres, Proxy, S3Server, faketime};
-use photofinish_tests::harness::{Options, Service};
+use photofinish_servers::{
+    BUCKET, LoadBalancer, NatsServer, Postgres, Proxy, ProxyFault, S3Server, find_faketime,
+};
+use photofinish_tests::harness::{Service, ServiceOptions};
 use tokio::runtime::Runtime;
 
 use crate::client::Client;
@@ -18,7 +20,7 @@ const PREFIX: &str = "a";
 
 /// How a cluster is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct ClusterOptions {
     /// How many processes read photos.
     pub workers: usize,
     /// How long a worker has a photo before another may take it, seconds: short, so that what a dead worker held is
@@ -34,12 +36,12 @@ pub struct Shape {
     /// Cores that a worker may use.
     pub threads: usize,
     /// Whether the first API's clock is 5 minutes late, and the first worker's 5 minutes early.
-    pub wrong_clocks: bool,
+    pub skewed_clocks: bool,
     /// Real networks in place of those that read marks.
-    pub real_networks: bool,
+    pub real_models: bool,
 }
 
-impl Default for Shape {
+impl Default for ClusterOptions {
     fn default() -> Self {
         Self {
             workers: 2,
@@ -48,14 +50,14 @@ impl Default for Shape {
             read_delay: Duration::from_millis(150),
             drain_seconds: 20,
             threads: 2,
-            wrong_clocks: false,
-            real_networks: false,
+            skewed_clocks: false,
+            real_models: false,
         }
     }
 }
 
 /// The ways to the servers.
-pub struct Ways {
+pub struct Proxies {
     /// To the rows.
     pub postgres: Proxy,
     /// To the queue.
@@ -67,11 +69,11 @@ pub struct Ways {
 /// A running cluster.
 // What is first here ends first: processes before the servers that they use.
 pub struct Cluster {
-    shape: Shape,
+    options: ClusterOptions,
     apis: Vec<Service>,
     workers: Vec<Service>,
-    front: Front,
-    ways: Ways,
+    load_balancer: LoadBalancer,
+    proxies: Proxies,
     nats: Mutex<NatsServer>,
     s3: Mutex<S3Server>,
     postgres: Postgres,
@@ -89,14 +91,14 @@ impl Cluster {
     ///
     /// # Panics
     /// Without a program when nothing may be skipped (`REQUIRE_SHARED=1`), and when a process does not become ready.
-    pub fn start(shape: &Shape) -> anyhow::Result<Option<Self>> {
+    pub fn start(shape: &ClusterOptions) -> anyhow::Result<Option<Self>> {
         let (Some(postgres), Some(nats), Some(s3)) =
-            (Postgres::of_its_own(), NatsServer::start(), S3Server::start())
+            (Postgres::start_private(), NatsServer::start(), S3Server::start())
         else {
             return Ok(None);
         };
-        let clock = if shape.wrong_clocks { faketime() } else { None };
-        if shape.wrong_clocks && clock.is_none() {
+        let clock = if shape.skewed_clocks { find_faketime() } else { None };
+        if shape.skewed_clocks && clock.is_none() {
             return Ok(None);
         }
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -106,17 +108,17 @@ impl Cluster {
             .build()
             .context("starting the proxies")?;
         let ways = runtime.block_on(async {
-            Ways {
-                postgres: Proxy::before(postgres.address()).await,
-                nats: Proxy::before(nats.address()).await,
-                s3: Proxy::before(s3.address()).await,
+            Proxies {
+                postgres: Proxy::in_front_of(postgres.address()).await,
+                nats: Proxy::in_front_of(nats.address()).await,
+                s3: Proxy::in_front_of(s3.address()).await,
             }
         });
-        let settings = settings(shape, &postgres, &s3, &ways)?;
+        let settings = service_options(shape, &postgres, &s3, &ways)?;
         let process = |role, number: usize, minutes: i32| {
-            let options = settings.clone().role(role);
+            let options = settings.clone().with_role(role);
             match &clock {
-                Some(library) if number == 0 => Service::start(at_a_wrong_time(options, library, minutes)),
+                Some(library) if number == 0 => Service::start(with_clock_offset(options, library, minutes)),
                 _ => Service::start(options),
             }
         };
@@ -124,17 +126,29 @@ impl Cluster {
         let workers: Vec<Service> = (0..shape.workers).map(|number| process("work", number, 5)).collect();
         let addresses: Vec<SocketAddr> =
             apis.iter().map(|api| (Ipv4Addr::LOCALHOST, api.port()).into()).collect();
-        let front = runtime.block_on(Front::before(&addresses, "/readyz"));
-        let key = apis[1].key(&["search:read", "photo:upload", "album:manage"], "test");
+        let front = runtime.block_on(LoadBalancer::in_front_of(&addresses, "/readyz"));
+        let key = apis[1].create_key(&["search:read", "photo:upload", "album:manage"], "test");
         let (nats, s3) = (Mutex::new(nats), Mutex::new(s3));
         let albums = Mutex::default();
         let shape = shape.clone();
-        Ok(Some(Self { shape, apis, workers, front, ways, nats, s3, postgres, key, albums, runtime }))
+        Ok(Some(Self {
+            options: shape,
+            apis,
+            workers,
+            load_balancer: front,
+            proxies: ways,
+            nats,
+            s3,
+            postgres,
+            key,
+            albums,
+            runtime,
+        }))
     }
 
     /// How it is set up.
-    pub fn shape(&self) -> &Shape {
-        &self.shape
+    pub fn options(&self) -> &ClusterOptions {
+        &self.options
     }
 
     /// The processes that answer partners.
@@ -148,13 +162,13 @@ impl Cluster {
     }
 
     /// The proxy before the APIs.
-    pub fn front(&self) -> &Front {
-        &self.front
+    pub fn load_balancer(&self) -> &LoadBalancer {
+        &self.load_balancer
     }
 
     /// The ways to the servers.
-    pub fn ways(&self) -> &Ways {
-        &self.ways
+    pub fn proxies(&self) -> &Proxies {
+        &self.proxies
     }
 
     /// The rows' server.
@@ -178,17 +192,17 @@ impl Cluster {
     }
 
     /// Waits on this thread for something of the runtime that the proxies run on.
-    pub fn wait_for<T>(&self, what: impl Future<Output = T>) -> T {
+    pub fn block_on<T>(&self, what: impl Future<Output = T>) -> T {
         self.runtime.block_on(what)
     }
 
     /// A partner's program, through the front.
     pub fn client(&self) -> Client {
-        Client::new(format!("http://{}", self.front.address()), &self.key)
+        Client::new(format!("http://{}", self.load_balancer.address()), &self.key)
     }
 
     /// A partner's program that speaks to one API.
-    pub fn client_of(&self, api: &Service) -> Client {
+    pub fn client_for(&self, api: &Service) -> Client {
         Client::new(api.origin(), &self.key)
     }
 
@@ -196,14 +210,14 @@ impl Cluster {
     ///
     /// # Errors
     /// When the cluster does not serve.
-    pub fn album(&self, title: &str) -> anyhow::Result<String> {
+    pub fn create_album(&self, title: &str) -> anyhow::Result<String> {
         let album = self.client().album(title)?;
         self.albums.lock().unwrap_or_else(PoisonError::into_inner).push(album.clone());
         Ok(album)
     }
 
     /// Every object of storage, below the prefix, for example `o/<organization>/a/<album>/p/<photo>/original`.
-    pub fn objects(&self) -> Vec<String> {
+    pub fn list_objects(&self) -> Vec<String> {
         let below = self.s3().bucket().join(PREFIX);
         let mut found = Vec::new();
         let mut folders = vec![below.clone()];
@@ -222,7 +236,7 @@ impl Cluster {
     }
 
     /// Whether an album of this id was made here.
-    pub fn knows(&self, album: &str) -> bool {
+    pub fn has_album(&self, album: &str) -> bool {
         self.albums.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|known| known == album)
     }
 
@@ -237,7 +251,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When the folder cannot be written.
-    pub fn keep_logs(&self, folder: &Path) -> anyhow::Result<()> {
+    pub fn save_logs(&self, folder: &Path) -> anyhow::Result<()> {
         std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         for (name, process) in self.processes() {
             let file = folder.join(format!("{name}.log"));
@@ -248,47 +262,53 @@ impl Cluster {
 }
 
 /// What all processes are told alike.
-fn settings(shape: &Shape, postgres: &Postgres, s3: &S3Server, ways: &Ways) -> anyhow::Result<Options> {
+fn service_options(
+    shape: &ClusterOptions,
+    postgres: &Postgres,
+    s3: &S3Server,
+    ways: &Proxies,
+) -> anyhow::Result<ServiceOptions> {
     let database = postgres.database();
     let database = database.rsplit('/').next().context("a database's URL ends with its name")?;
-    let mut options = if shape.real_networks {
-        Options::real().map_err(anyhow::Error::msg)?
+    let mut options = if shape.real_models {
+        ServiceOptions::with_real_models().map_err(anyhow::Error::msg)?
     } else {
-        Options::fakes().with("PHOTOFINISH_FAKE_DELAY_MS", shape.read_delay.as_millis().to_string())
+        ServiceOptions::with_fake_models()
+            .with_setting("PHOTOFINISH_FAKE_DELAY_MS", shape.read_delay.as_millis().to_string())
     };
     options = options
-        .with("PHOTOFINISH_DATABASE_URL", postgres.url_through(database, ways.postgres.address()))
-        .with("PHOTOFINISH_STORAGE_URL", format!("s3://{BUCKET}/{PREFIX}"))
-        .with("PHOTOFINISH_QUEUE_URL", format!("nats://{}", ways.nats.address()))
-        .with("PHOTOFINISH_LEASE_SECONDS", shape.lease_seconds.to_string())
-        .with("PHOTOFINISH_ATTEMPT_LIMIT", shape.attempt_limit.to_string())
-        .with("PHOTOFINISH_DRAIN_SECONDS", shape.drain_seconds.to_string())
-        .with("PHOTOFINISH_PROCESSING_THREADS", shape.threads.to_string());
+        .with_setting("PHOTOFINISH_DATABASE_URL", postgres.url_through(database, ways.postgres.address()))
+        .with_setting("PHOTOFINISH_STORAGE_URL", format!("s3://{BUCKET}/{PREFIX}"))
+        .with_setting("PHOTOFINISH_QUEUE_URL", format!("nats://{}", ways.nats.address()))
+        .with_setting("PHOTOFINISH_LEASE_SECONDS", shape.lease_seconds.to_string())
+        .with_setting("PHOTOFINISH_ATTEMPT_LIMIT", shape.attempt_limit.to_string())
+        .with_setting("PHOTOFINISH_DRAIN_SECONDS", shape.drain_seconds.to_string())
+        .with_setting("PHOTOFINISH_PROCESSING_THREADS", shape.threads.to_string());
     let variables = s3.variables_through(ways.s3.address());
-    Ok(variables.into_iter().fold(options, |options, (name, value)| options.with(&name, value)))
+    Ok(variables.into_iter().fold(options, |options, (name, value)| options.with_setting(&name, value)))
 }
 
 /// A process whose clock is wrong, and whose stretches of time are right.
-fn at_a_wrong_time(options: Options, library: &Path, minutes: i32) -> Options {
+fn with_clock_offset(options: ServiceOptions, library: &Path, minutes: i32) -> ServiceOptions {
     options
-        .with("LD_PRELOAD", library.to_string_lossy())
-        .with("FAKETIME", format!("{minutes:+}m"))
-        .with("DONT_FAKE_MONOTONIC", "1")
+        .with_setting("LD_PRELOAD", library.to_string_lossy())
+        .with_setting("FAKETIME", format!("{minutes:+}m"))
+        .with_setting("DONT_FAKE_MONOTONIC", "1")
 }
 
 /// Breaks a way for a while and mends it, whatever happens in between.
-pub struct Broken<'a>(&'a Proxy);
+pub struct ProxyFaultGuard<'a>(&'a Proxy);
 
-impl<'a> Broken<'a> {
+impl<'a> ProxyFaultGuard<'a> {
     /// Breaks it.
-    pub fn way(proxy: &'a Proxy, fault: Fault) -> Self {
-        proxy.set(fault);
+    pub fn inject(proxy: &'a Proxy, fault: ProxyFault) -> Self {
+        proxy.set_fault(fault);
         Self(proxy)
     }
 }
 
-impl Drop for Broken<'_> {
+impl Drop for ProxyFaultGuard<'_> {
     fn drop(&mut self) {
-        self.0.set(Fault::None);
+        self.0.set_fault(ProxyFault::None);
     }
 }

@@ -2,34 +2,34 @@
 
 use std::sync::Arc;
 
-use photofinish_tests::harness::pictures::Picture;
+use photofinish_tests::harness::pictures::TestPhoto;
 
 /// In every good photo.
 pub const COMMON_BIB: &str = "4242";
 /// In every good photo.
-pub const EVERYWHERE: u16 = 1;
+pub const COMMON_PERSON: u16 = 1;
 /// Each good photo shows one of so many others.
-pub const OTHERS: u16 = 3;
+pub const OTHER_PERSONS: u16 = 3;
 
 /// The name of the photo that ends every worker that reads it.
-pub const KILLER: &str = "killer.jpg";
+pub const KILLER_PHOTO: &str = "killer.jpg";
 
 /// Every so many photos one is bad.
 const BAD_EVERY: usize = 12;
 
 /// A file as it is sent, and what is known of it.
-pub struct Photo {
+pub struct EventPhoto {
     /// Unique in its event.
     pub name: String,
     /// What is sent.
     pub bytes: Vec<u8>,
     /// What must become of it.
-    pub fate: Fate,
+    pub expected: ExpectedOutcome,
 }
 
 /// What must become of a photo.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum ExpectedOutcome {
     /// Ready, with two faces and two bibs: the common ones, and these.
     Ready {
         /// Nobody else's.
@@ -46,7 +46,7 @@ pub enum Fate {
 /// The photos, in the order they are sent.
 pub struct Event {
     /// In order.
-    pub photos: Vec<Arc<Photo>>,
+    pub photos: Vec<Arc<EventPhoto>>,
 }
 
 impl Event {
@@ -57,7 +57,9 @@ impl Event {
             let share = count.div_ceil(painters).max(1);
             let paint = |from: usize| {
                 move || {
-                    (from..count.min(from + share)).map(|number| Arc::new(photo(number))).collect::<Vec<_>>()
+                    (from..count.min(from + share))
+                        .map(|number| Arc::new(paint_photo(number)))
+                        .collect::<Vec<_>>()
                 }
             };
             let shares: Vec<_> = (0..count).step_by(share).map(|from| scope.spawn(paint(from))).collect();
@@ -68,43 +70,49 @@ impl Event {
 
     /// An event of so many small photos in which there is nothing.
     pub fn blank(count: usize) -> Self {
-        let bytes = Picture::new(320, 240).jpeg();
+        let bytes = TestPhoto::new(320, 240).to_jpeg();
         let photo = |number: usize| {
-            let (name, fate) = (format!("{number:04}.jpg"), Fate::Blank);
-            Arc::new(Photo { name, bytes: bytes.clone(), fate })
+            let (name, fate) = (format!("{number:04}.jpg"), ExpectedOutcome::Blank);
+            Arc::new(EventPhoto { name, bytes: bytes.clone(), expected: fate })
         };
         Self { photos: (0..count).map(photo).collect() }
     }
 
     /// The same with a photo that ends every worker that reads it, after the first third.
     #[must_use]
-    pub fn with_a_killer(&self) -> Self {
-        let bytes = Picture::new(1000, 750).bib("ABORT", [200, 500]).jpeg();
-        let killer = Photo { name: KILLER.into(), bytes, fate: Fate::Failed("PROCESSING_CRASHED") };
+    pub fn with_killer_photo(&self) -> Self {
+        let bytes = TestPhoto::new(1000, 750).with_bib("ABORT", [200, 500]).to_jpeg();
+        let killer = EventPhoto {
+            name: KILLER_PHOTO.into(),
+            bytes,
+            expected: ExpectedOutcome::Failed("PROCESSING_CRASHED"),
+        };
         let mut photos = self.photos.clone();
         photos.insert(photos.len() / 3, Arc::new(killer));
         Self { photos }
     }
 }
 
-fn photo(number: usize) -> Photo {
+fn paint_photo(number: usize) -> EventPhoto {
     let name = format!("{number:04}.jpg");
     // Exact searches, but four digits and five have no edit between them that could matter.
-    let (bib, person) = ((70_100 + number).to_string(), EVERYWHERE + 1 + number as u16 % OTHERS);
+    let (bib, person) = ((70_100 + number).to_string(), COMMON_PERSON + 1 + number as u16 % OTHER_PERSONS);
     let good = || {
-        let faces = Picture::new(1000, 750).face(EVERYWHERE, [100, 100, 140]).face(person, [600, 100, 140]);
-        faces.bib(COMMON_BIB, [100, 500]).bib(&bib, [600, 500]).jpeg()
+        let faces = TestPhoto::new(1000, 750)
+            .with_face(COMMON_PERSON, [100, 100, 140])
+            .with_face(person, [600, 100, 140]);
+        faces.with_bib(COMMON_BIB, [100, 500]).with_bib(&bib, [600, 500]).to_jpeg()
     };
     match (number % BAD_EVERY, number / BAD_EVERY % 2) {
         (5, 0) => {
             let mut bytes = good();
             bytes.truncate(bytes.len() / 3);
-            Photo { name, bytes, fate: Fate::Failed("CORRUPT_IMAGE") }
+            EventPhoto { name, bytes, expected: ExpectedOutcome::Failed("CORRUPT_IMAGE") }
         }
         (5, _) => {
             let bytes = b"The race starts at nine.\n".repeat(100);
-            Photo { name, bytes, fate: Fate::Failed("UNSUPPORTED_FORMAT") }
+            EventPhoto { name, bytes, expected: ExpectedOutcome::Failed("UNSUPPORTED_FORMAT") }
         }
-        _ => Photo { name, bytes: good(), fate: Fate::Ready { bib, person } },
+        _ => EventPhoto { name, bytes: good(), expected: ExpectedOutcome::Ready { bib, person } },
     }
 }

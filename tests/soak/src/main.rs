@@ -21,7 +21,7 @@ struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    turns: turns::Options,
+    rounds: turns::Options,
 }
 
 #[derive(Subcommand)]
@@ -35,13 +35,13 @@ enum Command {
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     match arguments.command {
-        None => turns::run(&arguments.turns),
+        None => turns::run(&arguments.rounds),
         Some(Command::Scale(options)) => scale::run(&options),
         Some(Command::Cluster(options)) => trial::run(&options),
     }
 }
 
 /// There is no soak without the servers: what is missing was said.
-fn no_servers() -> anyhow::Error {
+fn missing_server_error() -> anyhow::Error {
     anyhow::anyhow!("a server of the cluster is missing, see above; `cargo xtask setup --all` sets them up")
 }

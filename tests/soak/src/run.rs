@@ -7,21 +7,21 @@ use anyhow::Context as _;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
-use crate::account::{Account, settle};
-use crate::answers::Answers;
+use crate::account::{Audit, audit_photos};
+use crate::answers::SearchResults;
 use crate::cluster::Cluster;
 use crate::event::Event;
-use crate::faults::{Extent, Fault, Scene};
+use crate::faults::{Extent, Fault, FaultContext};
 use crate::flow::Flow;
 
 /// Between two photos that are sent while the fault lasts: about what two workers read.
-const PACE: Duration = Duration::from_millis(90);
+const SEND_INTERVAL: Duration = Duration::from_millis(90);
 /// How long photos may take to be read once the fault is over: longer than pipelines pause and connections are tried.
-const READ_LIMIT: Duration = Duration::from_secs(240);
+const READ_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// How a run is made.
 #[derive(Clone, Copy)]
-pub struct Plan<'a> {
+pub struct RunPlan<'a> {
     /// What disturbs; none in the run that is the measure of the others.
     pub fault: Option<&'a Fault>,
     /// How much of it.
@@ -32,19 +32,19 @@ pub struct Plan<'a> {
 
 /// What came of a run.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// How often the fault struck.
-    pub struck: usize,
+    pub strikes: usize,
     /// Every photo.
-    pub account: Account,
+    pub audit: Audit,
     /// What searches find.
-    pub answers: Answers,
+    pub search_results: SearchResults,
     /// From the end of the fault to the next photo that was ready or failed.
-    pub next: Option<Duration>,
+    pub time_to_next: Option<Duration>,
     /// From the end of the fault until all were, the last third of which was only sent then, but for what it asked for.
-    pub all: Duration,
+    pub time_to_all: Duration,
     /// How often a partner's program had to try again.
-    pub tried_again: usize,
+    pub retries: usize,
 }
 
 /// Runs it. `undisturbed` is what searches found in an undisturbed run of the same event.
@@ -54,43 +54,50 @@ pub struct Outcome {
 pub fn run(
     cluster: &Cluster,
     event: &Event,
-    plan: Plan<'_>,
-    undisturbed: Option<&Answers>,
-) -> anyhow::Result<Outcome> {
+    plan: RunPlan<'_>,
+    undisturbed: Option<&SearchResults>,
+) -> anyhow::Result<RunOutcome> {
     let title = plan.fault.map_or("undisturbed", |fault| fault.name);
-    let may_be_noticed = plan.fault.is_some_and(|fault| !fault.is_silent);
-    let mut flow = Flow::new(cluster, event, title, PACE)?;
+    let may_be_noticed = plan.fault.is_some_and(|fault| !fault.must_go_unnoticed);
+    let mut flow = Flow::new(cluster, event, title, SEND_INTERVAL)?;
     if !may_be_noticed {
-        flow = flow.patient();
+        flow = flow.with_long_timeouts();
     }
     let disturb = || match plan.fault {
         None => Ok(0),
         Some(fault) => {
             let dice = StdRng::seed_from_u64(plan.seed);
-            let mut scene = Scene { cluster, flow: &flow, extent: plan.extent, dice };
+            let mut scene = FaultContext { cluster, flow: &flow, extent: plan.extent, rng: dice };
             // A process that does not come back panics in the harness: the rest of the soak is to go on.
-            catch_unwind(AssertUnwindSafe(|| (fault.disturb)(&mut scene)))
-                .unwrap_or_else(|panic| anyhow::bail!("{}", words_of(panic.as_ref())))
+            catch_unwind(AssertUnwindSafe(|| (fault.inject)(&mut scene)))
+                .unwrap_or_else(|panic| anyhow::bail!("{}", panic_message(panic.as_ref())))
         }
     };
-    let (ended, struck): (Instant, usize) = flow.run(disturb, READ_LIMIT).context(title)?;
-    let (mut account, answers) = settle(cluster, event, &flow, undisturbed)?;
-    let tried_again = flow.tried_again();
+    let (ended, struck): (Instant, usize) = flow.run(disturb, READ_TIMEOUT).context(title)?;
+    let (mut account, answers) = audit_photos(cluster, event, &flow, undisturbed)?;
+    let tried_again = flow.retries();
     let noticed = match plan.fault {
         // A machine that is too busy to answer is no refusal.
-        None => flow.refused(),
+        None => flow.refusals(),
         Some(_) if may_be_noticed => 0,
         // A request may also be lost where a process leaves.
         Some(_) => tried_again,
     };
     if noticed > 0 {
-        account.amiss.push(format!("partners had to try again {noticed} times"));
+        account.other.push(format!("partners had to try again {noticed} times"));
     }
-    let (next, all) = (flow.next_after(ended), flow.all_after(ended));
-    Ok(Outcome { struck, account, answers, next, all, tried_again })
+    let (next, all) = (flow.time_to_next_settled(ended), flow.time_to_all_settled(ended));
+    Ok(RunOutcome {
+        strikes: struck,
+        audit: account,
+        search_results: answers,
+        time_to_next: next,
+        time_to_all: all,
+        retries: tried_again,
+    })
 }
 
-fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words").to_owned()
 }

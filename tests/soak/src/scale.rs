@@ -5,19 +5,19 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use photofinish_bench::goals::Goal;
-use photofinish_bench::report::{Output, Report, Table};
-use photofinish_soak::cluster::{Cluster, Shape};
+use photofinish_bench::report::{OutputOptions, Report, Table};
+use photofinish_soak::cluster::{Cluster, ClusterOptions};
 use photofinish_soak::event::Event;
 use photofinish_soak::flow::Flow;
 
-use crate::no_servers;
-use crate::table::built_how;
+use crate::missing_server_error;
+use crate::table::describe_build;
 
 /// What a photo takes; a worker of one thread reads ten a second.
-const DELAY: Duration = Duration::from_millis(100);
-const LIMIT: Duration = Duration::from_secs(600);
+const READ_DELAY: Duration = Duration::from_millis(100);
+const TIMEOUT: Duration = Duration::from_secs(600);
 /// What two workers should read at least, against one.
-const GOAL: f64 = 1.9;
+const MIN_SPEEDUP: f64 = 1.9;
 
 /// How much.
 #[derive(clap::Args)]
@@ -26,7 +26,7 @@ pub struct Options {
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u16).range(100..=1000))]
     photos: u16,
     #[command(flatten)]
-    output: Output,
+    output: OutputOptions,
 }
 
 /// Measures.
@@ -36,35 +36,42 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let mut table = Table::new("", &["workers", "photos", "photos a second"]);
     let mut rates = Vec::new();
     for workers in [1, 2] {
-        let rate = rate(workers, &event)?;
-        table.row([workers.to_string(), event.photos.len().to_string(), format!("{rate:.2}")]);
+        let rate = measure_rate(workers, &event)?;
+        table.add_row([workers.to_string(), event.photos.len().to_string(), format!("{rate:.2}")]);
         rates.push(rate);
     }
     report.tables.push(table);
-    report.goals.push(Goal::at_least("two workers against one", rates[1] / rates[0], GOAL));
+    report.goals.push(Goal::at_least("two workers against one", rates[1] / rates[0], MIN_SPEEDUP));
     report.notes.push(
         "All photos are confirmed before a worker starts. The rate is that of the photos between the first tenth and the \
          last: workers start before it, and run dry after it. Networks are fakes, photos are small and blank, each worker \
          has one thread that reads, and the sleep is in it."
             .to_owned(),
     );
-    report.notes.extend(built_how());
+    report.notes.extend(describe_build());
     report.print();
-    report.keep(&options.output)?;
+    report.save(&options.output)?;
     let is_met = report.goals.iter().all(Goal::is_met);
     Ok(if is_met || !options.output.strict { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Photos a second.
-fn rate(workers: usize, event: &Event) -> anyhow::Result<f64> {
-    let shape = Shape { workers, threads: 1, read_delay: DELAY, lease_seconds: 60, ..Shape::default() };
-    let cluster = Cluster::start(&shape)?.ok_or_else(no_servers)?;
+fn measure_rate(workers: usize, event: &Event) -> anyhow::Result<f64> {
+    let shape = ClusterOptions {
+        workers,
+        threads: 1,
+        read_delay: READ_DELAY,
+        lease_seconds: 60,
+        ..ClusterOptions::default()
+    };
+    let cluster = Cluster::start(&shape)?.ok_or_else(missing_server_error)?;
     let flow = Flow::new(&cluster, event, "scale", Duration::ZERO)?;
     for worker in cluster.workers() {
-        worker.terminate(LIMIT);
+        worker.terminate(TIMEOUT);
     }
     flow.send_all()?;
-    let course = flow.watch_while(LIMIT, || cluster.workers().iter().for_each(|worker| worker.restart()))?;
+    let course =
+        flow.poll_progress_while(TIMEOUT, || cluster.workers().iter().for_each(|worker| worker.restart()))?;
     Ok(steady_rate(&course, event.photos.len() as u64))
 }
 

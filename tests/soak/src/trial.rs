@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use photofinish_servers::BUCKET;
-use photofinish_soak::cluster::{Cluster, Shape};
-use photofinish_tests::harness::{Options as Settings, Service, binary};
+use photofinish_soak::cluster::{Cluster, ClusterOptions};
+use photofinish_tests::harness::{Service, ServiceOptions as Settings, binary_path};
 
-use crate::no_servers;
+use crate::missing_server_error;
 
 /// Lines for a shell. The words in capitals are put in.
 const NEXT_STEPS: &str = r#"
@@ -34,32 +34,33 @@ pub struct Options {
 
 /// Starts it, says what is where, and waits for Ctrl-C.
 pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    let there = Settings::real();
+    let there = Settings::with_real_models();
     if let (true, Err(why)) = (options.real, &there) {
         anyhow::bail!("{why}");
     }
     let real_networks = !options.fake && there.is_ok();
-    let usual = Shape {
+    let usual = ClusterOptions {
         lease_seconds: 60,
         attempt_limit: 3,
         read_delay: std::time::Duration::ZERO,
-        ..Shape::default()
+        ..ClusterOptions::default()
     };
-    let cluster = Cluster::start(&Shape { real_networks, ..usual })?.ok_or_else(no_servers)?;
-    describe(&cluster, real_networks);
-    let stopped = cluster.wait_for(tokio::signal::ctrl_c());
+    let cluster = Cluster::start(&ClusterOptions { real_models: real_networks, ..usual })?
+        .ok_or_else(missing_server_error)?;
+    print_addresses(&cluster, real_networks);
+    let stopped = cluster.block_on(tokio::signal::ctrl_c());
     stopped.context("waiting for Ctrl-C")?;
     println!("\nStopping.");
     Ok(ExitCode::SUCCESS)
 }
 
-fn describe(cluster: &Cluster, real_networks: bool) {
-    let front = format!("http://{}", cluster.front().address());
+fn print_addresses(cluster: &Cluster, real_networks: bool) {
+    let front = format!("http://{}", cluster.load_balancer().address());
     let places = |processes: &[Service], path: &str| {
         let places: Vec<String> = processes.iter().map(|process| process.origin() + path).collect();
         places.join(", ")
     };
-    let ways = cluster.ways();
+    let ways = cluster.proxies();
     println!("API, through the proxy   {front}/openapi, its description {front}/openapi/docs");
     println!("APIs                     {}", places(cluster.apis(), ""));
     println!("workers' metrics         {}", places(cluster.workers(), "/metrics"));
@@ -68,7 +69,7 @@ fn describe(cluster: &Cluster, real_networks: bool) {
     println!("S3                       http://{}, bucket {BUCKET}", ways.s3.address());
     let networks = if real_networks { "real" } else { "fake: they read painted marks only" };
     println!("networks                 {networks}");
-    let lines = NEXT_STEPS.replace("FRONT", &front).replace("BINARY", &binary().to_string_lossy());
+    let lines = NEXT_STEPS.replace("FRONT", &front).replace("BINARY", &binary_path().to_string_lossy());
     println!("\nTo go on, in another shell:\n{}", lines.replace("KEY\n", &format!("{}\n", cluster.key())));
     println!("Everything lies in temporary folders and goes at the end. Ctrl-C ends it.");
 }

@@ -5,18 +5,18 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
-use photofinish_bench::report::Output;
-use photofinish_soak::answers::Answers;
-use photofinish_soak::cluster::{Cluster, Shape};
+use photofinish_bench::report::OutputOptions;
+use photofinish_soak::answers::SearchResults;
+use photofinish_soak::cluster::{Cluster, ClusterOptions};
 use photofinish_soak::event::Event;
 use photofinish_soak::faults::{Extent, FAULTS, Fault};
-use photofinish_soak::run::{Outcome, Plan, run as run_one};
+use photofinish_soak::run::{RunOutcome, RunPlan, run as run_one};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 
-use crate::no_servers;
-use crate::table::{Line, report};
+use crate::missing_server_error;
+use crate::table::{FaultRow, build_report};
 
 /// How long, and what.
 #[derive(clap::Args)]
@@ -34,14 +34,14 @@ pub struct Options {
     #[arg(long)]
     seed: Option<u64>,
     #[command(flatten)]
-    output: Output,
+    output: OutputOptions,
 }
 
 /// What stays the same over all turns.
 struct Soak {
     event: Event,
-    with_a_killer: Event,
-    undisturbed: Answers,
+    event_with_killer_photo: Event,
+    undisturbed: SearchResults,
     seed: u64,
     /// Where logs of turns that went wrong are kept.
     logs: PathBuf,
@@ -56,11 +56,11 @@ fn fault_names() -> clap::builder::PossibleValuesParser {
 /// Soaks.
 pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let begun = Instant::now();
-    let seed = options.seed.unwrap_or_else(clock);
+    let seed = options.seed.unwrap_or_else(seed_from_clock);
     println!("The seed is {seed}; painting {} photos.", options.photos);
-    let mut soak = Soak::begin(usize::from(options.photos), seed)?;
-    let mut lines: Vec<Line> =
-        FAULTS.into_iter().filter(|fault| is_wanted(options, fault)).map(Line::new).collect();
+    let mut soak = Soak::start(usize::from(options.photos), seed)?;
+    let mut lines: Vec<FaultRow> =
+        FAULTS.into_iter().filter(|fault| is_selected(options, fault)).map(FaultRow::new).collect();
     let mut dice = StdRng::seed_from_u64(seed);
     let limit = Duration::from_secs(options.minutes * 60);
     let (mut turn, mut failures) = (0, 0);
@@ -71,10 +71,10 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
                 break;
             }
             turn += 1;
-            match soak.turn(line.fault(), turn) {
+            match soak.run_round(line.fault(), turn) {
                 Ok(outcome) => {
-                    failures += usize::from(!outcome.account.is_clean());
-                    line.add(&outcome);
+                    failures += usize::from(!outcome.audit.is_clean());
+                    line.add_round(&outcome);
                 }
                 Err(error) => {
                     failures += 1;
@@ -84,9 +84,9 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         }
     }
     lines.sort_by_key(|line| FAULTS.iter().position(|fault| fault.name == line.fault().name));
-    let report = report(&lines, usize::from(options.photos), (begun.elapsed(), failures));
+    let report = build_report(&lines, usize::from(options.photos), (begun.elapsed(), failures));
     report.print();
-    report.keep(&options.output)?;
+    report.save(&options.output)?;
     if failures == 0 {
         return Ok(ExitCode::SUCCESS);
     }
@@ -94,65 +94,72 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-fn is_wanted(options: &Options, fault: &Fault) -> bool {
+fn is_selected(options: &Options, fault: &Fault) -> bool {
     options.fault.is_empty() || options.fault.iter().any(|name| name == fault.name)
 }
 
-fn clock() -> u64 {
+fn seed_from_clock() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 impl Soak {
     /// Runs the event undisturbed.
-    fn begin(photos: usize, seed: u64) -> anyhow::Result<Self> {
+    fn start(photos: usize, seed: u64) -> anyhow::Result<Self> {
         let event = Event::paint(photos);
-        let with_a_killer = event.with_a_killer();
+        let with_a_killer = event.with_killer_photo();
         let logs = std::env::temp_dir().join(format!("photofinish-soak-{seed}"));
-        let cluster = Cluster::start(&Shape::default())?.ok_or_else(no_servers)?;
-        let plan = Plan { fault: None, extent: Extent::Long, seed };
+        let cluster = Cluster::start(&ClusterOptions::default())?.ok_or_else(missing_server_error)?;
+        let plan = RunPlan { fault: None, extent: Extent::Long, seed };
         let outcome = run_one(&cluster, &event, plan, None)?;
-        anyhow::ensure!(outcome.account.is_clean(), "the undisturbed run is wrong:\n{}", outcome.account);
-        println!("undisturbed: {} photos, everything once", outcome.account.photos);
-        Ok(Self { event, with_a_killer, undisturbed: outcome.answers, seed, logs, cluster: Some(cluster) })
+        anyhow::ensure!(outcome.audit.is_clean(), "the undisturbed run is wrong:\n{}", outcome.audit);
+        println!("undisturbed: {} photos, everything once", outcome.audit.confirmed);
+        Ok(Self {
+            event,
+            event_with_killer_photo: with_a_killer,
+            undisturbed: outcome.search_results,
+            seed,
+            logs,
+            cluster: Some(cluster),
+        })
     }
 
     /// One fault. A cluster that something went wrong in is not used again.
-    fn turn(&mut self, fault: &Fault, turn: u64) -> anyhow::Result<Outcome> {
-        println!("{turn}: {}", fault.what);
-        let shape = (fault.shape)();
-        let cluster = match self.cluster.take().filter(|cluster| *cluster.shape() == shape) {
+    fn run_round(&mut self, fault: &Fault, turn: u64) -> anyhow::Result<RunOutcome> {
+        println!("{turn}: {}", fault.description);
+        let shape = (fault.cluster_options)();
+        let cluster = match self.cluster.take().filter(|cluster| *cluster.options() == shape) {
             Some(cluster) => cluster,
-            None => Cluster::start(&shape)?.ok_or_else(no_servers)?,
+            None => Cluster::start(&shape)?.ok_or_else(missing_server_error)?,
         };
-        let event = if fault.has_a_killer { &self.with_a_killer } else { &self.event };
-        let plan = Plan { fault: Some(fault), extent: Extent::Long, seed: self.seed.wrapping_add(turn) };
+        let event = if fault.has_killer_photo { &self.event_with_killer_photo } else { &self.event };
+        let plan = RunPlan { fault: Some(fault), extent: Extent::Long, seed: self.seed.wrapping_add(turn) };
         let outcome = run_one(&cluster, event, plan, Some(&self.undisturbed));
         match &outcome {
-            Ok(outcome) if outcome.account.is_clean() => {
+            Ok(outcome) if outcome.audit.is_clean() => {
                 println!(
                     "  {} {}, {} photos accounted for, next after {:.1?}, all after {:.1?}, {} tries again",
-                    outcome.struck,
+                    outcome.strikes,
                     fault.unit,
-                    outcome.account.photos,
-                    outcome.next.unwrap_or_default(),
-                    outcome.all,
-                    outcome.tried_again
+                    outcome.audit.confirmed,
+                    outcome.time_to_next.unwrap_or_default(),
+                    outcome.time_to_all,
+                    outcome.retries
                 );
                 self.cluster = Some(cluster);
             }
             went_wrong => {
                 if let Ok(outcome) = went_wrong {
-                    println!("  WENT WRONG:\n{}", outcome.account);
+                    println!("  WENT WRONG:\n{}", outcome.audit);
                 }
-                self.keep_logs(&cluster, fault, turn)?;
+                self.save_logs(&cluster, fault, turn)?;
             }
         }
         outcome
     }
 
-    fn keep_logs(&self, cluster: &Cluster, fault: &Fault, turn: u64) -> anyhow::Result<()> {
+    fn save_logs(&self, cluster: &Cluster, fault: &Fault, turn: u64) -> anyhow::Result<()> {
         let folder = self.logs.join(format!("{turn}-{}", fault.name));
-        cluster.keep_logs(&folder).context("keeping the logs")?;
+        cluster.save_logs(&folder).context("keeping the logs")?;
         println!("  logs are in {}", folder.display());
         for (name, process) in cluster.processes() {
             let log = process.log();

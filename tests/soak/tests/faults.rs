@@ -2,11 +2,11 @@
 
 use std::sync::OnceLock;
 
-use photofinish_soak::answers::Answers;
-use photofinish_soak::cluster::{Cluster, Shape};
+use photofinish_soak::answers::SearchResults;
+use photofinish_soak::cluster::{Cluster, ClusterOptions};
 use photofinish_soak::event::Event;
 use photofinish_soak::faults::{self, Extent, Fault};
-use photofinish_soak::run::{Outcome, Plan, run};
+use photofinish_soak::run::{RunOutcome, RunPlan, run};
 
 /// Enough that some are in each stage when a fault strikes.
 const PHOTOS: usize = 48;
@@ -19,128 +19,132 @@ fn event() -> &'static Event {
 }
 
 /// What searches find when nothing goes wrong; `None` where there are no servers.
-fn undisturbed() -> Option<&'static Answers> {
-    static ANSWERS: OnceLock<Option<Answers>> = OnceLock::new();
+fn undisturbed_results() -> Option<&'static SearchResults> {
+    static ANSWERS: OnceLock<Option<SearchResults>> = OnceLock::new();
     let found = ANSWERS.get_or_init(|| {
-        let cluster = Cluster::start(&Shape::default()).expect("a cluster starts")?;
-        Some(accounted(&cluster, None, None).answers)
+        let cluster = Cluster::start(&ClusterOptions::default()).expect("a cluster starts")?;
+        Some(run_and_audit(&cluster, None, None).search_results)
     });
     found.as_ref()
 }
 
 #[track_caller]
-fn accounted(cluster: &Cluster, fault: Option<&Fault>, undisturbed: Option<&Answers>) -> Outcome {
+fn run_and_audit(
+    cluster: &Cluster,
+    fault: Option<&Fault>,
+    undisturbed: Option<&SearchResults>,
+) -> RunOutcome {
     let with_a_killer;
-    let event = if fault.is_some_and(|fault| fault.has_a_killer) {
-        with_a_killer = event().with_a_killer();
+    let event = if fault.is_some_and(|fault| fault.has_killer_photo) {
+        with_a_killer = event().with_killer_photo();
         &with_a_killer
     } else {
         event()
     };
-    let plan = Plan { fault, extent: Extent::Short, seed: SEED };
+    let plan = RunPlan { fault, extent: Extent::Short, seed: SEED };
     let outcome = run(cluster, event, plan, undisturbed).expect("a run comes to its end");
-    assert!(outcome.account.is_clean(), "{}", outcome.account);
-    assert_eq!(outcome.account.photos, event.photos.len());
+    assert!(outcome.audit.is_clean(), "{}", outcome.audit);
+    assert_eq!(outcome.audit.confirmed, event.photos.len());
     outcome
 }
 
 #[track_caller]
-fn loses_nothing(fault: &Fault) {
-    let Some(undisturbed) = undisturbed() else { return };
-    let Some(cluster) = Cluster::start(&(fault.shape)()).expect("a cluster starts") else { return };
-    let outcome = accounted(&cluster, Some(fault), Some(undisturbed));
-    assert!(outcome.struck > 0);
-    let next = outcome.next.expect("photos were sent after the fault");
+fn check_loses_nothing(fault: &Fault) {
+    let Some(undisturbed) = undisturbed_results() else { return };
+    let Some(cluster) = Cluster::start(&(fault.cluster_options)()).expect("a cluster starts") else { return };
+    let outcome = run_and_audit(&cluster, Some(fault), Some(undisturbed));
+    assert!(outcome.strikes > 0);
+    let next = outcome.time_to_next.expect("photos were sent after the fault");
     eprintln!(
         "{}: {} {}, next photo after {next:?}, all after {:?}",
-        fault.name, outcome.struck, fault.unit, outcome.all
+        fault.name, outcome.strikes, fault.unit, outcome.time_to_all
     );
 }
 
 #[test]
 fn an_undisturbed_run_has_everything_once() {
-    let Some(answers) = undisturbed() else { return };
+    let Some(answers) = undisturbed_results() else { return };
     assert!(answers.mistakes(event()).is_empty());
 }
 
 #[test]
 fn workers_killed_at_random_moments_lose_nothing() {
-    loses_nothing(&faults::WORKER_KILLED);
+    check_loses_nothing(&faults::WORKER_KILLED);
 }
 
 #[test]
 fn apis_killed_at_random_moments_lose_nothing() {
-    loses_nothing(&faults::API_KILLED);
+    check_loses_nothing(&faults::API_KILLED);
 }
 
 #[test]
 fn any_process_killed_at_random_moments_loses_nothing() {
-    loses_nothing(&faults::ANYTHING_KILLED);
+    check_loses_nothing(&faults::ANYTHING_KILLED);
 }
 
 #[test]
 fn all_processes_killed_at_once_lose_nothing() {
-    loses_nothing(&faults::EVERYTHING_KILLED);
+    check_loses_nothing(&faults::EVERYTHING_KILLED);
 }
 
 #[test]
 fn a_restart_of_postgres_loses_nothing() {
-    loses_nothing(&faults::POSTGRES_RESTARTED);
+    check_loses_nothing(&faults::POSTGRES_RESTARTED);
 }
 
 #[test]
 fn a_postgres_that_falls_silent_loses_nothing() {
-    loses_nothing(&faults::POSTGRES_SILENT);
+    check_loses_nothing(&faults::POSTGRES_SILENT);
 }
 
 #[test]
 fn a_postgres_that_refuses_connections_loses_nothing() {
-    loses_nothing(&faults::POSTGRES_REFUSING);
+    check_loses_nothing(&faults::POSTGRES_REFUSING);
 }
 
 #[test]
 fn a_restart_of_nats_loses_nothing() {
-    loses_nothing(&faults::NATS_RESTARTED);
+    check_loses_nothing(&faults::NATS_RESTARTED);
 }
 
 #[test]
 fn a_nats_that_loses_its_disk_loses_nothing() {
-    loses_nothing(&faults::NATS_DISK_LOST);
+    check_loses_nothing(&faults::NATS_DISK_LOST);
 }
 
 #[test]
 fn an_s3_that_fails_loses_nothing() {
-    loses_nothing(&faults::S3_FAILING);
+    check_loses_nothing(&faults::S3_FAILING);
 }
 
 #[test]
 fn a_slow_s3_loses_nothing() {
-    loses_nothing(&faults::S3_SLOW);
+    check_loses_nothing(&faults::S3_SLOW);
 }
 
 #[test]
 fn an_s3_that_cuts_bodies_loses_nothing() {
-    loses_nothing(&faults::S3_CUTTING);
+    check_loses_nothing(&faults::S3_CUTTING);
 }
 
 #[test]
 fn clocks_that_are_minutes_apart_lose_nothing() {
-    loses_nothing(&faults::CLOCKS_APART);
+    check_loses_nothing(&faults::CLOCKS_APART);
 }
 
 #[test]
 fn two_workers_with_the_same_photo_write_it_once() {
-    loses_nothing(&faults::SAME_PHOTO);
+    check_loses_nothing(&faults::SAME_PHOTO);
 }
 
 #[test]
-fn a_photo_that_ends_its_worker_each_time_fails_alone() {
-    loses_nothing(&faults::KILLING_PHOTO);
+fn a_photo_that_crashes_its_worker_each_time_fails_alone() {
+    check_loses_nothing(&faults::KILLING_PHOTO);
 }
 
 #[test]
-fn a_rolling_update_in_full_flight_is_noticed_by_nobody() {
-    loses_nothing(&faults::ROLLING_UPDATE);
+fn a_rolling_update_under_load_goes_unnoticed() {
+    check_loses_nothing(&faults::ROLLING_UPDATE);
 }
 
 #[test]

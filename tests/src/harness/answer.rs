@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Status, code and default message of every row of the contract's error table.
-pub const STATUS_CODES: [(u16, &str, &str); 19] = [
+pub const ERROR_TABLE: [(u16, &str, &str); 19] = [
     (400, "BAD_REQUEST", "Bad Request"),
     (401, "UNAUTHORIZED", "Unauthorized"),
     (403, "FORBIDDEN", "Forbidden"),
@@ -27,16 +27,16 @@ pub const STATUS_CODES: [(u16, &str, &str); 19] = [
 
 /// An HTTP answer, read whole.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct Response {
     /// The HTTP status.
     pub status: u16,
     /// Names in lower case, in the order they came.
     pub headers: Vec<(String, String)>,
     /// The body.
-    pub bytes: Vec<u8>,
+    pub body: Vec<u8>,
 }
 
-impl Answer {
+impl Response {
     /// The first header of this name (lower case).
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
@@ -44,7 +44,7 @@ impl Answer {
 
     /// The body as text.
     pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.bytes).into_owned()
+        String::from_utf8_lossy(&self.body).into_owned()
     }
 
     /// The body as JSON.
@@ -53,7 +53,7 @@ impl Answer {
     /// When it is none.
     #[track_caller]
     pub fn json(&self) -> Value {
-        match serde_json::from_slice(&self.bytes) {
+        match serde_json::from_slice(&self.body) {
             Ok(value) => value,
             Err(error) => panic!("status {}, body is not JSON ({error}): {}", self.status, self.text()),
         }
@@ -64,7 +64,7 @@ impl Answer {
     /// # Panics
     /// When the answer is not a 200 of JSON with a request id.
     #[track_caller]
-    pub fn ok(&self) -> Value {
+    pub fn expect_ok(&self) -> Value {
         assert_eq!(self.status, 200, "{}", self.text());
         assert_eq!(self.header("content-type"), Some("application/json"));
         assert!(self.header("x-request-id").is_some(), "no x-request-id: {:?}", self.headers);
@@ -77,9 +77,9 @@ impl Answer {
     /// # Panics
     /// When it is anything else.
     #[track_caller]
-    pub fn defined(&self, status: u16) -> Value {
-        let body = self.envelope(status);
-        let message = STATUS_CODES.iter().find(|row| row.0 == status).expect("a row of the table").2;
+    pub fn expect_defined_error(&self, status: u16) -> Value {
+        let body = self.check_envelope(status);
+        let message = ERROR_TABLE.iter().find(|row| row.0 == status).expect("a row of the table").2;
         assert_eq!(body["defined"], true, "{body}");
         assert_eq!(body["message"], message, "{body}");
         body["data"].clone()
@@ -90,8 +90,8 @@ impl Answer {
     /// # Panics
     /// When it is anything else.
     #[track_caller]
-    pub fn undefined(&self, status: u16) -> (String, Value) {
-        let body = self.envelope(status);
+    pub fn expect_undefined_error(&self, status: u16) -> (String, Value) {
+        let body = self.check_envelope(status);
         assert_eq!(body["defined"], false, "{body}");
         (body["message"].as_str().unwrap_or_default().to_owned(), body["data"].clone())
     }
@@ -101,20 +101,20 @@ impl Answer {
     /// # Panics
     /// When it is anything else.
     #[track_caller]
-    pub fn issues(&self) -> Vec<String> {
-        let (message, data) = self.undefined(400);
+    pub fn expect_issues(&self) -> Vec<String> {
+        let (message, data) = self.expect_undefined_error(400);
         assert_eq!(message, "Input validation failed");
         assert!(data.get("code").is_none(), "no data.code with issues: {data}");
         let issues = data["issues"].as_array().unwrap_or_else(|| panic!("no data.issues: {data}"));
         assert!(!issues.is_empty(), "{data}");
-        let mut paths: Vec<String> = issues.iter().map(issue_path).collect();
+        let mut paths: Vec<String> = issues.iter().map(join_issue_path).collect();
         paths.sort();
         paths
     }
 
     /// Checks what all error bodies have in common; answers the body.
     #[track_caller]
-    fn envelope(&self, status: u16) -> Value {
+    fn check_envelope(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text());
         assert_eq!(self.header("content-type"), Some("application/json"), "{:?}", self.headers);
         assert!(self.header("content-disposition").is_none(), "{:?}", self.headers);
@@ -126,7 +126,7 @@ impl Answer {
             let known = ["defined", "code", "status", "message", "data"].contains(&key.as_str());
             assert!(known && !value.is_null(), "{key} does not belong into the envelope: {body}");
         }
-        let code = STATUS_CODES.iter().find(|row| row.0 == status).expect("a row of the table").1;
+        let code = ERROR_TABLE.iter().find(|row| row.0 == status).expect("a row of the table").1;
         assert_eq!(body["code"], code, "{body}");
         assert_eq!(body["status"], status, "{body}");
         assert!(body["defined"].is_boolean() && body["message"].is_string(), "{body}");
@@ -135,7 +135,7 @@ impl Answer {
 }
 
 #[track_caller]
-fn issue_path(issue: &Value) -> String {
+fn join_issue_path(issue: &Value) -> String {
     assert!(issue["code"].is_string() && issue["message"].is_string(), "{issue}");
     let path = issue["path"].as_array().unwrap_or_else(|| panic!("no path: {issue}"));
     let parts: Vec<String> =

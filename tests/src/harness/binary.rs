@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 /// What a command left behind.
 #[derive(Debug)]
-pub struct Output {
+pub struct CommandOutput {
     /// The exit status; `None` when a signal ended it.
     pub code: Option<i32>,
     /// Standard output.
@@ -14,19 +14,19 @@ pub struct Output {
     pub stderr: String,
 }
 
-impl Output {
+impl CommandOutput {
     /// Standard output of a success, trimmed.
     ///
     /// # Panics
     /// When the command failed.
     #[track_caller]
-    pub fn success(&self) -> &str {
+    pub fn expect_success(&self) -> &str {
         assert_eq!(self.code, Some(0), "stdout: {}\nstderr: {}", self.stdout, self.stderr);
         self.stdout.trim()
     }
 
     /// Both streams.
-    pub fn everything(&self) -> String {
+    pub fn combined_output(&self) -> String {
         format!("{}{}", self.stdout, self.stderr)
     }
 }
@@ -35,7 +35,7 @@ impl Output {
 ///
 /// # Panics
 /// When it has not been built.
-pub fn binary() -> PathBuf {
+pub fn binary_path() -> PathBuf {
     let this = std::env::current_exe().expect("a running program has a path");
     // Tests lie in target/<profile>/deps, programs in target/<profile>.
     let mut places = this.ancestors().skip(1).take(2).map(|folder| folder.join("photofinish"));
@@ -49,8 +49,8 @@ pub fn binary() -> PathBuf {
 }
 
 /// The binary with a clean slate: no setting of this shell reaches it, and its data lie in `data_dir`.
-pub fn command(data_dir: &Path) -> Command {
-    let mut command = Command::new(binary());
+pub fn isolated_command(data_dir: &Path) -> Command {
+    let mut command = Command::new(binary_path());
     for (name, _) in std::env::vars_os() {
         if ["PHOTOFINISH_", "OTEL_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
             command.env_remove(name);
@@ -64,9 +64,9 @@ pub fn command(data_dir: &Path) -> Command {
 ///
 /// # Panics
 /// When it cannot be started.
-pub fn run(command: &mut Command) -> Output {
+pub fn run_command(command: &mut Command) -> CommandOutput {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    Output {
+    CommandOutput {
         code: output.status.code(),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),

@@ -3,36 +3,36 @@
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::service::{Options, Service, tail};
+use super::service::{Service, ServiceOptions, log_tail};
 
 /// One service for a group of tests: started by the first that runs, stopped after the last that runs beside it.
-pub struct Group(Mutex<Weak<Service>>);
+pub struct SharedService(Mutex<Weak<Service>>);
 
-impl Group {
+impl SharedService {
     /// A group whose service does not run yet.
     pub const fn new() -> Self {
         Self(Mutex::new(Weak::new()))
     }
 
     /// The running service, started with `options` when none runs.
-    pub fn service(&self, options: impl FnOnce() -> Options) -> Shared {
+    pub fn get_or_start(&self, options: impl FnOnce() -> ServiceOptions) -> SharedServiceRef {
         let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let service = running.upgrade().unwrap_or_else(|| Arc::new(Service::start(options())));
         *running = Arc::downgrade(&service);
-        Shared(service)
+        SharedServiceRef(service)
     }
 }
 
-impl Default for Group {
+impl Default for SharedService {
     fn default() -> Self {
         Self::new()
     }
 }
 
 /// A share in a group's service. Prints the log when its test fails.
-pub struct Shared(Arc<Service>);
+pub struct SharedServiceRef(Arc<Service>);
 
-impl Deref for Shared {
+impl Deref for SharedServiceRef {
     type Target = Service;
 
     fn deref(&self) -> &Service {
@@ -40,10 +40,10 @@ impl Deref for Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedServiceRef {
     fn drop(&mut self) {
         if std::thread::panicking() && Arc::strong_count(&self.0) > 1 {
-            eprintln!("---- log of the service, shared with other tests ----\n{}", tail(&self.log()));
+            eprintln!("---- log of the service, shared with other tests ----\n{}", log_tail(&self.log()));
         }
     }
 }

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::answer::Answer;
+use super::answer::Response;
 use super::service::Service;
 
 /// How long the photos of a test may take.
-const IDLE_LIMIT: Duration = Duration::from_secs(600);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Calls with one key.
 #[derive(Clone)]
@@ -19,7 +19,7 @@ pub struct Partner<'a> {
 
 /// Where to send bytes, and what they will be called.
 #[derive(Clone, Debug)]
-pub struct Ticket {
+pub struct UploadTicket {
     /// Takes the PUT.
     pub url: String,
     /// `photoId` or `imageId`.
@@ -28,7 +28,7 @@ pub struct Ticket {
 
 /// A file as a partner declares it.
 #[derive(Clone, Copy, Debug)]
-pub struct File<'a> {
+pub struct UploadFile<'a> {
     /// Its name.
     pub name: &'a str,
     /// The media type that it is said to have.
@@ -48,7 +48,7 @@ impl<'a> Partner<'a> {
     }
 
     /// One call; `path` as in the contract, for example `/albums/create`.
-    pub fn call(&self, path: &str, input: &Value) -> Answer {
+    pub fn call(&self, path: &str, input: &Value) -> Response {
         let body = serde_json::to_vec(input).expect("a value is JSON");
         self.post(path, &[("content-type", "application/json")], &body)
     }
@@ -57,7 +57,7 @@ impl<'a> Partner<'a> {
     ///
     /// # Panics
     /// When no answer comes.
-    pub fn post(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    pub fn post(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
         let mut request = self.service.agent().post(format!("{}/openapi{path}", self.service.origin()));
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -65,17 +65,17 @@ impl<'a> Partner<'a> {
         if !self.key.is_empty() {
             request = request.header("x-api-key", &self.key);
         }
-        read(request.send(body))
+        read_response(request.send(body))
     }
 
     /// Gets a URL, without the key.
-    pub fn get(&self, url: &str) -> Answer {
-        read(self.service.agent().get(url).call())
+    pub fn get(&self, url: &str) -> Response {
+        read_response(self.service.agent().get(url).call())
     }
 
     /// Sends bytes to an upload URL, without the key.
-    pub fn put(&self, url: &str, content_type: &str, bytes: &[u8]) -> Answer {
-        read(self.service.agent().put(url).header("content-type", content_type).send(bytes))
+    pub fn put(&self, url: &str, content_type: &str, bytes: &[u8]) -> Response {
+        read_response(self.service.agent().put(url).header("content-type", content_type).send(bytes))
     }
 
     /// The answer of a call that must succeed.
@@ -83,55 +83,55 @@ impl<'a> Partner<'a> {
     /// # Panics
     /// When it does not.
     #[track_caller]
-    pub fn ok(&self, path: &str, input: &Value) -> Value {
-        self.call(path, input).ok()
+    pub fn call_ok(&self, path: &str, input: &Value) -> Value {
+        self.call(path, input).expect_ok()
     }
 
     /// Makes an album.
     #[track_caller]
-    pub fn album(&self, title: &str) -> String {
-        self.album_of(&json!({ "title": title }))
+    pub fn create_album(&self, title: &str) -> String {
+        self.create_album_with(&json!({ "title": title }))
     }
 
     /// Makes an album from this input.
     #[track_caller]
-    pub fn album_of(&self, input: &Value) -> String {
-        text(&self.ok("/albums/create", input)["id"])
+    pub fn create_album_with(&self, input: &Value) -> String {
+        expect_string(&self.call_ok("/albums/create", input)["id"])
     }
 
     /// Asks for an upload URL of a photo.
     #[track_caller]
-    pub fn signed(&self, album: &str, filename: &str, content_type: &str) -> Ticket {
+    pub fn sign_photo(&self, album: &str, filename: &str, content_type: &str) -> UploadTicket {
         let input = json!({ "albumId": album, "filename": filename, "contentType": content_type });
-        let ticket = self.ok("/photos/photo/signed", &input);
-        Ticket { url: text(&ticket["uploadUrl"]), id: text(&ticket["photoId"]) }
+        let ticket = self.call_ok("/photos/photo/signed", &input);
+        UploadTicket { url: expect_string(&ticket["uploadUrl"]), id: expect_string(&ticket["photoId"]) }
     }
 
     /// Confirms an upload.
-    pub fn confirm(&self, album: &str, photo: &str) -> Answer {
+    pub fn confirm_photo(&self, album: &str, photo: &str) -> Response {
         self.call("/photos/photo/success", &json!({ "albumId": album, "photoId": photo }))
     }
 
     /// Sends a JPEG: signed, PUT, success. Answers its id.
     #[track_caller]
-    pub fn upload(&self, album: &str, filename: &str, bytes: &[u8]) -> String {
-        self.upload_as(album, File { name: filename, content_type: "image/jpeg", bytes })
+    pub fn upload_photo(&self, album: &str, filename: &str, bytes: &[u8]) -> String {
+        self.upload_file(album, UploadFile { name: filename, content_type: "image/jpeg", bytes })
     }
 
     /// Sends a file: signed, PUT, success. Answers its id.
     #[track_caller]
-    pub fn upload_as(&self, album: &str, file: File<'_>) -> String {
-        let ticket = self.signed(album, file.name, file.content_type);
+    pub fn upload_file(&self, album: &str, file: UploadFile<'_>) -> String {
+        let ticket = self.sign_photo(album, file.name, file.content_type);
         let sent = self.put(&ticket.url, file.content_type, file.bytes);
         assert_eq!(sent.status, 200, "{}", sent.text());
-        let confirmed = self.confirm(album, &ticket.id).ok();
+        let confirmed = self.confirm_photo(album, &ticket.id).expect_ok();
         assert_eq!(confirmed["success"], true, "{confirmed}");
         assert!(confirmed["message"].is_string(), "{confirmed}");
         ticket.id
     }
 
     /// Sends a JPEG to a service that may go away; answers its id once the confirmation was answered with success.
-    pub fn try_upload(&self, album: &str, filename: &str, bytes: &[u8]) -> Option<String> {
+    pub fn try_upload_photo(&self, album: &str, filename: &str, bytes: &[u8]) -> Option<String> {
         let sign = json!({ "albumId": album, "filename": filename, "contentType": "image/jpeg" });
         let ticket = self.try_call("/photos/photo/signed", &sign)?;
         let sent =
@@ -146,12 +146,12 @@ impl<'a> Partner<'a> {
     }
 
     /// Photos by state, when the service answers.
-    pub fn try_progress(&self, album: &str) -> Option<Value> {
+    pub fn try_album_progress(&self, album: &str) -> Option<Value> {
         self.try_call("/albums/progress", &json!({ "albumId": album }))
     }
 
     /// Reads an event stream to its end, wherever that is.
-    pub fn watch(&self, path: &str, input: &Value) -> Vec<u8> {
+    pub fn read_event_stream(&self, path: &str, input: &Value) -> Vec<u8> {
         let url = format!("{}/openapi{path}", self.service.origin());
         let request = self
             .service
@@ -180,8 +180,8 @@ impl<'a> Partner<'a> {
 
     /// Sends a selfie: signed, PUT. Answers its `imageId`.
     #[track_caller]
-    pub fn selfie(&self, album: &str, bytes: &[u8]) -> String {
-        let ticket = self.selfie_ticket(album);
+    pub fn upload_selfie(&self, album: &str, bytes: &[u8]) -> String {
+        let ticket = self.sign_selfie(album);
         let sent = self.put(&ticket.url, "image/jpeg", bytes);
         assert_eq!(sent.status, 200, "{}", sent.text());
         ticket.id
@@ -189,45 +189,45 @@ impl<'a> Partner<'a> {
 
     /// Asks for an upload URL of a selfie.
     #[track_caller]
-    pub fn selfie_ticket(&self, album: &str) -> Ticket {
-        let ticket = self.ok("/photos/search/face/signed", &json!({ "albumId": album }));
-        Ticket { url: text(&ticket["uploadUrl"]), id: text(&ticket["imageId"]) }
+    pub fn sign_selfie(&self, album: &str) -> UploadTicket {
+        let ticket = self.call_ok("/photos/search/face/signed", &json!({ "albumId": album }));
+        UploadTicket { url: expect_string(&ticket["uploadUrl"]), id: expect_string(&ticket["imageId"]) }
     }
 
     /// Searches by a selfie sent before.
-    pub fn face_search(&self, album: &str, image: &str) -> Answer {
+    pub fn search_by_image(&self, album: &str, image: &str) -> Response {
         self.call("/photos/search/face/list", &json!({ "albumId": album, "imageId": image }))
     }
 
     /// Sends a selfie and answers the hits.
     #[track_caller]
-    pub fn find_face(&self, album: &str, selfie: &[u8]) -> Vec<Value> {
-        let image = self.selfie(album, selfie);
-        hits(&self.face_search(album, &image).ok())
+    pub fn search_by_selfie(&self, album: &str, selfie: &[u8]) -> Vec<Value> {
+        let image = self.upload_selfie(album, selfie);
+        expect_hits(&self.search_by_image(album, &image).expect_ok())
     }
 
     /// Answers the hits of a bib number, fuzzy ones too.
     #[track_caller]
-    pub fn find_text(&self, album: &str, bib: &str) -> Vec<Value> {
-        hits(&self.ok("/photos/search/text/list", &json!({ "albumId": album, "text": bib })))
+    pub fn search_by_bib(&self, album: &str, bib: &str) -> Vec<Value> {
+        expect_hits(&self.call_ok("/photos/search/text/list", &json!({ "albumId": album, "text": bib })))
     }
 
     /// Answers the exact hits of a bib number.
     #[track_caller]
-    pub fn find_text_exactly(&self, album: &str, bib: &str) -> Vec<Value> {
+    pub fn search_by_bib_exact(&self, album: &str, bib: &str) -> Vec<Value> {
         let input = json!({ "albumId": album, "text": bib, "exact": true });
-        hits(&self.ok("/photos/search/text/list", &input))
+        expect_hits(&self.call_ok("/photos/search/text/list", &input))
     }
 
     /// One photo with what was seen in it.
     #[track_caller]
-    pub fn photo(&self, album: &str, photo: &str) -> Value {
-        self.ok("/photos/photo/get", &json!({ "albumId": album, "photoId": photo }))
+    pub fn get_photo(&self, album: &str, photo: &str) -> Value {
+        self.call_ok("/photos/photo/get", &json!({ "albumId": album, "photoId": photo }))
     }
 
     /// Every photo of an album, page by page.
     #[track_caller]
-    pub fn photos(&self, album: &str) -> Vec<Value> {
+    pub fn list_photos(&self, album: &str) -> Vec<Value> {
         let mut photos = Vec::new();
         let mut cursor = Value::Null;
         loop {
@@ -235,7 +235,7 @@ impl<'a> Partner<'a> {
             if !cursor.is_null() {
                 input["cursor"] = cursor;
             }
-            let page = self.ok("/photos/photo/list", &input);
+            let page = self.call_ok("/photos/photo/list", &input);
             photos.extend(page["photos"].as_array().expect("a list of photos").iter().cloned());
             cursor = page["nextCursor"].clone();
             if cursor.is_null() {
@@ -246,8 +246,8 @@ impl<'a> Partner<'a> {
 
     /// Photos by state.
     #[track_caller]
-    pub fn progress(&self, album: &str) -> Value {
-        self.ok("/albums/progress", &json!({ "albumId": album }))
+    pub fn album_progress(&self, album: &str) -> Value {
+        self.call_ok("/albums/progress", &json!({ "albumId": album }))
     }
 
     /// Waits until no photo of the album is queued or processing; answers the progress.
@@ -255,14 +255,14 @@ impl<'a> Partner<'a> {
     /// # Panics
     /// When that takes longer than two minutes.
     #[track_caller]
-    pub fn wait_idle(&self, album: &str) -> Value {
+    pub fn wait_until_idle(&self, album: &str) -> Value {
         let begun = Instant::now();
         loop {
-            let progress = self.progress(album);
+            let progress = self.album_progress(album);
             if progress["queued"] == 0 && progress["processing"] == 0 {
                 return progress;
             }
-            assert!(begun.elapsed() < IDLE_LIMIT, "still at work after {IDLE_LIMIT:?}: {progress}");
+            assert!(begun.elapsed() < IDLE_TIMEOUT, "still at work after {IDLE_TIMEOUT:?}: {progress}");
             std::thread::sleep(Duration::from_millis(25));
         }
     }
@@ -273,13 +273,13 @@ impl<'a> Partner<'a> {
 /// # Panics
 /// When it is none.
 #[track_caller]
-pub fn text(value: &Value) -> String {
+pub fn expect_string(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("a string was expected: {value}")).to_owned()
 }
 
 /// The hits of a search, checked against `total`.
 #[track_caller]
-fn hits(answer: &Value) -> Vec<Value> {
+fn expect_hits(answer: &Value) -> Vec<Value> {
     let photos = answer["photos"].as_array().unwrap_or_else(|| panic!("no photos: {answer}")).clone();
     assert_eq!(answer["total"], photos.len(), "{answer}");
     photos
@@ -287,7 +287,7 @@ fn hits(answer: &Value) -> Vec<Value> {
 
 /// Reads an answer whole.
 #[track_caller]
-fn read(answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Answer {
+fn read_response(answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Response {
     let mut response = match answer {
         Ok(response) => response,
         Err(error) => panic!("no answer: {error}"),
@@ -303,5 +303,5 @@ fn read(answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Answer
         Ok(bytes) => bytes,
         Err(error) => panic!("the answer broke off: {error}"),
     };
-    Answer { status: response.status().as_u16(), headers, bytes }
+    Response { status: response.status().as_u16(), headers, body: bytes }
 }

@@ -7,7 +7,7 @@ use photofinish_models::fakes::{paint_bib, paint_face};
 
 /// A scene: marks for faces and bibs on a sky over a road.
 #[derive(Clone, Debug)]
-pub struct Picture {
+pub struct TestPhoto {
     pixels: RgbImage,
 }
 
@@ -24,12 +24,12 @@ pub struct Exif {
 
 impl Exif {
     /// Upright or turned, taken on a morning in May.
-    pub fn turned(orientation: u8) -> Self {
+    pub fn with_orientation(orientation: u8) -> Self {
         Self { orientation, taken_at: "2026:05:10 09:31:27", offset: "+02:00" }
     }
 }
 
-impl Picture {
+impl TestPhoto {
     /// An empty scene.
     pub fn new(width: u32, height: u32) -> Self {
         let horizon = height * 2 / 5;
@@ -47,22 +47,22 @@ impl Picture {
 
     /// A picture that one person fills, as a selfie.
     pub fn selfie(person: u16) -> Self {
-        Self::new(640, 640).face(person, [200, 160, 240])
+        Self::new(640, 640).with_face(person, [200, 160, 240])
     }
 
     /// With the face of a person, a square: left, top and side in pixels.
     #[must_use]
-    pub fn face(self, person: u16, place: [u32; 3]) -> Self {
-        self.painted(|canvas| paint_face(canvas, person, place))
+    pub fn with_face(self, person: u16, place: [u32; 3]) -> Self {
+        self.paint(|canvas| paint_face(canvas, person, place))
     }
 
     /// With a bib of 128 x 40 pixels: left and top.
     #[must_use]
-    pub fn bib(self, text: &str, place: [u32; 2]) -> Self {
-        self.painted(|canvas| paint_bib(canvas, text, place))
+    pub fn with_bib(self, text: &str, place: [u32; 2]) -> Self {
+        self.paint(|canvas| paint_bib(canvas, text, place))
     }
 
-    fn painted(self, paint: impl FnOnce(&mut photofinish_kernels::frame::Picture)) -> Self {
+    fn paint(self, paint: impl FnOnce(&mut photofinish_kernels::frame::Picture)) -> Self {
         let (width, height) = self.pixels.dimensions();
         let mut canvas = photofinish_kernels::frame::Picture::new(self.pixels.into_raw(), width, height)
             .expect("a picture has three bytes a pixel");
@@ -78,12 +78,12 @@ impl Picture {
     }
 
     /// A baseline JPEG.
-    pub fn jpeg(&self) -> Vec<u8> {
-        compressed(&self.pixels)
+    pub fn to_jpeg(&self) -> Vec<u8> {
+        encode_jpeg(&self.pixels)
     }
 
     /// A JPEG whose stored pixels are turned as a camera held that way stores them.
-    pub fn jpeg_with(&self, exif: Exif) -> Vec<u8> {
+    pub fn to_jpeg_with_exif(&self, exif: Exif) -> Vec<u8> {
         let stored = match exif.orientation {
             2 => imageops::flip_horizontal(&self.pixels),
             3 => imageops::rotate180(&self.pixels),
@@ -94,54 +94,59 @@ impl Picture {
             8 => imageops::rotate90(&self.pixels),
             _ => self.pixels.clone(),
         };
-        let mut jpeg = compressed(&stored);
+        let mut jpeg = encode_jpeg(&stored);
         jpeg.splice(2..2, exif_segment(exif));
         jpeg
     }
 
     /// A grey JPEG.
-    pub fn grey_jpeg(&self) -> Vec<u8> {
+    pub fn to_grey_jpeg(&self) -> Vec<u8> {
         let grey = imageops::grayscale(&self.pixels);
-        compress(compressor(), grey.as_raw(), grey.dimensions(), turbojpeg::PixelFormat::GRAY)
+        compress_pixels(new_compressor(), grey.as_raw(), grey.dimensions(), turbojpeg::PixelFormat::GRAY)
     }
 
     /// A progressive JPEG.
     ///
     /// # Panics
     /// When libjpeg-turbo refuses, which it has no reason to.
-    pub fn progressive_jpeg(&self) -> Vec<u8> {
-        let mut compressor = compressor();
+    pub fn to_progressive_jpeg(&self) -> Vec<u8> {
+        let mut compressor = new_compressor();
         compressor.set_progressive(true).expect("progressive is built in");
-        compress(compressor, self.pixels.as_raw(), self.pixels.dimensions(), turbojpeg::PixelFormat::RGB)
+        compress_pixels(
+            compressor,
+            self.pixels.as_raw(),
+            self.pixels.dimensions(),
+            turbojpeg::PixelFormat::RGB,
+        )
     }
 
     /// A CMYK JPEG as Adobe programs write them: inverted.
     ///
     /// # Panics
     /// When libjpeg-turbo refuses, which it has no reason to.
-    pub fn cmyk_jpeg(&self) -> Vec<u8> {
+    pub fn to_cmyk_jpeg(&self) -> Vec<u8> {
         let inverted: Vec<u8> = self.pixels.pixels().flat_map(|p| [p[0], p[1], p[2], 255]).collect();
-        compress(compressor(), &inverted, self.pixels.dimensions(), turbojpeg::PixelFormat::CMYK)
+        compress_pixels(new_compressor(), &inverted, self.pixels.dimensions(), turbojpeg::PixelFormat::CMYK)
     }
 
     /// A PNG of 8 bits a channel.
-    pub fn png(&self) -> Vec<u8> {
-        encoded(&self.pixels.clone().into(), ImageFormat::Png)
+    pub fn to_png(&self) -> Vec<u8> {
+        encode_image(&self.pixels.clone().into(), ImageFormat::Png)
     }
 
     /// A PNG of 16 bits a channel.
-    pub fn png16(&self) -> Vec<u8> {
-        encoded(&DynamicImage::from(self.pixels.clone()).to_rgb16().into(), ImageFormat::Png)
+    pub fn to_png16(&self) -> Vec<u8> {
+        encode_image(&DynamicImage::from(self.pixels.clone()).to_rgb16().into(), ImageFormat::Png)
     }
 
     /// A PNG with an alpha channel.
-    pub fn png_with_alpha(&self) -> Vec<u8> {
-        encoded(&DynamicImage::from(self.pixels.clone()).to_rgba8().into(), ImageFormat::Png)
+    pub fn to_png_with_alpha(&self) -> Vec<u8> {
+        encode_image(&DynamicImage::from(self.pixels.clone()).to_rgba8().into(), ImageFormat::Png)
     }
 
     /// A lossless WebP.
-    pub fn webp(&self) -> Vec<u8> {
-        encoded(&self.pixels.clone().into(), ImageFormat::WebP)
+    pub fn to_webp(&self) -> Vec<u8> {
+        encode_image(&self.pixels.clone().into(), ImageFormat::WebP)
     }
 }
 
@@ -149,7 +154,7 @@ impl Picture {
 ///
 /// # Panics
 /// When it is none.
-pub fn decoded(jpeg: &[u8]) -> RgbImage {
+pub fn decode_jpeg(jpeg: &[u8]) -> RgbImage {
     image::load_from_memory_with_format(jpeg, ImageFormat::Jpeg).expect("a JPEG").to_rgb8()
 }
 
@@ -170,30 +175,30 @@ pub fn png_of_four_gigapixels() -> Vec<u8> {
 
 /// A JPEG whose header claims 65535 x 65535 pixels and whose scan is that of a small one.
 pub fn jpeg_of_four_gigapixels() -> Vec<u8> {
-    let mut jpeg = Picture::new(64, 64).jpeg();
+    let mut jpeg = TestPhoto::new(64, 64).to_jpeg();
     let frame = jpeg.windows(2).position(|two| two == [0xff, 0xc0]).expect("a frame header");
     jpeg[frame + 5..frame + 9].fill(0xff);
     jpeg
 }
 
-fn encoded(image: &DynamicImage, format: ImageFormat) -> Vec<u8> {
+fn encode_image(image: &DynamicImage, format: ImageFormat) -> Vec<u8> {
     let mut file = std::io::Cursor::new(Vec::new());
     image.write_to(&mut file, format).expect("an image in memory can be encoded");
     file.into_inner()
 }
 
 /// A JPEG as most cameras write it: baseline, chroma at half the width and height.
-fn compressed(pixels: &RgbImage) -> Vec<u8> {
-    compress(compressor(), pixels.as_raw(), pixels.dimensions(), turbojpeg::PixelFormat::RGB)
+fn encode_jpeg(pixels: &RgbImage) -> Vec<u8> {
+    compress_pixels(new_compressor(), pixels.as_raw(), pixels.dimensions(), turbojpeg::PixelFormat::RGB)
 }
 
-fn compressor() -> turbojpeg::Compressor {
+fn new_compressor() -> turbojpeg::Compressor {
     let mut compressor = turbojpeg::Compressor::new().expect("a compressor");
     compressor.set_subsamp(turbojpeg::Subsamp::Sub2x2).expect("every build can halve chroma");
     compressor
 }
 
-fn compress(
+fn compress_pixels(
     mut compressor: turbojpeg::Compressor,
     pixels: &[u8],
     (width, height): (u32, u32),
@@ -214,7 +219,7 @@ fn exif_segment(exif: Exif) -> Vec<u8> {
     const ASCII: u16 = 2;
     const LONG: u16 = 4;
     let texts: [&[u8]; 4] =
-        [b"Harbour\0", b"Field 7\0", &zero_ended(exif.taken_at), &zero_ended(exif.offset)];
+        [b"Harbour\0", b"Field 7\0", &nul_terminated(exif.taken_at), &nul_terminated(exif.offset)];
     // Two directories of 4 and 2 entries, each with its count and the offset of the next; the texts follow.
     let second = 8 + 2 + 4 * 12 + 4;
     let mut text_at = second + 2 + 2 * 12 + 4;
@@ -249,7 +254,7 @@ fn exif_segment(exif: Exif) -> Vec<u8> {
     segment
 }
 
-fn zero_ended(text: &str) -> Vec<u8> {
+fn nul_terminated(text: &str) -> Vec<u8> {
     [text.as_bytes(), b"\0"].concat()
 }
 
@@ -269,53 +274,53 @@ mod tests {
 
     use super::*;
 
-    fn scene() -> Picture {
-        Picture::new(160, 96).face(1, [16, 16, 48])
+    fn test_photo() -> TestPhoto {
+        TestPhoto::new(160, 96).with_face(1, [16, 16, 48])
     }
 
-    fn difference(one: &RgbImage, other: &RgbImage) -> f64 {
+    fn mean_difference(one: &RgbImage, other: &RgbImage) -> f64 {
         assert_eq!(one.dimensions(), other.dimensions());
         let sum: u64 = one.as_raw().iter().zip(other.as_raw()).map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
         sum as f64 / one.as_raw().len() as f64
     }
 
     #[test]
-    fn a_turned_photo_stands_upright_after_its_orientation() {
+    fn a_rotated_photo_is_upright_after_applying_its_orientation() {
         for orientation in 1..=8 {
-            let jpeg = scene().jpeg_with(Exif::turned(orientation));
+            let jpeg = test_photo().to_jpeg_with_exif(Exif::with_orientation(orientation));
             let mut decoder =
                 ImageReader::with_format(Cursor::new(jpeg), ImageFormat::Jpeg).into_decoder().unwrap();
             let noted = decoder.orientation().unwrap();
             assert_eq!(noted.to_exif(), orientation);
             let mut image = DynamicImage::from_decoder(decoder).unwrap();
             image.apply_orientation(noted);
-            let difference = difference(&image.to_rgb8(), &scene().pixels);
+            let difference = mean_difference(&image.to_rgb8(), &test_photo().pixels);
             assert!(difference < 4.0, "orientation {orientation}: {difference}");
         }
     }
 
     #[test]
-    fn every_file_shows_the_picture() {
-        let scene = scene();
+    fn every_encoding_decodes_to_the_same_image() {
+        let scene = test_photo();
         let files = [
-            scene.jpeg(),
-            scene.progressive_jpeg(),
-            scene.cmyk_jpeg(),
-            scene.png(),
-            scene.png16(),
-            scene.png_with_alpha(),
-            scene.webp(),
+            scene.to_jpeg(),
+            scene.to_progressive_jpeg(),
+            scene.to_cmyk_jpeg(),
+            scene.to_png(),
+            scene.to_png16(),
+            scene.to_png_with_alpha(),
+            scene.to_webp(),
         ];
         for (number, file) in files.iter().enumerate() {
             let shown = ImageReader::new(Cursor::new(file)).with_guessed_format().unwrap().decode().unwrap();
             let shown = shown.to_rgb8();
-            let difference = difference(&shown, &scene.pixels);
+            let difference = mean_difference(&shown, &scene.pixels);
             assert!(difference < 4.0, "file {number}: {difference}");
         }
     }
 
     #[test]
-    fn the_giants_claim_to_be_giants() {
+    fn the_decompression_bombs_claim_their_size() {
         for giant in [png_of_four_gigapixels(), jpeg_of_four_gigapixels()] {
             let reader = ImageReader::new(Cursor::new(giant)).with_guessed_format().unwrap();
             assert_eq!(reader.into_dimensions().unwrap(), (65_535, 65_535));

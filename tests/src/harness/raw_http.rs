@@ -4,17 +4,17 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use super::answer::Answer;
+use super::answer::Response;
 
 /// A connection that sends exactly the bytes it is told to.
-pub struct Connection(TcpStream);
+pub struct RawConnection(TcpStream);
 
-impl Connection {
+impl RawConnection {
     /// Connects to a port of this machine.
     ///
     /// # Panics
     /// When nobody listens.
-    pub fn open(port: u16) -> Self {
+    pub fn connect(port: u16) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("the service listens");
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket takes a limit");
         stream.set_write_timeout(Some(Duration::from_secs(60))).expect("a socket takes a limit");
@@ -25,7 +25,7 @@ impl Connection {
     ///
     /// # Panics
     /// When the connection is gone.
-    pub fn head(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) {
+    pub fn send_head(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) {
         let mut head = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n");
         for (name, value) in headers {
             head.push_str(&format!("{name}: {value}\r\n"));
@@ -35,20 +35,20 @@ impl Connection {
     }
 
     /// Sends bytes; answers whether the other side still took them.
-    pub fn body(&mut self, bytes: &[u8]) -> bool {
+    pub fn send_body(&mut self, bytes: &[u8]) -> bool {
         self.0.write_all(bytes).is_ok()
     }
 
     /// Sends one chunk of a chunked body; answers whether the other side still took it.
-    pub fn chunk(&mut self, bytes: &[u8]) -> bool {
+    pub fn send_chunk(&mut self, bytes: &[u8]) -> bool {
         let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
         chunk.extend_from_slice(bytes);
         chunk.extend_from_slice(b"\r\n");
-        self.body(&chunk)
+        self.send_body(&chunk)
     }
 
     /// Reads until the other side closes; answers the statuses of all answers that came.
-    pub fn statuses(mut self) -> Vec<u16> {
+    pub fn read_statuses(mut self) -> Vec<u16> {
         let mut bytes = Vec::new();
         // A reset instead of an end leaves the answers that came before it.
         if let Err(error) = self.0.read_to_end(&mut bytes) {
@@ -62,17 +62,17 @@ impl Connection {
     ///
     /// # Panics
     /// When no answer comes.
-    pub fn answer(mut self) -> Answer {
+    pub fn read_response(mut self) -> Response {
         let mut bytes = Vec::new();
         // A reset after the answer (the service does not wait for the rest of a body it refused) is no failure.
         if let Err(error) = self.0.read_to_end(&mut bytes) {
             assert!(!bytes.is_empty(), "no answer: {error}");
         }
-        parse(&bytes)
+        parse_response(&bytes)
     }
 }
 
-fn parse(bytes: &[u8]) -> Answer {
+fn parse_response(bytes: &[u8]) -> Response {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a head in the answer");
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
     let mut lines = head.split("\r\n");
@@ -83,11 +83,11 @@ fn parse(bytes: &[u8]) -> Answer {
         .collect();
     let chunked = headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");
     let body = &bytes[end + 4..];
-    let bytes = if chunked { join_chunks(body) } else { body.to_vec() };
-    Answer { status: status.expect("a status in the answer"), headers, bytes }
+    let bytes = if chunked { decode_chunks(body) } else { body.to_vec() };
+    Response { status: status.expect("a status in the answer"), headers, body: bytes }
 }
 
-fn join_chunks(mut body: &[u8]) -> Vec<u8> {
+fn decode_chunks(mut body: &[u8]) -> Vec<u8> {
     let mut joined = Vec::new();
     while let Some(end) = body.windows(2).position(|two| two == b"\r\n") {
         let size = usize::from_str_radix(String::from_utf8_lossy(&body[..end]).trim(), 16).unwrap_or(0);

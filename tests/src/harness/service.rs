@@ -11,52 +11,52 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use ureq::Agent;
 
-use super::binary::{self, Output};
+use super::binary::{self, CommandOutput};
 use super::partner::Partner;
 use super::shared;
 
 /// The organization of keys whose organization does not matter.
 const ORGANIZATION: &str = "Harbour Run";
 /// What the real networks take on a busy machine, which compiles them first. A service that ends is noticed at once.
-const START_LIMIT: Duration = Duration::from_secs(240);
+const START_TIMEOUT: Duration = Duration::from_secs(240);
 const ALL_SCOPES: [&str; 3] = ["search:read", "photo:upload", "album:manage"];
 
 /// How to run the service.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ServiceOptions {
     role: &'static str,
     settings: Vec<(String, String)>,
 }
 
-impl Options {
+impl ServiceOptions {
     /// API and pipeline with networks that read painted marks: no weights, no runtime, fast.
-    pub fn fakes() -> Self {
+    pub fn with_fake_models() -> Self {
         Self { role: "all", settings: Vec::new() }
-            .with("PHOTOFINISH_MODELS", "fake")
-            .with("PHOTOFINISH_LOG", "info,photofinish=debug")
+            .with_setting("PHOTOFINISH_MODELS", "fake")
+            .with_setting("PHOTOFINISH_LOG", "info,photofinish=debug")
     }
 
     /// API and pipeline with the real networks; says what is missing when they cannot be had here.
     ///
     /// # Errors
     /// The missing piece in words.
-    pub fn real() -> Result<Self, String> {
-        let (runtime, models) = (shared::runtime_library()?, shared::models_dir()?);
+    pub fn with_real_models() -> Result<Self, String> {
+        let (runtime, models) = (shared::find_runtime_library()?, shared::find_models_dir()?);
         Ok(Self { role: "all", settings: Vec::new() }
-            .with("PHOTOFINISH_ONNXRUNTIME", runtime.to_string_lossy())
-            .with("PHOTOFINISH_MODELS_DIR", models.to_string_lossy()))
+            .with_setting("PHOTOFINISH_ONNXRUNTIME", runtime.to_string_lossy())
+            .with_setting("PHOTOFINISH_MODELS_DIR", models.to_string_lossy()))
     }
 
     /// With this setting.
     #[must_use]
-    pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+    pub fn with_setting(mut self, name: &str, value: impl Into<String>) -> Self {
         self.settings.push((name.to_owned(), value.into()));
         self
     }
 
     /// In this role: `all`, `serve` or `work`.
     #[must_use]
-    pub fn role(mut self, role: &'static str) -> Self {
+    pub fn with_role(mut self, role: &'static str) -> Self {
         self.role = role;
         self
     }
@@ -64,7 +64,7 @@ impl Options {
 
 /// A running service. Killed when dropped.
 pub struct Service {
-    options: Options,
+    options: ServiceOptions,
     port: u16,
     folder: Arc<TempDir>,
     child: Mutex<Option<Child>>,
@@ -77,10 +77,10 @@ impl Service {
     ///
     /// # Panics
     /// When it does not become ready; its log is in the message.
-    pub fn start(options: Options) -> Self {
+    pub fn start(options: ServiceOptions) -> Self {
         let folder = tempfile::tempdir().expect("a folder for the service");
         std::fs::create_dir(folder.path().join("data")).expect("an empty folder");
-        let service = Self::stopped(options, Arc::new(folder));
+        let service = Self::new_stopped(options, Arc::new(folder));
         service.restart();
         service
     }
@@ -89,8 +89,8 @@ impl Service {
     ///
     /// # Panics
     /// When it does not become ready.
-    pub fn beside(&self, options: Options) -> Self {
-        let other = Self::stopped(options, Arc::clone(&self.folder));
+    pub fn start_beside(&self, options: ServiceOptions) -> Self {
+        let other = Self::new_stopped(options, Arc::clone(&self.folder));
         other.restart();
         other
     }
@@ -100,9 +100,13 @@ impl Service {
     /// # Panics
     /// When it still runs, or does not become ready.
     #[must_use]
-    pub fn again(self, options: Options) -> Self {
-        let service = self.again_unready(options);
-        assert!(service.wait_ready(), "the service ended at start; its log:\n{}", tail(&service.log()));
+    pub fn restart_with(self, options: ServiceOptions) -> Self {
+        let service = self.spawn_with(options);
+        assert!(
+            service.wait_until_ready(),
+            "the service ended at start; its log:\n{}",
+            log_tail(&service.log())
+        );
         service
     }
 
@@ -111,14 +115,14 @@ impl Service {
     /// # Panics
     /// When it still runs.
     #[must_use]
-    pub fn again_unready(mut self, options: Options) -> Self {
+    pub fn spawn_with(mut self, options: ServiceOptions) -> Self {
         self.options = options;
         self.spawn();
         self
     }
 
     /// One that does not run yet, with its data in the folder `data` of this one, which must be there.
-    pub fn stopped(options: Options, folder: Arc<TempDir>) -> Self {
+    pub fn new_stopped(options: ServiceOptions, folder: Arc<TempDir>) -> Self {
         let agent = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -133,7 +137,7 @@ impl Service {
     /// # Panics
     /// When it still runs, or does not become ready; its log is in the message.
     pub fn restart(&self) {
-        assert!(self.try_restart(), "the service ended at start; its log:\n{}", tail(&self.log()));
+        assert!(self.try_restart(), "the service ended at start; its log:\n{}", log_tail(&self.log()));
     }
 
     /// Starts it again, on the same port and data; answers whether it became ready before it ended.
@@ -142,7 +146,7 @@ impl Service {
     /// When it still runs, or neither becomes ready nor ends.
     pub fn try_restart(&self) -> bool {
         self.spawn();
-        self.wait_ready()
+        self.wait_until_ready()
     }
 
     /// Starts it again, on the same port and data, and does not wait for anything.
@@ -152,24 +156,24 @@ impl Service {
     pub fn spawn(&self) {
         let log = OpenOptions::new().create(true).append(true).open(self.log_path()).expect("a log file");
         let child = self
-            .command()
+            .new_command()
             .arg(self.options.role)
             .stdout(log.try_clone().expect("a second handle"))
             .stderr(log)
             .spawn()
             .expect("the binary starts");
-        let before = self.child().replace(child);
+        let before = self.lock_child().replace(child);
         assert!(before.is_none(), "the service still runs");
     }
 
     /// Whether it answers requests.
-    pub fn answers(&self) -> bool {
+    pub fn is_alive(&self) -> bool {
         self.agent.get(format!("{}/healthz", self.origin())).call().is_ok_and(|alive| alive.status() == 200)
     }
 
     /// Whether it has ended on its own.
-    pub fn has_ended(&self) -> bool {
-        let mut child = self.child();
+    pub fn has_exited(&self) -> bool {
+        let mut child = self.lock_child();
         let ended = child.as_mut().is_none_or(|child| child.try_wait().is_ok_and(|status| status.is_some()));
         if ended {
             *child = None;
@@ -181,8 +185,8 @@ impl Service {
     ///
     /// # Panics
     /// When it does not run.
-    pub fn kill9(&self) {
-        let mut child = self.child().take().expect("a running service");
+    pub fn kill(&self) {
+        let mut child = self.lock_child().take().expect("a running service");
         child.kill().expect("a child can be killed");
         child.wait().expect("a killed child ends");
     }
@@ -193,8 +197,8 @@ impl Service {
     /// When it does not end within `limit`.
     pub fn terminate(&self, limit: Duration) -> (Option<i32>, Duration) {
         let begun = Instant::now();
-        let mut child = self.child().take().expect("a running service");
-        send(&child, Signal::TERM);
+        let mut child = self.lock_child().take().expect("a running service");
+        signal_child(&child, Signal::TERM);
         loop {
             if let Some(status) = child.try_wait().expect("a child can be asked") {
                 return (status.code(), begun.elapsed());
@@ -211,14 +215,14 @@ impl Service {
     ///
     /// # Panics
     /// When it does not run.
-    pub fn signal(&self, signal: Signal) {
-        send(self.child().as_ref().expect("a running service"), signal);
+    pub fn send_signal(&self, signal: Signal) {
+        signal_child(self.lock_child().as_ref().expect("a running service"), signal);
     }
 
     /// A partner with a test key of every scope.
     pub fn partner(&self) -> Partner<'_> {
         let mut key = self.key.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = key.get_or_insert_with(|| self.key(&ALL_SCOPES, "test"));
+        let key = key.get_or_insert_with(|| self.create_key(&ALL_SCOPES, "test"));
         Partner::new(self, key.clone())
     }
 
@@ -228,22 +232,22 @@ impl Service {
     }
 
     /// A new key of the usual organization.
-    pub fn key(&self, scopes: &[&str], mode: &str) -> String {
-        self.key_of(ORGANIZATION, scopes, mode)
+    pub fn create_key(&self, scopes: &[&str], mode: &str) -> String {
+        self.create_key_for(ORGANIZATION, scopes, mode)
     }
 
     /// A new key.
-    pub fn key_of(&self, organization: &str, scopes: &[&str], mode: &str) -> String {
+    pub fn create_key_for(&self, organization: &str, scopes: &[&str], mode: &str) -> String {
         let mut arguments = vec!["key", "create", "--organization", organization, "--mode", mode];
         for scope in scopes {
             arguments.extend(["--scope", scope]);
         }
-        self.run(&arguments).success().to_owned()
+        self.run(&arguments).expect_success().to_owned()
     }
 
     /// Runs another command of the binary on the same settings.
-    pub fn run(&self, arguments: &[&str]) -> Output {
-        binary::run(self.command().args(arguments))
+    pub fn run(&self, arguments: &[&str]) -> CommandOutput {
+        binary::run_command(self.new_command().args(arguments))
     }
 
     /// `http://127.0.0.1:<port>`.
@@ -262,7 +266,7 @@ impl Service {
     }
 
     /// Every file below the data folder that is an object of storage: not the database, not a secret.
-    pub fn objects(&self) -> Vec<PathBuf> {
+    pub fn list_objects(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         collect_files(&self.data_dir().join("objects/o"), &mut found);
         found.sort();
@@ -278,24 +282,24 @@ impl Service {
         &self.agent
     }
 
-    fn command(&self) -> std::process::Command {
-        let mut command = binary::command(&self.data_dir());
+    fn new_command(&self) -> std::process::Command {
+        let mut command = binary::isolated_command(&self.data_dir());
         command.env("PHOTOFINISH_LISTEN", format!("127.0.0.1:{}", self.port));
         command.envs(self.options.settings.iter().map(|(name, value)| (name, value)));
         command
     }
 
-    fn wait_ready(&self) -> bool {
+    fn wait_until_ready(&self) -> bool {
         let begun = Instant::now();
         let url = self.readiness_url();
         while !self.agent.get(&url).call().is_ok_and(|ready| ready.status() == 200) {
-            if self.has_ended() {
+            if self.has_exited() {
                 return false;
             }
             assert!(
-                begun.elapsed() < START_LIMIT,
-                "not ready after {START_LIMIT:?}; its log:\n{}",
-                tail(&self.log())
+                begun.elapsed() < START_TIMEOUT,
+                "not ready after {START_TIMEOUT:?}; its log:\n{}",
+                log_tail(&self.log())
             );
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -314,26 +318,26 @@ impl Service {
         self.folder.path().join(format!("service-{}.log", self.port))
     }
 
-    fn child(&self) -> MutexGuard<'_, Option<Child>> {
+    fn lock_child(&self) -> MutexGuard<'_, Option<Child>> {
         self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Service {
     fn drop(&mut self) {
-        if let Some(mut child) = self.child().take()
+        if let Some(mut child) = self.lock_child().take()
             && child.kill().is_ok()
             && let Err(error) = child.wait()
         {
             eprintln!("the service could not be waited for: {error}");
         }
         if std::thread::panicking() {
-            eprintln!("---- log of the service ----\n{}", tail(&self.log()));
+            eprintln!("---- log of the service ----\n{}", log_tail(&self.log()));
         }
     }
 }
 
-fn send(child: &Child, signal: Signal) {
+fn signal_child(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).expect("signals its own child");
 }
 
@@ -351,7 +355,7 @@ pub fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
 }
 
 /// The end of a log, where the failure usually is.
-pub fn tail(log: &str) -> String {
+pub fn log_tail(log: &str) -> String {
     const LINES: usize = 120;
     let lines: Vec<&str> = log.lines().collect();
     lines[lines.len().saturating_sub(LINES)..].join("\n")

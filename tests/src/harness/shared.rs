@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use photofinish_servers::{path_or_set_up, repository_root, skip_or_fail};
+use photofinish_servers::{repository_root, skip_or_fail, variable_or_installed_path};
 
 /// One row of `rbnr_boxes.csv`: a bib and the face of its runner, in pixels of the file.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct LabelledRunner {
 ///
 /// # Panics
 /// When it is missing and nothing may be skipped.
-pub fn photos(test: &str) -> Option<PathBuf> {
+pub fn shared_photos_dir(test: &str) -> Option<PathBuf> {
     let folder = repository_root().join("../shared/photos");
     if folder.join("MANIFEST.csv").is_file() {
         return Some(folder);
@@ -32,8 +32,8 @@ pub fn photos(test: &str) -> Option<PathBuf> {
 ///
 /// # Errors
 /// What is missing and what to do.
-pub fn runtime_library() -> Result<PathBuf, String> {
-    let place = path_or_set_up("PHOTOFINISH_ONNXRUNTIME", "runtime");
+pub fn find_runtime_library() -> Result<PathBuf, String> {
+    let place = variable_or_installed_path("PHOTOFINISH_ONNXRUNTIME", "runtime");
     if place.is_file() {
         return Ok(place);
     }
@@ -45,8 +45,8 @@ pub fn runtime_library() -> Result<PathBuf, String> {
 ///
 /// # Errors
 /// What is missing and what to do.
-pub fn models_dir() -> Result<PathBuf, String> {
-    let place = path_or_set_up("PHOTOFINISH_MODELS_DIR", "models");
+pub fn find_models_dir() -> Result<PathBuf, String> {
+    let place = variable_or_installed_path("PHOTOFINISH_MODELS_DIR", "models");
     let has_models = std::fs::read_dir(&place).is_ok_and(|mut entries| {
         entries.any(|e| e.is_ok_and(|e| e.path().extension().is_some_and(|x| x == "onnx")))
     });
@@ -60,7 +60,7 @@ pub fn models_dir() -> Result<PathBuf, String> {
 ///
 /// # Panics
 /// When it cannot be read.
-pub fn rows(photos: &Path, name: &str) -> Vec<Vec<String>> {
+pub fn read_label_rows(photos: &Path, name: &str) -> Vec<Vec<String>> {
     let text = std::fs::read_to_string(photos.join(name)).expect("a label file");
     text.lines().skip(1).map(|line| line.split(',').map(str::to_owned).collect()).collect()
 }
@@ -69,9 +69,9 @@ pub fn rows(photos: &Path, name: &str) -> Vec<Vec<String>> {
 ///
 /// # Panics
 /// When the label file does not have its shape.
-pub fn labelled_runners(photos: &Path) -> Vec<LabelledRunner> {
+pub fn load_labelled_runners(photos: &Path) -> Vec<LabelledRunner> {
     let pixel = |row: &[String], column: usize| row[column].parse().expect("a pixel");
-    rows(photos, "rbnr_boxes.csv")
+    read_label_rows(photos, "rbnr_boxes.csv")
         .iter()
         .map(|row| LabelledRunner {
             file: row[0].clone(),

@@ -25,8 +25,8 @@ fn divides_by_an_answer(query: &str) -> bool {
 }
 
 #[test]
-fn leases_are_lost_only_where_many_are_and_many_of_all() {
-    let Some(helm) = Helm::find("leases_are_lost_only_where_many_are_and_many_of_all") else { return };
+fn the_lost_leases_alert_needs_a_count_and_a_share() {
+    let Some(helm) = Helm::find("the_lost_leases_alert_needs_a_count_and_a_share") else { return };
     let manifests = helm.manifests(EXAMPLES[0], &[]);
     let groups = &named(&manifests, "PrometheusRule photofinish")["spec"]["groups"];
     let rules = groups.as_array().into_iter().flatten().filter_map(|group| group["rules"].as_array());
@@ -73,7 +73,7 @@ fn every_alert_is_promql_and_says_what_is_wrong() {
 }
 
 #[test]
-fn every_panel_of_the_dashboard_asks_in_promql() {
+fn every_dashboard_panel_is_valid_promql() {
     let text = std::fs::read_to_string(chart().join("dashboards/photofinish.json")).expect("the dashboard");
     let dashboard: Value = serde_json::from_str(&text).expect("JSON");
     let mut ids = std::collections::BTreeSet::new();

@@ -1,7 +1,7 @@
 //! Helm's own checks, and what both examples render to. Refreshed by `UPDATE_GOLDENS=1 cargo test -p photofinish-tests
 //! --test chart`: a change of the chart is reviewed as what it changes in the cluster.
 
-use photofinish_tests::harness::variable;
+use photofinish_tests::harness::read_variable;
 
 use crate::rendering::{EXAMPLES, Helm, chart};
 
@@ -11,9 +11,9 @@ fn helm_finds_nothing_wrong_with_the_chart_and_its_examples() {
     for example in EXAMPLES {
         let arguments = ["--strict", "--kube-version", "1.37.0", "--values", example];
         let output = helm.command(&["lint"], &arguments);
-        assert_eq!(output.code, Some(0), "{example}: {}", output.everything());
+        assert_eq!(output.code, Some(0), "{example}: {}", output.combined_output());
         for word in ["[WARNING]", "[ERROR]"] {
-            assert!(!output.everything().contains(word), "{example}: {}", output.everything());
+            assert!(!output.combined_output().contains(word), "{example}: {}", output.combined_output());
         }
     }
 }
@@ -25,7 +25,7 @@ fn both_examples_render_as_reviewed() {
         // The dashboard is a file of its own: a copy of it in each golden would be reviewed by nobody.
         let rendered = helm.text(example, &["--set", "dashboard.enabled=false"]);
         let path = chart().join("tests/golden").join(example.replace("values-", ""));
-        if variable("UPDATE_GOLDENS").is_some() {
+        if read_variable("UPDATE_GOLDENS").is_some() {
             std::fs::write(&path, &rendered).expect("a golden is written");
         }
         let golden = std::fs::read_to_string(&path).expect("a golden");

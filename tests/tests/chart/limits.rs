@@ -26,8 +26,8 @@ fn long_names_fit_everywhere() {
 
 /// As on OpenShift, which gives a namespace its own users.
 #[test]
-fn what_is_null_is_left_to_kubernetes() {
-    let Some(helm) = Helm::find("what_is_null_is_left_to_kubernetes") else { return };
+fn null_values_are_left_to_kubernetes() {
+    let Some(helm) = Helm::find("null_values_are_left_to_kubernetes") else { return };
     let values = ["--set", "securityContext.runAsUser=null", "--set", "migration.backoffLimit=null"];
     let manifests = helm.manifests(EXAMPLES[0], &values);
     assert!(!manifests.iter().any(|manifest| manifest.to_string().contains("nil")), "{manifests:?}");
@@ -35,8 +35,8 @@ fn what_is_null_is_left_to_kubernetes() {
 
 /// Helm reads the numbers of a values file as floats, and so it does those of `--set-json`.
 #[test]
-fn whole_numbers_stay_whole_and_fractions_fractions() {
-    let Some(helm) = Helm::find("whole_numbers_stay_whole_and_fractions_fractions") else { return };
+fn integers_stay_integers_and_fractions_stay_fractions() {
+    let Some(helm) = Helm::find("integers_stay_integers_and_fractions_stay_fractions") else { return };
     let values = [
         "settings.FACE_INDEX_MB=1000000",
         "settings.FACE_THRESHOLD=0.5",

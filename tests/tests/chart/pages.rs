@@ -13,7 +13,7 @@ fn commands(file: &str) -> Vec<String> {
 }
 
 #[test]
-fn commands_name_the_namespace_that_is_made_first() {
+fn commands_name_the_namespace_that_is_created_first() {
     const MAKES: &str = "kubectl create namespace photofinish";
     let page = commands("README.md");
     let (first, others) = page.split_first().expect("commands");

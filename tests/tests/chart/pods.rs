@@ -59,8 +59,8 @@ fn secrets_are_only_named() {
 }
 
 #[test]
-fn a_pod_that_goes_is_unready_first_and_has_time_to_drain() {
-    let Some(helm) = Helm::find("a_pod_that_goes_is_unready_first_and_has_time_to_drain") else { return };
+fn a_terminating_pod_is_unready_first_and_has_time_to_drain() {
+    let Some(helm) = Helm::find("a_terminating_pod_is_unready_first_and_has_time_to_drain") else { return };
     let manifests = helm.manifests(EXAMPLES[0], &["--set", "settings.DRAIN_SECONDS=120"]);
     let api = pod(named(&manifests, "Deployment photofinish-api")).expect("a pod");
     assert_eq!(api["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"], 10);
@@ -93,7 +93,7 @@ fn files_are_mounted_into_every_pod() {
 }
 
 #[test]
-fn workers_are_scaled_by_the_rows_too_where_prometheus_is() {
+fn workers_are_scaled_by_the_database_queue_too_where_prometheus_is() {
     let Some(helm) = Helm::find("workers_are_scaled_by_the_rows_too") else { return };
     let address = "worker.keda.prometheusAddress=http://prometheus.monitoring:9090";
     let manifests = helm.manifests(EXAMPLES[0], &["--set", address]);
@@ -111,8 +111,8 @@ fn workers_are_scaled_by_the_rows_too_where_prometheus_is() {
 const HELD_BY_ONE: u64 = 60;
 
 #[test]
-fn busy_workers_ask_for_another_one() {
-    let Some(helm) = Helm::find("busy_workers_ask_for_another_one") else { return };
+fn busy_workers_scale_up() {
+    let Some(helm) = Helm::find("busy_workers_scale_up") else { return };
     for example in EXAMPLES {
         let manifests = helm.manifests(example, &[]);
         let trigger = &named(&manifests, "ScaledObject photofinish-worker")["spec"]["triggers"][0];
@@ -130,8 +130,10 @@ fn api_drain_seconds() -> u64 {
 }
 
 #[test]
-fn traces_go_where_the_values_say_and_may_get_there() {
-    let Some(helm) = Helm::find("traces_go_where_the_values_say_and_may_get_there") else { return };
+fn traces_go_to_the_configured_collector_and_a_policy_permits_it() {
+    let Some(helm) = Helm::find("traces_go_to_the_configured_collector_and_a_policy_permits_it") else {
+        return;
+    };
     let values =
         ["--set", "tracing.endpoint=http://collector.watch:4318", "--set", "tracing.samplingRatio=0.1"];
     let manifests = helm.manifests(EXAMPLES[0], &values);

@@ -44,8 +44,8 @@ fn every_pod_has_a_policy() {
 }
 
 #[test]
-fn pods_connect_to_what_they_need_and_no_further() {
-    let Some(helm) = Helm::find("pods_connect_to_what_they_need_and_no_further") else { return };
+fn pods_may_connect_only_to_what_they_need() {
+    let Some(helm) = Helm::find("pods_may_connect_only_to_what_they_need") else { return };
     // The ports differ from each other, so that each says what it is for.
     let values = [
         r#"networkPolicy.egress.database=[{"ports":[{"port":6432,"protocol":"TCP"}]}]"#,
@@ -70,8 +70,8 @@ fn pods_connect_to_what_they_need_and_no_further() {
 }
 
 #[test]
-fn the_migrations_policy_is_there_before_the_migration_and_goes_with_it() {
-    const TEST: &str = "the_migrations_policy_is_there_before_the_migration_and_goes_with_it";
+fn the_migration_policy_exists_before_the_migration_and_is_removed_with_it() {
+    const TEST: &str = "the_migration_policy_exists_before_the_migration_and_is_removed_with_it";
     let Some(helm) = Helm::find(TEST) else { return };
     let manifests = helm.manifests(EXAMPLES[0], &[]);
     let notes = |title| &named(&manifests, title)["metadata"]["annotations"];
@@ -86,8 +86,8 @@ fn the_migrations_policy_is_there_before_the_migration_and_goes_with_it() {
 }
 
 #[test]
-fn nothing_that_is_off_leaves_a_policy() {
-    let Some(helm) = Helm::find("nothing_that_is_off_leaves_a_policy") else { return };
+fn disabled_components_have_no_policy() {
+    let Some(helm) = Helm::find("disabled_components_have_no_policy") else { return };
     let cases: [(&str, &[&str]); 3] = [
         ("sweep.enabled=false", &["api", "worker", "migrate"]),
         ("migration.enabled=false", &["api", "worker", "sweep"]),

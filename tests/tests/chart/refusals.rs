@@ -59,8 +59,8 @@ fn settings(values: &[&'static str]) -> Vec<&'static str> {
 }
 
 #[test]
-fn what_cannot_work_is_refused_in_a_sentence() {
-    let Some(helm) = Helm::find("what_cannot_work_is_refused_in_a_sentence") else { return };
+fn invalid_values_are_refused_with_a_sentence() {
+    let Some(helm) = Helm::find("invalid_values_are_refused_with_a_sentence") else { return };
     for (example, values, sentence) in REFUSALS {
         let output = helm.template(example, &settings(values));
         assert_ne!(output.code, Some(0), "{values:?} is not refused");
@@ -71,7 +71,7 @@ fn what_cannot_work_is_refused_in_a_sentence() {
 }
 
 #[test]
-fn every_sentence_of_the_checks_has_its_refusal_here() {
+fn every_check_of_the_chart_is_tested_here() {
     let checks =
         std::fs::read_to_string(crate::rendering::chart().join("templates/_checks.tpl")).expect("the checks");
     let said = checks.matches("append $problems").count();
@@ -97,7 +97,7 @@ fn secrets_in_plain_text_are_refused() {
         assert!(
             output.stderr.contains(&format!("extraEnv gives {name} as plain text")),
             "{}",
-            output.everything()
+            output.combined_output()
         );
         let reference = format!(
             "extraEnv=[{{\"name\":\"{name}\",\"valueFrom\":{{\"secretKeyRef\":{{\"name\":\"n\",\"key\":\"k\"}}}}}}]"
@@ -107,8 +107,8 @@ fn secrets_in_plain_text_are_refused() {
 }
 
 #[test]
-fn where_a_secret_lies_may_be_said() {
-    let Some(helm) = Helm::find("where_a_secret_lies_may_be_said") else { return };
+fn the_location_of_a_secret_may_be_given() {
+    let Some(helm) = Helm::find("the_location_of_a_secret_may_be_given") else { return };
     for name in ["AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"] {
         let path = format!("extraEnv=[{{\"name\":\"{name}\",\"value\":\"/run/token\"}}]");
         helm.text(CPU, &["--set-json", &path]);
@@ -116,8 +116,8 @@ fn where_a_secret_lies_may_be_said() {
 }
 
 #[test]
-fn every_problem_is_said_at_once() {
-    let Some(helm) = Helm::find("every_problem_is_said_at_once") else { return };
+fn every_problem_is_reported_at_once() {
+    let Some(helm) = Helm::find("every_problem_is_reported_at_once") else { return };
     let output = helm.command(&["template", "photofinish"], &["--kube-version", "1.37.0"]);
     for missing in ["settings.ENVIRONMENT", "database.existingSecret", "queue.existingSecret", "storage.url"]
     {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use photofinish_tests::harness::{Output, repository_root, run, skip_or_fail, variable};
+use photofinish_tests::harness::{CommandOutput, read_variable, repository_root, run_command, skip_or_fail};
 use serde_json::Value;
 
 /// The whole examples beside the chart.
@@ -18,7 +18,7 @@ impl Helm {
     /// The program that set-up built, or `None` after saying so loudly.
     #[track_caller]
     pub(crate) fn find(test: &str) -> Option<Self> {
-        let program = variable("PHOTOFINISH_TEST_HELM")
+        let program = read_variable("PHOTOFINISH_TEST_HELM")
             .map_or_else(|| repository_root().join(".photofinish/helm/helm"), PathBuf::from);
         if program.is_file() {
             return Some(Self { program });
@@ -28,22 +28,24 @@ impl Helm {
     }
 
     /// Runs one of Helm's commands on the chart.
-    pub(crate) fn command(&self, name: &[&str], arguments: &[&str]) -> Output {
+    pub(crate) fn command(&self, name: &[&str], arguments: &[&str]) -> CommandOutput {
         // Helm's own folders are a user's; a test leaves nothing there and takes nothing from there.
         let home = tempfile::tempdir().expect("a folder");
-        run(Command::new(&self.program)
-            .args(name)
-            .arg(chart())
-            .args(arguments)
-            .env("HELM_CACHE_HOME", home.path())
-            .env("HELM_CONFIG_HOME", home.path())
-            .env("HELM_DATA_HOME", home.path())
-            .env("KUBECONFIG", home.path().join("none"))
-            .current_dir(chart()))
+        run_command(
+            Command::new(&self.program)
+                .args(name)
+                .arg(chart())
+                .args(arguments)
+                .env("HELM_CACHE_HOME", home.path())
+                .env("HELM_CONFIG_HOME", home.path())
+                .env("HELM_DATA_HOME", home.path())
+                .env("KUBECONFIG", home.path().join("none"))
+                .current_dir(chart()),
+        )
     }
 
     /// Renders the chart as the release `photofinish` with an example and more of Helm's arguments.
-    pub(crate) fn template(&self, example: &str, more: &[&str]) -> Output {
+    pub(crate) fn template(&self, example: &str, more: &[&str]) -> CommandOutput {
         // The version that Helm assumes is its builder's business; the chart's answer must not depend on it.
         let arguments =
             [&["--namespace", "photos", "--kube-version", "1.37.0", "--values", example], more].concat();
@@ -53,7 +55,7 @@ impl Helm {
     /// The rendered manifests, as text.
     #[track_caller]
     pub(crate) fn text(&self, example: &str, more: &[&str]) -> String {
-        self.template(example, more).success().to_owned() + "\n"
+        self.template(example, more).expect_success().to_owned() + "\n"
     }
 
     /// The rendered manifests.

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use jsonschema::{Registry, Validator};
-use photofinish_tests::harness::{repository_root, skip_or_fail, variable};
+use photofinish_tests::harness::{read_variable, repository_root, skip_or_fail};
 use serde_json::{Value, json};
 
 use crate::rendering::{EXAMPLES, Helm, documents, title};
@@ -38,7 +38,7 @@ const VARIANTS: [&[&str]; 3] = [
 ];
 
 fn folder(test: &str) -> Option<PathBuf> {
-    let folder = variable("PHOTOFINISH_TEST_CHART_SCHEMAS")
+    let folder = read_variable("PHOTOFINISH_TEST_CHART_SCHEMAS")
         .map_or_else(|| repository_root().join(".photofinish/chart-schemas"), PathBuf::from);
     if DEFINITIONS.iter().all(|name| folder.join(name).is_file()) {
         return Some(folder);
@@ -121,8 +121,8 @@ fn refuse_unknown_fields(schema: &mut Value) {
 }
 
 #[test]
-fn kubernetes_would_take_everything_that_is_rendered() {
-    const TEST: &str = "kubernetes_would_take_everything_that_is_rendered";
+fn kubernetes_accepts_everything_that_is_rendered() {
+    const TEST: &str = "kubernetes_accepts_everything_that_is_rendered";
     let (Some(helm), Some(folder)) = (Helm::find(TEST), folder(TEST)) else { return };
     for version in VERSIONS {
         let schemas = Schemas::read(&folder, version);
@@ -141,8 +141,8 @@ fn kubernetes_would_take_everything_that_is_rendered() {
 }
 
 #[test]
-fn a_manifest_that_kubernetes_would_not_take_is_found() {
-    const TEST: &str = "a_manifest_that_kubernetes_would_not_take_is_found";
+fn a_manifest_that_kubernetes_rejects_is_found() {
+    const TEST: &str = "a_manifest_that_kubernetes_rejects_is_found";
     let (Some(helm), Some(folder)) = (Helm::find(TEST), folder(TEST)) else { return };
     let schemas = Schemas::read(&folder, VERSIONS[1]);
     let manifests = helm.manifests(EXAMPLES[0], &[]);

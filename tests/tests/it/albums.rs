@@ -2,21 +2,21 @@
 
 use std::io::{BufRead, BufReader};
 
-use photofinish_tests::harness::pictures::Picture;
-use photofinish_tests::harness::{Group, Options, Service, Shared, text};
+use photofinish_tests::harness::pictures::TestPhoto;
+use photofinish_tests::harness::{Service, ServiceOptions, SharedService, SharedServiceRef, expect_string};
 use serde_json::{Value, json};
 
-static GROUP: Group = Group::new();
+static GROUP: SharedService = SharedService::new();
 
-fn service() -> Shared {
-    GROUP.service(Options::fakes)
+fn service() -> SharedServiceRef {
+    GROUP.get_or_start(ServiceOptions::with_fake_models)
 }
 
 #[test]
 fn an_album_is_answered_as_documented() {
     let service = service();
     let partner = service.partner();
-    let made = partner.ok(
+    let made = partner.call_ok(
         "/albums/create",
         &json!({
             "title": "Documented", "coverUrl": "https://example.com/cover.jpg", "tags": ["10k", "harbour"],
@@ -38,7 +38,7 @@ fn an_album_is_answered_as_documented() {
         assert!(made.get(field).is_some(), "{field} is missing: {made}");
     }
     for id in ["id", "organizationId", "createdBy"] {
-        let id = uuid::Uuid::parse_str(&text(&made[id])).expect("a UUID");
+        let id = uuid::Uuid::parse_str(&expect_string(&made[id])).expect("a UUID");
         assert_eq!(id.get_version_num(), 7);
     }
     assert_eq!(made["tags"], json!(["10k", "harbour"]));
@@ -47,11 +47,11 @@ fn an_album_is_answered_as_documented() {
     assert_eq!((&face["mode"], &face["grid"]), (&json!("photo"), &Value::Null));
     assert_eq!(made["config"]["preview"], json!({ "maxDimension": 2048 }));
     assert_eq!(made["config"]["thumbnail"], json!({ "maxDimension": 256 }));
-    assert_eq!(partner.ok("/albums/get", &json!({ "albumId": made["id"] })), made);
-    let bare = partner.ok("/albums/create", &json!({ "title": "Bare" }));
+    assert_eq!(partner.call_ok("/albums/get", &json!({ "albumId": made["id"] })), made);
+    let bare = partner.call_ok("/albums/create", &json!({ "title": "Bare" }));
     assert_eq!((&bare["coverUrl"], &bare["tags"]), (&Value::Null, &json!([])));
     let cleared = json!({ "albumId": made["id"], "coverUrl": null, "tags": [] });
-    let cleared = partner.ok("/albums/update", &cleared);
+    let cleared = partner.call_ok("/albums/update", &cleared);
     assert_eq!(
         (&cleared["coverUrl"], &cleared["tags"], &cleared["title"]),
         (&Value::Null, &json!([]), &json!("Documented"))
@@ -60,44 +60,44 @@ fn an_album_is_answered_as_documented() {
 
 #[test]
 fn albums_are_listed_newest_first_page_by_page() {
-    let service = Service::start(Options::fakes());
+    let service = Service::start(ServiceOptions::with_fake_models());
     let partner = service.partner();
     let titles: Vec<String> =
         (0..7).map(|n| format!("{} {n}", if n % 2 == 0 { "Night Run" } else { "Hill climb" })).collect();
     for title in &titles {
-        partner.album(title);
+        partner.create_album(title);
     }
     let mut listed = Vec::new();
     let mut cursor = None;
     loop {
         let input =
             cursor.map_or(json!({ "limit": 3 }), |cursor: String| json!({ "limit": 3, "cursor": cursor }));
-        let page = partner.ok("/albums/list", &input);
+        let page = partner.call_ok("/albums/list", &input);
         assert_eq!(page["total"], 7);
         let albums = page["albums"].as_array().expect("albums");
         assert!(albums.len() <= 3);
-        listed.extend(albums.iter().map(|album| text(&album["title"])));
+        listed.extend(albums.iter().map(|album| expect_string(&album["title"])));
         if page["nextCursor"].is_null() {
             break;
         }
-        cursor = Some(text(&page["nextCursor"]));
+        cursor = Some(expect_string(&page["nextCursor"]));
     }
     assert_eq!(listed, titles.iter().rev().cloned().collect::<Vec<_>>());
-    assert_eq!(partner.ok("/albums/list", &json!({ "title": "night" }))["total"], 4);
+    assert_eq!(partner.call_ok("/albums/list", &json!({ "title": "night" }))["total"], 4);
     for limit in [json!(0), json!(201), json!(1.5), json!("9")] {
-        assert_eq!(partner.call("/albums/list", &json!({ "limit": limit })).issues(), ["limit"]);
+        assert_eq!(partner.call("/albums/list", &json!({ "limit": limit })).expect_issues(), ["limit"]);
     }
-    assert_eq!(partner.call("/albums/list", &json!({ "cursor": "nowhere" })).issues(), ["cursor"]);
+    assert_eq!(partner.call("/albums/list", &json!({ "cursor": "nowhere" })).expect_issues(), ["cursor"]);
 }
 
 #[test]
 fn progress_streams_until_the_album_is_idle() {
     let service = service();
     let partner = service.partner();
-    let album = partner.album("Stream");
-    let photo = Picture::new(2400, 1600).bib("1204", [300, 300]).jpeg();
+    let album = partner.create_album("Stream");
+    let photo = TestPhoto::new(2400, 1600).with_bib("1204", [300, 300]).to_jpeg();
     for number in 0..12 {
-        partner.upload(&album, &format!("{number}.jpg"), &photo);
+        partner.upload_photo(&album, &format!("{number}.jpg"), &photo);
     }
     let body = json!({ "albumId": album }).to_string();
     let answer = partner.post(
@@ -107,7 +107,7 @@ fn progress_streams_until_the_album_is_idle() {
     );
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert!(answer.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream")));
-    let events = events(&answer.bytes);
+    let events = events(&answer.body);
     assert_eq!(events.last().map(|(name, _)| name.as_str()), Some("done"), "{events:?}");
     let messages: Vec<&Value> =
         events.iter().filter(|(name, _)| name == "message").map(|(_, data)| data).collect();
@@ -131,7 +131,7 @@ fn progress_streams_until_the_album_is_idle() {
         &[("content-type", "application/json"), ("accept", "text/event-stream")],
         missing.as_bytes(),
     );
-    missing.defined(404);
+    missing.expect_defined_error(404);
 }
 
 /// The events of a stream that has ended: names and data.

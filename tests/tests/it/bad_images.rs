@@ -1,25 +1,27 @@
 //! Damaged, lying and odd images: each fails only itself, with the right reason, and every accepted format is read.
 
 use photofinish_tests::harness::pictures::{
-    Exif, Picture, decoded, jpeg_of_four_gigapixels, png_of_four_gigapixels,
+    Exif, TestPhoto, decode_jpeg, jpeg_of_four_gigapixels, png_of_four_gigapixels,
 };
-use photofinish_tests::harness::{File, Group, Options, Partner, Shared, shared};
+use photofinish_tests::harness::{
+    Partner, ServiceOptions, SharedService, SharedServiceRef, UploadFile, shared,
+};
 use serde_json::Value;
 
-static GROUP: Group = Group::new();
+static GROUP: SharedService = SharedService::new();
 
-fn service() -> Shared {
-    GROUP.service(Options::fakes)
+fn service() -> SharedServiceRef {
+    GROUP.get_or_start(ServiceOptions::with_fake_models)
 }
 
 /// A picture whose bib tells that it was read.
-fn picture() -> Picture {
-    Picture::new(800, 600).bib("2718", [300, 300])
+fn picture() -> TestPhoto {
+    TestPhoto::new(800, 600).with_bib("2718", [300, 300])
 }
 
 #[track_caller]
 fn failure(partner: &Partner<'_>, album: &str, photo: &str) -> String {
-    let photo = partner.photo(album, photo);
+    let photo = partner.get_photo(album, photo);
     assert_eq!(photo["state"], "failed", "{photo}");
     photo["failure"].as_str().unwrap_or_else(|| panic!("no reason: {photo}")).to_owned()
 }
@@ -34,9 +36,9 @@ fn texts(photo: &Value) -> Vec<&str> {
 fn each_bad_image_fails_only_itself_with_its_reason() {
     let service = service();
     let partner = service.partner();
-    let album = partner.album("Bad apples");
-    let good = picture().jpeg();
-    let truncated_png = picture().png();
+    let album = partner.create_album("Bad apples");
+    let good = picture().to_jpeg();
+    let truncated_png = picture().to_png();
     let bad: Vec<(&str, Vec<u8>, &str)> = vec![
         ("truncated.jpg", good[..good.len() / 3].to_vec(), "CORRUPT_IMAGE"),
         ("head-only.jpg", good[..40].to_vec(), "CORRUPT_IMAGE"),
@@ -55,17 +57,17 @@ fn each_bad_image_fails_only_itself_with_its_reason() {
     let mut expected = Vec::new();
     let mut mates = Vec::new();
     for (number, (name, bytes, reason)) in bad.iter().enumerate() {
-        expected.push((partner.upload(&album, name, bytes), *name, *reason));
-        mates.push(partner.upload(&album, &format!("mate-{number}.jpg"), &good));
+        expected.push((partner.upload_photo(&album, name, bytes), *name, *reason));
+        mates.push(partner.upload_photo(&album, &format!("mate-{number}.jpg"), &good));
     }
-    let progress = partner.wait_idle(&album);
+    let progress = partner.wait_until_idle(&album);
     assert_eq!(progress["failed"], bad.len(), "{progress}");
     assert_eq!(progress["ready"], mates.len(), "{progress}");
     for (photo, name, reason) in expected {
         assert_eq!(failure(&partner, &album, &photo), reason, "{name}");
     }
     for mate in mates {
-        assert_eq!(texts(&partner.photo(&album, &mate)), ["2718"]);
+        assert_eq!(texts(&partner.get_photo(&album, &mate)), ["2718"]);
     }
 }
 
@@ -73,32 +75,33 @@ fn each_bad_image_fails_only_itself_with_its_reason() {
 fn every_accepted_format_is_read_whatever_its_name_and_declared_type() {
     let service = service();
     let partner = service.partner();
-    let album = partner.album("Formats");
+    let album = partner.create_album("Formats");
     let picture = picture();
     let files = [
-        ("plain.JPG", "image/jpeg", picture.jpeg()),
-        ("progressive.jpg", "image/jpeg", picture.progressive_jpeg()),
-        ("cmyk.jpg", "image/jpeg", picture.cmyk_jpeg()),
-        ("plain.png", "image/png", picture.png()),
-        ("deep.png", "image/png", picture.png16()),
-        ("alpha.png", "image/png", picture.png_with_alpha()),
-        ("plain.webp", "image/webp", picture.webp()),
-        ("lies.png", "image/png", picture.jpeg()),
-        ("lies.jpg", "image/jpeg", picture.png()),
-        ("lies.webp", "image/webp", picture.jpeg()),
-        ("no extension", "image/jpeg", picture.webp()),
+        ("plain.JPG", "image/jpeg", picture.to_jpeg()),
+        ("progressive.jpg", "image/jpeg", picture.to_progressive_jpeg()),
+        ("cmyk.jpg", "image/jpeg", picture.to_cmyk_jpeg()),
+        ("plain.png", "image/png", picture.to_png()),
+        ("deep.png", "image/png", picture.to_png16()),
+        ("alpha.png", "image/png", picture.to_png_with_alpha()),
+        ("plain.webp", "image/webp", picture.to_webp()),
+        ("lies.png", "image/png", picture.to_jpeg()),
+        ("lies.jpg", "image/jpeg", picture.to_png()),
+        ("lies.webp", "image/webp", picture.to_jpeg()),
+        ("no extension", "image/jpeg", picture.to_webp()),
     ];
-    let file = |(name, content_type, bytes)| partner.upload_as(&album, File { name, content_type, bytes });
+    let file =
+        |(name, content_type, bytes)| partner.upload_file(&album, UploadFile { name, content_type, bytes });
     let ids: Vec<String> = files.iter().map(|(name, kind, bytes)| file((*name, *kind, bytes))).collect();
-    partner.wait_idle(&album);
+    partner.wait_until_idle(&album);
     for (id, (name, ..)) in ids.iter().zip(&files) {
-        let photo = partner.photo(&album, id);
+        let photo = partner.get_photo(&album, id);
         assert_eq!(texts(&photo), ["2718"], "{name}");
         assert_eq!((&photo["width"], &photo["height"]), (&800.into(), &600.into()), "{name}");
         assert_eq!(photo["filename"], *name);
         let preview = partner.get(photo["url"].as_str().expect("a preview"));
         assert_eq!(preview.header("content-type"), Some("image/jpeg"), "{name}");
-        let difference = mean_difference(&preview.bytes, &picture);
+        let difference = mean_difference(&preview.body, &picture);
         assert!(difference < 6.0, "{name}: the preview is {difference} grey levels away from the picture");
     }
 }
@@ -107,86 +110,91 @@ fn every_accepted_format_is_read_whatever_its_name_and_declared_type() {
 fn a_grey_image_is_read() {
     let service = service();
     let partner = service.partner();
-    let album = partner.album("Grey");
-    let photo = partner.upload(&album, "grey.jpg", &picture().grey_jpeg());
-    partner.wait_idle(&album);
-    let photo = partner.photo(&album, &photo);
+    let album = partner.create_album("Grey");
+    let photo = partner.upload_photo(&album, "grey.jpg", &picture().to_grey_jpeg());
+    partner.wait_until_idle(&album);
+    let photo = partner.get_photo(&album, &photo);
     assert_eq!(photo["state"], "ready", "{photo}");
     assert_eq!(photo["width"], 800);
 }
 
 #[test]
-fn damaged_notes_of_the_camera_do_not_fail_the_photo() {
+fn damaged_exif_does_not_fail_the_photo() {
     let service = service();
     let partner = service.partner();
-    let album = partner.album("Notes");
-    let good = picture().jpeg();
-    let mut files: Vec<Vec<u8>> = [0, 9, 255].map(|o| picture().jpeg_with(Exif::turned(o))).to_vec();
-    let odd = Exif { taken_at: "0000:99:99 77:77:77", offset: "+99:99", ..Exif::turned(1) };
-    files.push(picture().jpeg_with(odd));
+    let album = partner.create_album("Notes");
+    let good = picture().to_jpeg();
+    let mut files: Vec<Vec<u8>> =
+        [0, 9, 255].map(|o| picture().to_jpeg_with_exif(Exif::with_orientation(o))).to_vec();
+    let odd = Exif { taken_at: "0000:99:99 77:77:77", offset: "+99:99", ..Exif::with_orientation(1) };
+    files.push(picture().to_jpeg_with_exif(odd));
     for cut in [12, 20, 40, 80] {
         // The segment keeps its length, but from `cut` on it holds nonsense.
-        let mut file = picture().jpeg_with(Exif::turned(1));
+        let mut file = picture().to_jpeg_with_exif(Exif::with_orientation(1));
         let end = 4 + usize::from(u16::from_be_bytes([file[4], file[5]]));
         file[cut..end].fill(0xee);
         files.push(file);
     }
     files.push([&good[..], b"something after the end of the image"].concat());
-    let upload = |(number, file): (usize, &Vec<u8>)| partner.upload(&album, &format!("{number}.jpg"), file);
+    let upload =
+        |(number, file): (usize, &Vec<u8>)| partner.upload_photo(&album, &format!("{number}.jpg"), file);
     let ids: Vec<String> = files.iter().enumerate().map(upload).collect();
-    partner.wait_idle(&album);
+    partner.wait_until_idle(&album);
     for id in &ids {
-        assert_eq!(texts(&partner.photo(&album, id)), ["2718"]);
+        assert_eq!(texts(&partner.get_photo(&album, id)), ["2718"]);
     }
-    assert_eq!(partner.photo(&album, &ids[3])["takenAt"], Value::Null);
+    assert_eq!(partner.get_photo(&album, &ids[3])["takenAt"], Value::Null);
 }
 
 #[test]
-fn a_name_may_hold_anything_that_is_text() {
+fn a_file_name_may_contain_any_text() {
     let service = service();
     let partner = service.partner();
-    let album = partner.album("Names");
+    let album = partner.create_album("Names");
     let names =
         ["../../etc/passwd", "Läufer №7 🏃.jpg", "a/b\\c.jpg", "'; drop table photos; --", " ", "x\".jpg"];
     for name in names {
-        let photo = partner.upload(&album, name, &Picture::new(64, 64).jpeg());
-        assert_eq!(partner.photo(&album, &photo)["filename"], name);
+        let photo = partner.upload_photo(&album, name, &TestPhoto::new(64, 64).to_jpeg());
+        assert_eq!(partner.get_photo(&album, &photo)["filename"], name);
     }
-    assert_eq!(partner.wait_idle(&album)["ready"], names.len());
+    assert_eq!(partner.wait_until_idle(&album)["ready"], names.len());
 }
 
 #[test]
-fn a_photo_that_crashes_its_reader_fails_alone() {
+fn a_photo_that_panics_a_stage_fails_alone() {
     let service = service();
     let partner = service.partner();
-    let album = partner.album("Poison");
-    let poison =
-        partner.upload(&album, "poison.jpg", &Picture::new(800, 600).bib("PANIC", [300, 300]).jpeg());
+    let album = partner.create_album("Poison");
+    let poison = partner.upload_photo(
+        &album,
+        "poison.jpg",
+        &TestPhoto::new(800, 600).with_bib("PANIC", [300, 300]).to_jpeg(),
+    );
     let mates: Vec<String> =
-        (0..8).map(|n| partner.upload(&album, &format!("{n}.jpg"), &picture().jpeg())).collect();
-    let progress = partner.wait_idle(&album);
+        (0..8).map(|n| partner.upload_photo(&album, &format!("{n}.jpg"), &picture().to_jpeg())).collect();
+    let progress = partner.wait_until_idle(&album);
     assert_eq!((&progress["failed"], &progress["ready"]), (&1.into(), &mates.len().into()), "{progress}");
     assert_eq!(failure(&partner, &album, &poison), "PROCESSING_CRASHED");
-    let again = partner.upload(&album, "after.jpg", &picture().jpeg());
-    partner.wait_idle(&album);
-    assert_eq!(texts(&partner.photo(&album, &again)), ["2718"], "the service goes on");
+    let again = partner.upload_photo(&album, "after.jpg", &picture().to_jpeg());
+    partner.wait_until_idle(&album);
+    assert_eq!(texts(&partner.get_photo(&album, &again)), ["2718"], "the service goes on");
 }
 
 #[test]
 fn real_odd_files_end_ready_or_failed_as_they_should() {
-    let Some(photos) = shared::photos("real_odd_files_end_ready_or_failed_as_they_should") else {
+    let Some(photos) = shared::shared_photos_dir("real_odd_files_end_ready_or_failed_as_they_should") else {
         return;
     };
     let service = service();
     let partner = service.partner();
-    let album = partner.album("Odd");
+    let album = partner.create_album("Odd");
     let expected = |path: &str| match path {
         _ if path.contains("truncated_jpeg") || path.contains("truncated_image") => Some("CORRUPT_IMAGE"),
         _ if path.contains("broken_data_stream") => Some("CORRUPT_IMAGE"),
         _ if [".gif", ".avif", ".heic"].iter().any(|end| path.ends_with(end)) => Some("UNSUPPORTED_FORMAT"),
         _ => None,
     };
-    let odd: Vec<String> = shared::rows(&photos, "MANIFEST.csv")
+    let odd: Vec<String> = shared::read_label_rows(&photos, "MANIFEST.csv")
         .iter()
         .filter(|row| row[1] == "odd")
         .map(|row| row[0].clone())
@@ -196,12 +204,12 @@ fn real_odd_files_end_ready_or_failed_as_they_should() {
         .iter()
         .map(|path| {
             let bytes = std::fs::read(photos.join("files").join(path)).expect("a photo of the manifest");
-            partner.upload(&album, path, &bytes)
+            partner.upload_photo(&album, path, &bytes)
         })
         .collect();
-    partner.wait_idle(&album);
+    partner.wait_until_idle(&album);
     for (id, path) in ids.iter().zip(&odd) {
-        let photo = partner.photo(&album, id);
+        let photo = partner.get_photo(&album, id);
         match expected(path) {
             Some(reason) => assert_eq!(failure(&partner, &album, id), reason, "{path}"),
             None => assert_eq!(photo["state"], "ready", "{path}: {photo}"),
@@ -210,8 +218,8 @@ fn real_odd_files_end_ready_or_failed_as_they_should() {
 }
 
 /// Mean absolute difference of a preview to the picture it should show, grey levels.
-fn mean_difference(preview: &[u8], picture: &Picture) -> f64 {
-    let shown = decoded(preview);
+fn mean_difference(preview: &[u8], picture: &TestPhoto) -> f64 {
+    let shown = decode_jpeg(preview);
     assert_eq!(shown.dimensions(), picture.pixels().dimensions());
     let sum: u64 = shown
         .as_raw()

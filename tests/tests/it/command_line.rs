@@ -19,21 +19,21 @@ fn every_problem_of_the_settings_is_listed_at_once() {
     ];
     for role in [["all"], ["serve"], ["work"], ["config"], ["doctor"], ["migrate"]] {
         let output = shell.run(&role, &settings);
-        assert_eq!(output.code, Some(1), "{role:?}: {}", output.everything());
+        assert_eq!(output.code, Some(1), "{role:?}: {}", output.combined_output());
         for (name, _) in settings {
             assert!(output.stderr.contains(name), "{role:?} does not name {name}: {}", output.stderr);
         }
-        assert!(!output.everything().contains("hidden-word"), "a password is shown: {}", output.stderr);
+        assert!(!output.combined_output().contains("hidden-word"), "a password is shown: {}", output.stderr);
         assert!(!output.stderr.contains("panicked"), "{}", output.stderr);
     }
 }
 
 #[test]
-fn config_prints_what_is_in_force_with_secrets_masked() {
+fn config_prints_the_effective_settings_with_secrets_redacted() {
     let shell = Shell::new();
     let settings = [("PHOTOFINISH_ENVIRONMENT", "sandbox"), ("PHOTOFINISH_MAX_PHOTO_MB", "12")];
     let output = shell.run(&["config", "--listen", "127.0.0.1:9999"], &settings);
-    let lines: Vec<&str> = output.success().lines().collect();
+    let lines: Vec<&str> = output.expect_success().lines().collect();
     for line in [
         "PHOTOFINISH_LISTEN=127.0.0.1:9999",
         "PHOTOFINISH_ENVIRONMENT=sandbox",
@@ -54,16 +54,16 @@ fn config_prints_what_is_in_force_with_secrets_masked() {
 #[test]
 fn migrate_makes_a_database_and_can_be_repeated() {
     let shell = Shell::new();
-    shell.run(&["migrate"], &[]).success();
+    shell.run(&["migrate"], &[]).expect_success();
     assert!(shell.path().join("photofinish.sqlite").is_file());
-    shell.run(&["migrate"], &[]).success();
+    shell.run(&["migrate"], &[]).expect_success();
 }
 
 #[test]
 fn secrets_are_readable_by_their_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
     let shell = Shell::new();
-    shell.run(&["sweep", "--dry-run"], &[]).success();
+    shell.run(&["sweep", "--dry-run"], &[]).expect_success();
     let secrets: Vec<PathBuf> = std::fs::read_dir(shell.path().join("secrets"))
         .expect("secrets are made at first start")
         .map(|entry| entry.expect("an entry").path())
@@ -76,10 +76,10 @@ fn secrets_are_readable_by_their_owner_alone() {
 }
 
 #[test]
-fn doctor_and_start_name_what_is_missing_without_a_panic() {
+fn doctor_and_start_name_missing_files_without_a_panic() {
     let shell = Shell::new();
     let nothing = shell.path().join("nothing").to_string_lossy().into_owned();
-    let runtime = shared::runtime_library().map(|path| path.to_string_lossy().into_owned());
+    let runtime = shared::find_runtime_library().map(|path| path.to_string_lossy().into_owned());
     let mut cases = vec![(
         [("PHOTOFINISH_ONNXRUNTIME", nothing.clone()), ("PHOTOFINISH_MODELS_DIR", nothing.clone())],
         "ONNX Runtime",
@@ -99,31 +99,31 @@ fn doctor_and_start_name_what_is_missing_without_a_panic() {
             settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
         for arguments in [&["doctor"][..], &["all", "--listen", "127.0.0.1:0"]] {
             let output = shell.run(arguments, &settings);
-            assert_eq!(output.code, Some(1), "{arguments:?}: {}", output.everything());
+            assert_eq!(output.code, Some(1), "{arguments:?}: {}", output.combined_output());
             assert!(
-                output.everything().contains(word),
+                output.combined_output().contains(word),
                 "{arguments:?} does not speak of {word}: {}",
-                output.everything()
+                output.combined_output()
             );
-            assert!(!output.everything().contains("panicked"), "{}", output.everything());
+            assert!(!output.combined_output().contains("panicked"), "{}", output.combined_output());
         }
     }
 }
 
 #[test]
-fn doctor_says_that_all_is_well_with_the_fakes() {
+fn doctor_succeeds_with_fake_models() {
     let shell = Shell::new();
     let output = shell.run(&["doctor"], &[("PHOTOFINISH_MODELS", "fake")]);
-    output.success();
+    output.expect_success();
     for part in ["database", "storage"] {
         assert!(output.stdout.contains(part), "{part} is not in {}", output.stdout);
     }
 }
 
 #[test]
-fn doctor_and_models_verify_say_that_all_is_well_when_it_is() {
-    const TEST: &str = "doctor_and_models_verify_say_that_all_is_well_when_it_is";
-    let (runtime, models) = match (shared::runtime_library(), shared::models_dir()) {
+fn doctor_and_models_verify_succeed_with_real_models() {
+    const TEST: &str = "doctor_and_models_verify_succeed_with_real_models";
+    let (runtime, models) = match (shared::find_runtime_library(), shared::find_models_dir()) {
         (Ok(runtime), Ok(models)) => (runtime, models),
         (Err(why), _) | (_, Err(why)) => return skip_or_fail(TEST, &why),
     };
@@ -131,14 +131,14 @@ fn doctor_and_models_verify_say_that_all_is_well_when_it_is() {
     let (runtime, models) = (runtime.to_string_lossy().into_owned(), models.to_string_lossy().into_owned());
     let settings =
         [("PHOTOFINISH_ONNXRUNTIME", runtime.as_str()), ("PHOTOFINISH_MODELS_DIR", models.as_str())];
-    shell.run(&["doctor"], &settings).success();
-    shell.run(&["models", "verify"], &settings).success();
+    shell.run(&["doctor"], &settings).expect_success();
+    shell.run(&["models", "verify"], &settings).expect_success();
 }
 
 #[test]
 fn models_verify_finds_a_damaged_file() {
     const TEST: &str = "models_verify_finds_a_damaged_file";
-    let models = match shared::models_dir() {
+    let models = match shared::find_models_dir() {
         Ok(models) => models,
         Err(why) => return skip_or_fail(TEST, &why),
     };
@@ -155,7 +155,7 @@ fn models_verify_finds_a_damaged_file() {
     }
     let place = damaged.to_string_lossy().into_owned();
     let output = shell.run(&["models", "verify"], &[("PHOTOFINISH_MODELS_DIR", &place)]);
-    assert_eq!(output.code, Some(1), "{}", output.everything());
+    assert_eq!(output.code, Some(1), "{}", output.combined_output());
 }
 
 #[test]
@@ -164,10 +164,10 @@ fn help_names_every_command() {
     let help = shell.run(&["--help"], &[]);
     for name in ["all", "serve", "work", "key", "upload", "doctor", "config", "migrate", "models"] {
         assert!(
-            help.success().lines().any(|line| line.trim_start().starts_with(name)),
+            help.expect_success().lines().any(|line| line.trim_start().starts_with(name)),
             "{name} is not in the help"
         );
     }
     let version = shell.run(&["--version"], &[]);
-    assert!(version.success().starts_with("photofinish "));
+    assert!(version.expect_success().starts_with("photofinish "));
 }

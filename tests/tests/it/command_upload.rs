@@ -5,14 +5,14 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use photofinish_tests::harness::pictures::Picture;
-use photofinish_tests::harness::{Options, Output, Service};
+use photofinish_tests::harness::pictures::TestPhoto;
+use photofinish_tests::harness::{CommandOutput, Service, ServiceOptions};
 use serde_json::{Value, json};
 
 use crate::shell::Shell;
 
 /// Uploads a folder with the key of the usual partner.
-fn upload(service: &Service, album: &str, folder: &Path, more: &[&str]) -> Output {
+fn upload(service: &Service, album: &str, folder: &Path, more: &[&str]) -> CommandOutput {
     let (origin, partner) = (service.origin(), service.partner());
     let place = folder.to_string_lossy().into_owned();
     let arguments = ["upload", "--url", &origin, "--key", partner.key(), "--album", album, &place];
@@ -21,9 +21,9 @@ fn upload(service: &Service, album: &str, folder: &Path, more: &[&str]) -> Outpu
 
 #[test]
 fn an_upload_sends_what_is_missing_and_reconciles() {
-    let service = Service::start(Options::fakes());
+    let service = Service::start(ServiceOptions::with_fake_models());
     let partner = service.partner();
-    let album = partner.album("Folder");
+    let album = partner.create_album("Folder");
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
@@ -32,89 +32,96 @@ fn an_upload_sends_what_is_missing_and_reconciles() {
     };
     for number in 0..20 {
         let bib = format!("{}", 300 + number);
-        write(&format!("day 1/IMG_{number}.JPG"), &Picture::new(600, 400).bib(&bib, [150, 150]).jpeg());
+        write(
+            &format!("day 1/IMG_{number}.JPG"),
+            &TestPhoto::new(600, 400).with_bib(&bib, [150, 150]).to_jpeg(),
+        );
     }
-    write("start.png", &Picture::new(600, 400).bib("901", [150, 150]).png());
+    write("start.png", &TestPhoto::new(600, 400).with_bib("901", [150, 150]).to_png());
     write("notes.txt", b"not a photo");
     write("broken.jpg", b"not a photo either");
     let run = || upload(&service, &album, folder.path(), &["--stale-after", "0"]);
     let first = run();
-    let summary = first.success();
+    let summary = first.expect_success();
     assert!(summary.contains("22 photos in the folder"), "{summary}");
     assert!(summary.contains("22 sent and confirmed"), "{summary}");
     assert!(summary.contains("1 other files were left out"), "{summary}");
-    let progress = partner.wait_idle(&album);
+    let progress = partner.wait_until_idle(&album);
     assert_eq!((&progress["ready"], &progress["failed"]), (&21.into(), &1.into()), "{progress}");
-    assert_eq!(partner.find_text_exactly(&album, "317").len(), 1);
-    assert_eq!(partner.find_text_exactly(&album, "901").len(), 1);
+    assert_eq!(partner.search_by_bib_exact(&album, "317").len(), 1);
+    assert_eq!(partner.search_by_bib_exact(&album, "901").len(), 1);
 
-    write("late.jpg", &Picture::new(600, 400).bib("902", [150, 150]).jpeg());
+    write("late.jpg", &TestPhoto::new(600, 400).with_bib("902", [150, 150]).to_jpeg());
     // Left behind by a run that broke off, of a file that is not there yet and of one that is.
     let stale = [("half.jpg", "image/jpeg"), ("start.png", "image/png")]
-        .map(|(name, content_type)| partner.signed(&album, name, content_type).id);
-    write("half.jpg", &Picture::new(600, 400).bib("903", [150, 150]).jpeg());
+        .map(|(name, content_type)| partner.sign_photo(&album, name, content_type).id);
+    write("half.jpg", &TestPhoto::new(600, 400).with_bib("903", [150, 150]).to_jpeg());
     let second = run();
-    let summary = second.success();
+    let summary = second.expect_success();
     assert!(summary.contains("22 were in the album already, by file name"), "{summary}");
     assert!(summary.contains("2 sent and confirmed"), "{summary}");
-    let progress = partner.wait_idle(&album);
+    let progress = partner.wait_until_idle(&album);
     assert_eq!((&progress["ready"], &progress["awaitingUpload"]), (&23.into(), &0.into()), "{progress}");
-    assert_eq!(partner.find_text_exactly(&album, "903").len(), 1);
+    assert_eq!(partner.search_by_bib_exact(&album, "903").len(), 1);
     let is_stale = |photo: &serde_json::Value| stale.iter().any(|id| photo["id"] == **id);
-    assert!(!partner.photos(&album).iter().any(is_stale), "what was left behind is removed");
-    assert!(run().success().contains("0 sent and confirmed"));
+    assert!(!partner.list_photos(&album).iter().any(is_stale), "what was left behind is removed");
+    assert!(run().expect_success().contains("0 sent and confirmed"));
 }
 
 #[test]
-fn an_upload_leaves_alone_what_another_uploader_may_be_at() {
-    let service = Service::start(Options::fakes());
+fn an_upload_leaves_recent_unconfirmed_photos_alone() {
+    let service = Service::start(ServiceOptions::with_fake_models());
     let partner = service.partner();
-    let album = partner.album("Two uploaders");
+    let album = partner.create_album("Two uploaders");
     let folder = tempfile::tempdir().expect("a folder");
-    let picture = Picture::new(600, 400).bib("711", [150, 150]).jpeg();
+    let picture = TestPhoto::new(600, 400).with_bib("711", [150, 150]).to_jpeg();
     std::fs::write(folder.path().join("a.jpg"), &picture).expect("a file");
-    let theirs = partner.signed(&album, "a.jpg", "image/jpeg");
+    let theirs = partner.sign_photo(&album, "a.jpg", "image/jpeg");
     let ours = upload(&service, &album, folder.path(), &[]);
-    let summary = ours.success();
+    let summary = ours.expect_success();
     assert!(summary.contains("1 sent and confirmed"), "{summary}");
     let said = summary.lines().find(|line| line.contains("left alone")).unwrap_or_default();
     assert!(said.starts_with("1 unfinished uploads") && said.contains("--stale-after 0"), "{summary}");
     assert_eq!(partner.put(&theirs.url, "image/jpeg", &picture).status, 200);
-    partner.confirm(&album, &theirs.id).ok();
-    let progress = partner.wait_idle(&album);
+    partner.confirm_photo(&album, &theirs.id).expect_ok();
+    let progress = partner.wait_until_idle(&album);
     assert_eq!((&progress["ready"], &progress["total"]), (&2.into(), &2.into()), "{progress}");
 }
 
 #[test]
-fn folders_of_cameras_that_name_alike_are_kept_apart_by_their_prefixes() {
-    let service = Service::start(Options::fakes());
+fn equal_file_names_of_two_cameras_are_kept_apart_by_prefixes() {
+    let service = Service::start(ServiceOptions::with_fake_models());
     let partner = service.partner();
-    let album = partner.album("Two cameras");
+    let album = partner.create_album("Two cameras");
     let cameras = [("cam1/", "311"), ("cam2/", "812")].map(|(prefix, bib)| {
         let folder = tempfile::tempdir().expect("a folder");
-        let picture = Picture::new(600, 400).bib(bib, [150, 150]).jpeg();
+        let picture = TestPhoto::new(600, 400).with_bib(bib, [150, 150]).to_jpeg();
         std::fs::write(folder.path().join("IMG_1.JPG"), picture).expect("a file");
         (folder, prefix, bib)
     });
     for (folder, prefix, _) in &cameras {
         let sent = upload(&service, &album, folder.path(), &["--prefix", prefix]);
-        assert!(sent.success().contains("1 sent and confirmed"), "{}", sent.stdout);
+        assert!(sent.expect_success().contains("1 sent and confirmed"), "{}", sent.stdout);
         let again = upload(&service, &album, folder.path(), &["--prefix", prefix]);
-        assert!(again.success().contains("1 were in the album already, by file name"), "{}", again.stdout);
+        assert!(
+            again.expect_success().contains("1 were in the album already, by file name"),
+            "{}",
+            again.stdout
+        );
     }
-    partner.wait_idle(&album);
+    partner.wait_until_idle(&album);
     for (_, prefix, bib) in &cameras {
-        assert_eq!(partner.find_text_exactly(&album, bib).len(), 1, "{prefix}");
+        assert_eq!(partner.search_by_bib_exact(&album, bib).len(), 1, "{prefix}");
     }
 }
 
 #[test]
 fn an_upload_that_is_refused_says_so() {
-    let service = Service::start(Options::fakes());
+    let service = Service::start(ServiceOptions::with_fake_models());
     let folder = tempfile::tempdir().expect("a folder");
-    std::fs::write(folder.path().join("a.jpg"), Picture::new(64, 64).jpeg()).expect("a file");
-    let album = service.partner().album("Refused");
-    let reader = service.key(&["search:read"], "test");
+    std::fs::write(folder.path().join("a.jpg"), TestPhoto::new(64, 64).to_jpeg()).expect("a file");
+    let album = service.partner().create_album("Refused");
+    let reader = service.create_key(&["search:read"], "test");
     let place = folder.path().to_string_lossy().into_owned();
     let cases = [
         (service.origin(), "svc_test_nonsense".to_owned(), album.clone(), place.clone(), "401"),
@@ -136,10 +143,10 @@ fn an_upload_that_is_refused_says_so() {
     ];
     for (url, key, album, place, word) in cases {
         let output = service.run(&["upload", "--url", &url, "--key", &key, "--album", &album, &place]);
-        assert_eq!(output.code, Some(1), "{}", output.everything());
+        assert_eq!(output.code, Some(1), "{}", output.combined_output());
         assert!(output.stderr.contains(word), "does not speak of {word}: {}", output.stderr);
         assert!(
-            !output.everything().contains(&key[12..]) && !output.stderr.contains("panicked"),
+            !output.combined_output().contains(&key[12..]) && !output.stderr.contains("panicked"),
             "{}",
             output.stderr
         );
@@ -147,29 +154,29 @@ fn an_upload_that_is_refused_says_so() {
 }
 
 #[test]
-fn an_upload_goes_on_after_the_service_was_cut_off() {
-    let service = Service::start(Options::fakes());
+fn an_upload_continues_after_the_service_was_killed() {
+    let service = Service::start(ServiceOptions::with_fake_models());
     let partner = service.partner();
-    let album = partner.album("Cut off");
+    let album = partner.create_album("Cut off");
     let folder = tempfile::tempdir().expect("a folder");
     for number in 0..64 {
-        let picture = Picture::new(1200, 900).bib(&format!("{}", 5000 + number * 11), [300, 300]);
-        std::fs::write(folder.path().join(format!("{number:02}.jpg")), picture.jpeg()).expect("a file");
+        let picture = TestPhoto::new(1200, 900).with_bib(&format!("{}", 5000 + number * 11), [300, 300]);
+        std::fs::write(folder.path().join(format!("{number:02}.jpg")), picture.to_jpeg()).expect("a file");
     }
     // A ticket whose answer the cut swallowed is nobody's but this test's.
     let run = || upload(&service, &album, folder.path(), &["--parallel", "2", "--stale-after", "0"]);
     std::thread::scope(|scope| {
         let upload = scope.spawn(run);
-        while partner.progress(&album)["total"].as_u64().unwrap_or(0) < 16 {
+        while partner.album_progress(&album)["total"].as_u64().unwrap_or(0) < 16 {
             assert!(!upload.is_finished(), "the upload ended before anything was confirmed");
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        service.kill9();
+        service.kill();
         service.restart();
         upload.join().expect("the upload ends");
     });
-    run().success();
-    let progress = partner.wait_idle(&album);
+    run().expect_success();
+    let progress = partner.wait_until_idle(&album);
     assert_eq!(
         (&progress["ready"], &progress["total"]),
         (&64.into(), &64.into()),
@@ -178,7 +185,7 @@ fn an_upload_goes_on_after_the_service_was_cut_off() {
 }
 
 #[test]
-fn a_url_that_ended_before_its_turn_is_signed_anew() {
+fn an_expired_upload_url_is_signed_again() {
     let service =
         Scripted::answering(Script { listed: json!([]), refused: &["1"], over: &["2"], ..Script::default() });
     let summary = service.upload(&["a.jpg", "b.jpg"]);
@@ -200,7 +207,7 @@ fn a_url_that_ended_before_its_turn_is_signed_anew() {
 }
 
 #[test]
-fn a_photo_is_removed_by_the_age_that_the_service_sees_and_only_while_nobody_has_confirmed_it() {
+fn a_stale_upload_is_removed_by_the_clock_of_the_service_and_only_while_unconfirmed() {
     let waiting = |id: &str, created: &str| {
         let (filename, state) = (format!("{id}.jpg"), "awaiting_upload");
         json!({ "id": id, "filename": filename, "state": state, "createdAt": created })
@@ -271,12 +278,12 @@ impl Scripted {
     fn upload(&self, names: &[&str]) -> String {
         let (shell, folder) = (Shell::new(), tempfile::tempdir().expect("a folder"));
         for name in names {
-            std::fs::write(folder.path().join(name), Picture::new(64, 64).jpeg()).expect("a file");
+            std::fs::write(folder.path().join(name), TestPhoto::new(64, 64).to_jpeg()).expect("a file");
         }
         let place = folder.path().to_string_lossy().into_owned();
         let album = "01890000-0000-7000-8000-000000000000";
         let arguments = ["upload", "--url", &self.origin, "--key", "any", "--album", album, &place];
-        shell.run(&arguments, &[]).success().to_owned()
+        shell.run(&arguments, &[]).expect_success().to_owned()
     }
 
     /// What was asked so far, in order.

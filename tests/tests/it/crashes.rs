@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use photofinish_tests::harness::pictures::Picture;
-use photofinish_tests::harness::{Options, Partner, Service, wait_until};
+use photofinish_tests::harness::pictures::TestPhoto;
+use photofinish_tests::harness::{Partner, Service, ServiceOptions, wait_until};
 use serde_json::{Value, json};
 
 /// Photos of the event: enough that a kill falls into every stage.
@@ -19,24 +19,24 @@ fn own_bib(number: usize) -> String {
 }
 
 fn photo(number: usize) -> Vec<u8> {
-    Picture::new(1600, 1200)
-        .face(EVERYWHERE, [200, 150, 140])
-        .bib(COMMON_BIB, [200, 600])
-        .face(2, [900, 150, 140])
-        .bib(&own_bib(number), [900, 600])
-        .jpeg()
+    TestPhoto::new(1600, 1200)
+        .with_face(EVERYWHERE, [200, 150, 140])
+        .with_bib(COMMON_BIB, [200, 600])
+        .with_face(2, [900, 150, 140])
+        .with_bib(&own_bib(number), [900, 600])
+        .to_jpeg()
 }
 
 /// What the partner has been promised: the photos whose confirmation was answered.
 fn upload_event(partner: &Partner<'_>, album: &str) -> Vec<String> {
-    (0..PHOTOS).map(|number| partner.upload(album, &format!("{number}.jpg"), &photo(number))).collect()
+    (0..PHOTOS).map(|number| partner.upload_photo(album, &format!("{number}.jpg"), &photo(number))).collect()
 }
 
 /// Every promised photo is ready once, with its own faces and texts, and search finds each once.
 #[track_caller]
 fn check_event(partner: &Partner<'_>, album: &str, promised: &[String]) {
-    let progress = partner.wait_idle(album);
-    let photos = partner.photos(album);
+    let progress = partner.wait_until_idle(album);
+    let photos = partner.list_photos(album);
     let states: HashMap<&str, &str> =
         photos.iter().filter_map(|photo| Some((photo["id"].as_str()?, photo["state"].as_str()?))).collect();
     assert_eq!(states.len(), photos.len(), "no photo is listed twice");
@@ -44,18 +44,18 @@ fn check_event(partner: &Partner<'_>, album: &str, promised: &[String]) {
         assert_eq!(states.get(id.as_str()), Some(&"ready"), "{id} of {progress}");
     }
     for id in promised {
-        let photo = partner.photo(album, id);
+        let photo = partner.get_photo(album, id);
         let counts = (photo["faces"].as_array().map(Vec::len), photo["texts"].as_array().map(Vec::len));
         assert_eq!(counts, (Some(2), Some(2)), "nothing is doubled or lost: {photo}");
         assert_eq!(partner.get(photo["url"].as_str().expect("a preview")).status, 200);
     }
-    let by_text = partner.find_text_exactly(album, COMMON_BIB);
+    let by_text = partner.search_by_bib_exact(album, COMMON_BIB);
     check_hits(&by_text, promised);
-    let image = partner.selfie(album, &Picture::selfie(EVERYWHERE).jpeg());
-    let by_face = partner.face_search(album, &image).ok();
+    let image = partner.upload_selfie(album, &TestPhoto::selfie(EVERYWHERE).to_jpeg());
+    let by_face = partner.search_by_image(album, &image).expect_ok();
     check_hits(by_face["photos"].as_array().expect("hits"), promised);
     for (number, id) in promised.iter().enumerate() {
-        let own = partner.find_text_exactly(album, &own_bib(number));
+        let own = partner.search_by_bib_exact(album, &own_bib(number));
         assert_eq!(
             own.iter().map(|hit| &hit["id"]).collect::<Vec<_>>(),
             [&json!(id)],
@@ -76,20 +76,20 @@ fn check_hits(hits: &[Value], promised: &[String]) {
 }
 
 #[test]
-fn power_cuts_in_the_middle_of_an_event_lose_nothing_and_double_nothing() {
+fn power_cuts_in_the_middle_of_an_event_lose_nothing_and_duplicate_nothing() {
     // A photo in flight at each of several cuts must not be taken for one that ends its process.
-    let patient = || Options::fakes().with("PHOTOFINISH_ATTEMPT_LIMIT", "12");
+    let patient = || ServiceOptions::with_fake_models().with_setting("PHOTOFINISH_ATTEMPT_LIMIT", "12");
     // Photos are only queued at first, so that they are all still to be read at the first cut.
-    let service = Service::start(patient().role("serve"));
-    let album = service.partner().album("Storm");
+    let service = Service::start(patient().with_role("serve"));
+    let album = service.partner().create_album("Storm");
     let promised = upload_event(&service.partner(), &album);
-    service.kill9();
-    let service = service.again(patient());
+    service.kill();
+    let service = service.restart_with(patient());
     let mut cuts = 0;
     for wait in [0, 150, 40, 400, 90, 250] {
-        let before = service.partner().progress(&album);
+        let before = service.partner().album_progress(&album);
         std::thread::sleep(Duration::from_millis(wait));
-        service.kill9();
+        service.kill();
         service.restart();
         cuts += 1;
         if before["ready"] == PHOTOS {
@@ -103,8 +103,9 @@ fn power_cuts_in_the_middle_of_an_event_lose_nothing_and_double_nothing() {
 #[test]
 fn a_power_cut_between_uploads_loses_no_confirmed_photo() {
     // As above: the photos in flight at a cut are suspects, the same ones are first again after each.
-    let service = Service::start(Options::fakes().with("PHOTOFINISH_ATTEMPT_LIMIT", "12"));
-    let album = service.partner().album("Uploads");
+    let service =
+        Service::start(ServiceOptions::with_fake_models().with_setting("PHOTOFINISH_ATTEMPT_LIMIT", "12"));
+    let album = service.partner().create_album("Uploads");
     let bytes = photo(0);
     let mut promised = Vec::new();
     for _ in 0..3 {
@@ -115,7 +116,7 @@ fn a_power_cut_between_uploads_loses_no_confirmed_photo() {
             let (album, bytes) = (&album, &bytes);
             scope.spawn(move || {
                 for number in 0..PHOTOS {
-                    let Some(id) = partner.try_upload(album, &format!("{number}.jpg"), bytes) else {
+                    let Some(id) = partner.try_upload_photo(album, &format!("{number}.jpg"), bytes) else {
                         return;
                     };
                     if confirmed.send(id).is_err() {
@@ -124,15 +125,15 @@ fn a_power_cut_between_uploads_loses_no_confirmed_photo() {
                 }
             });
             promised.extend(uploader.iter().take(8));
-            service.kill9();
+            service.kill();
             promised.extend(uploader.iter());
         });
         service.restart();
     }
     let partner = service.partner();
-    partner.wait_idle(&album);
+    partner.wait_until_idle(&album);
     let ready: HashSet<String> = partner
-        .photos(&album)
+        .list_photos(&album)
         .iter()
         .filter(|photo| photo["state"] == "ready")
         .filter_map(|photo| photo["id"].as_str().map(str::to_owned))
@@ -143,9 +144,10 @@ fn a_power_cut_between_uploads_loses_no_confirmed_photo() {
 }
 
 #[test]
-fn a_stop_in_full_flight_is_clean_and_the_rest_follows_after_the_next_start() {
-    let service = Service::start(Options::fakes().with("PHOTOFINISH_DRAIN_SECONDS", "5"));
-    let album = service.partner().album("Stopped");
+fn a_stop_under_load_is_clean_and_the_rest_is_processed_after_the_next_start() {
+    let service =
+        Service::start(ServiceOptions::with_fake_models().with_setting("PHOTOFINISH_DRAIN_SECONDS", "5"));
+    let album = service.partner().create_album("Stopped");
     let promised = upload_event(&service.partner(), &album);
     for _ in 0..3 {
         let (code, took) = service.terminate(Duration::from_secs(40));
@@ -158,7 +160,7 @@ fn a_stop_in_full_flight_is_clean_and_the_rest_follows_after_the_next_start() {
 
 #[test]
 fn a_stop_of_an_idle_service_is_quick() {
-    let service = Service::start(Options::fakes());
+    let service = Service::start(ServiceOptions::with_fake_models());
     let (code, took) = service.terminate(Duration::from_secs(20));
     assert_eq!(code, Some(0));
     assert!(took < Duration::from_secs(10), "{took:?}");
@@ -166,13 +168,14 @@ fn a_stop_of_an_idle_service_is_quick() {
 
 #[test]
 fn a_stop_in_the_middle_of_progress_streams_is_quick() {
-    let service = Service::start(Options::fakes());
+    let service = Service::start(ServiceOptions::with_fake_models());
     let partner = service.partner();
-    let album = partner.album("Watched");
+    let album = partner.create_album("Watched");
     let _promised = upload_event(&partner, &album);
     std::thread::scope(|scope| {
-        let watcher = scope.spawn(|| partner.watch("/albums/progress", &json!({ "albumId": album })));
-        wait_until("the first photo is ready", || partner.progress(&album)["ready"] != 0);
+        let watcher =
+            scope.spawn(|| partner.read_event_stream("/albums/progress", &json!({ "albumId": album })));
+        wait_until("the first photo is ready", || partner.album_progress(&album)["ready"] != 0);
         let (code, took) = service.terminate(Duration::from_secs(40));
         assert_eq!(code, Some(0));
         assert!(took < Duration::from_secs(25), "{took:?}");
@@ -181,12 +184,13 @@ fn a_stop_in_the_middle_of_progress_streams_is_quick() {
 }
 
 #[test]
-fn a_photo_that_ends_its_process_each_time_fails_alone() {
-    let service = Service::start(Options::fakes().with("PHOTOFINISH_ATTEMPT_LIMIT", "3"));
-    let album = service.partner().album("Killer");
-    let upload = |name: &str, bytes: &[u8]| service.partner().try_upload(&album, name, bytes);
+fn a_photo_that_crashes_its_process_each_time_fails_alone() {
+    let service =
+        Service::start(ServiceOptions::with_fake_models().with_setting("PHOTOFINISH_ATTEMPT_LIMIT", "3"));
+    let album = service.partner().create_album("Killer");
+    let upload = |name: &str, bytes: &[u8]| service.partner().try_upload_photo(&album, name, bytes);
     let mut mates: Vec<String> = (0..6).filter_map(|n| upload(&format!("{n}.jpg"), &photo(n))).collect();
-    let killer = upload("killer.jpg", &Picture::new(1600, 1200).bib("ABORT", [200, 600]).jpeg());
+    let killer = upload("killer.jpg", &TestPhoto::new(1600, 1200).with_bib("ABORT", [200, 600]).to_jpeg());
     mates.extend((6..12).filter_map(|n| upload(&format!("{n}.jpg"), &photo(n))));
     assert!(mates.len() >= 6 && killer.as_ref().is_none_or(|killer| !mates.contains(killer)));
 
@@ -195,12 +199,12 @@ fn a_photo_that_ends_its_process_each_time_fails_alone() {
     let deadline = Instant::now() + Duration::from_secs(180);
     loop {
         assert!(Instant::now() < deadline, "not through after {starts} starts");
-        if service.has_ended() {
+        if service.has_exited() {
             starts += 1;
             service.try_restart();
         } else if service
             .partner()
-            .try_progress(&album)
+            .try_album_progress(&album)
             .is_some_and(|p| p["queued"] == 0 && p["processing"] == 0)
         {
             break;
@@ -213,19 +217,19 @@ fn a_photo_that_ends_its_process_each_time_fails_alone() {
     let partner = service.partner();
     for mate in &mates {
         assert_eq!(
-            partner.photo(&album, mate)["state"],
+            partner.get_photo(&album, mate)["state"],
             "ready",
             "a mate of the photo that ends the process"
         );
     }
-    let failed = partner.ok("/photos/photo/list", &json!({ "albumId": album, "state": "failed" }));
+    let failed = partner.call_ok("/photos/photo/list", &json!({ "albumId": album, "state": "failed" }));
     assert_eq!(failed["total"], 1, "{failed}");
     let failed = &failed["photos"][0];
     assert_eq!(
         (&failed["filename"], &failed["failure"]),
         (&json!("killer.jpg"), &json!("PROCESSING_CRASHED"))
     );
-    let progress = partner.progress(&album);
+    let progress = partner.album_progress(&album);
     assert_eq!((&progress["queued"], &progress["processing"]), (&json!(0), &json!(0)), "{progress}");
     // Nobody else could count it: its workers are dead.
     let metrics = partner.get(&format!("{}/metrics", service.origin())).text();
@@ -235,47 +239,47 @@ fn a_photo_that_ends_its_process_each_time_fails_alone() {
 
 #[test]
 fn a_second_process_on_the_same_data_is_refused() {
-    let service = Service::start(Options::fakes());
+    let service = Service::start(ServiceOptions::with_fake_models());
     let second =
         service.run(&["all", "--listen", &format!("127.0.0.1:{}", photofinish_tests::harness::free_port())]);
-    assert_eq!(second.code, Some(1), "{}", second.everything());
+    assert_eq!(second.code, Some(1), "{}", second.combined_output());
     assert!(second.stderr.contains("another photofinish"), "{}", second.stderr);
     assert!(!second.stderr.contains("panicked"), "{}", second.stderr);
 }
 
 #[test]
-fn a_second_data_folder_on_the_same_rows_is_refused() {
-    let service = Service::start(Options::fakes());
+fn a_second_data_folder_on_the_same_database_is_refused() {
+    let service = Service::start(ServiceOptions::with_fake_models());
     let elsewhere = tempfile::tempdir().expect("a folder");
     let (data_dir, port) = (elsewhere.path().to_string_lossy(), photofinish_tests::harness::free_port());
     let rows = format!("sqlite:{}", service.data_dir().join("photofinish.sqlite").display());
     let listen = format!("127.0.0.1:{port}");
     let second = service.run(&["all", "--listen", &listen, "--data-dir", &data_dir, "--database-url", &rows]);
-    assert_eq!(second.code, Some(1), "{}", second.everything());
+    assert_eq!(second.code, Some(1), "{}", second.combined_output());
     assert!(second.stderr.contains("another photofinish"), "{}", second.stderr);
 }
 
 #[test]
-fn a_photo_whose_bytes_vanish_fails_with_missing_object() {
-    let service = Service::start(Options::fakes().role("serve"));
+fn a_photo_whose_bytes_are_missing_fails_with_missing_object() {
+    let service = Service::start(ServiceOptions::with_fake_models().with_role("serve"));
     let partner = service.partner();
-    let album = partner.album("Vanished");
-    let kept = partner.upload(&album, "kept.jpg", &photo(1));
-    let lost = partner.upload(&album, "lost.jpg", &photo(2));
-    assert_eq!(partner.progress(&album)["queued"], 2, "an API alone reads no photos");
-    for object in service.objects() {
+    let album = partner.create_album("Vanished");
+    let kept = partner.upload_photo(&album, "kept.jpg", &photo(1));
+    let lost = partner.upload_photo(&album, "lost.jpg", &photo(2));
+    assert_eq!(partner.album_progress(&album)["queued"], 2, "an API alone reads no photos");
+    for object in service.list_objects() {
         if object.to_string_lossy().contains(&lost) {
             std::fs::remove_file(object).expect("an object can be removed");
         }
     }
     let (code, _) = service.terminate(Duration::from_secs(20));
     assert_eq!(code, Some(0));
-    let service = service.again(Options::fakes());
+    let service = service.restart_with(ServiceOptions::with_fake_models());
     let partner = service.partner();
     let begun = Instant::now();
-    partner.wait_idle(&album);
+    partner.wait_until_idle(&album);
     assert!(begun.elapsed() < Duration::from_secs(60));
-    assert_eq!(partner.photo(&album, &kept)["state"], "ready");
-    let lost = partner.photo(&album, &lost);
+    assert_eq!(partner.get_photo(&album, &kept)["state"], "ready");
+    let lost = partner.get_photo(&album, &lost);
     assert_eq!((&lost["state"], &lost["failure"]), (&json!("failed"), &json!("MISSING_OBJECT")));
 }

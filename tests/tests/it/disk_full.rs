@@ -8,8 +8,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use photofinish_tests::harness::pictures::Picture;
-use photofinish_tests::harness::{Options, Partner, Service, Ticket, skip_or_fail, text, wait_until};
+use photofinish_tests::harness::pictures::TestPhoto;
+use photofinish_tests::harness::{
+    Partner, Service, ServiceOptions, UploadTicket, expect_string, skip_or_fail, wait_until,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -21,24 +23,27 @@ fn own_bib(number: usize) -> String {
 }
 
 fn photo(number: usize) -> Vec<u8> {
-    Picture::new(1600, 1200).face(EVERYWHERE, [200, 150, 140]).bib(&own_bib(number), [200, 600]).jpeg()
+    TestPhoto::new(1600, 1200)
+        .with_face(EVERYWHERE, [200, 150, 140])
+        .with_bib(&own_bib(number), [200, 600])
+        .to_jpeg()
 }
 
 #[test]
-fn a_full_disk_refuses_writes_and_serves_reads_and_nothing_that_was_answered_is_lost() {
+fn a_full_disk_refuses_writes_and_serves_reads_and_loses_no_confirmed_photo() {
     let Some(disk) = SmallDisk::mount(32) else { return };
-    let service = disk.service(Options::fakes());
+    let service = disk.service(ServiceOptions::with_fake_models());
     service.restart();
-    let album = service.partner().album("Full");
+    let album = service.partner().create_album("Full");
     let mut promised = upload_some(&service.partner(), &album, 0..4);
-    service.partner().wait_idle(&album);
-    let image = service.partner().selfie(&album, &Picture::selfie(EVERYWHERE).jpeg());
-    service.partner().face_search(&album, &image).ok();
+    service.partner().wait_until_idle(&album);
+    let image = service.partner().upload_selfie(&album, &TestPhoto::selfie(EVERYWHERE).to_jpeg());
+    service.partner().search_by_image(&album, &image).expect_ok();
     service.terminate(Duration::from_secs(15));
     // Without a pipeline nothing but this test moves on the disk.
-    let service = service.again(Options::fakes().role("serve"));
+    let service = service.restart_with(ServiceOptions::with_fake_models().with_role("serve"));
     let partner = service.partner();
-    let (sent, late) = (sent(&partner, &album, 4), partner.signed(&album, "late.jpg", "image/jpeg"));
+    let (sent, late) = (sent(&partner, &album, 4), partner.sign_photo(&album, "late.jpg", "image/jpeg"));
 
     disk.fill(2 << 20);
     let (taken, refused) = upload_until_refused(&partner, &album, 5);
@@ -46,48 +51,49 @@ fn a_full_disk_refuses_writes_and_serves_reads_and_nothing_that_was_answered_is_
     promised.extend(taken);
     disk.fill(0);
     for _ in 0..3 {
-        partner.put(&late.url, "image/jpeg", &photo(0)).defined(503);
-        partner.confirm(&album, &sent.id).defined(503);
-        partner.call("/albums/create", &json!({ "title": "Another" })).defined(503);
+        partner.put(&late.url, "image/jpeg", &photo(0)).expect_defined_error(503);
+        partner.confirm_photo(&album, &sent.id).expect_defined_error(503);
+        partner.call("/albums/create", &json!({ "title": "Another" })).expect_defined_error(503);
         check_reads(&partner, &album, &promised);
-        assert_eq!(partner.face_search(&album, &image).ok()["total"], 4, "a selfie seen before");
+        assert_eq!(partner.search_by_image(&album, &image).expect_ok()["total"], 4, "a selfie seen before");
     }
     check_that_readiness_tells(&service);
 
     // A power cut does not make it worse.
-    service.kill9();
+    service.kill();
     service.spawn();
     wait_until("it starts on a full disk", || is_alive(&service));
     // Folding the log in made some room.
     disk.fill(0);
     check_that_readiness_tells(&service);
     check_reads(&partner, &album, &promised);
-    partner.confirm(&album, &sent.id).defined(503);
+    partner.confirm_photo(&album, &sent.id).expect_defined_error(503);
 
     disk.make_room();
     wait_until("it is ready again", || is_ready(&service));
-    partner.confirm(&album, &sent.id).ok();
+    partner.confirm_photo(&album, &sent.id).expect_ok();
     promised.insert(4, sent.id);
     assert_eq!(partner.put(&late.url, "image/jpeg", &photo(promised.len())).status, 200);
-    partner.confirm(&album, &late.id).ok();
+    partner.confirm_photo(&album, &late.id).expect_ok();
     promised.push(late.id);
-    service.kill9();
-    let service = service.again(Options::fakes());
+    service.kill();
+    let service = service.restart_with(ServiceOptions::with_fake_models());
     check_all_ready(&service.partner(), &album, &promised);
 }
 
 #[test]
-fn a_disk_that_fills_up_under_the_pipeline_fails_no_photo_and_all_goes_on_when_there_is_room() {
+fn a_disk_that_fills_up_under_the_pipeline_fails_no_photo_and_processing_resumes_with_free_space() {
     let Some(disk) = SmallDisk::mount(32) else { return };
     // Photos are only queued at first, so that they are all still to be read when the disk is full.
-    let service = disk.service(Options::fakes().role("serve"));
+    let service = disk.service(ServiceOptions::with_fake_models().with_role("serve"));
     service.restart();
-    let album = service.partner().album("Filling");
+    let album = service.partner().create_album("Filling");
     let mut promised = upload_some(&service.partner(), &album, 0..24);
-    service.kill9();
+    service.kill();
     disk.fill(1 << 20);
     // A photo in flight at each of several cuts must not be taken for one that ends its process.
-    let service = service.again_unready(Options::fakes().with("PHOTOFINISH_ATTEMPT_LIMIT", "12"));
+    let service = service
+        .spawn_with(ServiceOptions::with_fake_models().with_setting("PHOTOFINISH_ATTEMPT_LIMIT", "12"));
     let partner = service.partner();
     wait_until("it starts on a full disk", || is_alive(&service));
     wait_until("the pipeline meets the full disk", || {
@@ -102,7 +108,7 @@ fn a_disk_that_fills_up_under_the_pipeline_fails_no_photo_and_all_goes_on_when_t
     for _ in 0..3 {
         disk.fill(0);
         check_reads(&partner, &album, &promised);
-        service.kill9();
+        service.kill();
         service.spawn();
         wait_until("it starts on a full disk", || is_alive(&service));
         disk.fill(0);
@@ -112,32 +118,32 @@ fn a_disk_that_fills_up_under_the_pipeline_fails_no_photo_and_all_goes_on_when_t
     disk.make_room();
     check_all_ready(&partner, &album, &promised);
     wait_until("it is ready again", || is_ready(&service));
-    promised.push(partner.upload(&album, "after.jpg", &photo(promised.len())));
+    promised.push(partner.upload_photo(&album, "after.jpg", &photo(promised.len())));
     check_all_ready(&partner, &album, &promised);
 }
 
 #[test]
-fn a_first_start_on_a_full_disk_says_so_and_the_next_one_with_room_comes_through() {
+fn a_first_start_on_a_full_disk_says_so_and_one_with_free_space_succeeds() {
     let Some(disk) = SmallDisk::mount(8) else { return };
     disk.fill(0);
-    let service = disk.service(Options::fakes());
+    let service = disk.service(ServiceOptions::with_fake_models());
     assert!(!service.try_restart(), "a service without room for its database");
     assert!(says_full(&json!(service.log())), "{}", service.log());
     assert!(!service.log().contains("panicked"), "{}", service.log());
     disk.make_room();
     service.restart();
-    let album = service.partner().album("First");
+    let album = service.partner().create_album("First");
     let promised = upload_some(&service.partner(), &album, 0..1);
     check_all_ready(&service.partner(), &album, &promised);
 }
 
 fn upload_some(partner: &Partner<'_>, album: &str, numbers: std::ops::Range<usize>) -> Vec<String> {
-    numbers.map(|number| partner.upload(album, &format!("{number}.jpg"), &photo(number))).collect()
+    numbers.map(|number| partner.upload_photo(album, &format!("{number}.jpg"), &photo(number))).collect()
 }
 
 /// A photo whose bytes are there and that is not confirmed.
-fn sent(partner: &Partner<'_>, album: &str, number: usize) -> Ticket {
-    let ticket = partner.signed(album, &format!("{number}.jpg"), "image/jpeg");
+fn sent(partner: &Partner<'_>, album: &str, number: usize) -> UploadTicket {
+    let ticket = partner.sign_photo(album, &format!("{number}.jpg"), "image/jpeg");
     assert_eq!(partner.put(&ticket.url, "image/jpeg", &photo(number)).status, 200);
     ticket
 }
@@ -163,19 +169,19 @@ fn attempt(partner: &Partner<'_>, album: &str, number: usize) -> Option<String> 
     let input = json!({ "albumId": album, "filename": format!("{number}.jpg"), "contentType": "image/jpeg" });
     let signed = partner.call("/photos/photo/signed", &input);
     if signed.status != 200 {
-        signed.defined(503);
+        signed.expect_defined_error(503);
         return None;
     }
-    let ticket = signed.ok();
-    let put = partner.put(&text(&ticket["uploadUrl"]), "image/jpeg", &photo(number));
+    let ticket = signed.expect_ok();
+    let put = partner.put(&expect_string(&ticket["uploadUrl"]), "image/jpeg", &photo(number));
     if put.status != 200 {
-        put.defined(503);
+        put.expect_defined_error(503);
         return None;
     }
-    let id = text(&ticket["photoId"]);
-    let confirmed = partner.confirm(album, &id);
+    let id = expect_string(&ticket["photoId"]);
+    let confirmed = partner.confirm_photo(album, &id);
     if confirmed.status != 200 {
-        confirmed.defined(503);
+        confirmed.expect_defined_error(503);
         return None;
     }
     Some(id)
@@ -183,7 +189,7 @@ fn attempt(partner: &Partner<'_>, album: &str, number: usize) -> Option<String> 
 
 /// Lists, single photos and searches answer, and every promised photo is there.
 fn check_reads(partner: &Partner<'_>, album: &str, promised: &[String]) {
-    let photos = partner.photos(album);
+    let photos = partner.list_photos(album);
     for id in promised {
         let photo = photos.iter().find(|photo| photo["id"] == id.as_str());
         let state = photo.map(|photo| photo["state"].clone()).unwrap_or_default();
@@ -194,30 +200,30 @@ fn check_reads(partner: &Partner<'_>, album: &str, promised: &[String]) {
     }
     let ready: Vec<_> = photos.iter().filter(|photo| photo["state"] == "ready").collect();
     for photo in &ready {
-        let seen = partner.photo(album, &text(&photo["id"]));
-        assert_eq!(partner.get(&text(&seen["url"])).status, 200);
+        let seen = partner.get_photo(album, &expect_string(&photo["id"]));
+        assert_eq!(partner.get(&expect_string(&seen["url"])).status, 200);
     }
-    let progress = partner.progress(album);
+    let progress = partner.album_progress(album);
     assert_eq!(progress["failed"], 0, "{progress}");
-    assert_eq!(partner.find_text_exactly(album, &own_bib(999)).len(), 0);
+    assert_eq!(partner.search_by_bib_exact(album, &own_bib(999)).len(), 0);
 }
 
 /// All promised photos get ready, no photo fails, and searches find each once.
 fn check_all_ready(partner: &Partner<'_>, album: &str, promised: &[String]) {
-    let progress = partner.wait_idle(album);
+    let progress = partner.wait_until_idle(album);
     assert_eq!((&progress["ready"], &progress["failed"]), (&json!(promised.len()), &json!(0)), "{progress}");
     for (number, id) in promised.iter().enumerate() {
-        let hits = partner.find_text_exactly(album, &own_bib(number));
+        let hits = partner.search_by_bib_exact(album, &own_bib(number));
         assert_eq!(hits.iter().map(|hit| &hit["id"]).collect::<Vec<_>>(), [&json!(id)], "photo {number}");
     }
-    let everyone = partner.find_face(album, &Picture::selfie(EVERYWHERE).jpeg());
+    let everyone = partner.search_by_selfie(album, &TestPhoto::selfie(EVERYWHERE).to_jpeg());
     assert_eq!(everyone.len(), promised.len(), "one hit a photo");
 }
 
 fn watch_that_none_fails(partner: &Partner<'_>, album: &str, time: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < time {
-        assert_eq!(partner.progress(album)["failed"], 0, "a full disk is nobody's fault");
+        assert_eq!(partner.album_progress(album)["failed"], 0, "a full disk is nobody's fault");
         std::thread::sleep(Duration::from_millis(100));
     }
 }
@@ -245,8 +251,8 @@ fn is_ready(service: &Service) -> bool {
 
 /// Whether it answers requests; it may take a while to start.
 fn is_alive(service: &Service) -> bool {
-    assert!(!service.has_ended(), "the service ended; its log:\n{}", service.log());
-    service.answers()
+    assert!(!service.has_exited(), "the service ended; its log:\n{}", service.log());
+    service.is_alive()
 }
 
 /// A small disk for a service's data, made of memory. Taken away when dropped.
@@ -277,8 +283,8 @@ impl SmallDisk {
     }
 
     /// A service that keeps its data here, not started.
-    fn service(&self, options: Options) -> Service {
-        Service::stopped(options, Arc::clone(&self.folder))
+    fn service(&self, options: ServiceOptions) -> Service {
+        Service::new_stopped(options, Arc::clone(&self.folder))
     }
 
     /// Fills it, but for so many bytes.

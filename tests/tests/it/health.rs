@@ -1,24 +1,26 @@
 //! Health and metrics: for operators, outside the contract.
 
-use photofinish_tests::harness::{Group, Options, Service, Shared, free_port, wait_until};
+use photofinish_tests::harness::{
+    Service, ServiceOptions, SharedService, SharedServiceRef, free_port, wait_until,
+};
 
 use serde_json::json;
 
 use crate::whole_way::finish;
 
-static GROUP: Group = Group::new();
+static GROUP: SharedService = SharedService::new();
 
-fn service() -> Shared {
-    GROUP.service(Options::fakes)
+fn service() -> SharedServiceRef {
+    GROUP.get_or_start(ServiceOptions::with_fake_models)
 }
 
 #[test]
 fn health_and_metrics_are_served_beside_the_api() {
     let service = service();
     let partner = service.partner();
-    let album = partner.album("Metrics");
-    partner.upload(&album, "a.jpg", &finish().jpeg());
-    partner.wait_idle(&album);
+    let album = partner.create_album("Metrics");
+    partner.upload_photo(&album, "a.jpg", &finish().to_jpeg());
+    partner.wait_until_idle(&album);
     assert_eq!(partner.get(&format!("{}/healthz", service.origin())).status, 200);
     assert_eq!(partner.get(&format!("{}/readyz", service.origin())).status, 200);
     let metrics = partner.get(&format!("{}/metrics", service.origin()));
@@ -34,12 +36,12 @@ fn health_and_metrics_are_served_beside_the_api() {
 }
 
 #[test]
-fn how_long_photos_wait_is_measured() {
-    let service = Service::start(Options::fakes());
+fn the_waiting_time_of_photos_is_measured() {
+    let service = Service::start(ServiceOptions::with_fake_models());
     let partner = service.partner();
-    let album = partner.album("Waits");
-    partner.upload(&album, "a.jpg", &finish().jpeg());
-    partner.wait_idle(&album);
+    let album = partner.create_album("Waits");
+    partner.upload_photo(&album, "a.jpg", &finish().to_jpeg());
+    partner.wait_until_idle(&album);
     let page = || partner.get(&format!("{}/metrics", service.origin())).text();
     // Counted a moment after the photo is seen to be ready.
     wait_until("the photo is counted", || {
@@ -55,8 +57,8 @@ fn how_long_photos_wait_is_measured() {
 
 /// An alert on the increase of a counter misses its first event when the counter begins with it.
 #[test]
-fn what_alerts_watch_is_there_at_0_before_anything_has_happened() {
-    let service = Service::start(Options::fakes());
+fn counters_of_alerts_are_exported_as_0_from_the_start() {
+    let service = Service::start(ServiceOptions::with_fake_models());
     let page = service.partner().get(&format!("{}/metrics", service.origin())).text();
     for counter in [
         "photofinish_photos_failed_total{reason=\"CORRUPT_IMAGE\"}",
@@ -74,10 +76,11 @@ fn what_alerts_watch_is_there_at_0_before_anything_has_happened() {
 #[test]
 fn health_moves_to_its_own_address_when_there_is_one() {
     let admin = format!("127.0.0.1:{}", free_port());
-    let service = Service::start(Options::fakes().with("PHOTOFINISH_ADMIN_LISTEN", &admin));
+    let service =
+        Service::start(ServiceOptions::with_fake_models().with_setting("PHOTOFINISH_ADMIN_LISTEN", &admin));
     let partner = service.partner();
     assert_eq!(partner.get(&format!("http://{admin}/readyz")).status, 200);
     assert_eq!(partner.get(&format!("http://{admin}/metrics")).status, 200);
-    partner.get(&format!("{}/metrics", service.origin())).defined(404);
-    partner.ok("/albums/list", &json!({}));
+    partner.get(&format!("{}/metrics", service.origin())).expect_defined_error(404);
+    partner.call_ok("/albums/list", &json!({}));
 }

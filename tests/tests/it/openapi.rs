@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 
-use photofinish_tests::harness::pictures::Picture;
-use photofinish_tests::harness::{Options, Service, repository_root, run, skip_or_fail, variable};
+use photofinish_tests::harness::pictures::TestPhoto;
+use photofinish_tests::harness::{
+    Service, ServiceOptions, read_variable, repository_root, run_command, skip_or_fail,
+};
 use serde_json::Value;
 
 /// Every call of the partner contract.
@@ -40,7 +42,7 @@ const STATUSES: [&str; 20] = [
 
 #[test]
 fn the_document_describes_every_call_of_the_contract() {
-    let service = Service::start(Options::fakes());
+    let service = Service::start(ServiceOptions::with_fake_models());
     let answer = service.partner().get(&format!("{}/openapi/openapi.json", service.origin()));
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
     let document = answer.json();
@@ -83,7 +85,7 @@ fn check_references(document: &Value, part: &Value) {
 
 #[test]
 fn the_readable_page_works_without_the_internet() {
-    let service = Service::start(Options::fakes());
+    let service = Service::start(ServiceOptions::with_fake_models());
     let page = service.partner().get(&format!("{}/openapi/docs", service.origin()));
     assert_eq!(page.status, 200, "{}", page.text());
     assert!(page.header("content-type").is_some_and(|kind| kind.starts_with("text/html")));
@@ -95,9 +97,9 @@ fn the_readable_page_works_without_the_internet() {
 }
 
 #[test]
-fn the_running_service_keeps_to_its_document() {
-    const TEST: &str = "the_running_service_keeps_to_its_document";
-    let schemathesis = variable("PHOTOFINISH_TEST_SCHEMATHESIS")
+fn the_running_service_matches_its_openapi_document() {
+    const TEST: &str = "the_running_service_matches_its_openapi_document";
+    let schemathesis = read_variable("PHOTOFINISH_TEST_SCHEMATHESIS")
         .map_or_else(|| repository_root().join(".photofinish/venv-test/bin/schemathesis"), PathBuf::from);
     if !schemathesis.is_file() {
         return skip_or_fail(
@@ -105,26 +107,28 @@ fn the_running_service_keeps_to_its_document() {
             &format!("{} is not there: run `cargo xtask test`", schemathesis.display()),
         );
     }
-    let service = Service::start(Options::fakes());
+    let service = Service::start(ServiceOptions::with_fake_models());
     let partner = service.partner();
-    let album = partner.album("Fuzzed");
-    partner.upload(
+    let album = partner.create_album("Fuzzed");
+    partner.upload_photo(
         &album,
         "a.jpg",
-        &Picture::new(600, 400).face(1, [200, 60, 110]).bib("1204", [200, 250]).jpeg(),
+        &TestPhoto::new(600, 400).with_face(1, [200, 60, 110]).with_bib("1204", [200, 250]).to_jpeg(),
     );
-    partner.wait_idle(&album);
+    partner.wait_until_idle(&album);
     let folder = tempfile::tempdir().expect("a folder");
     let configuration = repository_root().join("tests/schemathesis.toml");
-    let output = run(Command::new(schemathesis)
-        .current_dir(folder.path())
-        .arg("--config-file")
-        .arg(configuration)
-        .args(["run", &format!("{}/openapi/openapi.json", service.origin())])
-        .args(["--header", &format!("x-api-key:{}", partner.key())])
-        .args(["--url", &format!("{}/openapi", service.origin())]));
-    println!("{}", output.everything());
+    let output = run_command(
+        Command::new(schemathesis)
+            .current_dir(folder.path())
+            .arg("--config-file")
+            .arg(configuration)
+            .args(["run", &format!("{}/openapi/openapi.json", service.origin())])
+            .args(["--header", &format!("x-api-key:{}", partner.key())])
+            .args(["--url", &format!("{}/openapi", service.origin())]),
+    );
+    println!("{}", output.combined_output());
     assert_eq!(output.code, Some(0), "schemathesis found a difference, see above");
     assert!(!service.log().contains("panicked"), "{}", service.log());
-    partner.ok("/albums/list", &serde_json::json!({}));
+    partner.call_ok("/albums/list", &serde_json::json!({}));
 }

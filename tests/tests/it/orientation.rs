@@ -1,22 +1,28 @@
 //! EXIF orientations 1 to 8: the same picture, the same hits.
 
 use image::{RgbImage, imageops};
-use photofinish_tests::harness::pictures::{Exif, Picture, decoded};
-use photofinish_tests::harness::{Options, Partner, Service, shared, skip_or_fail, text};
+use photofinish_tests::harness::pictures::{Exif, TestPhoto, decode_jpeg};
+use photofinish_tests::harness::{Partner, Service, ServiceOptions, expect_string, shared, skip_or_fail};
 use serde_json::Value;
 
 #[test]
-fn a_photo_turned_any_way_is_the_same_picture_with_the_same_hits() {
-    let service = Service::start(Options::fakes());
+fn a_photo_in_any_orientation_is_the_same_image_with_the_same_hits() {
+    let service = Service::start(ServiceOptions::with_fake_models());
     let partner = service.partner();
-    let album = partner.album("Turned");
-    let upright = Picture::new(1200, 800).face(1, [200, 150, 120]).bib("1204", [750, 450]);
+    let album = partner.create_album("Turned");
+    let upright = TestPhoto::new(1200, 800).with_face(1, [200, 150, 120]).with_bib("1204", [750, 450]);
     let ids: Vec<String> = (1..=8)
-        .map(|o| partner.upload(&album, &format!("{o}.jpg"), &upright.jpeg_with(Exif::turned(o))))
+        .map(|o| {
+            partner.upload_photo(
+                &album,
+                &format!("{o}.jpg"),
+                &upright.to_jpeg_with_exif(Exif::with_orientation(o)),
+            )
+        })
         .collect();
-    partner.wait_idle(&album);
-    let by_face = partner.find_face(&album, &Picture::selfie(1).jpeg());
-    let by_text = partner.find_text(&album, "1204");
+    partner.wait_until_idle(&album);
+    let by_face = partner.search_by_selfie(&album, &TestPhoto::selfie(1).to_jpeg());
+    let by_text = partner.search_by_bib(&album, "1204");
     for hits in [&by_face, &by_text] {
         assert_eq!(hits.len(), 8, "every orientation is found: {hits:?}");
         for hit in hits {
@@ -28,7 +34,7 @@ fn a_photo_turned_any_way_is_the_same_picture_with_the_same_hits() {
         }
     }
     for (orientation, id) in (1..=8).zip(&ids) {
-        let photo = partner.photo(&album, id);
+        let photo = partner.get_photo(&album, id);
         assert_eq!(
             (&photo["width"], &photo["height"]),
             (&1200.into(), &800.into()),
@@ -43,15 +49,19 @@ fn a_photo_turned_any_way_is_the_same_picture_with_the_same_hits() {
 }
 
 #[test]
-fn a_selfie_turned_any_way_finds_the_same() {
-    let service = Service::start(Options::fakes());
+fn a_selfie_in_any_orientation_finds_the_same_photos() {
+    let service = Service::start(ServiceOptions::with_fake_models());
     let partner = service.partner();
-    let album = partner.album("Turned selfies");
-    let photo = partner.upload(&album, "a.jpg", &Picture::new(600, 400).face(1, [200, 100, 110]).jpeg());
-    partner.wait_idle(&album);
+    let album = partner.create_album("Turned selfies");
+    let photo = partner.upload_photo(
+        &album,
+        "a.jpg",
+        &TestPhoto::new(600, 400).with_face(1, [200, 100, 110]).to_jpeg(),
+    );
+    partner.wait_until_idle(&album);
     for orientation in 1..=8 {
-        let selfie = Picture::selfie(1).jpeg_with(Exif::turned(orientation));
-        let hits = partner.find_face(&album, &selfie);
+        let selfie = TestPhoto::selfie(1).to_jpeg_with_exif(Exif::with_orientation(orientation));
+        let hits = partner.search_by_selfie(&album, &selfie);
         assert_eq!(hits.len(), 1, "orientation {orientation}");
         assert_eq!(hits[0]["id"], photo);
     }
@@ -60,28 +70,28 @@ fn a_selfie_turned_any_way_finds_the_same() {
 #[test]
 fn a_real_scene_in_every_orientation_has_the_same_faces() {
     const TEST: &str = "a_real_scene_in_every_orientation_has_the_same_faces";
-    let Some(photos) = shared::photos(TEST) else {
+    let Some(photos) = shared::shared_photos_dir(TEST) else {
         return;
     };
-    let options = match Options::real() {
+    let options = match ServiceOptions::with_real_models() {
         Ok(options) => options,
         Err(why) => return skip_or_fail(TEST, &why),
     };
     let service = Service::start(options);
     let partner = service.partner();
-    let album = partner.album("Orientations");
+    let album = partner.create_album("Orientations");
     let ids: Vec<String> = (1..=8)
         .map(|o| {
             let file = photos.join(format!("files/orient/Portrait_{o}.jpg"));
-            partner.upload(&album, &format!("{o}.jpg"), &std::fs::read(file).expect("a photo"))
+            partner.upload_photo(&album, &format!("{o}.jpg"), &std::fs::read(file).expect("a photo"))
         })
         .collect();
-    partner.wait_idle(&album);
-    let first = partner.photo(&album, &ids[0]);
+    partner.wait_until_idle(&album);
+    let first = partner.get_photo(&album, &ids[0]);
     let upright = picture(&partner, &first, "thumbnailUrl");
     let faces = |photo: &Value| photo["faces"].as_array().map_or(0, Vec::len);
     for id in &ids {
-        let photo = partner.photo(&album, id);
+        let photo = partner.get_photo(&album, id);
         assert_eq!((&photo["width"], &photo["height"]), (&first["width"], &first["height"]), "{photo}");
         assert_eq!(faces(&photo), faces(&first), "{photo}");
         let difference = difference(&picture(&partner, &photo, "thumbnailUrl"), &upright);
@@ -90,7 +100,7 @@ fn a_real_scene_in_every_orientation_has_the_same_faces() {
 }
 
 fn picture(partner: &Partner<'_>, photo: &Value, field: &str) -> RgbImage {
-    decoded(&partner.get(&text(&photo[field])).bytes)
+    decode_jpeg(&partner.get(&expect_string(&photo[field])).body)
 }
 
 /// Mean absolute difference in grey levels, both at 150 pixels across.

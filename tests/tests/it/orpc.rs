@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use photofinish_tests::harness::pictures::Picture;
-use photofinish_tests::harness::{Options, Service, repository_root, run, skip_or_fail, variable};
+use photofinish_tests::harness::pictures::TestPhoto;
+use photofinish_tests::harness::{
+    Service, ServiceOptions, read_variable, repository_root, run_command, skip_or_fail,
+};
 
 #[test]
 fn the_real_orpc_client_understands_every_answer() {
     const TEST: &str = "the_real_orpc_client_understands_every_answer";
-    let modules = variable("PHOTOFINISH_TEST_NODE_MODULES")
+    let modules = read_variable("PHOTOFINISH_TEST_NODE_MODULES")
         .map_or_else(|| repository_root().join(".photofinish/node/node_modules"), PathBuf::from);
     if !modules.join("@orpc/client/package.json").is_file() {
         let why = format!("no @orpc/client in {}: run `cargo xtask test`", modules.display());
@@ -18,7 +20,7 @@ fn the_real_orpc_client_understands_every_answer() {
     if !has_node() {
         return skip_or_fail(TEST, "no Node.js 20 or newer on this machine, on which the client runs");
     }
-    let service = Service::start(Options::fakes());
+    let service = Service::start(ServiceOptions::with_fake_models());
     // Node looks for packages beside the program, so the program is run from a folder that has them.
     let folder = tempfile::tempdir().expect("a folder");
     let program = repository_root().join("tests/orpc");
@@ -28,18 +30,23 @@ fn the_real_orpc_client_understands_every_answer() {
     }
     std::os::unix::fs::symlink(modules, folder.path().join("node_modules")).expect("a link");
     let (photo, selfie) = (folder.path().join("photo.jpg"), folder.path().join("selfie.jpg"));
-    std::fs::write(&photo, Picture::new(1200, 800).face(1, [200, 150, 120]).bib("1204", [750, 450]).jpeg())
-        .expect("a file");
-    std::fs::write(&selfie, Picture::selfie(1).jpeg()).expect("a file");
-    let output = run(Command::new("node")
-        .arg(folder.path().join("run.mjs"))
-        .env("BASE_URL", format!("{}/openapi", service.origin()))
-        .env("KEY", service.partner().key())
-        .env("NARROW_KEY", service.key(&["search:read"], "test"))
-        .env("PHOTO", photo)
-        .env("SELFIE", selfie)
-        .env("BIB", "1204"));
-    println!("{}", output.success());
+    std::fs::write(
+        &photo,
+        TestPhoto::new(1200, 800).with_face(1, [200, 150, 120]).with_bib("1204", [750, 450]).to_jpeg(),
+    )
+    .expect("a file");
+    std::fs::write(&selfie, TestPhoto::selfie(1).to_jpeg()).expect("a file");
+    let output = run_command(
+        Command::new("node")
+            .arg(folder.path().join("run.mjs"))
+            .env("BASE_URL", format!("{}/openapi", service.origin()))
+            .env("KEY", service.partner().key())
+            .env("NARROW_KEY", service.create_key(&["search:read"], "test"))
+            .env("PHOTO", photo)
+            .env("SELFIE", selfie)
+            .env("BIB", "1204"),
+    );
+    println!("{}", output.expect_success());
 }
 
 fn has_node() -> bool {

@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use photofinish_tests::harness::pictures::decoded;
+use photofinish_tests::harness::pictures::decode_jpeg;
 use photofinish_tests::harness::shared::{self, LabelledRunner};
-use photofinish_tests::harness::{Options, Service, skip_or_fail};
+use photofinish_tests::harness::{Service, ServiceOptions, skip_or_fail};
 use serde_json::Value;
 
 /// Photos of RBNR whose bibs are found, of set 1: a handful, so that the test stays quick.
 const PHOTOS: usize = 8;
 
 fn start(test: &str) -> Option<Service> {
-    match Options::real() {
+    match ServiceOptions::with_real_models() {
         Ok(options) => Some(Service::start(options)),
         Err(why) => {
             skip_or_fail(test, &why);
@@ -24,15 +24,15 @@ fn start(test: &str) -> Option<Service> {
 #[test]
 fn bibs_of_real_photos_are_found() {
     const TEST: &str = "bibs_of_real_photos_are_found";
-    let Some(photos) = shared::photos(TEST) else {
+    let Some(photos) = shared::shared_photos_dir(TEST) else {
         return;
     };
     let Some(service) = start(TEST) else { return };
     let partner = service.partner();
-    let album = partner.album("RBNR");
+    let album = partner.create_album("RBNR");
     let mut labelled = Vec::new();
-    for row in shared::rows(&photos, "bibs.csv").into_iter().take(PHOTOS) {
-        let id = partner.upload(&album, &row[0], &read(&photos, &row[0]));
+    for row in shared::read_label_rows(&photos, "bibs.csv").into_iter().take(PHOTOS) {
+        let id = partner.upload_photo(&album, &row[0], &read(&photos, &row[0]));
         labelled.extend(
             row[1]
                 .split([' ', ';', '|'])
@@ -40,11 +40,11 @@ fn bibs_of_real_photos_are_found() {
                 .map(|bib| (bib.to_owned(), id.clone())),
         );
     }
-    let progress = partner.wait_idle(&album);
+    let progress = partner.wait_until_idle(&album);
     assert_eq!(progress["ready"], PHOTOS, "{progress}");
     let missed: Vec<&(String, String)> = labelled
         .iter()
-        .filter(|(bib, id)| !partner.find_text_exactly(&album, bib).iter().any(|hit| hit["id"] == **id))
+        .filter(|(bib, id)| !partner.search_by_bib_exact(&album, bib).iter().any(|hit| hit["id"] == **id))
         .collect();
     // Over all of RBNR 19 of 20 are found; one of a handful may be among those that are not.
     assert!(missed.len() <= 1, "missed {missed:?} of {labelled:?}");
@@ -53,24 +53,24 @@ fn bibs_of_real_photos_are_found() {
 #[test]
 fn a_selfie_finds_its_runner_first() {
     const TEST: &str = "a_selfie_finds_its_runner_first";
-    let Some(photos) = shared::photos(TEST) else {
+    let Some(photos) = shared::shared_photos_dir(TEST) else {
         return;
     };
     let Some(service) = start(TEST) else { return };
     let partner = service.partner();
-    let album = partner.album("Runners");
-    let pairs = pairs(shared::labelled_runners(&photos), 5);
+    let album = partner.create_album("Runners");
+    let pairs = pairs(shared::load_labelled_runners(&photos), 5);
     let mut ids = HashMap::new();
     for (_, wanted) in &pairs {
         ids.entry(wanted.file.clone())
-            .or_insert_with(|| partner.upload(&album, &wanted.file, &read(&photos, &wanted.file)));
+            .or_insert_with(|| partner.upload_photo(&album, &wanted.file, &read(&photos, &wanted.file)));
     }
-    partner.wait_idle(&album);
+    partner.wait_until_idle(&album);
     let mut first = 0;
     for (probe, wanted) in &pairs {
-        let image = partner.selfie(&album, &face_of(&photos, probe));
-        let answer = partner.face_search(&album, &image);
-        let hit = (answer.status == 200).then(|| answer.ok()["photos"][0]["id"].clone());
+        let image = partner.upload_selfie(&album, &face_of(&photos, probe));
+        let answer = partner.search_by_image(&album, &image);
+        let hit = (answer.status == 200).then(|| answer.expect_ok()["photos"][0]["id"].clone());
         first += usize::from(hit.as_ref().and_then(Value::as_str) == Some(&ids[&wanted.file]));
     }
     assert!(first + 1 >= pairs.len(), "{first} of {} runners came first", pairs.len());
@@ -79,14 +79,14 @@ fn a_selfie_finds_its_runner_first() {
 #[test]
 fn portraits_find_their_own_person_and_nobody_else() {
     const TEST: &str = "portraits_find_their_own_person_and_nobody_else";
-    let Some(photos) = shared::photos(TEST) else {
+    let Some(photos) = shared::shared_photos_dir(TEST) else {
         return;
     };
     let Some(service) = start(TEST) else { return };
     let partner = service.partner();
-    let album = partner.album("Portraits");
+    let album = partner.create_album("Portraits");
     let mut people: HashMap<String, Vec<String>> = HashMap::new();
-    for row in shared::rows(&photos, "faces.csv") {
+    for row in shared::read_label_rows(&photos, "faces.csv") {
         people.entry(row[1].clone()).or_default().push(row[0].clone());
     }
     let mut people: Vec<(String, Vec<String>)> =
@@ -96,12 +96,12 @@ fn portraits_find_their_own_person_and_nobody_else() {
     let mut owner = HashMap::new();
     for (person, files) in &people {
         for file in files.iter().skip(1).take(2) {
-            owner.insert(partner.upload(&album, file, &read(&photos, file)), person.clone());
+            owner.insert(partner.upload_photo(&album, file, &read(&photos, file)), person.clone());
         }
     }
-    partner.wait_idle(&album);
+    partner.wait_until_idle(&album);
     for (person, files) in &people {
-        let hits = partner.find_face(&album, &read(&photos, &files[0]));
+        let hits = partner.search_by_selfie(&album, &read(&photos, &files[0]));
         let found: Vec<Option<&String>> =
             hits.iter().map(|hit| hit["id"].as_str().and_then(|id| owner.get(id))).collect();
         let expected = owner.values().filter(|owner| *owner == person).count();
@@ -133,7 +133,7 @@ fn pairs(runners: Vec<LabelledRunner>, count: usize) -> Vec<(LabelledRunner, Lab
 
 /// A selfie: the labelled face with its surroundings, four times its size.
 fn face_of(photos: &Path, runner: &LabelledRunner) -> Vec<u8> {
-    let photo = decoded(&read(photos, &runner.file));
+    let photo = decode_jpeg(&read(photos, &runner.file));
     let [left, top, right, bottom] = runner.face;
     let margin = (right - left).max(bottom - top) / 2;
     let (x, y) = (left.saturating_sub(margin), top.saturating_sub(margin));

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use photofinish_tests::harness::{Options, Service, repository_root, skip_or_fail, variable};
+use photofinish_tests::harness::{Service, ServiceOptions, read_variable, repository_root, skip_or_fail};
 use photofinish_tests::scenes::event::{self, Truth};
 use serde_json::Value;
 
@@ -13,21 +13,21 @@ use serde_json::Value;
 const PHOTOS: usize = 6;
 
 fn set_up(variable_name: &str, place: &str) -> PathBuf {
-    variable(variable_name).map_or_else(|| repository_root().join(place), PathBuf::from)
+    read_variable(variable_name).map_or_else(|| repository_root().join(place), PathBuf::from)
 }
 
 #[test]
-fn the_default_networks_tell_the_runners_of_the_sample_event_apart() {
-    const TEST: &str = "the_default_networks_tell_the_runners_of_the_sample_event_apart";
-    match Options::real() {
+fn the_default_models_distinguish_the_runners_of_the_sample_event() {
+    const TEST: &str = "the_default_models_distinguish_the_runners_of_the_sample_event";
+    match ServiceOptions::with_real_models() {
         Ok(options) => check(TEST, options),
         Err(why) => skip_or_fail(TEST, &why),
     }
 }
 
 #[test]
-fn the_registries_networks_tell_the_runners_of_the_sample_event_apart() {
-    const TEST: &str = "the_registries_networks_tell_the_runners_of_the_sample_event_apart";
+fn the_registry_models_distinguish_the_runners_of_the_sample_event() {
+    const TEST: &str = "the_registry_models_distinguish_the_runners_of_the_sample_event";
     let models = set_up("PHOTOFINISH_TEST_REGISTRY_MODELS", ".photofinish/models-registry");
     if !models.is_dir() {
         return skip_or_fail(
@@ -35,14 +35,14 @@ fn the_registries_networks_tell_the_runners_of_the_sample_event_apart() {
             &format!("{} is missing: run `cargo xtask setup --all`", models.display()),
         );
     }
-    match Options::real() {
-        Ok(options) => check(TEST, options.with("PHOTOFINISH_MODELS_DIR", models.to_string_lossy())),
+    match ServiceOptions::with_real_models() {
+        Ok(options) => check(TEST, options.with_setting("PHOTOFINISH_MODELS_DIR", models.to_string_lossy())),
         Err(why) => skip_or_fail(TEST, &why),
     }
 }
 
 /// Sends the event and searches it by every bib and every selfie.
-fn check(test: &str, options: Options) {
+fn check(test: &str, options: ServiceOptions) {
     let portraits = set_up("PHOTOFINISH_TEST_PORTRAITS", ".photofinish/portraits");
     if !portraits.is_dir() {
         return skip_or_fail(
@@ -53,28 +53,28 @@ fn check(test: &str, options: Options) {
     // Drawn once for both tests; the same pictures each time, so nothing is left over from another run.
     static TRUTH: OnceLock<Truth> = OnceLock::new();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sample-event");
-    let truth = TRUTH.get_or_init(|| event::write(&folder, &portraits, PHOTOS).expect("an event"));
+    let truth = TRUTH.get_or_init(|| event::write_event(&folder, &portraits, PHOTOS).expect("an event"));
     let service = Service::start(options);
     let partner = service.partner();
-    let album = partner.album("Sample event");
+    let album = partner.create_album("Sample event");
     let mut files = HashMap::new();
     for photo in &truth.photos {
-        let bytes = read(&folder.join(event::PHOTOS).join(&photo.file));
-        files.insert(partner.upload(&album, &photo.file, &bytes), photo.file.clone());
+        let bytes = read(&folder.join(event::PHOTOS_FOLDER).join(&photo.file));
+        files.insert(partner.upload_photo(&album, &photo.file, &bytes), photo.file.clone());
     }
-    let progress = partner.wait_idle(&album);
+    let progress = partner.wait_until_idle(&album);
     assert_eq!(progress["ready"], PHOTOS, "{progress}");
 
     for runner in &truth.runners {
         let expected = photos_of(truth, &runner.name);
-        let by_bib = named(&partner.find_text_exactly(&album, &runner.bib), &files);
+        let by_bib = named(&partner.search_by_bib_exact(&album, &runner.bib), &files);
         assert_eq!(by_bib, expected, "photos of the bib {}", runner.bib);
-        let selfie = read(&folder.join(event::SELFIES).join(&runner.selfie));
-        let by_face = named(&partner.find_face(&album, &selfie), &files);
+        let selfie = read(&folder.join(event::SELFIES_FOLDER).join(&runner.selfie));
+        let by_face = named(&partner.search_by_selfie(&album, &selfie), &files);
         assert_eq!(by_face, expected, "photos of {}", runner.name);
     }
     for (id, file) in &files {
-        let taken = partner.photo(&album, id)["takenAt"].as_str().map(str::to_owned);
+        let taken = partner.get_photo(&album, id)["takenAt"].as_str().map(str::to_owned);
         let expected =
             truth.photos.iter().find(|photo| photo.file == *file).map(|photo| photo.taken_at.as_str());
         let digits = |text: &str| text.chars().filter(char::is_ascii_digit).take(14).collect::<String>();

@@ -1,22 +1,22 @@
 //! Search as a runner meets it: what is found, in which order, how sure.
 
-use photofinish_tests::harness::pictures::Picture;
-use photofinish_tests::harness::{Group, Options, Partner, Shared};
+use photofinish_tests::harness::pictures::TestPhoto;
+use photofinish_tests::harness::{Partner, ServiceOptions, SharedService, SharedServiceRef};
 use serde_json::{Value, json};
 
-static GROUP: Group = Group::new();
+static GROUP: SharedService = SharedService::new();
 
-fn service() -> Shared {
-    GROUP.service(Options::fakes)
+fn service() -> SharedServiceRef {
+    GROUP.get_or_start(ServiceOptions::with_fake_models)
 }
 
 /// An album with one photo per bib, named after it.
 fn album_of_bibs(partner: &Partner<'_>, bibs: &[&str]) -> String {
-    let album = partner.album("Bibs");
+    let album = partner.create_album("Bibs");
     for bib in bibs {
-        partner.upload(&album, bib, &Picture::new(600, 400).bib(bib, [150, 150]).jpeg());
+        partner.upload_photo(&album, bib, &TestPhoto::new(600, 400).with_bib(bib, [150, 150]).to_jpeg());
     }
-    assert_eq!(partner.wait_idle(&album)["ready"], bibs.len());
+    assert_eq!(partner.wait_until_idle(&album)["ready"], bibs.len());
     album
 }
 
@@ -37,7 +37,7 @@ fn exact_hits_come_first_and_fuzzy_ones_with_less_confidence() {
     let service = service();
     let partner = service.partner();
     let album = album_of_bibs(&partner, &["1580", "I580", "1500", "158", "580", "15801", "9999"]);
-    let hits = partner.find_text(&album, "1580");
+    let hits = partner.search_by_bib(&album, "1580");
     check_order(&hits);
     assert_eq!(matched(&hits)[0], "1580");
     let fuzzy = &matched(&hits)[1..];
@@ -53,7 +53,7 @@ fn exact_hits_come_first_and_fuzzy_ones_with_less_confidence() {
     for bib in fuzzy {
         assert!(confidence(bib) < confidence("1580"), "{bib}");
     }
-    assert_eq!(matched(&partner.find_text_exactly(&album, "1580")), ["1580"]);
+    assert_eq!(matched(&partner.search_by_bib_exact(&album, "1580")), ["1580"]);
 }
 
 #[test]
@@ -61,55 +61,61 @@ fn a_number_never_matches_a_longer_one_exactly() {
     let service = service();
     let partner = service.partner();
     let album = album_of_bibs(&partner, &["777", "7770", "17777"]);
-    assert_eq!(matched(&partner.find_text_exactly(&album, "777")), ["777"]);
-    assert_eq!(matched(&partner.find_text_exactly(&album, "77")), Vec::<&str>::new());
+    assert_eq!(matched(&partner.search_by_bib_exact(&album, "777")), ["777"]);
+    assert_eq!(matched(&partner.search_by_bib_exact(&album, "77")), Vec::<&str>::new());
 }
 
 #[test]
-fn what_is_typed_is_trimmed_and_stripped_of_spaces_and_punctuation() {
+fn a_searched_bib_is_trimmed_and_stripped_of_spaces_and_punctuation() {
     let service = service();
     let partner = service.partner();
     let album = album_of_bibs(&partner, &["AB123"]);
     for typed in ["AB123", "ab123", "  ab 123 ", "AB-123", "a.b./123#"] {
-        assert_eq!(matched(&partner.find_text_exactly(&album, typed)), ["AB123"], "{typed}");
+        assert_eq!(matched(&partner.search_by_bib_exact(&album, typed)), ["AB123"], "{typed}");
     }
     for nothing in ["   ", "--", "🏃"] {
-        assert_eq!(partner.find_text(&album, nothing), Vec::<Value>::new(), "{nothing}");
+        assert_eq!(partner.search_by_bib(&album, nothing), Vec::<Value>::new(), "{nothing}");
     }
     let empty = partner.call("/photos/search/text/list", &json!({ "albumId": album, "text": "" }));
-    assert_eq!(empty.issues(), ["text"]);
+    assert_eq!(empty.expect_issues(), ["text"]);
 }
 
 #[test]
 fn a_photo_is_one_hit_however_often_the_bib_is_in_it() {
     let service = service();
     let partner = service.partner();
-    let album = partner.album("Twins");
-    let twins = Picture::new(1200, 800)
-        .bib("314", [100, 100])
-        .bib("314", [700, 500])
-        .face(4, [100, 300, 110])
-        .face(4, [700, 150, 110]);
-    let photo = partner.upload(&album, "twins.jpg", &twins.jpeg());
-    partner.wait_idle(&album);
-    assert_eq!(partner.photo(&album, &photo)["texts"].as_array().map(Vec::len), Some(2));
-    assert_eq!(partner.find_text(&album, "314").len(), 1);
-    assert_eq!(partner.find_face(&album, &Picture::selfie(4).jpeg()).len(), 1);
+    let album = partner.create_album("Twins");
+    let twins = TestPhoto::new(1200, 800)
+        .with_bib("314", [100, 100])
+        .with_bib("314", [700, 500])
+        .with_face(4, [100, 300, 110])
+        .with_face(4, [700, 150, 110]);
+    let photo = partner.upload_photo(&album, "twins.jpg", &twins.to_jpeg());
+    partner.wait_until_idle(&album);
+    assert_eq!(partner.get_photo(&album, &photo)["texts"].as_array().map(Vec::len), Some(2));
+    assert_eq!(partner.search_by_bib(&album, "314").len(), 1);
+    assert_eq!(partner.search_by_selfie(&album, &TestPhoto::selfie(4).to_jpeg()).len(), 1);
 }
 
 #[test]
 fn faces_are_found_best_first_within_limit_and_cursor() {
     let service = service();
     let partner = service.partner();
-    let album = partner.album("Pages");
+    let album = partner.create_album("Pages");
     for number in 0..7 {
-        let picture = Picture::new(600, 400).face(5, [100 + number * 20, 100, 110]).face(6, [400, 200, 100]);
-        partner.upload(&album, &format!("{number}.jpg"), &picture.jpeg());
+        let picture = TestPhoto::new(600, 400)
+            .with_face(5, [100 + number * 20, 100, 110])
+            .with_face(6, [400, 200, 100]);
+        partner.upload_photo(&album, &format!("{number}.jpg"), &picture.to_jpeg());
     }
-    partner.upload(&album, "stranger.jpg", &Picture::new(600, 400).face(7, [200, 100, 110]).jpeg());
-    partner.wait_idle(&album);
-    let image = partner.selfie(&album, &Picture::selfie(5).jpeg());
-    let whole = partner.face_search(&album, &image).ok();
+    partner.upload_photo(
+        &album,
+        "stranger.jpg",
+        &TestPhoto::new(600, 400).with_face(7, [200, 100, 110]).to_jpeg(),
+    );
+    partner.wait_until_idle(&album);
+    let image = partner.upload_selfie(&album, &TestPhoto::selfie(5).to_jpeg());
+    let whole = partner.search_by_image(&album, &image).expect_ok();
     let hits = whole["photos"].as_array().expect("hits");
     assert_eq!((hits.len(), &whole["total"]), (7, &json!(7)), "{whole}");
     check_order(hits);
@@ -121,7 +127,7 @@ fn faces_are_found_best_first_within_limit_and_cursor() {
         if !cursor.is_null() {
             input["cursor"] = cursor;
         }
-        let page = partner.ok("/photos/search/face/list", &input);
+        let page = partner.call_ok("/photos/search/face/list", &input);
         assert_eq!(page["total"], 7);
         paged.extend(page["photos"].as_array().expect("hits").iter().map(|hit| hit["id"].clone()));
         cursor = page["nextCursor"].clone();
@@ -135,27 +141,31 @@ fn faces_are_found_best_first_within_limit_and_cursor() {
     {
         let mut input = json!({ "albumId": album, "imageId": image });
         input[field] = value;
-        assert_eq!(partner.call("/photos/search/face/list", &input).issues(), [field]);
+        assert_eq!(partner.call("/photos/search/face/list", &input).expect_issues(), [field]);
     }
 }
 
 #[test]
-fn hits_are_as_sure_as_was_asked_for() {
+fn min_confidence_filters_hits() {
     let service = service();
     let partner = service.partner();
     // At threshold 0 every face is a hit.
     let face = json!({ "confidenceThreshold": 0 });
-    let faces = partner.album_of(&json!({ "title": "Sure", "config": { "face": face } }));
+    let faces = partner.create_album_with(&json!({ "title": "Sure", "config": { "face": face } }));
     for (name, person) in [("mine.jpg", 14), ("theirs.jpg", 15)] {
-        partner.upload(&faces, name, &Picture::new(600, 400).face(person, [200, 100, 110]).jpeg());
+        partner.upload_photo(
+            &faces,
+            name,
+            &TestPhoto::new(600, 400).with_face(person, [200, 100, 110]).to_jpeg(),
+        );
     }
-    partner.wait_idle(&faces);
-    let image = partner.selfie(&faces, &Picture::selfie(14).jpeg());
+    partner.wait_until_idle(&faces);
+    let image = partner.upload_selfie(&faces, &TestPhoto::selfie(14).to_jpeg());
     let by_face = json!({ "albumId": faces, "imageId": image });
     let by_text = json!({ "albumId": album_of_bibs(&partner, &["2580", "258"]), "text": "2580" });
     for (path, mut input) in [("/photos/search/face/list", by_face), ("/photos/search/text/list", by_text)] {
         let confidences = |input: &Value| -> Vec<f64> {
-            let answer = partner.ok(path, input);
+            let answer = partner.call_ok(path, input);
             let hits = answer["photos"].as_array().expect("hits");
             assert_eq!(answer["total"], hits.len(), "{answer}");
             hits.iter().filter_map(|hit| hit["confidence"].as_f64()).collect()
@@ -174,29 +184,41 @@ fn hits_are_as_sure_as_was_asked_for() {
 fn the_largest_face_of_a_selfie_is_searched() {
     let service = service();
     let partner = service.partner();
-    let album = partner.album("Selfie");
-    let mine = partner.upload(&album, "mine.jpg", &Picture::new(600, 400).face(8, [200, 100, 110]).jpeg());
-    partner.upload(&album, "theirs.jpg", &Picture::new(600, 400).face(9, [200, 100, 110]).jpeg());
-    partner.wait_idle(&album);
-    let selfie = Picture::new(900, 900).face(9, [20, 20, 90]).face(8, [300, 200, 400]).jpeg();
-    let hits = partner.find_face(&album, &selfie);
+    let album = partner.create_album("Selfie");
+    let mine = partner.upload_photo(
+        &album,
+        "mine.jpg",
+        &TestPhoto::new(600, 400).with_face(8, [200, 100, 110]).to_jpeg(),
+    );
+    partner.upload_photo(
+        &album,
+        "theirs.jpg",
+        &TestPhoto::new(600, 400).with_face(9, [200, 100, 110]).to_jpeg(),
+    );
+    partner.wait_until_idle(&album);
+    let selfie = TestPhoto::new(900, 900).with_face(9, [20, 20, 90]).with_face(8, [300, 200, 400]).to_jpeg();
+    let hits = partner.search_by_selfie(&album, &selfie);
     assert_eq!(hits.len(), 1, "{hits:?}");
     assert_eq!(hits[0]["id"], mine);
 }
 
 #[test]
-fn an_album_never_answers_with_photos_of_another() {
+fn a_search_never_returns_photos_of_another_album() {
     let service = service();
     let partner = service.partner();
-    let (one, two) = (partner.album("One"), partner.album("Two"));
-    let picture = Picture::new(600, 400).face(10, [200, 50, 110]).bib("2024", [200, 250]).jpeg();
-    let in_one = partner.upload(&one, "a.jpg", &picture);
-    let in_two = partner.upload(&two, "a.jpg", &picture);
-    partner.wait_idle(&one);
-    partner.wait_idle(&two);
+    let (one, two) = (partner.create_album("One"), partner.create_album("Two"));
+    let picture =
+        TestPhoto::new(600, 400).with_face(10, [200, 50, 110]).with_bib("2024", [200, 250]).to_jpeg();
+    let in_one = partner.upload_photo(&one, "a.jpg", &picture);
+    let in_two = partner.upload_photo(&two, "a.jpg", &picture);
+    partner.wait_until_idle(&one);
+    partner.wait_until_idle(&two);
     for (album, photo) in [(&one, &in_one), (&two, &in_two)] {
-        let hits = [partner.find_text(album, "2024"), partner.find_face(album, &Picture::selfie(10).jpeg())]
-            .concat();
+        let hits = [
+            partner.search_by_bib(album, "2024"),
+            partner.search_by_selfie(album, &TestPhoto::selfie(10).to_jpeg()),
+        ]
+        .concat();
         assert_eq!(hits.len(), 2);
         assert!(hits.iter().all(|hit| hit["id"] == **photo), "{hits:?}");
     }
@@ -206,38 +228,43 @@ fn an_album_never_answers_with_photos_of_another() {
 fn the_albums_threshold_decides_what_is_a_hit() {
     let service = service();
     let partner = service.partner();
-    let strict =
-        partner.album_of(&json!({ "title": "Strict", "config": { "face": { "confidenceThreshold": 100 } } }));
-    let loose =
-        partner.album_of(&json!({ "title": "Loose", "config": { "face": { "confidenceThreshold": 0 } } }));
-    let picture = Picture::new(600, 400).face(11, [200, 100, 110]).jpeg();
+    let strict = partner.create_album_with(
+        &json!({ "title": "Strict", "config": { "face": { "confidenceThreshold": 100 } } }),
+    );
+    let loose = partner
+        .create_album_with(&json!({ "title": "Loose", "config": { "face": { "confidenceThreshold": 0 } } }));
+    let picture = TestPhoto::new(600, 400).with_face(11, [200, 100, 110]).to_jpeg();
     for album in [&strict, &loose] {
-        partner.upload(album, "a.jpg", &picture);
-        partner.wait_idle(album);
+        partner.upload_photo(album, "a.jpg", &picture);
+        partner.wait_until_idle(album);
     }
-    let stranger = Picture::selfie(12).jpeg();
-    assert_eq!(partner.find_face(&loose, &stranger).len(), 1, "at threshold 0 every face is a hit");
-    assert_eq!(partner.find_face(&strict, &stranger).len(), 0);
+    let stranger = TestPhoto::selfie(12).to_jpeg();
+    assert_eq!(partner.search_by_selfie(&loose, &stranger).len(), 1, "at threshold 0 every face is a hit");
+    assert_eq!(partner.search_by_selfie(&strict, &stranger).len(), 0);
 }
 
 #[test]
 fn a_photo_is_found_as_soon_as_it_is_ready_and_not_after_it_is_deleted() {
     let service = service();
     let partner = service.partner();
-    let album = partner.album("Live");
-    let image = partner.selfie(&album, &Picture::selfie(13).jpeg());
-    assert_eq!(partner.face_search(&album, &image).ok()["total"], 0);
+    let album = partner.create_album("Live");
+    let image = partner.upload_selfie(&album, &TestPhoto::selfie(13).to_jpeg());
+    assert_eq!(partner.search_by_image(&album, &image).expect_ok()["total"], 0);
     for count in 1..=3 {
-        partner.upload(
+        partner.upload_photo(
             &album,
             &format!("{count}.jpg"),
-            &Picture::new(600, 400).face(13, [200, 100, 110]).jpeg(),
+            &TestPhoto::new(600, 400).with_face(13, [200, 100, 110]).to_jpeg(),
         );
-        partner.wait_idle(&album);
-        assert_eq!(partner.face_search(&album, &image).ok()["total"], count, "the index follows the rows");
+        partner.wait_until_idle(&album);
+        assert_eq!(
+            partner.search_by_image(&album, &image).expect_ok()["total"],
+            count,
+            "the index follows the rows"
+        );
     }
-    for photo in partner.photos(&album) {
-        partner.ok("/photos/photo/delete", &json!({ "albumId": album, "photoId": photo["id"] }));
+    for photo in partner.list_photos(&album) {
+        partner.call_ok("/photos/photo/delete", &json!({ "albumId": album, "photoId": photo["id"] }));
     }
-    assert_eq!(partner.face_search(&album, &image).ok()["total"], 0);
+    assert_eq!(partner.search_by_image(&album, &image).expect_ok()["total"], 0);
 }

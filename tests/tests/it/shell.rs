@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use photofinish_tests::harness::{Output, command, run};
+use photofinish_tests::harness::{CommandOutput, isolated_command, run_command};
 
 /// An empty data folder with a binary that knows nothing of this shell.
 pub(crate) struct Shell(tempfile::TempDir);
@@ -16,7 +16,7 @@ impl Shell {
         self.0.path()
     }
 
-    pub(crate) fn run(&self, arguments: &[&str], settings: &[(&str, &str)]) -> Output {
-        run(command(self.path()).args(arguments).envs(settings.iter().copied()))
+    pub(crate) fn run(&self, arguments: &[&str], settings: &[(&str, &str)]) -> CommandOutput {
+        run_command(isolated_command(self.path()).args(arguments).envs(settings.iter().copied()))
     }
 }

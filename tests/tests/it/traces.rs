@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
-use photofinish_tests::harness::pictures::Picture;
-use photofinish_tests::harness::{Options, Service, free_port, wait_until};
+use photofinish_tests::harness::pictures::TestPhoto;
+use photofinish_tests::harness::{Service, ServiceOptions, free_port, wait_until};
 use serde_json::{Value, json};
 
 use crate::collector::{Collector, Sent};
@@ -19,10 +19,10 @@ const CALLER: &str = "00f067aa0ba902b7";
 
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 
-fn traced(port: u16) -> Options {
-    Options::fakes()
-        .with("PHOTOFINISH_LOG", "info")
-        .with("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://127.0.0.1:{port}"))
+fn traced(port: u16) -> ServiceOptions {
+    ServiceOptions::with_fake_models()
+        .with_setting("PHOTOFINISH_LOG", "info")
+        .with_setting("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://127.0.0.1:{port}"))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -41,14 +41,14 @@ fn has_failed(sent: &Sent) -> bool {
 fn a_photo_is_a_trace_with_every_stage() {
     let port = free_port();
     let collector = Collector::listen(port);
-    let options = traced(port).with("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20collector");
+    let options = traced(port).with_setting("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20collector");
     let service = Service::start(options);
     let partner = service.partner();
-    let album = partner.album("Traced");
-    let whole = finish().jpeg();
-    let photo = partner.upload(&album, "whole.jpg", &whole);
-    let torn = partner.upload(&album, "torn.jpg", &whole[..whole.len() / 2]);
-    partner.wait_idle(&album);
+    let album = partner.create_album("Traced");
+    let whole = finish().to_jpeg();
+    let photo = partner.upload_photo(&album, "whole.jpg", &whole);
+    let torn = partner.upload_photo(&album, "torn.jpg", &whole[..whole.len() / 2]);
+    partner.wait_until_idle(&album);
     // A stop sends what is left.
     assert_eq!(service.terminate(STOP_LIMIT).0, Some(0));
 
@@ -76,13 +76,13 @@ fn a_photo_is_a_trace_with_every_stage() {
 }
 
 #[test]
-fn a_request_goes_on_with_the_trace_of_its_caller() {
+fn a_request_continues_the_trace_of_its_caller() {
     let port = free_port();
     let collector = Collector::listen(port);
     let service = Service::start(traced(port));
     let partner = service.partner();
-    let album = partner.album("Searched");
-    let image = partner.selfie(&album, &Picture::selfie(3).jpeg());
+    let album = partner.create_album("Searched");
+    let image = partner.upload_selfie(&album, &TestPhoto::selfie(3).to_jpeg());
     let search = json!({ "albumId": album, "imageId": image }).to_string();
     let traceparent = format!("00-{TRACE}-{CALLER}-01");
     let headers = [
@@ -90,7 +90,7 @@ fn a_request_goes_on_with_the_trace_of_its_caller() {
         ("traceparent", traceparent.as_str()),
         ("x-request-id", "finish line 7"),
     ];
-    partner.post("/photos/search/face/list", &headers, search.as_bytes()).ok();
+    partner.post("/photos/search/face/list", &headers, search.as_bytes()).expect_ok();
     assert_eq!(service.terminate(STOP_LIMIT).0, Some(0));
 
     let requests = collector.named("photos.search.face.list", ("request.id", "finish line 7"));
@@ -107,31 +107,31 @@ fn a_request_goes_on_with_the_trace_of_its_caller() {
 }
 
 #[test]
-fn what_the_sampler_leaves_out_is_not_sent() {
+fn unsampled_traces_are_not_sent() {
     let port = free_port();
     let collector = Collector::listen(port);
-    let service = Service::start(traced(port).with("OTEL_TRACES_SAMPLER", "always_off"));
+    let service = Service::start(traced(port).with_setting("OTEL_TRACES_SAMPLER", "always_off"));
     let partner = service.partner();
-    let album = partner.album("Left out");
-    partner.upload(&album, "a.jpg", &finish().jpeg());
-    partner.wait_idle(&album);
+    let album = partner.create_album("Left out");
+    partner.upload_photo(&album, "a.jpg", &finish().to_jpeg());
+    partner.wait_until_idle(&album);
     assert_eq!(service.terminate(STOP_LIMIT).0, Some(0));
     assert_eq!(names(&collector.spans()), [""; 0]);
 }
 
 #[test]
-fn a_collector_that_is_away_holds_nothing_up_and_is_found_when_it_comes() {
+fn an_unavailable_collector_blocks_nothing_and_is_used_once_it_is_available() {
     let port = free_port();
-    let service = Service::start(traced(port).with("OTEL_BSP_SCHEDULE_DELAY", "50"));
+    let service = Service::start(traced(port).with_setting("OTEL_BSP_SCHEDULE_DELAY", "50"));
     let partner = service.partner();
-    let album = partner.album("Nobody listens");
+    let album = partner.create_album("Nobody listens");
     let told = |words: &str| service.log().matches(words).count();
-    partner.upload(&album, "early.jpg", &finish().jpeg());
-    partner.wait_idle(&album);
+    partner.upload_photo(&album, "early.jpg", &finish().to_jpeg());
+    partner.wait_until_idle(&album);
     wait_until("a line about it", || told("traces are not delivered") == 1);
     let collector = Collector::listen(port);
-    let late = partner.upload(&album, "late.jpg", &finish().jpeg());
-    assert_eq!(partner.wait_idle(&album)["ready"], 2);
+    let late = partner.upload_photo(&album, "late.jpg", &finish().to_jpeg());
+    assert_eq!(partner.wait_until_idle(&album)["ready"], 2);
     wait_until("the late photo's trace", || !collector.named("photo", ("photo.id", &late)).is_empty());
     wait_until("a line about its coming", || told("traces are delivered again") == 1);
     assert_eq!(told("traces are not delivered"), 1, "once for all that was lost");
@@ -139,16 +139,18 @@ fn a_collector_that_is_away_holds_nothing_up_and_is_found_when_it_comes() {
 }
 
 #[test]
-fn a_line_about_a_photo_or_a_request_carries_its_ids() {
-    let options = Options::fakes().with("PHOTOFINISH_LOG", "info").with("PHOTOFINISH_LOG_FORMAT", "json");
+fn a_log_line_about_a_photo_or_a_request_carries_its_ids() {
+    let options = ServiceOptions::with_fake_models()
+        .with_setting("PHOTOFINISH_LOG", "info")
+        .with_setting("PHOTOFINISH_LOG_FORMAT", "json");
     let service = Service::start(options);
     let partner = service.partner();
-    let album = partner.album("Logged");
-    let photo = partner.upload(&album, "torn.jpg", &finish().jpeg()[..5000]);
-    partner.wait_idle(&album);
+    let album = partner.create_album("Logged");
+    let photo = partner.upload_photo(&album, "torn.jpg", &finish().to_jpeg()[..5000]);
+    partner.wait_until_idle(&album);
     let delete = json!({ "albumId": album }).to_string();
     let headers = [("content-type", "application/json"), ("x-request-id", "tidy up")];
-    partner.post("/albums/delete", &headers, delete.as_bytes()).ok();
+    partner.post("/albums/delete", &headers, delete.as_bytes()).expect_ok();
 
     // Said a moment after the photo is seen to have failed.
     wait_until("a line about the photo", || service.log().contains("photo failed"));

@@ -1,52 +1,56 @@
 //! The whole way of photos with the fake networks: in by upload, seen, and out by search.
 
-use photofinish_tests::harness::pictures::{Exif, Picture};
-use photofinish_tests::harness::{Group, Options, Partner, Shared, text};
+use photofinish_tests::harness::pictures::{Exif, TestPhoto};
+use photofinish_tests::harness::{Partner, ServiceOptions, SharedService, SharedServiceRef, expect_string};
 use serde_json::{Value, json};
 
-static GROUP: Group = Group::new();
+static GROUP: SharedService = SharedService::new();
 
-fn service() -> Shared {
-    GROUP.service(Options::fakes)
+fn service() -> SharedServiceRef {
+    GROUP.get_or_start(ServiceOptions::with_fake_models)
 }
 
 /// Two runners with their bibs.
-pub(crate) fn finish() -> Picture {
-    Picture::new(1200, 800)
-        .face(1, [200, 150, 120])
-        .bib("1204", [200, 450])
-        .face(2, [800, 150, 120])
-        .bib("377", [800, 450])
+pub(crate) fn finish() -> TestPhoto {
+    TestPhoto::new(1200, 800)
+        .with_face(1, [200, 150, 120])
+        .with_bib("1204", [200, 450])
+        .with_face(2, [800, 150, 120])
+        .with_bib("377", [800, 450])
 }
 
 #[test]
 fn a_photo_is_found_by_every_face_and_bib_in_it() {
     let service = service();
     let partner = service.partner();
-    let album = partner.album("Finish");
-    let photo = partner.upload(&album, "finish.jpg", &finish().jpeg_with(Exif::turned(1)));
-    let other = partner.upload(
+    let album = partner.create_album("Finish");
+    let photo =
+        partner.upload_photo(&album, "finish.jpg", &finish().to_jpeg_with_exif(Exif::with_orientation(1)));
+    let other = partner.upload_photo(
         &album,
         "other.jpg",
-        &Picture::new(1200, 800).face(3, [500, 200, 120]).bib("99", [500, 500]).jpeg(),
+        &TestPhoto::new(1200, 800).with_face(3, [500, 200, 120]).with_bib("99", [500, 500]).to_jpeg(),
     );
-    let progress = partner.wait_idle(&album);
+    let progress = partner.wait_until_idle(&album);
     assert_eq!((&progress["ready"], &progress["total"]), (&json!(2), &json!(2)), "{progress}");
 
     for (person, bib, expected) in [(1, "1204", &photo), (2, "377", &photo), (3, "99", &other)] {
-        let by_face = partner.find_face(&album, &Picture::selfie(person).jpeg());
+        let by_face = partner.search_by_selfie(&album, &TestPhoto::selfie(person).to_jpeg());
         assert_eq!(by_face.len(), 1, "person {person}: {by_face:?}");
         check_face_hit(&partner, &by_face[0], expected);
-        let by_text = partner.find_text(&album, bib);
+        let by_text = partner.search_by_bib(&album, bib);
         assert_eq!(by_text.len(), 1, "{bib}: {by_text:?}");
         assert_eq!((&by_text[0]["id"], &by_text[0]["matchedText"]), (&json!(expected), &json!(bib)));
-        assert_eq!(partner.get(&text(&by_text[0]["url"])).status, 200);
+        assert_eq!(partner.get(&expect_string(&by_text[0]["url"])).status, 200);
         check_box(&by_text[0]["boundingBox"]);
     }
-    assert_eq!(partner.find_face(&album, &Picture::selfie(9).jpeg()), Vec::<Value>::new());
-    assert_eq!(partner.find_text(&album, "5566"), Vec::<Value>::new());
-    let hit = &partner.find_text(&album, "1204")[0];
-    assert!(text(&hit["takenAt"]).starts_with("2026-05-10T07:31:27"), "the EXIF time with its offset: {hit}");
+    assert_eq!(partner.search_by_selfie(&album, &TestPhoto::selfie(9).to_jpeg()), Vec::<Value>::new());
+    assert_eq!(partner.search_by_bib(&album, "5566"), Vec::<Value>::new());
+    let hit = &partner.search_by_bib(&album, "1204")[0];
+    assert!(
+        expect_string(&hit["takenAt"]).starts_with("2026-05-10T07:31:27"),
+        "the EXIF time with its offset: {hit}"
+    );
     assert!(!hit["why"].is_null(), "{hit}");
 }
 
@@ -57,7 +61,7 @@ fn check_face_hit(partner: &Partner<'_>, hit: &Value, photo: &str) {
     assert!((50.0..=100.0).contains(&confidence), "{hit}");
     check_box(&hit["boundingBox"]);
     for field in ["url", "thumbnailUrl"] {
-        assert_eq!(partner.get(&text(&hit[field])).status, 200, "{field}");
+        assert_eq!(partner.get(&expect_string(&hit[field])).status, 200, "{field}");
     }
 }
 
@@ -72,13 +76,13 @@ fn check_box(found: &Value) {
 }
 
 #[test]
-fn what_was_seen_lies_where_it_was_drawn() {
+fn detections_are_where_they_were_drawn() {
     let service = service();
     let partner = service.partner();
-    let album = partner.album("Places");
-    let photo = partner.upload(&album, "finish.jpg", &finish().jpeg());
-    partner.wait_idle(&album);
-    let photo = partner.photo(&album, &photo);
+    let album = partner.create_album("Places");
+    let photo = partner.upload_photo(&album, "finish.jpg", &finish().to_jpeg());
+    partner.wait_until_idle(&album);
+    let photo = partner.get_photo(&album, &photo);
     let faces = photo["faces"].as_array().expect("faces");
     assert_eq!(faces.len(), 2, "{photo}");
     for (left, top) in [(200.0, 150.0), (800.0, 150.0)] {
@@ -107,78 +111,85 @@ fn what_was_seen_lies_where_it_was_drawn() {
 fn text_that_cannot_be_a_bib_is_shown_and_not_found() {
     let service = service();
     let partner = service.partner();
-    let album = partner.album("Banner");
-    let photo = partner.upload(
+    let album = partner.create_album("Banner");
+    let photo = partner.upload_photo(
         &album,
         "a.jpg",
-        &Picture::new(1200, 800).bib("FINISH", [100, 100]).bib("808", [600, 400]).jpeg(),
+        &TestPhoto::new(1200, 800).with_bib("FINISH", [100, 100]).with_bib("808", [600, 400]).to_jpeg(),
     );
-    partner.wait_idle(&album);
-    let photo = partner.photo(&album, &photo);
+    partner.wait_until_idle(&album);
+    let photo = partner.get_photo(&album, &photo);
     let banner = photo["texts"].as_array().expect("texts").iter().find(|text| text["text"] == "FINISH");
     let banner = banner.unwrap_or_else(|| panic!("not shown: {photo}"));
     assert_eq!((&banner["indexed"], &banner["reason"]), (&json!(false), &json!("NOT_A_BIB")));
-    assert_eq!(partner.find_text(&album, "FINISH"), Vec::<Value>::new());
-    assert_eq!(partner.find_text(&album, "808").len(), 1);
+    assert_eq!(partner.search_by_bib(&album, "FINISH"), Vec::<Value>::new());
+    assert_eq!(partner.search_by_bib(&album, "808").len(), 1);
 }
 
 #[test]
-fn an_albums_own_bib_pattern_decides() {
+fn the_bib_pattern_of_the_album_decides() {
     let service = service();
     let partner = service.partner();
-    let album = partner.album_of(&json!({ "title": "Letters", "config": { "bibPattern": "^[A-Z]{3}$" } }));
-    partner.upload(
+    let album =
+        partner.create_album_with(&json!({ "title": "Letters", "config": { "bibPattern": "^[A-Z]{3}$" } }));
+    partner.upload_photo(
         &album,
         "a.jpg",
-        &Picture::new(1200, 800).bib("ABC", [100, 100]).bib("808", [600, 400]).jpeg(),
+        &TestPhoto::new(1200, 800).with_bib("ABC", [100, 100]).with_bib("808", [600, 400]).to_jpeg(),
     );
-    partner.wait_idle(&album);
-    assert_eq!(partner.find_text(&album, "ABC").len(), 1);
-    assert_eq!(partner.find_text(&album, "808"), Vec::<Value>::new());
+    partner.wait_until_idle(&album);
+    assert_eq!(partner.search_by_bib(&album, "ABC").len(), 1);
+    assert_eq!(partner.search_by_bib(&album, "808"), Vec::<Value>::new());
 }
 
 #[test]
-fn what_is_switched_off_is_neither_read_nor_searched() {
+fn disabled_recognition_is_neither_read_nor_searched() {
     let service = service();
     let partner = service.partner();
     for (off, declined) in [("face", "FACE_SEARCH_DISABLED"), ("text", "TEXT_SEARCH_DISABLED")] {
-        let album = partner.album_of(&json!({ "title": off, "config": { off: { "enabled": false } } }));
-        let photo = partner.upload(&album, "a.jpg", &finish().jpeg());
-        partner.wait_idle(&album);
-        let photo = partner.photo(&album, &photo);
+        let album =
+            partner.create_album_with(&json!({ "title": off, "config": { off: { "enabled": false } } }));
+        let photo = partner.upload_photo(&album, "a.jpg", &finish().to_jpeg());
+        partner.wait_until_idle(&album);
+        let photo = partner.get_photo(&album, &photo);
         let counts = (photo["faces"].as_array().map(Vec::len), photo["texts"].as_array().map(Vec::len));
         let answer = if off == "face" {
             assert_eq!(counts, (Some(0), Some(2)), "{photo}");
-            partner.face_search(&album, &partner.selfie(&album, &Picture::selfie(1).jpeg()))
+            partner.search_by_image(&album, &partner.upload_selfie(&album, &TestPhoto::selfie(1).to_jpeg()))
         } else {
             assert_eq!(counts, (Some(2), Some(0)), "{photo}");
             partner.call("/photos/search/text/list", &json!({ "albumId": album, "text": "1204" }))
         };
-        assert_eq!(answer.defined(422)["declineCode"], declined);
+        assert_eq!(answer.expect_defined_error(422)["declineCode"], declined);
     }
 }
 
 #[test]
-fn grid_mode_reads_the_cells_and_doubles_nothing() {
+fn grid_mode_reads_the_cells_and_duplicates_nothing() {
     let service = service();
     let partner = service.partner();
     let grid =
         json!({ "mode": "grid", "grid": { "rows": 2, "columns": 3, "cellWidth": 800, "cellHeight": 800 } });
-    let album = partner.album_of(&json!({ "title": "Grid", "config": { "face": grid, "text": grid } }));
-    let mut picture = Picture::new(1800, 1200);
+    let album =
+        partner.create_album_with(&json!({ "title": "Grid", "config": { "face": grid, "text": grid } }));
+    let mut picture = TestPhoto::new(1800, 1200);
     // Marks in the middles of cells and across their borders.
     let places = [(1, "101", 100), (2, "102", 520), (3, "103", 860), (4, "104", 1150), (5, "105", 1500)];
     for (person, bib, x) in places {
-        picture = picture.face(person, [x, 540, 110]).bib(bib, [x, 900]);
+        picture = picture.with_face(person, [x, 540, 110]).with_bib(bib, [x, 900]);
     }
-    let photo = partner.upload(&album, "group.jpg", &picture.jpeg());
-    partner.wait_idle(&album);
-    let photo = partner.photo(&album, &photo);
+    let photo = partner.upload_photo(&album, "group.jpg", &picture.to_jpeg());
+    partner.wait_until_idle(&album);
+    let photo = partner.get_photo(&album, &photo);
     assert_eq!(photo["faces"].as_array().map(Vec::len), Some(5), "{photo}");
     assert_eq!(photo["texts"].as_array().map(Vec::len), Some(5), "{photo}");
     for (person, bib, _) in places {
-        assert_eq!(partner.find_text_exactly(&album, bib).len(), 1, "{bib}");
-        assert_eq!(partner.find_face(&album, &Picture::selfie(person).jpeg()).len(), 1, "person {person}");
+        assert_eq!(partner.search_by_bib_exact(&album, bib).len(), 1, "{bib}");
+        assert_eq!(
+            partner.search_by_selfie(&album, &TestPhoto::selfie(person).to_jpeg()).len(),
+            1,
+            "person {person}"
+        );
     }
 }
 
@@ -186,19 +197,19 @@ fn grid_mode_reads_the_cells_and_doubles_nothing() {
 fn a_failed_photo_can_be_retried() {
     let service = service();
     let partner = service.partner();
-    let album = partner.album("Retry");
-    let ticket = partner.signed(&album, "a.jpg", "image/jpeg");
+    let album = partner.create_album("Retry");
+    let ticket = partner.sign_photo(&album, "a.jpg", "image/jpeg");
     partner.put(&ticket.url, "image/jpeg", b"not a picture");
-    partner.confirm(&album, &ticket.id).ok();
-    assert_eq!(partner.wait_idle(&album)["failed"], 1);
+    partner.confirm_photo(&album, &ticket.id).expect_ok();
+    assert_eq!(partner.wait_until_idle(&album)["failed"], 1);
     let input = json!({ "albumId": album, "photoId": ticket.id });
-    partner.ok("/photos/photo/retry", &input);
-    assert_eq!(partner.wait_idle(&album)["failed"], 1, "it fails again");
-    partner.ok("/photos/photo/retry", &input);
-    partner.wait_idle(&album);
-    let failed = partner.ok("/photos/photo/list", &json!({ "albumId": album, "state": "failed" }));
+    partner.call_ok("/photos/photo/retry", &input);
+    assert_eq!(partner.wait_until_idle(&album)["failed"], 1, "it fails again");
+    partner.call_ok("/photos/photo/retry", &input);
+    partner.wait_until_idle(&album);
+    let failed = partner.call_ok("/photos/photo/list", &json!({ "albumId": album, "state": "failed" }));
     assert_eq!((&failed["total"], &failed["photos"][0]["id"]), (&json!(1), &json!(ticket.id)));
-    let ready = partner.ok("/photos/photo/list", &json!({ "albumId": album, "state": "ready" }));
+    let ready = partner.call_ok("/photos/photo/list", &json!({ "albumId": album, "state": "ready" }));
     assert_eq!(ready["total"], 0);
 }
 
@@ -206,22 +217,26 @@ fn a_failed_photo_can_be_retried() {
 fn a_changed_config_takes_effect_after_reprocessing() {
     let service = service();
     let partner = service.partner();
-    let album =
-        partner.album_of(&json!({ "title": "Reprocess", "config": { "text": { "enabled": false } } }));
-    let photo = partner.upload(&album, "a.jpg", &finish().jpeg());
-    partner.wait_idle(&album);
-    assert_eq!(partner.photo(&album, &photo)["texts"], json!([]));
-    let changed =
-        partner.ok("/albums/update", &json!({ "albumId": album, "config": { "text": { "enabled": true } } }));
+    let album = partner
+        .create_album_with(&json!({ "title": "Reprocess", "config": { "text": { "enabled": false } } }));
+    let photo = partner.upload_photo(&album, "a.jpg", &finish().to_jpeg());
+    partner.wait_until_idle(&album);
+    assert_eq!(partner.get_photo(&album, &photo)["texts"], json!([]));
+    let changed = partner
+        .call_ok("/albums/update", &json!({ "albumId": album, "config": { "text": { "enabled": true } } }));
     assert_eq!(changed["config"]["text"]["enabled"], true);
     assert_eq!(changed["config"]["face"]["enabled"], true, "the rest stays");
     assert_eq!(changed["reprocessingNeeded"], true, "{changed}");
-    assert_eq!(partner.find_text(&album, "1204"), Vec::<Value>::new());
-    partner.ok("/albums/reprocess", &json!({ "albumId": album }));
-    partner.wait_idle(&album);
-    assert_eq!(partner.find_text(&album, "1204").len(), 1);
-    assert_eq!(partner.find_face(&album, &Picture::selfie(1).jpeg()).len(), 1, "no face is doubled");
-    assert_eq!(partner.photo(&album, &photo)["faces"].as_array().map(Vec::len), Some(2));
-    let renamed = partner.ok("/albums/update", &json!({ "albumId": album, "title": "Renamed" }));
+    assert_eq!(partner.search_by_bib(&album, "1204"), Vec::<Value>::new());
+    partner.call_ok("/albums/reprocess", &json!({ "albumId": album }));
+    partner.wait_until_idle(&album);
+    assert_eq!(partner.search_by_bib(&album, "1204").len(), 1);
+    assert_eq!(
+        partner.search_by_selfie(&album, &TestPhoto::selfie(1).to_jpeg()).len(),
+        1,
+        "no face is doubled"
+    );
+    assert_eq!(partner.get_photo(&album, &photo)["faces"].as_array().map(Vec::len), Some(2));
+    let renamed = partner.call_ok("/albums/update", &json!({ "albumId": album, "title": "Renamed" }));
     assert_eq!((&renamed["title"], &renamed["reprocessingNeeded"]), (&json!("Renamed"), &json!(false)));
 }

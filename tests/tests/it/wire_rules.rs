@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use photofinish_tests::harness::raw_http::Connection;
-use photofinish_tests::harness::{Group, Options, Service, Shared};
+use photofinish_tests::harness::raw_http::RawConnection;
+use photofinish_tests::harness::{Service, ServiceOptions, SharedService, SharedServiceRef};
 use serde_json::{Value, json};
 
-static GROUP: Group = Group::new();
+static GROUP: SharedService = SharedService::new();
 
-fn service() -> Shared {
-    GROUP.service(Options::fakes)
+fn service() -> SharedServiceRef {
+    GROUP.get_or_start(ServiceOptions::with_fake_models)
 }
 
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -29,17 +29,17 @@ fn a_request_id_is_echoed_and_made_when_there_is_none() {
 #[test]
 fn a_trailing_slash_is_served_and_not_redirected() {
     let service = service();
-    let album = service.partner().call("/albums/create/", &json!({ "title": "Slash" })).ok();
+    let album = service.partner().call("/albums/create/", &json!({ "title": "Slash" })).expect_ok();
     assert_eq!(album["title"], "Slash");
 }
 
 #[test]
 fn a_list_call_may_have_no_body_and_no_content_type() {
     let service = service();
-    let mut connection = Connection::open(service.port());
+    let mut connection = RawConnection::connect(service.port());
     let key = service.partner().key().to_owned();
-    connection.head("POST", "/openapi/albums/list", &[("x-api-key", &key), ("content-length", "0")]);
-    let page = connection.answer().ok();
+    connection.send_head("POST", "/openapi/albums/list", &[("x-api-key", &key), ("content-length", "0")]);
+    let page = connection.read_response().expect_ok();
     assert!(page["albums"].is_array() && page["total"].is_number(), "{page}");
     assert!(page.as_object().is_some_and(|page| page.contains_key("nextCursor")), "{page}");
 }
@@ -48,12 +48,16 @@ fn a_list_call_may_have_no_body_and_no_content_type() {
 fn a_body_without_a_content_type_is_read_as_json() {
     let service = service();
     let body = br#"{"title":"Untyped"}"#;
-    let mut connection = Connection::open(service.port());
+    let mut connection = RawConnection::connect(service.port());
     let key = service.partner().key().to_owned();
     let length = body.len().to_string();
-    connection.head("POST", "/openapi/albums/create", &[("x-api-key", &key), ("content-length", &length)]);
-    connection.body(body);
-    assert_eq!(connection.answer().ok()["title"], "Untyped");
+    connection.send_head(
+        "POST",
+        "/openapi/albums/create",
+        &[("x-api-key", &key), ("content-length", &length)],
+    );
+    connection.send_body(body);
+    assert_eq!(connection.read_response().expect_ok()["title"], "Untyped");
 }
 
 #[test]
@@ -61,7 +65,9 @@ fn a_json_content_type_may_have_parameters_and_any_case() {
     let service = service();
     let partner = service.partner();
     for content_type in ["application/json; charset=utf-8", "Application/JSON"] {
-        partner.post("/albums/create", &[("content-type", content_type)], br#"{"title":"Typed"}"#).ok();
+        partner
+            .post("/albums/create", &[("content-type", content_type)], br#"{"title":"Typed"}"#)
+            .expect_ok();
     }
 }
 
@@ -72,7 +78,7 @@ fn another_content_type_is_415() {
         ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "nonsense"]
     {
         let answer = service.partner().post("/albums/create", &[("content-type", content_type)], b"{}");
-        answer.defined(415);
+        answer.expect_defined_error(415);
     }
 }
 
@@ -82,16 +88,16 @@ fn another_method_is_405_with_allow_and_an_unknown_path_404() {
     let partner = service.partner();
     let key = partner.key().to_owned();
     for method in ["GET", "PUT", "DELETE", "PATCH"] {
-        let mut connection = Connection::open(service.port());
-        connection.head(method, "/openapi/albums/list", &[("x-api-key", &key)]);
-        let answer = connection.answer();
-        answer.defined(405);
+        let mut connection = RawConnection::connect(service.port());
+        connection.send_head(method, "/openapi/albums/list", &[("x-api-key", &key)]);
+        let answer = connection.read_response();
+        answer.expect_defined_error(405);
         let allowed: Vec<&str> = answer.header("allow").unwrap_or_default().split(", ").collect();
         assert!(allowed.contains(&"POST") && !allowed.contains(&method), "{method}: {allowed:?}");
     }
-    partner.call("/albums/nothing", &json!({})).defined(404);
-    partner.call("/", &json!({})).defined(404);
-    partner.get(&format!("{}/elsewhere", service.origin())).defined(404);
+    partner.call("/albums/nothing", &json!({})).expect_defined_error(404);
+    partner.call("/", &json!({})).expect_defined_error(404);
+    partner.get(&format!("{}/elsewhere", service.origin())).expect_defined_error(404);
 }
 
 #[test]
@@ -101,13 +107,13 @@ fn a_refused_request_does_not_cost_the_client_its_connection() {
     for (line, status) in
         [("POST /openapi/no/such/path", 404), ("POST /elsewhere", 404), ("PUT /openapi/albums/list", 405)]
     {
-        let mut connection = Connection::open(service.port());
-        connection.body(format!("{line} HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n").as_bytes());
+        let mut connection = RawConnection::connect(service.port());
+        connection.send_body(format!("{line} HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n").as_bytes());
         // Many clients send the body by a second write, which may be late.
         std::thread::sleep(Duration::from_millis(50));
-        connection.body(b"{}");
-        connection.head("POST", "/openapi/albums/list", &[("x-api-key", &key), ("content-length", "0")]);
-        assert_eq!(connection.statuses(), [status, 200], "{line}");
+        connection.send_body(b"{}");
+        connection.send_head("POST", "/openapi/albums/list", &[("x-api-key", &key), ("content-length", "0")]);
+        assert_eq!(connection.read_statuses(), [status, 200], "{line}");
     }
 }
 
@@ -115,7 +121,8 @@ fn a_refused_request_does_not_cost_the_client_its_connection() {
 fn malformed_json_is_said_to_be_so() {
     let service = service();
     for body in [&b"{"[..], b"{\"title\": }", b"\xff\xfe", b"{} {}"] {
-        let (message, data) = service.partner().post("/albums/create", &[JSON], body).undefined(400);
+        let (message, data) =
+            service.partner().post("/albums/create", &[JSON], body).expect_undefined_error(400);
         assert_eq!(data, Value::Null);
         assert_ne!(message, "Input validation failed");
         assert!(message.to_lowercase().contains("json"), "{message}");
@@ -126,13 +133,13 @@ fn malformed_json_is_said_to_be_so() {
 fn every_input_issue_is_listed_at_once() {
     let service = service();
     let partner = service.partner();
-    assert_eq!(partner.call("/albums/create", &json!({})).issues(), ["title"]);
+    assert_eq!(partner.call("/albums/create", &json!({})).expect_issues(), ["title"]);
     assert_eq!(
-        partner.call("/albums/create", &json!({ "title": "", "coverUrl": 7 })).issues(),
+        partner.call("/albums/create", &json!({ "title": "", "coverUrl": 7 })).expect_issues(),
         ["coverUrl", "title"]
     );
     assert_eq!(
-        partner.call("/photos/photo/signed", &json!({ "albumId": "seven" })).issues(),
+        partner.call("/photos/photo/signed", &json!({ "albumId": "seven" })).expect_issues(),
         ["albumId", "contentType", "filename"]
     );
     let config = json!({ "title": "x", "tags": "y", "config": {
@@ -141,7 +148,7 @@ fn every_input_issue_is_listed_at_once() {
         "preview": { "maxDimension": 63 }, "thumbnail": { "maxDimension": 8193 },
     }});
     assert_eq!(
-        partner.call("/albums/create", &config).issues(),
+        partner.call("/albums/create", &config).expect_issues(),
         [
             "config.face.confidenceThreshold",
             "config.face.grid.cellWidth",
@@ -160,14 +167,14 @@ fn every_input_issue_is_listed_at_once() {
 fn a_body_that_is_no_object_is_an_input_issue() {
     let service = service();
     for body in [json!([]), json!("title"), json!(7), Value::Null] {
-        service.partner().call("/albums/create", &body).issues();
+        service.partner().call("/albums/create", &body).expect_issues();
     }
 }
 
 #[test]
 fn unknown_input_fields_are_ignored() {
     let service = service();
-    let album = service.partner().ok("/albums/create", &json!({ "title": "Known", "weather": "rain" }));
+    let album = service.partner().call_ok("/albums/create", &json!({ "title": "Known", "weather": "rain" }));
     assert!(album.get("weather").is_none());
 }
 
@@ -175,10 +182,10 @@ fn unknown_input_fields_are_ignored() {
 fn authentication_is_judged_before_the_body() {
     let service = service();
     let nobody = service.partner_with("");
-    nobody.post("/albums/create", &[JSON], b"{ not json").defined(401);
-    nobody.post("/albums/create", &[("content-type", "text/plain")], b"x").defined(401);
-    let reader = service.key(&["search:read"], "test");
-    service.partner_with(&reader).post("/albums/create", &[JSON], b"{ not json").defined(403);
+    nobody.post("/albums/create", &[JSON], b"{ not json").expect_defined_error(401);
+    nobody.post("/albums/create", &[("content-type", "text/plain")], b"x").expect_defined_error(401);
+    let reader = service.create_key(&["search:read"], "test");
+    service.partner_with(&reader).post("/albums/create", &[JSON], b"{ not json").expect_defined_error(403);
 }
 
 #[test]
@@ -186,60 +193,61 @@ fn a_body_over_the_limit_is_413_with_and_without_a_length() {
     let service = service();
     let partner = service.partner();
     let large = vec![b' '; (4 << 20) + 1];
-    partner.post("/albums/create", &[JSON], &large).defined(413);
+    partner.post("/albums/create", &[JSON], &large).expect_defined_error(413);
 
     let key = partner.key().to_owned();
-    let mut declared = Connection::open(service.port());
-    declared.head(
+    let mut declared = RawConnection::connect(service.port());
+    declared.send_head(
         "POST",
         "/openapi/albums/create",
         &[("x-api-key", &key), JSON, ("content-length", "99999999")],
     );
-    declared.answer().defined(413);
+    declared.read_response().expect_defined_error(413);
 
-    let mut chunked = Connection::open(service.port());
-    chunked.head(
+    let mut chunked = RawConnection::connect(service.port());
+    chunked.send_head(
         "POST",
         "/openapi/albums/create",
         &[("x-api-key", &key), JSON, ("transfer-encoding", "chunked")],
     );
     for _ in 0..160 {
-        if !chunked.chunk(&[b' '; 1 << 15]) {
+        if !chunked.send_chunk(&[b' '; 1 << 15]) {
             break;
         }
     }
-    chunked.answer().defined(413);
+    chunked.read_response().expect_defined_error(413);
 }
 
 #[test]
 fn a_chunked_body_within_the_limit_is_read() {
     let service = service();
     let key = service.partner().key().to_owned();
-    let mut connection = Connection::open(service.port());
-    connection.head(
+    let mut connection = RawConnection::connect(service.port());
+    connection.send_head(
         "POST",
         "/openapi/albums/create",
         &[("x-api-key", &key), JSON, ("transfer-encoding", "chunked")],
     );
-    connection.chunk(br#"{"title":"#);
-    connection.chunk(br#""In pieces"}"#);
-    connection.body(b"0\r\n\r\n");
-    assert_eq!(connection.answer().ok()["title"], "In pieces");
+    connection.send_chunk(br#"{"title":"#);
+    connection.send_chunk(br#""In pieces"}"#);
+    connection.send_body(b"0\r\n\r\n");
+    assert_eq!(connection.read_response().expect_ok()["title"], "In pieces");
 }
 
 #[test]
 fn a_slow_body_is_408() {
-    let service = Service::start(Options::fakes().with("PHOTOFINISH_BODY_SECONDS", "1"));
+    let service =
+        Service::start(ServiceOptions::with_fake_models().with_setting("PHOTOFINISH_BODY_SECONDS", "1"));
     let key = service.partner().key().to_owned();
-    let mut connection = Connection::open(service.port());
-    connection.head(
+    let mut connection = RawConnection::connect(service.port());
+    connection.send_head(
         "POST",
         "/openapi/albums/create",
         &[("x-api-key", &key), JSON, ("content-length", "100")],
     );
-    connection.body(b"{");
+    connection.send_body(b"{");
     let begun = std::time::Instant::now();
-    connection.answer().defined(408);
+    connection.read_response().expect_defined_error(408);
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }
 

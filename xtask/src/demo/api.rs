@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
-use crate::process::{quiet, quiet_with_input};
+use crate::process::{capture_output, capture_output_with_input};
 
 /// The most that a page of anything holds.
 const PAGE: u32 = 200;
@@ -91,7 +91,7 @@ impl Api {
         let mut send = Command::new("curl");
         send.args(["--fail", "--silent", "--show-error", "--header", "content-type: image/jpeg"]);
         send.arg("--upload-file").arg(selfie).arg(text(&ticket, "uploadUrl")?);
-        quiet(&mut send).with_context(|| format!("cannot send {}", selfie.display()))?;
+        capture_output(&mut send).with_context(|| format!("cannot send {}", selfie.display()))?;
         let image = text(&ticket, "imageId")?;
         self.hits("photos/search/face/list", json!({ "albumId": album, "imageId": image, "limit": 1000 }))
     }
@@ -132,7 +132,8 @@ impl Api {
             "--config",
             "-",
         ]);
-        let answer = quiet_with_input(&mut curl, &config).with_context(|| format!("calling {operation}"))?;
+        let answer =
+            capture_output_with_input(&mut curl, &config).with_context(|| format!("calling {operation}"))?;
         let (answer, status) = answer.rsplit_once('\n').unwrap_or(("", &answer));
         if status != "200" {
             bail!("{operation} answered {status}: {answer}");
@@ -186,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_survives_curls_quoting() {
+    fn a_body_survives_quoting_for_curl() {
         assert_eq!(quoted(r#"{"a":"b\n"}"#), r#""{\"a\":\"b\\n\"}""#);
     }
 

@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use crate::digest;
 use crate::layout::Layout;
-use crate::process::{cargo, shown};
-use crate::report::heading;
+use crate::process::{cargo, run_visibly};
+use crate::report::print_heading;
 use crate::setup;
 
 /// A drawn event on disk.
-pub struct Sample {
+pub struct SampleEvent {
     folder: PathBuf,
     truth: Value,
 }
@@ -32,21 +32,21 @@ pub struct Runner {
     pub photos: BTreeSet<String>,
 }
 
-impl Sample {
+impl SampleEvent {
     /// Draws the event, unless this version of the generator has drawn it already.
-    pub fn draw(layout: &Layout) -> anyhow::Result<Self> {
-        heading("Drawing a sample event");
-        let folder = layout.state("sample-event");
-        let recipe = generator_version(layout)?;
-        if digest::is_made_from(&folder, &recipe) {
+    pub fn draw_or_reuse(layout: &Layout) -> anyhow::Result<Self> {
+        print_heading("Drawing a sample event");
+        let folder = layout.state_path("sample-event");
+        let recipe = hash_generator_sources(layout)?;
+        if digest::has_stamp(&folder, &recipe) {
             println!("  already here: {}", folder.display());
         } else {
-            digest::emptied(&folder)?;
+            digest::recreate_folder(&folder)?;
             let generator =
                 ["run", "--release", "--package", "photofinish-scenes", "--bin", "sample-event", "--"];
             let portraits = setup::portraits_folder(layout);
-            shown(cargo(layout.root(), &generator).arg(&folder).arg("--portraits").arg(portraits))?;
-            digest::note_made_from(&folder, &recipe)?;
+            run_visibly(cargo(layout.root(), &generator).arg(&folder).arg("--portraits").arg(portraits))?;
+            digest::write_stamp(&folder, &recipe)?;
         }
         let path = folder.join("truth.json");
         let text = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -54,24 +54,24 @@ impl Sample {
     }
 
     /// The folder of photos.
-    pub fn photos(&self) -> PathBuf {
+    pub fn photos_dir(&self) -> PathBuf {
         self.folder.join("photos")
     }
 
     /// Everybody who ran.
     pub fn runners(&self) -> Vec<Runner> {
         let runners = self.truth["runners"].as_array().into_iter().flatten();
-        runners.map(|runner| self.runner(runner)).collect()
+        runners.map(|runner| self.read_runner(runner)).collect()
     }
 
     /// A bib and the path of a selfie, to try by hand.
-    pub fn an_example(&self) -> (String, String) {
+    pub fn example_search(&self) -> (String, String) {
         self.runners()
             .first()
             .map_or_else(Default::default, |runner| (runner.bib.clone(), runner.selfie.display().to_string()))
     }
 
-    fn runner(&self, runner: &Value) -> Runner {
+    fn read_runner(&self, runner: &Value) -> Runner {
         let text = |field: &str| runner[field].as_str().unwrap_or_default().to_owned();
         let name = text("name");
         let shows = |photo: &&Value| {
@@ -91,20 +91,20 @@ impl Sample {
 }
 
 /// What the generator's code adds up to.
-fn generator_version(layout: &Layout) -> anyhow::Result<String> {
-    let folder = layout.file("tests/scenes/src");
-    let mut files: Vec<PathBuf> = sources(&folder)?;
-    files.push(layout.file("tests/scenes/src/bin/sample-event.rs"));
+fn hash_generator_sources(layout: &Layout) -> anyhow::Result<String> {
+    let folder = layout.checkout_path("tests/scenes/src");
+    let mut files: Vec<PathBuf> = list_source_files(&folder)?;
+    files.push(layout.checkout_path("tests/scenes/src/bin/sample-event.rs"));
     files.sort();
     let mut versions = String::new();
     for file in files {
         versions
-            .push_str(&digest::of_file(&file).with_context(|| format!("cannot read {}", file.display()))?);
+            .push_str(&digest::hash_file(&file).with_context(|| format!("cannot read {}", file.display()))?);
     }
-    Ok(digest::of_text(&versions))
+    Ok(digest::hash_text(&versions))
 }
 
-fn sources(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+fn list_source_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let entries = folder.read_dir().with_context(|| format!("cannot list {}", folder.display()))?;
     let paths = entries.map(|entry| Ok(entry?.path())).collect::<anyhow::Result<Vec<_>>>()?;
     Ok(paths.into_iter().filter(|path| path.is_file()).collect())

@@ -18,12 +18,12 @@ use self::service::Service;
 use crate::checks;
 use crate::digest;
 use crate::layout::Layout;
-use crate::process::shown;
-use crate::report::heading;
-use crate::setup::{self, Ready, SetupArguments};
+use crate::process::run_visibly;
+use crate::report::print_heading;
+use crate::setup::{self, SetupArguments, SetupPaths};
 
 /// Between two looks at the progress.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Lines for a shell. The words in capitals are put in.
 const NEXT_STEPS: &str = r#"
@@ -60,37 +60,37 @@ pub struct DemoArguments {
 
 /// Sets up, starts the service, sends an event and searches it.
 pub fn run(layout: &Layout, arguments: &DemoArguments) -> anyhow::Result<()> {
-    let own_photos = arguments.folder.as_deref().map(existing_folder).transpose()?;
+    let own_photos = arguments.folder.as_deref().map(check_photo_folder).transpose()?;
     let ready = setup::run(layout, &arguments.setup)?;
     if own_photos.is_none() {
-        setup::for_sample_event(layout)?;
+        setup::install_sample_event(layout)?;
     }
     checks::build_service(layout)?;
     let sample = match own_photos {
         Some(_) => None,
-        None => Some(event::Sample::draw(layout)?),
+        None => Some(event::SampleEvent::draw_or_reuse(layout)?),
     };
-    let data = data_folder(layout, own_photos.as_deref())?;
+    let data = prepare_data_folder(layout, own_photos.as_deref())?;
 
-    heading("Starting the service");
-    let service = start(layout, &ready, &data)?;
-    heading("An organization, a key and an album");
+    print_heading("Starting the service");
+    let service = start_service(layout, &ready, &data)?;
+    print_heading("An organization, a key and an album");
     let key = service.new_key()?;
-    let title = own_photos.as_deref().map_or_else(|| "Sample event".into(), title_of);
+    let title = own_photos.as_deref().map_or_else(|| "Sample event".into(), album_title_from);
     let api = Api::new(service.address(), &key);
     let album = api.album(&title)?;
     println!("  album {album} \"{title}\"");
 
-    let photos = own_photos.or_else(|| sample.as_ref().map(event::Sample::photos));
-    send(&service, &api, &album, &photos.context("there are photos of one kind or the other")?)?;
-    heading("Searching");
+    let photos = own_photos.or_else(|| sample.as_ref().map(event::SampleEvent::photos_dir));
+    upload_photos(&service, &api, &album, &photos.context("there are photos of one kind or the other")?)?;
+    print_heading("Searching");
     let example = match &sample {
         Some(sample) => {
-            searches::of_sample(&api, &album, sample)?;
-            sample.an_example()
+            searches::search_sample_event(&api, &album, sample)?;
+            sample.example_search()
         }
         None => {
-            let bib = searches::of_own_photos(&api, &album, &data)?;
+            let bib = searches::search_own_photos(&api, &album, &data)?;
             (bib.unwrap_or_else(|| "1234".into()), "selfie.jpg".into())
         }
     };
@@ -98,7 +98,7 @@ pub fn run(layout: &Layout, arguments: &DemoArguments) -> anyhow::Result<()> {
     if arguments.stop { service.stop() } else { service.wait() }
 }
 
-fn existing_folder(folder: &Path) -> anyhow::Result<PathBuf> {
+fn check_photo_folder(folder: &Path) -> anyhow::Result<PathBuf> {
     if !folder.is_dir() {
         bail!("{} is no folder", folder.display());
     }
@@ -106,36 +106,36 @@ fn existing_folder(folder: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// The sample event begins anew each time; a folder of the user's goes on where it was.
-fn data_folder(layout: &Layout, own_photos: Option<&Path>) -> anyhow::Result<PathBuf> {
+fn prepare_data_folder(layout: &Layout, own_photos: Option<&Path>) -> anyhow::Result<PathBuf> {
     let Some(photos) = own_photos else {
-        let folder = layout.state("demo/sample");
-        digest::emptied(&folder)?;
+        let folder = layout.state_path("demo/sample");
+        digest::recreate_folder(&folder)?;
         return Ok(folder);
     };
-    let name = digest::of_text(&photos.to_string_lossy());
-    let folder = layout.state("demo").join(&name[..12]);
+    let name = digest::hash_text(&photos.to_string_lossy());
+    let folder = layout.state_path("demo").join(&name[..12]);
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     Ok(folder)
 }
 
-fn start(layout: &Layout, ready: &Ready, data: &Path) -> anyhow::Result<Service> {
-    let mut command = Command::new(layout.service()?);
-    ready.tell(&mut command);
+fn start_service(layout: &Layout, ready: &SetupPaths, data: &Path) -> anyhow::Result<Service> {
+    let mut command = Command::new(layout.service_binary()?);
+    ready.set_variables(&mut command);
     command.current_dir(layout.root()).env("PHOTOFINISH_DATA_DIR", data);
     let service = Service::start(command, data)?;
     println!("  {} is ready; its log: {}", service.address(), service.log().display());
     Ok(service)
 }
 
-fn title_of(folder: &Path) -> String {
+fn album_title_from(folder: &Path) -> String {
     folder.file_name().map_or_else(|| "Photos".into(), |name| name.to_string_lossy().into_owned())
 }
 
-fn send(service: &Service, api: &Api, album: &str, photos: &Path) -> anyhow::Result<()> {
-    heading("Sending the photos (presigned uploads) and processing them");
+fn upload_photos(service: &Service, api: &Api, album: &str, photos: &Path) -> anyhow::Result<()> {
+    print_heading("Sending the photos (presigned uploads) and processing them");
     let start = Instant::now();
     let mut upload = service.command(&["upload", "--url", service.address(), "--album", album]);
-    shown(upload.env("PHOTOFINISH_KEY", api.key()).arg(photos))?;
+    run_visibly(upload.env("PHOTOFINISH_KEY", api.key()).arg(photos))?;
     loop {
         let progress = api.progress(album)?;
         print_progress(&progress)?;
@@ -143,7 +143,7 @@ fn send(service: &Service, api: &Api, album: &str, photos: &Path) -> anyhow::Res
             println!();
             break;
         }
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(POLL_INTERVAL);
     }
     println!("  {:.1} s from the first upload to the last photo", start.elapsed().as_secs_f64());
     Ok(())
@@ -158,7 +158,7 @@ fn print_progress(progress: &Progress) -> anyhow::Result<()> {
 
 /// The same by hand; `example` is a bib and the path of a selfie.
 fn print_next_steps(address: &str, api: &Api, album: &str, example: &(String, String)) {
-    heading("To go on by hand");
+    print_heading("To go on by hand");
     let lines = NEXT_STEPS
         .replace("ADDRESS", &format!("{address}/openapi"))
         .replace("KEY", api.key())

@@ -8,23 +8,23 @@ use anyhow::Context;
 use serde_json::Value;
 
 use super::api::{Api, Hit};
-use super::event::{Runner, Sample};
-use crate::process::quiet;
+use super::event::{Runner, SampleEvent};
+use crate::process::capture_output;
 
 /// Links printed per search.
-const LINKS: usize = 2;
+const LINKS_PER_SEARCH: usize = 2;
 
 /// Photos in which something to search for is looked for.
-const PHOTOS_LOOKED_AT: usize = 100;
+const MAX_EXAMINED_PHOTOS: usize = 100;
 
 /// Every bib and every selfie of the sample event, judged by its truth.
-pub fn of_sample(api: &Api, album: &str, sample: &Sample) -> anyhow::Result<()> {
-    let names = file_names(&api.photos(album)?);
+pub fn search_sample_event(api: &Api, album: &str, sample: &SampleEvent) -> anyhow::Result<()> {
+    let names = file_names_by_id(&api.photos(album)?);
     for runner in sample.runners() {
         let hits = api.by_bib(album, &runner.bib)?;
         let exact: Vec<&Hit> =
             hits.iter().filter(|hit| hit.matched_text.as_ref() == Some(&runner.bib)).collect();
-        println!("  bib {}: {}", runner.bib, judged(&exact, &names, &runner));
+        println!("  bib {}: {}", runner.bib, describe_accuracy(&exact, &names, &runner));
         print_links(&exact);
     }
     for runner in sample.runners() {
@@ -35,16 +35,16 @@ pub fn of_sample(api: &Api, album: &str, sample: &Sample) -> anyhow::Result<()> 
         } else {
             "the same portrait, mirrored and relit"
         };
-        println!("  selfie of {} ({kind}): {}", runner.name, judged(&hits, &names, &runner));
+        println!("  selfie of {} ({kind}): {}", runner.name, describe_accuracy(&hits, &names, &runner));
         print_links(&hits);
     }
     Ok(())
 }
 
 /// The bib that was read most often, and a face of one of the photos as the selfie. Gives the bib.
-pub fn of_own_photos(api: &Api, album: &str, folder: &Path) -> anyhow::Result<Option<String>> {
-    let photos = seen(api, album)?;
-    let bib = commonest_bib(&photos);
+pub fn search_own_photos(api: &Api, album: &str, folder: &Path) -> anyhow::Result<Option<String>> {
+    let photos = load_ready_photos(api, album)?;
+    let bib = most_frequent_bib(&photos);
     match &bib {
         Some(bib) => {
             let hits = api.by_bib(album, bib)?;
@@ -59,7 +59,7 @@ pub fn of_own_photos(api: &Api, album: &str, folder: &Path) -> anyhow::Result<Op
     };
     let preview = folder.join("probe.jpg");
     let url = photo["url"].as_str().context("a ready photo has a preview")?;
-    quiet(
+    capture_output(
         Command::new("curl").args(["--fail", "--silent", "--show-error", "--output"]).arg(&preview).arg(url),
     )?;
     let hits = api.by_selfie(album, &preview)?;
@@ -70,7 +70,7 @@ pub fn of_own_photos(api: &Api, album: &str, folder: &Path) -> anyhow::Result<Op
     Ok(bib)
 }
 
-fn judged(hits: &[&Hit], names: &HashMap<String, String>, runner: &Runner) -> String {
+fn describe_accuracy(hits: &[&Hit], names: &HashMap<String, String>, runner: &Runner) -> String {
     let found: BTreeSet<&String> = hits.iter().filter_map(|hit| names.get(&hit.photo)).collect();
     let right = found.iter().filter(|name| runner.photos.contains(**name)).count();
     let wrong = found.len() - right;
@@ -78,28 +78,28 @@ fn judged(hits: &[&Hit], names: &HashMap<String, String>, runner: &Runner) -> St
 }
 
 fn print_links(hits: &[&Hit]) {
-    for hit in hits.iter().take(LINKS) {
+    for hit in hits.iter().take(LINKS_PER_SEARCH) {
         println!("      {:>3.0} %  {}", hit.confidence, hit.url);
     }
-    if hits.len() > LINKS {
-        println!("      and {} more", hits.len() - LINKS);
+    if hits.len() > LINKS_PER_SEARCH {
+        println!("      and {} more", hits.len() - LINKS_PER_SEARCH);
     }
 }
 
 /// The first ready photos with everything that was seen in them.
-fn seen(api: &Api, album: &str) -> anyhow::Result<Vec<Value>> {
+fn load_ready_photos(api: &Api, album: &str) -> anyhow::Result<Vec<Value>> {
     let photos = api.photos(album)?;
-    let ready = photos.iter().filter(|photo| photo["state"] == "ready").take(PHOTOS_LOOKED_AT);
+    let ready = photos.iter().filter(|photo| photo["state"] == "ready").take(MAX_EXAMINED_PHOTOS);
     ready.map(|photo| api.photo(album, photo["id"].as_str().unwrap_or_default())).collect()
 }
 
 /// Photo id to file name.
-fn file_names(photos: &[Value]) -> HashMap<String, String> {
+fn file_names_by_id(photos: &[Value]) -> HashMap<String, String> {
     let text = |photo: &Value, field: &str| photo[field].as_str().unwrap_or_default().to_owned();
     photos.iter().map(|photo| (text(photo, "id"), text(photo, "filename"))).collect()
 }
 
-fn commonest_bib(photos: &[Value]) -> Option<String> {
+fn most_frequent_bib(photos: &[Value]) -> Option<String> {
     let mut counts = BTreeMap::<&str, usize>::new();
     for text in photos.iter().filter_map(|photo| photo["texts"].as_array()).flatten() {
         if text["indexed"] == true {
@@ -134,8 +134,8 @@ mod tests {
             json!({ "texts": [text("12", false), text("77", true), text("80", true)] }),
             json!({ "texts": [text("12", false)] }),
         ];
-        assert_eq!(commonest_bib(&photos).as_deref(), Some("77"));
-        assert_eq!(commonest_bib(&[]), None);
+        assert_eq!(most_frequent_bib(&photos).as_deref(), Some("77"));
+        assert_eq!(most_frequent_bib(&[]), None);
     }
 
     #[test]

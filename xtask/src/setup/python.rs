@@ -9,53 +9,54 @@ use anyhow::Context;
 
 use crate::digest;
 use crate::layout::Layout;
-use crate::process::{patient, quiet};
+use crate::process::{capture_output, capture_output_with_retries};
 
 /// Beside the programs: which versions pip takes of what is not asked for by name.
 const CONSTRAINTS: &str = "constraints.txt";
 
 /// Runs one of set-up's programs with the system's Python.
 pub fn run_script(layout: &Layout, name: &str, arguments: &[&OsStr]) -> anyhow::Result<String> {
-    quiet(Command::new("python3").arg("-B").arg(layout.script(name)).args(arguments))
+    capture_output(Command::new("python3").arg("-B").arg(layout.script_path(name)).args(arguments))
 }
 
 /// Runs one of set-up's programs with the packages of `convert/requirements.txt`.
 pub fn run_conversion(layout: &Layout, name: &str, arguments: &[&OsStr]) -> anyhow::Result<String> {
-    let requirements = std::fs::read_to_string(layout.script("requirements.txt"))?;
+    let requirements = std::fs::read_to_string(layout.script_path("requirements.txt"))?;
     let packages: Vec<&str> =
         requirements.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
-    let python = Environment::new(layout, "venv")?.with(&packages)?;
-    quiet(python.program("python").arg("-B").arg(layout.script(name)).args(arguments))
+    let python = PythonEnvironment::new(layout, "venv")?.with_packages(&packages)?;
+    capture_output(python.program("python").arg("-B").arg(layout.script_path(name)).args(arguments))
 }
 
 /// What an environment with these packages is stamped with.
 pub fn recipe(layout: &Layout, packages: &[&str]) -> anyhow::Result<String> {
-    let path = layout.script(CONSTRAINTS);
-    let constraints = digest::of_file(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let path = layout.script_path(CONSTRAINTS);
+    let constraints = digest::hash_file(&path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(format!("{}\n{CONSTRAINTS} {constraints}", packages.join("\n")))
 }
 
 /// A private environment.
-pub struct Environment {
+pub struct PythonEnvironment {
     layout: Layout,
     folder: PathBuf,
     /// Whether nothing was installed into it yet.
     is_empty: bool,
 }
 
-impl Environment {
+impl PythonEnvironment {
     /// The environment of that name, made when it is not there or does not start any more.
     pub fn new(layout: &Layout, name: &str) -> anyhow::Result<Self> {
-        let mut environment = Self { layout: layout.clone(), folder: layout.state(name), is_empty: false };
-        if quiet(environment.program("python").args(["-c", "import pip"])).is_err() {
-            environment.begin_anew()?;
+        let mut environment =
+            Self { layout: layout.clone(), folder: layout.state_path(name), is_empty: false };
+        if capture_output(environment.program("python").args(["-c", "import pip"])).is_err() {
+            environment.recreate()?;
         }
         Ok(environment)
     }
 
-    fn begin_anew(&mut self) -> anyhow::Result<()> {
-        digest::emptied(&self.folder)?;
-        quiet(Command::new("python3").args(["-m", "venv"]).arg(&self.folder))
+    fn recreate(&mut self) -> anyhow::Result<()> {
+        digest::recreate_folder(&self.folder)?;
+        capture_output(Command::new("python3").args(["-m", "venv"]).arg(&self.folder))
             .context("cannot make a Python environment")?;
         self.is_empty = true;
         Ok(())
@@ -72,7 +73,7 @@ impl Environment {
         pip.args(["-m", "pip", command, "--quiet", "--disable-pip-version-check"]);
         // By name alone: pip takes a space in these variables for the end of a path. What packages are built with was
         // constrained by the first before pip had the second.
-        pip.current_dir(self.layout.script("")).env("PIP_CONSTRAINT", CONSTRAINTS);
+        pip.current_dir(self.layout.script_path("")).env("PIP_CONSTRAINT", CONSTRAINTS);
         pip.env("PIP_BUILD_CONSTRAINT", CONSTRAINTS);
         pip
     }
@@ -83,25 +84,25 @@ impl Environment {
     }
 
     /// The same, with these packages installed and no others.
-    pub fn with(mut self, packages: &[&str]) -> anyhow::Result<Self> {
+    pub fn with_packages(mut self, packages: &[&str]) -> anyhow::Result<Self> {
         let recipe = recipe(&self.layout, packages)?;
-        if !digest::is_made_from(&self.folder, &recipe) {
+        if !digest::has_stamp(&self.folder, &recipe) {
             // Pip takes what an install that was cut off has left for whole. What was there stays aside until the new one
             // is whole, for there may be no line to fetch it by.
             let aside = self.folder.with_extension("before");
             if !self.is_empty {
-                digest::emptied(&aside)?;
+                digest::recreate_folder(&aside)?;
                 std::fs::rename(&self.folder, &aside)?;
-                self.begin_anew()?;
+                self.recreate()?;
             }
-            if let Err(error) = patient(self.pip("install").args(packages)) {
+            if let Err(error) = capture_output_with_retries(self.pip("install").args(packages)) {
                 if aside.is_dir() {
-                    digest::emptied(&self.folder)?;
+                    digest::recreate_folder(&self.folder)?;
                     std::fs::rename(&aside, &self.folder)?;
                 }
                 return Err(error);
             }
-            digest::note_made_from(&self.folder, &recipe)?;
+            digest::write_stamp(&self.folder, &recipe)?;
             if aside.is_dir() {
                 std::fs::remove_dir_all(&aside)?;
             }

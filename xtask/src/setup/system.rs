@@ -4,62 +4,83 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::process::{has, patient, quiet};
-use crate::report::{Outcome, Unavailable, note};
+use crate::process::{capture_output, capture_output_with_retries, has_program};
+use crate::report::{StepOutcome, Unavailable, print_note};
 
 /// A font with bold digits, from which sample bibs are drawn.
 pub const FONT: &str = "/usr/share/fonts/truetype/dejavu/DejaVuSans-Bold.ttf";
 
 /// One thing that must be there.
-pub struct Need {
+pub struct SystemDependency {
     /// For the reader.
     what: &'static str,
     /// Whether it is there.
-    is_there: fn() -> bool,
+    is_installed: fn() -> bool,
     /// Debian packages that bring it.
     packages: &'static [&'static str],
 }
 
 /// What building and running the service takes.
-pub const SERVICE: &[Need] = &[
-    Need {
+pub const SERVICE: &[SystemDependency] = &[
+    SystemDependency {
         what: "a C and C++ compiler",
-        is_there: || has("cc") && has("c++"),
+        is_installed: || has_program("cc") && has_program("c++"),
         packages: &["build-essential"],
     },
-    Need { what: "make", is_there: || has("make"), packages: &["make"] },
-    Need { what: "cmake", is_there: || has("cmake"), packages: &["cmake"] },
-    Need { what: "the assembler nasm", is_there: has_assembler, packages: &["nasm"] },
-    Need { what: "Python 3.9 with venv", is_there: has_python, packages: &["python3", "python3-venv"] },
-    Need { what: "curl", is_there: || has("curl"), packages: &["curl", "ca-certificates"] },
-    Need { what: "the font DejaVu Sans Bold", is_there: has_font, packages: &["fonts-dejavu-core"] },
+    SystemDependency { what: "make", is_installed: || has_program("make"), packages: &["make"] },
+    SystemDependency { what: "cmake", is_installed: || has_program("cmake"), packages: &["cmake"] },
+    SystemDependency { what: "the assembler nasm", is_installed: has_assembler, packages: &["nasm"] },
+    SystemDependency {
+        what: "Python 3.9 with venv",
+        is_installed: has_python,
+        packages: &["python3", "python3-venv"],
+    },
+    SystemDependency {
+        what: "curl",
+        is_installed: || has_program("curl"),
+        packages: &["curl", "ca-certificates"],
+    },
+    SystemDependency {
+        what: "the font DejaVu Sans Bold",
+        is_installed: has_font,
+        packages: &["fonts-dejavu-core"],
+    },
 ];
 
 /// What fetching from npm takes.
-pub const NPM: &[Need] = &[Need { what: "npm", is_there: || has("npm"), packages: &["npm"] }];
+pub const NPM: &[SystemDependency] =
+    &[SystemDependency { what: "npm", is_installed: || has_program("npm"), packages: &["npm"] }];
 
 /// What the tests take beyond that.
-pub const TESTS: &[Need] = &[
-    Need { what: "Node.js with npm", is_there: || has("node") && has("npm"), packages: &["nodejs", "npm"] },
-    Need { what: "strace", is_there: || has("strace"), packages: &["strace"] },
+pub const TESTS: &[SystemDependency] = &[
+    SystemDependency {
+        what: "Node.js with npm",
+        is_installed: || has_program("node") && has_program("npm"),
+        packages: &["nodejs", "npm"],
+    },
+    SystemDependency { what: "strace", is_installed: || has_program("strace"), packages: &["strace"] },
 ];
 
 /// What the cluster profile takes on one machine, under faults.
-pub const CLUSTER: &[Need] = &[
-    Need {
+pub const CLUSTER: &[SystemDependency] = &[
+    SystemDependency {
         what: "the Postgres server",
-        is_there: || postgres_programs().is_some(),
+        is_installed: || postgres_bin_folder().is_some(),
         packages: &["postgresql"],
     },
-    Need { what: "libfaketime", is_there: || has("faketime"), packages: &["faketime"] },
+    SystemDependency {
+        what: "libfaketime",
+        is_installed: || has_program("faketime"),
+        packages: &["faketime"],
+    },
 ];
 
 /// Where Debian's packages put the programs of a Postgres server, a folder a version.
-const POSTGRES: &str = "/usr/lib/postgresql";
+const POSTGRES_VERSIONS: &str = "/usr/lib/postgresql";
 
 /// The folder of the newest Postgres server's programs. They are not on the search path: a machine may have several.
-pub fn postgres_programs() -> Option<PathBuf> {
-    let versions = std::fs::read_dir(POSTGRES).ok()?.flatten();
+pub fn postgres_bin_folder() -> Option<PathBuf> {
+    let versions = std::fs::read_dir(POSTGRES_VERSIONS).ok()?.flatten();
     let version = |folder: &PathBuf| folder.file_name()?.to_str()?.parse::<u32>().ok();
     let programs =
         |folder: &PathBuf| folder.join("bin/initdb").is_file() && folder.join("bin/postgres").is_file();
@@ -71,21 +92,21 @@ pub fn postgres_programs() -> Option<PathBuf> {
 pub const NATS_SERVER: &str = "/usr/sbin/nats-server";
 
 /// What tests of the cluster profile take where nothing newer can be built.
-pub const MESSAGES: &[Need] = &[Need {
+pub const NATS: &[SystemDependency] = &[SystemDependency {
     what: "nats-server",
-    is_there: || Path::new(NATS_SERVER).is_file(),
+    is_installed: || Path::new(NATS_SERVER).is_file(),
     packages: &["nats-server"],
 }];
 
 /// Installs what is missing, and only that.
-pub fn install(needs: &[Need]) -> anyhow::Result<Outcome> {
-    let missing = missing(needs);
+pub fn install(needs: &[SystemDependency]) -> anyhow::Result<StepOutcome> {
+    let missing = find_missing(needs);
     if missing.is_empty() {
-        return Ok(Outcome::Present);
+        return Ok(StepOutcome::Present);
     }
     let names: Vec<&str> = missing.iter().map(|need| need.what).collect();
     let packages: Vec<&str> = missing.iter().flat_map(|need| need.packages.iter().copied()).collect();
-    note(&format!("missing: {}", names.join(", ")));
+    print_note(&format!("missing: {}", names.join(", ")));
     let unavailable = |why: String| Unavailable {
         what: names.join(", "),
         why,
@@ -97,51 +118,51 @@ pub fn install(needs: &[Need]) -> anyhow::Result<Outcome> {
     let Some(prefix) = package_manager() else {
         return Err(unavailable("no apt-get here that this user may run".into()).into());
     };
-    note(&format!("installing {}", packages.join(" ")));
-    let updated = apt(&prefix, &["update"]);
+    print_note(&format!("installing {}", packages.join(" ")));
+    let updated = run_apt(&prefix, &["update"]);
     let installed = [&["install", "--yes", "--no-install-recommends"], packages.as_slice()].concat();
-    if let Err(error) = updated.and_then(|_| apt(&prefix, &installed)) {
+    if let Err(error) = updated.and_then(|_| run_apt(&prefix, &installed)) {
         return Err(unavailable(format!("{error:#}")).into());
     }
-    let still: Vec<&str> = self::missing(needs).iter().map(|need| need.what).collect();
+    let still: Vec<&str> = self::find_missing(needs).iter().map(|need| need.what).collect();
     if !still.is_empty() {
         return Err(unavailable(format!("installed, but still not found: {}", still.join(", "))).into());
     }
-    Ok(Outcome::Done(format!("installed {}", packages.join(" "))))
+    Ok(StepOutcome::Done(format!("installed {}", packages.join(" "))))
 }
 
-fn missing(needs: &[Need]) -> Vec<&Need> {
-    needs.iter().filter(|need| !(need.is_there)()).collect()
+fn find_missing(needs: &[SystemDependency]) -> Vec<&SystemDependency> {
+    needs.iter().filter(|need| !(need.is_installed)()).collect()
 }
 
 /// The words before `apt-get`'s arguments, or nothing where it cannot be used.
 fn package_manager() -> Option<Vec<&'static str>> {
-    if !has("apt-get") {
+    if !has_program("apt-get") {
         return None;
     }
-    let is_root = quiet(Command::new("id").arg("-u")).is_ok_and(|id| id == "0");
-    match (is_root, has("sudo")) {
+    let is_root = capture_output(Command::new("id").arg("-u")).is_ok_and(|id| id == "0");
+    match (is_root, has_program("sudo")) {
         (true, _) => Some(vec!["apt-get"]),
         (false, true) => Some(vec!["sudo", "apt-get"]),
         (false, false) => None,
     }
 }
 
-fn apt(prefix: &[&str], arguments: &[&str]) -> anyhow::Result<String> {
+fn run_apt(prefix: &[&str], arguments: &[&str]) -> anyhow::Result<String> {
     let mut command = Command::new(prefix[0]);
-    patient(
+    capture_output_with_retries(
         command.args(&prefix[1..]).arg("--quiet").args(arguments).env("DEBIAN_FRONTEND", "noninteractive"),
     )
 }
 
 /// Only the JPEG decoder's x86 code is written in it.
 fn has_assembler() -> bool {
-    !cfg!(target_arch = "x86_64") || has("nasm")
+    !cfg!(target_arch = "x86_64") || has_program("nasm")
 }
 
 fn has_python() -> bool {
     let check = "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 9))";
-    quiet(Command::new("python3").args(["-c", check])).is_ok()
+    capture_output(Command::new("python3").args(["-c", check])).is_ok()
 }
 
 fn has_font() -> bool {
@@ -153,18 +174,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_not_installed_again() {
-        let needs = [Need { what: "a shell", is_there: || true, packages: &["no-such-package"] }];
-        assert!(matches!(install(&needs).unwrap(), Outcome::Present));
+    fn an_installed_dependency_is_not_installed_again() {
+        let needs =
+            [SystemDependency { what: "a shell", is_installed: || true, packages: &["no-such-package"] }];
+        assert!(matches!(install(&needs).unwrap(), StepOutcome::Present));
     }
 
     #[test]
-    fn only_the_missing_is_counted() {
+    fn only_missing_dependencies_are_listed() {
         let needs = [
-            Need { what: "a shell", is_there: || true, packages: &["a"] },
-            Need { what: "a unicorn", is_there: || false, packages: &["b"] },
+            SystemDependency { what: "a shell", is_installed: || true, packages: &["a"] },
+            SystemDependency { what: "a unicorn", is_installed: || false, packages: &["b"] },
         ];
-        let found: Vec<&str> = missing(&needs).iter().map(|need| need.what).collect();
+        let found: Vec<&str> = find_missing(&needs).iter().map(|need| need.what).collect();
         assert_eq!(found, ["a unicorn"]);
     }
 }

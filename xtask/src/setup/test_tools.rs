@@ -6,12 +6,12 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use super::python::{self, Environment};
+use super::python::{self, PythonEnvironment};
 use super::system;
 use crate::digest;
 use crate::layout::Layout;
-use crate::process::{has, patient};
-use crate::report::{Outcome, Unavailable, note};
+use crate::process::{capture_output_with_retries, has_program};
+use crate::report::{StepOutcome, Unavailable, print_note};
 
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 const SCHEMATHESIS_FOLDER: &str = "venv-test";
@@ -27,77 +27,81 @@ const NATS_FOLDER: &str = "nats";
 
 /// Where Node.js finds the client.
 pub fn node_modules(layout: &Layout) -> PathBuf {
-    layout.state(CLIENT_FOLDER).join("node_modules")
+    layout.state_path(CLIENT_FOLDER).join("node_modules")
 }
 
 /// The fuzzer's program.
 pub fn schemathesis(layout: &Layout) -> PathBuf {
-    layout.state(SCHEMATHESIS_FOLDER).join("bin/schemathesis")
+    layout.state_path(SCHEMATHESIS_FOLDER).join("bin/schemathesis")
 }
 
 /// The S3 server's program.
 pub fn s3_server(layout: &Layout) -> PathBuf {
-    layout.state(S3_SERVER_FOLDER).join("bin").join(S3_SERVER.0)
+    layout.state_path(S3_SERVER_FOLDER).join("bin").join(S3_SERVER.0)
 }
 
 /// Installs the client exactly as its lock file says.
-pub fn install_client(layout: &Layout) -> anyhow::Result<Outcome> {
-    let folder = layout.state(CLIENT_FOLDER);
+pub fn install_client(layout: &Layout) -> anyhow::Result<StepOutcome> {
+    let folder = layout.state_path(CLIENT_FOLDER);
     let mut recipe = String::new();
     for name in ["package.json", "package-lock.json"] {
-        let source = layout.file("tests/orpc").join(name);
+        let source = layout.checkout_path("tests/orpc").join(name);
         let text =
             std::fs::read_to_string(&source).with_context(|| format!("cannot read {}", source.display()))?;
-        recipe.push_str(&digest::of_text(&text));
+        recipe.push_str(&digest::hash_text(&text));
     }
-    if digest::is_made_from(&folder, &recipe) {
-        return Ok(Outcome::Present);
+    if digest::has_stamp(&folder, &recipe) {
+        return Ok(StepOutcome::Present);
     }
-    digest::emptied(&folder)?;
+    digest::recreate_folder(&folder)?;
     for name in ["package.json", "package-lock.json"] {
-        std::fs::copy(layout.file("tests/orpc").join(name), folder.join(name))?;
+        std::fs::copy(layout.checkout_path("tests/orpc").join(name), folder.join(name))?;
     }
-    patient(Command::new("npm").args(["ci", "--silent", "--no-audit", "--no-fund"]).current_dir(&folder))
-        .map_err(|error| Unavailable {
-            what: "the oRPC client from npm".into(),
-            why: format!("{error:#}"),
-            remedy: "check that this machine reaches npm's registry, then run this again".into(),
-        })?;
-    digest::note_made_from(&folder, &recipe)?;
-    Ok(Outcome::Done("installed by npm, as locked".into()))
+    capture_output_with_retries(
+        Command::new("npm").args(["ci", "--silent", "--no-audit", "--no-fund"]).current_dir(&folder),
+    )
+    .map_err(|error| Unavailable {
+        what: "the oRPC client from npm".into(),
+        why: format!("{error:#}"),
+        remedy: "check that this machine reaches npm's registry, then run this again".into(),
+    })?;
+    digest::write_stamp(&folder, &recipe)?;
+    Ok(StepOutcome::Done("installed by npm, as locked".into()))
 }
 
 /// Installs the fuzzer into an environment of its own.
-pub fn install_schemathesis(layout: &Layout) -> anyhow::Result<Outcome> {
+pub fn install_schemathesis(layout: &Layout) -> anyhow::Result<StepOutcome> {
     let recipe = python::recipe(layout, &[SCHEMATHESIS])?;
-    if digest::is_made_from(&layout.state(SCHEMATHESIS_FOLDER), &recipe) && schemathesis(layout).is_file() {
-        return Ok(Outcome::Present);
+    if digest::has_stamp(&layout.state_path(SCHEMATHESIS_FOLDER), &recipe) && schemathesis(layout).is_file() {
+        return Ok(StepOutcome::Present);
     }
-    Environment::new(layout, SCHEMATHESIS_FOLDER)?.with(&[SCHEMATHESIS]).map_err(|error| Unavailable {
-        what: SCHEMATHESIS.into(),
-        why: format!("{error:#}"),
-        remedy: "check that this machine reaches PyPI, then run this again".into(),
+    PythonEnvironment::new(layout, SCHEMATHESIS_FOLDER)?.with_packages(&[SCHEMATHESIS]).map_err(|error| {
+        Unavailable {
+            what: SCHEMATHESIS.into(),
+            why: format!("{error:#}"),
+            remedy: "check that this machine reaches PyPI, then run this again".into(),
+        }
     })?;
-    Ok(Outcome::Done(SCHEMATHESIS.into()))
+    Ok(StepOutcome::Done(SCHEMATHESIS.into()))
 }
 
 /// The message server of the cluster profile: built here, or the system's.
 pub fn nats_server(layout: &Layout) -> PathBuf {
-    let built = layout.state(NATS_FOLDER).join("nats-server");
+    let built = layout.state_path(NATS_FOLDER).join("nats-server");
     if built.is_file() { built } else { PathBuf::from(system::NATS_SERVER) }
 }
 
 /// Builds the server where there is Go, which takes half a minute; elsewhere takes the system's, which is older.
-pub fn install_nats_server(layout: &Layout) -> anyhow::Result<Outcome> {
-    let folder = layout.state(NATS_FOLDER);
-    if digest::is_made_from(&folder, NATS_SERVER) && nats_server(layout).is_file() {
-        return Ok(Outcome::Present);
+pub fn install_nats_server(layout: &Layout) -> anyhow::Result<StepOutcome> {
+    let folder = layout.state_path(NATS_FOLDER);
+    if digest::has_stamp(&folder, NATS_SERVER) && nats_server(layout).is_file() {
+        return Ok(StepOutcome::Present);
     }
-    if !has("go") {
-        return system::install(system::MESSAGES);
+    if !has_program("go") {
+        return system::install(system::NATS);
     }
-    digest::emptied(&folder)?;
-    patient(Command::new("go").args(["install", NATS_SERVER]).env("GOBIN", &folder)).map_err(|error| {
+    digest::recreate_folder(&folder)?;
+    capture_output_with_retries(Command::new("go").args(["install", NATS_SERVER]).env("GOBIN", &folder)).map_err(|error| {
         Unavailable {
             what: NATS_SERVER.into(),
             why: format!("{error:#}"),
@@ -106,27 +110,27 @@ pub fn install_nats_server(layout: &Layout) -> anyhow::Result<Outcome> {
                 .into(),
         }
     })?;
-    digest::note_made_from(&folder, NATS_SERVER)?;
-    Ok(Outcome::Done(format!("built {NATS_SERVER}")))
+    digest::write_stamp(&folder, NATS_SERVER)?;
+    Ok(StepOutcome::Done(format!("built {NATS_SERVER}")))
 }
 
 /// Builds the S3 server, with the dependencies that its lock file names.
-pub fn install_s3_server(layout: &Layout) -> anyhow::Result<Outcome> {
+pub fn install_s3_server(layout: &Layout) -> anyhow::Result<StepOutcome> {
     let (name, version) = S3_SERVER;
     let recipe = format!("{name} {version}");
-    let folder = layout.state(S3_SERVER_FOLDER);
-    if digest::is_made_from(&folder, &recipe) && s3_server(layout).is_file() {
-        return Ok(Outcome::Present);
+    let folder = layout.state_path(S3_SERVER_FOLDER);
+    if digest::has_stamp(&folder, &recipe) && s3_server(layout).is_file() {
+        return Ok(StepOutcome::Present);
     }
-    note("building the S3 server of the tests (minutes)");
-    digest::emptied(&folder)?;
+    print_note("building the S3 server of the tests (minutes)");
+    digest::recreate_folder(&folder)?;
     let mut install = Command::new("cargo");
     install.args(["install", "--quiet", "--locked", "--features", "binary", "--version", version, name]);
-    patient(install.arg("--root").arg(&folder)).map_err(|error| Unavailable {
+    capture_output_with_retries(install.arg("--root").arg(&folder)).map_err(|error| Unavailable {
         what: recipe.clone(),
         why: format!("{error:#}"),
         remedy: "check that cargo reaches its registry, then run this again".into(),
     })?;
-    digest::note_made_from(&folder, &recipe)?;
-    Ok(Outcome::Done(recipe))
+    digest::write_stamp(&folder, &recipe)?;
+    Ok(StepOutcome::Done(recipe))
 }

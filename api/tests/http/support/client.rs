@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use photofinish_store::ids::{AlbumId, OrganizationId};
 use serde_json::{Value, json};
 
-use super::{Service, schema};
+use super::{TestService, schema};
 
-static DOCUMENT: LazyLock<Value> = LazyLock::new(photofinish_api::openapi);
+static DOCUMENT: LazyLock<Value> = LazyLock::new(photofinish_api::openapi_document);
 
 /// The document of this build.
 pub fn document() -> &'static Value {
@@ -23,13 +23,13 @@ pub struct Partner {
 
 /// An answer, read whole.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ApiResponse {
     pub status: u16,
     pub headers: ureq::http::HeaderMap,
     pub bytes: Vec<u8>,
 }
 
-impl Answer {
+impl ApiResponse {
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.bytes).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
@@ -45,22 +45,22 @@ impl Answer {
     }
 
     /// The body, of an error of the contract's table that the contract defines.
-    pub fn defined(self, status: u16, code: &str) -> Value {
-        let body = self.error(status, code);
+    pub fn defined_error(self, status: u16, code: &str) -> Value {
+        let body = self.check_error(status, code);
         assert_eq!(body["defined"], json!(true), "{body}");
         body
     }
 
     /// The body, of an error that the contract does not define.
-    pub fn undefined(self, status: u16, code: &str) -> Value {
-        let body = self.error(status, code);
+    pub fn undefined_error(self, status: u16, code: &str) -> Value {
+        let body = self.check_error(status, code);
         assert_eq!(body["defined"], json!(false), "{body}");
         body
     }
 
     /// The paths and codes of the issues of a refused input.
     pub fn issues(self) -> Vec<(String, String)> {
-        let body = self.undefined(400, "BAD_REQUEST");
+        let body = self.undefined_error(400, "BAD_REQUEST");
         assert_eq!(body["message"], json!("Input validation failed"));
         assert!(body["data"].get("code").is_none(), "{body}");
         let issues = body["data"]["issues"].as_array().unwrap();
@@ -71,7 +71,7 @@ impl Answer {
         issues.iter().map(issue).collect()
     }
 
-    fn error(self, status: u16, code: &str) -> Value {
+    fn check_error(self, status: u16, code: &str) -> Value {
         assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.bytes));
         self.check_envelope();
         let body = self.json();
@@ -103,7 +103,7 @@ impl Answer {
 }
 
 impl Partner {
-    pub fn new(service: &Service, key: Option<String>) -> Self {
+    pub fn new(service: &TestService, key: Option<String>) -> Self {
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -114,7 +114,7 @@ impl Partner {
     }
 
     /// Calls an operation; checks its answer against the document.
-    pub fn call(&self, path: &str, body: &Value) -> Answer {
+    pub fn call(&self, path: &str, body: &Value) -> ApiResponse {
         let answer = self.send(
             &format!("POST /openapi{path}"),
             &[("content-type", "application/json")],
@@ -129,7 +129,7 @@ impl Partner {
     }
 
     /// Sends any request (`GET /path` or `GET http://..`), with the key if there is one.
-    pub fn send(&self, line: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Answer {
+    pub fn send(&self, line: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> ApiResponse {
         let (method, path) = line.split_once(' ').unwrap();
         let url = if path.starts_with("http") { path.to_owned() } else { format!("{}{path}", self.origin) };
         let mut request = ureq::http::Request::builder().method(method).uri(url);
@@ -141,37 +141,37 @@ impl Partner {
         }
         let request = request.body(body.as_ref()).unwrap();
         let mut response = self.agent.run(request).unwrap();
-        Answer {
+        ApiResponse {
             status: response.status().as_u16(),
             headers: response.headers().clone(),
             bytes: response.body_mut().read_to_vec().unwrap(),
         }
     }
 
-    pub fn put(&self, url: &str, content_type: &str, body: &[u8]) -> Answer {
+    pub fn put(&self, url: &str, content_type: &str, body: &[u8]) -> ApiResponse {
         self.send(&format!("PUT {url}"), &[("content-type", content_type)], body)
     }
 
     /// A new album's id, as text and as the store knows it.
-    pub fn album(&self) -> (Value, AlbumId) {
-        self.album_with(json!({ "title": "Lake Marathon" }))
+    pub fn create_album(&self) -> (Value, AlbumId) {
+        self.create_album_with(json!({ "title": "Lake Marathon" }))
     }
 
-    pub fn album_with(&self, body: Value) -> (Value, AlbumId) {
+    pub fn create_album_with(&self, body: Value) -> (Value, AlbumId) {
         let id = self.call("/albums/create", &body).ok()["id"].clone();
         let typed = id.as_str().unwrap().parse().unwrap();
         (id, typed)
     }
 
     /// An uploaded selfie's `imageId`.
-    pub fn selfie(&self, album: &Value, bytes: &[u8]) -> Value {
+    pub fn upload_selfie(&self, album: &Value, bytes: &[u8]) -> Value {
         let ticket = self.call("/photos/search/face/signed", &json!({ "albumId": album })).ok();
         assert_eq!(self.put(ticket["uploadUrl"].as_str().unwrap(), "image/png", bytes).status, 200);
         ticket["imageId"].clone()
     }
 
     /// The organization of the key.
-    pub async fn organization(&self, service: &Service) -> OrganizationId {
+    pub async fn organization_id(&self, service: &TestService) -> OrganizationId {
         let key = photofinish_api::key::KeyText::parse(self.key.as_ref().unwrap()).unwrap();
         service.store.keys.find(&key.digest()).await.unwrap().unwrap().tenant.organization
     }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_api::context::{
-    ApiSettings, Context, Draining, Environment, Health, Part, PartState, ProbeDesk, ProbeError,
+    ApiSettings, ComponentHealth, ComponentState, Context, Draining, Environment, Health, ProbeEmbedder,
+    ProbeError,
 };
 use photofinish_api::key::KeyText;
 use photofinish_store::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
@@ -17,9 +18,9 @@ use photofinish_store::ids::{AlbumId, PhotoId};
 use photofinish_store::key::{KeyMode, NewKey, Scope};
 use photofinish_store::object::{ObjectKey, ObjectRole};
 use photofinish_store::photo::{
-    BoundingBox, Embedding, FailureReason, NewPhoto, PhotoSize, SeenFace, SeenText, TextStanding,
+    BoundingBox, DetectedFace, DetectedText, Embedding, FailureReason, NewPhoto, PhotoSize, TextIndexState,
 };
-use photofinish_store::traits::{Finished, Lease, LeaseRequest};
+use photofinish_store::traits::{Lease, LeaseRequest, PhotoResults};
 use photofinish_store::{Store, StoreSettings, suite};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -33,7 +34,7 @@ pub mod client;
 pub mod raw;
 pub mod schema;
 
-pub use client::{Answer, Partner};
+pub use client::{ApiResponse, Partner};
 
 /// Everything a test may wait for comes well within this.
 pub const DEADLINE: Duration = Duration::from_secs(20);
@@ -47,31 +48,31 @@ pub const MAX_PROBE_BYTES: u64 = 2_000;
 pub const MAX_PHOTO_BYTES: u64 = 5_000;
 
 /// A running service.
-pub struct Service {
+pub struct TestService {
     pub runtime: Runtime,
     pub store: Store,
     pub address: std::net::SocketAddr,
-    pub desk: Arc<TestDesk>,
+    pub embedder: Arc<TestEmbedder>,
     pub health: Arc<TestHealth>,
     pub draining: Draining,
     pub context: Context,
     /// How often the pipeline was told that photos were queued.
-    pub rings: Arc<AtomicUsize>,
+    pub wakeups: Arc<AtomicUsize>,
     stop: Option<oneshot::Sender<()>>,
-    served: Option<JoinHandle<()>>,
+    server_task: Option<JoinHandle<()>>,
     _folder: tempfile::TempDir,
 }
 
 /// Turns selfies whose bytes say what is in them into vectors.
 #[derive(Default)]
-pub struct TestDesk {
-    pub asked: AtomicUsize,
+pub struct TestEmbedder {
+    pub calls: AtomicUsize,
 }
 
 #[async_trait]
-impl ProbeDesk for TestDesk {
+impl ProbeEmbedder for TestEmbedder {
     async fn embed(&self, selfie: Bytes) -> Result<Embedding, ProbeError> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.calls.fetch_add(1, Ordering::SeqCst);
         match &*selfie {
             b"face" => Ok(embedding(1.0)),
             b"landscape" => Err(ProbeError::NoFace),
@@ -86,12 +87,12 @@ impl ProbeDesk for TestDesk {
 
 /// Parts as a test sets them.
 pub struct TestHealth {
-    pub parts: Mutex<Vec<Part>>,
+    pub parts: Mutex<Vec<ComponentHealth>>,
 }
 
 #[async_trait]
 impl Health for TestHealth {
-    async fn parts(&self) -> Vec<Part> {
+    async fn check_components(&self) -> Vec<ComponentHealth> {
         self.parts.lock().unwrap().clone()
     }
 
@@ -110,59 +111,64 @@ pub fn embedding(cosine: f32) -> Embedding {
 pub const CALIBRATION: Calibration = Calibration { midpoint: 0.5, slope: 10.0 };
 
 /// Where everything in a test photo is.
-pub const PLACE: BoundingBox = BoundingBox { top: 0.25, left: 0.5, width: 0.125, height: 0.0625 };
+pub const TEST_BOX: BoundingBox = BoundingBox { top: 0.25, left: 0.5, width: 0.125, height: 0.0625 };
 
 /// A searchable face at this cosine to the selfie.
-pub fn face(cosine: f32) -> SeenFace {
-    SeenFace { bounding_box: PLACE, confidence: 0.98, unindexed: None, embedding: Some(embedding(cosine)) }
+pub fn face(cosine: f32) -> DetectedFace {
+    DetectedFace {
+        bounding_box: TEST_BOX,
+        confidence: 0.98,
+        unindexed: None,
+        embedding: Some(embedding(cosine)),
+    }
 }
 
 /// A text read.
-pub fn text(text: &str, confidence: f64, standing: TextStanding) -> SeenText {
-    SeenText { text: text.to_owned(), bounding_box: PLACE, confidence, standing }
+pub fn text(text: &str, confidence: f64, standing: TextIndexState) -> DetectedText {
+    DetectedText { text: text.to_owned(), bounding_box: TEST_BOX, confidence, index_state: standing }
 }
 
 /// A bib that exact searches find.
-pub fn bib(number: &str) -> SeenText {
-    text(number, 0.96, TextStanding::Indexed)
+pub fn bib(number: &str) -> DetectedText {
+    text(number, 0.96, TextIndexState::Indexed)
 }
 
-impl Service {
+impl TestService {
     pub fn start() -> Self {
-        Self::with(|_| {})
+        Self::start_with(|_| {})
     }
 
     /// A service with other settings.
-    pub fn with(change: impl FnOnce(&mut ApiSettings)) -> Self {
+    pub fn start_with(change: impl FnOnce(&mut ApiSettings)) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let public_url = format!("http://{address}").parse().unwrap();
-        let opening = StoreSettings { public_url, ..suite::settings_in(folder.path()) };
+        let opening = StoreSettings { public_url, ..suite::test_settings(folder.path()) };
         let store = runtime.block_on(Store::open(opening));
         let store = store.unwrap();
         let mut settings = settings();
         change(&mut settings);
-        let desk = Arc::new(TestDesk::default());
-        let running = |name| Part { name, state: PartState::Running };
+        let embedder = Arc::new(TestEmbedder::default());
+        let running = |name| ComponentHealth { name, state: ComponentState::Running };
         let parts = Mutex::new(vec![running("database"), running("models")]);
         let health = Arc::new(TestHealth { parts });
-        let rings: Arc<AtomicUsize> = Arc::default();
+        let wakeups: Arc<AtomicUsize> = Arc::default();
         let context = Context {
             store: store.clone(),
-            desk: desk.clone(),
+            probe_embedder: embedder.clone(),
             health: health.clone(),
             settings: Arc::new(settings),
-            metrics: Arc::new(|| "photofinish_test_total 1\n".to_owned()),
-            queued: Arc::new({
-                let rings = Arc::clone(&rings);
+            render_metrics: Arc::new(|| "photofinish_test_total 1\n".to_owned()),
+            on_queued: Arc::new({
+                let rings = Arc::clone(&wakeups);
                 move || {
                     rings.fetch_add(1, Ordering::SeqCst);
                 }
             }),
-            arrived: Arc::new(|_, _| {}),
+            trace_hook: Arc::new(|_, _| {}),
             draining: Draining::default(),
         };
         let (stop, stopped) = oneshot::channel::<()>();
@@ -174,13 +180,13 @@ impl Service {
             runtime,
             store,
             address,
-            desk,
+            embedder,
             health,
             draining: context.draining.clone(),
             context,
-            rings,
+            wakeups,
             stop: Some(stop),
-            served: Some(served),
+            server_task: Some(served),
             _folder: folder,
         }
     }
@@ -191,8 +197,8 @@ impl Service {
     }
 
     /// Waits until it has stopped.
-    pub fn stopped(&mut self) {
-        let served = self.served.take().unwrap();
+    pub fn wait_until_stopped(&mut self) {
+        let served = self.server_task.take().unwrap();
         self.runtime.block_on(async { tokio::time::timeout(DEADLINE, served).await }).unwrap().unwrap();
     }
 
@@ -207,12 +213,12 @@ impl Service {
 
     pub fn partner_with(&self, organization: &str, mode: KeyMode, scopes: &[Scope]) -> Partner {
         let text = KeyText::generate(mode);
-        self.keep_key(organization, &text, |key| key.scopes = scopes.to_vec());
+        self.create_key(organization, &text, |key| key.scopes = scopes.to_vec());
         Partner::new(self, Some(text.reveal().to_owned()))
     }
 
     /// Keeps a key as a test changes it; answers its id.
-    pub fn keep_key(
+    pub fn create_key(
         &self,
         organization: &str,
         text: &KeyText,
@@ -220,7 +226,7 @@ impl Service {
     ) -> photofinish_store::ids::KeyId {
         self.block_on(async {
             let mut key = NewKey {
-                organization: self.store.keys.organization(organization).await.unwrap(),
+                organization: self.store.keys.get_or_create_organization(organization).await.unwrap(),
                 mode: text.mode(),
                 label: "test".to_owned(),
                 hint: text.hint(),
@@ -239,7 +245,7 @@ impl Service {
             let photo = NewPhoto { filename: "a.jpg".to_owned(), content_type: "image/jpeg".to_owned() };
             let id = self.store.photos.create(album, vec![photo]).await.unwrap()[0];
             for role in [ObjectRole::Original, ObjectRole::Preview, ObjectRole::Thumbnail] {
-                let key = ObjectKey::photo(partner.organization(self).await, album, id, role);
+                let key = ObjectKey::photo(partner.organization_id(self).await, album, id, role);
                 self.store.blobs.write(&key, "image/jpeg", Bytes::from_static(b"pixels")).await.unwrap();
             }
             assert_eq!(self.store.queue.confirm(album, &[id]).await.unwrap(), [id]);
@@ -251,12 +257,12 @@ impl Service {
     pub fn ready_photo(
         &self,
         (partner, album): (&Partner, AlbumId),
-        faces: Vec<SeenFace>,
-        texts: Vec<SeenText>,
+        faces: Vec<DetectedFace>,
+        texts: Vec<DetectedText>,
     ) -> PhotoId {
         let id = self.queued_photo(partner, album);
         let lease = self.lease(id);
-        let finished = Finished {
+        let finished = PhotoResults {
             lease,
             size: PhotoSize { width: 6000, height: 4000 },
             taken_at: Some(TAKEN_AT),
@@ -309,11 +315,11 @@ fn settings() -> ApiSettings {
         probe_ttl: Duration::from_secs(3600),
         media_types: ["image/jpeg", "image/png", "image/webp"].map(str::to_owned).to_vec(),
         calibrations: HashMap::from([(MODEL.to_owned(), CALIBRATION)]),
-        admin_here: true,
+        admin_on_api_port: true,
     }
 }
 
 /// A well-formed id that names nothing.
-pub fn nowhere() -> Value {
+pub fn unknown_id() -> Value {
     json!("01932c07-93a1-7c40-8b1f-2d5e6f708192")
 }

@@ -3,13 +3,13 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-use super::{Answer, DEADLINE, Service};
+use super::{ApiResponse, DEADLINE, TestService};
 
 /// A connection.
-pub struct Raw(pub TcpStream);
+pub struct RawConnection(pub TcpStream);
 
-impl Raw {
-    pub fn connect(service: &Service) -> Self {
+impl RawConnection {
+    pub fn connect(service: &TestService) -> Self {
         let socket = TcpStream::connect(service.address).unwrap();
         socket.set_read_timeout(Some(DEADLINE)).unwrap();
         socket.set_write_timeout(Some(DEADLINE)).unwrap();
@@ -32,7 +32,7 @@ impl Raw {
     }
 
     /// One answer that says how long it is.
-    pub fn answer(&mut self) -> Answer {
+    pub fn read_response(&mut self) -> ApiResponse {
         let head = self.read_until("\r\n\r\n");
         let mut lines = head.lines();
         let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
@@ -45,7 +45,7 @@ impl Raw {
             headers.get("content-length").map_or(0, |length| length.to_str().unwrap().parse().unwrap());
         let mut bytes = vec![0; length];
         self.0.read_exact(&mut bytes).unwrap();
-        Answer { status, headers, bytes }
+        ApiResponse { status, headers, bytes }
     }
 
     /// Whether the service has closed the connection.
@@ -58,7 +58,7 @@ impl Raw {
     }
 
     /// Reads to the end; answers whether there is one.
-    pub fn ends(&mut self) -> bool {
+    pub fn closes_after_reading(&mut self) -> bool {
         while let Ok(1..) = self.0.read(&mut [0; 256]) {}
         self.is_closed()
     }

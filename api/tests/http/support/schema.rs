@@ -40,11 +40,11 @@ pub fn check(document: &Value, schema: &Value, value: &Value) -> Result<(), Stri
         Some(Value::String(kind)) => vec![kind.as_str()],
         Some(kinds) => kinds.as_array().unwrap().iter().map(|kind| kind.as_str().unwrap()).collect(),
     };
-    if !kinds.iter().any(|kind| is_of(kind, value)) {
+    if !kinds.iter().any(|kind| has_type(kind, value)) {
         return Err(format!("{value} is not of {kinds:?}"));
     }
     let values = schema.get("enum").and_then(Value::as_array);
-    if values.is_some_and(|values| !values.iter().any(|allowed| equal(allowed, value))) {
+    if values.is_some_and(|values| !values.iter().any(|allowed| json_equal(allowed, value))) {
         return Err(format!("{value} is not one of {values:?}"));
     }
     check_number(schema, value)?;
@@ -78,7 +78,7 @@ fn check_number(schema: &Value, value: &Value) -> Result<(), String> {
     Ok(())
 }
 
-fn is_of(kind: &str, value: &Value) -> bool {
+fn has_type(kind: &str, value: &Value) -> bool {
     match kind {
         "string" => value.is_string(),
         "number" => value.is_number(),
@@ -90,6 +90,6 @@ fn is_of(kind: &str, value: &Value) -> bool {
     }
 }
 
-fn equal(a: &Value, b: &Value) -> bool {
+fn json_equal(a: &Value, b: &Value) -> bool {
     a == b || a.as_f64().is_some_and(|number| Some(number) == b.as_f64())
 }

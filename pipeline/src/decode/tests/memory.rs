@@ -6,7 +6,7 @@ const GIANT: u32 = 14_142;
 const GIANT_AREA: usize = 14_142 * 14_142;
 
 /// What decoding is going to take, or why it is not begun.
-fn peak(file: &[u8], long_side: u32) -> Result<usize, FailureReason> {
+fn peak_bytes(file: &[u8], long_side: u32) -> Result<usize, FailureReason> {
     let mut decoder = Decoder::new(LIMITS, PixelPool::default()).unwrap();
     let plan = decoder.plan(file, |_| long_side);
     plan.map(|plan| plan.peak_bytes).map_err(|poison| poison.reason)
@@ -14,7 +14,7 @@ fn peak(file: &[u8], long_side: u32) -> Result<usize, FailureReason> {
 
 /// A PNG of pixels of this image's kind that claims to have `width` x `height` of them.
 fn png_claiming(image: &DynamicImage, width: u32, height: u32) -> Vec<u8> {
-    let mut file = encoded(image, ImageFormat::Png);
+    let mut file = encode(image, ImageFormat::Png);
     file[16..20].copy_from_slice(&width.to_be_bytes());
     file[20..24].copy_from_slice(&height.to_be_bytes());
     let sum = crc32(&file[12..29]);
@@ -29,17 +29,17 @@ fn crc32(bytes: &[u8]) -> u32 {
 
 /// The same JPEG, but it claims to be a giant.
 fn jpeg_claiming_a_giant(mut file: Vec<u8>) -> Vec<u8> {
-    let frame = place_of(&file, 0xc0).or_else(|| place_of(&file, 0xc2)).unwrap();
+    let frame = find_marker(&file, 0xc0).or_else(|| find_marker(&file, 0xc2)).unwrap();
     let [high, low] = (GIANT as u16).to_be_bytes();
     file[frame + 5..frame + 9].copy_from_slice(&[high, low, high, low]);
     file
 }
 
-fn place_of(file: &[u8], marker: u8) -> Option<usize> {
+fn find_marker(file: &[u8], marker: u8) -> Option<usize> {
     file.windows(2).position(|pair| pair == [0xff, marker])
 }
 
-fn cmyk(scene: &RgbImage, set: impl FnOnce(&mut Compressor)) -> Vec<u8> {
+fn cmyk_jpeg(scene: &RgbImage, set: impl FnOnce(&mut Compressor)) -> Vec<u8> {
     let mut compressor = Compressor::new().unwrap();
     set(&mut compressor);
     let ink: Vec<u8> = scene.pixels().flat_map(|pixel| [pixel[0], pixel[1], pixel[2], 255]).collect();
@@ -48,48 +48,48 @@ fn cmyk(scene: &RgbImage, set: impl FnOnce(&mut Compressor)) -> Vec<u8> {
     compressor.compress_to_vec(image).unwrap()
 }
 
-fn progressive(compressor: &mut Compressor) {
+fn set_progressive(compressor: &mut Compressor) {
     compressor.set_progressive(true).unwrap();
 }
 
 #[test]
 fn a_side_beyond_what_a_jpeg_can_have_is_refused() {
     let grey = DynamicImage::ImageLuma8(DynamicImage::ImageRgb8(scene(8, 8)).to_luma8());
-    assert_eq!(peak(&png_claiming(&grey, 67_000_000, 1), 2048), Err(FailureReason::TooManyPixels));
-    assert_eq!(peak(&png_claiming(&grey, 1, 65_536), 2048), Err(FailureReason::TooManyPixels));
-    assert_eq!(peak(&png_claiming(&grey, 65_535, 3), 2048), Ok(65_535 * 3 * 4));
+    assert_eq!(peak_bytes(&png_claiming(&grey, 67_000_000, 1), 2048), Err(FailureReason::TooManyPixels));
+    assert_eq!(peak_bytes(&png_claiming(&grey, 1, 65_536), 2048), Err(FailureReason::TooManyPixels));
+    assert_eq!(peak_bytes(&png_claiming(&grey, 65_535, 3), 2048), Ok(65_535 * 3 * 4));
 }
 
 #[test]
-fn what_takes_too_much_for_its_pixels_is_refused() {
+fn a_file_that_needs_too_many_bytes_per_pixel_is_refused() {
     let rgb = DynamicImage::ImageRgb8(scene(8, 8));
     let rgba16 = DynamicImage::ImageRgba16(rgb.to_rgba16());
-    assert_eq!(peak(&png_claiming(&rgba16, GIANT, GIANT), 2048), Err(FailureReason::TooManyPixels));
-    assert_eq!(peak(&png_claiming(&rgba16, 12_000, 12_000), 2048), Ok(12_000 * 12_000 * 11));
-    let ink = jpeg_claiming_a_giant(cmyk(&scene(16, 16), progressive));
-    assert_eq!(peak(&ink, GIANT), Err(FailureReason::TooManyPixels));
+    assert_eq!(peak_bytes(&png_claiming(&rgba16, GIANT, GIANT), 2048), Err(FailureReason::TooManyPixels));
+    assert_eq!(peak_bytes(&png_claiming(&rgba16, 12_000, 12_000), 2048), Ok(12_000 * 12_000 * 11));
+    let ink = jpeg_claiming_a_giant(cmyk_jpeg(&scene(16, 16), set_progressive));
+    assert_eq!(peak_bytes(&ink, GIANT), Err(FailureReason::TooManyPixels));
 }
 
 #[test]
 fn every_ordinary_photo_is_read_up_to_the_limit_of_pixels() {
     let rgb = DynamicImage::ImageRgb8(scene(8, 8));
-    let png = |image: &DynamicImage| peak(&png_claiming(image, GIANT, GIANT), 2048);
+    let png = |image: &DynamicImage| peak_bytes(&png_claiming(image, GIANT, GIANT), 2048);
     assert_eq!(png(&rgb), Ok(GIANT_AREA * 3));
     assert_eq!(png(&DynamicImage::ImageRgba8(rgb.to_rgba8())), Ok(GIANT_AREA * 7));
     assert_eq!(png(&DynamicImage::ImageRgb16(rgb.to_rgb16())), Ok(GIANT_AREA * 9));
     let plain = jpeg_claiming_a_giant(jpeg(&scene(16, 16), |_| {}));
-    assert_eq!(peak(&plain, GIANT), Ok(GIANT_AREA * 3));
-    let in_scans = jpeg_claiming_a_giant(jpeg(&scene(16, 16), progressive));
-    assert_eq!(peak(&in_scans, GIANT), Ok(GIANT_AREA * 9));
-    let ink = jpeg_claiming_a_giant(cmyk(&scene(16, 16), |_| {}));
-    assert_eq!(peak(&ink, GIANT), Ok(GIANT_AREA * 4));
-    let ink_in_scans = jpeg_claiming_a_giant(cmyk(&scene(16, 16), progressive));
-    assert!(peak(&ink_in_scans, 2048).is_ok_and(|bytes| bytes < GIANT_AREA * 9));
+    assert_eq!(peak_bytes(&plain, GIANT), Ok(GIANT_AREA * 3));
+    let in_scans = jpeg_claiming_a_giant(jpeg(&scene(16, 16), set_progressive));
+    assert_eq!(peak_bytes(&in_scans, GIANT), Ok(GIANT_AREA * 9));
+    let ink = jpeg_claiming_a_giant(cmyk_jpeg(&scene(16, 16), |_| {}));
+    assert_eq!(peak_bytes(&ink, GIANT), Ok(GIANT_AREA * 4));
+    let ink_in_scans = jpeg_claiming_a_giant(cmyk_jpeg(&scene(16, 16), set_progressive));
+    assert!(peak_bytes(&ink_in_scans, 2048).is_ok_and(|bytes| bytes < GIANT_AREA * 9));
 }
 
 #[test]
-fn ink_is_decoded_into_a_buffer_that_has_room_for_it() {
-    let file = cmyk(&scene(320, 200), |_| {});
+fn cmyk_is_decoded_into_a_buffer_of_four_bytes_per_pixel() {
+    let file = cmyk_jpeg(&scene(320, 200), |_| {});
     let pool = PixelPool::default();
     let mut decoder = Decoder::new(LIMITS, pool.clone()).unwrap();
     let plan = decoder.plan(&file, |_| 320).unwrap();
@@ -101,7 +101,7 @@ fn ink_is_decoded_into_a_buffer_that_has_room_for_it() {
 /// A JPEG whose three components come one after the other, put together from three grey ones.
 fn in_three_scans(planes: [&RgbImage; 3]) -> Vec<u8> {
     let files = planes.map(|plane| jpeg(plane, |compressor| compressor.set_subsamp(Subsamp::Gray).unwrap()));
-    let (frame, scan) = (place_of(&files[0], 0xc0).unwrap(), place_of(&files[0], 0xda).unwrap());
+    let (frame, scan) = (find_marker(&files[0], 0xc0).unwrap(), find_marker(&files[0], 0xda).unwrap());
     let mut file = files[0][..frame].to_vec();
     file.extend([0xff, 0xc0, 0, 17]);
     // Bits a sample, height, width.
@@ -109,7 +109,7 @@ fn in_three_scans(planes: [&RgbImage; 3]) -> Vec<u8> {
     file.extend([3, 1, 0x11, 0, 2, 0x11, 0, 3, 0x11, 0]);
     file.extend(&files[0][frame + 13..scan]);
     for (number, part) in (1_u8..).zip(&files) {
-        let scan = place_of(part, 0xda).unwrap();
+        let scan = find_marker(part, 0xda).unwrap();
         file.extend([0xff, 0xda, 0, 8, 1, number, 0, 0, 63, 0]);
         file.extend(&part[scan + 10..part.len() - 2]);
     }
@@ -128,28 +128,28 @@ fn grey_in_three_scans(width: u32, height: u32) -> (RgbImage, Vec<u8>) {
 #[test]
 fn a_jpeg_whose_colours_come_one_after_the_other_is_counted_with_its_coefficients() {
     let (grey, file) = grey_in_three_scans(320, 200);
-    assert_eq!(peak(&file, 320), Ok(320 * 200 * (3 + 6)));
-    assert_eq!(peak(&jpeg(&grey, progressive), 320), Ok(320 * 200 * (3 + 6)));
-    assert_eq!(peak(&jpeg(&grey, |_| {}), 320), Ok(320 * 200 * 3));
-    let apart = difference(decode(&file, 320).unwrap().frame().pixels(), grey.as_raw());
+    assert_eq!(peak_bytes(&file, 320), Ok(320 * 200 * (3 + 6)));
+    assert_eq!(peak_bytes(&jpeg(&grey, set_progressive), 320), Ok(320 * 200 * (3 + 6)));
+    assert_eq!(peak_bytes(&jpeg(&grey, |_| {}), 320), Ok(320 * 200 * 3));
+    let apart = mean_difference(decode(&file, 320).unwrap().frame().pixels(), grey.as_raw());
     assert!(apart < 3.0, "{apart}");
 }
 
 #[test]
 fn a_jpeg_of_an_odd_revision_is_counted_with_its_coefficients() {
     let (_, in_colours) = grey_in_three_scans(320, 200);
-    for mut file in [in_colours, jpeg(&scene(320, 200), progressive)] {
+    for mut file in [in_colours, jpeg(&scene(320, 200), set_progressive)] {
         assert_eq!(&file[6..10], b"JFIF");
         file[11] = 2;
-        assert_eq!(peak(&file, 320), Ok(320 * 200 * (3 + 6) + file.len()));
+        assert_eq!(peak_bytes(&file, 320), Ok(320 * 200 * (3 + 6) + file.len()));
     }
     let mut plain = jpeg(&scene(320, 200), |_| {});
     plain[11] = 2;
-    assert_eq!(peak(&plain, 320), Ok(320 * 200 * 3 + plain.len()));
+    assert_eq!(peak_bytes(&plain, 320), Ok(320 * 200 * 3 + plain.len()));
     assert!(decode(&plain, 320).is_ok());
 }
 
-fn chunk(name: &[u8; 4], payload: &[u8]) -> Vec<u8> {
+fn webp_chunk(name: &[u8; 4], payload: &[u8]) -> Vec<u8> {
     let mut chunk = name.to_vec();
     chunk.extend((payload.len() as u32).to_le_bytes());
     chunk.extend(payload);
@@ -158,7 +158,7 @@ fn chunk(name: &[u8; 4], payload: &[u8]) -> Vec<u8> {
 }
 
 /// Two sides as WebP has them around a picture.
-fn sides(width: u32, height: u32) -> Vec<u8> {
+fn webp_sides(width: u32, height: u32) -> Vec<u8> {
     [(width - 1).to_le_bytes(), (height - 1).to_le_bytes()]
         .iter()
         .flat_map(|side| side[..3].to_vec())
@@ -167,7 +167,7 @@ fn sides(width: u32, height: u32) -> Vec<u8> {
 
 /// A WebP with a canvas.
 fn webp(flags: u8, (width, height): (u32, u32), chunks: &[Vec<u8>]) -> Vec<u8> {
-    let canvas = chunk(b"VP8X", &[vec![flags, 0, 0, 0], sides(width, height)].concat());
+    let canvas = webp_chunk(b"VP8X", &[vec![flags, 0, 0, 0], webp_sides(width, height)].concat());
     let body = [b"WEBP".to_vec(), canvas, chunks.concat()].concat();
     let mut file = b"RIFF".to_vec();
     file.extend((body.len() as u32).to_le_bytes());
@@ -178,49 +178,53 @@ fn webp(flags: u8, (width, height): (u32, u32), chunks: &[Vec<u8>]) -> Vec<u8> {
 /// A WebP that is an animation of one picture, which covers the canvas.
 fn animation((width, height): (u32, u32), chunks: &[Vec<u8>]) -> Vec<u8> {
     // At the left upper corner, for no time, not mixed with what is there.
-    let frame = [vec![0; 6], sides(width, height), vec![0, 0, 0, 2], chunks.concat()].concat();
-    webp(0b10, (width, height), &[chunk(b"ANIM", &[0; 6]), chunk(b"ANMF", &frame)])
+    let frame = [vec![0; 6], webp_sides(width, height), vec![0, 0, 0, 2], chunks.concat()].concat();
+    webp(0b10, (width, height), &[webp_chunk(b"ANIM", &[0; 6]), webp_chunk(b"ANMF", &frame)])
 }
 
 /// The beginning of a lossy picture.
-fn lossy(name: &[u8; 4], width: u16, height: u16) -> Vec<u8> {
+fn lossy_chunk(name: &[u8; 4], width: u16, height: u16) -> Vec<u8> {
     let [[w0, w1], [h0, h1]] = [width.to_le_bytes(), height.to_le_bytes()];
-    chunk(name, &[0x10, 0, 0, 0x9d, 1, 0x2a, w0, w1, h0, h1, 0, 0, 0, 0])
+    webp_chunk(name, &[0x10, 0, 0, 0x9d, 1, 0x2a, w0, w1, h0, h1, 0, 0, 0, 0])
 }
 
 #[test]
 fn a_webp_whose_picture_is_larger_than_its_frame_is_corrupt_before_it_is_decoded() {
-    let transparency = || chunk(b"ALPH", &[0; 4]);
+    let transparency = || webp_chunk(b"ALPH", &[0; 4]);
     for side in [65, 16_383] {
         let files = [
-            webp(0, (64, 64), &[lossy(b"VP8 ", side, side)]),
-            animation((64, 64), &[lossy(b"VP8 ", side, side)]),
-            animation((64, 64), &[transparency(), lossy(b"VP8 ", side, side)]),
-            animation((64, 64), &[transparency(), lossy(b"VP8L", side, side)]),
+            webp(0, (64, 64), &[lossy_chunk(b"VP8 ", side, side)]),
+            animation((64, 64), &[lossy_chunk(b"VP8 ", side, side)]),
+            animation((64, 64), &[transparency(), lossy_chunk(b"VP8 ", side, side)]),
+            animation((64, 64), &[transparency(), lossy_chunk(b"VP8L", side, side)]),
         ];
         for (number, file) in files.iter().enumerate() {
-            assert_eq!(peak(file, 64), Err(FailureReason::CorruptImage), "file {number}, {side} pixels");
+            assert_eq!(
+                peak_bytes(file, 64),
+                Err(FailureReason::CorruptImage),
+                "file {number}, {side} pixels"
+            );
         }
     }
-    assert_eq!(peak(&webp(0, (64, 64), &[lossy(b"VP8 ", 64, 64)]), 64), Ok(64 * 64 * 8));
-    assert_eq!(peak(&animation((64, 64), &[lossy(b"VP8 ", 64, 64)]), 64), Ok(64 * 64 * 15));
+    assert_eq!(peak_bytes(&webp(0, (64, 64), &[lossy_chunk(b"VP8 ", 64, 64)]), 64), Ok(64 * 64 * 8));
+    assert_eq!(peak_bytes(&animation((64, 64), &[lossy_chunk(b"VP8 ", 64, 64)]), 64), Ok(64 * 64 * 15));
 }
 
 #[test]
-fn a_canvas_that_boasts_is_refused() {
-    let file = webp(0, (70_000, 2), &[lossy(b"VP8 ", 64, 64)]);
-    assert_eq!(peak(&file, 64), Err(FailureReason::TooManyPixels));
-    let file = webp(0, (60_000, 60_000), &[lossy(b"VP8 ", 64, 64)]);
-    assert_eq!(peak(&file, 64), Err(FailureReason::TooManyPixels));
+fn a_canvas_that_claims_too_many_pixels_is_refused() {
+    let file = webp(0, (70_000, 2), &[lossy_chunk(b"VP8 ", 64, 64)]);
+    assert_eq!(peak_bytes(&file, 64), Err(FailureReason::TooManyPixels));
+    let file = webp(0, (60_000, 60_000), &[lossy_chunk(b"VP8 ", 64, 64)]);
+    assert_eq!(peak_bytes(&file, 64), Err(FailureReason::TooManyPixels));
 }
 
 #[test]
 fn webp_is_read_plain_on_a_canvas_transparent_and_moving() {
     let scene = scene(96, 64);
-    let plain = encoded(&DynamicImage::ImageRgb8(scene.clone()), ImageFormat::WebP);
+    let plain = encode(&DynamicImage::ImageRgb8(scene.clone()), ImageFormat::WebP);
     let picture = plain[12..].to_vec();
     assert_eq!(&picture[..4], b"VP8L");
-    let see_through = encoded(
+    let see_through = encode(
         &DynamicImage::ImageRgba8(DynamicImage::ImageRgb8(scene.clone()).to_rgba8()),
         ImageFormat::WebP,
     );
@@ -231,7 +235,7 @@ fn webp_is_read_plain_on_a_canvas_transparent_and_moving() {
         ("transparent", see_through, area * 15),
         ("moving", animation((96, 64), &[picture]), area * 15),
     ] {
-        assert_eq!(peak(&file, 96), Ok(bytes), "{name}");
+        assert_eq!(peak_bytes(&file, 96), Ok(bytes), "{name}");
         assert_eq!(decode(&file, 96).unwrap().frame().pixels(), scene.as_raw().as_slice(), "{name}");
     }
 }

@@ -5,19 +5,19 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Bulk, Standing, StandingRow, Term, no_album};
+use super::{LeaseWindow, PhotoRowState, PhotoStateRow, QueueWrites, album_not_found};
 use crate::face_index::Change;
 use crate::ids::{AlbumId, LeaseId, PhotoId};
 use crate::photo::{BoundingBox, NewPhoto};
-use crate::rows::{bytes_of, micros, standing_name};
+use crate::rows::{index_state_to_str, micros, vector_to_bytes};
 use crate::sql::fault::fault;
-use crate::sql::link::Link;
-use crate::sql::statement::without_nul;
-use crate::traits::{Finished, PhotoRef, Result, Unpublished};
+use crate::sql::link::TimedConnection;
+use crate::sql::statement::strip_nul;
+use crate::traits::{PhotoRef, PhotoResults, Result, UnpublishedPhoto};
 use async_trait::async_trait;
 
 /// The lock that an update takes, taken beforehand; it lets those pass who only refer to the photo.
-const LOCK: &str = "select album, id, state, attempts, lease, lease_until from photo \
+const LOCK_PHOTOS: &str = "select album, id, state, attempts, lease, lease_until from photo \
      where (album, id) in (select * from unnest($1::uuid[], $2::uuid[])) \
      and (select closed_at from album where album.id = photo.album) is null \
      order by album, id for no key update";
@@ -35,23 +35,28 @@ macro_rules! held_by_leases {
 }
 
 #[async_trait]
-impl Bulk for Link {
-    async fn hold(&mut self, photos: &[PhotoRef]) -> Result<HashMap<PhotoRef, Standing>> {
-        let (albums, ids) = keys(photos.iter().copied());
-        let rows: Vec<StandingRow> = sqlx::query_as(LOCK)
+impl QueueWrites for TimedConnection {
+    async fn lock_photos(&mut self, photos: &[PhotoRef]) -> Result<HashMap<PhotoRef, PhotoRowState>> {
+        let (albums, ids) = unzip_refs(photos.iter().copied());
+        let rows: Vec<PhotoStateRow> = sqlx::query_as(LOCK_PHOTOS)
             .bind(albums)
             .bind(ids)
             .fetch_all(self)
             .await
             .map_err(fault("lock photos"))?;
-        rows.into_iter().map(StandingRow::read).collect()
+        rows.into_iter().map(PhotoStateRow::into_state).collect()
     }
 
-    async fn expect(&mut self, album: AlbumId, photos: Vec<(PhotoId, NewPhoto)>, now: i64) -> Result<()> {
+    async fn insert_photos(
+        &mut self,
+        album: AlbumId,
+        photos: Vec<(PhotoId, NewPhoto)>,
+        now: i64,
+    ) -> Result<()> {
         let (ids, photos): (Vec<PhotoId>, Vec<NewPhoto>) = photos.into_iter().unzip();
         let (names, types): (Vec<String>, Vec<String>) = photos
             .into_iter()
-            .map(|photo| (without_nul(photo.filename), without_nul(photo.content_type)))
+            .map(|photo| (strip_nul(photo.filename), strip_nul(photo.content_type)))
             .unzip();
         let expected = ids.len() as u64;
         // The album is held before its photos, which nobody else knows of yet.
@@ -70,11 +75,11 @@ impl Bulk for Link {
         .await
         .map_err(fault("expect photos"))?
         .rows_affected();
-        if inserted == expected { Ok(()) } else { Err(no_album(album)) }
+        if inserted == expected { Ok(()) } else { Err(album_not_found(album)) }
     }
 
-    async fn queue(&mut self, photos: &[PhotoRef], now: i64) -> Result<()> {
-        let (albums, ids) = keys(photos.iter().copied());
+    async fn queue_photos(&mut self, photos: &[PhotoRef], now: i64) -> Result<()> {
+        let (albums, ids) = unzip_refs(photos.iter().copied());
         sqlx::query(
             "update photo set state = 'queued', confirmed_at = $3, updated_at = $3, published_at = null \
              from unnest($1::uuid[], $2::uuid[]) as asked (album, id) \
@@ -89,8 +94,12 @@ impl Bulk for Link {
         .map(drop)
     }
 
-    async fn take(&mut self, photos: &[(PhotoRef, LeaseId)], term: Term) -> Result<HashMap<LeaseId, i64>> {
-        let (albums, ids) = keys(photos.iter().map(|(photo, _)| *photo));
+    async fn assign_leases(
+        &mut self,
+        photos: &[(PhotoRef, LeaseId)],
+        term: LeaseWindow,
+    ) -> Result<HashMap<LeaseId, i64>> {
+        let (albums, ids) = unzip_refs(photos.iter().map(|(photo, _)| *photo));
         let leases: Vec<LeaseId> = photos.iter().map(|(_, lease)| *lease).collect();
         let queued: Vec<(LeaseId, i64)> = sqlx::query_as(
             "update photo set state = 'processing', attempts = attempts + 1, lease = taken.lease, \
@@ -110,7 +119,7 @@ impl Bulk for Link {
         Ok(queued.into_iter().collect())
     }
 
-    async fn renew(&mut self, leases: &[LeaseId], until: i64) -> Result<HashSet<LeaseId>> {
+    async fn renew_leases(&mut self, leases: &[LeaseId], until: i64) -> Result<HashSet<LeaseId>> {
         let renewed: Vec<LeaseId> = sqlx::query_scalar(held_by_leases!("update photo set lease_until = $2"))
             .bind(leases)
             .bind(until)
@@ -120,7 +129,7 @@ impl Bulk for Link {
         Ok(renewed.into_iter().collect())
     }
 
-    async fn give_back(&mut self, leases: &[LeaseId], now: i64) -> Result<()> {
+    async fn release_leases(&mut self, leases: &[LeaseId], now: i64) -> Result<()> {
         sqlx::query(held_by_leases!(
             "update photo set state = 'queued', attempts = attempts - 1, lease = null, lease_until = 0, \
              updated_at = $2, published_at = null, confirmed_at = confirmed_at + 1"
@@ -133,14 +142,14 @@ impl Bulk for Link {
         .map(drop)
     }
 
-    async fn settle(&mut self, photos: &[&Finished], now: i64) -> Result<()> {
-        let (albums, ids) = keys(photos.iter().map(|finished| key(finished)));
-        let side = |side: fn(&Finished) -> u32| -> Vec<i64> {
+    async fn mark_ready(&mut self, photos: &[&PhotoResults], now: i64) -> Result<()> {
+        let (albums, ids) = unzip_refs(photos.iter().map(|finished| photo_ref(finished)));
+        let side = |side: fn(&PhotoResults) -> u32| -> Vec<i64> {
             photos.iter().map(|finished| i64::from(side(finished))).collect()
         };
         let times: Vec<Option<i64>> = photos.iter().map(|finished| finished.taken_at.map(micros)).collect();
         let cameras: Vec<Option<String>> =
-            photos.iter().map(|finished| finished.camera.clone().map(without_nul)).collect();
+            photos.iter().map(|finished| finished.camera.clone().map(strip_nul)).collect();
         sqlx::query(
             "update photo set state = 'ready', width = seen.width, height = seen.height, \
              taken_at = seen.taken_at, camera = seen.camera, settled_at = $7, updated_at = $7, attempts = 0, \
@@ -162,8 +171,8 @@ impl Bulk for Link {
         .map(drop)
     }
 
-    async fn forget_seen(&mut self, photos: &[PhotoRef]) -> Result<bool> {
-        let (albums, ids) = keys(photos.iter().copied());
+    async fn delete_detections(&mut self, photos: &[PhotoRef]) -> Result<bool> {
+        let (albums, ids) = unzip_refs(photos.iter().copied());
         let faces = sqlx::query(
             "delete from face where (album, photo) in (select * from unnest($1::uuid[], $2::uuid[]))",
         )
@@ -184,12 +193,12 @@ impl Bulk for Link {
         Ok(faces > 0)
     }
 
-    async fn insert_seen(&mut self, photos: &[&Finished]) -> Result<()> {
+    async fn insert_detections(&mut self, photos: &[&PhotoResults]) -> Result<()> {
         insert_faces(self, photos).await?;
         insert_texts(self, photos).await
     }
 
-    async fn note_change(&mut self, album: AlbumId, change: Change, photos: &[PhotoId]) -> Result<()> {
+    async fn record_change(&mut self, album: AlbumId, change: Change, photos: &[PhotoId]) -> Result<()> {
         sqlx::query(
             "insert into photo_change (album, change, photo, mark) select $1, $2, photo, $4 \
              from unnest($3::uuid[]) as changed (photo) on conflict do nothing",
@@ -197,19 +206,19 @@ impl Bulk for Link {
         .bind(album)
         .bind(change.number)
         .bind(photos)
-        .bind(change.mark)
+        .bind(change.nonce)
         .execute(self)
         .await
         .map_err(fault("note a change"))
         .map(drop)
     }
 
-    async fn publish(&mut self, photos: &[Unpublished], now: i64) -> Result<()> {
+    async fn mark_published(&mut self, photos: &[UnpublishedPhoto], now: i64) -> Result<()> {
         let named: Vec<PhotoRef> = photos.iter().map(|unpublished| unpublished.photo).collect();
-        let held = self.hold(&named).await?;
+        let held = self.lock_photos(&named).await?;
         // No others: a photo of a closed album, whose rows are being deleted, would be locked out of turn.
         let photos = photos.iter().filter(|unpublished| held.contains_key(&unpublished.photo));
-        let (albums, ids) = keys(photos.clone().map(|unpublished| unpublished.photo));
+        let (albums, ids) = unzip_refs(photos.clone().map(|unpublished| unpublished.photo));
         let turns: Vec<i64> = photos.map(|unpublished| unpublished.confirmed_at).collect();
         sqlx::query(
             "update photo set published_at = $4 \
@@ -228,17 +237,17 @@ impl Bulk for Link {
     }
 }
 
-fn key(finished: &Finished) -> PhotoRef {
+fn photo_ref(finished: &PhotoResults) -> PhotoRef {
     PhotoRef { album: finished.lease.album, photo: finished.lease.photo }
 }
 
-fn keys(photos: impl Iterator<Item = PhotoRef>) -> (Vec<AlbumId>, Vec<PhotoId>) {
+fn unzip_refs(photos: impl Iterator<Item = PhotoRef>) -> (Vec<AlbumId>, Vec<PhotoId>) {
     photos.map(|PhotoRef { album, photo }| (album, photo)).unzip()
 }
 
 /// What was seen, column by column.
 #[derive(Default)]
-struct Seen {
+struct DetectionColumns {
     albums: Vec<AlbumId>,
     photos: Vec<PhotoId>,
     tops: Vec<f64>,
@@ -248,8 +257,8 @@ struct Seen {
     confidences: Vec<f64>,
 }
 
-impl Seen {
-    fn push(&mut self, finished: &Finished, place: &BoundingBox, confidence: f64) {
+impl DetectionColumns {
+    fn push(&mut self, finished: &PhotoResults, place: &BoundingBox, confidence: f64) {
         self.albums.push(finished.lease.album);
         self.photos.push(finished.lease.photo);
         self.tops.push(place.top);
@@ -260,15 +269,15 @@ impl Seen {
     }
 }
 
-async fn insert_faces(link: &mut Link, photos: &[&Finished]) -> Result<()> {
-    let mut seen = Seen::default();
+async fn insert_faces(link: &mut TimedConnection, photos: &[&PhotoResults]) -> Result<()> {
+    let mut seen = DetectionColumns::default();
     let (mut reasons, mut models, mut vectors) = (Vec::new(), Vec::new(), Vec::new());
     for finished in photos {
         for face in &finished.faces {
             seen.push(finished, &face.bounding_box, face.confidence);
             reasons.push(face.unindexed.map(|reason| reason.as_str()));
             models.push(face.embedding.as_ref().map(|embedding| embedding.model.as_str()));
-            vectors.push(face.embedding.as_ref().map(|embedding| bytes_of(&embedding.vector)));
+            vectors.push(face.embedding.as_ref().map(|embedding| vector_to_bytes(&embedding.vector)));
         }
     }
     if vectors.is_empty() {
@@ -295,14 +304,14 @@ async fn insert_faces(link: &mut Link, photos: &[&Finished]) -> Result<()> {
     .map(drop)
 }
 
-async fn insert_texts(link: &mut Link, photos: &[&Finished]) -> Result<()> {
-    let mut seen = Seen::default();
+async fn insert_texts(link: &mut TimedConnection, photos: &[&PhotoResults]) -> Result<()> {
+    let mut seen = DetectionColumns::default();
     let (mut readings, mut standings) = (Vec::new(), Vec::new());
     for finished in photos {
         for text in &finished.texts {
             seen.push(finished, &text.bounding_box, text.confidence);
-            readings.push(without_nul(text.text.clone()));
-            standings.push(standing_name(text.standing));
+            readings.push(strip_nul(text.text.clone()));
+            standings.push(index_state_to_str(text.index_state));
         }
     }
     if readings.is_empty() {

@@ -16,25 +16,25 @@ use crate::error::StoreError;
 use crate::face_index::Change;
 use crate::ids::{AlbumId, LeaseId, PhotoId};
 use crate::photo::{NewPhoto, PhotoState};
-use crate::rows::state_of;
-use crate::traits::{Finished, PhotoRef, Result, Unpublished};
+use crate::rows::parse_photo_state;
+use crate::traits::{PhotoRef, PhotoResults, Result, UnpublishedPhoto};
 
 /// When a lease was taken and when it lapses, microseconds.
 #[derive(Clone, Copy)]
-pub(super) struct Term {
+pub(super) struct LeaseWindow {
     pub(super) now: i64,
     pub(super) until: i64,
 }
 
 /// A photo about to be leased.
 #[derive(Clone, Copy)]
-pub(super) struct Waiting {
+pub(super) struct LeaseCandidate {
     pub(super) photo: PhotoRef,
     pub(super) attempts: i64,
 }
 
 /// Where a photo is.
-pub(super) struct Standing {
+pub(super) struct PhotoRowState {
     pub(super) state: PhotoState,
     pub(super) attempts: i64,
     /// The running lease.
@@ -44,7 +44,7 @@ pub(super) struct Standing {
 }
 
 #[derive(FromRow)]
-struct StandingRow {
+struct PhotoStateRow {
     album: AlbumId,
     id: PhotoId,
     state: String,
@@ -53,51 +53,60 @@ struct StandingRow {
     lease_until: i64,
 }
 
-impl StandingRow {
-    fn read(self) -> Result<(PhotoRef, Standing)> {
+impl PhotoStateRow {
+    fn into_state(self) -> Result<(PhotoRef, PhotoRowState)> {
         let Self { album, id, state, attempts, lease, lease_until } = self;
-        let state = state_of(&state)?;
-        Ok((PhotoRef { album, photo: id }, Standing { state, attempts, lease, lease_until }))
+        let state = parse_photo_state(&state)?;
+        Ok((PhotoRef { album, photo: id }, PhotoRowState { state, attempts, lease, lease_until }))
     }
 }
 
-fn no_album(album: AlbumId) -> StoreError {
+fn album_not_found(album: AlbumId) -> StoreError {
     StoreError::not_found(format!("album {album}"))
 }
 
 /// Many photos in one transaction.
 #[async_trait]
-pub(super) trait Bulk: Send {
+pub(super) trait QueueWrites: Send {
     /// Where these photos are; those that do not exist are left out, and those whose album was closed. Nobody else changes
     /// them until the transaction ends.
-    async fn hold(&mut self, photos: &[PhotoRef]) -> Result<HashMap<PhotoRef, Standing>>;
+    async fn lock_photos(&mut self, photos: &[PhotoRef]) -> Result<HashMap<PhotoRef, PhotoRowState>>;
     /// Inserts photos that wait for their upload. `NotFound` without the album, or when it was closed; until the
     /// transaction ends it is not.
-    async fn expect(&mut self, album: AlbumId, photos: Vec<(PhotoId, NewPhoto)>, now: i64) -> Result<()>;
+    async fn insert_photos(
+        &mut self,
+        album: AlbumId,
+        photos: Vec<(PhotoId, NewPhoto)>,
+        now: i64,
+    ) -> Result<()>;
     /// Queues photos held that waited for their upload.
-    async fn queue(&mut self, photos: &[PhotoRef], now: i64) -> Result<()>;
+    async fn queue_photos(&mut self, photos: &[PhotoRef], now: i64) -> Result<()>;
     /// Gives photos held their leases and counts the attempts; answers when each was queued, microseconds.
-    async fn take(&mut self, photos: &[(PhotoRef, LeaseId)], term: Term) -> Result<HashMap<LeaseId, i64>>;
+    async fn assign_leases(
+        &mut self,
+        photos: &[(PhotoRef, LeaseId)],
+        term: LeaseWindow,
+    ) -> Result<HashMap<LeaseId, i64>>;
     /// Keeps running leases alive; answers which of these they are.
-    async fn renew(&mut self, leases: &[LeaseId], until: i64) -> Result<HashSet<LeaseId>>;
+    async fn renew_leases(&mut self, leases: &[LeaseId], until: i64) -> Result<HashSet<LeaseId>>;
     /// Puts the photos of running leases back, uncounted, in a turn of its own: a microsecond later than the one before, so
     /// that they keep their places and a message queue does not take the next message of them for the last.
-    async fn give_back(&mut self, leases: &[LeaseId], now: i64) -> Result<()>;
+    async fn release_leases(&mut self, leases: &[LeaseId], now: i64) -> Result<()>;
     /// Makes photos held ready.
-    async fn settle(&mut self, photos: &[&Finished], now: i64) -> Result<()>;
+    async fn mark_ready(&mut self, photos: &[&PhotoResults], now: i64) -> Result<()>;
     /// Removes what an earlier reading saw in photos held; answers whether there were faces.
-    async fn forget_seen(&mut self, photos: &[PhotoRef]) -> Result<bool>;
+    async fn delete_detections(&mut self, photos: &[PhotoRef]) -> Result<bool>;
     /// Inserts what was seen.
-    async fn insert_seen(&mut self, photos: &[&Finished]) -> Result<()>;
+    async fn insert_detections(&mut self, photos: &[&PhotoResults]) -> Result<()>;
     /// Notes that these photos belong to a change of their album's.
-    async fn note_change(&mut self, album: AlbumId, change: Change, photos: &[PhotoId]) -> Result<()>;
+    async fn record_change(&mut self, album: AlbumId, change: Change, photos: &[PhotoId]) -> Result<()>;
     /// Notes that messages name these turns of photos, but for those whose album was closed.
-    async fn publish(&mut self, photos: &[Unpublished], now: i64) -> Result<()>;
+    async fn mark_published(&mut self, photos: &[UnpublishedPhoto], now: i64) -> Result<()>;
 }
 
 impl Transaction {
     /// The way of this transaction's database.
-    pub(super) fn bulk(&mut self) -> &mut dyn Bulk {
+    pub(super) fn queue_writes(&mut self) -> &mut dyn QueueWrites {
         match self {
             Self::Sqlite(transaction) => &mut **transaction,
             Self::Postgres(link) => link,

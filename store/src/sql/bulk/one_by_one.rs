@@ -5,24 +5,24 @@ use std::collections::{HashMap, HashSet};
 use async_trait::async_trait;
 use sqlx::SqliteConnection;
 
-use super::{Bulk, Standing, StandingRow, Term, no_album};
+use super::{LeaseWindow, PhotoRowState, PhotoStateRow, QueueWrites, album_not_found};
 use crate::face_index::Change;
 use crate::ids::{AlbumId, LeaseId, PhotoId};
-use crate::photo::{NewPhoto, SeenFace, SeenText};
-use crate::rows::{bytes_of, micros, standing_name};
+use crate::photo::{DetectedFace, DetectedText, NewPhoto};
+use crate::rows::{index_state_to_str, micros, vector_to_bytes};
 use crate::sql::fault::fault;
-use crate::traits::{Finished, PhotoRef, Result, Unpublished};
+use crate::traits::{PhotoRef, PhotoResults, Result, UnpublishedPhoto};
 
 /// Known to the test of query plans.
-pub(in crate::sql) const RENEW: &str =
+pub(in crate::sql) const RENEW_LEASE: &str =
     "update photo set lease_until = $2 where lease = $1 and state = 'processing'";
 
 #[async_trait]
-impl Bulk for SqliteConnection {
-    async fn hold(&mut self, photos: &[PhotoRef]) -> Result<HashMap<PhotoRef, Standing>> {
+impl QueueWrites for SqliteConnection {
+    async fn lock_photos(&mut self, photos: &[PhotoRef]) -> Result<HashMap<PhotoRef, PhotoRowState>> {
         let mut held = HashMap::with_capacity(photos.len());
         for PhotoRef { album, photo } in photos {
-            let row: Option<StandingRow> = sqlx::query_as(
+            let row: Option<PhotoStateRow> = sqlx::query_as(
                 "select album, id, state, attempts, lease, lease_until from photo where album = $1 and id = $2 \
                  and (select closed_at from album where album.id = photo.album) is null",
             )
@@ -31,12 +31,17 @@ impl Bulk for SqliteConnection {
             .fetch_optional(&mut *self)
             .await
             .map_err(fault("look photos up"))?;
-            held.extend(row.map(StandingRow::read).transpose()?);
+            held.extend(row.map(PhotoStateRow::into_state).transpose()?);
         }
         Ok(held)
     }
 
-    async fn expect(&mut self, album: AlbumId, photos: Vec<(PhotoId, NewPhoto)>, now: i64) -> Result<()> {
+    async fn insert_photos(
+        &mut self,
+        album: AlbumId,
+        photos: Vec<(PhotoId, NewPhoto)>,
+        now: i64,
+    ) -> Result<()> {
         for (id, photo) in photos {
             let inserted = sqlx::query(
                 "insert into photo (album, id, filename, content_type, state, created_at, updated_at) \
@@ -51,13 +56,13 @@ impl Bulk for SqliteConnection {
             .await
             .map_err(fault("expect photos"))?;
             if inserted.rows_affected() == 0 {
-                return Err(no_album(album));
+                return Err(album_not_found(album));
             }
         }
         Ok(())
     }
 
-    async fn queue(&mut self, photos: &[PhotoRef], now: i64) -> Result<()> {
+    async fn queue_photos(&mut self, photos: &[PhotoRef], now: i64) -> Result<()> {
         for PhotoRef { album, photo } in photos {
             sqlx::query(
                 "update photo set state = 'queued', confirmed_at = $3, updated_at = $3, published_at = null \
@@ -73,7 +78,11 @@ impl Bulk for SqliteConnection {
         Ok(())
     }
 
-    async fn take(&mut self, photos: &[(PhotoRef, LeaseId)], term: Term) -> Result<HashMap<LeaseId, i64>> {
+    async fn assign_leases(
+        &mut self,
+        photos: &[(PhotoRef, LeaseId)],
+        term: LeaseWindow,
+    ) -> Result<HashMap<LeaseId, i64>> {
         let mut queued = HashMap::with_capacity(photos.len());
         for (PhotoRef { album, photo }, lease) in photos {
             let confirmed_at: i64 = sqlx::query_scalar(
@@ -93,10 +102,10 @@ impl Bulk for SqliteConnection {
         Ok(queued)
     }
 
-    async fn renew(&mut self, leases: &[LeaseId], until: i64) -> Result<HashSet<LeaseId>> {
+    async fn renew_leases(&mut self, leases: &[LeaseId], until: i64) -> Result<HashSet<LeaseId>> {
         let mut running = HashSet::with_capacity(leases.len());
         for lease in leases {
-            let renewed = sqlx::query(RENEW)
+            let renewed = sqlx::query(RENEW_LEASE)
                 .bind(lease)
                 .bind(until)
                 .execute(&mut *self)
@@ -109,7 +118,7 @@ impl Bulk for SqliteConnection {
         Ok(running)
     }
 
-    async fn give_back(&mut self, leases: &[LeaseId], now: i64) -> Result<()> {
+    async fn release_leases(&mut self, leases: &[LeaseId], now: i64) -> Result<()> {
         for lease in leases {
             sqlx::query(
                 "update photo set state = 'queued', attempts = attempts - 1, lease = null, lease_until = 0, \
@@ -124,7 +133,7 @@ impl Bulk for SqliteConnection {
         Ok(())
     }
 
-    async fn settle(&mut self, photos: &[&Finished], now: i64) -> Result<()> {
+    async fn mark_ready(&mut self, photos: &[&PhotoResults], now: i64) -> Result<()> {
         for finished in photos {
             sqlx::query(
                 "update photo set state = 'ready', width = $3, height = $4, taken_at = $5, camera = $6, \
@@ -145,7 +154,7 @@ impl Bulk for SqliteConnection {
         Ok(())
     }
 
-    async fn forget_seen(&mut self, photos: &[PhotoRef]) -> Result<bool> {
+    async fn delete_detections(&mut self, photos: &[PhotoRef]) -> Result<bool> {
         let mut faces = 0;
         for PhotoRef { album, photo } in photos {
             let forgotten = sqlx::query("delete from face where album = $1 and photo = $2")
@@ -165,7 +174,7 @@ impl Bulk for SqliteConnection {
         Ok(faces > 0)
     }
 
-    async fn insert_seen(&mut self, photos: &[&Finished]) -> Result<()> {
+    async fn insert_detections(&mut self, photos: &[&PhotoResults]) -> Result<()> {
         for finished in photos {
             let photo = PhotoRef { album: finished.lease.album, photo: finished.lease.photo };
             for face in &finished.faces {
@@ -178,7 +187,7 @@ impl Bulk for SqliteConnection {
         Ok(())
     }
 
-    async fn note_change(&mut self, album: AlbumId, change: Change, photos: &[PhotoId]) -> Result<()> {
+    async fn record_change(&mut self, album: AlbumId, change: Change, photos: &[PhotoId]) -> Result<()> {
         for photo in photos {
             sqlx::query(
                 "insert into photo_change (album, change, photo, mark) values ($1, $2, $3, $4) \
@@ -187,7 +196,7 @@ impl Bulk for SqliteConnection {
             .bind(album)
             .bind(change.number)
             .bind(photo)
-            .bind(change.mark)
+            .bind(change.nonce)
             .execute(&mut *self)
             .await
             .map_err(fault("note a change"))?;
@@ -195,8 +204,8 @@ impl Bulk for SqliteConnection {
         Ok(())
     }
 
-    async fn publish(&mut self, photos: &[Unpublished], now: i64) -> Result<()> {
-        for Unpublished { photo, confirmed_at } in photos {
+    async fn mark_published(&mut self, photos: &[UnpublishedPhoto], now: i64) -> Result<()> {
+        for UnpublishedPhoto { photo, confirmed_at } in photos {
             sqlx::query(
                 "update photo set published_at = $4 where album = $1 and id = $2 and confirmed_at = $3 \
                  and (select closed_at from album where album.id = photo.album) is null",
@@ -216,7 +225,7 @@ impl Bulk for SqliteConnection {
 async fn insert_face(
     connection: &mut SqliteConnection,
     PhotoRef { album, photo }: PhotoRef,
-    face: &SeenFace,
+    face: &DetectedFace,
 ) -> Result<()> {
     sqlx::query(
         "insert into face (album, photo, box_top, box_left, box_width, box_height, confidence, unindexed, \
@@ -231,7 +240,7 @@ async fn insert_face(
     .bind(face.confidence)
     .bind(face.unindexed.map(|reason| reason.as_str()))
     .bind(face.embedding.as_ref().map(|embedding| embedding.model.as_str()))
-    .bind(face.embedding.as_ref().map(|embedding| bytes_of(&embedding.vector)))
+    .bind(face.embedding.as_ref().map(|embedding| vector_to_bytes(&embedding.vector)))
     .execute(connection)
     .await
     .map_err(fault("keep faces"))
@@ -241,7 +250,7 @@ async fn insert_face(
 async fn insert_text(
     connection: &mut SqliteConnection,
     PhotoRef { album, photo }: PhotoRef,
-    text: &SeenText,
+    text: &DetectedText,
 ) -> Result<()> {
     sqlx::query(
         "insert into seen_text (album, photo, text, box_top, box_left, box_width, box_height, confidence, \
@@ -255,7 +264,7 @@ async fn insert_text(
     .bind(text.bounding_box.width)
     .bind(text.bounding_box.height)
     .bind(text.confidence)
-    .bind(standing_name(text.standing))
+    .bind(index_state_to_str(text.index_state))
     .execute(connection)
     .await
     .map_err(fault("keep texts"))

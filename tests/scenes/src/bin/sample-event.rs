@@ -20,7 +20,7 @@ struct Arguments {
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    let truth = event::write(&arguments.folder, &arguments.portraits, arguments.photos)?;
+    let truth = event::write_event(&arguments.folder, &arguments.portraits, arguments.photos)?;
     println!(
         "{} photos of {} runners in {}",
         truth.photos.len(),

@@ -1,26 +1,26 @@
 //! Clocks that do not agree: an API's is 5 minutes late, a worker's 5 minutes early.
 
-use super::{Fault, USUAL};
-use crate::cluster::Shape;
+use super::{DEFAULT_FAULT, Fault};
+use crate::cluster::ClusterOptions;
 
 /// Photos pass from the late API to both workers, and from a worker that dies to the other.
 pub const CLOCKS_APART: Fault = Fault {
     name: "clocks-apart",
-    what: "clocks 5 minutes off, one early, one late; either worker killed",
+    description: "clocks 5 minutes off, one early, one late; either worker killed",
     unit: "kills",
-    shape: || Shape { wrong_clocks: true, ..Shape::default() },
-    disturb: |scene| {
-        let rounds = scene.choose(1, 3);
+    cluster_options: || ClusterOptions { skewed_clocks: true, ..ClusterOptions::default() },
+    inject: |scene| {
+        let rounds = scene.short_or_long(1, 3);
         let workers = scene.cluster.workers();
         for _ in 0..rounds {
             for worker in workers {
-                scene.pause(300..900);
-                worker.kill9();
-                scene.pause(0..300);
+                scene.sleep_random(300..900);
+                worker.kill();
+                scene.sleep_random(0..300);
                 worker.restart();
             }
         }
         Ok(rounds * workers.len())
     },
-    ..USUAL
+    ..DEFAULT_FAULT
 };

@@ -15,7 +15,7 @@ use std::time::Duration;
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 
-use crate::cluster::{Cluster, Shape};
+use crate::cluster::{Cluster, ClusterOptions};
 use crate::flow::Flow;
 
 pub use clocks::CLOCKS_APART;
@@ -50,17 +50,17 @@ pub struct Fault {
     /// A short name, as on the command line: words and hyphens.
     pub name: &'static str,
     /// What it is, for the table.
-    pub what: &'static str,
+    pub description: &'static str,
     /// What struck, of which it counts how often.
     pub unit: &'static str,
     /// The cluster that it needs.
-    pub shape: fn() -> Shape,
+    pub cluster_options: fn() -> ClusterOptions,
     /// Whether the event has a photo that ends its workers.
-    pub has_a_killer: bool,
+    pub has_killer_photo: bool,
     /// Whether partners must not notice: nothing may have to be tried again.
-    pub is_silent: bool,
+    pub must_go_unnoticed: bool,
     /// Does it, and answers how often it struck.
-    pub disturb: fn(&mut Scene<'_>) -> anyhow::Result<usize>,
+    pub inject: fn(&mut FaultContext<'_>) -> anyhow::Result<usize>,
 }
 
 /// How much of a fault there is.
@@ -73,7 +73,7 @@ pub enum Extent {
 }
 
 /// Where a fault strikes.
-pub struct Scene<'a> {
+pub struct FaultContext<'a> {
     /// The cluster.
     pub cluster: &'a Cluster,
     /// What flows through it.
@@ -81,33 +81,33 @@ pub struct Scene<'a> {
     /// How much of it.
     pub extent: Extent,
     /// The moments are random, and the same for the same seed.
-    pub dice: StdRng,
+    pub rng: StdRng,
 }
 
-impl Scene<'_> {
+impl FaultContext<'_> {
     /// The first in a test, the second in a soak.
-    fn choose<T>(&self, short: T, long: T) -> T {
+    fn short_or_long<T>(&self, short: T, long: T) -> T {
         if self.extent == Extent::Short { short } else { long }
     }
 
     /// Waits for a random time.
-    fn pause(&mut self, milliseconds: std::ops::Range<u64>) {
-        std::thread::sleep(Duration::from_millis(self.dice.random_range(milliseconds)));
+    fn sleep_random(&mut self, milliseconds: std::ops::Range<u64>) {
+        std::thread::sleep(Duration::from_millis(self.rng.random_range(milliseconds)));
     }
 
     /// A random number below `count`.
-    fn pick(&mut self, count: usize) -> usize {
-        self.dice.random_range(0..count)
+    fn random_below(&mut self, count: usize) -> usize {
+        self.rng.random_range(0..count)
     }
 }
 
 /// Needs the usual cluster and the usual event, and partners may notice.
-const USUAL: Fault = Fault {
+const DEFAULT_FAULT: Fault = Fault {
     name: "",
-    what: "",
+    description: "",
     unit: "",
-    shape: Shape::default,
-    has_a_killer: false,
-    is_silent: false,
-    disturb: |_| Ok(0),
+    cluster_options: ClusterOptions::default,
+    has_killer_photo: false,
+    must_go_unnoticed: false,
+    inject: |_| Ok(0),
 };
