@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use photofinish_api::context::{ComponentHealth, ComponentState, Health, ProbeError};
 use photofinish_pipeline::{Pipeline, PipelineStatus, ProbeService, ProbeServiceError};
 use photofinish_store::Store;
-use photofinish_store::photo::Embedding;
+use photofinish_store::model::photo::Embedding;
 
 /// The probe desk, where this process has one.
 pub struct ProbeAdapter(pub Option<ProbeService>);

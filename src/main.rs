@@ -2,28 +2,22 @@
 
 mod adapters;
 mod allocators;
-mod chores;
 mod commands;
 mod config;
-mod library;
-mod logging;
-mod masked;
-mod networks;
+mod maintenance;
+mod models;
+mod onnxruntime;
 mod run;
 mod secrets;
-mod settings;
-mod sweeping;
-#[cfg(feature = "otlp")]
-mod traces;
-mod upload;
+mod telemetry;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{doctor, key, models, sweep};
+use crate::commands::{doctor, key, models as model_files, sweep};
 use crate::config::Config;
-use crate::settings::Settings;
+use crate::config::settings::Settings;
 
 /// Pixel buffers of many megabytes wander between threads: the system's allocator keeps what each thread has freed to
 /// itself (300 MB more at the peak, measured), this one gives it back.
@@ -52,7 +46,7 @@ enum Command {
     #[command(subcommand)]
     Key(key::KeyCommand),
     /// Sends a folder of photos through the partner API; a second run sends only what is missing
-    Upload(upload::UploadArguments),
+    Upload(commands::upload::UploadArguments),
     /// Says what is ready and what is not; exit code 1 when the profile cannot run
     Doctor,
     /// Prints the settings in force, secrets masked
@@ -63,7 +57,7 @@ enum Command {
     Sweep(sweep::SweepArguments),
     /// Looks after the model files
     #[command(subcommand)]
-    Models(models::ModelsCommand),
+    Models(model_files::ModelsCommand),
 }
 
 fn main() -> ExitCode {
@@ -79,7 +73,7 @@ fn main() -> ExitCode {
 
 fn dispatch(Arguments { command, mut settings }: Arguments) -> anyhow::Result<ExitCode> {
     if let Command::Upload(arguments) = command {
-        return upload::run(&arguments);
+        return commands::upload::run(&arguments);
     }
     if matches!(command, Command::All | Command::Serve | Command::Work) {
         allocators::reexec_with_malloc_settings();
@@ -94,7 +88,7 @@ fn dispatch(Arguments { command, mut settings }: Arguments) -> anyhow::Result<Ex
         Command::Key(command) => key::run(&config, command),
         Command::Doctor => doctor::run(&config),
         Command::Sweep(arguments) => sweep::run(&config, &arguments),
-        Command::Models(models::ModelsCommand::Verify) => models::verify(&config),
+        Command::Models(model_files::ModelsCommand::Verify) => model_files::verify(&config),
         Command::Migrate => {
             run::migrate(&config)?;
             println!("the database is up to date");

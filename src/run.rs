@@ -14,8 +14,8 @@ use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{
     Limits, Pipeline, PipelineDependencies, PipelineSettings, ProbeService, ThreadCounts,
 };
-use photofinish_store::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
-use photofinish_store::local::make_folder;
+use photofinish_store::blobs::local::make_folder;
+use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
 use photofinish_store::traits::Keys;
 use photofinish_store::{DatabaseKind, Store, StoreSettings};
 use tokio::net::TcpListener;
@@ -24,8 +24,8 @@ use tokio::sync::watch;
 
 use crate::adapters::{ProbeAdapter, ServiceHealth};
 use crate::config::Config;
-use crate::logging::Telemetry;
-use crate::{chores, networks, secrets};
+use crate::telemetry::logging::Telemetry;
+use crate::{maintenance, models, secrets};
 
 /// What a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +152,7 @@ async fn run_service(config: Config, role: Role, arrived: TraceHook) -> anyhow::
         return Ok(ExitCode::SUCCESS);
     };
     let store = store?;
-    let models = networks::open_models(&config)?;
+    let models = models::open_models(&config)?;
     let listener = TcpListener::bind(config.listen)
         .await
         .with_context(|| format!("listening on {} (PHOTOFINISH_LISTEN)", config.listen))?;
@@ -178,7 +178,7 @@ async fn run_service(config: Config, role: Role, arrived: TraceHook) -> anyhow::
         draining: Draining::default(),
     };
     let (stop, stopped) = watch::channel(false);
-    let chores = tokio::spawn(chores::run((store.clone(), config.gc), metrics, stopped.clone()));
+    let chores = tokio::spawn(maintenance::run((store.clone(), config.gc), metrics, stopped.clone()));
     let admin = start_admin(&config, &context, stopped.clone()).await?;
     tracing::info!(listen = %config.listen, role = ?role, "ready for requests");
     let api = tokio::spawn({
@@ -274,7 +274,7 @@ fn api_settings(config: &Config) -> ApiSettings {
         download_ttl: config.times.download_ttl,
         probe_ttl: config.times.probe_ttl,
         media_types: ["image/jpeg", "image/png", "image/webp"].map(str::to_owned).to_vec(),
-        calibrations: networks::calibrations(),
+        calibrations: models::calibrations(),
         admin_on_api_port: config.admin_listen.is_none(),
     }
 }
@@ -327,19 +327,19 @@ fn install_metrics(role: Role) -> Result<PrometheusHandle, BuildError> {
     let recorder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &LATENCY_BUCKETS)?
         .set_buckets_for_metric(
-            Matcher::Full(photofinish_pipeline::metric_names::CONFIRM_TO_SEARCHABLE_SECONDS.to_owned()),
+            Matcher::Full(photofinish_pipeline::engine::metrics::CONFIRM_TO_SEARCHABLE_SECONDS.to_owned()),
             &QUEUE_WAIT_BUCKETS,
         )?
         .set_buckets_for_metric(Matcher::Suffix("_batch_size".to_owned()), &sizes)?
         .set_buckets_for_metric(Matcher::Suffix("_together".to_owned()), &sizes)?
         .install_recorder()?;
     photofinish_api::metrics::describe();
-    photofinish_pipeline::metric_names::describe();
-    photofinish_store::meters::describe();
+    photofinish_pipeline::engine::metrics::describe();
+    photofinish_store::metric_names::describe();
     // Photos whose workers died are found, and counted as failed, by any process.
-    photofinish_store::meters::register_counters();
+    photofinish_store::metric_names::register_counters();
     if role.has_pipeline() {
-        photofinish_pipeline::metric_names::init_counters();
+        photofinish_pipeline::engine::metrics::init_counters();
     }
     Ok(recorder)
 }

@@ -5,16 +5,16 @@ use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use photofinish_store::album::Tenant;
-use photofinish_store::ids::KeyId;
-use photofinish_store::key::{Key, KeyMode, Scope};
+use photofinish_store::model::album::Tenant;
+use photofinish_store::model::ids::KeyId;
+use photofinish_store::model::key::{Key, KeyMode, Scope};
 use photofinish_store::traits::Keys;
 use time::{Duration, OffsetDateTime};
 use warp::http::HeaderMap;
 
 use crate::context::{Context, Environment};
-use crate::error::ApiError;
-use crate::error_table::ErrorKind;
+use crate::errors::ApiError;
+use crate::errors::table::ErrorKind;
 use crate::key::KeyText;
 
 /// The header that carries the key.

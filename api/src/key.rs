@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use photofinish_store::key::{KeyDigest, KeyMode};
+use photofinish_store::model::key::{KeyDigest, KeyMode};
 use sha2::{Digest, Sha256};
 
 /// 62^43 is more than 2^256.

@@ -4,32 +4,20 @@
 //! An operation is found in `operations`, goes the way that `operation` describes, and ends in `handlers`;
 //! what stands on the wire is in `wire`, what can fail in [`error_table`].
 
-mod accept;
-mod admin;
 mod auth;
-mod body;
 pub mod context;
-mod cursor;
-mod error;
-mod error_schemas;
-pub mod error_table;
+pub mod errors;
 mod handlers;
-mod input;
-mod issues;
 pub mod key;
 pub mod metrics;
 mod openapi;
 mod operation;
-mod operations;
 mod reply;
-mod request;
-mod routes;
-mod rules;
 mod server;
-mod storage;
+mod validate;
 mod wire;
 
-pub use error::ApiError;
+pub use errors::ApiError;
 pub use openapi::openapi_document;
-pub use routes::{admin_routes, routes};
-pub use server::{serve, serve_admin};
+pub use server::listener::{serve, serve_admin};
+pub use server::router::{admin_routes, routes};

@@ -6,7 +6,7 @@ use warp::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use warp::http::{HeaderMap, StatusCode};
 use warp::reply::Response;
 
-use crate::error::ApiError;
+use crate::errors::ApiError;
 
 /// 200 with a JSON body.
 pub(crate) fn json_response<T: Serialize>(body: &T) -> Result<Response, ApiError> {

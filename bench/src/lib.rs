@@ -3,8 +3,5 @@
 
 #![forbid(unsafe_code)]
 
-pub mod goals;
-pub mod machine;
-pub mod places;
+pub mod paths;
 pub mod report;
-pub mod statistics;

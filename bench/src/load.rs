@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use photofinish_tests::harness::pictures::TestPhoto;
+use photofinish_tests::harness::test_photo::TestPhoto;
 use serde_json::Value;
 
 use crate::client::Client;
-use crate::enlarge;
-use crate::goals::Goal;
-use crate::places::InputPaths;
+use crate::paths::InputPaths;
+use crate::photos::enlarge;
+use crate::photos::labels;
 use crate::process;
+use crate::report::goals::Goal;
+use crate::report::statistics::{median, percentile, to_milliseconds};
 use crate::report::{OutputOptions, Report, Table};
 use crate::service::{Service, Setup};
-use crate::statistics::{median, percentile, to_milliseconds};
-use crate::truth;
 
 /// Different photos; the album's photos are these, over and over.
 const DISTINCT_PHOTOS: usize = 200;
@@ -110,9 +110,9 @@ fn draw_marked_photos() -> TestPhotos {
 
 /// The labelled race photos, at most 640 x 480.
 fn shrink_race_photos(places: &InputPaths) -> anyhow::Result<TestPhotos> {
-    let labels = truth::load_photos(&places.find_shared("photos/bibs.csv")?)?;
+    let labels = labels::load_photos(&places.find_shared("photos/bibs.csv")?)?;
     let folder = places.find_shared("photos/files")?;
-    let portraits = truth::load_portraits(&places.find_shared("photos/faces.csv")?)?;
+    let portraits = labels::load_portraits(&places.find_shared("photos/faces.csv")?)?;
     let portrait = portraits.first().context("no portraits")?;
     Ok(TestPhotos {
         jpegs: labels

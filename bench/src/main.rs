@@ -6,24 +6,20 @@
 
 #![forbid(unsafe_code)]
 
-mod album;
 mod client;
 mod cpu;
-mod enlarge;
 mod eval;
 mod gpu;
 mod load;
 mod networks;
-mod peer;
+mod photos;
 mod process;
 mod reading;
-mod score;
 mod service;
 mod store;
-mod truth;
 
 use clap::{Parser, Subcommand};
-use photofinish_bench::{goals, places, report, statistics};
+use photofinish_bench::{paths, report};
 
 use crate::report::OutputOptions;
 
@@ -41,7 +37,7 @@ enum Command {
     Eval(eval::Evaluation),
     /// Makes 24 megapixel photos from the labelled ones, with sensor-like noise and a truth file beside them.
     #[command(name = "make-24mp")]
-    Make24mp(enlarge::EnlargeOptions),
+    Make24mp(photos::enlarge::EnlargeOptions),
     /// CPU per photo and per stage, and peak memory, beside the peer, plain and tuned, in one run.
     Cpu(cpu::CpuOptions),
     /// Thousands of small photos into one album while others search: latencies and memory.
@@ -60,7 +56,7 @@ enum Command {
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Eval(evaluation) => eval::run(evaluation),
-        Command::Make24mp(options) => enlarge::run(&options),
+        Command::Make24mp(options) => photos::enlarge::run(&options),
         Command::Cpu(options) => publish_report(cpu::run(&options)?, &options.output),
         Command::Load(options) => publish_report(load::run(&options)?, &options.output),
         Command::Store(options) => publish_report(store::run(&options)?, &options.output),
@@ -77,7 +73,7 @@ fn main() -> anyhow::Result<()> {
 pub(crate) fn publish_report(report: report::Report, output: &OutputOptions) -> anyhow::Result<()> {
     report.print();
     report.save(output)?;
-    if output.strict && !report.goals.iter().all(goals::Goal::is_met) {
+    if output.strict && !report.goals.iter().all(report::goals::Goal::is_met) {
         anyhow::bail!("a goal was missed");
     }
     Ok(())

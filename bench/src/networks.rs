@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use photofinish_models::factory::ZooModels;
-use photofinish_models::runtime::{DeviceChoice, Precision, Runtime, RuntimeSettings};
+use photofinish_models::onnx::runtime::{DeviceChoice, Precision, Runtime, RuntimeSettings};
 use photofinish_models::traits::{ModelError, ModelFactory};
 
-use crate::places::InputPaths;
+use crate::paths::InputPaths;
 
 /// The networks on the CPU.
 ///

@@ -8,18 +8,18 @@ use std::time::Duration;
 use anyhow::Context as _;
 use photofinish_kernels::frame::{Frame, Picture, Size};
 use photofinish_kernels::resize::{Filter, ResizeTarget, Resizer};
-use photofinish_models::runtime::{DeviceChoice, Precision};
+use photofinish_models::onnx::runtime::{DeviceChoice, Precision};
 use photofinish_models::traits::{
     BibPattern, BibReader, FaceCrop, FaceDetector, FaceEmbedder, ModelFactory, ReadRequest,
 };
 use turbojpeg::{Compressor, Decompressor, Image, PixelFormat, ScalingFactor, Subsamp};
 
-use crate::album::list_jpegs;
 use crate::networks;
-use crate::places::InputPaths;
+use crate::paths::InputPaths;
 use crate::process::own_cpu;
+use crate::report::statistics::{median, to_milliseconds};
 use crate::report::{OutputOptions, Report, Table};
-use crate::statistics::{median, to_milliseconds};
+use crate::service::album::list_jpegs;
 
 /// As the pipeline's defaults.
 const WORKING_LONG_SIDE: u32 = 2048;

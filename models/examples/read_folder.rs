@@ -13,7 +13,7 @@ use std::time::Duration;
 use image::{DynamicImage, ImageDecoder, ImageReader};
 use photofinish_kernels::frame::Picture;
 use photofinish_models::factory::ZooModels;
-use photofinish_models::runtime::{DeviceChoice, Precision, Runtime, RuntimeSettings};
+use photofinish_models::onnx::runtime::{DeviceChoice, Precision, Runtime, RuntimeSettings};
 use photofinish_models::traits::{BibPattern, BibReader, BibText, FaceDetector, ModelFactory, ReadRequest};
 use rustix::time::{ClockId, clock_gettime};
 use tracing::span::Id;

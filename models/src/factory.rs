@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use photofinish_kernels::device::Device;
 use photofinish_zoo::{Contract, Model, ModelRole, ModelSet, Zoo};
 
-use crate::embedder::AlignedEmbedder;
-use crate::libfacedetection::Libfacedetection;
+use crate::faces::embedder::AlignedEmbedder;
+use crate::faces::libfacedetection::Libfacedetection;
+use crate::faces::yunet::{Yunet, YunetThresholds};
+use crate::onnx::runtime::Runtime;
+use crate::onnx::session::{Network, Workload};
 use crate::reading::{self, ReaderNetworks, SharedTextDetector, TorsoBibReader};
-use crate::runtime::Runtime;
-use crate::session::{Network, Workload};
 use crate::traits::{
     BatchSizes, BibReader, FaceDetector, FaceEmbedder, ModelError, ModelFactory, ModelIdentity,
 };
-use crate::yunet::{Yunet, YunetThresholds};
 
 /// Makes the networks of one set.
 pub struct ZooModels {

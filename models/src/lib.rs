@@ -3,12 +3,9 @@
 //! Knows nothing of files of photos, threads, rows or HTTP. The pipeline asks through [`traits`]; `src` chooses the
 //! factory: [`factory::ZooModels`], the real networks, or [`fakes::FakeModels`] for tests of everything around them.
 
-pub mod embedder;
+pub mod faces;
 pub mod factory;
 pub mod fakes;
-pub mod libfacedetection;
+pub mod onnx;
 pub mod reading;
-pub mod runtime;
-pub mod session;
 pub mod traits;
-pub mod yunet;

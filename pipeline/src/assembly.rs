@@ -14,25 +14,25 @@ use std::sync::atomic::AtomicBool;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use photofinish_kernels::resize::Resizer;
 
-use crate::budget::Budget;
-use crate::decode::Decode;
-use crate::decode::bounded::Decoder;
-use crate::decode::pool::PixelPool;
-use crate::detect::Detect;
-use crate::embed::Embed;
-use crate::fault::{Component, Outage};
-use crate::feed::Feed;
-use crate::fetch::Fetch;
-use crate::generation::{Generation, StageSpec, StageThreads};
-use crate::index::Index;
-use crate::read::{PatternCache, Read};
-use crate::resize::Resize;
-use crate::runner::{Inlet, Outlet, StageFactory};
+use crate::engine::budget::Budget;
+use crate::engine::fault::{Component, Outage};
+use crate::engine::generation::{Generation, StageSpec, StageThreads};
+use crate::engine::runner::{Inlet, Outlet, StageFactory};
+use crate::engine::stage::Stage;
+use crate::engine::store_client::{KillSwitch, StoreClient};
+use crate::engine::supervisor::{GenerationFactory, PendingGeneration, SharedState};
+use crate::engine::ticket::InFlight;
+use crate::image::decoder::Decoder;
+use crate::image::pool::PixelPool;
 use crate::settings::{PipelineDependencies, PipelineSettings};
-use crate::stage::Stage;
-use crate::store_call::{KillSwitch, StoreClient};
-use crate::supervisor::{GenerationFactory, PendingGeneration, SharedState};
-use crate::ticket::InFlight;
+use crate::stages::decode::Decode;
+use crate::stages::detect::Detect;
+use crate::stages::embed::Embed;
+use crate::stages::feed::Feed;
+use crate::stages::fetch::Fetch;
+use crate::stages::index::Index;
+use crate::stages::read::{PatternCache, Read};
+use crate::stages::resize::Resize;
 
 /// The stages in order.
 pub(crate) const STAGES: [&str; 8] =
@@ -130,7 +130,7 @@ impl Assembly<'_> {
         &self,
         crew: &mut StageThreads,
         calls: &StoreClient,
-    ) -> Result<Sender<InFlight<crate::photo::SizedPhoto>>, Outage> {
+    ) -> Result<Sender<InFlight<crate::stages::photo::SizedPhoto>>, Outage> {
         let (settings, batch) = (self.settings, self.dependencies.models.batch_sizes());
         let embed_batch = batch.embed.div_ceil(FACES_PER_PHOTO);
         let (read, embedded) = (edge(READ_CAPACITY), edge(PIXELS_CAPACITY.max(2 * batch.read)));
@@ -222,7 +222,7 @@ impl Assembly<'_> {
 /// What the first stages are tied to.
 struct PipelineEnds<'a> {
     leased: Receiver<InFlight<Arc<photofinish_store::traits::Lease>>>,
-    sized: Sender<InFlight<crate::photo::SizedPhoto>>,
+    sized: Sender<InFlight<crate::stages::photo::SizedPhoto>>,
     budgets: [&'a Budget; 2],
 }
 

@@ -8,43 +8,17 @@
 #![forbid(unsafe_code)]
 
 mod assembly;
-mod book;
-mod budget;
-mod decode;
-mod desk;
-mod detect;
-mod embed;
-mod fault;
-mod feed;
-mod fetch;
-mod generation;
-mod grid;
-mod index;
-#[cfg(test)]
-mod mechanics_tests;
-mod meters;
-pub mod metric_names;
-mod network;
-mod photo;
+pub mod engine;
+mod image;
 mod pipeline;
 mod probe;
-mod quality;
-mod read;
-mod resize;
-mod runner;
 mod settings;
-mod sizes;
-mod spans;
-mod stage;
-mod store_call;
-mod supervisor;
-mod sync;
+mod stages;
 #[cfg(test)]
 mod testing;
-mod ticket;
 
-pub use crate::desk::{ProbeFace, ProbeService, ProbeServiceError};
-pub use crate::fault::Component;
+pub use crate::engine::fault::Component;
+pub use crate::engine::supervisor::{PipelineStatus, StopReport};
 pub use crate::pipeline::Pipeline;
+pub use crate::probe::service::{ProbeFace, ProbeService, ProbeServiceError};
 pub use crate::settings::{Limits, PipelineDependencies, PipelineSettings, ThreadCounts};
-pub use crate::supervisor::{PipelineStatus, StopReport};

@@ -7,13 +7,13 @@ use crossbeam_channel::{Receiver, Sender};
 use time::OffsetDateTime;
 
 use crate::assembly::{self, STAGES};
-use crate::book::{LeaseRenewer, LeaseTable};
-use crate::fault::Component;
-use crate::meters::PipelineStats;
+use crate::engine::fault::Component;
+use crate::engine::leases::{LeaseRenewer, LeaseTable};
+use crate::engine::stage_stats::PipelineStats;
+use crate::engine::store_client::{KillSwitch, StoreClient};
+use crate::engine::supervisor::{PipelineStatus, SharedState, StopReport, Supervisor, backoff, stop_channel};
+use crate::engine::sync::lock;
 use crate::settings::{PipelineDependencies, PipelineSettings};
-use crate::store_call::{KillSwitch, StoreClient};
-use crate::supervisor::{PipelineStatus, SharedState, StopReport, Supervisor, backoff, stop_channel};
-use crate::sync::lock;
 
 /// The staged pipeline, on its own threads.
 #[derive(Debug)]

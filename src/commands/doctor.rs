@@ -6,9 +6,9 @@ use std::time::Duration;
 use photofinish_store::{Store, StoreError};
 use photofinish_zoo::Zoo;
 
+use crate::config::redact::redact_url;
 use crate::config::{Config, ModelKind};
-use crate::masked::redact_url;
-use crate::{library, networks, run};
+use crate::{models, onnxruntime, run};
 
 /// How often the connection to the queue is looked at, and with which pause.
 const CONNECT_ATTEMPTS: usize = 30;
@@ -50,18 +50,17 @@ pub fn run(config: &Config) -> anyhow::Result<ExitCode> {
 }
 
 fn check_runtime_library(config: &Config) -> Finding {
-    let state = library::find_library(config).map_err(|error| format!("{error:#}")).and_then(|path| {
-        let minor =
-            photofinish_models::runtime::read_library_version(&path).map_err(|error| error.to_string())?;
+    let state = onnxruntime::find_library(config).map_err(|error| format!("{error:#}")).and_then(|path| {
+        let minor = photofinish_models::onnx::runtime::read_library_version(&path)
+            .map_err(|error| error.to_string())?;
         Ok(format!("version 1.{minor}, {}", path.display()))
     });
     Finding { component: "onnx runtime", state }
 }
 
 fn check_device(config: &Config) -> Finding {
-    let state = networks::open_runtime(config)
-        .map(|runtime| runtime.to_string())
-        .map_err(|error| format!("{error:#}"));
+    let state =
+        models::open_runtime(config).map(|runtime| runtime.to_string()).map_err(|error| format!("{error:#}"));
     Finding { component: "device", state }
 }
 

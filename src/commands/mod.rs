@@ -4,3 +4,4 @@ pub mod doctor;
 pub mod key;
 pub mod models;
 pub mod sweep;
+pub(crate) mod upload;

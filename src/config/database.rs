@@ -6,8 +6,8 @@ use std::time::Duration;
 use photofinish_store::{DatabaseKind, ServerLimits};
 
 use super::SettingsParser;
-use crate::masked::redact_url;
-use crate::settings::Settings;
+use crate::config::redact::redact_url;
+use crate::config::settings::Settings;
 
 impl SettingsParser {
     pub(super) fn database_url(&mut self, given: &Settings, data_dir: &Path) -> String {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use photofinish_store::QueueSettings;
 
 use super::{Config, SettingsParser};
-use crate::masked::redact_url;
-use crate::settings::Settings;
+use crate::config::redact::redact_url;
+use crate::config::settings::Settings;
 
 /// How often photos are looked for that the queue forgot.
 const REPUBLISH_INTERVAL: Duration = Duration::from_secs(60);

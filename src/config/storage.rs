@@ -3,13 +3,13 @@
 
 use std::path::Path;
 
-use photofinish_store::remote::{Addressing, CloudSettings, LONGEST_TTL, Timeouts};
-use photofinish_store::storage::check_url;
+use photofinish_store::blobs::cloud::{Addressing, CloudSettings, LONGEST_TTL, Timeouts};
+use photofinish_store::blobs::storage::check_url;
 use url::Url;
 
 use super::{Config, SettingsParser, Times, read_variables};
-use crate::masked::redact_url;
-use crate::settings::Settings;
+use crate::config::redact::redact_url;
+use crate::config::settings::Settings;
 
 /// What the variables of each kind of storage URL begin with.
 const CLOUD_PREFIXES: [(&str, &str); 3] = [("s3://", "AWS_"), ("gs://", "GOOGLE_"), ("az://", "AZURE_")];

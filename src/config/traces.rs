@@ -4,8 +4,8 @@
 use url::Url;
 
 use super::{Config, SettingsParser, read_variables};
-use crate::masked::redact_url;
-use crate::settings::Settings;
+use crate::config::redact::redact_url;
+use crate::config::settings::Settings;
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";

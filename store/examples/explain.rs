@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use photofinish_servers::Postgres;
-use photofinish_store::photo::{Embedding, PhotoQuery, PhotoState};
-use photofinish_store::suite::{Event, face, test_settings, text};
+use photofinish_store::conformance::{Event, face, test_settings, text};
+use photofinish_store::model::photo::{Embedding, PhotoQuery, PhotoState};
 use photofinish_store::traits::{Lease, PhotoResults, TextQuery};
 use photofinish_store::{Store, StoreSettings};
 use sqlx::{Connection, PgConnection};
@@ -255,11 +255,14 @@ async fn run_queue_calls(page: &mut PlanReport, event: &Event) -> Result<(), Box
 fn results_for(lease: &Lease) -> PhotoResults {
     PhotoResults {
         lease: lease.clone(),
-        size: photofinish_store::photo::PhotoSize { width: 6000, height: 4000 },
+        size: photofinish_store::model::photo::PhotoSize { width: 6000, height: 4000 },
         taken_at: None,
         camera: None,
         faces: (0..3)
-            .map(|_| photofinish_store::photo::DetectedFace { embedding: Some(probe()), ..face([1.0; 4]) })
+            .map(|_| photofinish_store::model::photo::DetectedFace {
+                embedding: Some(probe()),
+                ..face([1.0; 4])
+            })
             .collect(),
         texts: vec![text("1234", 0.99)],
     }

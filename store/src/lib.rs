@@ -3,45 +3,32 @@
 //! Knows nothing of HTTP, networks or pixels. The rest of the house asks through the traits of [`traits`];
 //! [`Store::open`] builds the backends from URLs. Every backend runs the tests of [`suite`].
 
+pub mod blobs;
+pub mod conformance;
+pub mod error;
+pub mod metric_names;
+pub mod model;
+mod queue;
+pub mod search;
+mod sql;
+pub mod traits;
+
 use std::sync::Arc;
 
 use time::OffsetDateTime;
 use url::Url;
 
-pub mod album;
-pub mod calibration;
-pub mod error;
-mod face_index;
-mod face_matrix;
-pub mod ids;
-mod jetstream;
-pub mod key;
-pub mod local;
-pub mod meters;
-pub mod object;
-mod objects;
-pub mod photo;
-pub mod remote;
-mod rows;
-mod sql;
-pub mod storage;
-pub mod suite;
-mod sweep;
-mod text_search;
-pub mod traits;
-pub mod variants;
-
+use blobs::cloud::CloudSettings;
+pub use blobs::gc::{GcOptions, GcReport};
+use blobs::local::LocalFiles;
+use blobs::storage::Storage;
 pub use error::{StoreError, StoreErrorKind};
-use face_index::FaceCache;
-use jetstream::JetStreamQueue;
-pub use jetstream::QueueSettings;
-use local::LocalFiles;
-use remote::CloudSettings;
+use queue::jetstream::JetStreamQueue;
+pub use queue::jetstream::QueueSettings;
+use search::faces::FaceCache;
+use search::texts::TextSearch;
 use sql::{Database, SqlAlbums, SqlFaces, SqlGcQueries, SqlKeys, SqlPhotos, SqlProbes, SqlQueue, SqlTexts};
 pub use sql::{DatabaseKind, ServerLimits};
-use storage::Storage;
-pub use sweep::{GcOptions, GcReport};
-use text_search::TextSearch;
 
 /// Everything that is remembered. Cheap to clone.
 #[derive(Clone)]
@@ -177,11 +164,11 @@ impl Store {
     /// # Errors
     /// `Unavailable`.
     pub async fn measure_queue(&self) -> Result<(), StoreError> {
-        metrics::gauge!(meters::QUEUE_DEPTH).set(self.queue.depth().await? as f64);
+        metrics::gauge!(metric_names::QUEUE_DEPTH).set(self.queue.depth().await? as f64);
         let since = self.queue.waiting_since().await?;
         // Clocks of other machines may be ahead of this one.
         let age = since.map_or(0.0, |since| (OffsetDateTime::now_utc() - since).as_seconds_f64().max(0.0));
-        metrics::gauge!(meters::QUEUE_AGE_SECONDS).set(age);
+        metrics::gauge!(metric_names::QUEUE_AGE_SECONDS).set(age);
         Ok(())
     }
 

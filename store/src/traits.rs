@@ -9,12 +9,12 @@ use bytes::Bytes;
 use time::OffsetDateTime;
 use url::Url;
 
-use crate::album::{Album, AlbumChange, AlbumConfig, AlbumPage, AlbumQuery, NewAlbum, Tenant};
 use crate::error::StoreError;
-use crate::ids::{AlbumId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId};
-use crate::key::{Key, KeyDigest, NewKey};
-use crate::object::ObjectKey;
-use crate::photo::{
+use crate::model::album::{Album, AlbumChange, AlbumConfig, AlbumPage, AlbumQuery, NewAlbum, Tenant};
+use crate::model::ids::{AlbumId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId};
+use crate::model::key::{Key, KeyDigest, NewKey};
+use crate::model::object_key::ObjectKey;
+use crate::model::photo::{
     BoundingBox, DetectedFace, DetectedText, Embedding, FailureReason, NewPhoto, Photo, PhotoPage,
     PhotoQuery, PhotoSize, StateCounts,
 };

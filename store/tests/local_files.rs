@@ -2,20 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only the test functions themselves for tests")]
 
-mod embedded;
+mod support;
 
 use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use embedded::Home;
 use futures_util::{StreamExt, stream};
-use photofinish_store::ids::{AlbumId, OrganizationId, PhotoId};
-use photofinish_store::local::{LocalFiles, ReceiveError, SignatureError, UploadGrant};
-use photofinish_store::object::{ObjectKey, ObjectRole};
-use photofinish_store::suite::Event;
+use photofinish_store::blobs::local::{LocalFiles, ReceiveError, SignatureError, UploadGrant};
+use photofinish_store::conformance::Event;
+use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
+use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::traits::UploadConditions;
 use photofinish_store::{GcOptions, Store, StoreErrorKind};
+use support::Home;
 use url::Url;
 
 const TTL: Duration = Duration::from_secs(900);

@@ -2,20 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only the test functions themselves for tests")]
 
-mod embedded;
+mod support;
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use embedded::Home;
 use futures_util::future::join_all;
 use photofinish_servers::Postgres;
-use photofinish_store::ids::PhotoId;
-use photofinish_store::photo::{DetectedFace, PhotoState};
-use photofinish_store::suite::{self, Event, face, text};
+use photofinish_store::conformance::{self, Event, face, text};
+use photofinish_store::model::ids::PhotoId;
+use photofinish_store::model::photo::{DetectedFace, PhotoState};
 use photofinish_store::traits::{Finish, Lease, LeaseRequest, PhotoRef, PhotoResults};
 use photofinish_store::{ServerLimits, Store, StoreErrorKind, StoreSettings};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use support::Home;
 
 /// A lease that no test outlives.
 const LONG: Duration = Duration::from_secs(3600);
@@ -27,7 +27,7 @@ const WAIT_LIMIT: Duration = Duration::from_secs(60);
 async fn the_suites_pass() {
     let Some(server) = Postgres::shared() else { return };
     let home = Home::with_rows(server.database());
-    suite::run_all_suites(&home.open().await).await;
+    conformance::run_all_suites(&home.open().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -275,7 +275,7 @@ async fn lease_all(event: &Event) -> Vec<Lease> {
 fn results_for(lease: &Lease, round: usize) -> PhotoResults {
     PhotoResults {
         lease: lease.clone(),
-        size: photofinish_store::photo::PhotoSize { width: 6000, height: 4000 },
+        size: photofinish_store::model::photo::PhotoSize { width: 6000, height: 4000 },
         taken_at: None,
         camera: None,
         faces: vec![DetectedFace { confidence: 0.5, ..face([1.0, 0.0, 0.0, 0.0]) }],

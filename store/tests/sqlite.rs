@@ -2,20 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only the test functions themselves for tests")]
 
-mod embedded;
+mod support;
 
 use std::time::Duration;
 
-use embedded::{ATTEMPT_LIMIT, Home};
-use photofinish_store::photo::{FailureReason, PhotoState};
-use photofinish_store::suite::{self, Event};
+use photofinish_store::conformance::{self, Event};
+use photofinish_store::model::photo::{FailureReason, PhotoState};
 use photofinish_store::traits::TextQuery;
 use photofinish_store::{Store, StoreErrorKind, lock_database};
+use support::{ATTEMPT_LIMIT, Home};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_suites_pass() {
     let home = Home::new();
-    suite::run_all_suites(&home.open().await).await;
+    conformance::run_all_suites(&home.open().await).await;
 }
 
 #[tokio::test]
@@ -23,7 +23,9 @@ async fn confirmed_photos_and_results_survive_a_restart() {
     let home = Home::new();
     let store = home.open().await;
     let event = Event::make(&store).await;
-    let ready = event.ready(vec![suite::face([1.0, 0.0, 0.0, 0.0])], vec![suite::text("1234", 0.99)]).await;
+    let ready = event
+        .ready(vec![conformance::face([1.0, 0.0, 0.0, 0.0])], vec![conformance::text("1234", 0.99)])
+        .await;
     let queued = event.queued(5).await;
     let (album, tenant) = (event.album, event.tenant);
     drop(event);
@@ -34,7 +36,7 @@ async fn confirmed_photos_and_results_survive_a_restart() {
     let counts = store.photos.counts(album).await.unwrap();
     assert_eq!((counts.ready, counts.queued), (1, 5));
     assert_eq!(store.queue.confirm(album, &queued).await.unwrap(), queued);
-    let probe = suite::face([1.0, 0.0, 0.0, 0.0]).embedding.unwrap();
+    let probe = conformance::face([1.0, 0.0, 0.0, 0.0]).embedding.unwrap();
     let hits = store.faces.nearest(album, &probe, 10, 0.9).await.unwrap();
     assert_eq!(hits.iter().map(|hit| hit.photo).collect::<Vec<_>>(), [ready]);
     let query = TextQuery { text: "1234".into(), exact: true };
@@ -54,7 +56,7 @@ async fn a_killed_process_leaves_crash_suspects_that_fail_at_the_attempt_limit()
     drop(event);
     for attempt in 2..=ATTEMPT_LIMIT {
         store = restart(&home, store).await;
-        let event = embedded::reopen_fixture(&store, album).await;
+        let event = support::reopen_fixture(&store, album).await;
         assert!(event.leased_suspect(hour).await.is_none(), "the lease still runs");
         assert_eq!(store.embedded().unwrap().reclaim_leases().await.unwrap(), 1);
         assert!(event.leased(1, hour).await.is_empty(), "it is no fresh photo");
@@ -62,7 +64,7 @@ async fn a_killed_process_leaves_crash_suspects_that_fail_at_the_attempt_limit()
     }
     store = restart(&home, store).await;
     store.embedded().unwrap().reclaim_leases().await.unwrap();
-    let event = embedded::reopen_fixture(&store, album).await;
+    let event = support::reopen_fixture(&store, album).await;
     assert!(event.leased_suspect(hour).await.is_none());
     let failed = store.photos.get(album, photo).await.unwrap();
     assert_eq!((failed.state, failed.failure), (PhotoState::Failed, Some(FailureReason::ProcessingCrashed)));

@@ -1,16 +1,16 @@
 //! Albums.
 
-use photofinish_store::album::{AlbumChange, AlbumQuery, NewAlbum};
 use photofinish_store::error::StoreErrorKind;
+use photofinish_store::model::album::{AlbumChange, AlbumQuery, NewAlbum};
 
 use crate::auth::{AlbumManager, AnyScope};
 use crate::context::Context;
-use crate::cursor;
-use crate::error::ApiError;
-use crate::error_table::ErrorKind;
+use crate::errors::ApiError;
+use crate::errors::table::ErrorKind;
 use crate::wire::album::{
     Album, AlbumPage, CreateAlbum, ListAlbums, OneAlbum, Reprocessing, UpdateAlbum, UpdatedAlbum,
 };
+use crate::wire::cursor;
 use crate::wire::{Acknowledgement, config};
 
 /// How often a change of a configuration is tried beside others of the same album, of which one wins each time.

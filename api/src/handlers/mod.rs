@@ -1,20 +1,20 @@
 //! What operations do: one function each, from a caller and a checked body to an answer of the wire.
 //! Nothing here knows HTTP; who may call is said by the type of the caller.
 
-use photofinish_store::ids::OrganizationId;
-use photofinish_store::object::{ObjectKey, ObjectRole};
-use photofinish_store::photo::{Photo, PhotoState};
-use time::OffsetDateTime;
-
-use crate::context::Context;
-use crate::error::ApiError;
-use crate::wire::photo::PictureUrls;
-
 pub(crate) mod albums;
 pub(crate) mod photos;
 pub(crate) mod progress;
 pub(crate) mod search;
 pub(crate) mod uploads;
+
+use photofinish_store::model::ids::OrganizationId;
+use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
+use photofinish_store::model::photo::{Photo, PhotoState};
+use time::OffsetDateTime;
+
+use crate::context::Context;
+use crate::errors::ApiError;
+use crate::wire::photo::PictureUrls;
 
 /// The pictures of a photo, when it has been read.
 async fn presign_picture_urls(

@@ -1,17 +1,17 @@
 //! Photos, once they are in an album.
 
 use photofinish_store::error::StoreErrorKind;
-use photofinish_store::ids::PhotoId;
-use photofinish_store::object::{ObjectKey, ObjectRole};
-use photofinish_store::photo::PhotoQuery;
+use photofinish_store::model::ids::PhotoId;
+use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
+use photofinish_store::model::photo::PhotoQuery;
 
 use super::{parse_id, presign_picture_urls};
 use crate::auth::Uploader;
 use crate::context::Context;
-use crate::cursor;
-use crate::error::ApiError;
-use crate::error_table::ErrorKind;
+use crate::errors::ApiError;
+use crate::errors::table::ErrorKind;
 use crate::wire::Acknowledgement;
+use crate::wire::cursor;
 use crate::wire::photo::{ListPhotos, OnePhoto, Photo, PhotoDetail, PhotoPage};
 
 pub(crate) async fn list(ctx: Context, caller: Uploader, input: ListPhotos) -> Result<PhotoPage, ApiError> {

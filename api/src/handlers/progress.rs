@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::stream;
-use photofinish_store::ids::AlbumId;
+use photofinish_store::model::ids::AlbumId;
 use tokio::sync::mpsc;
 use tracing::Instrument;
 use warp::Reply;
@@ -15,8 +15,8 @@ use warp::reply::Response;
 
 use crate::auth::Uploader;
 use crate::context::Context;
-use crate::error::ApiError;
-use crate::error_table::ErrorKind;
+use crate::errors::ApiError;
+use crate::errors::table::ErrorKind;
 use crate::wire::album::OneAlbum;
 use crate::wire::progress::{Progress, Throughput, is_idle};
 
@@ -167,7 +167,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use futures_util::future::join_all;
-    use photofinish_store::photo::StateCounts;
+    use photofinish_store::model::photo::StateCounts;
 
     use super::*;
 

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use photofinish_store::album::Tenant;
 use photofinish_store::error::StoreErrorKind;
-use photofinish_store::ids::{AlbumId, PhotoId, ProbeId};
-use photofinish_store::object::{ObjectKey, ObjectRole};
-use photofinish_store::photo::{Embedding, Photo};
+use photofinish_store::model::album::Tenant;
+use photofinish_store::model::ids::{AlbumId, PhotoId, ProbeId};
+use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
+use photofinish_store::model::photo::{Embedding, Photo};
 use photofinish_store::traits::{
     ANY_IMAGE, FaceHit as FoundFace, Probe, TextHit as FoundText, TextQuery, UploadConditions,
 };
@@ -14,10 +14,10 @@ use photofinish_store::traits::{
 use super::{expiry_after, parse_id};
 use crate::auth::Searcher;
 use crate::context::Context;
-use crate::cursor::HitPosition;
-use crate::error::ApiError;
-use crate::error_table::{DeclineCode, ErrorKind};
+use crate::errors::ApiError;
+use crate::errors::table::{DeclineCode, ErrorKind};
 use crate::wire::album::OneAlbum;
+use crate::wire::cursor::HitPosition;
 use crate::wire::round_percent;
 use crate::wire::search::{
     FACE_MATCH, FaceHit, FaceHits, Paging, ProbeTicket, READ_HERE, SearchFace, SearchText, TextHit, TextHits,

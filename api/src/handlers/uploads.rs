@@ -3,17 +3,17 @@
 use std::collections::{HashMap, HashSet};
 
 use futures_util::stream::{self, StreamExt};
-use photofinish_store::ids::{AlbumId, OrganizationId, PhotoId};
-use photofinish_store::object::{ObjectKey, ObjectRole};
-use photofinish_store::photo::{NewPhoto, PhotoState};
+use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
+use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
+use photofinish_store::model::photo::{NewPhoto, PhotoState};
 use photofinish_store::traits::UploadConditions;
 use serde_json::json;
 
 use super::{expiry_after, parse_id};
 use crate::auth::Uploader;
 use crate::context::{ApiSettings, Context};
-use crate::error::ApiError;
-use crate::error_table::ErrorKind;
+use crate::errors::ApiError;
+use crate::errors::table::ErrorKind;
 use crate::wire::Acknowledgement;
 use crate::wire::photo::OnePhoto;
 use crate::wire::upload::{

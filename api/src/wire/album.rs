@@ -1,7 +1,7 @@
 //! Albums on the wire.
 
-use photofinish_store::album as rows;
-use photofinish_store::ids::AlbumId;
+use photofinish_store::model::album as rows;
+use photofinish_store::model::ids::AlbumId;
 use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -10,9 +10,9 @@ use uuid::Uuid;
 
 use super::config::{AlbumConfig, ConfigChange};
 use super::{Output, sample};
-use crate::cursor;
-use crate::input::{Fields, Input};
-use crate::rules::{Integer, ListOf, Nullable, Text, nested, text, uri, uuid};
+use crate::validate::input::{Fields, Input};
+use crate::validate::validators::{Integer, ListOf, Nullable, Text, nested, text, uri, uuid};
+use crate::wire::cursor;
 
 /// One event.
 #[derive(Serialize, ToSchema)]

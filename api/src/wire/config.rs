@@ -1,13 +1,13 @@
 //! An album's configuration on the wire, whole in answers and partial in requests.
 
-use photofinish_store::album::{self as rows, Recognition, RecognitionMode};
+use photofinish_store::model::album::{self as rows, Recognition, RecognitionMode};
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use crate::input::{Fields, Input};
-use crate::issues::{Issue, IssueReport, PathSegment, code};
-use crate::rules::{Boolean, Integer, Nullable, Number, OneOf, bib_pattern, nested};
+use crate::validate::input::{Fields, Input};
+use crate::validate::issues::{Issue, IssueReport, PathSegment, code};
+use crate::validate::validators::{Boolean, Integer, Nullable, Number, OneOf, bib_pattern, nested};
 
 /// How an album's photos are read and searched.
 #[derive(Serialize, ToSchema)]

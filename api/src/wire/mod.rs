@@ -1,18 +1,19 @@
-//! What stands on the wire: bodies of requests (read by [`crate::input`]) and of answers. Apart from the store's
+//! What stands on the wire: bodies of requests (read by [`crate::validate::input`]) and of answers. Apart from the store's
 //! types on purpose: the contract does not change when a column does.
-
-use photofinish_store::ids::{AlbumId, KeyId, OrganizationId, PhotoId, ProbeId};
-use serde::Serialize;
-use serde_json::Value;
-use utoipa::ToSchema;
-use uuid::{Uuid, uuid};
 
 pub(crate) mod album;
 pub(crate) mod config;
+pub(crate) mod cursor;
 pub(crate) mod photo;
 pub(crate) mod progress;
 pub(crate) mod search;
 pub(crate) mod upload;
+
+use photofinish_store::model::ids::{AlbumId, KeyId, OrganizationId, PhotoId, ProbeId};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+use uuid::{Uuid, uuid};
 
 /// The body of a 200.
 pub(crate) trait Output: Serialize + ToSchema {
@@ -84,8 +85,8 @@ impl BoundingBox {
     }
 }
 
-impl From<photofinish_store::photo::BoundingBox> for BoundingBox {
-    fn from(place: photofinish_store::photo::BoundingBox) -> Self {
+impl From<photofinish_store::model::photo::BoundingBox> for BoundingBox {
+    fn from(place: photofinish_store::model::photo::BoundingBox) -> Self {
         // Six decimals are a thousandth of a pixel.
         let round = |fraction: f64| (fraction.clamp(0.0, 1.0) * 1e6).round() / 1e6;
         Self {

@@ -1,7 +1,9 @@
 //! Photos, and what was seen in them, on the wire.
 
-use photofinish_store::ids::AlbumId;
-use photofinish_store::photo::{self as rows, FailureReason, PhotoState, TextIndexState, UnindexedReason};
+use photofinish_store::model::ids::AlbumId;
+use photofinish_store::model::photo::{
+    self as rows, FailureReason, PhotoState, TextIndexState, UnindexedReason,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -11,9 +13,9 @@ use uuid::Uuid;
 
 use super::album::read_album_id;
 use super::{BoundingBox, Output, round_percent, sample};
-use crate::cursor;
-use crate::input::{Fields, Input};
-use crate::rules::{AnyText, Integer, OneOf};
+use crate::validate::input::{Fields, Input};
+use crate::validate::validators::{AnyText, Integer, OneOf};
+use crate::wire::cursor;
 
 /// A photo of an album.
 #[derive(Serialize, ToSchema)]
@@ -232,7 +234,7 @@ impl Input for OnePhoto {
 pub(crate) struct ListPhotos {
     pub(crate) album: AlbumId,
     pub(crate) state: Option<PhotoState>,
-    pub(crate) after: Option<photofinish_store::ids::PhotoId>,
+    pub(crate) after: Option<photofinish_store::model::ids::PhotoId>,
     pub(crate) limit: u32,
 }
 
@@ -245,7 +247,8 @@ impl Input for ListPhotos {
         let state = fields.optional("state", "Only photos in this state.", states);
         let limit = fields.optional_or("limit", ("Photos a page.", 100), Integer { min: 1, max: 1000 });
         let after = fields.optional("cursor", "`nextCursor` of the page before.", cursor::id_cursor());
-        let after = after.and_then(|text| cursor::decode_id(&text)).map(photofinish_store::ids::PhotoId);
+        let after =
+            after.and_then(|text| cursor::decode_id(&text)).map(photofinish_store::model::ids::PhotoId);
         Some(Self { album: album?, state, after, limit })
     }
 

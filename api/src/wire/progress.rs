@@ -1,7 +1,7 @@
 //! An album's progress on the wire.
 
-use photofinish_store::ids::AlbumId;
-use photofinish_store::photo::StateCounts;
+use photofinish_store::model::ids::AlbumId;
+use photofinish_store::model::photo::StateCounts;
 use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;

@@ -1,6 +1,6 @@
 //! Searches on the wire.
 
-use photofinish_store::ids::AlbumId;
+use photofinish_store::model::ids::AlbumId;
 use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -8,9 +8,9 @@ use utoipa::ToSchema;
 
 use super::album::read_album_id;
 use super::{BoundingBox, Output, sample};
-use crate::cursor::{self, HitPosition};
-use crate::input::{Fields, Input};
-use crate::rules::{AnyText, Boolean, Integer, Number, text};
+use crate::validate::input::{Fields, Input};
+use crate::validate::validators::{AnyText, Boolean, Integer, Number, text};
+use crate::wire::cursor::{self, HitPosition};
 
 /// Why a face hit is one.
 pub(crate) const FACE_MATCH: &str = "face match";

@@ -1,6 +1,6 @@
 //! Upload tickets and confirmations on the wire.
 
-use photofinish_store::ids::AlbumId;
+use photofinish_store::model::ids::AlbumId;
 use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -8,9 +8,9 @@ use utoipa::ToSchema;
 
 use super::album::read_album_id;
 use super::{EntryError, Output, sample};
-use crate::error::ApiError;
-use crate::input::{Fields, Input};
-use crate::rules::{AnyText, ListOf, nested, text};
+use crate::errors::ApiError;
+use crate::validate::input::{Fields, Input};
+use crate::validate::validators::{AnyText, ListOf, nested, text};
 
 /// Most entries of a batch call.
 pub(crate) const BATCH_LIMIT: usize = 1000;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use photofinish_api::context::Environment;
 use photofinish_api::key::KeyText;
-use photofinish_store::key::{KeyMode, Scope};
+use photofinish_store::model::key::{KeyMode, Scope};
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 

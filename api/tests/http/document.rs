@@ -1,6 +1,6 @@
 //! The OpenAPI document: that it is well formed, complete, and true.
 
-use photofinish_api::error_table::ErrorKind;
+use photofinish_api::errors::table::ErrorKind;
 use serde_json::{Map, Value, json};
 
 use crate::support::client::document;

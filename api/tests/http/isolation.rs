@@ -1,6 +1,6 @@
 //! Another tenant's objects are exactly as if they did not exist.
 
-use photofinish_store::key::{KeyMode, Scope};
+use photofinish_store::model::key::{KeyMode, Scope};
 use serde_json::{Value, json};
 
 use crate::support::client::document;

@@ -1,6 +1,6 @@
 //! Photos, once they are in an album.
 
-use photofinish_store::photo::{DetectedFace, TextIndexState, UnindexedReason};
+use photofinish_store::model::photo::{DetectedFace, TextIndexState, UnindexedReason};
 use serde_json::{Value, json};
 
 use crate::support::{TEST_BOX, TestService, bib, face, text};

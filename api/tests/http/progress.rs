@@ -75,7 +75,7 @@ fn a_stream_sends_progress_until_the_album_is_idle() {
             suspects: false,
         };
         let lease = service.store.queue.lease(request).await.unwrap().pop().unwrap();
-        let reason = photofinish_store::photo::FailureReason::TooLarge;
+        let reason = photofinish_store::model::photo::FailureReason::TooLarge;
         service.store.queue.fail(&lease, reason, "").await.unwrap();
     });
     let last = loop {

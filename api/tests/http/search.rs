@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use photofinish_store::ids::PhotoId;
-use photofinish_store::photo::TextIndexState;
+use photofinish_store::model::ids::PhotoId;
+use photofinish_store::model::photo::TextIndexState;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -64,7 +64,7 @@ fn a_selfies_bytes_go_as_soon_as_its_vector_is_made() {
     let image = partner.upload_selfie(&album, b"face");
     let organization = service.block_on(partner.organization_id(&service));
     let id = image.as_str().unwrap().parse().unwrap();
-    let key = photofinish_store::object::ObjectKey::probe(organization, typed, id);
+    let key = photofinish_store::model::object_key::ObjectKey::probe(organization, typed, id);
     let bytes = || service.block_on(service.store.blobs.head(&key)).unwrap();
     assert_eq!(bytes(), Some(4));
     for _ in 0..3 {
@@ -103,7 +103,7 @@ fn a_selfie_larger_than_the_limit_is_refused_even_if_storage_took_it() {
     let (album, typed) = partner.create_album();
     let image = partner.upload_selfie(&album, b"face");
     let organization = service.block_on(partner.organization_id(&service));
-    let key = photofinish_store::object::ObjectKey::probe(
+    let key = photofinish_store::model::object_key::ObjectKey::probe(
         organization,
         typed,
         image.as_str().unwrap().parse().unwrap(),

@@ -1,7 +1,7 @@
 //! From a ticket to a confirmed photo.
 
 use bytes::Bytes;
-use photofinish_store::object::{ObjectKey, ObjectRole};
+use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use serde_json::{Value, json};
 
 use crate::support::{MAX_PHOTO_BYTES, Partner, TestService};

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{CpuOptions, Measurements, PhotoContents, ServiceRun};
-use crate::goals::{Goal, format_number};
-use crate::peer::{Peer, PeerMode, PeerPhoto, PeerRun};
+use crate::cpu::peer::{Peer, PeerMode, PeerPhoto, PeerRun};
+use crate::photos::labels::LabelledPhoto;
+use crate::photos::score::{BibScore, to_bib};
+use crate::report::goals::{Goal, format_number};
+use crate::report::statistics::{median, to_milliseconds};
 use crate::report::{Report, Table};
-use crate::score::{BibScore, to_bib};
-use crate::statistics::{median, to_milliseconds};
-use crate::truth::LabelledPhoto;
 
 /// The recogniser's confidence at which a reading is an answer: Photofinish's own (READING, step 15), and the peer's.
 const ACCEPT_CONFIDENCE: f64 = 0.9;

@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::EvalOptions;
-use crate::album::UploadedAlbum;
 use crate::client::{Client, PhotoDetail};
-use crate::goals::Goal;
+use crate::photos::labels::{self, LabelledPhoto};
+use crate::photos::score::{BibScore, ratio, trim_zeros};
+use crate::report::goals::Goal;
 use crate::report::{Report, Table};
-use crate::score::{BibScore, ratio, trim_zeros};
+use crate::service::album::UploadedAlbum;
 use crate::service::{Service, Setup};
-use crate::truth::{self, LabelledPhoto};
 
 /// What came back for the labelled photos.
 struct BibFindings {
@@ -29,7 +29,7 @@ struct BibFindings {
 /// # Errors
 /// When the service or the labelled photos cannot be had.
 pub fn run(options: &EvalOptions) -> anyhow::Result<Report> {
-    let labels = truth::load_photos(&options.places.find_shared("photos/bibs.csv")?)?;
+    let labels = labels::load_photos(&options.places.find_shared("photos/bibs.csv")?)?;
     let folder = options.places.find_shared("photos/files")?;
     let files: Vec<String> = labels.iter().map(|photo| photo.file.clone()).collect();
     let service = Service::start(&options.places, &Setup::default())?;

@@ -7,12 +7,12 @@ use photofinish_models::traits::ModelFactory;
 
 use super::gallery::{Gallery, LabelledVector, cosine};
 use super::logistic::{LogisticCurve, WeightedHit, fit_curve};
-use crate::goals::format_number;
 use crate::networks;
-use crate::places::InputPaths;
+use crate::paths::InputPaths;
+use crate::photos::labels;
+use crate::photos::score::ratio;
+use crate::report::goals::format_number;
 use crate::report::{OutputOptions, Report, Table};
-use crate::score::ratio;
-use crate::truth;
 
 /// A cosine that this part of all different pairs reaches is shown by no search; what lies below is no hit and takes
 /// no part in the fit. Otherwise the few faces that no network would know (a hand before it, back light) bend the
@@ -68,9 +68,9 @@ fn embed_labelled_faces(options: &CalibrateOptions, factory: &dyn ModelFactory) 
     let places = &options.places;
     let mut gallery = Gallery::new(factory)?;
     let folder = places.find_shared("photos/files")?;
-    let labels = truth::load_photos(&places.find_shared("photos/bibs.csv")?)?;
-    let runners = truth::load_faces(&places.find_shared("photos/rbnr_boxes.csv")?, &labels)?;
-    let portraits = truth::load_portraits(&places.find_shared("photos/faces.csv")?)?;
+    let labels = labels::load_photos(&places.find_shared("photos/bibs.csv")?)?;
+    let runners = labels::load_faces(&places.find_shared("photos/rbnr_boxes.csv")?, &labels)?;
+    let portraits = labels::load_portraits(&places.find_shared("photos/faces.csv")?)?;
     Ok((
         gallery.embedder_identity(),
         gallery.embed_runners(&folder, &runners)?,

@@ -8,14 +8,14 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use super::EvalOptions;
-use crate::album::UploadedAlbum;
 use crate::client::{Client, Hit, Refused, media_type};
-use crate::enlarge;
-use crate::goals::Goal;
+use crate::photos::enlarge;
+use crate::photos::labels::{self, LabelledFace};
+use crate::photos::score::ratio;
+use crate::report::goals::Goal;
 use crate::report::{Report, Table};
-use crate::score::ratio;
+use crate::service::album::UploadedAlbum;
 use crate::service::{Service, Setup};
-use crate::truth::{self, LabelledFace};
 
 /// The side of a probe picture in sides of the face box: the detector needs the head around the face.
 const PROBE_MARGIN: f64 = 2.0;
@@ -96,8 +96,8 @@ fn zero_threshold_config() -> Value {
 }
 
 fn search_runners(client: &Client, options: &EvalOptions) -> anyhow::Result<Vec<ProbeSearch>> {
-    let labels = truth::load_photos(&options.places.find_shared("photos/bibs.csv")?)?;
-    let faces = truth::load_faces(&options.places.find_shared("photos/rbnr_boxes.csv")?, &labels)?;
+    let labels = labels::load_photos(&options.places.find_shared("photos/bibs.csv")?)?;
+    let faces = labels::load_faces(&options.places.find_shared("photos/rbnr_boxes.csv")?, &labels)?;
     let folder = options.places.find_shared("photos/files")?;
     let files: Vec<String> = labels.iter().map(|photo| photo.file.clone()).collect();
     let album = UploadedAlbum::ingest(client, &zero_threshold_config(), &folder, &files)?;
@@ -111,7 +111,7 @@ fn search_runners(client: &Client, options: &EvalOptions) -> anyhow::Result<Vec<
         let probe = crop_probe(&folder, face)?;
         let hits = search_probe(client, &album, "image/png", &probe)?;
         let unlabelled =
-            files.iter().filter(|file| truth::shows_unlabelled_runner(file, &face.bib)).cloned().collect();
+            files.iter().filter(|file| labels::shows_unlabelled_runner(file, &face.bib)).cloned().collect();
         searches.push(ProbeSearch {
             name: format!("{} in {}", face.bib, face.file),
             right,
@@ -123,7 +123,7 @@ fn search_runners(client: &Client, options: &EvalOptions) -> anyhow::Result<Vec<
 }
 
 fn search_portraits(client: &Client, options: &EvalOptions) -> anyhow::Result<Vec<ProbeSearch>> {
-    let portraits = truth::load_portraits(&options.places.find_shared("photos/faces.csv")?)?;
+    let portraits = labels::load_portraits(&options.places.find_shared("photos/faces.csv")?)?;
     let folder = options.places.find_shared("photos/files")?;
     let files: Vec<String> = portraits.iter().map(|portrait| portrait.file.clone()).collect();
     let album = UploadedAlbum::ingest(client, &zero_threshold_config(), &folder, &files)?;

@@ -8,8 +8,8 @@ use photofinish_kernels::frame::Picture;
 use photofinish_kernels::geometry::Rect;
 use photofinish_models::traits::{FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelFactory};
 
-use crate::enlarge;
-use crate::truth::{LabelledFace, LabelledPortrait};
+use crate::photos::enlarge;
+use crate::photos::labels::{LabelledFace, LabelledPortrait};
 
 /// The long side at which the pipeline looks for faces first.
 const FACE_LONG_SIDE: u32 = 640;

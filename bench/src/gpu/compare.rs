@@ -120,7 +120,7 @@ fn accepted_texts(texts: &[ObservedText]) -> BTreeSet<&str> {
 mod tests {
     use photofinish_kernels::frame::Picture;
     use photofinish_models::fakes::FakeModels;
-    use photofinish_tests::harness::pictures::TestPhoto as Scene;
+    use photofinish_tests::harness::test_photo::TestPhoto as Scene;
 
     use super::*;
     use crate::gpu::observe::observe_pictures;

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use photofinish_kernels::frame::Picture;
 use photofinish_kernels::geometry::{Point, Rect};
-use photofinish_models::runtime::{DeviceChoice, Precision};
+use photofinish_models::onnx::runtime::{DeviceChoice, Precision};
 use photofinish_models::traits::{BibPattern, BibText, FaceBox, FaceCrop, ModelFactory, ReadRequest};
 use serde::{Deserialize, Serialize};
 
-use crate::album::list_jpegs;
 use crate::eval::gallery::load_working_frame;
 use crate::networks;
-use crate::places::InputPaths;
+use crate::paths::InputPaths;
+use crate::service::album::list_jpegs;
 
 /// As the pipeline's defaults.
 const FACE_LONG_SIDE: u32 = 640;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use photofinish_servers::{NatsServer, Postgres};
-use photofinish_store::suite::test_settings;
+use photofinish_store::conformance::test_settings;
 use photofinish_store::{QueueSettings, Store, StoreSettings};
 use tempfile::TempDir;
 

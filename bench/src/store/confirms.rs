@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
-use photofinish_store::ids::PhotoId;
-use photofinish_store::suite::Event;
+use photofinish_store::conformance::Event;
+use photofinish_store::model::ids::PhotoId;
 
 use super::backends::Backend;
 use super::{StoreOptions, insert_expected_photos};
+use crate::report::statistics::{percentile, to_milliseconds};
 use crate::report::{Report, Table};
-use crate::statistics::{percentile, to_milliseconds};
 
 /// Adds the table of confirmations.
 pub async fn measure(

@@ -3,15 +3,15 @@
 
 use std::time::{Duration, Instant};
 
-use photofinish_store::photo::{DetectedFace, Embedding};
-use photofinish_store::suite::{Event, face};
+use photofinish_store::conformance::{Event, face};
+use photofinish_store::model::photo::{DetectedFace, Embedding};
 use photofinish_store::traits::FaceIndex;
 
 use super::backends::{Backend, BenchDatabase};
 use super::{PHOTOS_PER_CALL, StoreOptions};
 use crate::process;
+use crate::report::statistics::{median, to_milliseconds};
 use crate::report::{Report, Table};
-use crate::statistics::{median, to_milliseconds};
 
 /// What the default network gives.
 const DIMENSION: usize = 256;

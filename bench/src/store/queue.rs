@@ -4,15 +4,15 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{try_join, try_join_all};
 use photofinish_store::Store;
-use photofinish_store::ids::PhotoId;
-use photofinish_store::photo::{DetectedFace, PhotoSize};
-use photofinish_store::suite::Event;
+use photofinish_store::conformance::Event;
+use photofinish_store::model::ids::PhotoId;
+use photofinish_store::model::photo::{DetectedFace, PhotoSize};
 use photofinish_store::traits::{Lease, LeaseRequest, PhotoResults};
 
 use super::backends::Backend;
 use super::{PHOTOS_PER_CALL, StoreOptions, insert_expected_photos};
-use crate::goals::Goal;
 use crate::process::{machine_cpu, own_cpu};
+use crate::report::goals::Goal;
 use crate::report::{Report, Table};
 
 /// Photos of one lease and one transaction: what the pipeline takes at a time.

@@ -1,13 +1,13 @@
 //! Finds boxes in a map of probabilities: what lies above a threshold, grown by a pixel, each border's smallest
 //! rectangle, how probable it is inside, and the rectangle grown to hold what the map shrank.
 
-mod borders;
-mod inside;
-mod rectangle;
+pub(crate) mod box_score;
+pub(crate) mod contours;
+pub(crate) mod rotated_rect;
 
-use borders::Contours;
-use inside::box_score;
-use rectangle::{RotatedRect, convex_hull};
+use box_score::box_score;
+use contours::Contours;
+use rotated_rect::{RotatedRect, convex_hull};
 
 use crate::frame::Size;
 use crate::geometry::Quad;

@@ -4,8 +4,8 @@
 //! [`paint_face`] and [`paint_bib`] paint what [`FakeModels`] reads. A bib of the text [`PANIC`] makes the reader
 //! panic, one of the text [`ABORT`] ends the process: what a hostile photo would do.
 
-mod code;
-mod finding;
+pub(crate) mod mark_detector;
+pub(crate) mod marks;
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::traits::{
     ModelFactory, ModelIdentity, ReadRequest,
 };
 
-pub use code::{BIB_COLUMNS, BIB_ROWS, FACE_CELLS, paint_bib, paint_face};
+pub use marks::{BIB_COLUMNS, BIB_ROWS, FACE_CELLS, paint_bib, paint_face};
 
 /// A bib of this text makes the reader panic.
 pub const PANIC_BIB: &str = "PANIC";
@@ -86,7 +86,10 @@ impl FaceDetector for FakeDetector {
     fn detect(&mut self, frames: &[Frame<'_>], _long_side: u32) -> Result<Vec<Vec<FaceBox>>, ModelError> {
         std::thread::sleep(self.0);
         let face = |(rect, _): (Rect, u16)| FaceBox { rect, landmarks: place_landmarks(rect), score: 0.95 };
-        Ok(frames.iter().map(|frame| finding::find_faces(*frame).into_iter().map(face).collect()).collect())
+        Ok(frames
+            .iter()
+            .map(|frame| mark_detector::find_faces(*frame).into_iter().map(face).collect())
+            .collect())
     }
 
     fn identity(&self) -> &ModelIdentity {
@@ -98,8 +101,8 @@ impl FaceEmbedder for FakeEmbedder {
     fn embed(&mut self, faces: &[FaceCrop<'_>]) -> Result<Vec<EmbeddedFace>, ModelError> {
         std::thread::sleep(self.0);
         let embedded = |face: &FaceCrop<'_>| {
-            let person =
-                finding::decode_face(face.frame, rect_from_landmarks(&face.landmarks)).unwrap_or_default();
+            let person = mark_detector::decode_face(face.frame, rect_from_landmarks(&face.landmarks))
+                .unwrap_or_default();
             EmbeddedFace { vector: person_vector(person), sharpness: SHARPNESS }
         };
         Ok(faces.iter().map(embedded).collect())
@@ -131,7 +134,7 @@ fn read_photo(photo: &ReadRequest<'_>) -> Vec<BibText> {
         let is_bib = photo.pattern.matches(&text);
         BibText { text, quad: quad_from_rect(rect), confidence: 0.99, is_bib }
     };
-    finding::find_bibs(photo.frame).into_iter().map(text).collect()
+    mark_detector::find_bibs(photo.frame).into_iter().map(text).collect()
 }
 
 fn place_landmarks(rect: Rect) -> [Point; 5] {
@@ -232,7 +235,7 @@ mod tests {
         let turned: Vec<u8> =
             picture.frame().pixels().chunks_exact(3).rev().flat_map(|pixel| pixel.to_vec()).collect();
         let turned = Picture::new(turned, 400, 400).unwrap();
-        assert!(finding::find_faces(turned.frame()).is_empty());
+        assert!(mark_detector::find_faces(turned.frame()).is_empty());
     }
 
     #[test]

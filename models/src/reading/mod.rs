@@ -9,9 +9,9 @@
 //!
 //! Knows nothing of albums but the pattern of their bibs.
 
-mod finder;
 mod readings;
-mod recogniser;
+pub(crate) mod text_detector;
+pub(crate) mod text_recogniser;
 mod torso;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,11 +20,11 @@ use photofinish_kernels::device::Device;
 use photofinish_kernels::frame::Frame;
 use photofinish_kernels::geometry::Quad;
 
-use self::finder::TextDetector;
 use self::readings::{TextReading, drop_contained, merge_readings};
-use self::recogniser::TextRecogniser;
+use self::text_detector::TextDetector;
+use self::text_recogniser::TextRecogniser;
 use self::torso::{FIRST_PASS, Runner, SECOND_PASS, select_runners};
-use crate::session::{Network, Workload};
+use crate::onnx::session::{Network, Workload};
 use crate::traits::{BibPattern, BibReader, BibText, ModelError, ModelIdentity, ReadRequest};
 
 /// Highest text probability around a runner in the first look from which a second look can help. Maps are either
@@ -65,7 +65,8 @@ pub const FIRST_PASS_WORKLOAD: Workload =
 pub const SECOND_PASS_WORKLOAD: Workload =
     Workload::TextDetection { width: SECOND_PASS.canvas.width, height: SECOND_PASS.canvas.height };
 /// How [`ReaderNetworks::recogniser`] is used.
-pub const RECOGNISER_WORKLOAD: Workload = Workload::TextRecognition { width: recogniser::INPUT_WIDTH as u32 };
+pub const RECOGNISER_WORKLOAD: Workload =
+    Workload::TextRecognition { width: text_recogniser::INPUT_WIDTH as u32 };
 
 /// A text detector for whole photos that several readers share: it is seldom used and takes much memory. Cheap to
 /// clone; calls wait for each other.

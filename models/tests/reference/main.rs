@@ -4,24 +4,24 @@
 
 #![expect(clippy::unwrap_used, reason = "a test binary: what cannot be read fails the test")]
 
-mod answers;
-mod place;
+mod environment;
+mod pictures;
 
 use photofinish_kernels::device::Device;
 use photofinish_kernels::geometry::Quad;
-use photofinish_models::embedder::AlignedEmbedder;
-use photofinish_models::libfacedetection::Libfacedetection;
+use photofinish_models::faces::embedder::AlignedEmbedder;
+use photofinish_models::faces::libfacedetection::Libfacedetection;
+use photofinish_models::faces::yunet::{Yunet, YunetThresholds};
+use photofinish_models::onnx::session::{Network, Workload};
 use photofinish_models::reading::{self, ReaderNetworks, SharedTextDetector, TorsoBibReader};
-use photofinish_models::session::{Network, Workload};
 use photofinish_models::traits::{
     BibPattern, BibReader, EmbeddedFace, FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelIdentity,
     ReadRequest,
 };
-use photofinish_models::yunet::{Yunet, YunetThresholds};
 use photofinish_zoo::{Contract, Model, ModelRole, ModelSet, Zoo};
 
-use answers::{ReferenceFace, ReferencePicture};
-use place::{TestEnvironment, shared_environment};
+use environment::{TestEnvironment, shared_environment};
+use pictures::{ReferenceFace, ReferencePicture};
 
 /// The long side at which the answers were got.
 const LONG_SIDE: u32 = 640;

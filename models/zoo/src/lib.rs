@@ -3,13 +3,13 @@
 //! Knows no runtime and fetches nothing: set-up does, by the [`Source`]s given here. The list itself is
 //! `models/models.toml`, compiled in, so that a binary and its expectations cannot drift apart.
 
+pub mod contract;
+pub mod verify;
+
 use std::fmt;
 use std::path::Path;
 
 use serde::Deserialize;
-
-pub mod contract;
-pub mod verify;
 
 pub use contract::{Calibration, ChannelOrder, Contract, EmbedderContract};
 pub use verify::{FileState, ModelStatus, NoModelSet};

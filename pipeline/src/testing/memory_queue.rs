@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use photofinish_store::error::{StoreError, StoreErrorKind};
-use photofinish_store::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
-use photofinish_store::photo::FailureReason;
+use photofinish_store::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
+use photofinish_store::model::photo::FailureReason;
 use photofinish_store::traits::{Finish, Lease, LeaseRequest, PhotoResults, Queue, Result};
 use time::OffsetDateTime;
 
-use crate::sync::lock;
+use crate::engine::sync::lock;
 use crate::testing::album_config;
 
 /// As many as the service gives a photo.

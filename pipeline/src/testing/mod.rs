@@ -1,9 +1,9 @@
 //! What tests of this crate share.
 
-pub(crate) mod faults;
+pub(crate) mod faulty_pipeline;
 pub(crate) mod memory_queue;
 
-use photofinish_store::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
+use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
 
 /// A new album's configuration.
 pub(crate) fn album_config() -> AlbumConfig {

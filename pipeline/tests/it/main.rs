@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-mod desk;
-mod ends;
+mod lifecycle;
 mod photos;
+mod probe;
 mod spans;
 mod support;

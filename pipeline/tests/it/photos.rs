@@ -4,9 +4,9 @@ use exif::{Tag, Value};
 use image::ImageFormat;
 use photofinish_models::fakes::{FakeModels, PANIC_BIB, paint_bib, paint_face};
 use photofinish_models::traits::BatchSizes;
-use photofinish_store::album::{Grid, RecognitionMode};
-use photofinish_store::object::ObjectRole;
-use photofinish_store::photo::{
+use photofinish_store::model::album::{Grid, RecognitionMode};
+use photofinish_store::model::object_key::ObjectRole;
+use photofinish_store::model::photo::{
     BoundingBox, FailureReason, PhotoSize, PhotoState, TextIndexState, UnindexedReason,
 };
 use time::macros::datetime;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use photofinish_models::fakes::FakeModels;
-use photofinish_store::ids::PhotoId;
+use photofinish_store::model::ids::PhotoId;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Subscriber};

@@ -12,15 +12,15 @@ use photofinish_kernels::orient::{Orientation, apply_orientation};
 use photofinish_models::fakes::{FakeModels, paint_bib, paint_face};
 use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{Limits, Pipeline, PipelineDependencies, PipelineSettings};
-use photofinish_store::album::{
+use photofinish_store::model::album::{
     AlbumConfig, DEFAULT_BIB_PATTERN, NewAlbum, Recognition, RecognitionMode, Tenant,
 };
-use photofinish_store::ids::{AlbumId, KeyId, OrganizationId, PhotoId};
-use photofinish_store::key::{KeyMode, NewKey, Scope};
-use photofinish_store::object::{ObjectKey, ObjectRole};
-use photofinish_store::photo::{DetectedFace, DetectedText, NewPhoto, Photo, StateCounts};
+use photofinish_store::model::ids::{AlbumId, KeyId, OrganizationId, PhotoId};
+use photofinish_store::model::key::{KeyMode, NewKey, Scope};
+use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
+use photofinish_store::model::photo::{DetectedFace, DetectedText, NewPhoto, Photo, StateCounts};
 use photofinish_store::traits::Blobs;
-use photofinish_store::{Store, suite};
+use photofinish_store::{Store, conformance};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -44,7 +44,7 @@ impl PipelineFixture {
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let folder = TempDir::new().unwrap();
         let (store, tenant, key) = runtime.block_on(async {
-            let store = Store::open(suite::test_settings(folder.path())).await.unwrap();
+            let store = Store::open(conformance::test_settings(folder.path())).await.unwrap();
             let organization = store.keys.get_or_create_organization("pipeline tests").await.unwrap();
             let key = store.keys.create(new_key(organization)).await.unwrap();
             (store, key.tenant, key.id)

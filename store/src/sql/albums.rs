@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 
 use super::{Database, Statement, query};
-use crate::album::{Album, AlbumChange, AlbumPage, AlbumQuery, NewAlbum, Tenant};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::face_index::FaceCache;
-use crate::ids::{AlbumId, OrganizationId};
-use crate::rows::{self, AlbumRow, micros, now, parse_key_mode, to_json};
+use crate::model::album::{Album, AlbumChange, AlbumPage, AlbumQuery, NewAlbum, Tenant};
+use crate::model::ids::{AlbumId, OrganizationId};
+use crate::search::faces::FaceCache;
+use crate::sql::row_types::{self, AlbumRow, micros, now, parse_key_mode, to_json};
 use crate::traits::{Albums, Result};
 
 /// How many rows go in one transaction when an album is deleted. A hundred thousand photos at once would keep every
@@ -238,7 +238,7 @@ impl Albums for SqlAlbums {
         .bind(title.clone())
         .fetch_one(&mut snapshot)
         .await?;
-        let mut albums: Vec<Album> = rows::convert_rows(rows)?;
+        let mut albums: Vec<Album> = row_types::convert_rows(rows)?;
         let more = albums.len() > filter.limit as usize;
         albums.truncate(filter.limit as usize);
         let next = if more { albums.last().map(|album| album.id) } else { None };

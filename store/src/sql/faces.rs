@@ -4,13 +4,13 @@ use async_trait::async_trait;
 use futures_util::{Stream, TryStreamExt};
 use sqlx::FromRow;
 
-use super::fault::fault;
 use super::{Database, Transaction, query};
 use crate::error::StoreError;
-use crate::face_index::{Change, FaceChanges, FaceSource};
-use crate::face_matrix::{FaceMatrix, IndexedFace};
-use crate::ids::{AlbumId, PhotoId};
-use crate::rows::BoxRow;
+use crate::model::ids::{AlbumId, PhotoId};
+use crate::search::faces::matrix::{FaceMatrix, IndexedFace};
+use crate::search::faces::{Change, FaceChanges, FaceSource};
+use crate::sql::error::fault;
+use crate::sql::row_types::BoxRow;
 use crate::traits::Result;
 
 const OPERATION: &str = "read faces";
@@ -21,9 +21,9 @@ macro_rules! select_faces {
     };
 }
 
-pub(super) const ALBUM_FACES: &str = select_faces!("where album = $1 and embedding is not null");
+pub(crate) const ALBUM_FACES: &str = select_faces!("where album = $1 and embedding is not null");
 
-pub(super) const CHANGED_FACES: &str = select_faces!(
+pub(crate) const CHANGED_FACES: &str = select_faces!(
     "where album = $1 and embedding is not null and photo in \
      (select photo from photo_change where album = $1 and change > $2 and change <= $3)"
 );

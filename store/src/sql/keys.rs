@@ -8,9 +8,9 @@ use time::OffsetDateTime;
 
 use super::{Database, query};
 use crate::error::StoreError;
-use crate::ids::{KeyId, OrganizationId};
-use crate::key::{Key, KeyDigest, NewKey};
-use crate::rows::{self, KeyRow, micros, now, to_json};
+use crate::model::ids::{KeyId, OrganizationId};
+use crate::model::key::{Key, KeyDigest, NewKey};
+use crate::sql::row_types::{self, KeyRow, micros, now, to_json};
 use crate::traits::{Keys, Result};
 
 /// How much older the kept time of last use must be before it is written anew, microseconds.
@@ -129,7 +129,7 @@ impl Keys for SqlKeys {
         let rows: Vec<KeyRow> = query(OPERATION, concat!("select ", key_columns!(), " order by k.id"))
             .fetch_all(&mut self.database.reader(OPERATION).await?)
             .await?;
-        rows::convert_rows(rows)
+        row_types::convert_rows(rows)
     }
 
     async fn revoke(&self, id: KeyId) -> Result<()> {

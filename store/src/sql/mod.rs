@@ -8,45 +8,40 @@
 //! id, and nothing after an album but another transaction. SQLite has one lock for all; Postgres has one a row.
 
 mod albums;
-mod bulk;
-mod confirm;
+pub(crate) mod connection;
+pub(crate) mod dialect;
+pub(crate) mod error;
 mod faces;
-mod fault;
-mod finish;
+pub(crate) mod gc_queries;
 mod keys;
-mod lease;
-mod link;
-mod outbox;
-mod owners;
 mod photos;
-mod postgres;
 mod probes;
 mod queue;
-mod sqlite;
+pub(crate) mod row_types;
 mod statement;
+#[cfg(test)]
+mod tests;
 mod texts;
-mod turns;
 
 use sqlx::Sqlite;
 use sqlx::pool::PoolConnection;
 
 pub(crate) use self::albums::SqlAlbums;
+pub(crate) use self::connection::postgres::MIN_IDLE_IN_TRANSACTION;
+use self::connection::postgres::PostgresServer;
+pub use self::connection::postgres::ServerLimits;
+use self::connection::sqlite::SqliteFile;
+use self::connection::timed::TimedConnection;
+use self::error::fault;
 pub(crate) use self::faces::SqlFaces;
-use self::fault::fault;
+pub(crate) use self::gc_queries::SqlGcQueries;
 pub(crate) use self::keys::SqlKeys;
-use self::link::TimedConnection;
-pub(crate) use self::owners::SqlGcQueries;
 pub(crate) use self::photos::SqlPhotos;
-pub(crate) use self::postgres::MIN_IDLE_IN_TRANSACTION;
-use self::postgres::PostgresServer;
-pub use self::postgres::ServerLimits;
 pub(crate) use self::probes::SqlProbes;
 pub(crate) use self::queue::SqlQueue;
-use self::sqlite::SqliteFile;
 use self::statement::{ConnectionRef, Statement, query};
 pub(crate) use self::texts::SqlTexts;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::rows;
 use crate::traits::Result;
 
 /// The database, open.
@@ -86,7 +81,7 @@ impl DatabaseKind {
 /// Keeps other services away from a file of rows; nothing to do for a server.
 pub(crate) fn lock_database(url: &str, alone: bool) -> Result<Option<std::fs::File>> {
     match DatabaseKind::require_from_url(url)? {
-        DatabaseKind::Sqlite => sqlite::lock_for_service(url, alone).map(Some),
+        DatabaseKind::Sqlite => connection::sqlite::lock_for_service(url, alone).map(Some),
         DatabaseKind::Postgres => Ok(None),
     }
 }
@@ -94,8 +89,8 @@ pub(crate) fn lock_database(url: &str, alone: bool) -> Result<Option<std::fs::Fi
 /// Brings the tables of a database up to date, several processes at once if need be.
 pub(crate) async fn migrate(url: &str) -> Result<()> {
     match DatabaseKind::require_from_url(url)? {
-        DatabaseKind::Sqlite => sqlite::migrate(url).await,
-        DatabaseKind::Postgres => postgres::migrate(url).await,
+        DatabaseKind::Sqlite => connection::sqlite::migrate(url).await,
+        DatabaseKind::Postgres => connection::postgres::migrate(url).await,
     }
 }
 
@@ -150,7 +145,7 @@ impl Database {
         let one = "select count(*) from (select 1 from organization limit 1) as one";
         let _: (i64,) = query(OPERATION, one).fetch_one(&mut transaction).await?;
         if let Transaction::Postgres(link) = &mut transaction {
-            let takes_writes = query(OPERATION, postgres::ACCEPTS_WRITES);
+            let takes_writes = query(OPERATION, connection::postgres::ACCEPTS_WRITES);
             let (takes_writes,): (bool,) = takes_writes.fetch_one(ConnectionRef::Postgres(link)).await?;
             if !takes_writes {
                 link.mark_unusable();
@@ -221,7 +216,7 @@ impl Transaction {
     /// workers may be minutes apart, and a lease must not lapse by the wrong one.
     async fn read_clock(&mut self, what: &'static str) -> Result<i64> {
         if let Self::Sqlite(_) = self {
-            return Ok(rows::now());
+            return Ok(row_types::now());
         }
         let clock = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint";
         let (now,): (i64,) = query(what, clock).fetch_one(self).await?;
@@ -236,6 +231,3 @@ impl Transaction {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::finish::record_changes;
 use super::{Database, Statement, query};
 use crate::error::StoreError;
-use crate::face_index::FaceCache;
-use crate::ids::{AlbumId, PhotoId};
-use crate::photo::{
+use crate::model::ids::{AlbumId, PhotoId};
+use crate::model::photo::{
     DetectedFace, DetectedText, NewPhoto, Photo, PhotoPage, PhotoQuery, PhotoState, StateCounts,
 };
-use crate::rows::{self, FaceRow, PhotoRow, TextRow, now, parse_photo_state};
+use crate::search::faces::FaceCache;
+use crate::sql::queue::finish::record_changes;
+use crate::sql::row_types::{self, FaceRow, PhotoRow, TextRow, now, parse_photo_state};
 use crate::traits::{Photos, Result};
 
 macro_rules! select_photo {
@@ -26,23 +26,23 @@ macro_rules! select_photo {
     };
 }
 
-pub(super) const PHOTOS_BY_ID: Statement = Statement::PerDialect {
+pub(crate) const PHOTOS_BY_ID: Statement = Statement::PerDialect {
     sqlite: select_photo!("where album = $1 and id in (select unhex(value) from json_each($2))"),
     postgres: select_photo!("where album = $1 and id = any($2)"),
 };
 
 /// Two texts for pages, not one with an optional filter: that one could use neither index.
-pub(super) const PHOTO_PAGE: &str = select_photo!("where album = $1 and id > $2 order by id limit $3");
+pub(crate) const PHOTO_PAGE: &str = select_photo!("where album = $1 and id > $2 order by id limit $3");
 
 /// The ids first: without the nested query SQLite walks all photos of the album by their key.
-pub(super) const PHOTO_PAGE_BY_STATE: &str = select_photo!(
+pub(crate) const PHOTO_PAGE_BY_STATE: &str = select_photo!(
     "where album = $1 and id in \
      (select id from photo where album = $1 and state = $4 and id > $2 order by id limit $3) order by id"
 );
 
 /// By the clock that writes `settled_at`: the server's, and this machine's for a file. Postgres looks at its clock once a
 /// statement here: a range of an index cannot end at a time that moves.
-pub(super) const COUNT_SETTLED: Statement = Statement::PerDialect {
+pub(crate) const COUNT_SETTLED: Statement = Statement::PerDialect {
     sqlite: "select count(*) from photo where album = $1 \
              and settled_at > cast(unixepoch('now', 'subsec') * 1000000 as integer) - $2",
     postgres: "select count(*) from photo where album = $1 \
@@ -91,7 +91,7 @@ impl Photos for SqlPhotos {
             .bind(ids)
             .fetch_all(&mut self.database.reader(OPERATION).await?)
             .await?;
-        rows::convert_rows(rows)
+        row_types::convert_rows(rows)
     }
 
     async fn get_detections(
@@ -119,7 +119,7 @@ impl Photos for SqlPhotos {
         .bind(id)
         .fetch_all(&mut snapshot)
         .await?;
-        Ok((rows::convert_rows(faces)?, rows::convert_rows(texts)?))
+        Ok((row_types::convert_rows(faces)?, row_types::convert_rows(texts)?))
     }
 
     async fn list(&self, album: AlbumId, filter: PhotoQuery) -> Result<PhotoPage> {
@@ -138,7 +138,7 @@ impl Photos for SqlPhotos {
         }
         let rows: Vec<PhotoRow> = page.fetch_all(&mut snapshot).await?;
         let (total,): (i64,) = count.fetch_one(&mut snapshot).await?;
-        let mut photos: Vec<Photo> = rows::convert_rows(rows)?;
+        let mut photos: Vec<Photo> = row_types::convert_rows(rows)?;
         // One more than asked tells whether there is a next page.
         let more = photos.len() > filter.limit as usize;
         photos.truncate(filter.limit as usize);

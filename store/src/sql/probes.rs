@@ -6,9 +6,9 @@ use async_trait::async_trait;
 
 use super::{Database, query};
 use crate::error::StoreError;
-use crate::ids::{AlbumId, ProbeId};
-use crate::photo::Embedding;
-use crate::rows::{self, ProbeRow, micros_after, now, vector_to_bytes};
+use crate::model::ids::{AlbumId, ProbeId};
+use crate::model::photo::Embedding;
+use crate::sql::row_types::{self, ProbeRow, micros_after, now, vector_to_bytes};
 use crate::traits::{Probe, Probes, Result};
 
 /// How many expired ones one look answers.
@@ -88,7 +88,7 @@ impl Probes for SqlProbes {
         .bind(EXPIRED_BATCH)
         .fetch_all(&mut self.database.reader(OPERATION).await?)
         .await?;
-        rows::convert_rows(rows)
+        row_types::convert_rows(rows)
     }
 
     async fn remove(&self, probes: &[ProbeId]) -> Result<()> {

@@ -9,9 +9,9 @@ use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, FromRow, SqliteConnection};
 use uuid::Uuid;
 
-use super::fault::fault;
-use super::link::TimedConnection;
-use crate::ids::{AlbumId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId};
+use crate::model::ids::{AlbumId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId};
+use crate::sql::connection::timed::TimedConnection;
+use crate::sql::error::fault;
 use crate::traits::Result;
 
 /// The text of a statement.
@@ -217,7 +217,7 @@ fn encode_error(cause: impl Into<BoxDynError>) -> sqlx::Error {
 
 /// Postgres refuses a text with a NUL. Cameras write them behind their names, and a partner's filename may hold anything;
 /// nobody misses them.
-pub(super) fn strip_nul(mut text: String) -> String {
+pub(crate) fn strip_nul(mut text: String) -> String {
     text.retain(|character| character != '\0');
     text
 }

@@ -3,12 +3,12 @@
 use sqlx::{AssertSqlSafe, Row};
 use tempfile::TempDir;
 
-use super::fault::fault;
-use super::sqlite::{SqliteFile, database_path};
 use super::*;
 use crate::Store;
+use crate::conformance::{Event, face, test_settings, text};
 use crate::error::StoreErrorKind;
-use crate::suite::{Event, face, test_settings, text};
+use crate::sql::connection::sqlite::{SqliteFile, database_path};
+use crate::sql::error::fault;
 
 /// A store in a folder of its own, and a second way to its file.
 async fn opened() -> (TempDir, Store, SqliteFile) {
@@ -79,17 +79,17 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
 async fn hot_statements_use_indexes_only() {
     let (_folder, _store, database) = opened().await;
     let expected: [(Statement, &[&str]); 17] = [
-        (lease::ALBUMS_WITH_FRESH_PHOTOS, &["photo_fresh (album>?)"]),
-        (lease::OLDEST_FRESH_PHOTOS, &["photo_fresh (album=?)"]),
-        (lease::NEXT_CRASH_SUSPECT, &["photo_suspect (lease_until<?)"]),
-        (bulk::one_by_one::RENEW_LEASE.into(), &["photo_lease (lease=?)"]),
+        (crate::sql::queue::lease::ALBUMS_WITH_FRESH_PHOTOS, &["photo_fresh (album>?)"]),
+        (crate::sql::queue::lease::OLDEST_FRESH_PHOTOS, &["photo_fresh (album=?)"]),
+        (crate::sql::queue::lease::NEXT_CRASH_SUSPECT, &["photo_suspect (lease_until<?)"]),
+        (crate::sql::dialect::sqlite::RENEW_LEASE.into(), &["photo_lease (lease=?)"]),
         (queue::RECLAIM_LEASES.into(), &["photo_suspect (lease_until>?)"]),
         (queue::DEPTH.into(), &["photo_fresh", "photo_suspect (lease_until<?)"]),
         (queue::WAITING_SINCE.into(), &["photo_fresh (album>?)", "photo_fresh (album=?)"]),
         (queue::REPROCESS, &["PRIMARY KEY (album=? AND id=?)"]),
-        (outbox::ALBUMS_WITH_UNPUBLISHED, &["photo_unpublished (album>?)"]),
-        (outbox::OLDEST_UNPUBLISHED.into(), &["photo_unpublished (album=?"]),
-        (outbox::REPUBLISH, &["photo_published (published_at<?)"]),
+        (crate::sql::queue::outbox::ALBUMS_WITH_UNPUBLISHED, &["photo_unpublished (album>?)"]),
+        (crate::sql::queue::outbox::OLDEST_UNPUBLISHED.into(), &["photo_unpublished (album=?"]),
+        (crate::sql::queue::outbox::REPUBLISH, &["photo_published (published_at<?)"]),
         (faces::ALBUM_FACES.into(), &["face_by_photo (album=?)"]),
         (faces::CHANGED_FACES.into(), &["face_by_photo (album=? AND photo=?)"]),
         (texts::FIND_TEXTS, &["seen_text_searched (album=? AND text=?)"]),
@@ -126,8 +126,8 @@ async fn a_full_disk_is_unavailable_and_loses_nothing() {
     sqlx::query(full).execute(&database.writer).await.unwrap();
     let full = Database::Sqlite(database.clone());
     let faces = std::sync::Arc::new(SqlFaces::new(full.clone()));
-    let photos = SqlPhotos::new(full, std::sync::Arc::new(crate::face_index::FaceCache::new(faces, 0)));
-    let new = crate::photo::NewPhoto { filename: "x".repeat(1000), content_type: "image/jpeg".into() };
+    let photos = SqlPhotos::new(full, std::sync::Arc::new(crate::search::faces::FaceCache::new(faces, 0)));
+    let new = crate::model::photo::NewPhoto { filename: "x".repeat(1000), content_type: "image/jpeg".into() };
     let refused = crate::traits::Photos::create(&photos, event.album, vec![new; 100]).await.unwrap_err();
     assert_eq!(refused.kind, StoreErrorKind::Unavailable, "{refused}");
     assert!(refused.retry_after.is_some());
@@ -158,7 +158,7 @@ async fn a_full_database_accepts_writes_again_when_there_is_space() {
 }
 
 /// What a failover to a server that lost the last commits leaves: the album as it was before them.
-async fn undo_change(database: &SqliteFile, event: &Event, photo: crate::ids::PhotoId) {
+async fn undo_change(database: &SqliteFile, event: &Event, photo: crate::model::ids::PhotoId) {
     for undo in [
         "update album set changes = changes - 1 where id = $1",
         "delete from photo_change where album = $1 and photo = $2",

@@ -4,10 +4,10 @@ use async_trait::async_trait;
 use sqlx::FromRow;
 
 use super::{Database, Statement, query};
-use crate::ids::{AlbumId, PhotoId};
-use crate::photo::DetectedText;
-use crate::rows::TextRow;
-use crate::text_search::TextSource;
+use crate::model::ids::{AlbumId, PhotoId};
+use crate::model::photo::DetectedText;
+use crate::search::texts::TextSource;
+use crate::sql::row_types::TextRow;
 use crate::traits::Result;
 
 /// Texts per statement: the whole answer of one is held in memory.
@@ -24,7 +24,7 @@ macro_rules! look_up {
     };
 }
 
-pub(super) const FIND_TEXTS: Statement = Statement::PerDialect {
+pub(crate) const FIND_TEXTS: Statement = Statement::PerDialect {
     sqlite: look_up!("in (select value from json_each($2))"),
     postgres: look_up!("= any($2)"),
 };

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use async_nats::jetstream;
 use async_nats::jetstream::consumer::PullConsumer;
 use photofinish_servers::{NatsServer, Postgres};
-use photofinish_store::photo::PhotoSize;
-use photofinish_store::suite::Event;
+use photofinish_store::conformance::Event;
+use photofinish_store::model::photo::PhotoSize;
 use photofinish_store::traits::{Lease, PhotoResults};
 use photofinish_store::{QueueSettings, ServerLimits, Store, StoreSettings};
 
-use crate::embedded::Home;
+use crate::support::Home;
 
 /// Nothing here takes so long unless it never ends.
 const DEADLINE: Duration = Duration::from_secs(120);

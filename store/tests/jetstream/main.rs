@@ -4,21 +4,21 @@
 #![allow(clippy::unwrap_used, reason = "clippy takes only the test functions themselves for tests")]
 
 mod cluster;
-#[path = "../embedded/mod.rs"]
-mod embedded;
 mod messages;
 mod servers;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cluster::{Cluster, LONG, OUTBOX_LEAD, SHORT_TTL, finished, lease_next, lease_suspect, wait_until};
-use embedded::ATTEMPT_LIMIT;
 use futures_util::StreamExt;
 use photofinish_store::QueueSettings;
-use photofinish_store::photo::{FailureReason, PhotoState};
-use photofinish_store::suite::{self, Event, WaitingQueue};
+use photofinish_store::conformance::{self, Event, WaitingQueue};
+use photofinish_store::model::photo::{FailureReason, PhotoState};
 use photofinish_store::traits::Finish;
+use support::ATTEMPT_LIMIT;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_queue_suite_passes() {
@@ -38,7 +38,7 @@ async fn run_suite(cluster: &Cluster) {
     let patient = QueueSettings { ack_wait: LONG, republish_interval: LONG, ..cluster.queue_settings() };
     let mut store = cluster.start_process_with(patient).await;
     store.queue = Arc::new(WaitingQueue(store.queue));
-    suite::queue_suite_with_lead(&store, OUTBOX_LEAD).await;
+    conformance::queue_suite_with_lead(&store, OUTBOX_LEAD).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,7 +49,7 @@ async fn the_photo_of_a_dead_worker_is_a_crash_suspect_and_the_dead_worker_canno
     let photo = event.queued(1).await[0];
     let lost = lease_next(&event, SHORT_TTL).await;
     assert_eq!((lost.photo, lost.attempt), (photo, 1));
-    let event = embedded::reopen_fixture(&alive, event.album).await;
+    let event = support::reopen_fixture(&alive, event.album).await;
     // Delivered again after the ack wait, the message brings it to nobody as a fresh photo.
     let start = Instant::now();
     let message_came_again = cluster.queue_settings().ack_wait * 2;
@@ -75,7 +75,7 @@ async fn a_photo_that_crashes_its_workers_fails_and_leaves_no_message() {
     for attempt in 2..=ATTEMPT_LIMIT {
         // Each time another worker, whose predecessor is gone with all it held.
         let store = cluster.start_process().await;
-        let event = embedded::reopen_fixture(&store, album).await;
+        let event = support::reopen_fixture(&store, album).await;
         assert_eq!(lease_suspect(&event, SHORT_TTL).await.attempt, attempt);
     }
     let failed = async || {
@@ -98,7 +98,7 @@ async fn a_worker_that_renews_its_lease_keeps_its_photo() {
     let event = Event::make(&slow).await;
     event.queued(1).await;
     let lease = lease_next(&event, ttl).await;
-    let theirs = embedded::reopen_fixture(&other, event.album).await;
+    let theirs = support::reopen_fixture(&other, event.album).await;
     let start = Instant::now();
     while start.elapsed() < ttl * 3 / 2 {
         assert_eq!(slow.queue.renew(&[lease.id], ttl).await.unwrap(), [lease.id]);

@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 
 use photofinish_store::QueueSettings;
-use photofinish_store::ids::{AlbumId, PhotoId};
-use photofinish_store::suite::Event;
+use photofinish_store::conformance::Event;
+use photofinish_store::model::ids::{AlbumId, PhotoId};
 use photofinish_store::traits::Finish;
 use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 
 use crate::cluster::{Cluster, LONG, STREAM, finish_all, finished, wait_until};
-use crate::embedded::{self, Home};
+use crate::support::{self, Home};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_outboxes_publish_each_photo_once_and_many_workers_read_it_once() {
@@ -29,7 +29,7 @@ async fn many_outboxes_publish_each_photo_once_and_many_workers_read_it_once() {
     });
     futures_util::future::join_all(confirms).await;
     let workers = processes.iter().map(|process| async {
-        let event = embedded::reopen_fixture(process, event.album).await;
+        let event = support::reopen_fixture(process, event.album).await;
         finish_all(&event).await
     });
     let worked: usize = futures_util::future::join_all(workers).await.into_iter().sum();

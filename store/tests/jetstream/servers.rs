@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use photofinish_servers::{Proxy, ProxyFault};
-use photofinish_store::suite::Event;
+use photofinish_store::conformance::Event;
 use photofinish_store::traits::Finish;
 use photofinish_store::{QueueSettings, Store, StoreErrorKind, StoreSettings};
 
 use crate::cluster::{
     Cluster, LONG, OUTBOX_LEAD, STREAM, finish_all, finished, lease_any, lease_next, wait_until,
 };
-use crate::embedded;
+use crate::support;
 
 /// An outbox looks so often.
 const OUTBOX_POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -103,7 +103,7 @@ async fn the_tasks_end_with_the_store() {
     assert_eq!(cluster.stream().await.messages, 0);
     drop(closed);
     let store = cluster.start_process().await;
-    let event = embedded::reopen_fixture(&store, event.album).await;
+    let event = support::reopen_fixture(&store, event.album).await;
     assert_eq!(finish_all(&event).await, 3);
 }
 
@@ -122,7 +122,7 @@ async fn a_photo_given_back_over_a_cut_connection_does_not_wait_for_its_message(
     proxy.set_fault(ProxyFault::Blackhole);
     stopping.queue.release(&[lease.id]).await.unwrap();
     drop((event, stopping));
-    let theirs = embedded::reopen_fixture(&other, lease.album).await;
+    let theirs = support::reopen_fixture(&other, lease.album).await;
     let again = lease_next(&theirs, LONG).await;
     assert_eq!((again.photo, again.attempt), (photo, 1));
     assert_eq!(other.queue.finish(vec![finished(&again)]).await.unwrap(), [Finish::Done]);

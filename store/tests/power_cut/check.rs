@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use photofinish_store::Store;
-use photofinish_store::ids::{AlbumId, OrganizationId, PhotoId};
-use photofinish_store::object::{ObjectKey, ObjectRole};
-use photofinish_store::photo::{Photo, PhotoQuery, PhotoState};
-use photofinish_store::suite;
+use photofinish_store::conformance;
+use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
+use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
+use photofinish_store::model::photo::{Photo, PhotoQuery, PhotoState};
 use photofinish_store::traits::{LeaseRequest, TextQuery};
 use sqlx::Connection;
 use uuid::Uuid;
@@ -157,7 +157,7 @@ async fn check_searches(store: &Store, album: AlbumId) -> Result<(), String> {
     let photos = list_photos(store, album).await?;
     let ready = photos.iter().filter(|photo| photo.state == PhotoState::Ready).map(|photo| photo.id);
     let ready: Vec<PhotoId> = ready.collect();
-    let face = suite::face(FACE).embedding.unwrap();
+    let face = conformance::face(FACE).embedding.unwrap();
     let by_face = store.faces.nearest(album, &face, 1000, 0.9).await.map_err(to_text)?;
     expect_equal("found by face", &sorted(by_face.iter().map(|hit| hit.photo)), &ready)?;
     let query = TextQuery { text: BIB.into(), exact: true };

@@ -9,9 +9,9 @@
 
 mod check;
 mod disk;
-#[path = "../embedded/mod.rs"]
-mod embedded;
 mod file;
+#[path = "../support/mod.rs"]
+mod support;
 mod trace;
 mod writer;
 
@@ -258,7 +258,7 @@ fn settings(folder: &Path) -> StoreSettings {
     StoreSettings {
         database_url: database_url(folder),
         storage_url: format!("file:{}", objects_folder(folder).display()),
-        ..embedded::Home::new().settings()
+        ..support::Home::new().settings()
     }
 }
 

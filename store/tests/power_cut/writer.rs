@@ -10,14 +10,14 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::stream;
 use photofinish_store::Store;
-use photofinish_store::ids::PhotoId;
-use photofinish_store::object::{ObjectKey, ObjectRole};
-use photofinish_store::photo::FailureReason;
-use photofinish_store::suite::{self, Event};
+use photofinish_store::conformance::{self, Event};
+use photofinish_store::model::ids::PhotoId;
+use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
+use photofinish_store::model::photo::FailureReason;
 use photofinish_store::traits::{Finish, Lease, LeaseRequest, PhotoResults, UploadConditions};
 use sqlx::Connection;
 
-use super::{database_url, embedded, settings};
+use super::{database_url, settings, support};
 
 /// The bib of every photo that was read, and the face.
 pub const BIB: &str = "1204";
@@ -48,7 +48,7 @@ pub async fn write(folder: &Path) {
                 store.close().await;
                 store = Store::open(settings(folder)).await.unwrap();
                 store.embedded().unwrap().reclaim_leases().await.unwrap();
-                event = embedded::reopen_fixture(&store, album).await;
+                event = support::reopen_fixture(&store, album).await;
             }
             _ => {}
         }
@@ -133,11 +133,11 @@ async fn write_previews(event: &Event, lease: &Lease) {
 pub fn finished(lease: &Lease) -> PhotoResults {
     PhotoResults {
         lease: lease.clone(),
-        size: photofinish_store::photo::PhotoSize { width: 600, height: 400 },
+        size: photofinish_store::model::photo::PhotoSize { width: 600, height: 400 },
         taken_at: None,
         camera: None,
-        faces: vec![suite::face(FACE)],
-        texts: vec![suite::text(BIB, 0.99)],
+        faces: vec![conformance::face(FACE)],
+        texts: vec![conformance::text(BIB, 0.99)],
     }
 }
 
@@ -170,7 +170,7 @@ async fn search_by_selfie(event: &Event) {
     let key = ObjectKey::probe(event.tenant.organization, event.album, probe.id);
     upload(&event.store, &key).await;
     print_line(&format!("deleting {key}"));
-    let face = suite::face(FACE).embedding.unwrap();
+    let face = conformance::face(FACE).embedding.unwrap();
     event.store.probes.set_embedding(probe.id, face).await.unwrap();
     event.store.blobs.delete(&key).await.unwrap();
     print_line(&format!("deleted {key}"));

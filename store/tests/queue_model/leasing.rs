@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use photofinish_store::ids::PhotoId;
-use photofinish_store::photo::{FailureReason, PhotoState};
+use photofinish_store::model::ids::PhotoId;
+use photofinish_store::model::photo::{FailureReason, PhotoState};
 use photofinish_store::traits::{Lease, Named, PhotoRef};
 
 use crate::LONG;
-use crate::embedded::ATTEMPT_LIMIT;
-use crate::world::QueueModel;
+use crate::model::QueueModel;
+use crate::support::ATTEMPT_LIMIT;
 
 /// How often, and after how long, a lease that passed over a row looks again.
 const MAX_RETRIES: usize = 3000;

@@ -3,23 +3,23 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only the test functions themselves for tests")]
 
-#[path = "../embedded/mod.rs"]
-mod embedded;
 mod leasing;
-mod step;
-mod steps;
-mod world;
+mod model;
+mod operation;
+#[path = "../support/mod.rs"]
+mod support;
+mod transitions;
 
 use std::time::Duration;
 
-use embedded::Home;
 use photofinish_servers::Postgres;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use support::Home;
 use tokio::runtime::Runtime;
 
-use step::any_operation;
-use world::QueueModel;
+use model::QueueModel;
+use operation::any_operation;
 
 const LONG: Duration = Duration::from_secs(3600);
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use photofinish_servers::{Proxy, ProxyFault, S3Server};
-use photofinish_store::ids::{AlbumId, OrganizationId};
-use photofinish_store::object::{ObjectKey, ObjectRole};
-use photofinish_store::remote::{CloudObjects, CloudSettings, Timeouts};
+use photofinish_store::blobs::cloud::{CloudObjects, CloudSettings, Timeouts};
+use photofinish_store::model::ids::{AlbumId, OrganizationId};
+use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::traits::{Blobs, Result};
 use photofinish_store::{StoreError, StoreErrorKind};
 

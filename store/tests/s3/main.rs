@@ -1,20 +1,20 @@
-//! Bytes in S3: the blob suite and what only a bucket can do wrong, against a real server that verifies signatures.
+//! Bytes in S3: the blob conformance and what only a bucket can do wrong, against a real server that verifies signatures.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only the test functions themselves for tests")]
 
-#[path = "../embedded/mod.rs"]
-mod embedded;
 mod faults;
 mod presigned;
+#[path = "../support/mod.rs"]
+mod support;
 
 use bytes::Bytes;
-use embedded::Home;
 use photofinish_servers::{BUCKET, Proxy, S3Server, count_files_below};
-use photofinish_store::ids::{AlbumId, OrganizationId, PhotoId};
-use photofinish_store::object::{ObjectKey, ObjectRole};
-use photofinish_store::remote::{BucketLocation, CloudObjects, CloudSettings};
+use photofinish_store::blobs::cloud::{BucketLocation, CloudObjects, CloudSettings};
+use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
+use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::traits::Blobs;
-use photofinish_store::{Store, StoreErrorKind, StoreSettings, suite};
+use photofinish_store::{Store, StoreErrorKind, StoreSettings, conformance};
+use support::Home;
 
 /// Short, since the server keeps what it knows of an upload under one file name, which the whole key is in.
 const PREFIX: &str = "a/b";
@@ -55,8 +55,8 @@ async fn the_blob_suite_passes() {
         let store = Store::open(settings).await.unwrap();
         assert!(store.local.is_none(), "no local URLs are answered where the bytes lie in a bucket");
         store.check_storage().await.unwrap();
-        suite::blobs_suite(&store).await;
-        suite::gc_suite(&store).await;
+        conformance::blobs_suite(&store).await;
+        conformance::gc_suite(&store).await;
     }
 }
 

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use photofinish_servers::{Proxy, S3Server};
-use photofinish_store::object::{ObjectKey, ObjectRole};
-use photofinish_store::remote::{CloudObjects, CloudSettings, LONGEST_TTL};
+use photofinish_store::blobs::cloud::{CloudObjects, CloudSettings, LONGEST_TTL};
+use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::traits::{ANY_IMAGE, Blobs, UploadConditions};
 use reqwest::{Client, StatusCode};
 use url::Url;

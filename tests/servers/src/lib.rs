@@ -9,7 +9,7 @@
 
 mod clock;
 mod environment;
-mod front;
+mod load_balancer;
 mod nats;
 mod ports;
 mod postgres;
@@ -20,7 +20,7 @@ pub use clock::find_faketime;
 pub use environment::{
     is_skipping_forbidden, read_variable, repository_root, skip_or_fail, variable_or_installed_path,
 };
-pub use front::LoadBalancer;
+pub use load_balancer::LoadBalancer;
 pub use nats::NatsServer;
 pub use ports::free_port;
 pub use postgres::Postgres;

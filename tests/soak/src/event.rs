@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use photofinish_tests::harness::pictures::TestPhoto;
+use photofinish_tests::harness::test_photo::TestPhoto;
 
 /// In every good photo.
 pub const COMMON_BIB: &str = "4242";

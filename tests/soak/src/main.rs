@@ -5,10 +5,10 @@
 
 #![forbid(unsafe_code)]
 
+mod interactive;
+mod rounds;
 mod scale;
 mod table;
-mod trial;
-mod turns;
 
 use std::process::ExitCode;
 
@@ -21,7 +21,7 @@ struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    rounds: turns::Options,
+    rounds: rounds::Options,
 }
 
 #[derive(Subcommand)]
@@ -29,15 +29,15 @@ enum Command {
     /// How much faster two workers are than one, on photos that each take 100 ms and no work.
     Scale(scale::Options),
     /// Starts the cluster and leaves it running until Ctrl-C.
-    Cluster(trial::Options),
+    Cluster(interactive::Options),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     match arguments.command {
-        None => turns::run(&arguments.rounds),
+        None => rounds::run(&arguments.rounds),
         Some(Command::Scale(options)) => scale::run(&options),
-        Some(Command::Cluster(options)) => trial::run(&options),
+        Some(Command::Cluster(options)) => interactive::run(&options),
     }
 }
 

@@ -7,12 +7,12 @@ use anyhow::Context as _;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
-use crate::account::{Audit, audit_photos};
-use crate::answers::SearchResults;
+use crate::audit::{Audit, audit_photos};
 use crate::cluster::Cluster;
 use crate::event::Event;
 use crate::faults::{Extent, Fault, FaultContext};
 use crate::flow::Flow;
+use crate::search_results::SearchResults;
 
 /// Between two photos that are sent while the fault lasts: about what two workers read.
 const SEND_INTERVAL: Duration = Duration::from_millis(90);

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use photofinish_bench::goals::Goal;
+use photofinish_bench::report::goals::Goal;
 use photofinish_bench::report::{OutputOptions, Report, Table};
 use photofinish_soak::cluster::{Cluster, ClusterOptions};
 use photofinish_soak::event::Event;

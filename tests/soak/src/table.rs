@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use photofinish_bench::report::statistics::median;
 use photofinish_bench::report::{Report, Table};
-use photofinish_bench::statistics::median;
 use photofinish_soak::faults::Fault;
 use photofinish_soak::run::RunOutcome;
 

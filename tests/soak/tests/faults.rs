@@ -2,11 +2,11 @@
 
 use std::sync::OnceLock;
 
-use photofinish_soak::answers::SearchResults;
 use photofinish_soak::cluster::{Cluster, ClusterOptions};
 use photofinish_soak::event::Event;
 use photofinish_soak::faults::{self, Extent, Fault};
 use photofinish_soak::run::{RunOutcome, RunPlan, run};
+use photofinish_soak::search_results::SearchResults;
 
 /// Enough that some are in each stage when a fault strikes.
 const PHOTOS: usize = 48;

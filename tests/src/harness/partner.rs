@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::answer::Response;
 use super::service::Service;
+use crate::harness::response::Response;
 
 /// How long the photos of a test may take.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use super::answer::Response;
+use crate::harness::response::Response;
 
 /// A connection that sends exactly the bytes it is told to.
 pub struct RawConnection(TcpStream);

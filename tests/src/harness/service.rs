@@ -13,7 +13,7 @@ use ureq::Agent;
 
 use super::binary::{self, CommandOutput};
 use super::partner::Partner;
-use super::shared;
+use crate::harness::test_data;
 
 /// The organization of keys whose organization does not matter.
 const ORGANIZATION: &str = "Harbour Run";
@@ -41,7 +41,7 @@ impl ServiceOptions {
     /// # Errors
     /// The missing piece in words.
     pub fn with_real_models() -> Result<Self, String> {
-        let (runtime, models) = (shared::find_runtime_library()?, shared::find_models_dir()?);
+        let (runtime, models) = (test_data::find_runtime_library()?, test_data::find_models_dir()?);
         Ok(Self { role: "all", settings: Vec::new() }
             .with_setting("PHOTOFINISH_ONNXRUNTIME", runtime.to_string_lossy())
             .with_setting("PHOTOFINISH_MODELS_DIR", models.to_string_lossy()))

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 
-use photofinish_tests::harness::pictures::TestPhoto;
+use photofinish_tests::harness::test_photo::TestPhoto;
 use photofinish_tests::harness::{Service, ServiceOptions, SharedService, SharedServiceRef, expect_string};
 use serde_json::{Value, json};
 

@@ -1,10 +1,10 @@
 //! Damaged, lying and odd images: each fails only itself, with the right reason, and every accepted format is read.
 
-use photofinish_tests::harness::pictures::{
+use photofinish_tests::harness::test_photo::{
     Exif, TestPhoto, decode_jpeg, jpeg_of_four_gigapixels, png_of_four_gigapixels,
 };
 use photofinish_tests::harness::{
-    Partner, ServiceOptions, SharedService, SharedServiceRef, UploadFile, shared,
+    Partner, ServiceOptions, SharedService, SharedServiceRef, UploadFile, test_data,
 };
 use serde_json::Value;
 
@@ -182,7 +182,8 @@ fn a_photo_that_panics_a_stage_fails_alone() {
 
 #[test]
 fn real_odd_files_end_ready_or_failed_as_they_should() {
-    let Some(photos) = shared::shared_photos_dir("real_odd_files_end_ready_or_failed_as_they_should") else {
+    let Some(photos) = test_data::shared_photos_dir("real_odd_files_end_ready_or_failed_as_they_should")
+    else {
         return;
     };
     let service = service();
@@ -194,7 +195,7 @@ fn real_odd_files_end_ready_or_failed_as_they_should() {
         _ if [".gif", ".avif", ".heic"].iter().any(|end| path.ends_with(end)) => Some("UNSUPPORTED_FORMAT"),
         _ => None,
     };
-    let odd: Vec<String> = shared::read_label_rows(&photos, "MANIFEST.csv")
+    let odd: Vec<String> = test_data::read_label_rows(&photos, "MANIFEST.csv")
         .iter()
         .filter(|row| row[1] == "odd")
         .map(|row| row[0].clone())

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use photofinish_tests::harness::{shared, skip_or_fail};
+use photofinish_tests::harness::{skip_or_fail, test_data};
 
 use crate::shell::Shell;
 
@@ -79,7 +79,7 @@ fn secrets_are_readable_by_their_owner_alone() {
 fn doctor_and_start_name_missing_files_without_a_panic() {
     let shell = Shell::new();
     let nothing = shell.path().join("nothing").to_string_lossy().into_owned();
-    let runtime = shared::find_runtime_library().map(|path| path.to_string_lossy().into_owned());
+    let runtime = test_data::find_runtime_library().map(|path| path.to_string_lossy().into_owned());
     let mut cases = vec![(
         [("PHOTOFINISH_ONNXRUNTIME", nothing.clone()), ("PHOTOFINISH_MODELS_DIR", nothing.clone())],
         "ONNX Runtime",
@@ -123,7 +123,7 @@ fn doctor_succeeds_with_fake_models() {
 #[test]
 fn doctor_and_models_verify_succeed_with_real_models() {
     const TEST: &str = "doctor_and_models_verify_succeed_with_real_models";
-    let (runtime, models) = match (shared::find_runtime_library(), shared::find_models_dir()) {
+    let (runtime, models) = match (test_data::find_runtime_library(), test_data::find_models_dir()) {
         (Ok(runtime), Ok(models)) => (runtime, models),
         (Err(why), _) | (_, Err(why)) => return skip_or_fail(TEST, &why),
     };
@@ -138,7 +138,7 @@ fn doctor_and_models_verify_succeed_with_real_models() {
 #[test]
 fn models_verify_finds_a_damaged_file() {
     const TEST: &str = "models_verify_finds_a_damaged_file";
-    let models = match shared::find_models_dir() {
+    let models = match test_data::find_models_dir() {
         Ok(models) => models,
         Err(why) => return skip_or_fail(TEST, &why),
     };

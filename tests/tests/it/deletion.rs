@@ -1,10 +1,10 @@
 //! What is deleted is gone: from search, lists, storage, and from what is still queued.
 
-use photofinish_tests::harness::pictures::TestPhoto;
+use photofinish_tests::harness::test_photo::TestPhoto;
 use photofinish_tests::harness::{Service, ServiceOptions, SharedService, SharedServiceRef, expect_string};
 use serde_json::{Value, json};
 
-use crate::whole_way::finish;
+use crate::end_to_end::finish;
 
 static GROUP: SharedService = SharedService::new();
 

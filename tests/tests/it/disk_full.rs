@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use photofinish_tests::harness::pictures::TestPhoto;
+use photofinish_tests::harness::test_photo::TestPhoto;
 use photofinish_tests::harness::{
     Partner, Service, ServiceOptions, UploadTicket, expect_string, skip_or_fail, wait_until,
 };

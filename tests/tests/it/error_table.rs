@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use photofinish_tests::harness::pictures::TestPhoto;
 use photofinish_tests::harness::raw_http::RawConnection;
+use photofinish_tests::harness::test_photo::TestPhoto;
 use photofinish_tests::harness::{Service, ServiceOptions, SharedService, SharedServiceRef, wait_until};
 use serde_json::json;
 

@@ -6,7 +6,7 @@ use photofinish_tests::harness::{
 
 use serde_json::json;
 
-use crate::whole_way::finish;
+use crate::end_to_end::finish;
 
 static GROUP: SharedService = SharedService::new();
 

@@ -2,13 +2,13 @@
 
 mod albums;
 mod bad_images;
-mod collector;
 mod command_keys;
 mod command_line;
 mod command_upload;
 mod crashes;
 mod deletion;
 mod disk_full;
+mod end_to_end;
 mod error_table;
 mod health;
 mod keys;
@@ -21,7 +21,7 @@ mod real_networks;
 mod sample_event;
 mod search;
 mod shell;
+mod trace_collector;
 mod traces;
 mod uploads;
-mod whole_way;
 mod wire_rules;

@@ -1,8 +1,8 @@
 //! EXIF orientations 1 to 8: the same picture, the same hits.
 
 use image::{RgbImage, imageops};
-use photofinish_tests::harness::pictures::{Exif, TestPhoto, decode_jpeg};
-use photofinish_tests::harness::{Partner, Service, ServiceOptions, expect_string, shared, skip_or_fail};
+use photofinish_tests::harness::test_photo::{Exif, TestPhoto, decode_jpeg};
+use photofinish_tests::harness::{Partner, Service, ServiceOptions, expect_string, skip_or_fail, test_data};
 use serde_json::Value;
 
 #[test]
@@ -70,7 +70,7 @@ fn a_selfie_in_any_orientation_finds_the_same_photos() {
 #[test]
 fn a_real_scene_in_every_orientation_has_the_same_faces() {
     const TEST: &str = "a_real_scene_in_every_orientation_has_the_same_faces";
-    let Some(photos) = shared::shared_photos_dir(TEST) else {
+    let Some(photos) = test_data::shared_photos_dir(TEST) else {
         return;
     };
     let options = match ServiceOptions::with_real_models() {

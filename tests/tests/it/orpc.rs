@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use photofinish_tests::harness::pictures::TestPhoto;
+use photofinish_tests::harness::test_photo::TestPhoto;
 use photofinish_tests::harness::{
     Service, ServiceOptions, read_variable, repository_root, run_command, skip_or_fail,
 };

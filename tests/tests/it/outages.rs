@@ -1,6 +1,6 @@
 //! Parts that do not serve for a while, and processes apart: nobody's photo fails for it.
 
-use photofinish_tests::harness::pictures::TestPhoto;
+use photofinish_tests::harness::test_photo::TestPhoto;
 use photofinish_tests::harness::{Service, ServiceOptions, wait_until};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! Previews and thumbnails: sizes, uprightness, and nothing of the camera in them.
 
-use photofinish_tests::harness::pictures::{Exif, TestPhoto, decode_jpeg};
+use photofinish_tests::harness::test_photo::{Exif, TestPhoto, decode_jpeg};
 use photofinish_tests::harness::{ServiceOptions, SharedService, SharedServiceRef, expect_string};
 use serde_json::json;
 

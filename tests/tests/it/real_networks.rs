@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use photofinish_tests::harness::pictures::decode_jpeg;
-use photofinish_tests::harness::shared::{self, LabelledRunner};
+use photofinish_tests::harness::test_data::{self, LabelledRunner};
+use photofinish_tests::harness::test_photo::decode_jpeg;
 use photofinish_tests::harness::{Service, ServiceOptions, skip_or_fail};
 use serde_json::Value;
 
@@ -24,14 +24,14 @@ fn start(test: &str) -> Option<Service> {
 #[test]
 fn bibs_of_real_photos_are_found() {
     const TEST: &str = "bibs_of_real_photos_are_found";
-    let Some(photos) = shared::shared_photos_dir(TEST) else {
+    let Some(photos) = test_data::shared_photos_dir(TEST) else {
         return;
     };
     let Some(service) = start(TEST) else { return };
     let partner = service.partner();
     let album = partner.create_album("RBNR");
     let mut labelled = Vec::new();
-    for row in shared::read_label_rows(&photos, "bibs.csv").into_iter().take(PHOTOS) {
+    for row in test_data::read_label_rows(&photos, "bibs.csv").into_iter().take(PHOTOS) {
         let id = partner.upload_photo(&album, &row[0], &read(&photos, &row[0]));
         labelled.extend(
             row[1]
@@ -53,13 +53,13 @@ fn bibs_of_real_photos_are_found() {
 #[test]
 fn a_selfie_finds_its_runner_first() {
     const TEST: &str = "a_selfie_finds_its_runner_first";
-    let Some(photos) = shared::shared_photos_dir(TEST) else {
+    let Some(photos) = test_data::shared_photos_dir(TEST) else {
         return;
     };
     let Some(service) = start(TEST) else { return };
     let partner = service.partner();
     let album = partner.create_album("Runners");
-    let pairs = pairs(shared::load_labelled_runners(&photos), 5);
+    let pairs = pairs(test_data::load_labelled_runners(&photos), 5);
     let mut ids = HashMap::new();
     for (_, wanted) in &pairs {
         ids.entry(wanted.file.clone())
@@ -79,14 +79,14 @@ fn a_selfie_finds_its_runner_first() {
 #[test]
 fn portraits_find_their_own_person_and_nobody_else() {
     const TEST: &str = "portraits_find_their_own_person_and_nobody_else";
-    let Some(photos) = shared::shared_photos_dir(TEST) else {
+    let Some(photos) = test_data::shared_photos_dir(TEST) else {
         return;
     };
     let Some(service) = start(TEST) else { return };
     let partner = service.partner();
     let album = partner.create_album("Portraits");
     let mut people: HashMap<String, Vec<String>> = HashMap::new();
-    for row in shared::read_label_rows(&photos, "faces.csv") {
+    for row in test_data::read_label_rows(&photos, "faces.csv") {
         people.entry(row[1].clone()).or_default().push(row[0].clone());
     }
     let mut people: Vec<(String, Vec<String>)> =

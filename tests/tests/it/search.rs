@@ -1,6 +1,6 @@
 //! Search as a runner meets it: what is found, in which order, how sure.
 
-use photofinish_tests::harness::pictures::TestPhoto;
+use photofinish_tests::harness::test_photo::TestPhoto;
 use photofinish_tests::harness::{Partner, ServiceOptions, SharedService, SharedServiceRef};
 use serde_json::{Value, json};
 

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
-use photofinish_tests::harness::pictures::TestPhoto;
+use photofinish_tests::harness::test_photo::TestPhoto;
 use photofinish_tests::harness::{Service, ServiceOptions, free_port, wait_until};
 use serde_json::{Value, json};
 
-use crate::collector::{Collector, Sent};
-use crate::whole_way::finish;
+use crate::end_to_end::finish;
+use crate::trace_collector::{Collector, Sent};
 
 /// The stages that have a photo, in order.
 const STAGES: [&str; 7] = ["fetch", "decode", "resize", "detect", "embed", "read", "index"];

@@ -1,7 +1,7 @@
 //! Upload URLs, confirmation and selfies: what is bound to what, and what is left lying.
 
-use photofinish_tests::harness::pictures::TestPhoto;
 use photofinish_tests::harness::raw_http::RawConnection;
+use photofinish_tests::harness::test_photo::TestPhoto;
 use photofinish_tests::harness::{Service, ServiceOptions, SharedService, SharedServiceRef, wait_until};
 use serde_json::json;
 

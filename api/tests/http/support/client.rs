@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use photofinish_store::ids::{AlbumId, OrganizationId};
+use photofinish_store::model::ids::{AlbumId, OrganizationId};
 use serde_json::{Value, json};
 
 use super::{TestService, schema};

@@ -1,5 +1,9 @@
 //! A service for one test: its own folder, port, organization and keys.
 
+pub mod client;
+pub mod raw;
+pub mod schema;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,16 +16,16 @@ use photofinish_api::context::{
     ProbeError,
 };
 use photofinish_api::key::KeyText;
-use photofinish_store::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
-use photofinish_store::calibration::Calibration;
-use photofinish_store::ids::{AlbumId, PhotoId};
-use photofinish_store::key::{KeyMode, NewKey, Scope};
-use photofinish_store::object::{ObjectKey, ObjectRole};
-use photofinish_store::photo::{
+use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
+use photofinish_store::model::ids::{AlbumId, PhotoId};
+use photofinish_store::model::key::{KeyMode, NewKey, Scope};
+use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
+use photofinish_store::model::photo::{
     BoundingBox, DetectedFace, DetectedText, Embedding, FailureReason, NewPhoto, PhotoSize, TextIndexState,
 };
+use photofinish_store::search::calibration::Calibration;
 use photofinish_store::traits::{Lease, LeaseRequest, PhotoResults};
-use photofinish_store::{Store, StoreSettings, suite};
+use photofinish_store::{Store, StoreSettings, conformance};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::macros::datetime;
@@ -29,10 +33,6 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-
-pub mod client;
-pub mod raw;
-pub mod schema;
 
 pub use client::{ApiResponse, Partner};
 
@@ -146,7 +146,7 @@ impl TestService {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let public_url = format!("http://{address}").parse().unwrap();
-        let opening = StoreSettings { public_url, ..suite::test_settings(folder.path()) };
+        let opening = StoreSettings { public_url, ..conformance::test_settings(folder.path()) };
         let store = runtime.block_on(Store::open(opening));
         let store = store.unwrap();
         let mut settings = settings();
@@ -223,7 +223,7 @@ impl TestService {
         organization: &str,
         text: &KeyText,
         change: impl FnOnce(&mut NewKey),
-    ) -> photofinish_store::ids::KeyId {
+    ) -> photofinish_store::model::ids::KeyId {
         self.block_on(async {
             let mut key = NewKey {
                 organization: self.store.keys.get_or_create_organization(organization).await.unwrap(),

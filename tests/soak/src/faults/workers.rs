@@ -8,7 +8,7 @@ use photofinish_tests::harness::{Service, Signal};
 use serde_json::json;
 
 use super::{DEFAULT_FAULT, Fault, FaultContext};
-use crate::account::sum_metric;
+use crate::audit::sum_metric;
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::event::KILLER_PHOTO;
 use crate::flow::wait_until;

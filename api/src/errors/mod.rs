@@ -1,0 +1,316 @@
+//! What a request fails with, and the only writer of error bodies.
+//!
+//! Handlers answer `Result<_, ApiError>`; nothing here is ever a warp rejection.
+
+pub(crate) mod schemas;
+pub mod table;
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use photofinish_store::error::{StoreError, StoreErrorKind};
+use serde::Serialize;
+use serde_json::{Value, json};
+use warp::http::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER};
+use warp::reply::Response;
+
+use crate::context::ProbeError;
+use crate::errors::table::{DeclineCode, ErrorKind};
+use crate::reply;
+use crate::validate::issues::Issue;
+
+/// A row of the contract's error table, with what is to be said beyond the row.
+#[derive(Clone)]
+pub struct ApiError(Box<ErrorDetails>);
+
+#[derive(Clone)]
+struct ErrorDetails {
+    kind: ErrorKind,
+    /// Whether the contract defines this error; false for bad input and for faults of the service.
+    defined: bool,
+    message: Option<String>,
+    data: Option<Value>,
+    retry_after: Option<Duration>,
+    allow: Option<&'static str>,
+    close_connection: bool,
+    cause: Option<Cause>,
+}
+
+type Cause = Arc<dyn Error + Send + Sync>;
+
+/// The body of every error answer: these keys and no others.
+#[derive(Serialize)]
+struct Envelope<'a> {
+    defined: bool,
+    code: &'static str,
+    status: u16,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<&'a Value>,
+}
+
+impl ApiError {
+    /// A defined error with its default message.
+    pub(crate) fn new(kind: ErrorKind) -> Self {
+        Self(Box::new(ErrorDetails {
+            kind,
+            defined: true,
+            message: None,
+            data: None,
+            retry_after: None,
+            allow: None,
+            close_connection: false,
+            cause: None,
+        }))
+    }
+
+    /// Nothing of that name, or not this tenant's.
+    pub(crate) fn not_found() -> Self {
+        Self::new(ErrorKind::NotFound)
+    }
+
+    /// Input that breaks its rules: every issue at once.
+    pub(crate) fn invalid(issues: &[Issue]) -> Self {
+        let error = Self::undefined(ErrorKind::BadRequest, "Input validation failed");
+        error.with_data(json!({ "issues": issues }))
+    }
+
+    /// A body that is no JSON.
+    pub(crate) fn malformed(message: impl Into<String>) -> Self {
+        Self::undefined(ErrorKind::BadRequest, message)
+    }
+
+    /// A fault of the service; `cause` goes to the log alone.
+    pub(crate) fn internal(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        let mut error = Self::undefined(ErrorKind::InternalServerError, "Internal server error");
+        error.0.cause = Some(Arc::from(cause.into()));
+        error
+    }
+
+    /// Declined for a reason that another input, or another album, does not have.
+    pub(crate) fn declined(code: DeclineCode) -> Self {
+        Self::new(ErrorKind::UnprocessableContent).with_data(json!({ "declineCode": code.as_str() }))
+    }
+
+    /// Too much at once.
+    pub(crate) fn rate_limited(try_again_in: Duration) -> Self {
+        let seconds = (try_again_in.as_secs_f64() * 1000.0).round() / 1000.0;
+        let error = Self::new(ErrorKind::TooManyRequests).with_data(json!({ "tryAgainIn": seconds }));
+        error.with_retry_after(Some(try_again_in))
+    }
+
+    /// A path that answers other methods.
+    pub(crate) fn method_not_allowed(allow: &'static str) -> Self {
+        let mut error = Self::new(ErrorKind::MethodNotSupported);
+        error.0.allow = Some(allow);
+        error
+    }
+
+    fn undefined(kind: ErrorKind, message: impl Into<String>) -> Self {
+        let mut error = Self::new(kind);
+        error.0.defined = false;
+        error.0.message = Some(message.into());
+        error
+    }
+
+    /// Says more precisely what the row means here, as `data.code`.
+    #[must_use]
+    pub(crate) fn with_code(self, code: &'static str) -> Self {
+        self.with_data(json!({ "code": code }))
+    }
+
+    /// Adds `data`.
+    #[must_use]
+    pub(crate) fn with_data(mut self, data: Value) -> Self {
+        self.0.data = Some(data);
+        self
+    }
+
+    /// Says when trying again makes sense.
+    #[must_use]
+    pub(crate) fn with_retry_after(mut self, after: Option<Duration>) -> Self {
+        self.0.retry_after = after;
+        self
+    }
+
+    /// Closes the connection after the answer: the rest of the request's body will not be read.
+    #[must_use]
+    pub(crate) fn with_connection_close(mut self) -> Self {
+        self.0.close_connection = true;
+        self
+    }
+
+    /// Whether the connection is to be closed.
+    pub(crate) fn closes_connection(&self) -> bool {
+        self.0.close_connection
+    }
+
+    fn with_cause(mut self, cause: Cause) -> Self {
+        self.0.cause = Some(cause);
+        self
+    }
+
+    /// Which row it is.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// `code`, `status`, `message` and `data`, as they stand in a batch answer for one entry.
+    pub(crate) fn to_entry(&self) -> crate::wire::EntryError {
+        crate::wire::EntryError {
+            code: self.0.kind.code().to_owned(),
+            status: self.0.kind.status(),
+            message: self.message().to_owned(),
+            data: self.0.data.clone(),
+        }
+    }
+
+    fn message(&self) -> &str {
+        self.0.message.as_deref().unwrap_or(self.0.kind.message())
+    }
+
+    /// The body.
+    pub(crate) fn to_json(&self) -> String {
+        let envelope = Envelope {
+            defined: self.0.defined,
+            code: self.0.kind.code(),
+            status: self.0.kind.status(),
+            message: self.message(),
+            data: self.0.data.as_ref(),
+        };
+        serde_json::to_string(&envelope).expect("strings, numbers and JSON values are always JSON")
+    }
+
+    /// Says in the log what became of a request that answers this, where the service is at fault.
+    pub(crate) fn log(&self) {
+        if let Some(cause) = self.fault_causes() {
+            tracing::error!(status = self.0.kind.status(), cause, "request failed");
+        }
+    }
+
+    /// The same of the entries of a batch, in one line: they mostly fail together.
+    pub(crate) fn log_entries<'a>(errors: impl Iterator<Item = &'a Self>) {
+        let mut faults = errors.filter_map(|error| Some((error, error.fault_causes()?)));
+        if let Some((first, cause)) = faults.next() {
+            let entries = 1 + faults.count();
+            tracing::error!(status = first.0.kind.status(), cause, entries, "entries of a request failed");
+        }
+    }
+
+    /// The causes of a fault of the service.
+    fn fault_causes(&self) -> Option<String> {
+        let fault = self.0.kind.status() >= 500;
+        fault.then(|| self.0.cause.as_deref().map(join_causes).unwrap_or_default())
+    }
+
+    /// The answer, and a line in the log for a fault of the service.
+    pub(crate) fn into_response(self) -> Response {
+        self.log();
+        let mut response = reply::json_text_response(self.0.kind.status(), self.to_json());
+        let headers = response.headers_mut();
+        if let Some(after) = self.0.retry_after {
+            // Whole seconds, rounded up: an early retry would only be refused again.
+            let seconds = after.as_millis().div_ceil(1000).max(1);
+            headers.insert(RETRY_AFTER, HeaderValue::from(u64::try_from(seconds).unwrap_or(u64::MAX)));
+        }
+        if let Some(allow) = self.0.allow {
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        if self.0.close_connection {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        let retry_after = error.retry_after;
+        let api = match error.kind {
+            StoreErrorKind::NotFound => return Self::not_found(),
+            StoreErrorKind::Conflict => return Self::new(ErrorKind::Conflict),
+            StoreErrorKind::TooLarge => return Self::new(ErrorKind::PayloadTooLarge),
+            StoreErrorKind::Unavailable => {
+                Self::new(ErrorKind::ServiceUnavailable).with_retry_after(retry_after)
+            }
+            StoreErrorKind::Corrupt => {
+                Self::undefined(ErrorKind::InternalServerError, "Internal server error")
+            }
+        };
+        api.with_cause(Arc::new(error))
+    }
+}
+
+impl From<ProbeError> for ApiError {
+    fn from(error: ProbeError) -> Self {
+        match error {
+            ProbeError::NoFace => Self::declined(DeclineCode::NoFace),
+            ProbeError::Unreadable => Self::declined(DeclineCode::UnreadableImage),
+            ProbeError::Busy { try_again_in } => Self::rate_limited(try_again_in),
+            ProbeError::Unavailable => {
+                Self::new(ErrorKind::ServiceUnavailable).with_retry_after(Some(MODELS_RETRY_AFTER))
+            }
+        }
+    }
+}
+
+/// The networks come back by a restart of their threads, after a second at first.
+const MODELS_RETRY_AFTER: Duration = Duration::from_secs(5);
+
+impl fmt::Debug for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_json())
+    }
+}
+
+fn join_causes(error: &(dyn Error + Send + Sync + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(error: &ApiError) -> Value {
+        serde_json::from_str(&error.to_json()).unwrap()
+    }
+
+    #[test]
+    fn a_plain_error_has_four_keys_and_no_data() {
+        let expected = json!({"defined": true, "code": "NOT_FOUND", "status": 404, "message": "Not Found"});
+        assert_eq!(body(&ApiError::not_found()), expected);
+    }
+
+    #[test]
+    fn a_fault_hides_its_cause() {
+        let expected = json!({"defined": false, "code": "INTERNAL_SERVER_ERROR", "status": 500,
+            "message": "Internal server error"});
+        assert_eq!(body(&ApiError::internal("the disk said something secret")), expected);
+    }
+
+    #[test]
+    fn a_rate_limited_error_gives_the_wait_in_body_and_header() {
+        let error = ApiError::rate_limited(Duration::from_millis(1500));
+        assert_eq!(body(&error)["data"], json!({"tryAgainIn": 1.5}));
+        assert_eq!(error.into_response().headers()["retry-after"], "2");
+    }
+
+    #[test]
+    fn store_errors_map_to_statuses_by_kind() {
+        let of = |kind| ApiError::from(StoreError::new(kind, "photo x")).kind().status();
+        assert_eq!(of(StoreErrorKind::NotFound), 404);
+        assert_eq!(of(StoreErrorKind::Conflict), 409);
+        assert_eq!(of(StoreErrorKind::TooLarge), 413);
+        assert_eq!(of(StoreErrorKind::Unavailable), 503);
+        assert_eq!(of(StoreErrorKind::Corrupt), 500);
+    }
+}

@@ -1,0 +1,274 @@
+//! The OpenAPI 3.1.1 document, made from the operations and the error table, and the readable page of it.
+//! Nothing is written down twice: what a field must be comes from the rules that check it.
+
+use std::sync::{Arc, LazyLock};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use photofinish_store::model::key::Scope;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::path::{HttpMethod, OperationBuilder, PathItem, PathsBuilder};
+use utoipa::openapi::request_body::RequestBodyBuilder;
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::tag::TagBuilder;
+use utoipa::openapi::{
+    ComponentsBuilder, Content, ContentBuilder, InfoBuilder, LicenseBuilder, OpenApiBuilder, Ref, RefOr,
+    Required, Response as Answer, ResponseBuilder, ResponsesBuilder, ServerBuilder,
+};
+use warp::http::Method;
+use warp::http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CONTENT_SECURITY_POLICY, HeaderValue};
+use warp::reply::Response;
+
+use crate::auth::KEY_HEADER;
+use crate::errors::ApiError;
+use crate::errors::schemas as error_schemas;
+use crate::errors::table::ErrorKind;
+use crate::operation::Operation;
+use crate::operation::catalog;
+use crate::reply;
+use crate::server::middleware::REQUEST_ID_HEADER;
+use crate::server::router;
+use crate::validate::input::Schemas;
+
+/// The version of the interface.
+const API_VERSION: &str = "1.0.0";
+/// The version of OpenAPI; utoipa writes 3.1.0, whose documents are valid 3.1.1 documents too.
+const OPENAPI_VERSION: &str = "3.1.1";
+/// The name of the security scheme.
+const SECURITY_SCHEME: &str = "apiKey";
+const JSON_MEDIA_TYPE: &str = "application/json";
+/// The methods of a document's path.
+const ALLOW: &str = "GET, HEAD, OPTIONS";
+
+/// The document as it is served at `/openapi/openapi.json`.
+///
+/// # Panics
+/// Never: a test builds it.
+pub fn openapi_document() -> Value {
+    let mut schemas = Schemas::new();
+    let mut paths = PathsBuilder::new();
+    for operation in catalog::all_operations() {
+        paths = paths.path(operation.info.path(), build_path_item(&operation, &mut schemas));
+    }
+    schemas.extend(error_schemas::schemas());
+    let mut components = ComponentsBuilder::new().schemas_from_iter(schemas);
+    for kind in ErrorKind::ALL {
+        components = components.response(kind.code(), error_schemas::response(kind));
+    }
+    let about_key =
+        "An organization's key, made in its settings. Keep it on your backend: never in a page or an app.";
+    let key = SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::with_description(KEY_HEADER, about_key)));
+    let document = OpenApiBuilder::new()
+        .info(
+            InfoBuilder::new()
+                .title("Photo Ingestion and Search Partner API")
+                .version(API_VERSION)
+                .description(Some(include_str!("docs/introduction.md")))
+                .license(Some(
+                    LicenseBuilder::new().name("Apache-2.0").identifier(Some("Apache-2.0")).build(),
+                ))
+                .build(),
+        )
+        // Relative to the document: true too where a proxy puts the service below a path of its own.
+        .servers(Some([ServerBuilder::new().url(format!("..{}", router::BASE_PATH)).build()]))
+        .security(Some([SecurityRequirement::new::<_, [&str; 0], &str>(SECURITY_SCHEME, [])]))
+        .tags(Some(TAGS.map(|(name, about)| TagBuilder::new().name(name).description(Some(about)).build())))
+        .paths(paths)
+        .components(Some(components.security_scheme(SECURITY_SCHEME, key).build()))
+        .build();
+    let mut document = serde_json::to_value(document).expect("a document is JSON");
+    document["openapi"] = json!(OPENAPI_VERSION);
+    remove_number_formats(&mut document);
+    document
+}
+
+const TAGS: [(&str, &str); 3] = [
+    ("albums", "One album per event."),
+    ("photos", "From an upload URL to what was read."),
+    ("search", "By selfie and by bib."),
+];
+
+fn operation_tag(id: &str) -> &'static str {
+    if id.starts_with("albums.") {
+        "albums"
+    } else if id.starts_with("photos.search.") {
+        "search"
+    } else {
+        "photos"
+    }
+}
+
+fn build_path_item(operation: &Operation, schemas: &mut Schemas) -> PathItem {
+    let about = operation.info;
+    let (input, required) = (operation.schema_fns.input)(schemas);
+    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(input)));
+    let content = content.example(Some((operation.schema_fns.input_example)())).build();
+    let needed = if required { Required::True } else { Required::False };
+    let body = RequestBodyBuilder::new().content(JSON_MEDIA_TYPE, content).required(Some(needed)).build();
+    let mut responses = ResponsesBuilder::new().response("200", build_success_response(operation, schemas));
+    for kind in ErrorKind::ALL {
+        let reference = Ref::from_response_name(kind.code());
+        responses = responses.response(kind.status().to_string(), RefOr::Ref(reference));
+    }
+    let operation = OperationBuilder::new()
+        .operation_id(Some(about.id))
+        .tag(operation_tag(about.id))
+        .summary(Some(about.summary))
+        .description(Some(describe_operation(about.description, operation.scope)))
+        .request_body(Some(body))
+        .responses(responses.build())
+        .build();
+    PathItem::new(HttpMethod::Post, operation)
+}
+
+fn describe_operation(about: &str, scope: Option<Scope>) -> String {
+    let scope = scope.map_or("Any scope.".to_owned(), |scope| format!("Scope: `{}`.", scope.as_str()));
+    if about.is_empty() { scope } else { format!("{about}\n\n{scope}") }
+}
+
+fn build_success_response(operation: &Operation, schemas: &mut Schemas) -> Answer {
+    let example = (operation.schema_fns.output_example)().expect("an answer is JSON");
+    let schema = (operation.schema_fns.output)(schemas);
+    let content: Content = ContentBuilder::new().schema(Some(schema)).example(Some(example)).build();
+    let header = HeaderBuilder::new().description(Some("As sent with the request, or made here.")).build();
+    let mut response = ResponseBuilder::new()
+        .description("Done")
+        .content(JSON_MEDIA_TYPE, content)
+        .header(REQUEST_ID_HEADER, header);
+    if operation.has_events {
+        let text = utoipa::openapi::schema::ObjectBuilder::new()
+            .schema_type(utoipa::openapi::schema::Type::String)
+            .description(Some("Server-sent events whose data is the JSON object"));
+        response = response.content("text/event-stream", ContentBuilder::new().schema(Some(text)).build());
+    }
+    response.build()
+}
+
+/// The contract knows numbers, not how many bits hold them.
+fn remove_number_formats(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            let of_number =
+                |format: &Value| matches!(format.as_str(), Some("double" | "float" | "int32" | "int64"));
+            if object.get("format").is_some_and(of_number) {
+                object.remove("format");
+            }
+            object.values_mut().for_each(remove_number_formats);
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_number_formats),
+        _ => {}
+    }
+}
+
+/// What is served about the API, made once.
+pub(crate) struct Documents {
+    json: Document,
+    page: Document,
+}
+
+/// One of them.
+pub(crate) struct Document {
+    media_type: HeaderValue,
+    policy: HeaderValue,
+    body: Bytes,
+}
+
+impl Documents {
+    /// The documents of this process.
+    pub(crate) fn shared() -> Arc<Self> {
+        static SHARED: LazyLock<Arc<Documents>> = LazyLock::new(|| Arc::new(Documents::build()));
+        SHARED.clone()
+    }
+
+    fn build() -> Self {
+        let text = openapi_document().to_string();
+        let (page, policy) = render_page(&text);
+        Self {
+            json: Document {
+                media_type: HeaderValue::from_static(JSON_MEDIA_TYPE),
+                policy: HeaderValue::from_static("default-src 'none'"),
+                body: text.into(),
+            },
+            page: Document {
+                media_type: HeaderValue::from_static("text/html; charset=utf-8"),
+                policy,
+                body: page.into(),
+            },
+        }
+    }
+
+    /// The document at a path below `/openapi`.
+    pub(crate) fn get(&self, path: &str) -> Option<&Document> {
+        match path.strip_suffix('/').unwrap_or(path) {
+            "/openapi.json" => Some(&self.json),
+            "/docs" => Some(&self.page),
+            _ => None,
+        }
+    }
+}
+
+impl Document {
+    /// The answer to a request for it.
+    pub(crate) fn handle(&self, method: &Method) -> Response {
+        match *method {
+            Method::GET | Method::HEAD => {
+                let mut response = reply::body_response(self.media_type.clone(), self.body.clone());
+                let headers = response.headers_mut();
+                headers.insert(CONTENT_SECURITY_POLICY, self.policy.clone());
+                headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+                response
+            }
+            Method::OPTIONS => reply::options_response(ALLOW),
+            _ => ApiError::method_not_allowed(ALLOW).into_response(),
+        }
+    }
+}
+
+/// The readable page: one file with its style, its script and the document in it, which needs nothing else. The
+/// policy lets exactly this style and this script run.
+fn render_page(document: &str) -> (String, HeaderValue) {
+    let (style, script) = (include_str!("docs/page.css"), include_str!("docs/page.js"));
+    // Within a script element the document must not be able to end it.
+    let document = document.replace('<', "\\u003c");
+    // The document's own order is that of the alphabet; a reader wants that of the work.
+    let paths: Vec<String> =
+        catalog::all_operations().iter().map(|operation| operation.info.path()).collect();
+    let order = json!(paths).to_string();
+    let page = include_str!("docs/page.html")
+        .replace("/*STYLE*/", style)
+        .replace("/*SCRIPT*/", script)
+        .replace("/*ORDER*/", &order)
+        .replace("/*DOCUMENT*/", &document);
+    let hash = |text: &str| STANDARD.encode(Sha256::digest(text.as_bytes()));
+    let policy = format!(
+        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'",
+        hash(style),
+        hash(script)
+    );
+    (page, HeaderValue::from_str(&policy).expect("base64 fits a header"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_loads_nothing_from_other_hosts() {
+        let (page, _) = render_page(&openapi_document().to_string());
+        let code = page.split("<script type=\"application/json\"").next().unwrap();
+        assert!(!code.contains("http://") && !code.contains("https://"), "the page names another host");
+        assert!(!include_str!("docs/page.js").contains("fetch("));
+    }
+
+    #[test]
+    fn number_formats_are_not_part_of_the_contract() {
+        let text = openapi_document().to_string();
+        for format in ["double", "float", "int32", "int64"] {
+            assert!(!text.contains(&format!("\"format\":\"{format}\"")), "{format}");
+        }
+    }
+}

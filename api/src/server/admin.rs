@@ -1,0 +1,90 @@
+//! `/healthz`, `/readyz` and `/metrics`: for whoever runs the service, not for partners. No keys.
+
+use bytes::Bytes;
+use serde::Serialize;
+use warp::http::Method;
+use warp::http::header::HeaderValue;
+use warp::reply::Response;
+
+use crate::context::{ComponentState, Context};
+use crate::errors::ApiError;
+use crate::reply;
+
+/// The methods of an admin path.
+const ALLOW: &str = "GET, HEAD, OPTIONS";
+
+/// The admin paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AdminEndpoint {
+    /// Alive.
+    Healthz,
+    /// Ready for requests.
+    Readyz,
+    /// Prometheus text.
+    Metrics,
+}
+
+impl AdminEndpoint {
+    /// The page at a path.
+    pub(crate) fn from_path(path: &str) -> Option<Self> {
+        match path.strip_suffix('/').unwrap_or(path) {
+            "/healthz" => Some(Self::Healthz),
+            "/readyz" => Some(Self::Readyz),
+            "/metrics" => Some(Self::Metrics),
+            _ => None,
+        }
+    }
+
+    /// The answer to a request for it.
+    pub(crate) async fn handle(self, ctx: &Context, method: &Method) -> Response {
+        match *method {
+            Method::GET | Method::HEAD => {}
+            Method::OPTIONS => return reply::options_response(ALLOW),
+            _ => return ApiError::method_not_allowed(ALLOW).into_response(),
+        }
+        match self {
+            Self::Healthz => reply::json_text_response(200, r#"{"alive":true}"#.to_owned()),
+            Self::Readyz => check_readiness(ctx).await,
+            Self::Metrics => {
+                let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+                reply::body_response(kind, Bytes::from((ctx.render_metrics)()))
+            }
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Readiness {
+    ready: bool,
+    parts: Vec<ComponentReport>,
+}
+
+#[derive(Serialize)]
+struct ComponentReport {
+    name: &'static str,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+/// 200 when every part serves, 503 with the reasons otherwise, and from the moment the service is leaving.
+async fn check_readiness(ctx: &Context) -> Response {
+    let mut parts: Vec<ComponentReport> = Vec::new();
+    if ctx.draining.has_begun() {
+        parts.push(ComponentReport { name: "service", state: "draining", reason: None });
+    }
+    for part in ctx.health.check_components().await {
+        let (state, reason) = match part.state {
+            ComponentState::Starting => ("starting", None),
+            ComponentState::Running => ("running", None),
+            ComponentState::Down(reason) => ("down", Some(reason)),
+        };
+        parts.push(ComponentReport { name: part.name, state, reason });
+    }
+    let ready = parts.iter().all(|part| part.state == "running");
+    let text = serde_json::to_string(&Readiness { ready, parts });
+    match text {
+        Ok(text) => reply::json_text_response(if ready { 200 } else { 503 }, text),
+        Err(error) => ApiError::internal(error).into_response(),
+    }
+}

@@ -1,0 +1,156 @@
+//! Which path leads where. Each operation is a filter of its own, mounted with `.then`; the one `recover` at the root
+//! turns warp's rejections into the envelope.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use warp::filters::BoxedFilter;
+use warp::http::{HeaderMap, Method};
+use warp::path::FullPath;
+use warp::reply::Response;
+use warp::{Filter, Rejection, reject};
+
+use crate::auth::Authenticator;
+use crate::context::Context;
+use crate::errors::ApiError;
+use crate::errors::table::ErrorKind;
+use crate::openapi::Documents;
+use crate::operation::body::RequestBody;
+use crate::operation::catalog;
+use crate::operation::{self, ApiRequest, Operation, OperationContext};
+use crate::server::admin::AdminEndpoint;
+use crate::server::storage;
+
+/// Where the partner API begins.
+pub(crate) const BASE_PATH: &str = "/openapi";
+/// Where presigned local transfers begin.
+pub(crate) const STORAGE_PREFIX: &str = "/storage/";
+
+/// The whole service as one filter, which never rejects. [`crate::serve`] adds what a server adds: request ids,
+/// time limits, metrics, and the answer to panics.
+pub fn routes(ctx: Context) -> BoxedFilter<(Response,)> {
+    let desk = OperationContext { authenticator: Arc::new(Authenticator::new(&ctx)), ctx: ctx.clone() };
+    let mut all = document_route();
+    for operation in catalog::all_operations() {
+        all = all.or(operation_route(operation, desk.clone())).unify().boxed();
+    }
+    if ctx.store.local.is_some() {
+        all = all.or(storage_route(ctx.clone())).unify().boxed();
+    }
+    if ctx.settings.admin_on_api_port {
+        all = all.or(admin_route(ctx)).unify().boxed();
+    }
+    all.or(unknown_route()).unify().recover(recover_rejection).unify().boxed()
+}
+
+/// Health and metrics alone, for a port of their own.
+pub fn admin_routes(ctx: Context) -> BoxedFilter<(Response,)> {
+    admin_route(ctx).or(unknown_route()).unify().recover(recover_rejection).unify().boxed()
+}
+
+fn operation_route(operation: Operation, desk: OperationContext) -> BoxedFilter<(Response,)> {
+    let path = format!("{BASE_PATH}{}", operation.info.path());
+    let operation = Arc::new(operation);
+    match_path(path)
+        .and(extract_request())
+        .then(move |call| {
+            let (operation, desk) = (operation.clone(), desk.clone());
+            async move { operation.handle(desk, call).await }
+        })
+        .boxed()
+}
+
+fn document_route() -> BoxedFilter<(Response,)> {
+    let documents = Documents::shared();
+    let document = move |path: FullPath, method: Method| {
+        let page = path.as_str().strip_prefix(BASE_PATH).and_then(|rest| documents.get(rest));
+        let answer = page.map(|page| page.handle(&method)).ok_or_else(reject::not_found);
+        async move { answer }
+    };
+    warp::path::full().and(warp::method()).and_then(document).boxed()
+}
+
+fn storage_route(ctx: Context) -> BoxedFilter<(Response,)> {
+    let query = warp::query::raw().or(warp::any().map(String::new)).unify();
+    warp::path::full()
+        .and_then(|path: FullPath| async move {
+            path.as_str().strip_prefix(STORAGE_PREFIX).map(str::to_owned).ok_or_else(reject::not_found)
+        })
+        .and(query)
+        .and(extract_request())
+        .then(move |key: String, query: String, call| {
+            let local = ctx.store.local.clone();
+            async move {
+                match local {
+                    Some(local) => storage::handle(&local, (&key, &query), call).await,
+                    None => ApiError::not_found().into_response(),
+                }
+            }
+        })
+        .boxed()
+}
+
+fn admin_route(ctx: Context) -> BoxedFilter<(Response,)> {
+    warp::path::full()
+        .and_then(|path: FullPath| async move {
+            AdminEndpoint::from_path(path.as_str()).ok_or_else(reject::not_found)
+        })
+        .and(warp::method())
+        .then(move |page: AdminEndpoint, method: Method| {
+            let ctx = ctx.clone();
+            async move { page.handle(&ctx, &method).await }
+        })
+        .boxed()
+}
+
+/// Every path that no other route takes. A body is read all the same: left unread, it would cost the client its
+/// connection, and the next request on it would fail without an answer.
+fn unknown_route() -> BoxedFilter<(Response,)> {
+    extract_request()
+        .then(|mut call: ApiRequest| async move {
+            operation::respond_with_error(ApiError::not_found(), &mut call.body).await
+        })
+        .boxed()
+}
+
+/// Matches one path, with and without a slash at its end.
+fn match_path(path: String) -> impl Filter<Extract = (), Error = Rejection> + Clone {
+    let path: Arc<str> = path.into();
+    warp::path::full()
+        .and_then(move |asked: FullPath| {
+            let asked_plain = asked.as_str().strip_suffix('/').unwrap_or(asked.as_str());
+            let found = if asked_plain == &*path { Ok(()) } else { Err(reject::not_found()) };
+            async move { found }
+        })
+        .untuple_one()
+}
+
+/// The rest of a request, body unread.
+fn extract_request() -> impl Filter<Extract = (ApiRequest,), Error = Rejection> + Clone {
+    let parts = warp::method().and(warp::header::headers_cloned());
+    parts.and(warp::body::stream()).map(|method, headers: HeaderMap, chunks| {
+        let body = RequestBody::new(&headers, chunks);
+        ApiRequest { method, headers, body }
+    })
+}
+
+/// Warp's own rejections in the envelope. Domain errors never come here.
+async fn recover_rejection(rejection: Rejection) -> Result<Response, Infallible> {
+    let error = if rejection.is_not_found() {
+        ApiError::not_found()
+    } else if rejection.find::<reject::MethodNotAllowed>().is_some() {
+        ApiError::new(ErrorKind::MethodNotSupported)
+    } else if rejection.find::<reject::PayloadTooLarge>().is_some() {
+        ApiError::new(ErrorKind::PayloadTooLarge).with_connection_close()
+    } else if rejection.find::<reject::UnsupportedMediaType>().is_some() {
+        ApiError::new(ErrorKind::UnsupportedMediaType).with_connection_close()
+    } else if rejection.find::<reject::InvalidHeader>().is_some()
+        || rejection.find::<reject::InvalidQuery>().is_some()
+        || rejection.find::<reject::MissingHeader>().is_some()
+    {
+        ApiError::new(ErrorKind::BadRequest)
+    } else {
+        ApiError::internal(format!("unexpected rejection: {rejection:?}"))
+    };
+    Ok(error.into_response())
+}

@@ -1,0 +1,5 @@
+//! Validates JSON input, collecting every issue, and describes the same rules for the OpenAPI document.
+
+pub(crate) mod input;
+pub(crate) mod issues;
+pub(crate) mod validators;

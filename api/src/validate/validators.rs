@@ -1,0 +1,380 @@
+//! The rules that input values follow. Each rule checks a value and describes itself for the OpenAPI document,
+//! so that the document cannot promise what the service does not check.
+
+use std::str::FromStr;
+
+use serde_json::Value;
+use url::Url;
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type};
+use utoipa::openapi::{Ref, RefOr};
+use uuid::Uuid;
+
+use crate::validate::input::{Input, Schemas};
+use crate::validate::issues::{IssueReport, PathSegment, code};
+
+/// What a value must be.
+pub(crate) trait Validator {
+    /// What a valid value becomes.
+    type Out;
+    /// The value as a type, or `None` with at least one issue reported.
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<Self::Out>;
+    /// The same as a schema; named schemas go into `schemas`.
+    fn schema(&self, schemas: &mut Schemas) -> RefOr<Schema>;
+}
+
+/// A string of `min` to `max` characters without U+0000, which databases do not keep.
+pub(crate) fn text(min: usize, max: usize) -> Text {
+    Text { min, max, format: None, pattern: NO_NUL_PATTERN, check: check_no_nul }
+}
+
+/// An absolute URI.
+pub(crate) fn uri() -> Text {
+    Text { min: 1, max: 2048, format: Some("uri"), pattern: NO_NUL_PATTERN, check: check_absolute_uri }
+}
+
+/// A string of which `check` judges what it spells, and `pattern` tells it to clients.
+pub(crate) fn formatted(max: usize, pattern: &'static str, check: CheckFn) -> Text {
+    Text { min: 1, max, format: None, pattern, check }
+}
+
+/// A regular expression for bibs. The document gives it no format: `regex` there means ECMA 262, and what is taken here
+/// is another dialect (a lone `]` is fine, look-around is not).
+pub(crate) fn bib_pattern() -> Text {
+    Text { min: 1, max: 200, format: None, pattern: NO_NUL_PATTERN, check: check_regex }
+}
+
+type CheckFn = fn(&str) -> Result<(), String>;
+
+const NO_NUL_PATTERN: &str = "^[^\\u0000]*$";
+
+fn check_no_nul(text: &str) -> Result<(), String> {
+    if text.contains('\0') { Err("must not contain U+0000".to_owned()) } else { Ok(()) }
+}
+
+/// The parser is that of browsers, which mends what is none; so the letters are judged by RFC 3986, section 2.
+fn check_absolute_uri(text: &str) -> Result<(), String> {
+    let spelled = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || URI_PUNCTUATION.contains(&byte));
+    let escaped = text
+        .split('%')
+        .skip(1)
+        .all(|after| after.len() >= 2 && after.bytes().take(2).all(|byte| byte.is_ascii_hexdigit()));
+    match Url::parse(text) {
+        Ok(_) if spelled && escaped => Ok(()),
+        Ok(_) => Err("must be an absolute URI, other characters percent-encoded".to_owned()),
+        Err(_) => Err("must be an absolute URI".to_owned()),
+    }
+}
+
+/// What a URI is spelled with beside letters and digits.
+const URI_PUNCTUATION: &[u8] = b"-._~:/?#[]@!$&'()*+,;=%";
+
+/// The size limit is the one under which the pattern is compiled when photos are read.
+fn check_regex(text: &str) -> Result<(), String> {
+    let compiled = |text: &str| regex::RegexBuilder::new(text).size_limit(1 << 18).build();
+    // Alone too: `a)|(?:b` is one only between other parentheses.
+    match compiled(text).and_then(|_| compiled(&format!("^(?:{text})$"))) {
+        Ok(_) => check_no_nul(text),
+        Err(regex::Error::CompiledTooBig(_)) => Err("is too large a regular expression".to_owned()),
+        Err(_) => Err("must be a regular expression".to_owned()),
+    }
+}
+
+/// See [`text`].
+pub(crate) struct Text {
+    min: usize,
+    max: usize,
+    format: Option<&'static str>,
+    pattern: &'static str,
+    check: CheckFn,
+}
+
+impl Validator for Text {
+    type Out = String;
+
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<String> {
+        let Value::String(text) = value else {
+            return report_wrong_type("a string", value, report);
+        };
+        let length = text.chars().count();
+        if length < self.min {
+            report.add(code::TOO_SMALL, format!("must have at least {} characters", self.min));
+            return None;
+        }
+        if length > self.max {
+            report.add(code::TOO_BIG, format!("must have at most {} characters", self.max));
+            return None;
+        }
+        if let Err(message) = (self.check)(text) {
+            report.add(code::INVALID_FORMAT, message);
+            return None;
+        }
+        Some(text.clone())
+    }
+
+    fn schema(&self, _: &mut Schemas) -> RefOr<Schema> {
+        let minimum = (self.min > 0).then_some(self.min);
+        let format = self.format.map(|name| SchemaFormat::Custom(name.to_owned()));
+        typed_schema(Type::String)
+            .min_length(minimum)
+            .max_length(Some(self.max))
+            .pattern(Some(self.pattern))
+            .format(format)
+            .into()
+    }
+}
+
+/// A string of any length: an id that may be unknown, but never malformed.
+pub(crate) struct AnyText;
+
+impl Validator for AnyText {
+    type Out = String;
+
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<String> {
+        match value {
+            Value::String(text) => Some(text.clone()),
+            _ => report_wrong_type("a string", value, report),
+        }
+    }
+
+    fn schema(&self, _: &mut Schemas) -> RefOr<Schema> {
+        typed_schema(Type::String).into()
+    }
+}
+
+/// A UUID with its hyphens.
+pub(crate) struct UuidOf<T>(std::marker::PhantomData<T>);
+
+/// See [`UuidOf`].
+pub(crate) fn uuid<T>() -> UuidOf<T> {
+    UuidOf(std::marker::PhantomData)
+}
+
+impl<T: FromStr> Validator for UuidOf<T> {
+    type Out = T;
+
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<T> {
+        let Value::String(text) = value else {
+            return report_wrong_type("a string", value, report);
+        };
+        // The parser takes braces, URNs and bare digits too; the contract's `uuid` is the hyphenated form.
+        let id = if text.len() == Uuid::nil().to_string().len() { text.parse().ok() } else { None };
+        if id.is_none() {
+            report.add(code::INVALID_FORMAT, "must be a UUID");
+        }
+        id
+    }
+
+    fn schema(&self, _: &mut Schemas) -> RefOr<Schema> {
+        typed_schema(Type::String).format(Some(SchemaFormat::Custom("uuid".to_owned()))).into()
+    }
+}
+
+/// A number in a range.
+pub(crate) struct Number {
+    /// The least.
+    pub(crate) min: f64,
+    /// The greatest.
+    pub(crate) max: f64,
+}
+
+impl Validator for Number {
+    type Out = f64;
+
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<f64> {
+        let Some(number) = value.as_f64() else {
+            return report_wrong_type("a number", value, report);
+        };
+        if number < self.min {
+            report.add(code::TOO_SMALL, format!("must be at least {}", self.min));
+            return None;
+        }
+        if number > self.max {
+            report.add(code::TOO_BIG, format!("must be at most {}", self.max));
+            return None;
+        }
+        Some(number)
+    }
+
+    fn schema(&self, _: &mut Schemas) -> RefOr<Schema> {
+        typed_schema(Type::Number).minimum(Some(self.min)).maximum(Some(self.max)).into()
+    }
+}
+
+/// A whole number in a range, at most `u32::MAX`; `16.0` is whole too, as in JSON Schema.
+pub(crate) struct Integer {
+    /// The least.
+    pub(crate) min: u32,
+    /// The greatest; `None` for no limit but the type's.
+    pub(crate) max: u32,
+}
+
+impl Validator for Integer {
+    type Out = u32;
+
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<u32> {
+        let number = Number { min: f64::from(self.min), max: f64::from(self.max) }.check(value, report)?;
+        if number.fract() != 0.0 {
+            report.add(code::NOT_MULTIPLE_OF, "must be a whole number");
+            return None;
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole and in range")]
+        Some(number as u32)
+    }
+
+    fn schema(&self, _: &mut Schemas) -> RefOr<Schema> {
+        let (min, max) = (f64::from(self.min), f64::from(self.max));
+        typed_schema(Type::Number).minimum(Some(min)).maximum(Some(max)).multiple_of(Some(1.0)).into()
+    }
+}
+
+/// `true` or `false`.
+pub(crate) struct Boolean;
+
+impl Validator for Boolean {
+    type Out = bool;
+
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<bool> {
+        match value {
+            Value::Bool(flag) => Some(*flag),
+            _ => report_wrong_type("a boolean", value, report),
+        }
+    }
+
+    fn schema(&self, _: &mut Schemas) -> RefOr<Schema> {
+        typed_schema(Type::Boolean).into()
+    }
+}
+
+/// One of a few names.
+pub(crate) struct OneOf<T: 'static>(pub(crate) &'static [T], pub(crate) fn(T) -> &'static str);
+
+impl<T: Copy> Validator for OneOf<T> {
+    type Out = T;
+
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<T> {
+        let Value::String(text) = value else {
+            return report_wrong_type("a string", value, report);
+        };
+        let found = self.0.iter().copied().find(|choice| (self.1)(*choice) == text);
+        if found.is_none() {
+            let names: Vec<&str> = self.0.iter().map(|choice| (self.1)(*choice)).collect();
+            report.add(code::INVALID_VALUE, format!("must be one of {}", names.join(", ")));
+        }
+        found
+    }
+
+    fn schema(&self, _: &mut Schemas) -> RefOr<Schema> {
+        let names = self.0.iter().map(|choice| (self.1)(*choice));
+        typed_schema(Type::String).enum_values(Some(names)).into()
+    }
+}
+
+/// An array whose items follow one rule.
+pub(crate) struct ListOf<R> {
+    /// The rule of each item.
+    pub(crate) item: R,
+    /// The fewest items.
+    pub(crate) min: usize,
+    /// The most items.
+    pub(crate) max: usize,
+}
+
+impl<R: Validator> Validator for ListOf<R> {
+    type Out = Vec<R::Out>;
+
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<Self::Out> {
+        let Value::Array(items) = value else {
+            return report_wrong_type("an array", value, report);
+        };
+        if items.len() < self.min {
+            report.add(code::TOO_SMALL, format!("must have at least {} items", self.min));
+            return None;
+        }
+        if items.len() > self.max {
+            report.add(code::TOO_BIG, format!("must have at most {} items", self.max));
+            return None;
+        }
+        let mut checked = Vec::with_capacity(items.len());
+        for (position, item) in items.iter().enumerate() {
+            checked.push(report.within(PathSegment::Index(position), |report| self.item.check(item, report)));
+        }
+        checked.into_iter().collect()
+    }
+
+    fn schema(&self, schemas: &mut Schemas) -> RefOr<Schema> {
+        let minimum = (self.min > 0).then_some(self.min);
+        let items = self.item.schema(schemas);
+        let array = ArrayBuilder::new().items(items).min_items(minimum).max_items(Some(self.max)).build();
+        RefOr::T(Schema::Array(array))
+    }
+}
+
+/// An object with rules of its own.
+pub(crate) struct Nested<T>(std::marker::PhantomData<T>);
+
+/// See [`Nested`].
+pub(crate) fn nested<T: Input>() -> Nested<T> {
+    Nested(std::marker::PhantomData)
+}
+
+impl<T: Input> Validator for Nested<T> {
+    type Out = T;
+
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<T> {
+        match value {
+            Value::Object(object) => T::check(object, report),
+            _ => report_wrong_type("an object", value, report),
+        }
+    }
+
+    fn schema(&self, schemas: &mut Schemas) -> RefOr<Schema> {
+        T::describe(schemas);
+        RefOr::Ref(Ref::from_schema_name(T::NAME))
+    }
+}
+
+/// `null`, or a value that follows a rule.
+pub(crate) struct Nullable<R>(pub(crate) R);
+
+impl<R: Validator> Validator for Nullable<R> {
+    type Out = Option<R::Out>;
+
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<Self::Out> {
+        match value {
+            Value::Null => Some(None),
+            _ => self.0.check(value, report).map(Some),
+        }
+    }
+
+    fn schema(&self, schemas: &mut Schemas) -> RefOr<Schema> {
+        match self.0.schema(schemas) {
+            RefOr::T(Schema::Object(mut object)) => {
+                if let SchemaType::Type(plain) = object.schema_type {
+                    object.schema_type = SchemaType::Array(vec![plain, Type::Null]);
+                }
+                RefOr::T(Schema::Object(object))
+            }
+            other => {
+                let null = ObjectBuilder::new().schema_type(SchemaType::Type(Type::Null));
+                utoipa::openapi::schema::OneOfBuilder::new().item(other).item(null).into()
+            }
+        }
+    }
+}
+
+fn typed_schema(kind: Type) -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(SchemaType::Type(kind))
+}
+
+fn report_wrong_type<T>(expected: &str, value: &Value, report: &mut IssueReport) -> Option<T> {
+    let received = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    };
+    report.add(code::INVALID_TYPE, format!("must be {expected}, not {received}"));
+    None
+}

@@ -1,0 +1,47 @@
+//! How right the answers are: bib search and selfie search end to end, and what a cosine is worth.
+
+mod bibs;
+mod calibrate;
+mod faces;
+pub mod gallery;
+mod logistic;
+
+use clap::Subcommand;
+
+use crate::paths::InputPaths;
+use crate::publish_report;
+use crate::report::OutputOptions;
+
+/// What to judge.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Evaluation {
+    /// Bib search over the labelled race photos, end to end through the API.
+    Bibs(EvalOptions),
+    /// Selfie search: runners by another photo's face, portraits by person.
+    Faces(EvalOptions),
+    /// Fits the confidence of a face hit from its cosine.
+    Calibrate(calibrate::CalibrateOptions),
+}
+
+/// What every evaluation takes.
+#[derive(Clone, Debug, clap::Args)]
+pub struct EvalOptions {
+    /// Where things are.
+    #[command(flatten)]
+    pub places: InputPaths,
+    /// Where the report goes.
+    #[command(flatten)]
+    pub output: OutputOptions,
+}
+
+/// Judges.
+///
+/// # Errors
+/// When the service or the labelled photos cannot be had.
+pub fn run(evaluation: Evaluation) -> anyhow::Result<()> {
+    match evaluation {
+        Evaluation::Bibs(options) => publish_report(bibs::run(&options)?, &options.output),
+        Evaluation::Faces(options) => publish_report(faces::run(&options)?, &options.output),
+        Evaluation::Calibrate(options) => publish_report(calibrate::run(&options)?, &options.output),
+    }
+}

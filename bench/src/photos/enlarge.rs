@@ -1,0 +1,195 @@
+//! Makes photos of camera size from the labelled race photos: enlarged, with sensor-like noise, quality 92. The same
+//! photos come out each time. They show real people and stay outside the repository.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use fast_image_resize::images::{Image, ImageRef};
+use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+
+use crate::paths::{InputPaths, root};
+use crate::photos::labels::{self, LabelledPhoto};
+
+/// Standard deviation of the noise in mid grey, in steps of 255. With it 24 megapixels take about 7 MB at quality
+/// 92, what cameras write.
+const NOISE_DEVIATION: f32 = 5.2;
+
+/// Which photos to make.
+#[derive(Clone, Debug, clap::Args)]
+pub struct EnlargeOptions {
+    /// Where they go; must lie outside the checkout.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// How many, spread evenly over the labelled photos.
+    #[arg(long, default_value_t = 159)]
+    pub count: usize,
+    /// Megapixels of each.
+    #[arg(long, default_value_t = 24.0)]
+    pub megapixels: f64,
+    #[command(flatten)]
+    places: InputPaths,
+}
+
+impl EnlargeOptions {
+    /// As given on the command line without any option.
+    pub fn with_defaults(places: InputPaths) -> Self {
+        Self { out: None, count: 159, megapixels: 24.0, places }
+    }
+
+    /// The folder that the photos go to.
+    pub fn output_dir(&self) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| std::env::temp_dir().join("photofinish-24mp"))
+    }
+}
+
+/// Makes the photos and `truth.csv` beside them.
+///
+/// # Errors
+/// When the labelled photos are not there or a file cannot be written.
+pub fn run(options: &EnlargeOptions) -> anyhow::Result<()> {
+    let folder = options.output_dir();
+    std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    let inside = folder.canonicalize()?.starts_with(root().canonicalize()?);
+    anyhow::ensure!(!inside, "{} lies in the checkout; photos of people stay outside", folder.display());
+    let photos = labels::load_photos(&options.places.find_shared("photos/bibs.csv")?)?;
+    let files = options.places.find_shared("photos/files")?;
+    // The truth comes last and the old one goes first: where it is, the folder is whole.
+    let truth_file = folder.join("truth.csv");
+    if truth_file.exists() {
+        std::fs::remove_file(&truth_file)?;
+    }
+    let mut truth = String::from("file,bibs,optional_bibs,source\n");
+    let mut bytes = 0;
+    for (number, photo) in pick_evenly(&photos, options.count).into_iter().enumerate() {
+        let name = format!("{:04}.jpg", number + 1);
+        let jpeg = enlarge(&files.join(&photo.file), options.megapixels, number as u64)?;
+        bytes += jpeg.len();
+        std::fs::write(folder.join(&name), jpeg)?;
+        let join =
+            |bibs: &std::collections::BTreeSet<String>| bibs.iter().cloned().collect::<Vec<_>>().join(" ");
+        truth += &format!("{name},{},{},{}\n", join(&photo.bibs), join(&photo.optional), photo.file);
+    }
+    std::fs::write(truth_file, truth)?;
+    let count = options.count.min(photos.len());
+    println!(
+        "{count} photos of {} MP in {}, {:.1} MB each",
+        options.megapixels,
+        folder.display(),
+        bytes as f64 / 1e6 / count.max(1) as f64
+    );
+    Ok(())
+}
+
+/// `count` of the photos, at even distances.
+fn pick_evenly(photos: &[LabelledPhoto], count: usize) -> Vec<&LabelledPhoto> {
+    let count = count.min(photos.len());
+    (0..count).map(|i| &photos[i * photos.len() / count]).collect()
+}
+
+/// One photo as JPEG bytes, 4:2:0, quality 92.
+fn enlarge(path: &Path, megapixels: f64, seed: u64) -> anyhow::Result<Vec<u8>> {
+    let small = load_picture(path)?;
+    let scale = (megapixels * 1e6 / (f64::from(small.width()) * f64::from(small.height()))).sqrt();
+    let side = |length: u32| (f64::from(length) * scale).round().max(1.0) as u32;
+    let mut large = resample(&small, side(small.width()), side(small.height()))?;
+    add_noise(large.as_mut(), seed);
+    let mut encoder = turbojpeg::Compressor::new()?;
+    encoder.set_quality(92)?;
+    encoder.set_subsamp(turbojpeg::Subsamp::Sub2x2)?;
+    let (width, height) = (large.width() as usize, large.height() as usize);
+    let image = turbojpeg::Image {
+        pixels: large.as_raw().as_slice(),
+        width,
+        pitch: width * 3,
+        height,
+        format: turbojpeg::PixelFormat::RGB,
+    };
+    Ok(encoder.compress_to_vec(image)?)
+}
+
+/// Decodes one of the labelled photos.
+///
+/// # Errors
+/// When it is not there or no picture.
+pub fn load_picture(path: &Path) -> anyhow::Result<image::RgbImage> {
+    let reader = image::ImageReader::open(path).with_context(|| format!("reading {}", path.display()))?;
+    let picture =
+        reader.with_guessed_format()?.decode().with_context(|| format!("decoding {}", path.display()))?;
+    Ok(picture.into_rgb8())
+}
+
+/// Resamples with Lanczos.
+///
+/// # Errors
+/// When a side is zero.
+pub fn resample(picture: &image::RgbImage, width: u32, height: u32) -> anyhow::Result<image::RgbImage> {
+    let source = ImageRef::new(picture.width(), picture.height(), picture.as_raw(), PixelType::U8x3)?;
+    let mut target = Image::new(width, height, PixelType::U8x3);
+    let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Lanczos3));
+    Resizer::new().resize(&source, &mut target, &options)?;
+    image::RgbImage::from_raw(width, height, target.into_vec()).context("a picture of no pixels")
+}
+
+/// Adds noise as a sensor does: its variance grows with the light (shot noise) over a floor (read noise), mostly in
+/// brightness, a third of it in colour.
+fn add_noise(pixels: &mut [u8], seed: u64) {
+    let bell = normal_samples();
+    let deviation: Vec<f32> =
+        (0..=255u16).map(|level| NOISE_DEVIATION * (0.35 + 0.65 * f32::from(level) / 128.0).sqrt()).collect();
+    let mut random = SplitMix(seed);
+    for pixel in pixels.chunks_exact_mut(3) {
+        let bits = random.next();
+        let draw = |shift: u32| bell[(bits >> shift) as usize & (bell.len() - 1)];
+        let brightness = draw(0);
+        for (channel, value) in pixel.iter_mut().enumerate() {
+            let noise = 0.94 * brightness + 0.33 * draw(16 * (channel as u32 + 1));
+            *value =
+                (f32::from(*value) + noise * deviation[usize::from(*value)]).round().clamp(0.0, 255.0) as u8;
+        }
+    }
+}
+
+/// 65,536 draws of a distribution that is normal as near as noise needs it (the sum of twelve even draws): drawing
+/// one is then a table look-up.
+fn normal_samples() -> Vec<f32> {
+    let mut random = SplitMix(0x5eed);
+    let mut uniform = || (random.next() >> 11) as f64 / (1u64 << 53) as f64;
+    (0..65_536).map(|_| ((0..12).map(|_| uniform()).sum::<f64>() - 6.0) as f32).collect()
+}
+
+/// The SplitMix64 generator: fast, and the same everywhere.
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn photos_are_picked_evenly_from_the_whole_list() {
+        let photo = |i: usize| LabelledPhoto { file: i.to_string(), bibs: [].into(), optional: [].into() };
+        let photos: Vec<LabelledPhoto> = (0..10).map(photo).collect();
+        let chosen: Vec<&str> = pick_evenly(&photos, 4).iter().map(|photo| photo.file.as_str()).collect();
+        assert_eq!(chosen, ["0", "2", "5", "7"]);
+        assert_eq!(pick_evenly(&photos, 99).len(), 10);
+    }
+
+    #[test]
+    fn noise_is_reproducible_and_has_the_configured_strength() {
+        let (mut one, mut two) = (vec![128u8; 30_000], vec![128u8; 30_000]);
+        add_noise(&mut one, 7);
+        add_noise(&mut two, 7);
+        assert_eq!(one, two);
+        let variance = one.iter().map(|&v| (f64::from(v) - 128.0).powi(2)).sum::<f64>() / one.len() as f64;
+        assert!((variance.sqrt() - f64::from(NOISE_DEVIATION)).abs() < 0.4, "{}", variance.sqrt());
+    }
+}

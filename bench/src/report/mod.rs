@@ -1,0 +1,217 @@
+//! What a command found: tables, goals and notes, printed, written into the results page between its markers, or as
+//! JSON. It does not measure.
+
+pub mod goals;
+pub mod machine;
+pub mod statistics;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde::Serialize;
+
+use crate::paths;
+use crate::report::goals::{Goal, format_number};
+use crate::report::machine::RunEnvironment;
+
+/// Where a report goes beside the terminal.
+#[derive(Clone, Debug, clap::Args)]
+pub struct OutputOptions {
+    /// Rewrites this command's section of `bench/RESULTS.md`.
+    #[arg(long)]
+    pub write: bool,
+    /// Writes the figures as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Exits with 1 when a goal is missed.
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// What a command found.
+#[derive(Serialize)]
+pub struct Report {
+    /// The name of its section, for the markers.
+    pub section: String,
+    /// Its heading.
+    pub title: String,
+    /// Versions of what took part.
+    #[serde(skip)]
+    pub versions: Vec<String>,
+    /// In order.
+    pub tables: Vec<Table>,
+    /// Targets, reached or not.
+    pub goals: Vec<Goal>,
+    /// Sentences below the tables.
+    pub notes: Vec<String>,
+    /// Lists that are printed and kept as JSON, but not written into the page.
+    pub details: Vec<String>,
+}
+
+/// A table of text.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Table {
+    /// Above it; may be empty.
+    pub caption: String,
+    /// Column names.
+    pub columns: Vec<String>,
+    /// Cells, as many a row as there are columns.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// An empty table.
+    pub fn new(caption: &str, columns: &[&str]) -> Self {
+        Self {
+            caption: caption.to_owned(),
+            columns: columns.iter().map(|&column| column.to_owned()).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row.
+    pub fn add_row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    /// As markdown, with padded columns, so that it reads well on a terminal too.
+    pub fn to_markdown(&self) -> String {
+        let width = |i: usize| {
+            let cells = self.rows.iter().map(|row| row.get(i).map_or(0, |cell| cell.chars().count()));
+            cells.chain([self.columns[i].chars().count()]).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        let line = |cells: &[String]| {
+            let padded = widths.iter().enumerate().map(|(i, &width)| {
+                let cell = cells.get(i).map_or("", String::as_str);
+                format!(" {cell:<width$} ")
+            });
+            format!("|{}|\n", padded.collect::<Vec<_>>().join("|"))
+        };
+        let rule: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
+        let mut text = if self.caption.is_empty() { String::new() } else { format!("{}\n\n", self.caption) };
+        text += &line(&self.columns);
+        text += &line(&rule);
+        for row in &self.rows {
+            text += &line(row);
+        }
+        text
+    }
+}
+
+impl Report {
+    /// An empty report.
+    pub fn new(section: impl Into<String>, title: &str) -> Self {
+        Self {
+            section: section.into(),
+            title: title.to_owned(),
+            versions: Vec::new(),
+            tables: Vec::new(),
+            goals: Vec::new(),
+            notes: Vec::new(),
+            details: Vec::new(),
+        }
+    }
+
+    /// Shows it on standard output.
+    pub fn print(&self) {
+        println!("{}", self.to_markdown(&RunEnvironment::detect(&paths::root(), &self.versions)));
+        for line in &self.details {
+            println!("{line}");
+        }
+    }
+
+    /// Keeps it where asked.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn save(&self, output: &OutputOptions) -> anyhow::Result<()> {
+        let setting = RunEnvironment::detect(&paths::root(), &self.versions);
+        if let Some(path) = &output.json {
+            let value =
+                serde_json::json!({ "setting": setting.line, "command": setting.command, "report": self });
+            std::fs::write(path, serde_json::to_vec_pretty(&value)?)
+                .with_context(|| format!("writing {}", path.display()))?;
+        }
+        if output.write {
+            write_section(&paths::results_page(), &self.section, &self.to_markdown(&setting))?;
+        }
+        Ok(())
+    }
+
+    fn to_markdown(&self, setting: &RunEnvironment) -> String {
+        let mut text = format!("## {}\n\n{}.\n\n```\n{}\n```\n\n", self.title, setting.line, setting.command);
+        for table in &self.tables {
+            text += &table.to_markdown();
+            text.push('\n');
+        }
+        if !self.goals.is_empty() {
+            text += &self.goal_table().to_markdown();
+            text.push('\n');
+        }
+        for note in &self.notes {
+            // Writing to a string cannot fail.
+            writeln!(text, "- {note}").expect("a string takes all text");
+        }
+        text
+    }
+
+    fn goal_table(&self) -> Table {
+        let mut table = Table::new("", &["goal", "target", "measured", "met"]);
+        for goal in &self.goals {
+            let met = if goal.is_met() { "yes" } else { "NO" };
+            table.add_row([
+                goal.what.clone(),
+                goal.describe_target(),
+                format_number(goal.figure),
+                met.to_owned(),
+            ]);
+        }
+        table
+    }
+}
+
+/// Replaces what stands between the section's markers in `page`, or appends it with its markers.
+fn write_section(page: &Path, section: &str, text: &str) -> anyhow::Result<()> {
+    let old = match std::fs::read_to_string(page) {
+        Ok(old) => old,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(error).with_context(|| format!("reading {}", page.display())),
+    };
+    std::fs::write(page, replace_section(&old, section, text))
+        .with_context(|| format!("writing {}", page.display()))
+}
+
+fn replace_section(page: &str, section: &str, text: &str) -> String {
+    let start = format!("<!-- bench {section} start -->");
+    let end = format!("<!-- bench {section} end -->");
+    let block = format!("{start}\n{}\n{end}", text.trim_end());
+    match (page.find(&start), page.find(&end)) {
+        (Some(from), Some(to)) if from < to => format!("{}{block}{}", &page[..from], &page[to + end.len()..]),
+        _ => format!("{}\n\n{block}\n", page.trim_end()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_is_replaced_between_its_markers_and_nothing_else_is() {
+        let page = replace_section("# Results\n", "cpu", "old");
+        let page = replace_section(&page, "bibs", "recall");
+        let page = replace_section(&page, "cpu", "new\n");
+        assert!(page.starts_with("# Results\n"));
+        assert!(page.contains("<!-- bench cpu start -->\nnew\n<!-- bench cpu end -->"));
+        assert!(page.contains("<!-- bench bibs start -->\nrecall\n<!-- bench bibs end -->"));
+        assert!(!page.contains("old"));
+    }
+
+    #[test]
+    fn tables_line_up() {
+        let mut table = Table::new("", &["a", "figure"]);
+        table.add_row(["longer", "1"]);
+        assert_eq!(table.to_markdown(), "| a      | figure |\n| ------ | ------ |\n| longer | 1      |\n");
+    }
+}

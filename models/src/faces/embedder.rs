@@ -1,0 +1,99 @@
+//! Faces into vectors: five landmarks onto the network's template, one call a batch, unit length.
+
+use photofinish_kernels::align::{Template, align};
+use photofinish_kernels::frame::{Frame, Size};
+use photofinish_kernels::geometry::Point;
+use photofinish_kernels::sharpness::SharpnessMeter;
+use photofinish_kernels::tensor::{Channels, Normalisation, Slot, Tensor};
+use photofinish_zoo::{ChannelOrder as ZooChannels, EmbedderContract};
+
+use crate::onnx::session::Network;
+use crate::traits::{EmbeddedFace, FaceCrop, FaceEmbedder, ModelError, ModelIdentity};
+
+/// An embedder of any contract.
+pub struct AlignedEmbedder {
+    network: Network,
+    identity: ModelIdentity,
+    template: Template,
+    normalisation: Normalisation,
+    dimensions: usize,
+    output: String,
+    /// Faces a call at most.
+    max_batch: usize,
+    crop: Vec<u8>,
+    input: Tensor,
+    sharpness: SharpnessMeter,
+}
+
+impl AlignedEmbedder {
+    /// An embedder around a loaded network; `batch` faces a call at most.
+    pub fn new(network: Network, contract: &EmbedderContract, identity: ModelIdentity, batch: usize) -> Self {
+        let points = contract.template.map(|[x, y]| Point { x, y });
+        Self {
+            network,
+            identity,
+            template: Template { points, side: contract.size },
+            normalisation: Normalisation {
+                channels: match contract.channels {
+                    ZooChannels::Rgb => Channels::Rgb,
+                    ZooChannels::Bgr => Channels::Bgr,
+                },
+                mean: contract.mean,
+                scale: contract.deviation.map(|deviation| 1.0 / deviation),
+                padding: 0.0,
+            },
+            dimensions: contract.dimensions,
+            output: contract.output.clone(),
+            max_batch: batch.max(1),
+            crop: Vec::new(),
+            input: Tensor::default(),
+            sharpness: SharpnessMeter::default(),
+        }
+    }
+
+    fn run(&mut self, faces: &[FaceCrop<'_>]) -> Result<Vec<EmbeddedFace>, ModelError> {
+        let side = self.template.side;
+        let size = Size { width: side, height: side };
+        let stride = side as usize * 3;
+        self.input.reshape([faces.len(), 3, side as usize, side as usize]);
+        let mut sharpnesses = Vec::with_capacity(faces.len());
+        for (item, face) in faces.iter().enumerate() {
+            align(face.frame, &face.landmarks, &self.template, &mut self.crop);
+            let crop = Frame::new(&self.crop, side, side).expect("align gives side * side * 3 bytes");
+            sharpnesses.push(self.sharpness.measure(crop));
+            let slot = Slot { tensor: &mut self.input, item, normalisation: &self.normalisation };
+            slot.write_rows(size, |y| &self.crop[y as usize * stride..][..stride]);
+        }
+        let outputs = self.network.run(&self.input)?;
+        let vectors = outputs.get(&self.output)?.values;
+        if vectors.len() != faces.len() * self.dimensions {
+            return Err(ModelError::Inference {
+                name: self.identity.name.clone(),
+                detail: format!("{} numbers for {} faces", vectors.len(), faces.len()),
+            });
+        }
+        let vectors = vectors.chunks_exact(self.dimensions).map(to_unit_vector);
+        Ok(vectors.zip(sharpnesses).map(|(vector, sharpness)| EmbeddedFace { vector, sharpness }).collect())
+    }
+}
+
+impl FaceEmbedder for AlignedEmbedder {
+    fn embed(&mut self, faces: &[FaceCrop<'_>]) -> Result<Vec<EmbeddedFace>, ModelError> {
+        let mut embedded = Vec::with_capacity(faces.len());
+        for batch in faces.chunks(self.max_batch) {
+            embedded.extend(self.run(batch)?);
+        }
+        Ok(embedded)
+    }
+
+    fn identity(&self) -> &ModelIdentity {
+        &self.identity
+    }
+}
+
+/// The vector at length 1; zero stays zero.
+fn to_unit_vector(vector: &[f32]) -> Vec<f32> {
+    let length = vector.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>().sqrt();
+    let scale = if length > 0.0 { (1.0 / length) as f32 } else { 0.0 };
+    vector.iter().map(|value| value * scale).collect()
+}

@@ -1,0 +1,182 @@
+//! YuNet: faces with five landmarks, one pass at three strides (Wu, Peng, Yu: "YuNet: a tiny millisecond-level face
+//! detector", 2023).
+
+use photofinish_kernels::device::Device;
+use photofinish_kernels::frame::{Frame, Size};
+use photofinish_kernels::geometry::{Point, Rect};
+use photofinish_kernels::letterbox::{Letterbox, round_up_to_multiple};
+use photofinish_kernels::nms::non_max_suppression;
+use photofinish_kernels::tensor::{Channels, Normalisation, Slot, Tensor};
+
+use crate::onnx::session::{Network, Outputs};
+use crate::traits::{FaceBox, FaceDetector, ModelError, ModelIdentity};
+
+/// The strides of the network's outputs.
+const STRIDES: [u32; 3] = [8, 16, 32];
+/// Sides of the input are multiples of this.
+const SIZE_MULTIPLE: u32 = 32;
+const INPUT_NORMALISATION: Normalisation = Normalisation::raw(Channels::Bgr);
+
+/// What counts as a face.
+#[derive(Clone, Copy, Debug)]
+pub struct YunetThresholds {
+    /// Faces below are dropped.
+    pub score: f32,
+    /// Of two that overlap more, the surer stays.
+    pub iou: f32,
+}
+
+/// The detector.
+pub struct Yunet {
+    network: Network,
+    thresholds: YunetThresholds,
+    identity: ModelIdentity,
+    letterbox: Letterbox,
+    input: Tensor,
+}
+
+/// How a frame lies in the input.
+#[derive(Clone, Copy)]
+struct LetterboxPlacement {
+    /// Size of the shrunk frame.
+    size: Size,
+    /// Size of the input around it.
+    canvas: Size,
+    /// Frame pixels per input pixel, across and down.
+    scale: Point,
+}
+
+impl Yunet {
+    /// A detector around a loaded network.
+    pub fn new(network: Network, thresholds: YunetThresholds, identity: ModelIdentity) -> Self {
+        let letterbox = Letterbox::new(&Device::Cpu);
+        Self { network, thresholds, identity, letterbox, input: Tensor::default() }
+    }
+
+    /// Frames that share a canvas, in one call.
+    fn detect_group(
+        &mut self,
+        frames: &[Frame<'_>],
+        placements: &[LetterboxPlacement],
+        group: &[usize],
+    ) -> Result<Vec<Vec<FaceBox>>, ModelError> {
+        let canvas = placements[group[0]].canvas;
+        self.input.reshape([group.len(), 3, canvas.height as usize, canvas.width as usize]);
+        for (item, &index) in group.iter().enumerate() {
+            let slot = Slot { tensor: &mut self.input, item, normalisation: &INPUT_NORMALISATION };
+            self.letterbox.place(frames[index].as_window(), placements[index].size, slot);
+        }
+        let outputs = self.network.run(&self.input)?;
+        let mut found = Vec::with_capacity(group.len());
+        for (item, &index) in group.iter().enumerate() {
+            found.push(decode_faces(&outputs, item, placements[index], self.thresholds)?);
+        }
+        Ok(found)
+    }
+}
+
+impl FaceDetector for Yunet {
+    fn detect(&mut self, frames: &[Frame<'_>], long_side: u32) -> Result<Vec<Vec<FaceBox>>, ModelError> {
+        let placements: Vec<LetterboxPlacement> =
+            frames.iter().map(|frame| plan_letterbox(*frame, long_side)).collect();
+        let mut found = vec![Vec::new(); frames.len()];
+        let mut left: Vec<usize> = (0..frames.len()).collect();
+        while let Some(&first) = left.first() {
+            let canvas = placements[first].canvas;
+            let (group, rest) = left.into_iter().partition(|&index| placements[index].canvas == canvas);
+            let group: Vec<usize> = group;
+            for (faces, &index) in self.detect_group(frames, &placements, &group)?.into_iter().zip(&group) {
+                found[index] = faces;
+            }
+            left = rest;
+        }
+        Ok(found)
+    }
+
+    fn identity(&self) -> &ModelIdentity {
+        &self.identity
+    }
+}
+
+fn plan_letterbox(frame: Frame<'_>, long_side: u32) -> LetterboxPlacement {
+    let size = frame.size().within(long_side);
+    let canvas = Size {
+        width: round_up_to_multiple(size.width, SIZE_MULTIPLE),
+        height: round_up_to_multiple(size.height, SIZE_MULTIPLE),
+    };
+    let scale =
+        Point { x: frame.width() as f32 / size.width as f32, y: frame.height() as f32 / size.height as f32 };
+    LetterboxPlacement { size, canvas, scale }
+}
+
+/// One item's outputs of one stride.
+struct FeatureLevel<'o> {
+    stride: u32,
+    columns: usize,
+    class_scores: &'o [f32],
+    objectness: &'o [f32],
+    boxes: &'o [f32],
+    landmarks: &'o [f32],
+}
+
+impl<'o> FeatureLevel<'o> {
+    fn from_outputs(
+        outputs: &'o Outputs<'_>,
+        item: usize,
+        canvas: Size,
+        stride: u32,
+    ) -> Result<Self, ModelError> {
+        let columns = (canvas.width / stride) as usize;
+        let cells = columns * (canvas.height / stride) as usize;
+        let values = |head: &str, width: usize| {
+            let name = format!("{head}_{stride}");
+            let output = outputs.get(&name)?;
+            output.values.get(item * cells * width..(item + 1) * cells * width).ok_or_else(|| {
+                ModelError::Inference { name: "yunet".into(), detail: format!("{name} is too short") }
+            })
+        };
+        Ok(Self {
+            stride,
+            columns,
+            class_scores: values("cls", 1)?,
+            objectness: values("obj", 1)?,
+            boxes: values("bbox", 4)?,
+            landmarks: values("kps", 10)?,
+        })
+    }
+
+    fn decode_face(&self, cell: usize, score: f32, scale: Point) -> FaceBox {
+        let stride = self.stride as f32;
+        let (column, row) = ((cell % self.columns) as f32, (cell / self.columns) as f32);
+        let at = |x: f32, y: f32| Point { x: x * stride * scale.x, y: y * stride * scale.y };
+        let [dx, dy, width, height] = [0, 1, 2, 3].map(|i| self.boxes[cell * 4 + i]);
+        let (half_width, half_height) = (width.exp() / 2.0, height.exp() / 2.0);
+        let top_left = at(column + dx - half_width, row + dy - half_height);
+        let bottom_right = at(column + dx + half_width, row + dy + half_height);
+        let landmarks = [0, 1, 2, 3, 4].map(|point| {
+            let offset = cell * 10 + point * 2;
+            at(column + self.landmarks[offset], row + self.landmarks[offset + 1])
+        });
+        let rect = Rect { left: top_left.x, top: top_left.y, right: bottom_right.x, bottom: bottom_right.y };
+        FaceBox { rect, landmarks, score }
+    }
+}
+
+fn decode_faces(
+    outputs: &Outputs<'_>,
+    item: usize,
+    placement: LetterboxPlacement,
+    thresholds: YunetThresholds,
+) -> Result<Vec<FaceBox>, ModelError> {
+    let mut found = Vec::new();
+    for stride in STRIDES {
+        let level = FeatureLevel::from_outputs(outputs, item, placement.canvas, stride)?;
+        for (cell, (class, object)) in level.class_scores.iter().zip(level.objectness).enumerate() {
+            let score = (class.clamp(0.0, 1.0) * object.clamp(0.0, 1.0)).sqrt();
+            if score >= thresholds.score {
+                found.push(level.decode_face(cell, score, placement.scale));
+            }
+        }
+    }
+    Ok(non_max_suppression(found, thresholds.iou, |face| face.rect, |face| face.score))
+}

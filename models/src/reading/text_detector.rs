@@ -1,0 +1,257 @@
+//! Where text is: one text network, the canvas it is fed with, and the boxes in the map it answers with. Gives
+//! places in the photo; does not know what they say.
+
+use std::ops::{Range, RangeInclusive};
+
+use photofinish_kernels::device::Device;
+use photofinish_kernels::frame::{Frame, Size, Window};
+use photofinish_kernels::geometry::{Point, Quad};
+use photofinish_kernels::letterbox::Letterbox;
+use photofinish_kernels::regions::{DbParameters, DbPostprocess, DetectedBox, ProbabilityMap};
+use photofinish_kernels::tensor::{Channels, Normalisation, Slot, Tensor};
+
+use super::torso::{Region, Runner, TorsoPass};
+use crate::onnx::session::Network;
+use crate::traits::ModelError;
+
+/// Pixels from -1 to 1, as all networks of this family take them; nothing is as black.
+const INPUT_NORMALISATION: Normalisation =
+    Normalisation { channels: Channels::Bgr, mean: [127.5; 3], scale: [2.0 / 255.0; 3], padding: -1.0 };
+
+/// What is a text in the map. Growing by 1.6 gives back what the network was trained to leave out.
+const POSTPROCESS: DbParameters = DbParameters {
+    bin_thresh: 0.3,
+    min_side: 3.0,
+    box_thresh: 0.5,
+    unclip_ratio: 1.6,
+    min_unclipped_side: 5.0,
+};
+
+/// A text this near to a side of its region, in parts of the region's width, is cut by it.
+const EDGE_MARGIN: f32 = 0.01;
+
+/// A text narrower than this part of its height runs down: its width is the height of its letters.
+const VERTICAL_TEXT_RATIO: f32 = 1.0 / 1.5;
+
+/// Texts less high than this, in pixels of the photo, cannot be read.
+const MIN_TEXT_HEIGHT: f32 = 6.0;
+
+/// Heights of the text of a bib with what the box has around it, in units of the runner; digits are .34 to .91.
+const BIB_HEIGHTS: RangeInclusive<f32> = 0.25..=1.2;
+
+/// How far to either side of a runner's middle, in units, text is evidence for a bib of that runner.
+const TEXT_PROBABILITY_REACH: f32 = 1.5;
+
+/// Sides of a whole photo as the network sees it are multiples of this.
+const SIZE_MULTIPLE: f32 = 32.0;
+
+/// Shorter side over longer of the canvases for whole photos. Few, since a runtime keeps what it prepared for each
+/// shape: OpenVINO about 20 MB, so that memory grew past 1 GB over an album of crops.
+const FULL_FRAME_ASPECTS: [f32; 3] = [2.0 / 3.0, 3.0 / 4.0, 1.0];
+
+/// A whole photo is never enlarged more than this.
+const MAX_ENLARGEMENT: f32 = 2.0;
+
+/// A text network with its canvas; keeps its buffers.
+pub(super) struct TextDetector {
+    network: Network,
+    input: Tensor,
+    letterbox: Letterbox,
+    postprocess: DbPostprocess,
+}
+
+/// What a look at a torso found.
+#[derive(Debug, Default)]
+pub(super) struct TorsoTexts {
+    /// Texts that may be bibs, in pixels of the photo.
+    pub(super) texts: Vec<Quad>,
+    /// The highest text probability around the runner.
+    pub(super) text_probability: f32,
+}
+
+/// How a part of a photo comes onto the canvas: brought to `size`, laid top left.
+struct CanvasPlacement<'a> {
+    window: Window<'a>,
+    size: Size,
+    canvas: Size,
+}
+
+/// What the map of a canvas holds, in its pixels.
+struct DetectedBoxes {
+    boxes: Vec<DetectedBox>,
+    max_probability: f32,
+}
+
+impl TextDetector {
+    pub(super) fn new(device: &Device, network: Network) -> Self {
+        let letterbox = Letterbox::new(device);
+        Self { network, input: Tensor::default(), letterbox, postprocess: DbPostprocess::default() }
+    }
+
+    /// Texts on the torso of a runner; nothing when it is not in the photo.
+    pub(super) fn detect_on_torso(
+        &mut self,
+        frame: Frame<'_>,
+        runner: &Runner,
+        look: &TorsoPass,
+    ) -> Result<TorsoTexts, ModelError> {
+        let photo = frame.size();
+        let Some(region) = runner.region(look, photo) else { return Ok(TorsoTexts::default()) };
+        let Some(window) = frame.window(region.left, region.top, region.size) else {
+            return Ok(TorsoTexts::default());
+        };
+        let zoom = runner.zoom(look);
+        let placement = CanvasPlacement { window, size: scale_size(region.size, zoom), canvas: look.canvas };
+        let found = self.detect(placement, probability_columns(runner, &region, zoom))?;
+        let (left, top) = (region.left as f32, region.top as f32);
+        let in_photo = |found: DetectedBox| {
+            Quad(found.quad.0.map(|corner| Point { x: corner.x / zoom + left, y: corner.y / zoom + top }))
+        };
+        let may_be_bib = |quad: &Quad| !is_cut_off(quad, &region, photo) && has_bib_height(quad, runner.unit);
+        let texts = found.boxes.into_iter().map(in_photo).filter(may_be_bib).collect();
+        Ok(TorsoTexts { texts, text_probability: found.max_probability })
+    }
+
+    /// Texts anywhere in a photo brought to about `long_side` pixels.
+    pub(super) fn detect_full_frame(
+        &mut self,
+        frame: Frame<'_>,
+        long_side: u32,
+    ) -> Result<Vec<Quad>, ModelError> {
+        let photo = frame.size();
+        let (size, canvas) = full_frame_sizes(photo, long_side);
+        let found = self.detect(CanvasPlacement { window: frame.as_window(), size, canvas }, 0..0)?;
+        let across = photo.width as f32 / size.width as f32;
+        let down = photo.height as f32 / size.height as f32;
+        let in_photo = |found: DetectedBox| {
+            Quad(found.quad.0.map(|corner| Point { x: corner.x * across, y: corner.y * down }))
+        };
+        Ok(found.boxes.into_iter().map(in_photo).collect())
+    }
+
+    /// Boxes in the map, and its highest value in the columns `around`.
+    fn detect(
+        &mut self,
+        placement: CanvasPlacement<'_>,
+        around: Range<usize>,
+    ) -> Result<DetectedBoxes, ModelError> {
+        let CanvasPlacement { window, size, canvas } = placement;
+        self.input.reshape([1, 3, canvas.height as usize, canvas.width as usize]);
+        let slot = Slot { tensor: &mut self.input, item: 0, normalisation: &INPUT_NORMALISATION };
+        self.letterbox.place(window, size, slot);
+        let outputs = self.network.run(&self.input)?;
+        let output = outputs.first()?;
+        let map = ProbabilityMap::new(output.values, canvas).ok_or_else(|| ModelError::Inference {
+            name: "text detector".into(),
+            detail: format!("its map is {:?} for {} x {}", output.shape, canvas.width, canvas.height),
+        })?;
+        let highest = map.max_in_columns(around.start, around.end);
+        Ok(DetectedBoxes { boxes: self.postprocess.find(map, &POSTPROCESS), max_probability: highest })
+    }
+}
+
+fn scale_size(size: Size, zoom: f32) -> Size {
+    let side = |pixels: u32| (pixels as f32 * zoom).round_ties_even().max(1.0) as u32;
+    Size { width: side(size.width), height: side(size.height) }
+}
+
+/// What a whole photo is brought to, and the canvas that it lies on.
+fn full_frame_sizes(photo: Size, long_side: u32) -> (Size, Size) {
+    let stepped = |side: f32| (side / SIZE_MULTIPLE).round_ties_even().max(1.0) * SIZE_MULTIPLE;
+    let zoom = (long_side as f32 / photo.width.max(photo.height) as f32).min(MAX_ENLARGEMENT);
+    let (width, height) = (stepped(photo.width as f32 * zoom), stepped(photo.height as f32 * zoom));
+    let long = stepped(long_side as f32);
+    let shorts = FULL_FRAME_ASPECTS.map(|part| stepped(long * part));
+    let short = shorts.into_iter().find(|&short| short >= width.min(height)).unwrap_or(long);
+    let size = |width: f32, height: f32| Size { width: width as u32, height: height as u32 };
+    let canvas = if photo.width >= photo.height { size(long, short) } else { size(short, long) };
+    (size(width, height), canvas)
+}
+
+fn probability_columns(runner: &Runner, region: &Region, zoom: f32) -> Range<usize> {
+    let column = |place: f32| ((place - region.left as f32) * zoom).max(0.0) as usize;
+    let reach = TEXT_PROBABILITY_REACH * runner.unit;
+    column(runner.middle - reach)..column(runner.middle + reach)
+}
+
+/// Whether a text goes on beyond the region, where the photo goes on.
+fn is_cut_off(quad: &Quad, region: &Region, photo: Size) -> bool {
+    let (text, seen) = (quad.bounds(), region.rect());
+    let margin = EDGE_MARGIN * seen.width();
+    let left = region.left > 0 && text.left < seen.left + margin;
+    let right = seen.right < photo.width as f32 && text.right > seen.right - margin;
+    left || right
+}
+
+fn has_bib_height(quad: &Quad, unit: f32) -> bool {
+    let (width, height) = quad.size();
+    let height = if width / height < VERTICAL_TEXT_RATIO { width } else { height };
+    height >= MIN_TEXT_HEIGHT && BIB_HEIGHTS.contains(&(height / unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PHOTO: Size = Size { width: 1000, height: 800 };
+    const REGION: Region = Region { left: 400, top: 300, size: Size { width: 200, height: 300 } };
+
+    fn upright(left: f32, top: f32, width: f32, height: f32) -> Quad {
+        let corner = |x: f32, y: f32| Point { x: left + x, y: top + y };
+        Quad([corner(0.0, 0.0), corner(width, 0.0), corner(width, height), corner(0.0, height)])
+    }
+
+    #[test]
+    fn a_text_at_the_side_of_its_region_is_cut_unless_the_photo_ends_there() {
+        assert!(is_cut_off(&upright(401.0, 350.0, 90.0, 40.0), &REGION, PHOTO));
+        assert!(is_cut_off(&upright(500.0, 350.0, 99.0, 40.0), &REGION, PHOTO));
+        assert!(!is_cut_off(&upright(403.0, 350.0, 190.0, 40.0), &REGION, PHOTO));
+        assert!(!is_cut_off(&upright(450.0, 299.0, 90.0, 40.0), &REGION, PHOTO));
+        let at_left = Region { left: 0, ..REGION };
+        assert!(!is_cut_off(&upright(0.0, 350.0, 90.0, 40.0), &at_left, PHOTO));
+        let at_right = Region { left: 800, ..REGION };
+        assert!(!is_cut_off(&upright(905.0, 350.0, 95.0, 40.0), &at_right, PHOTO));
+    }
+
+    #[test]
+    fn the_height_of_letters_decides_also_when_text_runs_down() {
+        assert!(has_bib_height(&upright(0.0, 0.0, 100.0, 30.0), 50.0));
+        assert!(!has_bib_height(&upright(0.0, 0.0, 100.0, 12.0), 50.0));
+        assert!(!has_bib_height(&upright(0.0, 0.0, 200.0, 61.0), 50.0));
+        assert!(!has_bib_height(&upright(0.0, 0.0, 20.0, 5.5), 20.0));
+        assert!(has_bib_height(&upright(0.0, 0.0, 30.0, 100.0), 50.0));
+    }
+
+    #[test]
+    fn a_full_frame_is_scaled_to_multiples_of_32_and_at_most_doubled() {
+        let sides = |width, height, long_side| {
+            let (size, canvas) = full_frame_sizes(Size { width, height }, long_side);
+            [(size.width, size.height), (canvas.width, canvas.height)]
+        };
+        assert_eq!(sides(2048, 1365, 960), [(960, 640), (960, 640)]);
+        assert_eq!(sides(1536, 2048, 960), [(704, 960), (704, 960)]);
+        assert_eq!(sides(2048, 1152, 960), [(960, 544), (960, 640)]);
+        assert_eq!(sides(900, 900, 1280), [(1280, 1280), (1280, 1280)]);
+        assert_eq!(sides(300, 200, 960), [(608, 384), (960, 640)]);
+        assert_eq!(sides(2048, 20, 960), [(960, 32), (960, 640)]);
+    }
+
+    #[test]
+    fn full_frames_of_all_shapes_use_few_canvases() {
+        let mut canvases = std::collections::HashSet::new();
+        for (width, height) in (1..=64).flat_map(|w| (1..=64).map(move |h| (w * 32, h * 32))) {
+            let (size, canvas) = full_frame_sizes(Size { width, height }, 960);
+            assert!(size.width <= canvas.width && size.height <= canvas.height, "{size:?} on {canvas:?}");
+            canvases.insert(canvas);
+        }
+        assert_eq!(canvases.len(), 5);
+    }
+
+    #[test]
+    fn the_text_probability_is_taken_around_the_runner() {
+        let runner = Runner { unit: 50.0, middle: 490.0, chin: 250.0 };
+        assert_eq!(probability_columns(&runner, &REGION, 2.0), 30..330);
+        let at_the_edge = Runner { middle: 440.0, ..runner };
+        assert_eq!(probability_columns(&at_the_edge, &REGION, 2.0), 0..230);
+    }
+}

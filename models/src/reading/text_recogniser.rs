@@ -1,0 +1,167 @@
+//! What a text says: a strip laid flat, the network that reads it column by column, and the line that its answers
+//! spell. Does not know what a bib looks like.
+
+use std::ops::Range;
+
+use photofinish_kernels::device::Device;
+use photofinish_kernels::frame::Frame;
+use photofinish_kernels::geometry::Quad;
+use photofinish_kernels::rectify::Rectifier;
+use photofinish_kernels::tensor::{Channels, Normalisation, Slot, Tensor};
+
+use crate::onnx::session::{Network, OutputTensor};
+use crate::traits::ModelError;
+
+/// Rows of the network's input.
+const INPUT_HEIGHT: usize = 48;
+
+/// Columns of the network's input: the widest bibs of five digits are squeezed into it, at no loss.
+pub(super) const INPUT_WIDTH: usize = 160;
+
+/// Pixels from -1 to 1; grey where there is no strip, as the network was trained.
+const INPUT_NORMALISATION: Normalisation =
+    Normalisation { channels: Channels::Bgr, mean: [127.5; 3], scale: [2.0 / 255.0; 3], padding: 0.0 };
+
+/// A text is read this part of its height longer at each end than it was found: boxes tend to cut the outer digits.
+const EXTENSION: f32 = 0.1;
+
+/// The same when a reading was doubtful and is tried again.
+const RETRY_EXTENSION: f32 = 0.3;
+
+/// Confidences between which a reading is worth another try.
+const RETRY_CONFIDENCE: Range<f32> = 0.5..0.95;
+
+/// A text network for single lines; keeps its buffers.
+pub(super) struct TextRecogniser {
+    network: Network,
+    /// Characters of the classes after the blank.
+    alphabet: Vec<char>,
+    input: Tensor,
+    rectifier: Rectifier,
+}
+
+/// What a strip says.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct RecognisedLine {
+    /// Letters as they were read and digits, nothing else; may be empty.
+    pub(super) text: String,
+    /// Mean probability of all characters read, 0 to 1; 0 when there are none.
+    pub(super) confidence: f32,
+}
+
+impl TextRecogniser {
+    pub(super) fn new(device: &Device, network: Network, characters: &str) -> Self {
+        let mut input = Tensor::default();
+        input.reshape([1, 3, INPUT_HEIGHT, INPUT_WIDTH]);
+        let rectifier = Rectifier::new(device);
+        Self { network, alphabet: characters.chars().collect(), input, rectifier }
+    }
+
+    /// Reads a text of the photo; one that holds a digit and is in doubt is read twice, and the surer reading taken.
+    pub(super) fn read(&mut self, frame: Frame<'_>, text: &Quad) -> Result<RecognisedLine, ModelError> {
+        let line = self.read_strip(frame, &text.lengthened(EXTENSION))?;
+        if !line.needs_retry() {
+            return Ok(line);
+        }
+        let longer = self.read_strip(frame, &text.lengthened(RETRY_EXTENSION))?;
+        Ok(if longer.confidence > line.confidence { longer } else { line })
+    }
+
+    fn read_strip(&mut self, frame: Frame<'_>, strip: &Quad) -> Result<RecognisedLine, ModelError> {
+        let slot = Slot { tensor: &mut self.input, item: 0, normalisation: &INPUT_NORMALISATION };
+        self.rectifier.place(frame, strip, slot);
+        let outputs = self.network.run(&self.input)?;
+        let output = outputs.first()?;
+        let classes = self.alphabet.len() + 1;
+        if !has_class_count(classes, output) {
+            let detail = format!("it answers {:?}, not [1, columns, {classes}]", output.shape);
+            return Err(ModelError::Inference { name: "text recogniser".into(), detail });
+        }
+        Ok(RecognisedLine::decode_ctc(output.values, &self.alphabet))
+    }
+}
+
+impl RecognisedLine {
+    /// The line of the likeliest class of each column: repetitions are one character, blanks separate.
+    ///
+    /// `probabilities` holds one row per column of text: the blank, then the alphabet.
+    fn decode_ctc(probabilities: &[f32], alphabet: &[char]) -> Self {
+        let (mut text, mut sum, mut count) = (String::new(), 0.0, 0_u32);
+        let mut last = 0;
+        for column in probabilities.chunks_exact(alphabet.len() + 1) {
+            let (class, probability) = argmax(column);
+            if class != last && class != 0 {
+                let character = alphabet[class - 1];
+                if character.is_ascii_alphanumeric() {
+                    text.push(character);
+                }
+                sum += probability;
+                count += 1;
+            }
+            last = class;
+        }
+        let confidence = if count > 0 { sum / count as f32 } else { 0.0 };
+        Self { text, confidence }
+    }
+
+    fn needs_retry(&self) -> bool {
+        RETRY_CONFIDENCE.contains(&self.confidence) && self.text.contains(|c: char| c.is_ascii_digit())
+    }
+}
+
+fn has_class_count(classes: usize, output: OutputTensor<'_>) -> bool {
+    output.shape.last() == Some(&(classes as i64)) && output.values.len().is_multiple_of(classes)
+}
+
+fn argmax(column: &[f32]) -> (usize, f32) {
+    let mut best = (0, f32::NEG_INFINITY);
+    for (class, &probability) in column.iter().enumerate() {
+        if probability > best.1 {
+            best = (class, probability);
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Columns of the blank, '1', 'a' and '-', from the class and probability of each.
+    fn decode(columns: &[(usize, f32)]) -> RecognisedLine {
+        let mut probabilities = vec![0.0; columns.len() * 4];
+        for (column, &(class, probability)) in columns.iter().enumerate() {
+            probabilities[column * 4 + class] = probability;
+        }
+        RecognisedLine::decode_ctc(&probabilities, &['1', 'a', '-'])
+    }
+
+    #[test]
+    fn repetitions_are_one_character_unless_a_blank_separates_them() {
+        let line = decode(&[(1, 0.9), (1, 0.8), (0, 0.9), (1, 0.7), (2, 0.8), (0, 1.0)]);
+        assert_eq!(line.text, "11a");
+        assert!((line.confidence - 0.8).abs() < 1e-6, "{}", line.confidence);
+    }
+
+    #[test]
+    fn signs_are_left_out_of_the_text_but_not_of_its_confidence() {
+        let line = decode(&[(1, 0.9), (3, 0.5)]);
+        assert_eq!(line.text, "1");
+        assert!((line.confidence - 0.7).abs() < 1e-6, "{}", line.confidence);
+    }
+
+    #[test]
+    fn blanks_decode_to_nothing() {
+        assert_eq!(decode(&[(0, 0.9), (0, 1.0)]), RecognisedLine { text: String::new(), confidence: 0.0 });
+        assert_eq!(decode(&[]), RecognisedLine { text: String::new(), confidence: 0.0 });
+    }
+
+    #[test]
+    fn only_digits_of_medium_confidence_are_read_again() {
+        let line = |text: &str, confidence| RecognisedLine { text: text.into(), confidence };
+        assert!(line("a1", 0.5).needs_retry());
+        assert!(!line("a1", 0.49).needs_retry());
+        assert!(!line("a1", 0.95).needs_retry());
+        assert!(!line("aa", 0.7).needs_retry());
+    }
+}

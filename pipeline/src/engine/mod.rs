@@ -1,0 +1,17 @@
+//! The machinery that moves photos between stages: threads, leases, budgets, outages and restarts. Knows nothing of images or models.
+
+pub(crate) mod budget;
+pub(crate) mod fault;
+pub(crate) mod generation;
+pub(crate) mod leases;
+pub mod metrics;
+pub(crate) mod runner;
+pub(crate) mod spans;
+pub(crate) mod stage;
+pub(crate) mod stage_stats;
+pub(crate) mod store_client;
+pub(crate) mod supervisor;
+pub(crate) mod sync;
+#[cfg(test)]
+mod tests;
+pub(crate) mod ticket;

@@ -1,0 +1,239 @@
+//! JPEG by libjpeg-turbo: baseline, progressive, grey, CMYK. Knows what its warnings are worth: a file that ends
+//! early or holds broken codes is damaged, one with stray bytes between segments is a camera's everyday work.
+
+use photofinish_kernels::frame::Size;
+use photofinish_store::model::photo::FailureReason;
+use turbojpeg::{Colorspace, Decompressor, Image, PixelFormat, ScalingFactor};
+
+use crate::engine::fault::Poison;
+use crate::image::jpeg_structure::{JpegStructure, has_end_marker};
+
+/// A progressive file of more scans than this is made to keep a core busy; cameras and tools write 3 to 12.
+const MAX_SCANS: u32 = 100;
+
+/// Decodes JPEG files; one a thread.
+pub(crate) struct JpegDecoder {
+    turbo: Decompressor,
+}
+
+/// A JPEG file whose header was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JpegHeader {
+    /// Of the stored picture.
+    pub(crate) size: Size,
+    is_lossless: bool,
+    is_cmyk: bool,
+    is_inverted: bool,
+    /// A pixel's, of those that are kept until all scans are read.
+    coefficient_bytes_per_pixel: usize,
+}
+
+/// Why libjpeg-turbo does not decode a file without a word.
+enum TurboError {
+    /// It is decoded, and the warning is harmless.
+    HarmlessWarning,
+    /// It is not, or not to be trusted.
+    Poison(Poison),
+}
+
+impl JpegDecoder {
+    /// Opens libjpeg-turbo.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub(crate) fn new() -> turbojpeg::Result<Self> {
+        let mut turbo = Decompressor::new()?;
+        turbo.set_scan_limit(MAX_SCANS)?;
+        Ok(Self { turbo })
+    }
+
+    /// Reads the header. `None` when the header itself is only warned about: this binding then cannot decode the
+    /// file, another decoder may.
+    ///
+    /// # Errors
+    /// When it is none, or none of a kind that can be decoded.
+    pub(crate) fn read_header(&mut self, file: &[u8]) -> Result<Option<JpegHeader>, Poison> {
+        let header = match self.turbo.read_header(file) {
+            Ok(header) => header,
+            Err(error) => {
+                return match classify_error(&error, file) {
+                    TurboError::HarmlessWarning => Ok(None),
+                    TurboError::Poison(poison) => Err(poison),
+                };
+            }
+        };
+        let is_cmyk = matches!(header.colorspace, Colorspace::CMYK | Colorspace::YCCK);
+        let skeleton = JpegStructure::read(file);
+        Ok(Some(JpegHeader {
+            size: Size { width: parse_side(header.width)?, height: parse_side(header.height)? },
+            is_lossless: header.is_lossless,
+            is_cmyk,
+            is_inverted: is_cmyk && skeleton.is_adobe,
+            coefficient_bytes_per_pixel: skeleton.coefficient_bytes_per_pixel(),
+        }))
+    }
+
+    /// Decodes as planned, as RGB into `out`, whose length it sets.
+    ///
+    /// # Errors
+    /// When the file is damaged.
+    pub(crate) fn decode(&mut self, file: &[u8], plan: &JpegPlan, out: &mut Vec<u8>) -> Result<(), Poison> {
+        let JpegPlan { header, scale } = plan;
+        let size = plan.decoded_size();
+        let format = if header.is_cmyk { PixelFormat::CMYK } else { PixelFormat::RGB };
+        out.resize(size.area() * format.size(), 0);
+        let (width, height) = (size.width as usize, size.height as usize);
+        let image = Image { pixels: out.as_mut_slice(), width, pitch: width * format.size(), height, format };
+        self.turbo.set_scaling_factor(scale.factor()).map_err(|error| to_poison(&error))?;
+        if let Err(error) = self.turbo.decompress(file, image)
+            && let TurboError::Poison(poison) = classify_error(&error, file)
+        {
+            return Err(poison);
+        }
+        if header.is_cmyk {
+            rgb_from_cmyk(out, header.is_inverted);
+        }
+        Ok(())
+    }
+}
+
+impl JpegHeader {
+    /// Plans to decode at the smallest scale at which the long side is still at least `long_side`.
+    pub(crate) fn plan_for(self, long_side: u32) -> JpegPlan {
+        let serves = |scale: &Scale| longer_side(scale.scale_size(self.size)) >= long_side;
+        let scale = Scale::ALL.into_iter().find(serves).filter(|_| !self.is_lossless);
+        JpegPlan { header: self, scale: scale.unwrap_or(Scale::FULL) }
+    }
+}
+
+/// A JPEG file, and the scale at which it is going to be decoded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JpegPlan {
+    header: JpegHeader,
+    scale: Scale,
+}
+
+impl JpegPlan {
+    /// The size of the decoded picture.
+    pub(crate) fn decoded_size(&self) -> Size {
+        self.scale.scale_size(self.header.size)
+    }
+
+    /// Bytes of the buffer to decode into: CMYK becomes RGB in its place.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.decoded_size().area() * if self.header.is_cmyk { 4 } else { 3 }
+    }
+
+    /// Bytes that decoding needs at its peak, the result included.
+    pub(crate) fn peak_bytes(&self) -> usize {
+        self.buffer_bytes() + self.header.size.area() * self.header.coefficient_bytes_per_pixel
+    }
+}
+
+/// A scale of the inverse DCT, in eighths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Scale(u8);
+
+impl Scale {
+    const FULL: Self = Self(8);
+    /// Smallest first.
+    const ALL: [Self; 8] = [Self(1), Self(2), Self(3), Self(4), Self(5), Self(6), Self(7), Self(8)];
+
+    /// The size of a decoded picture.
+    fn scale_size(self, size: Size) -> Size {
+        let factor = self.factor();
+        let scaled = |side: u32| u32::try_from(factor.scale(side as usize)).unwrap_or(side);
+        Size { width: scaled(size.width), height: scaled(size.height) }
+    }
+
+    fn factor(self) -> ScalingFactor {
+        ScalingFactor::new(self.0.into(), 8)
+    }
+}
+
+fn longer_side(size: Size) -> u32 {
+    size.width.max(size.height)
+}
+
+/// Warnings that leave every pixel as it was meant: bytes of the camera's own between segments, odd revisions.
+const HARMLESS_WARNINGS: [&str; 4] = [
+    "extraneous bytes before marker",
+    "unknown JFIF revision",
+    "Unknown Adobe color transform",
+    "bad ICC marker",
+];
+
+/// libjpeg-turbo answers an error for warnings too, after it has decoded everything; only the words tell which. Of
+/// several warnings it tells the first, so a harmless one does not prove that the file is whole: its end marker does.
+fn classify_error(error: &turbojpeg::Error, file: &[u8]) -> TurboError {
+    let words = error.to_string();
+    if HARMLESS_WARNINGS.iter().any(|harmless| words.contains(harmless)) && has_end_marker(file) {
+        return TurboError::HarmlessWarning;
+    }
+    if words.contains("nsupported") {
+        return TurboError::Poison(Poison::new(FailureReason::UnsupportedFormat, format!("jpeg: {words}")));
+    }
+    TurboError::Poison(to_poison(error))
+}
+
+fn to_poison(error: &turbojpeg::Error) -> Poison {
+    Poison::new(FailureReason::CorruptImage, format!("jpeg: {error}"))
+}
+
+fn parse_side(side: usize) -> Result<u32, Poison> {
+    u32::try_from(side)
+        .ok()
+        .filter(|side| *side > 0)
+        .ok_or_else(|| Poison::new(FailureReason::CorruptImage, "jpeg: a side of no pixels"))
+}
+
+/// Turns CMYK into RGB in place. Adobe stores ink inverted, so that 255 is no ink; others store it as it is.
+fn rgb_from_cmyk(pixels: &mut Vec<u8>, is_inverted: bool) {
+    let flip = if is_inverted { 0 } else { 0xff };
+    let count = pixels.len() / 4;
+    for i in 0..count {
+        let [c, m, y, k] = [0, 1, 2, 3].map(|channel| u32::from(pixels[i * 4 + channel] ^ flip));
+        let light = |ink: u32| ((ink * k + 127) / 255) as u8;
+        pixels[i * 3] = light(c);
+        pixels[i * 3 + 1] = light(m);
+        pixels[i * 3 + 2] = light(y);
+    }
+    pixels.truncate(count * 3);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(width: u32, height: u32) -> JpegHeader {
+        JpegHeader {
+            size: Size { width, height },
+            is_lossless: false,
+            is_cmyk: false,
+            is_inverted: false,
+            coefficient_bytes_per_pixel: 0,
+        }
+    }
+
+    #[test]
+    fn the_smallest_sufficient_scale_is_chosen() {
+        let scaled =
+            |width, height, long_side| longer_side(header(width, height).plan_for(long_side).decoded_size());
+        assert_eq!(scaled(6000, 4000, 2048), 2250);
+        assert_eq!(scaled(4000, 6000, 2048), 2250);
+        assert_eq!(scaled(2048, 1000, 2048), 2048);
+        assert_eq!(scaled(1500, 1000, 2048), 1500);
+        assert_eq!(scaled(16384, 100, 2048), 2048);
+        assert_eq!(scaled(40000, 100, 2048), 5000);
+    }
+
+    #[test]
+    fn cmyk_becomes_rgb() {
+        let mut as_adobe = vec![255, 255, 255, 255, 0, 255, 255, 255, 255, 255, 255, 0];
+        rgb_from_cmyk(&mut as_adobe, true);
+        assert_eq!(as_adobe, [255, 255, 255, 0, 255, 255, 0, 0, 0]);
+        let mut as_ink = vec![0, 0, 0, 0, 255, 0, 0, 0];
+        rgb_from_cmyk(&mut as_ink, false);
+        assert_eq!(as_ink, [255, 255, 255, 0, 255, 255]);
+    }
+}

@@ -1,0 +1,120 @@
+//! The stage `embed`: turns faces into vectors, those of several photos in one call of the network, and says of the
+//! others why they have none.
+
+use std::collections::HashMap;
+
+use photofinish_kernels::frame::Frame;
+use photofinish_models::traits::{EmbeddedFace, FaceBox, FaceCrop, FaceEmbedder, ModelError};
+use photofinish_store::model::photo::{DetectedFace, Embedding, UnindexedReason};
+
+use crate::engine::fault::{Outage, Poison};
+use crate::engine::stage::{BatchResults, Stage};
+use crate::stages::inference::{BatchInference, grey_frame};
+use crate::stages::photo::{DetectedPhoto, EmbeddedPhoto};
+use crate::stages::quality::{rejection_after_embedding, rejection_before_embedding, to_bounding_box};
+
+/// The stage `embed`.
+pub(crate) struct Embed {
+    embedder: Box<dyn FaceEmbedder>,
+    /// Faces a call.
+    batch_size: usize,
+    /// Name and version of the network, as vectors carry it.
+    model: String,
+}
+
+/// Which face of which photo of the batch.
+type FacePosition = (usize, usize);
+
+/// What the network said of the faces it was asked about.
+type EmbeddingResults = HashMap<FacePosition, Result<EmbeddedFace, Poison>>;
+
+fn crop_inference<'a>() -> BatchInference<dyn FaceEmbedder, FaceCrop<'a>, EmbeddedFace> {
+    // Every face comes to the network as a crop of one size, whatever the size of its photo.
+    BatchInference {
+        run: |embedder, crops| embedder.embed(crops),
+        self_test: |embedder, _crop, _proof| self_test(embedder),
+    }
+}
+
+fn self_test(embedder: &mut (dyn FaceEmbedder + 'static)) -> Result<(), ModelError> {
+    // Where the eyes, the nose and the mouth of a face that fills the plain picture would be.
+    let landmarks = [(20., 24.), (44., 24.), (32., 36.), (22., 48.), (42., 48.)]
+        .map(|(x, y)| photofinish_kernels::geometry::Point { x, y });
+    embedder.embed(&[FaceCrop { frame: grey_frame(), landmarks }]).map(drop)
+}
+
+impl Embed {
+    pub(crate) fn new(embedder: Box<dyn FaceEmbedder>, batch_size: usize) -> Self {
+        let model = embedder.identity().to_string();
+        Self { embedder, batch_size: batch_size.max(1), model }
+    }
+
+    /// The vectors of all faces that are worth one.
+    fn embed_faces(&mut self, batch: &[DetectedPhoto]) -> Result<EmbeddingResults, Outage> {
+        let mut places: Vec<FacePosition> = Vec::new();
+        let mut crops: Vec<FaceCrop<'_>> = Vec::new();
+        for (i, photo) in batch.iter().enumerate().filter(|(_, photo)| wants_faces(photo)) {
+            for (j, face) in
+                photo.faces.iter().enumerate().filter(|(_, face)| rejection_before_embedding(face).is_none())
+            {
+                places.push((i, j));
+                crops.push(FaceCrop { frame: photo.sized.frame.frame(), landmarks: face.landmarks });
+            }
+        }
+        let mut answers = Vec::with_capacity(crops.len());
+        for crops in crops.chunks(self.batch_size) {
+            answers.extend(crop_inference().infer_batch(self.embedder.as_mut(), crops)?);
+        }
+        Ok(places.into_iter().zip(answers).collect())
+    }
+
+    fn to_seen_face(
+        &self,
+        face: &FaceBox,
+        frame: Frame<'_>,
+        vector: Option<EmbeddedFace>,
+    ) -> Option<DetectedFace> {
+        let bounding_box = to_bounding_box(&face.rect, frame.width(), frame.height())?;
+        let (unindexed, embedding) = match vector {
+            None => (rejection_before_embedding(face), None),
+            Some(vector) => match rejection_after_embedding(vector.sharpness) {
+                Some(reason) => (Some(reason), None),
+                // A vector of no numbers matches nothing, or everything.
+                None if !vector.vector.iter().all(|value| value.is_finite()) => {
+                    (Some(UnindexedReason::LowConfidence), None)
+                }
+                None => (None, Some(Embedding { model: self.model.clone(), vector: vector.vector })),
+            },
+        };
+        Some(DetectedFace { bounding_box, confidence: f64::from(face.score), unindexed, embedding })
+    }
+}
+
+impl Stage for Embed {
+    type In = DetectedPhoto;
+    type Out = EmbeddedPhoto;
+
+    fn run(&mut self, batch: &[DetectedPhoto]) -> Result<BatchResults<EmbeddedPhoto>, Outage> {
+        let mut vectors = self.embed_faces(batch)?;
+        let embed = |(i, photo): (usize, &DetectedPhoto)| {
+            let mut seen = Vec::new();
+            if wants_faces(photo) {
+                for (j, face) in photo.faces.iter().enumerate() {
+                    let vector = vectors.remove(&(i, j)).transpose()?;
+                    seen.extend(self.to_seen_face(face, photo.sized.frame.frame(), vector));
+                }
+            }
+            seen.sort_by(|a: &DetectedFace, b| box_area(b).total_cmp(&box_area(a)));
+            Ok(EmbeddedPhoto { detected: photo.clone(), seen_faces: seen })
+        };
+        Ok(batch.iter().enumerate().map(embed).collect())
+    }
+}
+
+fn wants_faces(photo: &DetectedPhoto) -> bool {
+    photo.sized.metadata.lease.config.face.enabled
+}
+
+fn box_area(face: &DetectedFace) -> f64 {
+    face.bounding_box.width * face.bounding_box.height
+}

@@ -1,0 +1,305 @@
+//! Writes what is known of photos: previews to storage, then everything else to the rows in one transaction for the
+//! whole batch. Its answers settle the tickets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use photofinish_store::error::{StoreError, StoreErrorKind};
+use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
+use photofinish_store::model::photo::FailureReason;
+use photofinish_store::traits::{Blobs, Finish, PhotoResults, Queue};
+use time::OffsetDateTime;
+use tokio::task::JoinSet;
+
+use crate::engine::fault::{Component, Outage, Poison};
+use crate::engine::metrics as names;
+use crate::engine::spans::PhotoOutcome;
+use crate::engine::stage::{BatchResults, Stage};
+use crate::engine::store_client::{CALL_TIMEOUT, StoreClient, with_timeout};
+use crate::stages::photo::ReadPhoto;
+
+/// The stage `index`.
+pub(crate) struct Index {
+    pub(crate) queue: Arc<dyn Queue>,
+    pub(crate) blobs: Arc<dyn Blobs>,
+    pub(crate) store_client: StoreClient,
+}
+
+/// The preview of every album.
+const PREVIEW_CONTENT_TYPE: &str = "image/jpeg";
+
+impl Stage for Index {
+    type In = ReadPhoto;
+    type Out = Finish;
+
+    fn run(&mut self, batch: &[ReadPhoto]) -> Result<BatchResults<Finish>, Outage> {
+        // First the objects: rows must never name what is not there.
+        self.store_client
+            .run_cancellable(Component::Storage, upload_previews(&self.blobs, batch, CALL_TIMEOUT))?;
+        match self.finish_photos(batch.iter().map(to_finished).collect())? {
+            Ok(answers) => {
+                self.apply_results(batch, &answers)?;
+                Ok(answers.into_iter().map(Ok).collect())
+            }
+            Err(error) if batch.len() == 1 => classify_error(error).map(|poison| vec![Err(poison)]),
+            // One of them cannot be written: which one shows when each is written alone.
+            Err(error) if is_photo_fault(&error) => {
+                batch.iter().map(|photo| self.finish_photo(photo)).collect()
+            }
+            Err(error) => Err(Outage::from_store_error(Component::Database, error)),
+        }
+    }
+}
+
+impl Index {
+    /// What an answer means for the photo's way through the pipeline.
+    pub(crate) fn to_outcome(answer: &Finish) -> PhotoOutcome {
+        match answer {
+            Finish::Done => PhotoOutcome::Ready,
+            Finish::Superseded | Finish::Gone => PhotoOutcome::Superseded,
+        }
+    }
+
+    fn finish_photos(&self, photos: Vec<PhotoResults>) -> Result<Result<Vec<Finish>, StoreError>, Outage> {
+        self.store_client.call(Component::Database, self.queue.finish(photos))
+    }
+
+    fn finish_photo(&self, photo: &ReadPhoto) -> Result<Result<Finish, Poison>, Outage> {
+        match self.finish_photos(vec![to_finished(photo)])? {
+            Ok(answers) => {
+                self.apply_results(std::slice::from_ref(photo), &answers)?;
+                let answer = answers.into_iter().map(Ok).next();
+                answer
+                    .ok_or_else(|| Outage::new(Component::Database, "a photo was finished without an answer"))
+            }
+            Err(error) => classify_error(error).map(Err),
+        }
+    }
+
+    /// Every answer ends the photo here: superseded means that somebody else has it.
+    fn apply_results(&self, batch: &[ReadPhoto], answers: &[Finish]) -> Result<(), Outage> {
+        for (photo, answer) in batch.iter().zip(answers) {
+            match answer {
+                Finish::Done => count_searchable(photo),
+                Finish::Superseded | Finish::Gone => metrics::counter!(names::PHOTOS_SUPERSEDED).increment(1),
+            }
+        }
+        let gone = batch.iter().zip(answers).filter(|(_, answer)| **answer == Finish::Gone);
+        self.remove_previews(gone.map(|(photo, _)| photo))
+    }
+
+    /// Whoever deleted the photo looked for its objects before these were written.
+    fn remove_previews<'a>(&self, gone: impl Iterator<Item = &'a ReadPhoto>) -> Result<(), Outage> {
+        for key in gone.flat_map(preview_keys) {
+            self.store_client
+                .call(Component::Storage, self.blobs.delete(&key))?
+                .map_err(|error| Outage::from_store_error(Component::Storage, error))?;
+        }
+        Ok(())
+    }
+}
+
+/// From now on searches find it.
+fn count_searchable(photo: &ReadPhoto) {
+    metrics::counter!(names::PHOTOS_FINISHED).increment(1);
+    let waited = OffsetDateTime::now_utc() - photo.metadata.lease.confirmed_at;
+    // The clock of the machine that took the confirmation may be ahead of this one.
+    metrics::histogram!(names::CONFIRM_TO_SEARCHABLE_SECONDS).record(waited.as_seconds_f64().max(0.0));
+}
+
+/// Preview, then thumbnail.
+fn preview_keys(photo: &ReadPhoto) -> [ObjectKey; 2] {
+    let lease = &photo.metadata.lease;
+    [ObjectRole::Preview, ObjectRole::Thumbnail]
+        .map(|role| ObjectKey::photo(lease.organization, lease.album, lease.photo, role))
+}
+
+/// How many uploads go at once: enough to hide the storage's answer time, few enough that each moves on a slow line.
+const MAX_CONCURRENT_UPLOADS: usize = 16;
+
+/// Uploads the previews of a batch, several at once: the time is the storage's, not ours. `patience` is for each upload:
+/// a slow storage that answers every one in time is up, and may take minutes for a whole batch.
+async fn upload_previews(
+    blobs: &Arc<dyn Blobs>,
+    batch: &[ReadPhoto],
+    patience: Duration,
+) -> Result<(), Outage> {
+    let mut uploads = JoinSet::new();
+    for photo in batch {
+        let files = [photo.previews.preview.clone(), photo.previews.thumbnail.clone()];
+        for (key, bytes) in preview_keys(photo).into_iter().zip(files) {
+            if uploads.len() >= MAX_CONCURRENT_UPLOADS {
+                join_next_upload(&mut uploads).await?;
+            }
+            let blobs = Arc::clone(blobs);
+            uploads.spawn(async move {
+                with_timeout(Component::Storage, patience, blobs.write(&key, PREVIEW_CONTENT_TYPE, bytes))
+                    .await?
+                    .map_err(|error| Outage::from_store_error(Component::Storage, error))
+            });
+        }
+    }
+    while !uploads.is_empty() {
+        join_next_upload(&mut uploads).await?;
+    }
+    Ok(())
+}
+
+async fn join_next_upload(uploads: &mut JoinSet<Result<(), Outage>>) -> Result<(), Outage> {
+    let ended = |ended| {
+        let error = StoreError::new(StoreErrorKind::Unavailable, "upload of a preview").with_source(ended);
+        Outage::from_store_error(Component::Storage, error)
+    };
+    uploads.join_next().await.unwrap_or(Ok(Ok(()))).map_err(ended)?
+}
+
+fn to_finished(photo: &ReadPhoto) -> PhotoResults {
+    PhotoResults {
+        lease: photo.metadata.lease.as_ref().clone(),
+        size: photo.metadata.size,
+        taken_at: photo.metadata.taken_at,
+        camera: photo.metadata.camera.clone(),
+        faces: photo.faces.clone(),
+        texts: photo.texts.clone(),
+    }
+}
+
+fn is_photo_fault(error: &StoreError) -> bool {
+    error.is_rejected_value()
+}
+
+/// A photo whose results cannot be written would otherwise come back for ever.
+fn classify_error(error: StoreError) -> Result<Poison, Outage> {
+    if is_photo_fault(&error) {
+        Ok(Poison::new(FailureReason::ProcessingCrashed, format!("its results cannot be written: {error}")))
+    } else {
+        Err(Outage::from_store_error(Component::Database, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use async_trait::async_trait;
+    use bytes::Bytes;
+    use photofinish_store::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
+    use photofinish_store::model::photo::PhotoSize;
+    use photofinish_store::traits::{Lease, Result, UploadConditions};
+    use tokio::runtime::Runtime;
+    use url::Url;
+
+    use super::*;
+    use crate::engine::budget::Budget;
+    use crate::engine::store_client::KillSwitch;
+    use crate::stages::photo::{PhotoMetadata, Previews};
+    use crate::testing::album_config;
+
+    /// Storage that takes so long for each upload; for ever where it is `None`.
+    struct SlowBlobs {
+        delay: Option<Duration>,
+        uploads: AtomicUsize,
+    }
+
+    impl SlowBlobs {
+        fn new(takes: Option<Duration>) -> Arc<Self> {
+            Arc::new(Self { delay: takes, uploads: AtomicUsize::new(0) })
+        }
+    }
+
+    #[async_trait]
+    impl Blobs for SlowBlobs {
+        async fn read(&self, _key: &ObjectKey, _at_most: u64) -> Result<Bytes> {
+            unreachable!("the stage writes")
+        }
+
+        async fn write(&self, _key: &ObjectKey, _content_type: &str, _bytes: Bytes) -> Result<()> {
+            match self.delay {
+                Some(takes) => tokio::time::sleep(takes).await,
+                None => std::future::pending().await,
+            }
+            self.uploads.fetch_add(1, Ordering::AcqRel);
+            Ok(())
+        }
+
+        async fn upload_url(&self, _key: &ObjectKey, _upload: UploadConditions<'_>) -> Result<Url> {
+            unreachable!("the stage writes")
+        }
+
+        async fn download_url(&self, _key: &ObjectKey, _ttl: Duration) -> Result<Url> {
+            unreachable!("the stage writes")
+        }
+
+        async fn head(&self, _key: &ObjectKey) -> Result<Option<u64>> {
+            unreachable!("the stage writes")
+        }
+
+        async fn delete(&self, _key: &ObjectKey) -> Result<()> {
+            unreachable!("the stage writes")
+        }
+
+        async fn delete_album(&self, _organization: OrganizationId, _album: AlbumId) -> Result<()> {
+            unreachable!("the stage writes")
+        }
+    }
+
+    fn photo() -> ReadPhoto {
+        let lease = Lease {
+            id: LeaseId::generate(),
+            photo: PhotoId::generate(),
+            album: AlbumId::generate(),
+            organization: OrganizationId::generate(),
+            config: Arc::new(album_config()),
+            attempt: 1,
+            confirmed_at: OffsetDateTime::now_utc(),
+        };
+        let size = PhotoSize { width: 1, height: 1 };
+        ReadPhoto {
+            metadata: Arc::new(PhotoMetadata { lease: Arc::new(lease), size, taken_at: None, camera: None }),
+            previews: Previews { preview: Bytes::new(), thumbnail: Bytes::new() },
+            faces: Vec::new(),
+            texts: Vec::new(),
+            _permit: Arc::new(Budget::new(1).acquire(1).unwrap()),
+        }
+    }
+
+    fn store_client() -> (Runtime, StoreClient) {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let calls = StoreClient { runtime: runtime.handle().clone(), kill_switch: KillSwitch::new() };
+        (runtime, calls)
+    }
+
+    /// 50 rounds of uploads: together they take twice as long as a single one may, each alone a small part of it.
+    #[test]
+    fn a_slow_storage_that_completes_each_upload_in_time_is_available() {
+        let (_runtime, calls) = store_client();
+        let slow = SlowBlobs::new(Some(Duration::from_millis(40)));
+        let blobs: Arc<dyn Blobs> = slow.clone();
+        let batch: Vec<ReadPhoto> = (0..400).map(|_| photo()).collect();
+        let uploads = upload_previews(&blobs, &batch, Duration::from_secs(1));
+        calls.run_cancellable(Component::Storage, uploads).unwrap();
+        assert_eq!(slow.uploads.load(Ordering::Acquire), 800);
+    }
+
+    #[test]
+    fn an_upload_that_times_out_is_a_storage_outage() {
+        let (_runtime, calls) = store_client();
+        let blobs: Arc<dyn Blobs> = SlowBlobs::new(None);
+        let batch = [photo()];
+        let uploads = upload_previews(&blobs, &batch, Duration::from_millis(10));
+        let outage = calls.run_cancellable(Component::Storage, uploads).unwrap_err();
+        assert_eq!(outage.to_string(), "storage is down: no answer for 10ms");
+    }
+
+    #[test]
+    fn the_end_of_a_generation_ends_its_uploads() {
+        let (_runtime, calls) = store_client();
+        calls.kill_switch.set();
+        let blobs: Arc<dyn Blobs> = SlowBlobs::new(None);
+        let batch = [photo()];
+        let uploads = upload_previews(&blobs, &batch, CALL_TIMEOUT);
+        let outage = calls.run_cancellable(Component::Storage, uploads).unwrap_err();
+        assert_eq!(outage.to_string(), "storage is down: stopped while waiting for an answer");
+    }
+}

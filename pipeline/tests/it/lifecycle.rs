@@ -1,0 +1,224 @@
+//! Stops, outages and restarts: nothing is lost, nothing is done twice.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use photofinish_models::fakes::FakeModels;
+use photofinish_models::traits::{
+    BatchSizes, BibReader, FaceDetector, FaceEmbedder, ModelError, ModelFactory,
+};
+use photofinish_pipeline::{Component, PipelineSettings, PipelineStatus};
+use photofinish_store::error::{StoreError, StoreErrorKind};
+use photofinish_store::model::ids::{AlbumId, OrganizationId};
+use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
+use photofinish_store::traits::{Blobs, Result, UploadConditions};
+use url::Url;
+
+use crate::support::{PipelineFixture, album_config, encode_jpeg, runner_picture, test_settings, wait_for};
+
+fn race_files(count: u16) -> Vec<Vec<u8>> {
+    (0..count).map(|i| encode_jpeg(&runner_picture(i, &format!("{}", 100 + i)))).collect()
+}
+
+#[test]
+fn a_stop_under_load_gives_everything_back_and_the_next_start_finishes_it() {
+    let house = PipelineFixture::new();
+    let album = house.create_album(album_config());
+    house.upload_photos(album, &race_files(30));
+    let slow = FakeModels { delay: Duration::from_millis(200), ..FakeModels::default() };
+    let pipeline =
+        house.start_pipeline_with(Arc::new(slow), Arc::clone(&house.store.blobs), Duration::from_millis(1));
+    wait_for("some photos", || (house.state_counts(album).ready > 2).then_some(()));
+    let report = pipeline.stop();
+    assert!(!report.drained && report.unfinished == 0 && report.abandoned_threads.is_empty(), "{report:?}");
+    let counts = house.state_counts(album);
+    assert_eq!((counts.processing, counts.failed), (0, 0));
+    assert!(counts.queued > 0 && counts.ready + counts.queued == 30, "{counts:?}");
+
+    let pipeline = house.start_pipeline(FakeModels::default());
+    let counts = house.wait_until_processed(album);
+    assert_eq!((counts.ready, counts.failed), (30, 0));
+    assert!(pipeline.stop().drained);
+}
+
+#[test]
+fn a_stop_with_time_to_drain_finishes_what_is_in_flight() {
+    let house = PipelineFixture::new();
+    let album = house.create_album(album_config());
+    house.upload_photos(album, &race_files(12));
+    let slow = FakeModels { delay: Duration::from_millis(5), ..FakeModels::default() };
+    let pipeline = house.start_pipeline(slow);
+    wait_for("some photos", || (house.state_counts(album).processing > 0).then_some(()));
+    let report = pipeline.stop();
+    assert!(report.drained && report.given_back == 0, "{report:?}");
+    assert_eq!(house.state_counts(album).processing, 0);
+    assert_eq!(pipeline.stop(), report, "a second stop answers the first's report");
+}
+
+#[test]
+fn a_photo_deleted_while_it_is_read_leaves_no_objects() {
+    let house = PipelineFixture::new();
+    let album = house.create_album(album_config());
+    let photo = house.upload_photos(album, &race_files(1))[0];
+    let slow = FakeModels { delay: Duration::from_secs(1), ..FakeModels::default() };
+    let pipeline = house.start_pipeline(slow);
+    wait_for("the photo in processing", || (house.state_counts(album).processing > 0).then_some(()));
+    house.runtime.block_on(house.store.photos.delete(album, photo)).unwrap();
+    let report = pipeline.stop();
+    assert!(report.drained && report.given_back == 0, "{report:?}");
+    for role in [ObjectRole::Preview, ObjectRole::Thumbnail] {
+        let key = house.object_key(album, photo, role);
+        assert_eq!(house.runtime.block_on(house.store.blobs.head(&key)).unwrap(), None, "{role:?}");
+    }
+}
+
+#[test]
+fn photos_larger_than_the_budgets_go_through_one_by_one() {
+    let house = PipelineFixture::new();
+    let album = house.create_album(album_config());
+    house.upload_photos(album, &race_files(12));
+    let settings = PipelineSettings { file_budget_bytes: 1000, pixel_budget_bytes: 1000, ..test_settings() };
+    let pipeline = house.start_pipeline_with_settings(
+        settings,
+        Arc::new(FakeModels::default()),
+        Arc::clone(&house.store.blobs),
+    );
+    assert_eq!(house.wait_until_processed(album).ready, 12);
+    assert!(pipeline.stop().drained);
+}
+
+/// Storage that can be cut off.
+struct InterruptibleBlobs {
+    blobs: Arc<dyn Blobs>,
+    is_down: AtomicBool,
+    refusals: AtomicUsize,
+}
+
+impl InterruptibleBlobs {
+    fn check_available(&self) -> Result<()> {
+        if self.is_down.load(Ordering::Acquire) {
+            self.refusals.fetch_add(1, Ordering::AcqRel);
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "storage"));
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Blobs for InterruptibleBlobs {
+    async fn read(&self, key: &ObjectKey, at_most: u64) -> Result<Bytes> {
+        self.check_available()?;
+        self.blobs.read(key, at_most).await
+    }
+
+    async fn write(&self, key: &ObjectKey, content_type: &str, bytes: Bytes) -> Result<()> {
+        self.check_available()?;
+        self.blobs.write(key, content_type, bytes).await
+    }
+
+    async fn upload_url(&self, key: &ObjectKey, terms: UploadConditions<'_>) -> Result<Url> {
+        self.blobs.upload_url(key, terms).await
+    }
+
+    async fn download_url(&self, key: &ObjectKey, ttl: Duration) -> Result<Url> {
+        self.blobs.download_url(key, ttl).await
+    }
+
+    async fn head(&self, key: &ObjectKey) -> Result<Option<u64>> {
+        self.check_available()?;
+        self.blobs.head(key).await
+    }
+
+    async fn delete(&self, key: &ObjectKey) -> Result<()> {
+        self.blobs.delete(key).await
+    }
+
+    async fn delete_album(&self, organization: OrganizationId, album: AlbumId) -> Result<()> {
+        self.blobs.delete_album(organization, album).await
+    }
+}
+
+#[test]
+fn a_storage_outage_counts_no_attempt() {
+    let house = PipelineFixture::new();
+    let album = house.create_album(album_config());
+    let storage = Arc::new(InterruptibleBlobs {
+        blobs: Arc::clone(&house.store.blobs),
+        is_down: AtomicBool::new(false),
+        refusals: AtomicUsize::new(0),
+    });
+    let models = Arc::new(FakeModels { delay: Duration::from_millis(100), ..FakeModels::default() });
+    house.upload_photos(album, &race_files(20));
+    let pipeline =
+        house.start_pipeline_with(models, Arc::clone(&storage) as Arc<dyn Blobs>, Duration::from_secs(30));
+    wait_for("some photos", || (house.state_counts(album).ready > 2).then_some(()));
+    storage.is_down.store(true, Ordering::Release);
+    // Longer than the attempts a photo has.
+    wait_for("four outages", || {
+        let is_down = matches!(pipeline.status(), PipelineStatus::Down { component: Component::Storage, .. });
+        (is_down && storage.refusals.load(Ordering::Acquire) > 4).then_some(())
+    });
+    storage.is_down.store(false, Ordering::Release);
+    let counts = house.wait_until_processed(album);
+    assert_eq!((counts.ready, counts.failed), (20, 0));
+    wait_for("running", || (pipeline.status() == PipelineStatus::Running).then_some(()));
+    pipeline.stop();
+}
+
+/// Networks that are not there at first.
+struct LateModels {
+    models: FakeModels,
+    failures_left: AtomicUsize,
+}
+
+impl ModelFactory for LateModels {
+    fn create_face_detector(&self) -> std::result::Result<Box<dyn FaceDetector>, ModelError> {
+        let missing =
+            self.failures_left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1));
+        match missing {
+            Ok(_) => Err(ModelError::Runtime("no library".into())),
+            Err(_) => self.models.create_face_detector(),
+        }
+    }
+
+    fn create_face_embedder(&self) -> std::result::Result<Box<dyn FaceEmbedder>, ModelError> {
+        self.models.create_face_embedder()
+    }
+
+    fn create_bib_reader(&self) -> std::result::Result<Box<dyn BibReader>, ModelError> {
+        self.models.create_bib_reader()
+    }
+
+    fn batch_sizes(&self) -> BatchSizes {
+        self.models.batch_sizes()
+    }
+}
+
+#[test]
+fn missing_models_are_reported_and_waited_for() {
+    let house = PipelineFixture::new();
+    let album = house.create_album(album_config());
+    house.upload_photos(album, &race_files(3));
+    let models = Arc::new(LateModels { models: FakeModels::default(), failures_left: AtomicUsize::new(2) });
+    let pipeline = house.start_pipeline_with(models, Arc::clone(&house.store.blobs), Duration::from_secs(30));
+    let reason = wait_for("down", || match pipeline.status() {
+        PipelineStatus::Down { component: Component::Models, reason, .. } => Some(reason),
+        _ => None,
+    });
+    assert_eq!(reason, "models is down: onnx runtime: no library");
+    let counts = house.wait_until_processed(album);
+    assert_eq!(counts.ready, 3);
+    assert!(pipeline.stop().drained);
+}
+
+#[test]
+fn a_pipeline_with_nothing_to_do_stops_at_once() {
+    let house = PipelineFixture::new();
+    let pipeline = house.start_pipeline(FakeModels::default());
+    wait_for("running", || (pipeline.status() == PipelineStatus::Running).then_some(()));
+    let report = pipeline.stop();
+    assert!(report.drained && report.abandoned_threads.is_empty(), "{report:?}");
+}

@@ -1,0 +1,300 @@
+//! Signatures of local URLs: HMAC-SHA256 over everything the request is bound to. Knows no files and no HTTP types.
+//!
+//! The signed text is one line per field. No field can hold a line break (keys are checked, content types refused),
+//! so two different requests never sign the same text.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use time::OffsetDateTime;
+use url::{Url, form_urlencoded};
+
+use crate::model::object_key::ObjectKey;
+
+/// Leave to put one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UploadGrant {
+    key: ObjectKey,
+    max_bytes: u64,
+}
+
+impl UploadGrant {
+    /// The object.
+    pub fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+
+    /// The largest body, bytes.
+    pub fn max_bytes(&self) -> u64 {
+        self.max_bytes
+    }
+}
+
+/// Leave to fetch one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DownloadGrant {
+    key: ObjectKey,
+}
+
+impl DownloadGrant {
+    /// The object.
+    pub fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+}
+
+/// Why a signed URL is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SignatureError {
+    /// A parameter is missing, twice there or unreadable.
+    #[error("the url is not one that this service signs")]
+    Malformed,
+    /// Something was changed, or another secret signed it.
+    #[error("the signature does not match")]
+    Wrong,
+    /// Its time is over.
+    #[error("the url has expired")]
+    Expired,
+    /// The request declares another content type than the URL.
+    #[error("the content type is not the one the url is bound to")]
+    ContentType,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum SignedMethod {
+    Put,
+    Get,
+}
+
+/// What a URL is bound to.
+pub(crate) struct SignedFields<'a> {
+    pub(crate) method: SignedMethod,
+    pub(crate) key: &'a str,
+    /// Unix seconds.
+    pub(crate) expires: i64,
+    /// Content type and largest body of an upload.
+    pub(crate) upload_limits: Option<(&'a str, u64)>,
+}
+
+/// A request as it came, before anything about it is known to be true.
+#[derive(Clone, Copy)]
+pub(crate) struct UnverifiedRequest<'a> {
+    /// The decoded path after `/storage/`.
+    pub(crate) key: &'a str,
+    /// The raw query string.
+    pub(crate) query: &'a str,
+    /// When it came.
+    pub(crate) received_at: OffsetDateTime,
+}
+
+pub(crate) struct UrlSigner {
+    public_url: Url,
+    secret: [u8; 32],
+}
+
+impl UrlSigner {
+    pub(crate) fn new(public_url: Url, secret: [u8; 32]) -> Self {
+        Self { public_url, secret }
+    }
+
+    /// `{public_url}/storage/{key}?expires=..[&type=..&max=..]&signature=..`
+    pub(crate) fn sign_url(&self, terms: &SignedFields<'_>) -> Url {
+        let mut url = self.public_url.clone();
+        let base = url.path().trim_end_matches('/').to_owned();
+        url.set_path(&format!("{base}/storage/{}", terms.key));
+        let signature = hex::encode(self.compute_mac(terms).finalize().into_bytes());
+        {
+            let mut query = url.query_pairs_mut();
+            query.append_pair("expires", &terms.expires.to_string());
+            if let Some((content_type, max_bytes)) = terms.upload_limits {
+                query.append_pair("type", content_type).append_pair("max", &max_bytes.to_string());
+            }
+            query.append_pair("signature", &signature);
+        }
+        url
+    }
+
+    pub(crate) fn verify_upload(
+        &self,
+        claim: UnverifiedRequest<'_>,
+        content_type: Option<&str>,
+    ) -> Result<UploadGrant, SignatureError> {
+        let parameters = parse_query(claim.query)?;
+        let bound_type = parameters.get("type").ok_or(SignatureError::Malformed)?;
+        let max_bytes = parse_number(&parameters, "max")?;
+        let key = self.verify(claim, &parameters, Some((bound_type, max_bytes)))?;
+        if content_type != Some(bound_type) {
+            return Err(SignatureError::ContentType);
+        }
+        Ok(UploadGrant { key, max_bytes })
+    }
+
+    pub(crate) fn verify_download(
+        &self,
+        claim: UnverifiedRequest<'_>,
+    ) -> Result<DownloadGrant, SignatureError> {
+        let key = self.verify(claim, &parse_query(claim.query)?, None)?;
+        Ok(DownloadGrant { key })
+    }
+
+    /// The signature first, then the time: who did not get this URL from us learns nothing by it.
+    fn verify(
+        &self,
+        claim: UnverifiedRequest<'_>,
+        parameters: &HashMap<String, String>,
+        bound: Option<(&str, u64)>,
+    ) -> Result<ObjectKey, SignatureError> {
+        let key = ObjectKey::parse(claim.key).ok_or(SignatureError::Malformed)?;
+        let expires = parse_number(parameters, "expires")?;
+        let signature = parameters.get("signature").ok_or(SignatureError::Malformed)?;
+        let signature = hex::decode(signature).map_err(|_| SignatureError::Malformed)?;
+        let method = if bound.is_some() { SignedMethod::Put } else { SignedMethod::Get };
+        let terms = SignedFields { method, key: key.as_str(), expires, upload_limits: bound };
+        // Constant time.
+        self.compute_mac(&terms).verify_slice(&signature).map_err(|_| SignatureError::Wrong)?;
+        if claim.received_at.unix_timestamp() > expires {
+            return Err(SignatureError::Expired);
+        }
+        Ok(key)
+    }
+
+    fn compute_mac(&self, terms: &SignedFields<'_>) -> Hmac<Sha256> {
+        let method = match terms.method {
+            SignedMethod::Put => "PUT",
+            SignedMethod::Get => "GET",
+        };
+        let mut text = format!("photofinish-local-1\n{method}\n{}\n{}\n", terms.key, terms.expires);
+        if let Some((content_type, max_bytes)) = terms.upload_limits {
+            write!(text, "{content_type}\n{max_bytes}\n").expect("writing to a string cannot fail");
+        }
+        let mut mac = Hmac::new_from_slice(&self.secret).expect("hmac takes keys of any length");
+        mac.update(text.as_bytes());
+        mac
+    }
+}
+
+fn parse_query(query: &str) -> Result<HashMap<String, String>, SignatureError> {
+    let mut parameters = HashMap::new();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let repeated = parameters.insert(name.into_owned(), value.into_owned()).is_some();
+        if repeated {
+            return Err(SignatureError::Malformed);
+        }
+    }
+    Ok(parameters)
+}
+
+fn parse_number<T: std::str::FromStr>(
+    parameters: &HashMap<String, String>,
+    name: &str,
+) -> Result<T, SignatureError> {
+    parameters.get(name).and_then(|value| value.parse().ok()).ok_or(SignatureError::Malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "o/1/a/2/p/3/original";
+    const NOW: i64 = 1_800_000_000;
+
+    fn signer() -> UrlSigner {
+        UrlSigner::new(Url::parse("http://127.0.0.1:8080").unwrap(), [7; 32])
+    }
+
+    fn timestamp(seconds: i64) -> OffsetDateTime {
+        OffsetDateTime::from_unix_timestamp(seconds).unwrap()
+    }
+
+    fn unverified_request(query: &str) -> UnverifiedRequest<'_> {
+        UnverifiedRequest { key: KEY, query, received_at: timestamp(NOW) }
+    }
+
+    fn upload_query() -> String {
+        let terms = SignedFields {
+            method: SignedMethod::Put,
+            key: KEY,
+            expires: NOW + 900,
+            upload_limits: Some(("image/jpeg", 1000)),
+        };
+        let url = signer().sign_url(&terms);
+        assert_eq!(url.path(), format!("/storage/{KEY}"));
+        url.query().unwrap().to_owned()
+    }
+
+    fn verify_upload(
+        key: &str,
+        query: &str,
+        content_type: Option<&str>,
+    ) -> Result<UploadGrant, SignatureError> {
+        signer().verify_upload(UnverifiedRequest { key, query, received_at: timestamp(NOW) }, content_type)
+    }
+
+    #[test]
+    fn a_signed_upload_is_granted_with_its_limit() {
+        let grant = verify_upload(KEY, &upload_query(), Some("image/jpeg")).unwrap();
+        assert_eq!((grant.key().as_str(), grant.max_bytes()), (KEY, 1000));
+    }
+
+    #[test]
+    fn every_change_of_a_signed_upload_is_refused() {
+        let query = upload_query();
+        let wrong = Err(SignatureError::Wrong);
+        assert_eq!(verify_upload("o/1/a/2/p/4/original", &query, Some("image/jpeg")), wrong);
+        assert_eq!(verify_upload(KEY, &query.replace("max=1000", "max=1001"), Some("image/jpeg")), wrong);
+        assert_eq!(verify_upload(KEY, &query.replace("jpeg", "png"), Some("image/png")), wrong);
+        let later = query.replace(&(NOW + 900).to_string(), &(NOW + 901).to_string());
+        assert_eq!(verify_upload(KEY, &later, Some("image/jpeg")), wrong);
+        let other = UrlSigner::new(Url::parse("http://127.0.0.1:8080").unwrap(), [8; 32]);
+        assert_eq!(other.verify_upload(unverified_request(&query), Some("image/jpeg")), wrong);
+    }
+
+    #[test]
+    fn another_content_type_than_the_bound_one_is_refused() {
+        let query = upload_query();
+        assert_eq!(verify_upload(KEY, &query, Some("text/html")), Err(SignatureError::ContentType));
+        assert_eq!(verify_upload(KEY, &query, None), Err(SignatureError::ContentType));
+    }
+
+    #[test]
+    fn a_url_is_valid_until_its_last_second_and_no_longer() {
+        let query = upload_query();
+        let at_second = |seconds| {
+            let claim = UnverifiedRequest { received_at: timestamp(seconds), ..unverified_request(&query) };
+            signer().verify_upload(claim, Some("image/jpeg")).map(drop)
+        };
+        assert_eq!(at_second(NOW + 900), Ok(()));
+        assert_eq!(at_second(NOW + 901), Err(SignatureError::Expired));
+    }
+
+    #[test]
+    fn an_upload_url_does_not_download_and_the_other_way_round() {
+        assert_eq!(signer().verify_download(unverified_request(&upload_query())), Err(SignatureError::Wrong));
+        let terms =
+            SignedFields { method: SignedMethod::Get, key: KEY, expires: NOW + 900, upload_limits: None };
+        let query = signer().sign_url(&terms).query().unwrap().to_owned();
+        assert!(signer().verify_download(unverified_request(&query)).is_ok());
+        assert_eq!(verify_upload(KEY, &query, Some("image/jpeg")), Err(SignatureError::Malformed));
+        let dressed_up = format!("{query}&type=image/jpeg&max=1000");
+        assert_eq!(verify_upload(KEY, &dressed_up, Some("image/jpeg")), Err(SignatureError::Wrong));
+    }
+
+    #[test]
+    fn missing_repeated_and_unreadable_parameters_are_refused() {
+        let query = upload_query();
+        let malformed = Err(SignatureError::Malformed);
+        assert_eq!(verify_upload(KEY, "", Some("image/jpeg")), malformed);
+        assert_eq!(verify_upload(KEY, &format!("{query}&max=5"), Some("image/jpeg")), malformed);
+        assert_eq!(verify_upload(KEY, &query.replace("max=1000", "max=many"), Some("image/jpeg")), malformed);
+        assert_eq!(verify_upload("o/../secret", &query, Some("image/jpeg")), malformed);
+    }
+
+    #[test]
+    fn a_public_url_with_a_path_keeps_it() {
+        let signer = UrlSigner::new(Url::parse("https://photos.example/service/").unwrap(), [7; 32]);
+        let terms = SignedFields { method: SignedMethod::Get, key: KEY, expires: NOW, upload_limits: None };
+        assert!(signer.sign_url(&terms).as_str().starts_with("https://photos.example/service/storage/o/1/"));
+    }
+}

@@ -1,0 +1,102 @@
+//! API keys as the store keeps them: only a digest of the secret. How a key looks is the API's business.
+
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+
+use crate::model::album::Tenant;
+use crate::model::ids::{KeyId, OrganizationId};
+
+/// Which environment a key belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyMode {
+    /// `svc_test_`: sandbox.
+    Test,
+    /// `svc_live_`: production.
+    Live,
+}
+
+impl KeyMode {
+    /// `test` or `live`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Test => "test",
+            Self::Live => "live",
+        }
+    }
+}
+
+/// What a key permits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Scope {
+    /// Querying runner faces and bib numbers.
+    #[serde(rename = "search:read")]
+    SearchRead,
+    /// Presigned uploads, indexing, photo status.
+    #[serde(rename = "photo:upload")]
+    PhotoUpload,
+    /// Creating and editing albums.
+    #[serde(rename = "album:manage")]
+    AlbumManage,
+}
+
+impl Scope {
+    /// Every scope, in the order of the contract.
+    pub const ALL: [Self; 3] = [Self::SearchRead, Self::PhotoUpload, Self::AlbumManage];
+
+    /// The name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SearchRead => "search:read",
+            Self::PhotoUpload => "photo:upload",
+            Self::AlbumManage => "album:manage",
+        }
+    }
+}
+
+/// SHA-256 of a key's full text. The key is 256 random bits, so no slow hash is needed.
+pub type KeyDigest = [u8; 32];
+
+/// A key as it is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Key {
+    /// Its id: the `createdBy` of what it makes.
+    pub id: KeyId,
+    /// Whose it is, and its mode.
+    pub tenant: Tenant,
+    /// The organization's name.
+    pub organization_name: String,
+    /// What a person calls it.
+    pub label: String,
+    /// The visible beginning of the key, enough to tell it from others.
+    pub hint: String,
+    /// What it permits.
+    pub scopes: Vec<Scope>,
+    /// When it was made.
+    pub created_at: OffsetDateTime,
+    /// When it was last used, to the minute.
+    pub last_used_at: Option<OffsetDateTime>,
+    /// From when on it is refused.
+    pub expires_at: Option<OffsetDateTime>,
+    /// When it was revoked.
+    pub revoked_at: Option<OffsetDateTime>,
+}
+
+/// A key to keep.
+#[derive(Clone, Debug)]
+pub struct NewKey {
+    /// Its owner.
+    pub organization: OrganizationId,
+    /// Its mode.
+    pub mode: KeyMode,
+    /// What a person calls it.
+    pub label: String,
+    /// The visible beginning of the key.
+    pub hint: String,
+    /// What it permits.
+    pub scopes: Vec<Scope>,
+    /// From when on it is refused.
+    pub expires_at: Option<OffsetDateTime>,
+    /// Of the key's full text.
+    pub digest: KeyDigest,
+}

@@ -1,0 +1,272 @@
+//! SQLite: a statement a photo. The transaction has the write lock of the whole file.
+
+use std::collections::{HashMap, HashSet};
+
+use async_trait::async_trait;
+use sqlx::SqliteConnection;
+
+use super::{LeaseWindow, PhotoRowState, PhotoStateRow, QueueWrites, album_not_found};
+use crate::model::ids::{AlbumId, LeaseId, PhotoId};
+use crate::model::photo::{DetectedFace, DetectedText, NewPhoto};
+use crate::search::faces::Change;
+use crate::sql::error::fault;
+use crate::sql::row_types::{index_state_to_str, micros, vector_to_bytes};
+use crate::traits::{PhotoRef, PhotoResults, Result, UnpublishedPhoto};
+
+/// Known to the test of query plans.
+pub(in crate::sql) const RENEW_LEASE: &str =
+    "update photo set lease_until = $2 where lease = $1 and state = 'processing'";
+
+#[async_trait]
+impl QueueWrites for SqliteConnection {
+    async fn lock_photos(&mut self, photos: &[PhotoRef]) -> Result<HashMap<PhotoRef, PhotoRowState>> {
+        let mut held = HashMap::with_capacity(photos.len());
+        for PhotoRef { album, photo } in photos {
+            let row: Option<PhotoStateRow> = sqlx::query_as(
+                "select album, id, state, attempts, lease, lease_until from photo where album = $1 and id = $2 \
+                 and (select closed_at from album where album.id = photo.album) is null",
+            )
+            .bind(album)
+            .bind(photo)
+            .fetch_optional(&mut *self)
+            .await
+            .map_err(fault("look photos up"))?;
+            held.extend(row.map(PhotoStateRow::into_state).transpose()?);
+        }
+        Ok(held)
+    }
+
+    async fn insert_photos(
+        &mut self,
+        album: AlbumId,
+        photos: Vec<(PhotoId, NewPhoto)>,
+        now: i64,
+    ) -> Result<()> {
+        for (id, photo) in photos {
+            let inserted = sqlx::query(
+                "insert into photo (album, id, filename, content_type, state, created_at, updated_at) \
+                 select id, $2, $3, $4, 'awaiting_upload', $5, $5 from album where id = $1 and closed_at is null",
+            )
+            .bind(album)
+            .bind(id)
+            .bind(photo.filename)
+            .bind(photo.content_type)
+            .bind(now)
+            .execute(&mut *self)
+            .await
+            .map_err(fault("expect photos"))?;
+            if inserted.rows_affected() == 0 {
+                return Err(album_not_found(album));
+            }
+        }
+        Ok(())
+    }
+
+    async fn queue_photos(&mut self, photos: &[PhotoRef], now: i64) -> Result<()> {
+        for PhotoRef { album, photo } in photos {
+            sqlx::query(
+                "update photo set state = 'queued', confirmed_at = $3, updated_at = $3, published_at = null \
+                 where album = $1 and id = $2 and state = 'awaiting_upload'",
+            )
+            .bind(album)
+            .bind(photo)
+            .bind(now)
+            .execute(&mut *self)
+            .await
+            .map_err(fault("confirm photos"))?;
+        }
+        Ok(())
+    }
+
+    async fn assign_leases(
+        &mut self,
+        photos: &[(PhotoRef, LeaseId)],
+        term: LeaseWindow,
+    ) -> Result<HashMap<LeaseId, i64>> {
+        let mut queued = HashMap::with_capacity(photos.len());
+        for (PhotoRef { album, photo }, lease) in photos {
+            let confirmed_at: i64 = sqlx::query_scalar(
+                "update photo set state = 'processing', attempts = attempts + 1, lease = $3, lease_until = $4, \
+                 updated_at = $5 where album = $1 and id = $2 returning confirmed_at",
+            )
+            .bind(album)
+            .bind(photo)
+            .bind(lease)
+            .bind(term.until)
+            .bind(term.now)
+            .fetch_one(&mut *self)
+            .await
+            .map_err(fault("lease photos"))?;
+            queued.insert(*lease, confirmed_at);
+        }
+        Ok(queued)
+    }
+
+    async fn renew_leases(&mut self, leases: &[LeaseId], until: i64) -> Result<HashSet<LeaseId>> {
+        let mut running = HashSet::with_capacity(leases.len());
+        for lease in leases {
+            let renewed = sqlx::query(RENEW_LEASE)
+                .bind(lease)
+                .bind(until)
+                .execute(&mut *self)
+                .await
+                .map_err(fault("renew leases"))?;
+            if renewed.rows_affected() > 0 {
+                running.insert(*lease);
+            }
+        }
+        Ok(running)
+    }
+
+    async fn release_leases(&mut self, leases: &[LeaseId], now: i64) -> Result<()> {
+        for lease in leases {
+            sqlx::query(
+                "update photo set state = 'queued', attempts = attempts - 1, lease = null, lease_until = 0, \
+                 updated_at = $2, published_at = null, confirmed_at = confirmed_at + 1 where lease = $1 and state = 'processing'",
+            )
+            .bind(lease)
+            .bind(now)
+            .execute(&mut *self)
+            .await
+            .map_err(fault("give photos back"))?;
+        }
+        Ok(())
+    }
+
+    async fn mark_ready(&mut self, photos: &[&PhotoResults], now: i64) -> Result<()> {
+        for finished in photos {
+            sqlx::query(
+                "update photo set state = 'ready', width = $3, height = $4, taken_at = $5, camera = $6, \
+                 settled_at = $7, updated_at = $7, attempts = 0, lease = null, lease_until = 0 \
+                 where album = $1 and id = $2",
+            )
+            .bind(finished.lease.album)
+            .bind(finished.lease.photo)
+            .bind(i64::from(finished.size.width))
+            .bind(i64::from(finished.size.height))
+            .bind(finished.taken_at.map(micros))
+            .bind(finished.camera.as_deref())
+            .bind(now)
+            .execute(&mut *self)
+            .await
+            .map_err(fault("finish photos"))?;
+        }
+        Ok(())
+    }
+
+    async fn delete_detections(&mut self, photos: &[PhotoRef]) -> Result<bool> {
+        let mut faces = 0;
+        for PhotoRef { album, photo } in photos {
+            let forgotten = sqlx::query("delete from face where album = $1 and photo = $2")
+                .bind(album)
+                .bind(photo)
+                .execute(&mut *self)
+                .await
+                .map_err(fault("forget faces"))?;
+            faces += forgotten.rows_affected();
+            sqlx::query("delete from seen_text where album = $1 and photo = $2")
+                .bind(album)
+                .bind(photo)
+                .execute(&mut *self)
+                .await
+                .map_err(fault("forget texts"))?;
+        }
+        Ok(faces > 0)
+    }
+
+    async fn insert_detections(&mut self, photos: &[&PhotoResults]) -> Result<()> {
+        for finished in photos {
+            let photo = PhotoRef { album: finished.lease.album, photo: finished.lease.photo };
+            for face in &finished.faces {
+                insert_face(self, photo, face).await?;
+            }
+            for text in &finished.texts {
+                insert_text(self, photo, text).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn record_change(&mut self, album: AlbumId, change: Change, photos: &[PhotoId]) -> Result<()> {
+        for photo in photos {
+            sqlx::query(
+                "insert into photo_change (album, change, photo, mark) values ($1, $2, $3, $4) \
+                 on conflict do nothing",
+            )
+            .bind(album)
+            .bind(change.number)
+            .bind(photo)
+            .bind(change.nonce)
+            .execute(&mut *self)
+            .await
+            .map_err(fault("note a change"))?;
+        }
+        Ok(())
+    }
+
+    async fn mark_published(&mut self, photos: &[UnpublishedPhoto], now: i64) -> Result<()> {
+        for UnpublishedPhoto { photo, confirmed_at } in photos {
+            sqlx::query(
+                "update photo set published_at = $4 where album = $1 and id = $2 and confirmed_at = $3 \
+                 and (select closed_at from album where album.id = photo.album) is null",
+            )
+            .bind(photo.album)
+            .bind(photo.photo)
+            .bind(confirmed_at)
+            .bind(now)
+            .execute(&mut *self)
+            .await
+            .map_err(fault("note published photos"))?;
+        }
+        Ok(())
+    }
+}
+
+async fn insert_face(
+    connection: &mut SqliteConnection,
+    PhotoRef { album, photo }: PhotoRef,
+    face: &DetectedFace,
+) -> Result<()> {
+    sqlx::query(
+        "insert into face (album, photo, box_top, box_left, box_width, box_height, confidence, unindexed, \
+         model, embedding) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+    )
+    .bind(album)
+    .bind(photo)
+    .bind(face.bounding_box.top)
+    .bind(face.bounding_box.left)
+    .bind(face.bounding_box.width)
+    .bind(face.bounding_box.height)
+    .bind(face.confidence)
+    .bind(face.unindexed.map(|reason| reason.as_str()))
+    .bind(face.embedding.as_ref().map(|embedding| embedding.model.as_str()))
+    .bind(face.embedding.as_ref().map(|embedding| vector_to_bytes(&embedding.vector)))
+    .execute(connection)
+    .await
+    .map_err(fault("keep faces"))
+    .map(drop)
+}
+
+async fn insert_text(
+    connection: &mut SqliteConnection,
+    PhotoRef { album, photo }: PhotoRef,
+    text: &DetectedText,
+) -> Result<()> {
+    sqlx::query(
+        "insert into seen_text (album, photo, text, box_top, box_left, box_width, box_height, confidence, \
+         standing) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+    )
+    .bind(album)
+    .bind(photo)
+    .bind(text.text.as_str())
+    .bind(text.bounding_box.top)
+    .bind(text.bounding_box.left)
+    .bind(text.bounding_box.width)
+    .bind(text.bounding_box.height)
+    .bind(text.confidence)
+    .bind(index_state_to_str(text.index_state))
+    .execute(connection)
+    .await
+    .map_err(fault("keep texts"))
+    .map(drop)
+}

@@ -1,0 +1,320 @@
+//! Rows as both databases give them, and the way from rows to the store's types. Times are microseconds, enums their
+//! names, vectors little-endian f32. A row that does not fit is `Corrupt`, never a guess.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sqlx::FromRow;
+use time::OffsetDateTime;
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::album::{Album, Tenant};
+use crate::model::ids::{AlbumId, KeyId, OrganizationId, PhotoId, ProbeId};
+use crate::model::key::{Key, KeyMode, Scope};
+use crate::model::photo::{
+    BoundingBox, DetectedFace, DetectedText, Embedding, FailureReason, Photo, PhotoSize, PhotoState,
+    TextIndexState, UnindexedReason,
+};
+use crate::traits::{Probe, Result};
+
+/// Now, in microseconds.
+pub(crate) fn now() -> i64 {
+    micros(OffsetDateTime::now_utc())
+}
+
+/// Microseconds since 1970, rounded down.
+pub(crate) fn micros(at: OffsetDateTime) -> i64 {
+    // Within i64: the years that `OffsetDateTime` knows are 2^59 microseconds at most.
+    at.unix_timestamp_nanos().div_euclid(1000) as i64
+}
+
+/// `ttl` after `start`, in microseconds.
+pub(crate) fn micros_after(start: i64, ttl: std::time::Duration) -> i64 {
+    start.saturating_add(i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX))
+}
+
+pub(crate) fn from_micros(micros: i64) -> Result<OffsetDateTime> {
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(micros) * 1000)
+        .map_err(|cause| corrupt_error("time").with_source(cause))
+}
+
+pub(crate) fn to_json<T: Serialize>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(|cause| corrupt_error("value to keep").with_source(cause))
+}
+
+pub(crate) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T> {
+    serde_json::from_str(text).map_err(|cause| corrupt_error("json in a row").with_source(cause))
+}
+
+pub(crate) fn vector_to_bytes(vector: &[f32]) -> Vec<u8> {
+    vector.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+pub(crate) fn floats_from_bytes(bytes: &[u8]) -> Result<impl Iterator<Item = f32>> {
+    let (values, rest) = bytes.as_chunks::<4>();
+    if values.is_empty() || !rest.is_empty() {
+        return Err(corrupt_error("embedding"));
+    }
+    Ok(values.iter().map(|value| f32::from_le_bytes(*value)))
+}
+
+fn corrupt_error(what: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Corrupt, what)
+}
+
+fn parse_name<T: Copy>(all: &[T], name: fn(T) -> &'static str, text: &str) -> Result<T> {
+    let found = all.iter().copied().find(|value| name(*value) == text);
+    found.ok_or_else(|| corrupt_error(&format!("unknown name {text:?} in a row")))
+}
+
+pub(crate) fn parse_key_mode(text: &str) -> Result<KeyMode> {
+    parse_name(&[KeyMode::Test, KeyMode::Live], KeyMode::as_str, text)
+}
+
+#[derive(FromRow)]
+pub(crate) struct KeyRow {
+    id: KeyId,
+    organization: OrganizationId,
+    organization_name: String,
+    mode: String,
+    label: String,
+    hint: String,
+    scopes: String,
+    created_at: i64,
+    last_used_at: Option<i64>,
+    expires_at: Option<i64>,
+    revoked_at: Option<i64>,
+}
+
+impl TryFrom<KeyRow> for Key {
+    type Error = StoreError;
+    fn try_from(row: KeyRow) -> Result<Self> {
+        Ok(Self {
+            id: row.id,
+            tenant: Tenant { organization: row.organization, mode: parse_key_mode(&row.mode)? },
+            organization_name: row.organization_name,
+            label: row.label,
+            hint: row.hint,
+            scopes: from_json::<Vec<Scope>>(&row.scopes)?,
+            created_at: from_micros(row.created_at)?,
+            last_used_at: row.last_used_at.map(from_micros).transpose()?,
+            expires_at: row.expires_at.map(from_micros).transpose()?,
+            revoked_at: row.revoked_at.map(from_micros).transpose()?,
+        })
+    }
+}
+
+#[derive(FromRow)]
+pub(crate) struct AlbumRow {
+    id: AlbumId,
+    organization: OrganizationId,
+    mode: String,
+    created_by: KeyId,
+    title: String,
+    cover_url: Option<String>,
+    tags: String,
+    config: String,
+    created_at: i64,
+    updated_at: i64,
+}
+
+impl TryFrom<AlbumRow> for Album {
+    type Error = StoreError;
+    fn try_from(row: AlbumRow) -> Result<Self> {
+        Ok(Self {
+            id: row.id,
+            tenant: Tenant { organization: row.organization, mode: parse_key_mode(&row.mode)? },
+            created_by: row.created_by,
+            title: row.title,
+            cover_url: row.cover_url,
+            tags: from_json(&row.tags)?,
+            config: from_json(&row.config)?,
+            created_at: from_micros(row.created_at)?,
+            updated_at: from_micros(row.updated_at)?,
+        })
+    }
+}
+
+#[derive(FromRow)]
+pub(crate) struct PhotoRow {
+    album: AlbumId,
+    id: PhotoId,
+    filename: String,
+    content_type: String,
+    state: String,
+    failure: Option<String>,
+    width: Option<i64>,
+    height: Option<i64>,
+    taken_at: Option<i64>,
+    camera: Option<String>,
+    created_at: i64,
+    updated_at: i64,
+}
+
+impl TryFrom<PhotoRow> for Photo {
+    type Error = StoreError;
+    fn try_from(row: PhotoRow) -> Result<Self> {
+        let pixels =
+            |side: i64| u32::try_from(side).map_err(|cause| corrupt_error("photo size").with_source(cause));
+        let size = match (row.width, row.height) {
+            (Some(width), Some(height)) => Some(PhotoSize { width: pixels(width)?, height: pixels(height)? }),
+            _ => None,
+        };
+        let failure = row.failure.as_deref();
+        Ok(Self {
+            id: row.id,
+            album: row.album,
+            filename: row.filename,
+            content_type: row.content_type,
+            state: parse_photo_state(&row.state)?,
+            failure: failure
+                .map(|text| parse_name(&FailureReason::ALL, FailureReason::as_str, text))
+                .transpose()?,
+            size,
+            taken_at: row.taken_at.map(from_micros).transpose()?,
+            camera: row.camera,
+            created_at: from_micros(row.created_at)?,
+            updated_at: from_micros(row.updated_at)?,
+        })
+    }
+}
+
+pub(crate) fn parse_photo_state(text: &str) -> Result<PhotoState> {
+    parse_name(&PhotoState::ALL, PhotoState::as_str, text)
+}
+
+#[derive(FromRow)]
+pub(crate) struct BoxRow {
+    box_top: f64,
+    box_left: f64,
+    box_width: f64,
+    box_height: f64,
+}
+
+impl From<BoxRow> for BoundingBox {
+    fn from(row: BoxRow) -> Self {
+        Self { top: row.box_top, left: row.box_left, width: row.box_width, height: row.box_height }
+    }
+}
+
+#[derive(FromRow)]
+pub(crate) struct FaceRow {
+    #[sqlx(flatten)]
+    bounding_box: BoxRow,
+    confidence: f64,
+    unindexed: Option<String>,
+    model: Option<String>,
+    embedding: Option<Vec<u8>>,
+}
+
+impl TryFrom<FaceRow> for DetectedFace {
+    type Error = StoreError;
+    fn try_from(row: FaceRow) -> Result<Self> {
+        Ok(Self {
+            bounding_box: row.bounding_box.into(),
+            confidence: row.confidence,
+            unindexed: row.unindexed.as_deref().map(parse_unindexed_reason).transpose()?,
+            embedding: embedding_from_columns(row.model, row.embedding)?,
+        })
+    }
+}
+
+fn parse_unindexed_reason(text: &str) -> Result<UnindexedReason> {
+    parse_name(&UnindexedReason::ALL, UnindexedReason::as_str, text)
+}
+
+fn embedding_from_columns(model: Option<String>, bytes: Option<Vec<u8>>) -> Result<Option<Embedding>> {
+    match (model, bytes) {
+        (Some(model), Some(bytes)) => {
+            Ok(Some(Embedding { model, vector: floats_from_bytes(&bytes)?.collect() }))
+        }
+        (None, None) => Ok(None),
+        _ => Err(corrupt_error("embedding without its model")),
+    }
+}
+
+const INDEXED: &str = "INDEXED";
+const CANDIDATE: &str = "CANDIDATE";
+
+/// How a text's standing is kept.
+pub(crate) fn index_state_to_str(standing: TextIndexState) -> &'static str {
+    match standing {
+        TextIndexState::Indexed => INDEXED,
+        TextIndexState::Candidate => CANDIDATE,
+        TextIndexState::Unindexed(reason) => reason.as_str(),
+    }
+}
+
+#[derive(FromRow)]
+pub(crate) struct TextRow {
+    text: String,
+    #[sqlx(flatten)]
+    bounding_box: BoxRow,
+    confidence: f64,
+    standing: String,
+}
+
+impl TryFrom<TextRow> for DetectedText {
+    type Error = StoreError;
+    fn try_from(row: TextRow) -> Result<Self> {
+        let standing = match row.standing.as_str() {
+            INDEXED => TextIndexState::Indexed,
+            CANDIDATE => TextIndexState::Candidate,
+            reason => TextIndexState::Unindexed(parse_unindexed_reason(reason)?),
+        };
+        let TextRow { text, bounding_box: place, confidence, .. } = row;
+        Ok(Self { text, bounding_box: place.into(), confidence, index_state: standing })
+    }
+}
+
+#[derive(FromRow)]
+pub(crate) struct ProbeRow {
+    id: ProbeId,
+    album: AlbumId,
+    organization: OrganizationId,
+    expires_at: i64,
+    model: Option<String>,
+    embedding: Option<Vec<u8>>,
+}
+
+impl TryFrom<ProbeRow> for Probe {
+    type Error = StoreError;
+    fn try_from(row: ProbeRow) -> Result<Self> {
+        Ok(Self {
+            id: row.id,
+            album: row.album,
+            organization: row.organization,
+            expires_at: from_micros(row.expires_at)?,
+            embedding: embedding_from_columns(row.model, row.embedding)?,
+        })
+    }
+}
+
+/// Every row, or the first that does not fit.
+pub(crate) fn convert_rows<R, T: TryFrom<R, Error = StoreError>>(rows: Vec<R>) -> Result<Vec<T>> {
+    rows.into_iter().map(T::try_from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_1970_survive() {
+        let before = OffsetDateTime::UNIX_EPOCH - time::Duration::microseconds(1_500_001);
+        assert_eq!(from_micros(micros(before)).unwrap(), before);
+    }
+
+    #[test]
+    fn a_vector_round_trips_and_a_truncated_one_is_corrupt() {
+        let vector = vec![0.25_f32, -1.0, f32::MIN_POSITIVE];
+        let bytes = vector_to_bytes(&vector);
+        assert_eq!(floats_from_bytes(&bytes).unwrap().collect::<Vec<_>>(), vector);
+        assert!(floats_from_bytes(&bytes[..7]).is_err());
+        assert!(floats_from_bytes(&[]).is_err());
+    }
+
+    #[test]
+    fn an_unknown_name_is_corrupt() {
+        assert_eq!(parse_photo_state("sleeping").unwrap_err().kind, StoreErrorKind::Corrupt);
+    }
+}

@@ -1,0 +1,122 @@
+//! What is deployed and what is built are one thing: the chart, the images and the compose file name only metrics,
+//! settings and versions that the code has.
+
+use std::collections::BTreeSet;
+
+use super::source;
+
+/// Where deployments name metrics.
+const METRIC_PLACES: [&str; 2] = ["helm/dashboards/photofinish.json", "helm/templates/prometheusrule.yaml"];
+
+/// What Prometheus adds to the name of a histogram.
+const HISTOGRAM_SUFFIXES: [&str; 3] = ["_bucket", "_sum", "_count"];
+
+/// Words of `text` that begin with `prefix` and go on with what `is_part` allows.
+fn words(text: &str, prefix: &str, is_part: fn(char) -> bool) -> BTreeSet<String> {
+    let found = text.match_indices(prefix).map(|(start, _)| {
+        let rest = &text[start + prefix.len()..];
+        let end = rest.find(|letter| !is_part(letter)).unwrap_or(rest.len());
+        format!("{prefix}{}", &rest[..end])
+    });
+    found.filter(|word| word != prefix).collect()
+}
+
+fn metrics_in(text: &str) -> BTreeSet<String> {
+    words(text, "photofinish_", |letter| letter.is_ascii_lowercase() || letter == '_')
+}
+
+fn settings_in(text: &str) -> BTreeSet<String> {
+    words(text, "PHOTOFINISH_", |letter| letter.is_ascii_uppercase() || letter == '_')
+}
+
+/// The metrics that the code exports: constants of the crates' lists.
+fn exported_metrics() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (name, text) in source::rust().into_iter().filter(|(name, _)| !source::is_test(name)) {
+        if name.starts_with("xtask/") || name.starts_with("bench/") {
+            continue;
+        }
+        let constants = text.lines().filter(|line| line.trim_start().starts_with("pub const "));
+        names.extend(constants.flat_map(metrics_in));
+    }
+    names
+}
+
+fn known_settings() -> BTreeSet<String> {
+    settings_in(&source::text("src/config/settings.rs"))
+}
+
+fn deployed_files() -> impl Iterator<Item = String> {
+    source::files().into_iter().filter(|name| name.starts_with("helm/") || name.starts_with("Dockerfile"))
+}
+
+#[test]
+fn every_metric_on_the_dashboard_and_in_an_alert_is_exported() {
+    let exported = exported_metrics();
+    for place in METRIC_PLACES {
+        let named = metrics_in(&source::text(place));
+        assert!(named.len() > 5, "{place} names only {named:?}");
+        for metric in named {
+            let histogram = HISTOGRAM_SUFFIXES.iter().find_map(|suffix| metric.strip_suffix(suffix));
+            let is_exported =
+                exported.contains(&metric) || histogram.is_some_and(|name| exported.contains(name));
+            assert!(is_exported, "{place} names {metric}, which no crate exports");
+        }
+    }
+}
+
+#[test]
+fn every_setting_of_a_deployment_is_one_of_the_service() {
+    let known = known_settings();
+    assert!(known.len() > 20, "only {known:?}");
+    for name in deployed_files() {
+        for setting in settings_in(&source::text(&name)) {
+            assert!(known.contains(&setting), "{name} names {setting}, which the service does not know");
+        }
+    }
+    let schema: serde_json::Value = serde_json::from_str(&source::text("helm/values.schema.json")).unwrap();
+    let settings = schema["properties"]["settings"]["properties"].as_object().unwrap();
+    for setting in settings.keys() {
+        assert!(
+            known.contains(&format!("PHOTOFINISH_{setting}")),
+            "the chart's settings.{setting} is not known"
+        );
+    }
+}
+
+#[test]
+fn chart_and_images_have_the_version_of_the_workspace() {
+    let manifest = source::text("Cargo.toml");
+    let field = |name: &str| {
+        let line = manifest.lines().find(|line| line.starts_with(&format!("{name} = ")));
+        line.and_then(|line| line.split('"').nth(1)).unwrap().to_owned()
+    };
+    let version = field("version");
+    let chart = source::text("helm/Chart.yaml");
+    assert!(chart.contains(&format!("appVersion: \"{version}\"")), "the chart deploys another version");
+    for name in ["Dockerfile", "Dockerfile.cuda"] {
+        let text = source::text(name);
+        assert!(text.contains(&format!("image.version=\"{version}\"")), "{name} is of another version");
+        assert!(
+            text.contains(&format!("FROM rust:{}-", field("rust-version"))),
+            "{name} builds with another Rust"
+        );
+    }
+}
+
+/// Both images run the same binary as the same user in the same folders: what differs is the library.
+#[test]
+fn both_images_end_alike() {
+    let lines = |name: &str| {
+        let text = source::text(name);
+        let last = text.split("\nFROM ").last().unwrap();
+        let is_common = |line: &&str| {
+            ["USER ", "ENTRYPOINT ", "STOPSIGNAL ", "EXPOSE ", "WORKDIR "]
+                .iter()
+                .any(|word| line.starts_with(word))
+        };
+        last.lines().filter(is_common).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(lines("Dockerfile"), lines("Dockerfile.cuda"));
+    assert_eq!(lines("Dockerfile").len(), 5);
+}
