@@ -1,10 +1,12 @@
-//! Runs networks on tensors and gives back faces, embeddings and text in photo coordinates.
+//! Runs neural networks on photos and returns faces, embeddings and text in photo coordinates.
 //!
-//! Knows nothing of files of photos, threads, rows or HTTP. The pipeline asks through [`traits`]; `src` chooses the
-//! factory: [`factory::ZooModels`], the real networks, or [`fakes::FakeModels`] for tests of everything around them.
+//! Does not read photo files and knows nothing of threads, the database or HTTP. The pipeline calls the networks through
+//! [`traits`]; the binary chooses the factory: [`factory::ZooModels`] makes the real networks, `fakes::FakeModels` (cargo
+//! feature `fakes`, for tests) makes stand-ins that read painted marks.
 
 pub mod faces;
 pub mod factory;
+#[cfg(feature = "fakes")]
 pub mod fakes;
 pub mod onnx;
 pub mod reading;
