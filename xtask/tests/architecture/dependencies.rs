@@ -1,4 +1,4 @@
-//! The import law, from `cargo metadata`: normal dependencies only, since tests may look at everything.
+//! Which crate may depend on which, from `cargo metadata`. Normal dependencies only: tests may use every crate.
 
 use std::collections::BTreeSet;
 
@@ -6,11 +6,11 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
 use super::source;
 
-/// A crate of the house: what of ours it may use, and what of others it must never use.
-struct Law {
+/// The crates of this workspace that a package may depend on, and the external ones that it must not.
+struct DependencyRule {
     package: &'static str,
-    ours: &'static [&'static str],
-    never: &'static [&'static str],
+    workspace: &'static [&'static str],
+    forbidden: &'static [&'static str],
 }
 
 const KERNELS: &str = "photofinish-kernels";
@@ -18,33 +18,45 @@ const MODELS: &str = "photofinish-models";
 const STORE: &str = "photofinish-store";
 const ZOO: &str = "photofinish-zoo";
 
-/// Crates that may use all of ours: the composition root, and those that look at the whole from outside.
+/// Packages that may depend on every crate: the composition root, and those that test or measure the whole.
 const MAY_USE_ALL: [&str; 4] = ["photofinish", "photofinish-bench", "photofinish-soak", "photofinish-tests"];
 
-const LAWS: [Law; 9] = [
-    Law { package: KERNELS, ours: &[], never: &["ort", "image", "tokio", "sqlx"] },
-    Law { package: ZOO, ours: &[], never: &["ort", "image", "tokio", "sqlx", "ureq"] },
-    Law { package: MODELS, ours: &[KERNELS, ZOO], never: &["image", "tokio", "sqlx", "warp"] },
-    Law { package: STORE, ours: &[KERNELS], never: &["warp", "ort"] },
-    Law {
+const RULES: [DependencyRule; 9] = [
+    DependencyRule { package: KERNELS, workspace: &[], forbidden: &["ort", "image", "tokio", "sqlx"] },
+    DependencyRule { package: ZOO, workspace: &[], forbidden: &["ort", "image", "tokio", "sqlx", "ureq"] },
+    DependencyRule {
+        package: MODELS,
+        workspace: &[KERNELS, ZOO],
+        forbidden: &["image", "tokio", "sqlx", "warp"],
+    },
+    DependencyRule { package: STORE, workspace: &[KERNELS], forbidden: &["warp", "ort"] },
+    DependencyRule {
         package: "photofinish-pipeline",
-        ours: &[KERNELS, MODELS, STORE],
-        never: &["warp", "sqlx", "object_store", "serde_json"],
+        workspace: &[KERNELS, MODELS, STORE],
+        forbidden: &["warp", "sqlx", "object_store", "serde_json"],
     },
-    Law {
+    DependencyRule {
         package: "photofinish-api",
-        ours: &[STORE],
-        never: &["ort", "wgpu", "cudarc", "image", "crossbeam-channel", "crossbeam"],
+        workspace: &[STORE],
+        forbidden: &["ort", "wgpu", "cudarc", "image", "crossbeam-channel", "crossbeam"],
     },
-    // The demonstration builds it beside the service: it must stay small.
-    Law { package: "photofinish-scenes", ours: &[], never: &["ort", "tokio", "sqlx", "warp", "ureq"] },
-    // What it starts is to be found out about the product by its tests.
-    Law { package: "photofinish-servers", ours: &[], never: &["ort", "sqlx", "object_store", "async-nats"] },
-    // Builds fast on a fresh machine: nothing of ours but the list of networks, and no library for HTTP.
-    Law {
+    // The demo builds it beside the service, so it must stay small.
+    DependencyRule {
+        package: "photofinish-scenes",
+        workspace: &[],
+        forbidden: &["ort", "tokio", "sqlx", "warp", "ureq"],
+    },
+    // It starts servers for tests and must know nothing of the product.
+    DependencyRule {
+        package: "photofinish-servers",
+        workspace: &[],
+        forbidden: &["ort", "sqlx", "object_store", "async-nats"],
+    },
+    // Must build fast on a fresh machine: only the list of models, and no HTTP library.
+    DependencyRule {
         package: "xtask",
-        ours: &[ZOO],
-        never: &["ort", "image", "tokio", "sqlx", "warp", "ureq", "reqwest"],
+        workspace: &[ZOO],
+        forbidden: &["ort", "image", "tokio", "sqlx", "warp", "ureq", "reqwest"],
     },
 ];
 
@@ -58,16 +70,16 @@ fn normal_dependencies(package: &Package) -> BTreeSet<&str> {
 }
 
 #[test]
-fn no_crate_imports_what_the_law_forbids() {
+fn no_crate_has_a_forbidden_dependency() {
     let metadata = metadata();
-    let ours: BTreeSet<&str> = metadata.packages.iter().map(|package| package.name.as_str()).collect();
+    let members: BTreeSet<&str> = metadata.packages.iter().map(|package| package.name.as_str()).collect();
     let mut broken = Vec::new();
     for package in &metadata.packages {
-        let Some(law) = LAWS.iter().find(|law| law.package == package.name.as_str()) else { continue };
+        let Some(rule) = RULES.iter().find(|rule| rule.package == package.name.as_str()) else { continue };
         for dependency in normal_dependencies(package) {
-            let is_foreign_to_it = ours.contains(dependency) && !law.ours.contains(&dependency);
-            if is_foreign_to_it || law.never.contains(&dependency) {
-                broken.push(format!("{} must not import {dependency}", law.package));
+            let is_outside_the_rule = members.contains(dependency) && !rule.workspace.contains(&dependency);
+            if is_outside_the_rule || rule.forbidden.contains(&dependency) {
+                broken.push(format!("{} must not depend on {dependency}", rule.package));
             }
         }
     }
@@ -75,16 +87,16 @@ fn no_crate_imports_what_the_law_forbids() {
 }
 
 #[test]
-fn every_crate_is_under_the_law() {
+fn every_crate_has_a_rule() {
     for package in &metadata().packages {
         let name = package.name.as_str();
-        let known = MAY_USE_ALL.contains(&name) || LAWS.iter().any(|law| law.package == name);
-        assert!(known, "{name} is new: say in the house's laws what it may import");
+        let known = MAY_USE_ALL.contains(&name) || RULES.iter().any(|rule| rule.package == name);
+        assert!(known, "{name} has no rule: add one to RULES");
     }
 }
 
 #[test]
-fn every_version_stands_in_the_workspace_manifest() {
+fn every_version_is_in_the_workspace_manifest() {
     for package in &metadata().packages {
         let manifest = std::fs::read_to_string(&package.manifest_path).unwrap();
         let own = manifest.split("\n[workspace]").next().unwrap_or_default();

@@ -1,17 +1,16 @@
-//! What is deployed and what is built are one thing: the chart, the images and the compose file name only metrics,
-//! settings and versions that the code has.
+//! The chart, the images and the compose file name only metrics, settings and versions that exist in the code.
 
 use std::collections::BTreeSet;
 
 use super::source;
 
-/// Where deployments name metrics.
-const METRIC_PLACES: [&str; 2] = ["helm/dashboards/photofinish.json", "helm/templates/prometheusrule.yaml"];
+/// Deployment files that name metrics.
+const METRIC_FILES: [&str; 2] = ["helm/dashboards/photofinish.json", "helm/templates/prometheusrule.yaml"];
 
-/// What Prometheus adds to the name of a histogram.
+/// Suffixes that Prometheus adds to the name of a histogram.
 const HISTOGRAM_SUFFIXES: [&str; 3] = ["_bucket", "_sum", "_count"];
 
-/// Words of `text` that begin with `prefix` and go on with what `is_part` allows.
+/// The words of `text` that start with `prefix` and continue with characters that `is_part` accepts.
 fn words(text: &str, prefix: &str, is_part: fn(char) -> bool) -> BTreeSet<String> {
     let found = text.match_indices(prefix).map(|(start, _)| {
         let rest = &text[start + prefix.len()..];
@@ -29,7 +28,7 @@ fn settings_in(text: &str) -> BTreeSet<String> {
     words(text, "PHOTOFINISH_", |letter| letter.is_ascii_uppercase() || letter == '_')
 }
 
-/// The metrics that the code exports: constants of the crates' lists.
+/// The metrics that the code exports: the public constants of the crates.
 fn exported_metrics() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (name, text) in source::rust().into_iter().filter(|(name, _)| !source::is_test(name)) {
@@ -53,14 +52,14 @@ fn deployed_files() -> impl Iterator<Item = String> {
 #[test]
 fn every_metric_on_the_dashboard_and_in_an_alert_is_exported() {
     let exported = exported_metrics();
-    for place in METRIC_PLACES {
-        let named = metrics_in(&source::text(place));
-        assert!(named.len() > 5, "{place} names only {named:?}");
+    for file in METRIC_FILES {
+        let named = metrics_in(&source::text(file));
+        assert!(named.len() > 5, "{file} names only {named:?}");
         for metric in named {
             let histogram = HISTOGRAM_SUFFIXES.iter().find_map(|suffix| metric.strip_suffix(suffix));
             let is_exported =
                 exported.contains(&metric) || histogram.is_some_and(|name| exported.contains(name));
-            assert!(is_exported, "{place} names {metric}, which no crate exports");
+            assert!(is_exported, "{file} names {metric}, which no crate exports");
         }
     }
 }
@@ -71,7 +70,10 @@ fn every_setting_of_a_deployment_is_one_of_the_service() {
     assert!(known.len() > 20, "only {known:?}");
     for name in deployed_files() {
         for setting in settings_in(&source::text(&name)) {
-            assert!(known.contains(&setting), "{name} names {setting}, which the service does not know");
+            assert!(
+                known.contains(&setting),
+                "{name} names {setting}, which is not a setting of the service"
+            );
         }
     }
     let schema: serde_json::Value = serde_json::from_str(&source::text("helm/values.schema.json")).unwrap();
@@ -79,7 +81,7 @@ fn every_setting_of_a_deployment_is_one_of_the_service() {
     for setting in settings.keys() {
         assert!(
             known.contains(&format!("PHOTOFINISH_{setting}")),
-            "the chart's settings.{setting} is not known"
+            "the chart's settings.{setting} is not a setting of the service"
         );
     }
 }
@@ -93,20 +95,20 @@ fn chart_and_images_have_the_version_of_the_workspace() {
     };
     let version = field("version");
     let chart = source::text("helm/Chart.yaml");
-    assert!(chart.contains(&format!("appVersion: \"{version}\"")), "the chart deploys another version");
+    assert!(chart.contains(&format!("appVersion: \"{version}\"")), "the chart deploys a different version");
     for name in ["Dockerfile", "Dockerfile.cuda"] {
         let text = source::text(name);
-        assert!(text.contains(&format!("image.version=\"{version}\"")), "{name} is of another version");
+        assert!(text.contains(&format!("image.version=\"{version}\"")), "{name} has a different version");
         assert!(
             text.contains(&format!("FROM rust:{}-", field("rust-version"))),
-            "{name} builds with another Rust"
+            "{name} builds with a different Rust version"
         );
     }
 }
 
-/// Both images run the same binary as the same user in the same folders: what differs is the library.
+/// Both images run the same binary as the same user in the same folders; only the ONNX Runtime library differs.
 #[test]
-fn both_images_end_alike() {
+fn both_images_run_the_same_way() {
     let lines = |name: &str| {
         let text = source::text(name);
         let last = text.split("\nFROM ").last().unwrap();

@@ -1,4 +1,4 @@
-//! Pages drift unless something holds them: the architecture's page names every crate and every stage.
+//! Documents stay true: the architecture page names every crate and every stage, and every test that a page cites exists.
 
 use cargo_metadata::MetadataCommand;
 
@@ -6,11 +6,11 @@ use super::source;
 
 const PAGE: &str = "docs/ARCHITECTURE.md";
 
-/// The way of a photo, in order.
+/// The stages in the order in which a photo passes them.
 const STAGES: [&str; 8] = ["feed", "fetch", "decode", "resize", "detect", "embed", "read", "index"];
 
 #[test]
-fn the_architectures_page_names_every_crate() {
+fn the_architecture_page_names_every_crate() {
     let page = source::text(PAGE);
     let root = source::root();
     let metadata = MetadataCommand::new().manifest_path(root.join("Cargo.toml")).no_deps().exec().unwrap();
@@ -23,7 +23,7 @@ fn the_architectures_page_names_every_crate() {
 }
 
 #[test]
-fn the_architectures_page_names_every_stage_and_every_stage_has_its_module() {
+fn the_architecture_page_names_every_stage_and_every_stage_has_its_module() {
     let page = source::text(PAGE);
     let files = source::files();
     for stage in STAGES {
@@ -38,7 +38,7 @@ fn the_architectures_page_names_every_stage_and_every_stage_has_its_module() {
 }
 
 #[test]
-fn every_test_that_a_page_names_exists() {
+fn every_test_that_a_page_cites_exists() {
     let code: String = source::rust().into_iter().map(|(_, text)| text).collect();
     for page in source::files().iter().filter(|name| name.ends_with(".md")) {
         for name in source::text(page).split('`').filter_map(|word| word.strip_prefix("test ")) {

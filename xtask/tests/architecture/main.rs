@@ -1,5 +1,6 @@
-//! The order of the house, as ordinary tests: who may import whom, how long files and functions may grow, what must not
-//! be in the repository, that the architecture's page names what there is, and that deployments name what there is.
+//! The structure of the codebase, as ordinary tests: which crate, folder and file may import which, how long files and
+//! functions may grow, what signatures look like, what must not be in the repository, and that documents, charts and images
+//! name only what exists.
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +12,10 @@ mod dependencies;
 mod deployment;
 #[cfg(test)]
 mod documents;
+#[cfg(test)]
+mod imports;
+#[cfg(test)]
+mod signatures;
 #[cfg(test)]
 mod sizes;
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! How long files and functions may grow. Exceptions stand here, each with its reason.
+//! How long files and functions may grow. Exceptions are listed here, each with its reason.
 
 use super::source;
 
 /// Lines of a file before its tests.
 const FILE_CEILING: usize = 400;
-/// Lines inside a function, without empty ones and comments: what clippy counts.
+/// Lines inside a function without empty lines and comments, as clippy counts them.
 const FUNCTION_CEILING: usize = 60;
 
 /// File and the reason why it is longer.
@@ -14,7 +14,7 @@ const LONG_FILES: [(&str, &str); 0] = [];
 const LONG_FUNCTIONS: [(&str, &str, &str); 0] = [];
 
 #[test]
-fn no_file_is_longer_than_a_reader_can_hold() {
+fn no_file_exceeds_its_ceiling() {
     let mut long = Vec::new();
     for name in source::files() {
         let counts = name.ends_with(".rs") || name.ends_with(".py");
@@ -29,7 +29,7 @@ fn no_file_is_longer_than_a_reader_can_hold() {
 }
 
 #[test]
-fn no_function_is_longer_than_a_screen() {
+fn no_function_exceeds_its_ceiling() {
     let mut long = Vec::new();
     for (name, text) in source::rust() {
         for function in functions(&text) {
@@ -53,7 +53,7 @@ fn every_exception_is_still_needed() {
         let text = source::text(file);
         let is_long =
             functions(&text).iter().any(|known| known.name == name && known.lines > FUNCTION_CEILING);
-        assert!(is_long && !reason.is_empty(), "{file}: fn {name} is not long any more");
+        assert!(is_long && !reason.is_empty(), "{file}: fn {name} is no longer too long");
     }
 }
 
@@ -62,7 +62,7 @@ struct Function {
     lines: usize,
 }
 
-/// Functions with a body, found by rustfmt's layout: the closing brace stands below the `fn`.
+/// Functions with a body. Relies on rustfmt's layout: the closing brace is below the `fn`.
 fn functions(text: &str) -> Vec<Function> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
@@ -85,7 +85,7 @@ fn functions(text: &str) -> Vec<Function> {
     found
 }
 
-/// The name behind `fn`, when the line begins a function.
+/// The name after `fn` if the line begins a function.
 fn function_name(line: &str) -> Option<String> {
     let mut words = line.trim_start();
     for prefix in

@@ -1,4 +1,4 @@
-//! The files of the repository, as tests look at them.
+//! The files of the repository, for the other tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().canonicalize().unwrap()
 }
 
-/// Every file that git has or would take, relative to the root.
+/// Every file that git tracks or would add, relative to the root.
 pub fn files() -> Vec<String> {
     let list = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -28,7 +28,7 @@ pub fn rust() -> Vec<(String, String)> {
     files().into_iter().filter(is_rust).map(|name| (name.clone(), text(&name))).collect()
 }
 
-/// A file's text.
+/// The text of a file.
 pub fn text(name: &str) -> String {
     std::fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
