@@ -14,7 +14,7 @@ use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{
     Limits, Pipeline, PipelineDependencies, PipelineSettings, ProbeService, ThreadCounts,
 };
-use photofinish_store::blobs::local::make_folder;
+use photofinish_store::folder::make_folder;
 use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
 use photofinish_store::traits::Keys;
 use photofinish_store::{DatabaseKind, Store, StoreSettings};

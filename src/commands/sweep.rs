@@ -23,7 +23,7 @@ pub fn run(config: &Config, arguments: &SweepArguments) -> anyhow::Result<ExitCo
     let terms = GcOptions { min_age: config.gc.min_age, is_dry_run: arguments.dry_run };
     let swept = run::block_on(async {
         let store = run::open_store(config).await?;
-        let swept = store.sweep(terms).await?;
+        let swept = store.collect_garbage(terms).await?;
         store.close().await;
         anyhow::Ok(swept)
     })??;
@@ -32,7 +32,8 @@ pub fn run(config: &Config, arguments: &SweepArguments) -> anyhow::Result<ExitCo
 }
 
 fn format_report(swept: &GcReport, is_dry: bool) -> String {
-    let GcReport { listed, removed, removed_bytes: bytes, unrecognised: strange, albums } = swept;
+    let GcReport { listed, removed, removed_bytes: bytes, unrecognised: strange, finished_albums: albums } =
+        swept;
     let would = if is_dry { "would be removed" } else { "removed" };
     format!(
         "{listed} objects, {removed} of them without a use ({bytes} bytes) {would}, {strange} of unknown names left alone, \

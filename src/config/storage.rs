@@ -76,7 +76,7 @@ impl SettingsParser {
                 &given.storage_addressing,
                 &[("auto", Addressing::Auto), ("path", Addressing::Path), ("virtual", Addressing::Virtual)],
             ),
-            patience: Timeouts::SERVICE,
+            timeouts: Timeouts::SERVICE,
         }
     }
 

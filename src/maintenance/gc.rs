@@ -31,7 +31,7 @@ async fn run_gc_forever(store: &Store, sweeping: GcSettings) {
     loop {
         // Several services that were started together do not sweep together.
         tokio::time::sleep(pause.mul_f64(rand::random_range(0.9..1.1))).await;
-        match store.sweep(terms).await {
+        match store.collect_garbage(terms).await {
             Ok(swept) => tracing::info!(?swept, "the storage was swept"),
             Err(error) => tracing::warn!(%error, "the storage is swept at the next turn"),
         }

@@ -93,7 +93,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let plans = Plans::default();
     tracing::subscriber::set_global_default(plans.clone())?;
     let server = Postgres::shared().ok_or("no Postgres")?;
-    let url = server.database();
+    let url = server.create_database();
     let folder = tempfile::tempdir()?;
     let store = Store::open(StoreSettings {
         database_url: format!("{url}?{AUTO_EXPLAIN}"),

@@ -6,6 +6,7 @@
 pub mod blobs;
 pub mod conformance;
 pub mod error;
+pub mod folder;
 pub mod metric_names;
 pub mod model;
 mod queue;
@@ -19,9 +20,10 @@ use time::OffsetDateTime;
 use url::Url;
 
 use blobs::cloud::CloudSettings;
+use blobs::gc::GarbageCollector;
 pub use blobs::gc::{GcOptions, GcReport};
 use blobs::local::LocalFiles;
-use blobs::storage::Storage;
+use blobs::storage::{Storage, StorageSettings};
 pub use error::{StoreError, StoreErrorKind};
 use queue::jetstream::JetStreamQueue;
 pub use queue::jetstream::QueueSettings;
@@ -116,8 +118,14 @@ impl Store {
     /// `Corrupt` for a URL of another kind or a file that is no database, `Unavailable` for a disk that refuses.
     pub async fn open(settings: StoreSettings) -> Result<Self, StoreError> {
         let database = Database::open(&settings.database_url, &settings.server_limits).await?;
-        let storage =
-            Storage::open(&settings, SqlGcQueries::new(database.clone()).has_photos().await?).await?;
+        let storage = Storage::open(StorageSettings {
+            url: &settings.storage_url,
+            cloud: &settings.cloud,
+            public_url: &settings.public_url,
+            signing_secret: settings.signing_secret,
+            has_photos: SqlGcQueries::new(database.clone()).has_photos().await?,
+        })
+        .await?;
         let face_rows = Arc::new(SqlFaces::new(database.clone()));
         let faces = Arc::new(FaceCache::new(face_rows, settings.face_index_bytes));
         let queue = Arc::new(SqlQueue::start(database.clone(), settings.attempt_limit));
@@ -187,6 +195,34 @@ impl Store {
     /// What only the embedded profile can be asked; `None` where the rows lie on a server.
     pub fn embedded(&self) -> Option<Embedded<'_>> {
         (self.database.kind() == DatabaseKind::Sqlite).then_some(Embedded { queue: &self.sql_queue })
+    }
+
+    /// Removes objects that are no longer needed, and finishes interrupted deletions of albums.
+    ///
+    /// # Errors
+    /// `Unavailable` if database or storage do not respond; what was removed by then was garbage.
+    pub async fn collect_garbage(&self, options: GcOptions) -> Result<GcReport, StoreError> {
+        // A database that only follows another one may lack rows that exist there.
+        self.check_database().await?;
+        self.garbage_collector().run(options).await
+    }
+
+    /// Finishes interrupted deletions of albums that began before `before`; returns how many. A deletion that fails does
+    /// not prevent the others.
+    ///
+    /// # Errors
+    /// `Unavailable`: the first error that occurred.
+    pub async fn finish_deletions(&self, before: OffsetDateTime) -> Result<u64, StoreError> {
+        self.garbage_collector().finish_deletions(before).await
+    }
+
+    fn garbage_collector(&self) -> GarbageCollector<'_> {
+        GarbageCollector {
+            albums: &*self.albums,
+            blobs: &self.blobs,
+            storage: &self.storage,
+            queries: SqlGcQueries::new(self.database.clone()),
+        }
     }
 
     /// Waits for running calls and closes the database; calls after it fail.

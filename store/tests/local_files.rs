@@ -75,8 +75,8 @@ async fn without_the_storage_folder_no_object_is_missing_and_none_is_written() {
         store.blobs.write(&missing, "image/jpeg", bytes.clone()).await.unwrap_err(),
         store.blobs.delete(&there).await.unwrap_err(),
         store.blobs.delete_album(OrganizationId::generate(), AlbumId::generate()).await.unwrap_err(),
-        store.sweep(GcOptions { min_age: Duration::ZERO, is_dry_run: false }).await.unwrap_err(),
-        local(&store).open(&grant).await.err().unwrap(),
+        store.collect_garbage(GcOptions { min_age: Duration::ZERO, is_dry_run: false }).await.unwrap_err(),
+        local(&store).open_object(&grant).await.err().unwrap(),
     ];
     for error in refused {
         assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
@@ -129,13 +129,13 @@ async fn an_uploaded_body_is_downloaded_unchanged() {
         let url = store.blobs.download_url(&key, TTL).await.unwrap();
         let (path, query) = split_signed_url(&url);
         let grant = local(&store).verify_download(path, query).unwrap();
-        let object = local(&store).open(&grant).await.unwrap();
+        let object = local(&store).open_object(&grant).await.unwrap();
         assert_eq!((object.size_bytes, object.content_type), (10, content_type));
         let chunks: Vec<io::Result<Bytes>> = object.body.collect().await;
         let bytes: Vec<u8> = chunks.into_iter().flat_map(|chunk| chunk.unwrap()).collect();
         assert_eq!(bytes, b"0123456789");
         store.blobs.delete(&key).await.unwrap();
-        assert!(local(&store).open(&grant).await.is_err());
+        assert!(local(&store).open_object(&grant).await.is_err());
     }
     assert_eq!(count_staged_files(&home), 0);
 }
@@ -224,15 +224,15 @@ async fn nothing_is_collected_when_the_database_is_unavailable() {
     store.blobs.write(&orphan, "image/jpeg", Bytes::from_static(b"x")).await.unwrap();
     let terms = GcOptions { min_age: Duration::ZERO, is_dry_run: false };
     store.close().await;
-    assert_eq!(store.sweep(terms).await.unwrap_err().kind, StoreErrorKind::Unavailable);
+    assert_eq!(store.collect_garbage(terms).await.unwrap_err().kind, StoreErrorKind::Unavailable);
     assert_eq!(store.blobs.head(&orphan).await.unwrap(), Some(1));
     // Rows that know nothing of the organization are those of another installation.
     let other = Home::new();
     let settings =
         photofinish_store::StoreSettings { database_url: other.settings().database_url, ..home.settings() };
     let other = Store::open(settings).await.unwrap();
-    let swept = other.sweep(terms).await.unwrap();
+    let swept = other.collect_garbage(terms).await.unwrap();
     assert_eq!((swept.listed, swept.removed, swept.unrecognised), (1, 0, 1));
-    assert_eq!(home.open().await.sweep(terms).await.unwrap().removed, 1);
+    assert_eq!(home.open().await.collect_garbage(terms).await.unwrap().removed, 1);
     assert_eq!(store.blobs.head(&orphan).await.unwrap(), None);
 }

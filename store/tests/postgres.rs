@@ -26,14 +26,14 @@ const WAIT_LIMIT: Duration = Duration::from_secs(60);
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_suites_pass() {
     let Some(server) = Postgres::shared() else { return };
-    let home = Home::with_rows(server.database());
+    let home = Home::with_rows(server.create_database());
     conformance::run_all_suites(&home.open().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn replicas_that_start_together_create_the_tables_once() {
     let Some(server) = Postgres::shared() else { return };
-    let url = server.database();
+    let url = server.create_database();
     let homes: Vec<Home> = (0..8).map(|_| Home::with_rows(url.clone())).collect();
     let stores = join_all(
         homes.iter().map(|home| async { Store::open(settings_with_few_connections(home)).await.unwrap() }),
@@ -68,7 +68,7 @@ fn settings_with_few_connections(home: &Home) -> StoreSettings {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_restarted_server_is_reconnected_and_has_the_confirmed_photos() {
     let Some(server) = Postgres::start_private() else { return };
-    let home = Home::with_rows(server.database());
+    let home = Home::with_rows(server.create_database());
     let limits = ServerLimits { acquire_timeout: Duration::from_secs(3), ..ServerLimits::default() };
     let store = Store::open(StoreSettings { server_limits: limits, ..home.settings() }).await.unwrap();
     let event = Event::make(&store).await;
@@ -119,7 +119,7 @@ async fn wait_until_available(store: &Store) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_connection_is_kept_to_a_read_only_server() {
     let Some(server) = Postgres::shared() else { return };
-    let url = server.database();
+    let url = server.create_database();
     let home = Home::with_rows(url.clone());
     let limits =
         ServerLimits { connections: 1, acquire_timeout: Duration::from_secs(2), ..ServerLimits::default() };
@@ -152,7 +152,7 @@ async fn no_connection_is_kept_to_a_read_only_server() {
 #[tokio::test]
 async fn a_damaged_database_is_not_blamed_on_a_photo() {
     let Some(server) = Postgres::shared() else { return };
-    let url = server.database();
+    let url = server.create_database();
     let home = Home::with_rows(url.clone());
     let event = Event::make(&home.open().await).await;
     event.queued(1).await;
@@ -175,7 +175,7 @@ async fn a_damaged_database_is_not_blamed_on_a_photo() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_processes_never_lease_the_same_photo() {
     let Some(server) = Postgres::shared() else { return };
-    let url = server.database();
+    let url = server.create_database();
     let homes = [Home::with_rows(url.clone()), Home::with_rows(url)];
     let stores = [homes[0].open().await, homes[1].open().await];
     let events = [Event::make(&stores[0]).await, Event::make(&stores[1]).await];
@@ -222,7 +222,7 @@ async fn two_processes_never_lease_the_same_photo() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn workers_that_finish_the_same_albums_in_opposite_order_do_not_deadlock() {
     let Some(server) = Postgres::shared() else { return };
-    let url = server.database();
+    let url = server.create_database();
     let homes = [Home::with_rows(url.clone()), Home::with_rows(url)];
     let stores = [homes[0].open().await, homes[1].open().await];
     let mut events = Vec::new();
@@ -286,7 +286,7 @@ fn results_for(lease: &Lease, round: usize) -> PhotoResults {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_album_is_reprocessed_and_deleted_while_workers_finish_its_photos() {
     let Some(server) = Postgres::shared() else { return };
-    let url = server.database();
+    let url = server.create_database();
     let homes = [Home::with_rows(url.clone()), Home::with_rows(url)];
     let (store, other) = (homes[0].open().await, homes[1].open().await);
     let event = Event::make(&store).await;
@@ -320,7 +320,7 @@ async fn an_album_is_reprocessed_and_deleted_while_workers_finish_its_photos() {
 #[tokio::test]
 async fn statement_and_lock_timeouts_are_outages() {
     let Some(server) = Postgres::shared() else { return };
-    let url = server.database();
+    let url = server.create_database();
     let home = Home::with_rows(url.clone());
     let limits = ServerLimits { lock_timeout: Duration::from_millis(200), ..ServerLimits::default() };
     let store = Store::open(StoreSettings { server_limits: limits, ..home.settings() }).await.unwrap();
@@ -349,7 +349,7 @@ async fn statement_and_lock_timeouts_are_outages() {
 #[tokio::test]
 async fn an_exhausted_pool_is_an_outage_after_its_timeout() {
     let Some(server) = Postgres::shared() else { return };
-    let home = Home::with_rows(server.database());
+    let home = Home::with_rows(server.create_database());
     let limits = ServerLimits {
         connections: 1,
         acquire_timeout: Duration::from_secs(3),

@@ -99,7 +99,7 @@ async fn send_object(
     with_body: bool,
 ) -> Result<Response, ApiError> {
     let grant = local.verify_download(key, query).map_err(signature_error)?;
-    let object = local.open(&grant).await?;
+    let object = local.open_object(&grant).await?;
     let mut response = if with_body {
         warp::reply::stream(make_sync(object.body)).into_response()
     } else {

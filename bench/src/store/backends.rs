@@ -53,7 +53,7 @@ impl Backend {
         let folder = options.folder.as_deref().map_or_else(tempfile::tempdir, tempfile::tempdir_in)?;
         let mut settings = StoreSettings { face_index_bytes: 8 << 30, ..test_settings(folder.path()) };
         if let Some(postgres) = &self.postgres {
-            settings.database_url = postgres.database();
+            settings.database_url = postgres.create_database();
         }
         settings.queue = self.nats.as_ref().map(|nats| queue_settings(nats, folder.path()));
         Ok(BenchDatabase { folder, settings })

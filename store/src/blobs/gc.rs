@@ -1,14 +1,14 @@
-//! Finds bytes that nobody will ask for any more, and removes them.
+//! Garbage collection of the storage: finds objects that are no longer needed and removes them.
 //!
-//! Whoever deletes removes bytes and rows, but a presigned URL can bring bytes again afterwards, and a process can die
-//! between the two. So the storage is listed whole and compared with the rows, batch by batch, a day's work at most for
-//! the largest bucket. What is removed must be
+//! A deletion removes both the objects and the database rows, but an upload with a presigned URL can create an object
+//! again afterwards, and a process can die in between. Therefore the whole storage is listed and compared with the
+//! database in batches; the largest bucket takes a day at most. An object is removed only if it is
 //!
-//! - named as [`ObjectKey`] names things, in an organization that these rows know: a storage that belongs to another
-//!   database, or is shared with something else, stays as it is,
-//! - older than everything that may be on its way,
-//! - without a row, or a picture of a photo that shows none, looked up a moment before. Rows that cannot be asked end
-//!   the sweep.
+//! - named by an [`ObjectKey`] of an organization in this database: objects of another database, or of something else
+//!   that shares the storage, are never touched,
+//! - older than every upload or lease that may still be in progress,
+//! - without a row, or a picture of a photo that shows none, both checked immediately before. If the database cannot be
+//!   read, the collection ends.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -18,115 +18,107 @@ use futures_util::stream;
 use futures_util::{StreamExt, TryStreamExt};
 use time::OffsetDateTime;
 
-use crate::Store;
-use crate::blobs::storage::ListedObject;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::blobs::object_ops::ListedObject;
+use crate::blobs::storage::Storage;
+use crate::error::StoreErrorKind;
 use crate::model::album::Tenant;
 use crate::model::ids::{AlbumId, OrganizationId, PhotoId, ProbeId};
 use crate::model::object_key::{ObjectKey, ObjectOwner, ObjectRole};
 use crate::model::photo::PhotoState;
-use crate::sql::SqlGcQueries;
-use crate::traits::Result;
+use crate::sql::{MIN_IDLE_IN_TRANSACTION, SqlGcQueries};
+use crate::traits::{Albums, Blobs, Result};
 
-/// How many objects are compared with the rows at once: as many as a page of S3's list.
+/// How many objects are compared with the database at once: as many as in a page of an S3 list.
 const BATCH_SIZE: usize = 1000;
 
-/// How many deletions of albums may break off again in one round: each may wait for a storage that does not answer, and
-/// other chores wait for it.
+/// How many deletions of albums may fail in one round: each may wait for a storage that does not respond, and other
+/// maintenance waits for it.
 const MAX_FAILURES: u32 = 3;
 
-/// How many objects are removed at once.
+/// How many objects are removed concurrently.
 const CONCURRENT_REMOVALS: usize = 16;
 
-/// How many photos are held while their pictures are removed, and for how long at most: Postgres ends a transaction in
-/// which nothing is said, and with it the hold, after [`crate::sql::LEAST_IDLE`] or more.
+/// How many photos are locked while their pictures are removed, and for how long at most: Postgres ends a transaction
+/// that is idle for [`MIN_IDLE_IN_TRANSACTION`] or longer, and with it the lock.
 const LOCKED_BATCH_SIZE: usize = 16;
 const MAX_LOCK_TIME: Duration = Duration::from_millis(2_000);
 const _: () = assert!(
-    MAX_LOCK_TIME.as_millis() < crate::sql::MIN_IDLE_IN_TRANSACTION.as_millis(),
-    "a hold outlasts its transaction"
+    MAX_LOCK_TIME.as_millis() < MIN_IDLE_IN_TRANSACTION.as_millis(),
+    "photos are locked for longer than their transaction may be idle"
 );
 
-/// How to sweep.
+/// How to collect garbage.
 #[derive(Clone, Copy, Debug)]
 pub struct GcOptions {
-    /// Younger objects stay, whatever the rows say. Longer than an upload URL holds and a lease lasts.
+    /// Younger objects are kept. Must be longer than an upload URL is valid and a lease lasts.
     pub min_age: Duration,
-    /// Removes nothing, and says what would go.
+    /// Reports what would be removed and removes nothing.
     pub is_dry_run: bool,
 }
 
-/// What a sweep found.
+/// The result of a garbage collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GcReport {
-    /// Objects that there were.
+    /// Number of objects in the storage.
     pub listed: u64,
-    /// Those removed, or that a dry sweep would have removed.
+    /// Number of objects removed, or that a dry run would have removed.
     pub removed: u64,
-    /// Their bytes.
+    /// Size of the removed objects in bytes.
     pub removed_bytes: u64,
-    /// Those that no name of this store fits or whose organization is unknown here; they stay.
+    /// Number of objects that were kept because their name is not an [`ObjectKey`] or their organization is unknown.
     pub unrecognised: u64,
-    /// Albums whose deletion had broken off and was finished.
-    pub albums: u64,
+    /// Number of albums whose interrupted deletion was finished.
+    pub finished_albums: u64,
 }
 
-/// An object of a known kind that is old enough.
-struct GcCandidate {
-    key: ObjectKey,
-    size_bytes: u64,
+/// Where garbage is collected.
+pub(crate) struct GarbageCollector<'s> {
+    pub(crate) albums: &'s dyn Albums,
+    pub(crate) blobs: &'s Arc<dyn Blobs>,
+    pub(crate) storage: &'s Storage,
+    pub(crate) queries: SqlGcQueries,
 }
 
-/// What was found of one album.
-#[derive(Default)]
-struct AlbumCandidates {
-    photos: Vec<(PhotoId, ObjectRole, GcCandidate)>,
-    probes: Vec<(ProbeId, GcCandidate)>,
-}
-
-impl Store {
-    /// Removes what no row needs, and finishes deletions of albums that broke off.
+impl GarbageCollector<'_> {
+    /// Removes objects that are no longer needed, and finishes interrupted deletions of albums.
     ///
     /// # Errors
-    /// `Unavailable` when rows or storage do not answer; what was removed by then was rightly removed.
-    pub async fn sweep(&self, terms: GcOptions) -> std::result::Result<GcReport, StoreError> {
-        // Not by a server that only follows another one: rows may be there already and not here.
-        self.check_database().await?;
-        let before = OffsetDateTime::now_utc() - terms.min_age;
-        let mut sweep = GarbageCollection {
-            store: self,
-            queries: SqlGcQueries::new(self.database.clone()),
-            is_dry_run: terms.is_dry_run,
+    /// `Unavailable` if database or storage do not respond; what was removed by then was garbage.
+    pub(crate) async fn run(&self, options: GcOptions) -> Result<GcReport> {
+        let before = OffsetDateTime::now_utc() - options.min_age;
+        let mut collection = GarbageCollection {
+            collector: self,
+            is_dry_run: options.is_dry_run,
             report: GcReport::default(),
         };
-        if !terms.is_dry_run {
-            sweep.report.albums = self.finish_deletions(before).await?;
+        if !options.is_dry_run {
+            collection.report.finished_albums = self.finish_deletions(before).await?;
         }
-        let organizations = sweep.queries.list_organizations().await?;
+        let organizations = self.queries.list_organizations().await?;
         let mut objects = self.storage.list();
         let mut batch = CandidateBatch::default();
         while let Some(object) = objects.try_next().await? {
-            sweep.report.listed += 1;
+            collection.report.listed += 1;
             if !batch.add(object, before, &organizations) {
-                sweep.report.unrecognised += 1;
+                collection.report.unrecognised += 1;
             }
             if batch.count == BATCH_SIZE {
-                sweep.remove_garbage(std::mem::take(&mut batch)).await?;
+                collection.remove_garbage(std::mem::take(&mut batch)).await?;
             }
         }
-        sweep.remove_garbage(batch).await?;
-        Ok(sweep.report)
+        collection.remove_garbage(batch).await?;
+        Ok(collection.report)
     }
 
-    /// Finishes deletions of albums that began before `before` and broke off; answers how many. One that cannot be
-    /// finished keeps no other from it.
+    /// Finishes interrupted deletions of albums that began before `before`; returns how many. A deletion that fails does
+    /// not prevent the others.
     ///
     /// # Errors
-    /// `Unavailable`: the first of those that were met.
-    pub async fn finish_deletions(&self, before: OffsetDateTime) -> std::result::Result<u64, StoreError> {
-        let (mut finished, mut failures, mut failed) = (0, 0, None);
+    /// `Unavailable`: the first error that occurred.
+    pub(crate) async fn finish_deletions(&self, before: OffsetDateTime) -> Result<u64> {
+        let (mut finished, mut failures, mut first_error) = (0, 0, None);
         let mut closed = self.albums.list_closed(before).await?;
-        // Each round begins with another one: those that fail are not always the first.
+        // Each round begins with a different album, so that those that fail are not always the first.
         let first = OffsetDateTime::now_utc().microsecond() as usize % closed.len().max(1);
         closed.rotate_left(first);
         for (tenant, album) in closed {
@@ -136,24 +128,24 @@ impl Store {
             match self.finish_deletion(&tenant, album).await {
                 Ok(()) => {
                     finished += 1;
-                    tracing::info!(album.id = %album, "the deletion of an album that had broken off is finished");
+                    tracing::info!(album.id = %album, "finished interrupted deletion of album");
                 }
                 Err(error) => {
                     let cause = error.to_string_with_causes();
-                    tracing::warn!(album.id = %album, cause, "the deletion of an album breaks off again");
+                    tracing::warn!(album.id = %album, error = cause, "failed to finish interrupted deletion of album");
                     failures += 1;
-                    failed = failed.or(Some(error));
+                    first_error = first_error.or(Some(error));
                 }
             }
         }
-        failed.map_or(Ok(finished), Err)
+        first_error.map_or(Ok(finished), Err)
     }
 
-    /// As the call that began it.
+    /// Takes the same steps as the call that began the deletion.
     async fn finish_deletion(&self, tenant: &Tenant, album: AlbumId) -> Result<()> {
         self.blobs.delete_album(tenant.organization, album).await?;
         match self.albums.delete(tenant, album).await {
-            // Somebody else was quicker.
+            // Another process has finished it meanwhile.
             Err(error) if error.kind == StoreErrorKind::NotFound => {}
             deleted => deleted?,
         }
@@ -161,7 +153,20 @@ impl Store {
     }
 }
 
-/// Objects to compare, album by album.
+/// An object with a valid key that is old enough to be removed.
+struct GcCandidate {
+    key: ObjectKey,
+    size_bytes: u64,
+}
+
+/// The candidates of one album.
+#[derive(Default)]
+struct AlbumCandidates {
+    photos: Vec<(PhotoId, ObjectRole, GcCandidate)>,
+    probes: Vec<(ProbeId, GcCandidate)>,
+}
+
+/// Candidates to compare with the database, by album.
 #[derive(Default)]
 struct CandidateBatch {
     albums: BTreeMap<AlbumId, AlbumCandidates>,
@@ -169,7 +174,7 @@ struct CandidateBatch {
 }
 
 impl CandidateBatch {
-    /// Takes an object that may have to go; answers whether it is one of ours.
+    /// Adds an object if it is old enough; returns whether it belongs to this database.
     fn add(&mut self, object: ListedObject, before: OffsetDateTime, known: &HashSet<OrganizationId>) -> bool {
         let Some(key) = ObjectKey::parse(&object.path) else { return false };
         let Some((organization, album, owner)) = key.owner() else { return false };
@@ -178,202 +183,97 @@ impl CandidateBatch {
         }
         if object.modified_at < before {
             self.count += 1;
-            let (found, of_album) =
-                (GcCandidate { key, size_bytes: object.size_bytes }, self.albums.entry(album).or_default());
+            let candidate = GcCandidate { key, size_bytes: object.size_bytes };
+            let of_album = self.albums.entry(album).or_default();
             match owner {
-                ObjectOwner::Photo(photo, role) => of_album.photos.push((photo, role, found)),
-                ObjectOwner::Probe(probe) => of_album.probes.push((probe, found)),
+                ObjectOwner::Photo(photo, role) => of_album.photos.push((photo, role, candidate)),
+                ObjectOwner::Probe(probe) => of_album.probes.push((probe, candidate)),
             }
         }
         true
     }
 }
 
-/// A sweep on its way.
+/// A collection in progress.
 struct GarbageCollection<'s> {
-    store: &'s Store,
-    queries: SqlGcQueries,
+    collector: &'s GarbageCollector<'s>,
     is_dry_run: bool,
     report: GcReport,
 }
 
 impl GarbageCollection<'_> {
-    /// Removes what has no row, and pictures that their photo does not show.
+    /// Removes objects without a row, and pictures that their photo does not show.
     async fn remove_garbage(&mut self, batch: CandidateBatch) -> Result<()> {
+        let queries = &self.collector.queries;
         for (album, AlbumCandidates { photos, probes }) in batch.albums {
             let ids: Vec<PhotoId> = photos.iter().map(|(photo, ..)| *photo).collect();
-            let states = self.queries.photos(album, &ids).await?;
+            let states = queries.photos(album, &ids).await?;
             let ids: Vec<ProbeId> = probes.iter().map(|(probe, _)| *probe).collect();
-            let alive = self.queries.probes(album, &ids).await?;
+            let existing = queries.probes(album, &ids).await?;
             let mut orphans: Vec<GcCandidate> = probes
                 .into_iter()
-                .filter(|(probe, _)| !alive.contains(probe))
-                .map(|(_, found)| found)
+                .filter(|(probe, _)| !existing.contains(probe))
+                .map(|(_, candidate)| candidate)
                 .collect();
-            let mut unshown = Vec::new();
-            for (photo, role, found) in photos {
+            let mut stale = Vec::new();
+            for (photo, role, candidate) in photos {
                 match states.get(&photo) {
-                    None => orphans.push(found),
+                    None => orphans.push(candidate),
                     Some(state) if role != ObjectRole::Original && has_no_pictures(*state) => {
-                        unshown.push((photo, found));
+                        stale.push((photo, candidate));
                     }
                     Some(_) => {}
                 }
             }
             self.remove_objects(orphans).await?;
-            while !unshown.is_empty() {
-                let rest = unshown.split_off(unshown.len().min(LOCKED_BATCH_SIZE));
-                self.remove_stale_pictures(album, std::mem::replace(&mut unshown, rest)).await?;
+            while !stale.is_empty() {
+                let rest = stale.split_off(stale.len().min(LOCKED_BATCH_SIZE));
+                self.remove_stale_pictures(album, std::mem::replace(&mut stale, rest)).await?;
             }
         }
         Ok(())
     }
 
-    /// Removes pictures of photos that show none, while nobody can put those back in the queue: a worker would write
-    /// new pictures under the same names.
+    /// Removes pictures of photos that show none, while these photos are locked: a photo put back in the queue meanwhile
+    /// would get new pictures under the same names.
     async fn remove_stale_pictures(
         &mut self,
         album: AlbumId,
         pictures: Vec<(PhotoId, GcCandidate)>,
     ) -> Result<()> {
         let ids: Vec<PhotoId> = pictures.iter().map(|(photo, _)| *photo).collect();
-        let held = self.queries.lock_photos(album, &ids).await?;
-        let still = |photo: &PhotoId| held.states.get(photo).is_some_and(|state| has_no_pictures(*state));
-        let unshown =
-            pictures.into_iter().filter(|(photo, _)| still(photo)).map(|(_, found)| found).collect();
-        let removed = tokio::time::timeout(MAX_LOCK_TIME, self.remove_objects(unshown)).await;
-        if let Err(error) = held.release().await {
-            // The rows have released the photos then, by themselves. That is no reason to leave the rest unswept.
+        let locked = self.collector.queries.lock_photos(album, &ids).await?;
+        let is_stale =
+            |photo: &PhotoId| locked.states.get(photo).is_some_and(|state| has_no_pictures(*state));
+        let stale =
+            pictures.into_iter().filter(|(photo, _)| is_stale(photo)).map(|(_, found)| found).collect();
+        let removed = tokio::time::timeout(MAX_LOCK_TIME, self.remove_objects(stale)).await;
+        if let Err(error) = locked.release().await {
+            // The database has released the lock itself. That is no reason to skip the other objects.
             let cause = error.to_string_with_causes();
-            tracing::warn!(album.id = %album, cause, "photos were not held until their pictures were removed");
+            tracing::warn!(album.id = %album, error = cause, "lost lock on photos while removing their pictures");
         }
-        // What is left after that time is found by the next sweep.
+        // What is left after the timeout is found by the next collection.
         removed.unwrap_or(Ok(()))
     }
 
-    async fn remove_objects(&mut self, found: Vec<GcCandidate>) -> Result<()> {
+    async fn remove_objects(&mut self, candidates: Vec<GcCandidate>) -> Result<()> {
         if !self.is_dry_run {
-            let keys: Vec<ObjectKey> = found.iter().map(|found| found.key.clone()).collect();
+            let keys: Vec<ObjectKey> = candidates.iter().map(|candidate| candidate.key.clone()).collect();
             let removals = stream::iter(keys).map(|key| {
-                let blobs = Arc::clone(&self.store.blobs);
+                let blobs = Arc::clone(self.collector.blobs);
                 async move { blobs.delete(&key).await }
             });
             removals.buffer_unordered(CONCURRENT_REMOVALS).try_collect::<()>().await?;
         }
-        self.report.removed += found.len() as u64;
-        self.report.removed_bytes += found.iter().map(|found| found.size_bytes).sum::<u64>();
+        self.report.removed += candidates.len() as u64;
+        self.report.removed_bytes += candidates.iter().map(|candidate| candidate.size_bytes).sum::<u64>();
         Ok(())
     }
 }
 
-/// Whether a photo in this state has no preview and no thumbnail. One that is read anew shows the old ones.
+/// Returns whether a photo in this state has no preview and no thumbnail. A photo that is processed again keeps the old
+/// ones.
 fn has_no_pictures(state: PhotoState) -> bool {
     matches!(state, PhotoState::Failed | PhotoState::AwaitingUpload)
-}
-
-#[cfg(test)]
-mod tests {
-    use async_trait::async_trait;
-    use bytes::Bytes;
-    use photofinish_servers::Postgres;
-    use sqlx::{Connection, PgConnection};
-    use url::Url;
-
-    use super::*;
-    use crate::StoreSettings;
-    use crate::conformance::{Event, test_settings};
-    use crate::traits::{Blobs, UploadConditions};
-
-    /// Storage beside which something goes wrong.
-    struct FailingBlobs {
-        blobs: Arc<dyn Blobs>,
-        /// An album whose objects cannot be deleted.
-        stuck: Option<AlbumId>,
-        /// A database whose open transactions are lost before an object is deleted.
-        database_url: Option<String>,
-    }
-
-    #[async_trait]
-    impl Blobs for FailingBlobs {
-        async fn read(&self, key: &ObjectKey, at_most: u64) -> Result<Bytes> {
-            self.blobs.read(key, at_most).await
-        }
-
-        async fn write(&self, key: &ObjectKey, content_type: &str, bytes: Bytes) -> Result<()> {
-            self.blobs.write(key, content_type, bytes).await
-        }
-
-        async fn upload_url(&self, key: &ObjectKey, upload: UploadConditions<'_>) -> Result<Url> {
-            self.blobs.upload_url(key, upload).await
-        }
-
-        async fn download_url(&self, key: &ObjectKey, ttl: Duration) -> Result<Url> {
-            self.blobs.download_url(key, ttl).await
-        }
-
-        async fn head(&self, key: &ObjectKey) -> Result<Option<u64>> {
-            self.blobs.head(key).await
-        }
-
-        async fn delete(&self, key: &ObjectKey) -> Result<()> {
-            if let Some(url) = &self.database_url {
-                end_transactions(url).await;
-            }
-            self.blobs.delete(key).await
-        }
-
-        async fn delete_album(&self, organization: OrganizationId, album: AlbumId) -> Result<()> {
-            if self.stuck == Some(album) {
-                return Err(StoreError::new(StoreErrorKind::Unavailable, "storage"));
-            }
-            self.blobs.delete_album(organization, album).await
-        }
-    }
-
-    /// As the server does to those who say nothing for too long.
-    async fn end_transactions(url: &str) {
-        let mut connection = PgConnection::connect(url).await.unwrap();
-        // Waits until they are gone.
-        let ended: Vec<bool> = sqlx::query_scalar(
-            "select pg_terminate_backend(pid, 30000) from pg_stat_activity \
-             where datname = current_database() and state = 'idle in transaction'",
-        )
-        .fetch_all(&mut connection)
-        .await
-        .unwrap();
-        assert_eq!(ended, [true], "nothing was held");
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_lost_row_lock_does_not_end_garbage_collection() {
-        let Some(server) = Postgres::shared() else { return };
-        let folder = tempfile::tempdir().unwrap();
-        let url = server.database();
-        let settings = StoreSettings { database_url: url.clone(), ..test_settings(folder.path()) };
-        let mut store = Store::open(settings).await.unwrap();
-        let event = Event::make(&store).await;
-        let photo = event.expected(1).await[0];
-        let organization = event.tenant.organization;
-        let preview = ObjectKey::photo(organization, event.album, photo, ObjectRole::Preview);
-        store.blobs.write(&preview, "image/jpeg", Bytes::from_static(b"x")).await.unwrap();
-        store.blobs =
-            Arc::new(FailingBlobs { blobs: Arc::clone(&store.blobs), stuck: None, database_url: Some(url) });
-        store.sweep(GcOptions { min_age: Duration::ZERO, is_dry_run: false }).await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn an_album_that_cannot_be_deleted_does_not_block_others() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut store = Store::open(test_settings(folder.path())).await.unwrap();
-        let (stuck, other) = (Event::make(&store).await, Event::make(&store).await);
-        for event in [&stuck, &other] {
-            store.albums.close(&event.tenant, event.album).await.unwrap();
-        }
-        let blobs = Arc::clone(&store.blobs);
-        store.blobs = Arc::new(FailingBlobs { blobs, stuck: Some(stuck.album), database_url: None });
-        let later = OffsetDateTime::now_utc() + time::Duration::minutes(1);
-        let refused = store.finish_deletions(later).await.unwrap_err();
-        assert_eq!((refused.kind, refused.context.as_str()), (StoreErrorKind::Unavailable, "storage"));
-        assert_eq!(store.albums.list_closed(later).await.unwrap(), [(stuck.tenant, stuck.album)]);
-    }
 }

@@ -1,62 +1,81 @@
-//! What every object store behind `object_store` does alike: capped reads, sizes, errors. Knows no backend.
+//! What all storage backends share: listing entries, bounded reads, sizes and errors. Depends on no backend.
 
 use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use time::OffsetDateTime;
 
-use crate::blobs::storage::ListedObject;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::traits::Result;
 
-/// The whole object, refused by its size before a byte of it is held. All of it or an error: a body that ends early is
-/// no shorter object.
-pub(crate) async fn read(store: &dyn ObjectStore, path: &Path, at_most: u64) -> Result<Bytes> {
-    let found = store.get(path).await.map_err(|cause| failure(path, cause))?;
+/// An object as the storage lists it.
+#[derive(Clone, Debug)]
+pub(crate) struct ListedObject {
+    /// The path below the storage's prefix: an [`ObjectKey`](crate::model::object_key::ObjectKey), if this store wrote it.
+    pub(crate) path: String,
+    pub(crate) size_bytes: u64,
+    /// When it was last written, by the storage's clock.
+    pub(crate) modified_at: OffsetDateTime,
+}
+
+impl ListedObject {
+    /// Converts a listed object; `prefix` precedes every key in this storage and includes its slash.
+    ///
+    /// # Errors
+    /// `Corrupt` for a time that cannot be represented.
+    pub(crate) fn from_meta(meta: &ObjectMeta, prefix: &str) -> Result<Self> {
+        let path = meta.location.as_ref();
+        let modified_at =
+            OffsetDateTime::from_unix_timestamp(meta.last_modified.timestamp()).map_err(|cause| {
+                StoreError::new(StoreErrorKind::Corrupt, format!("time of object {path}")).with_source(cause)
+            })?;
+        let path = path.strip_prefix(prefix).unwrap_or(path).to_owned();
+        Ok(Self { path, size_bytes: meta.size, modified_at })
+    }
+}
+
+/// Reads a whole object. Its size is checked before any of it is read, and a body that ends early is an error.
+pub(crate) async fn read(store: &dyn ObjectStore, path: &Path, max_bytes: u64) -> Result<Bytes> {
+    let found = store.get(path).await.map_err(|cause| object_error(path, cause))?;
     let size = found.meta.size;
-    if size > at_most {
+    if size > max_bytes {
         return Err(StoreError::new(StoreErrorKind::TooLarge, format!("object {path}")));
     }
-    let bytes = found.bytes().await.map_err(|cause| failure(path, cause))?;
+    let bytes = found.bytes().await.map_err(|cause| object_error(path, cause))?;
     if bytes.len() as u64 != size {
-        let what = format!("object {path}: {} bytes came of {size}", bytes.len());
+        let what = format!("object {path}: received {} of {size} bytes", bytes.len());
         return Err(StoreError::new(StoreErrorKind::Unavailable, what));
     }
     Ok(bytes)
 }
 
-/// The object's size in bytes.
+/// Returns the size of an object in bytes; `None` if it does not exist.
 pub(crate) async fn head(store: &dyn ObjectStore, path: &Path) -> Result<Option<u64>> {
     match store.head(path).await {
         Ok(meta) => Ok(Some(meta.size)),
         Err(object_store::Error::NotFound { .. }) => Ok(None),
-        Err(cause) => Err(failure(path, cause)),
+        Err(cause) => Err(object_error(path, cause)),
     }
 }
 
-/// Removes an object; no error when it is not there.
+/// Removes an object; no error if it does not exist.
 pub(crate) async fn delete(store: &dyn ObjectStore, path: &Path) -> Result<()> {
     match store.delete(path).await {
         Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-        Err(cause) => Err(failure(path, cause)),
+        Err(cause) => Err(object_error(path, cause)),
     }
 }
 
-/// An object as it was listed; `prefix` is what the storage has in front of every key, with its slash.
-pub(crate) fn stored(meta: &ObjectMeta, prefix: &str) -> Result<ListedObject> {
-    let path = meta.location.as_ref();
-    let modified = OffsetDateTime::from_unix_timestamp(meta.last_modified.timestamp()).map_err(|cause| {
-        StoreError::new(StoreErrorKind::Corrupt, format!("time of object {path}")).with_source(cause)
-    })?;
-    let path = path.strip_prefix(prefix).unwrap_or(path).to_owned();
-    Ok(ListedObject { path, size_bytes: meta.size, modified_at: modified })
-}
-
-/// An `object_store` error by what the caller can do about it.
-pub(crate) fn failure(path: &Path, cause: object_store::Error) -> StoreError {
+/// Classifies an error of `object_store` by what the caller can do about it.
+pub(crate) fn object_error(path: &Path, cause: object_store::Error) -> StoreError {
     let kind = match cause {
         object_store::Error::NotFound { .. } => StoreErrorKind::NotFound,
         _ => StoreErrorKind::Unavailable,
     };
     StoreError::new(kind, format!("object {path}")).with_source(cause)
+}
+
+/// Returns the error for a storage URL that cannot be used.
+pub(crate) fn invalid_url(url: &str, reason: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Corrupt, format!("storage url {url}: {reason}"))
 }

@@ -1,24 +1,27 @@
-//! Where the bytes lie: on the local disk or in a cloud's object store, as the storage URL says. Knows no rows.
+//! Where the objects are: on the local disk or in a bucket, as the storage URL says.
 
 use std::sync::Arc;
 
 use futures_util::stream::BoxStream;
-use time::OffsetDateTime;
+use url::Url;
 
-use crate::StoreSettings;
-use crate::blobs::cloud::{BucketLocation, CloudObjects};
+use crate::blobs::cloud::{BucketLocation, CloudObjects, CloudSettings};
 use crate::blobs::local::{self, LocalFiles, LocalSettings};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::blobs::object_ops::ListedObject;
 use crate::traits::{Blobs, Result};
 
-/// An object as the storage lists it.
-#[derive(Clone, Debug)]
-pub(crate) struct ListedObject {
-    /// As [`crate::model::object_key::ObjectKey`] spells it, when it is one.
-    pub(crate) path: String,
-    pub(crate) size_bytes: u64,
-    /// When it was last written, by the storage's clock.
-    pub(crate) modified_at: OffsetDateTime,
+/// Settings of [`Storage::open`].
+pub(crate) struct StorageSettings<'s> {
+    /// `file:` and a folder, or the URL of a bucket.
+    pub(crate) url: &'s str,
+    /// Settings of a bucket.
+    pub(crate) cloud: &'s CloudSettings,
+    /// How signed local URLs begin.
+    pub(crate) public_url: &'s Url,
+    /// Signs local URLs.
+    pub(crate) signing_secret: [u8; 32],
+    /// Whether the database contains photos.
+    pub(crate) has_photos: bool,
 }
 
 /// The storage that a URL names. Cheap to clone.
@@ -29,25 +32,24 @@ pub(crate) enum Storage {
 }
 
 impl Storage {
-    /// Opens what `settings.storage_url` names, for rows that know photos or none. A folder is made when missing and none
-    /// are known; a bucket is not looked at: whether it answers is for [`Storage::check`] to say, again and again.
+    /// Opens a folder or a bucket. A missing folder is created if the database contains no photos. A bucket is not
+    /// accessed yet: [`Storage::check`] finds out whether it responds.
     ///
     /// # Errors
-    /// `Corrupt` for a URL of no known kind or settings that do not fit it, `Unavailable` for a disk that refuses.
-    pub(crate) async fn open(settings: &StoreSettings, is_known: bool) -> Result<Self> {
-        if let Some(place) = BucketLocation::parse(&settings.storage_url)? {
-            return Ok(Self::Cloud(Arc::new(CloudObjects::open(place, &settings.cloud)?)));
+    /// `Corrupt` for a URL of an unknown kind or settings that do not fit it, `Unavailable` if the disk fails.
+    pub(crate) async fn open(settings: StorageSettings<'_>) -> Result<Self> {
+        if let Some(location) = BucketLocation::parse(settings.url)? {
+            return Ok(Self::Cloud(Arc::new(CloudObjects::open(location, settings.cloud)?)));
         }
         let files = LocalFiles::open_folder(LocalSettings {
-            root: local::parse_folder_url(&settings.storage_url)?,
-            has_photos: is_known,
+            root: local::parse_folder_url(settings.url)?,
+            has_photos: settings.has_photos,
             public_url: settings.public_url.clone(),
             signing_secret: settings.signing_secret,
         });
         Ok(Self::Local(Arc::new(files.await?)))
     }
 
-    /// What the rest of the house asks.
     pub(crate) fn blobs(&self) -> Arc<dyn Blobs> {
         match self {
             Self::Local(files) => Arc::clone(files) as _,
@@ -55,7 +57,7 @@ impl Storage {
         }
     }
 
-    /// What answers signed local URLs.
+    /// Returns the files behind signed local URLs; `None` for a bucket, which serves its URLs itself.
     pub(crate) fn local(&self) -> Option<Arc<LocalFiles>> {
         match self {
             Self::Local(files) => Some(Arc::clone(files)),
@@ -63,7 +65,7 @@ impl Storage {
         }
     }
 
-    /// All objects of photos and selfies, in any order.
+    /// Lists all objects of photos and selfies, in any order.
     pub(crate) fn list(&self) -> BoxStream<'_, Result<ListedObject>> {
         match self {
             Self::Local(files) => files.list(),
@@ -71,7 +73,7 @@ impl Storage {
         }
     }
 
-    /// Whether bytes can be written now.
+    /// Checks that objects can be written.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -83,18 +85,13 @@ impl Storage {
     }
 }
 
-/// Judges a storage URL without opening anything.
+/// Checks a storage URL without opening anything.
 ///
 /// # Errors
-/// `Corrupt` for a URL of no known kind; the message says what is wrong with it.
+/// `Corrupt` for a URL of an unknown kind; the message says what is wrong with it.
 pub fn check_url(url: &str) -> Result<()> {
     match BucketLocation::parse(url)? {
         Some(_) => Ok(()),
         None => local::parse_folder_url(url).map(drop),
     }
-}
-
-/// A storage URL that cannot be used, and why.
-pub(crate) fn refused(url: &str, why: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::Corrupt, format!("storage url {url}: {why}"))
 }

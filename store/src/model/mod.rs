@@ -1,6 +1,7 @@
 //! Albums, photos, keys, their ids and the names of their objects: plain values that know no database.
 
 pub mod album;
+pub(crate) mod encoding;
 pub mod ids;
 pub mod key;
 pub mod object_key;

@@ -30,7 +30,7 @@ pub enum ObjectOwner {
 }
 
 /// What every key begins with.
-pub(crate) const ROOT: &str = "o";
+pub(crate) const KEY_ROOT: &str = "o";
 
 impl ObjectKey {
     /// An object of a photo.
@@ -51,7 +51,7 @@ impl ObjectKey {
     /// Organization, album and owner of an object; `None` for a key that this type does not make.
     pub fn owner(&self) -> Option<(OrganizationId, AlbumId, ObjectOwner)> {
         let parts: Vec<&str> = self.0.split('/').collect();
-        let [ROOT, organization, "a", album, kind, rest @ ..] = parts.as_slice() else { return None };
+        let [KEY_ROOT, organization, "a", album, kind, rest @ ..] = parts.as_slice() else { return None };
         let (organization, album) = (parse_id(organization)?, parse_id(album)?);
         let (owner, made) = match (*kind, rest) {
             ("p", [photo, name]) => {
@@ -73,7 +73,7 @@ impl ObjectKey {
 
     /// What every object of an album begins with, no slash at the end.
     pub fn album_prefix(organization: OrganizationId, album: AlbumId) -> String {
-        format!("{ROOT}/{organization}/a/{album}")
+        format!("{KEY_ROOT}/{organization}/a/{album}")
     }
 
     /// A key from a path as this type spells them: ASCII letters, digits, `-`, `.`, `/`, no empty or dotted parts.

@@ -7,7 +7,7 @@ use sqlx::FromRow;
 use super::{Database, Transaction, query};
 use crate::error::StoreError;
 use crate::model::ids::{AlbumId, PhotoId};
-use crate::search::faces::matrix::{FaceMatrix, IndexedFace};
+use crate::search::faces::matrix::{FaceMatrix, IndexedFace, MemoryObserver};
 use crate::search::faces::{Change, FaceChanges, FaceSource};
 use crate::sql::error::fault;
 use crate::sql::row_types::BoxRow;
@@ -63,23 +63,28 @@ impl FaceSource for SqlFaces {
         Ok(row.map(|(number, mark)| Change { number, nonce: mark }))
     }
 
-    async fn load_faces(&self, album: AlbumId) -> Result<(Change, FaceMatrix)> {
+    async fn load_faces(&self, album: AlbumId, memory: &dyn MemoryObserver) -> Result<(Change, FaceMatrix)> {
         let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
         // A cold album of a million faces is read in more time than any other statement may take.
         snapshot.disable_statement_timeout(OPERATION).await?;
         let change = load_latest_change(&mut snapshot, album).await?;
         let matrix = match &mut snapshot {
             Transaction::Sqlite(snapshot) => {
-                collect_faces(sqlx::query(ALBUM_FACES).bind(album).fetch(&mut **snapshot)).await
+                collect_faces(sqlx::query(ALBUM_FACES).bind(album).fetch(&mut **snapshot), memory).await
             }
             Transaction::Postgres(link) => {
-                collect_faces(sqlx::query(ALBUM_FACES).bind(album).fetch(link)).await
+                collect_faces(sqlx::query(ALBUM_FACES).bind(album).fetch(link), memory).await
             }
         };
         Ok((change, matrix?))
     }
 
-    async fn changes_since(&self, album: AlbumId, seen: Change) -> Result<Option<FaceChanges>> {
+    async fn changes_since(
+        &self,
+        album: AlbumId,
+        seen: Change,
+        memory: &dyn MemoryObserver,
+    ) -> Result<Option<FaceChanges>> {
         let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
         // An album that was searched while it was empty is read whole here.
         snapshot.disable_statement_timeout(OPERATION).await?;
@@ -99,11 +104,11 @@ impl FaceSource for SqlFaces {
         let faces = match &mut snapshot {
             Transaction::Sqlite(snapshot) => {
                 let query = sqlx::query(CHANGED_FACES).bind(album).bind(seen.number).bind(upto.number);
-                collect_faces(query.fetch(&mut **snapshot)).await
+                collect_faces(query.fetch(&mut **snapshot), memory).await
             }
             Transaction::Postgres(link) => {
                 let query = sqlx::query(CHANGED_FACES).bind(album).bind(seen.number).bind(upto.number);
-                collect_faces(query.fetch(link)).await
+                collect_faces(query.fetch(link), memory).await
             }
         };
         let photos = photos.into_iter().map(|(photo,)| photo).collect();
@@ -132,6 +137,7 @@ async fn load_nonce(snapshot: &mut Transaction, album: AlbumId, number: i64) -> 
 /// The faces of the rows, one after the other: the rows together would be as large as the matrix once more.
 async fn collect_faces<R: sqlx::Row>(
     mut rows: impl Stream<Item = std::result::Result<R, sqlx::Error>> + Unpin,
+    memory: &dyn MemoryObserver,
 ) -> Result<FaceMatrix>
 where
     for<'r> FaceRecord<'r>: FromRow<'r, R>,
@@ -140,7 +146,8 @@ where
     while let Some(row) = rows.try_next().await.map_err(fault(OPERATION))? {
         let FaceRecord { photo, bounding_box: place, model, embedding } =
             FaceRecord::from_row(&row).map_err(fault(OPERATION))?;
-        matrix.push(&IndexedFace { photo, bounding_box: place.into(), model, vector: embedding })?;
+        let bounding_box = place.into();
+        matrix.push(&IndexedFace { photo, bounding_box, model, vector: embedding }, memory)?;
     }
     Ok(matrix)
 }

@@ -8,6 +8,7 @@ use time::OffsetDateTime;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::album::{Album, Tenant};
+pub(crate) use crate::model::encoding::{floats_from_bytes, micros, now, vector_to_bytes};
 use crate::model::ids::{AlbumId, KeyId, OrganizationId, PhotoId, ProbeId};
 use crate::model::key::{Key, KeyMode, Scope};
 use crate::model::photo::{
@@ -15,17 +16,6 @@ use crate::model::photo::{
     TextIndexState, UnindexedReason,
 };
 use crate::traits::{Probe, Result};
-
-/// Now, in microseconds.
-pub(crate) fn now() -> i64 {
-    micros(OffsetDateTime::now_utc())
-}
-
-/// Microseconds since 1970, rounded down.
-pub(crate) fn micros(at: OffsetDateTime) -> i64 {
-    // Within i64: the years that `OffsetDateTime` knows are 2^59 microseconds at most.
-    at.unix_timestamp_nanos().div_euclid(1000) as i64
-}
 
 /// `ttl` after `start`, in microseconds.
 pub(crate) fn micros_after(start: i64, ttl: std::time::Duration) -> i64 {
@@ -43,18 +33,6 @@ pub(crate) fn to_json<T: Serialize>(value: &T) -> Result<String> {
 
 pub(crate) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(|cause| corrupt_error("json in a row").with_source(cause))
-}
-
-pub(crate) fn vector_to_bytes(vector: &[f32]) -> Vec<u8> {
-    vector.iter().flat_map(|value| value.to_le_bytes()).collect()
-}
-
-pub(crate) fn floats_from_bytes(bytes: &[u8]) -> Result<impl Iterator<Item = f32>> {
-    let (values, rest) = bytes.as_chunks::<4>();
-    if values.is_empty() || !rest.is_empty() {
-        return Err(corrupt_error("embedding"));
-    }
-    Ok(values.iter().map(|value| f32::from_le_bytes(*value)))
 }
 
 fn corrupt_error(what: &str) -> StoreError {

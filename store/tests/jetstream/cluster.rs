@@ -19,7 +19,7 @@ const DEADLINE: Duration = Duration::from_secs(120);
 pub const STREAM: &str = "test";
 
 /// Longer than any test.
-pub const LONG: Duration = Duration::from_secs(3600);
+pub const LONG_TTL: Duration = Duration::from_secs(3600);
 
 /// A worker that is silent for so long has died.
 pub const SHORT_TTL: Duration = Duration::from_millis(500);
@@ -40,7 +40,7 @@ impl Cluster {
 
     /// With the rows on a server too, as in the cluster profile.
     pub fn start_with_postgres() -> Option<Self> {
-        let home = Home::with_rows(Postgres::shared()?.database());
+        let home = Home::with_rows(Postgres::shared()?.create_database());
         Some(Self { home, server: NatsServer::start()? })
     }
 
@@ -70,7 +70,7 @@ impl Cluster {
     }
 
     /// The stream as the server sees it.
-    pub async fn stream(&self) -> jetstream::stream::State {
+    pub async fn stream_state(&self) -> jetstream::stream::State {
         let stream = self.context().await.get_stream(STREAM).await.unwrap();
         stream.cached_info().state.clone()
     }
@@ -89,8 +89,8 @@ impl Cluster {
     /// Until no message is left, with somebody pulling, as workers do.
     pub async fn wait_until_stream_is_empty(&self, event: &Event) {
         wait_until("the stream is empty", async || {
-            assert_eq!(event.leased(10, LONG).await.len(), 0, "nothing is left to lease");
-            self.stream().await.messages == 0
+            assert_eq!(event.leased(10, LONG_TTL).await.len(), 0, "nothing is left to lease");
+            self.stream_state().await.messages == 0
         })
         .await;
     }
@@ -137,7 +137,7 @@ pub async fn finish_all(event: &Event) -> usize {
     let mut worked = 0;
     wait_until("all is worked off", async || {
         let Ok(mut leases) = lease_any(event).await else { return false };
-        leases.extend(event.leased_suspect(LONG).await);
+        leases.extend(event.leased_suspect(LONG_TTL).await);
         worked += leases.len();
         event.store.queue.finish(leases.iter().map(finished).collect()).await.unwrap();
         let counts = event.store.photos.counts(event.album).await.unwrap();
@@ -148,6 +148,6 @@ pub async fn finish_all(event: &Event) -> usize {
 }
 
 pub async fn lease_any(event: &Event) -> photofinish_store::traits::Result<Vec<Lease>> {
-    let request = photofinish_store::traits::LeaseRequest { limit: 32, ttl: LONG, suspects: false };
+    let request = photofinish_store::traits::LeaseRequest { limit: 32, ttl: LONG_TTL, suspects: false };
     event.store.queue.lease(request).await
 }

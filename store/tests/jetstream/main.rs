@@ -12,7 +12,7 @@ mod support;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cluster::{Cluster, LONG, OUTBOX_LEAD, SHORT_TTL, finished, lease_next, lease_suspect, wait_until};
+use cluster::{Cluster, LONG_TTL, OUTBOX_LEAD, SHORT_TTL, finished, lease_next, lease_suspect, wait_until};
 use futures_util::StreamExt;
 use photofinish_store::QueueSettings;
 use photofinish_store::conformance::{self, Event, WaitingQueue};
@@ -35,7 +35,8 @@ async fn the_queue_suite_passes_over_postgres() {
 }
 
 async fn run_suite(cluster: &Cluster) {
-    let patient = QueueSettings { ack_wait: LONG, republish_interval: LONG, ..cluster.queue_settings() };
+    let patient =
+        QueueSettings { ack_wait: LONG_TTL, republish_interval: LONG_TTL, ..cluster.queue_settings() };
     let mut store = cluster.start_process_with(patient).await;
     store.queue = Arc::new(WaitingQueue(store.queue));
     conformance::queue_suite_with_lead(&store, OUTBOX_LEAD).await;
@@ -54,12 +55,12 @@ async fn the_photo_of_a_dead_worker_is_a_crash_suspect_and_the_dead_worker_canno
     let start = Instant::now();
     let message_came_again = cluster.queue_settings().ack_wait * 2;
     while start.elapsed() < message_came_again {
-        assert!(event.leased(10, LONG).await.is_empty(), "it is no fresh photo");
+        assert!(event.leased(10, LONG_TTL).await.is_empty(), "it is no fresh photo");
     }
-    let taken = lease_suspect(&event, LONG).await;
+    let taken = lease_suspect(&event, LONG_TTL).await;
     assert_eq!((taken.photo, taken.attempt), (photo, 2));
     assert_eq!(dead.queue.finish(vec![finished(&lost)]).await.unwrap(), [Finish::Superseded]);
-    assert_eq!(dead.queue.renew(&[lost.id], LONG).await.unwrap(), []);
+    assert_eq!(dead.queue.renew(&[lost.id], LONG_TTL).await.unwrap(), []);
     assert_eq!(alive.queue.finish(vec![finished(&taken)]).await.unwrap(), [Finish::Done]);
     cluster.wait_until_stream_is_empty(&event).await;
 }
@@ -79,7 +80,7 @@ async fn a_photo_that_crashes_its_workers_fails_and_leaves_no_message() {
         assert_eq!(lease_suspect(&event, SHORT_TTL).await.attempt, attempt);
     }
     let failed = async || {
-        assert!(event.leased_suspect(LONG).await.is_none());
+        assert!(event.leased_suspect(LONG_TTL).await.is_none());
         store.photos.get(album, photo).await.unwrap()
     };
     wait_until("it has failed", async || failed().await.state == PhotoState::Failed).await;
@@ -102,14 +103,14 @@ async fn a_worker_that_renews_its_lease_keeps_its_photo() {
     let start = Instant::now();
     while start.elapsed() < ttl * 3 / 2 {
         assert_eq!(slow.queue.renew(&[lease.id], ttl).await.unwrap(), [lease.id]);
-        assert!(theirs.leased(1, LONG).await.is_empty());
-        assert!(theirs.leased_suspect(LONG).await.is_none());
+        assert!(theirs.leased(1, LONG_TTL).await.is_empty());
+        assert!(theirs.leased_suspect(LONG_TTL).await.is_none());
     }
     let deliveries = cluster.consumer().await.cached_info().delivered.consumer_sequence;
     assert_eq!(deliveries, 1, "the message stayed where it was");
     assert_eq!(slow.queue.finish(vec![finished(&lease)]).await.unwrap(), [Finish::Done]);
     // Acknowledged, without anybody who would find out that it is over.
-    wait_until("the message is gone", async || cluster.stream().await.messages == 0).await;
+    wait_until("the message is gone", async || cluster.stream_state().await.messages == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,10 +119,10 @@ async fn a_photo_whose_worker_died_before_leasing_it_stays_fresh() {
     let store = cluster.start_process().await;
     let event = Event::make(&store).await;
     let photo = event.queued(1).await[0];
-    wait_until("it is published", async || cluster.stream().await.messages == 1).await;
+    wait_until("it is published", async || cluster.stream_state().await.messages == 1).await;
     let consumer = cluster.consumer().await;
     let mut taken = consumer.fetch().max_messages(1).messages().await.unwrap();
     taken.next().await.unwrap().unwrap();
-    let lease = lease_next(&event, LONG).await;
+    let lease = lease_next(&event, LONG_TTL).await;
     assert_eq!((lease.photo, lease.attempt), (photo, 1));
 }

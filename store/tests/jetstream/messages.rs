@@ -9,14 +9,14 @@ use photofinish_store::traits::Finish;
 use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 
-use crate::cluster::{Cluster, LONG, STREAM, finish_all, finished, wait_until};
+use crate::cluster::{Cluster, LONG_TTL, STREAM, finish_all, finished, wait_until};
 use crate::support::{self, Home};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_outboxes_publish_each_photo_once_and_many_workers_read_it_once() {
     let Some(cluster) = Cluster::start_with_postgres() else { return };
     // The stream's memory of what it has had is longer than this test.
-    let settings = QueueSettings { republish_interval: LONG, ..cluster.queue_settings() };
+    let settings = QueueSettings { republish_interval: LONG_TTL, ..cluster.queue_settings() };
     let mut processes = Vec::new();
     for _ in 0..4 {
         processes.push(cluster.start_process_with(settings.clone()).await);
@@ -34,7 +34,7 @@ async fn many_outboxes_publish_each_photo_once_and_many_workers_read_it_once() {
     });
     let worked: usize = futures_util::future::join_all(workers).await.into_iter().sum();
     assert_eq!(worked, 500);
-    assert_eq!(cluster.stream().await.last_sequence, 500, "each was published once");
+    assert_eq!(cluster.stream_state().await.last_sequence, 500, "each was published once");
     cluster.wait_until_stream_is_empty(&event).await;
 }
 
@@ -44,14 +44,14 @@ async fn a_photo_published_twice_is_read_once() {
     let store = cluster.start_process().await;
     let event = Event::make(&store).await;
     let photos = event.queued(5).await;
-    wait_until("they are published", async || cluster.stream().await.messages == 5).await;
+    wait_until("they are published", async || cluster.stream_state().await.messages == 5).await;
     // As when the publisher died before it noted what it had published.
     clear_published_at(&cluster.home, event.album).await;
     // As when that is found out after the stream has forgotten it.
     publish_directly(&cluster, event.album, &photos).await;
     let mut seen = HashSet::new();
     wait_until("all are leased", async || {
-        for lease in event.leased(32, LONG).await {
+        for lease in event.leased(32, LONG_TTL).await {
             assert_eq!(lease.attempt, 1);
             assert!(seen.insert(lease.photo), "leased twice");
             assert_eq!(store.queue.finish(vec![finished(&lease)]).await.unwrap(), [Finish::Done]);

@@ -8,7 +8,7 @@ use photofinish_store::traits::Finish;
 use photofinish_store::{QueueSettings, Store, StoreErrorKind, StoreSettings};
 
 use crate::cluster::{
-    Cluster, LONG, OUTBOX_LEAD, STREAM, finish_all, finished, lease_any, lease_next, wait_until,
+    Cluster, LONG_TTL, OUTBOX_LEAD, STREAM, finish_all, finished, lease_any, lease_next, wait_until,
 };
 use crate::support;
 
@@ -29,7 +29,7 @@ async fn a_server_restarted_with_its_disk_loses_nothing() {
 async fn a_server_that_lost_its_disk_loses_no_photo() {
     let Some(cluster) = Cluster::start() else { return };
     assert_nothing_lost(cluster, async |cluster| {
-        let published = async || cluster.stream().await.messages;
+        let published = async || cluster.stream_state().await.messages;
         wait_until("the outbox is ahead", async || published().await >= OUTBOX_LEAD as u64).await;
         cluster.server.kill();
         cluster.server.lose_disk();
@@ -43,7 +43,7 @@ async fn assert_nothing_lost(mut cluster: Cluster, restart: impl AsyncFnOnce(&mu
     let store = cluster.start_process().await;
     let event = Event::make(&store).await;
     event.queued(200).await;
-    let held = lease_next(&event, LONG).await;
+    let held = lease_next(&event, LONG_TTL).await;
     restart(&mut cluster).await;
     assert_eq!(store.queue.finish(vec![finished(&held)]).await.unwrap(), [Finish::Done]);
     assert_eq!(finish_all(&event).await, 199, "each once");
@@ -57,7 +57,7 @@ async fn messages_lost_from_an_intact_stream_are_published_again() {
     let store = cluster.start_process().await;
     let event = Event::make(&store).await;
     let photos = event.queued(10).await;
-    wait_until("they are published", async || cluster.stream().await.messages == 10).await;
+    wait_until("they are published", async || cluster.stream_state().await.messages == 10).await;
     cluster.context().await.get_stream(STREAM).await.unwrap().purge().await.unwrap();
     assert_eq!(finish_all(&event).await, photos.len());
 }
@@ -68,13 +68,13 @@ async fn photos_are_confirmed_while_the_server_is_unavailable() {
     let store = cluster.start_process().await;
     let event = Event::make(&store).await;
     event.queued(2).await;
-    let (held, returned) = (lease_next(&event, LONG).await, lease_next(&event, LONG).await);
+    let (held, returned) = (lease_next(&event, LONG_TTL).await, lease_next(&event, LONG_TTL).await);
     cluster.server.kill();
     wait_until("it is missed", async || store.check_queue().await.is_err()).await;
     let photos = event.queued(100).await;
     assert_eq!(store.queue.depth().await.unwrap(), 100);
     // What is in flight ends as ever.
-    assert_eq!(store.queue.renew(&[held.id], LONG).await.unwrap(), [held.id]);
+    assert_eq!(store.queue.renew(&[held.id], LONG_TTL).await.unwrap(), [held.id]);
     assert_eq!(store.queue.finish(vec![finished(&held)]).await.unwrap(), [Finish::Done]);
     store.queue.release(&[returned.id]).await.unwrap();
     let error = lease_any(&event).await.unwrap_err();
@@ -100,7 +100,7 @@ async fn the_tasks_end_with_the_store() {
     let event = Event::make(&rows).await;
     event.queued(3).await;
     tokio::time::sleep(OUTBOX_POLL_INTERVAL * 2).await;
-    assert_eq!(cluster.stream().await.messages, 0);
+    assert_eq!(cluster.stream_state().await.messages, 0);
     drop(closed);
     let store = cluster.start_process().await;
     let event = support::reopen_fixture(&store, event.album).await;
@@ -111,19 +111,20 @@ async fn the_tasks_end_with_the_store() {
 async fn a_photo_given_back_over_a_cut_connection_does_not_wait_for_its_message() {
     let Some(cluster) = Cluster::start() else { return };
     // Nothing but the photo's next turn brings it back.
-    let patient = QueueSettings { ack_wait: LONG, republish_interval: LONG, ..cluster.queue_settings() };
+    let patient =
+        QueueSettings { ack_wait: LONG_TTL, republish_interval: LONG_TTL, ..cluster.queue_settings() };
     let proxy = Proxy::in_front_of(cluster.server.address()).await;
     let far = QueueSettings { url: format!("nats://{}", proxy.address()), ..patient.clone() };
     let (stopping, other) =
         (cluster.start_process_with(far).await, cluster.start_process_with(patient).await);
     let event = Event::make(&stopping).await;
     let photo = event.queued(1).await[0];
-    let lease = lease_next(&event, LONG).await;
+    let lease = lease_next(&event, LONG_TTL).await;
     proxy.set_fault(ProxyFault::Blackhole);
     stopping.queue.release(&[lease.id]).await.unwrap();
     drop((event, stopping));
     let theirs = support::reopen_fixture(&other, lease.album).await;
-    let again = lease_next(&theirs, LONG).await;
+    let again = lease_next(&theirs, LONG_TTL).await;
     assert_eq!((again.photo, again.attempt), (photo, 1));
     assert_eq!(other.queue.finish(vec![finished(&again)]).await.unwrap(), [Finish::Done]);
 }

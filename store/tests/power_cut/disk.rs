@@ -145,7 +145,7 @@ impl Disk {
     }
 
     /// A call returns: what it promises holds from now on. Whether it changed what a power cut can leave.
-    pub fn end(&mut self, traced: &TracedCall) -> bool {
+    pub fn end_call(&mut self, traced: &TracedCall) -> bool {
         match &traced.call {
             FileCall::Open { path, flags, descriptor } => {
                 if let Some(node) = self.find_node(path) {
@@ -162,7 +162,7 @@ impl Disk {
     }
 
     /// What a power cut leaves now.
-    pub fn cut(&self, fate: UnsyncedOutcome) -> DiskImage {
+    pub fn cut_power(&self, fate: UnsyncedOutcome) -> DiskImage {
         let mut chance =
             StdRng::seed_from_u64(if let UnsyncedOutcome::Random(seed) = fate { seed } else { 0 });
         let waiting = self.name_changes.iter().filter(|pending| !pending.synced).count();

@@ -68,7 +68,7 @@ fn a_power_cut_at_any_write_loses_nothing_that_was_acknowledged() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_writer_writes() {
     if let Some(folder) = variable(FOLDER_VARIABLE) {
-        writer::write(Path::new(&folder)).await;
+        writer::run_writer(Path::new(&folder)).await;
     }
 }
 
@@ -183,7 +183,7 @@ impl Recording {
     fn replay_moment(&self, moment: Moment, disk: &mut Disk) -> bool {
         let traced = &self.traced[moment.call];
         if moment.is_end {
-            return disk.end(traced);
+            return disk.end_call(traced);
         }
         disk.begin_call(traced);
         false
@@ -220,7 +220,7 @@ impl Recording {
                     if lost.lock().unwrap().len() >= at_most {
                         return;
                     }
-                    let remains = write_image(&disk.cut(*fate));
+                    let remains = write_image(&disk.cut_power(*fate));
                     let checked = runtime.block_on(check::check_store(remains.path(), &promises));
                     if let Err(loss) = checked {
                         let line = moment.line + 1;

@@ -31,7 +31,7 @@ const CONCURRENT_UPLOADS: usize = 6;
 const ROUNDS: usize = 3;
 
 /// Works on a store in this folder.
-pub async fn write(folder: &Path) {
+pub async fn run_writer(folder: &Path) {
     let mut store = Store::open(settings(folder)).await.unwrap();
     let mut event = Event::make(&store).await;
     let album = event.album;

@@ -32,7 +32,7 @@ fn every_confirmed_photo_ends_exactly_once_whatever_happens_on_sqlite() {
 fn every_confirmed_photo_ends_exactly_once_whatever_happens_on_postgres() {
     let Some(server) = Postgres::shared() else { return };
     let runtime = runtime();
-    let home = Home::with_rows(server.database());
+    let home = Home::with_rows(server.create_database());
     run_histories(&runtime, &home);
 }
 

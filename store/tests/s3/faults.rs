@@ -19,7 +19,7 @@ const TIMEOUTS: Timeouts = Timeouts {
     connect: Duration::from_secs(3),
     read: Duration::from_secs(3),
     retry: Duration::from_secs(4),
-    call: Duration::from_secs(15),
+    total: Duration::from_secs(15),
     cleanup: Duration::from_secs(1),
 };
 
@@ -36,7 +36,7 @@ struct FaultyBucket {
 impl FaultyBucket {
     async fn in_front_of(server: &S3Server) -> Self {
         let proxy = Proxy::in_front_of(server.address()).await;
-        let settings = CloudSettings { patience: TIMEOUTS, ..settings_through(server, &proxy) };
+        let settings = CloudSettings { timeouts: TIMEOUTS, ..settings_through(server, &proxy) };
         let (bucket, key, photo) =
             (open_bucket(&settings), random_key(ObjectRole::Original), pattern(PHOTO_BYTES));
         bucket.write(&key, "image/jpeg", photo.clone()).await.unwrap();
@@ -110,7 +110,7 @@ async fn a_storage_that_does_not_respond_is_unavailable_and_recovers() {
 #[tokio::test]
 async fn a_storage_that_was_stopped_is_unavailable_and_recovers() {
     let Some(mut server) = S3Server::start() else { return };
-    let settings = CloudSettings { patience: TIMEOUTS, ..settings(&server) };
+    let settings = CloudSettings { timeouts: TIMEOUTS, ..settings(&server) };
     let broken = FaultyBucket { bucket: open_bucket(&settings), ..FaultyBucket::in_front_of(&server).await };
     server.kill();
     broken.assert_all_unavailable().await;

@@ -86,7 +86,7 @@ impl Postgres {
     }
 
     /// The URL of a new, empty database.
-    pub fn database(&self) -> String {
+    pub fn create_database(&self) -> String {
         let name = format!("test_{}", Uuid::now_v7().simple());
         self.send_command(&format!("create {name}"));
         self.url_through(&name, self.address())

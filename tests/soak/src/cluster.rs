@@ -268,7 +268,7 @@ fn service_options(
     s3: &S3Server,
     ways: &Proxies,
 ) -> anyhow::Result<ServiceOptions> {
-    let database = postgres.database();
+    let database = postgres.create_database();
     let database = database.rsplit('/').next().context("a database's URL ends with its name")?;
     let mut options = if shape.real_models {
         ServiceOptions::with_real_models().map_err(anyhow::Error::msg)?

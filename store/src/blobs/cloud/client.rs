@@ -1,7 +1,7 @@
-//! Builds the clients of a cloud from what the operator gave. Asks nothing of the network and reads no environment.
+//! Builds the clients of a cloud from the operator's settings. Accesses neither network nor environment.
 //!
-//! S3 is tested against a server that verifies signatures. Google Cloud Storage and Azure are compiled and go through
-//! the same code after this file; nobody has run them yet.
+//! S3 is tested against a server that verifies signatures. Google Cloud Storage and Azure compile and share all code
+//! outside this file; they have not been run yet.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,20 +20,20 @@ use crate::blobs::cloud::timeouts::Timeouts;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::traits::Result;
 
-/// What an operator says about a cloud beyond the URL.
+/// The settings of a bucket beyond its URL.
 #[derive(Clone, Default)]
 pub struct CloudSettings {
-    /// The cloud's own variables as its tools read them: `AWS_*`, `GOOGLE_*`, `AZURE_*`; others do not matter.
+    /// The cloud's own variables as its tools read them: `AWS_*`, `GOOGLE_*`, `AZURE_*`; others are ignored.
     pub variables: Vec<(String, String)>,
-    /// What presigned URLs begin with, where browsers reach S3 under another address than this service.
+    /// How presigned URLs begin, if browsers reach S3 at another address than this service.
     pub public_endpoint: Option<Url>,
-    /// Where S3's URLs name the bucket.
+    /// Where S3's URLs contain the bucket.
     pub addressing: Addressing,
-    /// How long an answer is waited for.
-    pub patience: Timeouts,
+    /// How long the storage is waited for.
+    pub timeouts: Timeouts,
 }
 
-/// Secrets stay out of logs: variables show their names alone.
+/// Shows only the names of the variables, because their values are secrets.
 impl fmt::Debug for CloudSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.variables.iter().map(|(name, _)| name.as_str()).collect();
@@ -41,15 +41,16 @@ impl fmt::Debug for CloudSettings {
             .field("variables", &names)
             .field("public_endpoint", &self.public_endpoint.as_ref().map(Url::as_str))
             .field("addressing", &self.addressing)
-            .field("patience", &self.patience)
+            .field("timeouts", &self.timeouts)
             .finish()
     }
 }
 
-/// Where S3's URLs name the bucket.
+/// Where S3's URLs contain the bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Addressing {
-    /// In the host at Amazon, unless the name has dots and would fit no certificate; in the path at other endpoints.
+    /// In the host at Amazon, unless the name contains dots, which no certificate matches; in the path at other
+    /// endpoints.
     #[default]
     Auto,
     /// `https://endpoint/bucket/key`.
@@ -58,7 +59,7 @@ pub enum Addressing {
     Virtual,
 }
 
-/// What speaks to one bucket.
+/// The clients of one bucket.
 pub(crate) struct BucketClients {
     pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) signer: Arc<dyn Signer>,
@@ -66,68 +67,70 @@ pub(crate) struct BucketClients {
     pub(crate) binds_parameters: bool,
 }
 
-/// The clients of a place.
+/// Builds the clients of a bucket.
 ///
 /// # Errors
-/// `Corrupt` when the settings do not fit the cloud; the cause says which.
-pub(crate) fn build_clients(place: &BucketLocation, settings: &CloudSettings) -> Result<BucketClients> {
+/// `Corrupt` if the settings do not fit the cloud; the message or the cause says which.
+pub(crate) fn build_clients(location: &BucketLocation, settings: &CloudSettings) -> Result<BucketClients> {
     install_crypto_provider();
-    if settings.public_endpoint.is_some() && place.provider != CloudProvider::S3 {
-        return Err(invalid_settings(place, "a public endpoint is for s3:// alone"));
+    if settings.public_endpoint.is_some() && location.provider != CloudProvider::S3 {
+        return Err(invalid_settings(location, "a public endpoint is for s3:// alone"));
     }
-    match place.provider {
-        CloudProvider::S3 => build_s3(place, settings),
+    match location.provider {
+        CloudProvider::S3 => build_s3(location, settings),
         CloudProvider::Gcs => {
-            build_gcs(place, settings).map_err(|cause| invalid_settings(place, "").with_source(cause))
+            build_gcs(location, settings).map_err(|cause| invalid_settings(location, "").with_source(cause))
         }
         CloudProvider::Azure => {
-            build_azure(place, settings).map_err(|cause| invalid_settings(place, "").with_source(cause))
+            build_azure(location, settings).map_err(|cause| invalid_settings(location, "").with_source(cause))
         }
     }
 }
 
-/// The HTTP client takes the cryptography of the whole process. Whoever came first has installed one that serves.
+/// Installs the cryptography of the HTTP client, which is one for the whole process, unless another part of the process
+/// has installed one already.
 fn install_crypto_provider() {
     if CryptoProvider::get_default().is_none() {
         drop(rustls::crypto::ring::default_provider().install_default());
     }
 }
 
-fn build_s3(place: &BucketLocation, settings: &CloudSettings) -> Result<BucketClients> {
+fn build_s3(location: &BucketLocation, settings: &CloudSettings) -> Result<BucketClients> {
     let mut builder = AmazonS3Builder::new()
-        .with_client_options(settings.patience.client_options())
-        .with_retry(settings.patience.retry_config());
+        .with_client_options(settings.timeouts.client_options())
+        .with_retry(settings.timeouts.retry_config());
     for (key, value) in known_variables::<AmazonS3ConfigKey>(settings, "AWS_") {
         builder = builder.with_config(key, value);
     }
-    let builder = builder.with_bucket_name(&place.bucket);
-    let given = |key| builder.get_config_value(&key);
-    let endpoint = given(AmazonS3ConfigKey::S3Endpoint).or_else(|| given(AmazonS3ConfigKey::Endpoint));
-    let endpoint = endpoint.map(|text| parse_endpoint(place, &text)).transpose()?;
-    let bucket = S3Bucket { location: place, addressing: settings.addressing };
-    let built = |builder: AmazonS3Builder| {
-        builder.build().map_err(|cause| invalid_settings(place, "").with_source(cause))
+    let builder = builder.with_bucket_name(&location.bucket);
+    let configured = |key| builder.get_config_value(&key);
+    let endpoint =
+        configured(AmazonS3ConfigKey::S3Endpoint).or_else(|| configured(AmazonS3ConfigKey::Endpoint));
+    let endpoint = endpoint.map(|text| parse_endpoint(location, &text)).transpose()?;
+    let bucket = S3Bucket { location, addressing: settings.addressing };
+    let build = |builder: AmazonS3Builder| {
+        builder.build().map_err(|cause| invalid_settings(location, "").with_source(cause))
     };
-    let objects = Arc::new(built(bucket.with_endpoint(builder.clone(), endpoint)?)?);
+    let objects = Arc::new(build(bucket.with_endpoint(builder.clone(), endpoint)?)?);
     let signer: Arc<dyn Signer> = match &settings.public_endpoint {
         None => Arc::clone(&objects) as _,
         Some(public) => {
             // The same credentials, so that they are fetched and renewed once.
             let builder = builder.with_credentials(Arc::clone(objects.credentials()));
-            Arc::new(built(bucket.with_endpoint(builder, Some(public.clone()))?)?)
+            Arc::new(build(bucket.with_endpoint(builder, Some(public.clone()))?)?)
         }
     };
     Ok(BucketClients { objects, signer, binds_parameters: true })
 }
 
-/// `minio:9000` is a URL too, of the scheme `minio`: the commonest mistake is told apart here.
-fn parse_endpoint(place: &BucketLocation, endpoint: &str) -> Result<Url> {
+/// Parses the endpoint. `minio:9000`, the most common mistake, is also a URL, with the scheme `minio`.
+fn parse_endpoint(location: &BucketLocation, endpoint: &str) -> Result<Url> {
     let url = endpoint.parse::<Url>().ok();
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.host().is_some());
-    url.ok_or_else(|| invalid_settings(place, "AWS_ENDPOINT_URL must begin with http:// or https://"))
+    url.ok_or_else(|| invalid_settings(location, "AWS_ENDPOINT_URL must begin with http:// or https://"))
 }
 
-/// A bucket and how URLs name it.
+/// A bucket and where URLs contain its name.
 #[derive(Clone, Copy)]
 struct S3Bucket<'a> {
     location: &'a BucketLocation,
@@ -135,21 +138,20 @@ struct S3Bucket<'a> {
 }
 
 impl S3Bucket<'_> {
-    /// Points a builder at an endpoint; at Amazon's own when there is none. Plain HTTP is permitted where the operator
-    /// wrote it.
+    /// Sets the endpoint of a builder; Amazon's own if there is none. Plain HTTP is permitted if the operator wrote it.
     fn with_endpoint(self, builder: AmazonS3Builder, endpoint: Option<Url>) -> Result<AmazonS3Builder> {
         let bucket = &self.location.bucket;
-        let in_host = match self.addressing {
+        let is_in_host = match self.addressing {
             Addressing::Auto => endpoint.is_none() && !bucket.contains('.'),
             Addressing::Path => false,
             Addressing::Virtual => true,
         };
-        let builder = builder.with_virtual_hosted_style_request(in_host);
+        let builder = builder.with_virtual_hosted_style_request(is_in_host);
         let Some(mut endpoint) = endpoint else { return Ok(builder) };
-        if in_host {
-            // The builder takes such an endpoint as it is: the bucket must be in it.
-            let named = endpoint.host_str().map(|host| format!("{bucket}.{host}"));
-            endpoint.set_host(named.as_deref()).map_err(|cause| {
+        if is_in_host {
+            // The builder does not add the bucket to such an endpoint.
+            let host = endpoint.host_str().map(|host| format!("{bucket}.{host}"));
+            endpoint.set_host(host.as_deref()).map_err(|cause| {
                 invalid_settings(self.location, "the endpoint's host takes no bucket").with_source(cause)
             })?;
         }
@@ -158,38 +160,41 @@ impl S3Bucket<'_> {
     }
 }
 
-fn build_gcs(place: &BucketLocation, settings: &CloudSettings) -> object_store::Result<BucketClients> {
+fn build_gcs(location: &BucketLocation, settings: &CloudSettings) -> object_store::Result<BucketClients> {
     let mut builder = GoogleCloudStorageBuilder::new()
-        .with_client_options(settings.patience.client_options())
-        .with_retry(settings.patience.retry_config());
+        .with_client_options(settings.timeouts.client_options())
+        .with_retry(settings.timeouts.retry_config());
     for (key, value) in known_variables::<GoogleConfigKey>(settings, "GOOGLE_") {
         builder = builder.with_config(key, value);
     }
-    let objects = Arc::new(builder.with_bucket_name(&place.bucket).build()?);
+    let objects = Arc::new(builder.with_bucket_name(&location.bucket).build()?);
     Ok(BucketClients { signer: Arc::clone(&objects) as _, objects, binds_parameters: true })
 }
 
-fn build_azure(place: &BucketLocation, settings: &CloudSettings) -> object_store::Result<BucketClients> {
+fn build_azure(location: &BucketLocation, settings: &CloudSettings) -> object_store::Result<BucketClients> {
     let mut builder = MicrosoftAzureBuilder::new()
-        .with_client_options(settings.patience.client_options())
-        .with_retry(settings.patience.retry_config());
+        .with_client_options(settings.timeouts.client_options())
+        .with_retry(settings.timeouts.retry_config());
     for (key, value) in known_variables::<AzureConfigKey>(settings, "AZURE_") {
         builder = builder.with_config(key, value);
     }
-    let objects = Arc::new(builder.with_container_name(&place.bucket).build()?);
+    let objects = Arc::new(builder.with_container_name(&location.bucket).build()?);
     Ok(BucketClients { signer: Arc::clone(&objects) as _, objects, binds_parameters: false })
 }
 
-/// The variables that a cloud's builder knows, as its own `from_env` takes them.
+/// Returns the variables that the builder of a cloud knows, selected as its own `from_env` does.
 fn known_variables<K: FromStr>(settings: &CloudSettings, prefix: &str) -> Vec<(K, String)> {
-    let ours = settings.variables.iter().filter(|(name, _)| name.starts_with(prefix));
-    ours.filter_map(|(name, value)| Some((name.to_ascii_lowercase().parse().ok()?, value.clone()))).collect()
+    let variables = settings.variables.iter().filter(|(name, _)| name.starts_with(prefix));
+    variables
+        .filter_map(|(name, value)| Some((name.to_ascii_lowercase().parse().ok()?, value.clone())))
+        .collect()
 }
 
-fn invalid_settings(place: &BucketLocation, why: &str) -> StoreError {
-    let BucketLocation { provider: cloud, bucket, .. } = place;
-    let separator = if why.is_empty() { "" } else { ": " };
-    StoreError::new(StoreErrorKind::Corrupt, format!("the bucket {bucket} of {cloud:?}{separator}{why}"))
+fn invalid_settings(location: &BucketLocation, reason: &str) -> StoreError {
+    let BucketLocation { provider, bucket, .. } = location;
+    let separator = if reason.is_empty() { "" } else { ": " };
+    let what = format!("settings of bucket {bucket} in {provider}{separator}{reason}");
+    StoreError::new(StoreErrorKind::Corrupt, what)
 }
 
 #[cfg(test)]
@@ -211,8 +216,8 @@ mod tests {
     }
 
     async fn presigned_url(bucket: &str, settings: &CloudSettings) -> Url {
-        let place = BucketLocation::parse(&format!("s3://{bucket}")).unwrap().unwrap();
-        let clients = build_clients(&place, settings).unwrap();
+        let location = BucketLocation::parse(&format!("s3://{bucket}")).unwrap().unwrap();
+        let clients = build_clients(&location, settings).unwrap();
         let ttl = Duration::from_secs(60);
         clients.signer.signed_url(Method::GET, &Path::from("a/b"), ttl).await.unwrap()
     }
@@ -268,9 +273,9 @@ mod tests {
 
     #[test]
     fn invalid_settings_are_refused_with_a_reason() {
-        let place = |url: &str| BucketLocation::parse(url).unwrap().unwrap();
+        let location = |url: &str| BucketLocation::parse(url).unwrap().unwrap();
         let refused = |url: &str, settings: &CloudSettings| {
-            let error = build_clients(&place(url), settings).err().unwrap();
+            let error = build_clients(&location(url), settings).err().unwrap();
             assert_eq!(error.kind, StoreErrorKind::Corrupt);
             error.to_string()
         };
@@ -289,8 +294,8 @@ mod tests {
 
     #[test]
     fn debug_output_contains_no_secrets() {
-        let shown = format!("{:?}", settings(&[]));
-        assert!(shown.contains("AWS_SECRET_ACCESS_KEY") && !shown.contains(SECRET), "{shown}");
+        let text = format!("{:?}", settings(&[]));
+        assert!(text.contains("AWS_SECRET_ACCESS_KEY") && !text.contains(SECRET), "{text}");
     }
 
     #[test]

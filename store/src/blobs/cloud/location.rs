@@ -1,12 +1,14 @@
 //! Which bucket of which cloud a storage URL names. Reads no environment and opens nothing.
 
-use crate::blobs::storage::refused;
+use std::fmt;
+
+use crate::blobs::object_ops::invalid_url;
 use crate::traits::Result;
 
-/// A cloud that `object_store` speaks to.
+/// A supported cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloudProvider {
-    /// Amazon S3, and what speaks its protocol.
+    /// Amazon S3 and servers compatible with it.
     S3,
     /// Google Cloud Storage.
     Gcs,
@@ -14,26 +16,36 @@ pub enum CloudProvider {
     Azure,
 }
 
-/// A bucket, and what every object's name in it begins with.
+impl fmt::Display for CloudProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::S3 => "S3",
+            Self::Gcs => "Google Cloud Storage",
+            Self::Azure => "Azure Blob Storage",
+        })
+    }
+}
+
+/// A bucket, and the prefix of every object in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketLocation {
-    /// Whose bucket it is.
+    /// The cloud that the bucket belongs to.
     pub provider: CloudProvider,
-    /// Its name; Azure says container.
+    /// The name of the bucket; Azure calls it container.
     pub bucket: String,
-    /// Folders in it, no slash at either end; empty for none.
+    /// Folders in the bucket, without a slash at either end; empty for none.
     pub prefix: String,
 }
 
 impl BucketLocation {
-    /// `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`; `None` for a URL of another scheme.
+    /// Parses `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`; returns `None` for other schemes.
     ///
     /// # Errors
-    /// `Corrupt` for a name that no bucket has, and for what does not belong into such a URL: credentials, a port, a
-    /// query. None of it is repeated, since a credential may be in it.
+    /// `Corrupt` for an invalid bucket name and for parts that such a URL must not have: credentials, a port, a query.
+    /// The message does not repeat them, because they may contain a credential.
     pub fn parse(url: &str) -> Result<Option<Self>> {
         let Some((scheme, rest)) = url.split_once("://") else { return Ok(None) };
-        let cloud = match scheme {
+        let provider = match scheme {
             "s3" => CloudProvider::S3,
             "gs" => CloudProvider::Gcs,
             "az" => CloudProvider::Azure,
@@ -42,19 +54,22 @@ impl BucketLocation {
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let prefix = prefix.trim_end_matches('/');
         if !is_valid_name(bucket) {
-            return Err(refused(&format!("{scheme}://.."), "a bucket's name must follow, and nothing else"));
+            return Err(invalid_url(
+                &format!("{scheme}://.."),
+                "a bucket's name must follow, and nothing else",
+            ));
         }
         if !prefix.is_empty() && !prefix.split('/').all(is_valid_name) {
-            let why = "after the bucket only folders of letters, digits, `-`, `_` and `.` may follow";
-            return Err(refused(&format!("{scheme}://{bucket}/.."), why));
+            let reason = "after the bucket only folders of letters, digits, `-`, `_` and `.` may follow";
+            return Err(invalid_url(&format!("{scheme}://{bucket}/.."), reason));
         }
-        Ok(Some(Self { provider: cloud, bucket: bucket.to_owned(), prefix: prefix.to_owned() }))
+        Ok(Some(Self { provider, bucket: bucket.to_owned(), prefix: prefix.to_owned() }))
     }
 }
 
 fn is_valid_name(part: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    !part.is_empty() && !part.starts_with('.') && part.bytes().all(plain)
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    !part.is_empty() && !part.starts_with('.') && part.bytes().all(is_allowed)
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! Bytes in a bucket of S3, Google Cloud Storage or Azure, and the presigned URLs by which partners put them there and
-//! runners fetch them: the transfers never pass through this service.
+//! Objects in a bucket of S3, Google Cloud Storage or Azure, and the presigned URLs with which partners upload and
+//! runners download them: these transfers never pass through this service.
 //!
-//! Knows no rows and no HTTP of ours. Every call ends: with an answer, or with `Unavailable` within [`Patience::call`].
+//! Every call ends: with a result, or with `Unavailable` within [`Timeouts::total`].
 
-pub(crate) mod client;
-pub(crate) mod location;
-pub(crate) mod timeouts;
-pub(crate) mod upload;
+mod client;
+mod location;
+mod timeouts;
+mod upload;
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,23 +24,23 @@ use url::Url;
 pub use self::client::{Addressing, CloudSettings};
 pub use self::location::{BucketLocation, CloudProvider};
 pub use self::timeouts::Timeouts;
+use self::timeouts::with_timeout;
 use self::upload::PART_BYTES;
-use crate::blobs::object_ops;
-use crate::blobs::storage::ListedObject;
+use crate::blobs::object_ops::{self, ListedObject};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::ids::{AlbumId, OrganizationId};
-use crate::model::object_key::{ObjectKey, ROOT};
+use crate::model::object_key::{KEY_ROOT, ObjectKey};
 use crate::traits::{ANY_IMAGE, Blobs, Result, UploadConditions};
 
-/// The longest that a presigned URL may hold. S3 and Google refuse longer ones when they are used, which is too late.
+/// The longest validity of a presigned URL. S3 and Google refuse longer ones only when they are used, which is too late.
 pub const LONGEST_TTL: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What is written to see whether anything can be, and its folder.
+/// The object that is written to check the bucket, and its folder.
 const CHECK_OBJECT: &str = "check/writable";
 const CHECK_FOLDER: &str = "check";
 
-/// For so long it is enough to look at [`CHECKED`]: readiness is asked every few seconds by many, writes cost more, and
-/// a bucket with versions keeps each of them.
+/// For how long after a write a check only reads [`CHECK_OBJECT`]: many clients request readiness every few seconds,
+/// writes cost more, and a bucket with versions keeps each of them.
 const WRITE_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 const CONTENT_TYPE: HeaderName = HeaderName::from_static("content-type");
@@ -51,60 +51,62 @@ pub struct CloudObjects {
     signer: Arc<dyn Signer>,
     binds_parameters: bool,
     prefix: String,
-    patience: Timeouts,
+    timeouts: Timeouts,
     last_write: Mutex<Option<Instant>>,
 }
 
 impl CloudObjects {
-    /// The objects of a place. Asks nothing of the network: a bucket that does not answer now may do so later.
+    /// Opens a bucket without accessing the network: a bucket that does not respond now may do so later.
     ///
     /// # Errors
-    /// `Corrupt` when the settings do not fit the cloud.
-    pub fn open(place: BucketLocation, settings: &CloudSettings) -> Result<Self> {
-        let client::BucketClients { objects, signer, binds_parameters: binds } =
-            client::build_clients(&place, settings)?;
-        let (prefix, patience) = (place.prefix, settings.patience);
-        Ok(Self { objects, signer, binds_parameters: binds, prefix, patience, last_write: Mutex::new(None) })
+    /// `Corrupt` if the settings do not fit the cloud.
+    pub fn open(location: BucketLocation, settings: &CloudSettings) -> Result<Self> {
+        let client::BucketClients { objects, signer, binds_parameters } =
+            client::build_clients(&location, settings)?;
+        let (prefix, timeouts) = (location.prefix, settings.timeouts);
+        Ok(Self { objects, signer, binds_parameters, prefix, timeouts, last_write: Mutex::new(None) })
     }
 
-    /// Whether the bucket is there and takes bytes. Writes at most once a minute.
+    /// Checks that the bucket exists and can be written. Writes at most once a minute.
     ///
     /// # Errors
     /// `Unavailable`.
     pub async fn check(&self) -> Result<()> {
         let path = self.path(CHECK_OBJECT);
         let check = async {
-            let written = *self.last_write.lock().unwrap_or_else(PoisonError::into_inner);
-            if written.is_some_and(|at| at.elapsed() < WRITE_CHECK_INTERVAL)
+            let last_write = *self.last_write.lock().unwrap_or_else(PoisonError::into_inner);
+            if last_write.is_some_and(|at| at.elapsed() < WRITE_CHECK_INTERVAL)
                 && object_ops::head(&*self.objects, &path).await?.is_some()
             {
                 return Ok(());
             }
-            // A list first: there are servers that make a bucket of any name for a write.
+            // Listed first: some servers create a missing bucket on a write.
             self.check_bucket_exists().await?;
             let written = self.objects.put(&path, "photofinish".into()).await;
             written.map_err(|cause| bucket_unavailable("write to the storage", cause))?;
             *self.last_write.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
             Ok(())
         };
-        within(self.patience.read, &path, check).await
+        with_timeout(self.timeouts.read, &path, check).await
     }
 
-    /// All objects below the prefix, a page of a thousand at a time.
+    /// Lists all objects below the prefix, in pages of a thousand.
     pub(crate) fn list(&self) -> BoxStream<'_, Result<ListedObject>> {
-        let root = self.path(ROOT);
+        let root = self.path(KEY_ROOT);
         let prefix = if self.prefix.is_empty() { String::new() } else { format!("{}/", self.prefix) };
         let found = self.objects.list(Some(&root));
         let pages = (found, root, prefix);
         stream::try_unfold(pages, async |(mut found, root, prefix)| {
-            let next = async { found.try_next().await.map_err(|cause| object_ops::failure(&root, cause)) };
-            let Some(meta) = within(self.patience.call, &root, next).await? else { return Ok(None) };
-            Ok(Some((object_ops::stored(&meta, &prefix)?, (found, root, prefix))))
+            let next =
+                async { found.try_next().await.map_err(|cause| object_ops::object_error(&root, cause)) };
+            let Some(meta) = with_timeout(self.timeouts.total, &root, next).await? else { return Ok(None) };
+            Ok(Some((ListedObject::from_meta(&meta, &prefix)?, (found, root, prefix))))
         })
         .boxed()
     }
 
-    /// Whether there is a bucket of this name. S3 says 404 for an object and for a bucket; a list tells them apart.
+    /// Checks that the bucket exists. S3 responds with 404 to a missing object and to a missing bucket; a list tells
+    /// them apart.
     async fn check_bucket_exists(&self) -> Result<()> {
         match self.objects.list(Some(&self.path(CHECK_FOLDER))).next().await {
             None | Some(Ok(_)) => Ok(()),
@@ -112,42 +114,42 @@ impl CloudObjects {
         }
     }
 
-    /// The place of `name` in the bucket.
+    /// Returns the path of `name` in the bucket.
     fn path(&self, name: &str) -> Path {
         if self.prefix.is_empty() { Path::from(name) } else { Path::from(format!("{}/{name}", self.prefix)) }
     }
 
-    /// An answer about one object, in time. That something is not there counts only from a bucket that is: a bucket's
-    /// name with a typing error must not fail every photo for its missing bytes.
+    /// Runs a query about one object with the time limit of a call. An object counts as missing only if the bucket
+    /// exists: a mistyped bucket name must not fail every photo.
     async fn query_object<T>(
         &self,
         path: &Path,
-        call: impl Future<Output = Result<Option<T>>>,
+        query: impl Future<Output = Result<Option<T>>>,
     ) -> Result<Option<T>> {
-        let call = async {
-            let answer = call.await?;
-            if answer.is_none() {
+        let query = async {
+            let found = query.await?;
+            if found.is_none() {
                 self.check_bucket_exists().await?;
             }
-            Ok(answer)
+            Ok(found)
         };
-        within(self.patience.call, path, call).await
+        with_timeout(self.timeouts.total, path, query).await
     }
 
-    async fn sign_url(&self, method: Method, key: &ObjectKey, terms: SignOptions) -> Result<Url> {
+    async fn sign_url(&self, method: Method, key: &ObjectKey, options: SignOptions) -> Result<Url> {
         let path = self.path(key.as_str());
-        let ttl = terms.ttl.clamp(Duration::from_secs(1), LONGEST_TTL);
-        let options = if self.binds_parameters { terms.parameters } else { SignedUrlOptions::default() };
+        let ttl = options.ttl.clamp(Duration::from_secs(1), LONGEST_TTL);
+        let parameters = if self.binds_parameters { options.parameters } else { SignedUrlOptions::default() };
         let signing = async {
-            let signed = self.signer.signed_url_opts(method, &path, ttl, &options).await;
+            let signed = self.signer.signed_url_opts(method, &path, ttl, &parameters).await;
             signed.map_err(|cause| bucket_unavailable("sign a url", cause))
         };
-        // Credentials may have to be fetched or renewed first.
-        within(self.patience.call, &path, signing).await
+        // Limited because credentials may have to be fetched or renewed first.
+        with_timeout(self.timeouts.total, &path, signing).await
     }
 }
 
-/// How long a signature holds and what it covers besides method and object.
+/// How long a signature is valid, and what it covers in addition to method and object.
 struct SignOptions {
     ttl: Duration,
     parameters: SignedUrlOptions,
@@ -155,10 +157,10 @@ struct SignOptions {
 
 #[async_trait]
 impl Blobs for CloudObjects {
-    async fn read(&self, key: &ObjectKey, at_most: u64) -> Result<Bytes> {
+    async fn read(&self, key: &ObjectKey, max_bytes: u64) -> Result<Bytes> {
         let path = self.path(key.as_str());
         let read = async {
-            match object_ops::read(&*self.objects, &path, at_most).await {
+            match object_ops::read(&*self.objects, &path, max_bytes).await {
                 Ok(bytes) => Ok(Some(bytes)),
                 Err(error) if error.kind == StoreErrorKind::NotFound => Ok(None),
                 Err(error) => Err(error),
@@ -171,32 +173,32 @@ impl Blobs for CloudObjects {
     async fn write(&self, key: &ObjectKey, content_type: &str, bytes: Bytes) -> Result<()> {
         let path = self.path(key.as_str());
         if bytes.len() > PART_BYTES {
-            return upload::put_multipart(&*self.objects, &self.patience, &path, (content_type, bytes)).await;
+            return upload::put_multipart(&*self.objects, &self.timeouts, &path, content_type, bytes).await;
         }
-        within(self.patience.call, &path, upload::put_whole(&*self.objects, &path, (content_type, bytes)))
-            .await
+        let put = upload::put_whole(&*self.objects, &path, content_type, bytes);
+        with_timeout(self.timeouts.total, &path, put).await
     }
 
     async fn upload_url(&self, key: &ObjectKey, upload: UploadConditions<'_>) -> Result<Url> {
-        let mut bound = SignedUrlOptions::default();
+        let mut parameters = SignedUrlOptions::default();
         if upload.content_type != ANY_IMAGE {
             let value = HeaderValue::from_str(upload.content_type).map_err(|cause| {
-                StoreError::new(StoreErrorKind::Corrupt, "a content type no header can hold")
+                StoreError::new(StoreErrorKind::Corrupt, "a content type that is no header value")
                     .with_source(cause)
             })?;
-            bound = bound.with_signed_header(CONTENT_TYPE, value);
+            parameters = parameters.with_signed_header(CONTENT_TYPE, value);
         }
-        self.sign_url(Method::PUT, key, SignOptions { ttl: upload.ttl, parameters: bound }).await
+        self.sign_url(Method::PUT, key, SignOptions { ttl: upload.ttl, parameters }).await
     }
 
     async fn download_url(&self, key: &ObjectKey, ttl: Duration) -> Result<Url> {
-        // As local files are sent: whatever type the sender of an original declared, no browser takes it for a page.
-        let answered = [
+        // The same headers as for local files: whatever type the uploader declared, no browser renders it as a page.
+        let response_headers = [
             ("response-content-type", key.content_type()),
             ("response-cache-control", "private, max-age=3600"),
         ];
-        let bound = SignedUrlOptions::default().with_query(answered);
-        self.sign_url(Method::GET, key, SignOptions { ttl, parameters: bound }).await
+        let parameters = SignedUrlOptions::default().with_query(response_headers);
+        self.sign_url(Method::GET, key, SignOptions { ttl, parameters }).await
     }
 
     async fn head(&self, key: &ObjectKey) -> Result<Option<u64>> {
@@ -206,10 +208,10 @@ impl Blobs for CloudObjects {
 
     async fn delete(&self, key: &ObjectKey) -> Result<()> {
         let path = self.path(key.as_str());
-        within(self.patience.call, &path, object_ops::delete(&*self.objects, &path)).await
+        with_timeout(self.timeouts.total, &path, object_ops::delete(&*self.objects, &path)).await
     }
 
-    /// Lists and removes a thousand at a time. What is left after an error is found by the next call.
+    /// Lists and removes a thousand objects at a time. What is left after an error is removed by the next call.
     async fn delete_album(&self, organization: OrganizationId, album: AlbumId) -> Result<()> {
         let prefix = self.path(&ObjectKey::album_prefix(organization, album));
         let found = self.objects.list(Some(&prefix)).map_ok(|object| object.location).boxed();
@@ -217,25 +219,14 @@ impl Blobs for CloudObjects {
         let mut next = async || match removed.next().await {
             None => Ok(false),
             Some(Ok(_) | Err(object_store::Error::NotFound { .. })) => Ok(true),
-            Some(Err(cause)) => Err(object_ops::failure(&prefix, cause)),
+            Some(Err(cause)) => Err(object_ops::object_error(&prefix, cause)),
         };
-        while within(self.patience.call, &prefix, next()).await? {}
+        while with_timeout(self.timeouts.total, &prefix, next()).await? {}
         Ok(())
     }
 }
 
-/// A failure that is the bucket's, whatever it says.
-fn bucket_unavailable(what: &str, cause: object_store::Error) -> StoreError {
-    StoreError::new(StoreErrorKind::Unavailable, what).with_source(cause)
-}
-
-/// The answer, or `Unavailable` when there is none in time.
-async fn within<T>(limit: Duration, path: &Path, call: impl Future<Output = Result<T>>) -> Result<T> {
-    match tokio::time::timeout(limit, call).await {
-        Ok(answer) => answer,
-        Err(elapsed) => {
-            let what = format!("object {path}: no answer for {:.1} s", limit.as_secs_f64());
-            Err(StoreError::new(StoreErrorKind::Unavailable, what).with_source(elapsed))
-        }
-    }
+/// Returns the error for a failure of the bucket itself, whatever its kind.
+fn bucket_unavailable(operation: &str, cause: object_store::Error) -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, operation).with_source(cause)
 }

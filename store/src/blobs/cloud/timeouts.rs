@@ -1,37 +1,43 @@
-//! How long a storage that does not answer, answers wrongly or falls silent is waited for. Everything ends: a call of
-//! this crate never hangs, whatever the other side does.
+//! How long a storage that does not respond, responds with errors or stops sending is waited for. Every call of this
+//! crate ends, whatever the storage does.
 
 use std::time::Duration;
 
+use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 
-/// How long what is waited for.
+use crate::error::{StoreError, StoreErrorKind};
+use crate::traits::Result;
+
+/// Time limits of the calls to a storage.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// For a connection.
+    /// For establishing a connection.
     pub connect: Duration,
-    /// For the first byte of an answer, and for each one after. An upload of [`super::PART_BYTES`] must fit into it.
+    /// For the first byte of a response, and for each pause after it. An upload of [`super::PART_BYTES`] must fit into
+    /// it.
     pub read: Duration,
-    /// From the first attempt on, for another attempt to begin.
+    /// From the first attempt until the last one may begin.
     pub retry: Duration,
-    /// For a whole call with all its attempts; of an album's removal, for each thousand objects.
-    pub call: Duration,
-    /// For parts of a broken upload to be removed, after the call.
+    /// For a whole call with all its attempts; for the removal of an album, per thousand objects.
+    pub total: Duration,
+    /// For removing the parts of a failed upload, after the call.
     pub cleanup: Duration,
 }
 
 impl Timeouts {
-    /// What the service has. `call` and `farewell` together are shorter than the pipeline's patience, so that what it
-    /// hears of is a storage that is down and not a store that is silent.
+    /// The limits of the service. `total` and `cleanup` together are shorter than the pipeline waits for the store, so
+    /// that the pipeline gets an error of the storage instead of its own timeout.
     pub const SERVICE: Self = Self {
         connect: Duration::from_secs(3),
         read: Duration::from_secs(8),
         retry: Duration::from_secs(10),
-        call: Duration::from_secs(26),
+        total: Duration::from_secs(26),
         cleanup: Duration::from_secs(2),
     };
 
-    /// Attempts of one request. Five make 2 s of pauses at most: who waits longer is better told so, and comes again.
+    /// Limits the attempts of one request. Five attempts pause for 2 s at most: after that the caller should get the
+    /// error and try again itself.
     pub(crate) fn retry_config(&self) -> RetryConfig {
         let backoff = BackoffConfig {
             init_backoff: Duration::from_millis(100),
@@ -41,17 +47,32 @@ impl Timeouts {
         RetryConfig { backoff, max_retries: 4, retry_timeout: self.retry }
     }
 
-    /// Limits of one attempt.
+    /// Limits one attempt.
     pub(crate) fn client_options(&self) -> ClientOptions {
         ClientOptions::new()
             .with_connect_timeout(self.connect)
             .with_read_timeout(self.read)
-            .with_timeout(self.call)
+            .with_timeout(self.total)
     }
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
         Self::SERVICE
+    }
+}
+
+/// Returns the result of `call`, or `Unavailable` if it takes longer than `limit`.
+pub(crate) async fn with_timeout<T>(
+    limit: Duration,
+    path: &Path,
+    call: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    match tokio::time::timeout(limit, call).await {
+        Ok(result) => result,
+        Err(elapsed) => {
+            let what = format!("object {path}: no response for {:.1} s", limit.as_secs_f64());
+            Err(StoreError::new(StoreErrorKind::Unavailable, what).with_source(elapsed))
+        }
     }
 }

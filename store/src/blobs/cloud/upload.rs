@@ -1,5 +1,5 @@
-//! Writes of whole bodies: small ones in one request, large ones in parts. Nobody sees a part of an object: it is there
-//! once its last part is.
+//! Writes of whole objects: small ones in one request, large ones in parts. An object is not visible before its last
+//! part is written.
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -9,54 +9,56 @@ use object_store::{
     Attribute, Attributes, MultipartUpload, ObjectStore, PutMultipartOptions, PutOptions, PutPayload,
 };
 
-use super::within;
-use crate::blobs::cloud::timeouts::Timeouts;
-use crate::blobs::object_ops::failure;
+use crate::blobs::cloud::timeouts::{Timeouts, with_timeout};
+use crate::blobs::object_ops::object_error;
 use crate::error::StoreError;
 use crate::traits::Result;
 
-/// What one request carries at most. S3 takes no parts under 5 MiB; at 1.1 MB/s this one arrives within the silence of
-/// [`Patience::SERVICE`], which lasts while a body is sent.
+/// The largest body of one request. S3 accepts no parts below 5 MiB; at 1.1 MB/s this one is sent within the read
+/// timeout of [`Timeouts::SERVICE`], which also applies while a body is sent.
 pub(crate) const PART_BYTES: usize = 8 << 20;
 
-/// Parts on their way at once.
+/// How many parts are sent concurrently.
 const CONCURRENT_PARTS: usize = 4;
 
-/// Writes a body in one request.
+/// Writes an object in one request.
 ///
 /// # Errors
 /// `Unavailable`.
 pub(crate) async fn put_whole(
     objects: &dyn ObjectStore,
     path: &Path,
-    (content_type, bytes): (&str, Bytes),
+    content_type: &str,
+    bytes: Bytes,
 ) -> Result<()> {
     let options = PutOptions { attributes: attributes(content_type), ..PutOptions::default() };
     let put = objects.put_opts(path, PutPayload::from_bytes(bytes), options).await;
-    put.map(drop).map_err(|cause| failure(path, cause))
+    put.map(drop).map_err(|cause| object_error(path, cause))
 }
 
-/// Writes a body in parts. What was sent of one that fails is removed as far as the storage answers; the bucket's
-/// lifecycle rule removes the rest.
+/// Writes an object in parts. The parts of a failed upload are removed if the storage responds; otherwise the bucket's
+/// lifecycle rule removes them.
 ///
 /// # Errors
 /// `Unavailable`.
 pub(crate) async fn put_multipart(
     objects: &dyn ObjectStore,
-    patience: &Timeouts,
+    timeouts: &Timeouts,
     path: &Path,
-    (content_type, bytes): (&str, Bytes),
+    content_type: &str,
+    bytes: Bytes,
 ) -> Result<()> {
     let mut upload: Option<Box<dyn MultipartUpload>> = None;
     let sending = async {
         let options =
             PutMultipartOptions { attributes: attributes(content_type), ..PutMultipartOptions::default() };
-        let begun = objects.put_multipart_opts(path, options).await.map_err(|cause| failure(path, cause))?;
-        send_parts(&mut **upload.insert(begun), bytes).await.map_err(|cause| failure(path, cause))
+        let started = objects.put_multipart_opts(path, options).await;
+        let started = started.map_err(|cause| object_error(path, cause))?;
+        send_parts(&mut **upload.insert(started), bytes).await.map_err(|cause| object_error(path, cause))
     };
-    let sent = within(patience.call, path, sending).await;
+    let sent = with_timeout(timeouts.total, path, sending).await;
     if let (Err(_), Some(upload)) = (&sent, &mut upload) {
-        abort_upload(&mut **upload, patience, path).await;
+        abort_upload(&mut **upload, timeouts, path).await;
     }
     sent
 }
@@ -72,11 +74,11 @@ async fn send_parts(upload: &mut dyn MultipartUpload, bytes: Bytes) -> object_st
     upload.complete().await.map(drop)
 }
 
-async fn abort_upload(upload: &mut dyn MultipartUpload, patience: &Timeouts, path: &Path) {
-    let abort = async { upload.abort().await.map_err(|cause| failure(path, cause)) };
-    let aborted: std::result::Result<(), StoreError> = within(patience.cleanup, path, abort).await;
+async fn abort_upload(upload: &mut dyn MultipartUpload, timeouts: &Timeouts, path: &Path) {
+    let abort = async { upload.abort().await.map_err(|cause| object_error(path, cause)) };
+    let aborted: std::result::Result<(), StoreError> = with_timeout(timeouts.cleanup, path, abort).await;
     if let Err(error) = aborted {
-        tracing::warn!(%error, "parts of a broken upload stay until the bucket's lifecycle rule removes them");
+        tracing::warn!(%error, "failed to remove parts of failed upload, left to the bucket's lifecycle rule");
     }
 }
 

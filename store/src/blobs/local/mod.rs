@@ -1,11 +1,11 @@
-//! Bytes on the local disk, and the signed URLs by which partners put them there and runners fetch them.
+//! Objects on the local disk, and the signed URLs with which partners upload and runners download them.
 //!
-//! The embedded profile's stand-in for S3: the service itself answers `PUT` and `GET` on `/storage/{key}`, with the
-//! semantics of a presigned request. Knows nothing of HTTP: the API calls [`LocalFiles::verify_upload`], then
-//! [`LocalFiles::receive`]; or [`LocalFiles::verify_download`], then [`LocalFiles::open`].
+//! The embedded profile's substitute for S3: the service itself handles `PUT` and `GET` on `/storage/{key}`, with the
+//! semantics of a presigned request. Knows no HTTP: the API calls [`LocalFiles::verify_upload`], then
+//! [`LocalFiles::receive_upload`]; or [`LocalFiles::verify_download`], then [`LocalFiles::open_object`].
 
-pub(crate) mod durable;
-pub(crate) mod signing;
+mod durable;
+mod signing;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,36 +23,35 @@ use tokio::io::AsyncWriteExt;
 use tokio_util::io::ReaderStream;
 use url::Url;
 
-pub use self::durable::make_folder;
 use self::durable::{ObjectDir, StagedFile};
 pub use self::signing::{DownloadGrant, SignatureError, UploadGrant};
-use self::signing::{SignedFields, SignedMethod, UnverifiedRequest, UrlSigner};
-use crate::blobs::object_ops;
-use crate::blobs::storage::{ListedObject, refused};
+use self::signing::{SignedFields, SignedMethod, UnverifiedRequest, UploadLimits, UrlSigner};
+use crate::blobs::object_ops::{self, ListedObject, invalid_url};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::folder::make_folder;
 use crate::model::ids::{AlbumId, OrganizationId};
-use crate::model::object_key::{ObjectKey, ROOT};
+use crate::model::object_key::{KEY_ROOT, ObjectKey};
 use crate::traits::{Blobs, Result, UploadConditions};
 
-/// How much of a file is read at once for a download.
+/// How many bytes of a file are read at once for a download.
 const READ_BUFFER_BYTES: usize = 64 * 1024;
 
-/// A part file that nobody has written to for this long belongs to an upload that died with its process. Younger
-/// ones may belong to a service that runs now, while a command opens the same store.
+/// A staged file that was not written to for this long belongs to an upload that died with its process. Younger ones
+/// may belong to a running service, while a command opens the same store.
 const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
 
-/// Where half-received bodies lie, in the folder of all objects, whose keys all begin with another folder.
+/// The folder of staged files, inside the storage folder. No object key begins with this name.
 const SCRATCH_FOLDER: &str = "scratch";
 
-/// What [`LocalFiles`] needs.
+/// Settings of [`LocalFiles`].
 #[derive(Clone, Debug)]
 pub struct LocalSettings {
-    /// The folder of the objects; made when missing.
+    /// The folder of the objects; created if missing.
     pub root: PathBuf,
-    /// Whether the rows know photos already: a folder that holds nothing of them is another one, as when its disk is
-    /// not mounted, and is refused.
+    /// Whether the database contains photos. If it does, a folder that never contained any is refused: it is not the
+    /// right one, for example because its disk is not mounted.
     pub has_photos: bool,
-    /// What the URLs begin with.
+    /// How signed URLs begin.
     pub public_url: Url,
     /// Signs the URLs.
     pub signing_secret: [u8; 32],
@@ -66,68 +65,63 @@ pub struct LocalFiles {
     signer: UrlSigner,
 }
 
-/// An object about to be sent.
+/// An object that is ready to be sent.
 pub struct LocalObject {
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size_bytes: u64,
-    /// As [`ObjectKey::served_as`] says.
+    /// See [`ObjectKey::content_type`].
     pub content_type: &'static str,
-    /// The bytes, in order.
+    /// The content.
     pub body: BoxStream<'static, std::io::Result<Bytes>>,
 }
 
-/// Why a body was not kept. Nothing of it is left on the disk.
+/// Why an upload was not stored. Nothing of it is left on the disk.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiveError<E> {
-    /// It is larger than its URL permits.
+    /// The body is larger than its URL permits.
     #[error("the body is larger than {max_bytes} bytes")]
     TooLarge {
         /// The limit of the URL.
         max_bytes: u64,
     },
-    /// It ended early.
-    #[error("the body broke off")]
+    /// The body ended early.
+    #[error("the body ended early")]
     Body(#[source] E),
-    /// The disk refused it.
+    /// The disk failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl LocalFiles {
-    /// Opens the folder, makes it when missing, and removes parts of uploads that died long ago.
+    /// Opens the folder, creates it if missing, and removes staged files of uploads that died long ago.
     ///
     /// # Errors
-    /// `Unavailable` when a folder cannot be made or read.
+    /// `Unavailable` if a folder cannot be created or read.
     pub async fn open_folder(settings: LocalSettings) -> Result<Self> {
-        let LocalSettings { root, has_photos: is_known, public_url, signing_secret } = settings;
-        let (folders, scratch, files) = run_blocking("open the storage folder", move || {
-            if is_known && !ObjectDir::exists_at(&root)? {
+        let LocalSettings { root, has_photos, public_url, signing_secret } = settings;
+        let (object_dir, scratch, file_system) = run_blocking("open the storage folder", move || {
+            if has_photos && !ObjectDir::exists_at(&root)? {
                 return Err(wrong_folder(&root));
             }
-            durable::make_folder(&root)?;
-            let folders = ObjectDir::open(&root)?;
-            // Within the storage, so that a rename leads from one to the other.
-            let scratch = folders.root().join(SCRATCH_FOLDER);
-            let tidied = durable::make_folder(&scratch)
+            make_folder(&root)?;
+            let object_dir = ObjectDir::open(&root)?;
+            // Inside the storage folder, so that files can be renamed from one to the other.
+            let scratch = object_dir.root().join(SCRATCH_FOLDER);
+            let prepared = make_folder(&scratch)
                 .and_then(|()| durable::remove_abandoned_files(&scratch, ABANDONED_AFTER));
-            if let Err(cause) = tidied {
+            if let Err(error) = prepared {
                 // A full or read-only disk can still be read.
-                tracing::warn!(%cause, "the storage folder has no place for uploads");
+                tracing::warn!(%error, "failed to prepare the storage folder for uploads");
             }
-            let files = LocalFileSystem::new_with_prefix(folders.root())?;
-            Ok((Arc::new(folders), scratch, files))
+            let file_system = LocalFileSystem::new_with_prefix(object_dir.root())?;
+            Ok((Arc::new(object_dir), scratch, file_system))
         })
         .await?;
-        Ok(Self {
-            object_dir: folders,
-            scratch,
-            file_system: files,
-            signer: UrlSigner::new(public_url, signing_secret),
-        })
+        Ok(Self { object_dir, scratch, file_system, signer: UrlSigner::new(public_url, signing_secret) })
     }
 
-    /// Judges a `PUT`: `key` is the decoded path after `/storage/`, `query` the raw query string, `content_type` the
-    /// request's header. Every error is answered with 403.
+    /// Verifies a `PUT`: `key` is the decoded path after `/storage/`, `query` the raw query string, `content_type` the
+    /// header of the request. The API responds to every error with 403.
     ///
     /// # Errors
     /// See [`SignatureError`].
@@ -137,13 +131,11 @@ impl LocalFiles {
         query: &str,
         content_type: Option<&str>,
     ) -> std::result::Result<UploadGrant, SignatureError> {
-        self.signer.verify_upload(
-            UnverifiedRequest { key, query, received_at: OffsetDateTime::now_utc() },
-            content_type,
-        )
+        let request = UnverifiedRequest { key, query, received_at: OffsetDateTime::now_utc() };
+        self.signer.verify_upload(request, content_type)
     }
 
-    /// Judges a `GET` or `HEAD`, as [`Self::verify_upload`] does a `PUT`.
+    /// Verifies a `GET` or `HEAD`, like [`Self::verify_upload`].
     ///
     /// # Errors
     /// See [`SignatureError`].
@@ -155,8 +147,8 @@ impl LocalFiles {
         self.signer.verify_download(UnverifiedRequest { key, query, received_at: OffsetDateTime::now_utc() })
     }
 
-    /// Keeps a body under the granted key, replacing what was there; answers its size in bytes. Durable when it
-    /// returns. A body that breaks off or grows too large leaves nothing.
+    /// Stores a body under the granted key and replaces a previous one; returns its size in bytes. Durable when it
+    /// returns. A body that ends early or is too large leaves nothing.
     ///
     /// # Errors
     /// See [`ReceiveError`].
@@ -170,7 +162,7 @@ impl LocalFiles {
     {
         let failed = |cause| unavailable("receive an upload", cause);
         let max_bytes = grant.max_bytes();
-        let (part, file) = StagedFile::create(&self.scratch).await.map_err(failed)?;
+        let (staged, file) = StagedFile::create(&self.scratch).await.map_err(failed)?;
         let mut file = tokio::fs::File::from_std(file);
         let mut received: u64 = 0;
         let mut body = std::pin::pin!(body);
@@ -184,8 +176,8 @@ impl LocalFiles {
         }
         file.flush().await.map_err(failed)?;
         let file = file.into_std().await;
-        let (folders, target) = (Arc::clone(&self.object_dir), self.path(grant.key()));
-        run_blocking("keep an upload", move || folders.persist(part, file, &target)).await?;
+        let (object_dir, target) = (Arc::clone(&self.object_dir), self.path(grant.key()));
+        run_blocking("store an upload", move || object_dir.persist(staged, file, &target)).await?;
         Ok(received)
     }
 
@@ -193,7 +185,7 @@ impl LocalFiles {
     ///
     /// # Errors
     /// `NotFound`, `Unavailable`.
-    pub async fn open(&self, grant: &DownloadGrant) -> Result<LocalObject> {
+    pub async fn open_object(&self, grant: &DownloadGrant) -> Result<LocalObject> {
         let key = grant.key();
         let opened = async {
             let file = tokio::fs::File::open(self.path(key)).await?;
@@ -212,38 +204,40 @@ impl LocalFiles {
         Ok(LocalObject { size_bytes, content_type: key.content_type(), body })
     }
 
-    /// Writes and removes a few bytes where uploads land.
+    /// Checks that uploads can be stored by writing and removing a few bytes.
     ///
     /// # Errors
-    /// `Unavailable` when the disk is full, read-only or gone.
+    /// `Unavailable` if the disk is full, read-only or gone.
     pub async fn check(&self) -> Result<()> {
-        let (part, mut file) = StagedFile::create(&self.scratch)
+        let (staged, mut file) = StagedFile::create(&self.scratch)
             .await
             .map_err(|cause| unavailable("write to the storage", cause))?;
-        let folders = Arc::clone(&self.object_dir);
+        let object_dir = Arc::clone(&self.object_dir);
         run_blocking("write to the storage", move || {
             std::io::Write::write_all(&mut file, b"photofinish")?;
-            drop(part);
-            folders.check()
+            drop(staged);
+            object_dir.check()
         })
         .await
     }
 
-    /// All objects.
+    /// Lists all objects.
     pub(crate) fn list(&self) -> BoxStream<'_, Result<ListedObject>> {
-        let root = Path::from(ROOT);
+        let root = Path::from(KEY_ROOT);
         let found = self.file_system.list(Some(&root));
         let found = found.map(move |meta| {
-            object_ops::stored(&meta.map_err(|cause| object_ops::failure(&root, cause))?, "")
+            let meta = meta.map_err(|cause| object_ops::object_error(&root, cause))?;
+            ListedObject::from_meta(&meta, "")
         });
         let checked = stream::once(self.check_root()).filter_map(async |checked| checked.err().map(Err));
         checked.chain(found).boxed()
     }
 
-    /// An object is only missing while the folder of all objects is there: without it photos would fail for good.
+    /// Checks that the storage folder exists. Only then does a missing file mean that the object does not exist;
+    /// otherwise photos would fail permanently.
     async fn check_root(&self) -> Result<()> {
-        let folders = Arc::clone(&self.object_dir);
-        run_blocking("find the storage folder", move || folders.check()).await
+        let object_dir = Arc::clone(&self.object_dir);
+        run_blocking("find the storage folder", move || object_dir.check()).await
     }
 
     fn path(&self, key: &ObjectKey) -> PathBuf {
@@ -251,19 +245,20 @@ impl LocalFiles {
     }
 }
 
-/// The way out is for who lost the photos, or moved them by other means than copying all of the folder.
+/// Returns the error for a folder without the expected photos. The hint is for operators who lost the photos, or moved
+/// them without copying the whole folder.
 fn wrong_folder(root: &std::path::Path) -> std::io::Error {
     std::io::Error::other(format!(
-        "{folder} is not the folder that the photos were kept in: is its disk mounted? If it is to begin empty, make the file {folder}/{mark}",
+        "{folder} does not contain the photos in the database: is its disk mounted? To begin with an empty folder, create the file {folder}/{lock_file}",
         folder = root.display(),
-        mark = durable::LOCK_FILE
+        lock_file = durable::LOCK_FILE
     ))
 }
 
 #[async_trait]
 impl Blobs for LocalFiles {
-    async fn read(&self, key: &ObjectKey, at_most: u64) -> Result<Bytes> {
-        let read = object_ops::read(&self.file_system, &Path::from(key.as_str()), at_most).await;
+    async fn read(&self, key: &ObjectKey, max_bytes: u64) -> Result<Bytes> {
+        let read = object_ops::read(&self.file_system, &Path::from(key.as_str()), max_bytes).await;
         if read.as_ref().is_err_and(|error| error.kind == StoreErrorKind::NotFound) {
             self.check_root().await?;
         }
@@ -271,21 +266,23 @@ impl Blobs for LocalFiles {
     }
 
     async fn write(&self, key: &ObjectKey, _content_type: &str, bytes: Bytes) -> Result<()> {
-        let (scratch, folders, target) = (self.scratch.clone(), Arc::clone(&self.object_dir), self.path(key));
+        let (scratch, object_dir) = (self.scratch.clone(), Arc::clone(&self.object_dir));
+        let target = self.path(key);
         run_blocking("write an object", move || {
-            let (part, mut file) = StagedFile::create_blocking(&scratch)?;
+            let (staged, mut file) = StagedFile::create_blocking(&scratch)?;
             std::io::Write::write_all(&mut file, &bytes)?;
-            folders.persist(part, file, &target)
+            object_dir.persist(staged, file, &target)
         })
         .await
     }
 
     async fn upload_url(&self, key: &ObjectKey, upload: UploadConditions<'_>) -> Result<Url> {
+        let UploadConditions { content_type, max_bytes, ttl } = upload;
         Ok(self.signer.sign_url(&SignedFields {
             method: SignedMethod::Put,
             key: key.as_str(),
-            expires: expiry_timestamp(upload.ttl),
-            upload_limits: Some((upload.content_type, upload.max_bytes)),
+            expires: expiry_timestamp(ttl),
+            upload_limits: Some(UploadLimits { content_type, max_bytes }),
         }))
     }
 
@@ -307,50 +304,51 @@ impl Blobs for LocalFiles {
     }
 
     async fn delete(&self, key: &ObjectKey) -> Result<()> {
-        let (folders, path) = (Arc::clone(&self.object_dir), self.path(key));
-        run_blocking("remove an object", move || folders.remove_file(&path)).await
+        let (object_dir, path) = (Arc::clone(&self.object_dir), self.path(key));
+        run_blocking("remove an object", move || object_dir.remove_file(&path)).await
     }
 
     async fn delete_album(&self, organization: OrganizationId, album: AlbumId) -> Result<()> {
-        let folders = Arc::clone(&self.object_dir);
-        let folder = folders.root().join(ObjectKey::album_prefix(organization, album));
-        run_blocking("remove an album's objects", move || folders.remove_folder(&folder)).await
+        let object_dir = Arc::clone(&self.object_dir);
+        let folder = object_dir.root().join(ObjectKey::album_prefix(organization, album));
+        run_blocking("remove an album's objects", move || object_dir.remove_folder(&folder)).await
     }
 }
 
-/// Unix seconds, `ttl` from now.
+/// Returns the time after `ttl` in Unix seconds.
 fn expiry_timestamp(ttl: Duration) -> i64 {
     let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX);
     OffsetDateTime::now_utc().unix_timestamp().saturating_add(seconds)
 }
 
-/// Runs file work away from the runtime's threads.
-async fn run_blocking<T, F>(what: &'static str, work: F) -> Result<T>
+/// Runs file operations without blocking the runtime's threads; `operation` names them in errors.
+async fn run_blocking<T, F>(operation: &'static str, work: F) -> Result<T>
 where
     T: Send + 'static,
     F: FnOnce() -> std::io::Result<T> + Send + 'static,
 {
     match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done.map_err(|cause| unavailable(what, cause)),
-        Err(cause) => Err(StoreError::new(StoreErrorKind::Unavailable, what).with_source(cause)),
+        Ok(done) => done.map_err(|cause| unavailable(operation, cause)),
+        Err(cause) => Err(StoreError::new(StoreErrorKind::Unavailable, operation).with_source(cause)),
     }
 }
 
-/// A disk that refuses (full, read-only, gone) may serve again later.
-fn unavailable(what: &'static str, cause: std::io::Error) -> StoreError {
-    StoreError::new(StoreErrorKind::Unavailable, what).with_source(cause)
+/// Returns the error of a disk that fails (full, read-only, gone): it may work again later.
+fn unavailable(operation: &'static str, cause: std::io::Error) -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, operation).with_source(cause)
 }
 
-/// The folder that a `file:` URL names; relative ones (`file:data/objects`) are relative to the working folder.
+/// Returns the folder that a `file:` URL names; relative ones (`file:data/objects`) are relative to the working
+/// directory.
 ///
 /// # Errors
-/// `Corrupt` when it is another kind of URL or names no folder.
+/// `Corrupt` if it is another kind of URL or names no folder.
 pub fn parse_folder_url(storage_url: &str) -> Result<PathBuf> {
     let kinds = "must begin with file:, s3://, gs:// or az://";
-    let path = storage_url.strip_prefix("file:").ok_or_else(|| refused("of another kind", kinds))?;
+    let path = storage_url.strip_prefix("file:").ok_or_else(|| invalid_url("of another kind", kinds))?;
     let path = path.strip_prefix("//").unwrap_or(path);
     if path.is_empty() {
-        return Err(refused(storage_url, "a folder must follow"));
+        return Err(invalid_url(storage_url, "a folder must follow"));
     }
     Ok(PathBuf::from(path))
 }

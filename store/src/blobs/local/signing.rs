@@ -1,7 +1,7 @@
-//! Signatures of local URLs: HMAC-SHA256 over everything the request is bound to. Knows no files and no HTTP types.
+//! Signatures of local URLs: HMAC-SHA256 over everything that a request is bound to. Knows no files and no HTTP types.
 //!
-//! The signed text is one line per field. No field can hold a line break (keys are checked, content types refused),
-//! so two different requests never sign the same text.
+//! The signed text has one line per field. No field can contain a line break (keys are checked, such content types are
+//! refused), so two different requests never have the same signed text.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use url::{Url, form_urlencoded};
 
 use crate::model::object_key::ObjectKey;
 
-/// Leave to put one object.
+/// Permission to upload one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UploadGrant {
     key: ObjectKey,
@@ -26,13 +26,13 @@ impl UploadGrant {
         &self.key
     }
 
-    /// The largest body, bytes.
+    /// The size limit of the body in bytes.
     pub fn max_bytes(&self) -> u64 {
         self.max_bytes
     }
 }
 
-/// Leave to fetch one object.
+/// Permission to download one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DownloadGrant {
     key: ObjectKey,
@@ -48,16 +48,16 @@ impl DownloadGrant {
 /// Why a signed URL is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// A parameter is missing, twice there or unreadable.
+    /// A parameter is missing, repeated or unreadable.
     #[error("the url is not one that this service signs")]
     Malformed,
-    /// Something was changed, or another secret signed it.
+    /// The URL was changed, or signed with another secret.
     #[error("the signature does not match")]
     Wrong,
-    /// Its time is over.
+    /// The URL has expired.
     #[error("the url has expired")]
     Expired,
-    /// The request declares another content type than the URL.
+    /// The request declares a different content type than the URL.
     #[error("the content type is not the one the url is bound to")]
     ContentType,
 }
@@ -68,27 +68,34 @@ pub(crate) enum SignedMethod {
     Get,
 }
 
+/// What an upload is bound to.
+#[derive(Clone, Copy)]
+pub(crate) struct UploadLimits<'a> {
+    pub(crate) content_type: &'a str,
+    pub(crate) max_bytes: u64,
+}
+
 /// What a URL is bound to.
 pub(crate) struct SignedFields<'a> {
     pub(crate) method: SignedMethod,
     pub(crate) key: &'a str,
-    /// Unix seconds.
+    /// Unix time in seconds.
     pub(crate) expires: i64,
-    /// Content type and largest body of an upload.
-    pub(crate) upload_limits: Option<(&'a str, u64)>,
+    /// Set for uploads.
+    pub(crate) upload_limits: Option<UploadLimits<'a>>,
 }
 
-/// A request as it came, before anything about it is known to be true.
+/// A request whose signature has not been checked.
 #[derive(Clone, Copy)]
 pub(crate) struct UnverifiedRequest<'a> {
     /// The decoded path after `/storage/`.
     pub(crate) key: &'a str,
     /// The raw query string.
     pub(crate) query: &'a str,
-    /// When it came.
     pub(crate) received_at: OffsetDateTime,
 }
 
+/// Signs and verifies local URLs with one secret.
 pub(crate) struct UrlSigner {
     public_url: Url,
     secret: [u8; 32],
@@ -99,16 +106,16 @@ impl UrlSigner {
         Self { public_url, secret }
     }
 
-    /// `{public_url}/storage/{key}?expires=..[&type=..&max=..]&signature=..`
-    pub(crate) fn sign_url(&self, terms: &SignedFields<'_>) -> Url {
+    /// Returns `{public_url}/storage/{key}?expires=..[&type=..&max=..]&signature=..`
+    pub(crate) fn sign_url(&self, fields: &SignedFields<'_>) -> Url {
         let mut url = self.public_url.clone();
         let base = url.path().trim_end_matches('/').to_owned();
-        url.set_path(&format!("{base}/storage/{}", terms.key));
-        let signature = hex::encode(self.compute_mac(terms).finalize().into_bytes());
+        url.set_path(&format!("{base}/storage/{}", fields.key));
+        let signature = hex::encode(self.compute_mac(fields).finalize().into_bytes());
         {
             let mut query = url.query_pairs_mut();
-            query.append_pair("expires", &terms.expires.to_string());
-            if let Some((content_type, max_bytes)) = terms.upload_limits {
+            query.append_pair("expires", &fields.expires.to_string());
+            if let Some(UploadLimits { content_type, max_bytes }) = fields.upload_limits {
                 query.append_pair("type", content_type).append_pair("max", &max_bytes.to_string());
             }
             query.append_pair("signature", &signature);
@@ -118,13 +125,14 @@ impl UrlSigner {
 
     pub(crate) fn verify_upload(
         &self,
-        claim: UnverifiedRequest<'_>,
+        request: UnverifiedRequest<'_>,
         content_type: Option<&str>,
     ) -> Result<UploadGrant, SignatureError> {
-        let parameters = parse_query(claim.query)?;
+        let parameters = parse_query(request.query)?;
         let bound_type = parameters.get("type").ok_or(SignatureError::Malformed)?;
         let max_bytes = parse_number(&parameters, "max")?;
-        let key = self.verify(claim, &parameters, Some((bound_type, max_bytes)))?;
+        let limits = UploadLimits { content_type: bound_type, max_bytes };
+        let key = self.verify(request, &parameters, Some(limits))?;
         if content_type != Some(bound_type) {
             return Err(SignatureError::ContentType);
         }
@@ -133,40 +141,40 @@ impl UrlSigner {
 
     pub(crate) fn verify_download(
         &self,
-        claim: UnverifiedRequest<'_>,
+        request: UnverifiedRequest<'_>,
     ) -> Result<DownloadGrant, SignatureError> {
-        let key = self.verify(claim, &parse_query(claim.query)?, None)?;
+        let key = self.verify(request, &parse_query(request.query)?, None)?;
         Ok(DownloadGrant { key })
     }
 
-    /// The signature first, then the time: who did not get this URL from us learns nothing by it.
+    /// Checks the signature, then the time, so that a forged URL reveals nothing about expiry.
     fn verify(
         &self,
-        claim: UnverifiedRequest<'_>,
+        request: UnverifiedRequest<'_>,
         parameters: &HashMap<String, String>,
-        bound: Option<(&str, u64)>,
+        upload_limits: Option<UploadLimits<'_>>,
     ) -> Result<ObjectKey, SignatureError> {
-        let key = ObjectKey::parse(claim.key).ok_or(SignatureError::Malformed)?;
+        let key = ObjectKey::parse(request.key).ok_or(SignatureError::Malformed)?;
         let expires = parse_number(parameters, "expires")?;
         let signature = parameters.get("signature").ok_or(SignatureError::Malformed)?;
         let signature = hex::decode(signature).map_err(|_| SignatureError::Malformed)?;
-        let method = if bound.is_some() { SignedMethod::Put } else { SignedMethod::Get };
-        let terms = SignedFields { method, key: key.as_str(), expires, upload_limits: bound };
-        // Constant time.
-        self.compute_mac(&terms).verify_slice(&signature).map_err(|_| SignatureError::Wrong)?;
-        if claim.received_at.unix_timestamp() > expires {
+        let method = if upload_limits.is_some() { SignedMethod::Put } else { SignedMethod::Get };
+        let fields = SignedFields { method, key: key.as_str(), expires, upload_limits };
+        // Takes constant time.
+        self.compute_mac(&fields).verify_slice(&signature).map_err(|_| SignatureError::Wrong)?;
+        if request.received_at.unix_timestamp() > expires {
             return Err(SignatureError::Expired);
         }
         Ok(key)
     }
 
-    fn compute_mac(&self, terms: &SignedFields<'_>) -> Hmac<Sha256> {
-        let method = match terms.method {
+    fn compute_mac(&self, fields: &SignedFields<'_>) -> Hmac<Sha256> {
+        let method = match fields.method {
             SignedMethod::Put => "PUT",
             SignedMethod::Get => "GET",
         };
-        let mut text = format!("photofinish-local-1\n{method}\n{}\n{}\n", terms.key, terms.expires);
-        if let Some((content_type, max_bytes)) = terms.upload_limits {
+        let mut text = format!("photofinish-local-1\n{method}\n{}\n{}\n", fields.key, fields.expires);
+        if let Some(UploadLimits { content_type, max_bytes }) = fields.upload_limits {
             write!(text, "{content_type}\n{max_bytes}\n").expect("writing to a string cannot fail");
         }
         let mut mac = Hmac::new_from_slice(&self.secret).expect("hmac takes keys of any length");
@@ -178,8 +186,8 @@ impl UrlSigner {
 fn parse_query(query: &str) -> Result<HashMap<String, String>, SignatureError> {
     let mut parameters = HashMap::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        let repeated = parameters.insert(name.into_owned(), value.into_owned()).is_some();
-        if repeated {
+        let is_repeated = parameters.insert(name.into_owned(), value.into_owned()).is_some();
+        if is_repeated {
             return Err(SignatureError::Malformed);
         }
     }
@@ -213,13 +221,13 @@ mod tests {
     }
 
     fn upload_query() -> String {
-        let terms = SignedFields {
+        let fields = SignedFields {
             method: SignedMethod::Put,
             key: KEY,
             expires: NOW + 900,
-            upload_limits: Some(("image/jpeg", 1000)),
+            upload_limits: Some(UploadLimits { content_type: "image/jpeg", max_bytes: 1000 }),
         };
-        let url = signer().sign_url(&terms);
+        let url = signer().sign_url(&fields);
         assert_eq!(url.path(), format!("/storage/{KEY}"));
         url.query().unwrap().to_owned()
     }
@@ -272,13 +280,16 @@ mod tests {
     #[test]
     fn an_upload_url_does_not_download_and_the_other_way_round() {
         assert_eq!(signer().verify_download(unverified_request(&upload_query())), Err(SignatureError::Wrong));
-        let terms =
+        let fields =
             SignedFields { method: SignedMethod::Get, key: KEY, expires: NOW + 900, upload_limits: None };
-        let query = signer().sign_url(&terms).query().unwrap().to_owned();
+        let query = signer().sign_url(&fields).query().unwrap().to_owned();
         assert!(signer().verify_download(unverified_request(&query)).is_ok());
         assert_eq!(verify_upload(KEY, &query, Some("image/jpeg")), Err(SignatureError::Malformed));
-        let dressed_up = format!("{query}&type=image/jpeg&max=1000");
-        assert_eq!(verify_upload(KEY, &dressed_up, Some("image/jpeg")), Err(SignatureError::Wrong));
+        let with_upload_parameters = format!("{query}&type=image/jpeg&max=1000");
+        assert_eq!(
+            verify_upload(KEY, &with_upload_parameters, Some("image/jpeg")),
+            Err(SignatureError::Wrong)
+        );
     }
 
     #[test]
@@ -294,7 +305,7 @@ mod tests {
     #[test]
     fn a_public_url_with_a_path_keeps_it() {
         let signer = UrlSigner::new(Url::parse("https://photos.example/service/").unwrap(), [7; 32]);
-        let terms = SignedFields { method: SignedMethod::Get, key: KEY, expires: NOW, upload_limits: None };
-        assert!(signer.sign_url(&terms).as_str().starts_with("https://photos.example/service/storage/o/1/"));
+        let fields = SignedFields { method: SignedMethod::Get, key: KEY, expires: NOW, upload_limits: None };
+        assert!(signer.sign_url(&fields).as_str().starts_with("https://photos.example/service/storage/o/1/"));
     }
 }

@@ -1,4 +1,4 @@
-//! What is held of which album, counted: no more than the limit, while it is read too. Waits for nothing.
+//! Which albums are in memory and how many bytes they occupy, including those that are still loading. Never waits.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -6,65 +6,66 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use futures_util::task::AtomicWaker;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
-use super::Change;
+use super::matrix::{FaceMatrix, MemoryObserver};
+use super::source::Change;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::metric_names;
 use crate::model::ids::AlbumId;
-use crate::search::faces::matrix::FaceMatrix;
 use crate::traits::Result;
 
-/// The albums that were asked for.
+/// The albums in memory, evicted in the order of their last use.
 #[derive(Default)]
-pub(crate) struct ResidentAlbums {
+pub(super) struct ResidentAlbums {
     limit_bytes: usize,
-    pub(crate) entries: HashMap<AlbumId, ResidentAlbum>,
-    /// Faces that were taken out, of which some may be in memory until the last search that looks at them ends.
+    pub(super) entries: HashMap<AlbumId, ResidentAlbum>,
+    /// Removed albums whose faces may still be in memory until the last search that uses them ends.
     pending_evictions: Vec<Weak<ResidencyGuard>>,
-    /// Counts searches: the smaller an entry's `used`, the longer it was not asked for.
+    /// Number of searches so far; orders the albums by their last use.
     clock: u64,
 }
 
-/// An album that was asked for.
-pub(crate) struct ResidentAlbum {
-    pub(crate) slot: CacheSlot,
-    /// Of the matrix.
-    pub(crate) bytes: usize,
-    /// Of what is being read, beside the matrix.
+/// The entry of one album.
+pub(super) struct ResidentAlbum {
+    pub(super) slot: CacheSlot,
+    /// Size of the matrix.
+    pub(super) bytes: usize,
+    /// Size of what is being read, in addition to the matrix.
     loading_bytes: usize,
-    /// Whether the matrix is in memory, and whoever looks at it.
-    pub(crate) residency: Weak<ResidencyGuard>,
+    /// Alive as long as the matrix is in memory.
+    pub(super) residency: Weak<ResidencyGuard>,
+    /// Value of the clock at the last use.
     last_used: u64,
 }
 
-/// Where an album's faces are. Cheap to clone.
+/// The faces of one album, shared by its searches. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct CacheSlot {
-    pub(crate) album: AlbumId,
-    pub(crate) faces: Arc<RwLock<AlbumFaces>>,
-    /// Held by the one search that loads the album or waits for its turn to. Not `faces`: who deletes a photo would
-    /// have to wait for other albums.
-    pub(crate) loading: Arc<tokio::sync::Mutex<()>>,
+pub(super) struct CacheSlot {
+    pub(super) album: AlbumId,
+    pub(super) faces: Arc<RwLock<AlbumFaces>>,
+    /// Locked by the one search that loads the album or waits for its turn to load. Separate from `faces`, so that
+    /// deleting a photo does not wait for other albums to load.
+    pub(super) loading: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl CacheSlot {
-    /// The faces, held as they are until the answer is dropped.
-    pub(crate) async fn read_faces(&self) -> OwnedRwLockReadGuard<AlbumFaces> {
+    /// Returns the faces, which do not change until the guard is dropped.
+    pub(super) async fn read_faces(&self) -> OwnedRwLockReadGuard<AlbumFaces> {
         Arc::clone(&self.faces).read_owned().await
     }
 }
 
-/// An album's faces, up to a change of them.
+/// The faces of an album as of one change.
 #[derive(Default)]
-pub(crate) struct AlbumFaces {
-    /// What the matrix has seen; `None` before it was loaded.
-    pub(crate) change: Option<Change>,
-    pub(crate) matrix: FaceMatrix,
-    /// Below the matrix, so that it goes after it.
-    pub(crate) _residency: Option<Arc<ResidencyGuard>>,
+pub(super) struct AlbumFaces {
+    /// The last change in the matrix; `None` until the album is loaded.
+    pub(super) change: Option<Change>,
+    pub(super) matrix: FaceMatrix,
+    /// Declared after the matrix, so that it is dropped after it.
+    pub(super) _residency: Option<Arc<ResidencyGuard>>,
 }
 
-/// Says when it goes.
-pub(crate) struct ResidencyGuard(pub(crate) Arc<AtomicWaker>);
+/// Wakes the waiting load when it is dropped.
+pub(super) struct ResidencyGuard(pub(super) Arc<AtomicWaker>);
 
 impl Drop for ResidencyGuard {
     fn drop(&mut self) {
@@ -72,16 +73,16 @@ impl Drop for ResidencyGuard {
     }
 }
 
-/// Faces that are being read, up to `most` bytes: counted while they grow, until this is dropped.
-pub(crate) struct MemoryReservation {
-    pub(crate) albums: Arc<Mutex<ResidentAlbums>>,
-    pub(crate) slot: CacheSlot,
-    pub(crate) max_bytes: usize,
+/// Counts faces that are being read, up to `max_bytes`, until it is dropped.
+pub(super) struct MemoryReservation {
+    pub(super) albums: Arc<Mutex<ResidentAlbums>>,
+    pub(super) slot: CacheSlot,
+    pub(super) max_bytes: usize,
 }
 
-impl MemoryReservation {
-    /// Makes room for so many bytes.
-    pub(crate) fn reserve(&self, bytes: usize) -> Result<()> {
+impl MemoryObserver for MemoryReservation {
+    /// Evicts other albums until `bytes` fit.
+    fn reserve(&self, bytes: usize) -> Result<()> {
         if bytes > self.max_bytes {
             let what = format!("changes of album {}", self.slot.album);
             return Err(StoreError::new(StoreErrorKind::TooLarge, what));
@@ -97,63 +98,63 @@ impl Drop for MemoryReservation {
     }
 }
 
-/// The albums, whatever happened to whoever had them before.
-pub(crate) fn lock(albums: &Mutex<ResidentAlbums>) -> MutexGuard<'_, ResidentAlbums> {
+/// Locks the albums, also after a panic of another holder: each change of an entry is complete in itself.
+pub(super) fn lock(albums: &Mutex<ResidentAlbums>) -> MutexGuard<'_, ResidentAlbums> {
     albums.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Changes what is known of an album, unless it has another place or none by now; others leave until the rest fits.
-pub(crate) fn update_entry(
+/// Changes the entry of an album, unless it has been removed or replaced, then evicts others until the rest fits.
+pub(super) fn update_entry(
     albums: &Mutex<ResidentAlbums>,
-    place: &CacheSlot,
+    slot: &CacheSlot,
     change: impl FnOnce(&mut ResidentAlbum),
 ) {
     let mut albums = lock(albums);
-    let entry = albums.entries.get_mut(&place.album);
-    if let Some(entry) = entry.filter(|entry| Arc::ptr_eq(&entry.slot.faces, &place.faces)) {
+    let entry = albums.entries.get_mut(&slot.album);
+    if let Some(entry) = entry.filter(|entry| Arc::ptr_eq(&entry.slot.faces, &slot.faces)) {
         change(entry);
     }
-    let evicted = albums.evict(place.album);
+    let evicted = albums.evict(slot.album);
     albums.record_metrics();
     drop(albums);
-    // To free a large album takes long: nobody is to wait for the lock meanwhile.
+    // Freeing a large album takes long: nothing may wait for the lock meanwhile.
     drop(evicted);
 }
 
 impl ResidentAlbums {
-    /// None yet, and room for `limit_bytes`.
-    pub(crate) fn new(limit_bytes: usize) -> Self {
+    /// Creates an empty set with room for `limit_bytes`.
+    pub(super) fn new(limit_bytes: usize) -> Self {
         Self { limit_bytes, ..Self::default() }
     }
 
-    /// What is held and what is being read.
-    pub(crate) fn bytes(&self) -> usize {
+    /// Returns the bytes in memory, including what is being read.
+    pub(super) fn bytes(&self) -> usize {
         self.entries.values().map(|entry| entry.bytes + entry.loading_bytes).sum()
     }
 
-    /// The album's place in memory, made when there is none; notes that it was asked for.
-    pub(crate) fn touch(&mut self, album: AlbumId) -> CacheSlot {
+    /// Returns the slot of an album, creates it if missing, and marks it as used now.
+    pub(super) fn touch(&mut self, album: AlbumId) -> CacheSlot {
         self.clock += 1;
-        let used = self.clock;
+        let last_used = self.clock;
         let entry = self.entries.entry(album).or_insert_with(|| ResidentAlbum {
             slot: CacheSlot { album, faces: Arc::default(), loading: Arc::default() },
             bytes: 0,
             loading_bytes: 0,
             residency: Weak::new(),
-            last_used: used,
+            last_used,
         });
-        entry.last_used = used;
+        entry.last_used = last_used;
         entry.slot.clone()
     }
 
-    /// Takes out those not asked for the longest until the rest fits, but `kept`, and none that is being read: that
-    /// would free nothing.
+    /// Removes the least recently used albums except `kept` until the rest fits. Albums that are being read stay:
+    /// removing them frees nothing.
     fn evict(&mut self, kept: AlbumId) -> Vec<ResidentAlbum> {
         let mut evicted = Vec::new();
         while self.bytes() > self.limit_bytes {
             let others = self.entries.iter().filter(|(id, _)| **id != kept);
-            let full = others.filter(|(_, entry)| entry.bytes > 0 && entry.loading_bytes == 0);
-            let Some(oldest) = full.min_by_key(|(_, entry)| entry.last_used).map(|(id, _)| *id) else {
+            let loaded = others.filter(|(_, entry)| entry.bytes > 0 && entry.loading_bytes == 0);
+            let Some(oldest) = loaded.min_by_key(|(_, entry)| entry.last_used).map(|(id, _)| *id) else {
                 break;
             };
             evicted.extend(self.remove(oldest));
@@ -162,22 +163,21 @@ impl ResidentAlbums {
         evicted
     }
 
-    /// Takes an album out; its faces are in memory until nobody looks at them.
-    pub(crate) fn remove(&mut self, album: AlbumId) -> Option<ResidentAlbum> {
+    /// Removes an album. Its faces stay in memory until no search uses them.
+    pub(super) fn remove(&mut self, album: AlbumId) -> Option<ResidentAlbum> {
         let entry = self.entries.remove(&album)?;
-        self.pending_evictions.retain(|alive| alive.strong_count() > 0);
+        self.pending_evictions.retain(|residency| residency.strong_count() > 0);
         self.pending_evictions.push(Weak::clone(&entry.residency));
         Some(entry)
     }
 
-    /// Whether faces that were taken out are still in memory.
-    pub(crate) fn has_pending_evictions(&mut self) -> bool {
-        self.pending_evictions.retain(|alive| alive.strong_count() > 0);
+    /// Returns whether faces of removed albums are still in memory.
+    pub(super) fn has_pending_evictions(&mut self) -> bool {
+        self.pending_evictions.retain(|residency| residency.strong_count() > 0);
         !self.pending_evictions.is_empty()
     }
 
-    /// Says what is held.
-    pub(crate) fn record_metrics(&self) {
+    pub(super) fn record_metrics(&self) {
         metrics::gauge!(metric_names::FACE_INDEX_BYTES).set(self.bytes() as f64);
     }
 }

@@ -11,8 +11,8 @@ use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Sqlite, SqliteConnection, SqlitePool, Transaction};
 
-use crate::blobs::local::make_folder;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::folder::make_folder;
 use crate::sql::error::fault;
 use crate::traits::Result;
 

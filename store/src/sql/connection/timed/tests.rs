@@ -33,7 +33,7 @@ struct ProxiedServer {
 impl ProxiedServer {
     async fn start() -> Option<Self> {
         let server = Postgres::shared()?;
-        let direct = server.database();
+        let direct = server.create_database();
         let name = direct.rsplit('/').next().unwrap();
         let proxy = Proxy::in_front_of(server.address()).await;
         Some(Self { url: server.url_through(name, proxy.address()), proxy, direct_url: direct })
@@ -158,7 +158,7 @@ async fn a_transaction_dropped_in_the_middle_is_rolled_back_and_its_connection_u
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_to_a_read_only_server_is_not_reused() {
     let Some(server) = Postgres::shared() else { return };
-    let url = server.database();
+    let url = server.create_database();
     migrate(&url).await.unwrap();
     let limits = ServerLimits { connections: 1, ..ServerLimits::default() };
     let database = Database::Postgres(PostgresServer::open(&url, &limits).await.unwrap());
@@ -206,7 +206,8 @@ async fn a_migration_waits_for_a_busy_server_and_not_for_a_lost_one() {
 async fn locks_of_a_hung_process_are_released_to_waiters() {
     let Some(server) = Postgres::shared() else { return };
     let limits = ServerLimits { lock_timeout: Duration::from_secs(10), ..ServerLimits::default() };
-    let database = Database::Postgres(PostgresServer::open(&server.database(), &limits).await.unwrap());
+    let database =
+        Database::Postgres(PostgresServer::open(&server.create_database(), &limits).await.unwrap());
     let mut first = database.write(OPERATION).await.unwrap();
     query(OPERATION, "create table contested (id bigint)").execute(&mut first).await.unwrap();
     first.commit(OPERATION).await.unwrap();
