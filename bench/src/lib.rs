@@ -1,7 +1,8 @@
-//! How figures are reported: tables and goals, on what they were measured, and the page that keeps them. For the programs
-//! that measure; it measures nothing itself.
+//! How figures are reported: tables and goals, on what they were measured, and the page that contains them; and how metrics
+//! are read. For the programs that measure; it measures nothing itself.
 
 #![forbid(unsafe_code)]
 
 pub mod paths;
+pub mod prometheus;
 pub mod report;

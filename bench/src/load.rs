@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use photofinish_client::{Client, PhotoFile};
 use photofinish_tests::harness::test_photo::TestPhoto;
-use serde_json::Value;
 
-use crate::client::Client;
 use crate::paths::InputPaths;
 use crate::photos::enlarge;
 use crate::photos::labels;
@@ -23,11 +22,14 @@ use crate::service::{Service, Setup};
 /// Different photos; the album's photos are these, over and over.
 const DISTINCT_PHOTOS: usize = 200;
 
-/// Pause between two searches of a searcher: a person or a page asks, not a loop.
+/// Between two searches of one thread: a person or a page searches, not a loop.
 const SEARCH_PAUSE: Duration = Duration::from_millis(20);
 
-/// Between two looks at memory.
+/// Between two samples of memory and progress.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The run fails when no photo becomes ready or failed for so long.
+const STALL_LIMIT: Duration = Duration::from_secs(120);
 
 /// Memory is flat when half of the photos add less than this: rows of vectors and caches grow a little, a queue held in
 /// memory would grow by a lot.
@@ -141,7 +143,7 @@ fn run_load(
     clients: usize,
 ) -> anyhow::Result<LoadFindings> {
     let client = service.client();
-    let album = client.create_album("load", &Value::Null)?;
+    let album = client.create_album("load", None)?.id;
     let next = AtomicUsize::new(0);
     let over = AtomicBool::new(false);
     let samples = Mutex::new(Vec::new());
@@ -159,7 +161,7 @@ fn run_load(
                 confirms.extend(confirmer.join().expect("no confirmer panics")?);
             }
             let confirmed_in = clock.elapsed();
-            let failed = wait_until_settled(client, &album, count as u64)?;
+            let failed = client.wait_until_idle(&album, SAMPLE_INTERVAL, STALL_LIMIT, |_| ())?.failed;
             Ok((confirms, confirmed_in, failed))
         })();
         over.store(true, Ordering::Relaxed);
@@ -193,10 +195,12 @@ fn upload_and_confirm(
         if number >= count {
             return Ok(times);
         }
-        let ticket = client.sign(album, &[format!("{number:05}.jpg")])?.pop().context("no upload ticket")?;
-        client.put(&ticket.upload_url, "image/jpeg", &material.jpegs[number % material.jpegs.len()])?;
+        let file = PhotoFile { filename: format!("{number:05}.jpg"), content_type: "image/jpeg".to_owned() };
+        let ticket = client.sign_photo(album, &file)?;
+        let jpeg = &material.jpegs[number % material.jpegs.len()];
+        client.upload_bytes(&ticket.upload_url, &file.content_type, jpeg)?;
         let clock = Instant::now();
-        client.confirm(album, &ticket.photo_id)?;
+        client.confirm_photo(album, &ticket.photo_id)?;
         times.push(clock.elapsed());
     }
 }
@@ -227,7 +231,7 @@ fn search_faces(
     material: &TestPhotos,
     over: &AtomicBool,
 ) -> anyhow::Result<Vec<Duration>> {
-    let image = client.upload_probe(album, "image/jpeg", &material.probe)?;
+    let image = client.upload_selfie(album, "image/jpeg", &material.probe)?;
     client.search_face(album, &image)?;
     let mut times = Vec::new();
     while !over.load(Ordering::Relaxed) {
@@ -246,30 +250,13 @@ fn sample_memory(
     over: &AtomicBool,
 ) -> anyhow::Result<()> {
     while !over.load(Ordering::Relaxed) {
-        let progress = service.client().progress(album)?;
+        let progress = service.client().album_progress(album)?;
         let resident = process::read_memory(service.pid())?.resident;
         let sample = MemorySample { done: progress.ready + progress.failed, resident_bytes: resident };
         samples.lock().expect("only this thread writes").push(sample);
         std::thread::sleep(SAMPLE_INTERVAL);
     }
     Ok(())
-}
-
-/// Waits until all photos are ready or failed; answers how many failed.
-fn wait_until_settled(client: &Client, album: &str, count: u64) -> anyhow::Result<u64> {
-    let mut last = (0, Instant::now());
-    loop {
-        let progress = client.progress(album)?;
-        let settled = progress.ready + progress.failed;
-        if settled == count {
-            return Ok(progress.failed);
-        }
-        if settled != last.0 {
-            last = (settled, Instant::now());
-        }
-        anyhow::ensure!(last.1.elapsed() < Duration::from_secs(120), "nothing gets done: {progress:?}");
-        std::thread::sleep(SAMPLE_INTERVAL);
-    }
 }
 
 fn build_report(options: &LoadOptions, findings: &LoadFindings, count: usize) -> Report {

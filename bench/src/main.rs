@@ -6,7 +6,6 @@
 
 #![forbid(unsafe_code)]
 
-mod client;
 mod cpu;
 mod eval;
 mod gpu;
@@ -19,7 +18,7 @@ mod service;
 mod store;
 
 use clap::{Parser, Subcommand};
-use photofinish_bench::{paths, report};
+use photofinish_bench::{paths, prometheus, report};
 
 use crate::report::OutputOptions;
 

@@ -73,7 +73,7 @@ impl InputPaths {
             return require_path(path.clone(), "name the library with --runtime");
         }
         let folder = state_dir().join("runtime");
-        find_library(&folder, 3).with_context(|| {
+        photofinish_launcher::find_runtime_library(&folder).with_context(|| {
             format!("no libonnxruntime.so in {}; `cargo xtask setup` gets it", folder.display())
         })
     }
@@ -103,20 +103,4 @@ impl InputPaths {
 fn require_path(path: PathBuf, remedy: &str) -> anyhow::Result<PathBuf> {
     anyhow::ensure!(path.exists(), "{} is not there; {remedy}", path.display());
     Ok(path)
-}
-
-/// The first `libonnxruntime.so*` in a folder or its folders, down to `depth`.
-fn find_library(folder: &Path, depth: usize) -> Option<PathBuf> {
-    let mut entries: Vec<PathBuf> =
-        std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
-    entries.sort();
-    let is_library = |path: &PathBuf| {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        path.is_file() && name.starts_with("libonnxruntime.so")
-    };
-    if let Some(library) = entries.iter().find(|path| is_library(path)) {
-        return Some(library.clone());
-    }
-    let folders = entries.iter().filter(|path| depth > 0 && path.is_dir());
-    folders.filter_map(|path| find_library(path, depth - 1)).next()
 }

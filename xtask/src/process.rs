@@ -1,6 +1,5 @@
 //! Starts other programs, with their words in the error when they fail.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -47,21 +46,6 @@ fn retry(command: &mut Command, pauses: &[Duration]) -> anyhow::Result<String> {
         std::thread::sleep(*pause);
     }
     capture_output(command)
-}
-
-/// Runs a program quietly with `input` on its standard input, and gives its standard output, trimmed.
-pub fn capture_output_with_input(command: &mut Command, input: &str) -> anyhow::Result<String> {
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| start_error(command))?;
-    let mut pipe = child.stdin.take().context("a piped standard input is there")?;
-    pipe.write_all(input.as_bytes()).with_context(|| format!("{} stopped reading", program_name(command)))?;
-    drop(pipe);
-    let output = child.wait_with_output().with_context(|| start_error(command))?;
-    check_output(command, &output)
 }
 
 /// Runs a program that talks to the reader itself.
@@ -143,11 +127,6 @@ mod tests {
         assert_eq!(tries(), 4);
         succeed_at("9").unwrap_err();
         assert_eq!(tries(), 7);
-    }
-
-    #[test]
-    fn input_reaches_the_program() {
-        assert_eq!(capture_output_with_input(&mut Command::new("cat"), "one\ntwo\n").unwrap(), "one\ntwo");
     }
 
     #[test]

@@ -12,14 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
-use crate::client::metric_by_label;
 use crate::cpu::peer::{Peer, PeerMode, PeerRun};
 use crate::paths::InputPaths;
 use crate::photos::enlarge;
 use crate::photos::labels;
 use crate::process;
+use crate::prometheus::sum_metric_by_label;
 use crate::report::{OutputOptions, Report};
 use crate::service::album::{UploadedAlbum, list_jpegs};
 use crate::service::{Service, Setup};
@@ -127,7 +125,7 @@ fn measure_service(options: &CpuOptions, folder: &Path, files: &[String]) -> any
     let client = service.client();
     let at_start = process::process_tree_cpu(service.pid())?;
     let ready_bytes = process::read_memory(service.pid())?.resident;
-    let album = UploadedAlbum::upload(client, &Value::Null, folder, files)?;
+    let album = UploadedAlbum::upload(client, None, folder, files)?;
 
     let uploaded = process::process_tree_cpu(service.pid())?;
     let threads_before = process::thread_cpu_by_name(service.pid())?;
@@ -143,10 +141,11 @@ fn measure_service(options: &CpuOptions, folder: &Path, files: &[String]) -> any
         *time = time.saturating_sub(threads_before.get(name).copied().unwrap_or_default());
     }
     let peak_bytes = process::read_memory(service.pid())?.peak;
-    let stages = metric_by_label(&client.metrics()?, "photofinish_stage_cpu_seconds_total", "stage");
+    let stages =
+        sum_metric_by_label(&service.read_metrics()?, "photofinish_stage_cpu_seconds_total", "stage");
     let (mut faces_indexed, mut seen) = (0, BTreeMap::new());
     for photo in &album.photos {
-        let detail = client.photo(&album.id, &photo.id)?;
+        let detail = client.get_photo(&album.id, &photo.id)?;
         faces_indexed += detail.faces.iter().filter(|face| face.indexed).count();
         let bibs = detail.texts.into_iter().filter(|text| text.indexed).map(|text| text.text).collect();
         seen.insert(photo.file.clone(), PhotoContents { faces: detail.faces.len(), bibs });

@@ -3,10 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
+use photofinish_client::{Client, PhotoDetail};
 
 use super::EvalOptions;
-use crate::client::{Client, PhotoDetail};
 use crate::photos::labels::{self, LabelledPhoto};
 use crate::photos::score::{BibScore, ratio, trim_zeros};
 use crate::report::goals::Goal;
@@ -34,7 +33,7 @@ pub fn run(options: &EvalOptions) -> anyhow::Result<Report> {
     let files: Vec<String> = labels.iter().map(|photo| photo.file.clone()).collect();
     let service = Service::start(&options.places, &Setup::default())?;
     let client = service.client();
-    let album = UploadedAlbum::ingest(client, &Value::Null, &folder, &files)?;
+    let album = UploadedAlbum::ingest(client, None, &folder, &files)?;
     let findings = search_bibs(client, &album, &labels)?;
     let mut report = build_report(&labels, &findings);
     let runtime = options.places.find_runtime()?;
@@ -62,7 +61,7 @@ fn search_bibs(
         findings.without_zeros.insert(bib.clone(), files(trim_zeros(bib))?);
     }
     for photo in &album.photos {
-        findings.details.insert(photo.file.clone(), client.photo(&album.id, &photo.id)?);
+        findings.details.insert(photo.file.clone(), client.get_photo(&album.id, &photo.id)?);
     }
     Ok(findings)
 }

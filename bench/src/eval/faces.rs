@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Context as _;
+use photofinish_client::{Client, ClientError, Hit, media_type};
 use serde_json::{Value, json};
 
 use super::EvalOptions;
-use crate::client::{Client, Hit, Refused, media_type};
 use crate::photos::enlarge;
 use crate::photos::labels::{self, LabelledFace};
 use crate::photos::score::ratio;
@@ -86,8 +86,8 @@ pub fn run(options: &EvalOptions) -> anyhow::Result<Report> {
 
 /// The face threshold that a new album starts with.
 fn default_threshold(client: &Client) -> anyhow::Result<f64> {
-    let album = client.call("albums/create", &json!({ "title": "defaults" }))?;
-    album["config"]["face"]["confidenceThreshold"].as_f64().context("an album without a face threshold")
+    let album = client.create_album("defaults", None)?;
+    album.config["face"]["confidenceThreshold"].as_f64().context("an album without a face threshold")
 }
 
 /// Everything is a hit, so that every threshold can be judged from one search.
@@ -100,7 +100,7 @@ fn search_runners(client: &Client, options: &EvalOptions) -> anyhow::Result<Vec<
     let faces = labels::load_faces(&options.places.find_shared("photos/rbnr_boxes.csv")?, &labels)?;
     let folder = options.places.find_shared("photos/files")?;
     let files: Vec<String> = labels.iter().map(|photo| photo.file.clone()).collect();
-    let album = UploadedAlbum::ingest(client, &zero_threshold_config(), &folder, &files)?;
+    let album = UploadedAlbum::ingest(client, Some(&zero_threshold_config()), &folder, &files)?;
     let mut searches = Vec::new();
     for face in &faces {
         let others = faces.iter().filter(|other| other.bib == face.bib && other.file != face.file);
@@ -126,13 +126,13 @@ fn search_portraits(client: &Client, options: &EvalOptions) -> anyhow::Result<Ve
     let portraits = labels::load_portraits(&options.places.find_shared("photos/faces.csv")?)?;
     let folder = options.places.find_shared("photos/files")?;
     let files: Vec<String> = portraits.iter().map(|portrait| portrait.file.clone()).collect();
-    let album = UploadedAlbum::ingest(client, &zero_threshold_config(), &folder, &files)?;
+    let album = UploadedAlbum::ingest(client, Some(&zero_threshold_config()), &folder, &files)?;
     let mut searches = Vec::new();
     for portrait in &portraits {
         let same =
             portraits.iter().filter(|other| other.person == portrait.person && other.file != portrait.file);
         let bytes = std::fs::read(folder.join(&portrait.file))?;
-        let hits = search_probe(client, &album, media_type(&portrait.file), &bytes)?;
+        let hits = search_probe(client, &album, media_type(&portrait.file).unwrap_or("image/jpeg"), &bytes)?;
         searches.push(ProbeSearch {
             name: format!("{} in {}", portrait.person, portrait.file),
             right: same.map(|other| other.file.clone()).collect(),
@@ -150,15 +150,13 @@ fn search_probe(
     media_type: &str,
     probe: &[u8],
 ) -> anyhow::Result<Vec<(String, f64)>> {
-    let image = client.upload_probe(&album.id, media_type, probe)?;
+    let image = client.upload_selfie(&album.id, media_type, probe)?;
     let hits = match client.search_face(&album.id, &image) {
         Ok(hits) => hits,
-        Err(error)
-            if error.downcast_ref::<Refused>().is_some_and(|refused| refused.body.contains("NO_FACE")) =>
-        {
+        Err(ClientError::Refused { error, .. }) if error.data["declineCode"] == "NO_FACE" => {
             return Ok(Vec::new());
         }
-        Err(error) => return Err(error),
+        Err(error) => return Err(error.into()),
     };
     let named = |hit: &Hit| Some((album.find_file(&hit.id)?.to_owned(), hit.confidence));
     Ok(hits.iter().filter_map(named).collect())

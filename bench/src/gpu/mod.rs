@@ -10,7 +10,6 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use photofinish_tests::scenes::event;
-use serde_json::Value;
 
 use self::compare::{Agreement, compare_readings};
 use self::observe::DeviceReadings;
@@ -132,7 +131,7 @@ fn measure_pipeline(
     let client = service.client();
     let files: Vec<String> =
         files.iter().cycle().take(files.len() * options.repeat.max(1)).cloned().collect();
-    let album = UploadedAlbum::upload(client, &Value::Null, folder, &files)?;
+    let album = UploadedAlbum::upload(client, None, folder, &files)?;
     let (clock, before) = (Instant::now(), process::process_tree_cpu(service.pid())?);
     album.confirm_all(client)?;
     let progress = album.wait_until_idle(client)?;

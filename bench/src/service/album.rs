@@ -2,15 +2,18 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
+use photofinish_client::{Client, PhotoFile, Progress, media_type};
 use serde_json::Value;
-
-use crate::client::{Client, Progress, media_type};
 
 /// Uploads at a time.
 const UPLOADERS: usize = 4;
+/// Between two polls of an album's progress.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// A measurement fails when no photo becomes ready or failed for so long.
+const STALL_LIMIT: Duration = Duration::from_secs(300);
 
 /// A photo in an album: its file below the folder, and its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,12 +33,17 @@ pub struct UploadedAlbum {
 }
 
 impl UploadedAlbum {
-    /// Makes an album and uploads files below `folder` to it, without confirming them.
+    /// Creates an album and uploads files below `folder` to it, without confirming them.
     ///
     /// # Errors
     /// When a file cannot be read or the service refuses.
-    pub fn upload(client: &Client, config: &Value, folder: &Path, files: &[String]) -> anyhow::Result<Self> {
-        let id = client.create_album("bench", config)?;
+    pub fn upload(
+        client: &Client,
+        config: Option<&Value>,
+        folder: &Path,
+        files: &[String],
+    ) -> anyhow::Result<Self> {
+        let id = client.create_album("bench", config)?.id;
         let queue = Mutex::new(files.iter().enumerate());
         let done = Mutex::new(vec![None; files.len()]);
         std::thread::scope(|scope| {
@@ -62,34 +70,27 @@ impl UploadedAlbum {
     /// # Errors
     /// When the service refuses.
     pub fn confirm_all(&self, client: &Client) -> anyhow::Result<()> {
-        self.photos.iter().try_for_each(|photo| client.confirm(&self.id, &photo.id))
+        self.photos.iter().try_for_each(|photo| Ok(client.confirm_photo(&self.id, &photo.id)?))
     }
 
-    /// Waits until nothing is queued or processed any more.
+    /// Waits until no photo is queued or processed.
     ///
     /// # Errors
-    /// When nothing gets done for five minutes.
+    /// When no photo becomes ready or failed for five minutes.
     pub fn wait_until_idle(&self, client: &Client) -> anyhow::Result<Progress> {
-        let mut last = (0, Instant::now());
-        loop {
-            let progress = client.progress(&self.id)?;
-            if progress.queued + progress.processing == 0 {
-                return Ok(progress);
-            }
-            let done = progress.ready + progress.failed;
-            if done != last.0 {
-                last = (done, Instant::now());
-            }
-            anyhow::ensure!(last.1.elapsed() < Duration::from_secs(300), "nothing gets done: {progress:?}");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        Ok(client.wait_until_idle(&self.id, POLL_INTERVAL, STALL_LIMIT, |_| ())?)
     }
 
     /// Uploads, confirms and waits.
     ///
     /// # Errors
     /// As its parts; and when a photo failed.
-    pub fn ingest(client: &Client, config: &Value, folder: &Path, files: &[String]) -> anyhow::Result<Self> {
+    pub fn ingest(
+        client: &Client,
+        config: Option<&Value>,
+        folder: &Path,
+        files: &[String],
+    ) -> anyhow::Result<Self> {
         let album = Self::upload(client, config, folder, files)?;
         album.confirm_all(client)?;
         let progress = album.wait_until_idle(client)?;
@@ -105,10 +106,11 @@ impl UploadedAlbum {
 
 fn upload_photo(client: &Client, album: &str, folder: &Path, file: &str) -> anyhow::Result<UploadedPhoto> {
     let path = folder.join(file);
-    let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let ticket = client.sign(album, &[name])?.pop().context("no upload ticket")?;
-    client.put(&ticket.upload_url, media_type(file), &bytes)?;
+    let filename = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let content_type = media_type(&filename).unwrap_or("image/jpeg").to_owned();
+    let declared = PhotoFile { filename, content_type };
+    let ticket = client.sign_photo(album, &declared)?;
+    client.upload_file(&ticket.upload_url, &declared.content_type, &path)?;
     Ok(UploadedPhoto { file: file.to_owned(), id: ticket.photo_id })
 }
 

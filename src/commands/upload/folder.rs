@@ -1,32 +1,34 @@
-//! Which files of a folder are photos. Only names are looked at: the service judges the bytes.
+//! Which files of a folder are photos. Only names decide: whether the bytes are an image is for the service to say.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file to send.
+use photofinish_client::media_type;
+
+/// A file to upload.
 #[derive(Clone, Debug)]
-pub struct PhotoFile {
-    /// The prefix and its path below the folder, with `/`: the `filename` of the API and what a second run goes by.
+pub struct LocalPhoto {
+    /// The prefix and its path below the folder, with `/`: the `filename` of the API, by which a second run recognises it.
     pub name: String,
     /// Where it is.
     pub path: PathBuf,
-    /// The media type its ending stands for.
+    /// The media type that its ending stands for.
     pub content_type: &'static str,
 }
 
 /// A folder's files.
 pub struct Listing {
     /// Photos, by name.
-    pub photos: Vec<PhotoFile>,
+    pub photos: Vec<LocalPhoto>,
     /// How many other files there were.
     pub skipped: usize,
 }
 
-/// Walks the folder and its subfolders; names beginning with a dot are passed over. Every name begins with `prefix`.
+/// Walks the folder and its subfolders, and skips names that begin with a dot. `prefix` is put before every name.
 ///
 /// # Errors
 /// When a folder cannot be read.
-pub fn photos(folder: &Path, prefix: &str) -> io::Result<Listing> {
+pub fn list_photos(folder: &Path, prefix: &str) -> io::Result<Listing> {
     let mut listing = Listing { photos: Vec::new(), skipped: 0 };
     let mut folders = vec![folder.to_path_buf()];
     while let Some(current) = folders.pop() {
@@ -37,9 +39,9 @@ pub fn photos(folder: &Path, prefix: &str) -> io::Result<Listing> {
             }
             if path.is_dir() {
                 folders.push(path);
-            } else if let Some(content_type) = content_type(&path) {
+            } else if let Some(content_type) = media_type(&path.to_string_lossy()) {
                 let name = format!("{prefix}{}", name_below(folder, &path));
-                listing.photos.push(PhotoFile { name, path, content_type });
+                listing.photos.push(LocalPhoto { name, path, content_type });
             } else {
                 listing.skipped += 1;
             }
@@ -55,16 +57,6 @@ fn name_below(folder: &Path, path: &Path) -> String {
     parts.join("/")
 }
 
-fn content_type(path: &Path) -> Option<&'static str> {
-    let ending = path.extension()?.to_str()?.to_ascii_lowercase();
-    Some(match ending.as_str() {
-        "jpg" | "jpeg" | "jpe" => "image/jpeg",
-        "png" => "image/png",
-        "webp" => "image/webp",
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,11 +68,11 @@ mod tests {
         for name in ["b.JPG", "start/a.jpeg", "notes.txt", ".hidden.jpg"] {
             std::fs::write(folder.path().join(name), b"x").unwrap();
         }
-        let listing = photos(folder.path(), "").unwrap();
+        let listing = list_photos(folder.path(), "").unwrap();
         let names: Vec<&str> = listing.photos.iter().map(|p| p.name.as_str()).collect();
         assert_eq!(names, ["b.JPG", "start/a.jpeg"]);
         assert_eq!(listing.skipped, 1);
-        let prefixed = photos(folder.path(), "cam2/").unwrap().photos;
+        let prefixed = list_photos(folder.path(), "cam2/").unwrap().photos;
         assert_eq!(prefixed[1].name, "cam2/start/a.jpeg");
         assert_eq!(prefixed[1].path, listing.photos[1].path);
     }

@@ -1,16 +1,16 @@
 //! `photofinish upload`: sends a folder through the partner API, exactly as a partner's program would.
-//! It keeps no state of its own: what the album already has, by file name, is not sent again. What another uploader may
-//! be at is left alone.
+//!
+//! It keeps no state of its own. A file whose name the album already has is not sent again. Photos that another uploader
+//! may be at work on are left alone.
 
-pub(crate) mod client;
-pub(crate) mod folder;
-pub(crate) mod wire;
+mod folder;
+mod sender;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -18,13 +18,13 @@ use time::Duration;
 use url::Url;
 use uuid::Uuid;
 
-use self::client::{Client, KnownName, Refusal};
-use self::folder::PhotoFile;
+use self::folder::LocalPhoto;
+use self::sender::{KnownName, Outcome, Refusal, Sender};
 
-/// Files that are signed, sent and confirmed together: few calls, and little to repeat after a break.
+/// Files that are signed, uploaded and confirmed together: few calls, and little to repeat after an interruption.
 const BATCH: usize = 16;
 
-/// Where to send what.
+/// What to send, and where to.
 #[derive(clap::Args)]
 pub struct UploadArguments {
     /// The service's address, for example http://127.0.0.1:8080
@@ -36,35 +36,35 @@ pub struct UploadArguments {
     /// The album
     #[arg(long)]
     album: Uuid,
-    /// Files on their way at once
+    /// Files uploaded at once
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=64))]
     parallel: u16,
-    /// Put before each file name in the album, for folders of cameras that name their files alike; for example cam2/
+    /// Put before each file name in the album, for folders of cameras that use the same names; for example cam2/
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     prefix: String,
     /// Removes unfinished uploads of these file names that are as old as this by the service's clock; 0, which removes
     /// all of them, is right when no other upload runs into this album
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     stale_after: u32,
-    /// The folder; its subfolders are sent too. What is in the album already is judged by file name alone (the path
-    /// below the folder), whatever is in the file
+    /// The folder; its subfolders are sent too. Whether the album already has a file is decided by its name alone (the
+    /// path below the folder), not by its content
     folder: PathBuf,
 }
 
-/// Sends what is missing and prints what became of every file.
+/// Sends what the album lacks and prints what became of every file.
 ///
 /// # Errors
 /// When the folder cannot be read, or the service refuses the key or the album.
 pub fn run(arguments: &UploadArguments) -> anyhow::Result<ExitCode> {
-    let listing = folder::photos(&arguments.folder, &arguments.prefix)
+    let listing = folder::list_photos(&arguments.folder, &arguments.prefix)
         .with_context(|| format!("reading the folder {}", arguments.folder.display()))?;
-    let client = Client::new(&arguments.url, &arguments.key, arguments.album)?;
-    let known = client.known_photos().context("asking which photos the album has")?;
-    let mut plan = plan(listing.photos, &known, Duration::seconds(arguments.stale_after.into()));
-    plan.remove_stale(&client)?;
+    let sender = Sender::new(&arguments.url, &arguments.key, arguments.album)?;
+    let known = sender.load_known_names().context("listing the photos of the album")?;
+    let mut plan = plan_upload(listing.photos, &known, Duration::seconds(arguments.stale_after.into()));
+    plan.delete_stale(&sender)?;
     let Plan { missing, present, left_alone, .. } = plan;
     let bar = progress_bar(missing.len() as u64);
-    let outcome = send_all(&client, &missing, usize::from(arguments.parallel), &bar);
+    let outcome = send_all(&sender, &missing, usize::from(arguments.parallel), &bar);
     bar.finish_and_clear();
     let summary = Summary {
         found: missing.len() + present,
@@ -78,30 +78,31 @@ pub fn run(arguments: &UploadArguments) -> anyhow::Result<ExitCode> {
     Ok(if summary.outcome.refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What is to be done, by what the album has.
+/// What is to be done, given what the album has.
 #[derive(Default)]
 struct Plan {
-    missing: Vec<PhotoFile>,
+    missing: Vec<LocalPhoto>,
+    /// How many files the album already has.
     present: usize,
-    /// Signed by a run that broke off before the upload was confirmed.
-    stale: Vec<Stale>,
-    /// How many were signed of late and are not confirmed: another uploader may be at them.
+    /// Signed by a run that was interrupted before it confirmed them.
+    stale: Vec<StalePhoto>,
+    /// How many were signed recently and are not confirmed: another uploader may be at work on them.
     left_alone: usize,
 }
 
-/// A photo that nobody is likely to confirm any more.
+/// A photo that is unlikely ever to be confirmed.
 #[derive(Debug, PartialEq)]
-struct Stale {
+struct StalePhoto {
     photo: String,
     name: String,
 }
 
 impl Plan {
-    /// Removes what is stale. What turns out to be confirmed by now stays, and its file is there.
-    fn remove_stale(&mut self, client: &Client) -> anyhow::Result<()> {
-        for Stale { photo, name } in std::mem::take(&mut self.stale) {
-            let is_confirmed = client
-                .remove_unless_confirmed(&photo)
+    /// Deletes stale photos. One that turns out to be confirmed by now stays, and its file is present.
+    fn delete_stale(&mut self, sender: &Sender) -> anyhow::Result<()> {
+        for StalePhoto { photo, name } in std::mem::take(&mut self.stale) {
+            let is_confirmed = sender
+                .delete_unless_confirmed(&photo)
                 .with_context(|| format!("removing the unfinished upload {photo}"))?;
             if is_confirmed {
                 let before = self.missing.len();
@@ -113,14 +114,14 @@ impl Plan {
     }
 }
 
-fn plan(files: Vec<PhotoFile>, known: &HashMap<String, KnownName>, stale_after: Duration) -> Plan {
+fn plan_upload(files: Vec<LocalPhoto>, known: &HashMap<String, KnownName>, stale_after: Duration) -> Plan {
     let mut plan = Plan::default();
     for file in files {
         let known = known.get(&file.name);
-        for ticket in known.into_iter().flat_map(|name| &name.unfinished) {
-            // The service tells its clock in whole seconds: what was signed just now can have an age below zero.
-            if stale_after.is_zero() || ticket.age >= stale_after {
-                plan.stale.push(Stale { photo: ticket.photo.clone(), name: file.name.clone() });
+        for unconfirmed in known.into_iter().flat_map(|name| &name.unconfirmed) {
+            // The service's clock comes in whole seconds: a photo that was signed just now can have a negative age.
+            if stale_after.is_zero() || unconfirmed.age >= stale_after {
+                plan.stale.push(StalePhoto { photo: unconfirmed.photo.clone(), name: file.name.clone() });
             } else {
                 plan.left_alone += 1;
             }
@@ -134,43 +135,32 @@ fn plan(files: Vec<PhotoFile>, known: &HashMap<String, KnownName>, stale_after: 
     plan
 }
 
-/// What became of the files that were missing.
-#[derive(Default)]
-struct Outcome {
-    sent: usize,
-    sent_bytes: u64,
-    refused: Vec<(String, Refusal)>,
-}
-
 fn send_all(
-    client: &Client,
-    files: &[PhotoFile],
+    sender: &Sender,
+    files: &[LocalPhoto],
     parallel: usize,
     bar: &ProgressBar,
 ) -> anyhow::Result<Outcome> {
-    let batches: Vec<&[PhotoFile]> = files.chunks(BATCH).collect();
+    let batches: Vec<&[LocalPhoto]> = files.chunks(BATCH).collect();
     let next = AtomicUsize::new(0);
-    let outcome = Mutex::new(Outcome::default());
+    let total = Mutex::new(Outcome::default());
     std::thread::scope(|scope| {
-        let senders: Vec<_> = (0..parallel.min(batches.len().max(1)))
+        let threads: Vec<_> = (0..parallel.min(batches.len().max(1)))
             .map(|number| {
                 std::thread::Builder::new().name(format!("upload-{number}")).spawn_scoped(scope, || {
                     while let Some(batch) = batches.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let done = client.send(batch, bar);
-                        let mut sum = outcome.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                        sum.sent += done.sent;
-                        sum.sent_bytes += done.sent_bytes;
-                        sum.refused.extend(done.refused);
+                        let outcome = sender.send_batch(batch, bar);
+                        total.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
                     }
                 })
             })
             .collect::<Result<_, _>>()?;
-        for sender in senders {
-            sender.join().map_err(|_| anyhow::anyhow!("an upload thread panicked"))?;
+        for thread in threads {
+            thread.join().map_err(|_| anyhow::anyhow!("an upload thread panicked"))?;
         }
         anyhow::Ok(())
     })?;
-    Ok(outcome.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
+    Ok(total.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn progress_bar(files: u64) -> ProgressBar {
@@ -179,7 +169,7 @@ fn progress_bar(files: u64) -> ProgressBar {
     ProgressBar::new(files).with_style(style)
 }
 
-/// Every file of the folder stands in exactly one line.
+/// What is printed at the end. Every file of the folder is counted in exactly one line.
 struct Summary {
     found: usize,
     present: usize,
@@ -196,8 +186,8 @@ impl std::fmt::Display for Summary {
         writeln!(f, "  {} were in the album already, by file name", self.present)?;
         writeln!(f, "  {sent} sent and confirmed ({:.1} MB)", *sent_bytes as f64 / 1e6)?;
         writeln!(f, "  {} refused", refused.len())?;
-        for (name, refusal) in refused {
-            writeln!(f, "    {name}: {refusal}")?;
+        for Refusal { name, reason } in refused {
+            writeln!(f, "    {name}: {reason}")?;
         }
         if self.skipped > 0 {
             writeln!(f, "{} other files were left out (no image by their name)", self.skipped)?;
@@ -216,49 +206,49 @@ impl std::fmt::Display for Summary {
 
 #[cfg(test)]
 mod tests {
-    use super::client::Unfinished;
+    use super::sender::Unconfirmed;
     use super::*;
 
-    fn file(name: &str) -> PhotoFile {
-        PhotoFile { name: name.into(), path: name.into(), content_type: "image/jpeg" }
+    fn file(name: &str) -> LocalPhoto {
+        LocalPhoto { name: name.into(), path: name.into(), content_type: "image/jpeg" }
     }
 
-    fn ticket(photo: &str, age: Duration) -> Unfinished {
-        Unfinished { photo: photo.into(), age }
+    fn unconfirmed(photo: &str, age: Duration) -> Unconfirmed {
+        Unconfirmed { photo: photo.into(), age }
     }
 
     #[test]
     fn only_files_missing_from_the_album_are_sent() {
-        let known = |is_confirmed, unfinished: &[&str]| KnownName {
+        let known = |is_confirmed, ids: &[&str]| KnownName {
             is_confirmed,
-            unfinished: unfinished.iter().map(|id| ticket(id, Duration::hours(2))).collect(),
+            unconfirmed: ids.iter().map(|id| unconfirmed(id, Duration::hours(2))).collect(),
         };
         let album = HashMap::from([
             ("done.jpg".to_owned(), known(true, &[])),
             ("half.jpg".to_owned(), known(false, &["2"])),
-            // Signed twice, as the answer to the first call was lost; confirmed once.
+            // Signed twice, as the response to the first call was lost; confirmed once.
             ("twice.jpg".to_owned(), known(true, &["3"])),
         ]);
         let files = ["done.jpg", "half.jpg", "twice.jpg", "new.jpg"].map(file).into();
-        let plan = plan(files, &album, Duration::HOUR);
+        let plan = plan_upload(files, &album, Duration::HOUR);
         let names: Vec<&str> = plan.missing.iter().map(|f| f.name.as_str()).collect();
         assert_eq!(names, ["half.jpg", "new.jpg"]);
         assert_eq!(plan.present, 2);
         assert_eq!(plan.left_alone, 0);
-        let stale = |photo: &str, name: &str| Stale { photo: photo.into(), name: name.into() };
+        let stale = |photo: &str, name: &str| StalePhoto { photo: photo.into(), name: name.into() };
         assert_eq!(plan.stale, [stale("2", "half.jpg"), stale("3", "twice.jpg")]);
     }
 
     #[test]
     fn recent_unconfirmed_photos_are_kept_unless_stale_after_is_zero() {
-        // The last one as a clock of whole seconds shows what was signed just now.
+        // The last one: a clock of whole seconds makes the age of what was signed just now negative.
         let ages = [Duration::hours(2), Duration::HOUR, Duration::minutes(59), Duration::milliseconds(-900)];
-        let unfinished = ages.iter().map(|age| ticket("1", *age)).collect();
-        let album = HashMap::from([("a.jpg".to_owned(), KnownName { is_confirmed: false, unfinished })]);
+        let unconfirmed = ages.iter().map(|age| unconfirmed("1", *age)).collect();
+        let album = HashMap::from([("a.jpg".to_owned(), KnownName { is_confirmed: false, unconfirmed })]);
         for (stale_after, stale, left_alone) in [(Duration::HOUR, 2, 2), (Duration::ZERO, 4, 0)] {
-            let plan = plan(vec![file("a.jpg")], &album, stale_after);
+            let plan = plan_upload(vec![file("a.jpg")], &album, stale_after);
             assert_eq!((plan.stale.len(), plan.left_alone), (stale, left_alone), "{stale_after}");
-            assert_eq!(plan.missing.len(), 1, "what nobody may finish is sent");
+            assert_eq!(plan.missing.len(), 1, "a file that is not confirmed is sent");
         }
     }
 }

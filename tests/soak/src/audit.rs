@@ -1,48 +1,50 @@
-//! Where every photo is at the end: each promised one ready or failed as it must be, once, with what was painted in it,
-//! found by every API as in an undisturbed run, with its objects and no others, and nothing left in the queue.
+//! The audit at the end of a run: every confirmed photo is ready or failed as expected, exactly once, with the faces and
+//! texts that were painted; every API finds it as in an undisturbed run; storage has its objects and no others; and the
+//! queue is empty.
 
+use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::time::Duration;
 
-use serde_json::Value;
+use photofinish_bench::prometheus::sum_metric;
+use photofinish_client::{Client, ClientError, Photo, PhotoState};
 
-use crate::client::{Client, text};
 use crate::cluster::Cluster;
 use crate::event::{Event, ExpectedOutcome};
 use crate::flow::{Flow, wait_until};
 use crate::search_results::SearchResults;
 
-/// How long the last messages and bytes may take to go after the last photo: leases and messages of workers that were
-/// killed lapse first.
+/// How long the last messages and objects may take to go after the last photo: leases and messages of killed workers expire
+/// first.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What each good photo shows.
 const FACES_PER_PHOTO: usize = 2;
 const TEXTS_PER_PHOTO: usize = 2;
 
-/// What readiness leaves in storage.
+/// The object that readiness checks leave in storage.
 const READINESS_OBJECT: &str = "check/writable";
 
-/// Counts, and a line for each thing that is wrong.
+/// Counts, and a line for each problem.
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
-    /// Promised.
+    /// How many photos were confirmed.
     pub confirmed: usize,
-    /// Photos that are not what they must be, or not all of it.
+    /// Photos that are missing, in the wrong state or incomplete.
     pub lost: Vec<String>,
-    /// Photos, or parts of photos, that are there twice.
+    /// Photos, or parts of photos, that exist twice.
     pub duplicated: Vec<String>,
     /// Objects of no photo.
     pub orphaned: Vec<String>,
-    /// Searches that find something else than they must.
+    /// Searches that do not find what they must.
     pub wrong_searches: Vec<String>,
-    /// What else is not as it must be.
+    /// All other problems.
     pub other: Vec<String>,
 }
 
 impl Audit {
-    /// Whether nothing is wrong.
+    /// Whether there is no problem.
     pub fn is_clean(&self) -> bool {
         self.problems().next().is_none()
     }
@@ -50,10 +52,10 @@ impl Audit {
     fn problems(&self) -> impl Iterator<Item = (&'static str, &String)> {
         let kinds = [
             ("lost", &self.lost),
-            ("doubled", &self.duplicated),
+            ("duplicated", &self.duplicated),
             ("orphaned", &self.orphaned),
-            ("different", &self.wrong_searches),
-            ("amiss", &self.other),
+            ("wrong search", &self.wrong_searches),
+            ("other", &self.other),
         ];
         kinds.into_iter().flat_map(|(kind, lines)| lines.iter().map(move |line| (kind, line)))
     }
@@ -61,83 +63,81 @@ impl Audit {
 
 impl fmt::Display for Audit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN: usize = 30;
-        let mut lines = self.problems();
-        for (kind, line) in lines.by_ref().take(SHOWN) {
+        const MAX_LINES: usize = 30;
+        let mut problems = self.problems();
+        for (kind, line) in problems.by_ref().take(MAX_LINES) {
             writeln!(f, "  {kind}: {line}")?;
         }
-        match lines.count() {
+        match problems.count() {
             0 => Ok(()),
             more => writeln!(f, "  and {more} more"),
         }
     }
 }
 
-/// Accounts for every photo of a flow that is over, in a cluster that is whole. `undisturbed` is what the searches of an
-/// undisturbed run found, where there was one. Answers what they found in this one, too.
+/// Audits every photo of a flow that is over, in a cluster that runs undisturbed. `undisturbed` are the results of an
+/// undisturbed run, where there was one. Returns the search results of this run too.
 ///
 /// # Errors
-/// When the cluster does not answer.
+/// When the cluster does not respond.
 pub fn audit_photos(
     cluster: &Cluster,
     event: &Event,
     flow: &Flow<'_>,
     undisturbed: Option<&SearchResults>,
 ) -> anyhow::Result<(Audit, SearchResults)> {
-    let promised = flow.confirmed();
-    let mut account = Audit { confirmed: promised.len(), ..Audit::default() };
+    let confirmed = flow.confirmed();
+    let mut audit = Audit { confirmed: confirmed.len(), ..Audit::default() };
     let client = cluster.client();
-    let listed = client.photos(flow.album())?;
-    account.check_states(event, &promised, &listed);
-    account.check_contents(&client, event, (flow.album(), &promised))?;
-    let mut answers = SearchResults::default();
+    let listed = client.list_photos(flow.album())?;
+    audit.check_states(event, &confirmed, &listed);
+    audit.check_contents(&client, flow.album(), event, &confirmed)?;
+    let mut results = SearchResults::default();
     for (number, api) in cluster.apis().iter().enumerate() {
-        let asked = (&cluster.client_for(api), flow.album());
-        let (found, doubled) = SearchResults::search_everything(asked, event, &promised)?;
-        account.duplicated.extend(doubled);
+        let client = cluster.client_for(api);
+        let found = SearchResults::search_everything(&client, flow.album(), event, &confirmed)?;
+        audit.duplicated.extend(found.invalid_hits.iter().cloned());
         let differences = undisturbed.map(|others| found.differences(others)).unwrap_or_default();
         let wrong = found.mistakes(event).into_iter().chain(differences);
-        account.wrong_searches.extend(wrong.map(|wrong| format!("api-{}: {wrong}", number + 1)));
-        answers = found;
+        audit.wrong_searches.extend(wrong.map(|wrong| format!("api-{}: {wrong}", number + 1)));
+        results = found;
     }
-    // Selfies' bytes go when they were looked at, messages when their photos are over.
-    let objects =
+    // Objects of selfies go after their search, messages after their photo is done.
+    let mismatch =
         || ObjectMismatch::compare(cluster.list_objects(), &listed, |album| cluster.has_album(album));
-    let is_settled = || objects().is_empty() && is_queue_empty(cluster);
+    let is_settled = || mismatch().is_empty() && is_queue_empty(cluster);
     if wait_until("nothing is left over", SETTLE_TIMEOUT, is_settled).is_err() {
-        let wrong = objects();
-        account.orphaned.extend(wrong.orphaned);
-        account.lost.extend(wrong.missing);
+        let mismatch = mismatch();
+        audit.orphaned.extend(mismatch.orphaned);
+        audit.lost.extend(mismatch.missing);
         if !is_queue_empty(cluster) {
-            account
-                .other
-                .push(format!("messages are left in the queue: {:?}", queue_message_counts(cluster)));
+            let counts = queue_message_counts(cluster);
+            audit.other.push(format!("messages are left in the queue: {counts:?}"));
         }
     }
-    Ok((account, answers))
+    Ok((audit, results))
 }
 
-/// Objects without a photo and photos without an object.
+/// Objects without a photo, and photos without an object.
 struct ObjectMismatch {
     orphaned: Vec<String>,
     missing: Vec<String>,
 }
 
 impl ObjectMismatch {
-    /// What is wrong with the objects for the photos as `listed`; other albums that are known have accounts of their own.
-    fn compare(objects: Vec<String>, listed: &[Value], knows: impl Fn(&str) -> bool) -> Self {
-        let mut expected: HashMap<String, HashSet<&str>> = HashMap::new();
-        let mut album = String::new();
+    /// Compares the objects of storage with the photos of one album. Objects of other albums of the cluster are left out:
+    /// those have audits of their own.
+    fn compare(objects: Vec<String>, listed: &[Photo], has_album: impl Fn(&str) -> bool) -> Self {
+        let mut expected: HashMap<&str, HashSet<&str>> = HashMap::new();
         for photo in listed {
-            let names: &[&str] = match photo["state"].as_str() {
-                Some("ready") => &["original", "preview.jpg", "thumbnail.jpg"],
-                Some("failed") => &["original"],
+            let names: &[&str] = match photo.state {
+                PhotoState::Ready => &["original", "preview.jpg", "thumbnail.jpg"],
+                PhotoState::Failed => &["original"],
                 _ => &[],
             };
-            let id = photo["id"].as_str().unwrap_or_default();
-            expected.insert(id.to_owned(), names.iter().copied().collect());
-            album = text(photo, "albumId").unwrap_or_default();
+            expected.insert(&photo.id, names.iter().copied().collect());
         }
+        let album = listed.last().map_or("", |photo| photo.album_id.as_str());
         let mut orphaned = Vec::new();
         for object in objects {
             let parts: Vec<&str> = object.split('/').collect();
@@ -145,7 +145,7 @@ impl ObjectMismatch {
                 ["o", _, "a", owner, "p", photo, name] if owner == album => {
                     expected.get_mut(photo).is_some_and(|names| names.remove(name))
                 }
-                ["o", _, "a", owner, "p", ..] => knows(owner),
+                ["o", _, "a", owner, "p", ..] => has_album(owner),
                 _ => object == READINESS_OBJECT,
             };
             if !is_expected {
@@ -164,57 +164,60 @@ impl ObjectMismatch {
 }
 
 impl Audit {
-    fn check_states(&mut self, event: &Event, promised: &HashMap<String, String>, listed: &[Value]) {
-        let fates: HashMap<&str, &ExpectedOutcome> =
+    fn check_states(&mut self, event: &Event, confirmed: &HashMap<String, String>, listed: &[Photo]) {
+        let outcomes: HashMap<&str, &ExpectedOutcome> =
             event.photos.iter().map(|photo| (photo.name.as_str(), &photo.expected)).collect();
         let mut seen: HashSet<&str> = HashSet::new();
         for photo in listed {
-            let id = photo["id"].as_str().unwrap_or_default();
+            let (id, state, failure) = (photo.id.as_str(), photo.state, photo.failure.as_deref());
             if !seen.insert(id) {
                 self.duplicated.push(format!("{id} is listed twice"));
             }
-            let state = photo["state"].as_str().unwrap_or_default();
-            let failure = photo["failure"].as_str();
-            match promised.get(id).map(|name| (name, fates[name.as_str()])) {
-                Some((_, ExpectedOutcome::Ready { .. } | ExpectedOutcome::Blank)) if state == "ready" => {}
+            match confirmed.get(id).map(|name| (name, outcomes[name.as_str()])) {
+                Some((_, ExpectedOutcome::Ready { .. } | ExpectedOutcome::Blank))
+                    if state == PhotoState::Ready => {}
                 Some((_, ExpectedOutcome::Failed(reason)))
-                    if state == "failed" && failure == Some(*reason) => {}
-                Some((name, fate)) => {
-                    self.lost.push(format!("{name} ({id}) is {state} {failure:?} and must be {fate:?}"));
+                    if state == PhotoState::Failed && failure == Some(*reason) => {}
+                Some((name, expected)) => {
+                    self.lost
+                        .push(format!("{name} ({id}) is {state:?} {failure:?} and must be {expected:?}"));
                 }
-                // A ticket whose answer was lost on the way.
-                None if state == "awaiting_upload" => {}
-                None => self.duplicated.push(format!("{id} is {state}, and nobody was promised it")),
+                // A ticket whose response was lost on the way.
+                None if state == PhotoState::AwaitingUpload => {}
+                None => self.duplicated.push(format!("{id} is {state:?}, and was never confirmed")),
             }
         }
-        let gone = promised.iter().filter(|(id, _)| !seen.contains(id.as_str()));
+        let gone = confirmed.iter().filter(|(id, _)| !seen.contains(id.as_str()));
         self.lost.extend(gone.map(|(id, name)| format!("{name} ({id}) is not listed")));
-        if promised.len() != event.photos.len() {
-            self.other.push(format!("{} of {} photos were promised", promised.len(), event.photos.len()));
+        if confirmed.len() != event.photos.len() {
+            self.other.push(format!("{} of {} photos were confirmed", confirmed.len(), event.photos.len()));
         }
     }
 
     fn check_contents(
         &mut self,
         client: &Client,
+        album: &str,
         event: &Event,
-        (album, promised): (&str, &HashMap<String, String>),
-    ) -> anyhow::Result<()> {
+        confirmed: &HashMap<String, String>,
+    ) -> Result<(), ClientError> {
         let ids: HashMap<&str, &str> =
-            promised.iter().map(|(id, name)| (name.as_str(), id.as_str())).collect();
-        for photo in
-            event.photos.iter().filter(|photo| matches!(photo.expected, ExpectedOutcome::Ready { .. }))
-        {
+            confirmed.iter().map(|(id, name)| (name.as_str(), id.as_str())).collect();
+        let is_good = |expected: &ExpectedOutcome| matches!(expected, ExpectedOutcome::Ready { .. });
+        for photo in event.photos.iter().filter(|photo| is_good(&photo.expected)) {
             let name = photo.name.as_str();
             let Some(id) = ids.get(name) else { continue };
-            let photo = client.photo(album, id)?;
-            for (what, painted) in [("faces", FACES_PER_PHOTO), ("texts", TEXTS_PER_PHOTO)] {
-                let found = photo[what].as_array().map_or(0, Vec::len);
+            let detail = client.get_photo(album, id)?;
+            let counts = [
+                ("faces", detail.faces.len(), FACES_PER_PHOTO),
+                ("texts", detail.texts.len(), TEXTS_PER_PHOTO),
+            ];
+            for (what, found, painted) in counts {
                 let line = || format!("{name} ({id}) has {found} {what}, {painted} were painted");
                 match found.cmp(&painted) {
-                    std::cmp::Ordering::Less => self.lost.push(line()),
-                    std::cmp::Ordering::Greater => self.duplicated.push(line()),
-                    std::cmp::Ordering::Equal => {}
+                    Ordering::Less => self.lost.push(line()),
+                    Ordering::Greater => self.duplicated.push(line()),
+                    Ordering::Equal => {}
                 }
             }
         }
@@ -222,44 +225,37 @@ impl Audit {
     }
 }
 
-/// Messages that wait, and messages that workers have, as each process sees them.
+/// For each process, the queue's messages that wait and those that workers have, as it sees them.
 fn queue_message_counts(cluster: &Cluster) -> Vec<(Option<f64>, Option<f64>)> {
-    let of = |process| {
-        let page = cluster.client_for(process).page("/metrics").unwrap_or_default();
-        (
-            sum_metric(&page, "photofinish_queue_stream_lag"),
-            sum_metric(&page, "photofinish_queue_stream_held"),
-        )
+    let counts = |process| {
+        let page = cluster.metrics_of(process);
+        let waiting = sum_metric(&page, "photofinish_queue_stream_lag");
+        (waiting, sum_metric(&page, "photofinish_queue_stream_held"))
     };
-    cluster.processes().map(|(_, process)| of(process)).collect()
+    cluster.processes().map(|(_, process)| counts(process)).collect()
 }
 
 fn is_queue_empty(cluster: &Cluster) -> bool {
     queue_message_counts(cluster).iter().all(|counts| *counts == (Some(0.0), Some(0.0)))
 }
 
-/// The sum of a metric over its labels, from a page of them; `None` when it is not on it.
-pub fn sum_metric(page: &str, name: &str) -> Option<f64> {
-    let of_it = page.lines().filter_map(|line| {
-        let rest = line.strip_prefix(name)?;
-        if rest.starts_with([' ', '{']) { rest.rsplit(' ').next()?.parse().ok() } else { None }
-    });
-    of_it.reduce(|sum: f64, value| sum + value)
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
+    fn photos(listed: &[Value]) -> Vec<Photo> {
+        listed.iter().map(|photo| serde_json::from_value(photo.clone()).expect("a photo")).collect()
+    }
+
     fn audit_states(listed: &[Value]) -> Audit {
         let event = Event::paint(6);
-        let promised = [("id-1", "0000.jpg"), ("id-5", "0005.jpg")];
-        let promised = promised.map(|(id, name)| (id.to_owned(), name.to_owned())).into();
-        let mut account = Audit::default();
-        account.check_states(&event, &promised, listed);
-        account
+        let confirmed = [("id-1", "0000.jpg"), ("id-5", "0005.jpg")];
+        let confirmed = confirmed.map(|(id, name)| (id.to_owned(), name.to_owned())).into();
+        let mut audit = Audit::default();
+        audit.check_states(&event, &confirmed, &photos(listed));
+        audit
     }
 
     #[test]
@@ -280,33 +276,25 @@ mod tests {
 
     #[test]
     fn surplus_and_missing_objects_are_reported() {
-        let listed = [
+        let listed = photos(&[
             json!({ "id": "1", "albumId": "x", "state": "ready" }),
             json!({ "id": "2", "albumId": "x", "state": "failed" }),
             json!({ "id": "3", "albumId": "x", "state": "awaiting_upload" }),
-        ];
+        ]);
         let whole = ["1/original", "1/preview.jpg", "1/thumbnail.jpg", "2/original"];
         let whole: Vec<String> = whole.iter().map(|object| format!("o/z/a/x/p/{object}")).collect();
-        let knows = |album: &str| album == "y";
-        let with = |others: &[&str]| {
+        let has_album = |album: &str| album == "y";
+        let compare_with = |others: &[&str]| {
             let others = others.iter().map(|object| (*object).to_owned());
-            ObjectMismatch::compare(whole.iter().cloned().chain(others).collect(), &listed, knows)
+            ObjectMismatch::compare(whole.iter().cloned().chain(others).collect(), &listed, has_album)
         };
-        assert!(with(&[READINESS_OBJECT, "o/z/a/y/p/9/original"]).is_empty());
+        assert!(compare_with(&[READINESS_OBJECT, "o/z/a/y/p/9/original"]).is_empty());
         for orphan in
             ["o/z/a/x/p/2/preview.jpg", "o/z/a/x/p/3/original", "o/z/a/w/p/9/original", "o/z/a/x/s/4"]
         {
-            assert_eq!(with(&[orphan]).orphaned, [orphan]);
+            assert_eq!(compare_with(&[orphan]).orphaned, [orphan]);
         }
-        let without = ObjectMismatch::compare(whole[1..].to_vec(), &listed, knows);
+        let without = ObjectMismatch::compare(whole[1..].to_vec(), &listed, has_album);
         assert_eq!(without.missing, ["1 has no original"]);
-    }
-
-    #[test]
-    fn a_metric_is_summed_over_its_labels() {
-        let page = "# HELP a_total x\na_total{of=\"b c\"} 2\na_total{of=\"d\"} 3\na_total_more 9\nb 1\n";
-        assert_eq!(sum_metric(page, "a_total"), Some(5.0));
-        assert_eq!(sum_metric(page, "b"), Some(1.0));
-        assert_eq!(sum_metric(page, "c"), None);
     }
 }

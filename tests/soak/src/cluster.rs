@@ -1,5 +1,5 @@
-//! The cluster profile on one machine: Postgres, NATS and S3, each behind a proxy that can break the way to it, two APIs
-//! behind a front, and workers. All of it goes with its owner.
+//! The cluster profile on one machine: Postgres, NATS and S3, each behind a proxy that can break connections to it, two
+//! APIs behind a load balancer, and workers. Everything ends when it is dropped.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -7,37 +7,61 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use photofinish_client::{Client, ClientOptions, RetriedUploadStatuses, RetryPolicy};
 use photofinish_servers::{
     BUCKET, LoadBalancer, NatsServer, Postgres, Proxy, ProxyFault, S3Server, find_faketime,
 };
-use photofinish_tests::harness::{Service, ServiceOptions};
+use photofinish_tests::harness::{ALL_SCOPES, Service, ServiceOptions};
 use tokio::runtime::Runtime;
 
-use crate::client::Client;
-
-/// Below the bucket. Short, since the S3 server keeps what it knows of an object under one file name.
+/// The prefix of all objects in the bucket. Short: the S3 server puts the metadata of an object into one file name.
 const PREFIX: &str = "a";
+
+/// The longest request: a cluster that is cut off responds late or never.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest time for which a client tries again: longer than any fault, and than a cluster takes to recover from it.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(240);
+/// Between two attempts.
+const RETRY_DELAY: Duration = Duration::from_millis(150);
+
+/// The options of a careful partner's program: it tries every request again until it succeeds, and counts only successes as
+/// done.
+pub fn client_options(timeout: Duration) -> ClientOptions {
+    ClientOptions {
+        timeout,
+        upload_timeout: timeout,
+        min_upload_rate: u64::MAX,
+        // A connection for each request: an API that the load balancer deregisters gets no more over an open one.
+        idle_connections: 0,
+        retry: RetryPolicy {
+            max_attempts: u32::MAX,
+            give_up_after: GIVE_UP_AFTER,
+            first_delay: RETRY_DELAY,
+            max_delay: RETRY_DELAY,
+            upload_statuses: RetriedUploadStatuses::All,
+        },
+    }
+}
 
 /// How a cluster is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterOptions {
     /// How many processes read photos.
     pub workers: usize,
-    /// How long a worker has a photo before another may take it, seconds: short, so that what a dead worker held is
-    /// waited for in no test.
+    /// How long a worker leases a photo, seconds: short, so that no test waits long for the photos of a dead worker.
     pub lease_seconds: u64,
-    /// How often a photo may end its worker. Above what an installation has: a photo that happens to be in flight at
-    /// each of many kills must not be taken for what kills.
+    /// Attempts before a photo fails. More than an installation has: a photo that happens to be in flight at each of many
+    /// kills must not be taken for their cause.
     pub attempt_limit: u32,
-    /// What the reading of a photo takes at least: a worker's pace.
+    /// The least time that reading a photo takes, which sets the rate of a worker.
     pub read_delay: Duration,
-    /// How long photos in flight may take to end at a stop, seconds; what is left is given back.
+    /// How long photos in flight may take to finish at a stop, seconds; the rest is released.
     pub drain_seconds: u64,
     /// Cores that a worker may use.
     pub threads: usize,
-    /// Whether the first API's clock is 5 minutes late, and the first worker's 5 minutes early.
+    /// Whether the clock of the first API is 5 minutes slow and that of the first worker 5 minutes fast.
     pub skewed_clocks: bool,
-    /// Real networks in place of those that read marks.
+    /// Real models in place of the fake ones, which read painted marks.
     pub real_models: bool,
 }
 
@@ -56,18 +80,18 @@ impl Default for ClusterOptions {
     }
 }
 
-/// The ways to the servers.
+/// The proxies in front of the servers.
 pub struct Proxies {
-    /// To the rows.
+    /// To the database.
     pub postgres: Proxy,
     /// To the queue.
     pub nats: Proxy,
-    /// To the bytes, for the service and for partners.
+    /// To the storage, for the service and for partners.
     pub s3: Proxy,
 }
 
 /// A running cluster.
-// What is first here ends first: processes before the servers that they use.
+// Fields are dropped in this order: processes end before the servers that they use.
 pub struct Cluster {
     options: ClusterOptions,
     apis: Vec<Service>,
@@ -78,27 +102,27 @@ pub struct Cluster {
     s3: Mutex<S3Server>,
     postgres: Postgres,
     key: String,
-    /// The ids of the albums that were made.
+    /// The ids of the albums that were created.
     albums: Mutex<Vec<String>>,
     runtime: Runtime,
 }
 
 impl Cluster {
-    /// Starts one, empty; `None`, said loudly, where a server's program is not there.
+    /// Starts one, empty. `None`, with a line that says so, where the program of a server is missing.
     ///
     /// # Errors
     /// When something does not start.
     ///
     /// # Panics
-    /// Without a program when nothing may be skipped (`REQUIRE_SHARED=1`), and when a process does not become ready.
-    pub fn start(shape: &ClusterOptions) -> anyhow::Result<Option<Self>> {
+    /// When a program is missing and nothing may be skipped (`REQUIRE_SHARED=1`), or a process does not become ready.
+    pub fn start(options: &ClusterOptions) -> anyhow::Result<Option<Self>> {
         let (Some(postgres), Some(nats), Some(s3)) =
             (Postgres::start_private(), NatsServer::start(), S3Server::start())
         else {
             return Ok(None);
         };
-        let clock = if shape.skewed_clocks { find_faketime() } else { None };
-        if shape.skewed_clocks && clock.is_none() {
+        let faketime = if options.skewed_clocks { find_faketime() } else { None };
+        if options.skewed_clocks && faketime.is_none() {
             return Ok(None);
         }
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -107,36 +131,35 @@ impl Cluster {
             .enable_all()
             .build()
             .context("starting the proxies")?;
-        let ways = runtime.block_on(async {
+        let proxies = runtime.block_on(async {
             Proxies {
                 postgres: Proxy::in_front_of(postgres.address()).await,
                 nats: Proxy::in_front_of(nats.address()).await,
                 s3: Proxy::in_front_of(s3.address()).await,
             }
         });
-        let settings = service_options(shape, &postgres, &s3, &ways)?;
+        let service_options = service_options(options, &postgres, &s3, &proxies)?;
         let process = |role, number: usize, minutes: i32| {
-            let options = settings.clone().with_role(role);
-            match &clock {
+            let options = service_options.clone().with_role(role);
+            match &faketime {
                 Some(library) if number == 0 => Service::start(with_clock_offset(options, library, minutes)),
                 _ => Service::start(options),
             }
         };
         let apis: Vec<Service> = (0..2).map(|number| process("serve", number, -5)).collect();
-        let workers: Vec<Service> = (0..shape.workers).map(|number| process("work", number, 5)).collect();
+        let workers: Vec<Service> = (0..options.workers).map(|number| process("work", number, 5)).collect();
         let addresses: Vec<SocketAddr> =
             apis.iter().map(|api| (Ipv4Addr::LOCALHOST, api.port()).into()).collect();
-        let front = runtime.block_on(LoadBalancer::in_front_of(&addresses, "/readyz"));
-        let key = apis[1].create_key(&["search:read", "photo:upload", "album:manage"], "test");
+        let load_balancer = runtime.block_on(LoadBalancer::in_front_of(&addresses, "/readyz"));
+        let key = apis[1].create_key(&ALL_SCOPES, "test");
         let (nats, s3) = (Mutex::new(nats), Mutex::new(s3));
         let albums = Mutex::default();
-        let shape = shape.clone();
         Ok(Some(Self {
-            options: shape,
+            options: options.clone(),
             apis,
             workers,
-            load_balancer: front,
-            proxies: ways,
+            load_balancer,
+            proxies,
             nats,
             s3,
             postgres,
@@ -151,7 +174,7 @@ impl Cluster {
         &self.options
     }
 
-    /// The processes that answer partners.
+    /// The processes that respond to partners.
     pub fn apis(&self) -> &[Service] {
         &self.apis
     }
@@ -161,27 +184,27 @@ impl Cluster {
         &self.workers
     }
 
-    /// The proxy before the APIs.
+    /// The load balancer in front of the APIs.
     pub fn load_balancer(&self) -> &LoadBalancer {
         &self.load_balancer
     }
 
-    /// The ways to the servers.
+    /// The proxies in front of the servers.
     pub fn proxies(&self) -> &Proxies {
         &self.proxies
     }
 
-    /// The rows' server.
+    /// The database server.
     pub fn postgres(&self) -> &Postgres {
         &self.postgres
     }
 
-    /// The queue's server.
+    /// The queue server.
     pub fn nats(&self) -> MutexGuard<'_, NatsServer> {
         self.nats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The bytes' server.
+    /// The storage server.
     pub fn s3(&self) -> MutexGuard<'_, S3Server> {
         self.s3.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -191,27 +214,34 @@ impl Cluster {
         &self.key
     }
 
-    /// Waits on this thread for something of the runtime that the proxies run on.
-    pub fn block_on<T>(&self, what: impl Future<Output = T>) -> T {
-        self.runtime.block_on(what)
+    /// Waits on this thread for a future, on the runtime of the proxies.
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
     }
 
-    /// A partner's program, through the front.
+    /// A partner's program, through the load balancer.
     pub fn client(&self) -> Client {
-        Client::new(format!("http://{}", self.load_balancer.address()), &self.key)
+        let origin = format!("http://{}", self.load_balancer.address());
+        Client::new(&origin, &self.key, client_options(REQUEST_TIMEOUT))
     }
 
-    /// A partner's program that speaks to one API.
-    pub fn client_for(&self, api: &Service) -> Client {
-        Client::new(api.origin(), &self.key)
+    /// A partner's program that calls one process.
+    pub fn client_for(&self, process: &Service) -> Client {
+        Client::new(&process.origin(), &self.key, client_options(REQUEST_TIMEOUT))
     }
 
-    /// Makes an album.
+    /// The metrics of a process, in the Prometheus text format; empty when it does not respond.
+    pub fn metrics_of(&self, process: &Service) -> String {
+        let response = self.client_for(process).raw("GET", "/metrics", &[], b"");
+        response.ok().filter(|response| response.status == 200).map_or_else(String::new, |page| page.text())
+    }
+
+    /// Creates an album.
     ///
     /// # Errors
-    /// When the cluster does not serve.
+    /// When the cluster does not respond.
     pub fn create_album(&self, title: &str) -> anyhow::Result<String> {
-        let album = self.client().album(title)?;
+        let album = self.client().create_album(title, None)?.id;
         self.albums.lock().unwrap_or_else(PoisonError::into_inner).push(album.clone());
         Ok(album)
     }
@@ -222,7 +252,7 @@ impl Cluster {
         let mut found = Vec::new();
         let mut folders = vec![below.clone()];
         while let Some(folder) = folders.pop() {
-            // A folder may go while it is looked at.
+            // A folder may be removed while it is listed.
             for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
                 let path = entry.path();
                 if path.is_dir() {
@@ -235,7 +265,7 @@ impl Cluster {
         found
     }
 
-    /// Whether an album of this id was made here.
+    /// Whether an album of this id was created here.
     pub fn has_album(&self, album: &str) -> bool {
         self.albums.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|known| known == album)
     }
@@ -261,34 +291,34 @@ impl Cluster {
     }
 }
 
-/// What all processes are told alike.
+/// The settings that all processes share.
 fn service_options(
-    shape: &ClusterOptions,
+    options: &ClusterOptions,
     postgres: &Postgres,
     s3: &S3Server,
-    ways: &Proxies,
+    proxies: &Proxies,
 ) -> anyhow::Result<ServiceOptions> {
     let database = postgres.create_database();
     let database = database.rsplit('/').next().context("a database's URL ends with its name")?;
-    let mut options = if shape.real_models {
+    let service = if options.real_models {
         ServiceOptions::with_real_models().map_err(anyhow::Error::msg)?
     } else {
         ServiceOptions::with_fake_models()
-            .with_setting("PHOTOFINISH_FAKE_DELAY_MS", shape.read_delay.as_millis().to_string())
+            .with_setting("PHOTOFINISH_FAKE_DELAY_MS", options.read_delay.as_millis().to_string())
     };
-    options = options
-        .with_setting("PHOTOFINISH_DATABASE_URL", postgres.url_through(database, ways.postgres.address()))
+    let service = service
+        .with_setting("PHOTOFINISH_DATABASE_URL", postgres.url_through(database, proxies.postgres.address()))
         .with_setting("PHOTOFINISH_STORAGE_URL", format!("s3://{BUCKET}/{PREFIX}"))
-        .with_setting("PHOTOFINISH_QUEUE_URL", format!("nats://{}", ways.nats.address()))
-        .with_setting("PHOTOFINISH_LEASE_SECONDS", shape.lease_seconds.to_string())
-        .with_setting("PHOTOFINISH_ATTEMPT_LIMIT", shape.attempt_limit.to_string())
-        .with_setting("PHOTOFINISH_DRAIN_SECONDS", shape.drain_seconds.to_string())
-        .with_setting("PHOTOFINISH_PROCESSING_THREADS", shape.threads.to_string());
-    let variables = s3.variables_through(ways.s3.address());
-    Ok(variables.into_iter().fold(options, |options, (name, value)| options.with_setting(&name, value)))
+        .with_setting("PHOTOFINISH_QUEUE_URL", format!("nats://{}", proxies.nats.address()))
+        .with_setting("PHOTOFINISH_LEASE_SECONDS", options.lease_seconds.to_string())
+        .with_setting("PHOTOFINISH_ATTEMPT_LIMIT", options.attempt_limit.to_string())
+        .with_setting("PHOTOFINISH_DRAIN_SECONDS", options.drain_seconds.to_string())
+        .with_setting("PHOTOFINISH_PROCESSING_THREADS", options.threads.to_string());
+    let variables = s3.variables_through(proxies.s3.address());
+    Ok(variables.into_iter().fold(service, |service, (name, value)| service.with_setting(&name, value)))
 }
 
-/// A process whose clock is wrong, and whose stretches of time are right.
+/// The options of a process whose clock is wrong by some minutes; its monotonic clock stays right.
 fn with_clock_offset(options: ServiceOptions, library: &Path, minutes: i32) -> ServiceOptions {
     options
         .with_setting("LD_PRELOAD", library.to_string_lossy())
@@ -296,11 +326,11 @@ fn with_clock_offset(options: ServiceOptions, library: &Path, minutes: i32) -> S
         .with_setting("DONT_FAKE_MONOTONIC", "1")
 }
 
-/// Breaks a way for a while and mends it, whatever happens in between.
+/// A fault of a proxy, which ends when this is dropped.
 pub struct ProxyFaultGuard<'a>(&'a Proxy);
 
 impl<'a> ProxyFaultGuard<'a> {
-    /// Breaks it.
+    /// Begins the fault.
     pub fn inject(proxy: &'a Proxy, fault: ProxyFault) -> Self {
         proxy.set_fault(fault);
         Self(proxy)

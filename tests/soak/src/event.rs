@@ -1,56 +1,56 @@
-//! An event of which everything is known: photos with painted marks, and files that are none.
+//! An event of which everything is known: photos with painted marks, and files that are no photos.
 
 use std::sync::Arc;
 
 use photofinish_tests::harness::test_photo::TestPhoto;
 
-/// In every good photo.
+/// The bib in every good photo.
 pub const COMMON_BIB: &str = "4242";
-/// In every good photo.
+/// The person in every good photo.
 pub const COMMON_PERSON: u16 = 1;
-/// Each good photo shows one of so many others.
+/// Every good photo shows one of so many other persons.
 pub const OTHER_PERSONS: u16 = 3;
 
-/// The name of the photo that ends every worker that reads it.
+/// The name of the photo that crashes every worker that reads it.
 pub const KILLER_PHOTO: &str = "killer.jpg";
 
-/// Every so many photos one is bad.
+/// One photo in so many is bad.
 const BAD_EVERY: usize = 12;
 
-/// A file as it is sent, and what is known of it.
+/// A file as it is uploaded, and its expected outcome.
 pub struct EventPhoto {
     /// Unique in its event.
     pub name: String,
-    /// What is sent.
+    /// Its content.
     pub bytes: Vec<u8>,
-    /// What must become of it.
+    /// How its processing must end.
     pub expected: ExpectedOutcome,
 }
 
-/// What must become of a photo.
+/// How the processing of a photo must end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExpectedOutcome {
-    /// Ready, with two faces and two bibs: the common ones, and these.
+    /// Ready, with two persons and two bibs: the common ones, and these.
     Ready {
-        /// Nobody else's.
+        /// In no other photo.
         bib: String,
-        /// One of the others.
+        /// One of the other persons.
         person: u16,
     },
-    /// Ready, with nothing in it.
+    /// Ready, with no face and no text.
     Blank,
     /// Failed, for this reason.
     Failed(&'static str),
 }
 
-/// The photos, in the order they are sent.
+/// The photos of an event.
 pub struct Event {
-    /// In order.
+    /// In the order of their upload.
     pub photos: Vec<Arc<EventPhoto>>,
 }
 
 impl Event {
-    /// An event of so many photos, painted.
+    /// Paints an event of so many photos.
     pub fn paint(count: usize) -> Self {
         let painters = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let photos = std::thread::scope(|scope| {
@@ -68,7 +68,7 @@ impl Event {
         Self { photos }
     }
 
-    /// An event of so many small photos in which there is nothing.
+    /// An event of so many small photos without faces and texts.
     pub fn blank(count: usize) -> Self {
         let bytes = TestPhoto::new(320, 240).to_jpeg();
         let photo = |number: usize| {
@@ -78,7 +78,7 @@ impl Event {
         Self { photos: (0..count).map(photo).collect() }
     }
 
-    /// The same with a photo that ends every worker that reads it, after the first third.
+    /// The same, with a photo that crashes every worker that reads it after the first third.
     #[must_use]
     pub fn with_killer_photo(&self) -> Self {
         let bytes = TestPhoto::new(1000, 750).with_bib("ABORT", [200, 500]).to_jpeg();
@@ -95,7 +95,7 @@ impl Event {
 
 fn paint_photo(number: usize) -> EventPhoto {
     let name = format!("{number:04}.jpg");
-    // Exact searches, but four digits and five have no edit between them that could matter.
+    // Five digits: more than one edit apart from the common bib of four.
     let (bib, person) = ((70_100 + number).to_string(), COMMON_PERSON + 1 + number as u16 % OTHER_PERSONS);
     let good = || {
         let faces = TestPhoto::new(1000, 750)

@@ -1,5 +1,5 @@
-//! Photos on their way through a cluster: sent at a pace, the last third only after the fault unless it asks for more, so
-//! that there are photos before, during and after it; and what is seen of them while they are on it.
+//! The photos of an event on their way through a cluster: uploaded at a fixed rate, the last third only after the fault
+//! unless the fault releases more, so that there are photos before, during and after it; and their progress over time.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -7,41 +7,44 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use serde_json::json;
+use photofinish_client::{Client, ClientOptions, PhotoFile, RetryPolicy};
 
-use crate::client::Client;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, client_options};
 use crate::event::Event;
 
-/// Partners' programs that send at once.
+/// Partners' programs that upload at once.
 const SENDERS: usize = 4;
-/// Between two looks.
+/// Between two polls of the progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Photos that a fault gets at once when it asks for more: enough that each worker gets several.
+/// The longest request to a cluster without a fault, on a busy machine.
+const LONG_TIMEOUT: Duration = Duration::from_secs(60);
+/// The longest poll of the progress; the next one goes to another API.
+const POLL_TIMEOUT: Duration = Duration::from_secs(2);
+/// Photos that a fault releases at once: enough that each worker gets several.
 const BURST_PHOTOS: usize = 12;
-/// Of so many photos one is sent after the fault, whatever it asks for.
+/// One photo in so many is uploaded after the fault, however many the fault releases.
 const RESERVED_FRACTION: usize = 12;
 
 /// An event on its way into one album.
 pub struct Flow<'a> {
     event: &'a Event,
     client: Client,
-    /// One a process: when one does not answer, the other may.
+    /// One for each API: when one does not respond, the other may.
     watchers: Vec<Client>,
     album: String,
     begun: Instant,
-    /// Between two photos that are sent.
+    /// Between two uploads.
     send_interval: Duration,
     next: AtomicUsize,
-    /// How many photos may be sent before the fault is over.
+    /// How many photos may be uploaded before the fault is over.
     early_limit: AtomicUsize,
-    /// Whether the fault is over and the rest may be sent.
+    /// Whether the fault is over and the rest may be uploaded.
     is_fault_over: AtomicBool,
     is_finished: AtomicBool,
     settled: AtomicU64,
-    /// When the photos that count as settled were first seen to be so many.
+    /// When each number of settled photos (ready or failed) was first seen.
     settled_over_time: Mutex<Vec<(Instant, u64)>>,
-    /// Names by id.
+    /// Names of the confirmed photos by id.
     confirmed: Mutex<HashMap<String, String>>,
 }
 
@@ -49,16 +52,22 @@ impl<'a> Flow<'a> {
     /// A flow of `event` into a new album of this title.
     ///
     /// # Errors
-    /// When the cluster makes no album.
-    pub fn new(cluster: &Cluster, event: &'a Event, title: &str, pace: Duration) -> anyhow::Result<Self> {
-        let watchers = cluster.apis().iter().map(|api| cluster.client_for(api).impatient()).collect();
+    /// When the album cannot be created.
+    pub fn new(
+        cluster: &Cluster,
+        event: &'a Event,
+        title: &str,
+        send_interval: Duration,
+    ) -> anyhow::Result<Self> {
+        let poll = ClientOptions { retry: RetryPolicy::NEVER, ..client_options(POLL_TIMEOUT) };
+        let watchers = cluster.apis().iter().map(|api| cluster.client_for(api).with_options(poll)).collect();
         Ok(Self {
             event,
             client: cluster.client(),
             watchers,
             album: cluster.create_album(title)?,
             begun: Instant::now(),
-            send_interval: pace,
+            send_interval,
             next: AtomicUsize::new(0),
             early_limit: AtomicUsize::new(paced_count(event)),
             is_fault_over: AtomicBool::new(false),
@@ -69,43 +78,43 @@ impl<'a> Flow<'a> {
         })
     }
 
-    /// The same, by partners' programs that wait for answers long.
+    /// The same, with clients that wait longer for each response.
     #[must_use]
     pub fn with_long_timeouts(mut self) -> Self {
-        self.client = self.client.patient();
+        self.client = self.client.with_options(client_options(LONG_TIMEOUT));
         self
     }
 
-    /// Sends everything, and runs `disturb` while it flows. Answers when the fault was over, and what it answered.
+    /// Uploads everything, and runs `inject_fault` meanwhile. Returns when the fault was over, and its result.
     ///
     /// # Errors
-    /// When a photo is refused for good or for too long, when photos stay unread, or the disturbance fails.
+    /// When a photo is refused, photos are not ready or failed within `limit` after the fault, or the fault fails.
     pub fn run<T>(
         &self,
-        disturb: impl FnOnce() -> anyhow::Result<T>,
+        inject_fault: impl FnOnce() -> anyhow::Result<T>,
         limit: Duration,
     ) -> anyhow::Result<(Instant, T)> {
         std::thread::scope(|scope| {
-            let over = SetOnDrop(&self.is_finished);
+            let finished = SetOnDrop(&self.is_finished);
             scope.spawn(|| self.poll_progress());
             let senders: Vec<_> = (0..SENDERS).map(|_| scope.spawn(|| self.send_photos())).collect();
-            let open = SetOnDrop(&self.is_fault_over);
+            let fault_over = SetOnDrop(&self.is_fault_over);
             self.wait_for("the first photos", || self.settled() > 2)?;
-            let disturbed = disturb();
+            let result = inject_fault();
             let ended = Instant::now();
-            drop(open);
+            drop(fault_over);
             senders.into_iter().try_for_each(join_sender)?;
-            let answer = disturbed?;
+            let result = result?;
             self.wait_until_idle(limit)?;
-            drop(over);
-            Ok((ended, answer))
+            drop(finished);
+            Ok((ended, result))
         })
     }
 
-    /// Sends everything at once.
+    /// Uploads everything at once.
     ///
     /// # Errors
-    /// When a photo is refused for good or for too long.
+    /// When a photo is refused.
     pub fn send_all(&self) -> anyhow::Result<()> {
         self.is_fault_over.store(true, Ordering::SeqCst);
         std::thread::scope(|scope| {
@@ -114,7 +123,7 @@ impl<'a> Flow<'a> {
         })
     }
 
-    /// Does something, and watches until all photos are settled; see [`Self::course`].
+    /// Runs `act`, and polls the progress until all photos are settled; returns [`Self::settled_over_time`].
     ///
     /// # Errors
     /// When they are not within `limit`.
@@ -124,7 +133,7 @@ impl<'a> Flow<'a> {
         act: impl FnOnce(),
     ) -> anyhow::Result<Vec<(Instant, u64)>> {
         std::thread::scope(|scope| {
-            let _over = SetOnDrop(&self.is_finished);
+            let _finished = SetOnDrop(&self.is_finished);
             scope.spawn(|| self.poll_progress());
             act();
             self.wait_until_idle(limit)
@@ -132,22 +141,22 @@ impl<'a> Flow<'a> {
         Ok(self.settled_over_time())
     }
 
-    /// The album.
+    /// The album's id.
     pub fn album(&self) -> &str {
         &self.album
     }
 
-    /// How many photos are ready or failed, when it was last seen.
+    /// How many photos are ready or failed, as of the last poll.
     pub fn settled(&self) -> u64 {
         self.settled.load(Ordering::SeqCst)
     }
 
-    /// Whether all photos are ready or failed that may be sent before the fault is over.
+    /// Whether all photos that may be uploaded before the fault is over are ready or failed.
     pub fn is_drained(&self) -> bool {
         self.settled() >= self.early_limit.load(Ordering::SeqCst) as u64
     }
 
-    /// Sends some photos at once that would be sent after the fault; answers whether there were any. A few are kept.
+    /// Releases some photos that would be uploaded after the fault. Returns whether there were any; a few are reserved.
     pub fn release_more(&self) -> bool {
         let before = self.early_limit.load(Ordering::SeqCst);
         let photos = self.event.photos.len();
@@ -156,46 +165,46 @@ impl<'a> Flow<'a> {
         after > before
     }
 
-    /// The names of the promised photos, by id.
+    /// The names of the confirmed photos, by id.
     pub fn confirmed(&self) -> HashMap<String, String> {
         self.lock_confirmed().clone()
     }
 
-    /// How often a partner's program had to try again.
+    /// How often a request was sent again.
     pub fn retries(&self) -> usize {
-        self.client.tried_again()
+        self.client.retries()
     }
 
-    /// How often of these it was refused, and not only unanswered.
+    /// How many of the retries had a reason other than a timeout.
     pub fn refusals(&self) -> usize {
-        self.client.refused()
+        self.client.refusals()
     }
 
-    /// From `moment` until more photos were settled than then; `None` when none came.
+    /// From `moment` until the next photo was settled; `None` when none was.
     pub fn time_to_next_settled(&self, moment: Instant) -> Option<Duration> {
         let seen = self.lock_settled_over_time();
         let later = seen.iter().find(|(at, _)| *at > moment)?;
         Some(later.0 - moment)
     }
 
-    /// From `moment` until all were settled.
+    /// From `moment` until all photos were settled.
     pub fn time_to_all_settled(&self, moment: Instant) -> Duration {
         self.lock_settled_over_time()
             .last()
             .map_or(Duration::ZERO, |(at, _)| at.saturating_duration_since(moment))
     }
 
-    /// When the photos that were seen settled were so many, in order of time.
+    /// When each number of settled photos was first seen, in order of time.
     pub fn settled_over_time(&self) -> Vec<(Instant, u64)> {
         self.lock_settled_over_time().clone()
     }
 
-    /// Waits for what happens in the flow.
+    /// Waits for a condition.
     ///
     /// # Errors
-    /// When it does not happen within two minutes.
-    pub fn wait_for(&self, what: &str, happened: impl FnMut() -> bool) -> anyhow::Result<()> {
-        wait_until(what, Duration::from_secs(120), happened)
+    /// When it does not hold within two minutes.
+    pub fn wait_for(&self, condition: &str, holds: impl FnMut() -> bool) -> anyhow::Result<()> {
+        wait_until(condition, Duration::from_secs(120), holds)
     }
 
     fn send_photos(&self) -> anyhow::Result<()> {
@@ -203,12 +212,13 @@ impl<'a> Flow<'a> {
             let number = self.next.fetch_add(1, Ordering::SeqCst);
             let Some(photo) = self.event.photos.get(number) else { return Ok(()) };
             self.wait_until_due(number);
-            let id = self.client.upload(&self.album, &photo.name, &photo.bytes)?;
+            let file = PhotoFile { filename: photo.name.clone(), content_type: "image/jpeg".to_owned() };
+            let id = self.client.upload_photo(&self.album, &file, &photo.bytes)?;
             self.lock_confirmed().insert(id, photo.name.clone());
         }
     }
 
-    /// The last third goes when the fault asks for it or is over, and then as fast as it can.
+    /// The last third is due when the fault releases it or is over, and then at once.
     fn wait_until_due(&self, number: usize) {
         let is_paced = number < paced_count(self.event);
         let due = self.begun + self.send_interval * u32::try_from(number).unwrap_or(u32::MAX);
@@ -221,14 +231,12 @@ impl<'a> Flow<'a> {
     }
 
     fn poll_progress(&self) {
-        let mut turn = 0;
-        while !self.is_finished.load(Ordering::SeqCst) {
-            turn += 1;
-            let watcher = &self.watchers[turn % self.watchers.len()];
-            let input = json!({ "albumId": self.album });
-            if let Some(progress) = watcher.try_call("/albums/progress", &input) {
-                let count = |state: &str| progress[state].as_u64().unwrap_or_default();
-                let settled = count("ready") + count("failed");
+        for watcher in self.watchers.iter().cycle() {
+            if self.is_finished.load(Ordering::SeqCst) {
+                return;
+            }
+            if let Ok(progress) = watcher.album_progress(&self.album) {
+                let settled = progress.settled();
                 if settled > self.settled.fetch_max(settled, Ordering::SeqCst) {
                     self.lock_settled_over_time().push((Instant::now(), settled));
                 }
@@ -257,7 +265,7 @@ fn paced_count(event: &Event) -> usize {
     event.photos.len() * 2 / 3
 }
 
-/// Threads that look at the flag end, however the scope that they are in is left.
+/// Sets a flag when it is dropped: the threads that watch it end, however their scope is left.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
@@ -267,18 +275,18 @@ impl Drop for SetOnDrop<'_> {
 }
 
 fn join_sender(sender: std::thread::ScopedJoinHandle<'_, anyhow::Result<()>>) -> anyhow::Result<()> {
-    sender.join().unwrap_or_else(|_| bail!("a sender panicked"))
+    sender.join().unwrap_or_else(|_| bail!("an upload thread panicked"))
 }
 
-/// Waits for what happens on its own.
+/// Waits for a condition, which is checked every 10 ms.
 ///
 /// # Errors
-/// When it does not happen within `limit`.
-pub fn wait_until(what: &str, limit: Duration, mut happened: impl FnMut() -> bool) -> anyhow::Result<()> {
+/// When it does not hold within `limit`.
+pub fn wait_until(condition: &str, limit: Duration, mut holds: impl FnMut() -> bool) -> anyhow::Result<()> {
     let begun = Instant::now();
-    while !happened() {
+    while !holds() {
         if begun.elapsed() > limit {
-            bail!("{what}: not within {limit:?}");
+            bail!("{condition}: not within {limit:?}");
         }
         std::thread::sleep(Duration::from_millis(10));
     }

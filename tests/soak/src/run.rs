@@ -1,4 +1,4 @@
-//! One run: an event flows through a cluster while a fault disturbs it, and every photo is accounted for.
+//! One run: an event flows through a cluster while a fault is injected, and every photo is audited.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -14,43 +14,44 @@ use crate::faults::{Extent, Fault, FaultContext};
 use crate::flow::Flow;
 use crate::search_results::SearchResults;
 
-/// Between two photos that are sent while the fault lasts: about what two workers read.
+/// Between two uploads while the fault lasts: about the rate at which two workers read.
 const SEND_INTERVAL: Duration = Duration::from_millis(90);
-/// How long photos may take to be read once the fault is over: longer than pipelines pause and connections are tried.
+/// How long photos may take to be read after the fault: longer than the pauses of pipelines and of reconnections.
 const READ_TIMEOUT: Duration = Duration::from_secs(240);
 
-/// How a run is made.
+/// What is done in a run.
 #[derive(Clone, Copy)]
 pub struct RunPlan<'a> {
-    /// What disturbs; none in the run that is the measure of the others.
+    /// The fault; `None` in the run that the others are compared with.
     pub fault: Option<&'a Fault>,
-    /// How much of it.
+    /// How much of the fault.
     pub extent: Extent,
     /// The moments are random, and the same for the same seed.
     pub seed: u64,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct RunOutcome {
     /// How often the fault struck.
     pub strikes: usize,
-    /// Every photo.
+    /// The audit of every photo.
     pub audit: Audit,
-    /// What searches find.
+    /// What the searches found.
     pub search_results: SearchResults,
     /// From the end of the fault to the next photo that was ready or failed.
     pub time_to_next: Option<Duration>,
-    /// From the end of the fault until all were, the last third of which was only sent then, but for what it asked for.
+    /// From the end of the fault until all photos were. The last third was only uploaded then, except what the fault
+    /// released.
     pub time_to_all: Duration,
-    /// How often a partner's program had to try again.
+    /// How often a request was sent again.
     pub retries: usize,
 }
 
-/// Runs it. `undisturbed` is what searches found in an undisturbed run of the same event.
+/// Runs it. `undisturbed` are the results of an undisturbed run of the same event.
 ///
 /// # Errors
-/// When photos stay unread, a partner is refused for too long, or the fault could not be made.
+/// When photos are not read in time, a partner's request keeps failing, or the fault cannot be injected.
 pub fn run(
     cluster: &Cluster,
     event: &Event,
@@ -63,41 +64,40 @@ pub fn run(
     if !may_be_noticed {
         flow = flow.with_long_timeouts();
     }
-    let disturb = || match plan.fault {
+    let inject_fault = || match plan.fault {
         None => Ok(0),
         Some(fault) => {
-            let dice = StdRng::seed_from_u64(plan.seed);
-            let mut scene = FaultContext { cluster, flow: &flow, extent: plan.extent, rng: dice };
-            // A process that does not come back panics in the harness: the rest of the soak is to go on.
-            catch_unwind(AssertUnwindSafe(|| (fault.inject)(&mut scene)))
+            let rng = StdRng::seed_from_u64(plan.seed);
+            let mut context = FaultContext { cluster, flow: &flow, extent: plan.extent, rng };
+            // The harness panics for a process that does not become ready: the rest of the soak shall continue.
+            catch_unwind(AssertUnwindSafe(|| (fault.inject)(&mut context)))
                 .unwrap_or_else(|panic| anyhow::bail!("{}", panic_message(panic.as_ref())))
         }
     };
-    let (ended, struck): (Instant, usize) = flow.run(disturb, READ_TIMEOUT).context(title)?;
-    let (mut account, answers) = audit_photos(cluster, event, &flow, undisturbed)?;
-    let tried_again = flow.retries();
+    let (ended, strikes): (Instant, usize) = flow.run(inject_fault, READ_TIMEOUT).context(title)?;
+    let (mut audit, search_results) = audit_photos(cluster, event, &flow, undisturbed)?;
+    let retries = flow.retries();
     let noticed = match plan.fault {
-        // A machine that is too busy to answer is no refusal.
+        // A timeout on a machine that is too busy is no refusal.
         None => flow.refusals(),
         Some(_) if may_be_noticed => 0,
-        // A request may also be lost where a process leaves.
-        Some(_) => tried_again,
+        // A request may also be lost at a process that stops.
+        Some(_) => retries,
     };
     if noticed > 0 {
-        account.other.push(format!("partners had to try again {noticed} times"));
+        audit.other.push(format!("partners had to retry {noticed} requests"));
     }
-    let (next, all) = (flow.time_to_next_settled(ended), flow.time_to_all_settled(ended));
     Ok(RunOutcome {
-        strikes: struck,
-        audit: account,
-        search_results: answers,
-        time_to_next: next,
-        time_to_all: all,
-        retries: tried_again,
+        strikes,
+        audit,
+        search_results,
+        time_to_next: flow.time_to_next_settled(ended),
+        time_to_all: flow.time_to_all_settled(ended),
+        retries,
     })
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words").to_owned()
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned()
 }

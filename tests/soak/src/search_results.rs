@@ -1,66 +1,64 @@
-//! What searches say of an event: by every bib, and by a selfie of every person, from every API.
+//! What the searches of an event find: by every bib, and by a selfie of every person, through one API.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use photofinish_client::{Client, ClientError, Hit};
 use photofinish_tests::harness::test_photo::TestPhoto;
-use serde_json::Value;
 
-use crate::client::{Client, text};
 use crate::event::{COMMON_BIB, COMMON_PERSON, Event, ExpectedOutcome, OTHER_PERSONS};
 
-/// For each question the names of the files found, each with how sure the service is of it.
+/// For each search, the names of the files found with their confidence as text.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct SearchResults(BTreeMap<String, BTreeSet<(String, String)>>);
+pub struct SearchResults {
+    files: BTreeMap<String, BTreeSet<(String, String)>>,
+    /// A line for each hit that is no confirmed photo, and for each photo that one search found twice.
+    pub invalid_hits: Vec<String>,
+}
 
 impl SearchResults {
-    /// Asks everything. `names` are the files of the photos by id; a hit of none of them, and a second hit of the same
-    /// photo, are told in a line each.
+    /// Searches an album by everything that the event shows. `names` are the file names of the confirmed photos by id.
     ///
     /// # Errors
-    /// When a search is not answered.
+    /// When a search fails.
     pub fn search_everything(
-        (client, album): (&Client, &str),
+        client: &Client,
+        album: &str,
         event: &Event,
         names: &HashMap<String, String>,
-    ) -> anyhow::Result<(Self, Vec<String>)> {
-        let mut answers = Self::default();
-        let mut wrong = Vec::new();
+    ) -> Result<Self, ClientError> {
+        let mut results = Self::default();
         for bib in searched_bibs(event) {
-            wrong.extend(answers.record_hits(&format!("bib {bib}"), &client.by_bib(album, &bib)?, names)?);
+            let hits = client.search_text(album, &bib, true)?;
+            results.record_hits(format!("bib {bib}"), &hits, names);
         }
         for person in searched_persons() {
-            let found = client.by_selfie(album, &TestPhoto::selfie(person).to_jpeg())?;
-            wrong.extend(answers.record_hits(&format!("person {person}"), &found, names)?);
+            let selfie = TestPhoto::selfie(person).to_jpeg();
+            let image = client.upload_selfie(album, "image/jpeg", &selfie)?;
+            results.record_hits(format!("person {person}"), &client.search_face(album, &image)?, names);
         }
-        Ok((answers, wrong))
+        Ok(results)
     }
 
-    fn record_hits(
-        &mut self,
-        question: &str,
-        hits: &[Value],
-        names: &HashMap<String, String>,
-    ) -> anyhow::Result<Vec<String>> {
+    fn record_hits(&mut self, search: String, hits: &[Hit], names: &HashMap<String, String>) {
         let mut found = BTreeSet::new();
-        let mut wrong = Vec::new();
         for hit in hits {
-            let id = text(hit, "id")?;
-            match names.get(&id) {
-                Some(name) if found.insert((name.clone(), hit["confidence"].to_string())) => {}
-                Some(name) => wrong.push(format!("{question}: {name} is found twice")),
-                None => wrong.push(format!("{question}: finds {id}, which nobody was promised")),
+            match names.get(&hit.id) {
+                Some(name) if found.insert((name.clone(), hit.confidence.to_string())) => {}
+                Some(name) => self.invalid_hits.push(format!("{search}: {name} is found twice")),
+                None => {
+                    self.invalid_hits.push(format!("{search}: finds {}, which was never confirmed", hit.id))
+                }
             }
         }
-        self.0.insert(question.to_owned(), found);
-        Ok(wrong)
+        self.files.insert(search, found);
     }
 
-    /// Where these answers are not the others, a line each.
+    /// Where these results differ from others, a line for each search.
     pub fn differences(&self, others: &Self) -> Vec<String> {
         let mut differences = Vec::new();
-        let questions: BTreeSet<&String> = self.0.keys().chain(others.0.keys()).collect();
-        for question in questions {
-            let (mine, theirs) = (self.0.get(question), others.0.get(question));
+        let searches: BTreeSet<&String> = self.files.keys().chain(others.files.keys()).collect();
+        for search in searches {
+            let (mine, theirs) = (self.files.get(search), others.files.get(search));
             if mine == theirs {
                 continue;
             }
@@ -68,21 +66,21 @@ impl SearchResults {
             let (mine, theirs) = (mine.unwrap_or(&none), theirs.unwrap_or(&none));
             let missing: Vec<_> = theirs.difference(mine).collect();
             let added: Vec<_> = mine.difference(theirs).collect();
-            differences.push(format!("{question}: without {missing:?}, with {added:?}"));
+            differences.push(format!("{search}: without {missing:?}, with {added:?}"));
         }
         differences
     }
 
-    /// Where these answers are not what was painted, a line each.
+    /// Where these results differ from what was painted, a line for each search.
     pub fn mistakes(&self, event: &Event) -> Vec<String> {
         let mut mistakes = Vec::new();
-        for (question, painted) in expected_hits(event) {
+        for (search, expected) in expected_hits(event) {
             let found: BTreeSet<&str> =
-                self.0.get(&question).into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-            if found != painted {
-                let missing: Vec<_> = painted.difference(&found).collect();
-                let added: Vec<_> = found.difference(&painted).collect();
-                mistakes.push(format!("{question}: without {missing:?}, with {added:?}"));
+                self.files.get(&search).into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+            if found != expected {
+                let missing: Vec<_> = expected.difference(&found).collect();
+                let added: Vec<_> = found.difference(&expected).collect();
+                mistakes.push(format!("{search}: without {missing:?}, with {added:?}"));
             }
         }
         mistakes
@@ -101,17 +99,17 @@ fn searched_persons() -> impl Iterator<Item = u16> {
     COMMON_PERSON..=COMMON_PERSON + OTHER_PERSONS
 }
 
-/// The files that each question must find.
+/// The files that each search must find.
 fn expected_hits(event: &Event) -> BTreeMap<String, BTreeSet<&str>> {
-    let mut painted: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    let mut expected: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for photo in &event.photos {
         let ExpectedOutcome::Ready { bib, person } = &photo.expected else { continue };
-        let shown = [format!("bib {bib}"), format!("bib {COMMON_BIB}")];
-        for question in shown.into_iter().chain([COMMON_PERSON, *person].map(|p| format!("person {p}"))) {
-            painted.entry(question).or_default().insert(&photo.name);
+        let bibs = [format!("bib {bib}"), format!("bib {COMMON_BIB}")];
+        for search in bibs.into_iter().chain([COMMON_PERSON, *person].map(|p| format!("person {p}"))) {
+            expected.entry(search).or_default().insert(&photo.name);
         }
     }
-    painted
+    expected
 }
 
 #[cfg(test)]
@@ -119,12 +117,12 @@ mod tests {
     use super::*;
 
     fn results_with(pairs: &[(&str, &str)]) -> SearchResults {
-        let mut answers = SearchResults::default();
-        for (question, name) in pairs {
-            let found = answers.0.entry((*question).to_owned()).or_default();
+        let mut results = SearchResults::default();
+        for (search, name) in pairs {
+            let found = results.files.entry((*search).to_owned()).or_default();
             found.insert(((*name).to_owned(), "99".to_owned()));
         }
-        answers
+        results
     }
 
     #[test]

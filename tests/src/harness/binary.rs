@@ -1,35 +1,9 @@
 //! Finds and runs the binary `photofinish`.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-/// What a command left behind.
-#[derive(Debug)]
-pub struct CommandOutput {
-    /// The exit status; `None` when a signal ended it.
-    pub code: Option<i32>,
-    /// Standard output.
-    pub stdout: String,
-    /// Standard error.
-    pub stderr: String,
-}
-
-impl CommandOutput {
-    /// Standard output of a success, trimmed.
-    ///
-    /// # Panics
-    /// When the command failed.
-    #[track_caller]
-    pub fn expect_success(&self) -> &str {
-        assert_eq!(self.code, Some(0), "stdout: {}\nstderr: {}", self.stdout, self.stderr);
-        self.stdout.trim()
-    }
-
-    /// Both streams.
-    pub fn combined_output(&self) -> String {
-        format!("{}{}", self.stdout, self.stderr)
-    }
-}
+use photofinish_launcher::{CommandOutput, Installation};
 
 /// The binary of the same profile as this test or program.
 ///
@@ -37,7 +11,7 @@ impl CommandOutput {
 /// When it has not been built.
 pub fn binary_path() -> PathBuf {
     let this = std::env::current_exe().expect("a running program has a path");
-    // Tests lie in target/<profile>/deps, programs in target/<profile>.
+    // Tests are in target/<profile>/deps, programs in target/<profile>.
     let mut places = this.ancestors().skip(1).take(2).map(|folder| folder.join("photofinish"));
     places.find(|binary| binary.is_file()).unwrap_or_else(|| {
         panic!(
@@ -48,16 +22,9 @@ pub fn binary_path() -> PathBuf {
     })
 }
 
-/// The binary with a clean slate: no setting of this shell reaches it, and its data lie in `data_dir`.
-pub fn isolated_command(data_dir: &Path) -> Command {
-    let mut command = Command::new(binary_path());
-    for (name, _) in std::env::vars_os() {
-        if ["PHOTOFINISH_", "OTEL_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
-            command.env_remove(name);
-        }
-    }
-    command.env("PHOTOFINISH_DATA_DIR", data_dir).current_dir(data_dir).stdin(Stdio::null());
-    command
+/// A command of the binary with its data in `data_dir`. No setting of this process's environment reaches it.
+pub fn isolated_command(data_dir: &Path, arguments: &[&str]) -> Command {
+    Installation::new(binary_path(), data_dir).isolated().command(arguments)
 }
 
 /// Runs a command to its end.
@@ -65,10 +32,5 @@ pub fn isolated_command(data_dir: &Path) -> Command {
 /// # Panics
 /// When it cannot be started.
 pub fn run_command(command: &mut Command) -> CommandOutput {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    CommandOutput {
-        code: output.status.code(),
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
+    CommandOutput::of(command).expect("a command starts")
 }

@@ -1,25 +1,26 @@
 //! The service as a child process: started, killed and started again on the same port and data.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use photofinish_client::{Client, ClientOptions};
+use photofinish_launcher::{ALL_SCOPES, CommandOutput, Exit, Installation, ServiceProcess, Signal, log_tail};
 use photofinish_servers::free_port;
-use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use ureq::Agent;
 
-use super::binary::{self, CommandOutput};
+use super::binary::binary_path;
 use super::partner::Partner;
-use crate::harness::test_data;
+use super::test_data;
 
 /// The organization of keys whose organization does not matter.
 const ORGANIZATION: &str = "Harbour Run";
-/// What the real networks take on a busy machine, which compiles them first. A service that ends is noticed at once.
+/// The longest start: real models are compiled first, which takes long on a busy machine. A service that ends is noticed at
+/// once.
 const START_TIMEOUT: Duration = Duration::from_secs(240);
-const ALL_SCOPES: [&str; 3] = ["search:read", "photo:upload", "album:manage"];
+/// The longest request, on a busy machine.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// How to run the service.
 #[derive(Clone, Debug)]
@@ -29,17 +30,17 @@ pub struct ServiceOptions {
 }
 
 impl ServiceOptions {
-    /// API and pipeline with networks that read painted marks: no weights, no runtime, fast.
+    /// API and pipeline with fake models, which read painted marks: no weights, no runtime, fast.
     pub fn with_fake_models() -> Self {
         Self { role: "all", settings: Vec::new() }
             .with_setting("PHOTOFINISH_MODELS", "fake")
             .with_setting("PHOTOFINISH_LOG", "info,photofinish=debug")
     }
 
-    /// API and pipeline with the real networks; says what is missing when they cannot be had here.
+    /// API and pipeline with the real models.
     ///
     /// # Errors
-    /// The missing piece in words.
+    /// What is missing on this machine, for people.
     pub fn with_real_models() -> Result<Self, String> {
         let (runtime, models) = (test_data::find_runtime_library()?, test_data::find_models_dir()?);
         Ok(Self { role: "all", settings: Vec::new() }
@@ -62,13 +63,13 @@ impl ServiceOptions {
     }
 }
 
-/// A running service. Killed when dropped.
+/// A service with its data in a folder of its own. Killed when dropped.
 pub struct Service {
     options: ServiceOptions,
     port: u16,
     folder: Arc<TempDir>,
-    child: Mutex<Option<Child>>,
-    agent: Agent,
+    process: Mutex<Option<ServiceProcess>>,
+    client: Client,
     key: Mutex<Option<String>>,
 }
 
@@ -95,22 +96,18 @@ impl Service {
         other
     }
 
-    /// The same data and port, stopped or killed before, now run in another way.
+    /// Starts it again on the same port and data with other options, once it was stopped or killed.
     ///
     /// # Panics
     /// When it still runs, or does not become ready.
     #[must_use]
-    pub fn restart_with(self, options: ServiceOptions) -> Self {
-        let service = self.spawn_with(options);
-        assert!(
-            service.wait_until_ready(),
-            "the service ended at start; its log:\n{}",
-            log_tail(&service.log())
-        );
-        service
+    pub fn restart_with(mut self, options: ServiceOptions) -> Self {
+        self.options = options;
+        self.restart();
+        self
     }
 
-    /// As [`Service::again`], and does not wait for it to become ready.
+    /// As [`Service::restart_with`], without waiting until it is ready.
     ///
     /// # Panics
     /// When it still runs.
@@ -121,15 +118,16 @@ impl Service {
         self
     }
 
-    /// One that does not run yet, with its data in the folder `data` of this one, which must be there.
+    /// A service that does not run yet, with its data in the subfolder `data` of this folder, which must exist.
     pub fn new_stopped(options: ServiceOptions, folder: Arc<TempDir>) -> Self {
-        let agent = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .timeout_global(Some(Duration::from_secs(180)))
-            .build();
-        let (child, key) = (Mutex::new(None), Mutex::new(None));
-        Self { options, port: free_port(), folder, child, agent: agent.into(), key }
+        let port = free_port();
+        let client_options = ClientOptions {
+            timeout: REQUEST_TIMEOUT,
+            upload_timeout: REQUEST_TIMEOUT,
+            ..ClientOptions::default()
+        };
+        let client = Client::new(&format!("http://127.0.0.1:{port}"), "", client_options);
+        Self { options, port, folder, process: Mutex::default(), client, key: Mutex::default() }
     }
 
     /// Starts it again, on the same port and data.
@@ -140,75 +138,59 @@ impl Service {
         assert!(self.try_restart(), "the service ended at start; its log:\n{}", log_tail(&self.log()));
     }
 
-    /// Starts it again, on the same port and data; answers whether it became ready before it ended.
+    /// Starts it again, on the same port and data. Returns whether it became ready before it ended.
     ///
     /// # Panics
     /// When it still runs, or neither becomes ready nor ends.
     pub fn try_restart(&self) -> bool {
         self.spawn();
-        self.wait_until_ready()
+        let result = self.running().as_mut().expect("a running service").wait_until_ready(START_TIMEOUT);
+        match result {
+            Ok(()) => true,
+            Err(_) if self.has_exited() => false,
+            Err(error) => panic!("{error:#}"),
+        }
     }
 
-    /// Starts it again, on the same port and data, and does not wait for anything.
+    /// Starts it again, on the same port and data, without waiting until it is ready.
     ///
     /// # Panics
     /// When it still runs.
     pub fn spawn(&self) {
-        let log = OpenOptions::new().create(true).append(true).open(self.log_path()).expect("a log file");
-        let child = self
-            .new_command()
-            .arg(self.options.role)
-            .stdout(log.try_clone().expect("a second handle"))
-            .stderr(log)
-            .spawn()
-            .expect("the binary starts");
-        let before = self.lock_child().replace(child);
+        let process = self.installation().start(self.options.role, self.port, &self.log_path());
+        let before = self.running().replace(process.expect("the binary starts"));
         assert!(before.is_none(), "the service still runs");
     }
 
-    /// Whether it answers requests.
+    /// Whether it responds to requests.
     pub fn is_alive(&self) -> bool {
-        self.agent.get(format!("{}/healthz", self.origin())).call().is_ok_and(|alive| alive.status() == 200)
+        self.client.raw("GET", "/healthz", &[], b"").is_ok_and(|response| response.status == 200)
     }
 
     /// Whether it has ended on its own.
     pub fn has_exited(&self) -> bool {
-        let mut child = self.lock_child();
-        let ended = child.as_mut().is_none_or(|child| child.try_wait().is_ok_and(|status| status.is_some()));
-        if ended {
-            *child = None;
+        let mut process = self.running();
+        let has_exited = process.as_mut().is_none_or(|process| process.has_exited().unwrap_or(false));
+        if has_exited {
+            *process = None;
         }
-        ended
+        has_exited
     }
 
-    /// Ends it as a power cut would: `kill -9`.
+    /// Ends it as a power cut would (`SIGKILL`).
     ///
     /// # Panics
     /// When it does not run.
     pub fn kill(&self) {
-        let mut child = self.lock_child().take().expect("a running service");
-        child.kill().expect("a child can be killed");
-        child.wait().expect("a killed child ends");
+        self.take_process().kill().expect("a child can be killed");
     }
 
-    /// Ends it as a supervisor would (`SIGTERM`); answers its exit code and how long it took.
+    /// Ends it as a supervisor would (`SIGTERM`).
     ///
     /// # Panics
-    /// When it does not end within `limit`.
-    pub fn terminate(&self, limit: Duration) -> (Option<i32>, Duration) {
-        let begun = Instant::now();
-        let mut child = self.lock_child().take().expect("a running service");
-        signal_child(&child, Signal::TERM);
-        loop {
-            if let Some(status) = child.try_wait().expect("a child can be asked") {
-                return (status.code(), begun.elapsed());
-            }
-            if begun.elapsed() > limit {
-                child.kill().expect("a child can be killed");
-                panic!("the service did not end within {limit:?} of SIGTERM; its log:\n{}", self.log());
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+    /// When it does not end within `timeout`.
+    pub fn terminate(&self, timeout: Duration) -> Exit {
+        self.take_process().terminate(timeout).expect("the service stops in time")
     }
 
     /// Sends it a signal that does not end it: [`Signal::STOP`], as a machine that hangs, or [`Signal::CONT`].
@@ -216,43 +198,39 @@ impl Service {
     /// # Panics
     /// When it does not run.
     pub fn send_signal(&self, signal: Signal) {
-        signal_child(self.lock_child().as_ref().expect("a running service"), signal);
+        self.running().as_ref().expect("a running service").send_signal(signal).expect("a signal is sent");
     }
 
     /// A partner with a test key of every scope.
-    pub fn partner(&self) -> Partner<'_> {
+    pub fn partner(&self) -> Partner {
         let mut key = self.key.lock().unwrap_or_else(PoisonError::into_inner);
         let key = key.get_or_insert_with(|| self.create_key(&ALL_SCOPES, "test"));
-        Partner::new(self, key.clone())
+        self.partner_with(key)
     }
 
     /// A partner with another key, or none (`""`).
-    pub fn partner_with(&self, key: &str) -> Partner<'_> {
-        Partner::new(self, key.to_owned())
+    pub fn partner_with(&self, key: &str) -> Partner {
+        Partner::new(self.client.with_key(key))
     }
 
-    /// A new key of the usual organization.
+    /// Creates a key of the usual organization.
     pub fn create_key(&self, scopes: &[&str], mode: &str) -> String {
         self.create_key_for(ORGANIZATION, scopes, mode)
     }
 
-    /// A new key.
+    /// Creates a key.
     pub fn create_key_for(&self, organization: &str, scopes: &[&str], mode: &str) -> String {
-        let mut arguments = vec!["key", "create", "--organization", organization, "--mode", mode];
-        for scope in scopes {
-            arguments.extend(["--scope", scope]);
-        }
-        self.run(&arguments).expect_success().to_owned()
+        self.installation().create_key(organization, mode, scopes).expect("a key is created")
     }
 
-    /// Runs another command of the binary on the same settings.
+    /// Runs another command of the binary with the same settings.
     pub fn run(&self, arguments: &[&str]) -> CommandOutput {
-        binary::run_command(self.new_command().args(arguments))
+        self.installation().run(arguments).expect("a command starts")
     }
 
     /// `http://127.0.0.1:<port>`.
     pub fn origin(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        self.client.origin().to_owned()
     }
 
     /// The port it listens on.
@@ -265,7 +243,7 @@ impl Service {
         self.folder.path().join("data")
     }
 
-    /// Every file below the data folder that is an object of storage: not the database, not a secret.
+    /// Every file below the data folder that is an object of storage: not the database, not a secret. Sorted.
     pub fn list_objects(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         collect_files(&self.data_dir().join("objects/o"), &mut found);
@@ -273,92 +251,53 @@ impl Service {
         found
     }
 
-    /// What it logged so far.
+    /// Everything it logged so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.log_path()).unwrap_or_default()
     }
 
-    pub(super) fn agent(&self) -> &Agent {
-        &self.agent
-    }
-
-    fn new_command(&self) -> std::process::Command {
-        let mut command = binary::isolated_command(&self.data_dir());
-        command.env("PHOTOFINISH_LISTEN", format!("127.0.0.1:{}", self.port));
-        command.envs(self.options.settings.iter().map(|(name, value)| (name, value)));
-        command
-    }
-
-    fn wait_until_ready(&self) -> bool {
-        let begun = Instant::now();
-        let url = self.readiness_url();
-        while !self.agent.get(&url).call().is_ok_and(|ready| ready.status() == 200) {
-            if self.has_exited() {
-                return false;
-            }
-            assert!(
-                begun.elapsed() < START_TIMEOUT,
-                "not ready after {START_TIMEOUT:?}; its log:\n{}",
-                log_tail(&self.log())
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        true
-    }
-
-    fn readiness_url(&self) -> String {
-        let admin = self.options.settings.iter().find(|(name, _)| name == "PHOTOFINISH_ADMIN_LISTEN");
-        admin.map_or_else(
-            || format!("{}/readyz", self.origin()),
-            |(_, address)| format!("http://{address}/readyz"),
-        )
+    fn installation(&self) -> Installation {
+        let installation = Installation::new(binary_path(), &self.data_dir()).isolated();
+        let installation =
+            installation.with_setting("PHOTOFINISH_LISTEN", format!("127.0.0.1:{}", self.port));
+        let settings = self.options.settings.iter();
+        settings.fold(installation, |installation, (name, value)| installation.with_setting(name, value))
     }
 
     fn log_path(&self) -> PathBuf {
         self.folder.path().join(format!("service-{}.log", self.port))
     }
 
-    fn lock_child(&self) -> MutexGuard<'_, Option<Child>> {
-        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    fn running(&self) -> MutexGuard<'_, Option<ServiceProcess>> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_process(&self) -> ServiceProcess {
+        self.running().take().expect("a running service")
     }
 }
 
 impl Drop for Service {
     fn drop(&mut self) {
-        if let Some(mut child) = self.lock_child().take()
-            && child.kill().is_ok()
-            && let Err(error) = child.wait()
-        {
-            eprintln!("the service could not be waited for: {error}");
-        }
+        // Ended first: its last lines belong to the log that is printed.
+        drop(self.running().take());
         if std::thread::panicking() {
             eprintln!("---- log of the service ----\n{}", log_tail(&self.log()));
         }
     }
 }
 
-fn signal_child(child: &Child, signal: Signal) {
-    kill_process(Pid::from_child(child), signal).expect("signals its own child");
-}
-
-/// Waits for what happens on its own.
+/// Waits for a condition, which is checked every 50 ms.
 ///
 /// # Panics
-/// When it has not happened within a minute.
+/// When it does not hold within a minute.
 #[track_caller]
-pub fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
+pub fn wait_until(condition: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
-    while !happened() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{condition}: not within a minute");
         std::thread::sleep(Duration::from_millis(50));
     }
-}
-
-/// The end of a log, where the failure usually is.
-pub fn log_tail(log: &str) -> String {
-    const LINES: usize = 120;
-    let lines: Vec<&str> = log.lines().collect();
-    lines[lines.len().saturating_sub(LINES)..].join("\n")
 }
 
 fn collect_files(folder: &Path, found: &mut Vec<PathBuf>) {

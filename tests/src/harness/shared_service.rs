@@ -1,9 +1,11 @@
-//! One service for several tests, so that a group of them starts it once.
+//! One service for several tests, started once.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::service::{Service, ServiceOptions, log_tail};
+use photofinish_launcher::log_tail;
+
+use super::service::{Service, ServiceOptions};
 
 /// One service for a group of tests: started by the first that runs, stopped after the last that runs beside it.
 pub struct SharedService(Mutex<Weak<Service>>);
@@ -29,7 +31,7 @@ impl Default for SharedService {
     }
 }
 
-/// A share in a group's service. Prints the log when its test fails.
+/// One test's reference to a shared service. Prints the log when the test fails.
 pub struct SharedServiceRef(Arc<Service>);
 
 impl Deref for SharedServiceRef {

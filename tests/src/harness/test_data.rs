@@ -1,21 +1,21 @@
-//! What may or may not be on this machine: the real photos of `../shared`, the runtime and the models.
+//! Files that may be missing on this machine: the real photos of `../shared`, the runtime and the models.
 
 use std::path::{Path, PathBuf};
 
 use photofinish_servers::{repository_root, skip_or_fail, variable_or_installed_path};
 
-/// One row of `rbnr_boxes.csv`: a bib and the face of its runner, in pixels of the file.
+/// One row of `rbnr_boxes.csv`: a bib and the face of its runner.
 #[derive(Clone, Debug)]
 pub struct LabelledRunner {
-    /// Below `photos/files`.
+    /// Its path below `photos/files`.
     pub file: String,
-    /// The number.
+    /// The runner's number.
     pub bib: String,
-    /// Left, top, right, bottom of the face.
+    /// Left, top, right and bottom of the face, in pixels.
     pub face: [u32; 4],
 }
 
-/// The folder of the real photos, or `None` after saying so loudly.
+/// The folder of the real photos; `None`, with a line that the test is skipped, when it is missing.
 ///
 /// # Panics
 /// When it is missing and nothing may be skipped.
@@ -31,20 +31,20 @@ pub fn shared_photos_dir(test: &str) -> Option<PathBuf> {
 /// The ONNX Runtime library.
 ///
 /// # Errors
-/// What is missing and what to do.
+/// What is missing and how to get it.
 pub fn find_runtime_library() -> Result<PathBuf, String> {
     let place = variable_or_installed_path("PHOTOFINISH_ONNXRUNTIME", "runtime");
     if place.is_file() {
         return Ok(place);
     }
-    find_library(&place)
+    photofinish_launcher::find_runtime_library(&place)
         .ok_or_else(|| format!("no libonnxruntime.so in {}: run `cargo xtask setup`", place.display()))
 }
 
 /// The folder of the model files.
 ///
 /// # Errors
-/// What is missing and what to do.
+/// What is missing and how to get it.
 pub fn find_models_dir() -> Result<PathBuf, String> {
     let place = variable_or_installed_path("PHOTOFINISH_MODELS_DIR", "models");
     let has_models = std::fs::read_dir(&place).is_ok_and(|mut entries| {
@@ -56,7 +56,7 @@ pub fn find_models_dir() -> Result<PathBuf, String> {
     Err(format!("no model in {}: run `cargo xtask setup`", place.display()))
 }
 
-/// The rows of a label file below `photos`, the head line left out.
+/// The rows of a label file below `photos`, without the header.
 ///
 /// # Panics
 /// When it cannot be read.
@@ -68,7 +68,7 @@ pub fn read_label_rows(photos: &Path, name: &str) -> Vec<Vec<String>> {
 /// The labelled runners of RBNR.
 ///
 /// # Panics
-/// When the label file does not have its shape.
+/// When a row has no numbers where its face should be.
 pub fn load_labelled_runners(photos: &Path) -> Vec<LabelledRunner> {
     let pixel = |row: &[String], column: usize| row[column].parse().expect("a pixel");
     read_label_rows(photos, "rbnr_boxes.csv")
@@ -79,19 +79,4 @@ pub fn load_labelled_runners(photos: &Path) -> Vec<LabelledRunner> {
             face: [6, 7, 8, 9].map(|column| pixel(row, column)),
         })
         .collect()
-}
-
-fn find_library(folder: &Path) -> Option<PathBuf> {
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).ok()?.flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if entry.file_name().to_string_lossy().starts_with("libonnxruntime.so") {
-                return Some(path);
-            }
-        }
-    }
-    None
 }

@@ -20,7 +20,7 @@ fn picture() -> TestPhoto {
 }
 
 #[track_caller]
-fn failure(partner: &Partner<'_>, album: &str, photo: &str) -> String {
+fn failure(partner: &Partner, album: &str, photo: &str) -> String {
     let photo = partner.get_photo(album, photo);
     assert_eq!(photo["state"], "failed", "{photo}");
     photo["failure"].as_str().unwrap_or_else(|| panic!("no reason: {photo}")).to_owned()

@@ -54,7 +54,7 @@ fn an_upload_sends_what_is_missing_and_reconciles() {
     write("late.jpg", &TestPhoto::new(600, 400).with_bib("902", [150, 150]).to_jpeg());
     // Left behind by a run that broke off, of a file that is not there yet and of one that is.
     let stale = [("half.jpg", "image/jpeg"), ("start.png", "image/png")]
-        .map(|(name, content_type)| partner.sign_photo(&album, name, content_type).id);
+        .map(|(name, content_type)| partner.sign_photo(&album, name, content_type).photo_id);
     write("half.jpg", &TestPhoto::new(600, 400).with_bib("903", [150, 150]).to_jpeg());
     let second = run();
     let summary = second.expect_success();
@@ -82,8 +82,8 @@ fn an_upload_leaves_recent_unconfirmed_photos_alone() {
     assert!(summary.contains("1 sent and confirmed"), "{summary}");
     let said = summary.lines().find(|line| line.contains("left alone")).unwrap_or_default();
     assert!(said.starts_with("1 unfinished uploads") && said.contains("--stale-after 0"), "{summary}");
-    assert_eq!(partner.put(&theirs.url, "image/jpeg", &picture).status, 200);
-    partner.confirm_photo(&album, &theirs.id).expect_ok();
+    assert_eq!(partner.put(&theirs.upload_url, "image/jpeg", &picture).status, 200);
+    partner.confirm_photo(&album, &theirs.photo_id).expect_ok();
     let progress = partner.wait_until_idle(&album);
     assert_eq!((&progress["ready"], &progress["total"]), (&2.into(), &2.into()), "{progress}");
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use photofinish_tests::harness::test_photo::TestPhoto;
-use photofinish_tests::harness::{Partner, Service, ServiceOptions, wait_until};
+use photofinish_tests::harness::{Exit, Partner, Service, ServiceOptions, wait_until};
 use serde_json::{Value, json};
 
 /// Photos of the event: enough that a kill falls into every stage.
@@ -28,13 +28,13 @@ fn photo(number: usize) -> Vec<u8> {
 }
 
 /// What the partner has been promised: the photos whose confirmation was answered.
-fn upload_event(partner: &Partner<'_>, album: &str) -> Vec<String> {
+fn upload_event(partner: &Partner, album: &str) -> Vec<String> {
     (0..PHOTOS).map(|number| partner.upload_photo(album, &format!("{number}.jpg"), &photo(number))).collect()
 }
 
 /// Every promised photo is ready once, with its own faces and texts, and search finds each once.
 #[track_caller]
-fn check_event(partner: &Partner<'_>, album: &str, promised: &[String]) {
+fn check_event(partner: &Partner, album: &str, promised: &[String]) {
     let progress = partner.wait_until_idle(album);
     let photos = partner.list_photos(album);
     let states: HashMap<&str, &str> =
@@ -150,7 +150,7 @@ fn a_stop_under_load_is_clean_and_the_rest_is_processed_after_the_next_start() {
     let album = service.partner().create_album("Stopped");
     let promised = upload_event(&service.partner(), &album);
     for _ in 0..3 {
-        let (code, took) = service.terminate(Duration::from_secs(40));
+        let Exit { code, took } = service.terminate(Duration::from_secs(40));
         assert_eq!(code, Some(0), "a stop is no failure; log:\n{}", service.log());
         assert!(took < Duration::from_secs(20), "a stop took {took:?} with a grace of 5 s");
         service.restart();
@@ -161,7 +161,7 @@ fn a_stop_under_load_is_clean_and_the_rest_is_processed_after_the_next_start() {
 #[test]
 fn a_stop_of_an_idle_service_is_quick() {
     let service = Service::start(ServiceOptions::with_fake_models());
-    let (code, took) = service.terminate(Duration::from_secs(20));
+    let Exit { code, took } = service.terminate(Duration::from_secs(20));
     assert_eq!(code, Some(0));
     assert!(took < Duration::from_secs(10), "{took:?}");
 }
@@ -173,10 +173,9 @@ fn a_stop_in_the_middle_of_progress_streams_is_quick() {
     let album = partner.create_album("Watched");
     let _promised = upload_event(&partner, &album);
     std::thread::scope(|scope| {
-        let watcher =
-            scope.spawn(|| partner.read_event_stream("/albums/progress", &json!({ "albumId": album })));
+        let watcher = scope.spawn(|| partner.client().stream_progress(&album).map(Iterator::count).ok());
         wait_until("the first photo is ready", || partner.album_progress(&album)["ready"] != 0);
-        let (code, took) = service.terminate(Duration::from_secs(40));
+        let Exit { code, took } = service.terminate(Duration::from_secs(40));
         assert_eq!(code, Some(0));
         assert!(took < Duration::from_secs(25), "{took:?}");
         watcher.join().expect("the watcher only watches");
@@ -202,11 +201,7 @@ fn a_photo_that_crashes_its_process_each_time_fails_alone() {
         if service.has_exited() {
             starts += 1;
             service.try_restart();
-        } else if service
-            .partner()
-            .try_album_progress(&album)
-            .is_some_and(|p| p["queued"] == 0 && p["processing"] == 0)
-        {
+        } else if service.partner().client().album_progress(&album).is_ok_and(|progress| progress.is_idle()) {
             break;
         }
     }
@@ -272,7 +267,7 @@ fn a_photo_whose_bytes_are_missing_fails_with_missing_object() {
             std::fs::remove_file(object).expect("an object can be removed");
         }
     }
-    let (code, _) = service.terminate(Duration::from_secs(20));
+    let code = service.terminate(Duration::from_secs(20)).code;
     assert_eq!(code, Some(0));
     let service = service.restart_with(ServiceOptions::with_fake_models());
     let partner = service.partner();

@@ -51,8 +51,8 @@ fn a_full_disk_refuses_writes_and_serves_reads_and_loses_no_confirmed_photo() {
     promised.extend(taken);
     disk.fill(0);
     for _ in 0..3 {
-        partner.put(&late.url, "image/jpeg", &photo(0)).expect_defined_error(503);
-        partner.confirm_photo(&album, &sent.id).expect_defined_error(503);
+        partner.put(&late.upload_url, "image/jpeg", &photo(0)).expect_defined_error(503);
+        partner.confirm_photo(&album, &sent.photo_id).expect_defined_error(503);
         partner.call("/albums/create", &json!({ "title": "Another" })).expect_defined_error(503);
         check_reads(&partner, &album, &promised);
         assert_eq!(partner.search_by_image(&album, &image).expect_ok()["total"], 4, "a selfie seen before");
@@ -67,15 +67,15 @@ fn a_full_disk_refuses_writes_and_serves_reads_and_loses_no_confirmed_photo() {
     disk.fill(0);
     check_that_readiness_tells(&service);
     check_reads(&partner, &album, &promised);
-    partner.confirm_photo(&album, &sent.id).expect_defined_error(503);
+    partner.confirm_photo(&album, &sent.photo_id).expect_defined_error(503);
 
     disk.make_room();
     wait_until("it is ready again", || is_ready(&service));
-    partner.confirm_photo(&album, &sent.id).expect_ok();
-    promised.insert(4, sent.id);
-    assert_eq!(partner.put(&late.url, "image/jpeg", &photo(promised.len())).status, 200);
-    partner.confirm_photo(&album, &late.id).expect_ok();
-    promised.push(late.id);
+    partner.confirm_photo(&album, &sent.photo_id).expect_ok();
+    promised.insert(4, sent.photo_id);
+    assert_eq!(partner.put(&late.upload_url, "image/jpeg", &photo(promised.len())).status, 200);
+    partner.confirm_photo(&album, &late.photo_id).expect_ok();
+    promised.push(late.photo_id);
     service.kill();
     let service = service.restart_with(ServiceOptions::with_fake_models());
     check_all_ready(&service.partner(), &album, &promised);
@@ -137,19 +137,19 @@ fn a_first_start_on_a_full_disk_says_so_and_one_with_free_space_succeeds() {
     check_all_ready(&service.partner(), &album, &promised);
 }
 
-fn upload_some(partner: &Partner<'_>, album: &str, numbers: std::ops::Range<usize>) -> Vec<String> {
+fn upload_some(partner: &Partner, album: &str, numbers: std::ops::Range<usize>) -> Vec<String> {
     numbers.map(|number| partner.upload_photo(album, &format!("{number}.jpg"), &photo(number))).collect()
 }
 
 /// A photo whose bytes are there and that is not confirmed.
-fn sent(partner: &Partner<'_>, album: &str, number: usize) -> UploadTicket {
+fn sent(partner: &Partner, album: &str, number: usize) -> UploadTicket {
     let ticket = partner.sign_photo(album, &format!("{number}.jpg"), "image/jpeg");
-    assert_eq!(partner.put(&ticket.url, "image/jpeg", &photo(number)).status, 200);
+    assert_eq!(partner.put(&ticket.upload_url, "image/jpeg", &photo(number)).status, 200);
     ticket
 }
 
 /// Uploads until ten uploads were refused; answers what was confirmed. Every refusal says that it may work later.
-fn upload_until_refused(partner: &Partner<'_>, album: &str, first: usize) -> (Vec<String>, usize) {
+fn upload_until_refused(partner: &Partner, album: &str, first: usize) -> (Vec<String>, usize) {
     let (mut taken, mut refused) = (Vec::new(), 0);
     for _ in 0..200 {
         let number = first + taken.len();
@@ -165,7 +165,7 @@ fn upload_until_refused(partner: &Partner<'_>, album: &str, first: usize) -> (Ve
 }
 
 /// One upload; nothing when it was refused.
-fn attempt(partner: &Partner<'_>, album: &str, number: usize) -> Option<String> {
+fn attempt(partner: &Partner, album: &str, number: usize) -> Option<String> {
     let input = json!({ "albumId": album, "filename": format!("{number}.jpg"), "contentType": "image/jpeg" });
     let signed = partner.call("/photos/photo/signed", &input);
     if signed.status != 200 {
@@ -188,7 +188,7 @@ fn attempt(partner: &Partner<'_>, album: &str, number: usize) -> Option<String> 
 }
 
 /// Lists, single photos and searches answer, and every promised photo is there.
-fn check_reads(partner: &Partner<'_>, album: &str, promised: &[String]) {
+fn check_reads(partner: &Partner, album: &str, promised: &[String]) {
     let photos = partner.list_photos(album);
     for id in promised {
         let photo = photos.iter().find(|photo| photo["id"] == id.as_str());
@@ -209,7 +209,7 @@ fn check_reads(partner: &Partner<'_>, album: &str, promised: &[String]) {
 }
 
 /// All promised photos get ready, no photo fails, and searches find each once.
-fn check_all_ready(partner: &Partner<'_>, album: &str, promised: &[String]) {
+fn check_all_ready(partner: &Partner, album: &str, promised: &[String]) {
     let progress = partner.wait_until_idle(album);
     assert_eq!((&progress["ready"], &progress["failed"]), (&json!(promised.len()), &json!(0)), "{progress}");
     for (number, id) in promised.iter().enumerate() {
@@ -220,7 +220,7 @@ fn check_all_ready(partner: &Partner<'_>, album: &str, promised: &[String]) {
     assert_eq!(everyone.len(), promised.len(), "one hit a photo");
 }
 
-fn watch_that_none_fails(partner: &Partner<'_>, album: &str, time: Duration) {
+fn watch_that_none_fails(partner: &Partner, album: &str, time: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < time {
         assert_eq!(partner.album_progress(album)["failed"], 0, "a full disk is nobody's fault");

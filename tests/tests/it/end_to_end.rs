@@ -1,5 +1,7 @@
 //! The whole way of photos with the fake networks: in by upload, seen, and out by search.
 
+use std::time::{Duration, Instant};
+
 use photofinish_tests::harness::test_photo::{Exif, TestPhoto};
 use photofinish_tests::harness::{Partner, ServiceOptions, SharedService, SharedServiceRef, expect_string};
 use serde_json::{Value, json};
@@ -55,7 +57,7 @@ fn a_photo_is_found_by_every_face_and_bib_in_it() {
 }
 
 #[track_caller]
-fn check_face_hit(partner: &Partner<'_>, hit: &Value, photo: &str) {
+fn check_face_hit(partner: &Partner, hit: &Value, photo: &str) {
     assert_eq!(hit["id"], photo);
     let confidence = hit["confidence"].as_f64().expect("a confidence");
     assert!((50.0..=100.0).contains(&confidence), "{hit}");
@@ -199,16 +201,16 @@ fn a_failed_photo_can_be_retried() {
     let partner = service.partner();
     let album = partner.create_album("Retry");
     let ticket = partner.sign_photo(&album, "a.jpg", "image/jpeg");
-    partner.put(&ticket.url, "image/jpeg", b"not a picture");
-    partner.confirm_photo(&album, &ticket.id).expect_ok();
+    partner.put(&ticket.upload_url, "image/jpeg", b"not a picture");
+    partner.confirm_photo(&album, &ticket.photo_id).expect_ok();
     assert_eq!(partner.wait_until_idle(&album)["failed"], 1);
-    let input = json!({ "albumId": album, "photoId": ticket.id });
+    let input = json!({ "albumId": album, "photoId": ticket.photo_id });
     partner.call_ok("/photos/photo/retry", &input);
     assert_eq!(partner.wait_until_idle(&album)["failed"], 1, "it fails again");
     partner.call_ok("/photos/photo/retry", &input);
     partner.wait_until_idle(&album);
     let failed = partner.call_ok("/photos/photo/list", &json!({ "albumId": album, "state": "failed" }));
-    assert_eq!((&failed["total"], &failed["photos"][0]["id"]), (&json!(1), &json!(ticket.id)));
+    assert_eq!((&failed["total"], &failed["photos"][0]["id"]), (&json!(1), &json!(ticket.photo_id)));
     let ready = partner.call_ok("/photos/photo/list", &json!({ "albumId": album, "state": "ready" }));
     assert_eq!(ready["total"], 0);
 }
@@ -239,4 +241,24 @@ fn a_changed_config_takes_effect_after_reprocessing() {
     assert_eq!(partner.get_photo(&album, &photo)["faces"].as_array().map(Vec::len), Some(2));
     let renamed = partner.call_ok("/albums/update", &json!({ "albumId": album, "title": "Renamed" }));
     assert_eq!((&renamed["title"], &renamed["reprocessingNeeded"]), (&json!("Renamed"), &json!(false)));
+}
+
+#[test]
+fn errors_are_quick_while_photos_are_processed() {
+    let service = service();
+    let partner = service.partner();
+    let album = partner.create_album("Busy");
+    let photo = TestPhoto::new(2400, 1600).to_jpeg();
+    for number in 0..12 {
+        partner.upload_photo(&album, &format!("{number}.jpg"), &photo);
+    }
+    let missing = json!({ "albumId": "01890000-0000-7000-8000-000000000000" });
+    let quickest = (0..5).map(|_| {
+        let begun = Instant::now();
+        partner.call("/albums/get", &missing).expect_defined_error(404);
+        begun.elapsed()
+    });
+    let quickest = quickest.min();
+    assert!(quickest < Some(Duration::from_secs(2)), "the API waits for the pipeline: {quickest:?}");
+    partner.wait_until_idle(&album);
 }

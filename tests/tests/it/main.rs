@@ -1,6 +1,5 @@
 //! The whole service, run as a partner meets it: one binary for all groups of tests, so that they build once.
 
-mod albums;
 mod bad_images;
 mod command_keys;
 mod command_line;
@@ -9,7 +8,6 @@ mod crashes;
 mod deletion;
 mod disk_full;
 mod end_to_end;
-mod error_table;
 mod health;
 mod keys;
 mod openapi;
@@ -17,6 +15,7 @@ mod orientation;
 mod orpc;
 mod outages;
 mod previews;
+mod progress;
 mod real_networks;
 mod sample_event;
 mod search;
@@ -24,4 +23,3 @@ mod shell;
 mod trace_collector;
 mod traces;
 mod uploads;
-mod wire_rules;

@@ -99,7 +99,7 @@ fn a_real_scene_in_every_orientation_has_the_same_faces() {
     }
 }
 
-fn picture(partner: &Partner<'_>, photo: &Value, field: &str) -> RgbImage {
+fn picture(partner: &Partner, photo: &Value, field: &str) -> RgbImage {
     decode_jpeg(&partner.get(&expect_string(&photo[field])).body)
 }
 

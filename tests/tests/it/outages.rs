@@ -31,8 +31,8 @@ fn a_storage_outage_fails_no_photo() {
     assert!(ready.text().contains("storage"), "{}", ready.text());
     let alive = partner.get(&format!("{}/healthz", service.origin()));
     assert_eq!(alive.status, 200, "{}", alive.text());
-    partner.put(&ticket.url, "image/jpeg", &photo()).expect_defined_error(503);
-    partner.confirm_photo(&album, &ticket.id).expect_defined_error(503);
+    partner.put(&ticket.upload_url, "image/jpeg", &photo()).expect_defined_error(503);
+    partner.confirm_photo(&album, &ticket.photo_id).expect_defined_error(503);
     wait_until("the pipeline meets the outage", || {
         let ready = partner.get(&format!("{}/readyz", service.origin())).json();
         ready["parts"].as_array().is_some_and(|parts| {
@@ -46,8 +46,8 @@ fn a_storage_outage_fails_no_photo() {
     for photo in &photos {
         assert_eq!(partner.get_photo(&album, photo)["state"], "ready");
     }
-    assert_eq!(partner.put(&ticket.url, "image/jpeg", &photo()).status, 200);
-    partner.confirm_photo(&album, &ticket.id).expect_ok();
+    assert_eq!(partner.put(&ticket.upload_url, "image/jpeg", &photo()).status, 200);
+    partner.confirm_photo(&album, &ticket.photo_id).expect_ok();
     assert_eq!(partner.wait_until_idle(&album)["ready"], 41);
     wait_until("the service is ready again", || {
         partner.get(&format!("{}/readyz", service.origin())).status == 200

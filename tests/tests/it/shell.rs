@@ -17,6 +17,6 @@ impl Shell {
     }
 
     pub(crate) fn run(&self, arguments: &[&str], settings: &[(&str, &str)]) -> CommandOutput {
-        run_command(isolated_command(self.path()).args(arguments).envs(settings.iter().copied()))
+        run_command(isolated_command(self.path(), arguments).envs(settings.iter().copied()))
     }
 }

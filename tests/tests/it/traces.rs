@@ -50,7 +50,7 @@ fn a_photo_is_a_trace_with_every_stage() {
     let torn = partner.upload_photo(&album, "torn.jpg", &whole[..whole.len() / 2]);
     partner.wait_until_idle(&album);
     // A stop sends what is left.
-    assert_eq!(service.terminate(STOP_LIMIT).0, Some(0));
+    assert_eq!(service.terminate(STOP_LIMIT).code, Some(0));
 
     let ways = collector.named("photo", ("photo.id", &photo));
     let [way] = &ways[..] else { panic!("one trace of the photo: {ways:?}") };
@@ -91,7 +91,7 @@ fn a_request_continues_the_trace_of_its_caller() {
         ("x-request-id", "finish line 7"),
     ];
     partner.post("/photos/search/face/list", &headers, search.as_bytes()).expect_ok();
-    assert_eq!(service.terminate(STOP_LIMIT).0, Some(0));
+    assert_eq!(service.terminate(STOP_LIMIT).code, Some(0));
 
     let requests = collector.named("photos.search.face.list", ("request.id", "finish line 7"));
     let [request] = &requests[..] else { panic!("one span of the request: {requests:?}") };
@@ -115,7 +115,7 @@ fn unsampled_traces_are_not_sent() {
     let album = partner.create_album("Left out");
     partner.upload_photo(&album, "a.jpg", &finish().to_jpeg());
     partner.wait_until_idle(&album);
-    assert_eq!(service.terminate(STOP_LIMIT).0, Some(0));
+    assert_eq!(service.terminate(STOP_LIMIT).code, Some(0));
     assert_eq!(names(&collector.spans()), [""; 0]);
 }
 
@@ -135,7 +135,7 @@ fn an_unavailable_collector_blocks_nothing_and_is_used_once_it_is_available() {
     wait_until("the late photo's trace", || !collector.named("photo", ("photo.id", &late)).is_empty());
     wait_until("a line about its coming", || told("traces are delivered again") == 1);
     assert_eq!(told("traces are not delivered"), 1, "once for all that was lost");
-    assert_eq!(service.terminate(STOP_LIMIT).0, Some(0));
+    assert_eq!(service.terminate(STOP_LIMIT).code, Some(0));
 }
 
 #[test]

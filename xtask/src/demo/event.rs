@@ -1,4 +1,4 @@
-//! The sample event: drawn once by the tests' generator, with the truth about who is in which photo.
+//! The sample event: drawn once by the generator of the tests, with the truth about who is in which photo.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,22 +18,30 @@ pub struct SampleEvent {
     truth: Value,
 }
 
-/// Somebody who ran.
+/// A runner of the event.
 pub struct Runner {
-    /// Short name.
+    /// A short name.
     pub name: String,
-    /// Race number.
+    /// The race number.
     pub bib: String,
-    /// A picture of the person.
+    /// The file of a picture of the person.
     pub selfie: PathBuf,
-    /// Whether the selfie is another photograph than those in the photos.
+    /// Whether the selfie is another photograph than the portrait in the photos.
     pub selfie_is_another_photograph: bool,
-    /// File names of the photos that show the runner.
+    /// The file names of the photos that show the runner.
     pub photos: BTreeSet<String>,
 }
 
+/// A bib and the path of a selfie, to search by hand.
+pub struct ExampleSearch {
+    /// The bib.
+    pub bib: String,
+    /// The path of the selfie.
+    pub selfie: String,
+}
+
 impl SampleEvent {
-    /// Draws the event, unless this version of the generator has drawn it already.
+    /// Draws the event, unless this version of the generator has already drawn it.
     pub fn draw_or_reuse(layout: &Layout) -> anyhow::Result<Self> {
         print_heading("Drawing a sample event");
         let folder = layout.state_path("sample-event");
@@ -58,17 +66,19 @@ impl SampleEvent {
         self.folder.join("photos")
     }
 
-    /// Everybody who ran.
+    /// All runners.
     pub fn runners(&self) -> Vec<Runner> {
         let runners = self.truth["runners"].as_array().into_iter().flatten();
         runners.map(|runner| self.read_runner(runner)).collect()
     }
 
-    /// A bib and the path of a selfie, to try by hand.
-    pub fn example_search(&self) -> (String, String) {
-        self.runners()
-            .first()
-            .map_or_else(Default::default, |runner| (runner.bib.clone(), runner.selfie.display().to_string()))
+    /// The bib and the selfie of the first runner.
+    pub fn example_search(&self) -> ExampleSearch {
+        let first = self.runners().into_iter().next();
+        first.map_or_else(
+            || ExampleSearch { bib: String::new(), selfie: String::new() },
+            |runner| ExampleSearch { bib: runner.bib, selfie: runner.selfie.display().to_string() },
+        )
     }
 
     fn read_runner(&self, runner: &Value) -> Runner {
@@ -90,7 +100,7 @@ impl SampleEvent {
     }
 }
 
-/// What the generator's code adds up to.
+/// A hash over the sources of the generator.
 fn hash_generator_sources(layout: &Layout) -> anyhow::Result<String> {
     let folder = layout.checkout_path("tests/scenes/src");
     let mut files: Vec<PathBuf> = list_source_files(&folder)?;

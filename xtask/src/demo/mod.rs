@@ -1,19 +1,19 @@
-//! `cargo xtask demo`: the whole way of a partner, told as it happens. Talks to the service by its command line and its
-//! API alone, so that what it shows is what a partner gets.
+//! `cargo xtask demo`: everything that a partner does, from a key to searches, printed as it happens. It uses the service by
+//! its command line and its API alone, so that what it shows is what a partner gets.
 
-mod api;
 mod event;
 mod searches;
 mod service;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use photofinish_client::{Client, ClientOptions, Progress};
+use photofinish_launcher::Installation;
 
-use self::api::{Api, Progress};
+use self::event::{ExampleSearch, SampleEvent};
 use self::service::Service;
 use crate::checks;
 use crate::digest;
@@ -22,10 +22,10 @@ use crate::process::run_visibly;
 use crate::report::print_heading;
 use crate::setup::{self, SetupArguments, SetupPaths};
 
-/// Between two looks at the progress.
+/// Between two polls of the progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Lines for a shell. The words in capitals are put in.
+/// Lines for a shell. The words in capitals are replaced.
 const NEXT_STEPS: &str = r#"
   base=ADDRESS
   key=KEY
@@ -35,7 +35,7 @@ const NEXT_STEPS: &str = r#"
   # photos of a bib
   post photos/search/text/list "{\"albumId\": \"$album\", \"text\": \"BIB\"}"
 
-  # photos of a person: ask where to send a selfie, send it, search
+  # photos of a person: get an upload URL for a selfie, upload it, search
   probe=$(post photos/search/face/signed "{\"albumId\": \"$album\"}")
   url=$(printf %s "$probe" | sed 's/.*"uploadUrl":"\([^"]*\)".*/\1/')
   image=$(printf %s "$probe" | sed 's/.*"imageId":"\([^"]*\)".*/\1/')
@@ -49,7 +49,7 @@ const NEXT_STEPS: &str = r#"
 /// What to show.
 #[derive(Args)]
 pub struct DemoArguments {
-    /// Your own photos, with subfolders; without it a sample event is made
+    /// Your own photos, with subfolders; without it a sample event is drawn
     folder: Option<PathBuf>,
     /// Stop the service at the end instead of leaving it running
     #[arg(long)]
@@ -58,43 +58,45 @@ pub struct DemoArguments {
     setup: SetupArguments,
 }
 
-/// Sets up, starts the service, sends an event and searches it.
+/// Sets up, starts the service, uploads an event and searches it.
 pub fn run(layout: &Layout, arguments: &DemoArguments) -> anyhow::Result<()> {
     let own_photos = arguments.folder.as_deref().map(check_photo_folder).transpose()?;
-    let ready = setup::run(layout, &arguments.setup)?;
+    let paths = setup::run(layout, &arguments.setup)?;
     if own_photos.is_none() {
         setup::install_sample_event(layout)?;
     }
     checks::build_service(layout)?;
     let sample = match own_photos {
         Some(_) => None,
-        None => Some(event::SampleEvent::draw_or_reuse(layout)?),
+        None => Some(SampleEvent::draw_or_reuse(layout)?),
     };
     let data = prepare_data_folder(layout, own_photos.as_deref())?;
 
     print_heading("Starting the service");
-    let service = start_service(layout, &ready, &data)?;
+    let service = start_service(layout, &paths, &data)?;
     print_heading("An organization, a key and an album");
-    let key = service.new_key()?;
     let title = own_photos.as_deref().map_or_else(|| "Sample event".into(), album_title_from);
-    let api = Api::new(service.address(), &key);
-    let album = api.album(&title)?;
+    let client = Client::new(service.address(), &service.create_key()?, ClientOptions::default());
+    let album = match client.find_album(&title)? {
+        Some(album) => album.id,
+        None => client.create_album(&title, None)?.id,
+    };
     println!("  album {album} \"{title}\"");
 
-    let photos = own_photos.or_else(|| sample.as_ref().map(event::SampleEvent::photos_dir));
-    upload_photos(&service, &api, &album, &photos.context("there are photos of one kind or the other")?)?;
+    let photos = own_photos.or_else(|| sample.as_ref().map(SampleEvent::photos_dir));
+    upload_photos(&service, &client, &album, &photos.context("no photos to upload")?)?;
     print_heading("Searching");
     let example = match &sample {
         Some(sample) => {
-            searches::search_sample_event(&api, &album, sample)?;
+            searches::search_sample_event(&client, &album, sample)?;
             sample.example_search()
         }
         None => {
-            let bib = searches::search_own_photos(&api, &album, &data)?;
-            (bib.unwrap_or_else(|| "1234".into()), "selfie.jpg".into())
+            let bib = searches::search_own_photos(&client, &album, &data)?;
+            ExampleSearch { bib: bib.unwrap_or_else(|| "1234".into()), selfie: "selfie.jpg".into() }
         }
     };
-    print_next_steps(service.address(), &api, &album, &example);
+    print_next_steps(&client, &album, &example);
     if arguments.stop { service.stop() } else { service.wait() }
 }
 
@@ -105,7 +107,8 @@ fn check_photo_folder(folder: &Path) -> anyhow::Result<PathBuf> {
     folder.canonicalize().with_context(|| format!("cannot read {}", folder.display()))
 }
 
-/// The sample event begins anew each time; a folder of the user's goes on where it was.
+/// The folder of the service's data: empty for the sample event; for a folder of the user's the one of the last run, which
+/// is continued.
 fn prepare_data_folder(layout: &Layout, own_photos: Option<&Path>) -> anyhow::Result<PathBuf> {
     let Some(photos) = own_photos else {
         let folder = layout.state_path("demo/sample");
@@ -118,11 +121,14 @@ fn prepare_data_folder(layout: &Layout, own_photos: Option<&Path>) -> anyhow::Re
     Ok(folder)
 }
 
-fn start_service(layout: &Layout, ready: &SetupPaths, data: &Path) -> anyhow::Result<Service> {
-    let mut command = Command::new(layout.service_binary()?);
-    ready.set_variables(&mut command);
-    command.current_dir(layout.root()).env("PHOTOFINISH_DATA_DIR", data);
-    let service = Service::start(command, data)?;
+fn start_service(layout: &Layout, paths: &SetupPaths, data: &Path) -> anyhow::Result<Service> {
+    let installation = paths
+        .variables()
+        .into_iter()
+        .fold(Installation::new(layout.service_binary()?, data), |installation, (name, value)| {
+            installation.with_setting(name, value)
+        });
+    let service = Service::start(installation)?;
     println!("  {} is ready; its log: {}", service.address(), service.log().display());
     Ok(service)
 }
@@ -131,39 +137,32 @@ fn album_title_from(folder: &Path) -> String {
     folder.file_name().map_or_else(|| "Photos".into(), |name| name.to_string_lossy().into_owned())
 }
 
-fn upload_photos(service: &Service, api: &Api, album: &str, photos: &Path) -> anyhow::Result<()> {
-    print_heading("Sending the photos (presigned uploads) and processing them");
+fn upload_photos(service: &Service, client: &Client, album: &str, photos: &Path) -> anyhow::Result<()> {
+    print_heading("Uploading the photos (presigned uploads) and processing them");
     let start = Instant::now();
     let mut upload = service.command(&["upload", "--url", service.address(), "--album", album]);
-    run_visibly(upload.env("PHOTOFINISH_KEY", api.key()).arg(photos))?;
-    loop {
-        let progress = api.progress(album)?;
-        print_progress(&progress)?;
-        if progress.is_idle() {
-            println!();
-            break;
-        }
-        std::thread::sleep(POLL_INTERVAL);
-    }
-    println!("  {:.1} s from the first upload to the last photo", start.elapsed().as_secs_f64());
+    run_visibly(upload.env("PHOTOFINISH_KEY", client.key()).arg(photos))?;
+    client.wait_until_idle(album, POLL_INTERVAL, Duration::MAX, print_progress)?;
+    println!("\n  {:.1} s from the first upload to the last photo", start.elapsed().as_secs_f64());
     Ok(())
 }
 
-/// One line, written over.
-fn print_progress(progress: &Progress) -> anyhow::Result<()> {
+/// Prints one line over the last one.
+fn print_progress(progress: &Progress) {
     use std::io::Write;
     print!("\r\x1b[K  {progress}");
-    std::io::stdout().flush().context("cannot write to the terminal")
+    // A terminal that shows the line later is no reason to stop.
+    std::io::stdout().flush().ok();
 }
 
-/// The same by hand; `example` is a bib and the path of a selfie.
-fn print_next_steps(address: &str, api: &Api, album: &str, example: &(String, String)) {
-    print_heading("To go on by hand");
+/// Prints the same steps as lines for a shell.
+fn print_next_steps(client: &Client, album: &str, example: &ExampleSearch) {
+    print_heading("To continue by hand");
     let lines = NEXT_STEPS
-        .replace("ADDRESS", &format!("{address}/openapi"))
-        .replace("KEY", api.key())
+        .replace("ADDRESS", &format!("{}/openapi", client.origin()))
+        .replace("KEY", client.key())
         .replace("ALBUM", album)
-        .replace("BIB", &example.0)
-        .replace("SELFIE", &example.1);
+        .replace("BIB", &example.bib)
+        .replace("SELFIE", &example.selfie);
     println!("{lines}");
 }

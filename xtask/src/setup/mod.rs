@@ -14,7 +14,7 @@ mod sources;
 mod system;
 mod test_tools;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
@@ -51,9 +51,14 @@ pub struct SetupPaths {
 }
 
 impl SetupPaths {
-    /// Tells a program where the runtime library and the networks are.
+    /// The environment variables that tell a program where the runtime library and the models are.
+    pub fn variables(&self) -> [(&'static str, &Path); 2] {
+        [("PHOTOFINISH_ONNXRUNTIME", &self.runtime), ("PHOTOFINISH_MODELS_DIR", &self.models)]
+    }
+
+    /// Sets [`Self::variables`] for a program.
     pub fn set_variables(&self, command: &mut Command) {
-        command.env("PHOTOFINISH_ONNXRUNTIME", &self.runtime).env("PHOTOFINISH_MODELS_DIR", &self.models);
+        command.envs(self.variables());
     }
 
     /// The same networks with another runtime library.

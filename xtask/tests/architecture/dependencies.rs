@@ -13,7 +13,9 @@ struct DependencyRule {
     forbidden: &'static [&'static str],
 }
 
+const CLIENT: &str = "photofinish-client";
 const KERNELS: &str = "photofinish-kernels";
+const LAUNCHER: &str = "photofinish-launcher";
 const MODELS: &str = "photofinish-models";
 const STORE: &str = "photofinish-store";
 const ZOO: &str = "photofinish-zoo";
@@ -21,7 +23,7 @@ const ZOO: &str = "photofinish-zoo";
 /// Packages that may depend on every crate: the composition root, and those that test or measure the whole.
 const MAY_USE_ALL: [&str; 4] = ["photofinish", "photofinish-bench", "photofinish-soak", "photofinish-tests"];
 
-const RULES: [DependencyRule; 9] = [
+const RULES: [DependencyRule; 11] = [
     DependencyRule { package: KERNELS, workspace: &[], forbidden: &["ort", "image", "tokio", "sqlx"] },
     DependencyRule { package: ZOO, workspace: &[], forbidden: &["ort", "image", "tokio", "sqlx", "ureq"] },
     DependencyRule {
@@ -52,10 +54,22 @@ const RULES: [DependencyRule; 9] = [
         workspace: &[],
         forbidden: &["ort", "sqlx", "object_store", "async-nats"],
     },
-    // Must build fast on a fresh machine: only the list of models, and no HTTP library.
+    // A partner's program: it knows the contract, and nothing of the service behind it.
+    DependencyRule {
+        package: CLIENT,
+        workspace: &[],
+        forbidden: &["tokio", "sqlx", "warp", "reqwest", "ort", "image"],
+    },
+    DependencyRule {
+        package: LAUNCHER,
+        workspace: &[CLIENT],
+        forbidden: &["tokio", "sqlx", "warp", "ort", "image"],
+    },
+    // Must build fast on a fresh machine: only the list of models, and for the demo the client and the launcher, whose
+    // HTTP library the service needs anyway.
     DependencyRule {
         package: "xtask",
-        workspace: &[ZOO],
+        workspace: &[ZOO, CLIENT, LAUNCHER],
         forbidden: &["ort", "image", "tokio", "sqlx", "warp", "ureq", "reqwest"],
     },
 ];

@@ -1,4 +1,4 @@
-//! Processes that end as by a power cut, at random moments.
+//! Processes killed at random moments, as by a power cut.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ pub const WORKER_KILLED: Fault = Fault {
     name: "worker-killed",
     description: "`kill -9` of a worker",
     unit: "kills",
-    inject: |scene| kill_in_turn(scene, Cluster::workers, (100..900, 0..400)),
+    inject: |context| kill_in_turn(context, Cluster::workers, 100..900, 0..400),
     ..DEFAULT_FAULT
 };
 
@@ -21,7 +21,7 @@ pub const API_KILLED: Fault = Fault {
     name: "api-killed",
     description: "`kill -9` of an API",
     unit: "kills",
-    inject: |scene| kill_in_turn(scene, Cluster::apis, (100..700, 0..300)),
+    inject: |context| kill_in_turn(context, Cluster::apis, 100..700, 0..300),
     ..DEFAULT_FAULT
 };
 
@@ -30,90 +30,91 @@ pub const ANYTHING_KILLED: Fault = Fault {
     name: "anything-killed",
     description: "`kill -9` of any process, Postgres, NATS and S3 too",
     unit: "kills",
-    inject: |scene| {
-        let kills = scene.short_or_long(6, 20);
+    inject: |context| {
+        let kills = context.short_or_long(6, 20);
         for _ in 0..kills {
-            scene.sleep_random(100..700);
-            kill_one(scene);
+            context.sleep_random(100..700);
+            kill_one(context);
         }
         Ok(kills)
     },
     ..DEFAULT_FAULT
 };
 
-/// All processes in one moment.
+/// All processes at once.
 pub const EVERYTHING_KILLED: Fault = Fault {
     name: "everything-killed",
     description: "`kill -9` of all seven processes at once",
     unit: "kills",
-    inject: |scene| {
-        let rounds = scene.short_or_long(2, 4);
+    inject: |context| {
+        let rounds = context.short_or_long(2, 4);
         let mut kills = 0;
         for _ in 0..rounds {
-            scene.sleep_random(300..1500);
-            kills += kill_all(scene);
+            context.sleep_random(300..1500);
+            kills += kill_all(context);
         }
         Ok(kills)
     },
     ..DEFAULT_FAULT
 };
 
-/// After a time of the first range another one, which is away for a time of the second; milliseconds.
+/// Kills one process after the other: each after a wait `until` milliseconds, and it is down for `down` milliseconds.
 fn kill_in_turn(
-    scene: &mut FaultContext<'_>,
-    among: fn(&Cluster) -> &[Service],
-    (until, away): (Range<u64>, Range<u64>),
+    context: &mut FaultContext<'_>,
+    services: fn(&Cluster) -> &[Service],
+    until: Range<u64>,
+    down: Range<u64>,
 ) -> anyhow::Result<usize> {
-    let kills = scene.short_or_long(5, 20);
-    let services = among(scene.cluster);
+    let kills = context.short_or_long(5, 20);
+    let services = services(context.cluster);
     for _ in 0..kills {
-        scene.sleep_random(until.clone());
-        let service = &services[scene.random_below(services.len())];
+        context.sleep_random(until.clone());
+        let service = &services[context.random_below(services.len())];
         service.kill();
-        scene.sleep_random(away.clone());
+        context.sleep_random(down.clone());
         service.restart();
     }
     Ok(kills)
 }
 
-fn kill_one(scene: &mut FaultContext<'_>) {
-    let cluster = scene.cluster;
+fn kill_one(context: &mut FaultContext<'_>) {
+    let cluster = context.cluster;
     let (services, servers) = (cluster.processes().count(), 3);
-    let place = scene.random_below(services + servers);
-    match place.checked_sub(services) {
+    let number = context.random_below(services + servers);
+    match number.checked_sub(services) {
         None => {
-            let (_, service) = cluster.processes().nth(place).expect("a place among them");
+            let (_, service) = cluster.processes().nth(number).expect("a number below their count");
             service.kill();
-            scene.sleep_random(0..300);
+            context.sleep_random(0..300);
             service.restart();
         }
         Some(0) => {
             cluster.postgres().stop();
-            scene.sleep_random(0..500);
+            context.sleep_random(0..500);
             cluster.postgres().start_again();
         }
         Some(1) => {
             cluster.nats().kill();
-            scene.sleep_random(0..500);
+            context.sleep_random(0..500);
             cluster.nats().run();
         }
         Some(_) => {
             cluster.s3().kill();
-            scene.sleep_random(0..500);
+            context.sleep_random(0..500);
             cluster.s3().restart();
         }
     }
 }
 
-fn kill_all(scene: &mut FaultContext<'_>) -> usize {
-    let cluster = scene.cluster;
+fn kill_all(context: &mut FaultContext<'_>) -> usize {
+    let cluster = context.cluster;
     for (_, service) in cluster.processes() {
         service.kill();
     }
     cluster.nats().kill();
     cluster.s3().kill();
     cluster.postgres().stop();
-    scene.sleep_random(0..500);
+    context.sleep_random(0..500);
     cluster.postgres().start_again();
     cluster.s3().restart();
     cluster.nats().run();

@@ -1,7 +1,7 @@
-//! What can go wrong, each with a name and what it does to a cluster while photos flow through it.
+//! The faults, each with a name and what it does to a cluster while photos flow through it.
 //!
-//! A disturbance ends with everything as it was before: every process runs, every way is open. It answers how often it
-//! struck, and fails when it did not strike as it was to.
+//! After a fault everything is as before: every process runs, every connection is possible. Its function returns how often
+//! it struck, and fails when it did not strike as intended.
 
 mod clocks;
 mod database;
@@ -25,7 +25,7 @@ pub use queue::{NATS_DISK_LOST, NATS_RESTARTED};
 pub use storage::{S3_CUTTING, S3_FAILING, S3_SLOW};
 pub use workers::{KILLING_PHOTO, ROLLING_UPDATE, SAME_PHOTO};
 
-/// All of them.
+/// All faults.
 pub const FAULTS: [&Fault; 16] = [
     &WORKER_KILLED,
     &API_KILLED,
@@ -45,21 +45,21 @@ pub const FAULTS: [&Fault; 16] = [
     &ROLLING_UPDATE,
 ];
 
-/// Something that goes wrong.
+/// Something that goes wrong in a cluster.
 pub struct Fault {
     /// A short name, as on the command line: words and hyphens.
     pub name: &'static str,
-    /// What it is, for the table.
+    /// What happens, for the report.
     pub description: &'static str,
-    /// What struck, of which it counts how often.
+    /// What is counted.
     pub unit: &'static str,
     /// The cluster that it needs.
     pub cluster_options: fn() -> ClusterOptions,
-    /// Whether the event has a photo that ends its workers.
+    /// Whether the event has a photo that crashes its workers.
     pub has_killer_photo: bool,
-    /// Whether partners must not notice: nothing may have to be tried again.
+    /// Whether partners must not notice: no request may need a retry.
     pub must_go_unnoticed: bool,
-    /// Does it, and answers how often it struck.
+    /// Injects it, and returns how often it struck.
     pub inject: fn(&mut FaultContext<'_>) -> anyhow::Result<usize>,
 }
 
