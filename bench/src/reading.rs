@@ -175,7 +175,7 @@ impl StepTimer {
     }
 
     fn shrink(&mut self, frame: Frame<'_>, long_side: u32) -> Picture {
-        let size = Size { width: frame.width(), height: frame.height() }.within(long_side);
+        let size = Size { width: frame.width(), height: frame.height() }.fit_within(long_side);
         self.resizer.resize_frame(frame, ResizeTarget { size, filter: Filter::Lanczos })
     }
 

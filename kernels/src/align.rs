@@ -1,35 +1,33 @@
-//! Turns faces upright: moves five landmarks onto a template by the best similarity, and cuts the square out.
+//! Face alignment: maps five landmarks onto a template by the least-squares similarity transform (Umeyama, without
+//! reflection) and samples the aligned square.
 
 use crate::frame::Frame;
 use crate::geometry::Point;
 use crate::warp::{Border, Homography, Sampler};
 
-/// Where an embedder wants the landmarks, in pixels of a square of `side` pixels.
+/// Landmark positions that an embedder expects, in pixels of a square of `side` pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Template {
-    /// In the order of the detector: image-left eye, image-right eye, nose tip, image-left and image-right mouth corner.
+    /// In detector order: image-left eye, image-right eye, nose tip, image-left and image-right mouth corner.
     pub points: [Point; 5],
-    /// Pixels of a side of the square.
+    /// Side of the square, pixels.
     pub side: u32,
 }
 
-/// `to = (a x - b y + tx, b x + a y + ty)`: turn, one scale, move; no mirror.
+/// `to = (a x - b y + tx, b x + a y + ty)`: rotation, uniform scale, translation in pixels; no reflection. `a` is the
+/// scale times the cosine of the angle, `b` the scale times its sine.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Similarity {
-    /// Scale times cosine.
-    pub a: f32,
-    /// Scale times sine.
-    pub b: f32,
-    /// Pixels to the right.
-    pub tx: f32,
-    /// Pixels down.
-    pub ty: f32,
+struct Similarity {
+    a: f32,
+    b: f32,
+    tx: f32,
+    ty: f32,
 }
 
 impl Similarity {
-    /// The one with the least sum of squared distances between the moved `from` and `to`; none when all of `from`
-    /// are one point or the answer shrinks to one.
-    pub fn fit(from: &[Point; 5], to: &[Point; 5]) -> Option<Self> {
+    /// Fits the transform that minimises the sum of squared distances between the transformed `from` and `to`. `None`
+    /// when all points of `from` coincide or the fitted scale is zero.
+    fn fit(from: &[Point; 5], to: &[Point; 5]) -> Option<Self> {
         let mean = |points: &[Point; 5]| {
             let sum = points.iter().fold((0.0, 0.0), |s, p| (s.0 + f64::from(p.x), s.1 + f64::from(p.y)));
             (sum.0 / 5.0, sum.1 / 5.0)
@@ -53,15 +51,15 @@ impl Similarity {
         })
     }
 
-    /// Where a point goes.
-    pub fn apply(&self, point: Point) -> Point {
+    #[cfg(test)]
+    fn apply(&self, point: Point) -> Point {
         Point {
             x: self.a * point.x - self.b * point.y + self.tx,
             y: self.b * point.x + self.a * point.y + self.ty,
         }
     }
 
-    /// From the result back to the source.
+    /// The inverse transform: from the aligned square to the frame.
     fn inverse(&self) -> Homography {
         let square = self.a * self.a + self.b * self.b;
         let (a, b) = (self.a / square, self.b / square);
@@ -73,8 +71,8 @@ impl Similarity {
     }
 }
 
-/// Cuts the aligned square out of the frame into `out` (row-major RGB, `side * side * 3` bytes): straight lines
-/// between pixels, black beyond the frame. Landmarks that are all one point give black.
+/// Writes the aligned square into `out`: row-major RGB, `side * side * 3` bytes, sampled bilinearly, black outside the
+/// frame. All black when the landmarks coincide.
 pub fn align(frame: Frame<'_>, landmarks: &[Point; 5], template: &Template, out: &mut Vec<u8>) {
     let stride = template.side as usize * 3;
     out.clear();
@@ -129,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_rotated_face_is_aligned_upright() {
-        // A bright spot at each landmark of a face turned by a quarter and twice as large.
+        // A bright spot at each landmark of a face rotated by 90 degrees and scaled by two.
         let turn = Similarity { a: 0.0, b: 2.0, tx: 300.0, ty: 20.0 };
         let landmarks = TEMPLATE.points.map(|point| turn.apply(point));
         let mut pixels = vec![0_u8; 320 * 320 * 3];

@@ -1,31 +1,36 @@
-//! Shrinks by area: each pixel of the result is the mean of what it covers, parts of pixels by their part.
+//! Area interpolation for shrinking: each output pixel is the mean of the source area that it covers; source pixels
+//! covered in part count by that fraction (the method of OpenCV's `INTER_AREA`).
 
 use crate::frame::{Size, Window};
 
-/// Which source pixels one result pixel covers, and how much of each.
+/// The source pixels that one output pixel (cell) covers along one axis.
 #[derive(Clone, Copy)]
 struct CellWeights {
     first_pixel: u32,
+    /// Index of the first weight in [`AreaWeights::weights`].
     offset: u32,
     count: u32,
 }
 
+/// The weights of all output pixels along one axis.
 #[derive(Default)]
 struct AreaWeights {
     cells: Vec<CellWeights>,
     weights: Vec<f32>,
 }
 
-/// The buffers of the kernel.
+/// Shrinks windows; owns the buffers, so that a warm call allocates nothing.
 #[derive(Default)]
 pub(crate) struct AreaShrinker {
     columns: AreaWeights,
     rows: AreaWeights,
+    /// The weighted sum of the source rows of one output row.
     sums: Vec<f32>,
 }
 
 impl AreaWeights {
-    /// `to` cells of equal length over `from` pixels. A part under a thousandth of a pixel is left out.
+    /// Computes the weights of `to` cells of equal length over `from` pixels. Fractions of a pixel below 0.001 are
+    /// dropped.
     fn compute(&mut self, from: u32, to: u32) {
         self.cells.clear();
         self.weights.clear();
@@ -35,7 +40,8 @@ impl AreaWeights {
             let end = (start + length).min(f64::from(from));
             let first_whole = start.ceil();
             let past_whole = end.floor().max(first_whole);
-            let first = if first_whole - start > 1e-3 { first_whole as u32 - 1 } else { first_whole as u32 };
+            let first_pixel =
+                if first_whole - start > 1e-3 { first_whole as u32 - 1 } else { first_whole as u32 };
             let offset = self.weights.len();
             if first_whole - start > 1e-3 {
                 self.weights.push((first_whole.min(end) - start) as f32);
@@ -46,20 +52,20 @@ impl AreaWeights {
             }
             let sum: f32 = self.weights[offset..].iter().sum();
             self.weights[offset..].iter_mut().for_each(|weight| *weight /= sum);
-            let taps = (self.weights.len() - offset) as u32;
-            self.cells.push(CellWeights { first_pixel: first, offset: offset as u32, count: taps });
+            let count = (self.weights.len() - offset) as u32;
+            self.cells.push(CellWeights { first_pixel, offset: offset as u32, count });
         }
     }
 
+    /// The first source pixel of a cell, and the weights from there on.
     fn cell_weights(&self, cell: usize) -> (usize, &[f32]) {
-        let cover = self.cells[cell];
-        let start = cover.offset as usize;
-        (cover.first_pixel as usize, &self.weights[start..start + cover.count as usize])
+        let CellWeights { first_pixel, offset, count } = self.cells[cell];
+        (first_pixel as usize, &self.weights[offset as usize..(offset + count) as usize])
     }
 }
 
 impl AreaShrinker {
-    /// Shrinks `source` to `size`, which is nowhere larger; `out` holds exactly the pixels of the result.
+    /// Shrinks `source` to `size`, which is not larger in either dimension. `out` has exactly `size.area() * 3` bytes.
     pub(crate) fn shrink(&mut self, source: Window<'_>, size: Size, out: &mut [u8]) {
         debug_assert!(size.width <= source.size().width && size.height <= source.size().height);
         debug_assert_eq!(out.len(), size.area() * 3);
@@ -75,7 +81,7 @@ impl AreaShrinker {
     }
 }
 
-/// `sums` becomes the weighted sum of the rows that begin with `first`.
+/// Sets `sums` to the weighted sum of the source rows from `first` on.
 #[inline(always)]
 fn sum_rows(sums: &mut [f32], source: Window<'_>, first: u32, weights: &[f32]) {
     let row = source.row(first);
@@ -91,6 +97,7 @@ fn sum_rows(sums: &mut [f32], source: Window<'_>, first: u32, weights: &[f32]) {
     }
 }
 
+/// Writes one output row: the weighted sums along the columns, rounded.
 fn shrink_columns(sums: &[f32], columns: &AreaWeights, line: &mut [u8]) {
     for (cell, pixel) in line.chunks_exact_mut(3).enumerate() {
         let (first, weights) = columns.cell_weights(cell);
@@ -110,7 +117,7 @@ mod tests {
     use super::*;
     use crate::frame::Frame;
 
-    /// By the definition, pixel by pixel, in f64.
+    /// The definition, pixel by pixel, in f64.
     fn reference(frame: Frame<'_>, size: Size, (x, y): (u32, u32), channel: usize) -> f64 {
         let overlap = |cell: u32, cells: u32, pixels: u32, at: u32| {
             let length = f64::from(pixels) / f64::from(cells);
@@ -143,8 +150,11 @@ mod tests {
                 for x in 0..size.width {
                     for channel in 0..3 {
                         let got = f64::from(out[(y * size.width + x) as usize * 3 + channel]);
-                        let wanted = reference(frame, size, (x, y), channel);
-                        assert!((got - wanted).abs() <= 0.51, "{from:?} {to:?} {x} {y}: {got} for {wanted}");
+                        let expected = reference(frame, size, (x, y), channel);
+                        assert!(
+                            (got - expected).abs() <= 0.51,
+                            "{from:?} {to:?} {x} {y}: {got}, expected {expected}"
+                        );
                     }
                 }
             }

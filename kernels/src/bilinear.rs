@@ -1,8 +1,9 @@
-//! Enlarges (or moves to a nearby size) by straight lines between pixel centres, edges held; no prefilter.
+//! Bilinear interpolation between pixel centres, for enlarging and for nearby sizes. Edge pixels are repeated; there is
+//! no prefilter, so shrinking by much aliases (see [`crate::area`]).
 
 use crate::frame::{Size, Window};
 
-/// Between which two pixels a result pixel lies, and how near to the second.
+/// The two source pixels that an output pixel is interpolated from, and its distance from the first (0 to 1).
 #[derive(Clone, Copy)]
 struct Interpolation {
     low: u32,
@@ -10,7 +11,7 @@ struct Interpolation {
     fraction: f32,
 }
 
-/// The buffers of the kernel.
+/// Resizes windows; owns the buffers, so that a warm call allocates nothing.
 #[derive(Default)]
 pub(crate) struct Bilinear {
     columns: Vec<Interpolation>,
@@ -18,33 +19,33 @@ pub(crate) struct Bilinear {
 }
 
 fn interpolation_for(cell: u32, from: u32, to: u32) -> Interpolation {
-    let place = (f64::from(cell) + 0.5) * f64::from(from) / f64::from(to) - 0.5;
-    let low = place.floor();
+    let position = (f64::from(cell) + 0.5) * f64::from(from) / f64::from(to) - 0.5;
+    let low = position.floor();
     let clamp = |value: f64| value.clamp(0.0, f64::from(from - 1)) as u32;
-    Interpolation { low: clamp(low), high: clamp(low + 1.0), fraction: (place - low) as f32 }
+    Interpolation { low: clamp(low), high: clamp(low + 1.0), fraction: (position - low) as f32 }
 }
 
 impl Bilinear {
-    /// Brings `source` to `size`; `out` holds exactly the pixels of the result.
+    /// Resizes `source` to `size`. `out` has exactly `size.area() * 3` bytes.
     pub(crate) fn resize(&mut self, source: Window<'_>, size: Size, out: &mut [u8]) {
         debug_assert_eq!(out.len(), size.area() * 3);
         let from = source.size();
         self.columns.clear();
         self.columns.extend((0..size.width).map(|x| interpolation_for(x, from.width, size.width)));
         self.lines.iter_mut().for_each(|line| line.resize(size.width as usize * 3, 0.0));
-        // Which source rows `lines` hold, widened: neighbours in the result mostly need the same two.
-        let mut held = [u32::MAX; 2];
+        // The source rows whose interpolated columns are in `lines`: neighbouring output rows mostly need the same two.
+        let mut cached_rows = [u32::MAX; 2];
         let arch = pulp::Arch::new();
         for (y, target) in out.chunks_exact_mut(size.width as usize * 3).enumerate() {
             let rows = interpolation_for(y as u32, from.height, size.height);
-            if held[1] == rows.low {
-                held.swap(0, 1);
+            if cached_rows[1] == rows.low {
+                cached_rows.swap(0, 1);
                 self.lines.swap(0, 1);
             }
             for (slot, row) in [rows.low, rows.high].into_iter().enumerate() {
-                if held[slot] != row {
+                if cached_rows[slot] != row {
                     interpolate_columns(source.row(row), &self.columns, &mut self.lines[slot]);
-                    held[slot] = row;
+                    cached_rows[slot] = row;
                 }
             }
             let [low, high] = &self.lines;
@@ -77,9 +78,9 @@ mod tests {
     use crate::frame::Frame;
 
     fn reference(frame: Frame<'_>, size: Size, (x, y): (u32, u32), channel: usize) -> f64 {
-        let place =
+        let position =
             |cell: u32, from: u32, to: u32| (f64::from(cell) + 0.5) * f64::from(from) / f64::from(to) - 0.5;
-        let (px, py) = (place(x, frame.width(), size.width), place(y, frame.height(), size.height));
+        let (px, py) = (position(x, frame.width(), size.width), position(y, frame.height(), size.height));
         let at = |column: f64, row: f64| {
             let column = column.clamp(0.0, f64::from(frame.width() - 1)) as u32;
             let row = row.clamp(0.0, f64::from(frame.height() - 1)) as u32;
@@ -106,8 +107,11 @@ mod tests {
                 for x in 0..size.width {
                     for channel in 0..3 {
                         let got = f64::from(out[(y * size.width + x) as usize * 3 + channel]);
-                        let wanted = reference(frame, size, (x, y), channel);
-                        assert!((got - wanted).abs() <= 0.51, "{from:?} {to:?} {x} {y}: {got} for {wanted}");
+                        let expected = reference(frame, size, (x, y), channel);
+                        assert!(
+                            (got - expected).abs() <= 0.51,
+                            "{from:?} {to:?} {x} {y}: {got}, expected {expected}"
+                        );
                     }
                 }
             }

@@ -1,7 +1,7 @@
-//! Places in a picture. Everything here is in pixels of the frame it speaks of, origin top-left, f32; fractions of
-//! the photo exist only in the store and on the wire.
+//! Points, rectangles and quadrilaterals in a frame: f32 pixels, origin top-left. Fractions of the photo exist only in
+//! the store and on the wire.
 
-/// A point.
+/// A point of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct Point {
     /// Pixels from the left.
@@ -10,41 +10,41 @@ pub struct Point {
     pub y: f32,
 }
 
-/// An upright rectangle, `right` and `bottom` exclusive.
+/// An axis-aligned rectangle, `right` and `bottom` exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct Rect {
-    /// Left edge.
+    /// Left edge, pixels.
     pub left: f32,
-    /// Upper edge.
+    /// Upper edge, pixels.
     pub top: f32,
-    /// Right edge.
+    /// Right edge, pixels.
     pub right: f32,
-    /// Lower edge.
+    /// Lower edge, pixels.
     pub bottom: f32,
 }
 
 impl Rect {
-    /// Pixels across; never negative.
+    /// Width, pixels; never negative.
     pub fn width(&self) -> f32 {
         (self.right - self.left).max(0.0)
     }
 
-    /// Pixels down; never negative.
+    /// Height, pixels; never negative.
     pub fn height(&self) -> f32 {
         (self.bottom - self.top).max(0.0)
     }
 
-    /// Width times height.
+    /// Width times height, square pixels.
     pub fn area(&self) -> f32 {
         self.width() * self.height()
     }
 
-    /// The area that both cover.
+    /// The area of the intersection, square pixels; 0 when the rectangles do not overlap.
     pub fn intersection_area(&self, other: &Self) -> f32 {
         self.intersection(other).area()
     }
 
-    /// What both cover; empty (zero area) when they do not meet.
+    /// The intersection; of zero area when the rectangles do not overlap.
     pub fn intersection(&self, other: &Self) -> Self {
         Self {
             left: self.left.max(other.left),
@@ -62,12 +62,12 @@ impl Rect {
     }
 }
 
-/// Four corners: top-left, top-right, bottom-right, bottom-left of something that may be turned.
+/// Four corners of something that may be rotated: top-left, top-right, bottom-right, bottom-left.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quad(pub [Point; 4]);
 
 impl Quad {
-    /// The smallest upright rectangle around it.
+    /// The smallest axis-aligned rectangle around the corners.
     pub fn bounds(&self) -> Rect {
         let mut bounds = Rect {
             left: f32::INFINITY,
@@ -90,7 +90,7 @@ impl Quad {
         Point { x: sum.x / 4.0, y: sum.y / 4.0 }
     }
 
-    /// Mean length of the upper and lower sides, and of the left and right ones.
+    /// Width and height, pixels: the mean length of the upper and lower sides, and of the left and right ones.
     pub fn size(&self) -> (f32, f32) {
         let [tl, tr, br, bl] = self.0;
         let length = |a: Point, b: Point| (a.x - b.x).hypot(a.y - b.y);

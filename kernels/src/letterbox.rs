@@ -1,29 +1,29 @@
-//! Pictures into a network's input: resized, top left, normalised, the rest padded.
+//! Letterboxing: a picture resized into a network's input, top-left, normalised, the rest padded.
 
 use crate::device::Device;
 use crate::frame::{Size, Window};
 use crate::resize::{ResizeTarget, Resizer};
 use crate::tensor::Slot;
 
-/// Lays pictures into tensors; keeps its buffers.
+/// Writes pictures into tensors; owns the buffers.
 pub struct Letterbox {
     resizer: Resizer,
     pixels: Vec<u8>,
 }
 
 impl Letterbox {
-    /// A letterbox on this device.
+    /// Creates a letterbox on this device.
     pub fn new(device: &Device) -> Self {
         match device {
             Device::Cpu => Self { resizer: Resizer::default(), pixels: Vec::new() },
         }
     }
 
-    /// Brings `source` to `size` by [`Target::for_networks`] and lays it at the top left of the slot; what does not
-    /// fit is cut off.
+    /// Resizes `source` to `size` with the filter of [`ResizeTarget::for_network_input`] and writes it at the top left
+    /// of the slot; what does not fit is cropped.
     ///
     /// # Panics
-    /// When a side of `size` is zero or there is no such item.
+    /// When a side of `size` is zero or the tensor has no such item.
     pub fn place(&mut self, source: Window<'_>, size: Size, slot: Slot<'_>) {
         let from = source.size();
         if from == size {
@@ -37,7 +37,7 @@ impl Letterbox {
     }
 }
 
-/// The least multiple of `step` that is not under `value`.
+/// Returns the smallest multiple of `step` that is at least `value`.
 pub fn round_up_to_multiple(value: u32, step: u32) -> u32 {
     value.div_ceil(step) * step
 }
@@ -59,8 +59,8 @@ mod tests {
         Letterbox::new(&Device::Cpu).place(frame.as_window(), Size { width: 4, height: 2 }, slot);
         for (index, &value) in tensor.data().iter().enumerate() {
             let (y, x) = (index / 32 % 32, index % 32);
-            let wanted = if x < 4 && y < 2 { 200.0 } else { -1.0 };
-            assert_eq!(value, wanted, "{x} {y}");
+            let expected = if x < 4 && y < 2 { 200.0 } else { -1.0 };
+            assert_eq!(value, expected, "{x} {y}");
         }
     }
 

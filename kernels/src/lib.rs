@@ -1,8 +1,9 @@
-//! Turns pixels into tensors and scores vectors, the same on every device.
+//! Pixel, tensor and vector kernels: resizing, rotation, face alignment, letterboxing, DBNet post-processing, exact
+//! nearest-neighbour scoring.
 //!
-//! Knows nothing of networks, files, threads or any other crate of ours. The only crate with `unsafe`, in
-//! [`foreign`] alone. Kernels that other devices will take over are opened with a [`device::Device`]; each keeps
-//! its buffers, so a thread owns its own and a warm call allocates nothing.
+//! Knows nothing of networks, files, threads or any other crate of the workspace. Kernels that could run on other
+//! devices are created with a [`device::Device`]. Each kernel owns its buffers: one per thread, and a warm call
+//! allocates nothing.
 
 pub mod align;
 mod area;

@@ -1,30 +1,30 @@
-//! Turns pictures upright, as their camera said (EXIF orientation 1 to 8).
+//! Turns stored pictures upright according to their EXIF orientation (1 to 8).
 
-use crate::frame::Picture;
+use crate::frame::{Picture, Size};
 
-/// How the stored pixels lie; the name says what makes them upright.
+/// The transform that turns the stored pixels upright.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Orientation {
-    /// 1: they are.
+    /// EXIF 1: none.
     Upright,
-    /// 2: mirror left and right.
+    /// EXIF 2: mirror left and right.
     FlipHorizontal,
-    /// 3: half a turn.
+    /// EXIF 3: half a turn.
     Rotate180,
-    /// 4: mirror top and bottom.
+    /// EXIF 4: mirror top and bottom.
     FlipVertical,
-    /// 5: mirror along the diagonal from the top left.
+    /// EXIF 5: mirror along the diagonal from the top left.
     Transpose,
-    /// 6: a quarter turn clockwise.
+    /// EXIF 6: a quarter turn clockwise.
     Rotate90,
-    /// 7: mirror along the other diagonal.
+    /// EXIF 7: mirror along the other diagonal.
     Transverse,
-    /// 8: a quarter turn counter-clockwise.
+    /// EXIF 8: a quarter turn counter-clockwise.
     Rotate270,
 }
 
 impl Orientation {
-    /// From the EXIF value; anything but 2 to 8 is upright.
+    /// Converts the EXIF value; anything but 2 to 8 is [`Orientation::Upright`].
     pub fn from_exif(value: u32) -> Self {
         match value {
             2 => Self::FlipHorizontal,
@@ -38,21 +38,28 @@ impl Orientation {
         }
     }
 
-    /// Whether width and height change places.
+    /// Returns the size of a picture after the transform. The same function maps the upright size back to the stored
+    /// one, as every transform either swaps the sides or keeps them.
+    pub fn transform_size(self, size: Size) -> Size {
+        if self.swaps_sides() { Size { width: size.height, height: size.width } } else { size }
+    }
+
+    /// Whether the transform swaps width and height.
     pub fn swaps_sides(self) -> bool {
         matches!(self, Self::Transpose | Self::Rotate90 | Self::Transverse | Self::Rotate270)
     }
 }
 
-/// Sides of the blocks that turning goes by: source and target blocks stay in the first cache.
+/// Side of the blocks in which pixels are transposed, so that source and target blocks stay in the L1 cache.
 const BLOCK_SIDE: usize = 32;
 
-/// The picture upright. An upright one passes as it is; half a turn and mirrors need no second buffer.
+/// Returns the picture upright. Transforms that do not swap the sides work in place; an upright picture is returned
+/// unchanged.
 pub fn apply_orientation(picture: Picture, orientation: Orientation) -> Picture {
     let (width, height) = (picture.width(), picture.height());
     if orientation.swaps_sides() {
         let pixels = transpose_pixels(&picture, orientation);
-        return Picture::new(pixels, height, width).expect("a turned picture has as many pixels");
+        return Picture::new(pixels, height, width).expect("transposing keeps the number of pixels");
     }
     let mut pixels = picture.into_pixels();
     let stride = width as usize * 3;
@@ -62,7 +69,7 @@ pub fn apply_orientation(picture: Picture, orientation: Orientation) -> Picture 
         Orientation::FlipVertical => swap_rows(&mut pixels, stride),
         _ => {}
     }
-    Picture::new(pixels, width, height).expect("a mirrored picture has as many pixels")
+    Picture::new(pixels, width, height).expect("mirroring keeps the number of pixels")
 }
 
 fn reverse_pixels(row: &mut [u8]) {
@@ -78,7 +85,7 @@ fn swap_rows(pixels: &mut [u8], stride: usize) {
     }
 }
 
-/// Pixels of the picture with its sides swapped.
+/// The pixels after a transform that swaps the sides.
 fn transpose_pixels(picture: &Picture, orientation: Orientation) -> Vec<u8> {
     let (width, height) = (picture.width() as usize, picture.height() as usize);
     let frame = picture.frame();
@@ -107,7 +114,7 @@ fn transpose_pixels(picture: &Picture, orientation: Orientation) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// Pixels named by letters, as rows.
+    /// A picture from rows of letters, one letter a pixel.
     fn picture(rows: &[&str]) -> Picture {
         let pixels = rows.concat().bytes().flat_map(|letter| [letter; 3]).collect();
         Picture::new(pixels, rows[0].len() as u32, rows.len() as u32).unwrap()
@@ -115,7 +122,7 @@ mod tests {
 
     #[test]
     fn every_orientation_becomes_upright() {
-        // As the EXIF standard draws it: the letter F of this grid, stored in the eight ways.
+        // The same scene, stored in each of the eight EXIF orientations.
         let stored = [
             (1, vec!["abc", "def"]),
             (2, vec!["cba", "fed"]),
@@ -127,8 +134,8 @@ mod tests {
             (8, vec!["da", "eb", "fc"]),
         ];
         for (exif, rows) in stored {
-            let turned = apply_orientation(picture(&rows), Orientation::from_exif(exif));
-            assert_eq!(turned, picture(&["abc", "def"]), "orientation {exif}");
+            let upright = apply_orientation(picture(&rows), Orientation::from_exif(exif));
+            assert_eq!(upright, picture(&["abc", "def"]), "orientation {exif}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Lays a turned line of text flat: a strip of fixed rows for a text network.
+//! Rectification: warps a rotated line of text into a horizontal strip of fixed height for a text recogniser.
 
 use crate::area::AreaShrinker;
 use crate::device::Device;
@@ -7,13 +7,13 @@ use crate::geometry::{Point, Quad};
 use crate::tensor::Slot;
 use crate::warp::{Border, Homography, Sampler};
 
-/// A box this many times higher than wide holds a line that runs down: it is read after a quarter turn.
+/// A box at least this many times as high as wide is a vertical line of text: it is rotated by a quarter before reading.
 const VERTICAL_TEXT_RATIO: f32 = 1.5;
 
-/// Text larger than the strip is read at up to this many times the strip's rows and then averaged.
+/// Text larger than the strip is sampled at up to this many times the strip's resolution and then averaged.
 const MAX_OVERSAMPLING: u32 = 4;
 
-/// Lays strips flat; keeps its buffers.
+/// Rectifies lines of text; owns the buffers.
 pub struct Rectifier {
     area: AreaShrinker,
     large: Vec<u8>,
@@ -21,15 +21,15 @@ pub struct Rectifier {
 }
 
 impl Quad {
-    /// Lengthened along its upper side, at both ends, by `part` of its height. One that is higher than wide is
-    /// left as it is.
-    pub fn lengthened(&self, part: f32) -> Self {
+    /// Returns the quad extended at both ends, in the direction of its upper side, by `fraction` of its height. A quad
+    /// that is higher than wide is returned unchanged.
+    pub fn lengthened(&self, fraction: f32) -> Self {
         let (width, height) = self.size();
         if width < height {
             return *self;
         }
         let [tl, tr, br, bl] = self.0;
-        let step = height * part / width.max(1e-6);
+        let step = height * fraction / width.max(1e-6);
         let (dx, dy) = ((tr.x - tl.x) * step, (tr.y - tl.y) * step);
         let moved = |point: Point, sign: f32| Point { x: point.x + sign * dx, y: point.y + sign * dy };
         Self([moved(tl, -1.0), moved(tr, 1.0), moved(br, 1.0), moved(bl, -1.0)])
@@ -37,19 +37,20 @@ impl Quad {
 }
 
 impl Rectifier {
-    /// A rectifier on this device.
+    /// Creates a rectifier on this device.
     pub fn new(device: &Device) -> Self {
         match device {
             Device::Cpu => Self { area: AreaShrinker::default(), large: Vec::new(), strip: Vec::new() },
         }
     }
 
-    /// Lays the quad flat at the left of the slot: all rows of the item, as wide as its shape asks, squeezed when
-    /// wider than the item; a quad far higher than wide is turned first. Straight lines between pixels, beyond the
-    /// frame its nearest pixel. Text of twice the item's rows or more is taken at a whole multiple and averaged.
+    /// Warps the quad into the left of the slot: all rows of the item, the width that keeps the aspect ratio, squeezed
+    /// where that is wider than the item. A quad at least 1.5 times as high as wide is rotated by a quarter first.
+    /// Samples bilinearly, outside the frame its nearest pixel. A quad of at least twice the item's height is sampled
+    /// at a whole multiple of the item's resolution and averaged.
     ///
     /// # Panics
-    /// When there is no such item.
+    /// When the tensor has no such item.
     pub fn place(&mut self, frame: Frame<'_>, quad: &Quad, slot: Slot<'_>) {
         let item = slot.tensor.item_size();
         let (mut quad, (mut width, mut height)) = (*quad, quad.size());
@@ -59,17 +60,17 @@ impl Rectifier {
             (width, height) = (height, width);
         }
         let rows = item.height as f32;
-        let wide = (rows * width / height.max(1.0)).ceil().clamp(1.0, item.width as f32) as u32;
-        let times = ((height / rows) as u32).clamp(1, MAX_OVERSAMPLING);
-        let strip = Size { width: wide, height: item.height };
-        let large = Size { width: wide * times, height: item.height * times };
+        let columns = (rows * width / height.max(1.0)).ceil().clamp(1.0, item.width as f32) as u32;
+        let oversampling = ((height / rows) as u32).clamp(1, MAX_OVERSAMPLING);
+        let strip = Size { width: columns, height: item.height };
+        let large = Size { width: columns * oversampling, height: item.height * oversampling };
         warp_quad(frame, &quad, large, &mut self.large);
-        let pixels = if times == 1 {
+        let pixels = if oversampling == 1 {
             &self.large
         } else {
             self.strip.resize(strip.area() * 3, 0);
-            let source =
-                Frame::new(&self.large, large.width, large.height).expect("flatten gives a whole picture");
+            let source = Frame::new(&self.large, large.width, large.height)
+                .expect("warp_quad writes width * height * 3 bytes");
             self.area.shrink(source.as_window(), strip, &mut self.strip);
             &self.strip
         };
@@ -86,7 +87,8 @@ fn warp_quad(frame: Frame<'_>, quad: &Quad, size: Size, out: &mut Vec<u8>) {
     }
 }
 
-/// The perspective that takes the corners (0, 0), (width, 0), (width, height), (0, height) to those of the quad.
+/// The homography that maps the corners (0, 0), (width, 0), (width, height), (0, height) to those of the quad, by
+/// Heckbert's closed form for a unit square ("Fundamentals of Texture Mapping and Image Warping", 1989).
 fn homography_to_quad(quad: &Quad, size: Size) -> Homography {
     let [tl, tr, br, bl] = quad.0.map(|point| (f64::from(point.x), f64::from(point.y)));
     let (width, height) = (f64::from(size.width), f64::from(size.height));
@@ -118,23 +120,23 @@ mod tests {
         Quad(corners.map(|(x, y)| Point { x, y }))
     }
 
-    fn map_point(mapping: &Homography, x: f32, y: f32) -> (f32, f32) {
-        let w = mapping.w[0] * x + mapping.w[1] * y + 1.0;
+    fn map_point(homography: &Homography, x: f32, y: f32) -> (f32, f32) {
+        let w = homography.w[0] * x + homography.w[1] * y + 1.0;
         let line = |row: [f32; 3]| (row[0] * x + row[1] * y + row[2]) / w;
-        (line(mapping.x), line(mapping.y))
+        (line(homography.x), line(homography.y))
     }
 
     #[test]
     fn corners_go_to_corners_in_perspective() {
         let corners = [(10.0, 20.0), (110.0, 30.0), (90.0, 80.0), (5.0, 60.0)];
-        let mapping = homography_to_quad(&quad(corners), Size { width: 100, height: 48 });
-        for ((x, y), wanted) in
+        let homography = homography_to_quad(&quad(corners), Size { width: 100, height: 48 });
+        for ((x, y), expected) in
             [(0.0, 0.0), (100.0, 0.0), (100.0, 48.0), (0.0, 48.0)].into_iter().zip(corners)
         {
-            let got = map_point(&mapping, x, y);
+            let got = map_point(&homography, x, y);
             assert!(
-                (got.0 - wanted.0).abs() < 1e-3 && (got.1 - wanted.1).abs() < 1e-3,
-                "{got:?} for {wanted:?}"
+                (got.0 - expected.0).abs() < 1e-3 && (got.1 - expected.1).abs() < 1e-3,
+                "{got:?}, expected {expected:?}"
             );
         }
     }
@@ -142,11 +144,11 @@ mod tests {
     #[test]
     fn lengthening_moves_both_ends_along_the_baseline() {
         let long = quad([(0.0, 0.0), (30.0, 40.0), (22.0, 46.0), (-8.0, 6.0)]).lengthened(0.5);
-        let wanted = quad([(-3.0, -4.0), (33.0, 44.0), (25.0, 50.0), (-11.0, 2.0)]);
-        for (got, wanted) in long.0.iter().zip(&wanted.0) {
+        let expected = quad([(-3.0, -4.0), (33.0, 44.0), (25.0, 50.0), (-11.0, 2.0)]);
+        for (got, expected) in long.0.iter().zip(&expected.0) {
             assert!(
-                (got.x - wanted.x).abs() < 1e-3 && (got.y - wanted.y).abs() < 1e-3,
-                "{got:?} for {wanted:?}"
+                (got.x - expected.x).abs() < 1e-3 && (got.y - expected.y).abs() < 1e-3,
+                "{got:?}, expected {expected:?}"
             );
         }
         let tall = quad([(0.0, 0.0), (5.0, 0.0), (5.0, 20.0), (0.0, 20.0)]);
@@ -169,18 +171,18 @@ mod tests {
         let frame = Frame::new(&pixels, 200, 60).unwrap();
         let tensor = rectify_quad(frame, &quad([(20.0, 5.0), (120.0, 5.0), (120.0, 53.0), (20.0, 53.0)]));
         for (y, x) in (0..48).flat_map(|y| (0..160).map(move |x| (y, x))) {
-            let wanted = if x < 100 { f32::from(pixels[((y + 5) * 200 + x + 20) * 3]) } else { -5.0 };
-            assert_eq!(tensor.data()[y * 160 + x], wanted, "{x} {y}");
+            let expected = if x < 100 { f32::from(pixels[((y + 5) * 200 + x + 20) * 3]) } else { -5.0 };
+            assert_eq!(tensor.data()[y * 160 + x], expected, "{x} {y}");
         }
     }
 
     #[test]
-    fn a_tall_box_is_turned_and_a_large_one_averaged() {
-        // Four times the strip's rows, text running down: left half dark, right half bright.
+    fn a_tall_box_is_rotated_and_a_large_one_averaged() {
+        // Four times the strip's height, vertical text: left half dark, right half bright.
         let pixels: Vec<u8> = (0..400 * 300).flat_map(|i| [if i % 400 < 96 { 40 } else { 200 }; 3]).collect();
         let frame = Frame::new(&pixels, 400, 300).unwrap();
         let tensor = rectify_quad(frame, &quad([(0.0, 0.0), (192.0, 0.0), (192.0, 300.0), (0.0, 300.0)]));
-        // The first corner is the former top right, so the strip's upper half is the bright one.
+        // The first corner is the former top-right one, so the strip's upper half is the bright one.
         assert_eq!(tensor.data()[5 * 160 + 10], 200.0);
         assert_eq!(tensor.data()[40 * 160 + 10], 40.0);
         assert_eq!(tensor.data()[5 * 160 + 100], -5.0);

@@ -1,4 +1,4 @@
-//! Shrinks and enlarges pictures. One [`Resizer`] a thread: it keeps its tables and rows for the next picture.
+//! Resizes pictures. One [`Resizer`] per thread: it keeps its weight tables and buffers for the next picture.
 
 use fast_image_resize as fir;
 
@@ -6,38 +6,39 @@ use crate::area::AreaShrinker;
 use crate::bilinear::Bilinear;
 use crate::frame::{Frame, Picture, Size, Window};
 
-/// What [`Filter::Lanczos`] keeps of its rows for the next picture, bytes. A photo of 24 megapixels takes 9 MB; what
-/// a giant takes would stay with its thread for ever.
+/// Bytes of buffers that [`Filter::Lanczos`] keeps for the next picture. A photo of 24 megapixels needs 9 MB; without a
+/// limit, the buffers of one very large photo would stay allocated as long as the thread runs.
 const MAX_KEPT_BYTES: usize = 24 << 20;
 
-/// How new pixels come from old ones.
+/// The interpolation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
-    /// Sharp, for people to look at. Near the edges of a window it also looks at the frame around it.
+    /// Lanczos with a support of 3: sharp, for previews. Near the edges of a window it also samples the frame around it.
     Lanczos,
-    /// The mean of what a pixel covers; for networks, shrinking. Takes [`Filter::Bilinear`] where a side grows.
+    /// The mean of the covered area: for network inputs that shrink. Falls back to [`Filter::Bilinear`] where a side
+    /// grows.
     Area,
-    /// Straight lines between pixel centres, no prefilter; for networks, enlarging.
+    /// Bilinear between pixel centres, without a prefilter: for network inputs that grow.
     Bilinear,
 }
 
-/// What a picture is to become.
+/// Size and interpolation of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResizeTarget {
-    /// Its sides; none is zero.
+    /// Size of the result; neither side is zero.
     pub size: Size,
-    /// How.
+    /// The interpolation.
     pub filter: Filter,
 }
 
 impl ResizeTarget {
-    /// What networks are fed with: the area where the width shrinks, else straight lines.
+    /// The target for network inputs: [`Filter::Area`] where the width shrinks, else [`Filter::Bilinear`].
     pub fn for_network_input(from: Size, size: Size) -> Self {
         Self { size, filter: if size.width < from.width { Filter::Area } else { Filter::Bilinear } }
     }
 }
 
-/// Resizes pictures.
+/// Resizes pictures; owns the buffers.
 #[derive(Default)]
 pub struct Resizer {
     lanczos: fir::Resizer,
@@ -46,13 +47,14 @@ pub struct Resizer {
 }
 
 impl Resizer {
-    /// Brings `source` to the target as row-major RGB in `out`, whose length it sets. The same size copies.
+    /// Resizes `source` into `out` as row-major RGB and sets its length to `size.area() * 3`. Copies when the size is the
+    /// same.
     ///
     /// # Panics
     /// When a side of the target is zero.
     pub fn resize(&mut self, source: Window<'_>, target: ResizeTarget, out: &mut Vec<u8>) {
         let ResizeTarget { size, filter } = target;
-        assert!(size.width > 0 && size.height > 0, "a picture has pixels");
+        assert!(size.width > 0 && size.height > 0, "the target has a side of zero pixels");
         let from = source.size();
         if from == size {
             out.clear();
@@ -69,7 +71,7 @@ impl Resizer {
         }
     }
 
-    /// The frame as a picture of the target.
+    /// Resizes a frame into a new picture.
     ///
     /// # Panics
     /// When a side of the target is zero.
@@ -77,7 +79,7 @@ impl Resizer {
         let size = target.size;
         let mut pixels = Vec::with_capacity(size.area() * 3);
         self.resize(frame.as_window(), target, &mut pixels);
-        Picture::new(pixels, size.width, size.height).expect("resize gives width * height * 3 bytes")
+        Picture::new(pixels, size.width, size.height).expect("resize writes width * height * 3 bytes")
     }
 
     fn resize_lanczos(&mut self, source: Window<'_>, size: Size, out: &mut [u8]) {
@@ -86,7 +88,7 @@ impl Resizer {
         let view = fir::images::ImageRef::new(frame.width(), frame.height(), frame.pixels(), pixel)
             .expect("a frame has width * height * 3 bytes");
         let mut target = fir::images::Image::from_slice_u8(size.width, size.height, out, pixel)
-            .expect("the caller made width * height * 3 bytes");
+            .expect("`resize` sets width * height * 3 bytes");
         let crop = source.size();
         let options = fir::ResizeOptions::new()
             .resize_alg(fir::ResizeAlg::Convolution(fir::FilterType::Lanczos3))
@@ -144,8 +146,8 @@ mod tests {
             resizer.lanczos.size_of_internal_buffers()
         };
         // Columns are resized first: the rows in between have the source's width and the target's height.
-        let usual = kept_after(Size { width: 400, height: 300 }, Size { width: 200, height: 150 });
-        assert!((400 * 150 * 3..MAX_KEPT_BYTES).contains(&usual), "{usual} bytes");
+        let ordinary = kept_after(Size { width: 400, height: 300 }, Size { width: 200, height: 150 });
+        assert!((400 * 150 * 3..MAX_KEPT_BYTES).contains(&ordinary), "{ordinary} bytes");
         assert_eq!(kept_after(Size { width: 4000, height: 2 }, Size { width: 2000, height: 2200 }), 0);
     }
 

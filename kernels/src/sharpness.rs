@@ -1,12 +1,12 @@
-//! How sharp a face is.
+//! Sharpness of face crops: variance of the Laplacian.
 
 use crate::frame::{Frame, Size};
 use crate::resize::{ResizeTarget, Resizer};
 
-/// The side that crops are brought to, so that one limit serves every embedder.
+/// Side that crops are resized to, pixels, so that one threshold fits every embedder's crop size.
 const CROP_SIDE: u32 = 112;
 
-/// Measures sharpness; keeps its buffers.
+/// Measures sharpness; owns the buffers.
 #[derive(Default)]
 pub struct SharpnessMeter {
     resizer: Resizer,
@@ -15,8 +15,8 @@ pub struct SharpnessMeter {
 }
 
 impl SharpnessMeter {
-    /// Variance of the Laplacian (four neighbours) of the grey values (0 to 255) of the crop at 112 x 112 px; the
-    /// outermost pixels only serve as neighbours. Blur is low.
+    /// Returns the variance of the Laplacian (four neighbours) of the grey values (0 to 255) of the crop at 112 x 112
+    /// pixels, without the outermost pixels: 0 for a flat crop, low for a blurred one.
     pub fn measure(&mut self, crop: Frame<'_>) -> f32 {
         let size = Size { width: CROP_SIDE, height: CROP_SIDE };
         self.resizer.resize(
@@ -60,9 +60,9 @@ mod tests {
         let mut sharpness = SharpnessMeter::default();
         let flat = vec![77; 112 * 112 * 3];
         assert!(sharpness.measure(Frame::new(&flat, 112, 112).unwrap()) < 1e-3);
-        let mut of =
+        let mut measure =
             |side, period| sharpness.measure(Frame::new(&stripes(side, period), side, side).unwrap());
-        let (fine, coarse) = (of(112, 2), of(112, 28));
+        let (fine, coarse) = (measure(112, 2), measure(112, 28));
         assert!(fine > 10.0 * coarse, "{fine} and {coarse}");
     }
 

@@ -1,15 +1,15 @@
-//! Numbers for networks: f32, item by item, plane by plane, row by row (NCHW), in memory that is used again.
+//! Input tensors of networks: f32 in NCHW order (item, plane, row, column), in reused memory.
 
 use crate::frame::Size;
 
-/// A batch of equal items.
+/// A batch of items of equal shape.
 #[derive(Clone, Debug, Default)]
 pub struct Tensor {
     shape: [usize; 4],
     data: Vec<f32>,
 }
 
-/// In which order a network wants the colours.
+/// The order of the colour planes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channels {
     /// Red first.
@@ -18,38 +18,38 @@ pub enum Channels {
     Bgr,
 }
 
-/// How a pixel (0 to 255) becomes a number: `(pixel - mean) * scale`, per plane.
+/// How a channel value (0 to 255) becomes a number: `(value - mean) * scale`, per plane.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Normalisation {
     /// Order of the planes.
     pub channels: Channels,
-    /// Taken off, in the order of the planes.
+    /// Subtracted, in the order of the planes.
     pub mean: [f32; 3],
-    /// Multiplied with, in the order of the planes.
+    /// Multiplied afterwards, in the order of the planes.
     pub scale: [f32; 3],
-    /// What stands where there is no picture, after normalisation.
+    /// The normalised value outside the picture.
     pub padding: f32,
 }
 
 impl Normalisation {
-    /// Pixels as they are, padded with black.
+    /// Values 0 to 255 unchanged, padded with 0.
     pub const fn raw(channels: Channels) -> Self {
         Self { channels, mean: [0.0; 3], scale: [1.0; 3], padding: 0.0 }
     }
 }
 
-/// Where a picture goes.
+/// One item of a tensor that a picture is written into.
 pub struct Slot<'t> {
-    /// Already shaped, three planes.
+    /// Already shaped; three planes.
     pub tensor: &'t mut Tensor,
-    /// Which item of it.
+    /// Index of the item.
     pub item: usize,
     /// How pixels become numbers.
     pub normalisation: &'t Normalisation,
 }
 
 impl Tensor {
-    /// Gives it a shape: items, planes, rows, columns. Values are undefined until written; memory only grows.
+    /// Sets the shape: items, planes, rows, columns. Values are unspecified until written; memory only grows.
     pub fn reshape(&mut self, shape: [usize; 4]) {
         self.shape = shape;
         self.data.resize(shape.iter().product(), 0.0);
@@ -65,7 +65,7 @@ impl Tensor {
         &self.data
     }
 
-    /// All values, to write.
+    /// All values, mutable.
     pub fn data_mut(&mut self) -> &mut [f32] {
         &mut self.data
     }
@@ -78,7 +78,7 @@ impl Tensor {
     /// The values of one item.
     ///
     /// # Panics
-    /// When there is no such item.
+    /// When the tensor has no such item.
     pub fn item_mut(&mut self, item: usize) -> &mut [f32] {
         let length = self.shape[1] * self.shape[2] * self.shape[3];
         &mut self.data[item * length..(item + 1) * length]
@@ -86,11 +86,11 @@ impl Tensor {
 }
 
 impl Slot<'_> {
-    /// Writes rows of RGB pixels at the top left and pads the rest; what does not fit is cut off. `row` gives row
-    /// `y` of the picture of size `size`.
+    /// Writes a picture of size `size` at the top left, normalised, and pads the rest; what does not fit is cropped.
+    /// `row(y)` returns row `y` as RGB pixels.
     ///
     /// # Panics
-    /// When there is no such item or it has not three planes.
+    /// When the tensor has no such item, or not three planes.
     pub fn write_rows<'p>(self, size: Size, row: impl Fn(u32) -> &'p [u8]) {
         let Self { tensor, item, normalisation } = self;
         let [_, planes, rows, columns] = tensor.shape;
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_larger_than_the_item_is_cut_off() {
+    fn a_picture_larger_than_the_item_is_cropped() {
         let pixels = [7; 3 * 5];
         let mut tensor = Tensor::default();
         tensor.reshape([2, 3, 1, 2]);

@@ -1,9 +1,9 @@
-//! Reads a frame between its pixels.
+//! Samples a frame through a homography.
 
 use crate::frame::Frame;
 
-/// Where a point of the result lies in the source: `x' = (a x + b y + c) / w`, `y' = (d x + e y + f) / w`,
-/// `w = g x + h y + 1`. Pixel centres have whole coordinates on both sides.
+/// Maps a point of the result to the source: `x' = (a x + b y + c) / w`, `y' = (d x + e y + f) / w`,
+/// `w = g x + h y + 1`, with `x: [a, b, c]`, `y: [d, e, f]`, `w: [g, h]`. Pixel centres have whole coordinates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Homography {
     pub(crate) x: [f32; 3],
@@ -11,14 +11,14 @@ pub(crate) struct Homography {
     pub(crate) w: [f32; 2],
 }
 
-/// What lies beyond the frame.
+/// The colour of pixels outside the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Border {
     Black,
     Nearest,
 }
 
-/// Reads a frame through a mapping.
+/// Samples a frame through a homography.
 pub(crate) struct Sampler<'a> {
     pub(crate) frame: Frame<'a>,
     pub(crate) border: Border,
@@ -26,19 +26,20 @@ pub(crate) struct Sampler<'a> {
 }
 
 impl Sampler<'_> {
-    /// Writes row `y` of the result: straight lines between the four nearest pixels.
+    /// Writes row `y` of the result, interpolated bilinearly.
     pub(crate) fn sample_row(&self, y: f32, line: &mut [u8]) {
         let map = &self.homography;
-        let flat = map.w == [0.0; 2];
+        // Affine: no division per pixel.
+        let is_affine = map.w == [0.0; 2];
         let start = [map.x[1] * y + map.x[2], map.y[1] * y + map.y[2], map.w[1] * y + 1.0];
         for (index, pixel) in line.chunks_exact_mut(3).enumerate() {
             let x = index as f32;
-            let mut at = (map.x[0] * x + start[0], map.y[0] * x + start[1]);
-            if !flat {
+            let mut source = (map.x[0] * x + start[0], map.y[0] * x + start[1]);
+            if !is_affine {
                 let w = map.w[0] * x + start[2];
-                at = (at.0 / w, at.1 / w);
+                source = (source.0 / w, source.1 / w);
             }
-            pixel.copy_from_slice(&sample(self.frame, self.border, at));
+            pixel.copy_from_slice(&sample(self.frame, self.border, source));
         }
     }
 }
@@ -46,7 +47,7 @@ impl Sampler<'_> {
 #[inline]
 fn sample(frame: Frame<'_>, border: Border, (x, y): (f32, f32)) -> [u8; 3] {
     let (width, height) = (frame.width() as i32, frame.height() as i32);
-    // A place far beyond the frame shows what is just beyond it; also keeps the arithmetic below in range.
+    // A point far outside the frame reads what is just outside it; this keeps the arithmetic below in range.
     let (x, y) = (x.clamp(-2.0, width as f32 + 1.0), y.clamp(-2.0, height as f32 + 1.0));
     let (left, top) = (x.floor(), y.floor());
     let (fx, fy) = (x - left, y - top);
@@ -63,7 +64,7 @@ fn sample(frame: Frame<'_>, border: Border, (x, y): (f32, f32)) -> [u8; 3] {
         ]
     } else {
         [(left, top), (left + 1, top), (left, top + 1), (left + 1, top + 1)]
-            .map(|at| border_pixel(frame, border, at))
+            .map(|corner| border_pixel(frame, border, corner))
     };
     std::array::from_fn(|channel| {
         let [tl, tr, bl, br] = corners.map(|corner| f32::from(corner[channel]));
@@ -95,11 +96,11 @@ mod tests {
     fn half_a_pixel_offset_is_the_mean_of_neighbours() {
         let pixels = [0, 0, 0, 100, 50, 10, 200, 100, 20];
         let frame = Frame::new(&pixels, 3, 1).unwrap();
-        let mapping = Homography { x: [1.0, 0.0, 0.5], ..SAME };
+        let homography = Homography { x: [1.0, 0.0, 0.5], ..SAME };
         let mut line = [0; 9];
-        Sampler { frame, border: Border::Nearest, homography: mapping }.sample_row(0.0, &mut line);
+        Sampler { frame, border: Border::Nearest, homography }.sample_row(0.0, &mut line);
         assert_eq!(line, [50, 25, 5, 150, 75, 15, 200, 100, 20]);
-        Sampler { frame, border: Border::Black, homography: mapping }.sample_row(0.0, &mut line);
+        Sampler { frame, border: Border::Black, homography }.sample_row(0.0, &mut line);
         assert_eq!(line, [50, 25, 5, 150, 75, 15, 100, 50, 10]);
     }
 
@@ -109,8 +110,8 @@ mod tests {
         let frame = Frame::new(&pixels, 1, 1).unwrap();
         let mut line = [1; 3];
         for far in [-1e9, 1e9, f32::NAN] {
-            let mapping = Homography { x: [0.0, 0.0, far], ..SAME };
-            Sampler { frame, border: Border::Black, homography: mapping }.sample_row(0.0, &mut line);
+            let homography = Homography { x: [0.0, 0.0, far], ..SAME };
+            Sampler { frame, border: Border::Black, homography }.sample_row(0.0, &mut line);
             assert!(line == [0; 3] || far.is_nan(), "{far}: {line:?}");
         }
     }

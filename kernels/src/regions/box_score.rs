@@ -1,16 +1,16 @@
-//! How probable a box is: the mean over the pixels in it and on its outline.
+//! The score of a box: the mean probability of the pixels inside and on its outline (`box_score_fast` of DBNet).
 
-use super::ProbabilityMap;
 use crate::geometry::Point;
+use crate::regions::ProbabilityMap;
 
-/// Mean probability of the pixels inside or on the outline of a convex quadrangle, whose corners lose their
-/// fraction first; 0 when none of them is on the map.
+/// Returns the mean probability of the pixels inside or on the outline of a convex quadrilateral, whose corners are
+/// truncated to whole pixels first; 0 when no pixel of it is on the map.
 pub(super) fn box_score(map: ProbabilityMap<'_>, corners: &[Point; 4]) -> f32 {
-    // A corner meant to be whole may be a rounding error under it.
-    let whole = |value: f32| {
+    // The tolerance keeps a corner that is a rounding error below a whole number.
+    let truncate = |value: f32| {
         if value < 0.0 { value.trunc() as i32 } else { (value + 1e-3) as i32 }
     };
-    let corners = corners.map(|corner| (whole(corner.x), whole(corner.y)));
+    let corners = corners.map(|corner| (truncate(corner.x), truncate(corner.y)));
     let top = corners.iter().map(|c| c.1).min().unwrap_or(0).max(0);
     let bottom = corners.iter().map(|c| c.1).max().unwrap_or(0).min(map.size.height as i32 - 1);
     let (mut sum, mut count) = (0.0_f64, 0_usize);
@@ -29,7 +29,7 @@ pub(super) fn box_score(map: ProbabilityMap<'_>, corners: &[Point; 4]) -> f32 {
     if count == 0 { 0.0 } else { (sum / count as f64) as f32 }
 }
 
-/// The leftmost and rightmost pixel of the outline in row `y`.
+/// The leftmost and rightmost pixel of the outline in row `y`; `None` when the outline does not cross the row.
 fn row_span(corners: &[(i32, i32); 4], y: i32) -> Option<(i32, i32)> {
     let mut span: Option<(i32, i32)> = None;
     for (index, &start) in corners.iter().enumerate() {
@@ -44,20 +44,20 @@ fn row_span(corners: &[(i32, i32); 4], y: i32) -> Option<(i32, i32)> {
     span
 }
 
-/// The pixels that a drawn line (one pixel wide, joined by corners) has in row `y`, which it crosses.
+/// The first and last pixel that an 8-connected line one pixel wide has in row `y`, which it crosses.
 fn line_span(upper: (i32, i32), lower: (i32, i32), y: i32) -> (i32, i32) {
     let (dx, dy) = (f64::from(lower.0 - upper.0), f64::from(lower.1 - upper.1));
     if dy == 0.0 {
         return (upper.0.min(lower.0), upper.0.max(lower.0));
     }
     let slope = dx / dy;
-    let at = |row: f64| f64::from(upper.0) + (row - f64::from(upper.1)) * slope;
+    let x_in_row = |row: f64| f64::from(upper.0) + (row - f64::from(upper.1)) * slope;
     if slope.abs() <= 1.0 {
-        let x = at(f64::from(y)).round() as i32;
+        let x = x_in_row(f64::from(y)).round() as i32;
         return (x, x);
     }
     // A flat line stays in the row while it is nearer to it than to the next.
-    let (a, b) = (at(f64::from(y) - 0.5), at(f64::from(y) + 0.5));
+    let (a, b) = (x_in_row(f64::from(y) - 0.5), x_in_row(f64::from(y) + 0.5));
     let (low, high) = (a.min(b).ceil() as i32, a.max(b).floor() as i32);
     let (left, right) = (upper.0.min(lower.0), upper.0.max(lower.0));
     (low.clamp(left, right), high.clamp(left, right))
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_diamond_has_its_own_pixels() {
+    fn a_diamond_covers_exactly_its_pixels() {
         let diamond = |x: i32, y: i32| (x - 10).abs() + (y - 10).abs() <= 6;
         let corners = [(10.0, 4.0), (16.0, 10.0), (10.0, 16.0), (4.0, 10.0)];
         assert_eq!(mean(diamond, corners), 1.0);

@@ -1,10 +1,10 @@
-//! The borders of regions in a bitmap, found by runs: of every region (joined by sides or corners) its outer
-//! border, of every hole (joined by sides) the pixels of the region around it. Only the points that can be corners
-//! of a convex hull are kept.
+//! Contours of the regions in a bitmap, by run-length encoding and union-find over the runs: of every 8-connected
+//! region its outer contour, of every 4-connected hole the region's pixels around it. Keeps only the points that can be
+//! corners of a convex hull.
 
-use super::ProbabilityMap;
+use crate::regions::ProbabilityMap;
 
-/// A stretch of equal pixels in a row.
+/// A run of equal pixels in a row; `end` is exclusive.
 #[derive(Clone, Copy)]
 struct Run {
     start: u32,
@@ -12,29 +12,38 @@ struct Run {
     is_set: bool,
 }
 
-/// The outside: holes that reach the edge of the map are no holes. Also the parent of its own in the forest.
+/// Node of the background outside all regions: unset runs that touch the edge of the map belong to it and have no
+/// contour.
 const OUTSIDE: u32 = 0;
 
-/// A point of a border, and whose.
-type ContourPoint = (u32, (i32, i32));
+/// A point of a contour. Sorts by contour, then from left to right, then down.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct ContourPoint {
+    /// Root node of the contour's region or hole.
+    owner: u32,
+    x: i32,
+    y: i32,
+}
 
-/// Traces borders; keeps its buffers.
+/// Traces contours; owns the buffers.
 #[derive(Default)]
 pub(super) struct Contours {
     row_above: Vec<bool>,
     mask: Vec<bool>,
     runs: Vec<Run>,
-    /// Where each row's runs begin; one more than there are rows.
+    /// Index of each row's first run, and one past the last run.
     row_starts: Vec<usize>,
-    /// A forest over runs (index + 1) and the outside.
+    /// Union-find forest over [`OUTSIDE`] and the runs (node = index + 1).
     parents: Vec<u32>,
     contour_points: Vec<ContourPoint>,
+    /// The points of all contours, one contour after another.
     points: Vec<(i32, i32)>,
+    /// Where each contour ends in `points`.
     contour_ends: Vec<usize>,
 }
 
 impl Contours {
-    /// Finds the borders of what is above the threshold, dilated by one pixel to the right and down.
+    /// Finds the contours of the pixels above the threshold, dilated by one pixel to the right and down.
     pub(super) fn trace(&mut self, map: ProbabilityMap<'_>, threshold: f32) {
         self.points.clear();
         self.contour_ends.clear();
@@ -46,26 +55,27 @@ impl Contours {
         self.collect_points();
         self.contour_points.sort_unstable();
         self.contour_points.dedup();
-        for (index, &(owner, point)) in self.contour_points.iter().enumerate() {
-            if index > 0 && self.contour_points[index - 1].0 != owner {
+        for (index, &ContourPoint { owner, x, y }) in self.contour_points.iter().enumerate() {
+            if index > 0 && self.contour_points[index - 1].owner != owner {
                 self.contour_ends.push(self.points.len());
             }
-            self.points.push(point);
+            self.points.push((x, y));
         }
         self.contour_ends.push(self.points.len());
     }
 
-    /// The points of each border, sorted from left to right and then down.
-    pub(super) fn iter(&mut self) -> impl Iterator<Item = &[(i32, i32)]> {
+    /// The points of each contour, sorted from left to right and then down.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[(i32, i32)]> {
         let points = &self.points;
         let mut start = 0;
         self.contour_ends.iter().map(move |&end| {
-            let border = &points[start..end];
+            let contour = &points[start..end];
             start = end;
-            border
+            contour
         })
     }
 
+    /// Thresholds and dilates the map row by row and splits the rows into runs.
     fn find_runs(&mut self, map: ProbabilityMap<'_>, threshold: f32) {
         let width = map.size.width as usize;
         self.row_above.clear();
@@ -74,7 +84,7 @@ impl Contours {
         self.runs.clear();
         self.row_starts.clear();
         for y in 0..map.size.height as usize {
-            // `above` holds the undilated row above, then becomes this row.
+            // `row_above` is the undilated row above; each pixel is replaced by this row's once it was read.
             let mut left = (false, false);
             for ((set, above), &value) in self.mask.iter_mut().zip(&mut self.row_above).zip(map.row(y)) {
                 let here = (value > threshold, *above);
@@ -94,6 +104,7 @@ impl Contours {
         self.row_starts.push(self.runs.len());
     }
 
+    /// Joins touching runs of neighbouring rows: set ones 8-connected, unset ones 4-connected.
     fn join_runs(&mut self, width: u32) {
         self.parents.clear();
         self.parents.extend(0..=self.runs.len() as u32);
@@ -112,7 +123,7 @@ impl Contours {
             let mut upper = self.row_starts[row - 1];
             for lower in self.row_starts[row]..self.row_starts[row + 1] {
                 let run = self.runs[lower];
-                // Back to the first run above that can touch this one at a corner.
+                // Go back to the first run of the row above that can touch this one at a corner.
                 while upper > self.row_starts[row - 1] && self.runs[upper - 1].end >= run.start {
                     upper -= 1;
                 }
@@ -131,6 +142,7 @@ impl Contours {
 
     fn collect_points(&mut self) {
         self.contour_points.clear();
+        let point = |owner, x, y| ContourPoint { owner, x, y };
         for row in 0..self.row_starts.len() - 1 {
             for index in self.row_starts[row]..self.row_starts[row + 1] {
                 let owner = find_root(&mut self.parents, index as u32 + 1);
@@ -140,17 +152,17 @@ impl Contours {
                 let (run, y) = (self.runs[index], row as i32);
                 let (start, end) = (run.start as i32, run.end as i32);
                 if run.is_set {
-                    self.contour_points.extend([(owner, (start, y)), (owner, (end - 1, y))]);
+                    self.contour_points.extend([point(owner, start, y), point(owner, end - 1, y)]);
                 } else {
-                    // A hole's border lies around it; it never reaches the edge, so there are rows above and below.
-                    self.contour_points.extend([(owner, (start - 1, y)), (owner, (end, y))]);
-                    for near in [row - 1, row + 1] {
-                        for other in &self.runs[self.row_starts[near]..self.row_starts[near + 1]] {
-                            let (from, to) =
-                                (run.start.max(other.start) as i32, run.end.min(other.end) as i32);
+                    // A hole's contour is around it. It never reaches the edge, so there are rows above and below.
+                    self.contour_points.extend([point(owner, start - 1, y), point(owner, end, y)]);
+                    for next_row in [row - 1, row + 1] {
+                        let y = next_row as i32;
+                        for other in &self.runs[self.row_starts[next_row]..self.row_starts[next_row + 1]] {
+                            let from = run.start.max(other.start) as i32;
+                            let to = run.end.min(other.end) as i32;
                             if other.is_set && from < to {
-                                self.contour_points
-                                    .extend([(owner, (from, near as i32)), (owner, (to - 1, near as i32))]);
+                                self.contour_points.extend([point(owner, from, y), point(owner, to - 1, y)]);
                             }
                         }
                     }
@@ -169,7 +181,7 @@ fn find_root(parents: &mut [u32], mut node: u32) -> u32 {
     node
 }
 
-/// The smaller root becomes the parent, so the outside stays one.
+/// The smaller root becomes the parent, so that `OUTSIDE` stays a root.
 fn join_sets(parents: &mut [u32], a: u32, b: u32) {
     let (a, b) = (find_root(parents, a), find_root(parents, b));
     let (low, high) = (a.min(b), a.max(b));
@@ -181,24 +193,24 @@ mod tests {
     use super::*;
     use crate::frame::Size;
 
-    /// Borders of a drawing; `#` is set. The dilation makes each `#` two pixels wide and high.
-    fn borders(rows: &[&str]) -> Vec<Vec<(i32, i32)>> {
+    /// The contours of a drawing; `#` is set. The dilation makes each `#` two pixels wide and high.
+    fn contours(rows: &[&str]) -> Vec<Vec<(i32, i32)>> {
         let values: Vec<f32> = rows.concat().bytes().map(|b| if b == b'#' { 1.0 } else { 0.0 }).collect();
         let size = Size { width: rows[0].len() as u32, height: rows.len() as u32 };
-        let mut borders = Contours::default();
-        borders.trace(ProbabilityMap::new(&values, size).unwrap(), 0.5);
-        borders.iter().map(<[(i32, i32)]>::to_vec).collect()
+        let mut contours = Contours::default();
+        contours.trace(ProbabilityMap::new(&values, size).unwrap(), 0.5);
+        contours.iter().map(<[(i32, i32)]>::to_vec).collect()
     }
 
     #[test]
     fn a_dot_becomes_two_by_two() {
-        assert_eq!(borders(&[".....", ".#...", ".....", "....."]), [vec![(1, 1), (1, 2), (2, 1), (2, 2)]]);
+        assert_eq!(contours(&[".....", ".#...", ".....", "....."]), [vec![(1, 1), (1, 2), (2, 1), (2, 2)]]);
     }
 
     #[test]
     fn corners_join_regions() {
         // Dilated: (0..=1, 0..=1) and (2..=3, 2..=3) touch at a corner; (6.., 0..) is apart.
-        let found = borders(&["#.....#.", "........", "..#.....", "........"]);
+        let found = contours(&["#.....#.", "........", "..#.....", "........"]);
         assert_eq!(found.len(), 2);
         assert_eq!(found[0].first(), Some(&(0, 0)));
         assert_eq!(found[0].last(), Some(&(3, 3)));
@@ -206,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_hole_has_its_own_contour_and_the_outside_has_none() {
-        let found = borders(&[".......", ".####..", ".#..#..", ".#..#..", ".####..", "......."]);
+        let found = contours(&[".......", ".####..", ".#..#..", ".#..#..", ".####..", "......."]);
         // Dilated: outer 1..=5 x 1..=5, hole is the one pixel (3, 3).
         assert_eq!(found.len(), 2);
         let hole = found.iter().min_by_key(|points| points.len()).unwrap();
@@ -215,6 +227,6 @@ mod tests {
 
     #[test]
     fn a_gap_at_the_edge_is_no_hole() {
-        assert_eq!(borders(&["####", "#...", "#...", "####"]).len(), 1);
+        assert_eq!(contours(&["####", "#...", "#...", "####"]).len(), 1);
     }
 }

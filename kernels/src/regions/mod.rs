@@ -1,61 +1,63 @@
-//! Finds boxes in a map of probabilities: what lies above a threshold, grown by a pixel, each border's smallest
-//! rectangle, how probable it is inside, and the rectangle grown to hold what the map shrank.
+//! Text boxes from the probability map of a DBNet detector: binarise, dilate, trace contours, fit the minimum-area
+//! rectangle of each, score it on the map, and unclip it, as the network was trained on shrunk boxes.
+//!
+//! The algorithm and its parameters are those of "Real-time Scene Text Detection with Differentiable Binarization"
+//! (Liao et al., 2020, <https://arxiv.org/abs/1911.08947>) in PaddleOCR's `DBPostProcess`.
 
-pub(crate) mod box_score;
-pub(crate) mod contours;
-pub(crate) mod rotated_rect;
-
-use box_score::box_score;
-use contours::Contours;
-use rotated_rect::{RotatedRect, convex_hull};
+mod box_score;
+mod contours;
+mod rotated_rect;
 
 use crate::frame::Size;
 use crate::geometry::Quad;
+use crate::regions::box_score::box_score;
+use crate::regions::contours::Contours;
+use crate::regions::rotated_rect::{RotatedRect, convex_hull};
 
-/// A network's answer for one picture: row-major probabilities.
+/// The network's output for one picture: row-major text probabilities, 0 to 1.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbabilityMap<'a> {
     values: &'a [f32],
     size: Size,
 }
 
-/// What counts as a box. Lengths are pixels of the map.
+/// Parameters of the post-processing. Lengths are pixels of the map.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DbParameters {
-    /// A pixel counts above this probability.
+    /// Pixels with a probability above this are text.
     pub bin_thresh: f32,
-    /// The least shorter side of a border's rectangle.
+    /// Minimum shorter side of a contour's rectangle.
     pub min_side: f32,
-    /// The least mean probability in it.
+    /// Minimum mean probability inside the rectangle.
     pub box_thresh: f32,
-    /// Each side moves out by this times area over perimeter.
+    /// Each side moves outwards by this times area over perimeter.
     pub unclip_ratio: f32,
-    /// The least shorter side after growing.
+    /// Minimum shorter side after unclipping.
     pub min_unclipped_side: f32,
 }
 
-/// A box.
+/// A box with its score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DetectedBox {
-    /// Grown; may reach beyond the map.
+    /// In pixels of the map, unclipped: may reach outside the map.
     pub quad: Quad,
-    /// Mean probability inside before growing.
+    /// Mean probability inside before unclipping, 0 to 1.
     pub score: f32,
 }
 
-/// Finds boxes; keeps its buffers.
+/// Finds boxes; owns the buffers.
 #[derive(Default)]
 pub struct DbPostprocess {
     contours: Contours,
 }
 
 impl<'a> ProbabilityMap<'a> {
-    /// A view of `size.width * size.height` probabilities; none when the length does not fit.
+    /// Borrows `size.width * size.height` row-major probabilities; `None` when the length differs or is zero.
     pub fn new(values: &'a [f32], size: Size) -> Option<Self> {
         (values.len() == size.area() && size.area() > 0).then_some(Self { values, size })
     }
 
-    /// Its sides.
+    /// Width and height.
     pub fn size(&self) -> Size {
         self.size
     }
@@ -63,13 +65,13 @@ impl<'a> ProbabilityMap<'a> {
     /// Row `y`.
     ///
     /// # Panics
-    /// When there is no such row.
+    /// When `y` is not below the height.
     pub fn row(&self, y: usize) -> &'a [f32] {
         let width = self.size.width as usize;
         &self.values[y * width..(y + 1) * width]
     }
 
-    /// The highest probability in the columns `from..to`, both cut to the map; 0 when there are none.
+    /// The highest probability in the columns `from..to`, clamped to the map; 0 when the range is empty.
     pub fn max_in_columns(&self, from: usize, to: usize) -> f32 {
         let width = self.size.width as usize;
         let (from, to) = (from.min(width), to.min(width));
@@ -82,23 +84,23 @@ impl<'a> ProbabilityMap<'a> {
 }
 
 impl DbPostprocess {
-    /// The boxes of a map. Borders are those of the regions above the threshold after a dilation by one pixel to
-    /// the right and down: the outer ones (regions joined by corners are one) and those of their holes. In no
-    /// particular order, but always in the same.
-    pub fn find(&mut self, map: ProbabilityMap<'_>, rule: &DbParameters) -> Vec<DetectedBox> {
+    /// Finds the boxes of a map. The contours are those of the regions above `bin_thresh` after a dilation by one pixel
+    /// to the right and down: outer contours (8-connected) and those of holes. The order is unspecified but
+    /// deterministic.
+    pub fn find_boxes(&mut self, map: ProbabilityMap<'_>, parameters: &DbParameters) -> Vec<DetectedBox> {
         let mut found = Vec::new();
-        self.contours.trace(map, rule.bin_thresh);
-        for border in self.contours.iter() {
-            let rectangle = RotatedRect::min_area_around(&convex_hull(border));
-            if rectangle.shorter_side() < rule.min_side {
+        self.contours.trace(map, parameters.bin_thresh);
+        for contour in self.contours.iter() {
+            let rectangle = RotatedRect::min_area_around(&convex_hull(contour));
+            if rectangle.shorter_side() < parameters.min_side {
                 continue;
             }
-            let distance = rule.unclip_ratio * rectangle.area() / rectangle.perimeter();
-            if rectangle.shorter_side() + 2.0 * distance < rule.min_unclipped_side {
+            let distance = parameters.unclip_ratio * rectangle.area() / rectangle.perimeter();
+            if rectangle.shorter_side() + 2.0 * distance < parameters.min_unclipped_side {
                 continue;
             }
             let score = box_score(map, &rectangle.corners());
-            if score < rule.box_thresh {
+            if score < parameters.box_thresh {
                 continue;
             }
             found.push(DetectedBox { quad: to_reading_order(rectangle.unclipped(distance)), score });
@@ -107,7 +109,7 @@ impl DbPostprocess {
     }
 }
 
-/// Top-left, top-right, bottom-right, bottom-left: the two leftmost corners are the left side.
+/// Orders the corners top-left, top-right, bottom-right, bottom-left: the two leftmost corners are the left side.
 fn to_reading_order(rectangle: RotatedRect) -> Quad {
     let mut corners = rectangle.corners();
     corners.sort_by(|a, b| a.x.total_cmp(&b.x));
@@ -130,24 +132,24 @@ mod tests {
     };
 
     fn map_of(size: Size, inside: impl Fn(f32, f32) -> bool) -> Vec<f32> {
-        let place = |i: u32| ((i % size.width) as f32, (i / size.width) as f32);
-        (0..size.area() as u32).map(place).map(|(x, y)| if inside(x, y) { 0.9 } else { 0.01 }).collect()
+        let pixel = |i: u32| ((i % size.width) as f32, (i / size.width) as f32);
+        (0..size.area() as u32).map(pixel).map(|(x, y)| if inside(x, y) { 0.9 } else { 0.01 }).collect()
     }
 
     fn find(values: &[f32], size: Size) -> Vec<DetectedBox> {
-        DbPostprocess::default().find(ProbabilityMap::new(values, size).unwrap(), &PARAMETERS)
+        DbPostprocess::default().find_boxes(ProbabilityMap::new(values, size).unwrap(), &PARAMETERS)
     }
 
     #[test]
-    fn an_upright_block_is_found_and_grown() {
+    fn an_upright_block_is_found_and_unclipped() {
         let size = Size { width: 100, height: 60 };
-        // 40 x 12 pixels from (20, 30); dilation adds one to the right and down; sides run between pixel centres.
+        // 40 x 12 pixels from (20, 30); dilation adds one to the right and down; sides are measured between pixel centres.
         let values = map_of(size, |x, y| (20.0..60.0).contains(&x) && (30.0..42.0).contains(&y));
         let found = find(&values, size);
         assert_eq!(found.len(), 1);
         let distance = 40.0 * 12.0 * 1.6 / (2.0 * 52.0);
-        let wanted = [(20.0, 30.0), (60.0, 30.0), (60.0, 42.0), (20.0, 42.0)];
-        for (corner, (x, y)) in found[0].quad.0.iter().zip(wanted) {
+        let expected = [(20.0, 30.0), (60.0, 30.0), (60.0, 42.0), (20.0, 42.0)];
+        for (corner, (x, y)) in found[0].quad.0.iter().zip(expected) {
             let (outward_x, outward_y) =
                 (if x == 20.0 { -distance } else { distance }, if y == 30.0 { -distance } else { distance });
             assert!(
@@ -155,13 +157,13 @@ mod tests {
                 "{corner:?}"
             );
         }
-        // 41 x 13 pixels, of which 40 x 12 have .9.
+        // 41 x 13 pixels, of which 40 x 12 have probability .9.
         let mean = (0.9 * 480.0 + 0.01 * 53.0) / 533.0;
-        assert!((found[0].score - mean).abs() < 1e-4, "{} for {mean}", found[0].score);
+        assert!((found[0].score - mean).abs() < 1e-4, "{}, expected {mean}", found[0].score);
     }
 
     #[test]
-    fn a_turned_block_gets_a_turned_box() {
+    fn a_rotated_block_gets_a_rotated_box() {
         let size = Size { width: 200, height: 200 };
         let (sin, cos) = 20_f32.to_radians().sin_cos();
         let along =
@@ -202,8 +204,9 @@ mod tests {
             let (x, y) = ((x - 40.0).abs(), (y - 30.0).abs());
             x < 30.0 && y < 20.0 && !(x < 20.0 && y < 10.0)
         });
-        let every = DbParameters { box_thresh: 0.0, ..PARAMETERS };
-        let found = DbPostprocess::default().find(ProbabilityMap::new(&values, size).unwrap(), &every);
+        let any_score = DbParameters { box_thresh: 0.0, ..PARAMETERS };
+        let found =
+            DbPostprocess::default().find_boxes(ProbabilityMap::new(&values, size).unwrap(), &any_score);
         assert_eq!(found.len(), 2);
         let mut widths: Vec<f32> = found.iter().map(|f| f.quad.size().0).collect();
         widths.sort_by(f32::total_cmp);

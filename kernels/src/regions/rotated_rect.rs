@@ -1,17 +1,19 @@
-//! The smallest rectangle around points, turned as it must be.
+//! The minimum-area rotated rectangle around points, by rotating over the edges of their convex hull (`minAreaRect` of
+//! OpenCV).
 
 use crate::geometry::Point;
 
-/// A rectangle that may be turned. Corners lie on the outermost points.
+/// A rotated rectangle. Its sides pass through the outermost points (pixel centres), not around their pixels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RotatedRect {
     centre: (f64, f64),
-    /// Unit vector along the first side.
+    /// Unit vector along the first of `sides`.
     direction: (f64, f64),
     sides: (f64, f64),
 }
 
-/// The convex hull, counter-clockwise as seen with y up, of points sorted from left to right and then by y.
+/// Returns the convex hull (Andrew's monotone chain) of points sorted by x and then by y: counter-clockwise with y
+/// upwards.
 pub(super) fn convex_hull(sorted: &[(i32, i32)]) -> Vec<(i32, i32)> {
     debug_assert!(sorted.is_sorted());
     let mut hull: Vec<(i32, i32)> = Vec::with_capacity(sorted.len() + 1);
@@ -25,7 +27,7 @@ pub(super) fn convex_hull(sorted: &[(i32, i32)]) -> Vec<(i32, i32)> {
             }
             hull.push(point);
         }
-        // The last point begins the other half.
+        // The last point is the first of the other half.
         hull.pop();
     };
     half(&mut sorted.iter().copied(), &mut hull);
@@ -43,8 +45,8 @@ fn cross_product(a: (i32, i32), b: (i32, i32), c: (i32, i32)) -> i64 {
 }
 
 impl RotatedRect {
-    /// The one with the least area around a convex hull: one of its sides lies on a side of the hull. Of equal ones
-    /// the first along the hull.
+    /// Returns the rectangle of least area around a convex hull: one of its sides lies on a side of the hull. Of equal
+    /// areas the first along the hull; of no points an empty one at the origin.
     pub(super) fn min_area_around(hull: &[(i32, i32)]) -> Self {
         let Some(&first) = hull.first() else {
             return Self { centre: (0.0, 0.0), direction: (1.0, 0.0), sides: (0.0, 0.0) };
@@ -97,13 +99,13 @@ impl RotatedRect {
         (2.0 * (self.sides.0 + self.sides.1)) as f32
     }
 
-    /// Every side moved out by `distance`.
+    /// Moves every side outwards by `distance`.
     pub(super) fn unclipped(self, distance: f32) -> Self {
         let more = 2.0 * f64::from(distance);
         Self { sides: (self.sides.0 + more, self.sides.1 + more), ..self }
     }
 
-    /// In order around it.
+    /// The corners in order around the rectangle.
     pub(super) fn corners(&self) -> [Point; 4] {
         let (u, v) = (self.sides.0 / 2.0, self.sides.1 / 2.0);
         [(-u, -v), (u, -v), (u, v), (-u, v)].map(|(u, v)| Point {

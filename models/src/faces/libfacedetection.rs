@@ -39,7 +39,7 @@ impl Libfacedetection {
     }
 
     fn detect_one(&mut self, frame: Frame<'_>, long_side: u32) -> Result<Vec<FaceBox>, ModelError> {
-        let size = frame.size().within(long_side.min(MAX_LONG_SIDE));
+        let size = frame.size().fit_within(long_side.min(MAX_LONG_SIDE));
         let target = ResizeTarget::for_network_input(frame.size(), size);
         self.resizer.resize(frame.as_window(), target, &mut self.pixels);
         self.pixels.chunks_exact_mut(3).for_each(|pixel| pixel.swap(0, 2));

@@ -99,7 +99,7 @@ impl FaceDetector for Yunet {
 }
 
 fn plan_letterbox(frame: Frame<'_>, long_side: u32) -> LetterboxPlacement {
-    let size = frame.size().within(long_side);
+    let size = frame.size().fit_within(long_side);
     let canvas = Size {
         width: round_up_to_multiple(size.width, SIZE_MULTIPLE),
         height: round_up_to_multiple(size.height, SIZE_MULTIPLE),

@@ -190,7 +190,7 @@ mod tests {
         paint_face(&mut picture, 4711, [100, 80, 160]);
         paint_face(&mut picture, 2, [700, 80, 120]);
         paint_bib(&mut picture, "A1204", [100, 400]);
-        let size = picture.size().within(600);
+        let size = picture.size().fit_within(600);
         let half =
             Resizer::default().resize_frame(picture.frame(), ResizeTarget { size, filter: Filter::Lanczos });
         for frame in [picture.frame(), half.frame()] {

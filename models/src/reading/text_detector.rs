@@ -146,7 +146,7 @@ impl TextDetector {
             detail: format!("its map is {:?} for {} x {}", output.shape, canvas.width, canvas.height),
         })?;
         let highest = map.max_in_columns(around.start, around.end);
-        Ok(DetectedBoxes { boxes: self.postprocess.find(map, &POSTPROCESS), max_probability: highest })
+        Ok(DetectedBoxes { boxes: self.postprocess.find_boxes(map, &POSTPROCESS), max_probability: highest })
     }
 }
 

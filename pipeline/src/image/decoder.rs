@@ -1,5 +1,5 @@
-//! Decodes pictures by their content, never by a name, and never more of them than the limits allow: the header is
-//! judged before anything is allocated for its pixels. The only way from bytes to pixels in this crate.
+//! Decodes pictures by their content, never by a file name, and only within the limits: the header is checked before
+//! anything is allocated for pixels. All decoding in this crate goes through [`Decoder`].
 
 use photofinish_kernels::frame::{Picture, Size};
 use photofinish_store::model::photo::FailureReason;
@@ -12,7 +12,7 @@ use crate::image::raster::{self, RasterHeader};
 use crate::image::webp;
 use crate::settings::Limits;
 
-/// A kind of file that can be decoded.
+/// A file format that can be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Jpeg,
@@ -21,10 +21,10 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// By the first bytes.
+    /// Detects the format by the first bytes.
     ///
     /// # Errors
-    /// When it is none that can be decoded.
+    /// When the format is none of these.
     pub(crate) fn from_magic_bytes(file: &[u8]) -> Result<Self, Poison> {
         let unsupported = |what: &str| Err(Poison::new(FailureReason::UnsupportedFormat, what));
         match file {
@@ -32,41 +32,40 @@ impl Format {
             [0xff, 0xd8, 0xff, ..] => Ok(Self::Jpeg),
             [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Ok(Self::Png),
             [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Ok(Self::WebP),
-            [_, _, _, _, b'f', b't', b'y', b'p', ..] => unsupported("heic, avif or video, not built in"),
-            [b'G', b'I', b'F', b'8', ..] => unsupported("gif"),
+            [_, _, _, _, b'f', b't', b'y', b'p', ..] => unsupported("heic, avif or video is not supported"),
+            [b'G', b'I', b'F', b'8', ..] => unsupported("gif is not supported"),
             [b'I', b'I', b'*', 0, ..] | [b'M', b'M', 0, b'*', ..] => {
-                unsupported("tiff or a camera's raw file")
+                unsupported("tiff or a camera's raw file is not supported")
             }
-            _ => unsupported("no picture of a known kind"),
+            _ => unsupported("not a picture of a known format"),
         }
     }
 }
 
-/// Most pixels on a side: what a JPEG can have. A line of many more is no photo, and resizing keeps 48 bytes for each
-/// pixel of a side, so that a file of one line would take gigabytes.
+/// Maximum length of a side, pixels: that of a JPEG. Resizing keeps 48 bytes for each pixel of a side, so a file of one
+/// very long line would take gigabytes.
 const MAX_SIDE: u32 = 65_535;
 
-/// Bytes that decoding may take for each pixel that a file may have, beside a copy of the file. No photo of 8 bit RGB
-/// takes more: 3 for its pixels and, in a JPEG of several scans, 6 for its coefficients. So each of them is read up
-/// to the limit of pixels, and 16 bit RGB too, as well as CMYK, of which a large photo is decoded at a smaller scale.
-/// What takes more is read up to fewer pixels: with a limit of 200 megapixels, about 163 of 16 bits with
-/// transparency, and about 120 of an animation.
+/// Bytes that decoding may take per pixel of [`Limits::max_pixels`], beside a copy of the file. 8-bit RGB never needs
+/// more: 3 for the pixels and, in a JPEG of several scans, 6 for the coefficients. 16-bit RGB fits too, and so does CMYK,
+/// as a large CMYK photo is decoded at a smaller scale. Formats that need more per pixel are accepted up to fewer pixels:
+/// with a limit of 200 megapixels, about 163 megapixels at 16 bits with transparency and about 120 of an animation.
 ///
-/// The budget does not see to it: a giant gets the empty house, whatever it takes (see [`crate::engine::budget`]). And 200
-/// megapixels of one colour are a file of a megabyte.
+/// The pixel budget does not bound a single photo: one above the budget runs alone (see [`crate::engine::budget`]). And
+/// 200 megapixels of one colour are a file of a megabyte.
 const MAX_BYTES_PER_PIXEL: u64 = 9;
 
-/// A file whose header was judged, and how it is going to be decoded.
+/// How to decode a file whose header was checked, and what it takes.
 pub(crate) struct DecodePlan {
     format: Format,
     backend: DecodeBackend,
-    /// Of the stored picture.
+    /// Size of the stored picture, before scaling and orientation.
     pub(crate) stored_size: Size,
-    /// Of what decoding gives.
+    /// Size of the decoded picture, after scaling, before orientation.
     pub(crate) decoded_size: Size,
-    /// Bytes of the buffer that is decoded into, and kept with the decoded picture.
+    /// Bytes of the buffer that is decoded into; it stays with the decoded picture.
     pub(crate) buffer_bytes: usize,
-    /// Bytes that decoding needs at its peak, the result included.
+    /// Peak memory of decoding, bytes, including the result.
     pub(crate) peak_bytes: usize,
 }
 
@@ -75,7 +74,7 @@ enum DecodeBackend {
     ImageCrate(RasterHeader),
 }
 
-/// Decodes pictures; one a thread.
+/// Decodes pictures; one per thread.
 pub(crate) struct Decoder {
     jpeg: JpegDecoder,
     limits: Limits,
@@ -83,17 +82,19 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
+    /// Creates a decoder whose pictures take their buffers from `pool`.
+    ///
     /// # Errors
-    /// When there is no memory for libjpeg-turbo.
+    /// When libjpeg-turbo cannot allocate its state.
     pub(crate) fn new(limits: Limits, pool: PixelPool) -> turbojpeg::Result<Self> {
         Ok(Self { jpeg: JpegDecoder::new()?, limits, pool })
     }
 
-    /// Judges the header and plans to decode at the smallest scale whose long side serves `long_side_for`, which is
-    /// asked with the stored size.
+    /// Checks the header and plans to decode at the smallest scale whose long side is at least the one that
+    /// `long_side_for` returns for the stored size.
     ///
     /// # Errors
-    /// When it is no picture, a damaged one, or one beyond the limits.
+    /// When the file is not a picture, is damaged, or is above the limits.
     pub(crate) fn plan(
         &mut self,
         file: &[u8],
@@ -117,31 +118,27 @@ impl Decoder {
         if format == Format::Jpeg
             && let Some(header) = self.jpeg.read_header(file)?
         {
-            let stored = header.size;
-            self.check_size((stored.width, stored.height))?;
-            let plan = header.plan_for(long_side_for(stored));
-            let (decoded, buffer_bytes, peak_bytes) =
-                (plan.decoded_size(), plan.buffer_bytes(), plan.peak_bytes());
+            let stored_size = header.size;
+            self.check_size(stored_size)?;
+            let plan = header.plan_for(long_side_for(stored_size));
             return Ok(DecodePlan {
                 format,
+                stored_size,
+                decoded_size: plan.decoded_size(),
+                buffer_bytes: plan.buffer_bytes(),
+                peak_bytes: plan.peak_bytes(),
                 backend: DecodeBackend::TurboJpeg(plan),
-                stored_size: stored,
-                decoded_size: decoded,
-                buffer_bytes,
-                peak_bytes,
             });
         }
         let header = raster::read_header(file, format)?;
-        let (size, peak_bytes) = (header.size, header.peak_bytes);
-        self.check_size((size.width, size.height))?;
-        let (way, buffer_bytes) = (DecodeBackend::ImageCrate(header), size.area() * 3);
+        self.check_size(header.size)?;
         Ok(DecodePlan {
             format,
-            backend: way,
-            stored_size: size,
-            decoded_size: size,
-            buffer_bytes,
-            peak_bytes,
+            stored_size: header.size,
+            decoded_size: header.size,
+            buffer_bytes: header.size.area() * 3,
+            peak_bytes: header.peak_bytes,
+            backend: DecodeBackend::ImageCrate(header),
         })
     }
 
@@ -154,9 +151,9 @@ impl Decoder {
         match &plan.backend {
             DecodeBackend::TurboJpeg(plan) => self.jpeg.decode(file, plan, &mut pixels)?,
             DecodeBackend::ImageCrate(header) => {
-                // Its JPEG decoder paints what is missing grey.
+                // The JPEG decoder of `image` fills what is missing with grey and returns no error.
                 if plan.format == Format::Jpeg && !has_end_marker(file) {
-                    return Err(Poison::new(FailureReason::CorruptImage, "jpeg: it ends early"));
+                    return Err(Poison::new(FailureReason::CorruptImage, "jpeg: the file ends early"));
                 }
                 raster::decode(file, plan.format, header, &mut pixels)?;
             }
@@ -166,14 +163,15 @@ impl Decoder {
         Ok(PooledPicture::new(picture, &self.pool))
     }
 
-    fn check_size(&self, (width, height): (u32, u32)) -> Result<(), Poison> {
+    fn check_size(&self, size: Size) -> Result<(), Poison> {
+        let Size { width, height } = size;
         let pixels = u64::from(width) * u64::from(height);
         if pixels > self.limits.max_pixels {
-            let detail = format!("{width} x {height} pixels, at most {} are read", self.limits.max_pixels);
+            let detail = format!("{width} x {height} pixels, the limit is {}", self.limits.max_pixels);
             return Err(Poison::new(FailureReason::TooManyPixels, detail));
         }
-        if width.max(height) > MAX_SIDE {
-            let detail = format!("{width} x {height} pixels, at most {MAX_SIDE} a side are read");
+        if size.long_side() > MAX_SIDE {
+            let detail = format!("{width} x {height} pixels, the limit is {MAX_SIDE} per side");
             return Err(Poison::new(FailureReason::TooManyPixels, detail));
         }
         Ok(())
@@ -181,11 +179,11 @@ impl Decoder {
 
     fn check_peak_bytes(&self, plan: &DecodePlan) -> Result<(), Poison> {
         let Limits { max_file_bytes, max_pixels } = self.limits;
-        let most = max_pixels.saturating_mul(MAX_BYTES_PER_PIXEL).saturating_add(max_file_bytes);
-        if plan.peak_bytes as u64 > most {
+        let limit = max_pixels.saturating_mul(MAX_BYTES_PER_PIXEL).saturating_add(max_file_bytes);
+        if plan.peak_bytes as u64 > limit {
             let Size { width, height } = plan.stored_size;
             let detail = format!(
-                "{width} x {height} pixels of this kind take {} bytes, at most {most} are given",
+                "{width} x {height} pixels of this format take {} bytes, the limit is {limit}",
                 plan.peak_bytes
             );
             return Err(Poison::new(FailureReason::TooManyPixels, detail));
@@ -194,16 +192,18 @@ impl Decoder {
     }
 }
 
-/// What the first bytes say, before any decoder looks at the file.
-fn read_claimed_size(file: &[u8], format: Format) -> Option<(u32, u32)> {
-    match format {
-        Format::Jpeg => JpegStructure::read(file).size,
+/// Reads the size that the header claims, before any decoder parses the file.
+fn read_claimed_size(file: &[u8], format: Format) -> Option<Size> {
+    let (width, height) = match format {
+        Format::Jpeg => JpegStructure::read(file).size?,
         Format::Png => {
             let header = file.get(12..24)?.strip_prefix(b"IHDR")?;
-            let side = |at: usize| Some(u32::from_be_bytes(header.get(at..at + 4)?.try_into().ok()?));
-            Some((side(0)?, side(4)?))
+            let side =
+                |offset: usize| Some(u32::from_be_bytes(header.get(offset..offset + 4)?.try_into().ok()?));
+            (side(0)?, side(4)?)
         }
-        // Where there is no canvas, the decoder reads the sides without allocating: `raster::header`.
-        Format::WebP => webp::read_canvas_size(file),
-    }
+        // Without a canvas, the decoder reads the sides without allocating: `raster::read_header`.
+        Format::WebP => webp::read_canvas_size(file)?,
+    };
+    Some(Size { width, height })
 }

@@ -1,5 +1,5 @@
-//! What the camera noted beside the pixels: how it was held, when, and which camera it was. Damaged notes are no
-//! reason to lose a photo: what cannot be read is not there.
+//! EXIF data: orientation, capture time and camera. Damaged data never fails a photo: a field that cannot be read is
+//! treated as absent.
 
 use std::io::Cursor;
 use std::panic::catch_unwind;
@@ -8,26 +8,26 @@ use exif::{DateTime, Exif, In, Reader, Tag, Value};
 use photofinish_kernels::orient::Orientation;
 use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time, UtcOffset};
 
-/// What the camera noted.
+/// The EXIF data of a photo.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ExifData {
-    /// What makes the stored pixels upright.
+    /// The transform that turns the stored pixels upright.
     pub(crate) orientation: Orientation,
-    /// When the photo was taken; read as UTC where no offset is noted.
+    /// When the photo was taken; UTC is assumed where the file has no offset.
     pub(crate) taken_at: Option<OffsetDateTime>,
     /// Make and model.
     pub(crate) camera: Option<String>,
 }
 
-/// Longest camera name that is kept; cameras have 10 to 40 letters.
+/// Camera names are cut to this length; real ones have 10 to 40 characters.
 const MAX_CAMERA_CHARS: usize = 100;
 
 impl ExifData {
     const EMPTY: Self = Self { orientation: Orientation::Upright, taken_at: None, camera: None };
 
-    /// The notes in a JPEG, PNG or WebP file.
+    /// Reads the EXIF data of a JPEG, PNG or WebP file.
     pub(crate) fn read(bytes: &[u8]) -> Self {
-        // Hostile notes must not fail the photo even where the parser panics.
+        // Malicious data must not fail the photo even where it makes the parser panic.
         catch_unwind(|| Self::parse(bytes)).ok().flatten().unwrap_or(Self::EMPTY)
     }
 
@@ -48,26 +48,27 @@ impl ExifData {
 }
 
 fn read_taken_at(exif: &Exif) -> Option<OffsetDateTime> {
-    let mut noted = DateTime::from_ascii(read_ascii(exif, Tag::DateTimeOriginal)?).ok()?;
-    // Both are extras: a damaged one is as good as none.
+    let mut local = DateTime::from_ascii(read_ascii(exif, Tag::DateTimeOriginal)?).ok()?;
+    // Both are optional: a damaged field counts as absent.
     if let Some(text) = read_ascii(exif, Tag::SubSecTimeOriginal) {
-        let _absent = noted.parse_subsec(text);
+        let _absent = local.parse_subsec(text);
     }
     if let Some(text) = read_ascii(exif, Tag::OffsetTimeOriginal) {
-        let _absent = noted.parse_offset(text);
+        let _absent = local.parse_offset(text);
     }
     let date =
-        Date::from_calendar_date(noted.year.into(), Month::try_from(noted.month).ok()?, noted.day).ok()?;
-    // The store keeps microseconds.
-    let micros = noted.nanosecond.unwrap_or(0) / 1000;
-    let time = Time::from_hms_micro(noted.hour, noted.minute, noted.second, micros).ok()?;
-    let offset = UtcOffset::from_whole_seconds(i32::from(noted.offset.unwrap_or(0)) * 60).ok()?;
+        Date::from_calendar_date(local.year.into(), Month::try_from(local.month).ok()?, local.day).ok()?;
+    // The store has a resolution of microseconds.
+    let micros = local.nanosecond.unwrap_or(0) / 1000;
+    let time = Time::from_hms_micro(local.hour, local.minute, local.second, micros).ok()?;
+    let offset = UtcOffset::from_whole_seconds(i32::from(local.offset.unwrap_or(0)) * 60).ok()?;
     let taken = PrimitiveDateTime::new(date, time).assume_offset(offset).checked_to_offset(UtcOffset::UTC)?;
-    // Other years cannot be written as RFC 3339 has it, which is how they are told to partners.
+    // The API writes times as RFC 3339, which has no other years.
     (1..=9999).contains(&taken.year()).then_some(taken)
 }
 
-/// "Canon EOS 1000D" from make "Canon" and model "Canon EOS 1000D"; "NIKON CORPORATION D3" from the parts.
+/// Joins make and model: "Canon EOS 1000D" from "Canon" and "Canon EOS 1000D", "NIKON CORPORATION D3" from "NIKON
+/// CORPORATION" and "D3".
 fn read_camera(exif: &Exif) -> Option<String> {
     let make = read_text(exif, Tag::Make);
     let model = read_text(exif, Tag::Model);
@@ -104,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    /// A JPEG that holds nothing but notes.
+    /// A JPEG without pixels that has only EXIF data.
     fn jpeg_with_exif(fields: &[(Tag, Value)]) -> Vec<u8> {
         let fields: Vec<Field> = fields
             .iter()
@@ -129,7 +130,7 @@ mod tests {
 
     #[test]
     fn time_offset_and_camera_are_read() {
-        let notes = ExifData::read(&jpeg_with_exif(&[
+        let exif = ExifData::read(&jpeg_with_exif(&[
             (Tag::Orientation, Value::Short(vec![6])),
             (Tag::Make, ascii_value("Canon")),
             (Tag::Model, ascii_value("Canon EOS 1000D ")),
@@ -137,16 +138,16 @@ mod tests {
             (Tag::SubSecTimeOriginal, ascii_value("25")),
             (Tag::OffsetTimeOriginal, ascii_value("+02:00")),
         ]));
-        assert_eq!(notes.orientation, Orientation::Rotate90);
-        assert_eq!(notes.camera.as_deref(), Some("Canon EOS 1000D"));
-        assert_eq!(notes.taken_at, Some(datetime!(2024-05-12 08:20:30.25 UTC)));
+        assert_eq!(exif.orientation, Orientation::Rotate90);
+        assert_eq!(exif.camera.as_deref(), Some("Canon EOS 1000D"));
+        assert_eq!(exif.taken_at, Some(datetime!(2024-05-12 08:20:30.25 UTC)));
     }
 
     #[test]
     fn a_time_without_offset_is_read_as_utc() {
         let notes =
             ExifData::read(&jpeg_with_exif(&[(Tag::DateTimeOriginal, ascii_value("2024:05:12 10:20:30"))]));
-        assert_eq!(notes.taken_at, Some(datetime!(2024-05-12 10:20:30 UTC)));
+        assert_eq!(exif.taken_at, Some(datetime!(2024-05-12 10:20:30 UTC)));
     }
 
     #[test]
@@ -159,16 +160,12 @@ mod tests {
             ("0000:01:01 00:00:00", "+02:00"),
             ("9999:12:31 23:30:00", "-02:00"),
         ] {
-            let notes = ExifData::read(&jpeg_with_exif(&[
+            let exif = ExifData::read(&jpeg_with_exif(&[
                 (Tag::Orientation, Value::Short(vec![3])),
                 (Tag::DateTimeOriginal, ascii_value(text)),
                 (Tag::OffsetTimeOriginal, ascii_value(offset)),
             ]));
-            assert_eq!(
-                (notes.taken_at, notes.orientation),
-                (None, Orientation::Rotate180),
-                "{text} {offset}"
-            );
+            assert_eq!((exif.taken_at, exif.orientation), (None, Orientation::Rotate180), "{text} {offset}");
         }
     }
 
@@ -184,6 +181,6 @@ mod tests {
             damaged[i] ^= 0xff;
             ExifData::read(&damaged);
         }
-        assert_eq!(ExifData::read(b"no picture at all"), ExifData::EMPTY);
+        assert_eq!(ExifData::read(b"not a picture"), ExifData::EMPTY);
     }
 }

@@ -1,5 +1,5 @@
-//! JPEG by libjpeg-turbo: baseline, progressive, grey, CMYK. Knows what its warnings are worth: a file that ends
-//! early or holds broken codes is damaged, one with stray bytes between segments is a camera's everyday work.
+//! JPEG decoding by libjpeg-turbo: baseline, progressive, grey, CMYK. Tells its harmless warnings (stray bytes between
+//! segments, which cameras write) from damage (a file that ends early or has invalid codes).
 
 use photofinish_kernels::frame::Size;
 use photofinish_store::model::photo::FailureReason;
@@ -8,50 +8,50 @@ use turbojpeg::{Colorspace, Decompressor, Image, PixelFormat, ScalingFactor};
 use crate::engine::fault::Poison;
 use crate::image::jpeg_structure::{JpegStructure, has_end_marker};
 
-/// A progressive file of more scans than this is made to keep a core busy; cameras and tools write 3 to 12.
+/// Maximum scans of a progressive file. Cameras and tools write 3 to 12; a file of many more is made to exhaust the CPU.
 const MAX_SCANS: u32 = 100;
 
-/// Decodes JPEG files; one a thread.
+/// Decodes JPEG files; one per thread.
 pub(crate) struct JpegDecoder {
     turbo: Decompressor,
 }
 
-/// A JPEG file whose header was read.
+/// The header of a JPEG file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JpegHeader {
-    /// Of the stored picture.
+    /// Size of the stored picture.
     pub(crate) size: Size,
     is_lossless: bool,
     is_cmyk: bool,
     is_inverted: bool,
-    /// A pixel's, of those that are kept until all scans are read.
+    /// Bytes of coefficients per pixel that the decoder keeps until it has read all scans.
     coefficient_bytes_per_pixel: usize,
 }
 
-/// Why libjpeg-turbo does not decode a file without a word.
+/// An error of libjpeg-turbo, which it also returns for warnings.
 enum TurboError {
-    /// It is decoded, and the warning is harmless.
+    /// A warning that does not affect the pixels.
     HarmlessWarning,
-    /// It is not, or not to be trusted.
+    /// The file was not decoded, or not reliably.
     Poison(Poison),
 }
 
 impl JpegDecoder {
-    /// Opens libjpeg-turbo.
+    /// Creates a decoder.
     ///
     /// # Errors
-    /// When there is no memory for it.
+    /// When libjpeg-turbo cannot allocate its state.
     pub(crate) fn new() -> turbojpeg::Result<Self> {
         let mut turbo = Decompressor::new()?;
         turbo.set_scan_limit(MAX_SCANS)?;
         Ok(Self { turbo })
     }
 
-    /// Reads the header. `None` when the header itself is only warned about: this binding then cannot decode the
-    /// file, another decoder may.
+    /// Reads the header. Returns `None` when libjpeg-turbo gives a warning for the header itself: its binding then cannot
+    /// decode the file, another decoder may.
     ///
     /// # Errors
-    /// When it is none, or none of a kind that can be decoded.
+    /// When the header is damaged or of an unsupported kind.
     pub(crate) fn read_header(&mut self, file: &[u8]) -> Result<Option<JpegHeader>, Poison> {
         let header = match self.turbo.read_header(file) {
             Ok(header) => header,
@@ -73,7 +73,7 @@ impl JpegDecoder {
         }))
     }
 
-    /// Decodes as planned, as RGB into `out`, whose length it sets.
+    /// Decodes as planned, as row-major RGB, into `out`, and sets its length.
     ///
     /// # Errors
     /// When the file is damaged.
@@ -98,15 +98,16 @@ impl JpegDecoder {
 }
 
 impl JpegHeader {
-    /// Plans to decode at the smallest scale at which the long side is still at least `long_side`.
+    /// Plans to decode at the smallest scale at which the long side is still at least `long_side`, or at full scale.
     pub(crate) fn plan_for(self, long_side: u32) -> JpegPlan {
-        let serves = |scale: &Scale| longer_side(scale.scale_size(self.size)) >= long_side;
-        let scale = Scale::ALL.into_iter().find(serves).filter(|_| !self.is_lossless);
+        let suffices = |scale: &Scale| scale.scale_size(self.size).long_side() >= long_side;
+        // A lossless file has no DCT that could be scaled.
+        let scale = Scale::ALL.into_iter().find(suffices).filter(|_| !self.is_lossless);
         JpegPlan { header: self, scale: scale.unwrap_or(Scale::FULL) }
     }
 }
 
-/// A JPEG file, and the scale at which it is going to be decoded.
+/// A JPEG header and the scale to decode at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JpegPlan {
     header: JpegHeader,
@@ -119,12 +120,12 @@ impl JpegPlan {
         self.scale.scale_size(self.header.size)
     }
 
-    /// Bytes of the buffer to decode into: CMYK becomes RGB in its place.
+    /// Bytes of the buffer to decode into. CMYK takes 4 bytes per pixel and is converted to RGB in place.
     pub(crate) fn buffer_bytes(&self) -> usize {
         self.decoded_size().area() * if self.header.is_cmyk { 4 } else { 3 }
     }
 
-    /// Bytes that decoding needs at its peak, the result included.
+    /// Peak memory of decoding, bytes, including the result.
     pub(crate) fn peak_bytes(&self) -> usize {
         self.buffer_bytes() + self.header.size.area() * self.header.coefficient_bytes_per_pixel
     }
@@ -139,7 +140,7 @@ impl Scale {
     /// Smallest first.
     const ALL: [Self; 8] = [Self(1), Self(2), Self(3), Self(4), Self(5), Self(6), Self(7), Self(8)];
 
-    /// The size of a decoded picture.
+    /// The size of a picture decoded at this scale.
     fn scale_size(self, size: Size) -> Size {
         let factor = self.factor();
         let scaled = |side: u32| u32::try_from(factor.scale(side as usize)).unwrap_or(side);
@@ -151,11 +152,7 @@ impl Scale {
     }
 }
 
-fn longer_side(size: Size) -> u32 {
-    size.width.max(size.height)
-}
-
-/// Warnings that leave every pixel as it was meant: bytes of the camera's own between segments, odd revisions.
+/// Warnings that do not affect the pixels: a camera's own bytes between segments, unknown revisions.
 const HARMLESS_WARNINGS: [&str; 4] = [
     "extraneous bytes before marker",
     "unknown JFIF revision",
@@ -163,15 +160,17 @@ const HARMLESS_WARNINGS: [&str; 4] = [
     "bad ICC marker",
 ];
 
-/// libjpeg-turbo answers an error for warnings too, after it has decoded everything; only the words tell which. Of
-/// several warnings it tells the first, so a harmless one does not prove that the file is whole: its end marker does.
+/// Tells a harmless warning from damage by the message: libjpeg-turbo returns an error for both, for a warning after it
+/// has decoded everything. Of several warnings it reports only the first, so a harmless one does not prove that the file
+/// is complete; its end marker does.
 fn classify_error(error: &turbojpeg::Error, file: &[u8]) -> TurboError {
-    let words = error.to_string();
-    if HARMLESS_WARNINGS.iter().any(|harmless| words.contains(harmless)) && has_end_marker(file) {
+    let message = error.to_string();
+    if HARMLESS_WARNINGS.iter().any(|harmless| message.contains(harmless)) && has_end_marker(file) {
         return TurboError::HarmlessWarning;
     }
-    if words.contains("nsupported") {
-        return TurboError::Poison(Poison::new(FailureReason::UnsupportedFormat, format!("jpeg: {words}")));
+    // "unsupported" or "Unsupported".
+    if message.contains("nsupported") {
+        return TurboError::Poison(Poison::new(FailureReason::UnsupportedFormat, format!("jpeg: {message}")));
     }
     TurboError::Poison(to_poison(error))
 }
@@ -184,10 +183,10 @@ fn parse_side(side: usize) -> Result<u32, Poison> {
     u32::try_from(side)
         .ok()
         .filter(|side| *side > 0)
-        .ok_or_else(|| Poison::new(FailureReason::CorruptImage, "jpeg: a side of no pixels"))
+        .ok_or_else(|| Poison::new(FailureReason::CorruptImage, "jpeg: a side of zero pixels"))
 }
 
-/// Turns CMYK into RGB in place. Adobe stores ink inverted, so that 255 is no ink; others store it as it is.
+/// Converts CMYK to RGB in place. Adobe stores inverted values (255 is no ink), others store them directly.
 fn rgb_from_cmyk(pixels: &mut Vec<u8>, is_inverted: bool) {
     let flip = if is_inverted { 0 } else { 0xff };
     let count = pixels.len() / 4;

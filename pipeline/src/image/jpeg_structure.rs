@@ -1,17 +1,17 @@
-//! The skeleton of a JPEG file: what libjpeg does not tell, or only warns of. Looks at markers, never at pixels.
+//! The segments of a JPEG file: what libjpeg-turbo does not report, or only warns about. Reads markers, never pixels.
 
-/// What the markers before the first scan say.
+/// What the segments before the first scan say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JpegStructure {
-    /// Width and height of the frame, once a frame header was seen.
+    /// Width and height of the frame; `None` without a frame header.
     pub(crate) size: Option<(u32, u32)>,
     /// Colour components of the frame.
     pub(crate) components: u8,
-    /// Whether each coefficient comes in several scans.
+    /// Whether each coefficient is spread over several scans.
     pub(crate) is_progressive: bool,
-    /// Colour components in the first scan, once one was seen.
+    /// Colour components in the first scan; 0 without a scan.
     pub(crate) first_scan_components: u8,
-    /// Whether Adobe wrote it: its CMYK is stored inverted.
+    /// Whether the file has an Adobe segment: its CMYK is then stored inverted.
     pub(crate) is_adobe: bool,
 }
 
@@ -21,19 +21,19 @@ const SOS: u8 = 0xda;
 const APP14: u8 = 0xee;
 
 impl JpegStructure {
-    /// Reads the markers up to the first scan, as far as they go.
+    /// Reads the segments up to the first scan, or to where the file is damaged.
     pub(crate) fn read(file: &[u8]) -> Self {
-        let mut skeleton = Self::default();
-        let mut walk = MarkerIter { file, offset: 0 };
-        while let Some((marker, payload)) = walk.next_segment() {
+        let mut structure = Self::default();
+        let mut markers = MarkerIter { file, offset: 0 };
+        while let Some((marker, payload)) = markers.next_segment() {
             match marker {
                 SOS => {
-                    skeleton.first_scan_components = payload.first().copied().unwrap_or(0);
+                    structure.first_scan_components = payload.first().copied().unwrap_or(0);
                     break;
                 }
                 EOI => break,
-                APP14 => skeleton.is_adobe |= payload.starts_with(b"Adobe"),
-                // Frame headers, of every process; c4, c8 and cc are tables.
+                APP14 => structure.is_adobe |= payload.starts_with(b"Adobe"),
+                // Frame headers of every coding process; c4, c8 and cc are tables.
                 0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => {
                     skeleton.record_frame_header(marker, payload)
                 }
@@ -43,9 +43,9 @@ impl JpegStructure {
         skeleton
     }
 
-    /// Bytes of coefficients for each pixel that a decoder keeps until it has read all scans: 16 bits for each of the
-    /// components, none of which has more samples than the picture has pixels. None where one scan brings everything,
-    /// as then a row of blocks is enough.
+    /// Bytes of coefficients per pixel that a decoder keeps until it has read all scans: 16 bits for each component, none
+    /// of which has more samples than the picture has pixels. 0 where a single scan has all components, as a row of
+    /// blocks is then enough.
     pub(crate) fn coefficient_bytes_per_pixel(&self) -> usize {
         let in_several_scans = self.is_progressive || self.first_scan_components < self.components;
         if in_several_scans { 2 * usize::from(self.components) } else { 0 }
@@ -60,10 +60,10 @@ impl JpegStructure {
     }
 }
 
-/// Whether the file goes on to its end marker: a file cut off does not, whatever libjpeg makes of it.
+/// Whether the file reaches its end marker. A truncated file does not, even where libjpeg-turbo decodes it.
 pub(crate) fn has_end_marker(file: &[u8]) -> bool {
-    let mut walk = MarkerIter { file, offset: 0 };
-    while let Some((marker, _)) = walk.next_segment() {
+    let mut markers = MarkerIter { file, offset: 0 };
+    while let Some((marker, _)) = markers.next_segment() {
         if marker == EOI {
             return true;
         }
@@ -71,7 +71,7 @@ pub(crate) fn has_end_marker(file: &[u8]) -> bool {
     false
 }
 
-/// Goes from marker to marker; pixels and stray bytes between them are passed over.
+/// Iterates over the segments; skips entropy-coded pixels and stray bytes between them.
 struct MarkerIter<'a> {
     file: &'a [u8],
     offset: usize,
@@ -81,11 +81,12 @@ impl<'a> MarkerIter<'a> {
     fn next_segment(&mut self) -> Option<(u8, &'a [u8])> {
         loop {
             let rest = self.file.get(self.offset..)?;
-            let marker_at = self.offset + rest.iter().position(|byte| *byte == 0xff)?;
-            let marker = *self.file.get(marker_at + 1)?;
-            self.offset = marker_at + 1;
+            let marker_offset = self.offset + rest.iter().position(|byte| *byte == 0xff)?;
+            let marker = *self.file.get(marker_offset + 1)?;
+            self.offset = marker_offset + 1;
             match marker {
-                // A stuffed zero, a restart inside pixels, a fill byte (which begins the next marker), the start.
+                // A stuffed zero, a restart marker within pixels, the start of the image; 0xff is a fill byte in front of
+                // the next marker.
                 0x00 | 0x01 | SOI | 0xd0..=0xd7 => self.offset += 1,
                 0xff => {}
                 EOI => return Some((EOI, &[])),
@@ -116,7 +117,7 @@ mod tests {
             0xff, 0xd8, 0xff, 0xee, 0, 9, b'A', b'd', b'o', b'b', b'e', 0, 0, 0xff, 0xc2, 0, 11, 8, 0, 2, 1,
             3, 4, 0, 0, 0, 0xff, 0xda, 0, 3, 1,
         ];
-        let skeleton = JpegStructure::read(&file);
+        let structure = JpegStructure::read(&file);
         let size = Some((259, 2));
         let expected = JpegStructure {
             size,
@@ -125,23 +126,23 @@ mod tests {
             first_scan_components: 1,
             is_adobe: true,
         };
-        assert_eq!(skeleton, expected);
+        assert_eq!(structure, expected);
         assert!(!has_end_marker(&file));
     }
 
     #[test]
     fn coefficients_are_kept_when_no_scan_has_all_components() {
-        let kept = |frame: u8, scan: u8| {
+        let kept_bytes = |frame: u8, scan: u8| {
             let size = [0, 2, 0, 2];
             let mut file = vec![0xff, 0xd8, 0xff, frame, 0, 11, 8];
             file.extend(size);
             file.extend([3, 0, 0, 0, 0xff, 0xda, 0, 3, scan]);
             JpegStructure::read(&file).coefficient_bytes_per_pixel()
         };
-        assert_eq!(kept(0xc0, 3), 0);
-        assert_eq!(kept(0xc0, 2), 6);
-        assert_eq!(kept(0xc1, 1), 6);
-        assert_eq!(kept(0xc2, 3), 6);
+        assert_eq!(kept_bytes(0xc0, 3), 0);
+        assert_eq!(kept_bytes(0xc0, 2), 6);
+        assert_eq!(kept_bytes(0xc1, 1), 6);
+        assert_eq!(kept_bytes(0xc2, 3), 6);
         assert_eq!(JpegStructure::read(b"").coefficient_bytes_per_pixel(), 0);
     }
 

@@ -1,4 +1,5 @@
-//! Decodes photos from untrusted files: JPEG, PNG and WebP, within limits checked before any pixel is allocated.
+//! Decodes photos from untrusted files (JPEG, PNG and WebP) within limits that are checked before any pixel is
+//! allocated, and turns them upright. Knows nothing of stages or budgets.
 
 pub(crate) mod decoder;
 pub(crate) mod exif;
@@ -8,4 +9,5 @@ pub(crate) mod pool;
 pub(crate) mod raster;
 #[cfg(test)]
 mod tests;
+pub(crate) mod upright_resizer;
 pub(crate) mod webp;

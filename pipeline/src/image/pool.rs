@@ -1,5 +1,5 @@
-//! Pixel buffers for reuse. A fresh 24 megapixel buffer costs up to 37 ms of page faults, nearly half of decoding into
-//! it; one that has been written before costs nothing.
+//! A pool of pixel buffers. A newly allocated buffer of 24 megapixels costs up to 37 ms of page faults, nearly half the
+//! time of decoding into it; a reused one costs nothing.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,20 +7,21 @@ use photofinish_kernels::frame::{Frame, Picture, Size};
 
 use crate::engine::sync::lock;
 
-/// Bytes that may lie idle in the pool, on top of the pixel budget: two decoded photos of 24 megapixels and three
+/// Bytes of idle buffers that the pool keeps, on top of the pixel budget: two decoded photos of 24 megapixels and three
 /// working frames.
 const MAX_IDLE_BYTES: usize = 48 << 20;
 
-/// A buffer serves asks of down to this part of it: what it has beyond an ask is held, and counted by nobody.
+/// A buffer is reused only for requests of at least its capacity divided by this: the rest of it is allocated, but no
+/// budget counts it.
 const MAX_OVERSIZE_FACTOR: usize = 2;
 
-/// Idle buffers, those that lie longest first. Cheap to clone.
+/// Idle buffers, the longest idle first. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PixelPool(Arc<Mutex<Vec<Vec<u8>>>>);
 
 impl PixelPool {
-    /// A buffer of `bytes` bytes, whatever they hold: the smallest idle one that has room, but not much more, or a
-    /// fresh one.
+    /// Returns a buffer of `bytes` bytes of unspecified content: the smallest idle one that is large enough and not more
+    /// than [`MAX_OVERSIZE_FACTOR`] times as large, or a new one.
     pub(crate) fn acquire_buffer(&self, bytes: usize) -> Vec<u8> {
         let fits = bytes..=bytes.saturating_mul(MAX_OVERSIZE_FACTOR);
         let mut idle = lock(&self.0);
@@ -31,7 +32,7 @@ impl PixelPool {
         drop(idle);
         match taken {
             Some(mut buffer) => {
-                // Only what was never written before is written here.
+                // Writes only beyond the buffer's former length.
                 buffer.resize(bytes, 0);
                 buffer
             }
@@ -39,8 +40,8 @@ impl PixelPool {
         }
     }
 
-    /// Takes a buffer back. When too much lies idle then, those that lie longest are freed: no photo of their size
-    /// comes.
+    /// Returns a buffer to the pool. Above [`MAX_IDLE_BYTES`], the longest idle buffers are freed: photos of their size
+    /// have stopped coming.
     pub(crate) fn return_buffer(&self, buffer: Vec<u8>) {
         if buffer.capacity() > MAX_IDLE_BYTES {
             return;
@@ -52,7 +53,7 @@ impl PixelPool {
         }
     }
 
-    /// Bytes that lie idle now.
+    /// Bytes of idle buffers.
     #[cfg(test)]
     pub(crate) fn idle_bytes(&self) -> usize {
         total_capacity(&lock(&self.0))
@@ -63,10 +64,10 @@ fn total_capacity(idle: &[Vec<u8>]) -> usize {
     idle.iter().map(Vec::capacity).sum()
 }
 
-/// A picture whose buffer goes back to the pool when it is dropped.
+/// A picture whose buffer returns to the pool on drop.
 #[derive(Debug)]
 pub(crate) struct PooledPicture {
-    /// `None` only while it is dropped.
+    /// `None` only during drop.
     picture: Option<Picture>,
     pool: PixelPool,
 }
@@ -109,10 +110,10 @@ mod tests {
     fn a_buffer_is_reused_with_the_requested_length() {
         let pool = PixelPool::default();
         let first = pool.acquire_buffer(1000);
-        let place = first.as_ptr();
+        let address = first.as_ptr();
         pool.return_buffer(first);
         let second = pool.acquire_buffer(600);
-        assert_eq!((second.as_ptr(), second.len()), (place, 600));
+        assert_eq!((second.as_ptr(), second.len()), (address, 600));
         assert_eq!(pool.acquire_buffer(600).len(), 600);
     }
 

@@ -1,5 +1,5 @@
-//! PNG and WebP, and JPEG files whose odd headers libjpeg-turbo's binding refuses, by the crate `image`: at full scale,
-//! within limits, as RGB. Transparent pixels lie on white.
+//! Decoding by the crate `image`: PNG and WebP, and JPEG files whose headers libjpeg-turbo's binding rejects. At full
+//! scale, as RGB; transparent pixels are blended onto white.
 
 use std::io::Cursor;
 
@@ -15,23 +15,23 @@ use crate::image::decoder::Format;
 use crate::image::jpeg_structure::JpegStructure;
 use crate::image::webp::FirstPicture;
 
-/// Bytes that a PNG may unpack beside its pixels: profiles and texts, which can be bombs too.
+/// Bytes that a PNG may decompress beside its pixels: profiles and texts can be decompression bombs too.
 const MAX_METADATA_BYTES: u64 = 64 << 20;
 
-/// Bytes for each pixel of a WebP without transparency: the RGB pixels, and up to 5 in the decoder, which makes RGBA
-/// of a lossless one and keeps tables for parts of it.
+/// Peak bytes per pixel of a WebP without transparency: the RGB pixels, and up to 5 in the decoder, which decodes
+/// lossless files to RGBA and keeps tables for parts of the picture.
 const WEBP_BYTES_PER_PIXEL: usize = 8;
 
-/// Bytes for each pixel of a WebP with transparency: the RGB and the RGBA pixels, and up to 8 in the decoder: the
-/// planes of the colours, and the transparency as an RGBA picture and as a plane. As many for an animation, whose
-/// first picture is drawn on a canvas, both of them RGBA.
+/// Peak bytes per pixel of a WebP with transparency: the RGB and the RGBA pixels, and up to 8 in the decoder (the colour
+/// planes, and the alpha channel as an RGBA picture and as a plane). The same for an animation, whose first picture is
+/// drawn onto a canvas, both of them RGBA.
 const LAYERED_WEBP_BYTES_PER_PIXEL: usize = 15;
 
-/// A file whose header was read.
+/// The header of a file.
 pub(crate) struct RasterHeader {
-    /// Of the stored picture.
+    /// Size of the stored picture.
     pub(crate) size: Size,
-    /// Bytes that decoding needs at its peak, the result included.
+    /// Peak memory of decoding, bytes, including the result.
     pub(crate) peak_bytes: usize,
     color: ColorType,
 }
@@ -39,17 +39,17 @@ pub(crate) struct RasterHeader {
 /// Reads the header.
 ///
 /// # Errors
-/// When it is damaged or of a kind that cannot be decoded.
+/// When it is damaged or of an unsupported kind.
 pub(crate) fn read_header(file: &[u8], format: Format) -> Result<RasterHeader, Poison> {
     let decoder = open_decoder(file, format)?;
     let (width, height) = decoder.dimensions();
     if width == 0 || height == 0 {
-        return Err(Poison::new(FailureReason::CorruptImage, "a side of no pixels"));
+        return Err(Poison::new(FailureReason::CorruptImage, "a side of zero pixels"));
     }
     let (size, color) = (Size { width, height }, decoder.color_type());
     let peak_bytes = match format {
         Format::Jpeg => {
-            // The decoder has the file once more.
+            // This decoder copies the whole file.
             size.area()
                 * (peak_bytes_per_pixel(color) + JpegStructure::read(file).coefficient_bytes_per_pixel())
                 + file.len()
@@ -60,24 +60,24 @@ pub(crate) fn read_header(file: &[u8], format: Format) -> Result<RasterHeader, P
     Ok(RasterHeader { size, peak_bytes, color })
 }
 
-/// Bytes for each pixel: RGB, and beside it the file's own kind of pixels where this is another.
+/// Peak bytes per pixel: RGB, and beside it the file's own pixel format where that is another one.
 fn peak_bytes_per_pixel(color: ColorType) -> usize {
     if color == ColorType::Rgb8 { 3 } else { 3 + usize::from(color.bytes_per_pixel()) }
 }
 
-/// Bytes for each pixel of a WebP whose picture fills its frame. Of any other nothing can be said: 64 pixels may stand
-/// around a picture of 268 million.
+/// Peak bytes per pixel of a WebP whose picture fills its frame. Others are rejected, because their memory is unbounded:
+/// a frame of 64 pixels may contain a picture of 268 million.
 fn webp_peak_bytes_per_pixel(file: &[u8], color: ColorType) -> Result<usize, Poison> {
     let corrupt = |what: &str| Poison::new(FailureReason::CorruptImage, format!("webp: {what}"));
-    let picture = FirstPicture::read(file).ok_or_else(|| corrupt("there is no picture in it"))?;
+    let picture = FirstPicture::read(file).ok_or_else(|| corrupt("no picture in the file"))?;
     if picture.stored_size != picture.frame_size {
-        return Err(corrupt("its picture has another size than the frame around it"));
+        return Err(corrupt("the picture and its frame differ in size"));
     }
     let is_layered = picture.is_animated || color != ColorType::Rgb8;
     Ok(if is_layered { LAYERED_WEBP_BYTES_PER_PIXEL } else { WEBP_BYTES_PER_PIXEL })
 }
 
-/// Decodes as RGB into `out`, whose length it sets. The caller has judged the header.
+/// Decodes as row-major RGB into `out` and sets its length. The caller has checked the header against the limits.
 ///
 /// # Errors
 /// When the file is damaged.
@@ -90,7 +90,7 @@ pub(crate) fn decode(
     let decoder = open_decoder(file, format)?;
     let bytes = header.size.area() * usize::from(header.color.bytes_per_pixel());
     if decoder.total_bytes() != bytes as u64 {
-        return Err(Poison::new(FailureReason::CorruptImage, "the header changes while it is read"));
+        return Err(Poison::new(FailureReason::CorruptImage, "the header changed between two reads"));
     }
     if header.color == ColorType::Rgb8 {
         out.resize(bytes, 0);
@@ -135,7 +135,8 @@ fn to_rgb(stored: &[u8], color: ColorType, out: &mut [u8]) -> Result<(), Poison>
             blend_on_white(rgb, to_eight_bits(&bytes[6..]))
         }),
         other => {
-            return Err(Poison::new(FailureReason::UnsupportedFormat, format!("pixels of kind {other:?}")));
+            let detail = format!("unsupported pixel format of {} bits", other.bits_per_pixel());
+            return Err(Poison::new(FailureReason::UnsupportedFormat, detail));
         }
     }
     Ok(())
@@ -148,7 +149,7 @@ fn convert_pixels<const N: usize>(stored: &[u8], target: &mut [[u8; 3]], pixel: 
     }
 }
 
-/// The nearest 8 bit value of a 16 bit one in the machine's byte order.
+/// The nearest 8-bit value of a 16-bit one in native byte order.
 fn to_eight_bits(bytes: &[u8]) -> u8 {
     let value = u32::from(u16::from_ne_bytes([bytes[0], bytes[1]]));
     ((value + 128) / 257) as u8

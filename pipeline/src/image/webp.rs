@@ -1,31 +1,32 @@
-//! The chunks of a WebP file: what has to be known before the crate `image` decodes it, which allocates for the size
-//! that a picture has and only afterwards looks whether it fills its frame. Looks at headers, never at pixels.
+//! The chunks of a WebP file, checked before the crate `image` decodes it, which allocates for the size that a picture
+//! claims and only afterwards compares that with its frame. Reads headers, never pixels.
 
-/// Where the first chunk begins, behind `RIFF`, the file's length and `WEBP`.
+/// Offset of the first chunk: after `RIFF`, the file's length and `WEBP`.
 const FIRST_CHUNK_OFFSET: usize = 12;
-/// Where the flags of an extended file are, the first thing in its first chunk.
+/// Offset of an extended file's flags, the first byte in its first chunk.
 const FLAGS_OFFSET: usize = 20;
-/// Where the sides of its canvas are.
+/// Offsets of the canvas' width and height.
 const CANVAS_SIDE_OFFSETS: [usize; 2] = [24, 27];
-/// The flag of an animation.
+/// Flag of an animation.
 const ANIMATION_FLAG: u8 = 0b10;
-/// Where the sides of an animation's frame are, in its chunk, and where the chunks of its picture begin.
+/// Offsets of the width and height of an animation's frame, in its chunk.
 const FRAME_SIDE_OFFSETS: [usize; 2] = [6, 9];
+/// Offset of the chunks of its picture, in the frame's chunk.
 const FRAME_CHUNKS_OFFSET: usize = 16;
 
-/// What a WebP file says of the picture that is decoded: the only one, or the first of an animation.
+/// The headers of the picture that is decoded: the only one, or the first of an animation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FirstPicture {
-    /// Width and height of the frame that it has to fill. That this lies on the canvas, the decoder checks in time.
+    /// Width and height of the frame that it must fill. The decoder itself checks that the frame is within the canvas.
     pub(crate) frame_size: (u32, u32),
-    /// Width and height of the picture itself, which are what the decoder allocates for.
+    /// Width and height of the picture itself, for which the decoder allocates.
     pub(crate) stored_size: (u32, u32),
-    /// Whether it is drawn on a canvas.
+    /// Whether it is drawn onto a canvas.
     pub(crate) is_animated: bool,
 }
 
 impl FirstPicture {
-    /// `None` when there is no picture, or not all of its header.
+    /// Reads the headers. `None` when there is no picture, or its header is incomplete.
     pub(crate) fn read(file: &[u8]) -> Option<Self> {
         let mut chunks = ChunkIter { bytes: file, offset: FIRST_CHUNK_OFFSET };
         let Some(canvas) = read_canvas_size(file) else {
@@ -43,7 +44,7 @@ impl FirstPicture {
         let frame = chunks.find(|chunk| chunk.name == *b"ANMF")?.payload;
         let mut chunks = ChunkIter { bytes: frame, offset: FRAME_CHUNKS_OFFSET };
         let first = chunks.next()?;
-        // What follows transparency is decoded as a lossy picture, whatever its name says.
+        // The decoder treats the chunk after an alpha channel as a lossy picture, whatever its name is.
         let stored = match &first.name {
             b"ALPH" => read_lossy_size(chunks.next()?.payload)?,
             _ => first.read_picture_size()?,
@@ -56,36 +57,36 @@ impl FirstPicture {
     }
 }
 
-/// Width and height of the canvas, in a file that has one: up to 2^24 pixels a side. In any other file the picture is
-/// all there is, and its sides have 14 bits.
+/// Width and height of the canvas of an extended file, up to 2^24 pixels per side. `None` for a simple file, which has
+/// one picture with sides of 14 bits.
 pub(crate) fn read_canvas_size(file: &[u8]) -> Option<(u32, u32)> {
     let name = file.get(FIRST_CHUNK_OFFSET..FIRST_CHUNK_OFFSET + 4)?;
     if name == b"VP8X" { read_sides(file, CANVAS_SIDE_OFFSETS) } else { None }
 }
 
-/// Two sides of 24 bits, stored as one less.
-fn read_sides(bytes: &[u8], [width_at, height_at]: [usize; 2]) -> Option<(u32, u32)> {
-    let side = |at: usize| {
-        let [low, middle, high]: [u8; 3] = bytes.get(at..at + 3)?.try_into().ok()?;
+/// Reads two sides of 24 bits, each stored as one less.
+fn read_sides(bytes: &[u8], [width_offset, height_offset]: [usize; 2]) -> Option<(u32, u32)> {
+    let side = |offset: usize| {
+        let [low, middle, high]: [u8; 3] = bytes.get(offset..offset + 3)?.try_into().ok()?;
         Some(u32::from_le_bytes([low, middle, high, 0]) + 1)
     };
-    Some((side(width_at)?, side(height_at)?))
+    Some((side(width_offset)?, side(height_offset)?))
 }
 
-/// Behind a tag of three bytes and a mark of three: two sides of 14 bits, each with 2 bits of a scale for viewers.
+/// After a tag and a start code of three bytes each: two sides of 14 bits, each with 2 bits of display scale.
 fn read_lossy_size(payload: &[u8]) -> Option<(u32, u32)> {
     let [w0, w1, h0, h1]: [u8; 4] = payload.get(6..10)?.try_into().ok()?;
     let side = |bytes: [u8; 2]| u32::from(u16::from_le_bytes(bytes) & 0x3fff);
     Some((side([w0, w1]), side([h0, h1])))
 }
 
-/// Behind a mark of one byte: two sides of 14 bits, stored as one less.
+/// After a signature of one byte: two sides of 14 bits, each stored as one less.
 fn read_lossless_size(payload: &[u8]) -> Option<(u32, u32)> {
     let bits = u32::from_le_bytes(payload.get(1..5)?.try_into().ok()?);
     Some(((bits & 0x3fff) + 1, ((bits >> 14) & 0x3fff) + 1))
 }
 
-/// Goes from chunk to chunk; what the last one lacks is left out of it.
+/// Iterates over chunks; the payload of a truncated one ends with the file.
 struct ChunkIter<'a> {
     bytes: &'a [u8],
     offset: usize,
@@ -103,7 +104,7 @@ impl<'a> Iterator for ChunkIter<'a> {
         let rest = self.bytes.get(self.offset..)?;
         let &[n0, n1, n2, n3, l0, l1, l2, l3] = rest.first_chunk::<8>()?;
         let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
-        // Chunks begin at even places.
+        // Chunks begin at even offsets.
         self.offset += 8 + length + length % 2;
         let payload = &rest[8..rest.len().min(8 + length)];
         Some(RiffChunk { name: [n0, n1, n2, n3], payload })
@@ -122,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// A chunk of this name and payload.
+    /// Encodes a chunk.
     fn chunk(name: &[u8; 4], payload: &[u8]) -> Vec<u8> {
         let mut chunk = name.to_vec();
         chunk.extend((payload.len() as u32).to_le_bytes());
@@ -154,8 +155,8 @@ mod tests {
 
     #[test]
     fn the_picture_on_a_canvas_is_found() {
-        let notes = chunk(b"ICCP", b"odd");
-        let whole = file(&[chunk(b"VP8X", &EXTENDED), notes, chunk(b"VP8 ", &LOSSY)]);
+        let profile = chunk(b"ICCP", b"odd");
+        let whole = file(&[chunk(b"VP8X", &EXTENDED), profile, chunk(b"VP8 ", &LOSSY)]);
         assert_eq!(read_canvas_size(&whole), Some((65536, 512)));
         let expected = FirstPicture { frame_size: (65536, 512), stored_size: (258, 259), is_animated: false };
         assert_eq!(FirstPicture::read(&whole), Some(expected));
@@ -167,8 +168,8 @@ mod tests {
         let mut extended = EXTENDED;
         extended[0] = ANIMATION_FLAG;
         let frame = |chunks: &[Vec<u8>]| {
-            let place = vec![0, 0, 0, 0, 0, 0, 9, 0, 0, 19, 0, 0, 0, 0, 0, 0];
-            chunk(b"ANMF", &[&[place][..], chunks].concat().concat())
+            let header = vec![0, 0, 0, 0, 0, 0, 9, 0, 0, 19, 0, 0, 0, 0, 0, 0];
+            chunk(b"ANMF", &[&[header][..], chunks].concat().concat())
         };
         let read = |frame: Vec<u8>| {
             FirstPicture::read(&file(&[chunk(b"VP8X", &extended), chunk(b"ANIM", &[0; 6]), frame]))

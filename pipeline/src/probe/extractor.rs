@@ -9,11 +9,10 @@ use crate::engine::fault::{Component, Outage, Poison};
 use crate::image::decoder::Decoder;
 use crate::image::exif::ExifData;
 use crate::image::pool::{PixelPool, PooledPicture};
+use crate::image::upright_resizer::UprightResizer;
 use crate::probe::service::ProbeFace;
 use crate::settings::Limits;
-use crate::stages::decode::to_upright;
 use crate::stages::inference::grey_frame;
-use crate::stages::resize::UprightResizer;
 
 /// The long side of the frame that the vector is made from: a selfie's face is large, more pixels gain nothing.
 const FRAME_LONG_SIDE: u32 = 1280;
@@ -100,7 +99,7 @@ impl FaceExtractor {
         let notes = ExifData::read(selfie);
         let plan = self.decoder.plan(selfie, |_| FRAME_LONG_SIDE)?;
         let stored = self.decoder.decode(selfie, &plan)?;
-        let size = to_upright(plan.stored_size, notes.orientation.swaps_sides()).within(FRAME_LONG_SIDE);
+        let size = notes.orientation.transform_size(plan.stored_size).fit_within(FRAME_LONG_SIDE);
         Ok(self.shrinker.resize_upright(stored.frame(), notes.orientation, size))
     }
 

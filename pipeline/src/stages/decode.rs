@@ -1,5 +1,5 @@
-//! The stage `decode`: from bytes to pixels, under a hold of budget B, at the smallest scale that still serves every
-//! consumer of the photo. The pixels stay as they were stored; `resize` turns them upright once they are fewer.
+//! The stage `decode`: decodes a photo at the smallest scale that all its consumers can work from, within the pixel
+//! budget. The pixels keep their stored orientation; the stage `resize` turns them upright once they are fewer.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::image::exif::ExifData;
 use crate::stages::photo::{DecodedPhoto, FetchedPhoto, PhotoMetadata};
 use crate::stages::sizes::OutputSizes;
 
-/// The stage `decode`.
+/// The stage `decode`; one per thread.
 pub(crate) struct Decode {
     pub(crate) decoder: Decoder,
     pub(crate) pixel_budget: Budget,
@@ -30,43 +30,37 @@ impl Stage for Decode {
 }
 
 impl Decode {
-    /// The outer error only when the pipeline ends.
+    /// # Errors
+    /// The outer error only when the budget is closed, because the generation ends.
     fn decode(&mut self, photo: &FetchedPhoto) -> Result<Result<DecodedPhoto, Poison>, Outage> {
-        let notes = ExifData::read(&photo.bytes);
+        let exif = ExifData::read(&photo.bytes);
         let config = &photo.lease.config;
-        let upright = |stored: Size| to_upright(stored, notes.orientation.swaps_sides());
-        let plan = self
-            .decoder
-            .plan(&photo.bytes, |stored| OutputSizes::for_photo(upright(stored), config).long_side());
+        let output_sizes =
+            |stored: Size| OutputSizes::for_photo(exif.orientation.transform_size(stored), config);
+        let plan = self.decoder.plan(&photo.bytes, |stored| output_sizes(stored).long_side());
         let plan = match plan {
             Ok(plan) => plan,
             Err(poison) => return Ok(Err(poison)),
         };
-        // Asked once, for the worst moment of this stage and of the next.
-        let later_bytes =
-            plan.buffer_bytes + OutputSizes::for_photo(upright(plan.stored_size), config).memory_bytes();
-        let held = self
+        // Acquired once, for the peak of this stage or of `resize`, whichever is higher: a permit never grows.
+        let resize_bytes = plan.buffer_bytes + output_sizes(plan.stored_size).memory_bytes();
+        let permit = self
             .pixel_budget
-            .acquire(plan.peak_bytes.max(later_bytes))
+            .acquire(plan.peak_bytes.max(resize_bytes))
             .map_err(|closed| Outage::new(Component::Stage("decode"), closed.to_string()))?;
         let picture = match self.decoder.decode(&photo.bytes, &plan) {
             Ok(picture) => picture,
             Err(poison) => return Ok(Err(poison)),
         };
-        held.shrink_to(later_bytes);
-        let size = upright(plan.stored_size);
-        let facts = PhotoMetadata {
+        permit.shrink_to(resize_bytes);
+        let size = exif.orientation.transform_size(plan.stored_size);
+        let metadata = PhotoMetadata {
             lease: Arc::clone(&photo.lease),
             size: PhotoSize { width: size.width, height: size.height },
-            taken_at: notes.taken_at,
-            camera: notes.camera,
+            taken_at: exif.taken_at,
+            camera: exif.camera,
         };
-        let orientation = notes.orientation;
-        Ok(Ok(DecodedPhoto { metadata: Arc::new(facts), picture, orientation, permit: Arc::new(held) }))
+        let orientation = exif.orientation;
+        Ok(Ok(DecodedPhoto { metadata: Arc::new(metadata), picture, orientation, permit: Arc::new(permit) }))
     }
-}
-
-/// The size after turning.
-pub(crate) fn to_upright(size: Size, swaps_sides: bool) -> Size {
-    if swaps_sides { Size { width: size.height, height: size.width } } else { size }
 }

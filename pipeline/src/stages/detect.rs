@@ -1,4 +1,4 @@
-//! The stage `detect`: finds faces. Photos in which bibs are read need them too, for bibs are under faces.
+//! The stage `detect`: detects faces, also where the album wants only texts, as bibs are below faces.
 
 use photofinish_kernels::frame::{Frame, Size};
 use photofinish_kernels::resize::Resizer;
@@ -11,22 +11,22 @@ use crate::stages::grid::{self, Cell};
 use crate::stages::inference::{BatchInference, SelfTest, grey_frame, grey_picture};
 use crate::stages::photo::{DetectedPhoto, SizedPhoto};
 
-/// The long side at which every photo is looked at: on race photos all labelled faces are found at it, in a quarter
-/// of the time of 1280.
+/// Long side of the first pass, pixels, for every photo. On race photos it finds all labelled faces, in a quarter of the
+/// time of 1280.
 const FIRST_PASS_LONG_SIDE: u32 = 640;
 
-/// The long side of the second look, which costs some 60 ms and finds 16 % more faces in crowds: too dear for every
-/// photo.
+/// Long side of the second pass, pixels, for crowds only: it takes about 60 ms and finds 16 % more faces in crowds, too
+/// expensive for every photo.
 const SECOND_PASS_LONG_SIDE: u32 = 1280;
 
-/// A photo of at least so many faces ..
+/// A photo is a crowd when it has at least this many faces ..
 const CROWD_MIN_FACES: usize = 4;
 
-/// .. whose middle one is smaller than this, in pixels of the first look, shows people who are too small for it: the
-/// detector sees no faces under about 10 pixels. With 24 in place of 32 twelve camera photos gave 71 faces, not 84.
+/// .. and the median face is smaller than this, in pixels of the first pass: the detector finds no faces below about 10
+/// pixels, so some were probably missed. Measured on twelve camera photos: 84 faces with 32, 71 with 24.
 const CROWD_MAX_MEDIAN_FACE: f32 = 32.0;
 
-/// The stage `detect`.
+/// The stage `detect`; one per thread.
 pub(crate) struct Detect {
     pub(crate) detector: Box<dyn FaceDetector>,
     pub(crate) resizer: Resizer,
@@ -34,24 +34,27 @@ pub(crate) struct Detect {
 
 type FaceBoxes = Vec<FaceBox>;
 
+/// Detection in whole frames.
 fn frame_inference<'a, const LONG_SIDE: u32>() -> BatchInference<dyn FaceDetector, Frame<'a>, FaceBoxes> {
     BatchInference {
         run: |detector, frames| detector.detect(frames, LONG_SIDE),
-        self_test: |detector, frame, proof| self_test(detector, (frame.size(), LONG_SIDE), proof),
+        self_test: |detector, frame, kind| self_test(detector, kind, frame.size(), LONG_SIDE),
     }
 }
 
+/// Detection in grid cells.
 const CELL_INFERENCE: BatchInference<dyn FaceDetector, Cell, FaceBoxes> = BatchInference {
     run: detect_in_cells,
-    self_test: |detector, cell, proof| self_test(detector, (cell.picture.size(), cell.long_side()), proof),
+    self_test: |detector, cell, kind| self_test(detector, kind, cell.picture.size(), cell.long_side()),
 };
 
 fn self_test(
     detector: &mut (dyn FaceDetector + 'static),
-    (size, long_side): (Size, u32),
-    proof: SelfTest,
+    kind: SelfTest,
+    size: Size,
+    long_side: u32,
 ) -> Result<(), ModelError> {
-    if proof == SelfTest::Minimal {
+    if kind == SelfTest::Minimal {
         return detector.detect(&[grey_frame()], FIRST_PASS_LONG_SIDE).map(drop);
     }
     let picture = grey_picture(size);
@@ -72,16 +75,17 @@ impl Stage for Detect {
     type Out = DetectedPhoto;
 
     fn run(&mut self, batch: &[SizedPhoto]) -> Result<BatchResults<DetectedPhoto>, Outage> {
-        let wanted: Vec<&SizedPhoto> =
+        let selected: Vec<&SizedPhoto> =
             batch.iter().filter(|photo| needs_faces(&photo.metadata.lease.config)).collect();
-        let frames: Vec<Frame<'_>> = wanted.iter().map(|photo| photo.frame.frame()).collect();
+        let frames: Vec<Frame<'_>> = selected.iter().map(|photo| photo.frame.frame()).collect();
         let mut first = frame_inference::<FIRST_PASS_LONG_SIDE>()
             .infer_batch(self.detector.as_mut(), &frames)?
             .into_iter();
-        let mut answers = Vec::with_capacity(batch.len());
+        let mut results = Vec::with_capacity(batch.len());
         for photo in batch {
             let faces = if needs_faces(&photo.metadata.lease.config) {
-                let found = first.next().expect("one answer per wanted photo, checked by `Question`");
+                let found =
+                    first.next().expect("one result per photo that needs faces, checked by `BatchInference`");
                 match found {
                     Ok(found) => self.run_second_pass(photo, found)?,
                     Err(poison) => Err(poison),
@@ -89,35 +93,35 @@ impl Stage for Detect {
             } else {
                 Ok(Vec::new())
             };
-            answers.push(faces.map(|faces| DetectedPhoto { sized: photo.clone(), faces }));
+            results.push(faces.map(|faces| DetectedPhoto { sized: photo.clone(), faces }));
         }
-        Ok(answers)
+        Ok(results)
     }
 }
 
 impl Detect {
-    /// The faces of the first look, and those that only a closer one shows.
+    /// Adds the faces of the second pass: in grid cells in grid mode, at a larger scale in crowds, else none.
     fn run_second_pass(
         &mut self,
         photo: &SizedPhoto,
-        found: FaceBoxes,
+        first_pass: FaceBoxes,
     ) -> Result<Result<FaceBoxes, Poison>, Outage> {
         let frame = photo.frame.frame();
         let face = &photo.metadata.lease.config.face;
-        let closer = match (face.mode, &face.grid) {
+        let second_pass = match (face.mode, &face.grid) {
             (RecognitionMode::Grid, Some(grid)) if face.enabled => self.detect_in_grid(frame, grid)?,
-            _ if is_crowd(&found, frame.long_side()) => frame_inference::<SECOND_PASS_LONG_SIDE>()
+            _ if is_crowd(&first_pass, frame.long_side()) => frame_inference::<SECOND_PASS_LONG_SIDE>()
                 .infer_batch(self.detector.as_mut(), &[frame])?
                 .pop()
                 .unwrap_or_else(|| Ok(Vec::new())),
-            _ => return Ok(Ok(found)),
+            _ => return Ok(Ok(first_pass)),
         };
-        Ok(closer.map(|closer| merge_faces(found, closer)))
+        Ok(second_pass.map(|second_pass| merge_faces(first_pass, second_pass)))
     }
 
     fn detect_in_grid(&mut self, frame: Frame<'_>, grid: &Grid) -> Result<Result<FaceBoxes, Poison>, Outage> {
         let mut all = Vec::new();
-        // One at a time: cells of a photo differ in size by a pixel, and together they are as large as the photo.
+        // One at a time: cells of a photo may differ in size by a pixel, and together they are as large as the photo.
         for cell in grid::cut_cells(frame, grid, &mut self.resizer) {
             for found in CELL_INFERENCE.infer_batch(self.detector.as_mut(), std::slice::from_ref(&cell))? {
                 match found {
@@ -139,7 +143,7 @@ fn needs_faces(config: &AlbumConfig) -> bool {
     config.face.enabled || config.text.enabled
 }
 
-/// Whether a second look will show more; never when the frame has no more pixels to show.
+/// Whether a second pass is likely to find more faces; never when the frame has no more pixels than the first pass used.
 fn is_crowd(found: &[FaceBox], frame_long_side: u32) -> bool {
     if found.len() < CROWD_MIN_FACES || frame_long_side <= FIRST_PASS_LONG_SIDE {
         return false;
@@ -151,11 +155,11 @@ fn is_crowd(found: &[FaceBox], frame_long_side: u32) -> bool {
     sides[sides.len() / 2] < CROWD_MAX_MEDIAN_FACE
 }
 
-/// The faces of both looks, each once, the surest box of it, surest first.
-fn merge_faces(mut found: FaceBoxes, closer: FaceBoxes) -> FaceBoxes {
-    found.extend(closer);
-    found.sort_by(|a, b| b.score.total_cmp(&a.score));
-    grid::remove_duplicates(found, |face| face.rect)
+/// Merges the faces of both passes: of duplicates the one with the highest score; sorted by score, highest first.
+fn merge_faces(mut first_pass: FaceBoxes, second_pass: FaceBoxes) -> FaceBoxes {
+    first_pass.extend(second_pass);
+    first_pass.sort_by(|a, b| b.score.total_cmp(&a.score));
+    grid::remove_duplicates(first_pass, |face| face.rect)
 }
 
 #[cfg(test)]
@@ -167,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    /// A detector with memory for so many pixels across, and for looks at so long a side, that minds white pictures.
+    /// A detector that fails on frames wider than `max_width`, at more than `max_long_side`, and on white pictures.
     struct SmallDetector {
         max_width: u32,
         max_long_side: u32,
@@ -183,7 +187,7 @@ mod tests {
         }
 
         fn identity(&self) -> &ModelIdentity {
-            unreachable!("nobody asks for its name")
+            unreachable!("tests do not use the identity")
         }
     }
 
@@ -230,9 +234,9 @@ mod tests {
     fn a_frame_that_fails_detection_while_a_grey_one_of_its_size_passes_is_poison() {
         let mut small = SmallDetector { max_width: 100, max_long_side: FIRST_PASS_LONG_SIDE };
         let white = picture(255, 100, 80);
-        let answers =
+        let results =
             frame_inference::<FIRST_PASS_LONG_SIDE>().infer_batch(&mut small, &[white.frame()]).unwrap();
-        assert_eq!(answers[0].as_ref().unwrap_err().reason, FailureReason::ProcessingCrashed);
+        assert_eq!(results[0].as_ref().unwrap_err().reason, FailureReason::ProcessingCrashed);
     }
 
     fn face(left: f32, side: f32, score: f32) -> FaceBox {
@@ -243,10 +247,10 @@ mod tests {
     #[test]
     fn many_small_faces_are_a_crowd() {
         let small: Vec<FaceBox> = (0..5).map(|i| face(i as f32 * 100.0, 60.0, 0.9)).collect();
-        assert!(is_crowd(&small, 2048), "60 px of 2048 are 19 of 640");
-        assert!(!is_crowd(&small, 1024), "60 px of 1024 are 38 of 640");
+        assert!(is_crowd(&small, 2048), "60 of 2048 pixels are 19 of 640");
+        assert!(!is_crowd(&small, 1024), "60 of 1024 pixels are 38 of 640");
         assert!(!is_crowd(&small[..3], 2048));
-        assert!(!is_crowd(&small, 640), "there are no more pixels");
+        assert!(!is_crowd(&small, 640), "a frame of 640 pixels has no more detail");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The stage `embed`: turns faces into vectors, those of several photos in one call of the network, and says of the
-//! others why they have none.
+//! The stage `embed`: computes the embeddings of faces, those of several photos in one call of the network, and records
+//! for the other faces why they are not indexed.
 
 use std::collections::HashMap;
 
@@ -13,31 +13,31 @@ use crate::stages::inference::{BatchInference, grey_frame};
 use crate::stages::photo::{DetectedPhoto, EmbeddedPhoto};
 use crate::stages::quality::{rejection_after_embedding, rejection_before_embedding, to_bounding_box};
 
-/// The stage `embed`.
+/// The stage `embed`; one per thread.
 pub(crate) struct Embed {
     embedder: Box<dyn FaceEmbedder>,
-    /// Faces a call.
+    /// Faces per call of the network.
     batch_size: usize,
-    /// Name and version of the network, as vectors carry it.
+    /// Name and version of the network, stored with each embedding.
     model: String,
 }
 
-/// Which face of which photo of the batch.
+/// Index of the photo in the batch, and of the face in the photo.
 type FacePosition = (usize, usize);
 
-/// What the network said of the faces it was asked about.
+/// The network's result for each face it was run on.
 type EmbeddingResults = HashMap<FacePosition, Result<EmbeddedFace, Poison>>;
 
 fn crop_inference<'a>() -> BatchInference<dyn FaceEmbedder, FaceCrop<'a>, EmbeddedFace> {
-    // Every face comes to the network as a crop of one size, whatever the size of its photo.
+    // The network's input is a crop of fixed size, whatever the photo: one self-test serves both kinds.
     BatchInference {
         run: |embedder, crops| embedder.embed(crops),
-        self_test: |embedder, _crop, _proof| self_test(embedder),
+        self_test: |embedder, _crop, _kind| self_test(embedder),
     }
 }
 
 fn self_test(embedder: &mut (dyn FaceEmbedder + 'static)) -> Result<(), ModelError> {
-    // Where the eyes, the nose and the mouth of a face that fills the plain picture would be.
+    // Eyes, nose and mouth of a face that fills the grey frame.
     let landmarks = [(20., 24.), (44., 24.), (32., 36.), (22., 48.), (42., 48.)]
         .map(|(x, y)| photofinish_kernels::geometry::Point { x, y });
     embedder.embed(&[FaceCrop { frame: grey_frame(), landmarks }]).map(drop)
@@ -49,26 +49,26 @@ impl Embed {
         Self { embedder, batch_size: batch_size.max(1), model }
     }
 
-    /// The vectors of all faces that are worth one.
+    /// Embeds all faces that are not rejected beforehand.
     fn embed_faces(&mut self, batch: &[DetectedPhoto]) -> Result<EmbeddingResults, Outage> {
-        let mut places: Vec<FacePosition> = Vec::new();
+        let mut positions: Vec<FacePosition> = Vec::new();
         let mut crops: Vec<FaceCrop<'_>> = Vec::new();
         for (i, photo) in batch.iter().enumerate().filter(|(_, photo)| wants_faces(photo)) {
             for (j, face) in
                 photo.faces.iter().enumerate().filter(|(_, face)| rejection_before_embedding(face).is_none())
             {
-                places.push((i, j));
+                positions.push((i, j));
                 crops.push(FaceCrop { frame: photo.sized.frame.frame(), landmarks: face.landmarks });
             }
         }
-        let mut answers = Vec::with_capacity(crops.len());
+        let mut results = Vec::with_capacity(crops.len());
         for crops in crops.chunks(self.batch_size) {
-            answers.extend(crop_inference().infer_batch(self.embedder.as_mut(), crops)?);
+            results.extend(crop_inference().infer_batch(self.embedder.as_mut(), crops)?);
         }
-        Ok(places.into_iter().zip(answers).collect())
+        Ok(positions.into_iter().zip(results).collect())
     }
 
-    fn to_seen_face(
+    fn to_detected_face(
         &self,
         face: &FaceBox,
         frame: Frame<'_>,
@@ -79,7 +79,7 @@ impl Embed {
             None => (rejection_before_embedding(face), None),
             Some(vector) => match rejection_after_embedding(vector.sharpness) {
                 Some(reason) => (Some(reason), None),
-                // A vector of no numbers matches nothing, or everything.
+                // A vector with NaN or infinity would match nothing, or everything.
                 None if !vector.vector.iter().all(|value| value.is_finite()) => {
                     (Some(UnindexedReason::LowConfidence), None)
                 }
@@ -97,15 +97,15 @@ impl Stage for Embed {
     fn run(&mut self, batch: &[DetectedPhoto]) -> Result<BatchResults<EmbeddedPhoto>, Outage> {
         let mut vectors = self.embed_faces(batch)?;
         let embed = |(i, photo): (usize, &DetectedPhoto)| {
-            let mut seen = Vec::new();
+            let mut faces = Vec::new();
             if wants_faces(photo) {
                 for (j, face) in photo.faces.iter().enumerate() {
                     let vector = vectors.remove(&(i, j)).transpose()?;
-                    seen.extend(self.to_seen_face(face, photo.sized.frame.frame(), vector));
+                    faces.extend(self.to_detected_face(face, photo.sized.frame.frame(), vector));
                 }
             }
-            seen.sort_by(|a: &DetectedFace, b| box_area(b).total_cmp(&box_area(a)));
-            Ok(EmbeddedPhoto { detected: photo.clone(), seen_faces: seen })
+            faces.sort_by(|a: &DetectedFace, b| box_area(b).total_cmp(&box_area(a)));
+            Ok(EmbeddedPhoto { detected: photo.clone(), faces })
         };
         Ok(batch.iter().enumerate().map(embed).collect())
     }

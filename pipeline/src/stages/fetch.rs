@@ -1,4 +1,4 @@
-//! Brings a photo's bytes here: at most the upload limit, under a hold of budget A.
+//! The stage `fetch`: reads a photo's file from storage, at most the upload limit, within the file budget.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::engine::store_client::StoreClient;
 use crate::settings::Limits;
 use crate::stages::photo::FetchedPhoto;
 
-/// The stage `fetch`.
+/// The stage `fetch`; one per thread.
 pub(crate) struct Fetch {
     pub(crate) blobs: Arc<dyn Blobs>,
     pub(crate) store_client: StoreClient,
@@ -34,30 +34,30 @@ impl Stage for Fetch {
 impl Fetch {
     fn fetch(&self, lease: &Arc<Lease>) -> Result<Result<FetchedPhoto, Poison>, Outage> {
         let key = ObjectKey::photo(lease.organization, lease.album, lease.photo, ObjectRole::Original);
-        let at_most = self.limits.max_file_bytes;
+        let max_bytes = self.limits.max_file_bytes;
         let size = match self.store_client.call_cancellable(Component::Storage, self.blobs.head(&key))? {
-            Ok(Some(size)) if size > at_most => return Ok(Err(too_large(at_most))),
+            Ok(Some(size)) if size > max_bytes => return Ok(Err(too_large(max_bytes))),
             Ok(Some(size)) => size,
             Ok(None) => return Ok(Err(missing_object())),
-            Err(error) => return classify_error(error, at_most).map(Err),
+            Err(error) => return classify_error(error, max_bytes).map(Err),
         };
         let bytes = usize::try_from(size).unwrap_or(usize::MAX);
-        let held = self
+        let permit = self
             .file_budget
             .acquire(bytes)
             .map_err(|closed| Outage::new(Component::Storage, closed.to_string()))?;
-        match self.store_client.call_cancellable(Component::Storage, self.blobs.read(&key, at_most))? {
-            Ok(bytes) => Ok(Ok(FetchedPhoto { lease: Arc::clone(lease), bytes, _permit: held })),
-            Err(error) => classify_error(error, at_most).map(Err),
+        match self.store_client.call_cancellable(Component::Storage, self.blobs.read(&key, max_bytes))? {
+            Ok(bytes) => Ok(Ok(FetchedPhoto { lease: Arc::clone(lease), bytes, _permit: permit })),
+            Err(error) => classify_error(error, max_bytes).map(Err),
         }
     }
 }
 
-/// The store's answer is the photo's fault, or the storage's.
-fn classify_error(error: StoreError, at_most: u64) -> Result<Poison, Outage> {
+/// Tells errors of this photo's file (poison) from those of the storage (an outage).
+fn classify_error(error: StoreError, max_bytes: u64) -> Result<Poison, Outage> {
     match error.kind {
         StoreErrorKind::NotFound => Ok(missing_object()),
-        StoreErrorKind::TooLarge => Ok(too_large(at_most)),
+        StoreErrorKind::TooLarge => Ok(too_large(max_bytes)),
         StoreErrorKind::Corrupt => Ok(Poison::new(FailureReason::CorruptImage, error.to_string())),
         StoreErrorKind::Conflict | StoreErrorKind::Unavailable => {
             Err(Outage::from_store_error(Component::Storage, error))
@@ -66,9 +66,9 @@ fn classify_error(error: StoreError, at_most: u64) -> Result<Poison, Outage> {
 }
 
 fn missing_object() -> Poison {
-    Poison::new(FailureReason::MissingObject, "the bytes are not in storage")
+    Poison::new(FailureReason::MissingObject, "the file is not in storage")
 }
 
-fn too_large(at_most: u64) -> Poison {
-    Poison::new(FailureReason::TooLarge, format!("more than {at_most} bytes"))
+fn too_large(max_bytes: u64) -> Poison {
+    Poison::new(FailureReason::TooLarge, format!("the file has more than {max_bytes} bytes"))
 }

@@ -1,8 +1,8 @@
-//! Grid mode: cuts a frame into overlapping cells, maps what was found in them back, and keeps one of what was found
-//! twice. Knows nothing of which network looks at the cells.
+//! Grid mode: cuts a frame into overlapping cells, maps detections in a cell back to the frame, and removes duplicates.
+//! Knows nothing of the network that runs on the cells.
 //!
-//! The whole frame is looked at too, so that what is larger than an overlap is found whole; what a cell's inner edge
-//! cuts is left to the neighbour or to the whole.
+//! The network also runs on the whole frame, so that objects larger than an overlap are found uncut. Detections cut by
+//! an inner edge of a cell are dropped: the neighbouring cell or the whole frame contains them.
 
 use photofinish_kernels::frame::{Frame, Picture, Size, Window};
 use photofinish_kernels::geometry::{Point, Quad, Rect};
@@ -10,25 +10,25 @@ use photofinish_kernels::resize::{ResizeTarget, Resizer};
 use photofinish_models::traits::FaceBox;
 use photofinish_store::model::album::Grid;
 
-/// Part of a cell that its neighbour sees too: a face or bib up to this part of a cell is whole in one of them.
+/// Fraction of a cell that overlaps its neighbour: a face or bib up to this fraction of a cell is whole in one of them.
 const OVERLAP: f64 = 0.15;
 
-/// Two finds that share this part of the smaller are one: in crowds neighbouring faces share less, and a bib's parts
-/// lie wholly in it.
+/// Two detections whose intersection is at least this fraction of the smaller one are duplicates. Neighbouring faces in
+/// crowds share less; parts of a bib are entirely inside it.
 const MIN_SHARED_AREA: f32 = 0.5;
 
-/// What lies this near to a cell's inner edge, in pixels of the cell, may be cut by it.
+/// Detections this close to a cell's inner edge, in pixels of the cell, may be cut by it.
 const EDGE_MARGIN: f32 = 2.0;
 
-/// A cell of a frame, as a picture of its own.
+/// A cell of a frame, copied into a picture.
 pub(crate) struct Cell {
     pub(crate) picture: Picture,
-    /// Where it lies in the frame.
+    /// The cell in pixels of the frame.
     frame_rect: Rect,
     frame_size: Size,
 }
 
-/// The long side of the frame in which each cell just fits its pixels; never more than the photo's.
+/// Returns the long side of the frame at which each cell has the grid's cell size; at most the photo's own.
 pub(crate) fn frame_long_side(grid: &Grid, photo: Size) -> u32 {
     let across = cell_length(photo.width, grid.columns);
     let down = cell_length(photo.height, grid.rows);
@@ -36,7 +36,7 @@ pub(crate) fn frame_long_side(grid: &Grid, photo: Size) -> u32 {
     (f64::from(photo.width.max(photo.height)) * scale).ceil() as u32
 }
 
-/// The cells of a frame, row by row, each shrunk to the grid's cell size where it is larger.
+/// Cuts a frame into cells, row by row, and shrinks those that are larger than the grid's cell size.
 pub(crate) fn cut_cells(frame: Frame<'_>, grid: &Grid, resizer: &mut Resizer) -> Vec<Cell> {
     let mut cells = Vec::new();
     for (top, height) in cell_spans(frame.height(), grid.rows) {
@@ -66,65 +66,65 @@ fn shrink_to_cell(window: Window<'_>, grid: &Grid, resizer: &mut Resizer) -> Pic
     let size = Size { width: scaled(from.width), height: scaled(from.height) };
     let mut pixels = Vec::new();
     resizer.resize(window, ResizeTarget::for_network_input(from, size), &mut pixels);
-    Picture::new(pixels, size.width, size.height).expect("resize gives width * height * 3 bytes")
+    Picture::new(pixels, size.width, size.height).expect("resize writes width * height * 3 bytes")
 }
 
-/// Pixels of a cell along a side of `length` that `count` overlapping cells cover.
+/// Returns the length of each of `count` overlapping cells that cover a side of `length` pixels.
 fn cell_length(length: u32, count: u32) -> f64 {
     let count = f64::from(count.max(1));
     f64::from(length) / (count - (count - 1.0) * OVERLAP)
 }
 
-/// Where the cells along a side begin, and how long they are.
+/// Returns start and length of each cell along a side, pixels.
 fn cell_spans(length: u32, count: u32) -> Vec<(u32, u32)> {
     let cell = cell_length(length, count);
     let long = (cell.ceil() as u32).clamp(1, length);
     let last = length - long;
-    // The last one ends where the side does, whatever rounding made of the others.
+    // The last cell ends exactly where the side ends, despite rounding.
     let begin = |i: u32| if i + 1 >= count { last } else { (f64::from(i) * cell * (1.0 - OVERLAP)) as u32 };
     (0..count.max(1)).map(|i| (begin(i).min(last), long)).collect()
 }
 
 impl Cell {
-    /// The long side, pixels.
+    /// The long side of the cell's picture, pixels.
     pub(crate) fn long_side(&self) -> u32 {
         self.picture.long_side()
     }
 
-    /// Whether something is whole here: not cut by an edge behind which the photo goes on. `place` is in pixels of
-    /// the cell.
-    pub(crate) fn contains_whole(&self, place: &Rect) -> bool {
+    /// Whether a detection, in pixels of the cell, is uncut: it touches no edge beyond which the photo continues.
+    pub(crate) fn contains_whole(&self, rect: &Rect) -> bool {
         let (width, height) = (self.picture.width() as f32, self.picture.height() as f32);
         let inner = |edge: f32, border: f32| (edge - border).abs() > 0.5;
-        let cut_left = place.left <= EDGE_MARGIN && inner(self.frame_rect.left, 0.0);
-        let cut_top = place.top <= EDGE_MARGIN && inner(self.frame_rect.top, 0.0);
+        let cut_left = rect.left <= EDGE_MARGIN && inner(self.frame_rect.left, 0.0);
+        let cut_top = rect.top <= EDGE_MARGIN && inner(self.frame_rect.top, 0.0);
         let cut_right =
-            place.right >= width - EDGE_MARGIN && inner(self.frame_rect.right, self.frame_size.width as f32);
-        let cut_bottom = place.bottom >= height - EDGE_MARGIN
+            rect.right >= width - EDGE_MARGIN && inner(self.frame_rect.right, self.frame_size.width as f32);
+        let cut_bottom = rect.bottom >= height - EDGE_MARGIN
             && inner(self.frame_rect.bottom, self.frame_size.height as f32);
         !(cut_left || cut_top || cut_right || cut_bottom)
     }
 
-    /// A face of the cell as one of the frame.
+    /// Maps a face from the cell to the frame.
     pub(crate) fn face_to_frame(&self, face: &FaceBox) -> FaceBox {
         map_face(face, |point| self.to_frame(point))
     }
 
-    /// A face of the frame as the cell sees it; may lie beyond the cell.
+    /// Maps a face from the frame to the cell; it may be outside the cell.
     pub(crate) fn face_to_cell(&self, face: &FaceBox) -> FaceBox {
         map_face(face, |point| self.to_cell(point))
     }
 
-    /// A place of the cell as one of the frame.
+    /// Maps a quad from the cell to the frame.
     pub(crate) fn quad_to_frame(&self, quad: &Quad) -> Quad {
         Quad(quad.0.map(|corner| self.to_frame(corner)))
     }
 
-    /// Whether any of a place in the frame lies in the cell.
-    pub(crate) fn overlaps(&self, place: &Rect) -> bool {
-        self.frame_rect.intersection_area(place) > 0.0
+    /// Whether a rectangle of the frame overlaps the cell.
+    pub(crate) fn overlaps(&self, rect: &Rect) -> bool {
+        self.frame_rect.intersection_area(rect) > 0.0
     }
 
+    /// Pixels of the frame per pixel of the cell, across and down.
     fn scale(&self) -> (f32, f32) {
         (
             self.frame_rect.width() / self.picture.width() as f32,
@@ -153,17 +153,17 @@ fn map_face(face: &FaceBox, to: impl Fn(Point) -> Point) -> FaceBox {
     }
 }
 
-/// Keeps, of finds that are one, the first; the caller brings them in the order in which they are to be believed.
-pub(crate) fn remove_duplicates<T>(found: Vec<T>, place: impl Fn(&T) -> Rect) -> Vec<T> {
+/// Keeps the first of detections that are duplicates; the caller sorts them, the most reliable first.
+pub(crate) fn remove_duplicates<T>(found: Vec<T>, rect: impl Fn(&T) -> Rect) -> Vec<T> {
     let mut kept: Vec<T> = Vec::new();
     for candidate in found {
-        let rect = place(&candidate);
-        let is_same = |other: &T| {
-            let other = place(other);
-            let smaller = rect.area().min(other.area());
-            smaller <= 0.0 || rect.intersection_area(&other) >= MIN_SHARED_AREA * smaller
+        let candidate_rect = rect(&candidate);
+        let is_duplicate = |other: &T| {
+            let other = rect(other);
+            let smaller = candidate_rect.area().min(other.area());
+            smaller <= 0.0 || candidate_rect.intersection_area(&other) >= MIN_SHARED_AREA * smaller
         };
-        if !kept.iter().any(is_same) {
+        if !kept.iter().any(is_duplicate) {
             kept.push(candidate);
         }
     }
@@ -237,10 +237,10 @@ mod tests {
         ) {
             let grid = Grid { rows, columns, cell_width: 640, cell_height: 640 };
             let photo = Size { width, height };
-            let frame = photo.within(frame_long_side(&grid, photo));
+            let frame = photo.fit_within(frame_long_side(&grid, photo));
             let (across, down) = (cell_length(frame.width, columns), cell_length(frame.height, rows));
-            prop_assert!(across <= 642.0 && down <= 642.0, "a cell larger than the network looks at: {across} x {down}");
-            prop_assert!(frame == photo || across > 637.0 || down > 637.0, "pixels are missing: {across} x {down}");
+            prop_assert!(across <= 642.0 && down <= 642.0, "a cell larger than the network's input: {across} x {down}");
+            prop_assert!(frame == photo || across > 637.0 || down > 637.0, "a frame with too few pixels: {across} x {down}");
         }
     }
 }

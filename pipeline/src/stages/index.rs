@@ -1,5 +1,5 @@
-//! Writes what is known of photos: previews to storage, then everything else to the rows in one transaction for the
-//! whole batch. Its answers settle the tickets.
+//! The stage `index`: writes previews to storage, then all results to the database, in one transaction for the batch.
+//! Its results finish the tickets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +18,14 @@ use crate::engine::stage::{BatchResults, Stage};
 use crate::engine::store_client::{CALL_TIMEOUT, StoreClient, with_timeout};
 use crate::stages::photo::ReadPhoto;
 
-/// The stage `index`.
+/// The stage `index`; one per thread.
 pub(crate) struct Index {
     pub(crate) queue: Arc<dyn Queue>,
     pub(crate) blobs: Arc<dyn Blobs>,
     pub(crate) store_client: StoreClient,
 }
 
-/// The preview of every album.
+/// Content type of previews and thumbnails.
 const PREVIEW_CONTENT_TYPE: &str = "image/jpeg";
 
 impl Stage for Index {
@@ -33,16 +33,16 @@ impl Stage for Index {
     type Out = Finish;
 
     fn run(&mut self, batch: &[ReadPhoto]) -> Result<BatchResults<Finish>, Outage> {
-        // First the objects: rows must never name what is not there.
+        // Objects first: the database must never refer to missing objects.
         self.store_client
             .run_cancellable(Component::Storage, upload_previews(&self.blobs, batch, CALL_TIMEOUT))?;
-        match self.finish_photos(batch.iter().map(to_finished).collect())? {
-            Ok(answers) => {
-                self.apply_results(batch, &answers)?;
-                Ok(answers.into_iter().map(Ok).collect())
+        match self.finish_photos(batch.iter().map(to_photo_results).collect())? {
+            Ok(results) => {
+                self.apply_results(batch, &results)?;
+                Ok(results.into_iter().map(Ok).collect())
             }
             Err(error) if batch.len() == 1 => classify_error(error).map(|poison| vec![Err(poison)]),
-            // One of them cannot be written: which one shows when each is written alone.
+            // One of the photos cannot be written. Writing each alone shows which.
             Err(error) if is_photo_fault(&error) => {
                 batch.iter().map(|photo| self.finish_photo(photo)).collect()
             }
@@ -52,9 +52,9 @@ impl Stage for Index {
 }
 
 impl Index {
-    /// What an answer means for the photo's way through the pipeline.
-    pub(crate) fn to_outcome(answer: &Finish) -> PhotoOutcome {
-        match answer {
+    /// Converts the store's result to the outcome of a photo's trace.
+    pub(crate) fn to_outcome(result: &Finish) -> PhotoOutcome {
+        match result {
             Finish::Done => PhotoOutcome::Ready,
             Finish::Superseded | Finish::Gone => PhotoOutcome::Superseded,
         }
@@ -65,30 +65,33 @@ impl Index {
     }
 
     fn finish_photo(&self, photo: &ReadPhoto) -> Result<Result<Finish, Poison>, Outage> {
-        match self.finish_photos(vec![to_finished(photo)])? {
-            Ok(answers) => {
-                self.apply_results(std::slice::from_ref(photo), &answers)?;
-                let answer = answers.into_iter().map(Ok).next();
-                answer
-                    .ok_or_else(|| Outage::new(Component::Database, "a photo was finished without an answer"))
+        match self.finish_photos(vec![to_photo_results(photo)])? {
+            Ok(results) => {
+                self.apply_results(std::slice::from_ref(photo), &results)?;
+                let result = results.into_iter().next().map(Ok);
+                result.ok_or_else(|| {
+                    Outage::new(Component::Database, "the store returned no result for a photo")
+                })
             }
             Err(error) => classify_error(error).map(Err),
         }
     }
 
-    /// Every answer ends the photo here: superseded means that somebody else has it.
-    fn apply_results(&self, batch: &[ReadPhoto], answers: &[Finish]) -> Result<(), Outage> {
-        for (photo, answer) in batch.iter().zip(answers) {
-            match answer {
+    /// Counts the results and removes the previews of deleted photos. Each result ends its photo here: a superseded one
+    /// is leased by another worker.
+    fn apply_results(&self, batch: &[ReadPhoto], results: &[Finish]) -> Result<(), Outage> {
+        for (photo, result) in batch.iter().zip(results) {
+            match result {
                 Finish::Done => count_searchable(photo),
                 Finish::Superseded | Finish::Gone => metrics::counter!(names::PHOTOS_SUPERSEDED).increment(1),
             }
         }
-        let gone = batch.iter().zip(answers).filter(|(_, answer)| **answer == Finish::Gone);
+        let gone = batch.iter().zip(results).filter(|(_, result)| **result == Finish::Gone);
         self.remove_previews(gone.map(|(photo, _)| photo))
     }
 
-    /// Whoever deleted the photo looked for its objects before these were written.
+    /// Removes the previews of photos that were deleted meanwhile: the deletion listed their objects before these were
+    /// written.
     fn remove_previews<'a>(&self, gone: impl Iterator<Item = &'a ReadPhoto>) -> Result<(), Outage> {
         for key in gone.flat_map(preview_keys) {
             self.store_client
@@ -99,30 +102,31 @@ impl Index {
     }
 }
 
-/// From now on searches find it.
+/// Counts a photo that searches find from now on, and records how long that took.
 fn count_searchable(photo: &ReadPhoto) {
     metrics::counter!(names::PHOTOS_FINISHED).increment(1);
-    let waited = OffsetDateTime::now_utc() - photo.metadata.lease.confirmed_at;
-    // The clock of the machine that took the confirmation may be ahead of this one.
-    metrics::histogram!(names::CONFIRM_TO_SEARCHABLE_SECONDS).record(waited.as_seconds_f64().max(0.0));
+    let elapsed = OffsetDateTime::now_utc() - photo.metadata.lease.confirmed_at;
+    // The clock of the machine that confirmed the upload may be ahead of this one.
+    metrics::histogram!(names::CONFIRM_TO_SEARCHABLE_SECONDS).record(elapsed.as_seconds_f64().max(0.0));
 }
 
-/// Preview, then thumbnail.
+/// Keys of preview and thumbnail, in this order.
 fn preview_keys(photo: &ReadPhoto) -> [ObjectKey; 2] {
     let lease = &photo.metadata.lease;
     [ObjectRole::Preview, ObjectRole::Thumbnail]
         .map(|role| ObjectKey::photo(lease.organization, lease.album, lease.photo, role))
 }
 
-/// How many uploads go at once: enough to hide the storage's answer time, few enough that each moves on a slow line.
+/// Concurrent uploads of a batch: enough to hide the storage's latency, few enough that each makes progress on a slow
+/// connection.
 const MAX_CONCURRENT_UPLOADS: usize = 16;
 
-/// Uploads the previews of a batch, several at once: the time is the storage's, not ours. `patience` is for each upload:
-/// a slow storage that answers every one in time is up, and may take minutes for a whole batch.
+/// Uploads the previews of a batch, several at once. `timeout` bounds each upload, not the batch: a slow storage that
+/// completes each upload in time is available, and may take minutes for a whole batch.
 async fn upload_previews(
     blobs: &Arc<dyn Blobs>,
     batch: &[ReadPhoto],
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(), Outage> {
     let mut uploads = JoinSet::new();
     for photo in batch {
@@ -133,7 +137,7 @@ async fn upload_previews(
             }
             let blobs = Arc::clone(blobs);
             uploads.spawn(async move {
-                with_timeout(Component::Storage, patience, blobs.write(&key, PREVIEW_CONTENT_TYPE, bytes))
+                with_timeout(Component::Storage, timeout, blobs.write(&key, PREVIEW_CONTENT_TYPE, bytes))
                     .await?
                     .map_err(|error| Outage::from_store_error(Component::Storage, error))
             });
@@ -146,14 +150,14 @@ async fn upload_previews(
 }
 
 async fn join_next_upload(uploads: &mut JoinSet<Result<(), Outage>>) -> Result<(), Outage> {
-    let ended = |ended| {
-        let error = StoreError::new(StoreErrorKind::Unavailable, "upload of a preview").with_source(ended);
+    let to_outage = |join_error| {
+        let error = StoreError::new(StoreErrorKind::Unavailable, "upload a preview").with_source(join_error);
         Outage::from_store_error(Component::Storage, error)
     };
-    uploads.join_next().await.unwrap_or(Ok(Ok(()))).map_err(ended)?
+    uploads.join_next().await.unwrap_or(Ok(Ok(()))).map_err(to_outage)?
 }
 
-fn to_finished(photo: &ReadPhoto) -> PhotoResults {
+fn to_photo_results(photo: &ReadPhoto) -> PhotoResults {
     PhotoResults {
         lease: photo.metadata.lease.as_ref().clone(),
         size: photo.metadata.size,
@@ -164,14 +168,15 @@ fn to_finished(photo: &ReadPhoto) -> PhotoResults {
     }
 }
 
+/// Whether the error is caused by a photo's values, not by the store.
 fn is_photo_fault(error: &StoreError) -> bool {
     error.is_rejected_value()
 }
 
-/// A photo whose results cannot be written would otherwise come back for ever.
+/// A photo whose results cannot be written is poison: as an outage it would be retried forever.
 fn classify_error(error: StoreError) -> Result<Poison, Outage> {
     if is_photo_fault(&error) {
-        Ok(Poison::new(FailureReason::ProcessingCrashed, format!("its results cannot be written: {error}")))
+        Ok(Poison::new(FailureReason::ProcessingCrashed, format!("cannot write results: {error}")))
     } else {
         Err(Outage::from_store_error(Component::Database, error))
     }
@@ -195,7 +200,7 @@ mod tests {
     use crate::stages::photo::{PhotoMetadata, Previews};
     use crate::testing::album_config;
 
-    /// Storage that takes so long for each upload; for ever where it is `None`.
+    /// Storage that takes `delay` for each upload; forever when it is `None`.
     struct SlowBlobs {
         delay: Option<Duration>,
         uploads: AtomicUsize,
@@ -210,7 +215,7 @@ mod tests {
     #[async_trait]
     impl Blobs for SlowBlobs {
         async fn read(&self, _key: &ObjectKey, _at_most: u64) -> Result<Bytes> {
-            unreachable!("the stage writes")
+            unreachable!("the stage only writes")
         }
 
         async fn write(&self, _key: &ObjectKey, _content_type: &str, _bytes: Bytes) -> Result<()> {
@@ -223,23 +228,23 @@ mod tests {
         }
 
         async fn upload_url(&self, _key: &ObjectKey, _upload: UploadConditions<'_>) -> Result<Url> {
-            unreachable!("the stage writes")
+            unreachable!("the stage only writes")
         }
 
         async fn download_url(&self, _key: &ObjectKey, _ttl: Duration) -> Result<Url> {
-            unreachable!("the stage writes")
+            unreachable!("the stage only writes")
         }
 
         async fn head(&self, _key: &ObjectKey) -> Result<Option<u64>> {
-            unreachable!("the stage writes")
+            unreachable!("the stage only writes")
         }
 
         async fn delete(&self, _key: &ObjectKey) -> Result<()> {
-            unreachable!("the stage writes")
+            unreachable!("the stage only writes")
         }
 
         async fn delete_album(&self, _organization: OrganizationId, _album: AlbumId) -> Result<()> {
-            unreachable!("the stage writes")
+            unreachable!("the stage only writes")
         }
     }
 
@@ -270,7 +275,7 @@ mod tests {
         (runtime, calls)
     }
 
-    /// 50 rounds of uploads: together they take twice as long as a single one may, each alone a small part of it.
+    /// 50 rounds of 16 concurrent uploads of 40 ms: together they take twice the timeout of a single upload.
     #[test]
     fn a_slow_storage_that_completes_each_upload_in_time_is_available() {
         let (_runtime, calls) = store_client();

@@ -1,6 +1,6 @@
-//! Asks a network about a batch and tells whose fault a failure is: a photo that a sound network refuses is poison,
-//! a network that refuses everything is an outage. Without the difference one bad photo would come back, and take
-//! the pipeline down, for ever.
+//! Runs a network on a batch and tells failures of an item from failures of the network: an item that a healthy network
+//! rejects is poison; a network that fails on everything is an outage. Otherwise one bad photo would be retried, and
+//! take the pipeline down, forever.
 
 use photofinish_kernels::frame::{Frame, Picture, Size};
 use photofinish_models::traits::ModelError;
@@ -9,85 +9,89 @@ use photofinish_store::model::photo::FailureReason;
 use crate::engine::fault::{Outage, Poison};
 use crate::engine::stage::BatchResults;
 
-/// Side of the plain grey picture that a sound network looks at without failing.
+/// Side of the grey picture for self-tests, pixels.
 const GREY_SIDE: u32 = 64;
 
 const GREY_PIXELS: [u8; (GREY_SIDE * GREY_SIDE * 3) as usize] = [128; (GREY_SIDE * GREY_SIDE * 3) as usize];
 
-/// A picture that nobody can mind.
+/// A small grey frame that a healthy network must accept.
 pub(crate) fn grey_frame() -> Frame<'static> {
     Frame::new(&GREY_PIXELS, GREY_SIDE, GREY_SIDE).expect("the constant has width * height * 3 bytes")
 }
 
-/// A picture that nobody can mind, of the size of one that a network failed on: a device that is short of memory for the
-/// one is short of it for the other. No side is so short that the shape itself would be the reason.
+/// A grey picture of the size of one that a network failed on: it fails too if the device has too little memory for that
+/// size. Its sides are at least [`GREY_SIDE`], so that it does not fail because of an extreme shape.
 pub(crate) fn grey_picture(size: Size) -> Picture {
     let (width, height) = (size.width.max(GREY_SIDE), size.height.max(GREY_SIDE));
     let pixels = vec![128; width as usize * height as usize * 3];
-    Picture::new(pixels, width, height).expect("made of width * height * 3 bytes")
+    Picture::new(pixels, width, height).expect("the buffer has width * height * 3 bytes")
 }
 
-/// How to ask a network, and how to find out whether it is sound.
+/// How to run a network on a batch, and how to test whether the network is healthy.
 pub(crate) struct BatchInference<N: ?Sized, I, O> {
-    /// One answer per item, in order.
+    /// Runs the network; one output per item, in order.
     pub(crate) run: fn(&mut N, &[I]) -> Result<Vec<O>, ModelError>,
-    /// Asks about something that a sound network answers.
+    /// Runs the network on an input that a healthy network accepts; the item is the one that it failed on.
     pub(crate) self_test: fn(&mut N, &I, SelfTest) -> Result<(), ModelError>,
 }
 
-/// How much is asked of a network that is to prove itself.
+/// The input of a self-test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SelfTest {
-    /// As much as the item did that it failed on.
+    /// As large as the item that the network failed on.
     SameSize,
-    /// As little as can be.
+    /// As small as possible.
     Minimal,
 }
 
 impl<N: ?Sized, I, O> BatchInference<N, I, O> {
-    /// Asks about all items at once; when that fails, about each alone.
+    /// Runs the network on all items at once; when that fails, on each alone.
     ///
     /// # Errors
-    /// When the network does not serve.
+    /// When the network is not healthy, or the device has too little memory for an item.
     pub(crate) fn infer_batch(&self, network: &mut N, items: &[I]) -> Result<BatchResults<O>, Outage> {
         if items.is_empty() {
             return Ok(Vec::new());
         }
         let error = match self.run_checked(network, items) {
-            Ok(answers) => return Ok(answers.into_iter().map(Ok).collect()),
+            Ok(outputs) => return Ok(outputs.into_iter().map(Ok).collect()),
             Err(error) => error,
         };
         if let [item] = items {
             return self.classify_failure(network, item, error).map(|poison| vec![Err(poison)]);
         }
-        let alone = items.iter().map(|item| match self.run_checked(network, std::slice::from_ref(item)) {
-            Ok(answers) => Ok(answers.into_iter().map(Ok).collect::<BatchResults<O>>()),
-            Err(error) => self.classify_failure(network, item, error).map(|poison| vec![Err(poison)]),
-        });
-        Ok(alone.collect::<Result<Vec<_>, Outage>>()?.into_iter().flatten().collect())
+        let mut results = Vec::with_capacity(items.len());
+        for item in items {
+            match self.run_checked(network, std::slice::from_ref(item)) {
+                Ok(outputs) => results.extend(outputs.into_iter().map(Ok)),
+                Err(error) => results.push(Err(self.classify_failure(network, item, error)?)),
+            }
+        }
+        Ok(results)
     }
 
+    /// Runs the network and checks that it returned one output per item.
     fn run_checked(&self, network: &mut N, items: &[I]) -> Result<Vec<O>, ModelError> {
-        let answers = (self.run)(network, items)?;
-        if answers.len() == items.len() {
-            return Ok(answers);
+        let outputs = (self.run)(network, items)?;
+        if outputs.len() == items.len() {
+            return Ok(outputs);
         }
         Err(ModelError::Inference {
             name: "network".to_owned(),
-            detail: format!("{} answers for {} items", answers.len(), items.len()),
+            detail: format!("{} outputs for {} items", outputs.len(), items.len()),
         })
     }
 
-    /// Who is to blame for the error that the network gave when asked about the item alone.
+    /// Decides whether an error for a single item is the item's fault (poison) or the network's (an outage).
     fn classify_failure(&self, network: &mut N, item: &I, error: ModelError) -> Result<Poison, Outage> {
-        let is_refusal = matches!(error, ModelError::Inference { .. });
-        if is_refusal && (self.self_test)(network, item, SelfTest::SameSize).is_ok() {
+        let is_inference_error = matches!(error, ModelError::Inference { .. });
+        if is_inference_error && (self.self_test)(network, item, SelfTest::SameSize).is_ok() {
             return Ok(Poison::new(FailureReason::ProcessingCrashed, error.to_string()));
         }
-        // A network that serves others and has no room for this one may have it later, or never: an attempt counts, so
-        // that a photo which is too large for the device ends and does not stop all others for ever.
-        let is_suspicious = is_refusal && (self.self_test)(network, item, SelfTest::Minimal).is_ok();
-        Err(Outage { counts_as_attempt: is_suspicious, ..Outage::from(error) })
+        // A healthy network that lacks memory for this size may have it later, or never. The attempt counts, so that a
+        // photo which is too large for the device fails at some point and does not stop all others forever.
+        let is_healthy = (self.self_test)(network, item, SelfTest::Minimal).is_ok();
+        Err(Outage { counts_as_attempt: is_inference_error && is_healthy, ..Outage::from(error) })
     }
 }
 
@@ -98,42 +102,42 @@ mod tests {
     #[derive(Default)]
     struct Doubler {
         is_broken: bool,
-        /// Numbers above are too large for its memory.
+        /// Larger numbers fail, as if the device lacked memory for them.
         max_value: Option<u32>,
     }
 
     fn double(network: &mut Doubler, items: &[u32]) -> Result<Vec<u32>, ModelError> {
-        let is_short = items.iter().any(|item| network.max_value.is_some_and(|memory| *item > memory));
-        if network.is_broken || is_short || items.contains(&13) {
+        let lacks_memory = items.iter().any(|item| network.max_value.is_some_and(|memory| *item > memory));
+        if network.is_broken || lacks_memory || items.contains(&13) {
             return Err(ModelError::Inference { name: "doubler".into(), detail: "no".into() });
         }
         Ok(items.iter().map(|item| item * 2).collect())
     }
 
-    /// A number as large as the item stands for it, and is never 13.
+    /// The self-test of the same size takes the next lower even number, which is never 13.
     const DOUBLE: BatchInference<Doubler, u32, u32> = BatchInference {
         run: double,
-        self_test: |network, item, proof| {
-            let even = if proof == SelfTest::SameSize { *item & !1 } else { 0 };
+        self_test: |network, item, kind| {
+            let even = if kind == SelfTest::SameSize { *item & !1 } else { 0 };
             double(network, &[even]).map(drop)
         },
     };
 
     #[test]
     fn an_item_that_a_healthy_network_rejects_is_poison() {
-        let answers = DOUBLE.infer_batch(&mut Doubler::default(), &[1, 13, 3]).unwrap();
-        assert_eq!(answers[0], Ok(2));
-        assert_eq!(answers[1].as_ref().unwrap_err().reason, FailureReason::ProcessingCrashed);
-        assert_eq!(answers[2], Ok(6));
+        let results = DOUBLE.infer_batch(&mut Doubler::default(), &[1, 13, 3]).unwrap();
+        assert_eq!(results[0], Ok(2));
+        assert_eq!(results[1].as_ref().unwrap_err().reason, FailureReason::ProcessingCrashed);
+        assert_eq!(results[2], Ok(6));
         let alone = DOUBLE.infer_batch(&mut Doubler::default(), &[13]).unwrap();
         assert!(alone[0].is_err());
     }
 
     #[test]
     fn a_network_that_refuses_everything_is_an_outage() {
-        let lost = || Doubler { is_broken: true, max_value: None };
+        let broken = || Doubler { is_broken: true, max_value: None };
         for items in [&[1, 2][..], &[1]] {
-            assert!(!DOUBLE.infer_batch(&mut lost(), items).unwrap_err().counts_as_attempt);
+            assert!(!DOUBLE.infer_batch(&mut broken(), items).unwrap_err().counts_as_attempt);
         }
     }
 

@@ -1,4 +1,5 @@
-//! The stages of the pipeline in order, and what they share: feed, fetch, decode, resize, detect, embed, read, index.
+//! The stages of the pipeline, in order: feed, fetch, decode, resize, detect, embed, read, index; and what they share:
+//! the photo types that travel between them, inference with fault isolation, grid cells, face quality, sizes.
 
 pub(crate) mod decode;
 pub(crate) mod detect;

@@ -1,5 +1,6 @@
-//! What travels. The type says what has been done to a photo: a wrong order of stages does not compile. Cheap parts
-//! are owned, pixels are shared, and what a photo holds of a budget is in it, so that dropping it gives it back.
+//! The types that travel between stages. Each says what has been done to a photo, so a wrong order of stages does not
+//! compile. Small parts are owned, pixels are shared, and a photo carries its budget permit, so that dropping the photo
+//! returns the bytes to the budget.
 
 use std::sync::Arc;
 
@@ -13,47 +14,47 @@ use time::OffsetDateTime;
 use crate::engine::budget::BudgetPermit;
 use crate::image::pool::PooledPicture;
 
-/// What every photo carries from here to the end.
+/// What every photo carries from `decode` to `index`.
 #[derive(Debug)]
 pub(crate) struct PhotoMetadata {
     pub(crate) lease: Arc<Lease>,
-    /// Of the upright photo as it was taken.
+    /// Size of the original, upright, pixels.
     pub(crate) size: PhotoSize,
     pub(crate) taken_at: Option<OffsetDateTime>,
     pub(crate) camera: Option<String>,
 }
 
-/// A photo whose bytes are here.
+/// A photo whose file was read.
 #[derive(Debug)]
 pub(crate) struct FetchedPhoto {
     pub(crate) lease: Arc<Lease>,
     pub(crate) bytes: Bytes,
-    /// Of budget A. Behind `bytes`, so that it is given back after they are freed.
+    /// Of the file budget. Declared after `bytes`, so that it is returned after they are freed.
     pub(crate) _permit: BudgetPermit,
 }
 
-/// A photo whose pixels are here, as they were stored.
+/// A photo whose pixels were decoded, in their stored orientation.
 #[derive(Debug)]
 pub(crate) struct DecodedPhoto {
     pub(crate) metadata: Arc<PhotoMetadata>,
     pub(crate) picture: PooledPicture,
-    /// What makes it upright.
+    /// The transform that turns the picture upright.
     pub(crate) orientation: Orientation,
-    /// Of budget B, for these pixels and those that are made of them.
+    /// Of the pixel budget, for these pixels and those made from them.
     pub(crate) permit: Arc<BudgetPermit>,
 }
 
-/// A photo that people can look at, upright, with the frame that networks look at.
+/// A photo with its previews and the frame for networks, all upright.
 #[derive(Clone, Debug)]
 pub(crate) struct SizedPhoto {
     pub(crate) metadata: Arc<PhotoMetadata>,
     pub(crate) frame: Arc<PooledPicture>,
     pub(crate) previews: Previews,
-    /// Of budget B, for the frame and the previews.
+    /// Of the pixel budget, for the frame and the previews.
     pub(crate) permit: Arc<BudgetPermit>,
 }
 
-/// JPEG files, upright, without notes of the camera.
+/// JPEG files, upright, without EXIF data.
 #[derive(Clone, Debug)]
 pub(crate) struct Previews {
     pub(crate) preview: Bytes,
@@ -66,29 +67,29 @@ impl Previews {
     }
 }
 
-/// A photo whose faces are found.
+/// A photo whose faces were detected.
 #[derive(Clone, Debug)]
 pub(crate) struct DetectedPhoto {
     pub(crate) sized: SizedPhoto,
-    /// In pixels of the frame; also where only texts are wanted, for bibs are under faces.
+    /// In pixels of the frame. Also detected where the album wants only texts, as bibs are below faces.
     pub(crate) faces: Vec<FaceBox>,
 }
 
-/// A photo whose faces are vectors.
+/// A photo whose faces were embedded.
 #[derive(Clone, Debug)]
 pub(crate) struct EmbeddedPhoto {
     pub(crate) detected: DetectedPhoto,
-    /// What the store is told, largest first; empty where the album wants no faces.
-    pub(crate) seen_faces: Vec<DetectedFace>,
+    /// The faces as the store keeps them, largest first; empty where the album wants no faces.
+    pub(crate) faces: Vec<DetectedFace>,
 }
 
-/// A photo of which everything is known; its pixels are gone.
+/// A photo with all its results; its pixels are freed.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadPhoto {
     pub(crate) metadata: Arc<PhotoMetadata>,
     pub(crate) previews: Previews,
     pub(crate) faces: Vec<DetectedFace>,
     pub(crate) texts: Vec<DetectedText>,
-    /// Of budget B, for the previews. Behind them, so that it is given back after they are freed.
+    /// Of the pixel budget, for the previews. Declared after them, so that it is returned after they are freed.
     pub(crate) _permit: Arc<BudgetPermit>,
 }

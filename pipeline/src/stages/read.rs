@@ -1,5 +1,4 @@
-//! The stage `read`: reads bibs, and says of each text what becomes of it in searches. The last stage that needs
-//! pixels.
+//! The stage `read`: reads bibs and classifies each text for search. The last stage that needs pixels.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,20 +16,20 @@ use crate::stages::inference::{BatchInference, SelfTest, grey_frame, grey_pictur
 use crate::stages::photo::{EmbeddedPhoto, ReadPhoto};
 use crate::stages::quality::to_bounding_box;
 
-/// A reading at least this sure is an answer (docs/READING.md, step 15).
+/// Minimum confidence of a text that searches return (docs/READING.md, step 15).
 const INDEXED_CONFIDENCE: f32 = 0.90;
 
-/// A reading at least this sure is kept for fuzzy search (docs/READING.md, step 15).
+/// Minimum confidence of a text that is kept for fuzzy search (docs/READING.md, step 15).
 const CANDIDATE_CONFIDENCE: f32 = 0.50;
 
-/// Where under a face its bib can be, in face sizes from the face's centre and chin: the region of docs/READING.md step 4.
+/// Where below a face its bib can be, in face units from the face's centre and chin (docs/READING.md, step 4).
 const TORSO_HALF_WIDTH: f32 = 1.45;
 const TORSO_BOTTOM: f32 = 5.06;
 
-/// Patterns kept compiled; more albums than this are seldom read at once.
+/// Compiled patterns that are cached. Photos of more albums than this are rarely read at the same time.
 const MAX_CACHED_PATTERNS: usize = 64;
 
-/// The stage `read`.
+/// The stage `read`; one per thread.
 pub(crate) struct Read {
     pub(crate) reader: Box<dyn BibReader>,
     pub(crate) resizer: Resizer,
@@ -41,13 +40,13 @@ fn read_inference<'a>() -> BatchInference<dyn BibReader, ReadRequest<'a>, Vec<Bi
     BatchInference { run: |reader, photos| reader.read(photos), self_test }
 }
 
-/// With the same faces: they say at which sizes the photo is looked at.
+/// Uses the faces of the request, which determine the sizes at which the photo is read.
 fn self_test(
     reader: &mut (dyn BibReader + 'static),
     photo: &ReadRequest<'_>,
-    proof: SelfTest,
+    kind: SelfTest,
 ) -> Result<(), ModelError> {
-    if proof == SelfTest::Minimal {
+    if kind == SelfTest::Minimal {
         return reader.read(&[ReadRequest { frame: grey_frame(), faces: &[], ..*photo }]).map(drop);
     }
     let picture = grey_picture(photo.frame.size());
@@ -67,20 +66,20 @@ impl Stage for Read {
             .filter_map(|(photo, pattern)| read_request(photo, pattern.as_deref()?))
             .collect();
         let mut texts = read_inference().infer_batch(self.reader.as_mut(), &requests)?.into_iter();
-        let mut answers = Vec::with_capacity(batch.len());
+        let mut results = Vec::with_capacity(batch.len());
         for (photo, pattern) in batch.iter().zip(&patterns) {
             let Some(pattern) = pattern else {
-                answers.push(Ok(to_read_photo(photo, Vec::new())));
+                results.push(Ok(to_read_photo(photo, Vec::new())));
                 continue;
             };
-            let whole = texts.next().expect("one answer per request, checked by `Question`");
+            let whole = texts.next().expect("one result per request, checked by `BatchInference`");
             let found = match whole {
                 Ok(whole) => self.add_grid_texts(photo, pattern, whole)?,
                 Err(poison) => Err(poison),
             };
-            answers.push(found.map(|found| to_read_photo(photo, found)));
+            results.push(found.map(|found| to_read_photo(photo, found)));
         }
-        Ok(answers)
+        Ok(results)
     }
 }
 
@@ -91,7 +90,7 @@ impl Read {
         config.text.enabled.then(|| self.patterns.get(&config.bib_pattern))
     }
 
-    /// In grid mode, what the cells show beside the whole photo; else just the whole.
+    /// In grid mode, merges the texts of the whole photo with those of the cells; else returns those of the whole photo.
     fn add_grid_texts(
         &mut self,
         photo: &EmbeddedPhoto,
@@ -103,11 +102,12 @@ impl Read {
         let cells = self.read_cells(photo, pattern, grid)?;
         Ok(cells.map(|mut all| {
             all.extend(whole);
-            // A bib before none, the longer before a part of it, the surer of two alike.
+            // Of duplicates the first is kept: bibs before other texts, longer ones before parts of them, then by
+            // confidence.
             all.sort_by(|a, b| {
-                let of =
+                let rank =
                     |text: &BibText| (text.is_bib && text.confidence >= INDEXED_CONFIDENCE, text.text.len());
-                of(b).cmp(&of(a)).then(b.confidence.total_cmp(&a.confidence))
+                rank(b).cmp(&rank(a)).then(b.confidence.total_cmp(&a.confidence))
             });
             grid::remove_duplicates(all, |text| text.quad.bounds())
         }))
@@ -139,7 +139,7 @@ impl Read {
     }
 }
 
-/// Faces whose bib may be in the cell, though they themselves may lie above it.
+/// Returns the faces whose bib may be in the cell, in pixels of the cell; the faces themselves may be above it.
 fn faces_for_cell(cell: &Cell, faces: &[FaceBox]) -> Vec<FaceBox> {
     let torso = |face: &FaceBox| {
         let size = face.rect.width().max(0.8 * face.rect.height());
@@ -158,7 +158,7 @@ fn read_request<'a>(photo: &'a EmbeddedPhoto, pattern: &'a BibPattern) -> Option
     Some(ReadRequest { frame: photo.detected.sized.frame.frame(), faces: &photo.detected.faces, pattern })
 }
 
-/// The photo with its texts; what it holds of budget B is only its previews from now on.
+/// Returns the photo with its texts, and shrinks its permit to the previews, as the frame is no longer needed.
 fn to_read_photo(photo: &EmbeddedPhoto, found: Vec<BibText>) -> ReadPhoto {
     let sized = &photo.detected.sized;
     let frame = sized.frame.frame();
@@ -166,29 +166,23 @@ fn to_read_photo(photo: &EmbeddedPhoto, found: Vec<BibText>) -> ReadPhoto {
     ReadPhoto {
         metadata: Arc::clone(&sized.metadata),
         previews: sized.previews.clone(),
-        faces: photo.seen_faces.clone(),
+        faces: photo.faces.clone(),
         texts: found
             .into_iter()
-            .filter_map(|text| to_seen_text(text, frame.width(), frame.height()))
+            .filter_map(|text| to_detected_text(text, frame.width(), frame.height()))
             .collect(),
         _permit: Arc::clone(&sized.permit),
     }
 }
 
-fn to_seen_text(text: BibText, width: u32, height: u32) -> Option<DetectedText> {
-    let standing = classify_text(text.is_bib, text.confidence)?;
+fn to_detected_text(text: BibText, width: u32, height: u32) -> Option<DetectedText> {
+    let index_state = classify_text(text.is_bib, text.confidence)?;
     let bounding_box = to_bounding_box(&text.quad.bounds(), width, height)?;
-    Some(DetectedText {
-        text: text.text,
-        bounding_box,
-        confidence: f64::from(text.confidence),
-        index_state: standing,
-    })
+    Some(DetectedText { text: text.text, bounding_box, confidence: f64::from(text.confidence), index_state })
 }
 
-/// What becomes of a text in searches; `None` when it is not even kept.
+/// Classifies a text for search; `None` when it is dropped.
 fn classify_text(is_bib: bool, confidence: f32) -> Option<TextIndexState> {
-    // Neither is what is no number.
     if confidence.is_nan() || confidence < CANDIDATE_CONFIDENCE {
         return None;
     }
@@ -199,13 +193,13 @@ fn classify_text(is_bib: bool, confidence: f32) -> Option<TextIndexState> {
     })
 }
 
-/// Compiled patterns of albums.
+/// Compiled bib patterns of albums.
 #[derive(Default)]
 pub(crate) struct PatternCache(HashMap<String, Arc<BibPattern>>);
 
 impl PatternCache {
-    /// The compiled pattern. The API accepts no pattern that does not compile; should one be there all the same, the
-    /// default takes its place, for a bad setting is no reason to lose photos.
+    /// Returns the compiled pattern. The API rejects patterns that do not compile; for one that is in the database
+    /// nevertheless, returns the default, so that a bad setting does not fail photos.
     fn get(&mut self, pattern: &str) -> Arc<BibPattern> {
         if let Some(compiled) = self.0.get(pattern) {
             return Arc::clone(compiled);
@@ -214,10 +208,10 @@ impl PatternCache {
             self.0.clear();
         }
         let compiled = BibPattern::new(pattern).or_else(|error| {
-            tracing::warn!(pattern, error = %error, "an album's bib pattern is not usable, the default takes its place");
+            tracing::warn!(pattern, error = %error, "failed to compile an album's bib pattern, using the default");
             BibPattern::new(DEFAULT_BIB_PATTERN)
         });
-        let compiled = Arc::new(compiled.expect("the default pattern compiles, as a test shows"));
+        let compiled = Arc::new(compiled.expect("the default pattern compiles, see the tests"));
         self.0.insert(pattern.to_owned(), Arc::clone(&compiled));
         compiled
     }
@@ -231,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    /// A reader with memory for frames up to 100 pixels across, that minds white ones.
+    /// A reader that fails on frames wider than 100 pixels and on white ones.
     struct SmallReader;
 
     impl BibReader for SmallReader {
@@ -244,7 +238,7 @@ mod tests {
         }
 
         fn identity(&self) -> &ModelIdentity {
-            unreachable!("nobody asks for its name")
+            unreachable!("tests do not use the identity")
         }
     }
 
@@ -265,8 +259,8 @@ mod tests {
 
     #[test]
     fn a_frame_that_fails_reading_while_a_grey_one_of_its_size_passes_is_poison() {
-        let answers = read_picture(255, 100, 80).unwrap();
-        assert_eq!(answers[0].as_ref().unwrap_err().reason, FailureReason::ProcessingCrashed);
+        let results = read_picture(255, 100, 80).unwrap();
+        assert_eq!(results[0].as_ref().unwrap_err().reason, FailureReason::ProcessingCrashed);
     }
 
     #[test]

@@ -1,57 +1,56 @@
-//! Which sizes of an upright photo are wanted by whom. Pure arithmetic.
+//! The sizes in which an upright photo is needed: for networks, as preview, as thumbnail.
 
 use photofinish_kernels::frame::Size;
 use photofinish_store::model::album::{AlbumConfig, Recognition, RecognitionMode};
 
 use crate::stages::grid;
 
-/// The long side at which networks see a photo: what the bib recipe was measured on (docs/READING.md, step 1).
+/// Long side of the frame for networks, pixels: bib reading was tuned at this size (docs/READING.md, step 1).
 pub(crate) const WORKING_LONG_SIDE: u32 = 2048;
 
-/// JPEG files of quality 80 take about a fifth of a byte a pixel; this much is held for them.
+/// Bytes per pixel that are reserved for the preview files. JPEG files of quality 80 take about a fifth of that.
 const ENCODED_BYTES_PER_PIXEL: usize = 1;
 
-/// The sizes wanted of one photo. None is larger than the photo.
+/// The sizes needed of one photo. None is larger than the photo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OutputSizes {
-    /// For the networks.
+    /// The frame for networks.
     pub(crate) frame: Size,
-    /// For people.
+    /// The preview.
     pub(crate) preview: Size,
-    /// For lists.
+    /// The thumbnail, for lists.
     pub(crate) thumbnail: Size,
 }
 
 impl OutputSizes {
-    /// Of an upright photo of size `photo` in an album of this configuration.
+    /// Computes the sizes for an upright photo of size `photo` in an album with this configuration.
     pub(crate) fn for_photo(photo: Size, config: &AlbumConfig) -> Self {
-        let wanted = |recognition: &Recognition| match (&recognition.mode, &recognition.grid) {
+        let grid_long_side = |recognition: &Recognition| match (&recognition.mode, &recognition.grid) {
             (RecognitionMode::Grid, Some(grid)) if recognition.enabled => grid::frame_long_side(grid, photo),
             _ => 0,
         };
-        let working = WORKING_LONG_SIDE.max(wanted(&config.face)).max(wanted(&config.text));
+        let working = WORKING_LONG_SIDE.max(grid_long_side(&config.face)).max(grid_long_side(&config.text));
         Self {
-            frame: photo.within(working),
-            preview: photo.within(config.preview_max_dimension.max(1)),
-            thumbnail: photo.within(config.thumbnail_max_dimension.max(1)),
+            frame: photo.fit_within(working),
+            preview: photo.fit_within(config.preview_max_dimension.max(1)),
+            thumbnail: photo.fit_within(config.thumbnail_max_dimension.max(1)),
         }
     }
 
-    /// The largest of them: all others are made of it.
+    /// The size with the most pixels: the others are made from it.
     pub(crate) fn largest(&self) -> Size {
-        let both = [self.preview, self.thumbnail];
-        both.into_iter()
+        [self.preview, self.thumbnail]
+            .into_iter()
             .fold(self.frame, |largest, size| if size.area() > largest.area() { size } else { largest })
     }
 
-    /// The long side of the largest, pixels.
+    /// The long side of the largest size, pixels.
     pub(crate) fn long_side(&self) -> u32 {
-        let largest = self.largest();
-        largest.width.max(largest.height)
+        self.largest().long_side()
     }
 
-    /// Bytes of memory that making them takes beside the decoded photo: the largest, once more while it is turned,
-    /// and the files.
+    /// Bytes that resizing takes beside the decoded photo: the largest picture twice, as it is rotated into a second
+    /// buffer, and the files.
     pub(crate) fn memory_bytes(&self) -> usize {
         let pixels = self.largest().area() * 3 * 2;
         pixels + (self.preview.area() + self.thumbnail.area()) * ENCODED_BYTES_PER_PIXEL

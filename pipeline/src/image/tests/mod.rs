@@ -10,11 +10,10 @@ use turbojpeg::{Compressor, Image, PixelFormat, Subsamp};
 
 use super::exif::ExifData;
 use super::pool::{PixelPool, PooledPicture};
+use super::upright_resizer::UprightResizer;
 use crate::engine::fault::Poison;
 use crate::image::decoder::Decoder;
 use crate::settings::Limits;
-use crate::stages::decode::to_upright;
-use crate::stages::resize::UprightResizer;
 use crate::testing::shared_photo_dir;
 
 const LIMITS: Limits = Limits { max_file_bytes: 50 << 20, max_pixels: 200_000_000 };
@@ -276,9 +275,12 @@ fn thumbnail(file: &[u8], long_side: u32) -> Result<(Size, Vec<u8>), Poison> {
     let notes = ExifData::read(file);
     let plan = decoder.plan(file, |_| long_side)?;
     let stored = decoder.decode(file, &plan)?;
-    let size = to_upright(plan.stored_size, notes.orientation.swaps_sides());
-    let picture =
-        UprightResizer::new(pool).resize_upright(stored.frame(), notes.orientation, size.within(long_side));
+    let size = notes.orientation.transform_size(plan.stored_size);
+    let picture = UprightResizer::new(pool).resize_upright(
+        stored.frame(),
+        notes.orientation,
+        size.fit_within(long_side),
+    );
     Ok((size, picture.frame().pixels().to_vec()))
 }
 

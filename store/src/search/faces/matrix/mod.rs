@@ -116,7 +116,7 @@ impl FaceMatrix {
         }
         // All faces that are close enough: how many of them belong to one photo is not known yet.
         let mut near: Vec<(f32, &FaceEntry)> = Vec::new();
-        let search = VectorQuery { probe: &query.probe.vector, min_score: query.min_cosine, k: query.k };
+        let search = VectorQuery { probe: &query.probe.vector, min_score: query.min_cosine };
         group.for_each_hit(scorer, &search, |score, face| near.push((score, face)));
         near.sort_unstable_by(|(a, first), (b, second)| {
             b.total_cmp(a).then_with(|| first.sequence.cmp(&second.sequence))

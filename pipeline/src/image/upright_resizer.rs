@@ -1,0 +1,43 @@
+//! Resizes stored pictures and turns them upright, in pooled buffers. Used for photos and for selfies.
+
+use photofinish_kernels::frame::{Frame, Picture, Size};
+use photofinish_kernels::orient::{Orientation, apply_orientation};
+use photofinish_kernels::resize::{Filter, ResizeTarget, Resizer};
+
+use crate::image::pool::{PixelPool, PooledPicture};
+
+/// Makes smaller, upright pictures; one per thread.
+pub(crate) struct UprightResizer {
+    resizer: Resizer,
+    pool: PixelPool,
+}
+
+impl UprightResizer {
+    pub(crate) fn new(pool: PixelPool) -> Self {
+        Self { resizer: Resizer::default(), pool }
+    }
+
+    /// Turns a stored picture upright at `size`, which is the size of the upright result.
+    pub(crate) fn resize_upright(
+        &mut self,
+        stored: Frame<'_>,
+        orientation: Orientation,
+        size: Size,
+    ) -> PooledPicture {
+        // Shrink first: the cost of rotating is proportional to the number of pixels.
+        let shrunk = self.resize_pixels(stored, orientation.transform_size(size));
+        PooledPicture::new(apply_orientation(shrunk, orientation), &self.pool)
+    }
+
+    /// Resizes an upright picture.
+    pub(crate) fn resize(&mut self, frame: Frame<'_>, size: Size) -> PooledPicture {
+        PooledPicture::new(self.resize_pixels(frame, size), &self.pool)
+    }
+
+    fn resize_pixels(&mut self, frame: Frame<'_>, size: Size) -> Picture {
+        let mut pixels = self.pool.acquire_buffer(size.area() * 3);
+        let target = ResizeTarget { size, filter: Filter::Lanczos };
+        self.resizer.resize(frame.as_window(), target, &mut pixels);
+        Picture::new(pixels, size.width, size.height).expect("resize writes width * height * 3 bytes")
+    }
+}
