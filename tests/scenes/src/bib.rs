@@ -1,47 +1,51 @@
-//! A race number: a white sheet with a coloured header and bold digits, seen a little from the side.
+//! Race bibs: a white sheet with a coloured header and bold digits, drawn in a slight perspective.
 
 use ab_glyph::{Font, FontVec, PxScale, ScaleFont, point};
 use anyhow::Context;
 
-use super::canvas::{Bounds, Canvas, Color, Point, mix_colors, place};
+use crate::canvas::{Bounds, Canvas, Color, Point, mix_colors};
 
-/// Places where systems keep DejaVu Sans Bold.
+/// Paths at which Linux distributions install DejaVu Sans Bold.
 const FONT_PATHS: [&str; 3] = [
     "/usr/share/fonts/truetype/dejavu/DejaVuSans-Bold.ttf",
     "/usr/share/fonts/dejavu-sans-fonts/DejaVuSans-Bold.ttf",
     "/usr/share/fonts/TTF/DejaVuSans-Bold.ttf",
 ];
 
-/// Pixels that a digit is high on the flat sheet.
+/// Height of a digit on the flat sheet, pixels.
 const SHEET_DIGIT_HEIGHT: f32 = 160.0;
 
-/// Lets a sheet be drawn many times.
+/// Renders flat bib sheets.
 pub struct BibPrinter {
     font: FontVec,
 }
 
-/// A flat sheet.
+/// A rendered sheet, before it is placed in a photo.
 pub struct Sheet {
     width: usize,
     height: usize,
     pixels: Vec<Color>,
 }
 
-/// How a sheet hangs.
+/// Where and how a sheet is drawn into a photo.
 #[derive(Clone, Copy, Debug)]
 pub struct BibPlacement {
     /// The middle of the sheet.
     pub centre: Point,
-    /// Height of its digits, in pixels.
+    /// Height of its digits, pixels of the photo.
     pub digit_height: f32,
-    /// Radians, clockwise.
+    /// Clockwise rotation, radians.
     pub rotation: f32,
-    /// How much nearer the right side is than the left, as a share.
+    /// Perspective: relative growth of the height from the middle to the right edge; negative when the left side is
+    /// nearer.
     pub slant: f32,
 }
 
 impl BibPrinter {
-    /// With the system's DejaVu Sans Bold.
+    /// Creates a printer with the system's DejaVu Sans Bold.
+    ///
+    /// # Errors
+    /// When the font is not installed or is damaged.
     pub fn new() -> anyhow::Result<Self> {
         let bytes = FONT_PATHS.iter().find_map(|path| std::fs::read(path).ok());
         let bytes =
@@ -49,9 +53,9 @@ impl BibPrinter {
         Ok(Self { font: FontVec::try_from_vec(bytes).context("the font DejaVu Sans Bold is damaged")? })
     }
 
-    /// A sheet with a number.
+    /// Renders a sheet with a number.
     pub fn print(&self, number: &str, header: Color) -> Sheet {
-        // A capital of this font is 0.729 em high.
+        // The cap height of this font is 0.729 em.
         let font = self
             .font
             .as_scaled(PxScale::from(SHEET_DIGIT_HEIGHT / 0.729 * self.font.height_unscaled() / self.em()));
@@ -64,8 +68,8 @@ impl BibPrinter {
             let glyph = id.with_scale_and_position(font.scale(), point(pen, 1.62 * SHEET_DIGIT_HEIGHT));
             if let Some(outline) = self.font.outline_glyph(glyph) {
                 let corner = outline.px_bounds().min;
-                outline.draw(|x, y, cover| {
-                    sheet.blend_ink(corner.x as usize + x as usize, corner.y as usize + y as usize, cover);
+                outline.draw(|x, y, coverage| {
+                    sheet.blend_ink(corner.x as usize + x as usize, corner.y as usize + y as usize, coverage);
                 });
             }
             pen += font.h_advance(id);
@@ -98,37 +102,37 @@ impl Sheet {
         Self { width, height, pixels }
     }
 
-    fn blend_ink(&mut self, x: usize, y: usize, cover: f32) {
+    fn blend_ink(&mut self, x: usize, y: usize, coverage: f32) {
         if x < self.width && y < self.height {
             let pixel = &mut self.pixels[y * self.width + x];
-            *pixel = mix_colors(*pixel, [22.0, 22.0, 26.0], cover);
+            *pixel = mix_colors(*pixel, [22.0, 22.0, 26.0], coverage);
         }
     }
 
-    /// Hangs the sheet on whatever is on the canvas; says where its corners came to lie, clockwise from the top left.
-    pub fn draw_on(&self, canvas: &mut Canvas, how: BibPlacement) -> [Point; 4] {
-        let half_width = self.width as f32 / SHEET_DIGIT_HEIGHT * how.digit_height / 2.0;
-        let half_height = self.height as f32 / SHEET_DIGIT_HEIGHT * how.digit_height / 2.0;
-        let (sine, cosine) = how.rotation.sin_cos();
+    /// Draws the sheet onto the canvas.
+    pub fn draw_on(&self, canvas: &mut Canvas, placement: BibPlacement) {
+        let BibPlacement { centre, digit_height, rotation, slant } = placement;
+        let half_width = self.width as f32 / SHEET_DIGIT_HEIGHT * digit_height / 2.0;
+        let half_height = self.height as f32 / SHEET_DIGIT_HEIGHT * digit_height / 2.0;
+        let (sine, cosine) = rotation.sin_cos();
         let corners =
             [(-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0)].map(|(right, down): (f32, f32)| {
-                let (x, y) = (right * half_width, down * half_height * (1.0 + right * how.slant));
-                place(how.centre.x + x * cosine - y * sine, how.centre.y + x * sine + y * cosine)
+                let (x, y) = (right * half_width, down * half_height * (1.0 + right * slant));
+                Point::new(centre.x + x * cosine - y * sine, centre.y + x * sine + y * cosine)
             });
-        let pixel_size = SHEET_DIGIT_HEIGHT / how.digit_height;
+        let pixel_size = SHEET_DIGIT_HEIGHT / digit_height;
         canvas.blend(Bounds::around(&corners, 2.0), |x, y| {
-            let (x, y) = (x - how.centre.x, y - how.centre.y);
+            let (x, y) = (x - centre.x, y - centre.y);
             let right = (x * cosine + y * sine) / half_width;
-            let down = (y * cosine - x * sine) / half_height / (1.0 + right * how.slant);
+            let down = (y * cosine - x * sine) / half_height / (1.0 + right * slant);
             let inside = (1.0 - right.abs()).min((1.0 - down.abs()) * half_height / half_width) * half_width;
-            // The paper bends round the chest: its sides turn from the light.
+            // The paper bends around the chest: its sides are darker.
             let light = 1.0 - 0.16 * right * right;
             (self.sample_square(right, down, pixel_size).map(|value| value * light), (inside + 0.75) / 1.5)
         });
-        corners
     }
 
-    /// Mean colour of a square of `size` sheet pixels around a place given from -1 to 1.
+    /// Returns the mean colour of a square of `size` sheet pixels around a point given in -1 to 1 of the half sides.
     fn sample_square(&self, right: f32, down: f32, size: f32) -> Color {
         let centre = ((right + 1.0) / 2.0 * self.width as f32, (down + 1.0) / 2.0 * self.height as f32);
         let steps = (size.ceil() as i32).clamp(1, 8);

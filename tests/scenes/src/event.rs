@@ -1,4 +1,4 @@
-//! A whole event on disk: photos of three people, a selfie of each, and `truth.json`, which says who is where.
+//! Writes a whole event to disk: photos of three people, a selfie of each, and `truth.json` with the ground truth.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -7,50 +7,50 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-use super::canvas::Color;
-use super::jpeg::{self, CameraExif};
-use super::photo::{Entrant, PhotoPlan, PhotoRenderer, draw_selfie};
-use super::portrait::{Portrait, PortraitFile};
+use crate::canvas::Color;
+use crate::jpeg::{self, CameraExif};
+use crate::photo::{Entrant, PhotoPlan, PhotoRenderer, draw_selfie};
+use crate::portrait::{Portrait, PortraitFile};
 
-/// Folder of the photos inside the event's.
+/// Name of the folder of photos in the event's folder.
 pub const PHOTOS_FOLDER: &str = "photos";
-/// Folder of the selfies inside the event's.
+/// Name of the folder of selfies in the event's folder.
 pub const SELFIES_FOLDER: &str = "selfies";
-/// The truth's file name.
+/// File name of the ground truth.
 pub const TRUTH_FILE: &str = "truth.json";
 
-/// What is in each photo.
+/// The ground truth of an event: the content of `truth.json`.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Truth {
-    /// Everybody who ran.
+    /// All runners.
     pub runners: Vec<TruthRunner>,
-    /// Every photo.
+    /// All photos.
     pub photos: Vec<TruthPhoto>,
 }
 
-/// Somebody who ran.
+/// A runner.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct TruthRunner {
     /// Short name.
     pub name: String,
     /// The only race number of this runner.
     pub bib: String,
-    /// File name in the selfies' folder.
+    /// File name in the folder of selfies.
     pub selfie: String,
-    /// Whether the selfie is another photograph than those that the photos show.
+    /// Whether the selfie is made from a portrait that no photo uses.
     pub selfie_is_another_photograph: bool,
 }
 
 /// A photo.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct TruthPhoto {
-    /// File name in the photos' folder.
+    /// File name in the folder of photos.
     pub file: String,
-    /// Short names of those in it, from left to right.
+    /// Short names of the runners in it, from left to right.
     pub runners: Vec<String>,
-    /// Their race numbers.
+    /// Their race numbers, in the same order.
     pub bibs: Vec<String>,
-    /// As the EXIF says.
+    /// Capture time as in the EXIF data: `2026:05:17 09:41:07`.
     pub taken_at: String,
 }
 
@@ -97,26 +97,26 @@ const PEOPLE: [Person; 3] = [
     },
 ];
 
-/// Who is in a photo, by index into [`PEOPLE`]; the list is gone through again and again.
+/// Who is in a photo, by index into [`PEOPLE`]; photos cycle through the list.
 const GROUPS: [&[usize]; 6] = [&[0], &[1], &[2], &[0, 1], &[2, 1], &[0, 2]];
 
-/// Width, height and EXIF orientation, gone through again and again; out of step with [`GROUPS`], so that everybody
-/// is in photos of each kind.
+/// Width, height and EXIF orientation; photos cycle through the list. Its length has no common factor with that of
+/// [`GROUPS`], so that everybody is in photos of each format.
 const FORMATS: [(u32, u32, u16); 5] =
     [(3000, 2000, 1), (3600, 2400, 1), (2400, 3200, 6), (4000, 3000, 1), (2200, 3000, 8)];
 
-/// Draws `count` photos and the rest of an event into `folder`, with the portraits of `portraits`.
+/// Writes an event of `count` photos into `folder`, drawn with the portraits in the folder `portraits`.
 ///
 /// # Errors
 /// When a portrait or the font is missing, or the folder cannot be written.
 pub fn write_event(folder: &Path, portraits: &Path, count: usize) -> anyhow::Result<Truth> {
     for name in [PHOTOS_FOLDER, SELFIES_FOLDER] {
         let path = folder.join(name);
-        std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        std::fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
     }
     let mut runners = Vec::new();
     for (index, person) in PEOPLE.iter().enumerate() {
-        runners.push(write_selfie(folder, portraits, (index, person))?);
+        runners.push(write_selfie(folder, portraits, person, 1000 + index as u64)?);
     }
     let photos = write_photos(folder, portraits, count)?;
     let truth = Truth { runners, photos };
@@ -124,14 +124,10 @@ pub fn write_event(folder: &Path, portraits: &Path, count: usize) -> anyhow::Res
     Ok(truth)
 }
 
-fn write_selfie(
-    folder: &Path,
-    portraits: &Path,
-    (index, person): (usize, &Person),
-) -> anyhow::Result<TruthRunner> {
+fn write_selfie(folder: &Path, portraits: &Path, person: &Person, seed: u64) -> anyhow::Result<TruthRunner> {
     let portrait = Portrait::open(portraits, person.selfie_portrait)?;
     let file = format!("{}.jpg", person.name);
-    let picture = draw_selfie(&portrait, 1000 + index as u64);
+    let picture = draw_selfie(&portrait, seed);
     let notes = CameraExif { taken_at: "2026:05:17 18:30:00", orientation: 1 };
     std::fs::write(folder.join(SELFIES_FOLDER).join(&file), jpeg::encode(&picture, notes)?)?;
     Ok(TruthRunner {
@@ -145,30 +141,31 @@ fn write_selfie(
     })
 }
 
-/// Draws on every core.
+/// Draws the photos on all cores.
 fn write_photos(folder: &Path, portraits: &Path, count: usize) -> anyhow::Result<Vec<TruthPhoto>> {
-    let studio = PhotoRenderer::new()?;
-    let mut heads = Vec::new();
+    let renderer = PhotoRenderer::new()?;
+    let mut portraits_of_people = Vec::new();
     for person in &PEOPLE {
         let open = |file: &PortraitFile| Portrait::open(portraits, *file);
-        heads.push(person.photo_portraits.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?);
+        portraits_of_people
+            .push(person.photo_portraits.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?);
     }
-    let artist = EventWriter { renderer: studio, portraits: heads, folder };
+    let writer = EventWriter { renderer, portraits: portraits_of_people, folder };
     let (next, drawn) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     std::thread::scope(|scope| {
         for thread in 0..threads.min(count) {
-            let work = || {
+            let draw_photos = || {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     if index >= count {
                         break;
                     }
-                    let photo = artist.write_photo(index);
+                    let photo = writer.write_photo(index);
                     drawn.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(photo);
                 }
             };
-            std::thread::Builder::new().name(format!("draw-{thread}")).spawn_scoped(scope, work)?;
+            std::thread::Builder::new().name(format!("draw-{thread}")).spawn_scoped(scope, draw_photos)?;
         }
         anyhow::Ok(())
     })?;

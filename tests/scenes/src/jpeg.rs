@@ -1,4 +1,4 @@
-//! JPEG files as cameras write them: quality 92, with a camera's name, the time and how it was held.
+//! JPEG files as cameras write them: with a camera's name, the capture time and the orientation as EXIF.
 
 use std::io::Cursor;
 
@@ -6,51 +6,63 @@ use anyhow::Context;
 use image::codecs::jpeg::JpegEncoder;
 use image::{ImageReader, RgbImage};
 
+/// Typical of cameras' "fine" setting.
 const JPEG_QUALITY: u8 = 92;
 
-/// Length of the date in EXIF with its closing zero: `2026:05:17 09:41:07`.
+/// Length of a date in EXIF with its terminating zero: `2026:05:17 09:41:07`.
 const DATE_BYTES: u32 = 20;
 
-/// What a camera notes beside the pixels.
+/// The EXIF data that a camera writes.
 #[derive(Clone, Copy, Debug)]
 pub struct CameraExif<'a> {
-    /// As EXIF writes it: `2026:05:17 09:41:07`.
+    /// In EXIF's format: `2026:05:17 09:41:07`.
     pub taken_at: &'a str,
-    /// EXIF's number for how the picture must be turned; the pixels are stored accordingly.
+    /// EXIF orientation: 1, 3, 6 or 8.
     pub orientation: u16,
 }
 
-/// A picture of any format that this workspace builds in.
+/// Decodes a picture of any format that the workspace's `image` crate supports.
+///
+/// # Errors
+/// When the format is unknown or the file is damaged.
 pub fn decode(bytes: &[u8]) -> anyhow::Result<RgbImage> {
     let reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
     Ok(reader.decode()?.into_rgb8())
 }
 
-/// A JPEG file of an upright picture, stored the way a camera held like that would store it.
+/// Encodes an upright picture as a JPEG file whose pixels are stored as a camera in that orientation stores them.
 ///
 /// # Errors
-/// When the date has another length than EXIF's, or the orientation is none that cameras write (1, 3, 6, 8).
+/// When the date has not the length of an EXIF date, or the orientation is not 1, 3, 6 or 8.
 pub fn encode(upright: &RgbImage, notes: CameraExif<'_>) -> anyhow::Result<Vec<u8>> {
     let stored = match notes.orientation {
         1 => upright.clone(),
         3 => image::imageops::rotate180(upright),
         6 => image::imageops::rotate270(upright),
         8 => image::imageops::rotate90(upright),
-        other => anyhow::bail!("orientation {other} is none that cameras write"),
+        other => anyhow::bail!("orientation {other} is not one that cameras write"),
     };
     let mut file = Vec::new();
     JpegEncoder::new_with_quality(&mut file, JPEG_QUALITY)
         .encode_image(&stored)
         .context("cannot encode a JPEG")?;
     let segment = exif_segment(notes)?;
-    // Behind the two bytes that every JPEG begins with.
+    // After the start-of-image marker.
     file.splice(2..2, segment);
     Ok(file)
 }
 
-/// An APP1 segment: a little TIFF with two folders of entries. Offsets count from its `II`.
+/// An entry of a TIFF image file directory; its value is a number or an offset from the file's start.
+struct IfdEntry {
+    tag: u16,
+    kind: u16,
+    count: u32,
+    value: u32,
+}
+
+/// An APP1 segment: a little-endian TIFF with two image file directories (IFDs). Offsets count from its `II`.
 fn exif_segment(notes: CameraExif<'_>) -> anyhow::Result<Vec<u8>> {
-    anyhow::ensure!(notes.taken_at.len() as u32 + 1 == DATE_BYTES, "{} is no EXIF date", notes.taken_at);
+    anyhow::ensure!(notes.taken_at.len() as u32 + 1 == DATE_BYTES, "{} is not an EXIF date", notes.taken_at);
     const ASCII: u16 = 2;
     const SHORT: u16 = 3;
     const LONG: u16 = 4;
@@ -61,27 +73,18 @@ fn exif_segment(notes: CameraExif<'_>) -> anyhow::Result<Vec<u8>> {
     let date_at = details_at + 2 + 12 + 4;
 
     let mut tiff = b"II*\0\x08\0\0\0".to_vec();
-    let mut entries = |folder: &[(u16, u16, u32, u32)]| {
-        tiff.extend((folder.len() as u16).to_le_bytes());
-        for (tag, kind, count, value) in folder {
-            tiff.extend(tag.to_le_bytes());
-            tiff.extend(kind.to_le_bytes());
-            tiff.extend(count.to_le_bytes());
-            tiff.extend(value.to_le_bytes());
-        }
-        tiff.extend([0; 4]);
-        if folder.len() > 1 {
-            tiff.extend(make);
-            tiff.extend(model);
-        }
-    };
-    entries(&[
-        (0x010f, ASCII, make.len() as u32, make_at),
-        (0x0110, ASCII, model.len() as u32, model_at),
-        (0x0112, SHORT, 1, u32::from(notes.orientation)),
-        (0x8769, LONG, 1, details_at),
-    ]);
-    entries(&[(0x9003, ASCII, DATE_BYTES, date_at)]);
+    extend_ifd(
+        &mut tiff,
+        &[
+            IfdEntry { tag: 0x010f, kind: ASCII, count: make.len() as u32, value: make_at },
+            IfdEntry { tag: 0x0110, kind: ASCII, count: model.len() as u32, value: model_at },
+            IfdEntry { tag: 0x0112, kind: SHORT, count: 1, value: u32::from(notes.orientation) },
+            IfdEntry { tag: 0x8769, kind: LONG, count: 1, value: details_at },
+        ],
+    );
+    tiff.extend(make);
+    tiff.extend(model);
+    extend_ifd(&mut tiff, &[IfdEntry { tag: 0x9003, kind: ASCII, count: DATE_BYTES, value: date_at }]);
     tiff.extend(notes.taken_at.as_bytes());
     tiff.push(0);
 
@@ -90,4 +93,16 @@ fn exif_segment(notes: CameraExif<'_>) -> anyhow::Result<Vec<u8>> {
     segment.extend(b"Exif\0\0");
     segment.extend(tiff);
     Ok(segment)
+}
+
+/// Appends a directory that has no successor.
+fn extend_ifd(tiff: &mut Vec<u8>, entries: &[IfdEntry]) {
+    tiff.extend((entries.len() as u16).to_le_bytes());
+    for entry in entries {
+        tiff.extend(entry.tag.to_le_bytes());
+        tiff.extend(entry.kind.to_le_bytes());
+        tiff.extend(entry.count.to_le_bytes());
+        tiff.extend(entry.value.to_le_bytes());
+    }
+    tiff.extend([0; 4]);
 }

@@ -1,7 +1,7 @@
-//! Draws photos of races: for the sample event of the demonstration, and for tests that want a photo of which
-//! everything is known. Knows nothing of networks; whether they find what was drawn is for tests to say.
+//! Draws synthetic race photos with known ground truth, for the sample event of the demo and for tests. Knows nothing
+//! of networks; tests check whether they find what was drawn.
 //!
-//! [`event`] plans and writes a whole event with its truth; [`photo`] draws one picture.
+//! [`event`] plans and writes a whole event with its ground truth; [`photo`] draws one picture.
 
 mod backdrop;
 mod bib;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Parser;
 use photofinish_scenes::event;
 
-/// Draws photos of a race with numbers and faces, a selfie of each runner, and what is true about them.
+/// Draws photos of a race with numbers and faces, a selfie of each runner, and the ground truth.
 #[derive(Parser)]
 struct Arguments {
     /// Folder to write into
