@@ -128,8 +128,8 @@ mod tests {
     #[test]
     fn a_rotated_face_is_aligned_upright() {
         // A bright spot at each landmark of a face rotated by 90 degrees and scaled by two.
-        let turn = Similarity { a: 0.0, b: 2.0, tx: 300.0, ty: 20.0 };
-        let landmarks = TEMPLATE.points.map(|point| turn.apply(point));
+        let rotation = Similarity { a: 0.0, b: 2.0, tx: 300.0, ty: 20.0 };
+        let landmarks = TEMPLATE.points.map(|point| rotation.apply(point));
         let mut pixels = vec![0_u8; 320 * 320 * 3];
         for point in &landmarks {
             for (dx, dy) in (-3..=3).flat_map(|dx| (-3..=3).map(move |dy| (dx, dy))) {

@@ -134,8 +134,8 @@ impl Picture {
 }
 
 fn check_dimensions(bytes: usize, width: u32, height: u32) -> Result<(), FrameError> {
-    let wanted = (width as usize).checked_mul(height as usize).and_then(|n| n.checked_mul(3));
-    if width > 0 && height > 0 && wanted == Some(bytes) {
+    let expected = (width as usize).checked_mul(height as usize).and_then(|n| n.checked_mul(3));
+    if width > 0 && height > 0 && expected == Some(bytes) {
         Ok(())
     } else {
         Err(FrameError { bytes, width, height })

@@ -93,7 +93,7 @@ impl Resizer {
         let options = fir::ResizeOptions::new()
             .resize_alg(fir::ResizeAlg::Convolution(fir::FilterType::Lanczos3))
             .crop(source.left().into(), source.top().into(), crop.width.into(), crop.height.into());
-        self.lanczos.resize(&view, &mut target, &options).expect("a window lies within its frame");
+        self.lanczos.resize(&view, &mut target, &options).expect("a window is within its frame");
         if self.lanczos.size_of_internal_buffers() > MAX_KEPT_BYTES {
             self.lanczos.reset_internal_buffers();
         }

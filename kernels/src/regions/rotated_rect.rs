@@ -45,7 +45,7 @@ fn cross_product(a: (i32, i32), b: (i32, i32), c: (i32, i32)) -> i64 {
 }
 
 impl RotatedRect {
-    /// Returns the rectangle of least area around a convex hull: one of its sides lies on a side of the hull. Of equal
+    /// Returns the rectangle of least area around a convex hull: one of its sides is on a side of the hull. Of equal
     /// areas the first along the hull; of no points an empty one at the origin.
     pub(super) fn min_area_around(hull: &[(i32, i32)]) -> Self {
         let Some(&first) = hull.first() else {

@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_time_without_offset_is_read_as_utc() {
-        let notes =
+        let exif =
             ExifData::read(&jpeg_with_exif(&[(Tag::DateTimeOriginal, ascii_value("2024:05:12 10:20:30"))]));
         assert_eq!(exif.taken_at, Some(datetime!(2024-05-12 10:20:30 UTC)));
     }

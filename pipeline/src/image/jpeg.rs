@@ -63,13 +63,13 @@ impl JpegDecoder {
             }
         };
         let is_cmyk = matches!(header.colorspace, Colorspace::CMYK | Colorspace::YCCK);
-        let skeleton = JpegStructure::read(file);
+        let structure = JpegStructure::read(file);
         Ok(Some(JpegHeader {
             size: Size { width: parse_side(header.width)?, height: parse_side(header.height)? },
             is_lossless: header.is_lossless,
             is_cmyk,
-            is_inverted: is_cmyk && skeleton.is_adobe,
-            coefficient_bytes_per_pixel: skeleton.coefficient_bytes_per_pixel(),
+            is_inverted: is_cmyk && structure.is_adobe,
+            coefficient_bytes_per_pixel: structure.coefficient_bytes_per_pixel(),
         }))
     }
 
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn the_smallest_sufficient_scale_is_chosen() {
         let scaled =
-            |width, height, long_side| longer_side(header(width, height).plan_for(long_side).decoded_size());
+            |width, height, long_side| header(width, height).plan_for(long_side).decoded_size().long_side();
         assert_eq!(scaled(6000, 4000, 2048), 2250);
         assert_eq!(scaled(4000, 6000, 2048), 2250);
         assert_eq!(scaled(2048, 1000, 2048), 2048);

@@ -35,12 +35,12 @@ impl JpegStructure {
                 APP14 => structure.is_adobe |= payload.starts_with(b"Adobe"),
                 // Frame headers of every coding process; c4, c8 and cc are tables.
                 0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => {
-                    skeleton.record_frame_header(marker, payload)
+                    structure.record_frame_header(marker, payload)
                 }
                 _ => {}
             }
         }
-        skeleton
+        structure
     }
 
     /// Bytes of coefficients per pixel that a decoder keeps until it has read all scans: 16 bits for each component, none

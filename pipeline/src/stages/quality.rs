@@ -116,9 +116,9 @@ mod tests {
 
     #[test]
     fn a_tilted_head_is_not_turned_away() {
-        let turn = |p: &Point| Point { x: 100.0 - p.y, y: p.x };
+        let rotate = |p: &Point| Point { x: 100.0 - p.y, y: p.x };
         let mut tilted = face(50., 100., 0.9);
-        tilted.landmarks = tilted.landmarks.map(|p| turn(&p));
+        tilted.landmarks = tilted.landmarks.map(|p| rotate(&p));
         assert_eq!(rejection_before_embedding(&tilted), None);
     }
 

@@ -72,9 +72,9 @@ impl Stage for Read {
                 results.push(Ok(to_read_photo(photo, Vec::new())));
                 continue;
             };
-            let whole = texts.next().expect("one result per request, checked by `BatchInference`");
-            let found = match whole {
-                Ok(whole) => self.add_grid_texts(photo, pattern, whole)?,
+            let full_frame = texts.next().expect("one result per request, checked by `BatchInference`");
+            let found = match full_frame {
+                Ok(full_frame) => self.add_grid_texts(photo, pattern, full_frame)?,
                 Err(poison) => Err(poison),
             };
             results.push(found.map(|found| to_read_photo(photo, found)));
@@ -95,13 +95,13 @@ impl Read {
         &mut self,
         photo: &EmbeddedPhoto,
         pattern: &BibPattern,
-        whole: Vec<BibText>,
+        full_frame: Vec<BibText>,
     ) -> Result<Result<Vec<BibText>, Poison>, Outage> {
         let text = &photo.detected.sized.metadata.lease.config.text;
-        let (RecognitionMode::Grid, Some(grid)) = (text.mode, &text.grid) else { return Ok(Ok(whole)) };
+        let (RecognitionMode::Grid, Some(grid)) = (text.mode, &text.grid) else { return Ok(Ok(full_frame)) };
         let cells = self.read_cells(photo, pattern, grid)?;
         Ok(cells.map(|mut all| {
-            all.extend(whole);
+            all.extend(full_frame);
             // Of duplicates the first is kept: bibs before other texts, longer ones before parts of them, then by
             // confidence.
             all.sort_by(|a, b| {

@@ -128,8 +128,8 @@ fn write_selfie(folder: &Path, portraits: &Path, person: &Person, seed: u64) -> 
     let portrait = Portrait::open(portraits, person.selfie_portrait)?;
     let file = format!("{}.jpg", person.name);
     let picture = draw_selfie(&portrait, seed);
-    let notes = CameraExif { taken_at: "2026:05:17 18:30:00", orientation: 1 };
-    std::fs::write(folder.join(SELFIES_FOLDER).join(&file), jpeg::encode(&picture, notes)?)?;
+    let exif = CameraExif { taken_at: "2026:05:17 18:30:00", orientation: 1 };
+    std::fs::write(folder.join(SELFIES_FOLDER).join(&file), jpeg::encode(&picture, exif)?)?;
     Ok(TruthRunner {
         name: person.name.into(),
         bib: person.bib.into(),

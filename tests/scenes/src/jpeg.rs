@@ -34,8 +34,8 @@ pub fn decode(bytes: &[u8]) -> anyhow::Result<RgbImage> {
 ///
 /// # Errors
 /// When the date has not the length of an EXIF date, or the orientation is not 1, 3, 6 or 8.
-pub fn encode(upright: &RgbImage, notes: CameraExif<'_>) -> anyhow::Result<Vec<u8>> {
-    let stored = match notes.orientation {
+pub fn encode(upright: &RgbImage, exif: CameraExif<'_>) -> anyhow::Result<Vec<u8>> {
+    let stored = match exif.orientation {
         1 => upright.clone(),
         3 => image::imageops::rotate180(upright),
         6 => image::imageops::rotate270(upright),
@@ -46,7 +46,7 @@ pub fn encode(upright: &RgbImage, notes: CameraExif<'_>) -> anyhow::Result<Vec<u
     JpegEncoder::new_with_quality(&mut file, JPEG_QUALITY)
         .encode_image(&stored)
         .context("cannot encode a JPEG")?;
-    let segment = exif_segment(notes)?;
+    let segment = exif_segment(exif)?;
     // After the start-of-image marker.
     file.splice(2..2, segment);
     Ok(file)
@@ -61,8 +61,8 @@ struct IfdEntry {
 }
 
 /// An APP1 segment: a little-endian TIFF with two image file directories (IFDs). Offsets count from its `II`.
-fn exif_segment(notes: CameraExif<'_>) -> anyhow::Result<Vec<u8>> {
-    anyhow::ensure!(notes.taken_at.len() as u32 + 1 == DATE_BYTES, "{} is not an EXIF date", notes.taken_at);
+fn exif_segment(exif: CameraExif<'_>) -> anyhow::Result<Vec<u8>> {
+    anyhow::ensure!(exif.taken_at.len() as u32 + 1 == DATE_BYTES, "{} is not an EXIF date", exif.taken_at);
     const ASCII: u16 = 2;
     const SHORT: u16 = 3;
     const LONG: u16 = 4;
@@ -78,14 +78,14 @@ fn exif_segment(notes: CameraExif<'_>) -> anyhow::Result<Vec<u8>> {
         &[
             IfdEntry { tag: 0x010f, kind: ASCII, count: make.len() as u32, value: make_at },
             IfdEntry { tag: 0x0110, kind: ASCII, count: model.len() as u32, value: model_at },
-            IfdEntry { tag: 0x0112, kind: SHORT, count: 1, value: u32::from(notes.orientation) },
+            IfdEntry { tag: 0x0112, kind: SHORT, count: 1, value: u32::from(exif.orientation) },
             IfdEntry { tag: 0x8769, kind: LONG, count: 1, value: details_at },
         ],
     );
     tiff.extend(make);
     tiff.extend(model);
     extend_ifd(&mut tiff, &[IfdEntry { tag: 0x9003, kind: ASCII, count: DATE_BYTES, value: date_at }]);
-    tiff.extend(notes.taken_at.as_bytes());
+    tiff.extend(exif.taken_at.as_bytes());
     tiff.push(0);
 
     let mut segment = vec![0xff, 0xe1];

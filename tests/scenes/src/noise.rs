@@ -78,7 +78,7 @@ fn smoothstep(fraction: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
 
     #[test]
     fn grain_has_unit_variance() {

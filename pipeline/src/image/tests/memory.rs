@@ -1,18 +1,18 @@
-//! Tests of what decoding is known to take before it begins, and of what is refused for it.
+//! Tests of the peak memory that a plan predicts, and of files that are rejected because of it.
 
 use super::*;
 
 const GIANT: u32 = 14_142;
 const GIANT_AREA: usize = 14_142 * 14_142;
 
-/// What decoding is going to take, or why it is not begun.
+/// The predicted peak memory of decoding, or why the file is rejected.
 fn peak_bytes(file: &[u8], long_side: u32) -> Result<usize, FailureReason> {
     let mut decoder = Decoder::new(LIMITS, PixelPool::default()).unwrap();
     let plan = decoder.plan(file, |_| long_side);
     plan.map(|plan| plan.peak_bytes).map_err(|poison| poison.reason)
 }
 
-/// A PNG of pixels of this image's kind that claims to have `width` x `height` of them.
+/// A PNG of this image's pixel format that claims a size of `width` x `height`.
 fn png_claiming(image: &DynamicImage, width: u32, height: u32) -> Vec<u8> {
     let mut file = encode(image, ImageFormat::Png);
     file[16..20].copy_from_slice(&width.to_be_bytes());
@@ -27,7 +27,7 @@ fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), |sum, _| shifted(sum)))
 }
 
-/// The same JPEG, but it claims to be a giant.
+/// Changes a JPEG to claim a size of [`GIANT`] x [`GIANT`].
 fn jpeg_claiming_a_giant(mut file: Vec<u8>) -> Vec<u8> {
     let frame = find_marker(&file, 0xc0).or_else(|| find_marker(&file, 0xc2)).unwrap();
     let [high, low] = (GIANT as u16).to_be_bytes();
@@ -98,13 +98,13 @@ fn cmyk_is_decoded_into_a_buffer_of_four_bytes_per_pixel() {
     assert_eq!(pool.idle_bytes(), plan.buffer_bytes);
 }
 
-/// A JPEG whose three components come one after the other, put together from three grey ones.
+/// A JPEG whose three components are in separate scans, assembled from three grey ones.
 fn in_three_scans(planes: [&RgbImage; 3]) -> Vec<u8> {
     let files = planes.map(|plane| jpeg(plane, |compressor| compressor.set_subsamp(Subsamp::Gray).unwrap()));
     let (frame, scan) = (find_marker(&files[0], 0xc0).unwrap(), find_marker(&files[0], 0xda).unwrap());
     let mut file = files[0][..frame].to_vec();
     file.extend([0xff, 0xc0, 0, 17]);
-    // Bits a sample, height, width.
+    // Bits per sample, height, width.
     file.extend(&files[0][frame + 4..frame + 9]);
     file.extend([3, 1, 0x11, 0, 2, 0x11, 0, 3, 0x11, 0]);
     file.extend(&files[0][frame + 13..scan]);
@@ -117,7 +117,7 @@ fn in_three_scans(planes: [&RgbImage; 3]) -> Vec<u8> {
     file
 }
 
-/// Grey, though of three components.
+/// A grey picture, and a JPEG of it with three components in separate scans.
 fn grey_in_three_scans(width: u32, height: u32) -> (RgbImage, Vec<u8>) {
     let grey = DynamicImage::ImageLuma8(DynamicImage::ImageRgb8(scene(width, height)).to_luma8()).to_rgb8();
     let no_colour = RgbImage::from_pixel(width, height, image::Rgb([128; 3]));
@@ -131,8 +131,8 @@ fn a_jpeg_whose_colours_come_one_after_the_other_is_counted_with_its_coefficient
     assert_eq!(peak_bytes(&file, 320), Ok(320 * 200 * (3 + 6)));
     assert_eq!(peak_bytes(&jpeg(&grey, set_progressive), 320), Ok(320 * 200 * (3 + 6)));
     assert_eq!(peak_bytes(&jpeg(&grey, |_| {}), 320), Ok(320 * 200 * 3));
-    let apart = mean_difference(decode(&file, 320).unwrap().frame().pixels(), grey.as_raw());
-    assert!(apart < 3.0, "{apart}");
+    let difference = mean_difference(decode(&file, 320).unwrap().frame().pixels(), grey.as_raw());
+    assert!(difference < 3.0, "{difference}");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn webp_chunk(name: &[u8; 4], payload: &[u8]) -> Vec<u8> {
     chunk
 }
 
-/// Two sides as WebP has them around a picture.
+/// Width and height as WebP stores them: 24 bits each, one less.
 fn webp_sides(width: u32, height: u32) -> Vec<u8> {
     [(width - 1).to_le_bytes(), (height - 1).to_le_bytes()]
         .iter()
@@ -165,7 +165,7 @@ fn webp_sides(width: u32, height: u32) -> Vec<u8> {
         .collect()
 }
 
-/// A WebP with a canvas.
+/// An extended WebP: with a canvas.
 fn webp(flags: u8, (width, height): (u32, u32), chunks: &[Vec<u8>]) -> Vec<u8> {
     let canvas = webp_chunk(b"VP8X", &[vec![flags, 0, 0, 0], webp_sides(width, height)].concat());
     let body = [b"WEBP".to_vec(), canvas, chunks.concat()].concat();
@@ -175,14 +175,14 @@ fn webp(flags: u8, (width, height): (u32, u32), chunks: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-/// A WebP that is an animation of one picture, which covers the canvas.
+/// An animated WebP of one picture, which covers the canvas.
 fn animation((width, height): (u32, u32), chunks: &[Vec<u8>]) -> Vec<u8> {
-    // At the left upper corner, for no time, not mixed with what is there.
+    // At the top left corner, of no duration, not blended.
     let frame = [vec![0; 6], webp_sides(width, height), vec![0, 0, 0, 2], chunks.concat()].concat();
     webp(0b10, (width, height), &[webp_chunk(b"ANIM", &[0; 6]), webp_chunk(b"ANMF", &frame)])
 }
 
-/// The beginning of a lossy picture.
+/// A chunk with the beginning of a lossy picture.
 fn lossy_chunk(name: &[u8; 4], width: u16, height: u16) -> Vec<u8> {
     let [[w0, w1], [h0, h1]] = [width.to_le_bytes(), height.to_le_bytes()];
     webp_chunk(name, &[0x10, 0, 0, 0x9d, 1, 0x2a, w0, w1, h0, h1, 0, 0, 0, 0])

@@ -1,4 +1,4 @@
-//! Tests of the way from bytes to upright pixels, on files made here and on the real ones of `../shared/photos`.
+//! Tests of decoding and turning upright, on files made here and on the real ones in `../shared/photos`.
 
 pub(crate) mod memory;
 
@@ -31,7 +31,7 @@ fn decode_failure(file: &[u8]) -> FailureReason {
     decode(file, 2048).unwrap_err().reason
 }
 
-/// A picture with something to see in it.
+/// A picture with structure: a wave and two gradients.
 fn scene(width: u32, height: u32) -> RgbImage {
     RgbImage::from_fn(width, height, |x, y| {
         let wave = ((x as f32 / 9.0).sin() * 60.0 + 128.0) as u8;
@@ -79,10 +79,10 @@ fn every_accepted_format_decodes_to_its_pixels() {
         ("png, opaque alpha", encode(&DynamicImage::ImageRgba8(rgb.to_rgba8()), ImageFormat::Png), 0.0),
         ("webp", encode(&rgb, ImageFormat::WebP), 0.0),
     ];
-    for (name, file, at_most) in files {
+    for (name, file, tolerance) in files {
         let picture = decode(&file, 2048).unwrap();
-        let apart = mean_difference(picture.frame().pixels(), scene.as_raw());
-        assert!(apart <= at_most, "{name}: {apart}");
+        let difference = mean_difference(picture.frame().pixels(), scene.as_raw());
+        assert!(difference <= tolerance, "{name}: {difference}");
     }
     let grey = DynamicImage::ImageLuma8(rgb.to_luma8());
     let picture = decode(&encode(&grey, ImageFormat::Png), 2048).unwrap();
@@ -101,7 +101,7 @@ fn a_jpeg_is_decoded_at_the_smallest_sufficient_size() {
 }
 
 #[test]
-fn a_decoder_decodes_on_after_a_damaged_file() {
+fn a_decoder_works_after_a_damaged_file() {
     let whole = jpeg(&scene(640, 480), |_| {});
     let mut decoder = Decoder::new(LIMITS, PixelPool::default()).unwrap();
     let mut decode = |file: &[u8]| {
@@ -114,14 +114,14 @@ fn a_decoder_decodes_on_after_a_damaged_file() {
 }
 
 #[test]
-fn a_file_cut_anywhere_is_corrupt() {
+fn a_file_truncated_anywhere_is_corrupt() {
     for progressive in [false, true] {
         let whole = jpeg(&scene(640, 480), |c| c.set_progressive(progressive).unwrap());
         for end in (3..whole.len()).step_by(997).chain([whole.len() - 2, whole.len() - 1]) {
             assert_eq!(
                 decode_failure(&whole[..end]),
                 FailureReason::CorruptImage,
-                "cut at {end} of {}",
+                "truncated at {end} of {}",
                 whole.len()
             );
         }
@@ -133,7 +133,7 @@ fn a_file_cut_anywhere_is_corrupt() {
             assert_eq!(
                 decode_failure(&whole[..end]),
                 FailureReason::CorruptImage,
-                "cut at {end} of {}",
+                "truncated at {end} of {}",
                 whole.len()
             );
         }
@@ -160,11 +160,11 @@ fn stray_bytes_that_cameras_leave_are_harmless() {
     let scene = scene(320, 240);
     let whole = jpeg(&scene, |_| {});
     let pixels = decode(&whole, 320).unwrap().frame().pixels().to_vec();
-    // Behind the end.
+    // After the end marker.
     let mut padded = whole.clone();
     padded.extend([0; 500]);
     assert_eq!(decode(&padded, 320).unwrap().frame().pixels(), pixels);
-    // In front of the end marker.
+    // Before the end marker.
     let mut stuffed = whole.clone();
     stuffed.splice(whole.len() - 2..whole.len() - 2, [0x11; 7]);
     assert_eq!(decode(&stuffed, 320).unwrap().frame().pixels(), pixels);
@@ -172,9 +172,9 @@ fn stray_bytes_that_cameras_leave_are_harmless() {
     let mut spaced = whole.clone();
     spaced.splice(20..20, [0x11; 5]);
     assert_eq!(&whole[2..4], [0xff, 0xe0], "the JFIF segment ends at 20");
-    let apart = mean_difference(decode(&spaced, 320).unwrap().frame().pixels(), &pixels);
-    assert!(apart < 3.0, "{apart}");
-    // But not in front of an end that never comes.
+    let difference = mean_difference(decode(&spaced, 320).unwrap().frame().pixels(), &pixels);
+    assert!(difference < 3.0, "{difference}");
+    // Stray bytes without an end marker are damage.
     stuffed.truncate(stuffed.len() - 2);
     assert_eq!(decode_failure(&stuffed), FailureReason::CorruptImage);
 }
@@ -207,10 +207,10 @@ proptest! {
             2 => encode(&rgb, ImageFormat::Png),
             _ => encode(&rgb, ImageFormat::WebP),
         };
-        for (at, value) in damage {
-            // Headers, where lies are told, are short.
-            let at = if at % 2 == 0 { at % 400 } else { at } % file.len();
-            file[at] = value;
+        for (offset, value) in damage {
+            // Half of the damage goes to the headers, which are short.
+            let offset = if offset % 2 == 0 { offset % 400 } else { offset } % file.len();
+            file[offset] = value;
         }
         if cut % 3 == 0 {
             file.truncate(cut % file.len());
@@ -227,7 +227,7 @@ proptest! {
     }
 }
 
-/// A JPEG that claims its size and has nothing else, 44 bytes in all.
+/// A JPEG of 44 bytes: headers that claim a size, and no pixels.
 fn jpeg_claiming_side(side: u16) -> Vec<u8> {
     let [high, low] = side.to_be_bytes();
     let mut file = vec![0xff, 0xd8, 0xff, 0xc0, 0, 17, 8, high, low, high, low, 3];
@@ -243,7 +243,7 @@ fn a_header_that_claims_too_many_pixels_is_refused_before_allocation() {
     let mut png = encode(&DynamicImage::ImageRgb8(scene(8, 8)), ImageFormat::Png);
     png[16..24].copy_from_slice(&[0, 0, 0xff, 0xff, 0, 0, 0xff, 0xff]);
     assert_eq!(decode_failure(&png[..44]), FailureReason::TooManyPixels);
-    // Just under the limit the missing pixels are found out.
+    // Below the limit, the missing pixels are detected by decoding.
     assert_eq!(decode_failure(&jpeg_claiming_side(100)), FailureReason::CorruptImage);
 }
 
@@ -255,7 +255,7 @@ fn exif_of_png_and_webp_is_read_too() {
     let mut chunk = (tiff.len() as u32).to_be_bytes().to_vec();
     chunk.extend(b"eXIf");
     chunk.extend(tiff);
-    // Readers of notes do not check sums.
+    // The EXIF reader does not verify checksums.
     chunk.extend([0; 4]);
     png.splice(33..33, chunk);
     assert!(ExifData::read(&png).orientation.swaps_sides());
@@ -268,17 +268,17 @@ fn exif_of_png_and_webp_is_read_too() {
     assert!(ExifData::read(&webp).orientation.swaps_sides());
 }
 
-/// The file as a thumbnail of `long_side`, upright.
+/// Decodes a file to an upright thumbnail; returns the size of the photo and the thumbnail's pixels.
 fn thumbnail(file: &[u8], long_side: u32) -> Result<(Size, Vec<u8>), Poison> {
     let pool = PixelPool::default();
     let mut decoder = Decoder::new(LIMITS, pool.clone()).unwrap();
-    let notes = ExifData::read(file);
+    let exif = ExifData::read(file);
     let plan = decoder.plan(file, |_| long_side)?;
     let stored = decoder.decode(file, &plan)?;
-    let size = notes.orientation.transform_size(plan.stored_size);
+    let size = exif.orientation.transform_size(plan.stored_size);
     let picture = UprightResizer::new(pool).resize_upright(
         stored.frame(),
-        notes.orientation,
+        exif.orientation,
         size.fit_within(long_side),
     );
     Ok((size, picture.frame().pixels().to_vec()))
@@ -291,15 +291,15 @@ fn all_orientations_show_the_same_scene() {
     let (size, upright) = thumbnail(&load(1), 256).unwrap();
     assert_eq!(size, Size { width: 1200, height: 1800 });
     for i in 2..=8 {
-        let (turned, pixels) = thumbnail(&load(i), 256).unwrap();
-        assert_eq!(turned, size, "orientation {i}");
-        // Each file was encoded on its own, and the scene has a number in it that says which.
-        let apart = mean_difference(&pixels, &upright);
-        assert!(apart < 6.0, "orientation {i}: {apart}");
+        let (thumbnail_size, pixels) = thumbnail(&load(i), 256).unwrap();
+        assert_eq!(thumbnail_size, size, "orientation {i}");
+        // The files were encoded separately, and each shows its own number.
+        let difference = mean_difference(&pixels, &upright);
+        assert!(difference < 6.0, "orientation {i}: {difference}");
     }
 }
 
-/// What becomes of every real file that is not simply a photo.
+/// The real files that are not ordinary photos, and how they fail, if they do.
 const UNUSUAL_FILES: [(&str, Option<FailureReason>); 20] = [
     ("zune/test-images/jpeg/cymk.jpg", None),
     ("zune/test-images/jpeg/four_components.jpg", None),
@@ -324,7 +324,7 @@ const UNUSUAL_FILES: [(&str, Option<FailureReason>); 20] = [
 ];
 
 #[test]
-fn every_real_file_ends_as_it_should() {
+fn every_real_file_has_the_expected_result() {
     let Some(photos) = shared_photo_dir() else { return };
     let manifest = std::fs::read_to_string(photos.join("MANIFEST.csv")).unwrap();
     let mut read = 0;
@@ -337,10 +337,13 @@ fn every_real_file_ends_as_it_should() {
         assert_eq!(kind == "odd", UNUSUAL_FILES.iter().any(|(odd, _)| *odd == path), "{path}");
         match (&result, expected) {
             (Ok((size, _)), None) => {
-                let told: Vec<u32> = columns.skip(1).take(2).filter_map(|side| side.parse().ok()).collect();
-                // The list gives sides as they are stored.
+                let listed: Vec<u32> = columns.skip(1).take(2).filter_map(|side| side.parse().ok()).collect();
+                // The manifest lists the sides as stored.
                 let (a, b) = ([size.width, size.height], [size.height, size.width]);
-                assert!(told.is_empty() || told == a || told == b, "{path}: {size:?}, listed {told:?}");
+                assert!(
+                    listed.is_empty() || listed == a || listed == b,
+                    "{path}: {size:?}, listed {listed:?}"
+                );
                 read += 1;
             }
             (Err(poison), Some(reason)) => assert_eq!(poison.reason, reason, "{path}: {poison}"),
@@ -357,7 +360,7 @@ fn cmyk_is_not_inverted() {
     let Some(photos) = shared_photo_dir() else { return };
     let file = std::fs::read(photos.join("files/pillow/Tests/images/pil_sample_cmyk.jpg")).unwrap();
     let (_, pixels) = thumbnail(&file, 256).unwrap();
-    // Red letters on black, and a red square in the upper left corner.
+    // Red letters on black, and a red square in the top left corner.
     let [red, green, blue] = pixels[..3] else { unreachable!() };
     assert!(red > 200 && green < 80 && blue < 80, "{red} {green} {blue}");
     assert!(pixels[pixels.len() - 3..].iter().all(|value| *value < 40));
