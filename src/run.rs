@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
-use photofinish_api::context::{ApiSettings, Context, Draining, TraceHook};
+use photofinish_api::context::{ApiSettings, Context, Draining, ProgressCache, TraceHook};
 use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{
     Limits, Pipeline, PipelineDependencies, PipelineSettings, ProbeService, ThreadCounts,
@@ -176,6 +176,7 @@ async fn run_service(config: Config, role: Role, arrived: TraceHook) -> anyhow::
         }),
         trace_hook: arrived,
         draining: Draining::default(),
+        progress_cache: ProgressCache::default(),
     };
     let (stop, stopped) = watch::channel(false);
     let chores = tokio::spawn(maintenance::run((store.clone(), config.gc), metrics, stopped.clone()));

@@ -1,5 +1,7 @@
-//! What handlers are given. The pipeline and the networks are known here only by what the API asks of them;
-//! `src` connects the two.
+//! What handlers depend on: the store, settings, and traits for what the API needs of the rest of the service.
+//!
+//! This crate knows the pipeline and the neural networks only by [`ProbeEmbedder`] and [`Health`]; the binary
+//! implements both.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,145 +17,169 @@ use tokio::sync::watch;
 use tracing::Span;
 use warp::http::HeaderMap;
 
-/// What every handler may use. Cheap to clone.
+use crate::errors::ApiError;
+use crate::errors::table::{DeclineCode, ErrorKind};
+pub use crate::progress_cache::ProgressCache;
+
+/// The dependencies of every handler. Cheap to clone.
 #[derive(Clone)]
 pub struct Context {
-    /// Rows, bytes and the face index.
+    /// The database, object storage and the face index.
     pub store: Store,
-    /// Turns selfies into vectors.
+    /// Computes the embeddings of selfies.
     pub probe_embedder: Arc<dyn ProbeEmbedder>,
-    /// How the parts of the service are.
+    /// Reports the health of the service's components.
     pub health: Arc<dyn Health>,
-    /// What the operator decided.
+    /// The settings of the API.
     pub settings: Arc<ApiSettings>,
-    /// The Prometheus text of all metrics of this process.
+    /// Returns all metrics of this process in the Prometheus text format.
     pub render_metrics: Arc<dyn Fn() -> String + Send + Sync>,
-    /// Called after photos were queued: a pipeline in this process then looks at once.
+    /// Called after photos were queued, to wake a pipeline in this process before its next poll.
     pub on_queued: Arc<dyn Fn() + Send + Sync>,
-    /// Called with each request's span and headers before anything is done: ties it to the trace of who sent it, where
-    /// traces are kept.
+    /// Called with each request's span and headers before the request is handled.
     pub trace_hook: TraceHook,
-    /// Whether the service is leaving; `Draining::default()` at start.
+    /// Whether the service is shutting down; `Draining::default()` at start.
     pub draining: Draining,
+    /// Measurements that the progress streams share; `ProgressCache::default()` at start.
+    pub progress_cache: ProgressCache,
 }
 
-/// What is told of each request's span and headers.
+/// Makes a request's span a child of the caller's trace, which the headers may name.
 pub type TraceHook = Arc<dyn Fn(&Span, &HeaderMap) + Send + Sync>;
 
-/// Whether the service is leaving: readiness is false, event streams end, connections close after their answer.
-/// [`crate::serve`] begins it; whoever wants balancers to look away first begins it earlier. Cheap to clone.
+/// Whether the service is shutting down. Then readiness is false, event streams end, and connections close after their
+/// response.
+///
+/// [`crate::serve`] begins it on shutdown. A caller may begin it earlier, so that load balancers stop sending requests
+/// first. Cheap to clone; clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct Draining(Arc<watch::Sender<bool>>);
 
 impl Draining {
-    /// From now on the service is leaving.
+    /// Begins draining; cannot be undone.
     pub fn begin(&self) {
         self.0.send_replace(true);
     }
 
-    /// Whether it is leaving.
+    /// Whether draining has begun.
     pub fn has_begun(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Waits until it is leaving.
+    /// Waits until draining has begun.
     pub async fn wait_until_begun(&self) {
         let mut receiver = self.0.subscribe();
-        // The sender lives in `self`, so waiting cannot fail.
+        // The sender is owned by `self`, so waiting cannot fail.
         drop(receiver.wait_for(|begun| *begun).await);
     }
 }
 
-/// What the operator decided.
+/// The settings of the API.
 #[derive(Clone, Debug)]
 pub struct ApiSettings {
-    /// Which keys are taken.
+    /// Which keys are accepted.
     pub environment: Environment,
-    /// What a new album starts with.
+    /// The configuration of a new album.
     pub album_defaults: AlbumConfig,
     /// Largest JSON body, bytes.
     pub max_body_bytes: u64,
-    /// How long the head of a request may take, from the connection or from the answer before.
+    /// Time limit for a request head, counted from the connection or from the previous response.
     pub head_timeout: Duration,
-    /// How long a body may take.
+    /// Time limit for a JSON body.
     pub body_timeout: Duration,
     /// Largest photo, bytes.
     pub max_photo_bytes: u64,
     /// Largest selfie, bytes.
     pub max_probe_bytes: u64,
-    /// How long upload URLs hold.
+    /// Lifetime of upload URLs.
     pub upload_ttl: Duration,
-    /// How long preview and thumbnail URLs hold.
+    /// Lifetime of preview and thumbnail URLs.
     pub download_ttl: Duration,
-    /// How long an `imageId` lives.
+    /// Lifetime of an `imageId`.
     pub probe_ttl: Duration,
-    /// Media types a photo or selfie may be declared as.
+    /// Media types that a photo may be declared as.
     pub media_types: Vec<String>,
-    /// What a cosine is worth, by model identity (`name@version`).
+    /// How cosines become confidences, by model identity (`name@version`).
     pub calibrations: HashMap<String, Calibration>,
-    /// Whether health and metrics are on this port too.
+    /// Whether health and metrics are served on the API's port too.
     pub admin_on_api_port: bool,
 }
 
-/// Where the service runs.
+/// The environment of a deployment: it decides which keys are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Environment {
     /// Live keys only.
     Production,
     /// Test keys only.
     Sandbox,
-    /// Both.
+    /// Live and test keys.
     Local,
 }
 
-/// Turns a selfie into a vector.
+/// Computes the embedding of a selfie.
 #[async_trait]
 pub trait ProbeEmbedder: Send + Sync {
-    /// The largest face of the selfie as a vector.
+    /// Returns the embedding of the largest face in an encoded image.
     async fn embed(&self, selfie: Bytes) -> Result<Embedding, ProbeError>;
 }
 
-/// Why a selfie has no vector.
+/// Why a selfie has no embedding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeError {
-    /// No face in it.
+    /// The image shows no face.
     NoFace,
-    /// Not an image, or a damaged one.
+    /// The bytes are not an image, or a damaged one.
     Unreadable,
-    /// The desk is full.
+    /// The queue of selfies is full.
     Busy {
-        /// When to come again.
+        /// When a retry is likely to succeed.
         try_again_in: Duration,
     },
-    /// The networks do not serve now.
+    /// The models cannot run at the moment.
     Unavailable,
 }
 
-/// How the parts of the service are.
+/// A failed models runtime is restarted after a second at first.
+const MODELS_RETRY_AFTER: Duration = Duration::from_secs(5);
+
+impl From<ProbeError> for ApiError {
+    fn from(error: ProbeError) -> Self {
+        match error {
+            ProbeError::NoFace => Self::declined(DeclineCode::NoFace),
+            ProbeError::Unreadable => Self::declined(DeclineCode::UnreadableImage),
+            ProbeError::Busy { try_again_in } => Self::rate_limited(try_again_in),
+            ProbeError::Unavailable => {
+                Self::new(ErrorKind::ServiceUnavailable).with_retry_after(Some(MODELS_RETRY_AFTER))
+            }
+        }
+    }
+}
+
+/// Reports the health of the service.
 #[async_trait]
 pub trait Health: Send + Sync {
-    /// Every part that requests or photos need, checked now: database, storage, queue, models, pipeline.
+    /// Checks every component that requests or photos need: database, storage, queue, models, pipeline.
     async fn check_components(&self) -> Vec<ComponentHealth>;
-    /// The stage that holds the pipeline up, while it works.
+    /// Returns the pipeline stage that limits the throughput, while the pipeline is busy.
     fn bottleneck(&self) -> Option<String>;
 }
 
-/// One part of the service.
+/// The health of one component.
 #[derive(Clone, Debug)]
 pub struct ComponentHealth {
-    /// `database`, `storage`, `queue`, `models`, `pipeline`.
+    /// `database`, `storage`, `queue`, `models` or `pipeline`.
     pub name: &'static str,
-    /// Whether it serves; why not otherwise.
+    /// Whether the component works.
     pub state: ComponentState,
 }
 
-/// Whether a part serves.
+/// Whether a component works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ComponentState {
-    /// Coming up.
+    /// Not ready yet.
     Starting,
-    /// Serving.
+    /// Working.
     Running,
-    /// Not serving.
+    /// Not working, with the reason.
     Down(String),
 }

@@ -1,8 +1,10 @@
-//! Speaks the partner API and nothing else.
+//! The partner API over HTTP: routing, authentication, validation, handlers and the OpenAPI document.
 //!
-//! Knows nothing of networks, pixels, threads or SQL: it asks the store, and the rest through [`context`].
-//! An operation is found in `operations`, goes the way that `operation` describes, and ends in `handlers`;
-//! what stands on the wire is in `wire`, what can fail in [`error_table`].
+//! This crate knows nothing of neural networks, pixels, threads or SQL. It calls the store directly and everything else
+//! through the traits in [`context`].
+//!
+//! A request passes through `server` (listener, middleware, router), `operation` (authentication, body, validation) and
+//! one function of `handlers`. `wire` has the JSON types of the contract, [`errors`] the error table and error bodies.
 
 mod auth;
 pub mod context;
@@ -12,8 +14,11 @@ pub mod key;
 pub mod metrics;
 mod openapi;
 mod operation;
+mod progress_cache;
 mod reply;
+mod search;
 mod server;
+mod urls;
 mod validate;
 mod wire;
 

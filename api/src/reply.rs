@@ -1,4 +1,4 @@
-//! Builds the answers that are not errors. Knows nothing of what they say.
+//! Builds successful responses: JSON, other bodies, and the response to OPTIONS.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -6,15 +6,15 @@ use warp::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use warp::http::{HeaderMap, StatusCode};
 use warp::reply::Response;
 
-use crate::errors::ApiError;
+/// The header with the request id, in requests and responses.
+pub(crate) const REQUEST_ID_HEADER: &str = "x-request-id";
 
-/// 200 with a JSON body.
-pub(crate) fn json_response<T: Serialize>(body: &T) -> Result<Response, ApiError> {
-    let text = serde_json::to_string(body).map_err(ApiError::internal)?;
-    Ok(json_text_response(200, text))
+/// Returns a 200 with a JSON body.
+pub(crate) fn json_response<T: Serialize>(body: &T) -> serde_json::Result<Response> {
+    Ok(json_text_response(200, serde_json::to_string(body)?))
 }
 
-/// JSON of any status. Answers of the API are nobody's to cache: they hold presigned URLs.
+/// Returns a JSON response of any status. It must not be cached: responses contain presigned URLs.
 pub(crate) fn json_text_response(status: u16, text: String) -> Response {
     let mut response = body_response(HeaderValue::from_static("application/json"), text.into());
     *response.status_mut() =
@@ -23,7 +23,7 @@ pub(crate) fn json_text_response(status: u16, text: String) -> Response {
     response
 }
 
-/// 200 with a body of one media type, which the browser is told to believe.
+/// Returns a 200 with a body of one media type. `nosniff` keeps browsers from guessing another.
 pub(crate) fn body_response(media_type: HeaderValue, body: Bytes) -> Response {
     let mut response = Response::new(body.into());
     let headers: &mut HeaderMap = response.headers_mut();
@@ -32,7 +32,7 @@ pub(crate) fn body_response(media_type: HeaderValue, body: Bytes) -> Response {
     response
 }
 
-/// 204 with the methods that a path answers.
+/// Returns a 204 with the methods that a path supports.
 pub(crate) fn options_response(allow: &'static str) -> Response {
     let mut response = Response::new(Bytes::new().into());
     *response.status_mut() = StatusCode::NO_CONTENT;

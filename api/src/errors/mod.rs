@@ -1,6 +1,6 @@
 //! What a request fails with, and the only writer of error bodies.
 //!
-//! Handlers answer `Result<_, ApiError>`; nothing here is ever a warp rejection.
+//! Handlers return `Result<_, ApiError>`; domain errors are never warp rejections.
 
 pub(crate) mod schemas;
 pub mod table;
@@ -16,19 +16,18 @@ use serde_json::{Value, json};
 use warp::http::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER};
 use warp::reply::Response;
 
-use crate::context::ProbeError;
 use crate::errors::table::{DeclineCode, ErrorKind};
 use crate::reply;
 use crate::validate::issues::Issue;
 
-/// A row of the contract's error table, with what is to be said beyond the row.
+/// An error response: a row of the contract's error table, and what this occurrence adds to it.
 #[derive(Clone)]
 pub struct ApiError(Box<ErrorDetails>);
 
 #[derive(Clone)]
 struct ErrorDetails {
     kind: ErrorKind,
-    /// Whether the contract defines this error; false for bad input and for faults of the service.
+    /// The envelope's `defined`: false for invalid input and for internal errors.
     defined: bool,
     message: Option<String>,
     data: Option<Value>,
@@ -40,7 +39,7 @@ struct ErrorDetails {
 
 type Cause = Arc<dyn Error + Send + Sync>;
 
-/// The body of every error answer: these keys and no others.
+/// The body of every error response: these keys and no others.
 #[derive(Serialize)]
 struct Envelope<'a> {
     defined: bool,
@@ -52,7 +51,7 @@ struct Envelope<'a> {
 }
 
 impl ApiError {
-    /// A defined error with its default message.
+    /// Returns a defined error with its default message.
     pub(crate) fn new(kind: ErrorKind) -> Self {
         Self(Box::new(ErrorDetails {
             kind,
@@ -66,42 +65,42 @@ impl ApiError {
         }))
     }
 
-    /// Nothing of that name, or not this tenant's.
+    /// Returns a 404: the object does not exist or belongs to another tenant.
     pub(crate) fn not_found() -> Self {
         Self::new(ErrorKind::NotFound)
     }
 
-    /// Input that breaks its rules: every issue at once.
+    /// Returns a 400 with every issue of an invalid input.
     pub(crate) fn invalid(issues: &[Issue]) -> Self {
         let error = Self::undefined(ErrorKind::BadRequest, "Input validation failed");
         error.with_data(json!({ "issues": issues }))
     }
 
-    /// A body that is no JSON.
+    /// Returns a 400 for a body that cannot be read.
     pub(crate) fn malformed(message: impl Into<String>) -> Self {
         Self::undefined(ErrorKind::BadRequest, message)
     }
 
-    /// A fault of the service; `cause` goes to the log alone.
+    /// Returns a 500; `cause` is logged and not part of the response.
     pub(crate) fn internal(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         let mut error = Self::undefined(ErrorKind::InternalServerError, "Internal server error");
         error.0.cause = Some(Arc::from(cause.into()));
         error
     }
 
-    /// Declined for a reason that another input, or another album, does not have.
+    /// Returns a 422 for a valid request that this selfie or this album cannot serve.
     pub(crate) fn declined(code: DeclineCode) -> Self {
         Self::new(ErrorKind::UnprocessableContent).with_data(json!({ "declineCode": code.as_str() }))
     }
 
-    /// Too much at once.
+    /// Returns a 429; the wait is in the body (milliseconds precision) and in `retry-after`.
     pub(crate) fn rate_limited(try_again_in: Duration) -> Self {
         let seconds = (try_again_in.as_secs_f64() * 1000.0).round() / 1000.0;
         let error = Self::new(ErrorKind::TooManyRequests).with_data(json!({ "tryAgainIn": seconds }));
         error.with_retry_after(Some(try_again_in))
     }
 
-    /// A path that answers other methods.
+    /// Returns a 405 with the methods that the path supports.
     pub(crate) fn method_not_allowed(allow: &'static str) -> Self {
         let mut error = Self::new(ErrorKind::MethodNotSupported);
         error.0.allow = Some(allow);
@@ -115,34 +114,34 @@ impl ApiError {
         error
     }
 
-    /// Says more precisely what the row means here, as `data.code`.
+    /// Sets `data.code`, which says more precisely what the row means here.
     #[must_use]
     pub(crate) fn with_code(self, code: &'static str) -> Self {
         self.with_data(json!({ "code": code }))
     }
 
-    /// Adds `data`.
+    /// Sets `data`.
     #[must_use]
     pub(crate) fn with_data(mut self, data: Value) -> Self {
         self.0.data = Some(data);
         self
     }
 
-    /// Says when trying again makes sense.
+    /// Sets the `retry-after` header.
     #[must_use]
     pub(crate) fn with_retry_after(mut self, after: Option<Duration>) -> Self {
         self.0.retry_after = after;
         self
     }
 
-    /// Closes the connection after the answer: the rest of the request's body will not be read.
+    /// Closes the connection after the response, because the rest of the request body is not read.
     #[must_use]
     pub(crate) fn with_connection_close(mut self) -> Self {
         self.0.close_connection = true;
         self
     }
 
-    /// Whether the connection is to be closed.
+    /// Whether the connection is closed after the response.
     pub(crate) fn closes_connection(&self) -> bool {
         self.0.close_connection
     }
@@ -152,66 +151,62 @@ impl ApiError {
         self
     }
 
-    /// Which row it is.
+    /// The row of the error table.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// `code`, `status`, `message` and `data`, as they stand in a batch answer for one entry.
-    pub(crate) fn to_entry(&self) -> crate::wire::EntryError {
-        crate::wire::EntryError {
-            code: self.0.kind.code().to_owned(),
-            status: self.0.kind.status(),
-            message: self.message().to_owned(),
-            data: self.0.data.clone(),
-        }
-    }
-
-    fn message(&self) -> &str {
+    /// The envelope's `message`.
+    pub(crate) fn message(&self) -> &str {
         self.0.message.as_deref().unwrap_or(self.0.kind.message())
     }
 
-    /// The body.
+    /// The envelope's `data`.
+    pub(crate) fn data(&self) -> Option<&Value> {
+        self.0.data.as_ref()
+    }
+
+    /// Returns the error body.
     pub(crate) fn to_json(&self) -> String {
         let envelope = Envelope {
             defined: self.0.defined,
             code: self.0.kind.code(),
             status: self.0.kind.status(),
             message: self.message(),
-            data: self.0.data.as_ref(),
+            data: self.data(),
         };
         serde_json::to_string(&envelope).expect("strings, numbers and JSON values are always JSON")
     }
 
-    /// Says in the log what became of a request that answers this, where the service is at fault.
+    /// Logs an error of the service; errors of the caller are not logged.
     pub(crate) fn log(&self) {
         if let Some(cause) = self.fault_causes() {
             tracing::error!(status = self.0.kind.status(), cause, "request failed");
         }
     }
 
-    /// The same of the entries of a batch, in one line: they mostly fail together.
+    /// Logs the errors of a batch's entries in one line: they mostly have one cause.
     pub(crate) fn log_entries<'a>(errors: impl Iterator<Item = &'a Self>) {
-        let mut faults = errors.filter_map(|error| Some((error, error.fault_causes()?)));
-        if let Some((first, cause)) = faults.next() {
-            let entries = 1 + faults.count();
-            tracing::error!(status = first.0.kind.status(), cause, entries, "entries of a request failed");
+        let mut failed = errors.filter_map(|error| Some((error, error.fault_causes()?)));
+        if let Some((first, cause)) = failed.next() {
+            let entries = 1 + failed.count();
+            tracing::error!(status = first.0.kind.status(), cause, entries, "batch entries failed");
         }
     }
 
-    /// The causes of a fault of the service.
+    /// Returns the chain of causes if the service is at fault (status 500 and above).
     fn fault_causes(&self) -> Option<String> {
-        let fault = self.0.kind.status() >= 500;
-        fault.then(|| self.0.cause.as_deref().map(join_causes).unwrap_or_default())
+        let is_fault = self.0.kind.status() >= 500;
+        is_fault.then(|| self.0.cause.as_deref().map(join_causes).unwrap_or_default())
     }
 
-    /// The answer, and a line in the log for a fault of the service.
+    /// Logs an error of the service and returns the response.
     pub(crate) fn into_response(self) -> Response {
         self.log();
         let mut response = reply::json_text_response(self.0.kind.status(), self.to_json());
         let headers = response.headers_mut();
         if let Some(after) = self.0.retry_after {
-            // Whole seconds, rounded up: an early retry would only be refused again.
+            // Whole seconds, rounded up: an earlier retry would be refused again.
             let seconds = after.as_millis().div_ceil(1000).max(1);
             headers.insert(RETRY_AFTER, HeaderValue::from(u64::try_from(seconds).unwrap_or(u64::MAX)));
         }
@@ -228,7 +223,7 @@ impl ApiError {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         let retry_after = error.retry_after;
-        let api = match error.kind {
+        let api_error = match error.kind {
             StoreErrorKind::NotFound => return Self::not_found(),
             StoreErrorKind::Conflict => return Self::new(ErrorKind::Conflict),
             StoreErrorKind::TooLarge => return Self::new(ErrorKind::PayloadTooLarge),
@@ -239,25 +234,9 @@ impl From<StoreError> for ApiError {
                 Self::undefined(ErrorKind::InternalServerError, "Internal server error")
             }
         };
-        api.with_cause(Arc::new(error))
+        api_error.with_cause(Arc::new(error))
     }
 }
-
-impl From<ProbeError> for ApiError {
-    fn from(error: ProbeError) -> Self {
-        match error {
-            ProbeError::NoFace => Self::declined(DeclineCode::NoFace),
-            ProbeError::Unreadable => Self::declined(DeclineCode::UnreadableImage),
-            ProbeError::Busy { try_again_in } => Self::rate_limited(try_again_in),
-            ProbeError::Unavailable => {
-                Self::new(ErrorKind::ServiceUnavailable).with_retry_after(Some(MODELS_RETRY_AFTER))
-            }
-        }
-    }
-}
-
-/// The networks come back by a restart of their threads, after a second at first.
-const MODELS_RETRY_AFTER: Duration = Duration::from_secs(5);
 
 impl fmt::Debug for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -291,10 +270,10 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_hides_its_cause() {
+    fn an_internal_error_hides_its_cause() {
         let expected = json!({"defined": false, "code": "INTERNAL_SERVER_ERROR", "status": 500,
             "message": "Internal server error"});
-        assert_eq!(body(&ApiError::internal("the disk said something secret")), expected);
+        assert_eq!(body(&ApiError::internal("a secret detail of the disk")), expected);
     }
 
     #[test]
@@ -306,11 +285,11 @@ mod tests {
 
     #[test]
     fn store_errors_map_to_statuses_by_kind() {
-        let of = |kind| ApiError::from(StoreError::new(kind, "photo x")).kind().status();
-        assert_eq!(of(StoreErrorKind::NotFound), 404);
-        assert_eq!(of(StoreErrorKind::Conflict), 409);
-        assert_eq!(of(StoreErrorKind::TooLarge), 413);
-        assert_eq!(of(StoreErrorKind::Unavailable), 503);
-        assert_eq!(of(StoreErrorKind::Corrupt), 500);
+        let status_of = |kind| ApiError::from(StoreError::new(kind, "photo x")).kind().status();
+        assert_eq!(status_of(StoreErrorKind::NotFound), 404);
+        assert_eq!(status_of(StoreErrorKind::Conflict), 409);
+        assert_eq!(status_of(StoreErrorKind::TooLarge), 413);
+        assert_eq!(status_of(StoreErrorKind::Unavailable), 503);
+        assert_eq!(status_of(StoreErrorKind::Corrupt), 500);
     }
 }

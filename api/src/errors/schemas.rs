@@ -1,16 +1,16 @@
-//! The error table as the document shows it: for each row a response whose body is the defined error of that row or
-//! an undefined error.
+//! The error table in the OpenAPI document: for each row a response whose body is the defined error of that row or an
+//! undefined error.
 
 use serde_json::json;
 use utoipa::openapi::schema::{Object, ObjectBuilder, OneOfBuilder, Schema, SchemaType, Type};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 
 use crate::errors::table::{DeclineCode, ErrorKind};
-use crate::validate::input::Schemas;
+use crate::validate::validators::{Schemas, typed_schema};
 
 const UNDEFINED_ERROR: &str = "UndefinedError";
 
-/// The schemas of all error bodies.
+/// Returns the schemas of all error bodies.
 pub(crate) fn schemas() -> Schemas {
     let rows = ErrorKind::ALL.map(|kind| {
         let either =
@@ -22,14 +22,14 @@ pub(crate) fn schemas() -> Schemas {
     schemas
 }
 
-/// The response of a row.
+/// Returns the response of a row, with an example.
 pub(crate) fn response(kind: ErrorKind) -> Response {
     let schema = Ref::from_schema_name(schema_name(kind));
     let content = ContentBuilder::new().schema(Some(schema)).example(Some(example(kind)));
     ResponseBuilder::new().description(kind.message()).content("application/json", content.build()).build()
 }
 
-/// `NOT_FOUND` becomes `NotFoundError`.
+/// Returns the name of a row's schema: `NotFoundError` for `NOT_FOUND`.
 fn schema_name(kind: ErrorKind) -> String {
     let word = |word: &str| format!("{}{}", &word[..1], word[1..].to_ascii_lowercase());
     kind.code().split('_').map(word).chain(["Error".to_owned()]).collect()
@@ -51,18 +51,18 @@ fn defined_error(kind: ErrorKind) -> Object {
 }
 
 fn data_schema(kind: ErrorKind) -> Object {
-    let code = typed_schema(Type::String).description(Some("What the row means here, for programs."));
+    let code = typed_schema(Type::String).description(Some("What the status means here, for programs."));
     let data = typed_schema(Type::Object).property("code", code);
     match kind {
         ErrorKind::UnprocessableContent => {
             let codes = DeclineCode::ALL.map(DeclineCode::as_str);
-            let about = format!("Why it is declined: {}.", codes.join(", "));
-            data.property("declineCode", typed_schema(Type::String).description(Some(about))).build()
+            let reasons = format!("Why the request is declined: {}.", codes.join(", "));
+            data.property("declineCode", typed_schema(Type::String).description(Some(reasons))).build()
         }
         ErrorKind::TooManyRequests => {
             let seconds = typed_schema(Type::Number).minimum(Some(0.0));
-            let about = "Seconds to wait before trying again.";
-            data.property("tryAgainIn", seconds.description(Some(about))).build()
+            let description = "Seconds to wait before trying again.";
+            data.property("tryAgainIn", seconds.description(Some(description))).build()
         }
         _ => data.required("code").build(),
     }
@@ -70,23 +70,19 @@ fn data_schema(kind: ErrorKind) -> Object {
 
 fn undefined_error() -> Object {
     let anything = ObjectBuilder::new().schema_type(SchemaType::AnyValue);
-    let about = "Input that breaks its rules has every issue in `data.issues`, each with `path`, `code` and `message`.";
+    let data = "For invalid input every issue is in `data.issues`, each with `path`, `code` and `message`.";
     typed_schema(Type::Object)
-        .description(Some("Input that breaks its rules, malformed JSON, or a fault of the service."))
+        .description(Some("Invalid input, malformed JSON, or an internal error."))
         .property("defined", typed_schema(Type::Boolean).enum_values(Some([false])))
         .property("code", typed_schema(Type::String))
         .property("status", typed_schema(Type::Number))
         .property("message", typed_schema(Type::String))
-        .property("data", anything.description(Some(about)))
+        .property("data", anything.description(Some(data)))
         .required("defined")
         .required("code")
         .required("status")
         .required("message")
         .build()
-}
-
-fn typed_schema(kind: Type) -> ObjectBuilder {
-    ObjectBuilder::new().schema_type(SchemaType::Type(kind))
 }
 
 fn example(kind: ErrorKind) -> serde_json::Value {

@@ -1,5 +1,5 @@
-//! The contract's table of errors, once. Everything that spells a code, a status or a default message asks here;
-//! `tests/goldens/errors.tsv` guards it. It knows nothing of HTTP replies.
+//! The error table of the contract: the only place with codes, statuses and default messages.
+//! `tests/goldens/errors.tsv` is a copy that a test compares.
 
 /// A row of the contract's error table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,7 +78,7 @@ impl ErrorKind {
         self.row().1
     }
 
-    /// The envelope's `message` when there is nothing better to say.
+    /// The envelope's default `message`.
     pub const fn message(self) -> &'static str {
         self.row().2
     }
@@ -113,11 +113,11 @@ impl ErrorKind {
 pub enum DeclineCode {
     /// The selfie shows no face.
     NoFace,
-    /// The selfie is no image, or a damaged one.
+    /// The selfie is not an image, or a damaged one.
     UnreadableImage,
-    /// The album does not search faces.
+    /// Face search is disabled in the album.
     FaceSearchDisabled,
-    /// The album does not search bibs.
+    /// Bib search is disabled in the album.
     TextSearchDisabled,
 }
 
@@ -126,7 +126,7 @@ impl DeclineCode {
     pub const ALL: [Self; 4] =
         [Self::NoFace, Self::UnreadableImage, Self::FaceSearchDisabled, Self::TextSearchDisabled];
 
-    /// The code on the wire.
+    /// The code in the response.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NoFace => "NO_FACE",

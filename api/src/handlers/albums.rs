@@ -1,4 +1,4 @@
-//! Albums.
+//! Creates, lists, updates, deletes and reprocesses albums.
 
 use photofinish_store::error::StoreErrorKind;
 use photofinish_store::model::album::{AlbumChange, AlbumQuery, NewAlbum};
@@ -13,7 +13,7 @@ use crate::wire::album::{
 use crate::wire::cursor;
 use crate::wire::{Acknowledgement, config};
 
-/// How often a change of a configuration is tried beside others of the same album, of which one wins each time.
+/// Attempts to update a configuration. Of concurrent updates of one album, one succeeds per attempt.
 const MAX_UPDATE_ATTEMPTS: u32 = 20;
 
 pub(crate) async fn create(
@@ -58,7 +58,8 @@ pub(crate) async fn update(
         let album = ctx.store.albums.update(&caller.tenant, id, change).await?;
         return Ok(UpdatedAlbum { album: album.into(), reprocessing_needed: false });
     };
-    // A part of a configuration is put into the whole of the moment: of two parts that are sent at once both stay.
+    // A partial configuration is merged into the current one. If the album was changed in between, the merge is repeated,
+    // so that concurrent updates of different fields both persist.
     for _ in 0..MAX_UPDATE_ATTEMPTS {
         let before = ctx.store.albums.get(&caller.tenant, id).await?;
         let after = config.apply_to(&before.config).map_err(|issues| ApiError::invalid(&issues))?;
@@ -79,8 +80,9 @@ pub(crate) async fn delete(
     input: OneAlbum,
 ) -> Result<Acknowledgement, ApiError> {
     let organization = caller.tenant.organization;
-    // First nobody has it any more, so that what is left after a crash is seen by nobody and can be deleted again. Then
-    // bytes before rows, which name them; and bytes once more, for what a worker wrote while it still had the album.
+    // Closing hides the album, so that a deletion which a crash interrupts is invisible and can be repeated. The objects
+    // are deleted before the rows, which are needed to find them, and again after them: a worker may have written some
+    // while it still had the album.
     ctx.store.albums.close(&caller.tenant, input.album).await?;
     ctx.store.blobs.delete_album(organization, input.album).await?;
     ctx.store.albums.delete(&caller.tenant, input.album).await?;

@@ -1,7 +1,7 @@
-//! Photos, once they are in an album.
+//! Lists, shows, deletes and retries photos.
 
 use photofinish_store::error::StoreErrorKind;
-use photofinish_store::model::ids::PhotoId;
+use photofinish_store::model::ids::{AlbumId, PhotoId};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::PhotoQuery;
 
@@ -48,21 +48,23 @@ pub(crate) async fn delete(
     ctx.store.albums.get(&caller.tenant, input.album).await?;
     let id: PhotoId = parse_id(&input.photo)?;
     ctx.store.photos.get(input.album, id).await?;
-    // Bytes before and after the row, as with albums.
-    delete_bytes(&ctx, &caller, (&input, id)).await?;
+    // The objects are deleted before the row, which is needed to find them, and again after it: a worker may have
+    // written some while it still had the photo.
+    delete_objects(&ctx, &caller, input.album, id).await?;
     ctx.store.photos.delete(input.album, id).await?;
-    delete_bytes(&ctx, &caller, (&input, id)).await?;
+    delete_objects(&ctx, &caller, input.album, id).await?;
     tracing::info!(photo.id = %id, album.id = %input.album, key.id = %caller.key, "photo deleted");
     Ok(Acknowledgement::new("Photo deleted"))
 }
 
-async fn delete_bytes(
+async fn delete_objects(
     ctx: &Context,
     caller: &Uploader,
-    (input, id): (&OnePhoto, PhotoId),
+    album: AlbumId,
+    photo: PhotoId,
 ) -> Result<(), ApiError> {
     for role in [ObjectRole::Original, ObjectRole::Preview, ObjectRole::Thumbnail] {
-        let key = ObjectKey::photo(caller.tenant.organization, input.album, id, role);
+        let key = ObjectKey::photo(caller.tenant.organization, album, photo, role);
         ctx.store.blobs.delete(&key).await?;
     }
     Ok(())

@@ -1,19 +1,20 @@
-//! Upload tickets and confirmations.
+//! Upload tickets, and the confirmation of uploads.
 
 use std::collections::{HashMap, HashSet};
 
 use futures_util::stream::{self, StreamExt};
-use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
+use photofinish_store::model::ids::{AlbumId, PhotoId};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
-use photofinish_store::model::photo::{NewPhoto, PhotoState};
+use photofinish_store::model::photo::{NewPhoto, Photo, PhotoState};
 use photofinish_store::traits::UploadConditions;
 use serde_json::json;
 
-use super::{expiry_after, parse_id};
+use super::parse_id;
 use crate::auth::Uploader;
 use crate::context::{ApiSettings, Context};
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
+use crate::urls::expiry_after;
 use crate::wire::Acknowledgement;
 use crate::wire::photo::OnePhoto;
 use crate::wire::upload::{
@@ -21,7 +22,7 @@ use crate::wire::upload::{
     TicketResult,
 };
 
-/// Storage look-ups of one batch at a time.
+/// Concurrent storage requests of one batch.
 const CONCURRENT_LOOKUPS: usize = 16;
 
 const CONFIRMED_MESSAGE: &str = "Photo queued for processing";
@@ -35,8 +36,8 @@ pub(crate) async fn sign_photo(
     let photo = check_file(&ctx.settings, input.file)?;
     let content_type = photo.content_type.clone();
     let ids = ctx.store.photos.create(input.album, vec![photo]).await?;
-    let id = ids.first().ok_or_else(|| ApiError::internal("the store made no photo"))?;
-    issue_ticket(&ctx, (caller.tenant.organization, input.album, *id), &content_type).await
+    let id = ids.first().ok_or_else(|| ApiError::internal("the store created no photo"))?;
+    issue_ticket(&ctx, *id, original_key(&caller, input.album, *id), &content_type).await
 }
 
 pub(crate) async fn sign_photos(
@@ -45,18 +46,21 @@ pub(crate) async fn sign_photos(
     input: SignPhotos,
 ) -> Result<PhotoTickets, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let judged: Vec<_> =
-        input.files.into_iter().map(|f| (f.filename.clone(), check_file(&ctx.settings, f))).collect();
-    let photos: Vec<NewPhoto> = judged.iter().filter_map(|(_, photo)| photo.clone().ok()).collect();
+    let checked: Vec<_> = input
+        .files
+        .into_iter()
+        .map(|file| (file.filename.clone(), check_file(&ctx.settings, file)))
+        .collect();
+    let photos: Vec<NewPhoto> = checked.iter().filter_map(|(_, photo)| photo.clone().ok()).collect();
     let ids =
         if photos.is_empty() { Vec::new() } else { ctx.store.photos.create(input.album, photos).await? };
     let mut ids = ids.into_iter();
-    let mut outcomes = Vec::with_capacity(judged.len());
-    for (filename, photo) in judged {
+    let mut outcomes = Vec::with_capacity(checked.len());
+    for (filename, photo) in checked {
         let outcome = match photo {
             Ok(photo) => {
-                let id = ids.next().ok_or_else(|| ApiError::internal("the store made too few photos"))?;
-                issue_ticket(&ctx, (caller.tenant.organization, input.album, id), &photo.content_type).await
+                let id = ids.next().ok_or_else(|| ApiError::internal("the store created too few photos"))?;
+                issue_ticket(&ctx, id, original_key(&caller, input.album, id), &photo.content_type).await
             }
             Err(error) => Err(error),
         };
@@ -76,7 +80,7 @@ pub(crate) async fn confirm_photo(
     let id: PhotoId = parse_id(&input.photo)?;
     let photo = ctx.store.photos.get(input.album, id).await?;
     if photo.state == PhotoState::AwaitingUpload {
-        check_uploaded(&ctx, caller.tenant.organization, (input.album, id)).await?;
+        check_uploaded(&ctx, &original_key(&caller, input.album, id)).await?;
         if ctx.store.queue.confirm(input.album, &[id]).await?.is_empty() {
             return Err(ApiError::not_found());
         }
@@ -93,32 +97,14 @@ pub(crate) async fn confirm_photos(
     ctx.store.albums.get(&caller.tenant, input.album).await?;
     let ids: Vec<PhotoId> = input.photos.iter().filter_map(|id| parse_id(id).ok()).collect();
     let known = ctx.store.photos.get_many(input.album, &ids).await?;
-    let organization = caller.tenant.organization;
-    let mut outcomes: HashMap<PhotoId, Result<(), ApiError>> = HashMap::new();
-    let mut uploads = stream::iter(known)
-        .map(|photo| {
-            let ctx = &ctx;
-            async move {
-                let waits = photo.state == PhotoState::AwaitingUpload;
-                let place = (input.album, photo.id);
-                let found = if waits { check_uploaded(ctx, organization, place).await } else { Ok(()) };
-                (photo.id, waits, found)
-            }
-        })
-        .buffer_unordered(CONCURRENT_LOOKUPS);
-    let mut to_confirm = Vec::new();
-    while let Some((id, waits, found)) = uploads.next().await {
-        if waits && found.is_ok() {
-            to_confirm.push(id);
-        }
-        outcomes.insert(id, found);
-    }
+    let UploadChecks { mut outcomes, uploaded } = check_uploads(&ctx, &caller, known).await;
     let confirmed: HashSet<PhotoId> =
-        ctx.store.queue.confirm(input.album, &to_confirm).await?.into_iter().collect();
+        ctx.store.queue.confirm(input.album, &uploaded).await?.into_iter().collect();
     if !confirmed.is_empty() {
         (ctx.on_queued)();
     }
-    for id in to_confirm.iter().filter(|id| !confirmed.contains(*id)) {
+    // A photo that was deleted since it was checked cannot be confirmed.
+    for id in uploaded.iter().filter(|id| !confirmed.contains(*id)) {
         outcomes.insert(*id, Err(ApiError::not_found()));
     }
     ApiError::log_entries(outcomes.values().filter_map(|outcome| outcome.as_ref().err()));
@@ -130,44 +116,74 @@ pub(crate) async fn confirm_photos(
     Ok(Confirmations { results: results.collect() })
 }
 
-/// A file of an accepted media type; parameters of the type do not matter, as long as a header can carry them unchanged:
-/// the upload must be declared with exactly this text.
+/// The uploads of a batch, checked.
+struct UploadChecks {
+    /// Of every photo; `Ok` also for photos that were confirmed before.
+    outcomes: HashMap<PhotoId, Result<(), ApiError>>,
+    /// The photos to confirm now.
+    uploaded: Vec<PhotoId>,
+}
+
+async fn check_uploads(ctx: &Context, caller: &Uploader, photos: Vec<Photo>) -> UploadChecks {
+    let mut checks = stream::iter(photos)
+        .map(|photo| async move {
+            if photo.state != PhotoState::AwaitingUpload {
+                return (photo.id, None);
+            }
+            let key = original_key(caller, photo.album, photo.id);
+            (photo.id, Some(check_uploaded(ctx, &key).await))
+        })
+        .buffer_unordered(CONCURRENT_LOOKUPS);
+    let (mut outcomes, mut uploaded) = (HashMap::new(), Vec::new());
+    while let Some((id, check)) = checks.next().await {
+        if matches!(check, Some(Ok(()))) {
+            uploaded.push(id);
+        }
+        outcomes.insert(id, check.unwrap_or(Ok(())));
+    }
+    UploadChecks { outcomes, uploaded }
+}
+
+/// Checks that a file's media type is accepted. The type is kept as it was declared, parameters included, because the
+/// upload must send exactly this text; so it must be valid in a header.
 fn check_file(settings: &ApiSettings, file: PhotoFile) -> Result<NewPhoto, ApiError> {
     let text = file.content_type.as_str();
-    let fits = text == text.trim() && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-    let declared: Option<mime::Mime> = text.parse().ok().filter(|_| fits);
-    let known = declared.is_some_and(|t| settings.media_types.iter().any(|taken| taken == t.essence_str()));
-    if known {
+    let fits_header = text == text.trim() && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    let declared: Option<mime::Mime> = text.parse().ok().filter(|_| fits_header);
+    let is_accepted = declared.is_some_and(|declared| {
+        settings.media_types.iter().any(|accepted| accepted == declared.essence_str())
+    });
+    if is_accepted {
         return Ok(NewPhoto { filename: file.filename, content_type: file.content_type });
     }
     let data = json!({ "code": "IMAGE_TYPE_NOT_ACCEPTED", "accepted": settings.media_types });
     Err(ApiError::new(ErrorKind::UnsupportedMediaType).with_data(data))
 }
 
+fn original_key(caller: &Uploader, album: AlbumId, photo: PhotoId) -> ObjectKey {
+    ObjectKey::photo(caller.tenant.organization, album, photo, ObjectRole::Original)
+}
+
 async fn issue_ticket(
     ctx: &Context,
-    (organization, album, photo): (OrganizationId, AlbumId, PhotoId),
+    photo: PhotoId,
+    key: ObjectKey,
     content_type: &str,
 ) -> Result<PhotoTicket, ApiError> {
-    let key = ObjectKey::photo(organization, album, photo, ObjectRole::Original);
     let ttl = ctx.settings.upload_ttl;
-    let terms = UploadConditions { content_type, max_bytes: ctx.settings.max_photo_bytes, ttl };
-    let url = ctx.store.blobs.upload_url(&key, terms).await?;
+    let conditions = UploadConditions { content_type, max_bytes: ctx.settings.max_photo_bytes, ttl };
+    let url = ctx.store.blobs.upload_url(&key, conditions).await?;
     Ok(PhotoTicket { upload_url: url.into(), photo_id: photo.to_string(), expires_at: expiry_after(ttl) })
 }
 
-/// Whether the bytes are there, and not more of them than a photo may have: no cloud binds a presigned upload to a size.
-/// Too many are removed, so that nobody keeps them, and the ticket can be used again. Bytes replaced after this are
-/// judged by the pipeline.
-async fn check_uploaded(
-    ctx: &Context,
-    organization: OrganizationId,
-    (album, photo): (AlbumId, PhotoId),
-) -> Result<(), ApiError> {
-    let key = ObjectKey::photo(organization, album, photo, ObjectRole::Original);
-    match ctx.store.blobs.head(&key).await? {
+/// Checks that the bytes are in storage and not too many: presigned URLs of cloud storage cannot limit the size.
+///
+/// An oversized upload is deleted, and the ticket can be used again. The pipeline checks the size once more, because
+/// the bytes can be replaced after this.
+async fn check_uploaded(ctx: &Context, key: &ObjectKey) -> Result<(), ApiError> {
+    match ctx.store.blobs.head(key).await? {
         Some(size) if size > ctx.settings.max_photo_bytes => {
-            ctx.store.blobs.delete(&key).await?;
+            ctx.store.blobs.delete(key).await?;
             Err(ApiError::new(ErrorKind::PayloadTooLarge).with_code("PHOTO_TOO_LARGE"))
         }
         Some(_) => Ok(()),

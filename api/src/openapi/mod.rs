@@ -1,5 +1,6 @@
-//! The OpenAPI 3.1.1 document, made from the operations and the error table, and the readable page of it.
-//! Nothing is written down twice: what a field must be comes from the rules that check it.
+//! The OpenAPI 3.1.1 document, generated from the operations and the error table, and a readable page of it.
+//!
+//! Constraints of request fields come from the validators that check them, so the document cannot promise anything else.
 
 use std::sync::{Arc, LazyLock};
 
@@ -13,10 +14,10 @@ use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, PathItem, PathsBuilder};
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::tag::TagBuilder;
+use utoipa::openapi::tag::{Tag, TagBuilder};
 use utoipa::openapi::{
     ComponentsBuilder, Content, ContentBuilder, InfoBuilder, LicenseBuilder, OpenApiBuilder, Ref, RefOr,
-    Required, Response as Answer, ResponseBuilder, ResponsesBuilder, ServerBuilder,
+    Required, Response as ResponseObject, ResponseBuilder, ResponsesBuilder, ServerBuilder,
 };
 use warp::http::Method;
 use warp::http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CONTENT_SECURITY_POLICY, HeaderValue};
@@ -26,24 +27,21 @@ use crate::auth::KEY_HEADER;
 use crate::errors::ApiError;
 use crate::errors::schemas as error_schemas;
 use crate::errors::table::ErrorKind;
-use crate::operation::Operation;
-use crate::operation::catalog;
-use crate::reply;
-use crate::server::middleware::REQUEST_ID_HEADER;
-use crate::server::router;
-use crate::validate::input::Schemas;
+use crate::operation::{BASE_PATH, Operation, catalog};
+use crate::reply::{self, REQUEST_ID_HEADER};
+use crate::validate::validators::Schemas;
 
-/// The version of the interface.
+/// The version of the partner API.
 const API_VERSION: &str = "1.0.0";
 /// The version of OpenAPI; utoipa writes 3.1.0, whose documents are valid 3.1.1 documents too.
 const OPENAPI_VERSION: &str = "3.1.1";
 /// The name of the security scheme.
 const SECURITY_SCHEME: &str = "apiKey";
 const JSON_MEDIA_TYPE: &str = "application/json";
-/// The methods of a document's path.
+/// The methods of a document.
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
-/// The document as it is served at `/openapi/openapi.json`.
+/// Returns the document that is served at `/openapi/openapi.json`.
 ///
 /// # Panics
 /// Never: a test builds it.
@@ -58,9 +56,10 @@ pub fn openapi_document() -> Value {
     for kind in ErrorKind::ALL {
         components = components.response(kind.code(), error_schemas::response(kind));
     }
-    let about_key =
-        "An organization's key, made in its settings. Keep it on your backend: never in a page or an app.";
-    let key = SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::with_description(KEY_HEADER, about_key)));
+    let key_description =
+        "The API key of an organization. Keep it on your backend: never in a web page or an app.";
+    let key =
+        SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::with_description(KEY_HEADER, key_description)));
     let document = OpenApiBuilder::new()
         .info(
             InfoBuilder::new()
@@ -72,14 +71,14 @@ pub fn openapi_document() -> Value {
                 ))
                 .build(),
         )
-        // Relative to the document: true too where a proxy puts the service below a path of its own.
-        .servers(Some([ServerBuilder::new().url(format!("..{}", router::BASE_PATH)).build()]))
+        // Relative to the document, so that it is right behind a proxy that adds a path prefix.
+        .servers(Some([ServerBuilder::new().url(format!("..{}", BASE_PATH)).build()]))
         .security(Some([SecurityRequirement::new::<_, [&str; 0], &str>(SECURITY_SCHEME, [])]))
-        .tags(Some(TAGS.map(|(name, about)| TagBuilder::new().name(name).description(Some(about)).build())))
+        .tags(Some(TAGS.map(build_tag)))
         .paths(paths)
         .components(Some(components.security_scheme(SECURITY_SCHEME, key).build()))
         .build();
-    let mut document = serde_json::to_value(document).expect("a document is JSON");
+    let mut document = serde_json::to_value(document).expect("the document is valid JSON");
     document["openapi"] = json!(OPENAPI_VERSION);
     remove_number_formats(&mut document);
     document
@@ -87,9 +86,13 @@ pub fn openapi_document() -> Value {
 
 const TAGS: [(&str, &str); 3] = [
     ("albums", "One album per event."),
-    ("photos", "From an upload URL to what was read."),
-    ("search", "By selfie and by bib."),
+    ("photos", "Upload photos and see what was detected in them."),
+    ("search", "Find photos by selfie or by bib number."),
 ];
+
+fn build_tag((name, description): (&str, &str)) -> Tag {
+    TagBuilder::new().name(name).description(Some(description)).build()
+}
 
 fn operation_tag(id: &str) -> &'static str {
     if id.starts_with("albums.") {
@@ -102,40 +105,41 @@ fn operation_tag(id: &str) -> &'static str {
 }
 
 fn build_path_item(operation: &Operation, schemas: &mut Schemas) -> PathItem {
-    let about = operation.info;
+    let info = operation.info;
     let (input, required) = (operation.schema_fns.input)(schemas);
     let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(input)));
     let content = content.example(Some((operation.schema_fns.input_example)())).build();
-    let needed = if required { Required::True } else { Required::False };
-    let body = RequestBodyBuilder::new().content(JSON_MEDIA_TYPE, content).required(Some(needed)).build();
+    let required = if required { Required::True } else { Required::False };
+    let body = RequestBodyBuilder::new().content(JSON_MEDIA_TYPE, content).required(Some(required)).build();
     let mut responses = ResponsesBuilder::new().response("200", build_success_response(operation, schemas));
     for kind in ErrorKind::ALL {
         let reference = Ref::from_response_name(kind.code());
         responses = responses.response(kind.status().to_string(), RefOr::Ref(reference));
     }
     let operation = OperationBuilder::new()
-        .operation_id(Some(about.id))
-        .tag(operation_tag(about.id))
-        .summary(Some(about.summary))
-        .description(Some(describe_operation(about.description, operation.scope)))
+        .operation_id(Some(info.id))
+        .tag(operation_tag(info.id))
+        .summary(Some(info.summary))
+        .description(Some(describe_operation(info.description, operation.scope)))
         .request_body(Some(body))
         .responses(responses.build())
         .build();
     PathItem::new(HttpMethod::Post, operation)
 }
 
-fn describe_operation(about: &str, scope: Option<Scope>) -> String {
+fn describe_operation(description: &str, scope: Option<Scope>) -> String {
     let scope = scope.map_or("Any scope.".to_owned(), |scope| format!("Scope: `{}`.", scope.as_str()));
-    if about.is_empty() { scope } else { format!("{about}\n\n{scope}") }
+    if description.is_empty() { scope } else { format!("{description}\n\n{scope}") }
 }
 
-fn build_success_response(operation: &Operation, schemas: &mut Schemas) -> Answer {
-    let example = (operation.schema_fns.output_example)().expect("an answer is JSON");
+fn build_success_response(operation: &Operation, schemas: &mut Schemas) -> ResponseObject {
+    let example = (operation.schema_fns.output_example)().expect("examples are valid JSON");
     let schema = (operation.schema_fns.output)(schemas);
     let content: Content = ContentBuilder::new().schema(Some(schema)).example(Some(example)).build();
-    let header = HeaderBuilder::new().description(Some("As sent with the request, or made here.")).build();
+    let header =
+        HeaderBuilder::new().description(Some("The id sent with the request, or a generated one.")).build();
     let mut response = ResponseBuilder::new()
-        .description("Done")
+        .description("Success")
         .content(JSON_MEDIA_TYPE, content)
         .header(REQUEST_ID_HEADER, header);
     if operation.has_events {
@@ -147,13 +151,13 @@ fn build_success_response(operation: &Operation, schemas: &mut Schemas) -> Answe
     response.build()
 }
 
-/// The contract knows numbers, not how many bits hold them.
+/// Removes formats such as `int32`: the contract has numbers without a size.
 fn remove_number_formats(value: &mut Value) {
     match value {
         Value::Object(object) => {
-            let of_number =
+            let is_number_format =
                 |format: &Value| matches!(format.as_str(), Some("double" | "float" | "int32" | "int64"));
-            if object.get("format").is_some_and(of_number) {
+            if object.get("format").is_some_and(is_number_format) {
                 object.remove("format");
             }
             object.values_mut().for_each(remove_number_formats);
@@ -163,13 +167,13 @@ fn remove_number_formats(value: &mut Value) {
     }
 }
 
-/// What is served about the API, made once.
+/// The documents that describe the API, built once per process.
 pub(crate) struct Documents {
     json: Document,
     page: Document,
 }
 
-/// One of them.
+/// A document as it is served.
 pub(crate) struct Document {
     media_type: HeaderValue,
     policy: HeaderValue,
@@ -177,7 +181,7 @@ pub(crate) struct Document {
 }
 
 impl Documents {
-    /// The documents of this process.
+    /// Returns the documents, building them on the first call.
     pub(crate) fn shared() -> Arc<Self> {
         static SHARED: LazyLock<Arc<Documents>> = LazyLock::new(|| Arc::new(Documents::build()));
         SHARED.clone()
@@ -200,7 +204,7 @@ impl Documents {
         }
     }
 
-    /// The document at a path below `/openapi`.
+    /// Returns the document of a path below [`BASE_PATH`], with or without a trailing slash.
     pub(crate) fn get(&self, path: &str) -> Option<&Document> {
         match path.strip_suffix('/').unwrap_or(path) {
             "/openapi.json" => Some(&self.json),
@@ -211,7 +215,7 @@ impl Documents {
 }
 
 impl Document {
-    /// The answer to a request for it.
+    /// Responds to a request of any method.
     pub(crate) fn handle(&self, method: &Method) -> Response {
         match *method {
             Method::GET | Method::HEAD => {
@@ -227,13 +231,13 @@ impl Document {
     }
 }
 
-/// The readable page: one file with its style, its script and the document in it, which needs nothing else. The
-/// policy lets exactly this style and this script run.
+/// Renders the readable page and its content security policy. The page is one file with style, script and document in
+/// it; the policy allows exactly this style and this script.
 fn render_page(document: &str) -> (String, HeaderValue) {
     let (style, script) = (include_str!("docs/page.css"), include_str!("docs/page.js"));
-    // Within a script element the document must not be able to end it.
+    // `</script>` within the document must not end the script element that contains it.
     let document = document.replace('<', "\\u003c");
-    // The document's own order is that of the alphabet; a reader wants that of the work.
+    // The document sorts paths alphabetically; readers want the order of use.
     let paths: Vec<String> =
         catalog::all_operations().iter().map(|operation| operation.info.path()).collect();
     let order = json!(paths).to_string();

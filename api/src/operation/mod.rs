@@ -1,7 +1,7 @@
-//! One operation of the partner API: its name, its path, the types that it takes and gives, and its handler.
-//! Router and document are both made from it, so neither can have what the other lacks.
+//! An operation of the partner API: its id and path, its input and output types, and its handler.
 //!
-//! Every operation goes the same way: method, key and scope, `accept`, body, validation, handler, answer.
+//! The router and the OpenAPI document are both made from the same list of operations, so they cannot differ. Every
+//! request to an operation passes the same steps: method, `accept` header, key and scope, body, validation, handler.
 
 pub(crate) mod accept;
 pub(crate) mod body;
@@ -26,69 +26,68 @@ use crate::errors::table::ErrorKind;
 use crate::operation::accept::AcceptedFormat;
 use crate::operation::body::{BodyLimits, RequestBody};
 use crate::reply;
-use crate::validate::input::{self, Input, Schemas};
+use crate::validate::input::{self, Input};
+use crate::validate::validators::Schemas;
 use crate::wire::Output;
 
-/// An operation.
+/// The path under which the partner API is.
+pub(crate) const BASE_PATH: &str = "/openapi";
+
+/// An operation of the partner API.
 pub(crate) struct Operation {
-    /// What it is called.
+    /// Id and texts.
     pub(crate) info: OperationInfo,
-    /// What its body and its answer look like.
+    /// Schemas and examples of its bodies.
     pub(crate) schema_fns: SchemaFns,
-    /// The scope that it takes; `None` when any key will do.
+    /// The required scope; `None` if any valid key is enough.
     pub(crate) scope: Option<Scope>,
-    /// Whether it also answers a stream of events.
+    /// Whether it can also respond with a stream of events.
     pub(crate) has_events: bool,
     json_handler: Handler,
     event_handler: Option<Handler>,
 }
 
-/// What an operation is called.
+/// The id and the texts of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OperationInfo {
     /// The operation id, for example `albums.create`.
     pub(crate) id: &'static str,
-    /// One line.
+    /// One line: verb and object.
     pub(crate) summary: &'static str,
-    /// What a partner should know beyond the fields; may be empty.
+    /// What a partner should know beyond the fields, in Markdown; may be empty.
     pub(crate) description: &'static str,
 }
 
 impl OperationInfo {
-    /// The path below `/openapi`, for example `/albums/create`.
+    /// Returns the path below [`BASE_PATH`], for example `/albums/create`.
     pub(crate) fn path(&self) -> String {
         format!("/{}", self.id.replace('.', "/"))
     }
 }
 
-/// Describes a body, naming its schemas in the document.
+/// Functions that describe an operation's bodies in the OpenAPI document, adding the schemas they name.
 pub(crate) struct SchemaFns {
-    /// The request's schema; whether a body is required.
+    /// Adds the request's schema; returns its name and whether a body is required.
     pub(crate) input: fn(&mut Schemas) -> (&'static str, bool),
-    /// A request.
+    /// Returns an example of a request.
     pub(crate) input_example: fn() -> Value,
-    /// The answer's schema.
+    /// Adds the response's schema and returns a reference to it.
     pub(crate) output: fn(&mut Schemas) -> RefOr<Schema>,
-    /// An answer.
+    /// Returns an example of a response.
     pub(crate) output_example: fn() -> serde_json::Result<Value>,
 }
 
-/// A request that has found its operation.
+/// A request whose body has not been read.
 pub(crate) struct ApiRequest {
-    /// How it came.
     pub(crate) method: Method,
-    /// Its headers.
     pub(crate) headers: HeaderMap,
-    /// Its body, unread.
     pub(crate) body: RequestBody,
 }
 
-/// What operations share.
+/// The dependencies of all operations.
 #[derive(Clone)]
 pub(crate) struct OperationContext {
-    /// What handlers are given.
     pub(crate) ctx: Context,
-    /// Judges keys.
     pub(crate) authenticator: Arc<Authenticator>,
 }
 
@@ -98,11 +97,11 @@ type Handler = Arc<
         + Sync,
 >;
 
-/// The methods of an operation's path.
+/// The methods of an operation.
 const ALLOW: &str = "POST, OPTIONS";
 
 impl Operation {
-    /// An operation whose handler takes a caller of type `C` and a body of type `I`, and answers JSON of type `O`.
+    /// Creates an operation: callers of type `C` (which implies the scope), requests of type `I`, responses of type `O`.
     pub(crate) fn new<C, I, O, F, Fut>(info: OperationInfo, handler: F) -> Self
     where
         C: ScopedCaller,
@@ -112,7 +111,8 @@ impl Operation {
         Fut: Future<Output = Result<O, ApiError>> + Send + 'static,
     {
         let json_handler = build_handler(move |ctx, caller, input| {
-            handler(ctx, caller, input).map(|answer| reply::json_response(&answer?))
+            let output = handler(ctx, caller, input);
+            output.map(|output| reply::json_response(&output?).map_err(ApiError::internal))
         });
         let schema_fns = SchemaFns {
             input: |schemas| (I::NAME, I::describe(schemas)),
@@ -123,7 +123,7 @@ impl Operation {
         Self { info, schema_fns, scope: C::SCOPE, has_events: false, json_handler, event_handler: None }
     }
 
-    /// Also answers a stream of events, to callers who accept `text/event-stream`.
+    /// Adds a handler for callers that accept `text/event-stream`.
     #[must_use]
     pub(crate) fn with_events<C, I, F, Fut>(self, handler: F) -> Self
     where
@@ -135,42 +135,44 @@ impl Operation {
         Self { has_events: true, event_handler: Some(build_handler(handler)), ..self }
     }
 
-    /// The answer to a request, whatever it is.
-    pub(crate) async fn handle(&self, desk: OperationContext, mut call: ApiRequest) -> Response {
-        if call.method == Method::OPTIONS {
+    /// Responds to a request of any method.
+    pub(crate) async fn handle(&self, ctx: OperationContext, mut request: ApiRequest) -> Response {
+        if request.method == Method::OPTIONS {
             return reply::options_response(ALLOW);
         }
-        if call.method != Method::POST {
-            return respond_with_error(ApiError::method_not_allowed(ALLOW), &mut call.body).await;
+        if request.method != Method::POST {
+            return respond_with_error(ApiError::method_not_allowed(ALLOW), &mut request.body).await;
         }
-        let answered = match (accept::negotiate_format(&call.headers, self.has_events), &self.event_handler) {
-            (AcceptedFormat::Events, Some(events)) => events(desk, &mut call).await,
-            (AcceptedFormat::Json, _) => (self.json_handler)(desk, &mut call).await,
+        let format = accept::negotiate_format(&request.headers, self.has_events);
+        let result = match (format, &self.event_handler) {
+            (AcceptedFormat::Events, Some(handler)) => handler(ctx, &mut request).await,
+            (AcceptedFormat::Json, _) => (self.json_handler)(ctx, &mut request).await,
             (AcceptedFormat::Events | AcceptedFormat::Neither, _) => {
-                reject_accept_header(&desk, &call.headers).await
+                reject_accept_header(&ctx, &request.headers).await
             }
         };
-        match answered {
+        match result {
             Ok(response) => response,
-            Err(error) => respond_with_error(error, &mut call.body).await,
+            Err(error) => respond_with_error(error, &mut request.body).await,
         }
     }
 }
 
-/// 406, but only to callers with a valid key: authentication is judged first.
-async fn reject_accept_header(desk: &OperationContext, headers: &HeaderMap) -> Result<Response, ApiError> {
-    desk.authenticator.authenticate::<AnyScope>(headers).await?;
+/// Returns a 406, but only to callers with a valid key: a 401 takes precedence over every other error.
+async fn reject_accept_header(ctx: &OperationContext, headers: &HeaderMap) -> Result<Response, ApiError> {
+    ctx.authenticator.authenticate::<AnyScope>(headers).await?;
     Err(ApiError::new(ErrorKind::NotAcceptable))
 }
 
-/// An error's answer, once the client has sent the body that nobody wants.
+/// Reads and discards the rest of the request body, then returns the error's response. The connection is closed if the
+/// body could not be read to its end.
 pub(crate) async fn respond_with_error(error: ApiError, body: &mut RequestBody) -> Response {
-    let reusable = !error.closes_connection() && body.discard().await;
-    let error = if reusable { error } else { error.with_connection_close() };
+    let is_reusable = !error.closes_connection() && body.discard().await;
+    let error = if is_reusable { error } else { error.with_connection_close() };
     error.into_response()
 }
 
-/// The way of every operation, with one handler at its end.
+/// Wraps the handler of an operation in the steps that all operations have.
 fn build_handler<C, I, F, Fut>(handler: F) -> Handler
 where
     C: ScopedCaller,
@@ -178,13 +180,14 @@ where
     F: Fn(Context, C, I) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<Response, ApiError>> + Send + 'static,
 {
-    Arc::new(move |desk: OperationContext, call: &mut ApiRequest| {
+    Arc::new(move |operation_ctx: OperationContext, request: &mut ApiRequest| {
         async move {
-            let caller = desk.authenticator.authenticate::<C>(&call.headers).await?;
-            let limits = BodyLimits::from_settings(&desk.ctx.settings);
-            let body = body::read_json(&call.headers, &mut call.body, limits).await?;
+            let OperationContext { ctx, authenticator } = operation_ctx;
+            let caller = authenticator.authenticate::<C>(&request.headers).await?;
+            let limits = BodyLimits::from_settings(&ctx.settings);
+            let body = body::read_json(&request.headers, &mut request.body, limits).await?;
             let input = input::parse::<I>(body.as_ref()).map_err(|issues| ApiError::invalid(&issues))?;
-            handler(desk.ctx, caller, input).await
+            handler(ctx, caller, input).await
         }
         .boxed()
     })

@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz` and `/metrics`: for whoever runs the service, not for partners. No keys.
+//! `/healthz`, `/readyz` and `/metrics`, for operators. They need no key.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -10,22 +10,22 @@ use crate::context::{ComponentState, Context};
 use crate::errors::ApiError;
 use crate::reply;
 
-/// The methods of an admin path.
+/// The methods of an admin endpoint.
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
-/// The admin paths.
+/// The admin endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AdminEndpoint {
-    /// Alive.
+    /// `/healthz`: the process is alive.
     Healthz,
-    /// Ready for requests.
+    /// `/readyz`: every component works.
     Readyz,
-    /// Prometheus text.
+    /// `/metrics`, in the Prometheus text format.
     Metrics,
 }
 
 impl AdminEndpoint {
-    /// The page at a path.
+    /// Returns the endpoint of a path, with or without a trailing slash.
     pub(crate) fn from_path(path: &str) -> Option<Self> {
         match path.strip_suffix('/').unwrap_or(path) {
             "/healthz" => Some(Self::Healthz),
@@ -35,7 +35,6 @@ impl AdminEndpoint {
         }
     }
 
-    /// The answer to a request for it.
     pub(crate) async fn handle(self, ctx: &Context, method: &Method) -> Response {
         match *method {
             Method::GET | Method::HEAD => {}
@@ -46,8 +45,8 @@ impl AdminEndpoint {
             Self::Healthz => reply::json_text_response(200, r#"{"alive":true}"#.to_owned()),
             Self::Readyz => check_readiness(ctx).await,
             Self::Metrics => {
-                let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-                reply::body_response(kind, Bytes::from((ctx.render_metrics)()))
+                let media_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+                reply::body_response(media_type, Bytes::from((ctx.render_metrics)()))
             }
         }
     }
@@ -67,23 +66,22 @@ struct ComponentReport {
     reason: Option<String>,
 }
 
-/// 200 when every part serves, 503 with the reasons otherwise, and from the moment the service is leaving.
+/// Returns 200 if every component works, else 503 with the reasons; always 503 while the service is draining.
 async fn check_readiness(ctx: &Context) -> Response {
     let mut parts: Vec<ComponentReport> = Vec::new();
     if ctx.draining.has_begun() {
         parts.push(ComponentReport { name: "service", state: "draining", reason: None });
     }
-    for part in ctx.health.check_components().await {
-        let (state, reason) = match part.state {
+    for component in ctx.health.check_components().await {
+        let (state, reason) = match component.state {
             ComponentState::Starting => ("starting", None),
             ComponentState::Running => ("running", None),
             ComponentState::Down(reason) => ("down", Some(reason)),
         };
-        parts.push(ComponentReport { name: part.name, state, reason });
+        parts.push(ComponentReport { name: component.name, state, reason });
     }
     let ready = parts.iter().all(|part| part.state == "running");
-    let text = serde_json::to_string(&Readiness { ready, parts });
-    match text {
+    match serde_json::to_string(&Readiness { ready, parts }) {
         Ok(text) => reply::json_text_response(if ready { 200 } else { 503 }, text),
         Err(error) => ApiError::internal(error).into_response(),
     }

@@ -1,5 +1,4 @@
-//! What every request gets, whatever it asks for: an id, a span, its place in the metrics, and an answer even when a
-//! handler panics.
+//! Runs around every request: request id, tracing span, metrics, and a 500 if a handler panics.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -19,41 +18,37 @@ use warp::reply::Response;
 use crate::context::{Context, TraceHook};
 use crate::errors::ApiError;
 use crate::metrics as names;
-use crate::operation::catalog;
+use crate::operation::{BASE_PATH, catalog};
+use crate::reply::REQUEST_ID_HEADER;
 use crate::server::admin::AdminEndpoint;
-use crate::server::router;
+use crate::server::storage::STORAGE_PREFIX;
 
-/// The header that carries a request's id, both ways.
-pub(crate) const REQUEST_ID_HEADER: &str = "x-request-id";
-/// The longest id taken from a caller.
+/// The longest request id that is accepted from a caller.
 const MAX_REQUEST_ID_BYTES: usize = 128;
 
-/// What meets every request.
+/// The middleware of all routes.
 pub(crate) struct RequestMiddleware {
     labels: RouteLabels,
     trace_hook: TraceHook,
 }
 
-/// What requests are counted as.
+/// The metric label of each path; a fixed set, so that callers cannot create labels.
 struct RouteLabels(HashMap<String, &'static str>);
 
 impl RouteLabels {
-    /// By the paths of all operations.
     fn from_operations() -> Self {
         let operations = catalog::all_operations();
-        Self(
-            operations
-                .iter()
-                .map(|o| (format!("{}{}", router::BASE_PATH, o.info.path()), o.info.id))
-                .collect(),
-        )
+        let label = |operation: &crate::operation::Operation| {
+            (format!("{BASE_PATH}{}", operation.info.path()), operation.info.id)
+        };
+        Self(operations.iter().map(label).collect())
     }
 
     fn get(&self, path: &str) -> &'static str {
-        let plain = path.strip_suffix('/').unwrap_or(path);
-        match self.0.get(plain) {
-            Some(name) => name,
-            None if path.starts_with(router::STORAGE_PREFIX) => "storage",
+        let without_slash = path.strip_suffix('/').unwrap_or(path);
+        match self.0.get(without_slash) {
+            Some(label) => label,
+            None if path.starts_with(STORAGE_PREFIX) => "storage",
             None if AdminEndpoint::from_path(path).is_some() => "admin",
             None => "other",
         }
@@ -65,7 +60,7 @@ impl RequestMiddleware {
         Self { labels: RouteLabels::from_operations(), trace_hook: Arc::clone(&ctx.trace_hook) }
     }
 
-    /// The answer to a request, with its id.
+    /// Passes the request to `respond` and returns its response, with the request id added.
     pub(crate) async fn handle<B, F, Fut>(&self, request: Request<B>, respond: F) -> Response
     where
         F: FnOnce(Request<B>) -> Fut,
@@ -75,39 +70,38 @@ impl RequestMiddleware {
         let operation = self.labels.get(request.uri().path());
         let span = request_span(&request, &id, operation);
         (self.trace_hook)(&span, request.headers());
-        let mut count = RequestRecorder::start(operation);
-        let answered = async {
-            let answered = AssertUnwindSafe(respond(request)).catch_unwind().await;
-            let response = answered.unwrap_or_else(|panic| Ok(panic_response(&*panic)));
-            let Ok(response) = response;
+        let mut recorder = RequestRecorder::start(operation);
+        let responded = async {
+            let outcome = AssertUnwindSafe(respond(request)).catch_unwind().await;
+            let Ok(response) = outcome.unwrap_or_else(|panic| Ok(panic_response(&*panic)));
             let status = response.status().as_u16();
             Span::current().record("status", status);
-            tracing::debug!(status, duration_ms = count.started.elapsed().as_millis(), "answered");
+            tracing::debug!(status, duration_ms = recorder.started.elapsed().as_millis(), "request handled");
             response
         };
-        let mut response = answered.instrument(span).await;
-        count.set_status(status_class(response.status().as_u16()));
+        let mut response = responded.instrument(span).await;
+        recorder.set_status(status_class(response.status().as_u16()));
         response.headers_mut().insert(REQUEST_ID_HEADER, id);
         response
     }
 }
 
-/// What follows a request: its id is on every line that is logged while it is answered.
+/// Creates the span of a request: every line logged while it is handled carries the request id.
 fn request_span<B>(request: &Request<B>, id: &HeaderValue, operation: &'static str) -> Span {
     let id = id.to_str().unwrap_or_default();
     tracing::info_span!("request", request.id = id, operation, method = %request.method(), status = Empty)
 }
 
-/// The caller's id when it is one that can be echoed and logged, else a new one.
+/// Returns the caller's request id if it is short, printable ASCII, else a new one.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
     let sent = headers.get(REQUEST_ID_HEADER);
-    let fit = |value: &&HeaderValue| {
+    let is_valid = |value: &&HeaderValue| {
         let bytes = value.as_bytes();
         !bytes.is_empty()
             && bytes.len() <= MAX_REQUEST_ID_BYTES
             && bytes.iter().all(|byte| (b' '..=b'~').contains(byte))
     };
-    match sent.filter(fit) {
+    match sent.filter(is_valid) {
         Some(id) => id.clone(),
         None => HeaderValue::from_str(&Uuid::now_v7().to_string()).expect("a uuid is printable"),
     }
@@ -129,7 +123,8 @@ fn status_class(status: u16) -> &'static str {
     }
 }
 
-/// Counts a request once, also when its caller goes away before the answer: hyper drops the future then.
+/// Records the metrics of one request when dropped. hyper drops the future of a request whose client disconnects, so
+/// that such a request is counted too, as 499.
 struct RequestRecorder {
     operation: &'static str,
     started: Instant,

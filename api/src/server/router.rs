@@ -1,5 +1,5 @@
-//! Which path leads where. Each operation is a filter of its own, mounted with `.then`; the one `recover` at the root
-//! turns warp's rejections into the envelope.
+//! Routes requests by path. Each operation is a filter of its own, mounted with `.then`; a single `recover` at the root
+//! turns warp's rejections into error bodies.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,22 +17,18 @@ use crate::errors::table::ErrorKind;
 use crate::openapi::Documents;
 use crate::operation::body::RequestBody;
 use crate::operation::catalog;
-use crate::operation::{self, ApiRequest, Operation, OperationContext};
+use crate::operation::{self, ApiRequest, BASE_PATH, Operation, OperationContext};
 use crate::server::admin::AdminEndpoint;
-use crate::server::storage;
+use crate::server::storage::{self, ObjectUrl, STORAGE_PREFIX};
 
-/// Where the partner API begins.
-pub(crate) const BASE_PATH: &str = "/openapi";
-/// Where presigned local transfers begin.
-pub(crate) const STORAGE_PREFIX: &str = "/storage/";
-
-/// The whole service as one filter, which never rejects. [`crate::serve`] adds what a server adds: request ids,
-/// time limits, metrics, and the answer to panics.
+/// Returns the whole service as one filter that never rejects. [`crate::serve`] adds request ids, time limits, metrics
+/// and the response to panics.
 pub fn routes(ctx: Context) -> BoxedFilter<(Response,)> {
-    let desk = OperationContext { authenticator: Arc::new(Authenticator::new(&ctx)), ctx: ctx.clone() };
+    let operation_ctx =
+        OperationContext { authenticator: Arc::new(Authenticator::new(&ctx)), ctx: ctx.clone() };
     let mut all = document_route();
     for operation in catalog::all_operations() {
-        all = all.or(operation_route(operation, desk.clone())).unify().boxed();
+        all = all.or(operation_route(operation, operation_ctx.clone())).unify().boxed();
     }
     if ctx.store.local.is_some() {
         all = all.or(storage_route(ctx.clone())).unify().boxed();
@@ -43,31 +39,31 @@ pub fn routes(ctx: Context) -> BoxedFilter<(Response,)> {
     all.or(unknown_route()).unify().recover(recover_rejection).unify().boxed()
 }
 
-/// Health and metrics alone, for a port of their own.
+/// Returns the routes of health and metrics, for a port of their own.
 pub fn admin_routes(ctx: Context) -> BoxedFilter<(Response,)> {
     admin_route(ctx).or(unknown_route()).unify().recover(recover_rejection).unify().boxed()
 }
 
-fn operation_route(operation: Operation, desk: OperationContext) -> BoxedFilter<(Response,)> {
+fn operation_route(operation: Operation, ctx: OperationContext) -> BoxedFilter<(Response,)> {
     let path = format!("{BASE_PATH}{}", operation.info.path());
     let operation = Arc::new(operation);
     match_path(path)
         .and(extract_request())
-        .then(move |call| {
-            let (operation, desk) = (operation.clone(), desk.clone());
-            async move { operation.handle(desk, call).await }
+        .then(move |request| {
+            let (operation, ctx) = (operation.clone(), ctx.clone());
+            async move { operation.handle(ctx, request).await }
         })
         .boxed()
 }
 
 fn document_route() -> BoxedFilter<(Response,)> {
     let documents = Documents::shared();
-    let document = move |path: FullPath, method: Method| {
-        let page = path.as_str().strip_prefix(BASE_PATH).and_then(|rest| documents.get(rest));
-        let answer = page.map(|page| page.handle(&method)).ok_or_else(reject::not_found);
-        async move { answer }
+    let respond = move |path: FullPath, method: Method| {
+        let document = path.as_str().strip_prefix(BASE_PATH).and_then(|rest| documents.get(rest));
+        let response = document.map(|document| document.handle(&method)).ok_or_else(reject::not_found);
+        async move { response }
     };
-    warp::path::full().and(warp::method()).and_then(document).boxed()
+    warp::path::full().and(warp::method()).and_then(respond).boxed()
 }
 
 fn storage_route(ctx: Context) -> BoxedFilter<(Response,)> {
@@ -78,11 +74,13 @@ fn storage_route(ctx: Context) -> BoxedFilter<(Response,)> {
         })
         .and(query)
         .and(extract_request())
-        .then(move |key: String, query: String, call| {
+        .then(move |key: String, query: String, request| {
             let local = ctx.store.local.clone();
             async move {
                 match local {
-                    Some(local) => storage::handle(&local, (&key, &query), call).await,
+                    Some(local) => {
+                        storage::handle(&local, ObjectUrl { key: &key, query: &query }, request).await
+                    }
                     None => ApiError::not_found().into_response(),
                 }
             }
@@ -96,36 +94,36 @@ fn admin_route(ctx: Context) -> BoxedFilter<(Response,)> {
             AdminEndpoint::from_path(path.as_str()).ok_or_else(reject::not_found)
         })
         .and(warp::method())
-        .then(move |page: AdminEndpoint, method: Method| {
+        .then(move |endpoint: AdminEndpoint, method: Method| {
             let ctx = ctx.clone();
-            async move { page.handle(&ctx, &method).await }
+            async move { endpoint.handle(&ctx, &method).await }
         })
         .boxed()
 }
 
-/// Every path that no other route takes. A body is read all the same: left unread, it would cost the client its
-/// connection, and the next request on it would fail without an answer.
+/// Matches every path that no other route matches, and responds with 404. The body is read nevertheless: left unread,
+/// it would close the connection, and the client's next request on it would fail without a response.
 fn unknown_route() -> BoxedFilter<(Response,)> {
     extract_request()
-        .then(|mut call: ApiRequest| async move {
-            operation::respond_with_error(ApiError::not_found(), &mut call.body).await
+        .then(|mut request: ApiRequest| async move {
+            operation::respond_with_error(ApiError::not_found(), &mut request.body).await
         })
         .boxed()
 }
 
-/// Matches one path, with and without a slash at its end.
+/// Matches one path, with or without a trailing slash.
 fn match_path(path: String) -> impl Filter<Extract = (), Error = Rejection> + Clone {
     let path: Arc<str> = path.into();
     warp::path::full()
-        .and_then(move |asked: FullPath| {
-            let asked_plain = asked.as_str().strip_suffix('/').unwrap_or(asked.as_str());
-            let found = if asked_plain == &*path { Ok(()) } else { Err(reject::not_found()) };
-            async move { found }
+        .and_then(move |requested: FullPath| {
+            let without_slash = requested.as_str().strip_suffix('/').unwrap_or(requested.as_str());
+            let matched = if without_slash == &*path { Ok(()) } else { Err(reject::not_found()) };
+            async move { matched }
         })
         .untuple_one()
 }
 
-/// The rest of a request, body unread.
+/// Extracts method, headers and the unread body.
 fn extract_request() -> impl Filter<Extract = (ApiRequest,), Error = Rejection> + Clone {
     let parts = warp::method().and(warp::header::headers_cloned());
     parts.and(warp::body::stream()).map(|method, headers: HeaderMap, chunks| {
@@ -134,7 +132,7 @@ fn extract_request() -> impl Filter<Extract = (ApiRequest,), Error = Rejection> 
     })
 }
 
-/// Warp's own rejections in the envelope. Domain errors never come here.
+/// Turns warp's own rejections into error responses. Handlers never reject.
 async fn recover_rejection(rejection: Rejection) -> Result<Response, Infallible> {
     let error = if rejection.is_not_found() {
         ApiError::not_found()

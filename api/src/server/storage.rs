@@ -1,6 +1,8 @@
-//! `PUT` and `GET /storage/{key}`: presigned transfers, where the bytes lie on the local disk. The semantics are S3's:
-//! no key in a header, 200 on success, 403 for a signature that is wrong, expired or made for something else.
-//! Browsers fetch pictures and send selfies from pages of any origin: the signature is what permits it.
+//! `PUT` and `GET /storage/{key}`: presigned uploads and downloads where objects are on the local disk.
+//!
+//! They behave like presigned URLs of S3: no API key, 200 on success, 403 for a signature that is wrong, expired or made
+//! for another request. CORS allows every origin, because galleries show pictures and send selfies from pages of any
+//! site; the signature is the permission.
 
 use std::time::Duration;
 
@@ -22,24 +24,36 @@ use crate::operation::body::{RequestBody, content_length};
 use crate::operation::{self, ApiRequest};
 use crate::reply;
 
-/// The methods of a storage path.
+/// The path under which presigned URLs of the local disk are.
+pub(crate) const STORAGE_PREFIX: &str = "/storage/";
+
+/// The methods of a presigned URL.
 const ALLOW: &str = "GET, HEAD, PUT, OPTIONS";
 
-/// A sender that says nothing for this long has gone.
+/// An upload that sends nothing for this long is aborted.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The answer to a transfer: `key` is the path after `/storage/`, `query` the raw query string.
-pub(crate) async fn handle(local: &LocalFiles, (key, query): (&str, &str), mut call: ApiRequest) -> Response {
-    let answer = match call.method {
-        Method::PUT => receive_upload(local, (key, query), &mut call).await,
-        Method::GET => send_object(local, (key, query), true).await,
-        Method::HEAD => send_object(local, (key, query), false).await,
+/// A presigned URL as the request contains it.
+#[derive(Clone, Copy)]
+pub(crate) struct ObjectUrl<'a> {
+    /// The path after [`STORAGE_PREFIX`].
+    pub(crate) key: &'a str,
+    /// The raw query string, with the signature.
+    pub(crate) query: &'a str,
+}
+
+/// Responds to an upload, a download or a preflight request.
+pub(crate) async fn handle(local: &LocalFiles, url: ObjectUrl<'_>, mut request: ApiRequest) -> Response {
+    let result = match request.method {
+        Method::PUT => receive_upload(local, url, &mut request).await,
+        Method::GET => send_object(local, url, Content::Full).await,
+        Method::HEAD => send_object(local, url, Content::HeadersOnly).await,
         Method::OPTIONS => Ok(preflight_response()),
         _ => Err(ApiError::method_not_allowed(ALLOW)),
     };
-    let mut response = match answer {
+    let mut response = match result {
         Ok(response) => response,
-        Err(error) => operation::respond_with_error(error, &mut call.body).await,
+        Err(error) => operation::respond_with_error(error, &mut request.body).await,
     };
     response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     response
@@ -47,16 +61,16 @@ pub(crate) async fn handle(local: &LocalFiles, (key, query): (&str, &str), mut c
 
 async fn receive_upload(
     local: &LocalFiles,
-    (key, query): (&str, &str),
-    call: &mut ApiRequest,
+    url: ObjectUrl<'_>,
+    request: &mut ApiRequest,
 ) -> Result<Response, ApiError> {
-    let content_type = signed_content_type(query, &call.headers);
-    let grant = local.verify_upload(key, query, content_type).map_err(signature_error)?;
+    let content_type = signed_content_type(url.query, &request.headers);
+    let grant = local.verify_upload(url.key, url.query, content_type).map_err(signature_error)?;
     let too_large = || ApiError::new(ErrorKind::PayloadTooLarge);
-    if content_length(&call.headers).is_some_and(|length| length > grant.max_bytes()) {
+    if content_length(&request.headers).is_some_and(|length| length > grant.max_bytes()) {
         return Err(too_large());
     }
-    match local.receive_upload(grant, read_chunks(&mut call.body)).await {
+    match local.receive_upload(grant, read_chunks(&mut request.body)).await {
         Ok(_) => Ok(Response::new(Bytes::new().into())),
         Err(ReceiveError::TooLarge { .. }) => Err(too_large()),
         Err(ReceiveError::Body(UploadInterrupted::Stalled)) => {
@@ -69,19 +83,26 @@ async fn receive_upload(
     }
 }
 
-/// The request's content type as the signature knows it: any image stands for [`ANY_IMAGE`] where the URL says so.
+/// Returns the content type that the signature covers: [`ANY_IMAGE`] for any image type if the URL was signed with it,
+/// else the type as it was sent.
 fn signed_content_type<'a>(query: &str, headers: &'a HeaderMap) -> Option<&'a str> {
     let sent = headers.get(CONTENT_TYPE)?.to_str().ok()?;
-    let any_image = url::form_urlencoded::parse(query.as_bytes()).any(|(n, v)| n == "type" && v == ANY_IMAGE);
-    if any_image && sent.to_ascii_lowercase().starts_with("image/") { Some(ANY_IMAGE) } else { Some(sent) }
+    let accepts_any_image = url::form_urlencoded::parse(query.as_bytes())
+        .any(|(name, value)| name == "type" && value == ANY_IMAGE);
+    if accepts_any_image && sent.to_ascii_lowercase().starts_with("image/") {
+        Some(ANY_IMAGE)
+    } else {
+        Some(sent)
+    }
 }
 
+/// Why the body of an upload was not received completely.
 enum UploadInterrupted {
     Stalled,
     Truncated,
 }
 
-/// The body's chunks, each within the limit of silence.
+/// Returns the chunks of the body, each received within [`IDLE_TIMEOUT`].
 fn read_chunks(body: &mut RequestBody) -> impl Stream<Item = Result<Bytes, UploadInterrupted>> {
     stream::unfold(body, |body| async move {
         let chunk = match tokio::time::timeout(IDLE_TIMEOUT, body.next()).await {
@@ -93,28 +114,29 @@ fn read_chunks(body: &mut RequestBody) -> impl Stream<Item = Result<Bytes, Uploa
     })
 }
 
-async fn send_object(
-    local: &LocalFiles,
-    (key, query): (&str, &str),
-    with_body: bool,
-) -> Result<Response, ApiError> {
-    let grant = local.verify_download(key, query).map_err(signature_error)?;
+/// What a download contains.
+enum Content {
+    Full,
+    HeadersOnly,
+}
+
+async fn send_object(local: &LocalFiles, url: ObjectUrl<'_>, content: Content) -> Result<Response, ApiError> {
+    let grant = local.verify_download(url.key, url.query).map_err(signature_error)?;
     let object = local.open_object(&grant).await?;
-    let mut response = if with_body {
-        warp::reply::stream(make_sync(object.body)).into_response()
-    } else {
-        Response::new(Bytes::new().into())
+    let mut response = match content {
+        Content::Full => warp::reply::stream(make_sync(object.body)).into_response(),
+        Content::HeadersOnly => Response::new(Bytes::new().into()),
     };
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(object.content_type));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(object.size_bytes));
     headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
-    // The URL lives for an hour; so may the picture in the browser that was given it.
+    // A cached picture may be used as long as its URL is usually valid. Only the browser may cache it.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=3600"));
     Ok(response)
 }
 
-/// A stream that may be shared between threads, which only ever polls it from one: what warp's bodies ask for.
+/// Makes a stream `Sync`, which warp requires of bodies although it polls them from one thread at a time.
 fn make_sync(
     body: stream::BoxStream<'static, std::io::Result<Bytes>>,
 ) -> impl Stream<Item = std::io::Result<Bytes>> + Send + Sync {

@@ -1,47 +1,43 @@
-//! Reads JSON objects field by field, collecting every issue. The same `read` function that checks a body also
-//! describes it for the OpenAPI document: it runs once without a body, and each field leaves its schema.
-
-use std::collections::BTreeMap;
+//! Parses JSON objects field by field, collecting every issue.
+//!
+//! The `read` function of an [`Input`] also describes it for the OpenAPI document: there it runs without a body, and
+//! each field adds its schema.
 
 use serde_json::{Map, Value};
-use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
+use utoipa::openapi::{Ref, RefOr};
 
 use crate::validate::issues::{Issue, IssueReport, PathSegment, code};
-use crate::validate::validators::Validator;
-
-/// Named schemas of the document.
-pub(crate) type Schemas = BTreeMap<String, RefOr<Schema>>;
+use crate::validate::validators::{Schemas, Validator, report_wrong_type};
 
 /// A request body, or an object within one.
 pub(crate) trait Input: Sized {
-    /// Its name in the document.
+    /// The name of its schema in the document.
     const NAME: &'static str;
 
-    /// Reads every field, and only then the first missing one ends it: all issues are found at once.
+    /// Reads every field before returning, so that all issues are found at once; `None` if a required field is missing.
     fn read(fields: &mut Fields<'_>) -> Option<Self>;
 
-    /// A body as a partner would send it.
+    /// Returns a valid body, as a partner would send it.
     fn example() -> Value;
 
-    /// The object as a type, or `None` with issues reported.
+    /// Returns the object as a type, or `None` after adding issues.
     fn check(object: &Map<String, Value>, report: &mut IssueReport) -> Option<Self> {
         Self::read(&mut Fields(FieldsMode::Check { object, report }))
     }
 
-    /// Puts its schema, and those it names, into the document; answers whether a field is required.
+    /// Adds its schema and those it refers to; returns whether any field is required.
     fn describe(schemas: &mut Schemas) -> bool {
         let object = ObjectBuilder::new().schema_type(SchemaType::Type(Type::Object));
-        let mut described = ObjectSchema { object, has_required: false };
-        // Without a body there is no value; what matters is what the fields leave behind.
-        drop(Self::read(&mut Fields(FieldsMode::Describe { described: &mut described, schemas })));
-        schemas.insert(Self::NAME.to_owned(), described.object.examples([Self::example()]).into());
-        described.has_required
+        let mut schema = ObjectSchema { object, has_required: false };
+        // There is no body, so there is no value: only the schemas of the fields matter.
+        drop(Self::read(&mut Fields(FieldsMode::Describe { schema: &mut schema, schemas })));
+        schemas.insert(Self::NAME.to_owned(), schema.object.examples([Self::example()]).into());
+        schema.has_required
     }
 }
 
-/// A body as a type, or everything that is wrong with it. No body counts as an empty object where every field is
-/// optional.
+/// Parses a request body, or returns all its issues. A missing body is an empty object if every field is optional.
 pub(crate) fn parse<T: Input>(body: Option<&Value>) -> Result<T, Vec<Issue>> {
     let mut report = IssueReport::default();
     let parsed = match body {
@@ -66,15 +62,15 @@ pub(crate) fn parse<T: Input>(body: Option<&Value>) -> Result<T, Vec<Issue>> {
     }
 }
 
-/// The fields of one object, being checked or being described.
+/// The fields of one object, either being checked or being schema.
 pub(crate) struct Fields<'a>(FieldsMode<'a>);
 
 enum FieldsMode<'a> {
     Check { object: &'a Map<String, Value>, report: &'a mut IssueReport },
-    Describe { described: &'a mut ObjectSchema, schemas: &'a mut Schemas },
+    Describe { schema: &'a mut ObjectSchema, schemas: &'a mut Schemas },
 }
 
-/// What the fields of an object have left behind.
+/// The schema of an object, built field by field.
 struct ObjectSchema {
     object: ObjectBuilder,
     has_required: bool,
@@ -87,97 +83,122 @@ impl ObjectSchema {
 }
 
 impl Fields<'_> {
-    /// A field that must be there.
+    /// Reads a required field.
     pub(crate) fn required<R: Validator>(
         &mut self,
         name: &'static str,
-        about: &'static str,
-        rule: R,
+        description: &'static str,
+        validator: R,
     ) -> Option<R::Out> {
         match &mut self.0 {
             FieldsMode::Check { object, report } => {
                 report.within(PathSegment::Field(name), |report| match object.get(name) {
-                    Some(value) => rule.check(value, report),
+                    Some(value) => validator.check(value, report),
                     None => {
                         report.add(code::REQUIRED, "is required");
                         None
                     }
                 })
             }
-            FieldsMode::Describe { described, schemas } => {
-                described.add_property(name, with_description(rule.schema(schemas), about));
-                described.object = std::mem::take(&mut described.object).required(name);
-                described.has_required = true;
+            FieldsMode::Describe { schema, schemas } => {
+                schema.add_property(name, with_description(validator.schema(schemas), description));
+                schema.object = std::mem::take(&mut schema.object).required(name);
+                schema.has_required = true;
                 None
             }
         }
     }
 
-    /// A field that may be left out. `None` too when it is wrong: then an issue ends the whole reading.
+    /// Reads an optional field; `None` if it is missing or invalid. An invalid field makes the whole input invalid.
     pub(crate) fn optional<R: Validator>(
         &mut self,
         name: &'static str,
-        about: &'static str,
-        rule: R,
+        description: &'static str,
+        validator: R,
     ) -> Option<R::Out> {
         match &mut self.0 {
             FieldsMode::Check { object, report } => {
                 let value = object.get(name)?;
-                report.within(PathSegment::Field(name), |report| rule.check(value, report))
+                report.within(PathSegment::Field(name), |report| validator.check(value, report))
             }
-            FieldsMode::Describe { described, schemas } => {
-                described.add_property(name, with_description(rule.schema(schemas), about));
+            FieldsMode::Describe { schema, schemas } => {
+                schema.add_property(name, with_description(validator.schema(schemas), description));
                 None
             }
         }
     }
 
-    /// Checks fields that may only go wrong together.
+    /// Checks a condition on several fields.
     pub(crate) fn check_together(&mut self, check: impl FnOnce(&mut IssueReport)) {
         if let FieldsMode::Check { report, .. } = &mut self.0 {
             check(report);
         }
     }
 
-    /// A field that stands for `default` when it is left out.
+    /// Reads an optional field that has a default.
     pub(crate) fn optional_or<R: Validator>(
         &mut self,
         name: &'static str,
-        (about, default): (&'static str, R::Out),
-        rule: R,
+        description: &'static str,
+        default: R::Out,
+        validator: R,
     ) -> R::Out
     where
         R::Out: Clone + Into<Value>,
     {
-        let value = self.optional(name, about, rule);
-        if let FieldsMode::Describe { described, .. } = &mut self.0 {
-            let mut built = std::mem::take(&mut described.object).build();
+        let value = self.optional(name, description, validator);
+        if let FieldsMode::Describe { schema, .. } = &mut self.0 {
+            let mut built = std::mem::take(&mut schema.object).build();
             if let Some(RefOr::T(Schema::Object(property))) = built.properties.get_mut(name) {
                 property.default = Some(default.clone().into());
             }
-            described.object = built.into();
+            schema.object = built.into();
         }
         value.unwrap_or(default)
     }
 }
 
-fn with_description(schema: RefOr<Schema>, about: &str) -> RefOr<Schema> {
-    let about = about.to_owned();
+/// A validator of an object that is an [`Input`] itself.
+pub(crate) struct Nested<T>(std::marker::PhantomData<T>);
+
+/// Returns a validator of nested objects.
+pub(crate) fn nested<T: Input>() -> Nested<T> {
+    Nested(std::marker::PhantomData)
+}
+
+impl<T: Input> Validator for Nested<T> {
+    type Out = T;
+
+    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<T> {
+        match value {
+            Value::Object(object) => T::check(object, report),
+            _ => report_wrong_type("an object", value, report),
+        }
+    }
+
+    fn schema(&self, schemas: &mut Schemas) -> RefOr<Schema> {
+        T::describe(schemas);
+        RefOr::Ref(Ref::from_schema_name(T::NAME))
+    }
+}
+
+fn with_description(schema: RefOr<Schema>, description: &str) -> RefOr<Schema> {
+    let description = description.to_owned();
     match schema {
         RefOr::Ref(mut reference) => {
-            reference.description = about;
+            reference.description = description;
             RefOr::Ref(reference)
         }
         RefOr::T(Schema::Object(mut object)) => {
-            object.description = Some(about);
+            object.description = Some(description);
             RefOr::T(Schema::Object(object))
         }
         RefOr::T(Schema::Array(mut array)) => {
-            array.description = Some(about);
+            array.description = Some(description);
             RefOr::T(Schema::Array(array))
         }
         RefOr::T(Schema::OneOf(mut choices)) => {
-            choices.description = Some(about);
+            choices.description = Some(description);
             RefOr::T(Schema::OneOf(choices))
         }
         other => other,
@@ -189,7 +210,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::validate::validators::{Boolean, Integer, ListOf, Nullable, nested, text, uuid};
+    use crate::validate::validators::{Boolean, Integer, ListOf, Nullable, text, uuid};
 
     #[derive(Debug, PartialEq)]
     struct Race {
@@ -219,7 +240,7 @@ mod tests {
         const NAME: &'static str = "Race";
         fn read(fields: &mut Fields<'_>) -> Option<Self> {
             let name = fields.required("name", "Its name.", text(1, 5));
-            let laps = fields.optional_or("laps", ("Rounds.", 3), Integer { min: 1, max: 9 });
+            let laps = fields.optional_or("laps", "Rounds.", 3, Integer { min: 1, max: 9 });
             let night = fields.optional("night", "After dark.", Nullable(Boolean));
             let legs = fields.optional("legs", "Parts.", ListOf { item: nested(), min: 1, max: 2 });
             Some(Self { name: name?, laps, night, legs })

@@ -1,28 +1,31 @@
-//! The rules that input values follow. Each rule checks a value and describes itself for the OpenAPI document,
-//! so that the document cannot promise what the service does not check.
+//! Validators of JSON values. Each one checks a value and describes the same constraints as a JSON schema, so that the
+//! OpenAPI document and the checks cannot differ.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use serde_json::Value;
 use url::Url;
+use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type};
-use utoipa::openapi::{Ref, RefOr};
 use uuid::Uuid;
 
-use crate::validate::input::{Input, Schemas};
 use crate::validate::issues::{IssueReport, PathSegment, code};
 
-/// What a value must be.
+/// The named schemas of the OpenAPI document.
+pub(crate) type Schemas = BTreeMap<String, RefOr<Schema>>;
+
+/// Checks and describes a JSON value.
 pub(crate) trait Validator {
-    /// What a valid value becomes.
+    /// The type of a valid value.
     type Out;
-    /// The value as a type, or `None` with at least one issue reported.
+    /// Returns the value as a type, or `None` after adding at least one issue.
     fn check(&self, value: &Value, report: &mut IssueReport) -> Option<Self::Out>;
-    /// The same as a schema; named schemas go into `schemas`.
+    /// Returns the schema; schemas that it refers to are added to `schemas`.
     fn schema(&self, schemas: &mut Schemas) -> RefOr<Schema>;
 }
 
-/// A string of `min` to `max` characters without U+0000, which databases do not keep.
+/// A string of `min` to `max` characters without U+0000, which PostgreSQL cannot store.
 pub(crate) fn text(min: usize, max: usize) -> Text {
     Text { min, max, format: None, pattern: NO_NUL_PATTERN, check: check_no_nul }
 }
@@ -32,13 +35,13 @@ pub(crate) fn uri() -> Text {
     Text { min: 1, max: 2048, format: Some("uri"), pattern: NO_NUL_PATTERN, check: check_absolute_uri }
 }
 
-/// A string of which `check` judges what it spells, and `pattern` tells it to clients.
+/// A string of at most `max` characters that passes `check`; `pattern` says the same in the document.
 pub(crate) fn formatted(max: usize, pattern: &'static str, check: CheckFn) -> Text {
     Text { min: 1, max, format: None, pattern, check }
 }
 
-/// A regular expression for bibs. The document gives it no format: `regex` there means ECMA 262, and what is taken here
-/// is another dialect (a lone `]` is fine, look-around is not).
+/// A regular expression for bibs. It has no `format` in the document: `regex` there means ECMA 262, and this is the
+/// dialect of the Rust crate `regex` (a lone `]` is valid, look-around is not).
 pub(crate) fn bib_pattern() -> Text {
     Text { min: 1, max: 200, format: None, pattern: NO_NUL_PATTERN, check: check_regex }
 }
@@ -51,28 +54,29 @@ fn check_no_nul(text: &str) -> Result<(), String> {
     if text.contains('\0') { Err("must not contain U+0000".to_owned()) } else { Ok(()) }
 }
 
-/// The parser is that of browsers, which mends what is none; so the letters are judged by RFC 3986, section 2.
+/// `Url` follows the WHATWG standard and repairs invalid URLs, so the characters are checked by RFC 3986, section 2.
 fn check_absolute_uri(text: &str) -> Result<(), String> {
-    let spelled = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || URI_PUNCTUATION.contains(&byte));
-    let escaped = text
+    let has_valid_characters =
+        text.bytes().all(|byte| byte.is_ascii_alphanumeric() || URI_PUNCTUATION.contains(&byte));
+    let has_valid_escapes = text
         .split('%')
         .skip(1)
         .all(|after| after.len() >= 2 && after.bytes().take(2).all(|byte| byte.is_ascii_hexdigit()));
     match Url::parse(text) {
-        Ok(_) if spelled && escaped => Ok(()),
+        Ok(_) if has_valid_characters && has_valid_escapes => Ok(()),
         Ok(_) => Err("must be an absolute URI, other characters percent-encoded".to_owned()),
         Err(_) => Err("must be an absolute URI".to_owned()),
     }
 }
 
-/// What a URI is spelled with beside letters and digits.
+/// The characters of a URI besides letters and digits.
 const URI_PUNCTUATION: &[u8] = b"-._~:/?#[]@!$&'()*+,;=%";
 
-/// The size limit is the one under which the pattern is compiled when photos are read.
+/// Uses the size limit with which the pipeline compiles the pattern.
 fn check_regex(text: &str) -> Result<(), String> {
-    let compiled = |text: &str| regex::RegexBuilder::new(text).size_limit(1 << 18).build();
-    // Alone too: `a)|(?:b` is one only between other parentheses.
-    match compiled(text).and_then(|_| compiled(&format!("^(?:{text})$"))) {
+    let compile = |text: &str| regex::RegexBuilder::new(text).size_limit(1 << 18).build();
+    // The pattern must be valid without the group too: `a)|(?:b` is valid only between parentheses.
+    match compile(text).and_then(|_| compile(&format!("^(?:{text})$"))) {
         Ok(_) => check_no_nul(text),
         Err(regex::Error::CompiledTooBig(_)) => Err("is too large a regular expression".to_owned()),
         Err(_) => Err("must be a regular expression".to_owned()),
@@ -123,7 +127,7 @@ impl Validator for Text {
     }
 }
 
-/// A string of any length: an id that may be unknown, but never malformed.
+/// A string of any length, for ids that can be unknown but not malformed.
 pub(crate) struct AnyText;
 
 impl Validator for AnyText {
@@ -141,7 +145,7 @@ impl Validator for AnyText {
     }
 }
 
-/// A UUID with its hyphens.
+/// A UUID in the hyphenated form.
 pub(crate) struct UuidOf<T>(std::marker::PhantomData<T>);
 
 /// See [`UuidOf`].
@@ -156,7 +160,7 @@ impl<T: FromStr> Validator for UuidOf<T> {
         let Value::String(text) = value else {
             return report_wrong_type("a string", value, report);
         };
-        // The parser takes braces, URNs and bare digits too; the contract's `uuid` is the hyphenated form.
+        // The parser also accepts braces, URNs and plain digits; the contract has only the hyphenated form.
         let id = if text.len() == Uuid::nil().to_string().len() { text.parse().ok() } else { None };
         if id.is_none() {
             report.add(code::INVALID_FORMAT, "must be a UUID");
@@ -169,11 +173,9 @@ impl<T: FromStr> Validator for UuidOf<T> {
     }
 }
 
-/// A number in a range.
+/// A number from `min` to `max`.
 pub(crate) struct Number {
-    /// The least.
     pub(crate) min: f64,
-    /// The greatest.
     pub(crate) max: f64,
 }
 
@@ -200,11 +202,9 @@ impl Validator for Number {
     }
 }
 
-/// A whole number in a range, at most `u32::MAX`; `16.0` is whole too, as in JSON Schema.
+/// An integer from `min` to `max`. As in JSON Schema, `16.0` is an integer too.
 pub(crate) struct Integer {
-    /// The least.
     pub(crate) min: u32,
-    /// The greatest; `None` for no limit but the type's.
     pub(crate) max: u32,
 }
 
@@ -245,8 +245,11 @@ impl Validator for Boolean {
     }
 }
 
-/// One of a few names.
-pub(crate) struct OneOf<T: 'static>(pub(crate) &'static [T], pub(crate) fn(T) -> &'static str);
+/// One of `choices`, each written as `to_name` returns it.
+pub(crate) struct OneOf<T: 'static> {
+    pub(crate) choices: &'static [T],
+    pub(crate) to_name: fn(T) -> &'static str,
+}
 
 impl<T: Copy> Validator for OneOf<T> {
     type Out = T;
@@ -255,27 +258,24 @@ impl<T: Copy> Validator for OneOf<T> {
         let Value::String(text) = value else {
             return report_wrong_type("a string", value, report);
         };
-        let found = self.0.iter().copied().find(|choice| (self.1)(*choice) == text);
+        let found = self.choices.iter().copied().find(|choice| (self.to_name)(*choice) == text);
         if found.is_none() {
-            let names: Vec<&str> = self.0.iter().map(|choice| (self.1)(*choice)).collect();
+            let names: Vec<&str> = self.choices.iter().map(|choice| (self.to_name)(*choice)).collect();
             report.add(code::INVALID_VALUE, format!("must be one of {}", names.join(", ")));
         }
         found
     }
 
     fn schema(&self, _: &mut Schemas) -> RefOr<Schema> {
-        let names = self.0.iter().map(|choice| (self.1)(*choice));
+        let names = self.choices.iter().map(|choice| (self.to_name)(*choice));
         typed_schema(Type::String).enum_values(Some(names)).into()
     }
 }
 
-/// An array whose items follow one rule.
+/// An array of `min` to `max` items, each checked by `item`.
 pub(crate) struct ListOf<R> {
-    /// The rule of each item.
     pub(crate) item: R,
-    /// The fewest items.
     pub(crate) min: usize,
-    /// The most items.
     pub(crate) max: usize,
 }
 
@@ -309,31 +309,7 @@ impl<R: Validator> Validator for ListOf<R> {
     }
 }
 
-/// An object with rules of its own.
-pub(crate) struct Nested<T>(std::marker::PhantomData<T>);
-
-/// See [`Nested`].
-pub(crate) fn nested<T: Input>() -> Nested<T> {
-    Nested(std::marker::PhantomData)
-}
-
-impl<T: Input> Validator for Nested<T> {
-    type Out = T;
-
-    fn check(&self, value: &Value, report: &mut IssueReport) -> Option<T> {
-        match value {
-            Value::Object(object) => T::check(object, report),
-            _ => report_wrong_type("an object", value, report),
-        }
-    }
-
-    fn schema(&self, schemas: &mut Schemas) -> RefOr<Schema> {
-        T::describe(schemas);
-        RefOr::Ref(Ref::from_schema_name(T::NAME))
-    }
-}
-
-/// `null`, or a value that follows a rule.
+/// `null`, or a value that the inner validator accepts.
 pub(crate) struct Nullable<R>(pub(crate) R);
 
 impl<R: Validator> Validator for Nullable<R> {
@@ -362,11 +338,13 @@ impl<R: Validator> Validator for Nullable<R> {
     }
 }
 
-fn typed_schema(kind: Type) -> ObjectBuilder {
+/// Returns a schema with only a type.
+pub(crate) fn typed_schema(kind: Type) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(SchemaType::Type(kind))
 }
 
-fn report_wrong_type<T>(expected: &str, value: &Value, report: &mut IssueReport) -> Option<T> {
+/// Adds an issue with the expected and the actual type.
+pub(crate) fn report_wrong_type<T>(expected: &str, value: &Value, report: &mut IssueReport) -> Option<T> {
     let received = match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

@@ -9,9 +9,9 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::config::{AlbumConfig, ConfigChange};
-use super::{Output, sample};
-use crate::validate::input::{Fields, Input};
-use crate::validate::validators::{Integer, ListOf, Nullable, Text, nested, text, uri, uuid};
+use super::{Output, read_album_id, sample};
+use crate::validate::input::{Fields, Input, nested};
+use crate::validate::validators::{Integer, ListOf, Nullable, Text, text, uri};
 use crate::wire::cursor;
 
 /// One event.
@@ -209,11 +209,6 @@ impl Input for OneAlbum {
     }
 }
 
-/// The field `albumId`.
-pub(crate) fn read_album_id(fields: &mut Fields<'_>) -> Option<AlbumId> {
-    fields.required("albumId", "The album.", uuid())
-}
-
 /// Body of `albums/list`.
 pub(crate) struct ListAlbums {
     pub(crate) after: Option<AlbumId>,
@@ -225,7 +220,7 @@ impl Input for ListAlbums {
     const NAME: &'static str = "ListAlbums";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let limit = fields.optional_or("limit", ("Albums a page.", 50), Integer { min: 1, max: 200 });
+        let limit = fields.optional_or("limit", "Albums a page.", 50, Integer { min: 1, max: 200 });
         let after = fields.optional("cursor", "`nextCursor` of the page before.", cursor::id_cursor());
         let about = "Only albums whose title contains this, whatever its case.";
         let title = fields.optional("title", about, text(0, 500));

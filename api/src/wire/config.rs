@@ -5,9 +5,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use crate::validate::input::{Fields, Input};
+use crate::validate::input::{Fields, Input, nested};
 use crate::validate::issues::{Issue, IssueReport, PathSegment, code};
-use crate::validate::validators::{Boolean, Integer, Nullable, Number, OneOf, bib_pattern, nested};
+use crate::validate::validators::{Boolean, Integer, Nullable, Number, OneOf, bib_pattern};
 
 /// How an album's photos are read and searched.
 #[derive(Serialize, ToSchema)]
@@ -78,7 +78,7 @@ fn mode_name(mode: RecognitionMode) -> &'static str {
 }
 
 fn mode_schema() -> utoipa::openapi::schema::Object {
-    super::photo::string_enum(MODES.map(mode_name))
+    super::string_enum(MODES.map(mode_name))
 }
 
 impl From<rows::AlbumConfig> for AlbumConfig {
@@ -186,7 +186,7 @@ impl Input for RecognitionChange {
         let enabled = fields.optional("enabled", "Whether it runs, and whether it can be searched.", Boolean);
         let grid = fields.optional("grid", "The cells of mode `grid`.", Nullable(nested::<Grid>()));
         let about = "`grid` takes a grid: one given here, or one that the album has.";
-        let mode = fields.optional("mode", about, OneOf(&MODES, mode_name));
+        let mode = fields.optional("mode", about, OneOf { choices: &MODES, to_name: mode_name });
         Some(Self { confidence_threshold, enabled, grid, mode })
     }
 

@@ -13,7 +13,12 @@ use photofinish_store::model::ids::{AlbumId, KeyId, OrganizationId, PhotoId, Pro
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{Object, Type};
 use uuid::{Uuid, uuid};
+
+use crate::errors::ApiError;
+use crate::validate::input::Fields;
+use crate::validate::validators::{self, typed_schema};
 
 /// The body of a 200.
 pub(crate) trait Output: Serialize + ToSchema {
@@ -62,6 +67,17 @@ pub(crate) struct EntryError {
     pub(crate) data: Option<Value>,
 }
 
+impl From<&ApiError> for EntryError {
+    fn from(error: &ApiError) -> Self {
+        Self {
+            code: error.kind().code().to_owned(),
+            status: error.kind().status(),
+            message: error.message().to_owned(),
+            data: error.data().cloned(),
+        }
+    }
+}
+
 /// A place in a photo, in fractions (0 to 1) of the upright photo.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct BoundingBox {
@@ -101,6 +117,16 @@ impl From<photofinish_store::model::photo::BoundingBox> for BoundingBox {
 /// A confidence of 0 to 100 as it is shown: two decimals.
 pub(crate) fn round_percent(confidence: f64) -> f64 {
     (confidence.clamp(0.0, 100.0) * 100.0).round() / 100.0
+}
+
+/// Reads the field `albumId`.
+pub(crate) fn read_album_id(fields: &mut Fields<'_>) -> Option<AlbumId> {
+    fields.required("albumId", "The album.", validators::uuid())
+}
+
+/// Returns the schema of a string that is one of `names`.
+pub(crate) fn string_enum<const N: usize>(names: [&'static str; N]) -> Object {
+    typed_schema(Type::String).enum_values(Some(names)).build()
 }
 
 /// Ids and times of examples, the same everywhere.

@@ -11,8 +11,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
 use uuid::Uuid;
 
-use super::album::read_album_id;
-use super::{BoundingBox, Output, round_percent, sample};
+use super::{BoundingBox, Output, read_album_id, round_percent, sample, string_enum};
 use crate::validate::input::{Fields, Input};
 use crate::validate::validators::{AnyText, Integer, OneOf};
 use crate::wire::cursor;
@@ -243,9 +242,9 @@ impl Input for ListPhotos {
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let album = read_album_id(fields);
-        let states = OneOf(&PhotoState::ALL, PhotoState::as_str);
+        let states = OneOf { choices: &PhotoState::ALL, to_name: PhotoState::as_str };
         let state = fields.optional("state", "Only photos in this state.", states);
-        let limit = fields.optional_or("limit", ("Photos a page.", 100), Integer { min: 1, max: 1000 });
+        let limit = fields.optional_or("limit", "Photos a page.", 100, Integer { min: 1, max: 1000 });
         let after = fields.optional("cursor", "`nextCursor` of the page before.", cursor::id_cursor());
         let after =
             after.and_then(|text| cursor::decode_id(&text)).map(photofinish_store::model::ids::PhotoId);
@@ -255,11 +254,6 @@ impl Input for ListPhotos {
     fn example() -> Value {
         json!({ "albumId": sample::ALBUM, "state": "failed", "limit": 100 })
     }
-}
-
-/// The schema of a string that is one of `names`.
-pub(crate) fn string_enum<const N: usize>(names: [&'static str; N]) -> Object {
-    ObjectBuilder::new().schema_type(SchemaType::Type(Type::String)).enum_values(Some(names)).build()
 }
 
 fn nullable_string_enum<const N: usize>(names: [&'static str; N]) -> Object {

@@ -1,4 +1,4 @@
-//! An album's progress on the wire.
+//! The progress of an album, as `albums/progress` returns it.
 
 use photofinish_store::model::ids::AlbumId;
 use photofinish_store::model::photo::StateCounts;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{Output, sample};
 
-/// How far an album is.
+/// How many photos of an album are in which state.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Progress {
@@ -25,35 +25,30 @@ pub(crate) struct Progress {
     ready: u64,
     #[schema(value_type = f64, minimum = 0)]
     failed: u64,
-    /// Over the last ten seconds; null when idle.
+    /// Photos finished per second over the last ten seconds; null when idle.
     #[schema(required, minimum = 0)]
     photos_per_second: Option<f64>,
-    /// At that rate; null when idle, and while nothing moves.
+    /// Estimated seconds until the album is idle; null when idle, and while no photo is finished.
     #[schema(required, minimum = 0)]
     seconds_left: Option<f64>,
-    /// The stage that holds the others up; null when idle, and when none does.
+    /// The stage that limits the throughput; null when idle, and when no stage does.
     #[schema(required)]
     bottleneck: Option<String>,
 }
 
-/// Speed of the work on an album.
+/// How fast an album is being processed.
 pub(crate) struct Throughput {
     /// Photos that became ready or failed, per second.
     pub(crate) photos_per_second: f64,
-    /// The stage that holds the others up.
+    /// The stage that limits the throughput, if one does.
     pub(crate) bottleneck: Option<String>,
 }
 
-/// Whether no photo waits for a worker or is with one. Photos that wait for their upload are nobody's work yet.
-pub(crate) fn is_idle(counts: &StateCounts) -> bool {
-    counts.queued == 0 && counts.processing == 0
-}
-
 impl Progress {
-    /// Counts and, unless idle, the pace.
-    pub(crate) fn new(album: AlbumId, counts: &StateCounts, pace: Option<Throughput>) -> Self {
+    /// `throughput` is `None` for an idle album.
+    pub(crate) fn new(album: AlbumId, counts: &StateCounts, throughput: Option<Throughput>) -> Self {
         let left = (counts.queued + counts.processing) as f64;
-        let rate = pace.as_ref().map(|pace| pace.photos_per_second);
+        let rate = throughput.as_ref().map(|throughput| throughput.photos_per_second);
         let seconds_left = rate.filter(|rate| *rate > 0.0).map(|rate| (left / rate).ceil());
         Self {
             album_id: album.0,
@@ -65,16 +60,21 @@ impl Progress {
             failed: counts.failed,
             photos_per_second: rate,
             seconds_left,
-            bottleneck: pace.and_then(|pace| pace.bottleneck),
+            bottleneck: throughput.and_then(|throughput| throughput.bottleneck),
         }
+    }
+
+    /// Whether no photo is queued or processing. Photos that await their upload do not count: nobody works on them.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queued == 0 && self.processing == 0
     }
 }
 
 impl Output for Progress {
     fn example() -> Self {
         let counts = StateCounts { queued: 388, processing: 12, ready: 1080, ..StateCounts::default() };
-        let pace = Throughput { photos_per_second: 25.0, bottleneck: Some("read".to_owned()) };
-        Self::new(sample::ALBUM, &counts, Some(pace))
+        let throughput = Throughput { photos_per_second: 25.0, bottleneck: Some("read".to_owned()) };
+        Self::new(sample::ALBUM, &counts, Some(throughput))
     }
 }
 
@@ -87,8 +87,9 @@ mod tests {
     #[test]
     fn an_idle_album_has_no_throughput() {
         let counts = StateCounts { ready: 3, failed: 1, awaiting_upload: 2, ..StateCounts::default() };
-        assert!(is_idle(&counts));
-        let progress = serde_json::to_value(Progress::new(sample::ALBUM, &counts, None)).unwrap();
+        let progress = Progress::new(sample::ALBUM, &counts, None);
+        assert!(progress.is_idle());
+        let progress = serde_json::to_value(progress).unwrap();
         assert_eq!(progress["total"], json!(6));
         assert_eq!(progress["photosPerSecond"], json!(null));
         assert_eq!(progress["secondsLeft"], json!(null));
@@ -98,8 +99,8 @@ mod tests {
     #[test]
     fn seconds_left_follow_from_the_throughput() {
         let counts = StateCounts { queued: 9, processing: 1, ..StateCounts::default() };
-        let pace = Throughput { photos_per_second: 4.0, bottleneck: None };
-        let progress = serde_json::to_value(Progress::new(sample::ALBUM, &counts, Some(pace))).unwrap();
-        assert_eq!(progress["secondsLeft"], json!(3.0));
+        let throughput = Throughput { photos_per_second: 4.0, bottleneck: None };
+        let progress = Progress::new(sample::ALBUM, &counts, Some(throughput));
+        assert_eq!(serde_json::to_value(progress).unwrap()["secondsLeft"], json!(3.0));
     }
 }

@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use super::album::read_album_id;
-use super::{BoundingBox, Output, sample};
+use super::{BoundingBox, Output, read_album_id, sample};
 use crate::validate::input::{Fields, Input};
 use crate::validate::validators::{AnyText, Boolean, Integer, Number, text};
 use crate::wire::cursor::{self, HitPosition};
@@ -42,6 +41,25 @@ impl Output for ProbeTicket {
             expires_at: sample::TIME,
             image_expires_at: sample::TIME,
         }
+    }
+}
+
+/// One page of the hits of a search; becomes [`FaceHits`] or [`TextHits`].
+pub(crate) struct Hits<H> {
+    pub(crate) photos: Vec<H>,
+    pub(crate) total: usize,
+    pub(crate) next_cursor: Option<String>,
+}
+
+impl From<Hits<FaceHit>> for FaceHits {
+    fn from(hits: Hits<FaceHit>) -> Self {
+        Self { photos: hits.photos, total: hits.total, next_cursor: hits.next_cursor }
+    }
+}
+
+impl From<Hits<TextHit>> for TextHits {
+    fn from(hits: Hits<TextHit>) -> Self {
+        Self { photos: hits.photos, total: hits.total, next_cursor: hits.next_cursor }
     }
 }
 
@@ -163,7 +181,7 @@ pub(crate) struct Paging {
 
 impl Paging {
     fn read(fields: &mut Fields<'_>) -> Self {
-        let limit = fields.optional_or("limit", ("Hits a page.", 100), Integer { min: 1, max: 1000 });
+        let limit = fields.optional_or("limit", "Hits a page.", 100, Integer { min: 1, max: 1000 });
         let after = fields.optional("cursor", "`nextCursor` of the page before.", cursor::hit_cursor());
         let about = "Only hits of this confidence or more. The album's threshold holds all the same.";
         let min_confidence = fields.optional("minConfidence", about, Number { min: 0.0, max: 100.0 });
@@ -212,7 +230,7 @@ impl Input for SearchText {
         let album = read_album_id(fields);
         let about = "The bib. Case, spaces and punctuation do not matter.";
         let text = fields.required("text", about, text(1, 100));
-        let exact = fields.optional_or("exact", ("Only readings of exactly this bib.", false), Boolean);
+        let exact = fields.optional_or("exact", "Only readings of exactly this bib.", false, Boolean);
         let paging = Paging::read(fields);
         Some(Self { album: album?, text: text?, exact, paging })
     }

@@ -6,11 +6,10 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use super::album::read_album_id;
-use super::{EntryError, Output, sample};
+use super::{EntryError, Output, read_album_id, sample};
 use crate::errors::ApiError;
-use crate::validate::input::{Fields, Input};
-use crate::validate::validators::{AnyText, ListOf, nested, text};
+use crate::validate::input::{Fields, Input, nested};
+use crate::validate::validators::{AnyText, ListOf, text};
 
 /// Most entries of a batch call.
 pub(crate) const BATCH_LIMIT: usize = 1000;
@@ -132,7 +131,7 @@ impl TicketResult {
     pub(crate) fn new(filename: String, outcome: Result<PhotoTicket, ApiError>) -> Self {
         let (ticket, error) = match outcome {
             Ok(ticket) => (Some(ticket), None),
-            Err(error) => (None, Some(error.to_entry())),
+            Err(error) => (None, Some(EntryError::from(&error))),
         };
         let expires_at = ticket.as_ref().map(|ticket| ticket.expires_at);
         let (upload_url, photo_id) = ticket.map(|ticket| (ticket.upload_url, ticket.photo_id)).unzip();
@@ -195,7 +194,9 @@ impl Confirmation {
     pub(crate) fn new(photo_id: String, outcome: Result<&'static str, ApiError>) -> Self {
         match outcome {
             Ok(message) => Self { photo_id, success: true, message: Some(message), error: None },
-            Err(error) => Self { photo_id, success: false, message: None, error: Some(error.to_entry()) },
+            Err(error) => {
+                Self { photo_id, success: false, message: None, error: Some(EntryError::from(&error)) }
+            }
         }
     }
 }

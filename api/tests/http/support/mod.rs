@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_api::context::{
     ApiSettings, ComponentHealth, ComponentState, Context, Draining, Environment, Health, ProbeEmbedder,
-    ProbeError,
+    ProbeError, ProgressCache,
 };
 use photofinish_api::key::KeyText;
 use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
@@ -170,6 +170,7 @@ impl TestService {
             }),
             trace_hook: Arc::new(|_, _| {}),
             draining: Draining::default(),
+            progress_cache: ProgressCache::default(),
         };
         let (stop, stopped) = oneshot::channel::<()>();
         let served = runtime.spawn({

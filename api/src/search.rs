@@ -1,0 +1,273 @@
+//! Face and bib searches.
+//!
+//! A selfie is uploaded to a presigned URL. The first search with it computes the embedding, stores it and deletes the
+//! bytes; later searches use the stored embedding until the `imageId` expires.
+//!
+//! Face and text hits differ in what they contain and how they are ranked; [`load_page`] sorts, pages and completes
+//! both.
+
+use std::collections::HashMap;
+
+use photofinish_store::error::StoreErrorKind;
+use photofinish_store::model::album::{Album, Tenant};
+use photofinish_store::model::ids::{AlbumId, PhotoId, ProbeId};
+use photofinish_store::model::object_key::ObjectKey;
+use photofinish_store::model::photo::{Embedding, Photo};
+use photofinish_store::traits::{self, ANY_IMAGE, Probe, TextQuery, UploadConditions};
+
+use crate::context::Context;
+use crate::errors::ApiError;
+use crate::errors::table::ErrorKind;
+use crate::urls::{expiry_after, presign_pictures};
+use crate::wire::cursor::HitPosition;
+use crate::wire::photo::PictureUrls;
+use crate::wire::round_percent;
+use crate::wire::search::{FACE_MATCH, FaceHit, Hits, Paging, ProbeTicket, READ_HERE, TextHit};
+
+/// Most hits that one face search counts: more photos than any runner is in.
+const MAX_HITS: usize = 100_000;
+
+/// Creates a probe and the URL to which the selfie is uploaded.
+pub(crate) async fn create_probe(
+    ctx: &Context,
+    tenant: &Tenant,
+    album: AlbumId,
+) -> Result<ProbeTicket, ApiError> {
+    let probe = ctx.store.probes.create(album, ctx.settings.probe_ttl).await?;
+    let key = ObjectKey::probe(tenant.organization, album, probe.id);
+    let ttl = ctx.settings.upload_ttl.min(ctx.settings.probe_ttl);
+    let conditions =
+        UploadConditions { content_type: ANY_IMAGE, max_bytes: ctx.settings.max_probe_bytes, ttl };
+    let upload_url = ctx.store.blobs.upload_url(&key, conditions).await?.into();
+    let image_id = probe.id.to_string();
+    Ok(ProbeTicket {
+        upload_url,
+        image_id,
+        expires_at: expiry_after(ttl),
+        image_expires_at: probe.expires_at,
+    })
+}
+
+/// Returns the probe's embedding: the stored one, or one computed from the selfie, whose bytes are then deleted.
+pub(crate) async fn load_or_create_embedding(
+    ctx: &Context,
+    album: &Album,
+    id: ProbeId,
+) -> Result<Embedding, ApiError> {
+    let probe = ctx.store.probes.get(album.id, id).await?;
+    if let Some(embedding) = probe.embedding {
+        return Ok(embedding);
+    }
+    let key = ObjectKey::probe(album.tenant.organization, album.id, id);
+    let selfie = match ctx.store.blobs.read(&key, ctx.settings.max_probe_bytes).await {
+        Ok(selfie) => selfie,
+        Err(error) if error.kind == StoreErrorKind::NotFound => {
+            return embedding_made_meanwhile(ctx, album.id, id).await;
+        }
+        Err(error) if error.kind == StoreErrorKind::TooLarge => {
+            return Err(ApiError::new(ErrorKind::PayloadTooLarge).with_code("SELFIE_TOO_LARGE"));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    // A selfie without an embedding is kept until it expires, so that a repeated search gets the same error.
+    let embedding = ctx.probe_embedder.embed(selfie).await?;
+    ctx.store.probes.set_embedding(id, embedding.clone()).await?;
+    if let Err(error) = ctx.store.blobs.delete(&key).await {
+        tracing::warn!(probe.id = %id, %error, "failed to delete a used selfie, it stays until it expires");
+    }
+    Ok(embedding)
+}
+
+/// Returns the embedding that a concurrent search may have stored before it deleted the bytes.
+async fn embedding_made_meanwhile(ctx: &Context, album: AlbumId, id: ProbeId) -> Result<Embedding, ApiError> {
+    let probe: Probe = ctx.store.probes.get(album, id).await?;
+    let missing = || ApiError::new(ErrorKind::PreconditionFailed).with_code("UPLOAD_MISSING");
+    probe.embedding.ok_or_else(missing)
+}
+
+/// A hit of the store that can be ranked and, once its photo is loaded, written to the wire.
+pub(crate) trait RankedHit {
+    /// The hit as the response contains it.
+    type Wire;
+
+    /// Where the hit is in the order of the results.
+    fn position(&self) -> HitPosition;
+
+    /// Adds what the photo knows: its URLs and when it was taken.
+    fn into_wire(self, photo: &Photo, urls: PictureUrls) -> Self::Wire;
+}
+
+/// A face hit with its calibrated confidence, 0 to 100.
+pub(crate) struct RankedFace {
+    hit: traits::FaceHit,
+    confidence: f64,
+}
+
+impl RankedHit for RankedFace {
+    type Wire = FaceHit;
+
+    fn position(&self) -> HitPosition {
+        HitPosition { score: f64::from(self.hit.cosine), photo: self.hit.photo }
+    }
+
+    fn into_wire(self, photo: &Photo, urls: PictureUrls) -> FaceHit {
+        FaceHit {
+            id: photo.id.to_string(),
+            url: urls.preview,
+            thumbnail_url: urls.thumbnail,
+            confidence: round_percent(self.confidence),
+            bounding_box: self.hit.bounding_box.into(),
+            why: FACE_MATCH,
+            taken_at: photo.taken_at,
+        }
+    }
+}
+
+impl RankedHit for traits::TextHit {
+    type Wire = TextHit;
+
+    /// The store's confidences rank exact readings above all others.
+    fn position(&self) -> HitPosition {
+        HitPosition { score: self.confidence, photo: self.photo }
+    }
+
+    fn into_wire(self, photo: &Photo, urls: PictureUrls) -> TextHit {
+        TextHit {
+            id: photo.id.to_string(),
+            url: urls.preview,
+            thumbnail_url: urls.thumbnail,
+            matched_text: self.text,
+            confidence: round_percent(self.confidence),
+            bounding_box: self.bounding_box.into(),
+            why: READ_HERE,
+            taken_at: photo.taken_at,
+        }
+    }
+}
+
+/// Finds the photos whose best face matches with at least `threshold` confidence, 0 to 100.
+pub(crate) async fn find_faces(
+    ctx: &Context,
+    album: AlbumId,
+    probe: &Embedding,
+    threshold: f64,
+) -> Result<Vec<RankedFace>, ApiError> {
+    let calibration = ctx
+        .settings
+        .calibrations
+        .get(&probe.model)
+        .ok_or_else(|| ApiError::internal(format!("no calibration for {}", probe.model)))?;
+    let min_cosine = minus_epsilon(calibration.cosine(threshold));
+    let found = ctx.store.faces.nearest(album, probe, MAX_HITS, min_cosine).await?;
+    let ranked = found.into_iter().map(|hit| {
+        let confidence = calibration.confidence(f64::from(hit.cosine));
+        RankedFace { hit, confidence }
+    });
+    Ok(ranked.filter(|face| face.confidence >= threshold).collect())
+}
+
+/// Finds the photos in which the bib was read with at least `threshold` confidence, 0 to 100.
+pub(crate) async fn find_texts(
+    ctx: &Context,
+    album: AlbumId,
+    query: &TextQuery,
+    threshold: f64,
+) -> Result<Vec<traits::TextHit>, ApiError> {
+    if query.text.is_empty() {
+        // Nothing but punctuation was sent, which is no bib.
+        return Ok(Vec::new());
+    }
+    let found = ctx.store.texts.search(album, query).await?;
+    Ok(found.into_iter().filter(|hit| hit.confidence >= threshold).collect())
+}
+
+/// Subtracts a small amount from a cosine: rounding to `f32` must not lose a hit exactly at the threshold.
+fn minus_epsilon(cosine: f64) -> f32 {
+    (cosine - 1e-6) as f32
+}
+
+/// Loads one page of hits, best first, with the URLs of their photos.
+pub(crate) async fn load_page<H: RankedHit>(
+    ctx: &Context,
+    album: &Album,
+    hits: Vec<H>,
+    paging: &Paging,
+) -> Result<Hits<H::Wire>, ApiError> {
+    let total = hits.len();
+    let (page, next_cursor) = paginate(hits, H::position, paging);
+    let loaded = load_photos(ctx, album.id, page.iter().map(|hit| hit.position().photo)).await?;
+    let mut photos = Vec::with_capacity(page.len());
+    for hit in page {
+        // The photo may have been deleted since the search.
+        if let Some(photo) = loaded.get(&hit.position().photo) {
+            let urls = presign_pictures(ctx, album.tenant.organization, photo).await?;
+            photos.push(hit.into_wire(photo, urls));
+        }
+    }
+    Ok(Hits { photos, total, next_cursor })
+}
+
+/// Sorts the hits; returns the page that `paging` requests and the cursor of the next page.
+fn paginate<H>(
+    mut hits: Vec<H>,
+    position: impl Fn(&H) -> HitPosition,
+    paging: &Paging,
+) -> (Vec<H>, Option<String>) {
+    hits.sort_by(|a, b| position(a).compare(&position(b)));
+    let start = match &paging.after {
+        Some(last) => hits.partition_point(|hit| position(hit).compare(last).is_le()),
+        None => 0,
+    };
+    let mut page = hits.split_off(start);
+    let has_more = page.len() > paging.limit;
+    page.truncate(paging.limit);
+    let next = if has_more { page.last().map(|hit| position(hit).to_cursor()) } else { None };
+    (page, next)
+}
+
+/// Loads the photos of a page in one query.
+async fn load_photos(
+    ctx: &Context,
+    album: AlbumId,
+    ids: impl Iterator<Item = PhotoId>,
+) -> Result<HashMap<PhotoId, Photo>, ApiError> {
+    let ids: Vec<PhotoId> = ids.collect();
+    let photos = ctx.store.photos.get_many(album, &ids).await?;
+    Ok(photos.into_iter().map(|photo| (photo.id, photo)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn concatenated_pages_equal_the_full_result(
+            scores in prop::collection::vec(0_u8..5, 0..60),
+            limit in 1_usize..20,
+        ) {
+            let position = |hit: &(u8, u128)| HitPosition {
+                score: f64::from(hit.0),
+                photo: PhotoId(Uuid::from_u128(hit.1)),
+            };
+            let hits: Vec<(u8, u128)> = scores.into_iter().zip(0_u128..).collect();
+            let all_hits = Paging { limit: 1000, after: None, min_confidence: 0.0 };
+            let (expected, next) = paginate(hits.clone(), position, &all_hits);
+            prop_assert!(next.is_none());
+            let mut concatenated = Vec::new();
+            let mut after = None;
+            loop {
+                let paging = Paging { limit, after, min_confidence: 0.0 };
+                let (page, next) = paginate(hits.clone(), position, &paging);
+                prop_assert!(page.len() <= limit);
+                concatenated.extend(page);
+                let Some(next) = next else { break };
+                after = HitPosition::from_cursor(&next);
+            }
+            prop_assert_eq!(concatenated, expected);
+        }
+    }
+}
