@@ -10,7 +10,6 @@ mod area;
 mod bilinear;
 pub mod cosine;
 pub mod device;
-pub mod foreign;
 pub mod frame;
 pub mod geometry;
 pub mod letterbox;

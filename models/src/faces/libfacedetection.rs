@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use photofinish_kernels::foreign::{FaceDetectCnn, RawFace};
 use photofinish_kernels::frame::Frame;
 use photofinish_kernels::geometry::{Point, Rect};
 use photofinish_kernels::resize::{ResizeTarget, Resizer};
+use photofinish_libfacedetection::{FaceDetectCnn, RawFace};
 
 use crate::traits::{FaceBox, FaceDetector, ModelError, ModelIdentity};
 
@@ -43,9 +43,8 @@ impl Libfacedetection {
         let target = ResizeTarget::for_network_input(frame.size(), size);
         self.resizer.resize(frame.as_window(), target, &mut self.pixels);
         self.pixels.chunks_exact_mut(3).for_each(|pixel| pixel.swap(0, 2));
-        let found = self.library.detect(&mut self.pixels, size).map_err(|error| ModelError::Inference {
-            name: self.identity.name.clone(),
-            detail: error.to_string(),
+        let found = self.library.detect(&mut self.pixels, size.width, size.height).map_err(|error| {
+            ModelError::Inference { name: self.identity.name.clone(), detail: error.to_string() }
         })?;
         let scale = Point {
             x: frame.width() as f32 / size.width as f32,

@@ -16,6 +16,7 @@ struct DependencyRule {
 const CLIENT: &str = "photofinish-client";
 const KERNELS: &str = "photofinish-kernels";
 const LAUNCHER: &str = "photofinish-launcher";
+const LIBFACEDETECTION: &str = "photofinish-libfacedetection";
 const MODELS: &str = "photofinish-models";
 const STORE: &str = "photofinish-store";
 const ZOO: &str = "photofinish-zoo";
@@ -23,12 +24,17 @@ const ZOO: &str = "photofinish-zoo";
 /// Packages that may depend on every crate: the composition root, and those that test or measure the whole.
 const MAY_USE_ALL: [&str; 4] = ["photofinish", "photofinish-bench", "photofinish-soak", "photofinish-tests"];
 
-const RULES: [DependencyRule; 11] = [
+const RULES: [DependencyRule; 12] = [
     DependencyRule { package: KERNELS, workspace: &[], forbidden: &["ort", "image", "tokio", "sqlx"] },
     DependencyRule { package: ZOO, workspace: &[], forbidden: &["ort", "image", "tokio", "sqlx", "ureq"] },
     DependencyRule {
+        package: LIBFACEDETECTION,
+        workspace: &[],
+        forbidden: &["ort", "image", "tokio", "sqlx", "ureq"],
+    },
+    DependencyRule {
         package: MODELS,
-        workspace: &[KERNELS, ZOO],
+        workspace: &[KERNELS, LIBFACEDETECTION, ZOO],
         forbidden: &["image", "tokio", "sqlx", "warp"],
     },
     DependencyRule { package: STORE, workspace: &[KERNELS], forbidden: &["warp", "ort"] },
