@@ -86,7 +86,12 @@ impl FaceDetectCnn {
         let loaded_library = load_library(library)?;
         set_single_thread(&loaded_openmp, openmp)?;
         let detect_fn = find_detect_fn(&loaded_library, library)?;
-        Ok(Self { detect_fn, result: vec![0; RESULT_BYTES], _library: loaded_library, _openmp: loaded_openmp })
+        Ok(Self {
+            detect_fn,
+            result: vec![0; RESULT_BYTES],
+            _library: loaded_library,
+            _openmp: loaded_openmp,
+        })
     }
 
     /// Returns the faces in row-major BGR pixels, in the library's order. Waits for calls on other threads to end.

@@ -1,17 +1,16 @@
-//! The bib reader: faces say where bibs are, so text is looked for on torsos only, at a scale where digits have the
-//! size that the text network reads best. Every constant was measured; `docs/READING.md`
-//! says how.
+//! The bib reader. Bibs are on torsos under faces, so text is detected there only, at the scale at which the text
+//! network reads digits best. `docs/READING.md` lists the steps; comments here cite them by number.
 //!
-//! Of each runner one look ([`torso`], [`finder`]); all texts of a photo are thinned and read ([`recogniser`]); who
-//! is still without a sure bib, and shows a trace of text, gets a second look at a larger scale. The whole photo is
-//! read when no bib was found, and in place of the looks where a crowd would make them dearer. Which of two readings
-//! stands is settled in [`readings`].
+//! Each runner gets a first pass ([`torso`], [`text_detector`]), and the detected texts of a photo are read
+//! ([`text_recogniser`]). A runner without a confident bib but with some text gets a second pass at a larger scale. The
+//! full frame is read when no bib was accepted, and instead of the torsos in a crowd, where it costs less. [`readings`]
+//! decides which of two readings of one text is kept.
 //!
-//! Knows nothing of albums but the pattern of their bibs.
+//! Knows nothing of albums except the pattern of their bibs.
 
 mod readings;
-pub(crate) mod text_detector;
-pub(crate) mod text_recogniser;
+mod text_detector;
+mod text_recogniser;
 mod torso;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,68 +24,68 @@ use self::text_detector::TextDetector;
 use self::text_recogniser::TextRecogniser;
 use self::torso::{FIRST_PASS, Runner, SECOND_PASS, select_runners};
 use crate::onnx::session::{Network, Workload};
-use crate::traits::{BibPattern, BibReader, BibText, ModelError, ModelIdentity, ReadRequest};
+use crate::traits::{BibReader, BibText, ModelError, ModelIdentity, ReadRequest};
 
-/// Highest text probability around a runner in the first look from which a second look can help. Maps are either
-/// blank (under .005) or certain (over .3) there.
+/// Least text probability around a runner in the first pass at which a second pass can help (step 13). Values there are
+/// either below .005 or above .3.
 const MIN_TEXT_PROBABILITY: f32 = 0.1;
 
-/// Long side, in pixels, of a photo that is read whole because no bib was found.
+/// Long side, in pixels, of a full frame that is read because no bib was accepted (step 14).
 const FULL_FRAME_LONG_SIDE: u32 = 960;
 
-/// With more runners than this the photo is read whole. Measured on photos of 5 to 23 runners: looks with their
-/// reads cost as much as the whole photo at 8.7 runners, and neither finds more of the labelled bibs.
+/// With more runners than this the full frame is read instead of the torsos (step 14). On photos of 5 to 23 runners the
+/// torsos cost as much as the full frame at 8.7 runners, and both find the same number of labelled bibs.
 const MAX_RUNNERS: usize = 8;
 
-/// Long side, in pixels, of a photo that is read whole because it shows a crowd.
+/// Long side, in pixels, of a full frame that is read because it shows a crowd (step 14).
 const CROWD_LONG_SIDE: u32 = 1280;
 
-/// Readings less sure than this are no candidates, not even for fuzzy search.
+/// Readings below this confidence are dropped: they are not used even for fuzzy search (step 15).
 const MIN_CONFIDENCE: f32 = 0.5;
 
-/// The networks that the recipe runs, each with its own session: a session is fastest on one shape.
+/// The networks that the reader runs. Each has its own session, because a session is fastest on one input shape.
 pub struct ReaderNetworks {
-    /// Text detector for first looks; only ever sees 256 x 384.
+    /// Text detector of the first pass; its input is always 256 x 384.
     pub first_pass: Network,
-    /// Text detector for second looks; only ever sees 384 x 480.
+    /// Text detector of the second pass; its input is always 384 x 480.
     pub second_pass: Network,
-    /// Text detector for whole photos, of any shape.
+    /// Text detector for full frames of any shape.
     pub full_frame: SharedTextDetector,
-    /// Text recogniser; only ever sees 160 x 48.
+    /// Text recogniser; its input is always 160 x 48.
     pub recogniser: Network,
-    /// Its classes after the blank, in order.
+    /// The recogniser's classes after the blank, in order.
     pub characters: String,
 }
 
-/// How [`ReaderNetworks::first_look`] is used.
+/// Workload to load [`ReaderNetworks::first_pass`] with.
 pub const FIRST_PASS_WORKLOAD: Workload =
     Workload::TextDetection { width: FIRST_PASS.canvas.width, height: FIRST_PASS.canvas.height };
-/// How [`ReaderNetworks::second_look`] is used.
+/// Workload to load [`ReaderNetworks::second_pass`] with.
 pub const SECOND_PASS_WORKLOAD: Workload =
     Workload::TextDetection { width: SECOND_PASS.canvas.width, height: SECOND_PASS.canvas.height };
-/// How [`ReaderNetworks::recogniser`] is used.
+/// Workload to load [`ReaderNetworks::recogniser`] with.
 pub const RECOGNISER_WORKLOAD: Workload =
     Workload::TextRecognition { width: text_recogniser::INPUT_WIDTH as u32 };
 
-/// A text detector for whole photos that several readers share: it is seldom used and takes much memory. Cheap to
-/// clone; calls wait for each other.
+/// A text detector for full frames that all readers share, because it is rarely used and takes much memory. Cheap to
+/// clone; calls are serialised by a mutex.
 #[derive(Clone)]
 pub struct SharedTextDetector(Arc<Mutex<TextDetector>>);
 
 impl SharedTextDetector {
-    /// A finder around a loaded network.
+    /// Wraps a loaded network.
     pub fn new(device: &Device, network: Network) -> Self {
         Self(Arc::new(Mutex::new(TextDetector::new(device, network))))
     }
 
     fn detect_full_frame(&self, frame: Frame<'_>, long_side: u32) -> Result<Vec<Quad>, ModelError> {
-        // A finder writes all its buffers anew at each call: one that a panic left is as good as another.
-        let mut finder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        finder.detect_full_frame(frame, long_side)
+        // Each call rewrites all buffers, so a panic in an earlier call left nothing that matters.
+        let mut detector = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        detector.detect_full_frame(frame, long_side)
     }
 }
 
-/// Reads bibs by the recipe; keeps its buffers.
+/// Reads bibs on torsos, by the steps of `docs/READING.md`. Keeps its buffers between calls.
 pub struct TorsoBibReader {
     first_pass: TextDetector,
     second_pass: TextDetector,
@@ -95,15 +94,8 @@ pub struct TorsoBibReader {
     identity: ModelIdentity,
 }
 
-/// A photo with what its bibs look like.
-#[derive(Clone, Copy)]
-struct Page<'a> {
-    frame: Frame<'a>,
-    pattern: &'a BibPattern,
-}
-
 impl TorsoBibReader {
-    /// A reader whose kernels run on `device`.
+    /// Builds a reader whose kernels run on `device`.
     pub fn new(device: &Device, networks: ReaderNetworks, identity: ModelIdentity) -> Self {
         Self {
             first_pass: TextDetector::new(device, networks.first_pass),
@@ -115,58 +107,71 @@ impl TorsoBibReader {
     }
 
     fn read_photo(&mut self, request: &ReadRequest<'_>) -> Result<Vec<BibText>, ModelError> {
-        let page = Page { frame: request.frame, pattern: request.pattern };
-        let runners = select_runners(request.faces, page.frame.size());
+        let runners = select_runners(request.faces, request.frame.size());
         if runners.len() > MAX_RUNNERS {
-            return self.read_full_frame(page, CROWD_LONG_SIDE).map(into_bib_texts);
+            return self.read_full_frame(request, CROWD_LONG_SIDE).map(into_bib_texts);
         }
-        let mut found = self.read_torsos(page, &runners)?;
-        if !found.iter().any(TextReading::is_accepted) {
-            let everywhere = self.read_full_frame(page, FULL_FRAME_LONG_SIDE)?;
-            merge_readings(&mut found, everywhere);
+        let mut readings = self.read_torsos(request, &runners)?;
+        if !readings.iter().any(TextReading::is_accepted) {
+            let full_frame = self.read_full_frame(request, FULL_FRAME_LONG_SIDE)?;
+            merge_readings(&mut readings, full_frame);
         }
-        Ok(into_bib_texts(found))
+        Ok(into_bib_texts(readings))
     }
 
-    fn read_torsos(&mut self, page: Page<'_>, runners: &[Runner]) -> Result<Vec<TextReading>, ModelError> {
+    /// Runs the first pass on every runner, and the second on those without a confident bib.
+    fn read_torsos(
+        &mut self,
+        request: &ReadRequest<'_>,
+        runners: &[Runner],
+    ) -> Result<Vec<TextReading>, ModelError> {
         let mut texts = Vec::new();
-        let mut evidence = Vec::with_capacity(runners.len());
+        let mut text_probabilities = Vec::with_capacity(runners.len());
         for runner in runners {
-            let _step = tracing::debug_span!("first_look").entered();
-            let torso = self.first_pass.detect_on_torso(page.frame, runner, &FIRST_PASS)?;
+            let _span = tracing::debug_span!("first_pass").entered();
+            let torso = self.first_pass.detect_on_torso(request.frame, runner, &FIRST_PASS)?;
             texts.extend(torso.texts);
-            evidence.push(torso.text_probability);
+            text_probabilities.push(torso.text_probability);
         }
-        let mut found = self.recognise_texts(page, texts)?;
+        let mut readings = self.recognise_texts(request, texts)?;
 
         let mut texts = Vec::new();
-        for (runner, evidence) in runners.iter().zip(evidence) {
-            if evidence <= MIN_TEXT_PROBABILITY || found.iter().any(|reading| reading.resolves(runner)) {
+        for (runner, text_probability) in runners.iter().zip(text_probabilities) {
+            let is_resolved = readings.iter().any(|reading| reading.resolves(runner));
+            if is_resolved || text_probability <= MIN_TEXT_PROBABILITY {
                 continue;
             }
-            let _step = tracing::debug_span!("second_look").entered();
-            texts.extend(self.second_pass.detect_on_torso(page.frame, runner, &SECOND_PASS)?.texts);
+            let _span = tracing::debug_span!("second_pass").entered();
+            texts.extend(self.second_pass.detect_on_torso(request.frame, runner, &SECOND_PASS)?.texts);
         }
-        let again = self.recognise_texts(page, texts)?;
-        merge_readings(&mut found, again);
-        Ok(found)
+        let second_readings = self.recognise_texts(request, texts)?;
+        merge_readings(&mut readings, second_readings);
+        Ok(readings)
     }
 
-    fn read_full_frame(&mut self, page: Page<'_>, long_side: u32) -> Result<Vec<TextReading>, ModelError> {
-        let step = tracing::debug_span!("whole_photo").entered();
-        let texts = self.full_frame.detect_full_frame(page.frame, long_side)?;
-        drop(step);
-        self.recognise_texts(page, texts)
+    fn read_full_frame(
+        &mut self,
+        request: &ReadRequest<'_>,
+        long_side: u32,
+    ) -> Result<Vec<TextReading>, ModelError> {
+        let span = tracing::debug_span!("full_frame").entered();
+        let texts = self.full_frame.detect_full_frame(request.frame, long_side)?;
+        drop(span);
+        self.recognise_texts(request, texts)
     }
 
-    /// Reads what is left of the texts once those that lie in larger ones are dropped. The pattern is held against
-    /// the text as it was read: letters of bibs are capitals, a small one is a word's (`10k`).
-    fn recognise_texts(&mut self, page: Page<'_>, texts: Vec<Quad>) -> Result<Vec<TextReading>, ModelError> {
+    /// Reads the texts that are not contained in larger ones. The pattern is matched before upper-casing: letters on bibs
+    /// are capitals, so a small letter belongs to a word (`10k`).
+    fn recognise_texts(
+        &mut self,
+        request: &ReadRequest<'_>,
+        texts: Vec<Quad>,
+    ) -> Result<Vec<TextReading>, ModelError> {
         let mut readings = Vec::with_capacity(texts.len());
         for quad in drop_contained(texts) {
-            let _step = tracing::debug_span!("recognise").entered();
-            let line = self.recogniser.read(page.frame, &quad)?;
-            let is_bib = !line.text.is_empty() && page.pattern.matches(&line.text);
+            let _span = tracing::debug_span!("recognise").entered();
+            let line = self.recogniser.read(request.frame, &quad)?;
+            let is_bib = !line.text.is_empty() && request.pattern.matches(&line.text);
             readings.push(TextReading { quad, text: line.text, confidence: line.confidence, is_bib });
         }
         Ok(readings)
@@ -183,9 +188,9 @@ impl BibReader for TorsoBibReader {
     }
 }
 
-/// Readings as the pipeline takes them: in capitals, surest first.
-fn into_bib_texts(found: Vec<TextReading>) -> Vec<BibText> {
-    let mut texts: Vec<BibText> = found
+/// Returns the readings as the pipeline takes them: upper case, most confident first.
+fn into_bib_texts(readings: Vec<TextReading>) -> Vec<BibText> {
+    let mut texts: Vec<BibText> = readings
         .into_iter()
         .filter(|reading| !reading.text.is_empty() && reading.confidence >= MIN_CONFIDENCE)
         .map(|reading| BibText {
@@ -212,8 +217,8 @@ mod tests {
 
     #[test]
     fn bib_texts_are_upper_case_confident_and_sorted_by_confidence() {
-        let found = vec![reading("a12", 0.6), reading("", 0.99), reading("77", 0.49), reading("B3", 0.9)];
-        let texts: Vec<String> = into_bib_texts(found).into_iter().map(|text| text.text).collect();
+        let readings = vec![reading("a12", 0.6), reading("", 0.99), reading("77", 0.49), reading("B3", 0.9)];
+        let texts: Vec<String> = into_bib_texts(readings).into_iter().map(|text| text.text).collect();
         assert_eq!(texts, ["B3", "A12"]);
     }
 }

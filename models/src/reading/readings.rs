@@ -1,5 +1,5 @@
-//! Which readings of a photo stand: of texts that overlap the larger is read, of readings of one place the better
-//! stays, and a sure bib on a torso settles its runner.
+//! Decides which readings of a photo are kept: of texts that overlap the larger is read, of two readings of one text the
+//! better is kept, and a confident bib on a torso resolves its runner.
 
 use std::ops::RangeInclusive;
 
@@ -7,30 +7,30 @@ use photofinish_kernels::geometry::{Quad, Rect};
 
 use super::torso::Runner;
 
-/// Bibs this sure are the answer to an exact search.
+/// Least confidence of a bib that an exact search returns (step 15).
 const ACCEPT_CONFIDENCE: f32 = 0.9;
 
-/// A text is dropped when this part of it lies in a larger one.
+/// A text is dropped when this part of its area is inside a larger one (step 8).
 const CONTAINED_PART: f32 = 0.5;
 
-/// Two readings are of one place when they share more than this part of the smaller.
+/// Two readings are of one text when they share more than this part of the smaller one's area (step 13).
 const SAME_TEXT_OVERLAP: f32 = 0.5;
 
-/// A bib this sure and this long settles its runner ...
+/// Least confidence and length of a bib that resolves its runner (step 12).
 const RESOLVE_CONFIDENCE: f32 = 0.95;
 const RESOLVE_MIN_LENGTH: usize = 3;
 
-/// ... when it lies this near to the middle and this far below the chin, and is this high; in units of the runner.
+/// Where that bib must be, in units of the runner: distance of its centre from the middle and below the chin, and height.
 const RESOLVE_REACH: f32 = 1.3;
 const RESOLVE_BELOW_CHIN: RangeInclusive<f32> = 0.8..=4.9;
 const RESOLVE_HEIGHTS: RangeInclusive<f32> = 0.3..=1.0;
 
-/// A text of the photo with what it says.
+/// A text of the photo, read.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TextReading {
-    /// Where, in pixels of the photo.
+    /// Corners in pixels of the photo.
     pub(super) quad: Quad,
-    /// Letters as they were read and digits; may be empty.
+    /// Letters, in the case that was read, and digits; may be empty.
     pub(super) text: String,
     /// Mean probability of its characters, 0 to 1.
     pub(super) confidence: f32,
@@ -39,12 +39,12 @@ pub(super) struct TextReading {
 }
 
 impl TextReading {
-    /// Whether it answers an exact search.
+    /// Whether an exact search returns it.
     pub(super) fn is_accepted(&self) -> bool {
         self.is_bib && self.confidence >= ACCEPT_CONFIDENCE
     }
 
-    /// Whether it is this runner's bib beyond doubt.
+    /// Whether it is certainly this runner's bib, so that the runner needs no second pass.
     pub(super) fn resolves(&self, runner: &Runner) -> bool {
         let centre = self.quad.centre();
         self.is_bib
@@ -55,28 +55,27 @@ impl TextReading {
             && RESOLVE_HEIGHTS.contains(&(self.quad.size().1 / runner.unit))
     }
 
-    /// Whether it is to stand in the place of another: a bib before other text; of two sure ones the longer, since
-    /// digits get lost but are hardly ever made up; else the surer.
+    /// Whether it replaces another reading of the same text: a bib beats other text; of two confident readings the longer
+    /// wins, because digits get lost but are hardly ever invented; otherwise the more confident.
     fn beats(&self, other: &Self) -> bool {
         if self.is_bib != other.is_bib {
             return self.is_bib;
         }
-        let are_sure = self.confidence.min(other.confidence) >= ACCEPT_CONFIDENCE;
-        if are_sure && self.text.len() != other.text.len() {
+        let are_confident = self.confidence.min(other.confidence) >= ACCEPT_CONFIDENCE;
+        if are_confident && self.text.len() != other.text.len() {
             return self.text.len() > other.text.len();
         }
         self.confidence > other.confidence
     }
 }
 
-/// Adds readings of a later look: each takes the place of those that it overlaps, if it beats them all, else it is
-/// dropped.
+/// Adds readings of a later pass. Each replaces those of the same text if it beats them all, and is dropped otherwise.
 pub(super) fn merge_readings(found: &mut Vec<TextReading>, later: Vec<TextReading>) {
     for new in later {
-        let place = new.quad.bounds();
-        let is_same_place = |old: &TextReading| is_same_text(&place, &old.quad.bounds());
-        if found.iter().filter(|old| is_same_place(old)).all(|old| new.beats(old)) {
-            found.retain(|old| !is_same_place(old));
+        let bounds = new.quad.bounds();
+        let is_same = |old: &TextReading| is_same_text(&bounds, &old.quad.bounds());
+        if found.iter().filter(|old| is_same(old)).all(|old| new.beats(old)) {
+            found.retain(|old| !is_same(old));
             found.push(new);
         }
     }
@@ -86,7 +85,7 @@ fn is_same_text(a: &Rect, b: &Rect) -> bool {
     a.intersection_area(b) > SAME_TEXT_OVERLAP * a.area().min(b.area())
 }
 
-/// The texts without those that lie in larger ones, the largest first.
+/// Returns the texts that are not contained in larger ones, largest first.
 pub(super) fn drop_contained(mut texts: Vec<Quad>) -> Vec<Quad> {
     texts.sort_by(|a, b| b.bounds().area().total_cmp(&a.bounds().area()));
     let mut kept: Vec<Quad> = Vec::with_capacity(texts.len());

@@ -1,5 +1,5 @@
-//! Where text is: one text network, the canvas it is fed with, and the boxes in the map it answers with. Gives
-//! places in the photo; does not know what they say.
+//! Detects text: places a part of the photo on the network's canvas and turns the network's probability map into boxes in
+//! photo coordinates. Does not read the texts.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -14,11 +14,11 @@ use super::torso::{Region, Runner, TorsoPass};
 use crate::onnx::session::Network;
 use crate::traits::ModelError;
 
-/// Pixels from -1 to 1, as all networks of this family take them; nothing is as black.
+/// Pixels from -1 to 1, as all PP-OCR networks take them; the canvas around the photo is black.
 const INPUT_NORMALISATION: Normalisation =
     Normalisation { channels: Channels::Bgr, mean: [127.5; 3], scale: [2.0 / 255.0; 3], padding: -1.0 };
 
-/// What is a text in the map. Growing by 1.6 gives back what the network was trained to leave out.
+/// Thresholds of the DBNet postprocessing (step 6). The network is trained to shrink texts; unclipping by 1.6 undoes it.
 const POSTPROCESS: DbParameters = DbParameters {
     bin_thresh: 0.3,
     min_side: 3.0,
@@ -27,32 +27,32 @@ const POSTPROCESS: DbParameters = DbParameters {
     min_unclipped_side: 5.0,
 };
 
-/// A text this near to a side of its region, in parts of the region's width, is cut by it.
+/// A text nearer to a side of its region than this part of the region's width is cut off by it (step 7).
 const EDGE_MARGIN: f32 = 0.01;
 
-/// A text narrower than this part of its height runs down: its width is the height of its letters.
+/// A text with a lower ratio of width to height is vertical: its width is the height of its letters.
 const VERTICAL_TEXT_RATIO: f32 = 1.0 / 1.5;
 
-/// Texts less high than this, in pixels of the photo, cannot be read.
+/// Least height of a readable text, in pixels of the photo (step 7).
 const MIN_TEXT_HEIGHT: f32 = 6.0;
 
-/// Heights of the text of a bib with what the box has around it, in units of the runner; digits are .34 to .91.
+/// Heights of boxes around a bib's text, in units of the runner (step 7); the digits themselves are .34 to .91 high.
 const BIB_HEIGHTS: RangeInclusive<f32> = 0.25..=1.2;
 
-/// How far to either side of a runner's middle, in units, text is evidence for a bib of that runner.
+/// Distance to either side of a runner's middle, in units, within which the text probability is the runner's (step 13).
 const TEXT_PROBABILITY_REACH: f32 = 1.5;
 
-/// Sides of a whole photo as the network sees it are multiples of this.
+/// The sides of a scaled full frame are multiples of this, in pixels.
 const SIZE_MULTIPLE: f32 = 32.0;
 
-/// Shorter side over longer of the canvases for whole photos. Few, since a runtime keeps what it prepared for each
-/// shape: OpenVINO about 20 MB, so that memory grew past 1 GB over an album of crops.
+/// Shorter side over longer of the canvases for full frames. There are few because a runtime keeps prepared memory per
+/// shape: about 20 MB in OpenVINO, which grew past 1 GB over an album of cropped photos.
 const FULL_FRAME_ASPECTS: [f32; 3] = [2.0 / 3.0, 3.0 / 4.0, 1.0];
 
-/// A whole photo is never enlarged more than this.
+/// Largest factor by which a full frame is enlarged (step 14).
 const MAX_ENLARGEMENT: f32 = 2.0;
 
-/// A text network with its canvas; keeps its buffers.
+/// A text detection network. Keeps its buffers between calls.
 pub(super) struct TextDetector {
     network: Network,
     input: Tensor,
@@ -60,7 +60,7 @@ pub(super) struct TextDetector {
     postprocess: DbPostprocess,
 }
 
-/// What a look at a torso found.
+/// Texts detected on a torso.
 #[derive(Debug, Default)]
 pub(super) struct TorsoTexts {
     /// Texts that may be bibs, in pixels of the photo.
@@ -69,14 +69,14 @@ pub(super) struct TorsoTexts {
     pub(super) text_probability: f32,
 }
 
-/// How a part of a photo comes onto the canvas: brought to `size`, laid top left.
+/// Where a part of a photo goes on the canvas: scaled to `size`, in the top left corner.
 struct CanvasPlacement<'a> {
     window: Window<'a>,
     size: Size,
     canvas: Size,
 }
 
-/// What the map of a canvas holds, in its pixels.
+/// Boxes in the map of a canvas, in its pixels.
 struct DetectedBoxes {
     boxes: Vec<DetectedBox>,
     max_probability: f32,
@@ -88,20 +88,20 @@ impl TextDetector {
         Self { network, input: Tensor::default(), letterbox, postprocess: DbPostprocess::default() }
     }
 
-    /// Texts on the torso of a runner; nothing when it is not in the photo.
+    /// Detects texts on the torso of a runner; none when the torso is outside the photo.
     pub(super) fn detect_on_torso(
         &mut self,
         frame: Frame<'_>,
         runner: &Runner,
-        look: &TorsoPass,
+        pass: &TorsoPass,
     ) -> Result<TorsoTexts, ModelError> {
         let photo = frame.size();
-        let Some(region) = runner.region(look, photo) else { return Ok(TorsoTexts::default()) };
+        let Some(region) = runner.region(pass, photo) else { return Ok(TorsoTexts::default()) };
         let Some(window) = frame.window(region.left, region.top, region.size) else {
             return Ok(TorsoTexts::default());
         };
-        let zoom = runner.zoom(look);
-        let placement = CanvasPlacement { window, size: scale_size(region.size, zoom), canvas: look.canvas };
+        let zoom = runner.zoom(pass);
+        let placement = CanvasPlacement { window, size: scale_size(region.size, zoom), canvas: pass.canvas };
         let found = self.detect(placement, probability_columns(runner, &region, zoom))?;
         let (left, top) = (region.left as f32, region.top as f32);
         let in_photo = |found: DetectedBox| {
@@ -112,7 +112,7 @@ impl TextDetector {
         Ok(TorsoTexts { texts, text_probability: found.max_probability })
     }
 
-    /// Texts anywhere in a photo brought to about `long_side` pixels.
+    /// Detects texts anywhere in a photo scaled to about `long_side` pixels (step 14).
     pub(super) fn detect_full_frame(
         &mut self,
         frame: Frame<'_>,
@@ -121,19 +121,19 @@ impl TextDetector {
         let photo = frame.size();
         let (size, canvas) = full_frame_sizes(photo, long_side);
         let found = self.detect(CanvasPlacement { window: frame.as_window(), size, canvas }, 0..0)?;
-        let across = photo.width as f32 / size.width as f32;
-        let down = photo.height as f32 / size.height as f32;
+        let x_scale = photo.width as f32 / size.width as f32;
+        let y_scale = photo.height as f32 / size.height as f32;
         let in_photo = |found: DetectedBox| {
-            Quad(found.quad.0.map(|corner| Point { x: corner.x * across, y: corner.y * down }))
+            Quad(found.quad.0.map(|corner| Point { x: corner.x * x_scale, y: corner.y * y_scale }))
         };
         Ok(found.boxes.into_iter().map(in_photo).collect())
     }
 
-    /// Boxes in the map, and its highest value in the columns `around`.
+    /// Runs the network; `max_probability` is the highest value of its map in `columns`.
     fn detect(
         &mut self,
         placement: CanvasPlacement<'_>,
-        around: Range<usize>,
+        columns: Range<usize>,
     ) -> Result<DetectedBoxes, ModelError> {
         let CanvasPlacement { window, size, canvas } = placement;
         self.input.reshape([1, 3, canvas.height as usize, canvas.width as usize]);
@@ -143,10 +143,13 @@ impl TextDetector {
         let output = outputs.first()?;
         let map = ProbabilityMap::new(output.values, canvas).ok_or_else(|| ModelError::Inference {
             name: "text detector".into(),
-            detail: format!("its map is {:?} for {} x {}", output.shape, canvas.width, canvas.height),
+            detail: format!(
+                "map of shape {:?} for a canvas of {} x {}",
+                output.shape, canvas.width, canvas.height
+            ),
         })?;
-        let highest = map.max_in_columns(around.start, around.end);
-        Ok(DetectedBoxes { boxes: self.postprocess.find_boxes(map, &POSTPROCESS), max_probability: highest })
+        let max_probability = map.max_in_columns(columns.start, columns.end);
+        Ok(DetectedBoxes { boxes: self.postprocess.find_boxes(map, &POSTPROCESS), max_probability })
     }
 }
 
@@ -155,13 +158,13 @@ fn scale_size(size: Size, zoom: f32) -> Size {
     Size { width: side(size.width), height: side(size.height) }
 }
 
-/// What a whole photo is brought to, and the canvas that it lies on.
+/// Returns the size that a full frame is scaled to, and its canvas.
 fn full_frame_sizes(photo: Size, long_side: u32) -> (Size, Size) {
-    let stepped = |side: f32| (side / SIZE_MULTIPLE).round_ties_even().max(1.0) * SIZE_MULTIPLE;
+    let to_multiple = |side: f32| (side / SIZE_MULTIPLE).round_ties_even().max(1.0) * SIZE_MULTIPLE;
     let zoom = (long_side as f32 / photo.width.max(photo.height) as f32).min(MAX_ENLARGEMENT);
-    let (width, height) = (stepped(photo.width as f32 * zoom), stepped(photo.height as f32 * zoom));
-    let long = stepped(long_side as f32);
-    let shorts = FULL_FRAME_ASPECTS.map(|part| stepped(long * part));
+    let (width, height) = (to_multiple(photo.width as f32 * zoom), to_multiple(photo.height as f32 * zoom));
+    let long = to_multiple(long_side as f32);
+    let shorts = FULL_FRAME_ASPECTS.map(|part| to_multiple(long * part));
     let short = shorts.into_iter().find(|&short| short >= width.min(height)).unwrap_or(long);
     let size = |width: f32, height: f32| Size { width: width as u32, height: height as u32 };
     let canvas = if photo.width >= photo.height { size(long, short) } else { size(short, long) };
@@ -169,17 +172,17 @@ fn full_frame_sizes(photo: Size, long_side: u32) -> (Size, Size) {
 }
 
 fn probability_columns(runner: &Runner, region: &Region, zoom: f32) -> Range<usize> {
-    let column = |place: f32| ((place - region.left as f32) * zoom).max(0.0) as usize;
+    let column = |x: f32| ((x - region.left as f32) * zoom).max(0.0) as usize;
     let reach = TEXT_PROBABILITY_REACH * runner.unit;
     column(runner.middle - reach)..column(runner.middle + reach)
 }
 
-/// Whether a text goes on beyond the region, where the photo goes on.
+/// Whether a text touches a side of its region that is not a side of the photo.
 fn is_cut_off(quad: &Quad, region: &Region, photo: Size) -> bool {
-    let (text, seen) = (quad.bounds(), region.rect());
-    let margin = EDGE_MARGIN * seen.width();
-    let left = region.left > 0 && text.left < seen.left + margin;
-    let right = seen.right < photo.width as f32 && text.right > seen.right - margin;
+    let (text, region_rect) = (quad.bounds(), region.rect());
+    let margin = EDGE_MARGIN * region_rect.width();
+    let left = region.left > 0 && text.left < region_rect.left + margin;
+    let right = region_rect.right < photo.width as f32 && text.right > region_rect.right - margin;
     left || right
 }
 
@@ -202,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_at_the_side_of_its_region_is_cut_unless_the_photo_ends_there() {
+    fn a_text_at_the_side_of_its_region_is_cut_off_unless_the_photo_ends_there() {
         assert!(is_cut_off(&upright(401.0, 350.0, 90.0, 40.0), &REGION, PHOTO));
         assert!(is_cut_off(&upright(500.0, 350.0, 99.0, 40.0), &REGION, PHOTO));
         assert!(!is_cut_off(&upright(403.0, 350.0, 190.0, 40.0), &REGION, PHOTO));
@@ -214,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_height_of_letters_decides_also_when_text_runs_down() {
+    fn the_height_of_letters_decides_for_vertical_text_too() {
         assert!(has_bib_height(&upright(0.0, 0.0, 100.0, 30.0), 50.0));
         assert!(!has_bib_height(&upright(0.0, 0.0, 100.0, 12.0), 50.0));
         assert!(!has_bib_height(&upright(0.0, 0.0, 200.0, 61.0), 50.0));

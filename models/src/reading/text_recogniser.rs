@@ -1,5 +1,5 @@
-//! What a text says: a strip laid flat, the network that reads it column by column, and the line that its answers
-//! spell. Does not know what a bib looks like.
+//! Reads one detected text: rectifies it to a strip, runs the recognition network on it and decodes its output. Does not
+//! know what a bib looks like.
 
 use std::ops::Range;
 
@@ -12,26 +12,26 @@ use photofinish_kernels::tensor::{Channels, Normalisation, Slot, Tensor};
 use crate::onnx::session::{Network, OutputTensor};
 use crate::traits::ModelError;
 
-/// Rows of the network's input.
+/// Height of the network's input in pixels (step 9).
 const INPUT_HEIGHT: usize = 48;
 
-/// Columns of the network's input: the widest bibs of five digits are squeezed into it, at no loss.
+/// Width of the network's input in pixels (step 9). The widest bibs of five digits are squeezed into it without loss.
 pub(super) const INPUT_WIDTH: usize = 160;
 
-/// Pixels from -1 to 1; grey where there is no strip, as the network was trained.
+/// Pixels from -1 to 1; padding beside the strip is grey, as in the network's training.
 const INPUT_NORMALISATION: Normalisation =
     Normalisation { channels: Channels::Bgr, mean: [127.5; 3], scale: [2.0 / 255.0; 3], padding: 0.0 };
 
-/// A text is read this part of its height longer at each end than it was found: boxes tend to cut the outer digits.
+/// Part of its height by which a text is extended at each end (step 9): detected boxes tend to cut the outer digits.
 const EXTENSION: f32 = 0.1;
 
-/// The same when a reading was doubtful and is tried again.
+/// The same for the second try (step 10).
 const RETRY_EXTENSION: f32 = 0.3;
 
-/// Confidences between which a reading is worth another try.
+/// Range of confidence in which a reading is tried again (step 10).
 const RETRY_CONFIDENCE: Range<f32> = 0.5..0.95;
 
-/// A text network for single lines; keeps its buffers.
+/// A text recognition network for single lines. Keeps its buffers between calls.
 pub(super) struct TextRecogniser {
     network: Network,
     /// Characters of the classes after the blank.
@@ -40,10 +40,10 @@ pub(super) struct TextRecogniser {
     rectifier: Rectifier,
 }
 
-/// What a strip says.
+/// The text of a strip.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RecognisedLine {
-    /// Letters as they were read and digits, nothing else; may be empty.
+    /// Letters, in the case that was read, and digits; may be empty.
     pub(super) text: String,
     /// Mean probability of all characters read, 0 to 1; 0 when there are none.
     pub(super) confidence: f32,
@@ -57,7 +57,8 @@ impl TextRecogniser {
         Self { network, alphabet: characters.chars().collect(), input, rectifier }
     }
 
-    /// Reads a text of the photo; one that holds a digit and is in doubt is read twice, and the surer reading taken.
+    /// Reads a text of the photo. One that contains a digit and has medium confidence is read a second time with a larger
+    /// extension; the more confident reading is returned.
     pub(super) fn read(&mut self, frame: Frame<'_>, text: &Quad) -> Result<RecognisedLine, ModelError> {
         let line = self.read_strip(frame, &text.lengthened(EXTENSION))?;
         if !line.needs_retry() {
@@ -74,7 +75,7 @@ impl TextRecogniser {
         let output = outputs.first()?;
         let classes = self.alphabet.len() + 1;
         if !has_class_count(classes, output) {
-            let detail = format!("it answers {:?}, not [1, columns, {classes}]", output.shape);
+            let detail = format!("output of shape {:?}, expected [1, columns, {classes}]", output.shape);
             return Err(ModelError::Inference { name: "text recogniser".into(), detail });
         }
         Ok(RecognisedLine::decode_ctc(output.values, &self.alphabet))
@@ -82,9 +83,9 @@ impl TextRecogniser {
 }
 
 impl RecognisedLine {
-    /// The line of the likeliest class of each column: repetitions are one character, blanks separate.
+    /// Decodes greedily by CTC: the most probable class of each column, repetitions collapsed, blanks dropped.
     ///
-    /// `probabilities` holds one row per column of text: the blank, then the alphabet.
+    /// `probabilities` contains, for each column of the strip, the blank and then the alphabet.
     fn decode_ctc(probabilities: &[f32], alphabet: &[char]) -> Self {
         let (mut text, mut sum, mut count) = (String::new(), 0.0, 0_u32);
         let mut last = 0;
@@ -127,7 +128,7 @@ fn argmax(column: &[f32]) -> (usize, f32) {
 mod tests {
     use super::*;
 
-    /// Columns of the blank, '1', 'a' and '-', from the class and probability of each.
+    /// Decodes columns with the classes blank, '1', 'a' and '-', given as class and probability.
     fn decode(columns: &[(usize, f32)]) -> RecognisedLine {
         let mut probabilities = vec![0.0; columns.len() * 4];
         for (column, &(class, probability)) in columns.iter().enumerate() {

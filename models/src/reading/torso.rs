@@ -1,35 +1,37 @@
-//! Where a runner wears the bib: below the chin, in units of the face. Knows nothing of text.
+//! Computes where a runner wears the bib, from the face. Knows nothing of text.
 //!
-//! The unit `u` is the width of the face, or .8 of its height where that is more: bibs of all 177 labelled runners lie
-//! from .86 u to 5.01 u under the chin, their digits are about .54 u high.
+//! Lengths are in units `u` of the runner: the width of the face, or .8 of its height where that is more. The bibs of all
+//! 177 labelled runners are .86 u to 5.01 u below the chin; their digits are about .54 u high.
 
 use photofinish_kernels::frame::Size;
 use photofinish_kernels::geometry::Rect;
 
 use crate::traits::FaceBox;
 
-/// Height of a face over its width, inverted.
+/// Usual width of a face over its height (step 2).
 const FACE_WIDTH_PER_HEIGHT: f32 = 0.8;
 
-/// Runners whose unit is smaller, in pixels, carry no readable bib.
+/// Least unit in pixels: smaller runners have no readable bib (step 2).
 const MIN_UNIT: f32 = 20.0;
 
-/// Where most of a torso is, in units: half the width, and the ends below the chin.
-const CORE: (f32, f32, f32) = (1.2, 0.9, 4.6);
+/// The core of a torso (step 3), in units: half its width, and its upper and lower edge below the chin.
+const CORE_HALF_WIDTH: f32 = 1.2;
+const CORE_TOP: f32 = 0.9;
+const CORE_BOTTOM: f32 = 4.6;
 
-/// A runner gets no look when this part of the core lies in the region of another ...
+/// A runner gets no pass when this part of the core is inside the region of a larger runner (step 3), ...
 const COVERED_PART: f32 = 0.98;
 
-/// ... whose unit is less than this many times larger, so that the text there has about the scale it needs.
+/// ... whose unit is less than this many times larger, so that the text there has about the right scale.
 const MAX_UNIT_RATIO: f32 = 2.0;
 
-/// Smaller regions, in pixels, are no torsos.
+/// Least size of a region in pixels (step 4).
 const MIN_REGION: Size = Size { width: 16, height: 10 };
 
-/// Text is never enlarged more than this: beyond, there is nothing new to see.
+/// Largest factor by which a torso is enlarged (step 5): more adds no detail.
 const MAX_ENLARGEMENT: f32 = 4.0;
 
-/// How a torso is looked at. Lengths are units, unless said otherwise.
+/// Geometry and scale of one detection pass over a torso. Lengths are in units unless said otherwise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct TorsoPass {
     /// From the middle to either side.
@@ -44,37 +46,37 @@ pub(super) struct TorsoPass {
     pub(super) canvas: Size,
 }
 
-/// The look that every runner gets: digits come to 48 pixels.
+/// The pass that every runner gets (steps 4 and 5): digits become 48 pixels high.
 pub(super) const FIRST_PASS: TorsoPass =
     TorsoPass { reach: 1.45, top: 0.7, bottom: 5.06, scale: 88.0, canvas: Size { width: 256, height: 384 } };
 
-/// The look at those in whose torso the first saw text but no bib: wider and larger.
+/// The pass for runners where the first pass saw text but no confident bib (step 13): wider and at a larger scale.
 pub(super) const SECOND_PASS: TorsoPass =
     TorsoPass { reach: 1.7, top: 0.8, bottom: 5.0, scale: 112.0, canvas: Size { width: 384, height: 480 } };
 
-/// Somebody who may wear a bib. Pixels of the photo.
+/// A person who may wear a bib, in pixels of the photo.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Runner {
-    /// One unit.
+    /// Length of one unit.
     pub(super) unit: f32,
-    /// Middle of the face, from the left.
+    /// x of the middle of the face.
     pub(super) middle: f32,
-    /// Lower edge of the face, from the top.
+    /// y of the lower edge of the face.
     pub(super) chin: f32,
 }
 
-/// A part of a photo, in whole pixels, never empty.
+/// A non-empty part of a photo, in whole pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Region {
-    /// From the left.
+    /// Left edge.
     pub(super) left: u32,
-    /// From the top.
+    /// Upper edge.
     pub(super) top: u32,
-    /// Its sides.
+    /// Width and height.
     pub(super) size: Size,
 }
 
-/// Who gets a look, the largest first. One whose torso is seen with another's gets none of its own.
+/// Returns the runners that get a pass, largest first; those whose torso another runner's region covers are left out.
 pub(super) fn select_runners(faces: &[FaceBox], photo: Size) -> Vec<Runner> {
     let mut all: Vec<Runner> = faces
         .iter()
@@ -86,11 +88,11 @@ pub(super) fn select_runners(faces: &[FaceBox], photo: Size) -> Vec<Runner> {
     for runner in all {
         let Some(region) = runner.region(&FIRST_PASS, photo) else { continue };
         let core = runner.core(photo);
-        let is_seen_with = |(other, region): &(Runner, Rect)| {
+        let is_covered = |(other, region): &(Runner, Rect)| {
             other.unit / runner.unit < MAX_UNIT_RATIO
                 && core.intersection_area(region) >= COVERED_PART * core.area()
         };
-        if !kept.iter().any(is_seen_with) {
+        if !kept.iter().any(is_covered) {
             kept.push((runner, region.rect()));
         }
     }
@@ -106,36 +108,35 @@ impl Runner {
         }
     }
 
-    /// The part of the photo that a look sees; none when too little of it is in the photo.
-    pub(super) fn region(&self, look: &TorsoPass, photo: Size) -> Option<Region> {
-        let within = |place: f32, side: u32| place.clamp(0.0, side as f32).round_ties_even() as u32;
-        let left = within(self.middle - look.reach * self.unit, photo.width);
-        let right = within(self.middle + look.reach * self.unit, photo.width);
-        let top = within(self.chin + look.top * self.unit, photo.height);
-        let bottom = within(self.chin + look.bottom * self.unit, photo.height);
+    /// Returns the part of the photo that a pass covers; `None` when too little of it is in the photo.
+    pub(super) fn region(&self, pass: &TorsoPass, photo: Size) -> Option<Region> {
+        let clamp = |position: f32, side: u32| position.clamp(0.0, side as f32).round_ties_even() as u32;
+        let left = clamp(self.middle - pass.reach * self.unit, photo.width);
+        let right = clamp(self.middle + pass.reach * self.unit, photo.width);
+        let top = clamp(self.chin + pass.top * self.unit, photo.height);
+        let bottom = clamp(self.chin + pass.bottom * self.unit, photo.height);
         let size = Size { width: right.checked_sub(left)?, height: bottom.checked_sub(top)? };
         let is_large = size.width >= MIN_REGION.width && size.height >= MIN_REGION.height;
         is_large.then_some(Region { left, top, size })
     }
 
     /// Pixels of the network's input per pixel of the photo.
-    pub(super) fn zoom(&self, look: &TorsoPass) -> f32 {
-        (look.scale / self.unit).min(MAX_ENLARGEMENT)
+    pub(super) fn zoom(&self, pass: &TorsoPass) -> f32 {
+        (pass.scale / self.unit).min(MAX_ENLARGEMENT)
     }
 
     fn core(&self, photo: Size) -> Rect {
-        let (half_width, top, bottom) = CORE;
         Rect {
-            left: (self.middle - half_width * self.unit).max(0.0),
-            top: self.chin + top * self.unit,
-            right: (self.middle + half_width * self.unit).min(photo.width as f32),
-            bottom: (self.chin + bottom * self.unit).min(photo.height as f32),
+            left: (self.middle - CORE_HALF_WIDTH * self.unit).max(0.0),
+            top: self.chin + CORE_TOP * self.unit,
+            right: (self.middle + CORE_HALF_WIDTH * self.unit).min(photo.width as f32),
+            bottom: (self.chin + CORE_BOTTOM * self.unit).min(photo.height as f32),
         }
     }
 }
 
 impl Region {
-    /// The same in fractions of pixels.
+    /// The region in floating-point pixels.
     pub(super) fn rect(&self) -> Rect {
         let (left, top) = (self.left as f32, self.top as f32);
         Rect { left, top, right: left + self.size.width as f32, bottom: top + self.size.height as f32 }
@@ -157,11 +158,11 @@ mod tests {
 
     #[test]
     fn a_canvas_fits_its_pass_rounded_up_to_a_multiple_of_32() {
-        for look in [FIRST_PASS, SECOND_PASS] {
-            let width = (2.0 * look.reach * look.scale).round() as u32;
-            let height = ((look.bottom - look.top) * look.scale).round() as u32;
+        for pass in [FIRST_PASS, SECOND_PASS] {
+            let width = (2.0 * pass.reach * pass.scale).round() as u32;
+            let height = ((pass.bottom - pass.top) * pass.scale).round() as u32;
             let canvas = Size { width: width.div_ceil(32) * 32, height: height.div_ceil(32) * 32 };
-            assert_eq!(canvas, look.canvas);
+            assert_eq!(canvas, pass.canvas);
         }
     }
 
