@@ -328,19 +328,19 @@ fn install_metrics(role: Role) -> Result<PrometheusHandle, BuildError> {
     let recorder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &LATENCY_BUCKETS)?
         .set_buckets_for_metric(
-            Matcher::Full(photofinish_pipeline::engine::metrics::CONFIRM_TO_SEARCHABLE_SECONDS.to_owned()),
+            Matcher::Full(photofinish_pipeline::metrics::CONFIRM_TO_SEARCHABLE_SECONDS.to_owned()),
             &QUEUE_WAIT_BUCKETS,
         )?
         .set_buckets_for_metric(Matcher::Suffix("_batch_size".to_owned()), &sizes)?
         .set_buckets_for_metric(Matcher::Suffix("_together".to_owned()), &sizes)?
         .install_recorder()?;
     photofinish_api::metrics::describe();
-    photofinish_pipeline::engine::metrics::describe();
+    photofinish_pipeline::metrics::describe();
     photofinish_store::metric_names::describe();
     // Photos whose workers died are found, and counted as failed, by any process.
     photofinish_store::metric_names::register_counters();
     if role.has_pipeline() {
-        photofinish_pipeline::engine::metrics::init_counters();
+        photofinish_pipeline::metrics::init_counters();
     }
     Ok(recorder)
 }

@@ -34,10 +34,6 @@ use crate::stages::index::Index;
 use crate::stages::read::{PatternCache, Read};
 use crate::stages::resize::Resize;
 
-/// The stages in order.
-pub(crate) const STAGES: [&str; 8] =
-    ["feed", "fetch", "decode", "resize", "detect", "embed", "read", "index"];
-
 const LEASED_CAPACITY: usize = 32;
 const FETCHED_CAPACITY: usize = 8;
 const DECODED_CAPACITY: usize = 2;

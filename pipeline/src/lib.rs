@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod assembly;
-pub mod engine;
+mod engine;
 mod image;
 mod pipeline;
 mod probe;
@@ -18,7 +18,9 @@ mod stages;
 mod testing;
 
 pub use crate::engine::fault::Component;
+pub use crate::engine::metrics;
 pub use crate::engine::supervisor::{PipelineStatus, StopReport};
 pub use crate::pipeline::Pipeline;
-pub use crate::probe::service::{ProbeFace, ProbeService, ProbeServiceError};
+pub use crate::probe::extractor::ProbeFace;
+pub use crate::probe::service::{ProbeService, ProbeServiceError};
 pub use crate::settings::{Limits, PipelineDependencies, PipelineSettings, ThreadCounts};

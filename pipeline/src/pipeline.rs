@@ -6,9 +6,10 @@ use std::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender};
 use time::OffsetDateTime;
 
-use crate::assembly::{self, STAGES};
+use crate::assembly;
 use crate::engine::fault::Component;
 use crate::engine::leases::{LeaseRenewer, LeaseTable};
+use crate::engine::stage::STAGES;
 use crate::engine::stage_stats::PipelineStats;
 use crate::engine::store_client::{KillSwitch, StoreClient};
 use crate::engine::supervisor::{PipelineStatus, SharedState, StopReport, Supervisor, backoff, stop_channel};

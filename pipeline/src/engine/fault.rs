@@ -54,6 +54,9 @@ pub enum Component {
     Stage(&'static str),
 }
 
+/// What is down where it is not known which stage is.
+pub(crate) const UNKNOWN_STAGE: Component = Component::Stage("pipeline");
+
 impl Component {
     /// The name in health answers, logs and metrics.
     pub fn as_str(self) -> &'static str {

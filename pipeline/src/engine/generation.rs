@@ -20,9 +20,6 @@ use crate::engine::ticket::InFlight;
 /// How long threads may take to notice that they are to end: longer than any single photo takes in any stage.
 pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What is down where it is not known which stage is.
-pub(crate) const UNKNOWN_STAGE: Component = Component::Stage("pipeline");
-
 /// Which thread ended, and why.
 #[derive(Debug)]
 pub(crate) struct ThreadExit {

@@ -1,8 +1,7 @@
 //! Names of every metric of this crate. Labels come from enums and stage names, never from input.
 
-use crate::assembly::STAGES;
-use crate::engine::fault::Component;
-use crate::engine::generation::UNKNOWN_STAGE;
+use crate::engine::fault::{Component, UNKNOWN_STAGE};
+use crate::engine::stage::STAGES;
 
 /// Gauge that only grows, label `stage`: seconds in which a thread of the stage worked on photos.
 pub const STAGE_BUSY_SECONDS: &str = "photofinish_stage_busy_seconds_total";

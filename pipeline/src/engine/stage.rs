@@ -2,6 +2,10 @@
 
 use crate::engine::fault::{Outage, Poison};
 
+/// The stages in order.
+pub(crate) const STAGES: [&str; 8] =
+    ["feed", "fetch", "decode", "resize", "detect", "embed", "read", "index"];
+
 /// One answer per photo of a batch, in order.
 pub type BatchResults<T> = Vec<Result<T, Poison>>;
 

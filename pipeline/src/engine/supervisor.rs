@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use time::OffsetDateTime;
 
-use crate::engine::fault::{Component, Outage};
-use crate::engine::generation::{self, Generation, Termination, ThreadExit, UNKNOWN_STAGE};
+use crate::engine::fault::{Component, Outage, UNKNOWN_STAGE};
+use crate::engine::generation::{self, Generation, Termination, ThreadExit};
 use crate::engine::leases::{LeaseRenewer, LeaseTable};
 use crate::engine::metrics as names;
 use crate::engine::stage_stats::PipelineStats;

@@ -5,42 +5,13 @@ use photofinish_kernels::frame::{Picture, Size};
 use photofinish_store::model::photo::FailureReason;
 
 use crate::engine::fault::Poison;
+use crate::image::format::Format;
 use crate::image::jpeg::{JpegDecoder, JpegPlan};
 use crate::image::jpeg_structure::{JpegStructure, has_end_marker};
 use crate::image::pool::{PixelPool, PooledPicture};
 use crate::image::raster::{self, RasterHeader};
 use crate::image::webp;
 use crate::settings::Limits;
-
-/// A file format that can be decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
-    Jpeg,
-    Png,
-    WebP,
-}
-
-impl Format {
-    /// Detects the format by the first bytes.
-    ///
-    /// # Errors
-    /// When the format is none of these.
-    pub(crate) fn from_magic_bytes(file: &[u8]) -> Result<Self, Poison> {
-        let unsupported = |what: &str| Err(Poison::new(FailureReason::UnsupportedFormat, what));
-        match file {
-            [] => unsupported("the file is empty"),
-            [0xff, 0xd8, 0xff, ..] => Ok(Self::Jpeg),
-            [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Ok(Self::Png),
-            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Ok(Self::WebP),
-            [_, _, _, _, b'f', b't', b'y', b'p', ..] => unsupported("heic, avif or video is not supported"),
-            [b'G', b'I', b'F', b'8', ..] => unsupported("gif is not supported"),
-            [b'I', b'I', b'*', 0, ..] | [b'M', b'M', 0, b'*', ..] => {
-                unsupported("tiff or a camera's raw file is not supported")
-            }
-            _ => unsupported("not a picture of a known format"),
-        }
-    }
-}
 
 /// Maximum length of a side, pixels: that of a JPEG. Resizing keeps 48 bytes for each pixel of a side, so a file of one
 /// very long line would take gigabytes.

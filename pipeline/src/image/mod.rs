@@ -3,6 +3,7 @@
 
 pub(crate) mod decoder;
 pub(crate) mod exif;
+pub(crate) mod format;
 pub(crate) mod jpeg;
 pub(crate) mod jpeg_structure;
 pub(crate) mod pool;

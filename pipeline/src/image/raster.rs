@@ -11,7 +11,7 @@ use photofinish_kernels::frame::Size;
 use photofinish_store::model::photo::FailureReason;
 
 use crate::engine::fault::Poison;
-use crate::image::decoder::Format;
+use crate::image::format::Format;
 use crate::image::jpeg_structure::JpegStructure;
 use crate::image::webp::FirstPicture;
 

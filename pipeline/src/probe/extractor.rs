@@ -10,7 +10,6 @@ use crate::image::decoder::Decoder;
 use crate::image::exif::ExifData;
 use crate::image::pool::{PixelPool, PooledPicture};
 use crate::image::upright_resizer::UprightResizer;
-use crate::probe::service::ProbeFace;
 use crate::settings::Limits;
 use crate::stages::inference::grey_frame;
 
@@ -31,6 +30,15 @@ const BORDER_FRACTION: f64 = 0.5;
 
 /// And it is brought to at least this long side with its border.
 const MIN_BORDERED_LONG_SIDE: u32 = 320;
+
+/// A selfie's largest face.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProbeFace {
+    /// Unit length.
+    pub vector: Vec<f32>,
+    /// Name and version of the network that made it.
+    pub model: String,
+}
 
 /// Owns what selfies need; one a thread.
 pub(crate) struct FaceExtractor {

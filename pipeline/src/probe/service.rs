@@ -20,17 +20,8 @@ use crate::engine::runner::panic_message;
 use crate::engine::spans::StageSpan;
 use crate::engine::stage_stats::StageStats;
 use crate::engine::sync::lock;
-use crate::probe::extractor::{ExtractionError, FaceExtractor};
+use crate::probe::extractor::{ExtractionError, FaceExtractor, ProbeFace};
 use crate::settings::Limits;
-
-/// A selfie's largest face.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ProbeFace {
-    /// Unit length.
-    pub vector: Vec<f32>,
-    /// Name and version of the network that made it.
-    pub model: String,
-}
 
 /// Why a selfie has no vector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender};
 use photofinish_store::traits::{Lease, LeaseRequest};
 
-use crate::engine::fault::{Component, Outage};
-use crate::engine::generation::UNKNOWN_STAGE;
+use crate::engine::fault::{Component, Outage, UNKNOWN_STAGE};
 use crate::engine::leases::LeaseTable;
 use crate::engine::runner::Exit;
 use crate::engine::stage_stats::StageStats;
