@@ -1,24 +1,25 @@
-//! Puts the stages together: the one place that knows the order, the capacity of each edge and what each stage needs.
+//! Assembles the stages into a generation: the one place that knows their order, the capacity of the channel (edge)
+//! between each pair, and what each stage needs.
 //!
-//! | edge into | capacity | why |
+//! | edge into | capacity | reason |
 //! |---|---|---|
-//! | fetch | [`LEASED`] | leases cost nothing; enough that one lease call feeds seconds of work |
-//! | decode | [`FETCHED`] | files are bounded by budget A; some ahead, so that storage never holds decoding up |
-//! | resize | [`DECODED`] | the largest things there are; one ahead of each thread |
-//! | detect, embed, read | [`WITH_PIXELS`], or what fills batches | 9 MB each; enough to level out photos of many faces |
-//! | index | [`READ`] | previews only; a whole transaction's worth |
+//! | fetch | [`LEASED_CAPACITY`] | leases need no memory; one lease call feeds seconds of work |
+//! | decode | [`FETCHED_CAPACITY`] | the file budget limits the bytes; enough that decoding does not wait for storage |
+//! | resize | [`DECODED_CAPACITY`] | decoded photos are the largest; one waits while another is resized |
+//! | detect, embed, read | [`PIXELS_CAPACITY`], or more to fill batches | 9 MB each; evens out photos with many faces |
+//! | index | [`READ_CAPACITY`] | previews only; one whole transaction |
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::bounded;
 use photofinish_kernels::resize::Resizer;
+use photofinish_store::traits::Lease;
 
-use crate::engine::budget::Budget;
+use crate::engine::budget::{Budget, Budgets};
 use crate::engine::fault::{Component, Outage};
-use crate::engine::generation::{Generation, StageSpec, StageThreads};
+use crate::engine::generation::{EXIT_TIMEOUT, Generation, StageSpec, StageThreads};
 use crate::engine::runner::{Inlet, Outlet, StageFactory};
-use crate::engine::stage::Stage;
 use crate::engine::store_client::{KillSwitch, StoreClient};
 use crate::engine::supervisor::{GenerationFactory, PendingGeneration, SharedState};
 use crate::engine::ticket::InFlight;
@@ -40,23 +41,24 @@ const DECODED_CAPACITY: usize = 2;
 const PIXELS_CAPACITY: usize = 2;
 const READ_CAPACITY: usize = 64;
 
-/// Faces of a race photo: so many photos fill a batch of the embedder. More would wait with all their pixels.
+/// The average number of faces in a race photo, which says how many photos fill a batch of the embedder. Larger batches
+/// of photos would only keep more pixels waiting.
 const FACES_PER_PHOTO: usize = 3;
 
-/// Photos a transaction: commits dominate below, nothing is gained above.
+/// Photos per transaction: below, the time of commits dominates; above, nothing is gained.
 const INDEX_BATCH: usize = 64;
 
-/// What starts generations of these stages.
+/// Returns the function that starts generations of these stages.
 pub(crate) fn generation_factory(
     settings: PipelineSettings,
-    parts: PipelineDependencies,
+    dependencies: PipelineDependencies,
     shared: Arc<SharedState>,
 ) -> GenerationFactory {
-    // The pool outlives generations; the budgets do not, for closing ends them.
+    // All generations share the pool of buffers. Each has its own budgets, because closing one ends it.
     let pool = PixelPool::default();
-    Box::new(move |kill| {
-        Assembly { settings: &settings, dependencies: &parts, shared: &shared, pool: &pool }
-            .start_generation(kill)
+    Box::new(move |kill_switch| {
+        Assembly { settings: &settings, dependencies: &dependencies, shared: &shared, pool: &pool }
+            .start_generation(kill_switch)
     })
 }
 
@@ -67,119 +69,103 @@ struct Assembly<'a> {
     pool: &'a PixelPool,
 }
 
-type Edge<T> = (Sender<InFlight<T>>, Receiver<InFlight<T>>);
-
-fn edge<T>(capacity: usize) -> Edge<T> {
-    bounded(capacity)
-}
-
-fn next<T>(sender: Sender<InFlight<T>>) -> Outlet<T> {
-    Outlet::Next(sender)
+/// Creates the channel between two stages.
+fn edge<T>(capacity: usize) -> (Outlet<T>, Inlet<InFlight<T>>) {
+    let (sender, receiver) = bounded(capacity);
+    (Outlet::Next(sender), Inlet(receiver))
 }
 
 impl Assembly<'_> {
-    /// Starts every stage, last stage first; the feed waits until all are ready.
-    fn start_generation(&self, kill: KillSwitch) -> Result<PendingGeneration, Outage> {
-        let calls = StoreClient { runtime: self.dependencies.runtime.clone(), kill_switch: kill.clone() };
-        let (files, pixels) =
-            (Budget::new(self.settings.file_budget_bytes), Budget::new(self.settings.pixel_budget_bytes));
-        let mut crew = StageThreads::new(calls.clone(), Arc::clone(&self.shared.stats));
-        let (leased, bell) = (edge(LEASED_CAPACITY), bounded(1));
-        let drain = Arc::new(AtomicBool::new(false));
+    /// Starts the threads of all stages but the feed, which the supervisor starts when they are ready.
+    fn start_generation(&self, kill_switch: KillSwitch) -> Result<PendingGeneration, Outage> {
+        let store =
+            StoreClient { runtime: self.dependencies.runtime.clone(), kill_switch: kill_switch.clone() };
+        let (leased_tx, leased_rx) = bounded(LEASED_CAPACITY);
+        let (wakeup_tx, wakeup_rx) = bounded(1);
+        let is_draining = Arc::new(AtomicBool::new(false));
         let feed = Feed {
             leases: Arc::clone(&self.shared.leases),
-            store: calls.clone(),
-            outlet: leased.0,
-            wakeup: bell.1,
-            is_draining: Arc::clone(&drain),
+            store: store.clone(),
+            outlet: leased_tx,
+            wakeup: wakeup_rx,
+            is_draining: Arc::clone(&is_draining),
             lease_ttl: self.settings.lease_ttl,
             stats: self.shared.stats.stage("feed"),
         };
-        let hired = self.spawn_network_stages(&mut crew, &calls).and_then(|sized| {
-            self.spawn_image_stages(
-                &mut crew,
-                &calls,
-                PipelineEnds { leased: leased.1, sized, budgets: [&files, &pixels] },
-            )
-        });
-        let generation = Generation {
-            threads: crew,
-            kill_switch: kill,
-            is_draining: drain,
-            wakeup: bell.0,
-            budgets: [files, pixels],
+        let budgets = Budgets {
+            files: Budget::new(self.settings.file_budget_bytes),
+            pixels: Budget::new(self.settings.pixel_budget_bytes),
         };
-        if let Err(outage) = hired {
-            // It holds the first edge open: no stage would see that nothing comes any more.
+        let mut threads = StageThreads::new(store.clone(), Arc::clone(&self.shared.stats));
+        let spawned = self.spawn_stages(&mut threads, &store, &budgets, Inlet(leased_rx));
+        let generation = Generation { threads, kill_switch, is_draining, wakeup: wakeup_tx, budgets };
+        if let Err(outage) = spawned {
+            // The feed holds the sender of the first edge: until it is dropped the stages do not drain.
             drop(feed);
-            generation.terminate(Vec::new());
+            generation.terminate(EXIT_TIMEOUT, Vec::new());
             return Err(outage);
         }
-        let open = Box::new(move |generation: &mut Generation| {
+        let start_feed = Box::new(move |generation: &mut Generation| {
             generation.threads.spawn_thread("feed", 0, move || feed.run())
         });
-        Ok(PendingGeneration { generation, start_feed: open })
+        Ok(PendingGeneration { generation, start_feed })
     }
 
-    /// `index`, `read`, `embed`, `detect`. Answers where sized photos go in.
-    fn spawn_network_stages(
+    /// Spawns the threads of all stages after the feed, in the order in which a photo passes them.
+    fn spawn_stages(
         &self,
-        crew: &mut StageThreads,
-        calls: &StoreClient,
-    ) -> Result<Sender<InFlight<crate::stages::photo::SizedPhoto>>, Outage> {
-        let (settings, batch) = (self.settings, self.dependencies.models.batch_sizes());
-        let embed_batch = batch.embed.div_ceil(FACES_PER_PHOTO);
-        let (read, embedded) = (edge(READ_CAPACITY), edge(PIXELS_CAPACITY.max(2 * batch.read)));
-        let (detected, sized) =
-            (edge(PIXELS_CAPACITY.max(embed_batch)), edge(PIXELS_CAPACITY.max(2 * batch.detect)));
-        let post = stage_spec("index", 1, INDEX_BATCH, self.index_factory(calls));
-        crew.spawn_stage(post, Inlet(read.1), Outlet::Terminal(Index::to_outcome))?;
-        let post = self::stage_spec("read", settings.read_threads, batch.read, self.read_factory());
-        crew.spawn_stage(post, Inlet(embedded.1), next(read.0))?;
-        let post = self::stage_spec("embed", settings.embed_threads, embed_batch, self.embed_factory());
-        crew.spawn_stage(post, Inlet(detected.1), next(embedded.0))?;
-        let post = self::stage_spec("detect", settings.detect_threads, batch.detect, self.detect_factory());
-        crew.spawn_stage(post, Inlet(sized.1), next(detected.0))?;
-        Ok(sized.0)
-    }
-
-    /// `resize`, `decode`, `fetch`.
-    fn spawn_image_stages(
-        &self,
-        crew: &mut StageThreads,
-        calls: &StoreClient,
-        ends: PipelineEnds<'_>,
+        threads: &mut StageThreads,
+        store: &StoreClient,
+        budgets: &Budgets,
+        leased_rx: Inlet<InFlight<Arc<Lease>>>,
     ) -> Result<(), Outage> {
         let settings = self.settings;
-        let (decoded, fetched) = (edge(DECODED_CAPACITY), edge(FETCHED_CAPACITY));
-        let [files, pixels] = ends.budgets;
-        let post = stage_spec("resize", settings.resize_threads, 1, self.resize_factory());
-        crew.spawn_stage(post, Inlet(decoded.1), next(ends.sized))?;
-        let post = self::stage_spec("decode", settings.decode_threads, 1, self.decode_factory(pixels));
-        crew.spawn_stage(post, Inlet(fetched.1), next(decoded.0))?;
-        let post = self::stage_spec("fetch", settings.fetch_threads, 1, self.fetch_factory(calls, files));
-        crew.spawn_stage(post, Inlet(ends.leased), next(fetched.0))
+        let batch = self.dependencies.models.batch_sizes();
+        let embed_batch = batch.embed.div_ceil(FACES_PER_PHOTO);
+
+        let fetch = StageSpec::new("fetch", settings.fetch_threads, 1, self.fetch_factory(store, budgets));
+        let decode = StageSpec::new("decode", settings.decode_threads, 1, self.decode_factory(budgets));
+        let resize = StageSpec::new("resize", settings.resize_threads, 1, self.resize_factory());
+        let detect = StageSpec::new("detect", settings.detect_threads, batch.detect, self.detect_factory());
+        let embed = StageSpec::new("embed", settings.embed_threads, embed_batch, self.embed_factory());
+        let read = StageSpec::new("read", settings.read_threads, batch.read, self.read_factory());
+        let index = StageSpec::new("index", 1, INDEX_BATCH, self.index_factory(store));
+
+        let (fetched_tx, fetched_rx) = edge(FETCHED_CAPACITY);
+        let (decoded_tx, decoded_rx) = edge(DECODED_CAPACITY);
+        let (sized_tx, sized_rx) = edge(PIXELS_CAPACITY.max(2 * batch.detect));
+        let (detected_tx, detected_rx) = edge(PIXELS_CAPACITY.max(embed_batch));
+        let (embedded_tx, embedded_rx) = edge(PIXELS_CAPACITY.max(2 * batch.read));
+        let (read_tx, read_rx) = edge(READ_CAPACITY);
+
+        threads.spawn_stage(fetch, leased_rx, fetched_tx)?;
+        threads.spawn_stage(decode, fetched_rx, decoded_tx)?;
+        threads.spawn_stage(resize, decoded_rx, sized_tx)?;
+        threads.spawn_stage(detect, sized_rx, detected_tx)?;
+        threads.spawn_stage(embed, detected_rx, embedded_tx)?;
+        threads.spawn_stage(read, embedded_rx, read_tx)?;
+        threads.spawn_stage(index, read_rx, Outlet::Terminal(Index::to_outcome))
     }
 
-    fn fetch_factory(&self, calls: &StoreClient, files: &Budget) -> StageFactory<Fetch> {
-        let (blobs, calls, files) = (Arc::clone(&self.dependencies.blobs), calls.clone(), files.clone());
-        let limits = self.settings.limits;
+    fn fetch_factory(&self, store: &StoreClient, budgets: &Budgets) -> StageFactory<Fetch> {
+        let (blobs, store_client) = (Arc::clone(&self.dependencies.blobs), store.clone());
+        let (file_budget, limits) = (budgets.files.clone(), self.settings.limits);
         Arc::new(move || {
             Ok(Fetch {
                 blobs: Arc::clone(&blobs),
-                store_client: calls.clone(),
-                file_budget: files.clone(),
+                store_client: store_client.clone(),
+                file_budget: file_budget.clone(),
                 limits,
             })
         })
     }
 
-    fn decode_factory(&self, pixels: &Budget) -> StageFactory<Decode> {
-        let (limits, pool, pixels) = (self.settings.limits, self.pool.clone(), pixels.clone());
+    fn decode_factory(&self, budgets: &Budgets) -> StageFactory<Decode> {
+        let (limits, pool, pixel_budget) = (self.settings.limits, self.pool.clone(), budgets.pixels.clone());
         Arc::new(move || {
             let decoder =
                 Decoder::new(limits, pool.clone()).map_err(|error| jpeg_outage("decode", &error))?;
-            Ok(Decode { decoder, pixel_budget: pixels.clone() })
+            Ok(Decode { decoder, pixel_budget: pixel_budget.clone() })
         })
     }
 
@@ -206,29 +192,14 @@ impl Assembly<'_> {
         })
     }
 
-    fn index_factory(&self, calls: &StoreClient) -> StageFactory<Index> {
+    fn index_factory(&self, store: &StoreClient) -> StageFactory<Index> {
         let (queue, blobs) = (Arc::clone(&self.dependencies.queue), Arc::clone(&self.dependencies.blobs));
-        let calls = calls.clone();
+        let store_client = store.clone();
         Arc::new(move || {
-            Ok(Index { queue: Arc::clone(&queue), blobs: Arc::clone(&blobs), store_client: calls.clone() })
+            let (queue, blobs) = (Arc::clone(&queue), Arc::clone(&blobs));
+            Ok(Index { queue, blobs, store_client: store_client.clone() })
         })
     }
-}
-
-/// What the first stages are tied to.
-struct PipelineEnds<'a> {
-    leased: Receiver<InFlight<Arc<photofinish_store::traits::Lease>>>,
-    sized: Sender<InFlight<crate::stages::photo::SizedPhoto>>,
-    budgets: [&'a Budget; 2],
-}
-
-fn stage_spec<S: Stage>(
-    stage: &'static str,
-    threads: usize,
-    batch_size: usize,
-    build: StageFactory<S>,
-) -> StageSpec<S> {
-    StageSpec { stage, threads, batch_size, factory: build }
 }
 
 fn jpeg_outage(stage: &'static str, error: &turbojpeg::Error) -> Outage {

@@ -1,9 +1,9 @@
-//! Moves photos from bytes to rows on its own threads: leases work, fetches, decodes, resizes, finds faces, embeds
-//! them, reads bibs, writes the results.
+//! Processes photos on its own threads: leases them, fetches the files, decodes, resizes, detects and embeds faces, reads
+//! bibs and writes the results. Also turns selfies into face embeddings.
 //!
-//! Knows nothing of HTTP, SQL or object stores; the store's traits and the networks' traits are all it sees. A photo
-//! ends exactly once, whatever dies: see [`Pipeline`] for how it is started and stopped, `docs/ARCHITECTURE.md` for
-//! how it is built.
+//! The crate uses the traits of the store and the models and knows nothing of HTTP, SQL or object stores. Every leased
+//! photo ends exactly once, whatever fails. See [`Pipeline`] for how to start and stop it, and `docs/ARCHITECTURE.md`
+//! for its design.
 
 #![forbid(unsafe_code)]
 

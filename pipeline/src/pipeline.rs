@@ -1,4 +1,4 @@
-//! The handle that `src` holds: starts the pipeline, asks how it is, stops it.
+//! The handle with which the service starts the pipeline, reads its status and stops it.
 
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -16,7 +16,7 @@ use crate::engine::supervisor::{PipelineStatus, SharedState, StopReport, Supervi
 use crate::engine::sync::lock;
 use crate::settings::{PipelineDependencies, PipelineSettings};
 
-/// The staged pipeline, on its own threads.
+/// The pipeline, running on its own threads.
 #[derive(Debug)]
 pub struct Pipeline {
     shared: Arc<SharedState>,
@@ -26,20 +26,20 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Starts it and returns at once; the first generation comes up in the background. Where the operating system
-    /// refuses even a thread the pipeline is down from the start.
-    pub fn start(settings: PipelineSettings, parts: PipelineDependencies) -> Self {
+    /// Starts the pipeline and returns at once; the first generation starts in the background. If the operating system
+    /// refuses the supervisor's thread, the status of the pipeline is [`PipelineStatus::Down`].
+    pub fn start(settings: PipelineSettings, dependencies: PipelineDependencies) -> Self {
         let shared = Arc::new(SharedState {
             status: Mutex::new(PipelineStatus::Starting),
             stats: Arc::new(PipelineStats::new(&STAGES)),
-            leases: Arc::new(LeaseTable::new(Arc::clone(&parts.queue))),
+            leases: Arc::new(LeaseTable::new(Arc::clone(&dependencies.queue))),
             wakeup: Mutex::default(),
         });
         let (stop, stopped) = stop_channel();
-        let supervisor = start_supervisor(settings, parts, &shared, stopped)
+        let supervisor = start_supervisor(settings, dependencies, &shared, stopped)
             .inspect_err(|error| {
                 let reason = format!("no thread: {error}");
-                tracing::error!(reason, "the pipeline cannot start");
+                tracing::error!(reason, "failed to start pipeline");
                 let since = OffsetDateTime::now_utc();
                 *lock(&shared.status) =
                     PipelineStatus::Down { component: Component::Stage("supervisor"), reason, since };
@@ -48,45 +48,45 @@ impl Pipeline {
         Self { shared, stop, supervisor: Mutex::new(supervisor), report: Mutex::default() }
     }
 
-    /// How it is now.
+    /// Returns the current status.
     pub fn status(&self) -> PipelineStatus {
         lock(&self.shared.status).clone()
     }
 
-    /// The stage that holds the others up, while photos are worked on.
+    /// Returns the stage that limits the throughput; `None` while few photos are processed.
     pub fn bottleneck(&self) -> Option<&'static str> {
         self.shared.stats.bottleneck()
     }
 
-    /// Photos that this process works on now.
+    /// Returns the number of photos that this process is working on.
     pub fn in_flight(&self) -> usize {
         self.shared.leases.in_flight()
     }
 
-    /// Says that something was confirmed: the feed looks at once and not when its pause is over.
+    /// Wakes the feed from its pause, because photos were confirmed.
     pub fn wake(&self) {
-        if let Some(bell) = lock(&self.shared.wakeup).as_ref() {
-            // A full bell will ring anyway.
-            let _rings = bell.try_send(());
+        if let Some(wakeup) = lock(&self.shared.wakeup).as_ref() {
+            // If the channel is full, a wakeup is pending already.
+            let _pending = wakeup.try_send(());
         }
     }
 
-    /// Takes no more work, lets what is in flight end (at most the drain grace), gives the rest back, ends every
-    /// thread. Blocks. A second call answers the report of the first.
+    /// Stops the pipeline: leases no more photos, finishes what is in flight within the drain grace, gives back the rest
+    /// and ends all threads. Blocks. A second call returns the report of the first.
     pub fn stop(&self) -> StopReport {
-        // Held to the end, so that a second caller waits for the first.
+        // Locked until the end, so that a second caller waits for the first.
         let mut report = lock(&self.report);
         if let Some(supervisor) = lock(&self.supervisor).take() {
-            // Full means that it was told before.
-            let _told = self.stop.try_send(());
+            // If the channel is full, the stop is pending already.
+            let _pending = self.stop.try_send(());
             *report = supervisor.join().ok();
             if report.is_none() {
-                tracing::error!("the supervisor of the pipeline panicked");
+                tracing::error!("pipeline supervisor panicked");
             }
         }
         report.clone().unwrap_or_else(|| StopReport {
             drained: false,
-            given_back: self.shared.leases.given_back_count(),
+            given_back: self.shared.leases.released_count(),
             unfinished: self.shared.leases.in_flight(),
             abandoned_threads: vec!["supervisor".to_owned()],
         })
@@ -95,31 +95,31 @@ impl Pipeline {
 
 fn start_supervisor(
     settings: PipelineSettings,
-    parts: PipelineDependencies,
+    dependencies: PipelineDependencies,
     shared: &Arc<SharedState>,
     stop: Receiver<()>,
 ) -> std::io::Result<JoinHandle<StopReport>> {
-    // The keeper outlives every generation, so no kill ends its calls.
-    let calls = StoreClient { runtime: parts.runtime.clone(), kill_switch: KillSwitch::new() };
+    // The renewer outlives every generation, so its kill switch is never set.
+    let store = StoreClient { runtime: dependencies.runtime.clone(), kill_switch: KillSwitch::new() };
     let supervisor = Supervisor {
         shared: Arc::clone(shared),
         stop,
-        renewer: LeaseRenewer::start(Arc::clone(&shared.leases), calls, settings.lease_ttl)?,
-        runtime: parts.runtime.clone(),
+        renewer: LeaseRenewer::start(Arc::clone(&shared.leases), store, settings.lease_ttl)?,
+        runtime: dependencies.runtime.clone(),
         drain_grace: settings.drain_grace,
         backoff,
-        start_generation: assembly::generation_factory(settings, parts, Arc::clone(shared)),
+        start_generation: assembly::generation_factory(settings, dependencies, Arc::clone(shared)),
     };
     std::thread::Builder::new().name("supervisor".into()).spawn(move || supervisor.run())
 }
 
 impl Drop for Pipeline {
-    /// Tells the threads to end and does not wait: `stop` is the way to end well.
+    /// Tells the threads to end without waiting for them; [`Pipeline::stop`] waits.
     fn drop(&mut self) {
         if lock(&self.supervisor).is_some() {
-            tracing::warn!("the pipeline was dropped without being stopped");
-            // Full means that it was told before.
-            let _told = self.stop.try_send(());
+            tracing::warn!("pipeline dropped without being stopped");
+            // If the channel is full, the stop is pending already.
+            let _pending = self.stop.try_send(());
         }
     }
 }

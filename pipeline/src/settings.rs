@@ -1,4 +1,4 @@
-//! What the operator decides about the pipeline, and what suits a machine that nobody has decided about.
+//! The settings of the pipeline, what it depends on, and default numbers of threads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,56 +6,56 @@ use std::time::Duration;
 use photofinish_models::traits::ModelFactory;
 use photofinish_store::traits::{Blobs, Queue};
 
-/// What the operator decides.
+/// The settings that the operator decides.
 #[derive(Clone, Debug)]
 pub struct PipelineSettings {
-    /// Threads that decode: the most work there is, so one per core.
+    /// Threads that decode. Decoding is the largest part of the work: one thread per core is right.
     pub decode_threads: usize,
     /// Threads that resize and encode.
     pub resize_threads: usize,
-    /// Threads that wait for storage.
+    /// Threads that read from the object storage.
     pub fetch_threads: usize,
-    /// Threads that find faces; each owns a network.
+    /// Threads that detect faces; each loads its own model.
     pub detect_threads: usize,
-    /// Threads that embed faces; each owns a network.
+    /// Threads that embed faces; each loads its own model.
     pub embed_threads: usize,
-    /// Threads that read bibs; each owns two networks.
+    /// Threads that read bibs; each loads two models.
     pub read_threads: usize,
-    /// Bytes of files that all photos together may hold (budget A).
+    /// Bytes of encoded files that all photos in flight may use together.
     pub file_budget_bytes: usize,
-    /// Bytes of pixels that all photos together may hold (budget B).
+    /// Bytes of pixels that all photos in flight may use together.
     pub pixel_budget_bytes: usize,
-    /// What one photo may be.
+    /// The limits of a single photo.
     pub limits: Limits,
-    /// How long a lease holds unless it is renewed; it is renewed every third of this.
+    /// How long a lease is valid unless it is renewed. It is renewed after each third of this time.
     pub lease_ttl: Duration,
-    /// How long `stop` waits for what is in flight before it gives it back.
+    /// How long [`Pipeline::stop`](crate::Pipeline::stop) waits for photos in flight before it gives them back.
     pub drain_grace: Duration,
 }
 
-/// What one photo, or one selfie, may be.
+/// The limits of one photo or selfie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest file.
+    /// The largest file, in bytes.
     pub max_file_bytes: u64,
-    /// Most pixels, as its header says, before anything is allocated for them.
+    /// The most pixels, checked in the file's header before memory is allocated for them.
     pub max_pixels: u64,
 }
 
-/// What the pipeline works with.
+/// What the pipeline depends on.
 #[derive(Clone)]
 pub struct PipelineDependencies {
-    /// Where work comes from and results go.
+    /// Where photos are leased and results are written.
     pub queue: Arc<dyn Queue>,
-    /// Where bytes come from and pictures go.
+    /// Where original files are read and previews are written.
     pub blobs: Arc<dyn Blobs>,
-    /// Makes the networks.
+    /// Loads the models.
     pub models: Arc<dyn ModelFactory>,
-    /// Where the store's futures run; with timers enabled.
+    /// The runtime for calls of the store; its timers must be enabled.
     pub runtime: tokio::runtime::Handle,
 }
 
-/// Threads that suit a machine with `cores` cores and no accelerator.
+/// The numbers of threads per stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadCounts {
     /// See [`PipelineSettings::decode_threads`].
@@ -73,19 +73,21 @@ pub struct ThreadCounts {
 }
 
 impl ThreadCounts {
-    /// Of a photo's CPU decoding takes nearly half, and a decoder is light: one per core.
-    /// Reading takes a third, and a reader's networks take 150 to 400 MB: one per two cores. The cheap stages share.
-    /// More threads than cores is right: a stage whose inlet is empty sleeps, and any stage can then use a core that
-    /// the others leave.
+    /// Returns the numbers of threads for a machine with `cores` cores and no accelerator.
+    ///
+    /// Decoding takes nearly half of the CPU time of a photo, and a decoder needs little memory: one thread per core.
+    /// Reading bibs takes a third, and the models of a reader need 150 to 400 MB: one thread per two cores. The cheaper
+    /// stages get one thread per four cores. Together these are more threads than cores on purpose: a stage without
+    /// input sleeps, and any stage can then use a core that the others leave.
     pub fn for_cores(cores: usize) -> Self {
         let cores = cores.max(1);
-        let shared = cores.div_ceil(4);
+        let quarter = cores.div_ceil(4);
         Self {
             decode: cores,
-            resize: shared,
+            resize: quarter,
             fetch: 2,
-            detect: shared,
-            embed: shared,
+            detect: quarter,
+            embed: quarter,
             read: cores.div_ceil(2),
         }
     }

@@ -1,20 +1,54 @@
-//! Bytes in flight, bounded across all stages. Channels bound how many photos are in the house, budgets how large
-//! they may be together. Knows nothing of photos.
+//! Limits the memory of photos in flight across all stages. Channels limit how many photos there are, budgets how large
+//! they are together. Budgets know nothing of photos.
 //!
-//! A stage asks once for what it will need ([`Budget::hold`]) and puts the [`Held`] into what travels on; it gives
-//! bytes back by [`Held::shrink_to`] or by dropping. Nothing held ever grows, so holders cannot wait for each other.
+//! A stage acquires once all the bytes that it will need ([`Budget::acquire`]) and puts the [`BudgetPermit`] into its
+//! output. Bytes are released by [`BudgetPermit::shrink_to`] and by dropping the permit. A permit never grows, so
+//! permit holders cannot deadlock.
 //!
-//! What is held is never above the limit; what a single photo takes may be. How far, is for the stage to bound before
-//! it asks: a budget only keeps others away meanwhile.
+//! Permits together never exceed the limit, but one photo may need more memory than its permit says. Stages bound that
+//! before they acquire: the budget then only keeps other photos away.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::engine::stage_stats;
+use crate::engine::metrics as names;
+use crate::engine::stage_stats::exclude_from_busy_time;
 use crate::engine::sync::lock;
 
-/// A number of bytes that all photos together may hold. Cheap to clone.
+/// The budgets of a generation.
+pub(crate) struct Budgets {
+    /// Bytes of encoded files.
+    pub(crate) files: Budget,
+    /// Bytes of decoded pixels.
+    pub(crate) pixels: Budget,
+}
+
+impl Budgets {
+    /// Closes both budgets.
+    pub(crate) fn close(&self) {
+        self.files.close();
+        self.pixels.close();
+    }
+
+    /// Sets the gauges to the bytes in use.
+    pub(crate) fn publish_used(&self) {
+        publish_used_bytes("files", self.files.used());
+        publish_used_bytes("pixels", self.pixels.used());
+    }
+}
+
+/// Sets the gauges to 0, for when there is no generation.
+pub(crate) fn publish_no_budgets() {
+    publish_used_bytes("files", 0);
+    publish_used_bytes("pixels", 0);
+}
+
+fn publish_used_bytes(budget: &'static str, bytes: usize) {
+    metrics::gauge!(names::BUDGET_USED_BYTES, "budget" => budget).set(bytes as f64);
+}
+
+/// A number of bytes that all photos share. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Inner>);
 
@@ -30,16 +64,16 @@ struct State {
     used: usize,
     is_closed: bool,
     next_turn: u64,
-    /// Who waits, in the order they came. Without an order small photos would slip past a giant one for ever.
+    /// The turns that wait, in order of arrival. Without the order small requests would overtake a large one forever.
     waiting: VecDeque<u64>,
 }
 
-/// The house is closing: nothing more may be held.
+/// The budget was closed and gives out no more permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the budget is closed")]
 pub struct BudgetClosed;
 
-/// Bytes held; given back on drop.
+/// The right to use a number of bytes, released on drop.
 #[derive(Debug)]
 pub struct BudgetPermit {
     budget: Budget,
@@ -47,28 +81,30 @@ pub struct BudgetPermit {
 }
 
 impl Budget {
-    /// A budget of `limit` bytes.
+    /// Creates a budget of `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self(Arc::new(Inner { limit, state: Mutex::default(), changed: Condvar::new() }))
     }
 
-    /// Waits until `bytes` fit and it is the caller's turn. An ask above the limit is clamped to it: one giant photo
-    /// waits for an empty house, not for ever. It then takes more than it holds, so nobody asks for a photo of which it
-    /// is not known that the machine has room for it alone (`decode::bounded` refuses others).
+    /// Acquires `bytes`, waiting until they are free and all earlier requests are served.
+    ///
+    /// A request above the limit is reduced to the limit: one huge photo waits until it has the whole budget, not
+    /// forever. It then uses more memory than the budget counts. Callers must therefore check first that the machine
+    /// has enough memory for such a photo alone; `image::decoder` refuses larger ones.
     ///
     /// # Errors
-    /// When the budget is closed, also while waiting.
+    /// When the budget is closed, before or during the wait.
     pub fn acquire(&self, bytes: usize) -> Result<BudgetPermit, BudgetClosed> {
         let bytes = bytes.min(self.0.limit);
         let mut state = lock(&self.0.state);
-        let number = state.next_turn;
+        let turn = state.next_turn;
         state.next_turn += 1;
-        state.waiting.push_back(number);
-        if !self.can_acquire(&state, number, bytes) {
-            state = stage_stats::exclude_from_busy_time(|| self.wait_for_turn(state, number, bytes));
+        state.waiting.push_back(turn);
+        if !self.can_acquire(&state, turn, bytes) {
+            state = exclude_from_busy_time(|| self.wait_for_turn(state, turn, bytes));
         }
-        state.waiting.retain(|waiting| *waiting != number);
-        // The next in line may fit too.
+        state.waiting.retain(|waiting| *waiting != turn);
+        // The next request may fit too.
         self.0.changed.notify_all();
         if state.is_closed {
             return Err(BudgetClosed);
@@ -77,30 +113,30 @@ impl Budget {
         Ok(BudgetPermit { budget: self.clone(), bytes: AtomicUsize::new(bytes) })
     }
 
-    /// Wakes everyone who waits; from now on nobody gets anything.
+    /// Fails all waiting and all later requests.
     pub fn close(&self) {
         lock(&self.0.state).is_closed = true;
         self.0.changed.notify_all();
     }
 
-    /// Bytes held now.
+    /// Returns the bytes in use.
     pub fn used(&self) -> usize {
         lock(&self.0.state).used
     }
 
-    fn can_acquire(&self, state: &State, number: u64, bytes: usize) -> bool {
-        state.is_closed || (state.waiting.front() == Some(&number) && state.used + bytes <= self.0.limit)
+    fn can_acquire(&self, state: &State, turn: u64, bytes: usize) -> bool {
+        state.is_closed || (state.waiting.front() == Some(&turn) && state.used + bytes <= self.0.limit)
     }
 
     fn wait_for_turn<'a>(
         &'a self,
         state: MutexGuard<'a, State>,
-        number: u64,
+        turn: u64,
         bytes: usize,
     ) -> MutexGuard<'a, State> {
         self.0
             .changed
-            .wait_while(state, |state| !self.can_acquire(state, number, bytes))
+            .wait_while(state, |state| !self.can_acquire(state, turn, bytes))
             .unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -113,13 +149,13 @@ impl Budget {
 }
 
 impl BudgetPermit {
-    /// Gives back all but `bytes`; does nothing when it holds no more than that.
+    /// Releases all but `bytes`; does nothing if the permit has no more than that.
     pub fn shrink_to(&self, bytes: usize) {
         let before = self.bytes.fetch_min(bytes, Ordering::AcqRel);
         self.budget.release(before.saturating_sub(bytes));
     }
 
-    /// Bytes held.
+    /// Returns the bytes of the permit.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Acquire)
@@ -142,18 +178,26 @@ mod tests {
 
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     fn run_on_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> mpsc::Receiver<T> {
         let (sender, receiver) = mpsc::channel();
         thread::Builder::new()
             .name("test".into())
             .spawn(move || {
-                // The test may have ended already.
+                // The receiver is gone if the test has ended already.
                 let _ended = sender.send(work());
             })
             .unwrap();
         receiver
+    }
+
+    fn acquire_on_thread(
+        budget: &Budget,
+        bytes: usize,
+    ) -> mpsc::Receiver<Result<BudgetPermit, BudgetClosed>> {
+        let budget = budget.clone();
+        run_on_thread(move || budget.acquire(bytes))
     }
 
     fn wait_until_queued(budget: &Budget, count: usize) {
@@ -165,9 +209,9 @@ mod tests {
     #[test]
     fn a_request_above_the_limit_gets_the_whole_budget() {
         let budget = Budget::new(100);
-        let giant = budget.acquire(1_000_000).unwrap();
+        let large = budget.acquire(1_000_000).unwrap();
         assert_eq!(budget.used(), 100);
-        giant.shrink_to(10);
+        large.shrink_to(10);
         assert_eq!(budget.acquire(90).unwrap().bytes(), 90);
     }
 
@@ -175,96 +219,89 @@ mod tests {
     fn small_requests_do_not_overtake_a_large_one() {
         let budget = Budget::new(100);
         let first = budget.acquire(50).unwrap();
-        let giant = run_on_thread({
-            let budget = budget.clone();
-            move || budget.acquire(100).unwrap()
-        });
+        let large = acquire_on_thread(&budget, 100);
         wait_until_queued(&budget, 1);
-        let small = run_on_thread({
-            let budget = budget.clone();
-            move || budget.acquire(10).unwrap()
-        });
+        let small = acquire_on_thread(&budget, 10);
         wait_until_queued(&budget, 2);
-        assert!(small.try_recv().is_err(), "the small one came first though 50 bytes are free");
+        assert!(small.try_recv().is_err(), "the small request came first because 50 bytes are free");
         drop(first);
-        let giant = giant.recv_timeout(LONG).unwrap();
+        let large = large.recv_timeout(TIMEOUT).unwrap();
         assert!(small.try_recv().is_err());
-        drop(giant);
-        assert_eq!(small.recv_timeout(LONG).unwrap().bytes(), 10);
+        drop(large);
+        assert_eq!(small.recv_timeout(TIMEOUT).unwrap().unwrap().bytes(), 10);
     }
 
     #[test]
     fn closing_wakes_all_waiters() {
         let budget = Budget::new(10);
         let _all = budget.acquire(10).unwrap();
-        let waiting: Vec<_> = (0..4)
-            .map(|_| {
-                let budget = budget.clone();
-                run_on_thread(move || budget.acquire(1).map(drop))
-            })
-            .collect();
+        let waiters: Vec<_> = (0..4).map(|_| acquire_on_thread(&budget, 1)).collect();
         wait_until_queued(&budget, 4);
         budget.close();
-        for end in waiting {
-            assert_eq!(end.recv_timeout(LONG).unwrap(), Err(BudgetClosed));
+        for waiter in waiters {
+            assert_eq!(waiter.recv_timeout(TIMEOUT).unwrap().map(drop), Err(BudgetClosed));
         }
         assert!(budget.acquire(0).is_err());
     }
 
     #[derive(Clone, Debug)]
     enum Operation {
-        Acquire(usize),
-        Shrink(usize, usize),
-        Drop(usize),
+        Acquire { bytes: usize },
+        Shrink { permit: usize, bytes: usize },
+        Drop { permit: usize },
     }
 
     fn operation() -> impl Strategy<Value = Operation> {
         prop_oneof![
-            (0_usize..60).prop_map(Operation::Acquire),
-            (0_usize..8, 0_usize..60).prop_map(|(which, to)| Operation::Shrink(which, to)),
-            (0_usize..8).prop_map(Operation::Drop),
+            (0_usize..60).prop_map(|bytes| Operation::Acquire { bytes }),
+            (0_usize..8, 0_usize..60).prop_map(|(permit, bytes)| Operation::Shrink { permit, bytes }),
+            (0_usize..8).prop_map(|permit| Operation::Drop { permit }),
         ]
     }
 
     proptest! {
         #[test]
-        fn the_used_bytes_are_the_sum_of_all_permits(steps in prop::collection::vec(operation(), 1..60)) {
+        fn the_used_bytes_are_the_sum_of_all_permits(operations in prop::collection::vec(operation(), 1..60)) {
             let budget = Budget::new(100);
-            let mut held: Vec<BudgetPermit> = Vec::new();
-            for step in steps {
-                match step {
-                    // Only asks that fit: one thread must not wait for itself.
-                    Operation::Acquire(bytes) if budget.used() + bytes <= 100 => held.push(budget.acquire(bytes).unwrap()),
-                    Operation::Shrink(which, to) if which < held.len() => held[which].shrink_to(to),
-                    Operation::Drop(which) if which < held.len() => drop(held.swap_remove(which)),
+            let mut permits: Vec<BudgetPermit> = Vec::new();
+            for operation in operations {
+                match operation {
+                    // Only requests that fit: a single thread must not wait for its own permits.
+                    Operation::Acquire { bytes } if budget.used() + bytes <= 100 => {
+                        permits.push(budget.acquire(bytes).unwrap());
+                    }
+                    Operation::Shrink { permit, bytes } if permit < permits.len() => permits[permit].shrink_to(bytes),
+                    Operation::Drop { permit } if permit < permits.len() => drop(permits.swap_remove(permit)),
                     _ => {}
                 }
-                prop_assert_eq!(budget.used(), held.iter().map(BudgetPermit::bytes).sum::<usize>());
+                prop_assert_eq!(budget.used(), permits.iter().map(BudgetPermit::bytes).sum::<usize>());
                 prop_assert!(budget.used() <= 100);
             }
-            drop(held);
+            drop(permits);
             prop_assert_eq!(budget.used(), 0);
         }
 
         #[test]
-        fn threads_never_acquire_more_than_the_limit_and_all_finish(asks in prop::collection::vec(0_usize..150, 1..40)) {
+        fn threads_never_acquire_more_than_the_limit_and_all_finish(
+            requests in prop::collection::vec(0_usize..150, 1..40),
+        ) {
             let budget = Budget::new(100);
-            let ends: Vec<_> = asks
+            let threads: Vec<_> = requests
                 .chunks(10)
-                .map(|asks| {
-                    let (budget, asks) = (budget.clone(), asks.to_vec());
+                .map(|requests| {
+                    let (budget, requests) = (budget.clone(), requests.to_vec());
                     run_on_thread(move || {
-                        asks.iter().all(|bytes| {
-                            let held = budget.acquire(*bytes).unwrap();
-                            let within = budget.used() <= 100;
-                            held.shrink_to(bytes / 2);
-                            within
+                        requests.iter().all(|bytes| {
+                            let permit = budget.acquire(*bytes).unwrap();
+                            let is_within_limit = budget.used() <= 100;
+                            permit.shrink_to(bytes / 2);
+                            is_within_limit
                         })
                     })
                 })
                 .collect();
-            for end in ends {
-                prop_assert!(end.recv_timeout(LONG).unwrap());
+            for thread in threads {
+                prop_assert!(thread.recv_timeout(TIMEOUT).unwrap());
             }
             prop_assert_eq!(budget.used(), 0);
         }

@@ -1,5 +1,5 @@
-//! Two kinds of failure, two types, no overlap: a [`Poison`] is this photo's fault and ends it, an [`Outage`] is
-//! nobody's photo's fault and ends the generation. Knows nothing of how either is handled.
+//! The two kinds of failure. A [`Poison`] is caused by one photo and fails that photo; an [`Outage`] is caused by a
+//! component that the pipeline depends on and ends the generation. How either is handled is not decided here.
 
 use std::error::Error;
 use std::time::Duration;
@@ -8,57 +8,58 @@ use photofinish_models::traits::ModelError;
 use photofinish_store::error::StoreError;
 use photofinish_store::model::photo::FailureReason;
 
-/// This photo can never be read.
+/// The failure of one photo, which can never be processed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {detail}", reason.as_str())]
 pub struct Poison {
-    /// What the partner is told.
+    /// The reason reported to the partner.
     pub reason: FailureReason,
-    /// What an operator is told.
+    /// The details for the operator.
     pub detail: String,
 }
 
 impl Poison {
-    /// A poison of `reason`, explained by `detail`.
+    /// Creates a poison from the partner's `reason` and the operator's `detail`.
     pub fn new(reason: FailureReason, detail: impl Into<String>) -> Self {
         Self { reason, detail: detail.into() }
     }
 }
 
-/// No photo can be read right now.
+/// The failure of a component, without which no photo can be processed now.
 #[derive(Debug, thiserror::Error)]
 #[error("{component} is down: {}", format_with_causes(source.as_ref()))]
 pub struct Outage {
-    /// What does not serve.
+    /// The component that is down.
     pub component: Component,
-    /// Why.
+    /// Why it is down.
     pub source: Box<dyn Error + Send + Sync>,
-    /// When trying again makes sense, where the part says.
+    /// When to try again, if the component said so.
     pub retry_after: Option<Duration>,
-    /// Whether the photos that were worked on may be the cause: theirs is an attempt that counts.
+    /// Whether the photos being processed may have caused the outage. If so, their current attempt counts towards
+    /// the limit of attempts.
     pub counts_as_attempt: bool,
 }
 
-/// What can be out of service.
+/// A part of the service that can be down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Component {
-    /// The rows, and the work queue where they are it.
+    /// The database, and the work queue if it is in the database.
     Database,
-    /// The work queue beside the rows.
+    /// The work queue, if it is a separate service.
     Queue,
-    /// The bytes.
+    /// The object storage.
     Storage,
-    /// The networks, their runtime or their device.
+    /// The models, their runtime or their device.
     Models,
-    /// A stage's thread ended by itself.
+    /// A stage of the pipeline, whose thread ended unexpectedly.
     Stage(&'static str),
 }
 
-/// What is down where it is not known which stage is.
+/// The component of an outage for which the stage at fault is not known.
 pub(crate) const UNKNOWN_STAGE: Component = Component::Stage("pipeline");
 
 impl Component {
-    /// The name in health answers, logs and metrics.
+    /// Returns the name used in health responses, logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Database => "database",
@@ -77,20 +78,18 @@ impl std::fmt::Display for Component {
 }
 
 impl Outage {
-    /// An outage of `part`, explained by a sentence.
-    pub fn new(component: Component, sentence: impl Into<String>) -> Self {
-        Self { component, source: sentence.into().into(), retry_after: None, counts_as_attempt: false }
+    /// Creates an outage of `component`, explained by `reason`.
+    pub fn new(component: Component, reason: impl Into<String>) -> Self {
+        Self { component, source: reason.into().into(), retry_after: None, counts_as_attempt: false }
     }
 
-    /// An outage that keeps photos from being leased.
+    /// Creates an outage from an error of a queue operation, which may come from the queue or from the database.
     pub fn from_queue_error(error: StoreError) -> Self {
-        Self::from_store_error(
-            if error.is_from_queue { Component::Queue } else { Component::Database },
-            error,
-        )
+        let component = if error.is_from_queue { Component::Queue } else { Component::Database };
+        Self::from_store_error(component, error)
     }
 
-    /// An outage of the store's `part`.
+    /// Creates an outage of `component` from an error of the store.
     pub fn from_store_error(component: Component, error: StoreError) -> Self {
         Self { component, retry_after: error.retry_after, source: Box::new(error), counts_as_attempt: false }
     }
@@ -107,7 +106,7 @@ impl From<ModelError> for Outage {
     }
 }
 
-/// The error and its causes in one line.
+/// Formats an error and all its causes in one line.
 fn format_with_causes(error: &(dyn Error + Send + Sync)) -> String {
     let mut line = error.to_string();
     let mut cause = error.source();

@@ -1,5 +1,5 @@
-//! One life of all threads of the pipeline: started last stage first, ended in order, never repaired. When a part of
-//! it fails the supervisor ends it and starts another.
+//! A generation is one set of all threads of the pipeline. Its stages start first and its feed last; it drains in order
+//! and is never repaired: when a component fails, the supervisor ends the generation and starts another.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use crate::engine::budget::Budget;
+use crate::engine::budget::Budgets;
 use crate::engine::fault::{Component, Outage};
 use crate::engine::runner::{Exit, Inlet, Outlet, StageFactory, Worker, panic_message};
 use crate::engine::stage::Stage;
@@ -17,75 +17,98 @@ use crate::engine::stage_stats::PipelineStats;
 use crate::engine::store_client::{KillSwitch, StoreClient};
 use crate::engine::ticket::InFlight;
 
-/// How long threads may take to notice that they are to end: longer than any single photo takes in any stage.
+/// How long threads may take to exit after the kill switch is set: longer than a photo takes in any stage.
 pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Which thread ended, and why.
 #[derive(Debug)]
 pub(crate) struct ThreadExit {
+    /// The name of the thread, such as `decode-0`.
     pub(crate) thread: String,
     pub(crate) stage: &'static str,
     pub(crate) exit: Exit,
 }
 
-/// Threads being hired. Most threads a generation can have bounds the channels on which they report.
+/// The threads of a generation, with the channels on which they report.
 pub(crate) struct StageThreads {
-    handles: Vec<(String, JoinHandle<()>)>,
-    exits: (Sender<ThreadExit>, Receiver<ThreadExit>),
-    ready: (Sender<()>, Receiver<()>),
+    handles: Vec<NamedThread>,
+    exit_sender: Sender<ThreadExit>,
+    exit_receiver: Receiver<ThreadExit>,
+    ready_sender: Sender<()>,
+    ready_receiver: Receiver<()>,
     store: StoreClient,
     stats: Arc<PipelineStats>,
 }
 
-/// A stage's place in the pipeline.
-pub(crate) struct StageSpec<S: Stage> {
-    pub(crate) stage: &'static str,
-    pub(crate) threads: usize,
-    pub(crate) batch_size: usize,
-    pub(crate) factory: StageFactory<S>,
+struct NamedThread {
+    name: String,
+    handle: JoinHandle<()>,
 }
 
-/// Reports from more threads than this would wait for a reader; far above what a machine runs.
+/// The configuration of one stage.
+pub(crate) struct StageSpec<S: Stage> {
+    name: &'static str,
+    threads: usize,
+    batch_size: usize,
+    factory: StageFactory<S>,
+}
+
+impl<S: Stage> StageSpec<S> {
+    /// Configures a stage with at least one thread and batches of at least one photo.
+    pub(crate) fn new(
+        name: &'static str,
+        threads: usize,
+        batch_size: usize,
+        factory: StageFactory<S>,
+    ) -> Self {
+        Self { name, threads: threads.max(1), batch_size: batch_size.max(1), factory }
+    }
+}
+
+/// The capacity of the report channels: far more threads than a machine runs, so that no report ever blocks.
 const MAX_THREADS: usize = 1024;
 
 impl StageThreads {
     pub(crate) fn new(store: StoreClient, stats: Arc<PipelineStats>) -> Self {
-        Self { handles: Vec::new(), exits: bounded(MAX_THREADS), ready: bounded(MAX_THREADS), store, stats }
+        let (exit_sender, exit_receiver) = bounded(MAX_THREADS);
+        let (ready_sender, ready_receiver) = bounded(MAX_THREADS);
+        Self { handles: Vec::new(), exit_sender, exit_receiver, ready_sender, ready_receiver, store, stats }
     }
 
-    /// Starts the threads of one stage, named `stage-0` and on. They build their stage before they report ready.
+    /// Spawns the threads of one stage, named `decode-0`, `decode-1` and so on. Each builds its own instance of the stage
+    /// and then reports that it is ready.
     ///
     /// # Errors
     /// When the operating system refuses a thread.
     pub(crate) fn spawn_stage<S: Stage + 'static>(
         &mut self,
-        post: StageSpec<S>,
+        spec: StageSpec<S>,
         inlet: Inlet<InFlight<S::In>>,
         outlet: Outlet<S::Out>,
     ) -> Result<(), Outage> {
-        let meter = self.stats.stage(post.stage);
-        meter.configure(post.threads, inlet.0.capacity().unwrap_or(1));
-        for i in 0..post.threads.max(1) {
+        let stats = self.stats.stage(spec.name);
+        stats.configure(spec.threads, inlet.0.capacity().unwrap_or(1));
+        for i in 0..spec.threads {
             let worker = Worker {
-                factory: Arc::clone(&post.factory),
-                batch_size: post.batch_size.max(1),
+                factory: Arc::clone(&spec.factory),
+                batch_size: spec.batch_size,
                 inlet: inlet.clone(),
                 outlet: outlet.clone(),
-                stats: Arc::clone(&meter),
+                stats: Arc::clone(&stats),
                 store: self.store.clone(),
             };
-            let ready = self.ready.0.clone();
-            self.spawn_thread(post.stage, i, move || {
+            let ready = self.ready_sender.clone();
+            self.spawn_thread(spec.name, i, move || {
                 worker.run(|| {
-                    // The supervisor may have given up on this generation already.
-                    let _nobody = ready.try_send(());
+                    // The receiver is gone if the supervisor has ended this generation already.
+                    let _ended = ready.try_send(());
                 })
             })?;
         }
         Ok(())
     }
 
-    /// Starts one thread that reports its end, whatever it is.
+    /// Spawns one thread, which reports its exit however it ends.
     ///
     /// # Errors
     /// When the operating system refuses a thread.
@@ -96,113 +119,114 @@ impl StageThreads {
         work: impl FnOnce() -> Exit + Send + 'static,
     ) -> Result<(), Outage> {
         let name = format!("{stage}-{number}");
-        let (exits, thread) = (self.exits.0.clone(), name.clone());
-        let report = move || {
+        let (exit_sender, thread) = (self.exit_sender.clone(), name.clone());
+        let report_exit = move || {
             let exit = catch_unwind(AssertUnwindSafe(work))
                 .unwrap_or_else(|panic| Exit::Panicked(panic_message(panic.as_ref())));
-            // Nobody reads it once the generation was given up; the channel has room for every thread.
-            let _nobody = exits.try_send(ThreadExit { thread, stage, exit });
+            // The channel has capacity for every thread; its receiver is gone if the generation has ended already.
+            let _ended = exit_sender.try_send(ThreadExit { thread, stage, exit });
         };
         let handle = std::thread::Builder::new()
             .name(name.clone())
-            .spawn(report)
+            .spawn(report_exit)
             .map_err(|error| Outage::new(Component::Stage(stage), format!("no thread: {error}")))?;
-        self.handles.push((name, handle));
+        self.handles.push(NamedThread { name, handle });
         Ok(())
     }
 
-    /// Threads so far.
+    /// Returns the number of threads spawned so far.
     pub(crate) fn len(&self) -> usize {
         self.handles.len()
     }
 }
 
-/// All threads of the pipeline, and what ends them.
+/// All threads of the pipeline, and the means to end them.
 pub(crate) struct Generation {
     pub(crate) threads: StageThreads,
     pub(crate) kill_switch: KillSwitch,
+    /// Tells the feed to lease no more photos.
     pub(crate) is_draining: Arc<AtomicBool>,
+    /// Wakes the feed from a pause.
     pub(crate) wakeup: Sender<()>,
-    pub(crate) budgets: [Budget; 2],
+    pub(crate) budgets: Budgets,
 }
 
 /// How a generation ended.
 #[derive(Debug, Default)]
 pub(crate) struct Termination {
-    /// The first fault that a thread reported.
+    /// The first outage or panic that a thread reported.
     pub(crate) cause: Option<Outage>,
-    /// Threads that did not end in time; they still own their photos.
-    pub(crate) abandoned: Vec<String>,
+    /// The names of the threads that did not exit in time. They keep their photos.
+    pub(crate) abandoned_threads: Vec<String>,
 }
 
 impl Generation {
-    /// Rings once per stage thread that is ready.
+    /// Receives one message per stage thread that is ready.
     pub(crate) fn ready(&self) -> &Receiver<()> {
-        &self.threads.ready.1
+        &self.threads.ready_receiver
     }
 
-    /// Rings once per thread that ends.
+    /// Receives the exit of each thread.
     pub(crate) fn exits(&self) -> &Receiver<ThreadExit> {
-        &self.threads.exits.1
+        &self.threads.exit_receiver
     }
 
-    /// Takes no more work and lets each stage flush, at most `grace` long; whether everything ended so.
-    pub(crate) fn drain(&mut self, grace: Duration, exited: &mut Vec<ThreadExit>) -> bool {
+    /// Stops the feed and waits at most `grace` for the stages to finish what is in flight. Adds the exits to `exits` and
+    /// returns whether all threads drained.
+    pub(crate) fn drain(&mut self, grace: Duration, exits: &mut Vec<ThreadExit>) -> bool {
         self.is_draining.store(true, Ordering::Release);
-        // A full bell will ring anyway.
-        let _rings = self.wakeup.try_send(());
-        self.wait_for_exits(grace, exited);
-        exited.len() == self.threads.len() && exited.iter().all(|exited| matches!(exited.exit, Exit::Drained))
+        self.wake_feed();
+        self.wait_for_exits(grace, exits);
+        exits.len() == self.threads.len() && exits.iter().all(|exit| matches!(exit.exit, Exit::Drained))
     }
 
-    /// Ends every thread at once; what they had goes back by its tickets. `exited` are those that have ended before.
-    pub(crate) fn terminate(self, exited: Vec<ThreadExit>) -> Termination {
-        self.terminate_within(EXIT_TIMEOUT, exited)
-    }
-
-    /// The same, with `patience` for threads to end.
-    pub(crate) fn terminate_within(mut self, patience: Duration, mut exited: Vec<ThreadExit>) -> Termination {
+    /// Ends every thread at once, waiting at most `timeout` for them to exit. Their tickets give the photos back. `exits`
+    /// are those of threads that have ended before.
+    pub(crate) fn terminate(mut self, timeout: Duration, mut exits: Vec<ThreadExit>) -> Termination {
         self.is_draining.store(true, Ordering::Release);
         self.kill_switch.set();
-        for budget in &self.budgets {
-            budget.close();
-        }
-        // A full bell will ring anyway.
-        let _rings = self.wakeup.try_send(());
-        self.wait_for_exits(patience, &mut exited);
-        let mut abandoned = Vec::new();
-        for (name, handle) in self.threads.handles.drain(..) {
-            let has_ended = exited.iter().any(|exited| exited.thread == name);
-            if !has_ended {
-                abandoned.push(name);
+        self.budgets.close();
+        self.wake_feed();
+        self.wait_for_exits(timeout, &mut exits);
+        let mut abandoned_threads = Vec::new();
+        for NamedThread { name, handle } in self.threads.handles.drain(..) {
+            let has_exited = exits.iter().any(|exit| exit.thread == name);
+            if !has_exited {
+                abandoned_threads.push(name);
             } else if handle.join().is_err() {
-                tracing::error!(thread = name, "a thread panicked after it had reported its end");
+                tracing::error!(thread = name, "thread panicked after it had reported its exit");
             }
         }
-        if !abandoned.is_empty() {
-            tracing::error!(threads = ?abandoned, "threads do not end; their photos come back when their leases end");
+        if !abandoned_threads.is_empty() {
+            let threads = abandoned_threads.join(", ");
+            tracing::error!(threads, "threads did not exit: their photos are retried when the leases expire");
         }
-        Termination { cause: exited.into_iter().find_map(outage_from_exit), abandoned }
+        Termination { cause: exits.into_iter().find_map(outage_from_exit), abandoned_threads }
     }
 
-    /// Collects exits until every thread has ended or the time is over.
-    fn wait_for_exits(&mut self, at_most: Duration, exited: &mut Vec<ThreadExit>) {
-        let deadline = Instant::now() + at_most;
-        while exited.len() < self.threads.len() {
+    fn wake_feed(&self) {
+        // If the channel is full, a wakeup is pending already.
+        let _pending = self.wakeup.try_send(());
+    }
+
+    /// Collects exits until every thread has ended or `timeout` is over.
+    fn wait_for_exits(&mut self, timeout: Duration, exits: &mut Vec<ThreadExit>) {
+        let deadline = Instant::now() + timeout;
+        while exits.len() < self.threads.len() {
             match self.exits().recv_deadline(deadline) {
-                Ok(exit) => exited.push(exit),
-                Err(_late) => return,
+                Ok(exit) => exits.push(exit),
+                Err(_timeout) => return,
             }
         }
     }
 }
 
-fn outage_from_exit(exited: ThreadExit) -> Option<Outage> {
-    match exited.exit {
+fn outage_from_exit(exit: ThreadExit) -> Option<Outage> {
+    match exit.exit {
         Exit::Outage(outage) => Some(outage),
         Exit::Panicked(message) => Some(Outage::new(
-            Component::Stage(exited.stage),
-            format!("thread {} panicked: {message}", exited.thread),
+            Component::Stage(exit.stage),
+            format!("thread {} panicked: {message}", exit.thread),
         )),
         Exit::Drained | Exit::DownstreamClosed | Exit::Killed => None,
     }

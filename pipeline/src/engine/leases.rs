@@ -1,5 +1,5 @@
-//! Which leases this process holds and which it must give back, and the keeper: the thread that renews the first and
-//! gives back the second. Tickets write here without waiting for the database; the keeper is the one who waits.
+//! The leases of this process, and the thread that renews and releases them. Tickets only record changes in the table;
+//! the thread is the one that waits for the database.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -16,12 +16,12 @@ use crate::engine::metrics as names;
 use crate::engine::store_client::StoreClient;
 use crate::engine::sync::lock;
 
-/// The leases of this process. One for the life of the pipeline.
+/// The leases of this process. There is one table for the lifetime of the pipeline.
 pub(crate) struct LeaseTable {
     queue: Arc<dyn Queue>,
     states: Mutex<LeaseStates>,
     changed: Condvar,
-    /// Counts the steps that photos make and their ends: as long as it moves nothing hangs for all.
+    /// Counts the stages that photos have passed, and the photos that ended. While it grows the pipeline is not stalled.
     progress: AtomicU64,
 }
 
@@ -29,26 +29,26 @@ pub(crate) struct LeaseTable {
 struct LeaseStates {
     /// Leases with a ticket.
     by_lease: HashMap<LeaseId, LeaseState>,
-    /// Leases whose ticket was dropped unsettled and that the queue has not yet back.
-    to_give_back: Vec<LeaseId>,
-    given_back_count: u64,
+    /// Leases whose ticket was dropped and that the queue does not have back yet.
+    to_release: Vec<LeaseId>,
+    released_count: u64,
     is_stopping: bool,
 }
 
-/// What is done about a lease with a ticket.
+/// The state of a lease with a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LeaseState {
     /// It is renewed.
     Active,
-    /// The queue keeps it no longer: the photo is somebody else's, or over.
+    /// The queue refused to renew it: another worker has the photo, or the photo ended.
     Lost,
-    /// Its thread hangs: it is left to lapse.
+    /// Its thread hangs, so it is left to expire.
     Abandoned,
 }
 
 impl LeaseStates {
     fn in_flight(&self) -> usize {
-        self.by_lease.values().filter(|standing| **standing != LeaseState::Abandoned).count()
+        self.by_lease.values().filter(|state| **state != LeaseState::Abandoned).count()
     }
 }
 
@@ -61,96 +61,97 @@ impl LeaseTable {
         self.queue.as_ref()
     }
 
+    /// Adds a lease, which is renewed from now on.
     pub(crate) fn insert(&self, lease: LeaseId) {
-        self.update(|entries| {
-            entries.by_lease.insert(lease, LeaseState::Active);
+        self.update(|states| {
+            states.by_lease.insert(lease, LeaseState::Active);
         });
     }
 
-    /// A stage is done with a photo.
+    /// Records that a photo has passed a stage.
     pub(crate) fn record_progress(&self) {
         self.progress.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many steps photos have made, and ends they have come to.
+    /// Returns the number of stages passed by photos, plus the number of photos that ended.
     pub(crate) fn progress_count(&self) -> u64 {
         self.progress.load(Ordering::Relaxed)
     }
 
+    /// Removes the lease of a photo that ended.
     pub(crate) fn remove(&self, lease: LeaseId) {
         self.record_progress();
-        self.update(|entries| {
-            entries.by_lease.remove(&lease);
+        self.update(|states| {
+            states.by_lease.remove(&lease);
         });
     }
 
-    pub(crate) fn schedule_give_back(&self, lease: LeaseId) {
-        self.update(|entries| {
-            entries.by_lease.remove(&lease);
-            entries.to_give_back.push(lease);
+    /// Has the renewer release a lease whose ticket was dropped, which gives the photo back to the queue.
+    pub(crate) fn schedule_release(&self, lease: LeaseId) {
+        self.update(|states| {
+            states.by_lease.remove(&lease);
+            states.to_release.push(lease);
         });
     }
 
-    /// Leaves every lease that still has a ticket to lapse. For the end of a generation: who has a ticket then is a
-    /// thread that hangs in native code, which nothing can end, and what is queued around it. Renewed for ever their
-    /// photos would never end; lapsed they are leased again, and the attempt is counted, for one of them may be the
-    /// cause.
+    /// Leaves every lease that still has a ticket to expire. Called at the end of a generation, when tickets are left
+    /// only in threads that hang in native code, which nothing can end, and in the channels that these keep open.
+    /// If their leases were renewed forever, the photos would never end. Expired leases are leased again, and the
+    /// attempt counts, because one of the photos may have caused the hang.
     ///
-    /// They are in flight no longer: what will not end is not waited for, also not by a suspect. The thread may still
-    /// end this process, which then counts against a photo that is not to blame, but only once a process.
+    /// Abandoned photos no longer count as in flight: nothing waits for them, not even a crash suspect. A hanging thread
+    /// may still crash this process, which then counts against a photo that is not the cause, but only once per process.
     pub(crate) fn abandon_all(&self) {
-        self.update(|entries| {
-            for standing in entries.by_lease.values_mut() {
-                *standing = LeaseState::Abandoned;
+        self.update(|states| {
+            for state in states.by_lease.values_mut() {
+                *state = LeaseState::Abandoned;
             }
         });
     }
 
-    /// Photos with a ticket that are expected to end.
+    /// Returns the number of photos with a ticket that are not abandoned.
     pub(crate) fn in_flight(&self) -> usize {
         lock(&self.states).in_flight()
     }
 
-    /// Photos with a ticket, abandoned ones too.
+    /// Returns the number of photos with a ticket, including abandoned ones.
     pub(crate) fn ticket_count(&self) -> usize {
         lock(&self.states).by_lease.len()
     }
 
-    /// Photos given back since the pipeline started.
-    pub(crate) fn given_back_count(&self) -> u64 {
-        lock(&self.states).given_back_count
+    /// Returns the number of photos given back to the queue since the pipeline started.
+    pub(crate) fn released_count(&self) -> u64 {
+        lock(&self.states).released_count
     }
 
-    /// Waits until no photo is in flight and nothing is left to give back, `at_most` so long; whether that is so.
-    pub(crate) fn wait_until_empty(&self, at_most: Duration) -> bool {
-        let entries = lock(&self.states);
-        let is_busy = |entries: &mut LeaseStates| entries.in_flight() > 0 || !entries.to_give_back.is_empty();
-        let (mut entries, _timeout) = self
-            .changed
-            .wait_timeout_while(entries, at_most, is_busy)
-            .unwrap_or_else(PoisonError::into_inner);
-        !is_busy(&mut entries)
+    /// Waits until no photo is in flight and no lease is left to release, for at most `timeout`. Returns whether that
+    /// was reached.
+    pub(crate) fn wait_until_empty(&self, timeout: Duration) -> bool {
+        let states = lock(&self.states);
+        let is_busy = |states: &mut LeaseStates| states.in_flight() > 0 || !states.to_release.is_empty();
+        let (mut states, _timeout) =
+            self.changed.wait_timeout_while(states, timeout, is_busy).unwrap_or_else(PoisonError::into_inner);
+        !is_busy(&mut states)
     }
 
-    /// The leases to keep alive.
+    /// Returns the leases to renew.
     fn active_leases(&self) -> Vec<LeaseId> {
-        let entries = lock(&self.states);
-        let renewed =
-            |(lease, standing): (&LeaseId, &LeaseState)| (*standing == LeaseState::Active).then_some(*lease);
-        entries.by_lease.iter().filter_map(renewed).collect()
+        let states = lock(&self.states);
+        let active = states.by_lease.iter().filter(|(_, state)| **state == LeaseState::Active);
+        active.map(|(lease, _)| *lease).collect()
     }
 
-    /// Notes which of the leases asked about the queue keeps. Answers how many were lost: those of photos that ended
-    /// while it was asked are over, not lost, and none is lost twice.
-    fn mark_lost(&self, asked: &[LeaseId], kept: &[LeaseId]) -> usize {
-        let kept: HashSet<&LeaseId> = kept.iter().collect();
+    /// Marks as lost the leases of `requested` that are not in `renewed`, and returns how many are newly lost. Photos
+    /// that ended during the request are not counted.
+    fn mark_lost(&self, requested: &[LeaseId], renewed: &[LeaseId]) -> usize {
+        let renewed: HashSet<&LeaseId> = renewed.iter().collect();
         let mut lost = 0;
-        self.update(|entries| {
-            for lease in asked.iter().filter(|lease| !kept.contains(lease)) {
-                if let Some(standing) = entries.by_lease.get_mut(lease)
-                    && *standing == LeaseState::Active
+        self.update(|states| {
+            for lease in requested.iter().filter(|lease| !renewed.contains(lease)) {
+                if let Some(state) = states.by_lease.get_mut(lease)
+                    && *state == LeaseState::Active
                 {
-                    *standing = LeaseState::Lost;
+                    *state = LeaseState::Lost;
                     lost += 1;
                 }
             }
@@ -159,27 +160,27 @@ impl LeaseTable {
     }
 
     fn update(&self, change: impl FnOnce(&mut LeaseStates)) {
-        let mut entries = lock(&self.states);
-        change(&mut entries);
-        metrics::gauge!(names::PHOTOS_IN_FLIGHT).set(entries.in_flight() as f64);
-        drop(entries);
+        let mut states = lock(&self.states);
+        change(&mut states);
+        metrics::gauge!(names::PHOTOS_IN_FLIGHT).set(states.in_flight() as f64);
+        drop(states);
         self.changed.notify_all();
     }
 }
 
 impl fmt::Debug for LeaseTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Book").field("entries", &self.states).finish_non_exhaustive()
+        f.debug_struct("LeaseTable").field("states", &self.states).finish_non_exhaustive()
     }
 }
 
-/// How long the keeper waits after the queue did not take what it gave back.
-const GIVE_BACK_RETRY_DELAY: Duration = Duration::from_secs(1);
+/// The pause after the queue failed to release leases.
+const RELEASE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// How often it tries when the house closes; after that the leases end by themselves.
-const MAX_GIVE_BACK_ATTEMPTS_AT_STOP: u32 = 3;
+/// How often the renewer tries to release leases when the pipeline stops. Leases left after that expire.
+const MAX_RELEASE_ATTEMPTS_AT_STOP: u32 = 3;
 
-/// The keeper's thread.
+/// The thread that renews leases with a ticket and releases those without.
 #[derive(Debug)]
 pub(crate) struct LeaseRenewer {
     leases: Arc<LeaseTable>,
@@ -187,21 +188,25 @@ pub(crate) struct LeaseRenewer {
 }
 
 impl LeaseRenewer {
-    /// Starts it.
+    /// Starts the thread, which renews leases every third of `lease_ttl`.
     ///
     /// # Errors
     /// When the operating system refuses a thread.
-    pub(crate) fn start(book: Arc<LeaseTable>, calls: StoreClient, ttl: Duration) -> std::io::Result<Self> {
-        let keeping = RenewerThread { leases: Arc::clone(&book), store: calls, lease_ttl: ttl };
-        let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || keeping.run())?;
-        Ok(Self { leases: book, thread })
+    pub(crate) fn start(
+        leases: Arc<LeaseTable>,
+        store: StoreClient,
+        lease_ttl: Duration,
+    ) -> std::io::Result<Self> {
+        let renewer = RenewerThread { leases: Arc::clone(&leases), store, lease_ttl };
+        let thread = std::thread::Builder::new().name("lease-renewer".into()).spawn(move || renewer.run())?;
+        Ok(Self { leases, thread })
     }
 
-    /// Gives back what is left and ends.
+    /// Releases the leases that are left to release and ends the thread. Blocks.
     pub(crate) fn stop(self) {
-        self.leases.update(|entries| entries.is_stopping = true);
+        self.leases.update(|states| states.is_stopping = true);
         if self.thread.join().is_err() {
-            tracing::error!("the keeper of leases panicked; leases in flight end by themselves");
+            tracing::error!("lease renewer panicked: leases in flight will expire");
         }
     }
 }
@@ -212,95 +217,102 @@ struct RenewerThread {
     lease_ttl: Duration,
 }
 
+/// What the renewer found to do.
+struct PendingWork {
+    to_release: Vec<LeaseId>,
+    is_stopping: bool,
+}
+
 impl RenewerThread {
     fn run(&self) {
         let mut renew_at = Instant::now() + self.lease_ttl / 3;
         let mut failures = 0;
         loop {
-            let (returned, closed) = self.wait_for_work(renew_at);
-            if !returned.is_empty() {
-                failures = if self.give_back(returned, failures) { 0 } else { failures + 1 };
-            } else if closed {
+            let PendingWork { to_release, is_stopping } = self.wait_for_work(renew_at);
+            if !to_release.is_empty() {
+                failures = if self.release_leases(&to_release, failures) { 0 } else { failures + 1 };
+            } else if is_stopping {
                 return;
             }
-            if closed && failures >= MAX_GIVE_BACK_ATTEMPTS_AT_STOP {
-                tracing::warn!("leases could not be given back; they end by themselves");
+            if is_stopping && failures >= MAX_RELEASE_ATTEMPTS_AT_STOP {
+                tracing::warn!(leases = to_release.len(), "failed to release leases, they will expire");
                 return;
             }
             if Instant::now() >= renew_at {
-                let renewed = self.renew_leases();
-                renew_at = Instant::now() + if renewed { self.lease_ttl / 3 } else { self.lease_ttl / 10 };
+                let is_renewed = self.renew_leases();
+                renew_at = Instant::now() + if is_renewed { self.lease_ttl / 3 } else { self.lease_ttl / 10 };
             }
             if failures > 0 {
-                std::thread::sleep(GIVE_BACK_RETRY_DELAY);
+                std::thread::sleep(RELEASE_RETRY_DELAY);
             }
         }
     }
 
-    /// What has to be given back, as soon as there is something, the house closes or it is time to renew.
-    fn wait_for_work(&self, until: Instant) -> (Vec<LeaseId>, bool) {
-        let at_most = until.saturating_duration_since(Instant::now());
-        let is_quiet = |entries: &mut LeaseStates| entries.to_give_back.is_empty() && !entries.is_stopping;
-        let (entries, _timeout) = self
+    /// Waits for leases to release, for the stop of the pipeline or until it is time to renew.
+    fn wait_for_work(&self, renew_at: Instant) -> PendingWork {
+        let timeout = renew_at.saturating_duration_since(Instant::now());
+        let is_idle = |states: &mut LeaseStates| states.to_release.is_empty() && !states.is_stopping;
+        let (states, _timeout) = self
             .leases
             .changed
-            .wait_timeout_while(lock(&self.leases.states), at_most, is_quiet)
+            .wait_timeout_while(lock(&self.leases.states), timeout, is_idle)
             .unwrap_or_else(PoisonError::into_inner);
-        (entries.to_give_back.clone(), entries.is_stopping)
+        PendingWork { to_release: states.to_release.clone(), is_stopping: states.is_stopping }
     }
 
-    /// Gives the leases back; they stay in the book until the queue has taken them.
-    fn give_back(&self, leases: Vec<LeaseId>, failures: u32) -> bool {
-        match self.store.call(Component::Database, self.leases.queue.release(&leases)) {
+    /// Releases the leases and returns whether the queue did so. They stay in the table until it has.
+    fn release_leases(&self, leases: &[LeaseId], previous_failures: u32) -> bool {
+        match self.store.call(Component::Database, self.leases.queue.release(leases)) {
             Ok(Ok(())) => {
-                self.leases.update(|entries| {
-                    entries.to_give_back.retain(|lease| !leases.contains(lease));
-                    entries.given_back_count += leases.len() as u64;
+                self.leases.update(|states| {
+                    states.to_release.retain(|lease| !leases.contains(lease));
+                    states.released_count += leases.len() as u64;
                 });
                 metrics::counter!(names::PHOTOS_GIVEN_BACK).increment(leases.len() as u64);
                 true
             }
             Ok(Err(error)) => {
-                log_first_failure(failures, &error);
+                log_first_failure(previous_failures, &error);
                 false
             }
             Err(outage) => {
-                log_first_failure(failures, &outage);
+                log_first_failure(previous_failures, &outage);
                 false
             }
         }
     }
 
+    /// Renews the active leases and returns whether the queue responded.
     fn renew_leases(&self) -> bool {
-        let held = self.leases.active_leases();
-        if held.is_empty() {
+        let active = self.leases.active_leases();
+        if active.is_empty() {
             return true;
         }
-        match self.store.call(Component::Database, self.leases.queue.renew(&held, self.lease_ttl)) {
-            Ok(Ok(kept)) => {
-                let lost = self.leases.mark_lost(&held, &kept);
+        match self.store.call(Component::Database, self.leases.queue.renew(&active, self.lease_ttl)) {
+            Ok(Ok(renewed)) => {
+                let lost = self.leases.mark_lost(&active, &renewed);
                 if lost > 0 {
                     metrics::counter!(names::LEASES_LOST).increment(lost as u64);
-                    tracing::debug!(lost, "leases are no longer held");
+                    tracing::debug!(lost, "leases lost: other workers have the photos or they ended");
                 }
                 true
             }
             Ok(Err(error)) => {
-                tracing::warn!(error = %error, "leases could not be renewed");
+                tracing::warn!(error = %error, "failed to renew leases, retrying");
                 false
             }
             Err(outage) => {
-                tracing::warn!(error = %outage, "leases could not be renewed");
+                tracing::warn!(error = %outage, "failed to renew leases, retrying");
                 false
             }
         }
     }
 }
 
-/// The first failure of a row is worth a line, the rest is not.
-fn log_first_failure(failures: u32, error: &dyn std::error::Error) {
-    if failures == 0 {
-        tracing::warn!(error = %error, "photos could not be given back yet");
+/// Logs only the first of consecutive failures.
+fn log_first_failure(previous_failures: u32, error: &dyn std::error::Error) {
+    if previous_failures == 0 {
+        tracing::warn!(error = %error, "failed to release leases, retrying every second");
     }
 }
 
@@ -309,43 +321,43 @@ mod tests {
     use super::*;
     use crate::testing::memory_queue::MemoryQueue;
 
-    fn lease_table() -> LeaseTable {
+    fn empty_table() -> LeaseTable {
         LeaseTable::new(Arc::new(MemoryQueue::default()))
     }
 
-    fn insert_lease(book: &LeaseTable) -> LeaseId {
+    fn insert_lease(leases: &LeaseTable) -> LeaseId {
         let lease = LeaseId::generate();
-        book.insert(lease);
+        leases.insert(lease);
         lease
     }
 
     #[test]
     fn only_a_lease_still_in_flight_is_lost_and_only_once() {
-        let book = lease_table();
-        let (kept, ended, lost) = (insert_lease(&book), insert_lease(&book), insert_lease(&book));
-        let asked = book.active_leases();
-        assert_eq!(asked.len(), 3);
-        // Between the question and its answer.
-        book.remove(ended);
-        let late = insert_lease(&book);
-        assert_eq!(book.mark_lost(&asked, &[kept]), 1);
-        assert_eq!(book.mark_lost(&asked, &[kept]), 0);
-        let again: HashSet<LeaseId> = book.active_leases().into_iter().collect();
-        assert_eq!(again, HashSet::from([kept, late]));
-        assert_eq!(book.in_flight(), 3, "what is lost is still worked on: {book:?}, {lost:?}");
+        let leases = empty_table();
+        let (renewed, ended, lost) = (insert_lease(&leases), insert_lease(&leases), insert_lease(&leases));
+        let requested = leases.active_leases();
+        assert_eq!(requested.len(), 3);
+        // Between the request and its response.
+        leases.remove(ended);
+        let late = insert_lease(&leases);
+        assert_eq!(leases.mark_lost(&requested, &[renewed]), 1);
+        assert_eq!(leases.mark_lost(&requested, &[renewed]), 0);
+        let active: HashSet<LeaseId> = leases.active_leases().into_iter().collect();
+        assert_eq!(active, HashSet::from([renewed, late]));
+        assert_eq!(leases.in_flight(), 3, "the lost lease {lost:?} is still in flight: {leases:?}");
     }
 
     #[test]
     fn an_abandoned_lease_is_neither_renewed_nor_waited_for() {
-        let book = lease_table();
-        let (hangs, ends_late) = (insert_lease(&book), insert_lease(&book));
-        book.abandon_all();
-        assert_eq!((book.active_leases(), book.in_flight(), book.ticket_count()), (Vec::new(), 0, 2));
-        assert!(book.wait_until_empty(Duration::ZERO));
-        let fresh = insert_lease(&book);
-        assert_eq!((book.active_leases(), book.in_flight()), (vec![fresh], 1));
-        // Its thread ended after all.
-        book.schedule_give_back(ends_late);
-        assert_eq!((book.in_flight(), book.ticket_count()), (1, 2), "{hangs:?}");
+        let leases = empty_table();
+        let (hanging, late) = (insert_lease(&leases), insert_lease(&leases));
+        leases.abandon_all();
+        assert_eq!((leases.active_leases(), leases.in_flight(), leases.ticket_count()), (Vec::new(), 0, 2));
+        assert!(leases.wait_until_empty(Duration::ZERO));
+        let fresh = insert_lease(&leases);
+        assert_eq!((leases.active_leases(), leases.in_flight()), (vec![fresh], 1));
+        // The thread of the abandoned lease ended after all.
+        leases.schedule_release(late);
+        assert_eq!((leases.in_flight(), leases.ticket_count()), (1, 2), "{hanging:?} is still abandoned");
     }
 }

@@ -1,85 +1,91 @@
-//! Names of every metric of this crate. Labels come from enums and stage names, never from input.
+//! The names of all metrics of this crate. Labels come from enums and stage names, never from input.
 
 use crate::engine::fault::{Component, UNKNOWN_STAGE};
 use crate::engine::stage::STAGES;
 
-/// Gauge that only grows, label `stage`: seconds in which a thread of the stage worked on photos.
+/// Counter, label `stage`: seconds for which threads of the stage processed photos.
 pub const STAGE_BUSY_SECONDS: &str = "photofinish_stage_busy_seconds_total";
-/// Gauge that only grows, label `stage`: seconds of CPU of the stage's threads.
+/// Counter, label `stage`: CPU seconds of the threads of the stage.
 pub const STAGE_CPU_SECONDS: &str = "photofinish_stage_cpu_seconds_total";
-/// Gauge that only grows, labels `stage` and `side`: seconds in which a thread of the stage waited, `in` for photos,
-/// `out` for room downstream or in a budget.
+/// Counter, labels `stage` and `side`: seconds for which threads of the stage waited. Side `in` is for photos, `out` for
+/// space in the next stage's channel or in a budget.
 pub const STAGE_BLOCKED_SECONDS: &str = "photofinish_stage_blocked_seconds_total";
-/// Counter, label `stage`: photos that passed the stage, bad ones too.
+/// Counter, label `stage`: photos processed by the stage, including those that failed.
 pub const STAGE_PHOTOS: &str = "photofinish_stage_photos_total";
-/// Histogram, label `stage`: photos a batch.
+/// Histogram, label `stage`: photos per batch.
 pub const STAGE_BATCH_SIZE: &str = "photofinish_stage_batch_size";
 /// Counter, label `stage`: panics caught.
 pub const STAGE_PANICS: &str = "photofinish_stage_panics_total";
-/// Gauge, label `stage`: 1 for the stage that holds the others up, 0 for the others.
+/// Gauge, label `stage`: 1 for the stage that limits the throughput, 0 for the others.
 pub const STAGE_BOTTLENECK: &str = "photofinish_stage_bottleneck";
-/// Gauge, label `stage`: photos that waited in front of the stage when it had taken its last batch.
+/// Gauge, label `stage`: photos that waited for the stage after it took its last batch.
 pub const EDGE_DEPTH: &str = "photofinish_edge_depth";
-/// Gauge, label `budget`, `files` or `pixels`: bytes held.
+/// Gauge, label `budget` (`files` or `pixels`): bytes in use.
 pub const BUDGET_USED_BYTES: &str = "photofinish_budget_used_bytes";
-/// Gauge: photos leased and not settled, but for those that a thread that hangs still has.
+/// Gauge: photos being processed, without those abandoned in a thread that hangs.
 pub const PHOTOS_IN_FLIGHT: &str = "photofinish_photos_in_flight";
 /// Counter: photos whose results were written.
 pub const PHOTOS_FINISHED: &str = "photofinish_photos_finished_total";
-/// Histogram: seconds from a photo's confirmation to the commit of its results, from when on searches find it.
+/// Histogram: seconds from the confirmation of a photo to the commit of its results, which makes it searchable.
 pub const CONFIRM_TO_SEARCHABLE_SECONDS: &str = "photofinish_confirm_to_searchable_seconds";
-/// Counter: photos whose results came too late: another worker had taken over, or the photo was deleted.
+/// Counter: photos whose results were discarded because another worker has the photo or it was deleted.
 pub const PHOTOS_SUPERSEDED: &str = "photofinish_photos_superseded_total";
-/// Counter: photos given back unharmed.
+/// Counter: photos given back to the queue.
 pub const PHOTOS_GIVEN_BACK: &str = "photofinish_photos_given_back_total";
-/// Counter: leases that passed away while their photo was worked on.
+/// Counter: leases that expired while their photo was being processed.
 pub const LEASES_LOST: &str = "photofinish_leases_lost_total";
-/// Counter, label `part`: outages that brought a generation down.
+/// Counter, label `part` (the component that is down): outages that ended a generation.
 pub const OUTAGES: &str = "photofinish_outages_total";
-/// Counter, label `answer`: selfies embedded and refused.
+/// Counter, label `answer`: selfies processed or refused.
 pub const PROBES: &str = "photofinish_probes_total";
 
-/// Tells the recorder what the metrics mean; call once, after it is installed.
+/// Registers the help texts with the recorder; call once, after the recorder is installed.
 pub fn describe() {
-    metrics::describe_gauge!(STAGE_BUSY_SECONDS, "Seconds in which a thread of the stage worked on photos");
-    metrics::describe_gauge!(STAGE_BOTTLENECK, "1 for the stage that holds the others up");
-    metrics::describe_gauge!(STAGE_CPU_SECONDS, "Seconds of CPU of the stage's threads");
+    // Counters of fractional seconds are recorded as gauges, because the `metrics` crate counts only in integers.
+    metrics::describe_gauge!(STAGE_BUSY_SECONDS, "Seconds for which threads of the stage processed photos");
+    metrics::describe_gauge!(STAGE_CPU_SECONDS, "CPU seconds of the threads of the stage");
     metrics::describe_gauge!(
         STAGE_BLOCKED_SECONDS,
-        "Seconds in which a thread of the stage waited: in for photos, out for room downstream or in a budget"
+        "Seconds for which threads of the stage waited: in for photos, out for space in a channel or a budget"
     );
-    metrics::describe_counter!(STAGE_PHOTOS, "Photos that passed the stage, bad ones too");
-    metrics::describe_histogram!(STAGE_BATCH_SIZE, "Photos a batch");
-    metrics::describe_counter!(STAGE_PANICS, "Panics caught");
-    metrics::describe_gauge!(EDGE_DEPTH, "Photos that wait in front of the stage");
-    metrics::describe_gauge!(BUDGET_USED_BYTES, "Bytes of photos in memory, by budget");
-    metrics::describe_gauge!(PHOTOS_IN_FLIGHT, "Photos leased and not settled");
+    metrics::describe_gauge!(
+        STAGE_BOTTLENECK,
+        "1 for the stage that limits the throughput, 0 for the others"
+    );
+    metrics::describe_counter!(STAGE_PHOTOS, "Photos processed by the stage, including those that failed");
+    metrics::describe_histogram!(STAGE_BATCH_SIZE, "Photos per batch");
+    metrics::describe_counter!(STAGE_PANICS, "Panics caught in the stage");
+    metrics::describe_gauge!(EDGE_DEPTH, "Photos waiting for the stage");
+    metrics::describe_gauge!(BUDGET_USED_BYTES, "Bytes of memory in use by photos, by budget");
+    metrics::describe_gauge!(PHOTOS_IN_FLIGHT, "Photos being processed");
     metrics::describe_counter!(PHOTOS_FINISHED, "Photos whose results were written");
     metrics::describe_histogram!(
         CONFIRM_TO_SEARCHABLE_SECONDS,
         metrics::Unit::Seconds,
-        "Seconds from a photo's confirmation to the commit of its results"
+        "Seconds from the confirmation of a photo to the commit of its results"
     );
     metrics::describe_counter!(
         PHOTOS_SUPERSEDED,
-        "Photos whose results came too late: another worker took over, or they were deleted"
+        "Photos whose results were discarded: another worker has them or they were deleted"
     );
-    metrics::describe_counter!(PHOTOS_GIVEN_BACK, "Photos given back unharmed");
-    metrics::describe_counter!(LEASES_LOST, "Leases that passed away while their photo was worked on");
-    metrics::describe_counter!(OUTAGES, "Outages that brought a generation down");
-    metrics::describe_counter!(PROBES, "Selfies embedded and refused");
+    metrics::describe_counter!(PHOTOS_GIVEN_BACK, "Photos given back to the queue");
+    metrics::describe_counter!(LEASES_LOST, "Leases that expired while their photo was being processed");
+    metrics::describe_counter!(OUTAGES, "Outages that ended a generation of the pipeline");
+    metrics::describe_counter!(PROBES, "Selfies processed or refused");
 }
 
-/// Shows at 0 what alerts watch the increase of: to Prometheus a counter that begins at 1 has not increased, so the first
-/// event would be missed. Call once, where photos are worked on, after the recorder is installed.
+/// Creates, with value 0, the counters whose increase alerts watch. Prometheus sees no increase in a counter that starts
+/// at 1, so the first event would be missed. Call once in a process that runs the pipeline, after the recorder is
+/// installed.
 pub fn init_counters() {
     for stage in STAGES {
         metrics::counter!(STAGE_PANICS, "stage" => stage).increment(0);
         metrics::counter!(OUTAGES, "part" => stage).increment(0);
     }
-    for part in [Component::Database, Component::Queue, Component::Storage, Component::Models, UNKNOWN_STAGE]
-    {
-        metrics::counter!(OUTAGES, "part" => part.as_str()).increment(0);
+    let components =
+        [Component::Database, Component::Queue, Component::Storage, Component::Models, UNKNOWN_STAGE];
+    for component in components {
+        metrics::counter!(OUTAGES, "part" => component.as_str()).increment(0);
     }
     metrics::counter!(LEASES_LOST).increment(0);
     metrics::counter!(PHOTOS_FINISHED).increment(0);

@@ -1,4 +1,5 @@
-//! The machinery that moves photos between stages: threads, leases, budgets, outages and restarts. Knows nothing of images or models.
+//! The machinery that moves photos between stages: threads, leases, budgets, outages and restarts. It knows nothing of
+//! images or models.
 
 pub(crate) mod budget;
 pub(crate) mod fault;

@@ -1,5 +1,5 @@
-//! Runs a stage on its thread: forms batches, keeps a panic to its own photo, passes on what is done. Knows nothing
-//! of what the stage does, and nothing of the other stages but the channel to the next.
+//! Runs a stage on its thread: forms batches, confines a panic to the photo that caused it, and forwards the results. It
+//! knows nothing of what the stage does, and of the other stages only the channel to the next one.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,11 +16,11 @@ use crate::engine::stage_stats::StageStats;
 use crate::engine::store_client::StoreClient;
 use crate::engine::ticket::{InFlight, Ticket};
 
-/// Builds a stage on the thread that will own it, and anew after a panic.
+/// Builds a stage on the thread that will own it, and rebuilds it after a panic.
 pub(crate) type StageFactory<S> = Arc<dyn Fn() -> Result<S, Outage> + Send + Sync>;
 
-/// The receiving end of an edge. Empties itself when dropped: a bounded crossbeam channel keeps what is queued alive
-/// until its last sender goes, and with it tickets and budgets of photos that nobody will look at.
+/// The receiving end of an edge. It empties the channel when dropped: a bounded crossbeam channel otherwise keeps queued
+/// photos alive until its last sender is gone, and with them their tickets and budget permits.
 #[derive(Debug)]
 pub(crate) struct Inlet<T>(pub(crate) Receiver<T>);
 
@@ -32,17 +32,17 @@ impl<T> Clone for Inlet<T> {
 
 impl<T> Drop for Inlet<T> {
     fn drop(&mut self) {
-        // A worker that ends by draining finds nothing here: its channel is closed and empty. Any other end brings
-        // the generation down, so what a sister thread would still have taken goes back all the same.
+        // A worker that drained finds nothing here: its channel is closed and empty. After any other exit the whole
+        // generation ends, so photos that another thread of the stage could still have taken go back to the queue too.
         self.0.try_iter().for_each(drop);
     }
 }
 
-/// Where a stage's results go.
+/// Where the results of a stage go.
 pub(crate) enum Outlet<T> {
     /// To the next stage.
     Next(Sender<InFlight<T>>),
-    /// Nowhere: the stage has written them, the ticket is settled as the answer says.
+    /// Nowhere: the stage has written them. The function says how the photo ended.
     Terminal(fn(&T) -> PhotoOutcome),
 }
 
@@ -58,15 +58,15 @@ impl<T> Clone for Outlet<T> {
 /// Why a thread of the pipeline ended.
 #[derive(Debug)]
 pub(crate) enum Exit {
-    /// Nothing more comes: the stage before it has ended.
+    /// The previous stage has ended and everything it sent is processed.
     Drained,
-    /// Nobody takes what it makes: the stage after it has ended.
+    /// The next stage has ended.
     DownstreamClosed,
     /// The generation was ended.
     Killed,
-    /// Nothing can be done now.
+    /// A component is down.
     Outage(Outage),
-    /// Its thread panicked outside of any photo.
+    /// The thread panicked outside of the processing of a batch.
     Panicked(String),
 }
 
@@ -82,13 +82,13 @@ pub(crate) struct Worker<S: Stage> {
 
 impl<S: Stage> Drop for Worker<S> {
     fn drop(&mut self) {
-        // However it ends: what waits for it goes back with its inlet.
+        // However the worker ended, its inlet gives back what waits.
         self.stats.reset_depth();
     }
 }
 
 impl<S: Stage> Worker<S> {
-    /// Builds the stage, calls `ready`, then works until there is nothing more to do.
+    /// Builds the stage, calls `ready`, then processes batches until there is nothing more to do.
     pub(crate) fn run(self, ready: impl FnOnce()) -> Exit {
         let mut stage = match (self.factory)() {
             Ok(stage) => stage,
@@ -102,15 +102,15 @@ impl<S: Stage> Worker<S> {
             }
             let (mut tickets, items): (Vec<Ticket>, Vec<S::In>) =
                 batch.into_iter().map(|photo| (photo.ticket, photo.item)).unzip();
-            let work: Vec<StageSpan> =
+            let spans: Vec<StageSpan> =
                 tickets.iter().map(|ticket| self.open_stage_span(ticket, items.len())).collect();
-            let measured = self.stats.start_batch();
-            let answers = self.run_isolated(&mut stage, (&items, &work));
-            measured.finish(items.len());
-            drop((items, work));
+            let timer = self.stats.start_batch();
+            let results = self.run_isolated(&mut stage, &items, &spans);
+            timer.finish(items.len());
+            drop((items, spans));
             tickets.iter_mut().for_each(Ticket::mark_waiting);
-            let answers = match answers {
-                Ok(answers) => answers,
+            let results = match results {
+                Ok(results) => results,
                 Err(outage) => {
                     if outage.counts_as_attempt {
                         tickets.into_iter().for_each(Ticket::leave_to_expire);
@@ -118,7 +118,7 @@ impl<S: Stage> Worker<S> {
                     return Exit::Outage(outage);
                 }
             };
-            match self.forward_results(tickets, answers) {
+            match self.forward_results(tickets, results) {
                 Ok(true) => {}
                 Ok(false) => return Exit::DownstreamClosed,
                 Err(outage) => return Exit::Outage(outage),
@@ -127,15 +127,15 @@ impl<S: Stage> Worker<S> {
     }
 
     fn open_stage_span(&self, ticket: &Ticket, batch_size: usize) -> StageSpan {
-        StageSpan::new(ticket.span().clone(), self.stats.name(), (batch_size, ticket.waiting_time()))
+        StageSpan::new(ticket.span().clone(), self.stats.name(), batch_size, ticket.waiting_time())
     }
 
-    /// Waits for the first photo, then takes what is queued, at most a batch, without waiting: while the device works
-    /// the next batch forms by itself, and an idle device is not kept waiting for company.
+    /// Waits for one photo, then adds those that are queued already, up to the batch size, without waiting for more. So
+    /// a busy device gets large batches, and an idle one starts at once.
     fn next_batch(&self) -> Option<Vec<InFlight<S::In>>> {
-        let began = Instant::now();
+        let started_at = Instant::now();
         let first = self.inlet.0.recv().ok()?;
-        let waited = began.elapsed();
+        let waited = started_at.elapsed();
         let mut batch = Vec::with_capacity(self.batch_size);
         batch.push(first);
         batch.extend(self.inlet.0.try_iter().take(self.batch_size.saturating_sub(1)));
@@ -143,68 +143,75 @@ impl<S: Stage> Worker<S> {
         Some(batch)
     }
 
-    /// Runs a batch. After a panic the stage, whose state is unknown, is built anew and the batch is run photo by
-    /// photo; a photo that panics alone too is poison.
+    /// Runs the stage on a batch. After a panic the stage, whose state is then unknown, is rebuilt and the batch is run
+    /// photo by photo; a photo that panics alone is a poison.
     fn run_isolated(
         &self,
         stage: &mut S,
-        (batch, work): (&[S::In], &[StageSpan]),
+        items: &[S::In],
+        spans: &[StageSpan],
     ) -> Result<BatchResults<S::Out>, Outage> {
-        let _entered = StageSpan::enter_single(work);
-        match self.run_catching_panics(stage, batch)? {
-            BatchOutcome::Completed(answers) => return Ok(answers),
+        let _entered = StageSpan::enter_single(spans);
+        match self.run_catching_panics(stage, items)? {
+            BatchOutcome::Completed(results) => return Ok(results),
             BatchOutcome::Panicked(message) => {
-                tracing::warn!(stage = self.stats.name(), photos = batch.len(), message, "a batch panicked");
+                let stage = self.stats.name();
+                tracing::warn!(
+                    stage,
+                    photos = items.len(),
+                    message,
+                    "batch panicked, retrying its photos one by one"
+                );
             }
         }
-        let mut answers = Vec::with_capacity(batch.len());
-        for (item, work) in batch.iter().zip(work) {
-            let _entered = work.enter();
+        let mut results = Vec::with_capacity(items.len());
+        for (item, span) in items.iter().zip(spans) {
+            let _entered = span.enter();
             match self.run_catching_panics(stage, std::slice::from_ref(item))? {
-                BatchOutcome::Completed(done) => answers.extend(done),
-                BatchOutcome::Panicked(message) => answers.push(Err(Poison::new(
+                BatchOutcome::Completed(result) => results.extend(result),
+                BatchOutcome::Panicked(message) => results.push(Err(Poison::new(
                     FailureReason::ProcessingCrashed,
                     format!("stage {} panicked: {message}", self.stats.name()),
                 ))),
             }
         }
-        Ok(answers)
+        Ok(results)
     }
 
-    /// Runs a batch; after a panic, or the wrong number of answers, the stage is a new one.
-    fn run_catching_panics(&self, stage: &mut S, batch: &[S::In]) -> Result<BatchOutcome<S::Out>, Outage> {
-        let message = match catch_unwind(AssertUnwindSafe(|| stage.run(batch))) {
-            Ok(Ok(answers)) if answers.len() == batch.len() => return Ok(BatchOutcome::Completed(answers)),
-            Ok(Ok(answers)) => format!("{} answers for {} photos", answers.len(), batch.len()),
+    /// Runs the stage on a batch and rebuilds it after a panic or a wrong number of results.
+    fn run_catching_panics(&self, stage: &mut S, items: &[S::In]) -> Result<BatchOutcome<S::Out>, Outage> {
+        let message = match catch_unwind(AssertUnwindSafe(|| stage.run(items))) {
+            Ok(Ok(results)) if results.len() == items.len() => return Ok(BatchOutcome::Completed(results)),
+            Ok(Ok(results)) => format!("{} results for {} photos", results.len(), items.len()),
             Ok(Err(outage)) => return Err(outage),
             Err(panic) => panic_message(panic.as_ref()),
         };
         self.stats.record_panic();
         let broken = std::mem::replace(stage, (self.factory)()?);
         if catch_unwind(AssertUnwindSafe(|| drop(broken))).is_err() {
-            tracing::warn!(stage = self.stats.name(), "a stage panicked again while it was put away");
+            tracing::warn!(stage = self.stats.name(), "stage panicked again while it was dropped");
         }
         Ok(BatchOutcome::Panicked(message))
     }
 
-    /// Gives every photo its end or its next stage; `false` when nobody is there to take it.
-    fn forward_results(&self, tickets: Vec<Ticket>, answers: BatchResults<S::Out>) -> Result<bool, Outage> {
-        for (ticket, answer) in tickets.into_iter().zip(answers) {
-            match (answer, &self.outlet) {
+    /// Sends each photo to the next stage or ends it. Returns `false` when the next stage has ended.
+    fn forward_results(&self, tickets: Vec<Ticket>, results: BatchResults<S::Out>) -> Result<bool, Outage> {
+        for (ticket, result) in tickets.into_iter().zip(results) {
+            match (result, &self.outlet) {
                 (Err(poison), _) => ticket.fail(&poison, &self.store)?,
-                (Ok(done), Outlet::Terminal(outcome)) => {
-                    let outcome = outcome(&done);
+                (Ok(result), Outlet::Terminal(to_outcome)) => {
+                    let outcome = to_outcome(&result);
                     ticket.finish(outcome);
                     if outcome == PhotoOutcome::Ready {
                         self.stats.record_finished();
                     }
                 }
-                (Ok(item), Outlet::Next(outlet)) => {
-                    let began = Instant::now();
-                    if outlet.send(InFlight { ticket, item }).is_err() {
+                (Ok(item), Outlet::Next(sender)) => {
+                    let started_at = Instant::now();
+                    if sender.send(InFlight { ticket, item }).is_err() {
                         return Ok(false);
                     }
-                    self.stats.record_blocked_out(began.elapsed());
+                    self.stats.record_blocked_out(started_at.elapsed());
                 }
             }
         }
@@ -212,13 +219,13 @@ impl<S: Stage> Worker<S> {
     }
 }
 
-/// What became of a batch.
+/// The outcome of one call of a stage.
 enum BatchOutcome<T> {
     Completed(BatchResults<T>),
     Panicked(String),
 }
 
-/// The words of a panic.
+/// Returns the message of a panic.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     if let Some(text) = panic.downcast_ref::<&str>() {
         (*text).to_owned()
@@ -247,11 +254,22 @@ mod tests {
     use crate::engine::sync::lock;
     use crate::testing::memory_queue::MemoryQueue;
 
-    /// A stage that notes the size of each batch and the depth that metrics show while it runs, and breaks at the run of
-    /// this number.
+    /// What [`RecordingStage`] saw while it ran a batch.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    struct RecordedBatch {
+        photos: usize,
+        /// The value of the gauge of the channel's depth.
+        shown_depth: String,
+    }
+
+    fn recorded(photos: usize, shown_depth: &str) -> RecordedBatch {
+        RecordedBatch { photos, shown_depth: shown_depth.to_owned() }
+    }
+
+    /// A stage that records its batches and returns an outage in batch number `fails_at`, counted from 1.
     struct RecordingStage {
         metrics_page: PrometheusHandle,
-        batches: Arc<Mutex<Vec<(usize, String)>>>,
+        batches: Arc<Mutex<Vec<RecordedBatch>>>,
         fails_at: usize,
     }
 
@@ -260,10 +278,10 @@ mod tests {
         type Out = ();
 
         fn run(&mut self, batch: &[()]) -> Result<BatchResults<()>, Outage> {
-            let mut seen = lock(&self.batches);
-            seen.push((batch.len(), shown_depth(&self.metrics_page)));
-            if seen.len() == self.fails_at {
-                return Err(Outage::new(Component::Models, "told to be out"));
+            let mut batches = lock(&self.batches);
+            batches.push(recorded(batch.len(), &shown_depth(&self.metrics_page)));
+            if batches.len() == self.fails_at {
+                return Err(Outage::new(Component::Models, "injected outage"));
             }
             Ok(batch.iter().map(|()| Ok(())).collect())
         }
@@ -271,34 +289,31 @@ mod tests {
 
     fn shown_depth(page: &PrometheusHandle) -> String {
         let page = page.render();
-        let shown = page.lines().find_map(|line| line.strip_prefix("photofinish_edge_depth{stage=\"one\"} "));
-        shown.unwrap_or("nothing").to_owned()
+        let depth = page.lines().find_map(|line| line.strip_prefix("photofinish_edge_depth{stage=\"one\"} "));
+        depth.unwrap_or("nothing").to_owned()
     }
 
-    /// Leaves 20 photos to a worker with batches of 8, on this thread. Answers how it ended and what its stage saw.
-    fn run_worker(recorder: &PrometheusRecorder, breaks_at: usize) -> (Exit, Vec<(usize, String)>) {
+    /// Runs a worker with batches of 8 over 20 photos on this thread. Returns its exit and the recorded batches.
+    fn run_worker(recorder: &PrometheusRecorder, fails_at: usize) -> (Exit, Vec<RecordedBatch>) {
         let runtime = Runtime::new().unwrap();
         let photos: Vec<PhotoId> = (0..20).map(|_| PhotoId::generate()).collect();
         let queue = MemoryQueue::with_photos(&photos);
-        let book = Arc::new(LeaseTable::new(Arc::clone(&queue) as Arc<dyn Queue>));
+        let leases = Arc::new(LeaseTable::new(Arc::clone(&queue) as Arc<dyn Queue>));
         let request = LeaseRequest { limit: 20, ttl: Duration::from_secs(60), suspects: false };
         let (sender, receiver) = bounded(20);
         for lease in runtime.block_on(queue.lease(request)).unwrap() {
-            let ticket = Ticket::open(&book, Arc::new(lease));
+            let ticket = Ticket::open(&leases, Arc::new(lease));
             sender.send(InFlight { ticket, item: () }).unwrap();
         }
         drop(sender);
-        let (page, seen) = (recorder.handle(), Arc::<Mutex<Vec<(usize, String)>>>::default());
-        let noted = Arc::clone(&seen);
-        let build: StageFactory<RecordingStage> = Arc::new(move || {
-            Ok(RecordingStage {
-                metrics_page: page.clone(),
-                batches: Arc::clone(&noted),
-                fails_at: breaks_at,
-            })
+        let (metrics_page, batches) = (recorder.handle(), Arc::<Mutex<Vec<RecordedBatch>>>::default());
+        let stage_batches = Arc::clone(&batches);
+        let factory: StageFactory<RecordingStage> = Arc::new(move || {
+            let (metrics_page, batches) = (metrics_page.clone(), Arc::clone(&stage_batches));
+            Ok(RecordingStage { metrics_page, batches, fails_at })
         });
         let worker = Worker {
-            factory: build,
+            factory,
             batch_size: 8,
             inlet: Inlet(receiver),
             outlet: Outlet::Terminal(|()| PhotoOutcome::Ready),
@@ -306,25 +321,24 @@ mod tests {
             store: StoreClient { runtime: runtime.handle().clone(), kill_switch: KillSwitch::new() },
         };
         let exit = metrics::with_local_recorder(recorder, || worker.run(|| {}));
-        let seen = lock(&seen).clone();
-        (exit, seen)
+        let batches = lock(&batches).clone();
+        (exit, batches)
     }
 
     #[test]
     fn the_depth_gauge_shows_what_waits_when_a_batch_is_taken() {
         let recorder = PrometheusBuilder::new().build_recorder();
-        let (exit, seen) = run_worker(&recorder, usize::MAX);
+        let (exit, batches) = run_worker(&recorder, usize::MAX);
         assert!(matches!(exit, Exit::Drained), "{exit:?}");
-        let expected: [(usize, &str); 3] = [(8, "12"), (8, "4"), (4, "0")];
-        assert_eq!(seen, expected.map(|(photos, depth)| (photos, depth.to_owned())));
+        assert_eq!(batches, [recorded(8, "12"), recorded(8, "4"), recorded(4, "0")]);
     }
 
     #[test]
     fn nothing_waits_for_a_thread_that_has_ended() {
         let recorder = PrometheusBuilder::new().build_recorder();
-        let (exit, seen) = run_worker(&recorder, 1);
+        let (exit, batches) = run_worker(&recorder, 1);
         assert!(matches!(exit, Exit::Outage(_)), "{exit:?}");
-        assert_eq!(seen, [(8_usize, "12".to_owned())]);
+        assert_eq!(batches, [recorded(8, "12")]);
         assert_eq!(shown_depth(&recorder.handle()), "0");
     }
 }

@@ -1,7 +1,8 @@
-//! The spans that follow a photo: one from its lease to its end, a child for each stage's work on it. They put its ids on
-//! every log line about it, whichever thread writes it, and are what traces are made of. Knows no exporter.
+//! Tracing spans of photos: one span from the lease of a photo to its end, with a child span for each stage that works
+//! on it. They put `photo.id` and `album.id` on every log line about the photo, and traces are made from them. Nothing
+//! here knows about an exporter.
 //!
-//! A stage's span is of level debug: where nobody asks for it, it costs a look at a flag.
+//! Stage spans have level debug: while that level is disabled they cost one check of a flag.
 
 use std::time::Duration;
 
@@ -11,16 +12,16 @@ use tracing::Span;
 use tracing::field::Empty;
 use tracing::span::Entered;
 
-/// How a photo's way through the pipeline ended.
+/// How the processing of a leased photo ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PhotoOutcome {
-    /// Its results are written: searches find it.
+    /// Its results are written and searches find it.
     Ready,
-    /// It can never be read.
+    /// It failed and will not be retried.
     Failed,
-    /// Another worker has it, or it was deleted: its results are not wanted any more.
+    /// Its results were discarded: another worker has the photo, or it was deleted.
     Superseded,
-    /// It goes back to the queue unharmed.
+    /// It went back to the queue.
     GivenBack,
 }
 
@@ -35,8 +36,8 @@ impl PhotoOutcome {
     }
 }
 
-/// The span of a photo that was just leased: a trace of its own, for who confirmed it has long had an answer.
-/// `queued_ms` is how long it waited for a worker; `outcome` is told by [`end`].
+/// Creates the span of a photo that was just leased. It is the root of a trace, because the request that confirmed the
+/// photo ended long ago. `queued_ms` is the time the photo waited for a worker; [`record_outcome`] sets `outcome`.
 pub(crate) fn photo_span(lease: &Lease) -> Span {
     tracing::info_span!(
         parent: None,
@@ -49,43 +50,43 @@ pub(crate) fn photo_span(lease: &Lease) -> Span {
     )
 }
 
-/// Notes how the photo's way ended. Inside of its span: traces take the moment at which a span was last left for its end.
+/// Records how the photo ended. The span is entered for it, because exporters use the last exit of a span as its end.
 pub(crate) fn record_outcome(photo: &Span, outcome: PhotoOutcome) {
     let _entered = photo.enter();
     photo.record("outcome", outcome.as_str());
 }
 
-/// The clock of the machine that took the confirmation may be ahead of this one.
+/// Returns the milliseconds since the photo was confirmed; 0 if the clock of the confirming machine is ahead.
 fn queued_ms(lease: &Lease) -> u64 {
     let waited = OffsetDateTime::now_utc() - lease.confirmed_at;
     u64::try_from(waited.whole_milliseconds()).unwrap_or(0)
 }
 
-/// A stage's work on one photo or selfie, from its making to its drop.
+/// The span of one stage's work on one photo or selfie. It ends when dropped.
 pub(crate) struct StageSpan {
     photo: Span,
     stage: Span,
 }
 
 impl StageSpan {
-    /// Work that begins now, together with `batch_size - 1` others, after the photo waited `waited` for it.
-    pub(crate) fn new(photo: Span, stage: &'static str, (batch_size, waited): (usize, Duration)) -> Self {
+    /// Starts the span of work in a batch of `batch_size`, for which the photo waited `waited`.
+    pub(crate) fn new(photo: Span, stage: &'static str, batch_size: usize, waited: Duration) -> Self {
         let wait_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
         let stage = tracing::debug_span!(parent: &photo, "stage", stage, batch_size, wait_ms);
         Self { photo, stage }
     }
 
-    /// Until the guards are dropped, what the thread logs is about this photo. Both spans: who does not ask for the
-    /// stage's sees only those that were entered themselves.
+    /// Attributes what the thread logs to this photo until the guards are dropped. Both spans are entered, because
+    /// subscribers that disable the stage's span see only spans that were entered themselves.
     pub(crate) fn enter(&self) -> [Entered<'_>; 2] {
-        let of = self.photo.enter();
-        [self.stage.enter(), of]
+        let photo = self.photo.enter();
+        [self.stage.enter(), photo]
     }
 
-    /// The same for a batch: only where it is one photo is it known what the thread is at.
+    /// Enters the span of a batch of one photo. In a larger batch it is not known which photo the thread works on.
     pub(crate) fn enter_single(batch: &[Self]) -> Option<[Entered<'_>; 2]> {
         match batch {
-            [alone] => Some(alone.enter()),
+            [single] => Some(single.enter()),
             _ => None,
         }
     }

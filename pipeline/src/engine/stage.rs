@@ -1,27 +1,28 @@
-//! What a step of the pipeline is. Knows nothing of threads, channels or tickets: the runner does.
+//! The trait of a pipeline stage. Stages know nothing of threads, channels or tickets: the runner handles those.
 
 use crate::engine::fault::{Outage, Poison};
 
-/// The stages in order.
+/// The names of all stages, in the order in which a photo passes them.
 pub(crate) const STAGES: [&str; 8] =
     ["feed", "fetch", "decode", "resize", "detect", "embed", "read", "index"];
 
-/// One answer per photo of a batch, in order.
+/// One result per photo of a batch, in the order of the batch.
 pub type BatchResults<T> = Vec<Result<T, Poison>>;
 
-/// A step of the pipeline. It is built on the thread that runs it and never leaves it.
+/// A step of the pipeline. It is built on the thread that runs it and never leaves that thread.
 pub trait Stage {
-    /// What comes in: its type says what has been done to the photo.
+    /// The input; its type says what has been done to the photo so far.
     type In: Send + 'static;
-    /// What goes on.
+    /// The output, which is the input of the next stage.
     type Out: Send + 'static;
 
-    /// Works on a batch, at least one photo; one answer per photo, in order. A bad photo never fails its mates.
+    /// Processes a batch of at least one photo and returns one result per photo, in order. A bad photo must not fail
+    /// the others of its batch.
     ///
-    /// Takes the batch by reference so that after a panic it can be run again photo by photo, by a new stage; what
-    /// a stage has changed in the world until then it must be able to change again.
+    /// The batch is borrowed so that after a panic a new stage can process it again, photo by photo. Side effects,
+    /// such as writes to the store, must therefore be repeatable.
     ///
     /// # Errors
-    /// When no photo can be worked on now.
+    /// When no photo can be processed now.
     fn run(&mut self, batch: &[Self::In]) -> Result<BatchResults<Self::Out>, Outage>;
 }

@@ -1,5 +1,5 @@
-//! Where the time goes: per stage busy, waiting for photos, waiting for room, CPU, batch sizes. They name the
-//! bottleneck. Knows nothing of what the stages do.
+//! Measures where the time goes: for each stage the time it is busy, waits for photos, waits for space downstream, and
+//! its CPU time and batch sizes. Finds the bottleneck from these. Knows nothing of what the stages do.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,35 +12,35 @@ use crate::engine::metrics as names;
 use crate::engine::sync::lock;
 
 thread_local! {
-    /// Time that the running stage spent waiting for a budget: it is blocked then, not busy.
+    /// The time that the stage running on this thread has waited for a budget: it is blocked then, not busy.
     static WAITED_FOR_BUDGET: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
 /// Runs `wait`, whose time does not count as work of the stage that calls it.
 pub(crate) fn exclude_from_busy_time<T>(wait: impl FnOnce() -> T) -> T {
-    let began = Instant::now();
+    let started_at = Instant::now();
     let result = wait();
-    WAITED_FOR_BUDGET.set(WAITED_FOR_BUDGET.get() + began.elapsed());
+    WAITED_FOR_BUDGET.set(WAITED_FOR_BUDGET.get() + started_at.elapsed());
     result
 }
 
-/// What one stage has done since the pipeline started; shared by its threads and their successors.
+/// The statistics of one stage since the pipeline started, shared by its threads in all generations.
 #[derive(Debug)]
 pub(crate) struct StageStats {
     name: &'static str,
     threads: AtomicUsize,
+    /// The capacity of the channel into the stage.
     capacity: AtomicUsize,
-    /// Whether the edge into it was full when the last batch was taken. Locked while the edge is looked at: of threads
-    /// that take batches at once the last to look is believed.
+    /// Whether that channel was full when the last batch was taken. Locked while its length is read, so that the last
+    /// of several threads to read it is also the last to record it.
     was_edge_full: Mutex<bool>,
     busy_nanos: AtomicU64,
     blocked_out_nanos: AtomicU64,
-    photos: AtomicU64,
-    /// Photos whose way ended in this stage with their results written.
+    /// Photos that ended in this stage with their results written.
     finished: AtomicU64,
 }
 
-/// A batch on the meter: made before it runs, settled after.
+/// Measures one batch, from its creation to [`BatchTimer::finish`].
 pub(crate) struct BatchTimer<'a> {
     stats: &'a StageStats,
     started_at: Instant,
@@ -56,7 +56,6 @@ impl StageStats {
             was_edge_full: Mutex::new(false),
             busy_nanos: AtomicU64::new(0),
             blocked_out_nanos: AtomicU64::new(0),
-            photos: AtomicU64::new(0),
             finished: AtomicU64::new(0),
         }
     }
@@ -65,40 +64,36 @@ impl StageStats {
         self.name
     }
 
-    /// Notes how many threads share the work and how many photos may wait for them.
+    /// Sets the number of threads of the stage and the capacity of the channel into it.
     pub(crate) fn configure(&self, threads: usize, capacity: usize) {
         self.threads.store(threads.max(1), Ordering::Relaxed);
         self.capacity.store(capacity.max(1), Ordering::Relaxed);
     }
 
-    /// Notes a batch of `taken` photos, for which a thread of the stage waited `waited`, and that `depth` photos wait in
-    /// front of the stage once it is taken.
+    /// Records a batch of `taken` photos, for which a thread waited `waited`. `depth` returns the number of photos left
+    /// in the channel.
     pub(crate) fn record_received(&self, taken: usize, depth: impl FnOnce() -> usize, waited: Duration) {
-        let mut was_full = lock(&self.was_edge_full);
+        let mut was_edge_full = lock(&self.was_edge_full);
         let depth = depth();
-        *was_full = depth.saturating_add(taken) >= self.capacity.load(Ordering::Relaxed);
+        *was_edge_full = depth.saturating_add(taken) >= self.capacity.load(Ordering::Relaxed);
         self.publish_depth(depth);
-        drop(was_full);
+        drop(was_edge_full);
         self.publish_blocked("in", waited);
     }
 
-    /// Notes that nothing waits in front of the stage any more: who would take it has ended.
+    /// Records that the channel into the stage is empty, because a thread of the stage has ended.
     pub(crate) fn reset_depth(&self) {
-        let mut was_full = lock(&self.was_edge_full);
-        *was_full = false;
+        let mut was_edge_full = lock(&self.was_edge_full);
+        *was_edge_full = false;
         self.publish_depth(0);
     }
 
-    /// Notes a photo whose results are written.
+    /// Records a photo whose results were written.
     pub(crate) fn record_finished(&self) {
         self.finished.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn publish_depth(&self, depth: usize) {
-        metrics::gauge!(names::EDGE_DEPTH, "stage" => self.name).set(depth as f64);
-    }
-
-    /// Notes that its thread waited `waited` for room downstream.
+    /// Records that a thread of the stage waited for space downstream or in a budget.
     pub(crate) fn record_blocked_out(&self, waited: Duration) {
         self.blocked_out_nanos.fetch_add(to_nanos(waited), Ordering::Relaxed);
         self.publish_blocked("out", waited);
@@ -114,31 +109,45 @@ impl StageStats {
         metrics::counter!(names::STAGE_PANICS, "stage" => self.name).increment(1);
     }
 
+    fn publish_depth(&self, depth: usize) {
+        metrics::gauge!(names::EDGE_DEPTH, "stage" => self.name).set(depth as f64);
+    }
+
     fn publish_blocked(&self, side: &'static str, waited: Duration) {
         metrics::gauge!(names::STAGE_BLOCKED_SECONDS, "stage" => self.name, "side" => side)
             .increment(waited.as_secs_f64());
+    }
+
+    fn sample(&self) -> StageSample {
+        StageSample {
+            busy_nanos: self.busy_nanos.load(Ordering::Relaxed),
+            blocked_out_nanos: self.blocked_out_nanos.load(Ordering::Relaxed),
+        }
+    }
+
+    fn is_edge_full(&self) -> bool {
+        *lock(&self.was_edge_full)
     }
 }
 
 impl BatchTimer<'_> {
     /// Ends the measurement of a batch of `photos`.
     pub(crate) fn finish(self, photos: usize) {
-        let meter = self.stats;
+        let stats = self.stats;
         let waited = WAITED_FOR_BUDGET.get();
         let busy = self.started_at.elapsed().saturating_sub(waited);
         let cpu = thread_cpu_time().saturating_sub(self.cpu_before);
-        meter.busy_nanos.fetch_add(to_nanos(busy), Ordering::Relaxed);
-        meter.photos.fetch_add(photos as u64, Ordering::Relaxed);
-        meter.record_blocked_out(waited);
-        metrics::gauge!(names::STAGE_BUSY_SECONDS, "stage" => meter.name).increment(busy.as_secs_f64());
-        metrics::gauge!(names::STAGE_CPU_SECONDS, "stage" => meter.name).increment(cpu.as_secs_f64());
-        metrics::counter!(names::STAGE_PHOTOS, "stage" => meter.name).increment(photos as u64);
-        metrics::histogram!(names::STAGE_BATCH_SIZE, "stage" => meter.name).record(photos as f64);
+        stats.busy_nanos.fetch_add(to_nanos(busy), Ordering::Relaxed);
+        stats.record_blocked_out(waited);
+        metrics::gauge!(names::STAGE_BUSY_SECONDS, "stage" => stats.name).increment(busy.as_secs_f64());
+        metrics::gauge!(names::STAGE_CPU_SECONDS, "stage" => stats.name).increment(cpu.as_secs_f64());
+        metrics::counter!(names::STAGE_PHOTOS, "stage" => stats.name).increment(photos as u64);
+        metrics::histogram!(names::STAGE_BATCH_SIZE, "stage" => stats.name).record(photos as f64);
     }
 }
 
-/// CPU time of the calling thread.
-pub(crate) fn thread_cpu_time() -> Duration {
+/// Returns the CPU time of the calling thread.
+fn thread_cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
@@ -147,14 +156,14 @@ fn to_nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The meters of all stages, first stage first.
+/// The statistics of all stages, in the order of the stages.
 #[derive(Debug)]
 pub(crate) struct PipelineStats {
     stages: Vec<Arc<StageStats>>,
     window: Mutex<SampleWindow>,
 }
 
-/// Two looks at the meters, a few seconds apart, and what follows from them.
+/// The last samples, and the bottleneck found from them.
 #[derive(Debug)]
 struct SampleWindow {
     sampled_at: Instant,
@@ -162,19 +171,20 @@ struct SampleWindow {
     bottleneck: Option<&'static str>,
 }
 
+/// The counters of one stage at one time.
 #[derive(Clone, Copy, Debug, Default)]
 struct StageSample {
     busy_nanos: u64,
     blocked_out_nanos: u64,
 }
 
-/// How far apart the looks are: long enough for several photos, short enough for a progress bar.
+/// The time between two samples: long enough for several photos, short enough for a progress bar.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A stage whose threads work less than this part of the time holds nothing up.
+/// A stage whose threads are busy for a smaller share of the time is not a bottleneck.
 const MIN_BUSY_SHARE: f64 = 0.05;
 
-/// Its feeder counts as held up by it when it waited this part of the time.
+/// A stage counts as slowed down by the next one if its threads were blocked for at least this share of the time.
 const MIN_BLOCKED_SHARE: f64 = 0.05;
 
 impl PipelineStats {
@@ -189,90 +199,78 @@ impl PipelineStats {
         }
     }
 
-    /// The meter of a stage.
+    /// Returns the statistics of a stage.
     ///
     /// # Panics
     /// When there is no such stage: the names are constants of this crate.
     pub(crate) fn stage(&self, name: &'static str) -> Arc<StageStats> {
-        let found = self.stages.iter().find(|meter| meter.name == name);
-        Arc::clone(found.expect("stage names are constants that `Meters::new` was given"))
+        let found = self.stages.iter().find(|stage| stage.name == name);
+        Arc::clone(found.expect("stage names are constants given to `PipelineStats::new`"))
     }
 
-    /// Photos whose results were written since the pipeline started.
+    /// Returns the number of photos whose results were written since the pipeline started.
     pub(crate) fn finished_count(&self) -> u64 {
-        self.stages.iter().map(|meter| meter.finished.load(Ordering::Relaxed)).sum()
+        self.stages.iter().map(|stage| stage.finished.load(Ordering::Relaxed)).sum()
     }
 
-    /// Notes that a generation is gone, and with it all that waited in it.
+    /// Records that all channels are empty, because the generation has ended.
     pub(crate) fn reset_depths(&self) {
-        // Nothing ever waits in front of the first stage.
-        self.stages.iter().skip(1).for_each(|meter| meter.reset_depth());
+        // The first stage, the feed, has no channel into it.
+        self.stages.iter().skip(1).for_each(|stage| stage.reset_depth());
     }
 
-    /// The stage that held the others up in the last window; `None` while little is done.
+    /// Returns the stage that limited the throughput between the last two samples; `None` while little is done.
     pub(crate) fn bottleneck(&self) -> Option<&'static str> {
         lock(&self.window).bottleneck
     }
 
-    /// Looks at the meters when it is time; called by the supervisor several times a second.
+    /// Samples all stages if [`SAMPLE_INTERVAL`] has passed, and finds the bottleneck. The supervisor calls this
+    /// several times a second.
     pub(crate) fn update_bottleneck(&self) {
         let mut window = lock(&self.window);
         let elapsed = window.sampled_at.elapsed();
         if elapsed < SAMPLE_INTERVAL {
             return;
         }
-        let now: Vec<StageSample> = self.stages.iter().map(|meter| meter.sample()).collect();
-        window.bottleneck = self.find_bottleneck(&window.last_samples, &now, elapsed);
-        for meter in &self.stages {
-            let is_it = f64::from(window.bottleneck == Some(meter.name));
-            metrics::gauge!(names::STAGE_BOTTLENECK, "stage" => meter.name).set(is_it);
+        let samples: Vec<StageSample> = self.stages.iter().map(|stage| stage.sample()).collect();
+        window.bottleneck = self.find_bottleneck(&window.last_samples, &samples, elapsed);
+        for stage in &self.stages {
+            let is_bottleneck = window.bottleneck == Some(stage.name);
+            metrics::gauge!(names::STAGE_BOTTLENECK, "stage" => stage.name).set(f64::from(is_bottleneck));
         }
-        window.last_samples = now;
+        window.last_samples = samples;
         window.sampled_at = Instant::now();
     }
 
-    /// The busiest stage among those that photos pile up in front of; where they pile up nowhere, the busiest of all.
+    /// Returns the busiest of the stages for which photos wait, or the busiest of all if photos wait for none.
     fn find_bottleneck(
         &self,
         last: &[StageSample],
         now: &[StageSample],
         elapsed: Duration,
     ) -> Option<&'static str> {
-        let window = elapsed.as_secs_f64() * 1e9;
-        let part =
-            |from: u64, to: u64, threads: usize| (to.saturating_sub(from)) as f64 / (window * threads as f64);
+        let elapsed_nanos = elapsed.as_secs_f64() * 1e9;
+        let share = |before: u64, after: u64, threads: usize| {
+            after.saturating_sub(before) as f64 / (elapsed_nanos * threads as f64)
+        };
         let mut best: Option<(bool, f64, &'static str)> = None;
-        for (i, meter) in self.stages.iter().enumerate() {
-            let threads = meter.threads.load(Ordering::Relaxed);
-            let busy = part(last[i].busy_nanos, now[i].busy_nanos, threads);
+        for (i, stage) in self.stages.iter().enumerate() {
+            let threads = stage.threads.load(Ordering::Relaxed);
+            let busy = share(last[i].busy_nanos, now[i].busy_nanos, threads);
             if busy < MIN_BUSY_SHARE {
                 continue;
             }
-            let feeder_blocked = i > 0 && {
-                let feeder = &self.stages[i - 1];
-                let threads = feeder.threads.load(Ordering::Relaxed);
-                part(last[i - 1].blocked_out_nanos, now[i - 1].blocked_out_nanos, threads)
-                    >= MIN_BLOCKED_SHARE
+            let is_previous_blocked = i > 0 && {
+                let threads = self.stages[i - 1].threads.load(Ordering::Relaxed);
+                let (last, now) = (last[i - 1].blocked_out_nanos, now[i - 1].blocked_out_nanos);
+                share(last, now, threads) >= MIN_BLOCKED_SHARE
             };
-            let candidate = (feeder_blocked || meter.is_edge_full(), busy, meter.name);
+            let candidate = (is_previous_blocked || stage.is_edge_full(), busy, stage.name);
             if best.is_none_or(|best| (candidate.0, candidate.1) > (best.0, best.1)) {
                 best = Some(candidate);
             }
         }
         best.map(|(_, _, name)| name)
-    }
-}
-
-impl StageStats {
-    fn sample(&self) -> StageSample {
-        StageSample {
-            busy_nanos: self.busy_nanos.load(Ordering::Relaxed),
-            blocked_out_nanos: self.blocked_out_nanos.load(Ordering::Relaxed),
-        }
-    }
-
-    fn is_edge_full(&self) -> bool {
-        *lock(&self.was_edge_full)
     }
 }
 
@@ -288,62 +286,63 @@ mod tests {
 
     #[test]
     fn the_stage_that_holds_up_the_others_is_the_bottleneck() {
-        let meters = PipelineStats::new(&["decode", "read", "index"]);
+        let stats = PipelineStats::new(&["decode", "read", "index"]);
         let start = [sample(0, 0); 3];
         let second = Duration::from_secs(1);
-        // Decode is busier, but it waits for read.
-        let held_up = [sample(950, 40), sample(0, 900), sample(0, 0)];
-        assert_eq!(meters.find_bottleneck(&start, &held_up, second), Some("decode"));
-        let held_up = [sample(500, 450), sample(490, 0), sample(100, 0)];
-        assert_eq!(meters.find_bottleneck(&start, &held_up, second), Some("read"));
-        assert_eq!(meters.find_bottleneck(&start, &start, second), None);
+        // Only decode is busy.
+        let samples = [sample(950, 40), sample(0, 900), sample(0, 0)];
+        assert_eq!(stats.find_bottleneck(&start, &samples, second), Some("decode"));
+        // Decode is busier than read, but it is blocked by read.
+        let samples = [sample(500, 450), sample(490, 0), sample(100, 0)];
+        assert_eq!(stats.find_bottleneck(&start, &samples, second), Some("read"));
+        assert_eq!(stats.find_bottleneck(&start, &start, second), None);
     }
 
     #[test]
     fn a_gauge_names_the_bottleneck() {
         let recorder = PrometheusBuilder::new().build_recorder();
-        let meters = PipelineStats::new(&["decode", "read"]);
+        let stats = PipelineStats::new(&["decode", "read"]);
         metrics::with_local_recorder(&recorder, || {
-            meters.stage("read").busy_nanos.store(3_000_000_000, Ordering::Relaxed);
-            lock(&meters.window).sampled_at -= 2 * SAMPLE_INTERVAL;
-            meters.update_bottleneck();
+            stats.stage("read").busy_nanos.store(3_000_000_000, Ordering::Relaxed);
+            lock(&stats.window).sampled_at -= 2 * SAMPLE_INTERVAL;
+            stats.update_bottleneck();
         });
-        let shown = recorder.handle().render();
-        assert_eq!(meters.bottleneck(), Some("read"));
-        for line in [
+        let page = recorder.handle().render();
+        assert_eq!(stats.bottleneck(), Some("read"));
+        for expected in [
             "photofinish_stage_bottleneck{stage=\"read\"} 1",
             "photofinish_stage_bottleneck{stage=\"decode\"} 0",
         ] {
-            assert!(shown.lines().any(|shown| shown == line), "{shown}");
+            assert!(page.lines().any(|line| line == expected), "{page}");
         }
     }
 
     #[test]
     fn an_edge_is_as_full_as_when_the_last_batch_was_taken() {
         let recorder = PrometheusBuilder::new().build_recorder();
-        let meters = PipelineStats::new(&["read", "index"]);
-        let index = meters.stage("index");
+        let stats = PipelineStats::new(&["read", "index"]);
+        let index = stats.stage("index");
         index.configure(1, 64);
-        let shows = |depth: usize| {
-            let line = format!("photofinish_edge_depth{{stage=\"index\"}} {depth}");
-            recorder.handle().render().lines().any(|shown| shown == line)
+        let shows_depth = |depth: usize| {
+            let expected = format!("photofinish_edge_depth{{stage=\"index\"}} {depth}");
+            recorder.handle().render().lines().any(|line| line == expected)
         };
         metrics::with_local_recorder(&recorder, || {
             index.record_received(60, || 4, Duration::ZERO);
-            assert!(index.is_edge_full() && shows(4));
+            assert!(index.is_edge_full() && shows_depth(4));
             index.record_received(4, || 0, Duration::ZERO);
-            assert!(!index.is_edge_full() && shows(0));
+            assert!(!index.is_edge_full() && shows_depth(0));
             index.record_received(64, || 29, Duration::ZERO);
-            meters.reset_depths();
-            assert!(!index.is_edge_full() && shows(0));
+            stats.reset_depths();
+            assert!(!index.is_edge_full() && shows_depth(0));
         });
     }
 
     #[test]
     fn the_cpu_clock_counts_work_and_not_sleep() {
         let before = thread_cpu_time();
-        let began = Instant::now();
-        while began.elapsed() < Duration::from_millis(20) {
+        let started_at = Instant::now();
+        while started_at.elapsed() < Duration::from_millis(20) {
             std::hint::black_box(0);
         }
         assert!(thread_cpu_time() > before);

@@ -1,4 +1,4 @@
-//! Asks the store from a thread of the pipeline: runs its futures on the runtime's handle, never for ever.
+//! Calls the store from the pipeline's threads: runs its futures on the tokio runtime, each with a time limit.
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,16 +10,18 @@ use tokio::sync::watch;
 
 use crate::engine::fault::{Component, Outage};
 
-/// A store that does not answer for so long is down. Longer than any healthy call: 50 MB at 2 MB/s.
+/// The time limit of one call, after which the store counts as down. Longer than any healthy call takes: 50 MB at
+/// 2 MB/s.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A bucket that does not answer is given up before, with a word about why.
+/// A cloud bucket times out earlier, so that its own error with the reason is reported.
 const _: () = assert!(
     Timeouts::SERVICE.total.as_secs() + Timeouts::SERVICE.cleanup.as_secs() < CALL_TIMEOUT.as_secs(),
-    "a call of the storage outlasts the pipeline's patience"
+    "a storage call takes longer than the pipeline's timeout"
 );
 
-/// Ends a generation at once: threads look at it between batches, waits for the store end by it. Cheap to clone.
+/// Ends a generation at once: threads check it between batches, and cancellable store calls are cancelled by it. Cheap
+/// to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct KillSwitch(watch::Sender<bool>);
 
@@ -37,13 +39,13 @@ impl KillSwitch {
     }
 
     async fn wait(&self) {
-        // The sender lives in `self`, so the wait ends only by the flag.
+        // `self` keeps the sender alive, so the wait ends only when the flag is set.
         let mut flag = self.0.subscribe();
         let _set = flag.wait_for(|set| *set).await;
     }
 }
 
-/// Where calls of the store run, and what ends them. Cheap to clone.
+/// Runs store calls on a runtime until a kill switch is set. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreClient {
     pub(crate) runtime: Handle,
@@ -51,58 +53,61 @@ pub(crate) struct StoreClient {
 }
 
 impl StoreClient {
-    /// The store's answer, awaited whatever happens: for calls that change rows, whose answer must not be lost.
+    /// Runs a call and waits for its result even if the generation ends: for calls that change the database, whose
+    /// result must not be lost.
     ///
     /// # Errors
-    /// The outer one when there is no answer in time.
+    /// The outer error when the call takes longer than [`CALL_TIMEOUT`].
     pub(crate) fn call<T>(
         &self,
-        part: Component,
+        component: Component,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<Result<T, StoreError>, Outage> {
-        self.runtime.block_on(with_timeout(part, CALL_TIMEOUT, call))
+        self.runtime.block_on(with_timeout(component, CALL_TIMEOUT, call))
     }
 
-    /// The store's answer unless the generation ends first: for calls that can be repeated by anyone.
+    /// Runs a call until the generation ends: for calls that can be repeated.
     ///
     /// # Errors
-    /// The outer one when there is no answer in time, or the generation ends.
+    /// The outer error when the call takes longer than [`CALL_TIMEOUT`] or the generation ends.
     pub(crate) fn call_cancellable<T>(
         &self,
-        part: Component,
+        component: Component,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<Result<T, StoreError>, Outage> {
-        self.run_cancellable(part, with_timeout(part, CALL_TIMEOUT, call))
+        self.run_cancellable(component, with_timeout(component, CALL_TIMEOUT, call))
     }
 
-    /// What comes of many calls, each with a limit of its own ([`in_time`]), unless the generation ends first. Together
-    /// they have no limit: a store that answers each in time is up, however many they are.
+    /// Runs a sequence of calls, each with its own time limit ([`with_timeout`]), until the generation ends. Together
+    /// they have no limit: a store that completes each call in time is up, however many calls there are.
     ///
     /// # Errors
-    /// Those of the calls, and when the generation ends.
+    /// The errors of `calls`, and an outage when the generation ends.
     pub(crate) fn run_cancellable<T>(
         &self,
-        part: Component,
+        component: Component,
         calls: impl Future<Output = Result<T, Outage>>,
     ) -> Result<T, Outage> {
         self.runtime.block_on(async {
             tokio::select! {
-                answers = calls => answers,
-                () = self.kill_switch.wait() => Err(Outage::new(part, "stopped while waiting for an answer")),
+                results = calls => results,
+                () = self.kill_switch.wait() => {
+                    Err(Outage::new(component, "stopped while waiting for an answer"))
+                }
             }
         })
     }
 }
 
-/// The store's answer to one call.
+/// Runs one call of the store.
 ///
 /// # Errors
-/// The outer one when there is none within `patience`.
+/// The outer error when the call takes longer than `timeout`.
 pub(crate) async fn with_timeout<T>(
-    part: Component,
-    patience: Duration,
+    component: Component,
+    timeout: Duration,
     call: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<Result<T, StoreError>, Outage> {
-    let answer = tokio::time::timeout(patience, call).await;
-    answer.map_err(|_elapsed| Outage::new(part, format!("no answer for {patience:?}")))
+    let result = tokio::time::timeout(timeout, call).await;
+    result.map_err(|_elapsed| Outage::new(component, format!("no answer for {} s", timeout.as_secs_f64())))
 }

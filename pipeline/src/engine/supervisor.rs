@@ -1,5 +1,6 @@
-//! Starts generations, watches them, ends them, starts the next: after 1, 2, 4 .. 60 s. Says how the pipeline is.
-//! Knows nothing of stages: it is given something that starts a generation.
+//! The supervisor starts a generation, monitors it, ends it when a component fails, and starts the next one after a pause
+//! of 1, 2, 4 .. 60 s. It maintains the status of the pipeline. It knows nothing of stages: it is given a function that
+//! starts a generation.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -7,64 +8,65 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use time::OffsetDateTime;
 
+use crate::engine::budget::publish_no_budgets;
 use crate::engine::fault::{Component, Outage, UNKNOWN_STAGE};
-use crate::engine::generation::{self, Generation, Termination, ThreadExit};
+use crate::engine::generation::{EXIT_TIMEOUT, Generation, Termination, ThreadExit};
 use crate::engine::leases::{LeaseRenewer, LeaseTable};
 use crate::engine::metrics as names;
 use crate::engine::stage_stats::PipelineStats;
 use crate::engine::store_client::{KillSwitch, StoreClient};
 use crate::engine::sync::lock;
 
-/// How the pipeline is.
+/// The status of the pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PipelineStatus {
-    /// Its first generation comes up.
+    /// The first generation is starting.
     Starting,
-    /// Photos are worked on as they come.
+    /// Photos are processed as they arrive.
     Running,
-    /// Nothing is worked on; it tries again by itself.
+    /// No photos are processed; the supervisor retries by itself.
     Down {
-        /// What does not serve.
+        /// The component that is down.
         component: Component,
         /// Why, in one line.
         reason: String,
-        /// Since when.
+        /// When the outage began.
         since: OffsetDateTime,
     },
 }
 
-/// How the pipeline ended.
+/// How the pipeline stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopReport {
-    /// Whether all that was in flight ended in peace; otherwise it was given back.
+    /// Whether everything in flight was finished; otherwise it was given back.
     pub drained: bool,
-    /// Photos given back unharmed in the life of the pipeline.
+    /// Photos given back to the queue since the pipeline started.
     pub given_back: u64,
-    /// Photos that still had a ticket at the end; their leases end by themselves.
+    /// Photos that still had a ticket at the end. They are retried when their leases expire.
     pub unfinished: usize,
-    /// Threads that did not end.
+    /// The names of the threads that did not exit.
     pub abandoned_threads: Vec<String>,
 }
 
-/// Starts a generation: its threads report ready, the feed last.
+/// Starts the stages of a generation.
 pub(crate) type GenerationFactory = Box<dyn Fn(KillSwitch) -> Result<PendingGeneration, Outage> + Send>;
 
 /// Starts the feed of a generation.
 pub(crate) type StartFeed = Box<dyn FnOnce(&mut Generation) -> Result<(), Outage> + Send>;
 
-/// A generation whose stages are being built, and what starts its feed once they are.
+/// A generation whose stages are being built. Its feed is started when all of them are ready.
 pub(crate) struct PendingGeneration {
     pub(crate) generation: Generation,
     pub(crate) start_feed: StartFeed,
 }
 
-/// What the handle and the supervisor share.
+/// The state shared by the supervisor and [`Pipeline`](crate::Pipeline).
 #[derive(Debug)]
 pub(crate) struct SharedState {
     pub(crate) status: Mutex<PipelineStatus>,
     pub(crate) stats: Arc<PipelineStats>,
     pub(crate) leases: Arc<LeaseTable>,
-    /// Rings the feed of the present generation.
+    /// Wakes the feed of the current generation.
     pub(crate) wakeup: Mutex<Option<Sender<()>>>,
 }
 
@@ -76,100 +78,109 @@ pub(crate) struct Supervisor {
     pub(crate) renewer: LeaseRenewer,
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) drain_grace: Duration,
-    /// How long to wait after so many failures in a row.
+    /// Returns the pause after a number of consecutive failures.
     pub(crate) backoff: fn(u32) -> Duration,
 }
 
-/// How often the meters and the state of an outage are looked at.
+/// How often the statistics and the state of an outage are updated.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long the supervisor waits for what.
+/// The timeouts of the supervisor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SupervisorTimeouts {
-    /// A generation that has stood so long with no photo to prove itself on has recovered.
+    /// A generation that has been idle for so long has recovered from an outage.
     pub(crate) recovered_after: Duration,
-    /// For threads to end.
+    /// How long threads may take to exit.
     pub(crate) thread_exit: Duration,
 }
 
 impl SupervisorTimeouts {
-    /// What the service waits.
+    /// The timeouts of the service; tests use shorter ones.
     pub(crate) const SERVICE: Self =
-        Self { recovered_after: Duration::from_secs(5), thread_exit: generation::EXIT_TIMEOUT };
+        Self { recovered_after: Duration::from_secs(5), thread_exit: EXIT_TIMEOUT };
 }
-
-/// The budgets of a generation, in its order.
-const BUDGET_NAMES: [&str; 2] = ["files", "pixels"];
 
 /// The longest pause between two generations.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
-/// A generation that lived for so long has recovered: what is out is found out in far less.
+/// A generation that has run for so long has recovered from an outage: failures are detected much sooner.
 const STABLE_AFTER: Duration = Duration::from_secs(120);
 
-/// A time of not serving, however many generations fail in it.
+/// An outage that has not ended, over all generations that failed in it.
 struct OutageState {
     component: Component,
     since: OffsetDateTime,
+    /// Consecutive generations that failed.
     failures: u32,
 }
 
-/// What ended a generation.
+/// Why a generation has to be ended.
 enum GenerationEnd {
     Stopped,
     Failed(Vec<ThreadExit>),
 }
 
+/// How a generation ended that was stopped.
+struct StoppedGeneration {
+    drained: bool,
+    abandoned_threads: Vec<String>,
+}
+
 impl Supervisor {
-    /// Keeps the pipeline up until it is stopped.
+    /// Keeps the pipeline running until it is stopped.
     pub(crate) fn run(self) -> StopReport {
         self.run_with_timeouts(SupervisorTimeouts::SERVICE)
     }
 
-    /// The same, with other waits.
-    pub(crate) fn run_with_timeouts(self, waits: SupervisorTimeouts) -> StopReport {
-        let mut trouble: Option<OutageState> = None;
-        let (drained, abandoned) = loop {
-            match self.run_generation(&mut trouble, waits) {
-                Ok(report) => break report,
+    /// Does the same with other timeouts.
+    pub(crate) fn run_with_timeouts(self, timeouts: SupervisorTimeouts) -> StopReport {
+        let mut outage_state: Option<OutageState> = None;
+        let stopped = loop {
+            match self.run_generation(&mut outage_state, timeouts) {
+                Ok(stopped) => break stopped,
                 Err(outage) => {
-                    let pause = self.record_outage(&outage, &mut trouble);
+                    let pause = self.record_outage(&outage, &mut outage_state);
                     if self.stop.recv_timeout(pause).is_ok() {
-                        break (true, Vec::new());
+                        break StoppedGeneration { drained: true, abandoned_threads: Vec::new() };
                     }
                 }
             }
         };
         self.renewer.stop();
         let report = StopReport {
-            drained,
-            given_back: self.shared.leases.given_back_count(),
+            drained: stopped.drained,
+            given_back: self.shared.leases.released_count(),
             unfinished: self.shared.leases.ticket_count(),
-            abandoned_threads: abandoned,
+            abandoned_threads: stopped.abandoned_threads,
         };
-        tracing::info!(drained, given_back = report.given_back, left = report.unfinished, "pipeline stopped");
+        tracing::info!(
+            drained = report.drained,
+            given_back = report.given_back,
+            left = report.unfinished,
+            "pipeline stopped"
+        );
         report
     }
 
-    /// One generation from start to end. Answers when the pipeline is stopped.
+    /// Runs one generation from start to end. Returns `Ok` when the pipeline is stopped.
     fn run_generation(
         &self,
-        trouble: &mut Option<OutageState>,
-        waits: SupervisorTimeouts,
-    ) -> Result<(bool, Vec<String>), Outage> {
-        let kill = KillSwitch::new();
-        self.check_queue(&kill)?;
-        let PendingGeneration { mut generation, start_feed: open } = (self.start_generation)(kill)?;
+        outage_state: &mut Option<OutageState>,
+        timeouts: SupervisorTimeouts,
+    ) -> Result<StoppedGeneration, Outage> {
+        let kill_switch = KillSwitch::new();
+        self.check_queue(&kill_switch)?;
+        let PendingGeneration { mut generation, start_feed } = (self.start_generation)(kill_switch)?;
         let end = match self.wait_until_ready(&generation) {
             Some(end) => {
-                // The feed holds the first edge open: no stage would see that nothing comes any more.
-                drop(open);
+                // The feed holds a sender of the first channel: until it is dropped the stages do not drain.
+                drop(start_feed);
                 end
             }
-            None => match open(&mut generation) {
-                Ok(()) => self.monitor_generation(&generation, trouble, waits.recovered_after),
+            None => match start_feed(&mut generation) {
+                Ok(()) => self.monitor_generation(&generation, outage_state, timeouts.recovered_after),
                 Err(outage) => {
-                    self.terminate_generation(generation, Vec::new(), waits.thread_exit);
+                    self.terminate_generation(generation, Vec::new(), timeouts.thread_exit);
                     return Err(outage);
                 }
             },
@@ -177,51 +188,50 @@ impl Supervisor {
         *lock(&self.shared.wakeup) = None;
         match end {
             GenerationEnd::Stopped => {
-                let mut exited = Vec::new();
-                let drained = generation.drain(self.drain_grace, &mut exited);
-                Ok((drained, self.terminate_generation(generation, exited, waits.thread_exit).abandoned))
+                let mut exits = Vec::new();
+                let drained = generation.drain(self.drain_grace, &mut exits);
+                let terminated = self.terminate_generation(generation, exits, timeouts.thread_exit);
+                Ok(StoppedGeneration { drained, abandoned_threads: terminated.abandoned_threads })
             }
-            GenerationEnd::Failed(exited) => {
-                let thread = exited.first().map(|exited| exited.thread.clone()).unwrap_or_default();
-                let ended = self.terminate_generation(generation, exited, waits.thread_exit);
-                Err(ended.cause.unwrap_or_else(|| {
+            GenerationEnd::Failed(exits) => {
+                let thread = exits.first().map(|exit| exit.thread.clone()).unwrap_or_default();
+                let terminated = self.terminate_generation(generation, exits, timeouts.thread_exit);
+                Err(terminated.cause.unwrap_or_else(|| {
                     Outage::new(UNKNOWN_STAGE, format!("thread {thread} ended without a cause"))
                 }))
             }
         }
     }
 
-    /// Ends a generation, and what was kept up for it: the leases of threads that do not end, and the gauges.
+    /// Ends a generation, abandons the leases of threads that do not exit, and resets the gauges.
     fn terminate_generation(
         &self,
         generation: Generation,
-        exited: Vec<ThreadExit>,
-        patience: Duration,
+        exits: Vec<ThreadExit>,
+        timeout: Duration,
     ) -> Termination {
-        let ended = generation.terminate_within(patience, exited);
-        if !ended.abandoned.is_empty() {
+        let terminated = generation.terminate(timeout, exits);
+        if !terminated.abandoned_threads.is_empty() {
             self.shared.leases.abandon_all();
         }
         self.shared.stats.reset_depths();
-        for name in BUDGET_NAMES {
-            metrics::gauge!(names::BUDGET_USED_BYTES, "budget" => name).set(0.0);
-        }
-        ended
+        publish_no_budgets();
+        terminated
     }
 
-    /// Before networks are loaded for nothing: the feed would fall at its first lease, and they with it.
-    fn check_queue(&self, kill: &KillSwitch) -> Result<(), Outage> {
-        let calls = StoreClient { runtime: self.runtime.clone(), kill_switch: kill.clone() };
-        calls.call(Component::Database, self.shared.leases.queue().check())?.map_err(Outage::from_queue_error)
+    /// Checks the queue before the models are loaded, because without it the feed would fail at its first lease.
+    fn check_queue(&self, kill_switch: &KillSwitch) -> Result<(), Outage> {
+        let store = StoreClient { runtime: self.runtime.clone(), kill_switch: kill_switch.clone() };
+        store.call(Component::Database, self.shared.leases.queue().check())?.map_err(Outage::from_queue_error)
     }
 
-    /// Waits until every stage is built; `Some` when that ends otherwise.
+    /// Waits until every stage is built. Returns `Some` if the generation has to be ended before that.
     fn wait_until_ready(&self, generation: &Generation) -> Option<GenerationEnd> {
-        let stages = generation.threads.len();
-        for _ in 0..stages {
+        let threads = generation.threads.len();
+        for _ in 0..threads {
             select! {
                 recv(generation.ready()) -> _ready => {}
-                recv(generation.exits()) -> exited => return Some(GenerationEnd::Failed(exited.into_iter().collect())),
+                recv(generation.exits()) -> exit => return Some(GenerationEnd::Failed(exit.into_iter().collect())),
                 recv(self.stop) -> _stop => return Some(GenerationEnd::Stopped),
             }
         }
@@ -229,74 +239,74 @@ impl Supervisor {
         None
     }
 
-    /// Watches a generation at work until a thread ends or the pipeline is stopped. It has recovered from a trouble
-    /// before it when it finishes a photo, or has none for `recovered_after`. That it holds some and nothing breaks
-    /// proves nothing so soon: a storage that hangs takes longer than that to be found out. Nor does a photo that fails,
-    /// for it may have got no further than what works. Two minutes in which nothing breaks do, whatever becomes of photos.
+    /// Monitors a running generation until a thread ends or the pipeline is stopped.
+    ///
+    /// After an outage the generation has recovered when it has finished a photo, has been idle for `recovered_after`,
+    /// or has run for [`STABLE_AFTER`]. Photos in flight prove nothing, because a storage that hangs is detected later
+    /// than that, and neither does a failed photo, which may not have reached the component that was down.
     fn monitor_generation(
         &self,
         generation: &Generation,
-        trouble: &mut Option<OutageState>,
+        outage_state: &mut Option<OutageState>,
         recovered_after: Duration,
     ) -> GenerationEnd {
-        let began = Instant::now();
-        let mut idle_since = began;
+        let started_at = Instant::now();
+        let mut idle_since = started_at;
         let finished_before = self.shared.stats.finished_count();
-        if trouble.is_none() {
+        if outage_state.is_none() {
             *lock(&self.shared.status) = PipelineStatus::Running;
         }
         loop {
             select! {
-                recv(generation.exits()) -> exited => return GenerationEnd::Failed(exited.into_iter().collect()),
+                recv(generation.exits()) -> exit => return GenerationEnd::Failed(exit.into_iter().collect()),
                 recv(self.stop) -> _stop => return GenerationEnd::Stopped,
                 default(POLL_INTERVAL) => {}
             }
             self.shared.stats.update_bottleneck();
-            for (budget, name) in generation.budgets.iter().zip(BUDGET_NAMES) {
-                metrics::gauge!(names::BUDGET_USED_BYTES, "budget" => name).set(budget.used() as f64);
-            }
+            generation.budgets.publish_used();
             let is_idle = self.shared.leases.in_flight() == 0;
             if !is_idle {
                 idle_since = Instant::now();
             }
-            let has_proved = self.shared.stats.finished_count() > finished_before;
-            let has_stood =
-                began.elapsed() >= STABLE_AFTER || (is_idle && idle_since.elapsed() >= recovered_after);
-            if (has_proved || has_stood)
-                && let Some(over) = trouble.take()
+            let has_finished_photo = self.shared.stats.finished_count() > finished_before;
+            let is_stable =
+                started_at.elapsed() >= STABLE_AFTER || (is_idle && idle_since.elapsed() >= recovered_after);
+            if (has_finished_photo || is_stable)
+                && let Some(outage) = outage_state.take()
             {
-                tracing::info!(part = %over.component, since = %over.since, "pipeline is up again");
+                tracing::info!(part = %outage.component, since = %outage.since, "pipeline recovered");
                 *lock(&self.shared.status) = PipelineStatus::Running;
             }
         }
     }
 
-    /// Notes an outage: one error line for all generations that fail in it. Answers how long to wait.
-    fn record_outage(&self, outage: &Outage, trouble: &mut Option<OutageState>) -> Duration {
+    /// Records an outage and returns the pause before the next generation. Only the first failure of an outage is logged
+    /// as an error.
+    fn record_outage(&self, outage: &Outage, outage_state: &mut Option<OutageState>) -> Duration {
         metrics::counter!(names::OUTAGES, "part" => outage.component.as_str()).increment(1);
-        let same = trouble.as_ref().is_some_and(|trouble| trouble.component == outage.component);
-        let before = trouble.take();
-        let failures = before.as_ref().map_or(1, |before| before.failures + 1);
-        let since = before.map_or_else(OffsetDateTime::now_utc, |before| before.since);
+        let is_same = outage_state.as_ref().is_some_and(|state| state.component == outage.component);
+        let previous = outage_state.take();
+        let failures = previous.as_ref().map_or(1, |state| state.failures + 1);
+        let since = previous.map_or_else(OffsetDateTime::now_utc, |state| state.since);
         let pause = outage.retry_after.unwrap_or_default().max((self.backoff)(failures));
-        let (part, reason) = (outage.component, outage.to_string());
-        if same {
-            tracing::info!(%part, reason, failures, ?pause, "pipeline is still down");
+        let (component, reason) = (outage.component, outage.to_string());
+        if is_same {
+            tracing::info!(part = %component, reason, failures, ?pause, "pipeline still down, retrying");
         } else {
-            tracing::error!(%part, reason, ?pause, "pipeline is down, photos go back to the queue");
+            tracing::error!(part = %component, reason, ?pause, "pipeline down, photos given back to the queue");
         }
-        *lock(&self.shared.status) = PipelineStatus::Down { component: part, reason, since };
-        *trouble = Some(OutageState { component: part, since, failures });
+        *lock(&self.shared.status) = PipelineStatus::Down { component, reason, since };
+        *outage_state = Some(OutageState { component, since, failures });
         pause
     }
 }
 
-/// 1, 2, 4 .. 60 s.
+/// Returns the pause after a number of consecutive failures: 1, 2, 4 .. 60 s.
 pub(crate) fn backoff(failures: u32) -> Duration {
     Duration::from_secs(1 << (failures.clamp(1, 7) - 1)).min(MAX_BACKOFF)
 }
 
-/// The channel on which the pipeline is told to stop.
+/// Creates the channel that tells the supervisor to stop.
 pub(crate) fn stop_channel() -> (Sender<()>, Receiver<()>) {
     bounded(1)
 }

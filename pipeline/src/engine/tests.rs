@@ -1,4 +1,4 @@
-//! Every photo ends exactly once, whatever dies: tests of tickets, runner, generations and supervisor together.
+//! Every photo ends exactly once, whatever fails: tests of tickets, runner, generations and supervisor together.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -10,27 +10,52 @@ use photofinish_store::model::ids::{LeaseId, PhotoId};
 use photofinish_store::model::photo::FailureReason;
 use proptest::prelude::*;
 
-use crate::engine::fault::Component;
+use crate::engine::fault::{Component, UNKNOWN_STAGE};
 use crate::engine::supervisor::{POLL_INTERVAL, PipelineStatus, SupervisorTimeouts, backoff};
 use crate::engine::sync::lock;
 use crate::testing::faulty_pipeline::{
-    FaultPlan, FaultyPipeline, InjectedFault, PipelineTimings, StageShape,
+    FaultPlan, FaultyPipeline, InjectedFault, PipelineTimings, StageRun, StageShape,
 };
 use crate::testing::memory_queue::{EntryState, MemoryQueue};
 
-const LONG: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const SHAPE: StageShape = StageShape { threads: 2, batch_size: 4 };
+
+const DONE_ONCE: (EntryState, u32) = (EntryState::Done, 1);
 const CRASHED: EntryState = EntryState::Failed(FailureReason::ProcessingCrashed);
+const CRASHED_ONCE: (EntryState, u32) = (CRASHED, 1);
 
 fn photo_ids(count: usize) -> Vec<PhotoId> {
     (0..count).map(|_| PhotoId::generate()).collect()
 }
 
-fn wait_for(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + LONG;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "never came: {what}");
+fn wait_for(expected: &str, is_reached: impl Fn() -> bool) {
+    let deadline = Instant::now() + TIMEOUT;
+    while !is_reached() {
+        assert!(Instant::now() < deadline, "timed out waiting for {expected}");
         std::thread::yield_now();
+    }
+}
+
+impl FaultyPipeline {
+    fn status(&self) -> PipelineStatus {
+        lock(&self.shared.status).clone()
+    }
+
+    /// Returns the component that is down, if any.
+    fn down_component(&self) -> Option<Component> {
+        match self.status() {
+            PipelineStatus::Down { component, .. } => Some(component),
+            PipelineStatus::Starting | PipelineStatus::Running => None,
+        }
+    }
+
+    fn wait_until_running(&self) {
+        wait_for("status running", || self.status() == PipelineStatus::Running);
+    }
+
+    fn wait_until_down(&self, component: Component) {
+        wait_for("status down", || self.down_component() == Some(component));
     }
 }
 
@@ -38,32 +63,27 @@ fn wait_for(what: &str, is_so: impl Fn() -> bool) {
 fn all_photos_are_processed_and_nothing_is_left() {
     let photos = photo_ids(100);
     let queue = MemoryQueue::with_photos(&photos);
-    let rig = FaultyPipeline::start(&queue, &Arc::default(), SHAPE);
-    assert!(queue.wait_until_ended(LONG));
-    let report = rig.stop();
-    assert!(
-        report.drained
-            && report.unfinished == 0
-            && report.given_back == 0
-            && report.abandoned_threads.is_empty(),
-        "{report:?}"
-    );
-    assert!(photos.iter().all(|photo| queue.end_state(*photo) == (EntryState::Done, 1)));
+    let pipeline = FaultyPipeline::start(&queue, &Arc::default(), SHAPE);
+    assert!(queue.wait_until_ended(TIMEOUT));
+    let report = pipeline.stop();
+    assert!(report.drained && report.abandoned_threads.is_empty(), "{report:?}");
+    assert_eq!((report.unfinished, report.given_back), (0, 0));
+    assert!(photos.iter().all(|photo| queue.end_state(*photo) == DONE_ONCE));
 }
 
 #[test]
 fn a_panic_fails_one_photo_and_not_its_batch() {
     let photos = photo_ids(60);
     let queue = MemoryQueue::with_photos(&photos);
-    let cursed: HashSet<PhotoId> = photos[10..13].iter().copied().collect();
-    let faults = Arc::new(FaultPlan { panicking: cursed.clone(), ..FaultPlan::default() });
-    let rig = FaultyPipeline::start(&queue, &faults, SHAPE);
-    assert!(queue.wait_until_ended(LONG));
-    let report = rig.stop();
-    assert!(report.drained, "no generation went down: {report:?}");
+    let panicking: HashSet<PhotoId> = photos[10..13].iter().copied().collect();
+    let plan = Arc::new(FaultPlan { panicking: panicking.clone(), ..FaultPlan::default() });
+    let pipeline = FaultyPipeline::start(&queue, &plan, SHAPE);
+    assert!(queue.wait_until_ended(TIMEOUT));
+    let report = pipeline.stop();
+    assert!(report.drained, "no generation failed: {report:?}");
     for photo in photos {
-        let end = if cursed.contains(&photo) { CRASHED } else { EntryState::Done };
-        assert_eq!(queue.end_state(photo), (end, 1));
+        let expected = if panicking.contains(&photo) { CRASHED_ONCE } else { DONE_ONCE };
+        assert_eq!(queue.end_state(photo), expected);
     }
 }
 
@@ -71,11 +91,11 @@ fn a_panic_fails_one_photo_and_not_its_batch() {
 fn batches_form_when_photos_wait() {
     let photos = photo_ids(80);
     let queue = MemoryQueue::with_photos(&photos);
-    let faults: Arc<FaultPlan> = Arc::default();
-    let rig = FaultyPipeline::start(&queue, &faults, StageShape { threads: 1, batch_size: 2 });
-    assert!(queue.wait_until_ended(LONG));
-    rig.stop();
-    let batches = faults.batches.lock().unwrap();
+    let plan: Arc<FaultPlan> = Arc::default();
+    let pipeline = FaultyPipeline::start(&queue, &plan, StageShape { threads: 1, batch_size: 2 });
+    assert!(queue.wait_until_ended(TIMEOUT));
+    pipeline.stop();
+    let batches = plan.batches.lock().unwrap();
     assert!(batches.iter().all(|size| (1..=2).contains(size)));
     assert_eq!(batches.iter().sum::<usize>(), 80);
 }
@@ -84,13 +104,13 @@ fn batches_form_when_photos_wait() {
 fn an_outage_starts_a_new_generation_and_shows_in_the_status() {
     let photos = photo_ids(30);
     let queue = MemoryQueue::with_photos(&photos);
-    let faults =
-        Arc::new(FaultPlan { by_run: [((1, 3), InjectedFault::Outage)].into(), ..FaultPlan::default() });
-    let rig = FaultyPipeline::start(&queue, &faults, SHAPE);
-    assert!(queue.wait_until_ended(LONG));
-    wait_for("running again", || *lock(&rig.shared.status) == PipelineStatus::Running);
-    assert!(photos.iter().all(|photo| queue.end_state(*photo) == (EntryState::Done, 1)));
-    assert!(rig.stop().given_back > 0);
+    let by_run = [((1, 3), InjectedFault::Outage)].into();
+    let plan = Arc::new(FaultPlan { by_run, ..FaultPlan::default() });
+    let pipeline = FaultyPipeline::start(&queue, &plan, SHAPE);
+    assert!(queue.wait_until_ended(TIMEOUT));
+    pipeline.wait_until_running();
+    assert!(photos.iter().all(|photo| queue.end_state(*photo) == DONE_ONCE));
+    assert!(pipeline.stop().given_back > 0);
 }
 
 #[test]
@@ -98,39 +118,35 @@ fn the_pipeline_waits_for_a_queue_that_is_down() {
     let photos = photo_ids(10);
     let queue = MemoryQueue::with_photos(&photos);
     queue.failing_calls.store(usize::MAX, Ordering::Release);
-    let rig = FaultyPipeline::start(&queue, &Arc::default(), SHAPE);
-    wait_for("down", || {
-        matches!(*lock(&rig.shared.status), PipelineStatus::Down { component: Component::Database, .. })
-    });
+    let pipeline = FaultyPipeline::start(&queue, &Arc::default(), SHAPE);
+    pipeline.wait_until_down(Component::Database);
     queue.failing_calls.store(0, Ordering::Release);
-    assert!(queue.wait_until_ended(LONG));
-    wait_for("running", || *lock(&rig.shared.status) == PipelineStatus::Running);
-    assert!(rig.stop().drained);
+    assert!(queue.wait_until_ended(TIMEOUT));
+    pipeline.wait_until_running();
+    assert!(pipeline.stop().drained);
 }
 
-/// Or all networks would be loaded again and again, only to fall with the feed's first lease.
+/// Otherwise all models would be loaded again and again, only for the generation to fail at the feed's first lease.
 #[test]
 fn no_generation_is_started_while_nothing_can_be_leased() {
     let first = photo_ids(10);
     let queue = MemoryQueue::with_photos(&first);
-    let faults: Arc<FaultPlan> = Arc::default();
-    let rig = FaultyPipeline::start(&queue, &faults, SHAPE);
-    assert!(queue.wait_until_ended(LONG));
+    let plan: Arc<FaultPlan> = Arc::default();
+    let pipeline = FaultyPipeline::start(&queue, &plan, SHAPE);
+    assert!(queue.wait_until_ended(TIMEOUT));
     queue.is_stream_down.store(true, Ordering::Release);
-    wait_for("down", || {
-        matches!(*lock(&rig.shared.status), PipelineStatus::Down { component: Component::Queue, .. })
-    });
-    let asked = queue.check_count.load(Ordering::Acquire);
-    wait_for("some tries", || queue.check_count.load(Ordering::Acquire) > asked + 5);
-    assert_eq!(faults.generations.load(Ordering::Acquire), 1);
+    pipeline.wait_until_down(Component::Queue);
+    let checks_before = queue.check_count.load(Ordering::Acquire);
+    wait_for("more checks", || queue.check_count.load(Ordering::Acquire) > checks_before + 5);
+    assert_eq!(plan.generations.load(Ordering::Acquire), 1);
     let late = PhotoId::generate();
     queue.add_photo(late, 0);
     queue.is_stream_down.store(false, Ordering::Release);
-    assert!(queue.wait_until_ended(LONG));
-    wait_for("running", || *lock(&rig.shared.status) == PipelineStatus::Running);
-    assert_eq!(faults.generations.load(Ordering::Acquire), 2);
-    assert!(rig.stop().drained);
-    assert!(first.iter().chain([&late]).all(|photo| queue.end_state(*photo) == (EntryState::Done, 1)));
+    assert!(queue.wait_until_ended(TIMEOUT));
+    pipeline.wait_until_running();
+    assert_eq!(plan.generations.load(Ordering::Acquire), 2);
+    assert!(pipeline.stop().drained);
+    assert!(first.iter().chain([&late]).all(|photo| queue.end_state(*photo) == DONE_ONCE));
 }
 
 #[test]
@@ -139,125 +155,116 @@ fn a_crash_suspect_is_processed_alone() {
     let queue = MemoryQueue::with_photos(&fresh);
     let suspects = photo_ids(3);
     suspects.iter().for_each(|photo| queue.add_photo(*photo, 1));
-    let rig = FaultyPipeline::start(&queue, &Arc::default(), SHAPE);
-    assert!(queue.wait_until_ended(LONG));
-    // One that comes later is found as well.
+    let pipeline = FaultyPipeline::start(&queue, &Arc::default(), SHAPE);
+    assert!(queue.wait_until_ended(TIMEOUT));
+    // A suspect that is added later is found too.
     let late = PhotoId::generate();
     queue.add_photo(late, 2);
-    assert!(queue.wait_until_ended(LONG));
-    rig.stop();
+    assert!(queue.wait_until_ended(TIMEOUT));
+    pipeline.stop();
     assert_eq!(queue.max_leased_beside_suspect(), 0);
     for photo in suspects.iter().chain([&late]).chain(&fresh) {
-        assert_eq!(queue.end_state(*photo), (EntryState::Done, 1));
+        assert_eq!(queue.end_state(*photo), DONE_ONCE);
     }
 }
 
 #[test]
 fn leases_in_flight_are_renewed() {
-    let photos = photo_ids(1);
-    let queue = MemoryQueue::with_photos(&photos);
-    let cursed: Arc<FaultPlan> = Arc::default();
-    let rig = FaultyPipeline::start(&queue, &cursed, SHAPE);
-    assert!(queue.wait_until_ended(LONG));
-    // A ticket that nobody settles for a while.
-    let late = PhotoId::generate();
-    queue.add_photo(late, 0);
-    let ticket = rig.shared.leases.clone();
-    ticket.insert(LeaseId::generate());
-    wait_for("a renewal", || queue.renewal_count.load(Ordering::Acquire) > 1);
-    assert!(queue.wait_until_ended(LONG));
-    let report = rig.stop();
-    assert_eq!(report.unfinished, 1, "the lease without a ticket");
+    let queue = MemoryQueue::with_photos(&photo_ids(1));
+    let pipeline = FaultyPipeline::start(&queue, &Arc::default(), SHAPE);
+    assert!(queue.wait_until_ended(TIMEOUT));
+    queue.add_photo(PhotoId::generate(), 0);
+    // A lease that stays in flight, because it has no ticket that ends.
+    pipeline.shared.leases.insert(LeaseId::generate());
+    wait_for("renewals", || queue.renewal_count.load(Ordering::Acquire) > 1);
+    assert!(queue.wait_until_ended(TIMEOUT));
+    assert_eq!(pipeline.stop().unfinished, 1, "the lease without a ticket");
 }
 
-/// Time alone is a recovery, almost at once.
+/// Timings with which an idle generation recovers from an outage almost at once.
 fn with_quick_recovery() -> PipelineTimings {
-    let waits =
+    let timeouts =
         SupervisorTimeouts { recovered_after: Duration::from_millis(1), ..SupervisorTimeouts::SERVICE };
-    PipelineTimings { timeouts: waits, ..PipelineTimings::default() }
+    PipelineTimings { timeouts, ..PipelineTimings::default() }
 }
 
-/// Or the pauses between generations would never grow.
+/// Otherwise the pauses between generations would never grow.
 #[test]
 fn a_generation_that_hangs_before_it_fails_has_not_recovered() {
     static FAILURES: Mutex<Vec<u32>> = Mutex::new(Vec::new());
     let photos = photo_ids(1);
     let queue = MemoryQueue::with_photos(&photos);
-    let at = (0..3).map(|run| ((1, run), InjectedFault::SlowOutage)).collect();
-    let faults = Arc::new(FaultPlan { by_run: at, ..FaultPlan::default() });
-    let noted = |failures| {
+    let by_run = (0..3).map(|run| ((1, run), InjectedFault::SlowOutage)).collect();
+    let plan = Arc::new(FaultPlan { by_run, ..FaultPlan::default() });
+    let record_failures = |failures| {
         lock(&FAILURES).push(failures);
         Duration::from_millis(1)
     };
-    let rig = FaultyPipeline::start_with(
-        PipelineTimings { backoff: noted, ..with_quick_recovery() },
-        &queue,
-        &faults,
-        SHAPE,
-    );
-    // Another photo that hangs, so that some are in flight at every look, however slow the feed is.
-    rig.shared.leases.insert(LeaseId::generate());
-    assert!(queue.wait_until_ended(LONG));
-    rig.stop();
+    let timings = PipelineTimings { backoff: record_failures, ..with_quick_recovery() };
+    let pipeline = FaultyPipeline::start_with(timings, &queue, &plan, SHAPE);
+    // Another lease keeps the pipeline from being idle at any poll, however slow the feed is.
+    pipeline.shared.leases.insert(LeaseId::generate());
+    assert!(queue.wait_until_ended(TIMEOUT));
+    pipeline.stop();
     let pauses: Vec<u64> = lock(&FAILURES).iter().map(|failures| backoff(*failures).as_secs()).collect();
     assert_eq!(pauses, [1, 2, 4]);
-    assert_eq!(queue.end_state(photos[0]), (EntryState::Done, 1));
+    assert_eq!(queue.end_state(photos[0]), DONE_ONCE);
 }
 
 #[test]
 fn a_failed_photo_does_not_prove_recovery() {
     let photos = photo_ids(1);
     let queue = MemoryQueue::with_photos(&photos);
-    let cursed = photos.iter().copied().collect();
-    let faults = Arc::new(FaultPlan {
+    let plan = Arc::new(FaultPlan {
         by_run: [((0, 0), InjectedFault::SlowOutage)].into(),
-        panicking: cursed,
+        panicking: photos.iter().copied().collect(),
         ..FaultPlan::default()
     });
-    let rig = FaultyPipeline::start_with(with_quick_recovery(), &queue, &faults, SHAPE);
-    let hangs = LeaseId::generate();
-    rig.shared.leases.insert(hangs);
-    assert!(queue.wait_until_ended(LONG));
-    assert_eq!(queue.end_state(photos[0]), (CRASHED, 1));
-    // Looked at several times since.
+    let pipeline = FaultyPipeline::start_with(with_quick_recovery(), &queue, &plan, SHAPE);
+    let in_flight = LeaseId::generate();
+    pipeline.shared.leases.insert(in_flight);
+    assert!(queue.wait_until_ended(TIMEOUT));
+    assert_eq!(queue.end_state(photos[0]), CRASHED_ONCE);
+    // The supervisor polls several times in this period.
     std::thread::sleep(3 * POLL_INTERVAL);
-    let status = lock(&rig.shared.status).clone();
-    assert!(matches!(status, PipelineStatus::Down { component: Component::Models, .. }), "{status:?}");
-    rig.shared.leases.remove(hangs);
-    wait_for("recovery with nothing in flight", || *lock(&rig.shared.status) == PipelineStatus::Running);
-    assert!(rig.stop().drained);
+    assert_eq!(pipeline.down_component(), Some(Component::Models));
+    pipeline.shared.leases.remove(in_flight);
+    // With nothing in flight the generation recovers.
+    pipeline.wait_until_running();
+    assert!(pipeline.stop().drained);
 }
 
-/// Threads that do not end are soon given up, and leases that nobody renews lapse.
+/// Timings with which threads that hang are soon abandoned. Leases that are not renewed expire.
 fn with_short_exit_timeout(queue: &MemoryQueue) -> PipelineTimings {
     queue.leases_expire.store(true, Ordering::Release);
-    PipelineTimings {
-        timeouts: SupervisorTimeouts {
-            thread_exit: Duration::from_millis(100),
-            ..SupervisorTimeouts::SERVICE
-        },
-        ..PipelineTimings::default()
-    }
+    let timeouts =
+        SupervisorTimeouts { thread_exit: Duration::from_millis(100), ..SupervisorTimeouts::SERVICE };
+    PipelineTimings { timeouts, ..PipelineTimings::default() }
 }
+
+const SHORT_STALL_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[test]
 fn the_photo_of_a_hanging_thread_is_leased_again_and_its_budget_is_reset() {
     let photos = photo_ids(1);
     let queue = MemoryQueue::with_photos(&photos);
     let (open, gate) = bounded(0);
-    let at = [((1, 0), InjectedFault::HangUntilOpened)].into();
-    let faults = Arc::new(FaultPlan { by_run: at, gate: Some(gate), ..FaultPlan::default() });
-    let rig = FaultyPipeline::start_with(with_short_exit_timeout(&queue), &queue, &faults, SHAPE);
-    let held = |bytes: u32| format!("photofinish_budget_used_bytes{{budget=\"files\"}} {bytes}");
-    wait_for("the photo's bytes", || rig.has_metric(&held(10)));
-    // The feed falls, and its generation with it; no other starts.
+    let plan = FaultPlan::hanging_until_opened(gate);
+    let pipeline = FaultyPipeline::start_with(with_short_exit_timeout(&queue), &queue, &plan, SHAPE);
+    let used = |bytes: u32| format!("photofinish_budget_used_bytes{{budget=\"files\"}} {bytes}");
+    wait_for("the bytes of the photo", || pipeline.has_metric(&used(10)));
+    // The feed fails, which ends the generation, and no other starts.
     queue.is_stream_down.store(true, Ordering::Release);
-    wait_for("no bytes without a generation", || rig.has_metric(&held(0)));
-    assert_eq!(rig.shared.leases.in_flight(), 0);
+    wait_for("no bytes without a generation", || pipeline.has_metric(&used(0)));
+    assert_eq!(pipeline.shared.leases.in_flight(), 0);
     queue.is_stream_down.store(false, Ordering::Release);
-    assert!(queue.wait_until_ended(LONG), "its lease is renewed for ever: {queue:?}, {:?}", rig.shared);
-    assert_eq!(queue.end_state(photos[0]), (EntryState::Done, 1));
-    assert_eq!(rig.stop().unfinished, 1, "the ticket that the thread still has");
+    assert!(
+        queue.wait_until_ended(TIMEOUT),
+        "its lease is renewed forever: {queue:?}, {:?}",
+        pipeline.shared
+    );
+    assert_eq!(queue.end_state(photos[0]), DONE_ONCE);
+    assert_eq!(pipeline.stop().unfinished, 1, "the ticket in the hanging thread");
     drop(open);
 }
 
@@ -265,30 +272,35 @@ fn the_photo_of_a_hanging_thread_is_leased_again_and_its_budget_is_reset() {
 fn a_photo_too_large_for_the_device_fails_and_the_others_finish() {
     let photos = photo_ids(20);
     let queue = MemoryQueue::with_photos(&photos);
-    let faults = Arc::new(FaultPlan { too_large: [photos[7]].into(), ..FaultPlan::default() });
-    let rig = FaultyPipeline::start_with(with_short_exit_timeout(&queue), &queue, &faults, SHAPE);
-    assert!(queue.wait_until_ended(LONG), "one photo stops all others: {queue:?}, {:?}", rig.shared);
-    rig.stop();
+    let plan = Arc::new(FaultPlan { too_large: [photos[7]].into(), ..FaultPlan::default() });
+    let pipeline = FaultyPipeline::start_with(with_short_exit_timeout(&queue), &queue, &plan, SHAPE);
+    assert!(queue.wait_until_ended(TIMEOUT), "one photo stops all others: {queue:?}, {:?}", pipeline.shared);
+    pipeline.stop();
     for photo in &photos {
-        let end = if *photo == photos[7] { CRASHED } else { EntryState::Done };
-        assert_eq!(queue.end_state(*photo), (end, 1));
+        let expected = if *photo == photos[7] { CRASHED_ONCE } else { DONE_ONCE };
+        assert_eq!(queue.end_state(*photo), expected);
     }
+}
+
+/// Runs a pipeline in which the only photo hangs, and checks that it is abandoned, leased again and finished by another
+/// generation.
+fn assert_hanging_photo_is_retried(queue: &Arc<MemoryQueue>, photo: PhotoId) {
+    let (open, gate) = bounded(0);
+    let plan = FaultPlan::hanging_until_opened(gate);
+    let timings = PipelineTimings { stall_timeout: SHORT_STALL_TIMEOUT, ..with_short_exit_timeout(queue) };
+    let pipeline = FaultyPipeline::start_with(timings, queue, &plan, SHAPE);
+    assert!(queue.wait_until_ended(TIMEOUT), "it is waited for forever: {queue:?}, {:?}", pipeline.shared);
+    assert_eq!(queue.end_state(photo), DONE_ONCE);
+    assert!(plan.generations.load(Ordering::Acquire) > 1);
+    assert_eq!(pipeline.stop().unfinished, 1, "the ticket in the hanging thread");
+    drop(open);
 }
 
 #[test]
 fn a_hanging_photo_is_abandoned_even_when_nothing_else_waits() {
     let photos = photo_ids(1);
     let queue = MemoryQueue::with_photos(&photos);
-    let (open, gate) = bounded(0);
-    let at = [((1, 0), InjectedFault::HangUntilOpened)].into();
-    let faults = Arc::new(FaultPlan { by_run: at, gate: Some(gate), ..FaultPlan::default() });
-    let pace =
-        PipelineTimings { stall_timeout: Duration::from_millis(500), ..with_short_exit_timeout(&queue) };
-    let rig = FaultyPipeline::start_with(pace, &queue, &faults, SHAPE);
-    assert!(queue.wait_until_ended(LONG), "it is waited for for ever: {queue:?}, {:?}", rig.shared);
-    assert_eq!(queue.end_state(photos[0]), (EntryState::Done, 1));
-    assert_eq!(rig.stop().unfinished, 1, "the ticket that the thread still has");
-    drop(open);
+    assert_hanging_photo_is_retried(&queue, photos[0]);
 }
 
 #[test]
@@ -296,18 +308,8 @@ fn a_crash_suspect_that_hangs_is_abandoned_and_retried() {
     let queue = MemoryQueue::with_photos(&[]);
     let suspect = PhotoId::generate();
     queue.add_photo(suspect, 1);
-    let (open, gate) = bounded(0);
-    let at = [((1, 0), InjectedFault::HangUntilOpened)].into();
-    let faults = Arc::new(FaultPlan { by_run: at, gate: Some(gate), ..FaultPlan::default() });
-    let pace =
-        PipelineTimings { stall_timeout: Duration::from_millis(500), ..with_short_exit_timeout(&queue) };
-    let rig = FaultyPipeline::start_with(pace, &queue, &faults, SHAPE);
-    assert!(queue.wait_until_ended(LONG), "it is waited for for ever: {queue:?}, {:?}", rig.shared);
-    assert_eq!(queue.end_state(suspect), (EntryState::Done, 1));
+    assert_hanging_photo_is_retried(&queue, suspect);
     assert_eq!(queue.max_leased_beside_suspect(), 0);
-    assert!(faults.generations.load(Ordering::Acquire) > 1);
-    assert_eq!(rig.stop().unfinished, 1, "the ticket that the thread still has");
-    drop(open);
 }
 
 #[test]
@@ -315,35 +317,29 @@ fn a_crash_suspect_behind_a_hanging_photo_does_not_stall_the_pipeline() {
     let queue = MemoryQueue::with_photos(&[]);
     let suspect = PhotoId::generate();
     queue.add_photo(suspect, 1);
-    // No generation starts before there is a photo that hangs.
+    // No generation starts before the hanging photo exists.
     queue.is_stream_down.store(true, Ordering::Release);
-    let pace = PipelineTimings { stall_timeout: Duration::from_millis(500), ..PipelineTimings::default() };
-    let rig = FaultyPipeline::start_with(pace, &queue, &Arc::default(), SHAPE);
-    let hangs = LeaseId::generate();
-    rig.shared.leases.insert(hangs);
+    let timings = PipelineTimings { stall_timeout: SHORT_STALL_TIMEOUT, ..PipelineTimings::default() };
+    let pipeline = FaultyPipeline::start_with(timings, &queue, &Arc::default(), SHAPE);
+    let hanging = LeaseId::generate();
+    pipeline.shared.leases.insert(hanging);
     queue.is_stream_down.store(false, Ordering::Release);
-    let is_told = || {
-        matches!(
-            *lock(&rig.shared.status),
-            PipelineStatus::Down { component: Component::Stage("pipeline"), .. }
-        )
-    };
-    wait_for("the stall is told", is_told);
-    assert_ne!(queue.end_state(suspect).0, EntryState::Done, "a suspect is worked on alone");
-    rig.shared.leases.remove(hangs);
-    assert!(queue.wait_until_ended(LONG));
-    assert_eq!(queue.end_state(suspect), (EntryState::Done, 1));
-    assert_eq!(rig.stop().unfinished, 0);
+    pipeline.wait_until_down(UNKNOWN_STAGE);
+    assert_ne!(queue.end_state(suspect).0, EntryState::Done, "a crash suspect is processed alone");
+    pipeline.shared.leases.remove(hanging);
+    assert!(queue.wait_until_ended(TIMEOUT));
+    assert_eq!(queue.end_state(suspect), DONE_ONCE);
+    assert_eq!(pipeline.stop().unfinished, 0);
 }
 
-fn any_fault() -> impl Strategy<Value = ((usize, usize), InjectedFault)> {
-    let kind = prop_oneof![
+fn any_fault() -> impl Strategy<Value = (StageRun, InjectedFault)> {
+    let fault = prop_oneof![
         Just(InjectedFault::Panic),
         Just(InjectedFault::PanicOnRebuild),
         Just(InjectedFault::Outage),
         Just(InjectedFault::MissingResult)
     ];
-    ((0_usize..3, 0_usize..40), kind)
+    ((0_usize..3, 0_usize..40), fault)
 }
 
 proptest! {
@@ -352,44 +348,46 @@ proptest! {
     #[test]
     fn every_photo_ends_exactly_once_whatever_dies(
         count in 1_usize..60,
-        cursed in prop::collection::vec(0_usize..60, 0..4),
+        panicking in prop::collection::vec(0_usize..60, 0..4),
         faults in prop::collection::vec(any_fault(), 0..8),
         queue_outages in 0_usize..4,
-        stops in prop::collection::vec(0_u64..30, 0..3),
-        (threads, batch_size) in (1_usize..4, 1_usize..6),
+        stops_after_ms in prop::collection::vec(0_u64..30, 0..3),
+        threads in 1_usize..4,
+        batch_size in 1_usize..6,
     ) {
         let photos = photo_ids(count);
         let queue = MemoryQueue::with_photos(&photos);
-        let cursed: HashSet<PhotoId> = cursed.iter().filter_map(|i| photos.get(*i)).copied().collect();
-        // Panics and lies may hit the same photo twice, and are its end then.
-        let unlucky = faults.iter().filter(|(_, fault)| *fault != InjectedFault::Outage).count();
-        let faults = Arc::new(FaultPlan { by_run: faults.into_iter().collect(), panicking: cursed.clone(), ..FaultPlan::default() });
+        let panicking: HashSet<PhotoId> = panicking.iter().filter_map(|i| photos.get(*i)).copied().collect();
+        // Two of these faults may hit the same photo and so fail it.
+        let panics = faults.iter().filter(|(_, fault)| *fault != InjectedFault::Outage).count();
+        let by_run = faults.into_iter().collect();
+        let plan = Arc::new(FaultPlan { by_run, panicking: panicking.clone(), ..FaultPlan::default() });
         let shape = StageShape { threads, batch_size };
         queue.failing_calls.store(queue_outages, Ordering::Release);
-        for after in stops {
-            let rig = FaultyPipeline::start(&queue, &faults, shape);
-            queue.wait_until_ended(Duration::from_millis(after));
-            let report = rig.stop();
+        for stop_after_ms in stops_after_ms {
+            let pipeline = FaultyPipeline::start(&queue, &plan, shape);
+            queue.wait_until_ended(Duration::from_millis(stop_after_ms));
+            let report = pipeline.stop();
             prop_assert!(report.unfinished == 0 && report.abandoned_threads.is_empty(), "{:?}", report);
-            prop_assert_eq!(queue.leased_count(), 0, "after a stop everything is given back");
+            prop_assert_eq!(queue.leased_count(), 0, "a stop gives everything back");
         }
-        let rig = FaultyPipeline::start(&queue, &faults, shape);
-        let all_ended = queue.wait_until_ended(LONG);
-        prop_assert!(all_ended, "photos do not end: {queue:?}, {:?}", rig.shared);
-        let report = rig.stop();
+        let pipeline = FaultyPipeline::start(&queue, &plan, shape);
+        let have_all_ended = queue.wait_until_ended(TIMEOUT);
+        prop_assert!(have_all_ended, "photos do not end: {queue:?}, {:?}", pipeline.shared);
+        let report = pipeline.stop();
         prop_assert!(report.unfinished == 0 && report.abandoned_threads.is_empty(), "{:?}", report);
         let mut crashed = 0;
         for photo in &photos {
-            let (place, ends) = queue.end_state(*photo);
-            prop_assert_eq!(ends, 1);
-            if cursed.contains(photo) {
-                prop_assert_eq!(place, CRASHED);
-            } else if place == CRASHED {
+            let (state, end_count) = queue.end_state(*photo);
+            prop_assert_eq!(end_count, 1);
+            if panicking.contains(photo) {
+                prop_assert_eq!(state, CRASHED);
+            } else if state == CRASHED {
                 crashed += 1;
             } else {
-                prop_assert_eq!(place, EntryState::Done);
+                prop_assert_eq!(state, EntryState::Done);
             }
         }
-        prop_assert!(crashed <= unlucky, "{crashed} photos crashed by {unlucky} faults");
+        prop_assert!(crashed <= panics, "{crashed} photos failed by {panics} faults");
     }
 }

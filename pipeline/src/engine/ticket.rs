@@ -1,7 +1,8 @@
-//! A ticket answers for one leased photo, whatever becomes of it. Knows nothing of stages.
+//! A ticket guards the lease of one photo, so that every leased photo ends exactly once. It knows nothing of stages.
 //!
-//! Settled by `finish` (see the stage `index`) or [`Ticket::fail`]; dropped unsettled, because a stage died, a channel
-//! closed or the process drains, it notes its lease in the [`Book`], whose keeper gives it back to the queue.
+//! A ticket ends by [`Ticket::finish`] or [`Ticket::fail`]. If it is dropped before that, because a stage died, a channel
+//! closed or the process drains, it puts its lease into the [`LeaseTable`] for release, and the lease renewer gives the
+//! photo back to the queue.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use crate::engine::metrics as names;
 use crate::engine::spans::{self, PhotoOutcome};
 use crate::engine::store_client::StoreClient;
 
-/// A photo on its way, with its ticket. Dropping it anywhere gives the photo back.
+/// A photo in the pipeline with its ticket. Dropping it anywhere gives the photo back to the queue.
 #[derive(Debug)]
 pub(crate) struct InFlight<T> {
     pub(crate) ticket: Ticket,
@@ -36,64 +37,63 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// Opens a ticket for a lease that was just taken.
-    pub(crate) fn open(book: &Arc<LeaseTable>, lease: Arc<Lease>) -> Self {
-        book.insert(lease.id);
+    /// Opens a ticket for a lease that was just acquired.
+    pub(crate) fn open(leases: &Arc<LeaseTable>, lease: Arc<Lease>) -> Self {
+        leases.insert(lease.id);
         let span = spans::photo_span(&lease);
-        Self { lease, leases: Arc::clone(book), is_settled: false, span, waiting_since: Instant::now() }
+        Self { lease, leases: Arc::clone(leases), is_settled: false, span, waiting_since: Instant::now() }
     }
 
-    /// What follows the photo: whatever is logged about it is logged in here.
+    /// Returns the span of the photo, in which everything about it is logged.
     pub(crate) fn span(&self) -> &Span {
         &self.span
     }
 
-    /// A stage is done with the photo; from now on it waits for the next.
+    /// Records that a stage is done with the photo and that it now waits for the next stage.
     pub(crate) fn mark_waiting(&mut self) {
         self.waiting_since = Instant::now();
         self.leases.record_progress();
     }
 
-    /// Leaves the lease to lapse, so that the attempt counts: the photo may be the cause of an outage.
-    pub(crate) fn leave_to_expire(mut self) {
-        self.is_settled = true;
-        spans::record_outcome(&self.span, PhotoOutcome::GivenBack);
-        self.leases.remove(self.lease.id);
-    }
-
-    /// How long the photo has waited for its next stage.
+    /// Returns how long the photo has waited for its next stage.
     pub(crate) fn waiting_time(&self) -> Duration {
         self.waiting_since.elapsed()
     }
 
-    /// The photo's results are written, or no longer wanted: nothing is left to do.
+    /// Ends the ticket without releasing the lease, which then expires, so that the attempt counts. For photos that
+    /// may have caused an outage.
+    pub(crate) fn leave_to_expire(self) {
+        self.finish(PhotoOutcome::GivenBack);
+    }
+
+    /// Ends the ticket of a photo for which nothing is left to do: its results are written or discarded.
     pub(crate) fn finish(mut self, outcome: PhotoOutcome) {
         self.is_settled = true;
         spans::record_outcome(&self.span, outcome);
         self.leases.remove(self.lease.id);
     }
 
-    /// Ends the photo for good.
+    /// Marks the photo as failed in the queue and ends the ticket.
     ///
     /// # Errors
-    /// When the queue does not take it; the photo is given back then.
-    pub(crate) fn fail(self, poison: &Poison, calls: &StoreClient) -> Result<(), Outage> {
+    /// When the queue cannot record the failure; the photo is then given back.
+    pub(crate) fn fail(self, poison: &Poison, store: &StoreClient) -> Result<(), Outage> {
         let span = self.span.clone();
         let _entered = span.enter();
-        let answer = calls.call(
+        let result = store.call(
             Component::Database,
             self.leases.queue().fail(&self.lease, poison.reason, &poison.detail),
         )?;
-        let is_over =
+        let is_superseded =
             |error: &StoreError| matches!(error.kind, StoreErrorKind::NotFound | StoreErrorKind::Conflict);
-        match answer {
+        match result {
             Ok(Finish::Done) => {
                 metrics::counter!(metric_names::PHOTOS_FAILED, "reason" => poison.reason.as_str())
                     .increment(1);
                 tracing::info!(reason = poison.reason.as_str(), detail = poison.detail, "photo failed");
                 self.finish(PhotoOutcome::Failed);
             }
-            Err(error) if !is_over(&error) => {
+            Err(error) if !is_superseded(&error) => {
                 return Err(Outage::from_store_error(Component::Database, error));
             }
             Ok(Finish::Superseded | Finish::Gone) | Err(_) => {
@@ -109,7 +109,7 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.is_settled {
             spans::record_outcome(&self.span, PhotoOutcome::GivenBack);
-            self.leases.schedule_give_back(self.lease.id);
+            self.leases.schedule_release(self.lease.id);
         }
     }
 }

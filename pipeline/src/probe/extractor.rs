@@ -1,9 +1,10 @@
-//! What is done with a selfie: decoded like a photo, within the same limits but for fewer pixels, turned upright,
-//! searched for faces; the largest becomes a vector. Knows nothing of who waits for it.
+//! Processes one selfie: decodes it like a photo but with a lower limit of pixels, makes it upright, detects faces and
+//! embeds the largest one. It knows nothing of requests and queues.
 
 use photofinish_kernels::frame::{Frame, Picture, Size};
 use photofinish_kernels::resize::{ResizeTarget, Resizer};
 use photofinish_models::traits::{FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelError, ModelFactory};
+use photofinish_store::model::photo::FailureReason;
 
 use crate::engine::fault::{Component, Outage, Poison};
 use crate::image::decoder::Decoder;
@@ -13,37 +14,39 @@ use crate::image::upright_resizer::UprightResizer;
 use crate::settings::Limits;
 use crate::stages::inference::grey_frame;
 
-/// The long side of the frame that the vector is made from: a selfie's face is large, more pixels gain nothing.
+/// The long side, in pixels, of the frame from which the face is embedded: faces in selfies are large, so more pixels
+/// gain nothing.
 const FRAME_LONG_SIDE: u32 = 1280;
 
-/// Most pixels of a selfie, unless photos may have fewer still: what phones call 64 megapixels, which is up to 9248 x
-/// 6936. Any runner may send one, and it is decoded in the process of the API, without a budget.
+/// The most pixels of a selfie, unless the limit for photos is lower: 64 megapixels, as phones count them, up to
+/// 9248 x 6936. Anyone may send one, and it is decoded in the API's process, without a budget.
 const MAX_SELFIE_PIXELS: u64 = 64 << 20;
 
-/// Long sides at which faces are looked for, in turn, until there is one. At 640 the detector finds faces from 10
-/// pixels to most of the frame; one that fills it is found when everything is smaller, one far away when it is larger.
+/// The long sides, in pixels, at which faces are detected, in turn, until one is found. At 640 the detector finds faces
+/// from 10 pixels to most of the frame. A face that fills the frame is found at a smaller size, a distant one at a
+/// larger.
 const DETECTION_LONG_SIDES: [u32; 3] = [640, 256, FRAME_LONG_SIDE];
 
-/// A picture that is little more than a face, as cut out by an app or a person, has no surroundings, which detectors
-/// count on: so much of its long side is put around it as grey.
+/// The width of the grey border put around an image in which no face was found, as a fraction of its long side.
+/// Detectors need the surroundings of a face, which images cropped to the face do not have.
 const BORDER_FRACTION: f64 = 0.5;
 
-/// And it is brought to at least this long side with its border.
+/// The smallest long side of an image with its border, in pixels.
 const MIN_BORDERED_LONG_SIDE: u32 = 320;
 
-/// A selfie's largest face.
+/// The largest face of a selfie.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeFace {
-    /// Unit length.
+    /// The embedding, of unit length.
     pub vector: Vec<f32>,
-    /// Name and version of the network that made it.
+    /// The name and version of the model that made it.
     pub model: String,
 }
 
-/// Owns what selfies need; one a thread.
+/// The decoder and the models for selfies, one instance per thread.
 pub(crate) struct FaceExtractor {
     decoder: Decoder,
-    shrinker: UprightResizer,
+    upright_resizer: UprightResizer,
     resizer: Resizer,
     detector: Box<dyn FaceDetector>,
     embedder: Box<dyn FaceEmbedder>,
@@ -51,7 +54,7 @@ pub(crate) struct FaceExtractor {
     limits: Limits,
 }
 
-/// Why a selfie has no vector.
+/// Why no face was extracted.
 #[derive(Debug)]
 pub(crate) enum ExtractionError {
     NoFace,
@@ -72,8 +75,10 @@ impl From<ModelError> for ExtractionError {
 }
 
 impl FaceExtractor {
+    /// Loads the models.
+    ///
     /// # Errors
-    /// When the networks do not serve.
+    /// When a model cannot be loaded, or libjpeg-turbo has no memory.
     pub(crate) fn new(models: &dyn ModelFactory, limits: Limits) -> Result<Self, Outage> {
         let limits = Limits { max_pixels: limits.max_pixels.min(MAX_SELFIE_PIXELS), ..limits };
         let pool = PixelPool::default();
@@ -81,12 +86,12 @@ impl FaceExtractor {
             .map_err(|error| Outage::new(Component::Stage("probe"), error.to_string()))?;
         let embedder = models.create_face_embedder()?;
         let model = embedder.identity().to_string();
-        let shrinker = UprightResizer::new(pool);
-        let detector = models.create_face_detector()?;
-        Ok(Self { decoder, shrinker, resizer: Resizer::default(), detector, embedder, model, limits })
+        let upright_resizer = UprightResizer::new(pool);
+        let (resizer, detector) = (Resizer::default(), models.create_face_detector()?);
+        Ok(Self { decoder, upright_resizer, resizer, detector, embedder, model, limits })
     }
 
-    /// The vector of the largest face.
+    /// Returns the embedding of the largest face. If none is found, tries again with a border around the image.
     pub(crate) fn extract(&mut self, selfie: &[u8]) -> Result<ProbeFace, ExtractionError> {
         let frame = self.decode_upright(selfie)?;
         if let Some(face) = self.find_largest_face(frame.frame())? {
@@ -100,27 +105,27 @@ impl FaceExtractor {
     }
 
     fn decode_upright(&mut self, selfie: &[u8]) -> Result<PooledPicture, Poison> {
-        use photofinish_store::model::photo::FailureReason;
         if selfie.len() as u64 > self.limits.max_file_bytes {
             return Err(Poison::new(FailureReason::TooLarge, format!("{} bytes", selfie.len())));
         }
-        let notes = ExifData::read(selfie);
+        let exif = ExifData::read(selfie);
         let plan = self.decoder.plan(selfie, |_| FRAME_LONG_SIDE)?;
         let stored = self.decoder.decode(selfie, &plan)?;
-        let size = notes.orientation.transform_size(plan.stored_size).fit_within(FRAME_LONG_SIDE);
-        Ok(self.shrinker.resize_upright(stored.frame(), notes.orientation, size))
+        let size = exif.orientation.transform_size(plan.stored_size).fit_within(FRAME_LONG_SIDE);
+        Ok(self.upright_resizer.resize_upright(stored.frame(), exif.orientation, size))
     }
 
-    /// The largest face, by the first look that shows any.
+    /// Returns the largest face at the first of [`DETECTION_LONG_SIDES`] at which any is found.
     fn find_largest_face(&mut self, frame: Frame<'_>) -> Result<Option<FaceBox>, ExtractionError> {
-        let mut looked_at: Option<u32> = None;
-        for look in DETECTION_LONG_SIDES {
-            let seen_at = look.min(frame.long_side());
-            if looked_at == Some(seen_at) {
+        let mut previous_side: Option<u32> = None;
+        for long_side in DETECTION_LONG_SIDES {
+            // The detector does not enlarge, so a small frame may be the same at two sizes.
+            let effective_side = long_side.min(frame.long_side());
+            if previous_side == Some(effective_side) {
                 continue;
             }
-            looked_at = Some(seen_at);
-            let faces = match self.detector.detect(&[frame], look) {
+            previous_side = Some(effective_side);
+            let faces = match self.detector.detect(&[frame], long_side) {
                 Ok(mut faces) => faces.pop().unwrap_or_default(),
                 Err(error) => return Err(self.classify_failure(error)),
             };
@@ -142,9 +147,8 @@ impl FaceExtractor {
         }
     }
 
-    /// The selfie's fault, when the detector is sound.
+    /// Attributes a failure of the detector to the selfie if the detector works on a grey frame, else to the detector.
     fn classify_failure(&mut self, error: ModelError) -> ExtractionError {
-        use photofinish_store::model::photo::FailureReason;
         match self.detector.detect(&[grey_frame()], DETECTION_LONG_SIDES[0]) {
             Ok(_) => {
                 ExtractionError::Unreadable(Poison::new(FailureReason::ProcessingCrashed, error.to_string()))
@@ -153,7 +157,8 @@ impl FaceExtractor {
         }
     }
 
-    /// The frame in the middle of a grey one.
+    /// Returns the frame in the middle of a larger grey one, scaled so that the whole has a long side between
+    /// [`MIN_BORDERED_LONG_SIDE`] and [`FRAME_LONG_SIDE`].
     fn add_border(&mut self, frame: Frame<'_>) -> Picture {
         let border = f64::from(frame.long_side()) * BORDER_FRACTION;
         let whole = f64::from(frame.long_side()) + 2.0 * border;
@@ -163,17 +168,14 @@ impl FaceExtractor {
         let inner = Size { width: scaled(frame.width().into()), height: scaled(frame.height().into()) };
         let margin = scaled(border);
         let outer = Size { width: inner.width + 2 * margin, height: inner.height + 2 * margin };
-        let mut shrunk = Vec::new();
-        self.resizer.resize(
-            frame.as_window(),
-            ResizeTarget::for_network_input(frame.size(), inner),
-            &mut shrunk,
-        );
+        let mut resized = Vec::new();
+        let target = ResizeTarget::for_network_input(frame.size(), inner);
+        self.resizer.resize(frame.as_window(), target, &mut resized);
         let mut pixels = vec![128; outer.area() * 3];
         let (row_bytes, stride) = (inner.width as usize * 3, outer.width as usize * 3);
-        let begin = margin as usize * (stride + 3);
-        for (i, row) in shrunk.chunks_exact(row_bytes).enumerate() {
-            pixels[begin + i * stride..][..row_bytes].copy_from_slice(row);
+        let first_pixel = margin as usize * (stride + 3);
+        for (i, row) in resized.chunks_exact(row_bytes).enumerate() {
+            pixels[first_pixel + i * stride..][..row_bytes].copy_from_slice(row);
         }
         Picture::new(pixels, outer.width, outer.height).expect("made of width * height * 3 bytes")
     }
@@ -182,11 +184,10 @@ impl FaceExtractor {
 #[cfg(test)]
 mod tests {
     use photofinish_models::fakes::FakeModels;
-    use photofinish_store::model::photo::FailureReason;
 
     use super::*;
 
-    /// The first bytes of a PNG.
+    /// Returns the first bytes of a PNG.
     fn png_header(width: u32, height: u32) -> Vec<u8> {
         let mut file = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".to_vec();
         file.extend(width.to_be_bytes());
@@ -197,22 +198,22 @@ mod tests {
     #[test]
     fn a_selfie_has_fewer_pixels_than_a_photo_may_have() {
         let limits = Limits { max_file_bytes: 10 << 20, max_pixels: 200_000_000 };
-        let mut examiner = FaceExtractor::new(&FakeModels::default(), limits).unwrap();
-        let mut reason = |width, height| match examiner.extract(&png_header(width, height)) {
+        let mut extractor = FaceExtractor::new(&FakeModels::default(), limits).unwrap();
+        let mut reason = |width, height| match extractor.extract(&png_header(width, height)) {
             Err(ExtractionError::Unreadable(poison)) => poison.reason,
             other => panic!("{other:?}"),
         };
         assert_eq!(reason(9249, 9249), FailureReason::TooManyPixels);
-        // It is decoded, and ends early.
+        // This one is within the limit, so it is decoded, and the file ends early.
         assert_eq!(reason(9248, 6936), FailureReason::CorruptImage);
     }
 
     #[test]
     fn a_lower_limit_for_photos_applies_to_selfies_too() {
         let limits = Limits { max_file_bytes: 10 << 20, max_pixels: 1_000_000 };
-        let mut examiner = FaceExtractor::new(&FakeModels::default(), limits).unwrap();
-        let Err(ExtractionError::Unreadable(poison)) = examiner.extract(&png_header(1001, 1000)) else {
-            panic!("it was read");
+        let mut extractor = FaceExtractor::new(&FakeModels::default(), limits).unwrap();
+        let Err(ExtractionError::Unreadable(poison)) = extractor.extract(&png_header(1001, 1000)) else {
+            panic!("the selfie was accepted");
         };
         assert_eq!(poison.reason, FailureReason::TooManyPixels);
     }

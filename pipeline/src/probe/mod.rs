@@ -1,4 +1,4 @@
-//! Turns selfies into face embeddings, on its own thread and models, independent of the pipeline.
+//! Turns selfies into face embeddings, on its own thread and with its own models, independent of the pipeline.
 
 pub(crate) mod extractor;
 pub(crate) mod service;

@@ -1,7 +1,7 @@
-//! The probe desk: turns selfies into vectors, on a thread and with networks of its own, so that a runner's search
-//! neither waits for photos nor falls with the pipeline. Knows nothing of HTTP, albums or rows.
+//! The probe service turns selfies into face embeddings. It has its own thread and models, so that a search neither
+//! waits for photos nor fails when the pipeline is down. It knows nothing of HTTP, albums or the database.
 //!
-//! It has a bounded number of seats; who finds none taken is told when to come again.
+//! Its request queue is bounded: when it is full, the caller is told when to retry.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -23,27 +23,28 @@ use crate::engine::sync::lock;
 use crate::probe::extractor::{ExtractionError, FaceExtractor, ProbeFace};
 use crate::settings::Limits;
 
-/// Why a selfie has no vector.
+/// Why a selfie has no embedding.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProbeServiceError {
-    /// Nobody is in it.
-    #[error("no face in the picture")]
+    /// No face was found.
+    #[error("no face in the image")]
     NoFace,
-    /// It is no picture, a damaged one, or one beyond the limits.
-    #[error("not a picture that can be read")]
+    /// The file is not an image, is damaged, or exceeds the limits.
+    #[error("not a readable image")]
     Unreadable,
-    /// All seats are taken.
-    #[error("busy, try again in {retry_after:?}")]
+    /// The request queue is full.
+    #[error("busy, retry in {} s", retry_after.as_secs())]
     Busy {
-        /// When a seat should be free.
+        /// When the queue should have space, in whole seconds, at least one.
         retry_after: Duration,
     },
-    /// The networks do not serve now.
-    #[error("the networks do not serve now")]
+    /// The models are not available, or the service has stopped.
+    #[error("the models are not available")]
     Unavailable,
 }
 
-/// The desk. Dropped or stopped it takes no more selfies; those seated are still answered.
+/// The service, running on its own thread. When it is stopped or dropped it accepts no more requests; those in the queue
+/// are still processed.
 #[derive(Debug)]
 pub struct ProbeService {
     requests: Mutex<Option<Sender<ProbeRequest>>>,
@@ -51,70 +52,75 @@ pub struct ProbeService {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A selfie that waits.
+/// A selfie in the queue.
 struct ProbeRequest {
     selfie: Bytes,
     reply: oneshot::Sender<Result<ProbeFace, ProbeServiceError>>,
-    /// Of the request that brought it.
+    /// The span of the caller's request.
     span: Span,
     queued_at: Instant,
 }
 
-/// How fast the desk works, for those who have to come again.
+/// How fast requests are processed, for the estimate of when to retry.
 #[derive(Debug)]
 struct ServiceRate {
+    /// Requests queued or being processed.
     waiting: AtomicUsize,
-    /// A running mean.
+    /// A moving average.
     micros_per_selfie: AtomicU64,
 }
 
-/// What a selfie takes until one was measured.
+/// The assumed time per selfie until one was measured.
 const INITIAL_ESTIMATE: Duration = Duration::from_millis(200);
 
-/// How long a network that does not come up is left alone.
+/// The pause before the models are loaded again after a failure.
 const LOAD_RETRY_DELAY: Duration = Duration::from_secs(2);
 
-/// The stage name in metrics.
+/// The name of the thread's stage in metrics and spans.
 const STAGE: &str = "probe";
 
 impl ProbeService {
-    /// Opens a desk with `seats` seats, at least one. Its networks come up in the background.
-    pub fn start(models: Arc<dyn ModelFactory>, limits: Limits, seats: usize) -> Self {
-        let (sender, receiver) = bounded(seats.max(1));
-        let guess = u64::try_from(INITIAL_ESTIMATE.as_micros()).unwrap_or(u64::MAX);
-        let rate =
-            Arc::new(ServiceRate { waiting: AtomicUsize::new(0), micros_per_selfie: AtomicU64::new(guess) });
-        let clerk = ProbeWorker { models, limits, rate: Arc::clone(&rate), stats: StageStats::new(STAGE) };
-        let thread = std::thread::Builder::new().name("probe-0".into()).spawn(move || clerk.run(&receiver));
-        let thread = thread
-            .inspect_err(
-                |error| tracing::error!(error = %error, "the probe desk has no thread, selfies are refused"),
-            )
+    /// Starts the service with a queue of `queue_capacity` requests, at least one. The models are loaded in the
+    /// background.
+    pub fn start(models: Arc<dyn ModelFactory>, limits: Limits, queue_capacity: usize) -> Self {
+        let (sender, receiver) = bounded(queue_capacity.max(1));
+        let estimate = u64::try_from(INITIAL_ESTIMATE.as_micros()).unwrap_or(u64::MAX);
+        let rate = Arc::new(ServiceRate {
+            waiting: AtomicUsize::new(0),
+            micros_per_selfie: AtomicU64::new(estimate),
+        });
+        let worker = ProbeWorker { models, limits, rate: Arc::clone(&rate), stats: StageStats::new(STAGE) };
+        let thread = std::thread::Builder::new()
+            .name("probe-0".into())
+            .spawn(move || worker.run(&receiver))
+            .inspect_err(|error| {
+                tracing::error!(error = %error, "failed to start probe thread, selfies are refused");
+            })
             .ok();
         Self { requests: Mutex::new(Some(sender)), rate, thread: Mutex::new(thread) }
     }
 
-    /// The vector of the selfie's largest face.
+    /// Returns the embedding of the largest face in the selfie, a JPEG, PNG or WebP file.
     ///
     /// # Errors
-    /// See [`DeskError`].
+    /// See [`ProbeServiceError`].
     pub async fn embed(&self, selfie: Bytes) -> Result<ProbeFace, ProbeServiceError> {
-        let (answer, answered) = oneshot::channel();
-        let seated = ProbeRequest { selfie, reply: answer, span: Span::current(), queued_at: Instant::now() };
-        let answer = match self.enqueue(seated) {
-            // The thread ended before it came to this one.
-            Ok(()) => answered.await.unwrap_or(Err(ProbeServiceError::Unavailable)),
-            Err(refused) => Err(refused),
+        let (reply, response) = oneshot::channel();
+        let request = ProbeRequest { selfie, reply, span: Span::current(), queued_at: Instant::now() };
+        let result = match self.enqueue(request) {
+            // The reply is dropped if the thread ends before it gets to this request.
+            Ok(()) => response.await.unwrap_or(Err(ProbeServiceError::Unavailable)),
+            Err(error) => Err(error),
         };
-        metrics::counter!(names::PROBES, "answer" => result_label(&answer)).increment(1);
-        answer
+        metrics::counter!(names::PROBES, "answer" => result_label(&result)).increment(1);
+        result
     }
 
-    fn enqueue(&self, seated: ProbeRequest) -> Result<(), ProbeServiceError> {
-        let seats = lock(&self.requests);
-        let seats = seats.as_ref().ok_or(ProbeServiceError::Unavailable)?;
+    fn enqueue(&self, request: ProbeRequest) -> Result<(), ProbeServiceError> {
+        let requests = lock(&self.requests);
+        let requests = requests.as_ref().ok_or(ProbeServiceError::Unavailable)?;
         self.rate.waiting.fetch_add(1, Ordering::AcqRel);
-        seats.try_send(seated).map_err(|refused| {
+        requests.try_send(request).map_err(|refused| {
             self.rate.waiting.fetch_sub(1, Ordering::AcqRel);
             match refused {
                 TrySendError::Full(_) => ProbeServiceError::Busy { retry_after: self.rate.estimated_wait() },
@@ -123,25 +129,25 @@ impl ProbeService {
         })
     }
 
-    /// Takes no more selfies, answers those seated, ends the thread. Blocks.
+    /// Accepts no more requests, processes those in the queue and ends the thread. Blocks.
     pub fn stop(&self) {
         lock(&self.requests).take();
         let Some(thread) = lock(&self.thread).take() else { return };
         if thread.join().is_err() {
-            tracing::error!("the probe desk panicked");
+            tracing::error!("probe thread panicked");
         }
     }
 }
 
 impl ServiceRate {
-    /// How long all who wait will take, in whole seconds, at least one.
+    /// Returns how long all waiting requests will take, in whole seconds, at least one.
     fn estimated_wait(&self) -> Duration {
         let waiting = self.waiting.load(Ordering::Acquire) as u64;
         let micros = waiting.saturating_mul(self.micros_per_selfie.load(Ordering::Relaxed));
         Duration::from_secs(micros.div_ceil(1_000_000).max(1))
     }
 
-    /// Notes that somebody left without an answer: that says nothing of how fast answers are.
+    /// Records a request whose caller gave up. It was not processed, so it does not change the average.
     fn record_cancelled(&self) {
         self.waiting.fetch_sub(1, Ordering::AcqRel);
     }
@@ -155,7 +161,7 @@ impl ServiceRate {
     }
 }
 
-/// The thread behind the desk.
+/// The thread of the service.
 struct ProbeWorker {
     models: Arc<dyn ModelFactory>,
     limits: Limits,
@@ -164,84 +170,85 @@ struct ProbeWorker {
 }
 
 impl ProbeWorker {
-    fn run(&self, seats: &Receiver<ProbeRequest>) {
-        let mut examiner = self.load_extractor();
-        let mut tried_at = Instant::now();
-        while let Ok(ProbeRequest { selfie, reply: answer, span, queued_at: since }) = seats.recv() {
-            // Who gave up while waiting has nobody to read an answer, and keeps others from theirs.
-            if answer.is_closed() {
+    fn run(&self, requests: &Receiver<ProbeRequest>) {
+        let mut extractor = self.load_extractor();
+        let mut loaded_at = Instant::now();
+        while let Ok(ProbeRequest { selfie, reply, span, queued_at }) = requests.recv() {
+            // Nobody would read the reply, and others are waiting.
+            if reply.is_closed() {
                 self.rate.record_cancelled();
                 continue;
             }
-            if examiner.is_none() && tried_at.elapsed() >= LOAD_RETRY_DELAY {
-                examiner = self.load_extractor();
-                tried_at = Instant::now();
+            if extractor.is_none() && loaded_at.elapsed() >= LOAD_RETRY_DELAY {
+                extractor = self.load_extractor();
+                loaded_at = Instant::now();
             }
-            let began = Instant::now();
-            let work = StageSpan::new(span, STAGE, (1, since.elapsed()));
-            let measured = self.stats.start_batch();
+            let started_at = Instant::now();
+            let span = StageSpan::new(span, STAGE, 1, queued_at.elapsed());
+            let timer = self.stats.start_batch();
             let result = {
-                let _entered = work.enter();
-                self.extract_face(&mut examiner, &selfie)
+                let _entered = span.enter();
+                self.extract_face(&mut extractor, &selfie)
             };
-            measured.finish(1);
-            // Before the answer: the request's span must not end while one of its own is open.
-            drop(work);
-            self.rate.record_served(began.elapsed());
-            // The runner may have gone.
-            let _gone = answer.send(result);
+            timer.finish(1);
+            // Before the reply: the span of the request must not end while a child of it is open.
+            drop(span);
+            self.rate.record_served(started_at.elapsed());
+            // The caller may have given up meanwhile.
+            let _gone = reply.send(result);
         }
     }
 
-    /// Examines a selfie; the examiner is another one afterwards when it did not survive it, or none.
+    /// Processes a selfie. After a panic or a failure of the models the extractor is replaced, or `None` if loading
+    /// fails.
     fn extract_face(
         &self,
-        examiner: &mut Option<FaceExtractor>,
+        extractor: &mut Option<FaceExtractor>,
         selfie: &[u8],
     ) -> Result<ProbeFace, ProbeServiceError> {
-        let Some(present) = examiner.as_mut() else { return Err(ProbeServiceError::Unavailable) };
-        let refusal = match catch_unwind(AssertUnwindSafe(|| present.extract(selfie))) {
+        let Some(current) = extractor.as_mut() else { return Err(ProbeServiceError::Unavailable) };
+        let error = match catch_unwind(AssertUnwindSafe(|| current.extract(selfie))) {
             Ok(Ok(face)) => return Ok(face),
-            Ok(Err(refusal)) => refusal,
+            Ok(Err(error)) => error,
             Err(panic) => {
                 self.stats.record_panic();
-                tracing::warn!(message = panic_message(panic.as_ref()), "a selfie panicked");
-                *examiner = self.load_extractor();
+                tracing::warn!(
+                    message = panic_message(panic.as_ref()),
+                    "selfie panicked, reloading probe models"
+                );
+                *extractor = self.load_extractor();
                 return Err(ProbeServiceError::Unreadable);
             }
         };
-        match refusal {
+        match error {
             ExtractionError::NoFace => Err(ProbeServiceError::NoFace),
             ExtractionError::Unreadable(poison) => {
-                tracing::debug!(detail = %poison, "a selfie cannot be read");
+                tracing::debug!(detail = %poison, "failed to read selfie");
                 Err(ProbeServiceError::Unreadable)
             }
             ExtractionError::Unavailable(outage) => {
-                tracing::error!(reason = %outage, "the probe desk's networks fail, selfies are refused");
-                *examiner = self.load_extractor();
+                tracing::error!(reason = %outage, "probe models failed, reloading them");
+                *extractor = self.load_extractor();
                 Err(ProbeServiceError::Unavailable)
             }
         }
     }
 
     fn load_extractor(&self) -> Option<FaceExtractor> {
-        let hired = catch_unwind(AssertUnwindSafe(|| FaceExtractor::new(self.models.as_ref(), self.limits)));
-        match hired {
-            Ok(Ok(examiner)) => Some(examiner),
-            Ok(Err(outage)) => {
-                tracing::error!(reason = %outage, "the probe desk has no networks, selfies are refused");
-                None
-            }
-            Err(panic) => {
-                tracing::error!(reason = panic_message(panic.as_ref()), "the probe desk's networks panic");
-                None
-            }
-        }
+        let loaded = catch_unwind(AssertUnwindSafe(|| FaceExtractor::new(self.models.as_ref(), self.limits)));
+        let reason = match loaded {
+            Ok(Ok(extractor)) => return Some(extractor),
+            Ok(Err(outage)) => outage.to_string(),
+            Err(panic) => panic_message(panic.as_ref()),
+        };
+        tracing::error!(reason, "failed to load probe models, selfies are refused");
+        None
     }
 }
 
-fn result_label(answer: &Result<ProbeFace, ProbeServiceError>) -> &'static str {
-    match answer {
+/// Returns the value of the metric label `answer`.
+fn result_label(result: &Result<ProbeFace, ProbeServiceError>) -> &'static str {
+    match result {
         Ok(_) => "face",
         Err(ProbeServiceError::NoFace) => "no_face",
         Err(ProbeServiceError::Unreadable) => "unreadable",
@@ -265,46 +272,46 @@ mod tests {
         })
     }
 
-    fn serve_all(seated: Vec<ProbeRequest>, pace: &Arc<ServiceRate>) {
-        let clerk = ProbeWorker {
+    fn serve_all(requests: Vec<ProbeRequest>, rate: &Arc<ServiceRate>) {
+        let worker = ProbeWorker {
             models: Arc::new(FakeModels::default()),
             limits: LIMITS,
-            rate: Arc::clone(pace),
+            rate: Arc::clone(rate),
             stats: StageStats::new(STAGE),
         };
-        let (seats, waiting) = bounded(seated.len().max(1));
-        for selfie in seated {
-            seats.send(selfie).unwrap();
+        let (sender, receiver) = bounded(requests.len().max(1));
+        for request in requests {
+            sender.send(request).unwrap();
         }
-        drop(seats);
-        clerk.run(&waiting);
+        drop(sender);
+        worker.run(&receiver);
     }
 
     fn new_request() -> (ProbeRequest, oneshot::Receiver<Result<ProbeFace, ProbeServiceError>>) {
-        let (answer, answered) = oneshot::channel();
-        let (selfie, span, since) = (Bytes::from_static(b"no picture"), Span::none(), Instant::now());
-        (ProbeRequest { selfie, reply: answer, span, queued_at: since }, answered)
+        let (reply, response) = oneshot::channel();
+        let (selfie, span, queued_at) = (Bytes::from_static(b"not an image"), Span::none(), Instant::now());
+        (ProbeRequest { selfie, reply, span, queued_at }, response)
     }
 
     #[test]
     fn a_cancelled_request_is_not_processed() {
-        let (gone, answered) = new_request();
-        drop(answered);
-        let pace = rate_of_one_second(1);
-        serve_all(vec![gone], &pace);
-        assert_eq!(pace.waiting.load(Ordering::Acquire), 0);
-        assert_eq!(pace.micros_per_selfie.load(Ordering::Relaxed), 1_000_000, "it was examined");
+        let (cancelled, response) = new_request();
+        drop(response);
+        let rate = rate_of_one_second(1);
+        serve_all(vec![cancelled], &rate);
+        assert_eq!(rate.waiting.load(Ordering::Acquire), 0);
+        assert_eq!(rate.micros_per_selfie.load(Ordering::Relaxed), 1_000_000, "it was processed");
     }
 
     #[test]
     fn a_request_behind_a_cancelled_one_is_served() {
-        let (gone, answered) = new_request();
-        drop(answered);
-        let (present, mut answered) = new_request();
-        let pace = rate_of_one_second(2);
-        serve_all(vec![gone, present], &pace);
-        assert_eq!(answered.try_recv(), Ok(Err(ProbeServiceError::Unreadable)));
-        assert_eq!(pace.waiting.load(Ordering::Acquire), 0);
-        assert!(pace.micros_per_selfie.load(Ordering::Relaxed) < 1_000_000);
+        let (cancelled, response) = new_request();
+        drop(response);
+        let (waiting, mut response) = new_request();
+        let rate = rate_of_one_second(2);
+        serve_all(vec![cancelled, waiting], &rate);
+        assert_eq!(response.try_recv(), Ok(Err(ProbeServiceError::Unreadable)));
+        assert_eq!(rate.waiting.load(Ordering::Acquire), 0);
+        assert!(rate.micros_per_selfie.load(Ordering::Relaxed) < 1_000_000);
     }
 }

@@ -1,5 +1,5 @@
-//! A pipeline of three stages that do nothing but fail as they are told, under the real feed, runner, generation and
-//! supervisor: for tests of what becomes of photos whatever dies.
+//! A pipeline of three stages that only inject faults, run by the real feed, runner, generation and supervisor: for tests
+//! of what happens to photos when parts of the pipeline fail.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,119 +12,146 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::photo::PhotoSize;
 use photofinish_store::traits::{Lease, PhotoResults, Queue};
+use tokio::runtime::Runtime;
 
-use crate::engine::budget::{Budget, BudgetPermit};
+use crate::engine::budget::{Budget, BudgetPermit, Budgets};
 use crate::engine::fault::{Component, Outage};
 use crate::engine::generation::{Generation, StageSpec, StageThreads};
 use crate::engine::leases::{LeaseRenewer, LeaseTable};
-use crate::engine::runner::{Inlet, Outlet};
+use crate::engine::runner::{Inlet, Outlet, StageFactory};
 use crate::engine::spans::PhotoOutcome;
 use crate::engine::stage::{BatchResults, Stage};
 use crate::engine::stage_stats::PipelineStats;
 use crate::engine::store_client::{KillSwitch, StoreClient};
 use crate::engine::supervisor::{
-    GenerationFactory, POLL_INTERVAL, PendingGeneration, PipelineStatus, SharedState, StopReport, Supervisor,
+    POLL_INTERVAL, PendingGeneration, PipelineStatus, SharedState, StopReport, Supervisor,
     SupervisorTimeouts, stop_channel,
 };
 use crate::engine::ticket::InFlight;
 use crate::stages::feed::Feed;
 use crate::testing::memory_queue::MemoryQueue;
 
-/// What happens in a run of a stage.
+/// A fault in one run of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InjectedFault {
     /// The run panics.
     Panic,
-    /// The run panics, and so does building the stage anew.
+    /// The run panics, and so does rebuilding the stage.
     PanicOnRebuild,
-    /// The run answers an outage.
+    /// The run returns an outage.
     Outage,
-    /// The run takes longer than several looks of the supervisor, then answers an outage: what a storage that hangs does.
+    /// The run takes longer than several polls of the supervisor and then returns an outage, like a storage that hangs.
     SlowOutage,
-    /// The run answers too few results.
+    /// The run returns too few results.
     MissingResult,
-    /// The run waits at the gate, and whatever else ends does not end it: a thread that hangs in native code.
+    /// The run waits until the gate opens, even if its generation ends, like a thread that hangs in native code.
     HangUntilOpened,
 }
 
-/// What fails when.
+/// A run of a stage: the stage's index, and the number of the run over all threads and generations.
+pub(crate) type StageRun = (usize, usize);
+
+/// Which faults are injected, and what happened.
 #[derive(Debug, Default)]
 pub(crate) struct FaultPlan {
-    /// By stage and number of its run, over all threads and generations.
-    pub(crate) by_run: HashMap<(usize, usize), InjectedFault>,
-    /// Photos that panic in the second stage each time.
+    pub(crate) by_run: HashMap<StageRun, InjectedFault>,
+    /// Photos for which the second stage panics each time.
     pub(crate) panicking: HashSet<PhotoId>,
-    /// Photos for which the second stage has no room, though it is sound.
+    /// Photos for which the second stage has not enough memory, though it works for others.
     pub(crate) too_large: HashSet<PhotoId>,
+    /// The number of runs of each stage.
     pub(crate) runs: [AtomicUsize; 3],
+    /// Whether building the stage panics, until the next generation.
     pub(crate) fails_to_build: [AtomicBool; 3],
-    /// Generations that were started, with all their stages.
+    /// The number of generations that were started.
     pub(crate) generations: AtomicUsize,
-    /// Sizes of the batches of the second stage.
+    /// The sizes of the batches of the second stage.
     pub(crate) batches: Mutex<Vec<usize>>,
-    /// Opens when its sender is dropped, also by a test that fails; always open where there is none.
+    /// Opens when its sender is dropped, even by a test that panics; without a gate nothing hangs.
     pub(crate) gate: Option<Receiver<()>>,
 }
 
-pub(crate) const STAGE_NAMES: [&str; 4] = ["feed", "one", "two", "three"];
+impl FaultPlan {
+    /// A plan with one fault, in the first run of the second stage.
+    pub(crate) fn hanging_until_opened(gate: Receiver<()>) -> Arc<Self> {
+        let by_run = [((1, 0), InjectedFault::HangUntilOpened)].into();
+        Arc::new(Self { by_run, gate: Some(gate), ..Self::default() })
+    }
+}
 
-/// An item with a hold of a budget, as real ones have.
+const STAGE_NAMES: [&str; 4] = ["feed", "one", "two", "three"];
+
+/// The bytes of budget that each photo acquires in the first stage.
+const PHOTO_BYTES: usize = 10;
+
+/// A photo with a permit of a budget, as in the real stages.
 #[derive(Debug)]
 struct TestPhoto {
     lease: Arc<Lease>,
     _permit: Option<BudgetPermit>,
 }
 
-struct FaultyStage {
-    index: usize,
+/// What the stages of one generation share.
+#[derive(Clone)]
+struct StageResources {
     plan: Arc<FaultPlan>,
     budget: Budget,
     queue: Arc<MemoryQueue>,
     store: StoreClient,
 }
 
+/// What the three stages have in common.
+struct FaultyStage {
+    index: usize,
+    resources: StageResources,
+}
+
 impl FaultyStage {
-    fn new(index: usize, faults: &Arc<FaultPlan>, budget: &Budget, work: &StageResources) -> Self {
-        assert!(!faults.fails_to_build[index].load(Ordering::Acquire), "told to die while being built");
-        Self {
-            index,
-            plan: Arc::clone(faults),
-            budget: budget.clone(),
-            queue: Arc::clone(&work.queue),
-            store: work.store.clone(),
-        }
+    fn new(index: usize, resources: &StageResources) -> Self {
+        let fails = resources.plan.fails_to_build[index].load(Ordering::Acquire);
+        assert!(!fails, "injected panic while the stage is built");
+        Self { index, resources: resources.clone() }
     }
 
-    fn inject_fault(&self, batch: &[Arc<Lease>]) -> Result<(), Outage> {
-        let run = self.plan.runs[self.index].fetch_add(1, Ordering::AcqRel);
-        match self.plan.by_run.get(&(self.index, run)) {
-            Some(InjectedFault::Panic) => panic!("told to panic"),
+    fn inject_fault(&self, batch: &[TestPhoto]) -> Result<(), Outage> {
+        self.inject_fault_for(batch.iter().map(|photo| photo.lease.photo).collect())
+    }
+
+    fn inject_fault_for(&self, batch: HashSet<PhotoId>) -> Result<(), Outage> {
+        let plan = &self.resources.plan;
+        let run = plan.runs[self.index].fetch_add(1, Ordering::AcqRel);
+        match plan.by_run.get(&(self.index, run)) {
+            Some(InjectedFault::Panic) => panic!("injected panic"),
             Some(InjectedFault::PanicOnRebuild) => {
-                self.plan.fails_to_build[self.index].store(true, Ordering::Release);
-                panic!("told to die")
+                plan.fails_to_build[self.index].store(true, Ordering::Release);
+                panic!("injected panic")
             }
-            Some(InjectedFault::Outage) => return Err(Outage::new(Component::Models, "told to be out")),
+            Some(InjectedFault::Outage) => return Err(Outage::new(Component::Models, "injected outage")),
             Some(InjectedFault::SlowOutage) => {
                 std::thread::sleep(3 * POLL_INTERVAL);
-                return Err(Outage::new(Component::Models, "told to be out after a while"));
+                return Err(Outage::new(Component::Models, "injected outage"));
             }
             Some(InjectedFault::HangUntilOpened) => {
-                // Nothing is ever sent: it ends with its sender.
-                let _open = self.plan.gate.as_ref().map(Receiver::recv);
+                // Nothing is ever sent: the wait ends when the sender is dropped.
+                let _opened = plan.gate.as_ref().map(Receiver::recv);
             }
             Some(InjectedFault::MissingResult) | None => {}
         }
-        if self.index == 1 && batch.iter().any(|lease| self.plan.too_large.contains(&lease.photo)) {
-            return Err(Outage { counts_as_attempt: true, ..Outage::new(Component::Models, "no room") });
+        let is_second = self.index == 1;
+        if is_second && !batch.is_disjoint(&plan.too_large) {
+            return Err(Outage {
+                counts_as_attempt: true,
+                ..Outage::new(Component::Models, "injected lack of memory")
+            });
         }
-        let is_cursed = |lease: &Arc<Lease>| self.plan.panicking.contains(&lease.photo);
-        assert!(!(self.index == 1 && batch.iter().any(is_cursed)), "a cursed photo");
+        assert!(!(is_second && !batch.is_disjoint(&plan.panicking)), "injected panic of a photo");
         Ok(())
     }
 
+    /// Whether the latest run of this stage returns too few results.
     fn drops_a_result(&self) -> bool {
-        let run = self.plan.runs[self.index].load(Ordering::Acquire).wrapping_sub(1);
-        self.plan.by_run.get(&(self.index, run)) == Some(&InjectedFault::MissingResult)
+        let run = self.resources.plan.runs[self.index].load(Ordering::Acquire).wrapping_sub(1);
+        self.resources.plan.by_run.get(&(self.index, run)) == Some(&InjectedFault::MissingResult)
     }
 }
 
@@ -135,18 +162,14 @@ impl Stage for FirstStage {
     type Out = TestPhoto;
 
     fn run(&mut self, batch: &[Arc<Lease>]) -> Result<BatchResults<TestPhoto>, Outage> {
-        self.0.inject_fault(batch)?;
-        batch
-            .iter()
-            .map(|lease| {
-                let held = self
-                    .0
-                    .budget
-                    .acquire(10)
-                    .map_err(|closed| Outage::new(Component::Storage, closed.to_string()))?;
-                Ok(Ok(TestPhoto { lease: Arc::clone(lease), _permit: Some(held) }))
-            })
-            .collect()
+        self.0.inject_fault_for(batch.iter().map(|lease| lease.photo).collect())?;
+        let mut photos = Vec::new();
+        for lease in batch {
+            let permit = self.0.resources.budget.acquire(PHOTO_BYTES);
+            let permit = permit.map_err(|closed| Outage::new(Component::Storage, closed.to_string()))?;
+            photos.push(Ok(TestPhoto { lease: Arc::clone(lease), _permit: Some(permit) }));
+        }
+        Ok(photos)
     }
 }
 
@@ -157,13 +180,11 @@ impl Stage for SecondStage {
     type Out = TestPhoto;
 
     fn run(&mut self, batch: &[TestPhoto]) -> Result<BatchResults<TestPhoto>, Outage> {
-        self.0.plan.batches.lock().unwrap().push(batch.len());
-        self.0.inject_fault(&batch.iter().map(|item| Arc::clone(&item.lease)).collect::<Vec<_>>())?;
-        let honest = batch.len() - usize::from(self.0.drops_a_result());
-        Ok(batch[..honest]
-            .iter()
-            .map(|item| Ok(TestPhoto { lease: Arc::clone(&item.lease), _permit: None }))
-            .collect())
+        self.0.resources.plan.batches.lock().unwrap().push(batch.len());
+        self.0.inject_fault(batch)?;
+        let result_count = batch.len() - usize::from(self.0.drops_a_result());
+        let results = batch[..result_count].iter();
+        Ok(results.map(|photo| Ok(TestPhoto { lease: Arc::clone(&photo.lease), _permit: None })).collect())
     }
 }
 
@@ -174,17 +195,18 @@ impl Stage for ThirdStage {
     type Out = ();
 
     fn run(&mut self, batch: &[TestPhoto]) -> Result<BatchResults<()>, Outage> {
-        self.0.inject_fault(&batch.iter().map(|item| Arc::clone(&item.lease)).collect::<Vec<_>>())?;
-        let photos = batch.iter().map(|item| finished(&item.lease)).collect();
-        self.0
+        self.0.inject_fault(batch)?;
+        let resources = &self.0.resources;
+        let photos = batch.iter().map(|photo| empty_results(&photo.lease)).collect();
+        resources
             .store
-            .call(Component::Database, self.0.queue.finish(photos))?
+            .call(Component::Database, resources.queue.finish(photos))?
             .map_err(|error| Outage::from_store_error(Component::Database, error))?;
         Ok(batch.iter().map(|_| Ok(())).collect())
     }
 }
 
-fn finished(lease: &Lease) -> PhotoResults {
+fn empty_results(lease: &Lease) -> PhotoResults {
     PhotoResults {
         lease: lease.clone(),
         size: PhotoSize { width: 1, height: 1 },
@@ -195,38 +217,31 @@ fn finished(lease: &Lease) -> PhotoResults {
     }
 }
 
-#[derive(Clone)]
-struct StageResources {
-    queue: Arc<MemoryQueue>,
-    store: StoreClient,
-}
-
-/// The pipeline of failing stages.
+/// The pipeline of faulty stages.
 pub(crate) struct FaultyPipeline {
     pub(crate) shared: Arc<SharedState>,
     stop: Sender<()>,
     supervisor: JoinHandle<StopReport>,
     /// The metrics of the supervisor's thread.
     metrics_page: PrometheusHandle,
-    _runtime: tokio::runtime::Runtime,
+    _runtime: Runtime,
 }
 
-/// Threads of each stage, and photos a batch.
+/// The threads and the batch size of each stage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StageShape {
     pub(crate) threads: usize,
     pub(crate) batch_size: usize,
 }
 
-/// How long a rig waits for what.
+/// The times that a test can shorten.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PipelineTimings {
-    /// How long leases hold.
     pub(crate) lease_ttl: Duration,
     pub(crate) timeouts: SupervisorTimeouts,
-    /// After so many failures in a row.
+    /// Returns the pause after a number of consecutive failures.
     pub(crate) backoff: fn(u32) -> Duration,
-    /// After this photos that do not end hang.
+    /// When photos in flight make no progress for so long, the pipeline is stalled.
     pub(crate) stall_timeout: Duration,
 }
 
@@ -242,14 +257,14 @@ impl Default for PipelineTimings {
 }
 
 impl FaultyPipeline {
-    pub(crate) fn start(queue: &Arc<MemoryQueue>, faults: &Arc<FaultPlan>, shape: StageShape) -> Self {
-        Self::start_with(PipelineTimings::default(), queue, faults, shape)
+    pub(crate) fn start(queue: &Arc<MemoryQueue>, plan: &Arc<FaultPlan>, shape: StageShape) -> Self {
+        Self::start_with(PipelineTimings::default(), queue, plan, shape)
     }
 
     pub(crate) fn start_with(
-        pace: PipelineTimings,
+        timings: PipelineTimings,
         queue: &Arc<MemoryQueue>,
-        faults: &Arc<FaultPlan>,
+        plan: &Arc<FaultPlan>,
         shape: StageShape,
     ) -> Self {
         let runtime =
@@ -260,33 +275,37 @@ impl FaultyPipeline {
             leases: Arc::new(LeaseTable::new(Arc::clone(queue) as Arc<dyn Queue>)),
             wakeup: Mutex::default(),
         });
-        let calls = StoreClient { runtime: runtime.handle().clone(), kill_switch: KillSwitch::new() };
+        let store = StoreClient { runtime: runtime.handle().clone(), kill_switch: KillSwitch::new() };
+        let assembly = FaultyAssembly {
+            queue: Arc::clone(queue),
+            plan: Arc::clone(plan),
+            shape,
+            timings,
+            shared: Arc::clone(&shared),
+            runtime: runtime.handle().clone(),
+        };
         let (stop, stopped) = stop_channel();
         let supervisor = Supervisor {
             shared: Arc::clone(&shared),
             stop: stopped,
-            renewer: LeaseRenewer::start(Arc::clone(&shared.leases), calls, pace.lease_ttl).unwrap(),
+            renewer: LeaseRenewer::start(Arc::clone(&shared.leases), store, timings.lease_ttl).unwrap(),
             runtime: runtime.handle().clone(),
             drain_grace: Duration::from_secs(10),
-            backoff: pace.backoff,
-            start_generation: generation_factory(
-                queue,
-                faults,
-                (shape, pace),
-                (Arc::clone(&shared), runtime.handle().clone()),
-            ),
+            backoff: timings.backoff,
+            start_generation: Box::new(move |kill_switch| assembly.start_generation(kill_switch)),
         };
         let recorder = PrometheusBuilder::new().build_recorder();
         let metrics_page = recorder.handle();
-        let work =
-            move || metrics::with_local_recorder(&recorder, || supervisor.run_with_timeouts(pace.timeouts));
+        let work = move || {
+            metrics::with_local_recorder(&recorder, || supervisor.run_with_timeouts(timings.timeouts))
+        };
         let supervisor = std::thread::Builder::new().name("supervisor".into()).spawn(work).unwrap();
         Self { shared, stop, supervisor, metrics_page, _runtime: runtime }
     }
 
-    /// Whether the metrics of the supervisor's thread have this line.
-    pub(crate) fn has_metric(&self, line: &str) -> bool {
-        self.metrics_page.render().lines().any(|shown| shown == line)
+    /// Whether the metrics of the supervisor's thread contain this line.
+    pub(crate) fn has_metric(&self, expected: &str) -> bool {
+        self.metrics_page.render().lines().any(|line| line == expected)
     }
 
     pub(crate) fn stop(self) -> StopReport {
@@ -295,76 +314,72 @@ impl FaultyPipeline {
     }
 }
 
-fn generation_factory(
-    queue: &Arc<MemoryQueue>,
-    faults: &Arc<FaultPlan>,
-    (shape, pace): (StageShape, PipelineTimings),
-    (shared, runtime): (Arc<SharedState>, tokio::runtime::Handle),
-) -> GenerationFactory {
-    let (queue, faults) = (Arc::clone(queue), Arc::clone(faults));
-    Box::new(move |kill| {
-        faults.generations.fetch_add(1, Ordering::AcqRel);
-        faults.fails_to_build.iter().for_each(|dying| dying.store(false, Ordering::Release));
-        let calls = StoreClient { runtime: runtime.clone(), kill_switch: kill.clone() };
-        let work = StageResources { queue: Arc::clone(&queue), store: calls.clone() };
-        // Room for three items at once: stages wait for each other all the time.
-        let budget = Budget::new(30);
-        let (leased, one, two) = (bounded::<InFlight<Arc<Lease>>>(4), bounded(2), bounded(2));
-        let mut crew = StageThreads::new(calls.clone(), Arc::clone(&shared.stats));
-        let link = |number: usize| {
-            let (faults, budget, work) = (Arc::clone(&faults), budget.clone(), work.clone());
-            move || FaultyStage::new(number, &faults, &budget, &work)
-        };
-        let StageShape { threads, batch_size } = shape;
-        let third = link(2);
-        let build: crate::engine::runner::StageFactory<ThirdStage> =
-            Arc::new(move || Ok(ThirdStage(third())));
-        crew.spawn_stage(
-            StageSpec { stage: "three", threads: 1, batch_size: 8, factory: build },
-            Inlet(two.1),
-            Outlet::Terminal(|()| PhotoOutcome::Ready),
-        )?;
-        let second = link(1);
-        let build: crate::engine::runner::StageFactory<SecondStage> =
-            Arc::new(move || Ok(SecondStage(second())));
-        crew.spawn_stage(
-            StageSpec { stage: "two", threads, batch_size, factory: build },
-            Inlet(one.1),
-            Outlet::Next(two.0),
-        )?;
-        let first = link(0);
-        let build: crate::engine::runner::StageFactory<FirstStage> =
-            Arc::new(move || Ok(FirstStage(first())));
-        crew.spawn_stage(
-            StageSpec { stage: "one", threads, batch_size: 1, factory: build },
-            Inlet(leased.1),
-            Outlet::Next(one.0),
-        )?;
-        let bell = bounded(1);
-        let drain = Arc::new(AtomicBool::new(false));
+/// Starts generations of the faulty stages.
+struct FaultyAssembly {
+    queue: Arc<MemoryQueue>,
+    plan: Arc<FaultPlan>,
+    shape: StageShape,
+    timings: PipelineTimings,
+    shared: Arc<SharedState>,
+    runtime: tokio::runtime::Handle,
+}
+
+impl FaultyAssembly {
+    fn start_generation(&self, kill_switch: KillSwitch) -> Result<PendingGeneration, Outage> {
+        self.plan.generations.fetch_add(1, Ordering::AcqRel);
+        self.plan.fails_to_build.iter().for_each(|fails| fails.store(false, Ordering::Release));
+        let store = StoreClient { runtime: self.runtime.clone(), kill_switch: kill_switch.clone() };
+        let (leased_tx, leased_rx) = bounded(4);
+        let (wakeup_tx, wakeup_rx) = bounded(1);
+        let is_draining = Arc::new(AtomicBool::new(false));
         let feed = Feed {
-            leases: Arc::clone(&shared.leases),
-            store: calls,
-            outlet: leased.0,
-            wakeup: bell.1,
-            is_draining: Arc::clone(&drain),
-            lease_ttl: pace.lease_ttl,
-            stats: shared.stats.stage("feed"),
+            leases: Arc::clone(&self.shared.leases),
+            store: store.clone(),
+            outlet: leased_tx,
+            wakeup: wakeup_rx,
+            is_draining: Arc::clone(&is_draining),
+            lease_ttl: self.timings.lease_ttl,
+            stats: self.shared.stats.stage("feed"),
         };
-        let budgets = [budget.clone(), Budget::new(1)];
+        // Three photos fit at once, so that stages wait for each other all the time.
+        let budgets = Budgets { files: Budget::new(3 * PHOTO_BYTES), pixels: Budget::new(1) };
+        let mut threads = StageThreads::new(store.clone(), Arc::clone(&self.shared.stats));
+        self.spawn_stages(&mut threads, store, &budgets, Inlet(leased_rx))?;
+        let stall_timeout = self.timings.stall_timeout;
         Ok(PendingGeneration {
-            generation: Generation {
-                threads: crew,
-                kill_switch: kill,
-                is_draining: drain,
-                wakeup: bell.0,
-                budgets,
-            },
+            generation: Generation { threads, kill_switch, is_draining, wakeup: wakeup_tx, budgets },
             start_feed: Box::new(move |generation| {
-                generation
-                    .threads
-                    .spawn_thread("feed", 0, move || feed.run_with_stall_timeout(pace.stall_timeout))
+                generation.threads.spawn_thread("feed", 0, move || feed.run_with_stall_timeout(stall_timeout))
             }),
         })
-    })
+    }
+
+    fn spawn_stages(
+        &self,
+        threads: &mut StageThreads,
+        store: StoreClient,
+        budgets: &Budgets,
+        leased_rx: Inlet<InFlight<Arc<Lease>>>,
+    ) -> Result<(), Outage> {
+        let (plan, queue) = (Arc::clone(&self.plan), Arc::clone(&self.queue));
+        let resources = StageResources { plan, budget: budgets.files.clone(), queue, store };
+        let StageShape { threads: count, batch_size } = self.shape;
+        let one = StageSpec::new("one", count, 1, factory(0, FirstStage, &resources));
+        let two = StageSpec::new("two", count, batch_size, factory(1, SecondStage, &resources));
+        let three = StageSpec::new("three", 1, 8, factory(2, ThirdStage, &resources));
+        let (one_tx, one_rx) = bounded(2);
+        let (two_tx, two_rx) = bounded(2);
+        threads.spawn_stage(one, leased_rx, Outlet::Next(one_tx))?;
+        threads.spawn_stage(two, Inlet(one_rx), Outlet::Next(two_tx))?;
+        threads.spawn_stage(three, Inlet(two_rx), Outlet::Terminal(|()| PhotoOutcome::Ready))
+    }
+}
+
+fn factory<S: Stage + 'static>(
+    index: usize,
+    wrap: fn(FaultyStage) -> S,
+    resources: &StageResources,
+) -> StageFactory<S> {
+    let resources = resources.clone();
+    Arc::new(move || Ok(wrap(FaultyStage::new(index, &resources))))
 }

@@ -1,5 +1,5 @@
-//! A queue in memory that counts how each photo ends: for tests of the mechanics, which must hold whatever the store
-//! answers. Tests of whole photos use the real store.
+//! A queue in memory that counts how often each photo ends, for tests of the engine with failures of the queue. Tests of
+//! whole photos use the real store.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,10 +16,10 @@ use time::OffsetDateTime;
 use crate::engine::sync::lock;
 use crate::testing::album_config;
 
-/// As many as the service gives a photo.
+/// The limit of attempts per photo, the same as in the service.
 const MAX_ATTEMPTS: u32 = 3;
 
-/// Where a photo is.
+/// The state of a photo in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryState {
     Waiting,
@@ -32,8 +32,8 @@ pub(crate) enum EntryState {
 struct QueueEntry {
     state: EntryState,
     attempts: u32,
+    /// How often the photo was finished or failed.
     end_count: u32,
-    /// When its lease lapses.
     lease_expires_at: Instant,
 }
 
@@ -42,21 +42,21 @@ struct QueueEntry {
 pub(crate) struct MemoryQueue {
     entries: Mutex<HashMap<PhotoId, QueueEntry>>,
     changed: Condvar,
-    /// So many calls are answered `Unavailable`.
+    /// The number of calls that still return `Unavailable`.
     pub(crate) failing_calls: AtomicUsize,
-    /// What stands beside the rows and offers their photos is away: the rows answer as ever, nothing can be leased.
+    /// Whether the work stream beside the database is down: the database responds, but nothing can be leased.
     pub(crate) is_stream_down: AtomicBool,
-    /// How often it was asked whether photos can be leased.
+    /// The number of calls of [`Queue::check`].
     pub(crate) check_count: AtomicUsize,
-    /// The most photos that were leased at once while a suspect was.
+    /// The most other photos that were leased when a crash suspect was leased.
     max_leased_beside_suspect: AtomicUsize,
     pub(crate) renewal_count: AtomicUsize,
-    /// Leases that nobody renews lapse; otherwise they hold for ever.
+    /// Whether leases expire that are not renewed; otherwise they are valid forever.
     pub(crate) leases_expire: AtomicBool,
 }
 
 impl MemoryQueue {
-    /// A queue in which these photos wait.
+    /// Creates a queue in which these photos wait.
     pub(crate) fn with_photos(photos: &[PhotoId]) -> Arc<Self> {
         let queue = Self::default();
         for photo in photos {
@@ -65,47 +65,47 @@ impl MemoryQueue {
         Arc::new(queue)
     }
 
-    /// Puts a photo in the queue, of which `attempts` leases ended without a word.
+    /// Adds a photo that `attempts` workers have crashed with.
     pub(crate) fn add_photo(&self, photo: PhotoId, attempts: u32) {
-        let row = QueueEntry {
+        let entry = QueueEntry {
             state: EntryState::Waiting,
             attempts,
             end_count: 0,
             lease_expires_at: Instant::now(),
         };
-        lock(&self.entries).insert(photo, row);
+        lock(&self.entries).insert(photo, entry);
     }
 
-    /// Waits until every photo has ended; whether that came in time.
-    pub(crate) fn wait_until_ended(&self, at_most: Duration) -> bool {
-        let is_open = |rows: &mut HashMap<PhotoId, QueueEntry>| {
-            rows.values().any(|row| matches!(row.state, EntryState::Waiting | EntryState::Leased(_)))
+    /// Waits until every photo has ended, at most `timeout`. Returns whether they have.
+    pub(crate) fn wait_until_ended(&self, timeout: Duration) -> bool {
+        let is_open = |entries: &mut HashMap<PhotoId, QueueEntry>| {
+            entries.values().any(|entry| matches!(entry.state, EntryState::Waiting | EntryState::Leased(_)))
         };
-        let (mut rows, _timeout) =
-            self.changed.wait_timeout_while(lock(&self.entries), at_most, is_open).unwrap();
-        !is_open(&mut rows)
+        let (mut entries, _timeout) =
+            self.changed.wait_timeout_while(lock(&self.entries), timeout, is_open).unwrap();
+        !is_open(&mut entries)
     }
 
-    /// Where a photo is, and how often it ended.
+    /// Returns the state of a photo, and how often it ended.
     pub(crate) fn end_state(&self, photo: PhotoId) -> (EntryState, u32) {
-        let rows = lock(&self.entries);
-        (rows[&photo].state, rows[&photo].end_count)
+        let entries = lock(&self.entries);
+        (entries[&photo].state, entries[&photo].end_count)
     }
 
-    /// Photos that are leased.
+    /// Returns the number of photos that are leased.
     pub(crate) fn leased_count(&self) -> usize {
-        lock(&self.entries).values().filter(|row| matches!(row.state, EntryState::Leased(_))).count()
+        count_leased(&lock(&self.entries))
     }
 
-    /// The most photos that were ever leased beside a suspect.
+    /// Returns the most other photos that were leased when a crash suspect was leased.
     pub(crate) fn max_leased_beside_suspect(&self) -> usize {
         self.max_leased_beside_suspect.load(Ordering::Acquire)
     }
 
     fn check_available(&self) -> Result<()> {
-        let broken =
+        let is_failing =
             self.failing_calls.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1));
-        match broken {
+        match is_failing {
             Ok(_) => Err(StoreError::new(StoreErrorKind::Unavailable, "queue in memory")),
             Err(_) => Ok(()),
         }
@@ -116,97 +116,101 @@ impl MemoryQueue {
         if !self.is_stream_down.load(Ordering::Acquire) {
             return Ok(());
         }
-        let mut away = StoreError::new(StoreErrorKind::Unavailable, "queue beside the rows");
-        away.is_from_queue = true;
-        Err(away)
+        let mut error = StoreError::new(StoreErrorKind::Unavailable, "work stream");
+        error.is_from_queue = true;
+        Err(error)
     }
 
-    /// Puts photos back whose lease has lapsed, the attempt counted; the third is the last.
-    fn expire_leases(&self, rows: &mut HashMap<PhotoId, QueueEntry>) {
+    /// Makes photos with an expired lease wait again, or fails those that have no attempts left.
+    fn expire_leases(&self, entries: &mut HashMap<PhotoId, QueueEntry>) {
         if !self.leases_expire.load(Ordering::Acquire) {
             return;
         }
         let now = Instant::now();
-        for row in rows
+        for entry in entries
             .values_mut()
-            .filter(|row| matches!(row.state, EntryState::Leased(_)) && row.lease_expires_at <= now)
+            .filter(|entry| matches!(entry.state, EntryState::Leased(_)) && entry.lease_expires_at <= now)
         {
-            if row.attempts < MAX_ATTEMPTS {
-                row.state = EntryState::Waiting;
+            if entry.attempts < MAX_ATTEMPTS {
+                entry.state = EntryState::Waiting;
             } else {
-                row.state = EntryState::Failed(FailureReason::ProcessingCrashed);
-                row.end_count += 1;
+                entry.state = EntryState::Failed(FailureReason::ProcessingCrashed);
+                entry.end_count += 1;
             }
         }
         self.changed.notify_all();
     }
 
-    fn end_photo(&self, lease: &Lease, place: EntryState) -> Finish {
-        let mut rows = lock(&self.entries);
-        let row = rows.get_mut(&lease.photo).unwrap();
-        if row.state != EntryState::Leased(lease.id) {
+    fn end_photo(&self, lease: &Lease, state: EntryState) -> Finish {
+        let mut entries = lock(&self.entries);
+        let entry = entries.get_mut(&lease.photo).unwrap();
+        if entry.state != EntryState::Leased(lease.id) {
             return Finish::Superseded;
         }
-        row.state = place;
-        row.end_count += 1;
-        drop(rows);
+        entry.state = state;
+        entry.end_count += 1;
+        drop(entries);
         self.changed.notify_all();
         Finish::Done
     }
 }
 
+fn count_leased(entries: &HashMap<PhotoId, QueueEntry>) -> usize {
+    entries.values().filter(|entry| matches!(entry.state, EntryState::Leased(_))).count()
+}
+
 #[async_trait]
 impl Queue for MemoryQueue {
     async fn confirm(&self, _album: AlbumId, _photos: &[PhotoId]) -> Result<Vec<PhotoId>> {
-        unreachable!("the pipeline confirms nothing")
+        unreachable!("the pipeline confirms no photos")
     }
 
     async fn retry(&self, _album: AlbumId, _photo: PhotoId) -> Result<()> {
-        unreachable!("the pipeline retries nothing")
+        unreachable!("the pipeline retries no photos")
     }
 
     async fn reprocess(&self, _album: AlbumId) -> Result<u64> {
-        unreachable!("the pipeline reprocesses nothing")
+        unreachable!("the pipeline reprocesses no albums")
     }
 
     async fn lease(&self, request: LeaseRequest) -> Result<Vec<Lease>> {
         self.check_leasable()?;
-        let mut rows = lock(&self.entries);
-        self.expire_leases(&mut rows);
-        let leased = rows.values().filter(|row| matches!(row.state, EntryState::Leased(_))).count();
+        let mut entries = lock(&self.entries);
+        self.expire_leases(&mut entries);
+        let leased_before = count_leased(&entries);
         let mut leases = Vec::new();
-        for (photo, row) in rows.iter_mut() {
-            let wanted = row.state == EntryState::Waiting && (row.attempts > 0) == request.suspects;
-            if !wanted || leases.len() == request.limit {
+        for (photo, entry) in entries.iter_mut() {
+            let is_requested = entry.state == EntryState::Waiting && (entry.attempts > 0) == request.suspects;
+            if !is_requested || leases.len() == request.limit {
                 continue;
             }
             let id = LeaseId::generate();
-            row.state = EntryState::Leased(id);
-            row.attempts += 1;
-            row.lease_expires_at = Instant::now() + request.ttl;
+            entry.state = EntryState::Leased(id);
+            entry.attempts += 1;
+            entry.lease_expires_at = Instant::now() + request.ttl;
             leases.push(Lease {
                 id,
                 photo: *photo,
                 album: AlbumId::generate(),
                 organization: OrganizationId::generate(),
                 config: Arc::new(album_config()),
-                attempt: row.attempts,
+                attempt: entry.attempts,
                 confirmed_at: OffsetDateTime::now_utc(),
             });
         }
         if request.suspects && !leases.is_empty() {
-            self.max_leased_beside_suspect.fetch_max(leased, Ordering::AcqRel);
+            self.max_leased_beside_suspect.fetch_max(leased_before, Ordering::AcqRel);
         }
         Ok(leases)
     }
 
     async fn renew(&self, leases: &[LeaseId], ttl: Duration) -> Result<Vec<LeaseId>> {
         self.check_available()?;
-        for row in lock(&self.entries).values_mut() {
-            if let EntryState::Leased(lease) = row.state
+        for entry in lock(&self.entries).values_mut() {
+            if let EntryState::Leased(lease) = entry.state
                 && leases.contains(&lease)
             {
-                row.lease_expires_at = Instant::now() + ttl;
+                entry.lease_expires_at = Instant::now() + ttl;
             }
         }
         self.renewal_count.fetch_add(1, Ordering::AcqRel);
@@ -226,16 +230,16 @@ impl Queue for MemoryQueue {
 
     async fn release(&self, leases: &[LeaseId]) -> Result<()> {
         self.check_available()?;
-        let mut rows = lock(&self.entries);
-        for row in rows.values_mut() {
-            if let EntryState::Leased(lease) = row.state
+        let mut entries = lock(&self.entries);
+        for entry in entries.values_mut() {
+            if let EntryState::Leased(lease) = entry.state
                 && leases.contains(&lease)
             {
-                row.state = EntryState::Waiting;
-                row.attempts -= 1;
+                entry.state = EntryState::Waiting;
+                entry.attempts -= 1;
             }
         }
-        drop(rows);
+        drop(entries);
         self.changed.notify_all();
         Ok(())
     }
@@ -246,10 +250,10 @@ impl Queue for MemoryQueue {
     }
 
     async fn depth(&self) -> Result<u64> {
-        unreachable!("the pipeline does not count photos that wait")
+        unreachable!("the pipeline does not read the depth of the queue")
     }
 
     async fn waiting_since(&self) -> Result<Option<OffsetDateTime>> {
-        unreachable!("the pipeline does not ask how long photos wait")
+        unreachable!("the pipeline does not read the age of the queue")
     }
 }

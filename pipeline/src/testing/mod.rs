@@ -1,11 +1,11 @@
-//! What tests of this crate share.
+//! What the tests of this crate share.
 
 pub(crate) mod faulty_pipeline;
 pub(crate) mod memory_queue;
 
 use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
 
-/// A new album's configuration.
+/// Returns the configuration of a new album.
 pub(crate) fn album_config() -> AlbumConfig {
     let recognition =
         Recognition { enabled: true, confidence_threshold: 50.0, mode: RecognitionMode::Photo, grid: None };
@@ -18,18 +18,18 @@ pub(crate) fn album_config() -> AlbumConfig {
     }
 }
 
-/// The folder of real photos beside the checkout, where it is.
+/// Returns the directory of real photos beside the checkout, if it exists.
 ///
 /// # Panics
-/// When it is not and `REQUIRE_SHARED=1`.
+/// When it does not exist and `REQUIRE_SHARED=1`.
 pub(crate) fn shared_photo_dir() -> Option<std::path::PathBuf> {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/photos");
-    if folder.join("MANIFEST.csv").is_file() {
-        return Some(folder);
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/photos");
+    if dir.join("MANIFEST.csv").is_file() {
+        return Some(dir);
     }
-    #[expect(clippy::disallowed_methods, reason = "a test's switch, not configuration of the service")]
+    #[expect(clippy::disallowed_methods, reason = "a switch of the tests, not a setting of the service")]
     let is_required = std::env::var("REQUIRE_SHARED").is_ok_and(|value| value == "1");
-    assert!(!is_required, "REQUIRE_SHARED=1, and there is no {}", folder.display());
-    println!("SKIPPED: no real photos at {}", folder.display());
+    assert!(!is_required, "REQUIRE_SHARED=1, and there is no {}", dir.display());
+    println!("SKIPPED: no real photos at {}", dir.display());
     None
 }
