@@ -1,4 +1,4 @@
-//! Stops, outages and restarts: nothing is lost, nothing is done twice.
+//! Stops, outages and restarts: no photo is lost or processed twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,90 +17,97 @@ use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::traits::{Blobs, Result, UploadConditions};
 use url::Url;
 
-use crate::support::{PipelineFixture, album_config, encode_jpeg, runner_picture, test_settings, wait_for};
+use crate::support::{
+    PipelineFixture, album_config, encode_jpeg, runner_picture, test_settings, wait_for, wait_until_running,
+};
 
+/// Returns `count` JPEG files, each of another runner with another bib.
 fn race_files(count: u16) -> Vec<Vec<u8>> {
     (0..count).map(|i| encode_jpeg(&runner_picture(i, &format!("{}", 100 + i)))).collect()
 }
 
 #[test]
 fn a_stop_under_load_gives_everything_back_and_the_next_start_finishes_it() {
-    let house = PipelineFixture::new();
-    let album = house.create_album(album_config());
-    house.upload_photos(album, &race_files(30));
+    let fixture = PipelineFixture::new();
+    let album = fixture.create_album(album_config());
+    fixture.upload_photos(album, &race_files(30));
     let slow = FakeModels { delay: Duration::from_millis(200), ..FakeModels::default() };
-    let pipeline =
-        house.start_pipeline_with(Arc::new(slow), Arc::clone(&house.store.blobs), Duration::from_millis(1));
-    wait_for("some photos", || (house.state_counts(album).ready > 2).then_some(()));
+    let pipeline = fixture.start_pipeline_with(
+        Arc::new(slow),
+        Arc::clone(&fixture.store.blobs),
+        Duration::from_millis(1),
+    );
+    wait_for("some ready photos", || (fixture.state_counts(album).ready > 2).then_some(()));
     let report = pipeline.stop();
     assert!(!report.drained && report.unfinished == 0 && report.abandoned_threads.is_empty(), "{report:?}");
-    let counts = house.state_counts(album);
+    let counts = fixture.state_counts(album);
     assert_eq!((counts.processing, counts.failed), (0, 0));
     assert!(counts.queued > 0 && counts.ready + counts.queued == 30, "{counts:?}");
 
-    let pipeline = house.start_pipeline(FakeModels::default());
-    let counts = house.wait_until_processed(album);
+    let pipeline = fixture.start_pipeline(FakeModels::default());
+    let counts = fixture.wait_until_processed(album);
     assert_eq!((counts.ready, counts.failed), (30, 0));
     assert!(pipeline.stop().drained);
 }
 
 #[test]
 fn a_stop_with_time_to_drain_finishes_what_is_in_flight() {
-    let house = PipelineFixture::new();
-    let album = house.create_album(album_config());
-    house.upload_photos(album, &race_files(12));
+    let fixture = PipelineFixture::new();
+    let album = fixture.create_album(album_config());
+    fixture.upload_photos(album, &race_files(12));
     let slow = FakeModels { delay: Duration::from_millis(5), ..FakeModels::default() };
-    let pipeline = house.start_pipeline(slow);
-    wait_for("some photos", || (house.state_counts(album).processing > 0).then_some(()));
+    let pipeline = fixture.start_pipeline(slow);
+    wait_for("photos in processing", || (fixture.state_counts(album).processing > 0).then_some(()));
     let report = pipeline.stop();
     assert!(report.drained && report.given_back == 0, "{report:?}");
-    assert_eq!(house.state_counts(album).processing, 0);
-    assert_eq!(pipeline.stop(), report, "a second stop answers the first's report");
+    assert_eq!(fixture.state_counts(album).processing, 0);
+    assert_eq!(pipeline.stop(), report, "a second stop returns the report of the first");
 }
 
 #[test]
 fn a_photo_deleted_while_it_is_read_leaves_no_objects() {
-    let house = PipelineFixture::new();
-    let album = house.create_album(album_config());
-    let photo = house.upload_photos(album, &race_files(1))[0];
+    let fixture = PipelineFixture::new();
+    let album = fixture.create_album(album_config());
+    let photo = fixture.upload_photos(album, &race_files(1))[0];
     let slow = FakeModels { delay: Duration::from_secs(1), ..FakeModels::default() };
-    let pipeline = house.start_pipeline(slow);
-    wait_for("the photo in processing", || (house.state_counts(album).processing > 0).then_some(()));
-    house.runtime.block_on(house.store.photos.delete(album, photo)).unwrap();
+    let pipeline = fixture.start_pipeline(slow);
+    wait_for("photo in processing", || (fixture.state_counts(album).processing > 0).then_some(()));
+    fixture.runtime.block_on(fixture.store.photos.delete(album, photo)).unwrap();
     let report = pipeline.stop();
     assert!(report.drained && report.given_back == 0, "{report:?}");
     for role in [ObjectRole::Preview, ObjectRole::Thumbnail] {
-        let key = house.object_key(album, photo, role);
-        assert_eq!(house.runtime.block_on(house.store.blobs.head(&key)).unwrap(), None, "{role:?}");
+        let key = fixture.object_key(album, photo, role);
+        assert_eq!(fixture.runtime.block_on(fixture.store.blobs.head(&key)).unwrap(), None, "{role:?}");
     }
 }
 
 #[test]
 fn photos_larger_than_the_budgets_go_through_one_by_one() {
-    let house = PipelineFixture::new();
-    let album = house.create_album(album_config());
-    house.upload_photos(album, &race_files(12));
+    let fixture = PipelineFixture::new();
+    let album = fixture.create_album(album_config());
+    fixture.upload_photos(album, &race_files(12));
     let settings = PipelineSettings { file_budget_bytes: 1000, pixel_budget_bytes: 1000, ..test_settings() };
-    let pipeline = house.start_pipeline_with_settings(
+    let pipeline = fixture.start_pipeline_with_settings(
         settings,
         Arc::new(FakeModels::default()),
-        Arc::clone(&house.store.blobs),
+        Arc::clone(&fixture.store.blobs),
     );
-    assert_eq!(house.wait_until_processed(album).ready, 12);
+    assert_eq!(fixture.wait_until_processed(album).ready, 12);
     assert!(pipeline.stop().drained);
 }
 
-/// Storage that can be cut off.
+/// A storage that a test can make unavailable.
 struct InterruptibleBlobs {
     blobs: Arc<dyn Blobs>,
     is_down: AtomicBool,
-    refusals: AtomicUsize,
+    /// The number of calls that failed.
+    failed_calls: AtomicUsize,
 }
 
 impl InterruptibleBlobs {
     fn check_available(&self) -> Result<()> {
         if self.is_down.load(Ordering::Acquire) {
-            self.refusals.fetch_add(1, Ordering::AcqRel);
+            self.failed_calls.fetch_add(1, Ordering::AcqRel);
             return Err(StoreError::new(StoreErrorKind::Unavailable, "storage"));
         }
         Ok(())
@@ -109,9 +116,9 @@ impl InterruptibleBlobs {
 
 #[async_trait]
 impl Blobs for InterruptibleBlobs {
-    async fn read(&self, key: &ObjectKey, at_most: u64) -> Result<Bytes> {
+    async fn read(&self, key: &ObjectKey, max_bytes: u64) -> Result<Bytes> {
         self.check_available()?;
-        self.blobs.read(key, at_most).await
+        self.blobs.read(key, max_bytes).await
     }
 
     async fn write(&self, key: &ObjectKey, content_type: &str, bytes: Bytes) -> Result<()> {
@@ -119,8 +126,8 @@ impl Blobs for InterruptibleBlobs {
         self.blobs.write(key, content_type, bytes).await
     }
 
-    async fn upload_url(&self, key: &ObjectKey, terms: UploadConditions<'_>) -> Result<Url> {
-        self.blobs.upload_url(key, terms).await
+    async fn upload_url(&self, key: &ObjectKey, conditions: UploadConditions<'_>) -> Result<Url> {
+        self.blobs.upload_url(key, conditions).await
     }
 
     async fn download_url(&self, key: &ObjectKey, ttl: Duration) -> Result<Url> {
@@ -143,42 +150,43 @@ impl Blobs for InterruptibleBlobs {
 
 #[test]
 fn a_storage_outage_counts_no_attempt() {
-    let house = PipelineFixture::new();
-    let album = house.create_album(album_config());
+    let fixture = PipelineFixture::new();
+    let album = fixture.create_album(album_config());
     let storage = Arc::new(InterruptibleBlobs {
-        blobs: Arc::clone(&house.store.blobs),
+        blobs: Arc::clone(&fixture.store.blobs),
         is_down: AtomicBool::new(false),
-        refusals: AtomicUsize::new(0),
+        failed_calls: AtomicUsize::new(0),
     });
     let models = Arc::new(FakeModels { delay: Duration::from_millis(100), ..FakeModels::default() });
-    house.upload_photos(album, &race_files(20));
+    fixture.upload_photos(album, &race_files(20));
     let pipeline =
-        house.start_pipeline_with(models, Arc::clone(&storage) as Arc<dyn Blobs>, Duration::from_secs(30));
-    wait_for("some photos", || (house.state_counts(album).ready > 2).then_some(()));
+        fixture.start_pipeline_with(models, Arc::clone(&storage) as Arc<dyn Blobs>, Duration::from_secs(30));
+    wait_for("some ready photos", || (fixture.state_counts(album).ready > 2).then_some(()));
     storage.is_down.store(true, Ordering::Release);
-    // Longer than the attempts a photo has.
-    wait_for("four outages", || {
+    // More outages than a photo has attempts.
+    wait_for("outages of the storage", || {
         let is_down = matches!(pipeline.status(), PipelineStatus::Down { component: Component::Storage, .. });
-        (is_down && storage.refusals.load(Ordering::Acquire) > 4).then_some(())
+        (is_down && storage.failed_calls.load(Ordering::Acquire) > 4).then_some(())
     });
     storage.is_down.store(false, Ordering::Release);
-    let counts = house.wait_until_processed(album);
+    let counts = fixture.wait_until_processed(album);
     assert_eq!((counts.ready, counts.failed), (20, 0));
-    wait_for("running", || (pipeline.status() == PipelineStatus::Running).then_some(()));
+    wait_until_running(&pipeline);
     pipeline.stop();
 }
 
-/// Networks that are not there at first.
+/// Models that cannot be loaded at first.
 struct LateModels {
     models: FakeModels,
+    /// How often loading the detector still fails.
     failures_left: AtomicUsize,
 }
 
 impl ModelFactory for LateModels {
     fn create_face_detector(&self) -> std::result::Result<Box<dyn FaceDetector>, ModelError> {
-        let missing =
+        let fails =
             self.failures_left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1));
-        match missing {
+        match fails {
             Ok(_) => Err(ModelError::Runtime("no library".into())),
             Err(_) => self.models.create_face_detector(),
         }
@@ -199,26 +207,27 @@ impl ModelFactory for LateModels {
 
 #[test]
 fn missing_models_are_reported_and_waited_for() {
-    let house = PipelineFixture::new();
-    let album = house.create_album(album_config());
-    house.upload_photos(album, &race_files(3));
+    let fixture = PipelineFixture::new();
+    let album = fixture.create_album(album_config());
+    fixture.upload_photos(album, &race_files(3));
     let models = Arc::new(LateModels { models: FakeModels::default(), failures_left: AtomicUsize::new(2) });
-    let pipeline = house.start_pipeline_with(models, Arc::clone(&house.store.blobs), Duration::from_secs(30));
-    let reason = wait_for("down", || match pipeline.status() {
+    let pipeline =
+        fixture.start_pipeline_with(models, Arc::clone(&fixture.store.blobs), Duration::from_secs(30));
+    let reason = wait_for("status down", || match pipeline.status() {
         PipelineStatus::Down { component: Component::Models, reason, .. } => Some(reason),
         _ => None,
     });
     assert_eq!(reason, "models is down: onnx runtime: no library");
-    let counts = house.wait_until_processed(album);
+    let counts = fixture.wait_until_processed(album);
     assert_eq!(counts.ready, 3);
     assert!(pipeline.stop().drained);
 }
 
 #[test]
 fn a_pipeline_with_nothing_to_do_stops_at_once() {
-    let house = PipelineFixture::new();
-    let pipeline = house.start_pipeline(FakeModels::default());
-    wait_for("running", || (pipeline.status() == PipelineStatus::Running).then_some(()));
+    let fixture = PipelineFixture::new();
+    let pipeline = fixture.start_pipeline(FakeModels::default());
+    wait_until_running(&pipeline);
     let report = pipeline.stop();
     assert!(report.drained && report.abandoned_threads.is_empty(), "{report:?}");
 }

@@ -1,6 +1,7 @@
-//! Whole photos through the whole pipeline, over the real store on a temporary folder and networks that read marks.
+//! Whole photos through the whole pipeline, with the real store in a temporary directory and fake models that read painted
+//! marks.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue panics")]
 
 mod lifecycle;
 mod photos;

@@ -1,4 +1,6 @@
-//! What becomes of photos.
+//! The results of photos: detections, previews and failures.
+
+use std::time::Duration;
 
 use exif::{Tag, Value};
 use image::ImageFormat;
@@ -9,46 +11,45 @@ use photofinish_store::model::object_key::ObjectRole;
 use photofinish_store::model::photo::{
     BoundingBox, FailureReason, PhotoSize, PhotoState, TextIndexState, UnindexedReason,
 };
+use photofinish_store::traits::LeaseRequest;
 use time::macros::datetime;
 
 use crate::support::{
     LIMITS, PipelineFixture, album_config, encode_jpeg, encode_jpeg_with_orientation, exif_text,
-    gradient_picture, runner_picture, wait_for, with_exif,
+    gradient_picture, runner_picture, wait_until_running, with_exif,
 };
 
-/// Whether a box is at left, top, width, height.
-fn is_near(found: &BoundingBox, [left, top, width, height]: [f64; 4]) -> bool {
-    let sides = [(found.left, left), (found.top, top), (found.width, width), (found.height, height)];
-    sides.iter().all(|(found, expected)| (found - expected).abs() < 0.01)
+/// Whether a box is within 1 % of the expected left, top, width and height.
+fn is_near(found: &BoundingBox, expected: [f64; 4]) -> bool {
+    let found = [found.left, found.top, found.width, found.height];
+    found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 0.01)
 }
 
 #[test]
-fn a_photo_becomes_rows_and_previews() {
-    let house = PipelineFixture::new();
-    let album = house.create_album(album_config());
+fn a_photo_becomes_detections_and_previews() {
+    let fixture = PipelineFixture::new();
+    let album = fixture.create_album(album_config());
     let mut large = gradient_picture(3000, 2000);
     paint_face(&mut large, 4711, [300, 200, 400]);
     paint_face(&mut large, 12, [1500, 200, 600]);
     paint_bib(&mut large, "A1204", [600, 1000]);
     paint_bib(&mut large, "HELLO", [1600, 1400]);
-    let notes = [
+    let exif = [
         (Tag::Make, exif_text("Canon")),
         (Tag::Model, exif_text("Canon EOS R5")),
         (Tag::DateTimeOriginal, exif_text("2025:05:11 09:30:00")),
         (Tag::OffsetTimeOriginal, exif_text("+02:00")),
     ];
-    let photo = house.upload_photos(album, &[with_exif(&encode_jpeg(&large), &notes)])[0];
-    let pipeline = house.start_pipeline(FakeModels::default());
-    house.wait_until_processed(album);
-    let report = pipeline.stop();
+    let photo = fixture.upload_photos(album, &[with_exif(&encode_jpeg(&large), &exif)])[0];
+    let report = fixture.process_album(album, FakeModels::default());
     assert!(report.drained && report.unfinished == 0 && report.given_back == 0, "{report:?}");
 
-    let row = house.load_photo(album, photo);
-    assert_eq!((row.state, row.failure), (PhotoState::Ready, None));
-    assert_eq!(row.size, Some(PhotoSize { width: 3000, height: 2000 }));
-    assert_eq!(row.taken_at, Some(datetime!(2025-05-11 07:30:00 UTC)));
-    assert_eq!(row.camera.as_deref(), Some("Canon EOS R5"));
-    let (faces, texts) = house.load_detections(album, photo);
+    let stored = fixture.load_photo(album, photo);
+    assert_eq!((stored.state, stored.failure), (PhotoState::Ready, None));
+    assert_eq!(stored.size, Some(PhotoSize { width: 3000, height: 2000 }));
+    assert_eq!(stored.taken_at, Some(datetime!(2025-05-11 07:30:00 UTC)));
+    assert_eq!(stored.camera.as_deref(), Some("Canon EOS R5"));
+    let (faces, texts) = fixture.load_detections(album, photo);
     assert_eq!(faces.len(), 2);
     assert!(is_near(&faces[0].bounding_box, [0.5, 0.1, 0.2, 0.3]), "the largest comes first: {faces:?}");
     assert!(is_near(&faces[1].bounding_box, [0.1, 0.1, 0.1333, 0.2]));
@@ -57,29 +58,28 @@ fn a_photo_becomes_rows_and_previews() {
         let embedding = face.embedding.as_ref().unwrap();
         assert_eq!((embedding.model.as_str(), embedding.vector.len()), ("fake-embedder@1", 128));
     }
-    let standing = |text: &str| texts.iter().find(|seen| seen.text == text).map(|seen| seen.index_state);
-    assert_eq!(standing("A1204"), Some(TextIndexState::Indexed));
-    assert_eq!(standing("HELLO"), Some(TextIndexState::Unindexed(UnindexedReason::NotABib)));
+    let index_state =
+        |text: &str| texts.iter().find(|found| found.text == text).map(|found| found.index_state);
+    assert_eq!(index_state("A1204"), Some(TextIndexState::Indexed));
+    assert_eq!(index_state("HELLO"), Some(TextIndexState::Unindexed(UnindexedReason::NotABib)));
 
     for (role, long_side) in [(ObjectRole::Preview, 2048), (ObjectRole::Thumbnail, 256)] {
-        let file = house.read_object(&house.object_key(album, photo, role));
+        let file = fixture.read_object(&fixture.object_key(album, photo, role));
         let picture = image::load_from_memory_with_format(&file, ImageFormat::Jpeg).unwrap();
         assert_eq!(picture.width(), long_side);
         assert_eq!(picture.height(), (long_side * 2 + 1) / 3);
-        assert!(!file.windows(4).any(|bytes| bytes == b"Exif"), "the camera's notes are not given away");
+        assert!(!file.windows(4).any(|bytes| bytes == b"Exif"), "the camera's EXIF data is removed");
     }
 }
 
 #[test]
 fn small_photos_are_not_enlarged() {
-    let house = PipelineFixture::new();
-    let album = house.create_album(album_config());
-    let photo = house.upload_photos(album, &[encode_jpeg(&gradient_picture(200, 100))])[0];
-    let pipeline = house.start_pipeline(FakeModels::default());
-    house.wait_until_processed(album);
-    pipeline.stop();
+    let fixture = PipelineFixture::new();
+    let album = fixture.create_album(album_config());
+    let photo = fixture.upload_photos(album, &[encode_jpeg(&gradient_picture(200, 100))])[0];
+    fixture.process_album(album, FakeModels::default());
     for role in [ObjectRole::Preview, ObjectRole::Thumbnail] {
-        let file = house.read_object(&house.object_key(album, photo, role));
+        let file = fixture.read_object(&fixture.object_key(album, photo, role));
         let picture = image::load_from_memory_with_format(&file, ImageFormat::Jpeg).unwrap();
         assert_eq!((picture.width(), picture.height()), (200, 100));
     }
@@ -87,33 +87,33 @@ fn small_photos_are_not_enlarged() {
 
 #[test]
 fn each_bad_file_fails_alone_with_its_reason() {
-    let house = PipelineFixture::new();
-    let album = house.create_album(album_config());
+    let fixture = PipelineFixture::new();
+    let album = fixture.create_album(album_config());
     let good = encode_jpeg(&runner_picture(7, "1234"));
-    let mut lying =
+    let mut huge_header =
         vec![0xff, 0xd8, 0xff, 0xc0, 0, 17, 8, 0xff, 0xff, 0xff, 0xff, 3, 1, 0x22, 0, 2, 0x11, 1, 3, 0x11];
-    lying.resize(44, 1);
-    let mut heavy = good.clone();
-    heavy.resize(LIMITS.max_file_bytes as usize + 1, 0);
+    huge_header.resize(44, 1);
+    let mut large_file = good.clone();
+    large_file.resize(LIMITS.max_file_bytes as usize + 1, 0);
     let files = [
         good.clone(),
         good[..good.len() / 2].to_vec(),
         good.clone(),
         Vec::new(),
-        lying,
+        huge_header,
         b"%PDF-1.4 not a photo".to_vec(),
-        heavy,
+        large_file,
         encode_jpeg(&runner_picture(8, PANIC_BIB)),
         good,
     ];
-    let photos = house.upload_photos(album, &files);
-    let gone = house.upload_photos(album, &[encode_jpeg(&gradient_picture(64, 64))])[0];
-    let key = house.object_key(album, gone, ObjectRole::Original);
-    house.runtime.block_on(house.store.blobs.delete(&key)).unwrap();
-    let pipeline = house.start_pipeline(FakeModels::default());
-    let counts = house.wait_until_processed(album);
+    let photos = fixture.upload_photos(album, &files);
+    let missing = fixture.upload_photos(album, &[encode_jpeg(&gradient_picture(64, 64))])[0];
+    let key = fixture.object_key(album, missing, ObjectRole::Original);
+    fixture.runtime.block_on(fixture.store.blobs.delete(&key)).unwrap();
+    let pipeline = fixture.start_pipeline(FakeModels::default());
+    let counts = fixture.wait_until_processed(album);
     assert!(pipeline.stop().drained);
-    let reason = |i: usize| house.load_photo(album, photos[i]).failure;
+    let reason = |i: usize| fixture.load_photo(album, photos[i]).failure;
     assert_eq!(reason(0), None);
     assert_eq!(reason(1), Some(FailureReason::CorruptImage));
     assert_eq!(reason(2), None);
@@ -123,22 +123,20 @@ fn each_bad_file_fails_alone_with_its_reason() {
     assert_eq!(reason(6), Some(FailureReason::TooLarge));
     assert_eq!(reason(7), Some(FailureReason::ProcessingCrashed));
     assert_eq!(reason(8), None);
-    assert_eq!(house.load_photo(album, gone).failure, Some(FailureReason::MissingObject));
+    assert_eq!(fixture.load_photo(album, missing).failure, Some(FailureReason::MissingObject));
     assert_eq!((counts.ready, counts.failed), (3, 7));
 }
 
 #[test]
 fn all_eight_orientations_give_the_same_photo() {
-    let house = PipelineFixture::new();
-    let album = house.create_album(album_config());
-    let scene = runner_picture(99, "2025");
-    let files: Vec<Vec<u8>> = (1..=8).map(|exif| encode_jpeg_with_orientation(&scene, exif)).collect();
-    let photos = house.upload_photos(album, &files);
-    let pipeline = house.start_pipeline(FakeModels::default());
-    house.wait_until_processed(album);
-    pipeline.stop();
+    let fixture = PipelineFixture::new();
+    let album = fixture.create_album(album_config());
+    let picture = runner_picture(99, "2025");
+    let files: Vec<Vec<u8>> = (1..=8).map(|exif| encode_jpeg_with_orientation(&picture, exif)).collect();
+    let photos = fixture.upload_photos(album, &files);
+    fixture.process_album(album, FakeModels::default());
     for (i, photo) in photos.iter().enumerate() {
-        let (faces, texts) = house.load_detections(album, *photo);
+        let (faces, texts) = fixture.load_detections(album, *photo);
         assert_eq!((faces.len(), texts.len()), (1, 1), "orientation {}", i + 1);
         assert_eq!(texts[0].text, "2025");
         assert!(
@@ -151,8 +149,8 @@ fn all_eight_orientations_give_the_same_photo() {
             "orientation {}: {texts:?}",
             i + 1
         );
-        let row = house.load_photo(album, *photo);
-        assert_eq!(row.size, Some(PhotoSize { width: 1200, height: 800 }));
+        let stored = fixture.load_photo(album, *photo);
+        assert_eq!(stored.size, Some(PhotoSize { width: 1200, height: 800 }));
     }
 }
 
@@ -160,53 +158,51 @@ fn all_eight_orientations_give_the_same_photo() {
 fn batched_equals_single() {
     let single = FakeModels::default();
     let batched = FakeModels { batch_sizes: Some(BatchSizes { detect: 4, embed: 8, read: 4 }), ..single };
-    let house = PipelineFixture::new();
+    let fixture = PipelineFixture::new();
     let mut files: Vec<Vec<u8>> =
         (0..12_u16).map(|i| encode_jpeg(&runner_picture(i, &format!("{}", 1000 + i)))).collect();
-    // One of them takes its batch down; none of its mates may notice.
+    // One photo panics in its batch, which must not change the results of the others.
     files[5] = encode_jpeg(&runner_picture(5, PANIC_BIB));
-    files[7] = b"no photo".to_vec();
-    let seen: Vec<_> = [single, batched]
+    files[7] = b"not a photo".to_vec();
+    let results: Vec<_> = [single, batched]
         .into_iter()
         .map(|models| {
-            let album = house.create_album(album_config());
-            let photos = house.upload_photos(album, &files);
-            let pipeline = house.start_pipeline(models);
-            house.wait_until_processed(album);
-            pipeline.stop();
+            let album = fixture.create_album(album_config());
+            let photos = fixture.upload_photos(album, &files);
+            fixture.process_album(album, models);
             photos
                 .iter()
-                .map(|photo| (house.load_photo(album, *photo).failure, house.load_detections(album, *photo)))
+                .map(|photo| {
+                    (fixture.load_photo(album, *photo).failure, fixture.load_detections(album, *photo))
+                })
                 .collect::<Vec<_>>()
         })
         .collect();
-    assert_eq!(seen[0], seen[1]);
-    assert_eq!(seen[0][5].0, Some(FailureReason::ProcessingCrashed));
-    assert_eq!(seen[0].iter().filter(|(failure, _)| failure.is_none()).count(), 10);
+    assert_eq!(results[0], results[1]);
+    assert_eq!(results[0][5].0, Some(FailureReason::ProcessingCrashed));
+    assert_eq!(results[0].iter().filter(|(failure, _)| failure.is_none()).count(), 10);
 }
 
 #[test]
 fn recognition_that_an_album_disables_is_not_run() {
-    let house = PipelineFixture::new();
+    let fixture = PipelineFixture::new();
     let file = [encode_jpeg(&runner_picture(7, "1234"))];
     for (face, text) in [(true, false), (false, true), (false, false)] {
         let mut config = album_config();
         (config.face.enabled, config.text.enabled) = (face, text);
-        let album = house.create_album(config);
-        let photo = house.upload_photos(album, &file)[0];
-        let pipeline = house.start_pipeline(FakeModels::default());
-        house.wait_until_processed(album);
-        pipeline.stop();
-        let (faces, texts) = house.load_detections(album, photo);
+        let album = fixture.create_album(config);
+        let photo = fixture.upload_photos(album, &file)[0];
+        fixture.process_album(album, FakeModels::default());
+        let (faces, texts) = fixture.load_detections(album, photo);
         assert_eq!((faces.len(), texts.len()), (usize::from(face), usize::from(text)));
-        assert_eq!(house.load_photo(album, photo).state, PhotoState::Ready);
-        house.read_object(&house.object_key(album, photo, ObjectRole::Preview));
+        assert_eq!(fixture.load_photo(album, photo).state, PhotoState::Ready);
+        fixture.read_object(&fixture.object_key(album, photo, ObjectRole::Preview));
     }
 }
 
 #[test]
 fn a_grid_finds_what_is_too_small_for_the_whole_and_everything_once() {
-    // Marks of 4000 pixels across are too small at 2048 for the fakes; in cells they are seen at full size.
+    // When the picture is reduced to 2048 pixels its marks are too small for the fakes; in cells they keep their size.
     let mut picture = gradient_picture(4000, 2600);
     for (i, left) in (0..8_u32).map(|i| (i, i * 480 + 60)) {
         paint_face(&mut picture, 100 + i as u16, [left, 300, 24]);
@@ -214,7 +210,7 @@ fn a_grid_finds_what_is_too_small_for_the_whole_and_everything_once() {
     }
     paint_face(&mut picture, 9, [1200, 1200, 1300]);
     let file = [encode_jpeg(&picture)];
-    let house = PipelineFixture::new();
+    let fixture = PipelineFixture::new();
     let grid = Grid { rows: 2, columns: 3, cell_width: 2000, cell_height: 2000 };
     let found: Vec<(usize, usize)> = [None, Some(grid)]
         .into_iter()
@@ -225,16 +221,14 @@ fn a_grid_finds_what_is_too_small_for_the_whole_and_everything_once() {
                 recognition.mode =
                     if grid.is_some() { RecognitionMode::Grid } else { RecognitionMode::Photo };
             }
-            let album = house.create_album(config);
-            let photo = house.upload_photos(album, &file)[0];
-            let pipeline = house.start_pipeline(FakeModels::default());
-            house.wait_until_processed(album);
-            pipeline.stop();
-            let (faces, texts) = house.load_detections(album, photo);
+            let album = fixture.create_album(config);
+            let photo = fixture.upload_photos(album, &file)[0];
+            fixture.process_album(album, FakeModels::default());
+            let (faces, texts) = fixture.load_detections(album, photo);
             if grid.is_some() {
                 assert!(
                     is_near(&faces[0].bounding_box, [0.3, 0.4615, 0.325, 0.5]),
-                    "across cells: {:?}",
+                    "a face across cells: {:?}",
                     faces[0]
                 );
                 let mut bibs: Vec<&str> = texts.iter().map(|text| text.text.as_str()).collect();
@@ -245,60 +239,50 @@ fn a_grid_finds_what_is_too_small_for_the_whole_and_everything_once() {
         })
         .collect();
     assert_eq!(found[1], (9, 8));
-    assert!(found[0].0 < 9, "{found:?}: the whole shows all, the test proves nothing");
+    assert!(found[0].0 < 9, "{found:?}: everything is found without a grid, so the test proves nothing");
 }
 
 #[test]
 fn a_crash_suspect_is_retried_and_fails_after_its_last_attempt() {
-    let house = PipelineFixture::new();
-    let album = house.create_album(album_config());
-    let photo = house.upload_photos(album, &[encode_jpeg(&runner_picture(3, "55"))])[0];
-    // Three processes that die with it in hand.
+    let fixture = PipelineFixture::new();
+    let album = fixture.create_album(album_config());
+    let photo = fixture.upload_photos(album, &[encode_jpeg(&runner_picture(3, "55"))])[0];
+    // Three processes crash with the photo leased.
     for _ in 0..3 {
-        let request = |suspects| photofinish_store::traits::LeaseRequest {
-            limit: 1,
-            ttl: std::time::Duration::from_secs(60),
-            suspects,
-        };
-        house.runtime.block_on(async {
-            let fresh = house.store.queue.lease(request(false)).await.unwrap();
-            let suspect = house.store.queue.lease(request(true)).await.unwrap();
+        let request = |suspects| LeaseRequest { limit: 1, ttl: Duration::from_secs(60), suspects };
+        fixture.runtime.block_on(async {
+            let fresh = fixture.store.queue.lease(request(false)).await.unwrap();
+            let suspect = fixture.store.queue.lease(request(true)).await.unwrap();
             assert_eq!(fresh.len() + suspect.len(), 1);
-            house.store.embedded().unwrap().reclaim_leases().await.unwrap();
+            fixture.store.embedded().unwrap().reclaim_leases().await.unwrap();
         });
     }
-    let pipeline = house.start_pipeline(FakeModels::default());
-    house.wait_until_processed(album);
-    pipeline.stop();
-    assert_eq!(house.load_photo(album, photo).failure, Some(FailureReason::ProcessingCrashed));
+    fixture.process_album(album, FakeModels::default());
+    assert_eq!(fixture.load_photo(album, photo).failure, Some(FailureReason::ProcessingCrashed));
 }
 
 #[test]
 fn a_confirmed_photo_is_leased_when_the_pipeline_is_woken() {
-    let house = PipelineFixture::new();
-    let album = house.create_album(album_config());
-    let pipeline = house.start_pipeline(FakeModels::default());
-    wait_for("running", || {
-        (pipeline.status() == photofinish_pipeline::PipelineStatus::Running).then_some(())
-    });
-    let photo = house.upload_photos(album, &[encode_jpeg(&runner_picture(1, "77"))])[0];
+    let fixture = PipelineFixture::new();
+    let album = fixture.create_album(album_config());
+    let pipeline = fixture.start_pipeline(FakeModels::default());
+    wait_until_running(&pipeline);
+    let photo = fixture.upload_photos(album, &[encode_jpeg(&runner_picture(1, "77"))])[0];
     pipeline.wake();
-    house.wait_until_processed(album);
-    assert_eq!(house.load_photo(album, photo).state, PhotoState::Ready);
+    fixture.wait_until_processed(album);
+    assert_eq!(fixture.load_photo(album, photo).state, PhotoState::Ready);
     pipeline.stop();
 }
 
 #[test]
 fn damaged_exif_does_not_fail_a_photo() {
-    let house = PipelineFixture::new();
-    let album = house.create_album(album_config());
+    let fixture = PipelineFixture::new();
+    let album = fixture.create_album(album_config());
     let mut file =
         with_exif(&encode_jpeg(&runner_picture(1, "77")), &[(Tag::Orientation, Value::Short(vec![1]))]);
-    // The offset of the first directory points nowhere.
+    // The offset of the first EXIF directory is beyond the end of the file.
     file[16..20].copy_from_slice(&[0x7f, 0xff, 0xff, 0xff]);
-    let photo = house.upload_photos(album, &[file])[0];
-    let pipeline = house.start_pipeline(FakeModels::default());
-    house.wait_until_processed(album);
-    pipeline.stop();
-    assert_eq!(house.load_photo(album, photo).failure, None);
+    let photo = fixture.upload_photos(album, &[file])[0];
+    fixture.process_album(album, FakeModels::default());
+    assert_eq!(fixture.load_photo(album, photo).failure, None);
 }

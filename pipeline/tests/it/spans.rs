@@ -1,30 +1,33 @@
-//! The spans that follow a photo: one for its way, one for each stage's work on it, whatever its end.
+//! The tracing spans of photos: one span per lease, with a child span for each stage that worked on it.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use photofinish_models::fakes::FakeModels;
+use photofinish_pipeline::ProbeService;
 use photofinish_store::model::ids::PhotoId;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Subscriber};
+use tracing::{Event, Instrument, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::support::{PipelineFixture, album_config, encode_jpeg, runner_picture, wait_for};
+use crate::support::{LIMITS, PipelineFixture, album_config, encode_jpeg, runner_picture, wait_for};
 
-/// The stages that have a photo, in order.
+/// The stages that process a photo, in order.
 const STAGES: [&str; 7] = ["fetch", "decode", "resize", "detect", "embed", "read", "index"];
 
-/// A span or a log line, with its fields.
+/// A span or an event, with its fields.
 #[derive(Clone, Debug, Default)]
 struct RecordedSpan {
+    /// The id in the registry, which is reused when the span is closed.
+    id: u64,
     name: &'static str,
     fields: Vec<(&'static str, String)>,
-    /// The photo whose span it is, or in whose span it is.
+    /// The `photo.id` of this span or of its nearest ancestor with one.
     photo: Option<String>,
-    is_over: bool,
+    is_closed: bool,
 }
 
 impl RecordedSpan {
@@ -39,11 +42,25 @@ impl Visit for RecordedSpan {
     }
 }
 
-/// Everything seen, spans in the order in which they began. Global: the pipeline has threads of its own.
+/// The span of one lease of a photo, and those of the stages that worked on it.
+#[derive(Clone, Debug)]
+struct PhotoSpan {
+    photo: RecordedSpan,
+    stages: Vec<RecordedSpan>,
+}
+
+impl PhotoSpan {
+    fn stage_names(&self) -> Vec<&str> {
+        self.stages.iter().map(|stage| stage.field("stage")).collect()
+    }
+}
+
+/// Collects the spans, in the order in which they began, and the events of all tests. It is the global subscriber,
+/// because the pipeline has its own threads.
 #[derive(Clone, Debug, Default)]
 struct SpanCollector {
-    spans: Arc<Mutex<Vec<(u64, RecordedSpan)>>>,
-    lines: Arc<Mutex<Vec<RecordedSpan>>>,
+    spans: Arc<Mutex<Vec<RecordedSpan>>>,
+    events: Arc<Mutex<Vec<RecordedSpan>>>,
 }
 
 impl SpanCollector {
@@ -51,163 +68,154 @@ impl SpanCollector {
         static COLLECTOR: OnceLock<SpanCollector> = OnceLock::new();
         COLLECTOR.get_or_init(|| {
             let collector = Self::default();
-            let ours = Targets::new()
+            let targets = Targets::new()
                 .with_target("photofinish_pipeline", LevelFilter::DEBUG)
                 .with_target(module_path!(), LevelFilter::DEBUG);
-            let subscriber = tracing_subscriber::registry().with(collector.clone().with_filter(ours));
+            let subscriber = tracing_subscriber::registry().with(collector.clone().with_filter(targets));
             tracing::subscriber::set_global_default(subscriber).unwrap();
             collector
         })
     }
 
-    /// The ways of a photo, one a lease, each with the stages that worked on it.
-    fn photo_spans(&self, photo: PhotoId) -> Vec<(RecordedSpan, Vec<RecordedSpan>)> {
-        let mut ways: Vec<(RecordedSpan, Vec<RecordedSpan>)> = Vec::new();
-        let photo = photo.to_string();
-        for (_, seen) in
-            self.spans.lock().unwrap().iter().filter(|(_, seen)| seen.photo.as_ref() == Some(&photo))
-        {
-            match (seen.name, ways.last_mut()) {
-                ("photo", _) => ways.push((seen.clone(), Vec::new())),
-                ("stage", Some((_, stages))) => stages.push(seen.clone()),
+    /// Returns the spans of a photo, one per lease.
+    fn photo_spans(&self, photo: PhotoId) -> Vec<PhotoSpan> {
+        let mut photo_spans: Vec<PhotoSpan> = Vec::new();
+        for span in self.spans_about(&photo.to_string()) {
+            match (span.name, photo_spans.last_mut()) {
+                ("photo", _) => photo_spans.push(PhotoSpan { photo: span, stages: Vec::new() }),
+                ("stage", Some(photo_span)) => photo_span.stages.push(span),
                 (name, _) => panic!("a span {name} of photo {photo}"),
             }
         }
-        ways
+        photo_spans
     }
 
-    /// The only way of a photo, which is over.
-    fn finished_photo_span(&self, photo: PhotoId) -> (RecordedSpan, Vec<RecordedSpan>) {
-        let mut ways = wait_for("the end of its span", || {
-            let ways = self.photo_spans(photo);
-            ways.iter().all(|(way, _)| way.is_over).then_some(ways)
+    /// Waits until the only span of a photo is closed, and returns it.
+    fn finished_photo_span(&self, photo: PhotoId) -> PhotoSpan {
+        let mut spans = wait_for("the end of the photo's span", || {
+            let spans = self.photo_spans(photo);
+            spans.iter().all(|span| span.photo.is_closed).then_some(spans)
         });
-        assert_eq!(ways.len(), 1, "{ways:?}");
-        ways.remove(0)
+        assert_eq!(spans.len(), 1, "{spans:?}");
+        spans.remove(0)
     }
 
-    fn lines_about(&self, photo: PhotoId) -> Vec<RecordedSpan> {
+    fn spans_about(&self, photo: &str) -> Vec<RecordedSpan> {
+        let spans = self.spans.lock().unwrap();
+        spans.iter().filter(|span| span.photo.as_deref() == Some(photo)).cloned().collect()
+    }
+
+    fn events_about(&self, photo: PhotoId) -> Vec<RecordedSpan> {
         let photo = Some(photo.to_string());
-        self.lines.lock().unwrap().iter().filter(|line| line.photo == photo).cloned().collect()
+        self.events.lock().unwrap().iter().filter(|event| event.photo == photo).cloned().collect()
     }
 
-    fn update_span(&self, id: &Id, change: impl FnOnce(&mut RecordedSpan)) {
-        // The registry uses an id again once its span is over.
-        if let Some((_, seen)) =
-            self.spans.lock().unwrap().iter_mut().rfind(|(span, _)| *span == id.into_u64())
-        {
-            change(seen);
+    fn update_span(&self, id: &Id, update: impl FnOnce(&mut RecordedSpan)) {
+        // The latest one, because the registry reuses ids.
+        if let Some(span) = self.spans.lock().unwrap().iter_mut().rfind(|span| span.id == id.into_u64()) {
+            update(span);
         }
     }
 }
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanCollector {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let mut seen = RecordedSpan { name: attributes.metadata().name(), ..RecordedSpan::default() };
-        attributes.record(&mut seen);
-        let parent = context.span(id).and_then(|span| span.parent().map(|parent| parent.id().into_u64()));
+        let mut span =
+            RecordedSpan { id: id.into_u64(), name: attributes.metadata().name(), ..RecordedSpan::default() };
+        attributes.record(&mut span);
+        let parent_id = context.span(id).and_then(|span| span.parent().map(|parent| parent.id().into_u64()));
         let mut spans = self.spans.lock().unwrap();
-        let of_parent = spans.iter().rev().find(|(span, _)| Some(*span) == parent).map(|(_, seen)| seen);
-        seen.photo = match seen.field("photo.id") {
-            "" => of_parent.and_then(|parent| parent.photo.clone()),
+        let parent = spans.iter().rev().find(|span| Some(span.id) == parent_id);
+        span.photo = match span.field("photo.id") {
+            "" => parent.and_then(|parent| parent.photo.clone()),
             photo => Some(photo.to_owned()),
         };
-        spans.push((id.into_u64(), seen));
+        spans.push(span);
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, _context: Context<'_, S>) {
-        self.update_span(id, |seen| values.record(seen));
+        self.update_span(id, |span| values.record(span));
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let mut line = RecordedSpan { name: event.metadata().name(), ..RecordedSpan::default() };
-        event.record(&mut line);
-        let around =
+        let mut recorded = RecordedSpan { name: event.metadata().name(), ..RecordedSpan::default() };
+        event.record(&mut recorded);
+        let photo_span =
             context.event_scope(event).and_then(|mut scope| scope.find(|span| span.name() == "photo"));
-        if let Some(around) = around {
-            self.update_span(&around.id(), |seen| line.photo.clone_from(&seen.photo));
+        if let Some(photo_span) = photo_span {
+            self.update_span(&photo_span.id(), |span| recorded.photo.clone_from(&span.photo));
         }
-        self.lines.lock().unwrap().push(line);
+        self.events.lock().unwrap().push(recorded);
     }
 
     fn on_close(&self, id: Id, _context: Context<'_, S>) {
-        self.update_span(&id, |seen| seen.is_over = true);
+        self.update_span(&id, |span| span.is_closed = true);
     }
-}
-
-fn stage_names(stages: &[RecordedSpan]) -> Vec<&str> {
-    stages.iter().map(|stage| stage.field("stage")).collect()
 }
 
 #[test]
 fn a_photo_span_contains_every_stage_and_the_outcome() {
     let collector = SpanCollector::get();
-    let house = PipelineFixture::new();
-    let album = house.create_album(album_config());
-    let pipeline = house.start_pipeline(FakeModels::default());
-    let whole = encode_jpeg(&runner_picture(3, "417"));
-    let torn = whole[..whole.len() / 2].to_vec();
-    let photos = house.upload_photos(album, &[whole, torn]);
-    house.wait_until_processed(album);
-    pipeline.stop();
+    let fixture = PipelineFixture::new();
+    let album = fixture.create_album(album_config());
+    let complete = encode_jpeg(&runner_picture(3, "417"));
+    let truncated = complete[..complete.len() / 2].to_vec();
+    let photos = fixture.upload_photos(album, &[complete, truncated]);
+    fixture.process_album(album, FakeModels::default());
 
-    let (way, stages) = collector.finished_photo_span(photos[0]);
-    assert_eq!((way.field("outcome"), way.field("attempt")), ("ready", "1"));
-    assert_eq!(way.field("album.id"), album.to_string());
-    assert!(way.field("queued_ms").parse::<u64>().is_ok(), "{way:?}");
-    assert_eq!(stage_names(&stages), STAGES);
-    for stage in &stages {
-        assert!(stage.is_over, "{stage:?}");
+    let span = collector.finished_photo_span(photos[0]);
+    let photo = &span.photo;
+    assert_eq!((photo.field("outcome"), photo.field("attempt")), ("ready", "1"));
+    assert_eq!(photo.field("album.id"), album.to_string());
+    assert!(photo.field("queued_ms").parse::<u64>().is_ok(), "{photo:?}");
+    assert_eq!(span.stage_names(), STAGES);
+    for stage in &span.stages {
+        assert!(stage.is_closed, "{stage:?}");
         assert!(stage.field("batch_size").parse::<usize>().unwrap() >= 1, "{stage:?}");
         assert!(stage.field("wait_ms").parse::<u64>().is_ok(), "{stage:?}");
     }
 
-    let (way, stages) = collector.finished_photo_span(photos[1]);
-    assert_eq!(way.field("outcome"), "failed");
-    assert_eq!(stage_names(&stages), STAGES[..2]);
-    let lines = collector.lines_about(photos[1]);
-    assert!(lines.iter().any(|line| line.field("message") == "photo failed"), "{lines:?}");
+    let span = collector.finished_photo_span(photos[1]);
+    assert_eq!(span.photo.field("outcome"), "failed");
+    assert_eq!(span.stage_names(), STAGES[..2]);
+    let events = collector.events_about(photos[1]);
+    assert!(events.iter().any(|event| event.field("message") == "photo failed"), "{events:?}");
 }
 
 #[test]
 fn a_photo_given_back_gets_a_new_span_next_time() {
     let collector = SpanCollector::get();
-    let house = PipelineFixture::new();
-    let album = house.create_album(album_config());
+    let fixture = PipelineFixture::new();
+    let album = fixture.create_album(album_config());
     let slow = FakeModels { delay: Duration::from_millis(400), ..FakeModels::default() };
-    let photos = house.upload_photos(album, &vec![encode_jpeg(&runner_picture(3, "417")); 12]);
-    let pipeline =
-        house.start_pipeline_with(Arc::new(slow), Arc::clone(&house.store.blobs), Duration::from_millis(1));
-    wait_for("one that is done", || (house.state_counts(album).ready > 0).then_some(()));
+    let photos = fixture.upload_photos(album, &vec![encode_jpeg(&runner_picture(3, "417")); 12]);
+    let blobs = Arc::clone(&fixture.store.blobs);
+    let pipeline = fixture.start_pipeline_with(Arc::new(slow), blobs, Duration::from_millis(1));
+    wait_for("a ready photo", || (fixture.state_counts(album).ready > 0).then_some(()));
     assert!(pipeline.stop().given_back > 0);
-    let is_returned = |photo: &&PhotoId| {
-        let ways = collector.photo_spans(**photo);
-        ways.last().is_some_and(|(way, _)| way.is_over && way.field("outcome") == "given_back")
+    let is_given_back = |photo: &&PhotoId| {
+        let spans = collector.photo_spans(**photo);
+        spans.last().is_some_and(|span| span.photo.is_closed && span.photo.field("outcome") == "given_back")
     };
-    let returned = *photos.iter().find(is_returned).unwrap();
+    let given_back = *photos.iter().find(is_given_back).unwrap();
 
-    let pipeline = house.start_pipeline(FakeModels::default());
-    house.wait_until_processed(album);
-    pipeline.stop();
-    let ways = collector.photo_spans(returned);
-    assert_eq!(ways.len(), 2, "{ways:?}");
-    assert_eq!((ways[1].0.field("outcome"), ways[1].0.field("attempt")), ("ready", "1"));
-    assert_eq!(stage_names(&ways[1].1), STAGES);
+    fixture.process_album(album, FakeModels::default());
+    let spans = collector.photo_spans(given_back);
+    assert_eq!(spans.len(), 2, "{spans:?}");
+    assert_eq!((spans[1].photo.field("outcome"), spans[1].photo.field("attempt")), ("ready", "1"));
+    assert_eq!(spans[1].stage_names(), STAGES);
 }
 
 #[test]
 fn the_stage_span_of_a_selfie_belongs_to_its_request() {
     let collector = SpanCollector::get();
-    let house = PipelineFixture::new();
-    let desk =
-        photofinish_pipeline::ProbeService::start(Arc::new(FakeModels::default()), crate::support::LIMITS, 4);
+    let fixture = PipelineFixture::new();
+    let service = ProbeService::start(Arc::new(FakeModels::default()), LIMITS, 4);
     let request = tracing::info_span!("request", photo.id = "a selfie of this test");
     let selfie = encode_jpeg(&runner_picture(3, "417"));
-    house.runtime.block_on(tracing::Instrument::instrument(desk.embed(selfie.into()), request)).unwrap();
-    desk.stop();
-    let spans = collector.spans.lock().unwrap();
-    let ours: Vec<_> =
-        spans.iter().filter(|(_, seen)| seen.photo.as_deref() == Some("a selfie of this test")).collect();
-    assert_eq!(ours.len(), 2, "{ours:?}");
-    assert_eq!((ours[1].1.field("stage"), ours[1].1.is_over), ("probe", true));
+    fixture.runtime.block_on(service.embed(selfie.into()).instrument(request)).unwrap();
+    service.stop();
+    let spans = collector.spans_about("a selfie of this test");
+    assert_eq!(spans.len(), 2, "{spans:?}");
+    assert_eq!((spans[1].field("stage"), spans[1].is_closed), ("probe", true));
 }

@@ -1,4 +1,4 @@
-//! What the tests share: a store with an album, painted scenes, and files of them.
+//! What the tests share: a store with an organization, painted pictures, and files of them.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -11,7 +11,9 @@ use photofinish_kernels::frame::Picture;
 use photofinish_kernels::orient::{Orientation, apply_orientation};
 use photofinish_models::fakes::{FakeModels, paint_bib, paint_face};
 use photofinish_models::traits::ModelFactory;
-use photofinish_pipeline::{Limits, Pipeline, PipelineDependencies, PipelineSettings};
+use photofinish_pipeline::{
+    Limits, Pipeline, PipelineDependencies, PipelineSettings, PipelineStatus, StopReport,
+};
 use photofinish_store::model::album::{
     AlbumConfig, DEFAULT_BIB_PATTERN, NewAlbum, Recognition, RecognitionMode, Tenant,
 };
@@ -26,10 +28,10 @@ use tokio::runtime::Runtime;
 
 pub const LIMITS: Limits = Limits { max_file_bytes: 4 << 20, max_pixels: 50_000_000 };
 
-/// How long anything may take.
+/// The longest time that [`wait_for`] waits.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A store on a temporary folder with an organization.
+/// A store in a temporary directory, with an organization.
 pub struct PipelineFixture {
     pub runtime: Runtime,
     pub store: Store,
@@ -42,14 +44,14 @@ impl PipelineFixture {
     pub fn new() -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let folder = TempDir::new().unwrap();
+        let store_dir = TempDir::new().unwrap();
         let (store, tenant, key) = runtime.block_on(async {
-            let store = Store::open(conformance::test_settings(folder.path())).await.unwrap();
+            let store = Store::open(conformance::test_settings(store_dir.path())).await.unwrap();
             let organization = store.keys.get_or_create_organization("pipeline tests").await.unwrap();
             let key = store.keys.create(new_key(organization)).await.unwrap();
             (store, key.tenant, key.id)
         });
-        Self { runtime, store, tenant, key, _store_dir: folder }
+        Self { runtime, store, tenant, key, _store_dir: store_dir }
     }
 
     pub fn create_album(&self, config: AlbumConfig) -> AlbumId {
@@ -68,7 +70,7 @@ impl PipelineFixture {
         ObjectKey::photo(self.tenant.organization, album, photo, role)
     }
 
-    /// Uploads files and confirms them.
+    /// Creates photos, writes their files to the storage and confirms them.
     pub fn upload_photos(&self, album: AlbumId, files: &[Vec<u8>]) -> Vec<PhotoId> {
         self.runtime.block_on(async {
             let photos = (0..files.len())
@@ -87,9 +89,9 @@ impl PipelineFixture {
         self.runtime.block_on(self.store.photos.counts(album)).unwrap()
     }
 
-    /// Waits until no photo of the album waits or is worked on.
+    /// Waits until no photo of the album is queued or in processing.
     pub fn wait_until_processed(&self, album: AlbumId) -> StateCounts {
-        wait_for("settled", || {
+        wait_for("the end of all photos", || {
             let counts = self.state_counts(album);
             (counts.queued + counts.processing == 0).then_some(counts)
         })
@@ -107,7 +109,13 @@ impl PipelineFixture {
         self.runtime.block_on(self.store.blobs.read(key, 100 << 20)).unwrap()
     }
 
-    /// Starts a pipeline on the store.
+    /// Starts a pipeline, waits until it has processed all photos of the album, and stops it.
+    pub fn process_album(&self, album: AlbumId, models: FakeModels) -> StopReport {
+        let pipeline = self.start_pipeline(models);
+        self.wait_until_processed(album);
+        pipeline.stop()
+    }
+
     pub fn start_pipeline(&self, models: FakeModels) -> Pipeline {
         self.start_pipeline_with(Arc::new(models), Arc::clone(&self.store.blobs), Duration::from_secs(300))
     }
@@ -129,10 +137,8 @@ impl PipelineFixture {
         blobs: Arc<dyn Blobs>,
     ) -> Pipeline {
         let queue = Arc::clone(&self.store.queue);
-        Pipeline::start(
-            settings,
-            PipelineDependencies { queue, blobs, models, runtime: self.runtime.handle().clone() },
-        )
+        let runtime = self.runtime.handle().clone();
+        Pipeline::start(settings, PipelineDependencies { queue, blobs, models, runtime })
     }
 }
 
@@ -164,16 +170,20 @@ fn new_key(organization: OrganizationId) -> NewKey {
     }
 }
 
-/// Asks until there is an answer.
-pub fn wait_for<T>(what: &str, ask: impl Fn() -> Option<T>) -> T {
+/// Polls until the closure returns `Some`, and returns its value.
+pub fn wait_for<T>(expected: &str, poll: impl Fn() -> Option<T>) -> T {
     let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
-        if let Some(answer) = ask() {
-            return answer;
+        if let Some(value) = poll() {
+            return value;
         }
-        assert!(Instant::now() < deadline, "never came: {what}");
+        assert!(Instant::now() < deadline, "timed out waiting for {expected}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+pub fn wait_until_running(pipeline: &Pipeline) {
+    wait_for("status running", || (pipeline.status() == PipelineStatus::Running).then_some(()));
 }
 
 pub fn album_config() -> AlbumConfig {
@@ -188,7 +198,7 @@ pub fn album_config() -> AlbumConfig {
     }
 }
 
-/// A grey picture, brighter to the right and below.
+/// Returns a picture that gets brighter to the right and to the bottom.
 pub fn gradient_picture(width: u32, height: u32) -> Picture {
     let pixels = (0..height).flat_map(|y| {
         (0..width).flat_map(move |x| [(60 + 100 * x / width) as u8, (60 + 100 * y / height) as u8, 120])
@@ -196,7 +206,7 @@ pub fn gradient_picture(width: u32, height: u32) -> Picture {
     Picture::new(pixels.collect(), width, height).unwrap()
 }
 
-/// Person `person` with bib `bib`, larger persons with higher numbers.
+/// Returns a picture of 1200 x 800 pixels with marks that the fake models read as a face of `person` and as `bib`.
 pub fn runner_picture(person: u16, bib: &str) -> Picture {
     let mut picture = gradient_picture(1200, 800);
     paint_face(&mut picture, person, [300, 100, 160]);
@@ -217,9 +227,9 @@ pub fn encode_jpeg(picture: &Picture) -> Vec<u8> {
     turbojpeg::compress(image, 92, turbojpeg::Subsamp::Sub2x2).unwrap().to_vec()
 }
 
-/// The file with a camera's notes put behind its first two bytes.
-pub fn with_exif(file: &[u8], notes: &[(Tag, Value)]) -> Vec<u8> {
-    let fields: Vec<Field> = notes
+/// Returns the JPEG file with an EXIF segment inserted after its first marker, which is two bytes long.
+pub fn with_exif(file: &[u8], tags: &[(Tag, Value)]) -> Vec<u8> {
+    let fields: Vec<Field> = tags
         .iter()
         .map(|(tag, value)| Field { tag: *tag, ifd_num: In::PRIMARY, value: value.clone() })
         .collect();
@@ -228,18 +238,18 @@ pub fn with_exif(file: &[u8], notes: &[(Tag, Value)]) -> Vec<u8> {
     let mut tiff = Cursor::new(Vec::new());
     writer.write(&mut tiff, false).unwrap();
     let tiff = tiff.into_inner();
-    let mut noted = file[..2].to_vec();
-    noted.extend([0xff, 0xe1]);
-    noted.extend(u16::try_from(tiff.len() + 8).unwrap().to_be_bytes());
-    noted.extend(b"Exif\0\0");
-    noted.extend(tiff);
-    noted.extend(&file[2..]);
-    noted
+    let mut with_exif = file[..2].to_vec();
+    with_exif.extend([0xff, 0xe1]);
+    with_exif.extend(u16::try_from(tiff.len() + 8).unwrap().to_be_bytes());
+    with_exif.extend(b"Exif\0\0");
+    with_exif.extend(tiff);
+    with_exif.extend(&file[2..]);
+    with_exif
 }
 
-/// The picture as a camera held in this way stores it, as a file that says so.
+/// Returns a JPEG file as a camera stores it that was held in the EXIF orientation `exif`: shown upright it is `picture`.
 pub fn encode_jpeg_with_orientation(picture: &Picture, exif: u16) -> Vec<u8> {
-    // Each way is its own inverse but the two quarter turns, which are each other's.
+    // Each orientation is its own inverse, except for the two quarter turns, which are each other's.
     let stored = match Orientation::from_exif(exif.into()) {
         Orientation::Rotate90 => apply_orientation(picture.clone(), Orientation::Rotate270),
         Orientation::Rotate270 => apply_orientation(picture.clone(), Orientation::Rotate90),
