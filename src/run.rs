@@ -25,6 +25,7 @@ use tokio::sync::watch;
 use crate::adapters::{ProbeAdapter, ServiceHealth};
 use crate::config::Config;
 use crate::telemetry::logging::Telemetry;
+use crate::telemetry::metrics_page;
 use crate::{maintenance, models, secrets};
 
 /// What a process does.
@@ -168,7 +169,7 @@ async fn run_service(config: Config, role: Role, arrived: TraceHook) -> anyhow::
         probe_embedder: Arc::new(ProbeAdapter(desk)),
         render_metrics: Arc::new({
             let metrics = metrics.clone();
-            move || metrics.render()
+            move || metrics_page::render(&metrics)
         }),
         on_queued: Arc::new({
             let pipeline = pipeline.clone();

@@ -41,7 +41,8 @@ pub const PROBES: &str = "photofinish_probes_total";
 
 /// Registers the help texts with the recorder; call once, after the recorder is installed.
 pub fn describe() {
-    // Counters of fractional seconds are recorded as gauges, because the `metrics` crate counts only in integers.
+    // Counters of fractional seconds are recorded as gauges, because the `metrics` crate counts only in integers. The
+    // service declares them as counters on its metrics page.
     metrics::describe_gauge!(STAGE_BUSY_SECONDS, "Seconds for which threads of the stage processed photos");
     metrics::describe_gauge!(STAGE_CPU_SECONDS, "CPU seconds of the threads of the stage");
     metrics::describe_gauge!(

@@ -36,6 +36,20 @@ fn health_and_metrics_are_served_beside_the_api() {
 }
 
 #[test]
+fn every_metric_named_total_is_a_counter() {
+    let service = service();
+    let partner = service.partner();
+    let album = partner.create_album("Counters");
+    partner.upload_photo(&album, "a.jpg", &finish().to_jpeg());
+    partner.wait_until_idle(&album);
+    let page = partner.get(&format!("{}/metrics", service.origin())).text();
+    let is_total = |line: &&str| line.split(' ').nth(2).is_some_and(|name| name.ends_with("_total"));
+    let types: Vec<&str> = page.lines().filter(|line| line.starts_with("# TYPE ")).filter(is_total).collect();
+    assert!(types.iter().any(|line| line.contains("photofinish_stage_cpu_seconds_total")), "{page}");
+    assert!(types.iter().all(|line| line.ends_with(" counter")), "{types:?}");
+}
+
+#[test]
 fn the_waiting_time_of_photos_is_measured() {
     let service = Service::start(ServiceOptions::with_fake_models());
     let partner = service.partner();
