@@ -100,7 +100,7 @@ impl Assembly<'_> {
         let spawned = self.spawn_stages(&mut threads, &store, &budgets, Inlet(leased_rx));
         let generation = Generation { threads, kill_switch, is_draining, wakeup: wakeup_tx, budgets };
         if let Err(outage) = spawned {
-            // The feed holds the sender of the first edge: until it is dropped the stages do not drain.
+            // The feed owns the sender of the first edge: until it is dropped the stages do not drain.
             drop(feed);
             generation.terminate(EXIT_TIMEOUT, Vec::new());
             return Err(outage);

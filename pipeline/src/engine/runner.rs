@@ -82,7 +82,7 @@ pub(crate) struct Worker<S: Stage> {
 
 impl<S: Stage> Drop for Worker<S> {
     fn drop(&mut self) {
-        // However the worker ended, its inlet gives back what waits.
+        // However the worker ended, its inlet empties the channel when it is dropped.
         self.stats.reset_depth();
     }
 }

@@ -92,7 +92,7 @@ impl StoreClient {
             tokio::select! {
                 results = calls => results,
                 () = self.kill_switch.wait() => {
-                    Err(Outage::new(component, "stopped while waiting for an answer"))
+                    Err(Outage::new(component, "stopped while waiting for a response"))
                 }
             }
         })
@@ -109,5 +109,6 @@ pub(crate) async fn with_timeout<T>(
     call: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<Result<T, StoreError>, Outage> {
     let result = tokio::time::timeout(timeout, call).await;
-    result.map_err(|_elapsed| Outage::new(component, format!("no answer for {} s", timeout.as_secs_f64())))
+    result
+        .map_err(|_elapsed| Outage::new(component, format!("no response within {} s", timeout.as_secs_f64())))
 }

@@ -173,7 +173,7 @@ impl Supervisor {
         let PendingGeneration { mut generation, start_feed } = (self.start_generation)(kill_switch)?;
         let end = match self.wait_until_ready(&generation) {
             Some(end) => {
-                // The feed holds a sender of the first channel: until it is dropped the stages do not drain.
+                // The feed owns a sender of the first channel: until it is dropped the stages do not drain.
                 drop(start_feed);
                 end
             }

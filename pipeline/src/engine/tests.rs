@@ -289,7 +289,11 @@ fn assert_hanging_photo_is_retried(queue: &Arc<MemoryQueue>, photo: PhotoId) {
     let plan = FaultPlan::hanging_until_opened(gate);
     let timings = PipelineTimings { stall_timeout: SHORT_STALL_TIMEOUT, ..with_short_exit_timeout(queue) };
     let pipeline = FaultyPipeline::start_with(timings, queue, &plan, SHAPE);
-    assert!(queue.wait_until_ended(TIMEOUT), "it is waited for forever: {queue:?}, {:?}", pipeline.shared);
+    assert!(
+        queue.wait_until_ended(TIMEOUT),
+        "the pipeline waits for it forever: {queue:?}, {:?}",
+        pipeline.shared
+    );
     assert_eq!(queue.end_state(photo), DONE_ONCE);
     assert!(plan.generations.load(Ordering::Acquire) > 1);
     assert_eq!(pipeline.stop().unfinished, 1, "the ticket in the hanging thread");

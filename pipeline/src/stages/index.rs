@@ -294,7 +294,7 @@ mod tests {
         let batch = [photo()];
         let uploads = upload_previews(&blobs, &batch, Duration::from_millis(10));
         let outage = calls.run_cancellable(Component::Storage, uploads).unwrap_err();
-        assert_eq!(outage.to_string(), "storage is down: no answer for 0.01 s");
+        assert_eq!(outage.to_string(), "storage is down: no response within 0.01 s");
     }
 
     #[test]

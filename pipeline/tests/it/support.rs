@@ -247,7 +247,7 @@ pub fn with_exif(file: &[u8], tags: &[(Tag, Value)]) -> Vec<u8> {
     with_exif
 }
 
-/// Returns a JPEG file as a camera stores it that was held in the EXIF orientation `exif`: shown upright it is `picture`.
+/// Returns a JPEG file with the EXIF orientation `exif`, whose stored pixels are rotated so that upright it shows `picture`.
 pub fn encode_jpeg_with_orientation(picture: &Picture, exif: u16) -> Vec<u8> {
     // Each orientation is its own inverse, except for the two quarter turns, which are each other's.
     let stored = match Orientation::from_exif(exif.into()) {
