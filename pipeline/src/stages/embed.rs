@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use photofinish_kernels::frame::Frame;
+use photofinish_kernels::geometry::Point;
 use photofinish_models::traits::{EmbeddedFace, FaceBox, FaceCrop, FaceEmbedder, ModelError};
 use photofinish_store::model::photo::{DetectedFace, Embedding, UnindexedReason};
 
@@ -29,17 +30,17 @@ type FacePosition = (usize, usize);
 type EmbeddingResults = HashMap<FacePosition, Result<EmbeddedFace, Poison>>;
 
 fn crop_inference<'a>() -> BatchInference<dyn FaceEmbedder, FaceCrop<'a>, EmbeddedFace> {
-    // The network's input is a crop of fixed size, whatever the photo: one self-test serves both kinds.
+    // The network's input is a crop of fixed size, whatever the size of the photo, so every self-test is the same.
     BatchInference {
         run: |embedder, crops| embedder.embed(crops),
         self_test: |embedder, _crop, _kind| self_test(embedder),
     }
 }
 
+/// Embeds the face of a grey frame.
 fn self_test(embedder: &mut (dyn FaceEmbedder + 'static)) -> Result<(), ModelError> {
     // Eyes, nose and mouth of a face that fills the grey frame.
-    let landmarks = [(20., 24.), (44., 24.), (32., 36.), (22., 48.), (42., 48.)]
-        .map(|(x, y)| photofinish_kernels::geometry::Point { x, y });
+    let landmarks = [(20., 24.), (44., 24.), (32., 36.), (22., 48.), (42., 48.)].map(|(x, y)| Point { x, y });
     embedder.embed(&[FaceCrop { frame: grey_frame(), landmarks }]).map(drop)
 }
 
@@ -68,6 +69,26 @@ impl Embed {
         Ok(positions.into_iter().zip(results).collect())
     }
 
+    /// Moves the results of photo `index` of the batch out of `embeddings`.
+    fn to_embedded_photo(
+        &self,
+        index: usize,
+        photo: &DetectedPhoto,
+        embeddings: &mut EmbeddingResults,
+    ) -> Result<EmbeddedPhoto, Poison> {
+        let mut faces = Vec::new();
+        if wants_faces(photo) {
+            for (j, face) in photo.faces.iter().enumerate() {
+                let vector = embeddings.remove(&(index, j)).transpose()?;
+                faces.extend(self.to_detected_face(face, photo.sized.frame.frame(), vector));
+            }
+        }
+        faces.sort_by(|a: &DetectedFace, b| box_area(b).total_cmp(&box_area(a)));
+        Ok(EmbeddedPhoto { detected: photo.clone(), faces })
+    }
+
+    /// Builds the record of a face; `vector` is `None` for one that was rejected before embedding. Returns `None` for a
+    /// face outside the frame.
     fn to_detected_face(
         &self,
         face: &FaceBox,
@@ -95,19 +116,9 @@ impl Stage for Embed {
     type Out = EmbeddedPhoto;
 
     fn run(&mut self, batch: &[DetectedPhoto]) -> Result<BatchResults<EmbeddedPhoto>, Outage> {
-        let mut vectors = self.embed_faces(batch)?;
-        let embed = |(i, photo): (usize, &DetectedPhoto)| {
-            let mut faces = Vec::new();
-            if wants_faces(photo) {
-                for (j, face) in photo.faces.iter().enumerate() {
-                    let vector = vectors.remove(&(i, j)).transpose()?;
-                    faces.extend(self.to_detected_face(face, photo.sized.frame.frame(), vector));
-                }
-            }
-            faces.sort_by(|a: &DetectedFace, b| box_area(b).total_cmp(&box_area(a)));
-            Ok(EmbeddedPhoto { detected: photo.clone(), faces })
-        };
-        Ok(batch.iter().enumerate().map(embed).collect())
+        let mut embeddings = self.embed_faces(batch)?;
+        let photos = batch.iter().enumerate();
+        Ok(photos.map(|(i, photo)| self.to_embedded_photo(i, photo, &mut embeddings)).collect())
     }
 }
 

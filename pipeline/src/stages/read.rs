@@ -63,7 +63,7 @@ impl Stage for Read {
         let requests: Vec<ReadRequest<'_>> = batch
             .iter()
             .zip(&patterns)
-            .filter_map(|(photo, pattern)| read_request(photo, pattern.as_deref()?))
+            .filter_map(|(photo, pattern)| Some(read_request(photo, pattern.as_deref()?)))
             .collect();
         let mut texts = read_inference().infer_batch(self.reader.as_mut(), &requests)?.into_iter();
         let mut results = Vec::with_capacity(batch.len());
@@ -154,8 +154,8 @@ fn faces_for_cell(cell: &Cell, faces: &[FaceBox]) -> Vec<FaceBox> {
     faces.iter().filter(|face| cell.overlaps(&torso(face))).map(|face| cell.face_to_cell(face)).collect()
 }
 
-fn read_request<'a>(photo: &'a EmbeddedPhoto, pattern: &'a BibPattern) -> Option<ReadRequest<'a>> {
-    Some(ReadRequest { frame: photo.detected.sized.frame.frame(), faces: &photo.detected.faces, pattern })
+fn read_request<'a>(photo: &'a EmbeddedPhoto, pattern: &'a BibPattern) -> ReadRequest<'a> {
+    ReadRequest { frame: photo.detected.sized.frame.frame(), faces: &photo.detected.faces, pattern }
 }
 
 /// Returns the photo with its texts, and shrinks its permit to the previews, as the frame is no longer needed.

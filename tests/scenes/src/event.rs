@@ -54,6 +54,7 @@ pub struct TruthPhoto {
     pub taken_at: String,
 }
 
+/// A runner of the event, and the portraits that show them.
 struct Person {
     name: &'static str,
     bib: &'static str,
@@ -175,6 +176,7 @@ fn write_photos(folder: &Path, portraits: &Path, count: usize) -> anyhow::Result
     Ok(photos)
 }
 
+/// Draws and writes photos; shared by the drawing threads.
 struct EventWriter<'a> {
     renderer: PhotoRenderer,
     /// The portraits of each person of [`PEOPLE`].
