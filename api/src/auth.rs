@@ -1,5 +1,7 @@
-//! Who calls, and what the key permits. The types of this module are made nowhere else: a handler that takes a
-//! [`Manager`] cannot be reached without the scope.
+//! Authenticates callers by API key and checks the scope of the key.
+//!
+//! Only this module creates the caller types, so a handler that takes an [`AlbumManager`] cannot be reached without the
+//! scope `album:manage`.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -17,21 +19,21 @@ use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
 use crate::key::KeyText;
 
-/// The header that carries the key.
+/// The header with the API key.
 pub(crate) const KEY_HEADER: &str = "x-api-key";
 
-/// A known caller.
+/// An authenticated caller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
-    /// The key: the `createdBy` of what it makes.
+    /// The key; the `createdBy` of albums that it creates.
     pub(crate) key: KeyId,
-    /// Whose objects it sees.
+    /// The tenant whose objects the caller can access.
     pub(crate) tenant: Tenant,
 }
 
-/// A caller who holds a scope.
+/// A caller whose key has a scope.
 pub(crate) trait ScopedCaller: Deref<Target = Caller> + Send + Sized + 'static {
-    /// The scope that it takes; `None` when any key will do.
+    /// The required scope; `None` if any valid key is enough.
     const SCOPE: Option<Scope>;
 
     #[doc(hidden)]
@@ -60,34 +62,36 @@ macro_rules! scoped_callers {
 }
 
 scoped_callers! {
-    /// May query faces and bibs.
+    /// May search faces and bibs.
     Searcher: Some(Scope::SearchRead);
-    /// May upload photos and see what becomes of them.
+    /// May upload, list and delete photos and see the progress of albums.
     Uploader: Some(Scope::PhotoUpload);
-    /// May make, change and delete albums.
+    /// May create, update, delete and reprocess albums.
     AlbumManager: Some(Scope::AlbumManage);
-    /// Holds a valid key of any scope.
+    /// Has a valid key of any scope.
     AnyScope: None;
 }
 
-/// Judges keys.
+/// Authenticates requests.
 pub(crate) struct Authenticator {
     keys: Arc<dyn Keys>,
     environment: Environment,
     last_touched: Mutex<HashMap<KeyId, OffsetDateTime>>,
 }
 
-/// `last_used_at` is to the minute, so one write a minute and key is enough.
+/// `last_used_at` has a resolution of a minute, so one write per minute and key is enough.
 const TOUCH_INTERVAL: Duration = Duration::MINUTE;
 
 impl Authenticator {
-    /// A gate before the store's keys.
     pub(crate) fn new(ctx: &Context) -> Self {
         let environment = ctx.settings.environment;
         Self { keys: ctx.store.keys.clone(), environment, last_touched: Mutex::default() }
     }
 
-    /// The caller, if the key is valid and permits what `C` stands for.
+    /// Returns the caller if the key is valid and has the scope of `C`.
+    ///
+    /// # Errors
+    /// 401 without a valid key, with the reason in `data.code`; 403 `INSUFFICIENT_SCOPE` without the scope.
     pub(crate) async fn authenticate<C: ScopedCaller>(&self, headers: &HeaderMap) -> Result<C, ApiError> {
         let now = OffsetDateTime::now_utc();
         let key = self.verify_key(headers, now).await?;
@@ -102,12 +106,12 @@ impl Authenticator {
         let sent = headers.get(KEY_HEADER).ok_or_else(|| unauthorized("KEY_MISSING"))?;
         let sent = sent.to_str().map_err(|_| unauthorized("KEY_MALFORMED"))?;
         let text = KeyText::parse(sent).map_err(|_| unauthorized("KEY_MALFORMED"))?;
-        let taken = match self.environment {
+        let is_accepted = match self.environment {
             Environment::Production => text.mode() == KeyMode::Live,
             Environment::Sandbox => text.mode() == KeyMode::Test,
             Environment::Local => true,
         };
-        if !taken {
+        if !is_accepted {
             return Err(unauthorized("KEY_OF_ANOTHER_ENVIRONMENT"));
         }
         let key = self.keys.find(&text.digest()).await?.ok_or_else(|| unauthorized("KEY_UNKNOWN"))?;
@@ -120,7 +124,7 @@ impl Authenticator {
         Ok(key)
     }
 
-    /// Notes the use beside the request, which does not wait. The task ends with its one write.
+    /// Records the use of a key in a task of its own, so that the request does not wait for the write.
     fn touch(&self, key: &Key, now: OffsetDateTime) {
         let mut touched = self.last_touched.lock().unwrap_or_else(PoisonError::into_inner);
         let last = touched.get(&key.id).copied().max(key.last_used_at);
@@ -131,7 +135,7 @@ impl Authenticator {
         let (keys, id) = (self.keys.clone(), key.id);
         tokio::spawn(async move {
             if let Err(error) = keys.touch(id, now).await {
-                tracing::warn!(key.id = %id, %error, "the last use of a key was not noted");
+                tracing::warn!(key.id = %id, %error, "failed to record the last use of a key");
             }
         });
     }

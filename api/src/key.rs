@@ -1,7 +1,7 @@
-//! How an API key looks: a prefix that names its mode, 32 random bytes in base 62, and a checksum, so that typing
-//! errors are told without the database and secret scanners know one when they see one.
+//! The format of an API key: a prefix that names its mode, 32 random bytes in base 62, and a checksum.
 //!
-//! The store keeps only [`KeyText::digest`]; the text itself is shown once.
+//! The checksum detects typing errors without a database query; prefix and checksum let secret scanners recognise a key.
+//! The store has only [`KeyText::digest`]; the text is shown once, when the key is created.
 
 use std::fmt;
 
@@ -12,25 +12,25 @@ use sha2::{Digest, Sha256};
 const BODY_LENGTH: usize = 43;
 /// 62^6 is more than 2^32.
 const CHECKSUM_LENGTH: usize = 6;
-/// Characters beyond the prefix that a hint shows: 36 bits, leaving 220 secret.
+/// Characters after the prefix that a hint shows: 36 bits, which leaves 220 bits secret.
 const HINT_LENGTH: usize = 6;
 
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// The text of a key. Prints nothing of itself.
+/// The text of a key. `Debug` shows only the prefix.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyText {
     text: String,
     mode: KeyMode,
 }
 
-/// Not a key: another prefix, length or alphabet, or a checksum that tells a typing error.
+/// The text is not a key: its prefix, length, alphabet or checksum is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an api key")]
 pub struct NotAKey;
 
 impl KeyText {
-    /// A new key.
+    /// Generates a random key.
     pub fn generate(mode: KeyMode) -> Self {
         Self::from_secret(mode, rand::random())
     }
@@ -41,13 +41,13 @@ impl KeyText {
         Self { text, mode }
     }
 
-    /// A key from what a caller sent.
+    /// Parses the text that a caller sent.
     ///
     /// # Errors
     /// [`NotAKey`].
     pub fn parse(text: &str) -> Result<Self, NotAKey> {
-        let known = [KeyMode::Test, KeyMode::Live].into_iter().find(|mode| text.starts_with(prefix(*mode)));
-        let mode = known.ok_or(NotAKey)?;
+        let mode = [KeyMode::Test, KeyMode::Live].into_iter().find(|mode| text.starts_with(prefix(*mode)));
+        let mode = mode.ok_or(NotAKey)?;
         let rest = &text[prefix(mode).len()..];
         let in_alphabet = rest.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if rest.len() != BODY_LENGTH + CHECKSUM_LENGTH || !in_alphabet {
@@ -57,22 +57,22 @@ impl KeyText {
         if checksum(signed) == sum { Ok(Self { text: text.to_owned(), mode }) } else { Err(NotAKey) }
     }
 
-    /// Which environment it belongs to.
+    /// Returns whether this is a test or a live key.
     pub fn mode(&self) -> KeyMode {
         self.mode
     }
 
-    /// What the store keeps of it.
+    /// Returns the SHA-256 digest, by which the store finds the key.
     pub fn digest(&self) -> KeyDigest {
         Sha256::digest(self.text.as_bytes()).into()
     }
 
-    /// Its beginning, enough to tell it from others.
+    /// Returns the beginning of the key, enough to recognise it in a list.
     pub fn hint(&self) -> String {
         self.text[..prefix(self.mode).len() + HINT_LENGTH].to_owned()
     }
 
-    /// The text, to be shown once.
+    /// Returns the text, to be shown once.
     pub fn reveal(&self) -> &str {
         &self.text
     }
@@ -95,7 +95,7 @@ fn checksum(text: &str) -> String {
     base62(&crc32fast::hash(text.as_bytes()).to_be_bytes(), CHECKSUM_LENGTH)
 }
 
-/// Big-endian bytes as `length` digits, zeros in front; `length` digits hold every value of that many bytes.
+/// Writes a big-endian number as `length` base-62 digits with leading zeros. `length` must be enough for every value.
 fn base62(bytes: &[u8], length: usize) -> String {
     let mut number = bytes.to_vec();
     let mut digits = vec![ALPHABET[0]; length];

@@ -1,34 +1,35 @@
-//! Reads the `accept` header. Lenient: only a header that plainly excludes every answer leads to a 406.
+//! Negotiates the response format from the `accept` header. Lenient: only a header that clearly excludes every format of
+//! the operation leads to a 406.
 
 use warp::http::HeaderMap;
 use warp::http::header::ACCEPT;
 
-/// What a caller wants to read.
+/// The response format that a caller accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AcceptedFormat {
-    /// JSON, or anything.
+    /// JSON; also if the header is missing or accepts anything.
     Json,
-    /// A stream of events.
+    /// A stream of server-sent events.
     Events,
-    /// Neither.
+    /// Neither JSON nor events.
     Neither,
 }
 
-/// What the headers ask for, of an operation that answers events too or does not. Events must be named, and not as what
-/// is wanted less; a wildcard means JSON.
+/// Chooses the format of the response. Events are chosen only if the operation has them and the header names them with at
+/// least the weight of JSON; a wildcard means JSON.
 pub(crate) fn negotiate_format(headers: &HeaderMap, has_events: bool) -> AcceptedFormat {
-    let mut named = false;
+    let mut has_ranges = false;
     let (mut json, mut events) = (0.0_f32, 0.0_f32);
     for range in headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()) {
         for range in range.split(',').map(str::trim).filter(|range| !range.is_empty()) {
-            named = true;
+            has_ranges = true;
             let mut parts = range.split(';').map(|part| part.trim().to_ascii_lowercase());
-            let kind = parts.next().unwrap_or_default();
+            let media_type = parts.next().unwrap_or_default();
             let weight = parts.find_map(|part| parse_weight(&part)).unwrap_or(1.0);
-            match kind.as_str() {
+            match media_type.as_str() {
                 "text/event-stream" => events = events.max(weight),
                 "*/*" | "application/*" | "application/json" => json = json.max(weight),
-                // Not a media range: some clients send `*` or worse, and mean anything.
+                // Not a media range. Some clients send `*` or similar text and mean any type.
                 other if !other.contains('/') => json = json.max(weight),
                 other if other.ends_with("+json") => json = json.max(weight),
                 _ => {}
@@ -37,14 +38,14 @@ pub(crate) fn negotiate_format(headers: &HeaderMap, has_events: bool) -> Accepte
     }
     if has_events && events > 0.0 && events >= json {
         AcceptedFormat::Events
-    } else if json > 0.0 || !named {
+    } else if json > 0.0 || !has_ranges {
         AcceptedFormat::Json
     } else {
         AcceptedFormat::Neither
     }
 }
 
-/// The weight that a parameter is; none where it is no number.
+/// Parses a `q=` parameter; `None` if it is another parameter or not a finite number.
 fn parse_weight(parameter: &str) -> Option<f32> {
     parameter.strip_prefix("q=")?.parse().ok().filter(|weight: &f32| weight.is_finite())
 }

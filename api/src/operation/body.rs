@@ -1,5 +1,6 @@
-//! Reads JSON bodies under limits of size and time. In place of `warp::body::json`, which is unbounded, and of
-//! `content_length_limit`, which refuses chunked bodies.
+//! Reads JSON bodies within limits of size and time.
+//!
+//! warp's own filters do not fit: `warp::body::json` has no limits and `content_length_limit` refuses chunked bodies.
 
 use std::time::Duration;
 
@@ -14,23 +15,22 @@ use crate::context::ApiSettings;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
 
-/// What is read of a body that nobody wants. Many clients send all of it before they read the answer, and would take
-/// a connection closed under them for a failure of the network.
+/// Bytes to read and discard of the body of a refused request. Many clients send the whole body before they read the
+/// response, and report a closed connection as a network error.
 const MAX_DISCARD_BYTES: usize = 128 << 20;
-/// How long that may take.
+/// Time limit for discarding a body.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A request body as it arrives.
+/// A request body that is read chunk by chunk.
 pub(crate) struct RequestBody {
     chunks: BoxStream<'static, Result<Bytes, warp::Error>>,
-    /// The client sends nothing until it is told to go on, which the first read does.
+    /// The client sends the body only after a `100 Continue`, which the first read causes.
     expects_continue: bool,
     started: bool,
     ended: bool,
 }
 
 impl RequestBody {
-    /// The body of a filter.
     pub(crate) fn new<S, B>(headers: &HeaderMap, chunks: S) -> Self
     where
         S: Stream<Item = Result<B, warp::Error>> + Send + 'static,
@@ -41,7 +41,7 @@ impl RequestBody {
         Self { chunks, expects_continue: headers.contains_key(EXPECT), started: false, ended: false }
     }
 
-    /// The next piece; `None` at the end.
+    /// Returns the next chunk; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Result<Bytes, warp::Error>> {
         if self.ended {
             return None;
@@ -52,7 +52,7 @@ impl RequestBody {
         chunk
     }
 
-    /// Reads what is left, within limits; answers whether the connection can serve another request.
+    /// Reads and discards the rest, within limits. Returns whether the connection can serve another request.
     pub(crate) async fn discard(&mut self) -> bool {
         if self.expects_continue && !self.started {
             return false;
@@ -72,7 +72,7 @@ impl RequestBody {
     }
 }
 
-/// What a JSON body may be.
+/// The limits of a JSON body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyLimits {
     max_bytes: u64,
@@ -80,13 +80,15 @@ pub(crate) struct BodyLimits {
 }
 
 impl BodyLimits {
-    /// The operator's limits.
     pub(crate) fn from_settings(settings: &ApiSettings) -> Self {
         Self { max_bytes: settings.max_body_bytes, timeout: settings.body_timeout }
     }
 }
 
-/// The JSON of a body; `None` when there is no body.
+/// Reads a body as JSON; `None` if it is empty.
+///
+/// # Errors
+/// 415 for another media type, 413 over the size limit, 408 over the time limit, 400 for malformed JSON.
 pub(crate) async fn read_json(
     headers: &HeaderMap,
     body: &mut RequestBody,
@@ -106,12 +108,12 @@ pub(crate) async fn read_json(
         .map_err(|error| ApiError::malformed(format!("Malformed JSON: {error}")))
 }
 
-/// The length that a request declares.
+/// Returns the declared length of the body.
 pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// A missing type is read as JSON.
+/// Accepts JSON in UTF-8 and a missing content type.
 fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
     let unsupported = || ApiError::new(ErrorKind::UnsupportedMediaType);
     if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
@@ -122,7 +124,7 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
     };
     let declared: mime::Mime =
         declared.to_str().ok().and_then(|text| text.parse().ok()).ok_or_else(unsupported)?;
-    // `utf8` is no registered name, and what many clients write.
+    // `utf8` is not a registered name, but many clients send it.
     let utf8 =
         declared.get_param(mime::CHARSET).is_none_or(|charset| charset == mime::UTF_8 || charset == "utf8");
     if declared.essence_str() == "application/json" && utf8 { Ok(()) } else { Err(unsupported()) }

@@ -1,9 +1,9 @@
-//! Every operation of the partner API, in the order of the document.
+//! The list of all operations, in the order in which the readable page shows them.
 
 use crate::handlers::{albums, photos, progress, search, uploads};
 use crate::operation::{Operation, OperationInfo};
 
-/// The whole partner API.
+/// Returns all operations of the partner API.
 pub(crate) fn all_operations() -> Vec<Operation> {
     album_operations()
         .into_iter()
@@ -16,11 +16,11 @@ pub(crate) fn all_operations() -> Vec<Operation> {
 fn album_operations() -> Vec<Operation> {
     vec![
         Operation::new(
-            info("albums.create", "Make an album", "One album per event. What `config` leaves out is as the operator chose."),
+            info("albums.create", "Create an album", "Use one album per event. Settings missing in `config` get the defaults of the service."),
             albums::create,
         ),
         Operation::new(
-            info("albums.list", "List albums", "Newest first. May be called without a body."),
+            info("albums.list", "List albums", "Newest first. The body may be omitted."),
             albums::list,
         ),
         Operation::new(
@@ -28,21 +28,22 @@ fn album_operations() -> Vec<Operation> {
             albums::get,
         ),
         Operation::new(
-            info("albums.update", "Change an album", "Fields that are left out stay as they are, within `config` too. Photos read before \
-                    keep what was read; `reprocessingNeeded` says whether reading them again would change it."),
+            info("albums.update", "Update an album", "Missing fields are not changed, within `config` too. Photos that are already processed \
+                    keep their results; `reprocessingNeeded` says whether processing them again would change these."),
             albums::update,
         ),
         Operation::new(
-            info("albums.delete", "Delete an album", "With its photos, what was read in them, its selfies, and all their bytes."),
+            info("albums.delete", "Delete an album", "Deletes the album with its photos, their results, its selfies, and all their bytes."),
             albums::delete,
         ),
         Operation::new(
-            info("albums.reprocess", "Read an album's photos again", "Puts every ready or failed photo back in the queue."),
+            info("albums.reprocess", "Reprocess an album", "Queues every ready or failed photo again."),
             albums::reprocess,
         ),
         Operation::new(
-            info("albums.progress", "See how far an album is", "With `accept: text/event-stream` the object comes as `event: message` each second, \
-                    a named error as `event: error`, and `event: done` when no photo is queued or processing."),
+            info("albums.progress", "Get the progress of an album", "With `accept: text/event-stream` the response is a stream that sends the object as \
+                    `event: message` every second, an error body as `event: error`, and `event: done` when no photo is \
+                    queued or processing."),
             progress::get,
         )
         .with_events(progress::stream),
@@ -55,7 +56,7 @@ fn upload_operations() -> Vec<Operation> {
             info(
                 "photos.photo.signed",
                 "Get an upload URL for a photo",
-                "Send the bytes there by HTTP PUT with the declared `Content-Type`, then call \
+                "Upload the bytes to the URL by HTTP PUT with the declared `Content-Type`, then call \
                     `photos/photo/success`.",
             ),
             uploads::sign_photo,
@@ -72,9 +73,9 @@ fn upload_operations() -> Vec<Operation> {
             info(
                 "photos.photo.success",
                 "Confirm an upload",
-                "Queues the photo; from the 200 on nothing loses it. May be repeated. 412 with \
-                    `data.code` `UPLOAD_MISSING` while the bytes are not there; 413 with `PHOTO_TOO_LARGE` when they \
-                    are too many: they are removed, and the upload URL may be used again.",
+                "Queues the photo for processing. After the 200 the photo cannot get lost. May be repeated. \
+                    412 with `data.code` `UPLOAD_MISSING` if the bytes were not uploaded; 413 with `PHOTO_TOO_LARGE` \
+                    if there are too many: they are deleted, and the upload URL can be used again.",
             ),
             uploads::confirm_photo,
         ),
@@ -82,7 +83,7 @@ fn upload_operations() -> Vec<Operation> {
             info(
                 "photos.photo.success.batch",
                 "Confirm many uploads",
-                "Each photo has its own result, in the order asked.",
+                "Each photo has its own result, in the order of the request.",
             ),
             uploads::confirm_photos,
         ),
@@ -95,24 +96,28 @@ fn photo_operations() -> Vec<Operation> {
             info(
                 "photos.photo.list",
                 "List photos",
-                "Oldest first. With `state` `failed` these are the failures and their reasons.",
+                "Oldest first. Use `state` `failed` to list failures and their reasons.",
             ),
             photos::list,
         ),
         Operation::new(
             info(
                 "photos.photo.get",
-                "Get a photo and what was seen in it",
-                "Faces and texts, what of them can be searched, and why not.",
+                "Get a photo and its results",
+                "Returns the detected faces and texts, whether searches find them, and if not, why.",
             ),
             photos::get,
         ),
         Operation::new(
-            info("photos.photo.delete", "Delete a photo", "With what was read in it, and all its bytes."),
+            info(
+                "photos.photo.delete",
+                "Delete a photo",
+                "Deletes the photo with its results and all its bytes.",
+            ),
             photos::delete,
         ),
         Operation::new(
-            info("photos.photo.retry", "Read a failed photo again", "409 when the photo has not failed."),
+            info("photos.photo.retry", "Retry a failed photo", "409 if the photo has not failed."),
             photos::retry,
         ),
     ]
@@ -124,7 +129,7 @@ fn search_operations() -> Vec<Operation> {
             info(
                 "photos.search.face.signed",
                 "Get an upload URL for a selfie",
-                "Send the bytes there by HTTP PUT with the `Content-Type` of the image, then call \
+                "Upload the bytes to the URL by HTTP PUT with the `Content-Type` of the image, then call \
                     `photos/search/face/list`.",
             ),
             search::sign_selfie,
@@ -132,10 +137,10 @@ fn search_operations() -> Vec<Operation> {
         Operation::new(
             info(
                 "photos.search.face.list",
-                "Find a face",
-                "Searches for the largest face of the selfie; its bytes are deleted as soon as that \
-                    face is a vector. 412 with `data.code` `UPLOAD_MISSING` while the bytes are not there, 404 once \
-                    the `imageId` has expired, 422 with `data.declineCode` `NO_FACE`, `UNREADABLE_IMAGE` or \
+                "Search a face",
+                "Searches for the largest face of the selfie. Its bytes are deleted as soon as the face \
+                    embedding is computed. 412 with `data.code` `UPLOAD_MISSING` if the bytes were not uploaded, 404 \
+                    after the `imageId` has expired, 422 with `data.declineCode` `NO_FACE`, `UNREADABLE_IMAGE` or \
                     `FACE_SEARCH_DISABLED`.",
             ),
             search::search_faces,
@@ -143,17 +148,16 @@ fn search_operations() -> Vec<Operation> {
         Operation::new(
             info(
                 "photos.search.text.list",
-                "Find a bib",
-                "Exact readings first; then, with lower confidence, readings one edit or one look-alike \
-                    away, and numbers cut by the frame or a fold, unless `exact` is true. 422 with \
-                    `data.declineCode` `TEXT_SEARCH_DISABLED` where bibs are not searched.",
+                "Search a bib",
+                "Returns exact matches first; then, with lower confidence and unless `exact` is true, texts \
+                    that differ by one edit or by look-alike characters, and numbers cut by the frame or a fold. 422 \
+                    with `data.declineCode` `TEXT_SEARCH_DISABLED` if the album's bib search is disabled.",
             ),
             search::search_texts,
         ),
     ]
 }
 
-/// The path of an operation is its id with slashes for dots.
 const fn info(id: &'static str, summary: &'static str, description: &'static str) -> OperationInfo {
     OperationInfo { id, summary, description }
 }

@@ -1,19 +1,19 @@
-//! Collects everything that is wrong with an input, each with the path to it. Knows no rules of its own.
+//! Collects the issues of an input, each with the path to the invalid value.
 
 use serde::Serialize;
 
-/// One thing that is wrong.
+/// One invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Issue {
-    /// From the body's root to the value, names and positions.
+    /// From the root of the body to the value.
     pub(crate) path: Vec<PathSegment>,
-    /// What kind of rule is broken.
+    /// One of [`code`].
     pub(crate) code: &'static str,
-    /// A sentence for a person.
+    /// What is wrong, for people.
     pub(crate) message: String,
 }
 
-/// One step of a path.
+/// One segment of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub(crate) enum PathSegment {
@@ -27,21 +27,21 @@ pub(crate) enum PathSegment {
 pub(crate) mod code {
     /// A required field is missing.
     pub(crate) const REQUIRED: &str = "required";
-    /// A value of another JSON type.
+    /// The value has another JSON type.
     pub(crate) const INVALID_TYPE: &str = "invalid_type";
-    /// Shorter, fewer or less than allowed.
+    /// The value, its length or its number of items is below the minimum.
     pub(crate) const TOO_SMALL: &str = "too_small";
-    /// Longer, more or greater than allowed.
+    /// The value, its length or its number of items is above the maximum.
     pub(crate) const TOO_BIG: &str = "too_big";
-    /// A number with a fraction where none is allowed.
+    /// The number has a fraction but must be an integer.
     pub(crate) const NOT_MULTIPLE_OF: &str = "not_multiple_of";
-    /// A string that is not what it should spell.
+    /// The string does not have the required format.
     pub(crate) const INVALID_FORMAT: &str = "invalid_format";
-    /// Not one of the values allowed.
+    /// The value is not one of those allowed.
     pub(crate) const INVALID_VALUE: &str = "invalid_value";
 }
 
-/// The issues found so far, and where the reader is.
+/// The issues found so far, and the path of the value that is being checked.
 #[derive(Debug, Default)]
 pub(crate) struct IssueReport {
     path: Vec<PathSegment>,
@@ -49,20 +49,20 @@ pub(crate) struct IssueReport {
 }
 
 impl IssueReport {
-    /// Notes that the value at the present place breaks a rule.
+    /// Adds an issue of the current value.
     pub(crate) fn add(&mut self, code: &'static str, message: impl Into<String>) {
         self.issues.push(Issue { path: self.path.clone(), code, message: message.into() });
     }
 
-    /// Reads one step deeper.
-    pub(crate) fn within<T>(&mut self, step: PathSegment, read: impl FnOnce(&mut Self) -> T) -> T {
+    /// Runs `check` with `segment` appended to the path.
+    pub(crate) fn within<T>(&mut self, step: PathSegment, check: impl FnOnce(&mut Self) -> T) -> T {
         self.path.push(step);
-        let result = read(self);
+        let result = check(self);
         self.path.pop();
         result
     }
 
-    /// What was found.
+    /// Returns the issues in the order in which they were found.
     pub(crate) fn into_issues(self) -> Vec<Issue> {
         self.issues
     }

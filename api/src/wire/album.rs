@@ -1,6 +1,6 @@
-//! Albums on the wire.
+//! Requests and responses of `albums/*`.
 
-use photofinish_store::model::album as rows;
+use photofinish_store::model::album as stored;
 use photofinish_store::model::ids::AlbumId;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -14,20 +14,20 @@ use crate::validate::input::{Fields, Input, nested};
 use crate::validate::validators::{Integer, ListOf, Nullable, Text, text, uri};
 use crate::wire::cursor;
 
-/// One event.
+/// An album: the photos of one event.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Album {
     id: Uuid,
     organization_id: Uuid,
-    /// The id of the key that made it.
+    /// The id of the API key that created the album.
     created_by: Uuid,
     title: String,
-    /// A picture for the event.
+    /// A cover picture.
     #[schema(required, format = "uri")]
     cover_url: Option<String>,
     tags: Vec<String>,
-    /// How its photos are read and searched.
+    /// How photos are processed and searched.
     #[schema(required)]
     config: Option<AlbumConfig>,
     #[serde(with = "time::serde::rfc3339")]
@@ -36,8 +36,8 @@ pub(crate) struct Album {
     updated_at: OffsetDateTime,
 }
 
-impl From<rows::Album> for Album {
-    fn from(album: rows::Album) -> Self {
+impl From<stored::Album> for Album {
+    fn from(album: stored::Album) -> Self {
         Self {
             id: album.id.0,
             organization_id: album.tenant.organization.0,
@@ -68,14 +68,14 @@ impl Output for Album {
     }
 }
 
-/// An album after a change.
+/// An album after an update.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct UpdatedAlbum {
-    /// The album as it is now.
+    /// The updated album.
     #[serde(flatten)]
     pub(crate) album: Album,
-    /// Whether photos read before this change would be read differently now: `albums/reprocess` reads them again.
+    /// Whether photos processed before this update would now have other results; `albums/reprocess` processes them again.
     pub(crate) reprocessing_needed: bool,
 }
 
@@ -90,10 +90,10 @@ impl Output for UpdatedAlbum {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AlbumPage {
     pub(crate) albums: Vec<Album>,
-    /// Gives the next page; null on the last one.
+    /// The cursor of the next page; null on the last page.
     #[schema(required)]
     pub(crate) next_cursor: Option<String>,
-    /// How many match in all.
+    /// Number of albums on all pages.
     #[schema(value_type = f64, minimum = 0)]
     pub(crate) total: u64,
 }
@@ -105,14 +105,14 @@ impl Output for AlbumPage {
     }
 }
 
-/// What `albums/reprocess` did.
+/// The result of `albums/reprocess`.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Reprocessing {
     /// Always true.
     pub(crate) success: bool,
-    /// For a person.
+    /// For people.
     pub(crate) message: &'static str,
-    /// How many photos were put back in the queue.
+    /// Number of photos that were queued.
     #[schema(value_type = f64, minimum = 0)]
     pub(crate) queued: u64,
 }
@@ -139,15 +139,15 @@ fn tag_list() -> ListOf<Text> {
     ListOf { item: text(1, 100), min: 0, max: 100 }
 }
 
-const CONFIG_DESCRIPTION: &str = "How its photos are read and searched, whole or in part.";
+const CONFIG_DESCRIPTION: &str = "How photos are processed and searched; may be partial.";
 
 impl Input for CreateAlbum {
     const NAME: &'static str = "CreateAlbum";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let title = fields.required("title", "The event's name.", title_text());
-        let cover_url = fields.optional("coverUrl", "A picture for the event.", uri());
-        let tags = fields.optional("tags", "Free labels.", tag_list());
+        let title = fields.required("title", "The name of the event.", title_text());
+        let cover_url = fields.optional("coverUrl", "A cover picture.", uri());
+        let tags = fields.optional("tags", "Labels of your choice.", tag_list());
         let config = fields.optional("config", CONFIG_DESCRIPTION, nested::<ConfigChange>());
         if let Some(config) = &config {
             fields.check_together(|report| config.check_for_new_album(report));
@@ -180,8 +180,9 @@ impl Input for UpdateAlbum {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let album = read_album_id(fields);
         let title = fields.optional("title", "The new name.", title_text());
-        let cover_url = fields.optional("coverUrl", "The new picture, or null for none.", Nullable(uri()));
-        let tags = fields.optional("tags", "The new labels, all of them.", tag_list());
+        let cover_url =
+            fields.optional("coverUrl", "The new cover picture, or null to remove it.", Nullable(uri()));
+        let tags = fields.optional("tags", "The new labels; they replace all previous ones.", tag_list());
         let config = fields.optional("config", CONFIG_DESCRIPTION, nested());
         Some(Self { album: album?, title, cover_url, tags, config })
     }
@@ -220,10 +221,10 @@ impl Input for ListAlbums {
     const NAME: &'static str = "ListAlbums";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let limit = fields.optional_or("limit", "Albums a page.", 50, Integer { min: 1, max: 200 });
-        let after = fields.optional("cursor", "`nextCursor` of the page before.", cursor::id_cursor());
-        let about = "Only albums whose title contains this, whatever its case.";
-        let title = fields.optional("title", about, text(0, 500));
+        let limit = fields.optional_or("limit", "Albums per page.", 50, Integer { min: 1, max: 200 });
+        let after = fields.optional("cursor", "`nextCursor` of the previous page.", cursor::id_cursor());
+        let description = "Only albums whose title contains this text, ignoring case.";
+        let title = fields.optional("title", description, text(0, 500));
         let after = after.and_then(|text| cursor::decode_id(&text)).map(AlbumId);
         Some(Self { after, limit, title: title.filter(|title| !title.is_empty()) })
     }

@@ -1,6 +1,6 @@
-//! An album's configuration on the wire, whole in answers and partial in requests.
+//! The configuration of an album: complete in responses, partial in requests.
 
-use photofinish_store::model::album::{self as rows, Recognition, RecognitionMode};
+use photofinish_store::model::album::{self as stored, Recognition, RecognitionMode};
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -9,41 +9,41 @@ use crate::validate::input::{Fields, Input, nested};
 use crate::validate::issues::{Issue, IssueReport, PathSegment, code};
 use crate::validate::validators::{Boolean, Integer, Nullable, Number, OneOf, bib_pattern};
 
-/// How an album's photos are read and searched.
+/// How the photos of an album are processed and searched.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AlbumConfig {
-    /// Faces.
+    /// Face recognition.
     face: RecognitionSettings,
-    /// Bibs.
+    /// Bib recognition.
     text: RecognitionSettings,
-    /// The picture behind a hit's `url`.
+    /// The picture at a hit's `url`.
     preview: ImageSettings,
-    /// The picture behind a hit's `thumbnailUrl`.
+    /// The picture at a hit's `thumbnailUrl`.
     thumbnail: ImageSettings,
-    /// The regular expression that a bib of this event matches as a whole, on upper-case letters and digits;
-    /// in the dialect of the Rust crate `regex`.
+    /// A regular expression that a complete bib of this event matches, after it is converted to upper-case letters and
+    /// digits; in the dialect of the Rust crate `regex`.
     bib_pattern: String,
 }
 
-/// One kind of recognition.
+/// Settings of face or bib recognition.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RecognitionSettings {
-    /// Hits below this confidence are not answered.
+    /// Hits below this confidence are not returned.
     #[schema(minimum = 0, maximum = 100)]
     confidence_threshold: f64,
-    /// Whether it runs, and whether it can be searched.
+    /// Whether photos are processed and can be searched this way.
     enabled: bool,
-    /// The cells of mode `grid`.
+    /// The grid of mode `grid`.
     #[schema(required)]
     grid: Option<Grid>,
-    /// `photo` reads the whole photo; `grid` reads overlapping cells of it, for group photos and small bibs.
+    /// `photo` processes the photo as a whole; `grid` processes overlapping cells of it, for group photos and small bibs.
     #[schema(schema_with = mode_schema)]
     mode: &'static str,
 }
 
-/// Cells of a photo.
+/// A division of a photo into overlapping cells.
 #[derive(Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Grid {
@@ -51,19 +51,19 @@ pub(crate) struct Grid {
     rows: u32,
     #[schema(value_type = f64, minimum = 1, maximum = 16, multiple_of = 1)]
     columns: u32,
-    /// Pixels that the network sees of a cell at most.
+    /// Maximum size of a cell after scaling, pixels.
     #[schema(value_type = f64, minimum = 64, maximum = 8192, multiple_of = 1)]
     cell_width: u32,
-    /// Pixels that the network sees of a cell at most.
+    /// Maximum size of a cell after scaling, pixels.
     #[schema(value_type = f64, minimum = 64, maximum = 8192, multiple_of = 1)]
     cell_height: u32,
 }
 
-/// The size of a picture.
+/// The size of a generated picture.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ImageSettings {
-    /// Longest side, pixels; photos are never enlarged.
+    /// Length of the longer side, pixels; photos are never enlarged.
     #[schema(value_type = f64, minimum = 64, maximum = 8192, multiple_of = 1)]
     max_dimension: u32,
 }
@@ -81,8 +81,8 @@ fn mode_schema() -> utoipa::openapi::schema::Object {
     super::string_enum(MODES.map(mode_name))
 }
 
-impl From<rows::AlbumConfig> for AlbumConfig {
-    fn from(config: rows::AlbumConfig) -> Self {
+impl From<stored::AlbumConfig> for AlbumConfig {
+    fn from(config: stored::AlbumConfig) -> Self {
         Self {
             face: config.face.into(),
             text: config.text.into(),
@@ -123,12 +123,12 @@ impl AlbumConfig {
             text: recognition(0.0),
             preview: ImageSettings { max_dimension: 2048 },
             thumbnail: ImageSettings { max_dimension: 512 },
-            bib_pattern: rows::DEFAULT_BIB_PATTERN.to_owned(),
+            bib_pattern: stored::DEFAULT_BIB_PATTERN.to_owned(),
         }
     }
 }
 
-/// What a request changes of a configuration.
+/// A partial configuration.
 #[derive(Default)]
 pub(crate) struct ConfigChange {
     face: RecognitionChange,
@@ -155,13 +155,13 @@ impl Input for ConfigChange {
     const NAME: &'static str = "AlbumConfigChange";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let face = fields.optional("face", "Faces.", nested());
-        let text = fields.optional("text", "Bibs.", nested());
-        let preview = fields.optional("preview", "The picture behind a hit's `url`.", nested());
-        let thumbnail = fields.optional("thumbnail", "The picture behind a hit's `thumbnailUrl`.", nested());
-        let about = "The regular expression that a bib matches as a whole, on upper-case letters and digits; in the \
-            dialect of the Rust crate `regex`.";
-        let bib_pattern = fields.optional("bibPattern", about, bib_pattern());
+        let face = fields.optional("face", "Face recognition.", nested());
+        let text = fields.optional("text", "Bib recognition.", nested());
+        let preview = fields.optional("preview", "The picture at a hit's `url`.", nested());
+        let thumbnail = fields.optional("thumbnail", "The picture at a hit's `thumbnailUrl`.", nested());
+        let description = "A regular expression that a complete bib matches, after it is converted to upper-case letters \
+            and digits; in the dialect of the Rust crate `regex`.";
+        let bib_pattern = fields.optional("bibPattern", description, bib_pattern());
         Some(Self {
             face: face.unwrap_or_default(),
             text: text.unwrap_or_default(),
@@ -180,13 +180,14 @@ impl Input for RecognitionChange {
     const NAME: &'static str = "RecognitionChange";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let about = "Hits below this confidence are not answered.";
+        let description = "Hits below this confidence are not returned.";
         let threshold = Number { min: 0.0, max: 100.0 };
-        let confidence_threshold = fields.optional("confidenceThreshold", about, threshold);
-        let enabled = fields.optional("enabled", "Whether it runs, and whether it can be searched.", Boolean);
-        let grid = fields.optional("grid", "The cells of mode `grid`.", Nullable(nested::<Grid>()));
-        let about = "`grid` takes a grid: one given here, or one that the album has.";
-        let mode = fields.optional("mode", about, OneOf { choices: &MODES, to_name: mode_name });
+        let confidence_threshold = fields.optional("confidenceThreshold", description, threshold);
+        let enabled =
+            fields.optional("enabled", "Whether photos are processed and can be searched this way.", Boolean);
+        let grid = fields.optional("grid", "The grid of mode `grid`.", Nullable(nested::<Grid>()));
+        let description = "`grid` requires a grid, in this request or in the album.";
+        let mode = fields.optional("mode", description, OneOf { choices: &MODES, to_name: mode_name });
         Some(Self { confidence_threshold, enabled, grid, mode })
     }
 
@@ -199,8 +200,8 @@ impl Input for ImageChange {
     const NAME: &'static str = "ImageChange";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let about = "Longest side, pixels; photos are never enlarged.";
-        let max_dimension = fields.optional("maxDimension", about, Integer { min: 64, max: 8192 });
+        let description = "Length of the longer side, pixels; photos are never enlarged.";
+        let max_dimension = fields.optional("maxDimension", description, Integer { min: 64, max: 8192 });
         Some(Self { max_dimension })
     }
 
@@ -214,11 +215,11 @@ impl Input for Grid {
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let (count, pixels) = (|| Integer { min: 1, max: 16 }, || Integer { min: 64, max: 8192 });
-        let about = "Pixels that the network sees of a cell at most.";
-        let rows = fields.required("rows", "Cells down.", count());
-        let columns = fields.required("columns", "Cells across.", count());
-        let cell_width = fields.required("cellWidth", about, pixels());
-        let cell_height = fields.required("cellHeight", about, pixels());
+        let description = "Maximum size of a cell after scaling, pixels.";
+        let rows = fields.required("rows", "Number of rows of cells.", count());
+        let columns = fields.required("columns", "Number of columns of cells.", count());
+        let cell_width = fields.required("cellWidth", description, pixels());
+        let cell_height = fields.required("cellHeight", description, pixels());
         Some(Self { rows: rows?, columns: columns?, cell_width: cell_width?, cell_height: cell_height? })
     }
 
@@ -228,12 +229,12 @@ impl Input for Grid {
 }
 
 impl ConfigChange {
-    /// The configuration that `base` becomes.
+    /// Returns `base` with the changes applied.
     ///
     /// # Errors
-    /// The issues of fields that only go wrong together.
-    pub(crate) fn apply_to(&self, base: &rows::AlbumConfig) -> Result<rows::AlbumConfig, Vec<Issue>> {
-        let config = rows::AlbumConfig {
+    /// The issues of fields that are valid alone but not together.
+    pub(crate) fn apply_to(&self, base: &stored::AlbumConfig) -> Result<stored::AlbumConfig, Vec<Issue>> {
+        let config = stored::AlbumConfig {
             face: self.face.apply_to(&base.face),
             text: self.text.apply_to(&base.text),
             preview_max_dimension: self.preview.max_dimension.unwrap_or(base.preview_max_dimension),
@@ -247,7 +248,7 @@ impl ConfigChange {
         if issues.is_empty() { Ok(config) } else { Err(issues) }
     }
 
-    /// What goes wrong together in the configuration of an album that is made: it has no grid but these.
+    /// Checks the configuration of a new album, which has no other grids than those given here.
     pub(crate) fn check_for_new_album(&self, report: &mut IssueReport) {
         let lacks =
             |it: &RecognitionChange| it.mode == Some(RecognitionMode::Grid) && it.grid.flatten().is_none();
@@ -270,7 +271,7 @@ fn report_missing_grids(report: &mut IssueReport, lacking: [(&'static str, bool)
 impl RecognitionChange {
     fn apply_to(&self, base: &Recognition) -> Recognition {
         let grid = self.grid.map(|grid| {
-            grid.map(|grid| rows::Grid {
+            grid.map(|grid| stored::Grid {
                 rows: grid.rows,
                 columns: grid.columns,
                 cell_width: grid.cell_width,
@@ -286,14 +287,14 @@ impl RecognitionChange {
     }
 }
 
-/// Whether photos read under `before` would be read, or shown, differently under `after`. Thresholds do not count:
-/// they are applied to searches.
-pub(crate) fn needs_reprocessing(before: &rows::AlbumConfig, after: &rows::AlbumConfig) -> bool {
+/// Returns whether photos processed with `before` would have other results or pictures with `after`. Thresholds do not
+/// matter: searches apply them.
+pub(crate) fn needs_reprocessing(before: &stored::AlbumConfig, after: &stored::AlbumConfig) -> bool {
     let recognition = |before: &Recognition, after: &Recognition| {
-        // What is switched off was read before, and is only no longer searched.
+        // Results of a disabled recognition are kept; they are only not searched.
         let switched_on = after.enabled && !before.enabled;
-        let looked_at = |it: &Recognition| (it.mode == RecognitionMode::Grid).then_some(it.grid);
-        switched_on || (after.enabled && looked_at(before) != looked_at(after))
+        let grid = |it: &Recognition| (it.mode == RecognitionMode::Grid).then_some(it.grid);
+        switched_on || (after.enabled && grid(before) != grid(after))
     };
     recognition(&before.face, &after.face)
         || recognition(&before.text, &after.text)

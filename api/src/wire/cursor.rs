@@ -1,5 +1,5 @@
-//! Opaque page cursors. Their texts are hexadecimal, so that the document can give their pattern and every text of
-//! that pattern is a valid cursor.
+//! Opaque page cursors. They are hexadecimal of a fixed length, so that the document can describe them by a pattern and
+//! every string that matches it is a valid cursor.
 
 use std::cmp::Ordering;
 
@@ -11,43 +11,43 @@ use crate::validate::validators::{Text, formatted};
 const ID_CURSOR_PATTERN: &str = "^[0-9a-f]{32}$";
 const HIT_CURSOR_PATTERN: &str = "^[0-9a-f]{48}$";
 
-/// The rule of a cursor that names the last object of a page.
+/// Returns the validator of a cursor that contains the id of the last object of a page.
 pub(crate) fn id_cursor() -> Text {
     formatted(32, ID_CURSOR_PATTERN, |text| decode_hex::<16>(text).map(drop))
 }
 
-/// The rule of a cursor into search results.
+/// Returns the validator of a cursor into search results.
 pub(crate) fn hit_cursor() -> Text {
     formatted(48, HIT_CURSOR_PATTERN, |text| decode_hex::<24>(text).map(drop))
 }
 
-/// The cursor after an object.
+/// Returns the cursor after an object.
 pub(crate) fn encode_id(id: Uuid) -> String {
     id.simple().to_string()
 }
 
-/// The object that a cursor names; `None` for what [`id_rule`] refuses.
+/// Returns the id in a cursor; `None` for text that [`id_cursor`] refuses.
 pub(crate) fn decode_id(text: &str) -> Option<Uuid> {
     decode_hex::<16>(text).ok().map(Uuid::from_bytes)
 }
 
-/// Where a hit stands in the order of a search: by falling score, then by photo. Stable while photos
-/// are added: a later page never repeats a hit of an earlier one.
+/// The position of a hit in the results of a search: by descending score, then by photo id. It does not change when
+/// photos are added, so a later page never repeats a hit of an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct HitPosition {
-    /// The greater comes first.
+    /// Higher scores come first.
     pub(crate) score: f64,
-    /// The older comes first.
+    /// Among equal scores, older photos come first.
     pub(crate) photo: PhotoId,
 }
 
 impl HitPosition {
-    /// Who comes first.
+    /// Compares by rank: `Less` comes first.
     pub(crate) fn compare(&self, other: &Self) -> Ordering {
         other.score.total_cmp(&self.score).then(self.photo.cmp(&other.photo))
     }
 
-    /// The cursor after this place.
+    /// Returns the cursor after this position.
     pub(crate) fn to_cursor(self) -> String {
         let mut bytes = [0; 24];
         bytes[..8].copy_from_slice(&self.score.to_bits().to_be_bytes());
@@ -55,7 +55,7 @@ impl HitPosition {
         hex::encode(bytes)
     }
 
-    /// The place that a cursor names; `None` for what [`hit_rule`] refuses.
+    /// Returns the position in a cursor; `None` for text that [`hit_cursor`] refuses.
     pub(crate) fn from_cursor(text: &str) -> Option<Self> {
         let bytes = decode_hex::<24>(text).ok()?;
         let (score, photo) = bytes.split_first_chunk::<8>()?;
@@ -65,13 +65,13 @@ impl HitPosition {
 }
 
 fn decode_hex<const N: usize>(text: &str) -> Result<[u8; N], String> {
-    let wrong = || "must be a cursor that an earlier answer gave".to_owned();
-    // Upper case would decode too, but is not what the pattern says.
+    let invalid = || "must be a cursor that an earlier answer gave".to_owned();
+    // The decoder also accepts upper case, which the pattern excludes.
     if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        return Err(wrong());
+        return Err(invalid());
     }
     let mut bytes = [0; N];
-    hex::decode_to_slice(text, &mut bytes).map_err(|_| wrong())?;
+    hex::decode_to_slice(text, &mut bytes).map_err(|_| invalid())?;
     Ok(bytes)
 }
 
@@ -84,10 +84,10 @@ mod tests {
     proptest! {
         #[test]
         fn positions_round_trip_through_their_cursor(bits: u64, photo: u128) {
-            let place = HitPosition { score: f64::from_bits(bits), photo: PhotoId(Uuid::from_u128(photo)) };
-            let back = HitPosition::from_cursor(&place.to_cursor()).unwrap();
-            prop_assert_eq!(back.compare(&place), Ordering::Equal);
-            prop_assert_eq!(decode_id(&encode_id(place.photo.0)), Some(place.photo.0));
+            let position = HitPosition { score: f64::from_bits(bits), photo: PhotoId(Uuid::from_u128(photo)) };
+            let parsed = HitPosition::from_cursor(&position.to_cursor()).unwrap();
+            prop_assert_eq!(parsed.compare(&position), Ordering::Equal);
+            prop_assert_eq!(decode_id(&encode_id(position.photo.0)), Some(position.photo.0));
         }
 
         #[test]
@@ -99,9 +99,9 @@ mod tests {
 
     #[test]
     fn hits_are_ordered_by_score_then_photo() {
-        let place = |score, photo| HitPosition { score, photo: PhotoId(Uuid::from_u128(photo)) };
-        let mut places = [place(50.0, 3), place(90.0, 2), place(90.0, 1)];
-        places.sort_by(HitPosition::compare);
-        assert_eq!(places, [place(90.0, 1), place(90.0, 2), place(50.0, 3)]);
+        let position = |score, photo| HitPosition { score, photo: PhotoId(Uuid::from_u128(photo)) };
+        let mut positions = [position(50.0, 3), position(90.0, 2), position(90.0, 1)];
+        positions.sort_by(HitPosition::compare);
+        assert_eq!(positions, [position(90.0, 1), position(90.0, 2), position(50.0, 3)]);
     }
 }

@@ -1,5 +1,6 @@
-//! What stands on the wire: bodies of requests (read by [`crate::validate::input`]) and of answers. Apart from the store's
-//! types on purpose: the contract does not change when a column does.
+//! The JSON bodies of requests (parsed by [`crate::validate::input`]) and responses.
+//!
+//! They are separate from the store's types on purpose: the contract does not change when a column does.
 
 pub(crate) mod album;
 pub(crate) mod config;
@@ -20,24 +21,23 @@ use crate::errors::ApiError;
 use crate::validate::input::Fields;
 use crate::validate::validators::{self, typed_schema};
 
-/// The body of a 200.
+/// The body of a successful response.
 pub(crate) trait Output: Serialize + ToSchema {
-    /// One as the document shows it.
+    /// Returns the example in the document.
     fn example() -> Self;
 }
 
-/// That something was done.
+/// Confirms that an operation succeeded.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Acknowledgement {
-    /// Always true: what was not done is an error.
+    /// Always true; a failure is an error response.
     #[schema(example = true)]
     success: bool,
-    /// What was done, for a person.
+    /// What was done, for people.
     message: &'static str,
 }
 
 impl Acknowledgement {
-    /// `message` was done.
     pub(crate) fn new(message: &'static str) -> Self {
         Self { success: true, message }
     }
@@ -49,7 +49,7 @@ impl Output for Acknowledgement {
     }
 }
 
-/// Why one entry of a batch was not done.
+/// Why one entry of a batch failed.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct EntryError {
     /// As in the error table.
@@ -58,7 +58,7 @@ pub(crate) struct EntryError {
     /// As in the error table.
     #[schema(value_type = f64, example = 404)]
     pub(crate) status: u16,
-    /// For a person.
+    /// For people.
     #[schema(example = "Not Found")]
     pub(crate) message: String,
     /// As in an error body.
@@ -78,19 +78,19 @@ impl From<&ApiError> for EntryError {
     }
 }
 
-/// A place in a photo, in fractions (0 to 1) of the upright photo.
+/// A rectangle in fractions (0 to 1) of the upright photo.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct BoundingBox {
-    /// Distance of the upper edge from the photo's.
+    /// Distance of the top edge from the top of the photo.
     #[schema(minimum = 0, maximum = 1)]
     top: f64,
-    /// Distance of the left edge from the photo's.
+    /// Distance of the left edge from the left of the photo.
     #[schema(minimum = 0, maximum = 1)]
     left: f64,
-    /// Fraction of the photo's width.
+    /// Width, as a fraction of the photo's width.
     #[schema(minimum = 0, maximum = 1)]
     width: f64,
-    /// Fraction of the photo's height.
+    /// Height, as a fraction of the photo's height.
     #[schema(minimum = 0, maximum = 1)]
     height: f64,
 }
@@ -102,19 +102,19 @@ impl BoundingBox {
 }
 
 impl From<photofinish_store::model::photo::BoundingBox> for BoundingBox {
-    fn from(place: photofinish_store::model::photo::BoundingBox) -> Self {
-        // Six decimals are a thousandth of a pixel.
+    fn from(stored: photofinish_store::model::photo::BoundingBox) -> Self {
+        // Six decimals are finer than a hundredth of a pixel.
         let round = |fraction: f64| (fraction.clamp(0.0, 1.0) * 1e6).round() / 1e6;
         Self {
-            top: round(place.top),
-            left: round(place.left),
-            width: round(place.width),
-            height: round(place.height),
+            top: round(stored.top),
+            left: round(stored.left),
+            width: round(stored.width),
+            height: round(stored.height),
         }
     }
 }
 
-/// A confidence of 0 to 100 as it is shown: two decimals.
+/// Rounds a confidence to two decimals, after limiting it to 0 to 100.
 pub(crate) fn round_percent(confidence: f64) -> f64 {
     (confidence.clamp(0.0, 100.0) * 100.0).round() / 100.0
 }
@@ -129,7 +129,7 @@ pub(crate) fn string_enum<const N: usize>(names: [&'static str; N]) -> Object {
     typed_schema(Type::String).enum_values(Some(names)).build()
 }
 
-/// Ids and times of examples, the same everywhere.
+/// Ids, times and URLs that all examples use.
 pub(crate) mod sample {
     use super::{AlbumId, KeyId, OrganizationId, PhotoId, ProbeId, Uuid, uuid};
     use time::OffsetDateTime;

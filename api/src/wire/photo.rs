@@ -1,8 +1,8 @@
-//! Photos, and what was seen in them, on the wire.
+//! Photos and the faces and texts detected in them, as `photos/photo/*` returns them.
 
 use photofinish_store::model::ids::AlbumId;
 use photofinish_store::model::photo::{
-    self as rows, FailureReason, PhotoState, TextIndexState, UnindexedReason,
+    self as stored, FailureReason, PhotoState, TextIndexState, UnindexedReason,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -22,33 +22,33 @@ use crate::wire::cursor;
 pub(crate) struct Photo {
     id: String,
     album_id: Uuid,
-    /// As the partner named it.
+    /// The file name that the partner sent.
     filename: String,
-    /// As the partner declared it.
+    /// The media type that the partner declared.
     content_type: String,
-    /// Where it is on its way.
+    /// The state of processing.
     #[schema(schema_with = state_schema)]
     state: &'static str,
-    /// Why it failed; null unless it did.
+    /// Why the photo failed; null in other states.
     #[schema(required, schema_with = failure_schema)]
     failure: Option<&'static str>,
-    /// When it was taken, by its EXIF data.
+    /// When the photo was taken, from its EXIF data.
     #[schema(required)]
     #[serde(with = "time::serde::rfc3339::option")]
     taken_at: Option<OffsetDateTime>,
-    /// Pixels across the upright photo, once it was read.
+    /// Width of the upright photo, pixels; null until the photo is ready.
     #[schema(required, value_type = Option<f64>)]
     width: Option<u32>,
-    /// Pixels down the upright photo, once it was read.
+    /// Height of the upright photo, pixels; null until the photo is ready.
     #[schema(required, value_type = Option<f64>)]
     height: Option<u32>,
-    /// Camera make and model, by its EXIF data.
+    /// Make and model of the camera, from its EXIF data.
     #[schema(required)]
     camera: Option<String>,
-    /// The preview, once the photo is ready.
+    /// The preview; null until the photo is ready.
     #[schema(required, format = "uri")]
     url: Option<String>,
-    /// The thumbnail, once the photo is ready.
+    /// The thumbnail; null until the photo is ready.
     #[schema(required, format = "uri")]
     thumbnail_url: Option<String>,
     #[serde(with = "time::serde::rfc3339")]
@@ -57,15 +57,15 @@ pub(crate) struct Photo {
     updated_at: OffsetDateTime,
 }
 
-/// Presigned GETs of a ready photo.
+/// Presigned download URLs of a photo.
 pub(crate) struct PictureUrls {
     pub(crate) preview: String,
     pub(crate) thumbnail: String,
 }
 
 impl Photo {
-    /// A photo with its pictures, when it has them.
-    pub(crate) fn new(photo: rows::Photo, urls: Option<PictureUrls>) -> Self {
+    /// `urls` is `None` until the photo is ready.
+    pub(crate) fn new(photo: stored::Photo, urls: Option<PictureUrls>) -> Self {
         let (url, thumbnail_url) = urls.map(|urls| (urls.preview, urls.thumbnail)).unzip();
         Self {
             id: photo.id.to_string(),
@@ -105,15 +105,15 @@ impl Photo {
     }
 }
 
-/// A photo with what was seen in it.
+/// A photo with the faces and texts detected in it.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct PhotoDetail {
     /// The photo.
     #[serde(flatten)]
     pub(crate) photo: Photo,
-    /// Faces seen; empty until the photo is ready.
+    /// Detected faces; empty until the photo is ready.
     pub(crate) faces: Vec<SeenFace>,
-    /// Texts seen; empty until the photo is ready.
+    /// Texts read; empty until the photo is ready.
     pub(crate) texts: Vec<SeenText>,
 }
 
@@ -129,12 +129,12 @@ impl Output for PhotoDetail {
     }
 }
 
-/// A face seen in a photo.
+/// A face detected in a photo.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SeenFace {
     bounding_box: BoundingBox,
-    /// How sure the detector is that this is a face.
+    /// The detector's confidence that this is a face.
     #[schema(minimum = 0, maximum = 100)]
     confidence: f64,
     /// Whether searches find it.
@@ -144,8 +144,8 @@ pub(crate) struct SeenFace {
     reason: Option<&'static str>,
 }
 
-impl From<rows::DetectedFace> for SeenFace {
-    fn from(face: rows::DetectedFace) -> Self {
+impl From<stored::DetectedFace> for SeenFace {
+    fn from(face: stored::DetectedFace) -> Self {
         Self {
             bounding_box: face.bounding_box.into(),
             confidence: round_percent(face.confidence * 100.0),
@@ -155,14 +155,14 @@ impl From<rows::DetectedFace> for SeenFace {
     }
 }
 
-/// A text seen in a photo.
+/// A text read in a photo.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SeenText {
     /// Upper-case letters and digits.
     text: String,
     bounding_box: BoundingBox,
-    /// How sure the reader is of its characters.
+    /// The confidence of the text recognition.
     #[schema(minimum = 0, maximum = 100)]
     confidence: f64,
     /// Whether exact searches find it. Texts with the reason `LOW_CONFIDENCE` are found by fuzzy searches.
@@ -172,8 +172,8 @@ pub(crate) struct SeenText {
     reason: Option<&'static str>,
 }
 
-impl From<rows::DetectedText> for SeenText {
-    fn from(text: rows::DetectedText) -> Self {
+impl From<stored::DetectedText> for SeenText {
+    fn from(text: stored::DetectedText) -> Self {
         let unindexed = match text.index_state {
             TextIndexState::Indexed => None,
             TextIndexState::Candidate => Some(UnindexedReason::LowConfidence),
@@ -194,10 +194,10 @@ impl From<rows::DetectedText> for SeenText {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PhotoPage {
     pub(crate) photos: Vec<Photo>,
-    /// Gives the next page; null on the last one.
+    /// The cursor of the next page; null on the last page.
     #[schema(required)]
     pub(crate) next_cursor: Option<String>,
-    /// How many match in all.
+    /// Number of photos on all pages.
     #[schema(value_type = f64, minimum = 0)]
     pub(crate) total: u64,
 }
@@ -244,8 +244,8 @@ impl Input for ListPhotos {
         let album = read_album_id(fields);
         let states = OneOf { choices: &PhotoState::ALL, to_name: PhotoState::as_str };
         let state = fields.optional("state", "Only photos in this state.", states);
-        let limit = fields.optional_or("limit", "Photos a page.", 100, Integer { min: 1, max: 1000 });
-        let after = fields.optional("cursor", "`nextCursor` of the page before.", cursor::id_cursor());
+        let limit = fields.optional_or("limit", "Photos per page.", 100, Integer { min: 1, max: 1000 });
+        let after = fields.optional("cursor", "`nextCursor` of the previous page.", cursor::id_cursor());
         let after =
             after.and_then(|text| cursor::decode_id(&text)).map(photofinish_store::model::ids::PhotoId);
         Some(Self { album: album?, state, after, limit })

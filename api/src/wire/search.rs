@@ -1,4 +1,4 @@
-//! Searches on the wire.
+//! Requests and responses of `photos/search/*`.
 
 use photofinish_store::model::ids::AlbumId;
 use serde::Serialize;
@@ -11,24 +11,24 @@ use crate::validate::input::{Fields, Input};
 use crate::validate::validators::{AnyText, Boolean, Integer, Number, text};
 use crate::wire::cursor::{self, HitPosition};
 
-/// Why a face hit is one.
+/// `why` of a face hit.
 pub(crate) const FACE_MATCH: &str = "face match";
-/// Why a bib hit is one.
+/// `why` of a bib hit.
 pub(crate) const READ_HERE: &str = "read here";
 
-/// Where a selfie's bytes go.
+/// The URL to which a selfie is uploaded.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ProbeTicket {
-    /// Takes one HTTP PUT of the selfie's bytes, without `x-api-key`.
+    /// Accepts an HTTP PUT of the selfie's bytes, without `x-api-key`.
     #[schema(format = "uri")]
     pub(crate) upload_url: String,
-    /// The selfie, for `photos/search/face/list`.
+    /// The id of the selfie, for `photos/search/face/list`.
     pub(crate) image_id: String,
-    /// When the URL ceases to work.
+    /// When the URL expires.
     #[serde(with = "time::serde::rfc3339")]
     pub(crate) expires_at: OffsetDateTime,
-    /// When the selfie is forgotten.
+    /// When the selfie is deleted.
     #[serde(with = "time::serde::rfc3339")]
     pub(crate) image_expires_at: OffsetDateTime,
 }
@@ -63,15 +63,15 @@ impl From<Hits<TextHit>> for TextHits {
     }
 }
 
-/// Photos in which the face was found, best first, one hit a photo.
+/// Photos in which the face was found, best match first, one hit per photo.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FaceHits {
     pub(crate) photos: Vec<FaceHit>,
-    /// How many hits there are in all.
+    /// Number of hits on all pages.
     #[schema(value_type = f64, minimum = 0)]
     pub(crate) total: usize,
-    /// Gives the next page; null on the last one.
+    /// The cursor of the next page; null on the last page.
     #[schema(required)]
     pub(crate) next_cursor: Option<String>,
 }
@@ -86,15 +86,15 @@ pub(crate) struct FaceHit {
     pub(crate) url: String,
     #[schema(format = "uri")]
     pub(crate) thumbnail_url: String,
-    /// Of hits at 90, nine in ten are right.
+    /// Calibrated: of hits at 90, nine in ten are right.
     #[schema(minimum = 0, maximum = 100)]
     pub(crate) confidence: f64,
-    /// The face.
+    /// Where the face is.
     pub(crate) bounding_box: BoundingBox,
-    /// Why this is a hit.
+    /// Why this photo is a hit.
     #[schema(example = "face match")]
     pub(crate) why: &'static str,
-    /// When the photo was taken, by its EXIF data.
+    /// When the photo was taken, from its EXIF data.
     #[schema(required)]
     #[serde(with = "time::serde::rfc3339::option")]
     pub(crate) taken_at: Option<OffsetDateTime>,
@@ -115,15 +115,15 @@ impl Output for FaceHits {
     }
 }
 
-/// Photos in which the bib was read: exact readings first, one hit a photo.
+/// Photos in which the bib was read, exact matches first, one hit per photo.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TextHits {
     pub(crate) photos: Vec<TextHit>,
-    /// How many hits there are in all.
+    /// Number of hits on all pages.
     #[schema(value_type = f64, minimum = 0)]
     pub(crate) total: usize,
-    /// Gives the next page; null on the last one.
+    /// The cursor of the next page; null on the last page.
     #[schema(required)]
     pub(crate) next_cursor: Option<String>,
 }
@@ -138,18 +138,18 @@ pub(crate) struct TextHit {
     pub(crate) url: String,
     #[schema(format = "uri")]
     pub(crate) thumbnail_url: String,
-    /// What was read.
+    /// The text that was read.
     #[schema(example = "1207")]
     pub(crate) matched_text: String,
-    /// Of hits at 90, nine in ten are right.
+    /// Calibrated: of hits at 90, nine in ten are right.
     #[schema(minimum = 0, maximum = 100)]
     pub(crate) confidence: f64,
-    /// The bib.
+    /// Where the bib is.
     pub(crate) bounding_box: BoundingBox,
-    /// Why this is a hit.
+    /// Why this photo is a hit.
     #[schema(example = "read here")]
     pub(crate) why: &'static str,
-    /// When the photo was taken, by its EXIF data.
+    /// When the photo was taken, from its EXIF data.
     #[schema(required)]
     #[serde(with = "time::serde::rfc3339::option")]
     pub(crate) taken_at: Option<OffsetDateTime>,
@@ -171,20 +171,20 @@ impl Output for TextHits {
     }
 }
 
-/// Which hits of a search to answer.
+/// Which hits of a search to return.
 pub(crate) struct Paging {
     pub(crate) limit: usize,
     pub(crate) after: Option<HitPosition>,
-    /// 0 to 100; 0 unless named.
+    /// 0 to 100; 0 by default.
     pub(crate) min_confidence: f64,
 }
 
 impl Paging {
     fn read(fields: &mut Fields<'_>) -> Self {
-        let limit = fields.optional_or("limit", "Hits a page.", 100, Integer { min: 1, max: 1000 });
-        let after = fields.optional("cursor", "`nextCursor` of the page before.", cursor::hit_cursor());
-        let about = "Only hits of this confidence or more. The album's threshold holds all the same.";
-        let min_confidence = fields.optional("minConfidence", about, Number { min: 0.0, max: 100.0 });
+        let limit = fields.optional_or("limit", "Hits per page.", 100, Integer { min: 1, max: 1000 });
+        let after = fields.optional("cursor", "`nextCursor` of the previous page.", cursor::hit_cursor());
+        let description = "Only hits of this confidence or more. The album's threshold also applies.";
+        let min_confidence = fields.optional("minConfidence", description, Number { min: 0.0, max: 100.0 });
         Self {
             limit: limit as usize,
             after: after.and_then(|text| HitPosition::from_cursor(&text)),
@@ -205,7 +205,7 @@ impl Input for SearchFace {
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let album = read_album_id(fields);
-        let image = fields.required("imageId", "The selfie.", AnyText);
+        let image = fields.required("imageId", "The `imageId` of the selfie.", AnyText);
         let paging = Paging::read(fields);
         Some(Self { album: album?, image: image?, paging })
     }
@@ -228,9 +228,9 @@ impl Input for SearchText {
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let album = read_album_id(fields);
-        let about = "The bib. Case, spaces and punctuation do not matter.";
-        let text = fields.required("text", about, text(1, 100));
-        let exact = fields.optional_or("exact", "Only readings of exactly this bib.", false, Boolean);
+        let description = "The bib. Case, spaces and punctuation are ignored.";
+        let text = fields.required("text", description, text(1, 100));
+        let exact = fields.optional_or("exact", "Only exact matches.", false, Boolean);
         let paging = Paging::read(fields);
         Some(Self { album: album?, text: text?, exact, paging })
     }

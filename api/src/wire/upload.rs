@@ -1,4 +1,4 @@
-//! Upload tickets and confirmations on the wire.
+//! Requests and responses for uploading photos: tickets and confirmations.
 
 use photofinish_store::model::ids::AlbumId;
 use serde::Serialize;
@@ -11,19 +11,19 @@ use crate::errors::ApiError;
 use crate::validate::input::{Fields, Input, nested};
 use crate::validate::validators::{AnyText, ListOf, text};
 
-/// Most entries of a batch call.
+/// Maximum number of entries of a batch.
 pub(crate) const BATCH_LIMIT: usize = 1000;
 
-/// Where a photo's bytes go.
+/// The URL to which a photo is uploaded.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PhotoTicket {
-    /// Takes one HTTP PUT of the bytes, with the declared content type and without `x-api-key`.
+    /// Accepts an HTTP PUT of the bytes, with the declared content type and without `x-api-key`.
     #[schema(format = "uri")]
     pub(crate) upload_url: String,
-    /// The photo.
+    /// The id of the photo.
     pub(crate) photo_id: String,
-    /// When the URL ceases to work.
+    /// When the URL expires.
     #[serde(with = "time::serde::rfc3339")]
     pub(crate) expires_at: OffsetDateTime,
 }
@@ -41,7 +41,7 @@ pub(crate) struct SignPhoto {
     pub(crate) file: PhotoFile,
 }
 
-/// A file that will be sent.
+/// A file to be uploaded.
 #[derive(Clone)]
 pub(crate) struct PhotoFile {
     pub(crate) filename: String,
@@ -66,9 +66,9 @@ impl Input for PhotoFile {
     const NAME: &'static str = "PhotoFile";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let filename = fields.required("filename", "The file's name.", text(1, 1024));
-        let about = "The media type of the image; one that is not accepted is a 415.";
-        let content_type = fields.required("contentType", about, text(1, 255));
+        let filename = fields.required("filename", "The file name.", text(1, 1024));
+        let description = "The media type of the image; 415 if it is not accepted.";
+        let content_type = fields.required("contentType", description, text(1, 255));
         Some(Self { filename: filename?, content_type: content_type? })
     }
 
@@ -89,7 +89,7 @@ impl Input for SignPhotos {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let album = read_album_id(fields);
         let entries = ListOf { item: nested(), min: 1, max: BATCH_LIMIT };
-        let files = fields.required("entries", "The files.", entries);
+        let files = fields.required("entries", "The files to upload.", entries);
         Some(Self { album: album?, files: files? })
     }
 
@@ -98,19 +98,19 @@ impl Input for SignPhotos {
     }
 }
 
-/// What became of the entries, in their order.
+/// The results, in the order of the entries.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct PhotoTickets {
     pub(crate) results: Vec<TicketResult>,
 }
 
-/// A ticket, or why there is none.
+/// A ticket, or the reason why there is none.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TicketResult {
-    /// Whether there is a ticket.
+    /// Whether a ticket was issued.
     pub(crate) success: bool,
-    /// As in the entry.
+    /// The file name of the entry.
     pub(crate) filename: String,
     #[schema(nullable = false, format = "uri")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,7 +127,6 @@ pub(crate) struct TicketResult {
 }
 
 impl TicketResult {
-    /// An entry's outcome.
     pub(crate) fn new(filename: String, outcome: Result<PhotoTicket, ApiError>) -> Self {
         let (ticket, error) = match outcome {
             Ok(ticket) => (Some(ticket), None),
@@ -157,7 +156,7 @@ impl Input for ConfirmPhotos {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let album = read_album_id(fields);
         let ids = ListOf { item: AnyText, min: 1, max: BATCH_LIMIT };
-        let photos = fields.required("photoIds", "The photos whose upload is done.", ids);
+        let photos = fields.required("photoIds", "The photos that were uploaded.", ids);
         Some(Self { album: album?, photos: photos? })
     }
 
@@ -166,21 +165,21 @@ impl Input for ConfirmPhotos {
     }
 }
 
-/// What became of the photos, in the order asked.
+/// The results, in the order of the request.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Confirmations {
     pub(crate) results: Vec<Confirmation>,
 }
 
-/// A confirmation, or why there is none.
+/// The result of confirming one photo.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Confirmation {
-    /// As asked.
+    /// The id in the request.
     pub(crate) photo_id: String,
-    /// Whether it is confirmed.
+    /// Whether the upload is confirmed.
     pub(crate) success: bool,
-    /// For a person.
+    /// For people.
     #[schema(nullable = false)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<&'static str>,
@@ -190,7 +189,6 @@ pub(crate) struct Confirmation {
 }
 
 impl Confirmation {
-    /// A photo's outcome.
     pub(crate) fn new(photo_id: String, outcome: Result<&'static str, ApiError>) -> Self {
         match outcome {
             Ok(message) => Self { photo_id, success: true, message: Some(message), error: None },

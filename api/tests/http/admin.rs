@@ -1,4 +1,4 @@
-//! Health and metrics.
+//! The admin endpoints: health, readiness and metrics.
 
 use photofinish_api::context::{ComponentHealth, ComponentState};
 use serde_json::json;
@@ -18,9 +18,9 @@ fn health_needs_no_key() {
     let metrics = caller.send("GET /metrics", &[], "");
     assert_eq!(metrics.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
     assert_eq!(metrics.bytes, b"photofinish_test_total 1\n");
-    let answer = caller.send("POST /healthz", &[], "");
-    assert_eq!(answer.header("allow"), "GET, HEAD, OPTIONS");
-    answer.defined_error(405, "METHOD_NOT_SUPPORTED");
+    let response = caller.send("POST /healthz", &[], "");
+    assert_eq!(response.header("allow"), "GET, HEAD, OPTIONS");
+    response.defined_error(405, "METHOD_NOT_SUPPORTED");
 }
 
 #[test]
@@ -30,21 +30,21 @@ fn readiness_names_every_component_that_is_down() {
     assert_eq!(caller.send("GET /readyz", &[], "").ok()["ready"], json!(true));
     let state = ComponentState::Down("no runtime library".to_owned());
     service.health.parts.lock().unwrap()[1] = ComponentHealth { name: "models", state };
-    let answer = caller.send("GET /readyz", &[], "");
-    assert_eq!(answer.status, 503);
+    let response = caller.send("GET /readyz", &[], "");
+    assert_eq!(response.status, 503);
     let parts = json!([
         { "name": "database", "state": "running" },
         { "name": "models", "state": "down", "reason": "no runtime library" },
     ]);
-    assert_eq!(answer.json(), json!({ "ready": false, "parts": parts }));
+    assert_eq!(response.json(), json!({ "ready": false, "parts": parts }));
 }
 
 #[test]
 fn readiness_is_false_as_soon_as_the_service_drains() {
     let service = TestService::start();
     service.draining.begin();
-    let answer = caller_without_key(&service).send("GET /readyz", &[], "");
-    assert_eq!((answer.status, &answer.json()["parts"][0]["state"]), (503, &json!("draining")));
+    let response = caller_without_key(&service).send("GET /readyz", &[], "");
+    assert_eq!((response.status, &response.json()["parts"][0]["state"]), (503, &json!("draining")));
     assert_eq!(caller_without_key(&service).send("GET /healthz", &[], "").status, 200);
 }
 

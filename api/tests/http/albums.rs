@@ -1,4 +1,4 @@
-//! Albums.
+//! Creating, listing, updating, deleting and reprocessing albums.
 
 use serde_json::{Value, json};
 
@@ -15,6 +15,10 @@ fn a_new_album_has_the_defaults_of_the_contract_and_the_settings() {
         "bibPattern": "^[A-Z]{0,2}[0-9]{2,5}[A-Z]?$",
     });
     assert_eq!(album["config"], config);
+    for id in ["id", "organizationId", "createdBy"] {
+        let id: uuid::Uuid = album[id].as_str().unwrap().parse().unwrap();
+        assert_eq!(id.get_version_num(), 7);
+    }
     assert_eq!(album["title"], json!("Lake Marathon"));
     assert_eq!(album["coverUrl"], json!(null));
     assert_eq!(album["tags"], json!([]));
@@ -85,10 +89,10 @@ fn a_cover_url_is_an_absolute_uri() {
     let service = TestService::start();
     let partner = service.partner();
     let create = |cover: &str| partner.call("/albums/create", &json!({ "title": "T", "coverUrl": cover }));
-    for fine in
+    for accepted in
         ["https://a.example/x?y=1#z", "http://127.0.0.1:8080/", "s3://bucket/key", "urn:isbn:0451450523"]
     {
-        assert_eq!(create(fine).ok()["coverUrl"], json!(fine));
+        assert_eq!(create(accepted).ok()["coverUrl"], json!(accepted));
     }
     for refused in
         ["", "/cover.jpg", "cover.jpg", "a.example/x", " https://a.example", "https://a b.example/"]
@@ -142,6 +146,7 @@ fn invalid_limits_and_cursors_are_refused() {
         json!({ "limit": 0 }),
         json!({ "limit": 201 }),
         json!({ "limit": "5" }),
+        json!({ "limit": 1.5 }),
         json!({ "cursor": "elsewhere" }),
         json!({ "cursor": null }),
         json!({ "cursor": "01932C0793A17C408B1F2D5E6F708192" }),
@@ -224,8 +229,8 @@ fn an_update_reports_whether_reprocessing_is_needed() {
 fn a_deleted_album_is_gone_with_all_its_bytes() {
     let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.create_album();
-    let photo = service.ready_photo((&partner, typed), vec![face(0.9)], vec![bib("1207")]);
+    let (album, album_id) = partner.create_album();
+    let photo = service.ready_photo(&partner, album_id, vec![face(0.9)], vec![bib("1207")]);
     let body = json!({ "albumId": album, "photoId": photo });
     let url = partner.call("/photos/photo/get", &body).ok()["url"].as_str().unwrap().to_owned();
     assert_eq!(partner.send(&format!("GET {url}"), &[], "").status, 200);
@@ -242,9 +247,9 @@ fn a_deleted_album_is_gone_with_all_its_bytes() {
 fn reprocessing_queues_ready_and_failed_photos() {
     let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.create_album();
-    service.ready_photo((&partner, typed), vec![], vec![]);
-    service.failed_photo(&partner, typed);
+    let (album, album_id) = partner.create_album();
+    service.ready_photo(&partner, album_id, vec![], vec![]);
+    service.failed_photo(&partner, album_id);
     let on_album = json!({ "albumId": album });
     assert_eq!(partner.call("/albums/reprocess", &on_album).ok()["queued"], json!(2));
     assert_eq!(partner.call("/albums/progress", &on_album).ok()["queued"], json!(2));

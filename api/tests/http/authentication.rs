@@ -26,10 +26,16 @@ fn missing_malformed_and_unknown_keys_are_refused() {
     let service = TestService::start();
     assert_refused(&Partner::new(&service, None), "KEY_MISSING");
     let mistyped = service.partner().key.unwrap().replace("svc_live_", "svc_test_");
-    for malformed in ["", "x", "svc_live_", "Bearer svc_live_abc", &mistyped] {
+    let key = service.partner().key.unwrap();
+    let shortened = &key[..key.len() - 1];
+    for malformed in ["", "x", "svc_live_", "Bearer svc_live_abc", &mistyped, shortened] {
         assert_refused(&partner_with_key(&service, malformed), "KEY_MALFORMED");
     }
-    assert_refused(&partner_with_key(&service, KeyText::generate(KeyMode::Live).reveal()), "KEY_UNKNOWN");
+    let unknown = partner_with_key(&service, KeyText::generate(KeyMode::Live).reveal());
+    assert_refused(&unknown, "KEY_UNKNOWN");
+    for (path, _) in SCOPES {
+        unknown.call(path, &json!({})).defined_error(401, "UNAUTHORIZED");
+    }
 }
 
 #[test]
@@ -51,24 +57,24 @@ fn expired_and_revoked_keys_are_refused() {
 
 #[test]
 fn each_environment_accepts_only_its_keys() {
-    let taken = |environment, mode| {
+    let is_accepted = |environment, mode| {
         let service = TestService::start_with(|settings| settings.environment = environment);
         let partner = service.partner_with("Lake Timing", mode, &Scope::ALL);
-        let answer = partner.call("/albums/list", &json!({}));
-        if answer.status != 200 {
+        let response = partner.call("/albums/list", &json!({}));
+        if response.status != 200 {
             assert_refused(&partner, "KEY_OF_ANOTHER_ENVIRONMENT");
         }
-        answer.status == 200
+        response.status == 200
     };
-    assert!(taken(Environment::Production, KeyMode::Live));
-    assert!(!taken(Environment::Production, KeyMode::Test));
-    assert!(taken(Environment::Sandbox, KeyMode::Test));
-    assert!(!taken(Environment::Sandbox, KeyMode::Live));
-    assert!(taken(Environment::Local, KeyMode::Live));
-    assert!(taken(Environment::Local, KeyMode::Test));
+    assert!(is_accepted(Environment::Production, KeyMode::Live));
+    assert!(!is_accepted(Environment::Production, KeyMode::Test));
+    assert!(is_accepted(Environment::Sandbox, KeyMode::Test));
+    assert!(!is_accepted(Environment::Sandbox, KeyMode::Live));
+    assert!(is_accepted(Environment::Local, KeyMode::Live));
+    assert!(is_accepted(Environment::Local, KeyMode::Test));
 }
 
-/// What each operation takes, by scope.
+/// The scope that each operation requires.
 const SCOPES: [(&str, Option<Scope>); 18] = [
     ("/albums/create", Some(Scope::AlbumManage)),
     ("/albums/list", None),
@@ -96,16 +102,16 @@ fn every_operation_accepts_its_scope_and_no_other() {
     let paths: Vec<&str> = document()["paths"].as_object().unwrap().keys().map(String::as_str).collect();
     let mut known = SCOPES.map(|(path, _)| path);
     known.sort_unstable();
-    assert_eq!(paths, known, "the document and this table name the same operations");
-    for held in Scope::ALL {
-        let partner = service.partner_with("Lake Timing", KeyMode::Live, &[held]);
-        for (path, taken) in SCOPES {
-            // A body that is no object: whoever is let in is told so.
-            let answer = partner.call(path, &json!([]));
-            if taken.is_none_or(|taken| taken == held) {
-                answer.issues();
+    assert_eq!(paths, known, "the document and SCOPES have different operations");
+    for scope in Scope::ALL {
+        let partner = service.partner_with("Lake Timing", KeyMode::Live, &[scope]);
+        for (path, required) in SCOPES {
+            // The body is invalid, so that an accepted key gets a 400.
+            let response = partner.call(path, &json!([]));
+            if required.is_none_or(|required| required == scope) {
+                response.issues();
             } else {
-                let body = answer.defined_error(403, "FORBIDDEN");
+                let body = response.defined_error(403, "FORBIDDEN");
                 assert_eq!(body["data"], json!({ "code": "INSUFFICIENT_SCOPE" }), "{path}");
             }
         }
@@ -127,13 +133,13 @@ fn the_last_use_of_a_key_is_recorded() {
     let partner = service.partner();
     partner.call("/albums/list", &json!({})).ok();
     let digest = KeyText::parse(partner.key.as_ref().unwrap()).unwrap().digest();
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let key = service.block_on(service.store.keys.find(&digest)).unwrap().unwrap();
         if key.last_used_at.is_some() {
             break;
         }
-        assert!(begun.elapsed() < DEADLINE, "the use was not noted");
+        assert!(started.elapsed() < DEADLINE, "the last use was not recorded");
         std::thread::yield_now();
     }
 }

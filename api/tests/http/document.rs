@@ -1,4 +1,4 @@
-//! The OpenAPI document: that it is well formed, complete, and true.
+//! The OpenAPI document is well formed, complete, and matches what the service checks.
 
 use photofinish_api::errors::table::ErrorKind;
 use serde_json::{Map, Value, json};
@@ -13,10 +13,10 @@ fn operations() -> impl Iterator<Item = (&'static str, &'static Value)> {
 #[test]
 fn the_document_is_served_with_the_versions_of_the_contract() {
     let service = TestService::start();
-    let stranger = Partner::new(&service, None);
-    let answer = stranger.send("GET /openapi/openapi.json", &[], "");
-    assert_eq!(answer.header("content-type"), "application/json");
-    let served = answer.ok();
+    let anonymous = Partner::new(&service, None);
+    let response = anonymous.send("GET /openapi/openapi.json", &[], "");
+    assert_eq!(response.header("content-type"), "application/json");
+    let served = response.ok();
     assert_eq!(&served, document());
     assert_eq!(served["openapi"], json!("3.1.1"));
     assert_eq!(served["info"]["version"], json!("1.0.0"));
@@ -71,7 +71,7 @@ fn every_reference_names_something_and_every_schema_is_used() {
     }
 }
 
-/// Every field of the partner contract as `name`, `!` where it is required, its type and its format.
+/// Every field of the partner contract: name, `!` if it is required, type and format.
 const CONTRACT: [(&str, &[&str]); 18] = [
     (
         "Album",
@@ -178,10 +178,10 @@ fn every_example_follows_its_schema_and_every_request_example_is_accepted() {
     for (path, operation) in operations() {
         let request = &operation["requestBody"]["content"]["application/json"];
         schema::check(document(), &request["schema"], &request["example"]).unwrap();
-        let answer = &operation["responses"]["200"]["content"]["application/json"];
-        schema::check(document(), &answer["schema"], &answer["example"]).unwrap();
-        let answer = partner.call(path, &request["example"]);
-        assert!([200, 404].contains(&answer.status), "{path}: {}", answer.json());
+        let response = &operation["responses"]["200"]["content"]["application/json"];
+        schema::check(document(), &response["schema"], &response["example"]).unwrap();
+        let response = partner.call(path, &request["example"]);
+        assert!([200, 404].contains(&response.status), "{path}: {}", response.json());
     }
 }
 
@@ -193,12 +193,12 @@ fn a_request_body_is_required_exactly_where_a_field_is() {
         let fields =
             schema::resolve(document(), schema)["required"].as_array().is_some_and(|r| !r.is_empty());
         assert_eq!(operation["requestBody"]["required"], json!(fields), "{path}");
-        let answer = service.partner().send(&format!("POST /openapi{path}"), &[], "");
-        assert_eq!(answer.status == 400, fields, "{path}");
+        let response = service.partner().send(&format!("POST /openapi{path}"), &[], "");
+        assert_eq!(response.status == 400, fields, "{path}");
     }
 }
 
-/// For every constraint of every request field, a value that breaks it is an issue at that field.
+/// For every constraint of every request field, a value that violates it is reported as an issue of that field.
 #[test]
 fn every_constraint_of_the_document_is_checked() {
     let service = TestService::start();
@@ -223,7 +223,7 @@ fn every_constraint_of_the_document_is_checked() {
     assert!(broken > 200, "{broken}");
 }
 
-/// Values that a schema forbids, each with where it stands; `Undefined` leaves a required field out.
+/// Collects values that a schema forbids, each with its path in the body; `None` removes a required field.
 fn collect_violations(schema: &Value, place: &mut Vec<Value>, found: &mut Vec<(Vec<Value>, Option<Value>)>) {
     let schema = schema::resolve(document(), schema);
     let schema = match schema.get("oneOf") {
@@ -274,7 +274,7 @@ fn collect_violations(schema: &Value, place: &mut Vec<Value>, found: &mut Vec<(V
     }
 }
 
-/// Puts a value into a body, making what is missing on the way; `None` takes a field out.
+/// Sets a value in a body, creating missing parents; `None` removes the field.
 fn set_value(body: &mut Value, place: &[Value], value: &Option<Value>) {
     let Some((step, rest)) = place.split_first() else {
         *body = value.clone().unwrap();
@@ -303,17 +303,17 @@ fn set_value(body: &mut Value, place: &[Value], value: &Option<Value>) {
 #[test]
 fn the_readable_page_is_one_file_under_a_strict_policy() {
     let service = TestService::start();
-    let stranger = Partner::new(&service, None);
+    let anonymous = Partner::new(&service, None);
     for path in ["/openapi/docs", "/openapi/docs/"] {
-        let answer = stranger.send(&format!("GET {path}"), &[], "");
-        assert_eq!(answer.status, 200);
-        assert_eq!(answer.header("content-type"), "text/html; charset=utf-8");
-        let policy = answer.header("content-security-policy");
+        let response = anonymous.send(&format!("GET {path}"), &[], "");
+        assert_eq!(response.status, 200);
+        assert_eq!(response.header("content-type"), "text/html; charset=utf-8");
+        let policy = response.header("content-security-policy");
         assert!(
             policy.starts_with("default-src 'none'; style-src 'sha256-") && !policy.contains("unsafe"),
             "{policy}"
         );
-        let page = String::from_utf8(answer.bytes).unwrap();
+        let page = String::from_utf8(response.bytes).unwrap();
         assert!(page.contains("\"operationId\":\"albums.create\""));
         assert!(!page.contains("/*DOCUMENT*/") && !page.contains("src=") && !page.contains("@import"));
     }

@@ -1,4 +1,4 @@
-//! Another tenant's objects are exactly as if they did not exist.
+//! Objects of another tenant look exactly as if they did not exist.
 
 use photofinish_store::model::key::{KeyMode, Scope};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::client::document;
 use crate::support::{Partner, TestService, bib, face, unknown_id};
 
-/// A valid body of every operation on an album, about this album and these things of it.
+/// Returns a valid request of every operation on an album.
 fn operation_bodies(album: &Value, photo: &Value, image: &Value) -> Vec<(&'static str, Value)> {
     let on_photo = json!({ "albumId": album, "photoId": photo });
     let on_album = json!({ "albumId": album });
@@ -42,8 +42,8 @@ fn operation_bodies(album: &Value, photo: &Value, image: &Value) -> Vec<(&'stati
 fn another_tenants_album_is_as_if_it_did_not_exist() {
     let service = TestService::start();
     let owner = service.partner();
-    let (album, typed) = owner.create_album();
-    let photo = json!(service.ready_photo((&owner, typed), vec![face(0.9)], vec![bib("1207")]));
+    let (album, album_id) = owner.create_album();
+    let photo = json!(service.ready_photo(&owner, album_id, vec![face(0.9)], vec![bib("1207")]));
     let image = owner.upload_selfie(&album, b"face");
     let strangers = [
         service.partner_with("River Timing", KeyMode::Live, &Scope::ALL),
@@ -57,9 +57,9 @@ fn another_tenants_album_is_as_if_it_did_not_exist() {
     for stranger in &strangers {
         for (path, body) in operation_bodies(&album, &photo, &image) {
             let refused = stranger.call(path, &body).defined_error(404, "NOT_FOUND");
-            let mut of_nothing = body.clone();
-            of_nothing["albumId"] = unknown_id();
-            assert_eq!(refused, stranger.call(path, &of_nothing).json(), "{path}");
+            let mut of_unknown_album = body.clone();
+            of_unknown_album["albumId"] = unknown_id();
+            assert_eq!(refused, stranger.call(path, &of_unknown_album).json(), "{path}");
         }
         assert_eq!(stranger.call("/albums/list", &json!({})).ok()["total"], json!(0));
     }
@@ -71,9 +71,9 @@ fn another_tenants_album_is_as_if_it_did_not_exist() {
 fn an_object_of_another_album_is_unknown_in_this_one() {
     let service = TestService::start();
     let partner = service.partner();
-    let (mine, typed) = partner.create_album();
+    let (mine, album_id) = partner.create_album();
     let (other, _) = partner.create_album();
-    let photo = json!(service.ready_photo((&partner, typed), vec![], vec![]));
+    let photo = json!(service.ready_photo(&partner, album_id, vec![], vec![]));
     let image = partner.upload_selfie(&mine, b"face");
     let on_photo = json!({ "albumId": other, "photoId": photo });
     for path in ["/photos/photo/success", "/photos/photo/get", "/photos/photo/delete", "/photos/photo/retry"]

@@ -1,5 +1,7 @@
-//! The partner API over real HTTP, on a real store (SQLite and files in a temporary folder).
-#![expect(clippy::unwrap_used, reason = "a test ends where something is not as it must be")]
+//! Tests of the partner API over real HTTP, on a real store (SQLite and files in a temporary folder).
+//!
+//! This is the only suite of the wire rules. Tests that need a process or the pipeline are in `tests/tests/it`.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod admin;
 mod albums;

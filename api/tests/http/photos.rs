@@ -1,4 +1,4 @@
-//! Photos, once they are in an album.
+//! Listing, showing, deleting and retrying photos.
 
 use photofinish_store::model::photo::{DetectedFace, TextIndexState, UnindexedReason};
 use serde_json::{Value, json};
@@ -9,8 +9,8 @@ use crate::support::{TEST_BOX, TestService, bib, face, text};
 fn a_ready_photo_lists_its_detections_and_which_can_be_searched() {
     let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.create_album();
-    let turned_away = DetectedFace {
+    let (album, album_id) = partner.create_album();
+    let extreme_pose = DetectedFace {
         bounding_box: TEST_BOX,
         confidence: 0.5,
         unindexed: Some(UnindexedReason::ExtremePose),
@@ -21,7 +21,7 @@ fn a_ready_photo_lists_its_detections_and_which_can_be_searched() {
         text("99", 0.71, TextIndexState::Candidate),
         text("FINISH", 0.99, TextIndexState::Unindexed(UnindexedReason::NotABib)),
     ];
-    let photo = service.ready_photo((&partner, typed), vec![face(0.9), turned_away], texts);
+    let photo = service.ready_photo(&partner, album_id, vec![face(0.9), extreme_pose], texts);
     let shown = partner.call("/photos/photo/get", &json!({ "albumId": album, "photoId": photo })).ok();
     assert_eq!(shown["id"], json!(photo));
     assert_eq!(shown["albumId"], album);
@@ -50,10 +50,10 @@ fn a_ready_photo_lists_its_detections_and_which_can_be_searched() {
 fn photos_are_listed_by_state_page_by_page() {
     let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.create_album();
-    let ready = service.ready_photo((&partner, typed), vec![], vec![]);
-    let failed = service.failed_photo(&partner, typed);
-    let queued = service.queued_photo(&partner, typed);
+    let (album, album_id) = partner.create_album();
+    let ready = service.ready_photo(&partner, album_id, vec![], vec![]);
+    let failed = service.failed_photo(&partner, album_id);
+    let queued = service.queued_photo(&partner, album_id);
     let ids = |page: &Value| {
         let photos = page["photos"].as_array().unwrap();
         photos.iter().map(|photo| photo["id"].clone()).collect::<Vec<_>>()
@@ -83,8 +83,8 @@ fn photos_are_listed_by_state_page_by_page() {
 fn a_deleted_photo_is_gone_from_database_searches_and_storage() {
     let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.create_album();
-    let photo = service.ready_photo((&partner, typed), vec![face(0.9)], vec![bib("1207")]);
+    let (album, album_id) = partner.create_album();
+    let photo = service.ready_photo(&partner, album_id, vec![face(0.9)], vec![bib("1207")]);
     let on_photo = json!({ "albumId": album, "photoId": photo });
     let image = partner.upload_selfie(&album, b"face");
     let shown = partner.call("/photos/photo/get", &on_photo).ok();
@@ -107,8 +107,8 @@ fn a_deleted_photo_is_gone_from_database_searches_and_storage() {
 fn only_a_failed_photo_can_be_retried() {
     let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.create_album();
-    let failed = json!({ "albumId": album, "photoId": service.failed_photo(&partner, typed) });
+    let (album, album_id) = partner.create_album();
+    let failed = json!({ "albumId": album, "photoId": service.failed_photo(&partner, album_id) });
     assert_eq!(partner.call("/photos/photo/retry", &failed).ok()["success"], json!(true));
     assert_eq!(partner.call("/photos/photo/get", &failed).ok()["state"], json!("queued"));
     let body = partner.call("/photos/photo/retry", &failed).defined_error(409, "CONFLICT");

@@ -1,4 +1,4 @@
-//! Progress, once and as a stream.
+//! Progress as one response and as an event stream.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn open_stream(service: &TestService, key: &str, album: &Value) -> RawConnection
     raw
 }
 
-/// The next event: its name and its data.
+/// Reads the next event; returns its name and data.
 fn next_event(raw: &mut RawConnection) -> (String, Value) {
     let text = raw.read_until("\n\n");
     let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
@@ -27,7 +27,7 @@ fn next_event(raw: &mut RawConnection) -> (String, Value) {
 fn progress_counts_photos_by_state() {
     let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.create_album();
+    let (album, album_id) = partner.create_album();
     let on_album = json!({ "albumId": album });
     let idle = partner.call("/albums/progress", &on_album).ok();
     let expected = json!({
@@ -36,30 +36,30 @@ fn progress_counts_photos_by_state() {
     });
     assert_eq!(idle, expected);
 
-    service.ready_photo((&partner, typed), vec![], vec![]);
-    service.failed_photo(&partner, typed);
-    service.queued_photo(&partner, typed);
+    service.ready_photo(&partner, album_id, vec![], vec![]);
+    service.failed_photo(&partner, album_id);
+    service.queued_photo(&partner, album_id);
     let body = json!({ "albumId": album, "filename": "a", "contentType": "image/png" });
     partner.call("/photos/photo/signed", &body).ok();
     let mut busy = partner.call("/albums/progress", &on_album).ok();
-    // Of the last ten seconds: on a busy machine one of the two may be longer ago, or both.
+    // The rate is measured over ten seconds; on a slow machine one or both photos may have finished before.
     let (rate, left) = (busy["photosPerSecond"].take(), busy["secondsLeft"].take());
     let expected = json!({
         "albumId": album, "total": 4, "awaitingUpload": 1, "queued": 1, "processing": 0, "ready": 1, "failed": 1,
         "photosPerSecond": null, "secondsLeft": null, "bottleneck": "read",
     });
     assert_eq!(busy, expected);
-    let said = (rate.as_f64(), left.as_f64());
-    let may_be_said = [(Some(0.2), Some(5.0)), (Some(0.1), Some(10.0)), (Some(0.0), None)];
-    assert!(may_be_said.contains(&said), "{said:?}");
+    let measured = (rate.as_f64(), left.as_f64());
+    let possible = [(Some(0.2), Some(5.0)), (Some(0.1), Some(10.0)), (Some(0.0), None)];
+    assert!(possible.contains(&measured), "{measured:?}");
 }
 
 #[test]
 fn a_stream_sends_progress_until_the_album_is_idle() {
     let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.create_album();
-    service.queued_photo(&partner, typed);
+    let (album, album_id) = partner.create_album();
+    service.queued_photo(&partner, album_id);
     let mut stream = open_stream(&service, partner.key.as_ref().unwrap(), &album);
     let head = stream.read_until("\r\n\r\n");
     assert!(head.contains("content-type: text/event-stream\r\n"), "{head}");
@@ -67,7 +67,7 @@ fn a_stream_sends_progress_until_the_album_is_idle() {
     let (name, first) = next_event(&mut stream);
     assert_eq!((name.as_str(), &first["queued"]), ("message", &json!(1)));
 
-    // Reading another photo leases and settles this one too.
+    // Fail the photo, as the pipeline would.
     service.block_on(async {
         let request = photofinish_store::traits::LeaseRequest {
             limit: 1,
@@ -94,9 +94,9 @@ fn a_stream_of_an_idle_album_sends_progress_and_done() {
     let partner = service.partner();
     let (album, _) = partner.create_album();
     let headers = [("accept", "text/event-stream")];
-    let answer =
+    let response =
         partner.send("POST /openapi/albums/progress", &headers, json!({ "albumId": album }).to_string());
-    let text = String::from_utf8(answer.bytes).unwrap();
+    let text = String::from_utf8(response.bytes).unwrap();
     let names: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
     assert_eq!(names, ["message", "done"]);
 }
@@ -116,8 +116,8 @@ fn an_error_before_a_stream_starts_is_an_ordinary_response() {
 fn a_stream_of_a_deleted_album_ends_with_an_error_event() {
     let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.create_album();
-    service.queued_photo(&partner, typed);
+    let (album, album_id) = partner.create_album();
+    service.queued_photo(&partner, album_id);
     let mut stream = open_stream(&service, partner.key.as_ref().unwrap(), &album);
     stream.read_until("\r\n\r\n");
     assert_eq!(next_event(&mut stream).0, "message");
@@ -136,8 +136,8 @@ fn a_stream_of_a_deleted_album_ends_with_an_error_event() {
 fn a_draining_service_ends_its_streams_with_a_503() {
     let mut service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.create_album();
-    service.queued_photo(&partner, typed);
+    let (album, album_id) = partner.create_album();
+    service.queued_photo(&partner, album_id);
     let mut stream = open_stream(&service, partner.key.as_ref().unwrap(), &album);
     stream.read_until("\r\n\r\n");
     assert_eq!(next_event(&mut stream).0, "message");

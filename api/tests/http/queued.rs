@@ -1,4 +1,4 @@
-//! A pipeline in the same process is told of photos that were queued, so that none waits for its next look.
+//! A pipeline in the same process is woken when photos are queued, so that they do not wait for its next poll.
 
 use std::sync::atomic::Ordering;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Partner, TestService, unknown_id};
 
-/// A photo whose bytes are there, not yet confirmed.
+/// Uploads a photo without confirming it; returns its id.
 fn upload_photo(partner: &Partner, album: &Value) -> Value {
     let body = json!({ "albumId": album, "filename": "a.jpg", "contentType": "image/jpeg" });
     let ticket = partner.call("/photos/photo/signed", &body).ok();
@@ -18,44 +18,44 @@ fn upload_photo(partner: &Partner, album: &Value) -> Value {
 fn the_pipeline_is_woken_exactly_when_photos_are_queued() {
     let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.create_album();
-    let rings = || service.wakeups.swap(0, Ordering::SeqCst);
+    let (album, album_id) = partner.create_album();
+    let wakeups = || service.wakeups.swap(0, Ordering::SeqCst);
     let on_photo = |photo: &Value| json!({ "albumId": album, "photoId": photo });
 
-    let mut told = Vec::new();
+    let mut observed = Vec::new();
     let photo = upload_photo(&partner, &album);
-    told.push(("an upload", rings()));
-    for what in ["a confirmation", "the same again"] {
+    observed.push(("an upload", wakeups()));
+    for action in ["a confirmation", "a repeated confirmation"] {
         partner.call("/photos/photo/success", &on_photo(&photo)).ok();
-        told.push((what, rings()));
+        observed.push((action, wakeups()));
     }
 
     let (first, second) = (upload_photo(&partner, &album), upload_photo(&partner, &album));
     let confirm = |photos: Value| {
         partner.call("/photos/photo/success/batch", &json!({ "albumId": album, "photoIds": photos })).ok();
-        rings()
+        wakeups()
     };
-    told.push(("a batch", confirm(json!([first, second, unknown_id()]))));
-    told.push(("nothing new in a batch", confirm(json!([first, unknown_id()]))));
+    observed.push(("a batch", confirm(json!([first, second, unknown_id()]))));
+    observed.push(("a batch without new photos", confirm(json!([first, unknown_id()]))));
 
-    let failed = json!(service.failed_photo(&partner, typed));
-    for what in ["a retry", "a retry of what waits"] {
+    let failed = json!(service.failed_photo(&partner, album_id));
+    for action in ["a retry", "a retry of a queued photo"] {
         partner.call("/photos/photo/retry", &on_photo(&failed));
-        told.push((what, rings()));
+        observed.push((action, wakeups()));
     }
 
-    service.ready_photo((&partner, typed), vec![], vec![]);
+    service.ready_photo(&partner, album_id, vec![], vec![]);
     partner.call("/albums/reprocess", &json!({ "albumId": album })).ok();
-    told.push(("an album read anew", rings()));
+    observed.push(("a reprocessed album", wakeups()));
     let expected = [
         ("an upload", 0),
         ("a confirmation", 1),
-        ("the same again", 0),
+        ("a repeated confirmation", 0),
         ("a batch", 1),
-        ("nothing new in a batch", 0),
+        ("a batch without new photos", 0),
         ("a retry", 1),
-        ("a retry of what waits", 0),
-        ("an album read anew", 1),
+        ("a retry of a queued photo", 0),
+        ("a reprocessed album", 1),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(observed, expected);
 }

@@ -33,8 +33,8 @@ fn hit_ids(hits: &Value) -> Vec<PhotoId> {
 fn faces_are_found_best_first_down_to_the_threshold() {
     let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.create_album();
-    let photo = |faces| service.ready_photo((&partner, typed), faces, vec![]);
+    let (album, album_id) = partner.create_album();
+    let photo = |faces| service.ready_photo(&partner, album_id, faces, vec![]);
     let sure = photo(vec![face(0.2), face(0.95)]);
     photo(vec![face(0.3)]);
     let likely = photo(vec![face(0.7)]);
@@ -59,12 +59,12 @@ fn faces_are_found_best_first_down_to_the_threshold() {
 fn a_selfies_bytes_go_as_soon_as_its_vector_is_made() {
     let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.create_album();
-    let photo = service.ready_photo((&partner, typed), vec![face(0.9)], vec![]);
+    let (album, album_id) = partner.create_album();
+    let photo = service.ready_photo(&partner, album_id, vec![face(0.9)], vec![]);
     let image = partner.upload_selfie(&album, b"face");
     let organization = service.block_on(partner.organization_id(&service));
     let id = image.as_str().unwrap().parse().unwrap();
-    let key = photofinish_store::model::object_key::ObjectKey::probe(organization, typed, id);
+    let key = photofinish_store::model::object_key::ObjectKey::probe(organization, album_id, id);
     let bytes = || service.block_on(service.store.blobs.head(&key)).unwrap();
     assert_eq!(bytes(), Some(4));
     for _ in 0..3 {
@@ -100,12 +100,12 @@ fn a_selfie_that_cannot_be_searched_says_why() {
 fn a_selfie_larger_than_the_limit_is_refused_even_if_storage_took_it() {
     let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.create_album();
+    let (album, album_id) = partner.create_album();
     let image = partner.upload_selfie(&album, b"face");
     let organization = service.block_on(partner.organization_id(&service));
     let key = photofinish_store::model::object_key::ObjectKey::probe(
         organization,
-        typed,
+        album_id,
         image.as_str().unwrap().parse().unwrap(),
     );
     let giant = vec![0; usize::try_from(MAX_PROBE_BYTES).unwrap() + 1];
@@ -133,9 +133,9 @@ fn an_expired_selfie_is_unknown() {
     let partner = service.partner();
     let (album, _) = partner.create_album();
     let ticket = partner.call("/photos/search/face/signed", &json!({ "albumId": album })).ok();
-    let begun = Instant::now();
+    let started = Instant::now();
     while search_face(&partner, &album, &ticket["imageId"]).status != 404 {
-        assert!(begun.elapsed() < DEADLINE, "the selfie never expired");
+        assert!(started.elapsed() < DEADLINE, "the selfie never expired");
     }
 }
 
@@ -143,9 +143,9 @@ fn an_expired_selfie_is_unknown() {
 fn thresholds_and_min_confidence_exclude_faces() {
     let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.create_album();
+    let (album, album_id) = partner.create_album();
     for cosine in [0.4, 0.55, 0.7, 0.9] {
-        service.ready_photo((&partner, typed), vec![face(cosine)], vec![]);
+        service.ready_photo(&partner, album_id, vec![face(cosine)], vec![]);
     }
     let image = partner.upload_selfie(&album, b"face");
     let total = |more: Value| {
@@ -172,14 +172,14 @@ fn thresholds_and_min_confidence_exclude_faces() {
 fn a_threshold_exactly_at_a_hit_keeps_it() {
     let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.create_album();
+    let (album, album_id) = partner.create_album();
     for step in 0..20_u8 {
-        service.ready_photo((&partner, typed), vec![face(0.45 + f32::from(step) * 0.013)], vec![]);
+        service.ready_photo(&partner, album_id, vec![face(0.45 + f32::from(step) * 0.013)], vec![]);
     }
     let image = partner.upload_selfie(&album, b"face");
     let all = search_face(&partner, &album, &image).ok();
     for (place, hit) in all["photos"].as_array().unwrap().iter().enumerate() {
-        // What is shown is rounded to hundredths: a hair below it is the hit itself.
+        // The response is rounded to two decimals, so the hit itself may be slightly below.
         let least = hit["confidence"].as_f64().unwrap() - 0.006;
         let body = json!({ "albumId": album, "imageId": image, "minConfidence": least });
         let found = partner.call("/photos/search/face/list", &body).ok();
@@ -205,8 +205,8 @@ fn searches_can_be_switched_off() {
 fn bibs_are_found_as_typed_and_then_as_misread() {
     let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.create_album();
-    let photo = |seen| service.ready_photo((&partner, typed), vec![], vec![seen]);
+    let (album, album_id) = partner.create_album();
+    let photo = |seen| service.ready_photo(&partner, album_id, vec![], vec![seen]);
     let misread = photo(bib("12O7"));
     let exact = photo(bib("1207"));
     let unsure = photo(text("1207", 0.6, TextIndexState::Candidate));
@@ -234,8 +234,8 @@ fn bibs_are_found_as_typed_and_then_as_misread() {
 fn unusual_search_texts_do_not_fail() {
     let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.create_album();
-    service.ready_photo((&partner, typed), vec![], vec![bib("1207")]);
+    let (album, album_id) = partner.create_album();
+    service.ready_photo(&partner, album_id, vec![], vec![bib("1207")]);
     for odd in ["---", " ", "äöü", "１２０７", "😀", "'; drop table photos", "%", "_207"] {
         let hits = search_text(&partner, &album, json!({ "text": odd }));
         assert!(hits["photos"].is_array(), "{odd}");
@@ -250,29 +250,98 @@ fn unusual_search_texts_do_not_fail() {
 fn concatenated_pages_of_hits_equal_all_hits() {
     let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.create_album();
+    let (album, album_id) = partner.create_album();
     for step in 0..7_u8 {
-        // Pairs of equal confidence: the order must be total all the same.
+        // Pairs have equal confidence; the order must be total nevertheless.
         let cosine = 0.6 + f32::from(step / 2) * 0.1;
-        service.ready_photo((&partner, typed), vec![face(cosine)], vec![bib("1207")]);
+        service.ready_photo(&partner, album_id, vec![face(cosine)], vec![bib("1207")]);
     }
     let image = partner.upload_selfie(&album, b"face");
     let pages = |path: &str, body: Value| {
         let whole = hit_ids(&partner.call(path, &body).ok());
-        let mut gathered = Vec::new();
+        let mut concatenated = Vec::new();
         let mut body = body;
         body["limit"] = json!(3);
         loop {
             let page = partner.call(path, &body).ok();
             assert_eq!(page["total"], json!(7));
-            gathered.extend(hit_ids(&page));
+            concatenated.extend(hit_ids(&page));
             if page["nextCursor"].is_null() {
                 break;
             }
             body["cursor"] = page["nextCursor"].clone();
         }
-        assert_eq!((gathered.len(), gathered), (7, whole));
+        assert_eq!((concatenated.len(), concatenated), (7, whole));
     };
     pages("/photos/search/face/list", json!({ "albumId": album, "imageId": image }));
     pages("/photos/search/text/list", json!({ "albumId": album, "text": "1207" }));
+}
+
+#[test]
+fn a_number_never_matches_a_longer_one_exactly() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    let photo = |number| service.ready_photo(&partner, album_id, vec![], vec![bib(number)]);
+    let exact = photo("777");
+    photo("7770");
+    photo("17777");
+    let search = |text: &str| hit_ids(&search_text(&partner, &album, json!({ "text": text, "exact": true })));
+    assert_eq!(search("777"), [exact]);
+    assert!(search("77").is_empty());
+}
+
+#[test]
+fn a_searched_bib_ignores_case_spaces_and_punctuation() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    let photo = service.ready_photo(&partner, album_id, vec![], vec![bib("AB123")]);
+    for typed in ["AB123", "ab123", "  ab 123 ", "AB-123", "a.b./123#"] {
+        let hits = search_text(&partner, &album, json!({ "text": typed, "exact": true }));
+        assert_eq!(hit_ids(&hits), [photo], "{typed}");
+    }
+}
+
+#[test]
+fn a_photo_is_one_hit_and_never_a_hit_of_another_album() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (first, first_id) = partner.create_album();
+    let (second, second_id) = partner.create_album();
+    let twice = |album_id| {
+        let (faces, texts) = (vec![face(0.9), face(0.8)], vec![bib("314"), bib("314")]);
+        service.ready_photo(&partner, album_id, faces, texts)
+    };
+    let (in_first, in_second) = (twice(first_id), twice(second_id));
+    for (album, photo) in [(&first, in_first), (&second, in_second)] {
+        assert_eq!(hit_ids(&search_text(&partner, album, json!({ "text": "314" }))), [photo]);
+        let image = partner.upload_selfie(album, b"face");
+        assert_eq!(hit_ids(&search_face(&partner, album, &image).ok()), [photo]);
+    }
+}
+
+#[test]
+fn limits_and_cursors_of_searches_are_validated() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, _) = partner.create_album();
+    let searches = [
+        ("/photos/search/face/list", json!({ "albumId": album, "imageId": unknown_id() })),
+        ("/photos/search/text/list", json!({ "albumId": album, "text": "1207" })),
+    ];
+    for (path, body) in searches {
+        for (field, value) in [
+            ("limit", json!(0)),
+            ("limit", json!(1001)),
+            ("minConfidence", json!(101)),
+            ("cursor", json!("x")),
+        ] {
+            let mut body = body.clone();
+            body[field] = value;
+            let issues = partner.call(path, &body).issues();
+            assert_eq!(issues.len(), 1, "{issues:?}");
+            assert_eq!(issues[0].0, json!([field]).to_string());
+        }
+    }
 }

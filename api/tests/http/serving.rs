@@ -1,4 +1,4 @@
-//! Starting, stopping, and what happens between.
+//! Connections: reuse, time limits and graceful shutdown.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -19,14 +19,14 @@ fn a_stopping_service_finishes_requests_in_flight_and_accepts_no_others() {
          content-length: {}\r\n\r\n",
         body.len()
     ));
-    // Told to go on: the request is being handled.
+    // The 100 shows that the request is being handled.
     assert!(slow.read_until("\r\n\r\n").starts_with("HTTP/1.1 100"));
     service.stop();
     service.block_on(service.draining.wait_until_begun());
     slow.write(&body);
-    let answer = slow.read_response();
-    assert_eq!(answer.header("connection"), "close");
-    assert_eq!(answer.ok()["title"], json!("In flight"));
+    let response = slow.read_response();
+    assert_eq!(response.header("connection"), "close");
+    assert_eq!(response.ok()["title"], json!("In flight"));
     service.wait_until_stopped();
     assert!(TcpStream::connect(service.address).is_err());
 }
@@ -45,7 +45,7 @@ fn idle_connections_do_not_delay_a_stop() {
 #[test]
 fn a_connection_that_sends_no_request_head_in_time_is_closed() {
     let service = TestService::start_with(|settings| settings.head_timeout = Duration::from_millis(100));
-    // Nothing, a letter, and the preface of HTTP/2, which is not spoken here.
+    // Nothing, one letter, an incomplete head, and the preface of HTTP/2, which is not supported.
     for sent in ["", "P", "POST /openapi/albums/list HTTP/1.1\r\nhost:", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
         let mut silent = RawConnection::connect(&service);
         silent.write(sent);

@@ -1,4 +1,4 @@
-//! Presigned transfers of the embedded profile.
+//! Presigned uploads and downloads on the local disk.
 
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,8 @@ fn request_upload_url(partner: &Partner, album: &Value) -> (String, Value) {
     (ticket["uploadUrl"].as_str().unwrap().to_owned(), ticket["photoId"].clone())
 }
 
-fn assert_refused(answer: crate::support::ApiResponse, code: &str) {
-    assert_eq!(answer.defined_error(403, "FORBIDDEN")["data"], json!({ "code": code }));
+fn assert_refused(response: crate::support::ApiResponse, code: &str) {
+    assert_eq!(response.defined_error(403, "FORBIDDEN")["data"], json!({ "code": code }));
 }
 
 #[test]
@@ -41,9 +41,9 @@ fn an_upload_url_takes_what_it_was_made_for_and_nothing_else() {
     assert_refused(partner.send(&format!("GET {url}"), &[], ""), "SIGNATURE_MISMATCH");
     let escape = format!("{}/storage/../rows.sqlite?{query}", partner.origin);
     assert!(partner.put(&escape, "image/jpeg", b"x").status >= 400);
-    let answer = partner.send(&format!("DELETE {url}"), &[], "");
-    assert_eq!(answer.header("allow"), "GET, HEAD, PUT, OPTIONS");
-    answer.defined_error(405, "METHOD_NOT_SUPPORTED");
+    let response = partner.send(&format!("DELETE {url}"), &[], "");
+    assert_eq!(response.header("allow"), "GET, HEAD, PUT, OPTIONS");
+    response.defined_error(405, "METHOD_NOT_SUPPORTED");
     assert_eq!(partner.put(&url, "image/jpeg", b"x").status, 200);
 }
 
@@ -53,8 +53,8 @@ fn an_upload_larger_than_its_url_permits_is_413_and_leaves_nothing() {
     let partner = service.partner();
     let (album, _) = partner.create_album();
     let (url, photo) = request_upload_url(&partner, &album);
-    let most = usize::try_from(MAX_PHOTO_BYTES).unwrap();
-    partner.put(&url, "image/jpeg", &vec![0; most + 1]).defined_error(413, "PAYLOAD_TOO_LARGE");
+    let max_bytes = usize::try_from(MAX_PHOTO_BYTES).unwrap();
+    partner.put(&url, "image/jpeg", &vec![0; max_bytes + 1]).defined_error(413, "PAYLOAD_TOO_LARGE");
     partner.put(&url, "image/jpeg", &vec![0; 3_000_000]).defined_error(413, "PAYLOAD_TOO_LARGE");
 
     let mut raw = RawConnection::connect(&service);
@@ -70,7 +70,7 @@ fn an_upload_larger_than_its_url_permits_is_413_and_leaves_nothing() {
 
     let confirm = json!({ "albumId": album, "photoId": photo });
     partner.call("/photos/photo/success", &confirm).defined_error(412, "PRECONDITION_FAILED");
-    assert_eq!(partner.put(&url, "image/jpeg", &vec![0; most]).status, 200);
+    assert_eq!(partner.put(&url, "image/jpeg", &vec![0; max_bytes]).status, 200);
     partner.call("/photos/photo/success", &confirm).ok();
 }
 
@@ -96,17 +96,17 @@ fn an_expired_url_is_refused() {
     let partner = service.partner();
     let (album, _) = partner.create_album();
     let (url, _) = request_upload_url(&partner, &album);
-    let begun = Instant::now();
-    // A URL holds to the end of its last second.
-    let answer = loop {
-        let answer = partner.put(&url, "image/jpeg", b"x");
-        if answer.status != 200 {
-            break answer;
+    let started = Instant::now();
+    // A URL is valid to the end of its last second.
+    let response = loop {
+        let response = partner.put(&url, "image/jpeg", b"x");
+        if response.status != 200 {
+            break response;
         }
-        assert!(begun.elapsed() < DEADLINE, "the url never expired");
+        assert!(started.elapsed() < DEADLINE, "the url never expired");
         std::thread::yield_now();
     };
-    assert_refused(answer, "URL_EXPIRED");
+    assert_refused(response, "URL_EXPIRED");
 }
 
 #[test]
@@ -130,17 +130,17 @@ fn a_selfie_may_be_of_any_image_type_but_not_of_any_size() {
 fn pictures_are_fetched_by_browsers_of_any_origin() {
     let service = TestService::start();
     let partner = service.partner();
-    let (album, typed) = partner.create_album();
-    let photo = service.ready_photo((&partner, typed), vec![], vec![]);
+    let (album, album_id) = partner.create_album();
+    let photo = service.ready_photo(&partner, album_id, vec![], vec![]);
     let shown = partner.call("/photos/photo/get", &json!({ "albumId": album, "photoId": photo })).ok();
     for name in ["url", "thumbnailUrl"] {
         let url = shown[name].as_str().unwrap();
-        let answer = partner.send(&format!("GET {url}"), &[("origin", "https://gallery.example")], "");
-        assert_eq!((answer.status, answer.bytes.as_slice()), (200, b"pixels".as_slice()));
-        assert_eq!(answer.header("content-type"), "image/jpeg");
-        assert_eq!(answer.header("content-length"), "6");
-        assert_eq!(answer.header("access-control-allow-origin"), "*");
-        assert_eq!(answer.header("x-content-type-options"), "nosniff");
+        let response = partner.send(&format!("GET {url}"), &[("origin", "https://gallery.example")], "");
+        assert_eq!((response.status, response.bytes.as_slice()), (200, b"pixels".as_slice()));
+        assert_eq!(response.header("content-type"), "image/jpeg");
+        assert_eq!(response.header("content-length"), "6");
+        assert_eq!(response.header("access-control-allow-origin"), "*");
+        assert_eq!(response.header("x-content-type-options"), "nosniff");
         let head = partner.send(&format!("HEAD {url}"), &[], "");
         assert_eq!((head.status, head.header("content-length"), head.bytes.len()), (200, "6", 0));
         assert_refused(
@@ -156,4 +156,61 @@ fn pictures_are_fetched_by_browsers_of_any_origin() {
     assert_eq!(preflight.status, 204);
     assert_eq!(preflight.header("access-control-allow-methods"), "GET, HEAD, PUT");
     assert_eq!(preflight.header("access-control-allow-headers"), "content-type");
+}
+
+#[test]
+fn an_upload_url_with_any_changed_character_in_its_query_is_403() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, _) = partner.create_album();
+    let (url, _) = request_upload_url(&partner, &album);
+    let start = url.find('?').unwrap() + 1;
+    let positions = url.char_indices().skip(start).filter(|(_, letter)| letter.is_ascii_alphanumeric());
+    for (position, letter) in positions {
+        let mut changed = url.clone();
+        changed.replace_range(position..=position, if letter == '1' { "2" } else { "1" });
+        assert_eq!(partner.put(&changed, "image/jpeg", b"x").status, 403, "{changed}");
+    }
+    assert_eq!(partner.put(&url, "image/jpeg", b"x").status, 200);
+}
+
+#[test]
+fn a_presigned_url_accepts_no_other_method() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    let (url, photo) = request_upload_url(&partner, &album);
+    partner.put(&url, "image/jpeg", b"x");
+    for method in ["GET", "POST", "DELETE", "PATCH"] {
+        let status = partner.send(&format!("{method} {url}"), &[("content-type", "image/jpeg")], "").status;
+        assert!([403, 405].contains(&status), "{method}: {status}");
+    }
+    partner.call("/photos/photo/success", &json!({ "albumId": album, "photoId": photo })).ok();
+
+    let photo = service.ready_photo(&partner, album_id, vec![], vec![]);
+    let shown = partner.call("/photos/photo/get", &json!({ "albumId": album, "photoId": photo })).ok();
+    let download = shown["url"].as_str().unwrap();
+    assert_eq!(partner.put(download, "image/jpeg", b"replaced").status, 403);
+    assert_eq!(partner.send(&format!("GET {download}"), &[], "").bytes, b"pixels");
+}
+
+#[test]
+fn an_expired_download_url_is_refused() {
+    let service = TestService::start_with(|settings| settings.download_ttl = Duration::ZERO);
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    let photo = service.ready_photo(&partner, album_id, vec![], vec![]);
+    let shown = partner.call("/photos/photo/get", &json!({ "albumId": album, "photoId": photo })).ok();
+    let request = format!("GET {}", shown["url"].as_str().unwrap());
+    let started = Instant::now();
+    // A URL is valid to the end of its last second.
+    let response = loop {
+        let response = partner.send(&request, &[], "");
+        if response.status != 200 {
+            break response;
+        }
+        assert!(started.elapsed() < DEADLINE, "the url never expired");
+        std::thread::yield_now();
+    };
+    assert_refused(response, "URL_EXPIRED");
 }

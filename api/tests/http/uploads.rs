@@ -1,4 +1,4 @@
-//! From a ticket to a confirmed photo.
+//! From an upload ticket to a confirmed photo.
 
 use bytes::Bytes;
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
@@ -37,7 +37,7 @@ fn a_photo_goes_from_ticket_to_queue() {
     assert_eq!(photo_state(&partner, &album, &photo), json!("queued"));
 }
 
-/// As a bucket has them: its URLs cannot be bound to a size.
+/// Presigned URLs of cloud storage cannot limit the size, so the bytes are written to the store directly.
 #[test]
 fn an_oversized_upload_is_refused_at_confirmation_and_removed() {
     let service = TestService::start();
@@ -85,8 +85,8 @@ fn only_accepted_types_get_a_ticket() {
         let body = json!({ "albumId": album, "filename": "a", "contentType": content_type });
         partner.call("/photos/photo/signed", &body)
     };
-    for fine in ["image/jpeg", "image/png", "image/webp", "IMAGE/JPEG"] {
-        sign(fine).ok();
+    for accepted in ["image/jpeg", "image/png", "image/webp", "IMAGE/JPEG"] {
+        sign(accepted).ok();
     }
     let in_no_header = ["image/jpeg; a=\"é\"", "image/jpeg; ", " image/jpeg"];
     for refused in
@@ -136,8 +136,8 @@ fn each_entry_of_a_batch_has_its_own_ticket_or_reason() {
     assert_eq!(outcome(2), (json!(false), json!(412)));
     assert_eq!(confirmed[2]["error"]["data"], json!({ "code": "UPLOAD_MISSING" }));
     assert_eq!(outcome(3), (json!(true), json!(null)));
-    let answered: Vec<_> = confirmed.as_array().unwrap().iter().map(|r| r["photoId"].clone()).collect();
-    assert_eq!(json!(answered), ids);
+    let returned: Vec<_> = confirmed.as_array().unwrap().iter().map(|r| r["photoId"].clone()).collect();
+    assert_eq!(json!(returned), ids);
     assert_eq!(partner.call("/photos/photo/success/batch", &body).ok()["results"], confirmed);
 }
 

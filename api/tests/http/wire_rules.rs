@@ -1,7 +1,8 @@
-//! The rules of the wire that every answer keeps, one by one.
+//! The rules that every request and response follows, whatever the operation.
 
 use std::time::Duration;
 
+use photofinish_store::model::key::{KeyMode, Scope};
 use serde_json::{Value, json};
 
 use crate::support::raw::RawConnection;
@@ -32,11 +33,13 @@ fn all_issues_of_an_input_are_returned_at_once() {
 fn malformed_json_is_reported_without_data() {
     let service = TestService::start();
     for malformed in ["{", "{\"title\": }", "nonsense", "\u{feff}{}", "{} {}", "\"\\ud800\"", " "] {
-        let answer = service.partner().send("POST /openapi/albums/create", &[JSON], malformed);
-        let body = answer.undefined_error(400, "BAD_REQUEST");
+        let response = service.partner().send("POST /openapi/albums/create", &[JSON], malformed);
+        let body = response.undefined_error(400, "BAD_REQUEST");
         assert!(body["message"].as_str().unwrap().starts_with("Malformed JSON"), "{body}");
         assert!(body.get("data").is_none(), "{body}");
     }
+    let not_utf8 = service.partner().send("POST /openapi/albums/create", &[JSON], b"\xff\xfe");
+    not_utf8.undefined_error(400, "BAD_REQUEST");
     let deep = "[".repeat(100_000 - 1);
     service.partner().send("POST /openapi/albums/create", &[JSON], deep).undefined_error(400, "BAD_REQUEST");
 }
@@ -61,10 +64,10 @@ fn unknown_fields_are_ignored() {
 fn no_body_is_fine_where_no_field_is_required() {
     let service = TestService::start();
     let partner = service.partner();
-    let answer = partner.send("POST /openapi/albums/list", &[], "");
-    assert_eq!(answer.ok()["total"], json!(0));
-    let answer = partner.send("POST /openapi/albums/create", &[], "");
-    assert_eq!(answer.issues(), [("[]".to_owned(), "required".to_owned())]);
+    let response = partner.send("POST /openapi/albums/list", &[], "");
+    assert_eq!(response.ok()["total"], json!(0));
+    let response = partner.send("POST /openapi/albums/create", &[], "");
+    assert_eq!(response.issues(), [("[]".to_owned(), "required".to_owned())]);
 }
 
 #[test]
@@ -77,9 +80,13 @@ fn a_missing_content_type_is_read_as_json_and_another_is_refused() {
     create(&[]).ok();
     create(&[("content-type", "application/json; charset=utf-8")]).ok();
     create(&[("content-type", "Application/JSON")]).ok();
-    for refused in
-        ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin1", "nonsense"]
-    {
+    for refused in [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "application/json; charset=latin1",
+        "nonsense",
+    ] {
         create(&[("content-type", refused)]).defined_error(415, "UNSUPPORTED_MEDIA_TYPE");
     }
     create(&[JSON, ("content-encoding", "gzip")]).defined_error(415, "UNSUPPORTED_MEDIA_TYPE");
@@ -103,30 +110,32 @@ fn other_methods_get_a_405_with_the_allowed_ones() {
     let service = TestService::start();
     let partner = service.partner();
     for method in ["GET", "PUT", "DELETE", "PATCH"] {
-        let answer = partner.send(&format!("{method} /openapi/albums/create"), &[], "");
-        assert_eq!(answer.header("allow"), "POST, OPTIONS");
-        answer.defined_error(405, "METHOD_NOT_SUPPORTED");
+        let response = partner.send(&format!("{method} /openapi/albums/create"), &[], "");
+        assert_eq!(response.header("allow"), "POST, OPTIONS");
+        response.defined_error(405, "METHOD_NOT_SUPPORTED");
     }
-    let answer = partner.send("OPTIONS /openapi/albums/create", &[], "");
-    assert_eq!((answer.status, answer.header("allow")), (204, "POST, OPTIONS"));
-    let answer = partner.send("HEAD /openapi/albums/create", &[], "");
-    assert_eq!((answer.status, answer.bytes.len()), (405, 0));
-    let answer = partner.send("POST /openapi/openapi.json", &[], "");
-    assert_eq!(answer.header("allow"), "GET, HEAD, OPTIONS");
-    answer.defined_error(405, "METHOD_NOT_SUPPORTED");
+    let response = partner.send("OPTIONS /openapi/albums/create", &[], "");
+    assert_eq!((response.status, response.header("allow")), (204, "POST, OPTIONS"));
+    let response = partner.send("HEAD /openapi/albums/create", &[], "");
+    assert_eq!((response.status, response.bytes.len()), (405, 0));
+    let response = partner.send("POST /openapi/openapi.json", &[], "");
+    assert_eq!(response.header("allow"), "GET, HEAD, OPTIONS");
+    response.defined_error(405, "METHOD_NOT_SUPPORTED");
 }
 
 #[test]
 fn authentication_is_checked_before_the_rest_of_the_request() {
     let service = TestService::start();
-    let stranger = Partner::new(&service, None);
+    let anonymous = Partner::new(&service, None);
     let send =
-        |headers: &[(&str, &str)], body: &str| stranger.send("POST /openapi/albums/create", headers, body);
+        |headers: &[(&str, &str)], body: &str| anonymous.send("POST /openapi/albums/create", headers, body);
     send(&[JSON], "{}").defined_error(401, "UNAUTHORIZED");
     send(&[JSON], "{").defined_error(401, "UNAUTHORIZED");
     send(&[("content-type", "text/plain")], "{").defined_error(401, "UNAUTHORIZED");
     send(&[JSON, ("accept", "image/png")], "{").defined_error(401, "UNAUTHORIZED");
     send(&[JSON], &"x".repeat(1_000_000)).defined_error(401, "UNAUTHORIZED");
+    let searcher = service.partner_with("Lake Timing", KeyMode::Live, &[Scope::SearchRead]);
+    searcher.send("POST /openapi/albums/create", &[JSON], "{").defined_error(403, "FORBIDDEN");
 }
 
 #[test]
@@ -135,7 +144,7 @@ fn a_body_over_its_limit_is_413_whether_it_says_so_or_not() {
     let partner = service.partner();
     let body = json!({ "title": "T", "more": "x".repeat(200_000) }).to_string();
     partner.send("POST /openapi/albums/create", &[JSON], &body).defined_error(413, "PAYLOAD_TOO_LARGE");
-    // The client had sent all of it, so the connection serves on.
+    // The body was read to its end, so the connection can be reused.
     partner.call("/albums/list", &json!({})).ok();
 
     let mut raw = RawConnection::connect(&service);
@@ -202,8 +211,8 @@ fn only_an_accept_that_excludes_json_is_406() {
     let partner = service.partner();
     let send = |accept: &str| partner.send("POST /openapi/albums/list", &[("accept", accept)], "");
     let both = "application/json, text/event-stream";
-    for fine in ["*/*", "application/json", "application/*", "text/html, */*;q=0.1", both] {
-        send(fine).ok();
+    for accepted in ["*/*", "application/json", "application/*", "text/html, */*;q=0.1", both] {
+        send(accepted).ok();
     }
     for excluded in ["image/png", "text/html", "text/event-stream"] {
         send(excluded).defined_error(406, "NOT_ACCEPTABLE");
@@ -258,4 +267,36 @@ fn a_not_found_error_has_no_data() {
     let body: Value = service.partner().call("/albums/get", &json!({ "albumId": unknown_id() })).json();
     let expected = json!({ "defined": true, "code": "NOT_FOUND", "status": 404, "message": "Not Found" });
     assert_eq!(body, expected);
+}
+
+#[test]
+fn a_declared_length_over_the_limit_is_413_before_the_body_is_sent() {
+    let service = TestService::start();
+    let key = service.partner().key.unwrap();
+    let mut raw = RawConnection::connect(&service);
+    raw.write(&format!(
+        "POST /openapi/albums/create HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\nexpect: 100-continue\r\n\
+         content-length: 99999999\r\n\r\n"
+    ));
+    raw.read_response().defined_error(413, "PAYLOAD_TOO_LARGE");
+}
+
+#[test]
+fn a_refused_request_keeps_its_connection() {
+    let service = TestService::start();
+    let key = service.partner().key.unwrap();
+    for (line, status) in
+        [("POST /openapi/no/such/path", 404), ("POST /elsewhere", 404), ("PUT /openapi/albums/list", 405)]
+    {
+        let mut raw = RawConnection::connect(&service);
+        raw.write(&format!("{line} HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n"));
+        // Many clients send the body in a second write, which may be late.
+        std::thread::sleep(Duration::from_millis(50));
+        raw.write("{}");
+        assert_eq!(raw.read_response().status, status, "{line}");
+        raw.write(&format!(
+            "POST /openapi/albums/list HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\ncontent-length: 0\r\n\r\n"
+        ));
+        raw.read_response().ok();
+    }
 }

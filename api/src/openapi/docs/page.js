@@ -1,5 +1,5 @@
 "use strict";
-// Draws the OpenAPI document that stands in this page. Text is only ever set as text, never as markup.
+// Renders the OpenAPI document that is embedded in this page. Text is always inserted as text, never as markup.
 (() => {
   const spec = JSON.parse(document.getElementById("document").textContent);
   const at = (id) => document.getElementById(id);
@@ -11,7 +11,7 @@
     return element;
   };
 
-  // `code` in backticks; nothing else of Markdown is used within a line.
+  // Within a line the only Markdown is `code` in backticks.
   const prose = (text) =>
     text.split("`").map((part, position) => (position % 2 ? make("code", {}, part) : part));
 
@@ -36,7 +36,7 @@
         button.textContent = "Copied";
         setTimeout(() => { button.textContent = "Copy"; }, 1500);
       } catch {
-        // Not allowed on a page without TLS: select it, so that the keyboard can copy.
+        // The clipboard is not available without TLS: select the text, so that the keyboard can copy it.
         getSelection().selectAllChildren(code);
         say("Selected; copy with the keyboard");
       }
@@ -46,7 +46,7 @@
 
   const json = (value) => copyable(make("code", {}, JSON.stringify(value, null, 2)));
 
-  // A schema with its references followed and its parts put together.
+  // Returns a schema with references resolved and `allOf` and `oneOf` merged.
   const resolve = (schema) => {
     if (!schema) return {};
     if (schema.$ref) {
@@ -96,7 +96,7 @@
     return text ? `${text[0].toUpperCase()}${text.slice(1)}.` : "";
   };
 
-  // One row a field, required ones first; those of objects within follow under their path.
+  // One row per field, required fields first; the fields of nested objects follow with their path.
   const rows = (schema, prefix) => {
     const isRequired = (name) => (schema.required || []).includes(name);
     const names = Object.keys(schema.properties || {});
@@ -131,7 +131,7 @@
 
   const curl = (path, body, accept) => {
     const code = make("code", {});
-    // Single quotes keep a shell from reading the body; one within it must leave them for a moment.
+    // The body is in single quotes; a single quote within it must be escaped for the shell.
     const quoted = JSON.stringify(body).replaceAll("'", `'\\''`);
     const draw = () => {
       code.textContent = `curl -X POST '${base()}${path}' \\\n  -H "x-api-key: ${key()}" \\\n` +
@@ -147,8 +147,8 @@
 
   const article = (path, operation) => {
     const request = operation.requestBody.content["application/json"];
-    const answer = operation.responses["200"].content;
-    const given = answer["application/json"];
+    const response = operation.responses["200"].content;
+    const success = response["application/json"];
     const id = anchor(operation);
     return make("article", { id, "aria-labelledby": `${id}-title` },
       make("h3", { id: `${id}-title` }, operation.summary),
@@ -157,10 +157,10 @@
       make("h4", {}, operation.requestBody.required ? "Request" : "Request (optional)"),
       fields(`Fields of the request of ${operation.operationId}`, request.schema),
       curl(path, request.example),
-      answer["text/event-stream"] ? curl(path, request.example, "text/event-stream") : null,
-      make("h4", {}, "Answer"),
-      fields(`Fields of the answer of ${operation.operationId}`, given.schema),
-      json(given.example));
+      response["text/event-stream"] ? curl(path, request.example, "text/event-stream") : null,
+      make("h4", {}, "Response"),
+      fields(`Fields of the response of ${operation.operationId}`, success.schema),
+      json(success.example));
   };
 
   const draw = () => {

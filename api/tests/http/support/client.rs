@@ -1,4 +1,4 @@
-//! A partner's program. Every answer it gets is checked against the contract's wire rules and the served document.
+//! A client that checks every response against the wire rules of the contract and against the OpenAPI document.
 
 use std::sync::LazyLock;
 
@@ -9,19 +9,19 @@ use super::{TestService, schema};
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(photofinish_api::openapi_document);
 
-/// The document of this build.
+/// Returns the OpenAPI document of this build.
 pub fn document() -> &'static Value {
     &DOCUMENT
 }
 
-/// A caller with or without a key.
+/// A caller, with or without a key.
 pub struct Partner {
     pub origin: String,
     pub key: Option<String>,
     agent: ureq::Agent,
 }
 
-/// An answer, read whole.
+/// A complete response.
 #[derive(Debug)]
 pub struct ApiResponse {
     pub status: u16,
@@ -38,27 +38,27 @@ impl ApiResponse {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// The body, of a success.
+    /// Asserts a 200 and returns the body.
     pub fn ok(self) -> Value {
         assert_eq!(self.status, 200, "{}", String::from_utf8_lossy(&self.bytes));
         self.json()
     }
 
-    /// The body, of an error of the contract's table that the contract defines.
+    /// Asserts a defined error (`defined: true`) and returns the body.
     pub fn defined_error(self, status: u16, code: &str) -> Value {
         let body = self.check_error(status, code);
         assert_eq!(body["defined"], json!(true), "{body}");
         body
     }
 
-    /// The body, of an error that the contract does not define.
+    /// Asserts an undefined error (`defined: false`) and returns the body.
     pub fn undefined_error(self, status: u16, code: &str) -> Value {
         let body = self.check_error(status, code);
         assert_eq!(body["defined"], json!(false), "{body}");
         body
     }
 
-    /// The paths and codes of the issues of a refused input.
+    /// Asserts a 400 for invalid input and returns the path and code of each issue.
     pub fn issues(self) -> Vec<(String, String)> {
         let body = self.undefined_error(400, "BAD_REQUEST");
         assert_eq!(body["message"], json!("Input validation failed"));
@@ -79,7 +79,7 @@ impl ApiResponse {
         body
     }
 
-    /// The rules of every error answer.
+    /// Asserts the rules of every error response.
     pub fn check_envelope(&self) {
         self.check_headers();
         let body = self.json();
@@ -94,7 +94,7 @@ impl ApiResponse {
         assert!(body["message"].is_string(), "{body}");
     }
 
-    /// The rules of every JSON answer.
+    /// Asserts the rules of every JSON response.
     pub fn check_headers(&self) {
         assert_eq!(self.header("content-type"), "application/json");
         assert!(!self.headers.contains_key("content-disposition"));
@@ -113,22 +113,22 @@ impl Partner {
         Self { origin: format!("http://{}", service.address), key, agent }
     }
 
-    /// Calls an operation; checks its answer against the document.
+    /// Calls an operation and checks the response against the document.
     pub fn call(&self, path: &str, body: &Value) -> ApiResponse {
-        let answer = self.send(
+        let response = self.send(
             &format!("POST /openapi{path}"),
             &[("content-type", "application/json")],
             body.to_string(),
         );
-        answer.check_headers();
+        response.check_headers();
         if let Some(operation) = document()["paths"].get(path) {
-            let response = &operation["post"]["responses"][answer.status.to_string()];
-            schema::check_response(document(), response, &answer.json());
+            let documented = &operation["post"]["responses"][response.status.to_string()];
+            schema::check_response(document(), documented, &response.json());
         }
-        answer
+        response
     }
 
-    /// Sends any request (`GET /path` or `GET http://..`), with the key if there is one.
+    /// Sends a request (`GET /path` or `GET http://..`). Requests to the API have the key, if there is one.
     pub fn send(&self, line: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> ApiResponse {
         let (method, path) = line.split_once(' ').unwrap();
         let url = if path.starts_with("http") { path.to_owned() } else { format!("{}{path}", self.origin) };
@@ -152,25 +152,25 @@ impl Partner {
         self.send(&format!("PUT {url}"), &[("content-type", content_type)], body)
     }
 
-    /// A new album's id, as text and as the store knows it.
+    /// Creates an album; returns its id as JSON and as the store's type.
     pub fn create_album(&self) -> (Value, AlbumId) {
         self.create_album_with(json!({ "title": "Lake Marathon" }))
     }
 
     pub fn create_album_with(&self, body: Value) -> (Value, AlbumId) {
         let id = self.call("/albums/create", &body).ok()["id"].clone();
-        let typed = id.as_str().unwrap().parse().unwrap();
-        (id, typed)
+        let album_id = id.as_str().unwrap().parse().unwrap();
+        (id, album_id)
     }
 
-    /// An uploaded selfie's `imageId`.
+    /// Uploads a selfie; returns its `imageId`.
     pub fn upload_selfie(&self, album: &Value, bytes: &[u8]) -> Value {
         let ticket = self.call("/photos/search/face/signed", &json!({ "albumId": album })).ok();
         assert_eq!(self.put(ticket["uploadUrl"].as_str().unwrap(), "image/png", bytes).status, 200);
         ticket["imageId"].clone()
     }
 
-    /// The organization of the key.
+    /// Returns the organization of the key.
     pub async fn organization_id(&self, service: &TestService) -> OrganizationId {
         let key = photofinish_api::key::KeyText::parse(self.key.as_ref().unwrap()).unwrap();
         service.store.keys.find(&key.digest()).await.unwrap().unwrap().tenant.organization

@@ -1,4 +1,4 @@
-//! A service for one test: its own folder, port, organization and keys.
+//! A service for one test, with its own data folder, port, organization and keys.
 
 pub mod client;
 pub mod raw;
@@ -36,11 +36,11 @@ use tokio::task::JoinHandle;
 
 pub use client::{ApiResponse, Partner};
 
-/// Everything a test may wait for comes well within this.
+/// Time limit for everything that a test waits for.
 pub const DEADLINE: Duration = Duration::from_secs(20);
-/// The network that the desk pretends to be.
+/// The model identity of [`TestEmbedder`].
 pub const MODEL: &str = "test-faces@1";
-/// When every test photo was taken.
+/// When all test photos were taken.
 pub const TAKEN_AT: OffsetDateTime = datetime!(2026-10-04 09:41:07 UTC);
 /// Largest selfie of the tests.
 pub const MAX_PROBE_BYTES: u64 = 2_000;
@@ -56,14 +56,14 @@ pub struct TestService {
     pub health: Arc<TestHealth>,
     pub draining: Draining,
     pub context: Context,
-    /// How often the pipeline was told that photos were queued.
+    /// How often `on_queued` was called.
     pub wakeups: Arc<AtomicUsize>,
     stop: Option<oneshot::Sender<()>>,
     server_task: Option<JoinHandle<()>>,
     _folder: tempfile::TempDir,
 }
 
-/// Turns selfies whose bytes say what is in them into vectors.
+/// Returns embeddings of fake selfies, whose bytes are words that say what they show.
 #[derive(Default)]
 pub struct TestEmbedder {
     pub calls: AtomicUsize,
@@ -78,14 +78,14 @@ impl ProbeEmbedder for TestEmbedder {
             b"landscape" => Err(ProbeError::NoFace),
             b"busy" => Err(ProbeError::Busy { try_again_in: Duration::from_millis(1500) }),
             b"down" => Err(ProbeError::Unavailable),
-            b"bug" => panic!("the desk has a bug"),
+            b"bug" => panic!("the embedder has a bug"),
             b"other model" => Ok(Embedding { model: "unknown@1".to_owned(), ..embedding(1.0) }),
             _ => Err(ProbeError::Unreadable),
         }
     }
 }
 
-/// Parts as a test sets them.
+/// Components with the state that a test sets.
 pub struct TestHealth {
     pub parts: Mutex<Vec<ComponentHealth>>,
 }
@@ -101,19 +101,19 @@ impl Health for TestHealth {
     }
 }
 
-/// A unit vector at this cosine to the face of the selfie "face".
+/// Returns a unit vector with this cosine to the embedding of the selfie `face`.
 pub fn embedding(cosine: f32) -> Embedding {
     let vector = vec![cosine, (1.0 - cosine * cosine).sqrt(), 0.0, 0.0];
     Embedding { model: MODEL.to_owned(), vector }
 }
 
-/// What a cosine is worth in the tests.
+/// How the tests turn cosines into confidences.
 pub const CALIBRATION: Calibration = Calibration { midpoint: 0.5, slope: 10.0 };
 
-/// Where everything in a test photo is.
+/// The bounding box of every face and text in the tests.
 pub const TEST_BOX: BoundingBox = BoundingBox { top: 0.25, left: 0.5, width: 0.125, height: 0.0625 };
 
-/// A searchable face at this cosine to the selfie.
+/// Returns a searchable face with this cosine to the selfie `face`.
 pub fn face(cosine: f32) -> DetectedFace {
     DetectedFace {
         bounding_box: TEST_BOX,
@@ -123,12 +123,12 @@ pub fn face(cosine: f32) -> DetectedFace {
     }
 }
 
-/// A text read.
+/// Returns a text that was read.
 pub fn text(text: &str, confidence: f64, standing: TextIndexState) -> DetectedText {
     DetectedText { text: text.to_owned(), bounding_box: TEST_BOX, confidence, index_state: standing }
 }
 
-/// A bib that exact searches find.
+/// Returns a bib that exact searches find.
 pub fn bib(number: &str) -> DetectedText {
     text(number, 0.96, TextIndexState::Indexed)
 }
@@ -138,7 +138,7 @@ impl TestService {
         Self::start_with(|_| {})
     }
 
-    /// A service with other settings.
+    /// Starts a service with changed settings.
     pub fn start_with(change: impl FnOnce(&mut ApiSettings)) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -163,9 +163,9 @@ impl TestService {
             settings: Arc::new(settings),
             render_metrics: Arc::new(|| "photofinish_test_total 1\n".to_owned()),
             on_queued: Arc::new({
-                let rings = Arc::clone(&wakeups);
+                let wakeups = Arc::clone(&wakeups);
                 move || {
-                    rings.fetch_add(1, Ordering::SeqCst);
+                    wakeups.fetch_add(1, Ordering::SeqCst);
                 }
             }),
             trace_hook: Arc::new(|_, _| {}),
@@ -192,12 +192,12 @@ impl TestService {
         }
     }
 
-    /// Tells the service to stop.
+    /// Begins the shutdown.
     pub fn stop(&mut self) {
         self.stop.take().unwrap().send(()).unwrap();
     }
 
-    /// Waits until it has stopped.
+    /// Waits until the service has stopped.
     pub fn wait_until_stopped(&mut self) {
         let served = self.server_task.take().unwrap();
         self.runtime.block_on(async { tokio::time::timeout(DEADLINE, served).await }).unwrap().unwrap();
@@ -207,7 +207,7 @@ impl TestService {
         self.runtime.block_on(future)
     }
 
-    /// A partner with a live key of all scopes.
+    /// Creates a live key with all scopes and returns a client that uses it.
     pub fn partner(&self) -> Partner {
         self.partner_with("Lake Timing", KeyMode::Live, &Scope::ALL)
     }
@@ -218,7 +218,7 @@ impl TestService {
         Partner::new(self, Some(text.reveal().to_owned()))
     }
 
-    /// Keeps a key as a test changes it; answers its id.
+    /// Stores a key, with what the test changes of it; returns its id.
     pub fn create_key(
         &self,
         organization: &str,
@@ -240,7 +240,7 @@ impl TestService {
         })
     }
 
-    /// A photo that was uploaded and confirmed.
+    /// Creates a photo that is uploaded and confirmed.
     pub fn queued_photo(&self, partner: &Partner, album: AlbumId) -> PhotoId {
         self.block_on(async {
             let photo = NewPhoto { filename: "a.jpg".to_owned(), content_type: "image/jpeg".to_owned() };
@@ -254,10 +254,11 @@ impl TestService {
         })
     }
 
-    /// A photo that was read.
+    /// Creates a ready photo with these detections.
     pub fn ready_photo(
         &self,
-        (partner, album): (&Partner, AlbumId),
+        partner: &Partner,
+        album: AlbumId,
         faces: Vec<DetectedFace>,
         texts: Vec<DetectedText>,
     ) -> PhotoId {
@@ -275,7 +276,7 @@ impl TestService {
         id
     }
 
-    /// A photo that failed.
+    /// Creates a failed photo.
     pub fn failed_photo(&self, partner: &Partner, album: AlbumId) -> PhotoId {
         let id = self.queued_photo(partner, album);
         let lease = self.lease(id);
@@ -320,7 +321,7 @@ fn settings() -> ApiSettings {
     }
 }
 
-/// A well-formed id that names nothing.
+/// Returns a valid id of no object.
 pub fn unknown_id() -> Value {
     json!("01932c07-93a1-7c40-8b1f-2d5e6f708192")
 }

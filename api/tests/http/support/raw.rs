@@ -1,11 +1,11 @@
-//! HTTP by hand, for requests that no client library sends.
+//! HTTP written byte by byte, for requests that no client library sends.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use super::{ApiResponse, DEADLINE, TestService};
 
-/// A connection.
+/// A TCP connection to the service.
 pub struct RawConnection(pub TcpStream);
 
 impl RawConnection {
@@ -20,7 +20,7 @@ impl RawConnection {
         self.0.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Reads until `end` has come; answers all there was.
+    /// Reads to the end of `end`; returns everything read.
     pub fn read_until(&mut self, end: &str) -> String {
         let mut seen = Vec::new();
         let mut byte = [0];
@@ -31,7 +31,7 @@ impl RawConnection {
         String::from_utf8(seen).unwrap()
     }
 
-    /// One answer that says how long it is.
+    /// Reads one response with a `content-length`.
     pub fn read_response(&mut self) -> ApiResponse {
         let head = self.read_until("\r\n\r\n");
         let mut lines = head.lines();
@@ -48,16 +48,16 @@ impl RawConnection {
         ApiResponse { status, headers, bytes }
     }
 
-    /// Whether the service has closed the connection.
+    /// Returns whether the service has closed the connection.
     pub fn is_closed(&mut self) -> bool {
         match self.0.read(&mut [0]) {
             Ok(length) => length == 0,
-            // The end of the wait is not the end of the connection.
+            // A timeout means that the connection is still open.
             Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
         }
     }
 
-    /// Reads to the end; answers whether there is one.
+    /// Reads everything; returns whether the service then closed the connection.
     pub fn closes_after_reading(&mut self) -> bool {
         while let Ok(1..) = self.0.read(&mut [0; 256]) {}
         self.is_closed()

@@ -1,4 +1,4 @@
-//! Checks values against the schemas of the document: the keywords that the document uses, all of them strictly.
+//! Checks JSON values against schemas of the document. Supports exactly the keywords that the document uses.
 
 use serde_json::Value;
 
@@ -12,14 +12,14 @@ pub fn check_response(document: &Value, response: &Value, body: &Value) {
     }
 }
 
-/// The thing that a reference names.
+/// Follows a reference, if the value is one.
 pub fn resolve<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     let Some(reference) = value.get("$ref").and_then(Value::as_str) else { return value };
     let target = document.pointer(reference.strip_prefix('#').unwrap());
     resolve(document, target.unwrap_or_else(|| panic!("{reference} names nothing")))
 }
 
-/// Whether a value follows a schema.
+/// Checks a value against a schema.
 pub fn check(document: &Value, schema: &Value, value: &Value) -> Result<(), String> {
     let schema = resolve(document, schema);
     if let Some(choices) = schema.get("oneOf").and_then(Value::as_array) {
