@@ -28,7 +28,7 @@ fn local(store: &Store) -> &LocalFiles {
     store.local.as_deref().unwrap()
 }
 
-/// What stands after `/storage/`, and the query.
+/// Returns the path after `/storage/`, and the query.
 fn split_signed_url(url: &Url) -> (&str, &str) {
     (url.path().strip_prefix("/storage/").unwrap(), url.query().unwrap())
 }
@@ -44,7 +44,7 @@ fn body_stream(chunks: Vec<io::Result<&'static [u8]>>) -> impl stream::Stream<It
     stream::iter(chunks.into_iter().map(|chunk| chunk.map(Bytes::from_static)))
 }
 
-/// The parts of uploads.
+/// Counts staged files.
 fn count_staged_files(home: &Home) -> usize {
     let scratch = std::fs::read_dir(home.path().join("objects/scratch")).unwrap();
     scratch
@@ -56,24 +56,24 @@ fn count_staged_files(home: &Home) -> usize {
 async fn without_the_storage_folder_no_object_is_missing_and_none_is_written() {
     let home = Home::new();
     let store = home.open().await;
-    let (there, missing) = (random_key(ObjectRole::Original), random_key(ObjectRole::Preview));
+    let (existing, missing) = (random_key(ObjectRole::Original), random_key(ObjectRole::Preview));
     let bytes = Bytes::from_static(b"photo");
-    store.blobs.write(&there, "image/jpeg", bytes.clone()).await.unwrap();
-    let url = store.blobs.download_url(&there, TTL).await.unwrap();
+    store.blobs.write(&existing, "image/jpeg", bytes.clone()).await.unwrap();
+    let url = store.blobs.download_url(&existing, TTL).await.unwrap();
     let (path, query) = split_signed_url(&url);
     let grant = local(&store).verify_download(path, query).unwrap();
-    let (objects, away) = (home.path().join("objects"), home.path().join("away"));
-    std::fs::rename(&objects, &away).unwrap();
+    let (objects, moved) = (home.path().join("objects"), home.path().join("moved"));
+    std::fs::rename(&objects, &moved).unwrap();
     let received = local(&store)
-        .receive_upload(grant_upload(&store, &there, 10).await, body_stream(vec![Ok(b"other")]))
+        .receive_upload(grant_upload(&store, &existing, 10).await, body_stream(vec![Ok(b"other")]))
         .await;
     let Err(ReceiveError::Store(received)) = received else { panic!("{received:?}") };
     let refused = [
         received,
-        store.blobs.read(&there, 100).await.unwrap_err(),
-        store.blobs.head(&there).await.unwrap_err(),
+        store.blobs.read(&existing, 100).await.unwrap_err(),
+        store.blobs.head(&existing).await.unwrap_err(),
         store.blobs.write(&missing, "image/jpeg", bytes.clone()).await.unwrap_err(),
-        store.blobs.delete(&there).await.unwrap_err(),
+        store.blobs.delete(&existing).await.unwrap_err(),
         store.blobs.delete_album(OrganizationId::generate(), AlbumId::generate()).await.unwrap_err(),
         store.collect_garbage(GcOptions { min_age: Duration::ZERO, is_dry_run: false }).await.unwrap_err(),
         local(&store).open_object(&grant).await.err().unwrap(),
@@ -81,9 +81,9 @@ async fn without_the_storage_folder_no_object_is_missing_and_none_is_written() {
     for error in refused {
         assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
     }
-    assert!(!objects.exists(), "another folder stands in its place");
-    std::fs::rename(&away, &objects).unwrap();
-    assert_eq!(store.blobs.read(&there, 100).await.unwrap(), bytes);
+    assert!(!objects.exists(), "another folder was created in its place");
+    std::fs::rename(&moved, &objects).unwrap();
+    assert_eq!(store.blobs.read(&existing, 100).await.unwrap(), bytes);
     assert_eq!(store.blobs.head(&missing).await.unwrap(), None);
     assert_eq!(count_staged_files(&home), 0);
 }
@@ -91,23 +91,23 @@ async fn without_the_storage_folder_no_object_is_missing_and_none_is_written() {
 #[tokio::test]
 async fn a_folder_that_does_not_contain_the_photos_is_refused() {
     let home = Home::new();
-    let (objects, away) = (home.path().join("objects"), home.path().join("away"));
+    let (objects, moved) = (home.path().join("objects"), home.path().join("moved"));
     drop(home.open().await);
     std::fs::remove_dir_all(&objects).unwrap();
     let store = home.open().await;
     Event::make(&store).await.queued(1).await;
     drop(store);
-    std::fs::rename(&objects, &away).unwrap();
-    // As a mount point without its disk.
+    std::fs::rename(&objects, &moved).unwrap();
+    // Like a mount point without its disk.
     std::fs::create_dir(&objects).unwrap();
     let refused = Store::open(home.settings()).await.err().unwrap();
     assert_eq!(refused.kind, StoreErrorKind::Unavailable, "{refused}");
     std::fs::remove_dir(&objects).unwrap();
     Store::open(home.settings()).await.err().unwrap();
-    assert!(!objects.exists(), "another folder stands in its place");
-    std::fs::rename(&away, &objects).unwrap();
+    assert!(!objects.exists(), "another folder was created in its place");
+    std::fs::rename(&moved, &objects).unwrap();
     home.open().await;
-    // Whoever begins anew says so.
+    // An operator who wants to begin with an empty folder creates the lock file.
     std::fs::remove_dir_all(&objects).unwrap();
     std::fs::create_dir(&objects).unwrap();
     std::fs::write(objects.join("folders.lock"), "").unwrap();
@@ -177,7 +177,7 @@ async fn an_interrupted_body_leaves_the_previous_object() {
         local(&store).receive_upload(grant.clone(), body_stream(vec![Ok(b"half"), Err(cut())])).await;
     assert!(matches!(refused.unwrap_err(), ReceiveError::Body(_)));
     assert_eq!(store.blobs.read(&key, 100).await.unwrap(), "whole");
-    // A caller that goes away in the middle: the future is dropped where it waits for the next chunk.
+    // A caller that disconnects in the middle: the future is dropped while it waits for the next chunk.
     let waiting = body_stream(vec![Ok(b"half")]).chain(stream::pending());
     let receiving = local(&store).receive_upload(grant, waiting);
     assert!(tokio::time::timeout(Duration::from_millis(50), receiving).await.is_err());
@@ -222,17 +222,17 @@ async fn nothing_is_collected_when_the_database_is_unavailable() {
     let orphan =
         ObjectKey::photo(event.tenant.organization, event.album, PhotoId::generate(), ObjectRole::Original);
     store.blobs.write(&orphan, "image/jpeg", Bytes::from_static(b"x")).await.unwrap();
-    let terms = GcOptions { min_age: Duration::ZERO, is_dry_run: false };
+    let options = GcOptions { min_age: Duration::ZERO, is_dry_run: false };
     store.close().await;
-    assert_eq!(store.collect_garbage(terms).await.unwrap_err().kind, StoreErrorKind::Unavailable);
+    assert_eq!(store.collect_garbage(options).await.unwrap_err().kind, StoreErrorKind::Unavailable);
     assert_eq!(store.blobs.head(&orphan).await.unwrap(), Some(1));
-    // Rows that know nothing of the organization are those of another installation.
+    // A database that does not contain the organization belongs to another installation.
     let other = Home::new();
     let settings =
         photofinish_store::StoreSettings { database_url: other.settings().database_url, ..home.settings() };
     let other = Store::open(settings).await.unwrap();
-    let swept = other.collect_garbage(terms).await.unwrap();
-    assert_eq!((swept.listed, swept.removed, swept.unrecognised), (1, 0, 1));
-    assert_eq!(home.open().await.collect_garbage(terms).await.unwrap().removed, 1);
+    let report = other.collect_garbage(options).await.unwrap();
+    assert_eq!((report.listed, report.removed, report.unrecognised), (1, 0, 1));
+    assert_eq!(home.open().await.collect_garbage(options).await.unwrap().removed, 1);
     assert_eq!(store.blobs.head(&orphan).await.unwrap(), None);
 }

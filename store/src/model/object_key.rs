@@ -1,4 +1,4 @@
-//! Where objects lie in storage. The only place that spells a path.
+//! The names of objects in storage. The only place that builds their paths.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use crate::model::ids::{AlbumId, OrganizationId, PhotoId, ProbeId};
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ObjectKey(String);
 
-/// What an object holds.
+/// Which of a photo's objects it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectRole {
     /// The bytes as the partner sent them.
@@ -20,20 +20,20 @@ pub enum ObjectRole {
     Thumbnail,
 }
 
-/// Whose an object is.
+/// The owner of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectOwner {
-    /// A photo's.
+    /// A photo.
     Photo(PhotoId, ObjectRole),
     /// A selfie.
     Probe(ProbeId),
 }
 
-/// What every key begins with.
+/// The first part of every key.
 pub(crate) const KEY_ROOT: &str = "o";
 
 impl ObjectKey {
-    /// An object of a photo.
+    /// Returns the key of an object of a photo.
     pub fn photo(organization: OrganizationId, album: AlbumId, photo: PhotoId, role: ObjectRole) -> Self {
         let name = match role {
             ObjectRole::Original => "original",
@@ -43,23 +43,23 @@ impl ObjectKey {
         Self(format!("{}/p/{photo}/{name}", Self::album_prefix(organization, album)))
     }
 
-    /// The bytes of a selfie.
+    /// Returns the key of a selfie.
     pub fn probe(organization: OrganizationId, album: AlbumId, probe: ProbeId) -> Self {
         Self(format!("{}/s/{probe}", Self::album_prefix(organization, album)))
     }
 
-    /// Organization, album and owner of an object; `None` for a key that this type does not make.
+    /// Returns organization, album and owner of an object; `None` for a key that this type does not build.
     pub fn owner(&self) -> Option<(OrganizationId, AlbumId, ObjectOwner)> {
         let parts: Vec<&str> = self.0.split('/').collect();
         let [KEY_ROOT, organization, "a", album, kind, rest @ ..] = parts.as_slice() else { return None };
         let (organization, album) = (parse_id(organization)?, parse_id(album)?);
-        let (owner, made) = match (*kind, rest) {
+        let (owner, canonical) = match (*kind, rest) {
             ("p", [photo, name]) => {
                 let roles = [ObjectRole::Original, ObjectRole::Preview, ObjectRole::Thumbnail];
                 let photo = parse_id(photo)?;
-                let of = |role| Self::photo(organization, album, photo, role);
-                let role = roles.into_iter().find(|role| of(*role).0.ends_with(&format!("/{name}")))?;
-                (ObjectOwner::Photo(photo, role), of(role))
+                let key_of = |role| Self::photo(organization, album, photo, role);
+                let role = roles.into_iter().find(|role| key_of(*role).0.ends_with(&format!("/{name}")))?;
+                (ObjectOwner::Photo(photo, role), key_of(role))
             }
             ("s", [probe]) => {
                 let probe = parse_id(probe)?;
@@ -67,32 +67,32 @@ impl ObjectKey {
             }
             _ => return None,
         };
-        // Ids have more spellings than the one that keys are made of.
-        (made == *self).then_some((organization, album, owner))
+        // Ids can be written in other ways than the one that keys use.
+        (canonical == *self).then_some((organization, album, owner))
     }
 
-    /// What every object of an album begins with, no slash at the end.
+    /// Returns the prefix of all objects of an album, without a slash at the end.
     pub fn album_prefix(organization: OrganizationId, album: AlbumId) -> String {
         format!("{KEY_ROOT}/{organization}/a/{album}")
     }
 
-    /// A key from a path as this type spells them: ASCII letters, digits, `-`, `.`, `/`, no empty or dotted parts.
+    /// Parses a path of ASCII letters, digits, `-`, `.` and `/`, without parts that are empty or begin with a dot.
     pub fn parse(path: &str) -> Option<Self> {
-        let plain = |part: &str| {
+        let is_valid = |part: &str| {
             !part.is_empty()
                 && !part.starts_with('.')
                 && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
         };
-        path.split('/').all(plain).then(|| Self(path.to_owned()))
+        path.split('/').all(is_valid).then(|| Self(path.to_owned()))
     }
 
-    /// The media type it is sent as: `image/jpeg` for what the pipeline wrote, `application/octet-stream` for what a
-    /// partner sent, which a browser must never take for a page.
+    /// Returns the media type that it is served with: `image/jpeg` for what the pipeline wrote, `application/octet-stream`
+    /// for what a partner uploaded, which no browser may render as a page.
     pub fn content_type(&self) -> &'static str {
         if self.0.ends_with(".jpg") { "image/jpeg" } else { "application/octet-stream" }
     }
 
-    /// The path, no slash in front.
+    /// Returns the path, without a leading slash.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,5 +1,5 @@
-//! Finding a bib: exact readings first, then what the bib may have been misread as. Knows no SQL: [`TextRows`] looks
-//! texts up.
+//! Bib search: exact readings first, then readings that may be misreadings of the bib. Contains no SQL: [`TextSource`]
+//! reads.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,35 +12,35 @@ use crate::model::photo::{DetectedText, TextIndexState};
 use crate::search::variants::{TextVariant, find_variants};
 use crate::traits::{Result, TextHit, TextMatch, TextQuery, Texts};
 
-/// A reading that is an indexed bib and equals the query is right at least this often: it passed the reader's own
-/// threshold and the album's pattern.
+/// The least confidence, in percent, of an indexed reading that equals the query: it has passed the reader's threshold
+/// and the album's pattern.
 const EXACT_FLOOR: f64 = 80.0;
 
-/// No reading is certain.
+/// The largest confidence, in percent: no reading is certain.
 const EXACT_CEILING: f64 = 99.0;
 
-/// What is left of the reader's score when a reading was not sure enough to be indexed: below every exact hit, as
-/// candidates score .9 at most.
+/// Factor for a candidate, a reading that was too uncertain to be indexed. Candidates score 0.9 at most, so this is below
+/// every exact hit.
 const CANDIDATE_FACTOR: f64 = 0.85;
 
-/// What is left per look-alike character: `0` for `O` is the commonest mistake of readers, and two runners whose
-/// bibs differ by just that are rare.
+/// Factor per look-alike character: `0` for `O` is the most common misreading, and two runners whose bibs differ only in
+/// that are rare.
 const LOOK_ALIKE_FACTOR: f64 = 0.78;
 
-/// What is left when a digit was cut off an end. One runner in ten has the shorter number too.
+/// Factor for a digit cut off at an end. One runner in ten has the shorter number too.
 const CUT_FACTOR: f64 = 0.55;
 
-/// What is left after any other edit: most often another runner's number, read well.
+/// Factor for any other edit: most often the reading is another runner's number.
 const EDIT_FACTOR: f64 = 0.35;
 
-/// What the search reads.
+/// Reads the detected texts of albums.
 #[async_trait]
 pub(crate) trait TextSource: Send + Sync {
-    /// Readings of the album that are one of `texts` and indexed or candidates.
+    /// Returns the readings in the album that equal one of `texts` and are indexed or candidates.
     async fn find_readings(&self, album: AlbumId, texts: Vec<&str>) -> Result<Vec<(PhotoId, DetectedText)>>;
 }
 
-/// Bib search over rows.
+/// Bib search over a [`TextSource`].
 pub(crate) struct TextSearch {
     source: Arc<dyn TextSource>,
 }
@@ -54,21 +54,21 @@ impl TextSearch {
 #[async_trait]
 impl Texts for TextSearch {
     async fn search(&self, album: AlbumId, query: &TextQuery) -> Result<Vec<TextHit>> {
-        let ways = if query.exact {
+        let variants = if query.exact {
             HashMap::from([(query.text.clone(), TextVariant { kind: TextMatch::Exact, edits: 0 })])
         } else {
             find_variants(&query.text)
         };
-        let read = self.source.find_readings(album, ways.keys().map(String::as_str).collect()).await?;
+        let read = self.source.find_readings(album, variants.keys().map(String::as_str).collect()).await?;
         let mut best: HashMap<PhotoId, TextHit> = HashMap::new();
         for (photo, seen) in read {
-            let (Some(variant), true) = (ways.get(&seen.text), !query.exact || is_indexed(&seen)) else {
+            let (Some(variant), true) = (variants.get(&seen.text), !query.exact || is_indexed(&seen)) else {
                 continue;
             };
             let hit = to_hit(photo, seen, *variant);
             match best.entry(photo) {
-                Entry::Vacant(free) => drop(free.insert(hit)),
-                Entry::Occupied(mut taken) if rank(&hit) > rank(taken.get()) => drop(taken.insert(hit)),
+                Entry::Vacant(vacant) => drop(vacant.insert(hit)),
+                Entry::Occupied(mut known) if rank(&hit) > rank(known.get()) => drop(known.insert(hit)),
                 Entry::Occupied(_) => {}
             }
         }
@@ -85,7 +85,7 @@ fn is_indexed(seen: &DetectedText) -> bool {
     seen.index_state == TextIndexState::Indexed
 }
 
-/// Exact readings that are indexed go first, whatever else was found.
+/// Orders hits: indexed exact readings first, then by confidence.
 fn rank(hit: &TextHit) -> (bool, f64) {
     (hit.confidence >= EXACT_FLOOR, hit.confidence)
 }
@@ -95,7 +95,7 @@ fn to_hit(photo: PhotoId, seen: DetectedText, variant: TextVariant) -> TextHit {
     TextHit { photo, text: seen.text, bounding_box: seen.bounding_box, confidence, match_kind: variant.kind }
 }
 
-/// 0 to 100.
+/// Returns the confidence of a reading, 0 to 100.
 fn compute_confidence(seen: &DetectedText, variant: TextVariant) -> f64 {
     let score = 100.0 * seen.confidence.clamp(0.0, 1.0);
     let edited = match variant.kind {
@@ -106,7 +106,7 @@ fn compute_confidence(seen: &DetectedText, variant: TextVariant) -> f64 {
         TextMatch::OneEdit => score * EDIT_FACTOR,
     };
     let standing = if is_indexed(seen) { 1.0 } else { CANDIDATE_FACTOR };
-    // Whatever a reader scores, only exact readings reach the floor of exact readings.
+    // Only exact readings reach the floor of exact readings, whatever the reader scored.
     (edited * standing).min(EXACT_FLOOR - 1.0)
 }
 

@@ -1,4 +1,4 @@
-//! How a bib can have been misread: the texts that a query may stand in the rows as, each with the way it came about.
+//! How a bib may have been misread: the texts that may be stored for a query, each with the kind of misreading.
 //!
 //! They are looked up by index, so that a fuzzy search costs the same in an album of any size.
 
@@ -6,24 +6,24 @@ use std::collections::HashMap;
 
 use crate::traits::TextMatch;
 
-/// Longer queries are matched exactly only: no bib is that long, and the number of variants stays bounded.
+/// Longer queries are only matched exactly: no bib is that long, and the number of variants stays bounded.
 const MAX_FUZZY_LENGTH: usize = 10;
 
-/// At most this many variants by look-alikes (`1111111` alone has 2,186); those with the fewest replacements first.
+/// The largest number of look-alike variants (`1111111` alone has 2,186); those with the fewest replacements come first.
 const MAX_LOOK_ALIKE_VARIANTS: usize = 1_000;
 
-/// Characters that look alike to a reader and to a bent bib.
+/// Groups of characters that look alike to a reader, or on a bent bib.
 const LOOK_ALIKE_CLASSES: [&str; 5] = ["0O", "1I7", "5S", "8B", "6G"];
 
-/// What bibs are written with.
+/// The characters of bibs.
 const ALPHABET: &str = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-/// One way a text may have been read.
+/// How a text may have been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextVariant {
-    /// How it differs.
+    /// The kind of misreading.
     pub kind: TextMatch,
-    /// Characters replaced, missing or added.
+    /// Number of characters replaced, missing or added.
     pub edits: u32,
 }
 
@@ -33,8 +33,8 @@ pub fn normalise(input: &str) -> String {
     input.chars().filter(|character| character.is_alphanumeric()).flat_map(char::to_uppercase).collect()
 }
 
-/// Every way `text` may have been read, itself included. Where two lead to the same text, the likelier stays:
-/// look-alikes, then cuts, then edits.
+/// Returns every text that `text` may have been read as, itself included. If two misreadings lead to the same text, the
+/// more likely one is kept: look-alikes, then cuts, then edits.
 pub fn find_variants(text: &str) -> HashMap<String, TextVariant> {
     let characters: Vec<char> = text.chars().collect();
     let mut found = HashMap::new();
@@ -58,7 +58,7 @@ fn insert_variant(
     }
 }
 
-/// Replaces one character more in each round, so that the first way to a text is the one with the fewest.
+/// Replaces one character more in each round, so that a text is first found with the fewest replacements.
 fn add_look_alikes(characters: &[char], found: &mut HashMap<String, TextVariant>) {
     let mut round: Vec<(Vec<char>, usize)> = vec![(characters.to_vec(), 0)];
     for edits in 1..=characters.len() as u32 {
@@ -89,15 +89,15 @@ fn similar_characters(character: char) -> impl Iterator<Item = char> {
     class.chars().filter(move |other| *other != character)
 }
 
-/// The frame or a fold cut a character off an end: what was read is one shorter. A reading that is longer than the
-/// query is another runner's number and counts as an edit at most.
+/// Adds the texts without the first or the last character, which the frame or a fold may have cut off. A reading that is
+/// longer than the query is another runner's number and counts as an edit at most.
 fn add_cuts(characters: &[char], found: &mut HashMap<String, TextVariant>) {
     let variant = TextVariant { kind: TextMatch::Cut, edits: 1 };
     insert_variant(found, characters.iter().skip(1).copied(), variant);
     insert_variant(found, characters.iter().take(characters.len().saturating_sub(1)).copied(), variant);
 }
 
-/// One character replaced, missing or added.
+/// Adds the texts with one character replaced, missing or added.
 fn add_single_edits(characters: &[char], found: &mut HashMap<String, TextVariant>) {
     let variant = TextVariant { kind: TextMatch::OneEdit, edits: 1 };
     for at in 0..=characters.len() {

@@ -1,4 +1,4 @@
-//! Rows and a nats-server, and processes that share them.
+//! A database and a nats-server, and processes that share them.
 
 use std::time::{Duration, Instant};
 
@@ -12,22 +12,22 @@ use photofinish_store::{QueueSettings, ServerLimits, Store, StoreSettings};
 
 use crate::support::Home;
 
-/// Nothing here takes so long unless it never ends.
+/// Longer than anything here takes unless it never ends.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// The name of the stream.
+/// Name of the stream.
 pub const STREAM: &str = "test";
 
 /// Longer than any test.
 pub const LONG_TTL: Duration = Duration::from_secs(3600);
 
-/// A worker that is silent for so long has died.
+/// A lease of a worker that dies.
 pub const SHORT_TTL: Duration = Duration::from_millis(500);
 
-/// Photos that the outbox may be ahead of idle workers.
+/// How many photos the outbox is ahead of idle workers.
 pub const OUTBOX_LEAD: usize = 64;
 
-/// Rows in a folder and a server beside them, both of this test alone.
+/// A database and a nats-server of this test alone.
 pub struct Cluster {
     pub home: Home,
     pub server: NatsServer,
@@ -38,13 +38,13 @@ impl Cluster {
         Some(Self { home: Home::new(), server: NatsServer::start()? })
     }
 
-    /// With the rows on a server too, as in the cluster profile.
+    /// Uses a Postgres database, as in the cluster profile.
     pub fn start_with_postgres() -> Option<Self> {
         let home = Home::with_rows(Postgres::shared()?.create_database());
         Some(Self { home, server: NatsServer::start()? })
     }
 
-    /// One more process: an API replica or a worker.
+    /// Starts another process: an API replica or a worker.
     pub async fn start_process(&self) -> Store {
         self.start_process_with(self.queue_settings()).await
     }
@@ -54,7 +54,7 @@ impl Cluster {
         let server_limits = ServerLimits { connections: 4, ..ServerLimits::default() };
         let settings = StoreSettings { queue: Some(queue), server_limits, ..self.home.settings() };
         let store = Store::open(settings).await.unwrap();
-        wait_until("the server is reached", async || store.check_queue().await.is_ok()).await;
+        wait_until("connected to the server", async || store.check_queue().await.is_ok()).await;
         store
     }
 
@@ -69,24 +69,24 @@ impl Cluster {
         }
     }
 
-    /// The stream as the server sees it.
+    /// Returns the state of the stream on the server.
     pub async fn stream_state(&self) -> jetstream::stream::State {
         let stream = self.context().await.get_stream(STREAM).await.unwrap();
         stream.cached_info().state.clone()
     }
 
-    /// The workers' consumer as the server sees it.
+    /// Returns the workers' consumer on the server.
     pub async fn consumer(&self) -> PullConsumer {
         let stream = self.context().await.get_stream(STREAM).await.unwrap();
         stream.get_consumer("workers").await.unwrap()
     }
 
-    /// A way to the server past the queue.
+    /// Connects to the server directly.
     pub async fn context(&self) -> jetstream::Context {
         jetstream::new(async_nats::connect(self.server.url()).await.unwrap())
     }
 
-    /// Until no message is left, with somebody pulling, as workers do.
+    /// Pulls, as workers do, until no message is left.
     pub async fn wait_until_stream_is_empty(&self, event: &Event) {
         wait_until("the stream is empty", async || {
             assert_eq!(event.leased(10, LONG_TTL).await.len(), 0, "nothing is left to lease");
@@ -96,16 +96,16 @@ impl Cluster {
     }
 }
 
-/// Looks until it is so.
-pub async fn wait_until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+/// Polls until a condition is true.
+pub async fn wait_until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
-    while !is_so().await {
-        assert!(start.elapsed() < DEADLINE, "never: {what}");
+    while !condition().await {
+        assert!(start.elapsed() < DEADLINE, "timed out: {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// The first photo that comes.
+/// Leases the next photo that arrives.
 pub async fn lease_next(event: &Event, ttl: Duration) -> Lease {
     let mut lease = None;
     wait_until("a photo arrives", async || {
@@ -116,9 +116,10 @@ pub async fn lease_next(event: &Event, ttl: Duration) -> Lease {
     lease.unwrap()
 }
 
+/// Leases the next crash suspect.
 pub async fn lease_suspect(event: &Event, ttl: Duration) -> Lease {
     let mut lease = None;
-    wait_until("a suspect is there", async || {
+    wait_until("a crash suspect exists", async || {
         lease = event.leased_suspect(ttl).await;
         lease.is_some()
     })
@@ -126,25 +127,26 @@ pub async fn lease_suspect(event: &Event, ttl: Duration) -> Lease {
     lease.unwrap()
 }
 
+/// Returns results without faces and texts.
 pub fn finished(lease: &Lease) -> PhotoResults {
     let size = PhotoSize { width: 6000, height: 4000 };
     let (faces, texts) = (Vec::new(), Vec::new());
     PhotoResults { lease: lease.clone(), size, taken_at: None, camera: None, faces, texts }
 }
 
-/// Finishes photos until none waits; answers how many leases it took.
+/// Finishes photos until none waits; returns how many leases that took.
 pub async fn finish_all(event: &Event) -> usize {
-    let mut worked = 0;
-    wait_until("all is worked off", async || {
+    let mut leased = 0;
+    wait_until("all photos are finished", async || {
         let Ok(mut leases) = lease_any(event).await else { return false };
         leases.extend(event.leased_suspect(LONG_TTL).await);
-        worked += leases.len();
+        leased += leases.len();
         event.store.queue.finish(leases.iter().map(finished).collect()).await.unwrap();
         let counts = event.store.photos.counts(event.album).await.unwrap();
         counts.queued + counts.processing == 0
     })
     .await;
-    worked
+    leased
 }
 
 pub async fn lease_any(event: &Event) -> photofinish_store::traits::Result<Vec<Lease>> {

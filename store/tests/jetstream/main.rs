@@ -1,5 +1,5 @@
-//! The work queue on a real nats-server over the rows of both databases: the suite, and what becomes of photos whose
-//! workers die.
+//! The work queue on a real nats-server over both databases: the conformance suite, and what happens to the photos of
+//! workers that die.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only the test functions themselves for tests")]
 
@@ -51,17 +51,17 @@ async fn the_photo_of_a_dead_worker_is_a_crash_suspect_and_the_dead_worker_canno
     let lost = lease_next(&event, SHORT_TTL).await;
     assert_eq!((lost.photo, lost.attempt), (photo, 1));
     let event = support::reopen_fixture(&alive, event.album).await;
-    // Delivered again after the ack wait, the message brings it to nobody as a fresh photo.
+    // The message is redelivered after the ack wait, and leases the photo to nobody as a fresh one.
     let start = Instant::now();
-    let message_came_again = cluster.queue_settings().ack_wait * 2;
-    while start.elapsed() < message_came_again {
-        assert!(event.leased(10, LONG_TTL).await.is_empty(), "it is no fresh photo");
+    let redelivered_after = cluster.queue_settings().ack_wait * 2;
+    while start.elapsed() < redelivered_after {
+        assert!(event.leased(10, LONG_TTL).await.is_empty(), "it is not a fresh photo");
     }
-    let taken = lease_suspect(&event, LONG_TTL).await;
-    assert_eq!((taken.photo, taken.attempt), (photo, 2));
+    let suspect = lease_suspect(&event, LONG_TTL).await;
+    assert_eq!((suspect.photo, suspect.attempt), (photo, 2));
     assert_eq!(dead.queue.finish(vec![finished(&lost)]).await.unwrap(), [Finish::Superseded]);
     assert_eq!(dead.queue.renew(&[lost.id], LONG_TTL).await.unwrap(), []);
-    assert_eq!(alive.queue.finish(vec![finished(&taken)]).await.unwrap(), [Finish::Done]);
+    assert_eq!(alive.queue.finish(vec![finished(&suspect)]).await.unwrap(), [Finish::Done]);
     cluster.wait_until_stream_is_empty(&event).await;
 }
 
@@ -74,7 +74,7 @@ async fn a_photo_that_crashes_its_workers_fails_and_leaves_no_message() {
     let album = event.album;
     assert_eq!(lease_next(&event, SHORT_TTL).await.attempt, 1);
     for attempt in 2..=ATTEMPT_LIMIT {
-        // Each time another worker, whose predecessor is gone with all it held.
+        // Each time another worker; the one before is gone with its leases.
         let store = cluster.start_process().await;
         let event = support::reopen_fixture(&store, album).await;
         assert_eq!(lease_suspect(&event, SHORT_TTL).await.attempt, attempt);
@@ -83,7 +83,7 @@ async fn a_photo_that_crashes_its_workers_fails_and_leaves_no_message() {
         assert!(event.leased_suspect(LONG_TTL).await.is_none());
         store.photos.get(album, photo).await.unwrap()
     };
-    wait_until("it has failed", async || failed().await.state == PhotoState::Failed).await;
+    wait_until("the photo has failed", async || failed().await.state == PhotoState::Failed).await;
     assert_eq!(failed().await.failure, Some(FailureReason::ProcessingCrashed));
     cluster.wait_until_stream_is_empty(&event).await;
 }
@@ -91,7 +91,7 @@ async fn a_photo_that_crashes_its_workers_fails_and_leaves_no_message() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_renews_its_lease_keeps_its_photo() {
     let Some(cluster) = Cluster::start() else { return };
-    // Far longer than two calls may take on a busy machine.
+    // Far longer than two calls take on a busy machine.
     let ttl = Duration::from_secs(8);
     let settings = || QueueSettings { ack_wait: ttl, ..cluster.queue_settings() };
     let (slow, other) =
@@ -99,17 +99,17 @@ async fn a_worker_that_renews_its_lease_keeps_its_photo() {
     let event = Event::make(&slow).await;
     event.queued(1).await;
     let lease = lease_next(&event, ttl).await;
-    let theirs = support::reopen_fixture(&other, event.album).await;
+    let other_event = support::reopen_fixture(&other, event.album).await;
     let start = Instant::now();
     while start.elapsed() < ttl * 3 / 2 {
         assert_eq!(slow.queue.renew(&[lease.id], ttl).await.unwrap(), [lease.id]);
-        assert!(theirs.leased(1, LONG_TTL).await.is_empty());
-        assert!(theirs.leased_suspect(LONG_TTL).await.is_none());
+        assert!(other_event.leased(1, LONG_TTL).await.is_empty());
+        assert!(other_event.leased_suspect(LONG_TTL).await.is_none());
     }
     let deliveries = cluster.consumer().await.cached_info().delivered.consumer_sequence;
-    assert_eq!(deliveries, 1, "the message stayed where it was");
+    assert_eq!(deliveries, 1, "the message was not redelivered");
     assert_eq!(slow.queue.finish(vec![finished(&lease)]).await.unwrap(), [Finish::Done]);
-    // Acknowledged, without anybody who would find out that it is over.
+    // Acknowledged by the worker itself: nobody else pulls.
     wait_until("the message is gone", async || cluster.stream_state().await.messages == 0).await;
 }
 
@@ -119,7 +119,7 @@ async fn a_photo_whose_worker_died_before_leasing_it_stays_fresh() {
     let store = cluster.start_process().await;
     let event = Event::make(&store).await;
     let photo = event.queued(1).await[0];
-    wait_until("it is published", async || cluster.stream_state().await.messages == 1).await;
+    wait_until("the photo is published", async || cluster.stream_state().await.messages == 1).await;
     let consumer = cluster.consumer().await;
     let mut taken = consumer.fetch().max_messages(1).messages().await.unwrap();
     taken.next().await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Messages too many, too few, and of others.
+//! Surplus, lost and unknown messages.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::support::{self, Home};
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_outboxes_publish_each_photo_once_and_many_workers_read_it_once() {
     let Some(cluster) = Cluster::start_with_postgres() else { return };
-    // The stream's memory of what it has had is longer than this test.
+    // The stream drops duplicates for longer than this test runs.
     let settings = QueueSettings { republish_interval: LONG_TTL, ..cluster.queue_settings() };
     let mut processes = Vec::new();
     for _ in 0..4 {
@@ -23,17 +23,17 @@ async fn many_outboxes_publish_each_photo_once_and_many_workers_read_it_once() {
     }
     let event = Event::make(&processes[0]).await;
     let photos = event.expected(500).await;
-    let confirms = photos.chunks(10).zip(processes.iter().cycle()).map(|(some, process)| {
+    let confirms = photos.chunks(10).zip(processes.iter().cycle()).map(|(photos, process)| {
         let album = event.album;
-        async move { process.queue.confirm(album, some).await.unwrap() }
+        async move { process.queue.confirm(album, photos).await.unwrap() }
     });
     futures_util::future::join_all(confirms).await;
     let workers = processes.iter().map(|process| async {
         let event = support::reopen_fixture(process, event.album).await;
         finish_all(&event).await
     });
-    let worked: usize = futures_util::future::join_all(workers).await.into_iter().sum();
-    assert_eq!(worked, 500);
+    let finished: usize = futures_util::future::join_all(workers).await.into_iter().sum();
+    assert_eq!(finished, 500);
     assert_eq!(cluster.stream_state().await.last_sequence, 500, "each was published once");
     cluster.wait_until_stream_is_empty(&event).await;
 }
@@ -44,19 +44,19 @@ async fn a_photo_published_twice_is_read_once() {
     let store = cluster.start_process().await;
     let event = Event::make(&store).await;
     let photos = event.queued(5).await;
-    wait_until("they are published", async || cluster.stream_state().await.messages == 5).await;
-    // As when the publisher died before it noted what it had published.
+    wait_until("the photos are published", async || cluster.stream_state().await.messages == 5).await;
+    // As if the publisher had died before it marked what it had published.
     clear_published_at(&cluster.home, event.album).await;
-    // As when that is found out after the stream has forgotten it.
+    // As if they were published again after the stream has forgotten them.
     publish_directly(&cluster, event.album, &photos).await;
-    let mut seen = HashSet::new();
-    wait_until("all are leased", async || {
+    let mut leased = HashSet::new();
+    wait_until("all photos are leased", async || {
         for lease in event.leased(32, LONG_TTL).await {
             assert_eq!(lease.attempt, 1);
-            assert!(seen.insert(lease.photo), "leased twice");
+            assert!(leased.insert(lease.photo), "leased twice");
             assert_eq!(store.queue.finish(vec![finished(&lease)]).await.unwrap(), [Finish::Done]);
         }
-        seen.len() == photos.len()
+        leased.len() == photos.len()
     })
     .await;
     cluster.wait_until_stream_is_empty(&event).await;

@@ -1,4 +1,4 @@
-//! A server that goes away, comes back, and comes back with less.
+//! A server that stops, restarts, and restarts without its data.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::cluster::{
 };
 use crate::support;
 
-/// An outbox looks so often.
+/// How often an outbox runs.
 const OUTBOX_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -30,7 +30,8 @@ async fn a_server_that_lost_its_disk_loses_no_photo() {
     let Some(cluster) = Cluster::start() else { return };
     assert_nothing_lost(cluster, async |cluster| {
         let published = async || cluster.stream_state().await.messages;
-        wait_until("the outbox is ahead", async || published().await >= OUTBOX_LEAD as u64).await;
+        wait_until("the outbox has published its lead", async || published().await >= OUTBOX_LEAD as u64)
+            .await;
         cluster.server.kill();
         cluster.server.lose_disk();
         cluster.server.run();
@@ -38,15 +39,15 @@ async fn a_server_that_lost_its_disk_loses_no_photo() {
     .await;
 }
 
-/// With one photo in a worker's hands and 199 that wait.
+/// Restarts the server while one photo is leased and 199 wait.
 async fn assert_nothing_lost(mut cluster: Cluster, restart: impl AsyncFnOnce(&mut Cluster)) {
     let store = cluster.start_process().await;
     let event = Event::make(&store).await;
     event.queued(200).await;
-    let held = lease_next(&event, LONG_TTL).await;
+    let leased = lease_next(&event, LONG_TTL).await;
     restart(&mut cluster).await;
-    assert_eq!(store.queue.finish(vec![finished(&held)]).await.unwrap(), [Finish::Done]);
-    assert_eq!(finish_all(&event).await, 199, "each once");
+    assert_eq!(store.queue.finish(vec![finished(&leased)]).await.unwrap(), [Finish::Done]);
+    assert_eq!(finish_all(&event).await, 199, "each photo is leased once");
     assert_eq!(store.photos.counts(event.album).await.unwrap().ready, 200);
     cluster.wait_until_stream_is_empty(&event).await;
 }
@@ -57,7 +58,7 @@ async fn messages_lost_from_an_intact_stream_are_published_again() {
     let store = cluster.start_process().await;
     let event = Event::make(&store).await;
     let photos = event.queued(10).await;
-    wait_until("they are published", async || cluster.stream_state().await.messages == 10).await;
+    wait_until("the photos are published", async || cluster.stream_state().await.messages == 10).await;
     cluster.context().await.get_stream(STREAM).await.unwrap().purge().await.unwrap();
     assert_eq!(finish_all(&event).await, photos.len());
 }
@@ -70,23 +71,23 @@ async fn photos_are_confirmed_while_the_server_is_unavailable() {
     event.queued(2).await;
     let (held, returned) = (lease_next(&event, LONG_TTL).await, lease_next(&event, LONG_TTL).await);
     cluster.server.kill();
-    wait_until("it is missed", async || store.check_queue().await.is_err()).await;
+    wait_until("the outage is noticed", async || store.check_queue().await.is_err()).await;
     let photos = event.queued(100).await;
     assert_eq!(store.queue.depth().await.unwrap(), 100);
-    // What is in flight ends as ever.
+    // What is in progress ends as usual.
     assert_eq!(store.queue.renew(&[held.id], LONG_TTL).await.unwrap(), [held.id]);
-    assert_eq!(store.queue.finish(vec![finished(&held)]).await.unwrap(), [Finish::Done]);
+    assert_eq!(store.queue.finish(vec![finished(&leased)]).await.unwrap(), [Finish::Done]);
     store.queue.release(&[returned.id]).await.unwrap();
     let error = lease_any(&event).await.unwrap_err();
     assert_eq!((error.kind, error.is_from_queue), (StoreErrorKind::Unavailable, true), "{error}");
     assert!(store.queue.check().await.is_err_and(|error| error.is_from_queue), "no photo can be leased");
-    // A process that starts now works as far as it can.
+    // A process that starts now can confirm photos.
     let queue = Some(cluster.queue_settings());
     let late = Store::open(StoreSettings { queue, ..cluster.home.settings() }).await.unwrap();
     assert_eq!(late.queue.confirm(event.album, &photos).await.unwrap(), photos);
     cluster.server.run();
     assert_eq!(finish_all(&event).await, 101);
-    wait_until("the late one reaches it too", async || late.check_queue().await.is_ok()).await;
+    wait_until("the late process has connected too", async || late.check_queue().await.is_ok()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,9 +96,9 @@ async fn the_tasks_end_with_the_store() {
     let closed = cluster.start_process().await;
     closed.close().await;
     drop(cluster.start_process().await);
-    // What a process without the queue confirms is published by nobody, until somebody runs an outbox again.
-    let rows = cluster.home.open().await;
-    let event = Event::make(&rows).await;
+    // What a process without the queue confirms is not published until an outbox runs again.
+    let without_queue = cluster.home.open().await;
+    let event = Event::make(&without_queue).await;
     event.queued(3).await;
     tokio::time::sleep(OUTBOX_POLL_INTERVAL * 2).await;
     assert_eq!(cluster.stream_state().await.messages, 0);
@@ -110,21 +111,21 @@ async fn the_tasks_end_with_the_store() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_photo_given_back_over_a_cut_connection_does_not_wait_for_its_message() {
     let Some(cluster) = Cluster::start() else { return };
-    // Nothing but the photo's next turn brings it back.
+    // Only the photo's next round makes it available again.
     let patient =
         QueueSettings { ack_wait: LONG_TTL, republish_interval: LONG_TTL, ..cluster.queue_settings() };
     let proxy = Proxy::in_front_of(cluster.server.address()).await;
-    let far = QueueSettings { url: format!("nats://{}", proxy.address()), ..patient.clone() };
+    let through_proxy = QueueSettings { url: format!("nats://{}", proxy.address()), ..long_waits.clone() };
     let (stopping, other) =
-        (cluster.start_process_with(far).await, cluster.start_process_with(patient).await);
+        (cluster.start_process_with(through_proxy).await, cluster.start_process_with(long_waits).await);
     let event = Event::make(&stopping).await;
     let photo = event.queued(1).await[0];
     let lease = lease_next(&event, LONG_TTL).await;
     proxy.set_fault(ProxyFault::Blackhole);
     stopping.queue.release(&[lease.id]).await.unwrap();
     drop((event, stopping));
-    let theirs = support::reopen_fixture(&other, lease.album).await;
-    let again = lease_next(&theirs, LONG_TTL).await;
+    let other_event = support::reopen_fixture(&other, lease.album).await;
+    let again = lease_next(&other_event, LONG_TTL).await;
     assert_eq!((again.photo, again.attempt), (photo, 1));
     assert_eq!(other.queue.finish(vec![finished(&again)]).await.unwrap(), [Finish::Done]);
 }

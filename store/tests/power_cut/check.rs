@@ -1,4 +1,4 @@
-//! What has to be true of a store after a power cut, given what the writer had been answered before it.
+//! What must be true of a store after a power cut, given what was acknowledged to the writer before it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,20 +18,20 @@ use super::{database_url, objects_folder, settings};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What the writer had been answered.
+/// What was acknowledged to the writer.
 #[derive(Clone, Debug, Default)]
 pub struct Promises {
     album: Option<(OrganizationId, AlbumId)>,
     confirmed: BTreeSet<PhotoId>,
     ready: BTreeSet<PhotoId>,
     failed: BTreeSet<PhotoId>,
-    /// Photos by their id, objects and albums by their key: what is being deleted may be there or not.
+    /// Photos by id, objects and albums by key. What is being deleted may or may not exist.
     deleting: BTreeSet<String>,
     deleted: BTreeSet<String>,
 }
 
 impl Promises {
-    /// The writer said this.
+    /// Adds a line of the writer.
     pub fn add_line(&mut self, line: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         let id = |word: usize| words[word].parse::<Uuid>().unwrap();
@@ -42,7 +42,7 @@ impl Promises {
             "failed" => drop(self.failed.insert(PhotoId(id(1)))),
             "deleting" => drop(self.deleting.insert(words[1].to_owned())),
             "deleted" => drop(self.deleted.insert(words[1].to_owned())),
-            other => panic!("the writer said {other}"),
+            other => panic!("unknown line of the writer: {other}"),
         }
     }
 
@@ -51,20 +51,25 @@ impl Promises {
     }
 }
 
-/// Opens what is left in this folder, and looks.
+/// Opens the store in this folder and checks it.
 ///
 /// # Errors
-/// What was lost or doubled, in words.
+/// What was lost or duplicated.
 pub async fn check_store(folder: &Path, promises: &Promises) -> Result<(), String> {
     let opened = Store::open(settings(folder)).await;
-    let store = opened.map_err(|cause| format!("the store does not open: {cause}: {:?}", cause.source))?;
-    store.embedded().unwrap().reclaim_leases().await.map_err(|cause| format!("leases stay: {cause}"))?;
+    let store =
+        opened.map_err(|cause| format!("the store does not open: {}", cause.to_string_with_causes()))?;
+    store
+        .embedded()
+        .unwrap()
+        .reclaim_leases()
+        .await
+        .map_err(|cause| format!("failed to reclaim leases: {cause}"))?;
     check_database(folder).await?;
     check_deleted(folder, promises)?;
     if let Some((organization, album)) = promises.album {
-        let object = |photo, role| ObjectKey::photo(organization, album, photo, role);
         check_photos(&store, album, promises).await?;
-        check_bytes(&store, (album, object), promises).await?;
+        check_objects(&store, organization, album, promises).await?;
         check_searches(&store, album).await?;
         finish_queue(&store, album).await?;
         check_searches(&store, album).await?;
@@ -75,14 +80,15 @@ pub async fn check_store(folder: &Path, promises: &Promises) -> Result<(), Strin
 
 async fn check_database(folder: &Path) -> Result<(), String> {
     let mut connection = sqlx::SqliteConnection::connect(&database_url(folder)).await.map_err(to_text)?;
-    let (sound,): (String,) =
+    let (integrity,): (String,) =
         sqlx::query_as("pragma integrity_check").fetch_one(&mut connection).await.map_err(to_text)?;
-    let strays = sqlx::query("pragma foreign_key_check").fetch_all(&mut connection).await.map_err(to_text)?;
+    let violations =
+        sqlx::query("pragma foreign_key_check").fetch_all(&mut connection).await.map_err(to_text)?;
     connection.close().await.map_err(to_text)?;
-    expect_equal("integrity of the database", &(sound.as_str(), strays.len()), &("ok", 0))
+    expect_equal("integrity of the database", &(integrity.as_str(), violations.len()), &("ok", 0))
 }
 
-/// No bytes of what was deleted have come back.
+/// Checks that no deleted object has come back.
 fn check_deleted(folder: &Path, promises: &Promises) -> Result<(), String> {
     let mut folders = vec![objects_folder(folder)];
     while let Some(folder) = folders.pop() {
@@ -92,9 +98,9 @@ fn check_deleted(folder: &Path, promises: &Promises) -> Result<(), String> {
                 folders.push(path);
                 continue;
             }
-            let shown = path.display().to_string();
-            if let Some(deleted) = promises.deleted.iter().find(|deleted| shown.contains(*deleted)) {
-                return Err(format!("{deleted} was deleted, and there is {shown}"));
+            let path = path.display().to_string();
+            if let Some(deleted) = promises.deleted.iter().find(|deleted| path.contains(*deleted)) {
+                return Err(format!("{deleted} was deleted, but {path} exists"));
             }
         }
     }
@@ -108,12 +114,12 @@ async fn check_photos(store: &Store, album: AlbumId, promises: &Promises) -> Res
     let state = |id: &PhotoId| photos.iter().find(|photo| photo.id == *id).map(|photo| photo.state);
     for photo in &promises.confirmed {
         let found = state(photo);
-        let gone_or_waits = matches!(found, None | Some(PhotoState::AwaitingUpload));
-        if gone_or_waits && !promises.may_be_gone(*photo) {
-            return Err(format!("{photo} was confirmed, and is {found:?}"));
+        let is_unconfirmed = matches!(found, None | Some(PhotoState::AwaitingUpload));
+        if is_unconfirmed && !promises.may_be_gone(*photo) {
+            return Err(format!("{photo} was confirmed, but is {found:?}"));
         }
         if found.is_some() && promises.deleted.contains(&photo.to_string()) {
-            return Err(format!("{photo} was deleted, and is {found:?}"));
+            return Err(format!("{photo} was deleted, but is {found:?}"));
         }
     }
     for (ended, expected) in [(&promises.ready, PhotoState::Ready), (&promises.failed, PhotoState::Failed)] {
@@ -124,10 +130,11 @@ async fn check_photos(store: &Store, album: AlbumId, promises: &Promises) -> Res
     Ok(())
 }
 
-/// Every photo that is in the queue or beyond it has its bytes, and every ready one its previews and what was seen.
-async fn check_bytes(
+/// Checks that every confirmed photo has its original, and every ready one its pictures and results.
+async fn check_objects(
     store: &Store,
-    (album, object): (AlbumId, impl Fn(PhotoId, ObjectRole) -> ObjectKey),
+    organization: OrganizationId,
+    album: AlbumId,
     promises: &Promises,
 ) -> Result<(), String> {
     for photo in list_photos(store, album).await? {
@@ -138,21 +145,21 @@ async fn check_bytes(
         if photo.state == PhotoState::Ready {
             roles.extend([ObjectRole::Preview, ObjectRole::Thumbnail]);
             let (faces, texts) = store.photos.get_detections(album, photo.id).await.map_err(to_text)?;
-            expect_equal(&format!("seen in {}", photo.id), &(faces.len(), texts.len()), &(1, 1))?;
+            expect_equal(&format!("detections in {}", photo.id), &(faces.len(), texts.len()), &(1, 1))?;
         }
         for role in roles {
-            let key = object(photo.id, role);
+            let key = ObjectKey::photo(organization, album, photo.id, role);
             let bytes = store.blobs.read(&key, 1 << 20).await;
             let bytes = bytes.map_err(|cause| format!("{:?} photo, {key}: {cause}", photo.state))?;
             if bytes != object_bytes(&key) {
-                return Err(format!("{:?} photo, {key}: not the bytes that were sent", photo.state));
+                return Err(format!("{:?} photo, {key}: not the bytes that were uploaded", photo.state));
             }
         }
     }
     Ok(())
 }
 
-/// Searches find each ready photo once, and nothing else.
+/// Checks that searches find each ready photo once, and nothing else.
 async fn check_searches(store: &Store, album: AlbumId) -> Result<(), String> {
     let photos = list_photos(store, album).await?;
     let ready = photos.iter().filter(|photo| photo.state == PhotoState::Ready).map(|photo| photo.id);
@@ -165,7 +172,7 @@ async fn check_searches(store: &Store, album: AlbumId) -> Result<(), String> {
     expect_equal("found by bib", &sorted(by_bib.iter().map(|hit| hit.photo)), &ready)
 }
 
-/// All that waits can be worked on, and ends.
+/// Checks that all waiting photos can be processed.
 async fn finish_queue(store: &Store, album: AlbumId) -> Result<(), String> {
     let before = store.photos.counts(album).await.map_err(to_text)?;
     for suspects in [false, true] {
@@ -179,12 +186,12 @@ async fn finish_queue(store: &Store, album: AlbumId) -> Result<(), String> {
         }
     }
     let after = store.photos.counts(album).await.map_err(to_text)?;
-    expect_equal("still at work", &(after.queued, after.processing), &(0, 0))?;
+    expect_equal("unfinished photos", &(after.queued, after.processing), &(0, 0))?;
     expect_equal("failed", &after.failed, &before.failed)?;
     expect_equal("ready", &after.ready, &(before.ready + before.queued + before.processing))
 }
 
-/// In order.
+/// Lists the photos in order.
 async fn list_photos(store: &Store, album: AlbumId) -> Result<Vec<Photo>, String> {
     let query = PhotoQuery { after: None, limit: 1000, state: None };
     let page = store.photos.list(album, query).await.map_err(to_text)?;

@@ -1,12 +1,12 @@
-//! The disk, and what a power cut may leave of it.
+//! A model of a disk, and what a power cut may leave on it.
 //!
-//! After the model of file systems in "All File Systems Are Not Created Equal" (Pillai et al., OSDI 2014, the tool
-//! ALICE), with the weaker of what file systems promise:
-//! - what was written to a file is there for sure once the file was synchronised; until then each write is there, not
-//!   there, there as a first part that ends at a sector, or there as a length without its data;
-//! - a name (made, moved, removed) is there for sure once its folder was synchronised; until then the names of all
-//!   folders come in the order they were made, up to any of them. Synchronising a file does not make its name last, and
-//!   a move is one step, which lasts once the folder that it leads to was synchronised.
+//! Follows the model of file systems in "All File Systems Are Not Created Equal" (Pillai et al., OSDI 2014, the tool
+//! ALICE), with the weakest guarantees that file systems give:
+//! - a write is durable once its file is synced; until then it is kept, lost, kept up to a sector, or kept as a length
+//!   without data;
+//! - a change of names (create, rename, remove) is durable once its folder is synced; until then the changes of all
+//!   folders are kept in order, up to any of them. Syncing a file does not make its name durable, and a rename is one
+//!   step, durable once the target folder is synced.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -17,49 +17,56 @@ use rand::{RngExt, SeedableRng};
 use super::file::{FileChange, SimulatedFile};
 use super::trace::{FileCall, OpenFile, TracedCall};
 
-/// Which synchronisations do something: all, or all but those that a careless store would have left out.
+/// Which syncs take effect: all, or all except those that an incorrect store would omit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncPolicy {
     All,
-    /// Not those of folders.
+    /// Only those of files, not of folders.
     Files,
-    /// Not those of files whose path ends so.
+    /// All except those of files whose path has this ending.
     AllBut(&'static str),
 }
 
-/// What becomes of that which was not synchronised.
+/// What happens to changes that were not synced.
 #[derive(Clone, Copy, Debug)]
 pub enum UnsyncedOutcome {
-    /// It is all gone.
+    /// All are lost.
     Lost,
-    /// It is all there: as after `kill -9`.
+    /// All are kept, as after `kill -9`.
     Kept,
-    /// All names are there and no data.
+    /// All names are kept, and no data.
     NamesOnly,
-    /// Chance decides on each write, and on how many of the names are there.
+    /// Random for each write and for the number of names, with this seed.
     Random(u64),
 }
 
-/// What is found after a power cut: folders are without bytes.
+/// The content of a disk after a power cut; folders have no bytes.
 pub type DiskImage = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
 type Node = usize;
 type NameTable = HashMap<Node, BTreeMap<String, Node>>;
 
-/// Node of the folder that everything lies in; it was there before.
+/// The node of the root folder, which exists from the beginning.
 const ROOT: Node = 0;
 
+/// A name in a folder.
+#[derive(Clone)]
+struct DirectoryEntry {
+    folder: Node,
+    name: String,
+}
+
 enum NameChange {
-    Made { folder: Node, name: String, node: Node },
-    Moved { from: (Node, String), to: (Node, String), node: Node },
-    Removed { folder: Node, name: String },
+    Made { entry: DirectoryEntry, node: Node },
+    Moved { from: DirectoryEntry, to: DirectoryEntry, node: Node },
+    Removed { entry: DirectoryEntry },
 }
 
 struct PendingNameChange {
     change: NameChange,
-    /// When its call returned: a synchronisation that began before need not cover it.
+    /// When its call returned: a sync that began earlier need not cover it.
     ended: usize,
-    /// Whether it is there for sure.
+    /// Whether it is durable.
     synced: bool,
 }
 
@@ -69,11 +76,11 @@ struct Descriptor {
     appends: bool,
 }
 
-/// A disk at a moment of a record.
+/// The disk at a moment of a recording.
 pub struct Disk {
     root: String,
     sync_policy: SyncPolicy,
-    /// By node; folders have none.
+    /// The files by node; folders have none.
     files: HashMap<Node, SimulatedFile>,
     names: NameTable,
     name_changes: Vec<PendingNameChange>,
@@ -83,7 +90,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Nothing but an empty folder.
+    /// Creates a disk with an empty root folder.
     pub fn new(root: &Path, sync_policy: SyncPolicy) -> Self {
         Self {
             root: root.to_str().unwrap().to_owned(),
@@ -97,20 +104,20 @@ impl Disk {
         }
     }
 
-    /// Whether a call makes a folder in one that is not there yet.
-    pub fn lacks_parent_folder(&self, traced: &TracedCall) -> bool {
-        let FileCall::MakeFolder { path } = &traced.call else { return false };
+    /// Returns whether a call creates a folder in one that does not exist yet.
+    pub fn lacks_parent_folder(&self, call: &TracedCall) -> bool {
+        let FileCall::MakeFolder { path } = &call.call else { return false };
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
         self.is_below_root(folder) && self.find_node(folder).is_none()
     }
 
-    /// A call begins: what it changes may reach the disk from now on.
-    pub fn begin_call(&mut self, traced: &TracedCall) {
-        let ended = traced.ended;
-        match &traced.call {
+    /// Begins a call: its changes may reach the disk from now on.
+    pub fn begin_call(&mut self, call: &TracedCall) {
+        let ended = call.ended;
+        match &call.call {
             FileCall::Open { path, flags, .. } => self.open_file(path, flags, ended),
             FileCall::Close { descriptor } => drop(self.descriptors.remove(descriptor)),
-            FileCall::Write { file, at, bytes } => self.write(file, (*at, bytes), ended),
+            FileCall::Write { file, at, bytes } => self.write(file, *at, bytes, ended),
             FileCall::Resize { file, length } => {
                 if let Some(node) = self.find_open_node(file) {
                     self.change_file(node, FileChange::Resize { length: *length }, ended);
@@ -118,17 +125,17 @@ impl Disk {
             }
             FileCall::Move { from, to } => self.rename(from, to, ended),
             FileCall::Remove { path } => {
-                if let Some((folder, name)) = self.resolve_parent(path) {
-                    self.record_name_change(NameChange::Removed { folder, name }, ended);
+                if let Some(entry) = self.resolve_parent(path) {
+                    self.record_name_change(NameChange::Removed { entry }, ended);
                 }
             }
             FileCall::MakeFolder { path } => {
-                if let Some(seat) = self.resolve_parent(path) {
-                    let node = self.create_node(seat, path, ended);
+                if let Some(entry) = self.resolve_parent(path) {
+                    let node = self.create_node(entry, path, ended);
                     self.names.insert(node, BTreeMap::new());
                 }
             }
-            // The log's index is made anew by whoever opens the database first.
+            // SQLite rebuilds the index of the log when it opens the database.
             FileCall::Map { file } => {
                 assert!(
                     !self.is_below_root(&file.path) || file.path.ends_with("-shm"),
@@ -137,16 +144,19 @@ impl Disk {
                 );
             }
             FileCall::Other { paths, line } => {
-                assert!(!line.starts_with("io_uring"), "the model cannot see {line}");
-                assert!(!paths.iter().any(|path| self.is_below_root(path)), "the model does not know {line}");
+                assert!(!line.starts_with("io_uring"), "the model does not support {line}");
+                assert!(
+                    !paths.iter().any(|path| self.is_below_root(path)),
+                    "the model does not support {line}"
+                );
             }
             FileCall::Sync { .. } => {}
         }
     }
 
-    /// A call returns: what it promises holds from now on. Whether it changed what a power cut can leave.
-    pub fn end_call(&mut self, traced: &TracedCall) -> bool {
-        match &traced.call {
+    /// Ends a call: its guarantees apply from now on. Returns whether it changed what a power cut can leave.
+    pub fn end_call(&mut self, call: &TracedCall) -> bool {
+        match &call.call {
             FileCall::Open { path, flags, descriptor } => {
                 if let Some(node) = self.find_node(path) {
                     let appends = flags.contains("O_APPEND");
@@ -155,24 +165,24 @@ impl Disk {
                 false
             }
             FileCall::Sync { file } => {
-                self.find_open_node(file).is_some_and(|node| self.sync(node, traced.begun))
+                self.find_open_node(file).is_some_and(|node| self.sync(node, call.begun))
             }
             _ => false,
         }
     }
 
-    /// What a power cut leaves now.
-    pub fn cut_power(&self, fate: UnsyncedOutcome) -> DiskImage {
-        let mut chance =
-            StdRng::seed_from_u64(if let UnsyncedOutcome::Random(seed) = fate { seed } else { 0 });
-        let waiting = self.name_changes.iter().filter(|pending| !pending.synced).count();
-        let last = match fate {
+    /// Returns what a power cut leaves now.
+    pub fn cut_power(&self, outcome: UnsyncedOutcome) -> DiskImage {
+        let mut random =
+            StdRng::seed_from_u64(if let UnsyncedOutcome::Random(seed) = outcome { seed } else { 0 });
+        let unsynced = self.name_changes.iter().filter(|pending| !pending.synced).count();
+        let last = match outcome {
             UnsyncedOutcome::Lost => 0,
-            UnsyncedOutcome::Kept | UnsyncedOutcome::NamesOnly => waiting,
-            // Mostly among the last: a file system writes its journal out every few seconds.
-            UnsyncedOutcome::Random(_) => match chance.random_range(0..4) {
-                0 => chance.random_range(0..=waiting),
-                _ => waiting - chance.random_range(0..=waiting.min(8)),
+            UnsyncedOutcome::Kept | UnsyncedOutcome::NamesOnly => unsynced,
+            // Mostly one of the last: a file system writes its journal every few seconds.
+            UnsyncedOutcome::Random(_) => match random.random_range(0..4) {
+                0 => random.random_range(0..=unsynced),
+                _ => unsynced - random.random_range(0..=unsynced.min(8)),
             },
         };
         let mut names: NameTable = HashMap::from([(ROOT, BTreeMap::new())]);
@@ -183,35 +193,37 @@ impl Disk {
                 pending.change.apply(&mut names);
             }
         }
-        let mut remains = DiskImage::new();
-        self.visit_files(&names, (ROOT, PathBuf::new()), &mut |path, file| {
-            remains.insert(path, file.map(|file| file.bytes_after_cut(fate, &mut chance)));
+        let mut image = DiskImage::new();
+        self.visit_files(&names, ROOT, PathBuf::new(), &mut |path, file| {
+            image.insert(path, file.map(|file| file.bytes_after_cut(outcome, &mut random)));
         });
-        remains
+        image
     }
 
+    /// Visits everything below a folder; `visit` gets no file for folders.
     fn visit_files(
         &self,
         names: &NameTable,
-        (folder, path): (Node, PathBuf),
-        found: &mut impl FnMut(PathBuf, Option<&SimulatedFile>),
+        folder: Node,
+        path: PathBuf,
+        visit: &mut impl FnMut(PathBuf, Option<&SimulatedFile>),
     ) {
         for (name, node) in names.get(&folder).into_iter().flatten() {
             let path = path.join(name);
             let file = self.files.get(node);
-            found(path.clone(), file);
+            visit(path.clone(), file);
             if file.is_none() {
-                self.visit_files(names, (*node, path), found);
+                self.visit_files(names, *node, path, visit);
             }
         }
     }
 
-    /// Makes the file where an open call does, and empties it where it does.
+    /// Creates or truncates the file if the flags say so.
     fn open_file(&mut self, path: &str, flags: &str, ended: usize) {
         match self.find_node(path) {
             None if flags.contains("O_CREAT") => {
-                if let Some(seat) = self.resolve_parent(path) {
-                    let node = self.create_node(seat, path, ended);
+                if let Some(entry) = self.resolve_parent(path) {
+                    let node = self.create_node(entry, path, ended);
                     self.files.insert(node, SimulatedFile::default());
                 }
             }
@@ -222,7 +234,7 @@ impl Disk {
         }
     }
 
-    fn write(&mut self, file: &OpenFile, (at, bytes): (Option<u64>, &[u8]), ended: usize) {
+    fn write(&mut self, file: &OpenFile, at: Option<u64>, bytes: &[u8], ended: usize) {
         let Some(node) = self.find_open_node(file) else { return };
         let length = self.files[&node].length();
         let descriptor = self.descriptors.get_mut(&file.descriptor).unwrap();
@@ -238,17 +250,20 @@ impl Disk {
         self.files.get_mut(&node).unwrap().change(change, ended);
     }
 
-    fn create_node(&mut self, (folder, name): (Node, String), path: &str, ended: usize) -> Node {
+    fn create_node(&mut self, entry: DirectoryEntry, path: &str, ended: usize) -> Node {
         let node = self.next_node;
         self.next_node += 1;
         self.paths.insert(node, path.to_owned());
-        self.record_name_change(NameChange::Made { folder, name, node }, ended);
+        self.record_name_change(NameChange::Made { entry, node }, ended);
         node
     }
 
     fn rename(&mut self, from: &str, to: &str, ended: usize) {
         let (Some(source), Some(target)) = (self.resolve_parent(from), self.resolve_parent(to)) else {
-            assert!(!self.is_below_root(from) && !self.is_below_root(to), "{from} was moved out or in: {to}");
+            assert!(
+                !self.is_below_root(from) && !self.is_below_root(to),
+                "{from} was moved out of or into the root: {to}"
+            );
             return;
         };
         let node = self.find_node(from).unwrap();
@@ -263,12 +278,12 @@ impl Disk {
 
     fn sync(&mut self, node: Node, begun: usize) -> bool {
         let is_file = self.files.contains_key(&node);
-        let honoured = match self.sync_policy {
+        let takes_effect = match self.sync_policy {
             SyncPolicy::All => true,
             SyncPolicy::Files => is_file,
             SyncPolicy::AllBut(end) => !(is_file && self.paths[&node].ends_with(end)),
         };
-        if !honoured {
+        if !takes_effect {
             return false;
         }
         let Some(file) = self.files.get_mut(&node) else {
@@ -284,10 +299,14 @@ impl Disk {
         file.sync(begun)
     }
 
-    /// The node of an open file below the root.
+    /// Returns the node of an open file; `None` if it is not below the root.
     fn find_open_node(&self, file: &OpenFile) -> Option<Node> {
         let node = self.descriptors.get(&file.descriptor).map(|descriptor| descriptor.node);
-        assert!(node.is_some() || !self.is_below_root(&file.path), "{} was opened unseen", file.path);
+        assert!(
+            node.is_some() || !self.is_below_root(&file.path),
+            "{} was opened by an untraced call",
+            file.path
+        );
         node
     }
 
@@ -303,38 +322,38 @@ impl Disk {
             .try_fold(ROOT, |folder, name| self.names.get(&folder)?.get(name).copied())
     }
 
-    /// The folder of a path and the name in it.
-    fn resolve_parent(&self, path: &str) -> Option<(Node, String)> {
+    /// Returns the folder of a path and the name in it; `None` if the path is not below the root.
+    fn resolve_parent(&self, path: &str) -> Option<DirectoryEntry> {
         if path == self.root || !self.is_below_root(path) {
             return None;
         }
         let (folder, name) = path.rsplit_once('/')?;
         let found = self.find_node(folder);
-        assert!(found.is_some(), "{path} lies in a folder that was made unseen");
-        found.map(|folder| (folder, name.to_owned()))
+        assert!(found.is_some(), "{path} is in a folder that was created by an untraced call");
+        found.map(|folder| DirectoryEntry { folder, name: name.to_owned() })
     }
 }
 
 impl NameChange {
-    /// The folder whose synchronisation makes it last.
+    /// Returns the folder whose sync makes the change durable.
     fn synced_folder(&self) -> Node {
         match self {
-            Self::Made { folder, .. } | Self::Removed { folder, .. } => *folder,
-            Self::Moved { to: (folder, _), .. } => *folder,
+            Self::Made { entry, .. } | Self::Removed { entry } => entry.folder,
+            Self::Moved { to, .. } => to.folder,
         }
     }
 
     fn apply(&self, names: &mut NameTable) {
         match self {
-            Self::Made { folder, name, node } => {
-                names.entry(*folder).or_default().insert(name.clone(), *node);
+            Self::Made { entry, node } => {
+                names.entry(entry.folder).or_default().insert(entry.name.clone(), *node);
             }
             Self::Moved { from, to, node } => {
-                names.entry(from.0).or_default().remove(&from.1);
-                names.entry(to.0).or_default().insert(to.1.clone(), *node);
+                names.entry(from.folder).or_default().remove(&from.name);
+                names.entry(to.folder).or_default().insert(to.name.clone(), *node);
             }
-            Self::Removed { folder, name } => {
-                names.entry(*folder).or_default().remove(name);
+            Self::Removed { entry } => {
+                names.entry(entry.folder).or_default().remove(&entry.name);
             }
         }
     }

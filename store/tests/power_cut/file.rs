@@ -1,25 +1,24 @@
-//! One file: what of it was synchronised, what came after, and what a power cut may leave of that.
+//! A file of the model: what is synced, what was written since, and what a power cut may leave of that.
 
 use rand::RngExt;
 use rand::rngs::StdRng;
 
 use super::disk::UnsyncedOutcome;
 
-/// What a disk writes whole or not at all, bytes.
+/// Bytes that a disk writes completely or not at all.
 const SECTOR: u64 = 512;
 
-/// The file.
 #[derive(Default)]
 pub struct SimulatedFile {
-    /// As synchronised.
+    /// The durable content.
     synced: Vec<u8>,
-    /// What came after, in order, and when each call returned: a synchronisation that began before need not cover it.
+    /// Later changes in order, and when each call returned: a sync that began earlier need not cover it.
     pending: Vec<(FileChange, usize)>,
-    /// With everything.
+    /// Length with all pending changes.
     length: u64,
 }
 
-/// A change of a file.
+/// A change of the content.
 #[derive(Clone)]
 pub enum FileChange {
     Write { at: u64, bytes: Vec<u8> },
@@ -41,14 +40,14 @@ impl FileChange {
         }
     }
 
-    /// What is left of it by chance.
-    fn tear(&self, chance: &mut StdRng) -> Option<Self> {
-        let Self::Write { at, bytes } = self else { return chance.random_bool(0.5).then(|| self.clone()) };
-        match chance.random_range(0..6) {
+    /// Returns a random remainder of the change.
+    fn tear(&self, random: &mut StdRng) -> Option<Self> {
+        let Self::Write { at, bytes } = self else { return random.random_bool(0.5).then(|| self.clone()) };
+        match random.random_range(0..6) {
             0 | 1 => None,
             2 => Some(Self::Resize { length: at + bytes.len() as u64 }),
             3 => {
-                let end = (at + chance.random_range(0..=bytes.len() as u64)) / SECTOR * SECTOR;
+                let end = (at + random.random_range(0..=bytes.len() as u64)) / SECTOR * SECTOR;
                 let length = usize::try_from(end.saturating_sub(*at)).unwrap();
                 Some(Self::Write { at: *at, bytes: bytes[..length].to_vec() })
             }
@@ -58,7 +57,7 @@ impl FileChange {
 }
 
 impl SimulatedFile {
-    /// Bytes, with everything that was written.
+    /// Returns the length in bytes with all pending changes.
     pub fn length(&self) -> u64 {
         self.length
     }
@@ -71,7 +70,7 @@ impl SimulatedFile {
         self.pending.push((change, ended));
     }
 
-    /// Makes last what had been written when a synchronisation began; whether there was something.
+    /// Makes durable what was written before a sync began; returns whether there was anything.
     pub fn sync(&mut self, begun: usize) -> bool {
         let before = self.pending.len();
         let (covered, later): (Vec<_>, Vec<_>) =
@@ -81,17 +80,17 @@ impl SimulatedFile {
         self.pending.len() < before
     }
 
-    /// The bytes after a power cut.
-    pub fn bytes_after_cut(&self, fate: UnsyncedOutcome, chance: &mut StdRng) -> Vec<u8> {
+    /// Returns the content after a power cut.
+    pub fn bytes_after_cut(&self, outcome: UnsyncedOutcome, random: &mut StdRng) -> Vec<u8> {
         let mut bytes = self.synced.clone();
         for (change, _) in &self.pending {
-            let left = match fate {
+            let left = match outcome {
                 UnsyncedOutcome::Lost | UnsyncedOutcome::NamesOnly => None,
                 UnsyncedOutcome::Kept => Some(change.clone()),
-                UnsyncedOutcome::Random(_) => change.tear(chance),
+                UnsyncedOutcome::Random(_) => change.tear(random),
             };
             match left {
-                // A length without its data takes nothing away.
+                // A length without its data does not truncate.
                 Some(FileChange::Resize { length })
                     if matches!(change, FileChange::Write { .. }) && length < bytes.len() as u64 => {}
                 Some(left) => left.apply(&mut bytes),

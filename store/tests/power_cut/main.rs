@@ -1,9 +1,9 @@
 //! Power cuts under the embedded profile, at every write.
 //!
-//! `kill -9` loses nothing that was written; a power cut loses what was not synchronised. So a writer, a process of its
-//! own, works on a store and says what it has been answered, under strace: the record is the total order of all writes,
-//! synchronisations and answers. Then the test takes the power away at many points of the record, makes what a disk may
-//! have kept (the model: [`disk`]), opens a store on it, and looks whether all that had been answered is there.
+//! `kill -9` loses nothing that was written; a power cut loses what was not synced. A separate process, the writer, uses a
+//! store under strace and prints each acknowledged call: the recording is the total order of all writes, syncs and
+//! acknowledgements. The test then cuts the power at many points of the recording, builds what a disk may have kept (the
+//! model is in [`disk`]), opens a store on it and checks that everything acknowledged before the cut is there.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only the test functions themselves for tests")]
 
@@ -29,42 +29,45 @@ use tempfile::TempDir;
 use trace::{FileCall, TracedCall};
 use writer::LINE_PREFIX;
 
-/// Tells the writer its folder.
+/// The environment variable with the folder of the writer.
 const FOLDER_VARIABLE: &str = "PHOTOFINISH_TEST_POWER_CUT_FOLDER";
 
-/// How often chance decides before each synchronisation.
+/// How many random outcomes are tried before each sync.
 const RANDOM_CUTS_PER_SYNC: u64 = 4;
 
-/// Points of the record besides those before synchronisations and after answers.
+/// How many points of the recording are tried besides those before syncs and after acknowledgements.
 const RANDOM_POINTS: u64 = 600;
 
-/// A cut and what becomes of the rest.
+/// The index of a moment, and what happens to unsynced data.
 type Cut = (usize, UnsyncedOutcome);
 
 #[test]
 fn a_power_cut_at_any_write_loses_nothing_that_was_acknowledged() {
-    let Some(record) = Recording::record_writer() else { return };
-    let cuts = record.plan_cuts();
-    let lost = record.check_cuts(SyncPolicy::All, &cuts, usize::MAX);
-    println!("{} calls, {} power cuts, {} with a loss", record.traced.len(), cuts.len(), lost.len());
+    let Some(recording) = Recording::record_writer() else { return };
+    let cuts = recording.plan_cuts();
+    let lost = recording.check_cuts(SyncPolicy::All, &cuts, usize::MAX);
+    println!("{} calls, {} power cuts, {} with a loss", recording.traced.len(), cuts.len(), lost.len());
     assert!(lost.is_empty(), "{} of {} power cuts:\n{}", lost.len(), cuts.len(), lost.join("\n"));
-    // Were one kind of synchronisation forgotten, this test would tell.
-    let answered: Vec<Cut> =
-        record.moments_after_answers().into_iter().map(|at| (at, UnsyncedOutcome::Lost)).collect();
-    let careless = [
+    // The test would detect if one kind of sync were missing.
+    let acknowledged: Vec<Cut> = recording
+        .moments_after_acknowledgements()
+        .into_iter()
+        .map(|at| (at, UnsyncedOutcome::Lost))
+        .collect();
+    let incomplete = [
         SyncPolicy::Files,
         SyncPolicy::AllBut(".part"),
         SyncPolicy::AllBut("-wal"),
         SyncPolicy::AllBut(".db"),
     ];
-    for honours in careless {
-        let lost = record.check_cuts(honours, &answered, 1);
-        println!("{honours:?}: {lost:?}");
-        assert!(!lost.is_empty(), "nothing is lost where only these synchronisations count: {honours:?}");
+    for policy in incomplete {
+        let lost = recording.check_cuts(policy, &acknowledged, 1);
+        println!("{policy:?}: {lost:?}");
+        assert!(!lost.is_empty(), "nothing is lost if only these syncs take effect: {policy:?}");
     }
 }
 
-/// The process that the test above looks at is this program again, with a folder; without one there is nothing to do.
+/// Runs the writer when the test above starts this program again, with a folder; otherwise does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_writer_writes() {
     if let Some(folder) = variable(FOLDER_VARIABLE) {
@@ -76,7 +79,7 @@ async fn the_writer_writes() {
 struct Recording {
     root: PathBuf,
     traced: Vec<TracedCall>,
-    /// When which call begins or returns, in order.
+    /// The beginning and the end of each call, in order.
     moments: Vec<Moment>,
     _folder: TempDir,
 }
@@ -89,11 +92,11 @@ struct Moment {
 }
 
 impl Recording {
-    /// Of a new writer; nothing (said loudly) where processes cannot be traced.
+    /// Records a new writer; returns `None`, and prints why, if processes cannot be traced.
     fn record_writer() -> Option<Self> {
-        if let Err(why) = trace::check_strace() {
-            assert!(variable("REQUIRE_SHARED").as_deref() != Some("1"), "REQUIRE_SHARED=1, and {why}");
-            eprintln!("SKIPPED: {why}");
+        if let Err(reason) = trace::check_strace() {
+            assert!(variable("REQUIRE_SHARED").as_deref() != Some("1"), "REQUIRE_SHARED=1, and {reason}");
+            eprintln!("SKIPPED: {reason}");
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -109,13 +112,13 @@ impl Recording {
             })
             .collect();
         moments.sort();
-        let mut record = Self { root, traced, moments, _folder: folder };
-        record.reorder_moments();
-        Some(record)
+        let mut recording = Self { root, traced, moments, _folder: folder };
+        recording.reorder_moments();
+        Some(recording)
     }
 
-    /// Two calls that run at the same time may begin in one order and take effect in the other: a folder can be made in
-    /// one that another thread is making. Such a call begins after the one that it needs.
+    /// Two concurrent calls may begin in one order and take effect in the other: a folder can be created in one that
+    /// another thread is creating. Moves the beginning of such a call after the call that it depends on.
     fn reorder_moments(&mut self) {
         let mut disk = Disk::new(&self.root, SyncPolicy::All);
         let mut moments = Vec::with_capacity(self.moments.len());
@@ -135,11 +138,11 @@ impl Recording {
                 moments.push(late);
             }
         }
-        assert!(early.is_empty(), "folders were made in folders that nobody made");
+        assert!(early.is_empty(), "folders were created in folders that do not exist");
         self.moments = moments;
     }
 
-    /// Where to cut: before each synchronisation that makes something last, after each answer, and between.
+    /// Returns where to cut: before each sync that makes something durable, after each acknowledgement, and at random points.
     fn plan_cuts(&self) -> Vec<Cut> {
         let mut disk = Disk::new(&self.root, SyncPolicy::All);
         let mut cuts = Vec::new();
@@ -152,34 +155,35 @@ impl Recording {
                 );
             }
         }
-        cuts.extend(self.moments_after_answers().into_iter().map(|at| (at, UnsyncedOutcome::Lost)));
-        let mut chance = StdRng::seed_from_u64(1);
+        cuts.extend(self.moments_after_acknowledgements().into_iter().map(|at| (at, UnsyncedOutcome::Lost)));
+        let mut random = StdRng::seed_from_u64(1);
         for other in 0..RANDOM_POINTS {
-            let at = chance.random_range(0..self.moments.len());
-            let fate = match other % 6 {
+            let at = random.random_range(0..self.moments.len());
+            let outcome = match other % 6 {
                 0 => UnsyncedOutcome::Kept,
                 1 => UnsyncedOutcome::NamesOnly,
                 _ => UnsyncedOutcome::Random(other),
             };
-            cuts.push((at, fate));
+            cuts.push((at, outcome));
         }
         cuts.sort_by_key(|(at, _)| *at);
         cuts
     }
 
-    /// The moments after the writer said something.
-    fn moments_after_answers(&self) -> Vec<usize> {
-        let said = |moment: &Moment| !moment.is_end && self.writer_line(moment.call).is_some();
-        self.moments.iter().enumerate().filter(|(_, m)| said(m)).map(|(at, _)| at + 1).collect()
+    /// Returns the moments after the writer printed a line.
+    fn moments_after_acknowledgements(&self) -> Vec<usize> {
+        let is_line = |moment: &Moment| !moment.is_end && self.writer_line(moment.call).is_some();
+        self.moments.iter().enumerate().filter(|(_, moment)| is_line(moment)).map(|(at, _)| at + 1).collect()
     }
 
+    /// Returns the line that a call printed.
     fn writer_line(&self, call: usize) -> Option<String> {
         let FileCall::Write { file, bytes, .. } = &self.traced[call].call else { return None };
         let text = (file.descriptor == 1).then(|| String::from_utf8_lossy(bytes))?;
         text.split_once(LINE_PREFIX).map(|(_, line)| line.trim_end().to_owned())
     }
 
-    /// Whether a synchronisation made something last.
+    /// Returns whether a sync made something durable.
     fn replay_moment(&self, moment: Moment, disk: &mut Disk) -> bool {
         let traced = &self.traced[moment.call];
         if moment.is_end {
@@ -189,15 +193,16 @@ impl Recording {
         false
     }
 
-    /// Cuts the power and looks, up to so many losses; tells what was lost.
-    fn check_cuts(&self, honours: SyncPolicy, cuts: &[Cut], at_most: usize) -> Vec<String> {
+    /// Cuts the power at these points and returns what was lost, `max_losses` at most.
+    fn check_cuts(&self, policy: SyncPolicy, cuts: &[Cut], max_losses: usize) -> Vec<String> {
         let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
         let lost = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for thread in 0..threads {
-                let (lost, mine) = (&lost, cuts.iter().skip(thread).step_by(threads));
+                let (lost, own_cuts) = (&lost, cuts.iter().skip(thread).step_by(threads));
                 scope.spawn(move || {
-                    self.check_cuts_on_thread(honours, &mine.copied().collect::<Vec<_>>(), (at_most, lost))
+                    let own_cuts: Vec<Cut> = own_cuts.copied().collect();
+                    self.check_cuts_on_thread(policy, &own_cuts, max_losses, lost)
                 });
             }
         });
@@ -206,25 +211,28 @@ impl Recording {
 
     fn check_cuts_on_thread(
         &self,
-        honours: SyncPolicy,
+        policy: SyncPolicy,
         cuts: &[Cut],
-        (at_most, lost): (usize, &Mutex<Vec<String>>),
+        max_losses: usize,
+        lost: &Mutex<Vec<String>>,
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let moments: BTreeSet<usize> = cuts.iter().map(|(at, _)| *at).collect();
-        let mut disk = Disk::new(&self.root, honours);
+        let mut disk = Disk::new(&self.root, policy);
         let mut promises = Promises::default();
         for (at, moment) in self.moments.iter().enumerate() {
             if moments.contains(&at) {
-                for (_, fate) in cuts.iter().filter(|(cut, _)| *cut == at) {
-                    if lost.lock().unwrap().len() >= at_most {
+                for (_, outcome) in cuts.iter().filter(|(cut, _)| *cut == at) {
+                    if lost.lock().unwrap().len() >= max_losses {
                         return;
                     }
-                    let remains = write_image(&disk.cut_power(*fate));
-                    let checked = runtime.block_on(check::check_store(remains.path(), &promises));
+                    let folder = write_image(&disk.cut_power(*outcome));
+                    let checked = runtime.block_on(check::check_store(folder.path(), &promises));
                     if let Err(loss) = checked {
                         let line = moment.line + 1;
-                        lost.lock().unwrap().push(format!("line {line} of the record, {fate:?}: {loss}"));
+                        lost.lock()
+                            .unwrap()
+                            .push(format!("line {line} of the recording, {outcome:?}: {loss}"));
                     }
                 }
             }
@@ -236,14 +244,14 @@ impl Recording {
     }
 }
 
-/// A folder with this in it, in memory where that is possible: synchronising it is not what is looked at.
-fn write_image(remains: &DiskImage) -> TempDir {
+/// Writes a disk image to a folder, in memory if possible: its own syncs are not tested.
+fn write_image(image: &DiskImage) -> TempDir {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-    for (path, bytes) in remains {
+    for (path, bytes) in image {
         let path = folder.path().join(path);
         match bytes {
             None => std::fs::create_dir(path).unwrap(),
-            // The index of the log is shared memory: whatever is left of it must not be believed.
+            // The index of the log is shared memory: SQLite must not trust what is left of it.
             Some(bytes) if path.to_string_lossy().ends_with("-shm") => {
                 std::fs::write(path, vec![0xa5; bytes.len()]).unwrap();
             }
@@ -253,7 +261,8 @@ fn write_image(remains: &DiskImage) -> TempDir {
     folder
 }
 
-/// Rows and bytes in folders apart, which the store makes: nothing of it lasts by being beside something else.
+/// Returns settings with database and objects in separate folders, which the store creates: nothing becomes durable by
+/// accident because it is beside something else.
 fn settings(folder: &Path) -> StoreSettings {
     StoreSettings {
         database_url: database_url(folder),

@@ -1,28 +1,28 @@
-//! What a process did to files, in order: runs it under strace and reads the record. Knows calls and paths, and nothing
-//! of what a disk makes of them.
+//! Runs a process under strace and parses its file operations in order. Knows calls and paths, and nothing of what a disk
+//! keeps of them.
 
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What is recorded. A `?` stands before calls that not every processor has.
+/// The recorded calls. A `?` precedes calls that do not exist on every architecture.
 const TRACED_CALLS: &str = "trace=openat,openat2,?open,?creat,close,write,pwrite64,writev,pwritev,pwritev2,ftruncate,\
     truncate,fallocate,fsync,fdatasync,sync_file_range,sync,syncfs,?rename,renameat,renameat2,?link,linkat,?symlink,\
     symlinkat,?unlink,unlinkat,?rmdir,?mkdir,mkdirat,copy_file_range,sendfile,splice,io_uring_setup,mmap,?dup2,dup,dup3";
 
-/// The longest piece of data in a record; a call with more would be cut short.
+/// The longest string in the recording; longer data would be truncated.
 const MAX_STRING_BYTES: &str = "2097152";
 
 /// One call that succeeded.
 pub struct TracedCall {
-    /// The line of the record at which it began: what it changes may be on the disk from here on.
+    /// The line of the recording at which it began: its changes may be on the disk from here on.
     pub begun: usize,
-    /// The line at which it returned: what it promises holds from here on.
+    /// The line at which it returned: its guarantees apply from here on.
     pub ended: usize,
     pub call: FileCall,
 }
 
-/// What was called; paths are absolute.
+/// A call with its arguments; paths are absolute.
 pub enum FileCall {
     Open {
         path: String,
@@ -32,7 +32,7 @@ pub enum FileCall {
     Close {
         descriptor: i32,
     },
-    /// Where the data go: at an offset, or where the descriptor stands.
+    /// Writes at an offset, or at the position of the descriptor.
     Write {
         file: OpenFile,
         at: Option<u64>,
@@ -55,24 +55,27 @@ pub enum FileCall {
     MakeFolder {
         path: String,
     },
-    /// A shared mapping that can be written to.
+    /// A writable shared mapping.
     Map {
         file: OpenFile,
     },
-    /// A call that the model does not know, by its line.
+    /// A call that the model does not support, with its line.
     Other {
         paths: Vec<String>,
         line: String,
     },
 }
 
-/// An open file: its descriptor, and the name it has at the moment of the call.
+/// An open file: its descriptor, and its path at the time of the call.
 pub struct OpenFile {
     pub descriptor: i32,
     pub path: String,
 }
 
-/// Whether processes can be traced here; why not.
+/// Checks that processes can be traced here.
+///
+/// # Errors
+/// Why not.
 pub fn check_strace() -> Result<(), String> {
     let probe = Command::new("strace").args(["-f", "-o", "/dev/null", "--", "true"]).output();
     match probe {
@@ -84,10 +87,10 @@ pub fn check_strace() -> Result<(), String> {
     }
 }
 
-/// Runs a program to its end and reads what it did.
+/// Runs a program to its end and returns its calls.
 ///
 /// # Panics
-/// When it fails.
+/// If the program fails.
 pub fn trace_program(program: &mut Command, record: &Path) -> Vec<TracedCall> {
     let mut strace = Command::new("strace");
     strace.args(["-f", "--seccomp-bpf", "-qq", "-y", "-xx", "-e", "signal=none", "-s", MAX_STRING_BYTES]);
@@ -121,16 +124,16 @@ fn parse(record: &str) -> Vec<TracedCall> {
             let at = unfinished.iter().position(|(other, ..)| *other == thread).unwrap();
             let (_, begun, first) = unfinished.swap_remove(at);
             let (_, rest) = rest.split_once("resumed>").unwrap();
-            calls.extend(parse_line((begun, number), &format!("{first}{rest}")));
+            calls.extend(parse_line(begun, number, &format!("{first}{rest}")));
         } else {
-            calls.extend(parse_line((number, number), text));
+            calls.extend(parse_line(number, number, text));
         }
     }
     calls
 }
 
-/// The call of a whole line; nothing when it failed or never returned.
-fn parse_line((begun, ended): (usize, usize), line: &str) -> Option<TracedCall> {
+/// Parses a complete line; returns `None` if the call failed or never returned.
+fn parse_line(begun: usize, ended: usize, line: &str) -> Option<TracedCall> {
     let (name, rest) = line.split_once('(')?;
     let (arguments, result) = rest.rsplit_once(" = ")?;
     let arguments = arguments.trim_end().strip_suffix(')')?;
@@ -139,13 +142,13 @@ fn parse_line((begun, ended): (usize, usize), line: &str) -> Option<TracedCall> 
         return None;
     }
     let arguments: Vec<&str> = arguments.split(", ").collect();
-    Some(TracedCall { begun, ended, call: parse_call(name, &arguments, (result, line)) })
+    Some(TracedCall { begun, ended, call: parse_call(name, &arguments, result, line) })
 }
 
-fn parse_call(name: &str, arguments: &[&str], (result, line): (i64, &str)) -> FileCall {
+fn parse_call(name: &str, arguments: &[&str], result: i64, line: &str) -> FileCall {
     let file = || parse_open_file(arguments[0]);
     let bytes = || {
-        assert!(!arguments[1].ends_with("..."), "a record of a write was cut short");
+        assert!(!arguments[1].ends_with("..."), "the data of a write were truncated");
         let mut bytes = parse_string(arguments[1]);
         bytes.truncate(usize::try_from(result).unwrap());
         bytes
@@ -185,14 +188,14 @@ fn parse_call(name: &str, arguments: &[&str], (result, line): (i64, &str)) -> Fi
     }
 }
 
-/// `12<\x2f..>`, and for one without a name `12`.
+/// Parses `12<\x2f..>`, or `12` for a descriptor without a path.
 fn parse_open_file(argument: &str) -> OpenFile {
     let (descriptor, path) = argument.split_once('<').unwrap_or((argument, ""));
     let path = path.trim_end_matches("(deleted)").trim_end_matches('>');
     OpenFile { descriptor: descriptor.parse().unwrap_or(-1), path: unescape(path) }
 }
 
-/// A path that may be relative to an open folder (`AT_FDCWD` is the working folder).
+/// Parses a path that may be relative to an open folder (`AT_FDCWD` is the working directory).
 fn resolve_path(folder: &str, path: &str) -> String {
     let path = parse_path(path);
     if path.starts_with('/') { path } else { format!("{}/{path}", parse_open_file(folder).path) }
@@ -206,12 +209,12 @@ fn unescape(text: &str) -> String {
     String::from_utf8(unescape_bytes(text)).unwrap()
 }
 
-/// A quoted string.
+/// Parses a quoted string.
 fn parse_string(argument: &str) -> Vec<u8> {
     unescape_bytes(argument.trim_matches('"'))
 }
 
-/// Bytes written as `\x2f`; the rest as it is.
+/// Decodes bytes written as `\x2f`; copies the rest.
 fn unescape_bytes(text: &str) -> Vec<u8> {
     let text = text.as_bytes();
     let digit = |byte: u8| (byte as char).to_digit(16).unwrap() as u8;
@@ -229,7 +232,7 @@ fn unescape_bytes(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// The number that a text begins with: of `3</name>`, `-1 ENOENT (..)`, `0x7f..`.
+/// Parses the number at the beginning, as in `3</name>`, `-1 ENOENT (..)`; returns 0 for addresses such as `0x7f..`.
 fn parse_leading_number(text: &str) -> Option<i64> {
     let text = text.trim();
     if text.starts_with("0x") {

@@ -1,5 +1,4 @@
-//! The process whose files are looked at: it works on a store as the API and the pipeline do, and says what it has been
-//! answered, a line each.
+//! The traced process: it uses a store as the API and the pipeline do, and prints a line for each call that has returned.
 
 use std::convert::Infallible;
 use std::io::Write;
@@ -19,29 +18,29 @@ use sqlx::Connection;
 
 use super::{database_url, settings, support};
 
-/// The bib of every photo that was read, and the face.
+/// The bib and the face of every finished photo.
 pub const BIB: &str = "1204";
 pub const FACE: [f32; 4] = [0.5, 0.5, 0.5, 0.5];
 
 const ROLES: [ObjectRole; 3] = [ObjectRole::Original, ObjectRole::Preview, ObjectRole::Thumbnail];
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Photos that are uploaded at the same time, and how often.
+/// How many photos are uploaded concurrently, and how often.
 const CONCURRENT_UPLOADS: usize = 6;
 const ROUNDS: usize = 3;
 
-/// Works on a store in this folder.
+/// Uses a store in this folder.
 pub async fn run_writer(folder: &Path) {
     let mut store = Store::open(settings(folder)).await.unwrap();
     let mut event = Event::make(&store).await;
     let album = event.album;
     print_line(&format!("album {} {album}", event.tenant.organization));
-    for wave in 0..ROUNDS {
+    for round in 0..ROUNDS {
         let photos = upload_photos(&event).await;
         process_photos(&event).await;
         delete_photo(&event, photos[0]).await;
         delete_photo(&event, photos[CONCURRENT_UPLOADS - 1]).await;
-        match wave {
+        match round {
             0 => checkpoint_log(folder).await,
             1 => {
                 drop(event);
@@ -58,7 +57,7 @@ pub async fn run_writer(folder: &Path) {
     store.close().await;
 }
 
-/// What an object holds: other bytes for each, of other lengths.
+/// Returns the content of an object, different in bytes and length for each.
 pub fn object_bytes(key: &ObjectKey) -> Vec<u8> {
     let seed = key.as_str().bytes().fold(7_u64, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
     let length = 500 + seed % 9_000;
@@ -70,14 +69,14 @@ pub fn object_bytes(key: &ObjectKey) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// One line in one call, so that it stands at one place of the record.
+/// Prints a line in one call, so that it is at one place of the recording.
 fn print_line(line: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(format!("{LINE_PREFIX}{line}\n").as_bytes()).unwrap();
     out.flush().unwrap();
 }
 
-/// How the writer's lines begin; the test harness writes others.
+/// The prefix of the writer's lines; the test harness prints others.
 pub const LINE_PREFIX: &str = "said: ";
 
 async fn upload_photos(event: &Event) -> Vec<PhotoId> {
@@ -92,7 +91,7 @@ async fn upload_photos(event: &Event) -> Vec<PhotoId> {
     photos
 }
 
-/// As `PUT /storage/..` does.
+/// Uploads an object as `PUT /storage/..` does.
 async fn upload(store: &Store, key: &ObjectKey) {
     let bytes = object_bytes(key);
     let terms = UploadConditions { content_type: "image/jpeg", max_bytes: 1 << 20, ttl: HOUR };
@@ -106,20 +105,21 @@ async fn upload(store: &Store, key: &ObjectKey) {
     assert_eq!(received, bytes.len() as u64);
 }
 
-/// As the pipeline does: previews first, then the rows of a batch. One fails, one is given back, one is left.
+/// Processes photos as the pipeline does: previews first, then the results of a batch. One photo fails, one is released
+/// and one stays leased.
 async fn process_photos(event: &Event) {
     let request = LeaseRequest { limit: CONCURRENT_UPLOADS, ttl: HOUR, suspects: false };
     let mut leases = event.store.queue.lease(request).await.unwrap();
-    let _left = leases.pop();
+    let _stays_leased = leases.pop();
     event.store.queue.release(&[leases.pop().unwrap().id]).await.unwrap();
-    let bad = leases.pop().unwrap();
+    let corrupt = leases.pop().unwrap();
     join_all(leases.iter().map(|lease| write_previews(event, lease))).await;
     let photos = leases.iter().map(finished).collect();
-    let answers = event.store.queue.finish(photos).await.unwrap();
-    assert!(answers.iter().all(|answer| *answer == Finish::Done));
+    let results = event.store.queue.finish(photos).await.unwrap();
+    assert!(results.iter().all(|result| *result == Finish::Done));
     leases.iter().for_each(|lease| print_line(&format!("ready {}", lease.photo)));
-    event.store.queue.fail(&bad, FailureReason::CorruptImage, "ends early").await.unwrap();
-    print_line(&format!("failed {}", bad.photo));
+    event.store.queue.fail(&corrupt, FailureReason::CorruptImage, "ends early").await.unwrap();
+    print_line(&format!("failed {}", corrupt.photo));
 }
 
 async fn write_previews(event: &Event, lease: &Lease) {
@@ -129,7 +129,7 @@ async fn write_previews(event: &Event, lease: &Lease) {
     }
 }
 
-/// What is read from every photo.
+/// Returns the results of a photo.
 pub fn finished(lease: &Lease) -> PhotoResults {
     PhotoResults {
         lease: lease.clone(),
@@ -141,22 +141,22 @@ pub fn finished(lease: &Lease) -> PhotoResults {
     }
 }
 
-/// As the API does: bytes before and after the row.
+/// Deletes a photo as the API does: the objects before and after the row.
 async fn delete_photo(event: &Event, photo: PhotoId) {
     print_line(&format!("deleting {photo}"));
-    let delete_bytes = || async {
+    let delete_objects = || async {
         for role in ROLES {
             event.store.blobs.delete(&object_key(event, photo, role)).await.unwrap();
         }
     };
-    delete_bytes().await;
+    delete_objects().await;
     event.store.photos.delete(event.album, photo).await.unwrap();
-    delete_bytes().await;
+    delete_objects().await;
     print_line(&format!("deleted {photo}"));
 }
 
-/// Folds the log into the database while the store is open, as SQLite does by itself after many more commits than these:
-/// the next commit begins the log anew.
+/// Checkpoints the log while the store is open, as SQLite does itself after many more commits: the next commit restarts
+/// the log.
 async fn checkpoint_log(folder: &Path) {
     let mut connection = sqlx::SqliteConnection::connect(&database_url(folder)).await.unwrap();
     sqlx::query("pragma synchronous = full").execute(&mut connection).await.unwrap();
@@ -164,7 +164,7 @@ async fn checkpoint_log(folder: &Path) {
     connection.close().await.unwrap();
 }
 
-/// As the API does: the bytes go as soon as the vector is made.
+/// Searches as the API does: the selfie is removed as soon as its embedding is computed.
 async fn search_by_selfie(event: &Event) {
     let probe = event.store.probes.create(event.album, HOUR).await.unwrap();
     let key = ObjectKey::probe(event.tenant.organization, event.album, probe.id);
@@ -176,7 +176,7 @@ async fn search_by_selfie(event: &Event) {
     print_line(&format!("deleted {key}"));
 }
 
-/// Another album comes and goes, with a photo in it.
+/// Creates and deletes another album with a photo.
 async fn delete_album(store: &Store) {
     let event = Event::make(store).await;
     let (organization, album) = (event.tenant.organization, event.album);

@@ -1,5 +1,5 @@
-//! A storage that answers 500, falls silent, is gone or is cut in the middle of a body: an error that says so within
-//! the patience, never a short photo, and everything as before once it is back.
+//! A storage that responds with 500, does not respond, is stopped or breaks connections: calls return an error in time,
+//! never an incomplete photo, and everything works once it has recovered.
 
 use std::fs::File;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use photofinish_store::{StoreError, StoreErrorKind};
 
 use crate::{PREFIX, open_bucket, pattern, random_key, settings, settings_through};
 
-/// Shorter than the service's, so that tests of silence end; long enough for a loaded machine.
+/// Shorter than the service's, so that tests without a response end soon; long enough for a loaded machine.
 const TIMEOUTS: Timeouts = Timeouts {
     connect: Duration::from_secs(3),
     read: Duration::from_secs(3),
@@ -44,7 +44,7 @@ impl FaultyBucket {
         Self { proxy, bucket, key, photo }
     }
 
-    /// Every call at once.
+    /// Makes every call concurrently and returns their errors.
     async fn collect_errors(&self) -> Vec<StoreError> {
         let (bucket, key) = (&self.bucket, &self.key);
         let large = pattern(20 << 20);
@@ -57,7 +57,7 @@ impl FaultyBucket {
             bucket.delete_album(OrganizationId::generate(), AlbumId::generate()),
             bucket.check(),
         );
-        let unit = |answer: Result<()>| answer.err();
+        let unit = |result: Result<()>| result.err();
         let errors = [
             read.err(),
             head.err(),
@@ -69,7 +69,7 @@ impl FaultyBucket {
         ];
         errors
             .into_iter()
-            .map(|error| error.expect("a call was answered by a storage that is down"))
+            .map(|error| error.expect("a call succeeded although the storage is down"))
             .collect()
     }
 
@@ -79,7 +79,7 @@ impl FaultyBucket {
         }
     }
 
-    /// Nothing of what failed was done, and all is as before.
+    /// Checks that the failed calls changed nothing.
     async fn assert_recovered(&self) {
         self.bucket.check().await.unwrap();
         assert!(self.bucket.read(&self.key, u64::MAX).await.unwrap() == self.photo, "the photo has changed");
@@ -90,79 +90,79 @@ impl FaultyBucket {
 #[tokio::test]
 async fn a_storage_that_responds_with_500_is_unavailable_and_recovers() {
     let Some(server) = S3Server::start() else { return };
-    let broken = FaultyBucket::in_front_of(&server).await;
-    broken.proxy.set_fault(ProxyFault::Error500);
-    broken.assert_all_unavailable().await;
-    broken.proxy.set_fault(ProxyFault::None);
-    broken.assert_recovered().await;
+    let faulty = FaultyBucket::in_front_of(&server).await;
+    faulty.proxy.set_fault(ProxyFault::Error500);
+    faulty.assert_all_unavailable().await;
+    faulty.proxy.set_fault(ProxyFault::None);
+    faulty.assert_recovered().await;
 }
 
 #[tokio::test]
 async fn a_storage_that_does_not_respond_is_unavailable_and_recovers() {
     let Some(server) = S3Server::start() else { return };
-    let broken = FaultyBucket::in_front_of(&server).await;
-    broken.proxy.set_fault(ProxyFault::Silence);
-    broken.assert_all_unavailable().await;
-    broken.proxy.set_fault(ProxyFault::None);
-    broken.assert_recovered().await;
+    let faulty = FaultyBucket::in_front_of(&server).await;
+    faulty.proxy.set_fault(ProxyFault::Silence);
+    faulty.assert_all_unavailable().await;
+    faulty.proxy.set_fault(ProxyFault::None);
+    faulty.assert_recovered().await;
 }
 
 #[tokio::test]
 async fn a_storage_that_was_stopped_is_unavailable_and_recovers() {
     let Some(mut server) = S3Server::start() else { return };
     let settings = CloudSettings { timeouts: TIMEOUTS, ..settings(&server) };
-    let broken = FaultyBucket { bucket: open_bucket(&settings), ..FaultyBucket::in_front_of(&server).await };
+    let faulty = FaultyBucket { bucket: open_bucket(&settings), ..FaultyBucket::in_front_of(&server).await };
     server.kill();
-    broken.assert_all_unavailable().await;
+    faulty.assert_all_unavailable().await;
     server.restart();
-    broken.assert_recovered().await;
+    faulty.assert_recovered().await;
 }
 
 #[tokio::test]
 async fn a_body_that_is_cut_each_time_is_an_error_and_no_short_photo() {
     let Some(server) = S3Server::start() else { return };
-    let broken = FaultyBucket::in_front_of(&server).await;
-    broken.proxy.set_fault(ProxyFault::CutResponse { after: 20_000, connections: usize::MAX });
-    let error = broken.bucket.read(&broken.key, u64::MAX).await.unwrap_err();
+    let faulty = FaultyBucket::in_front_of(&server).await;
+    faulty.proxy.set_fault(ProxyFault::CutResponse { after: 20_000, connections: usize::MAX });
+    let error = faulty.bucket.read(&faulty.key, u64::MAX).await.unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
-    assert!(broken.proxy.cut_connections() > 1, "it was not tried again");
-    broken.proxy.set_fault(ProxyFault::None);
-    broken.assert_recovered().await;
+    assert!(faulty.proxy.cut_connections() > 1, "the read was not retried");
+    faulty.proxy.set_fault(ProxyFault::None);
+    faulty.assert_recovered().await;
 }
 
 #[tokio::test]
 async fn a_body_that_is_cut_once_is_resumed() {
     let Some(server) = S3Server::start() else { return };
-    let broken = FaultyBucket::in_front_of(&server).await;
-    broken.proxy.set_fault(ProxyFault::CutResponse { after: 300_000, connections: 1 });
-    assert!(broken.bucket.read(&broken.key, u64::MAX).await.unwrap() == broken.photo, "other bytes came");
-    assert_eq!(broken.proxy.cut_connections(), 1);
+    let faulty = FaultyBucket::in_front_of(&server).await;
+    faulty.proxy.set_fault(ProxyFault::CutResponse { after: 300_000, connections: 1 });
+    assert!(faulty.bucket.read(&faulty.key, u64::MAX).await.unwrap() == faulty.photo, "the bytes differ");
+    assert_eq!(faulty.proxy.cut_connections(), 1);
 }
 
 #[tokio::test]
 async fn an_upload_that_is_cut_leaves_what_was_there() {
     let Some(server) = S3Server::start() else { return };
-    let broken = FaultyBucket::in_front_of(&server).await;
+    let faulty = FaultyBucket::in_front_of(&server).await;
     for (length, after) in [(2 << 20, 500_000), (20 << 20, 3 << 20)] {
-        broken.proxy.set_fault(ProxyFault::CutRequest { after });
-        let error = broken.bucket.write(&broken.key, "image/jpeg", pattern(length + 1)).await.unwrap_err();
+        faulty.proxy.set_fault(ProxyFault::CutRequest { after });
+        let error = faulty.bucket.write(&faulty.key, "image/jpeg", pattern(length + 1)).await.unwrap_err();
         assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
-        assert!(broken.proxy.cut_connections() > 0);
-        broken.proxy.set_fault(ProxyFault::None);
-        broken.assert_recovered().await;
+        assert!(faulty.proxy.cut_connections() > 0);
+        faulty.proxy.set_fault(ProxyFault::None);
+        faulty.assert_recovered().await;
     }
 }
 
 #[tokio::test]
 async fn an_object_larger_than_asked_is_not_fetched() {
     let Some(server) = S3Server::start() else { return };
-    let broken = FaultyBucket::in_front_of(&server).await;
+    let faulty = FaultyBucket::in_front_of(&server).await;
     let size: u64 = 256 << 20;
-    let file = server.bucket().join(PREFIX).join(broken.key.as_str());
+    let file = server.bucket().join(PREFIX).join(faulty.key.as_str());
     File::options().write(true).open(file).unwrap().set_len(size).unwrap();
-    broken.proxy.set_fault(ProxyFault::CutResponse { after: u64::MAX, connections: usize::MAX });
-    let error = broken.bucket.read(&broken.key, 50_000_000).await.unwrap_err();
+    faulty.proxy.set_fault(ProxyFault::CutResponse { after: u64::MAX, connections: usize::MAX });
+    let error = faulty.bucket.read(&faulty.key, 50_000_000).await.unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::TooLarge, "{error}");
-    // What the sockets hold between two programs, not more.
-    assert!(broken.proxy.response_bytes() < size / 4, "{} bytes came", broken.proxy.response_bytes());
+    // At most what fits into the socket buffers.
+    assert!(faulty.proxy.response_bytes() < size / 4, "{} bytes were read", faulty.proxy.response_bytes());
 }

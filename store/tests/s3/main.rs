@@ -1,4 +1,4 @@
-//! Bytes in S3: the blob conformance and what only a bucket can do wrong, against a real server that verifies signatures.
+//! Objects in S3: the blob conformance and what only a bucket can do wrong, against a real server that verifies signatures.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only the test functions themselves for tests")]
 
@@ -16,32 +16,32 @@ use photofinish_store::traits::Blobs;
 use photofinish_store::{Store, StoreErrorKind, StoreSettings, conformance};
 use support::Home;
 
-/// Short, since the server keeps what it knows of an upload under one file name, which the whole key is in.
+/// Short, because the server stores the metadata of an upload under one file name that contains the whole key.
 const PREFIX: &str = "a/b";
 
-/// More than three parts of a large upload, and a few bytes.
+/// Three parts of a multipart upload and a few bytes.
 const LARGE_BYTES: usize = (25 << 20) + 5;
 
 fn random_key(role: ObjectRole) -> ObjectKey {
     ObjectKey::photo(OrganizationId::generate(), AlbumId::generate(), PhotoId::generate(), role)
 }
 
-/// What a client of the server is given.
+/// Returns the settings of a client of the server.
 fn settings(server: &S3Server) -> CloudSettings {
     CloudSettings { variables: server.variables(), ..CloudSettings::default() }
 }
 
-/// The same for a client that reaches it through a proxy.
+/// Returns the settings of a client that connects through a proxy.
 fn settings_through(server: &S3Server, proxy: &Proxy) -> CloudSettings {
     CloudSettings { variables: server.variables_through(proxy.address()), ..CloudSettings::default() }
 }
 
 fn open_bucket(settings: &CloudSettings) -> CloudObjects {
-    let place = BucketLocation::parse(&format!("s3://{BUCKET}/{PREFIX}")).unwrap().unwrap();
-    CloudObjects::open(place, settings).unwrap()
+    let location = BucketLocation::parse(&format!("s3://{BUCKET}/{PREFIX}")).unwrap().unwrap();
+    CloudObjects::open(location, settings).unwrap()
 }
 
-/// Bytes of which every stretch is told from every other.
+/// Returns bytes in which no two ranges are equal.
 fn pattern(length: usize) -> Bytes {
     (0..length).map(|i| ((i * 2_654_435_761) >> 11) as u8).collect()
 }
@@ -53,7 +53,7 @@ async fn the_blob_suite_passes() {
         let home = Home::new();
         let settings = StoreSettings { storage_url, cloud: settings(&server), ..home.settings() };
         let store = Store::open(settings).await.unwrap();
-        assert!(store.local.is_none(), "no local URLs are answered where the bytes lie in a bucket");
+        assert!(store.local.is_none(), "a bucket has no local URLs");
         store.check_storage().await.unwrap();
         conformance::blobs_suite(&store).await;
         conformance::gc_suite(&store).await;
@@ -76,7 +76,7 @@ async fn a_large_body_is_written_in_parts_and_read_whole() {
     let (key, bytes) = (random_key(ObjectRole::Original), pattern(LARGE_BYTES));
     bucket.write(&key, "image/jpeg", bytes.clone()).await.unwrap();
     assert_eq!(bucket.head(&key).await.unwrap(), Some(LARGE_BYTES as u64));
-    assert!(bucket.read(&key, LARGE_BYTES as u64).await.unwrap() == bytes, "other bytes came back");
+    assert!(bucket.read(&key, LARGE_BYTES as u64).await.unwrap() == bytes, "the bytes differ");
 }
 
 #[tokio::test]
@@ -106,8 +106,8 @@ async fn an_album_of_thousands_of_objects_is_deleted_and_deleting_it_again_is_no
 #[tokio::test]
 async fn a_bucket_that_is_not_there_is_an_outage_and_no_missing_photo() {
     let Some(server) = S3Server::start() else { return };
-    let place = BucketLocation::parse("s3://no-such-bucket").unwrap().unwrap();
-    let bucket = CloudObjects::open(place, &settings(&server)).unwrap();
+    let location = BucketLocation::parse("s3://no-such-bucket").unwrap().unwrap();
+    let bucket = CloudObjects::open(location, &settings(&server)).unwrap();
     let key = random_key(ObjectRole::Original);
     assert_eq!(bucket.head(&key).await.unwrap_err().kind, StoreErrorKind::Unavailable);
     assert_eq!(bucket.read(&key, 10).await.unwrap_err().kind, StoreErrorKind::Unavailable);

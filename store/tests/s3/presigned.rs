@@ -1,4 +1,4 @@
-//! Presigned URLs as partners and browsers use them, judged by the server.
+//! Presigned URLs as partners and browsers use them, verified by the server.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use url::Url;
 use crate::{PREFIX, open_bucket, random_key, settings, settings_through};
 
 const TTL: Duration = Duration::from_secs(900);
-/// What a test waits for comes well within this.
+/// Longer than anything that a test waits for.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 async fn upload_url(bucket: &CloudObjects, key: &ObjectKey, content_type: &str) -> Url {
@@ -47,7 +47,7 @@ async fn an_upload_is_bound_to_its_content_type() {
         let url = upload_url(&bucket, &key, content_type).await;
         assert_eq!(put(&url, Some("text/html")).await, StatusCode::FORBIDDEN);
         assert_eq!(put(&url, None).await, StatusCode::FORBIDDEN);
-        assert_eq!(bucket.head(&key).await.unwrap(), None, "a refused upload left something");
+        assert_eq!(bucket.head(&key).await.unwrap(), None, "a refused upload created an object");
         assert_eq!(put(&url, Some(content_type)).await, StatusCode::OK);
         assert_eq!(bucket.read(&key, 1000).await.unwrap(), "pixels");
     }
@@ -100,10 +100,10 @@ async fn a_preview_is_fetched_with_its_url_alone() {
     let key = random_key(ObjectRole::Preview);
     bucket.write(&key, "image/jpeg", Bytes::from_static(b"preview")).await.unwrap();
     let url = bucket.download_url(&key, TTL).await.unwrap();
-    let answer = Client::new().get(url.clone()).send().await.unwrap();
-    assert_eq!(answer.status(), StatusCode::OK);
-    assert_eq!(answer.headers()["content-type"], "image/jpeg");
-    assert_eq!(answer.bytes().await.unwrap(), "preview");
+    let response = Client::new().get(url.clone()).send().await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(response.headers()["content-type"], "image/jpeg");
+    assert_eq!(response.bytes().await.unwrap(), "preview");
     assert_eq!(get(&replace_in_url(&url, "preview.jpg", "original")).await, StatusCode::FORBIDDEN);
     assert_eq!(get(&replace_in_url(&url, "image%2Fjpeg", "text%2Fhtml")).await, StatusCode::FORBIDDEN);
     assert_eq!(put(&url, Some("image/jpeg")).await, StatusCode::FORBIDDEN);
@@ -126,15 +126,15 @@ async fn urls_expire() {
     let bucket = open_bucket(&settings(&server));
     let key = random_key(ObjectRole::Preview);
     bucket.write(&key, "image/jpeg", Bytes::from_static(b"preview")).await.unwrap();
-    let soon = Duration::from_secs(1);
-    let down = bucket.download_url(&key, soon).await.unwrap();
-    let terms = UploadConditions { content_type: "image/jpeg", max_bytes: 1000, ttl: soon };
+    let short_ttl = Duration::from_secs(1);
+    let down = bucket.download_url(&key, short_ttl).await.unwrap();
+    let terms = UploadConditions { content_type: "image/jpeg", max_bytes: 1000, ttl: short_ttl };
     let up = bucket.upload_url(&key, terms).await.unwrap();
     let start = Instant::now();
     while get(&down).await != StatusCode::FORBIDDEN
         || put(&up, Some("image/jpeg")).await != StatusCode::FORBIDDEN
     {
-        assert!(start.elapsed() < DEADLINE, "the urls still hold");
+        assert!(start.elapsed() < DEADLINE, "the urls are still valid");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(get(&bucket.download_url(&key, TTL).await.unwrap()).await, StatusCode::OK);
@@ -166,7 +166,7 @@ async fn urls_are_signed_for_the_public_endpoint() {
     let key = random_key(ObjectRole::Original);
     let url = upload_url(&bucket, &key, "image/jpeg").await;
     assert!(url.as_str().starts_with(&public), "{url}");
-    // The host is signed: an address that only the service has would be of no use to a browser.
+    // The host is signed: browsers could not use an address that only the service can reach.
     let (port, other) = (server.address().port().to_string(), inside.address().port().to_string());
     assert_eq!(put(&replace_in_url(&url, &port, &other), Some("image/jpeg")).await, StatusCode::FORBIDDEN);
     assert_eq!(put(&url, Some("image/jpeg")).await, StatusCode::OK);

@@ -1,17 +1,17 @@
-//! What a message says: the name of one turn of one photo. Knows nothing of how it travels.
+//! The text of a message: the name of one round of one photo. Knows nothing of how messages travel.
 
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::traits::{PhotoRef, UnpublishedPhoto};
 
-/// The text of a message: album, photo and turn. It is the message's id too, by which the stream drops a second copy:
-/// a photo that is queued anew (retried, reprocessed) has another turn and so another id.
-pub(crate) fn encode(named: &UnpublishedPhoto) -> String {
-    let PhotoRef { album, photo } = named.photo;
-    format!("{album}/{photo}/{}", named.confirmed_at)
+/// Returns the text of a message: album, photo and round. It is also the message's id, by which the stream drops a
+/// second copy: a photo that is queued again (retried, reprocessed) has another round and thus another id.
+pub(super) fn encode(queued: &UnpublishedPhoto) -> String {
+    let PhotoRef { album, photo } = queued.photo;
+    format!("{album}/{photo}/{}", queued.confirmed_at)
 }
 
-/// What a message names; `None` when it is not one of ours.
-pub(crate) fn decode(text: &[u8]) -> Option<UnpublishedPhoto> {
+/// Returns what a message names; `None` if its text was not made by [`encode`].
+pub(super) fn decode(text: &[u8]) -> Option<UnpublishedPhoto> {
     let mut parts = std::str::from_utf8(text).ok()?.split('/');
     let album: AlbumId = parts.next()?.parse().ok()?;
     let photo: PhotoId = parts.next()?.parse().ok()?;
@@ -29,11 +29,11 @@ mod tests {
     #[test]
     fn a_message_decodes_to_what_was_encoded() {
         let photo = PhotoRef { album: AlbumId::generate(), photo: PhotoId::generate() };
-        let named = UnpublishedPhoto { photo, confirmed_at: 1_754_000_000_123_456 };
-        let text = encode(&named);
-        assert_eq!(decode(text.as_bytes()), Some(named));
-        let again = UnpublishedPhoto { confirmed_at: named.confirmed_at + 1, ..named };
-        assert_ne!(encode(&again), text);
+        let queued = UnpublishedPhoto { photo, confirmed_at: 1_754_000_000_123_456 };
+        let text = encode(&queued);
+        assert_eq!(decode(text.as_bytes()), Some(queued));
+        let queued_again = UnpublishedPhoto { confirmed_at: queued.confirmed_at + 1, ..queued };
+        assert_ne!(encode(&queued_again), text);
     }
 
     #[test]

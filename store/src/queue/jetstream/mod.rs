@@ -1,20 +1,19 @@
-//! The work queue of the cluster profile: photos are offered to workers by a JetStream work queue, with the rows as
-//! the truth.
+//! The work queue of the cluster profile: a JetStream work queue offers photos to workers; the database is authoritative.
 //!
-//! Nothing is decided here by what the stream says. A photo is confirmed, leased, finished and failed in the rows, and
-//! the messages only say what to look at next: a message too many finds its photo held or over, a message too few is
-//! published again by the sweeper.
+//! The stream decides nothing. A photo is confirmed, leased, finished and failed in the database, and a message only
+//! says which photo to try next: a surplus message finds its photo leased or finished, and a lost message is published
+//! again by the republisher.
 //!
-//! The stream carries fresh photos. Suspects, photos whose earlier lease ended without a word, are taken from the rows,
-//! as where the database is the queue: there an index holds them and nothing else, they are seen the moment their
-//! lease lapses, and one can be had alone without taking others from the stream and keeping them aside. When a message
-//! turns out to name a suspect, because its worker died and it was delivered again, it goes and the rows keep it.
+//! The stream carries fresh photos only. Crash suspects, photos whose earlier lease expired without a result, are leased
+//! from the database, as in the embedded profile: an index contains exactly them, they are visible as soon as their lease
+//! expires, and one can be leased alone without first pulling other photos from the stream. If a redelivered message
+//! turns out to name a crash suspect, because its worker died, the message is dropped and the photo stays in the database.
 
-pub(crate) mod message;
-pub(crate) mod outbox;
-pub(crate) mod republisher;
-pub(crate) mod settings;
-pub(crate) mod stream;
+mod message;
+mod outbox;
+mod republisher;
+mod settings;
+mod stream;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,119 +35,121 @@ use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::FailureReason;
 use crate::traits::{Finish, Lease, LeaseRequest, Named, OutboxQueue, PhotoRef, PhotoResults, Queue, Result};
 
-/// How long a worker with nothing to do waits for a message: the bell of other processes. Short enough to end a worker
-/// without delay.
+/// How long an idle worker waits for a message. Short enough to stop a worker without delay.
 const PULL_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The queue, and the tasks that follow the rows for it; they end with it.
+/// The queue, and the tasks that keep the stream in step with the database; they stop with it.
 pub(crate) struct JetStreamQueue {
     database: Arc<dyn OutboxQueue>,
     stream: Arc<WorkStream>,
+    /// Wakes the outbox.
     wakeup: Arc<Notify>,
     redelivery_delay: Duration,
-    /// The messages behind the leases of this process. A suspect has none.
+    /// The messages of this process's leases. A crash suspect has none.
     leased_deliveries: Mutex<HashMap<LeaseId, Delivery>>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
 impl JetStreamQueue {
-    /// Connects in the background and starts the tasks. A server that is away is no error: photos can be confirmed
+    /// Connects in the background and starts the tasks. An unavailable server is no error: photos can be confirmed
     /// without it.
-    pub(crate) async fn open(settings: QueueSettings, rows: Arc<dyn OutboxQueue>) -> Result<Self> {
-        let look_again = settings.redelivery_delay();
+    pub(crate) async fn open(settings: QueueSettings, database: Arc<dyn OutboxQueue>) -> Result<Self> {
+        let redelivery_delay = settings.redelivery_delay();
         let stream = Arc::new(WorkStream::open(settings.clone()).await?);
-        let bell = Arc::new(Notify::new());
+        let wakeup = Arc::new(Notify::new());
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let outbox =
-            Outbox { database: Arc::clone(&rows), stream: Arc::clone(&stream), wakeup: Arc::clone(&bell) };
-        let sweeper = Republisher {
-            settings,
-            database: Arc::clone(&rows),
+        let outbox = Outbox {
+            database: Arc::clone(&database),
             stream: Arc::clone(&stream),
-            wakeup: Arc::clone(&bell),
+            wakeup: Arc::clone(&wakeup),
         };
-        // Cut off anywhere: what a task did not finish is what a process that dies does not finish.
+        let republisher = Republisher {
+            settings,
+            database: Arc::clone(&database),
+            stream: Arc::clone(&stream),
+            wakeup: Arc::clone(&wakeup),
+        };
+        // They may be cancelled anywhere: the result is the same as if the process died there.
         tasks.spawn(stop.clone().run_until_cancelled_owned(outbox.run()));
-        tasks.spawn(stop.clone().run_until_cancelled_owned(sweeper.run()));
+        tasks.spawn(stop.clone().run_until_cancelled_owned(republisher.run()));
         tasks.close();
-        Ok(Self {
-            database: rows,
-            stream,
-            wakeup: bell,
-            redelivery_delay: look_again,
-            leased_deliveries: Mutex::default(),
-            tasks,
-            stop,
-        })
+        let leased_deliveries = Mutex::default();
+        Ok(Self { database, stream, wakeup, redelivery_delay, leased_deliveries, tasks, stop })
     }
 
-    /// Whether the servers answer and have the stream.
+    /// Checks that the servers respond and have the stream.
     pub(crate) async fn check_stream(&self) -> Result<()> {
         self.stream.lag().await.map(drop)
     }
 
-    /// Ends the tasks and waits for them.
+    /// Stops the tasks and waits for them.
     pub(crate) async fn close(&self) {
         self.stop.cancel();
         self.tasks.wait().await;
         self.stream.flush().await;
     }
 
-    /// Leases what messages name. What cannot be leased is settled here.
+    /// Leases the photos that messages name, and acknowledges the messages whose photos cannot be leased.
     async fn lease_delivered(&self, deliveries: Vec<Delivery>, ttl: Duration) -> Result<Vec<Lease>> {
-        let (ours, foreign): (Vec<_>, Vec<_>) =
+        let (valid, unknown): (Vec<_>, Vec<_>) =
             deliveries.into_iter().partition(|delivery| delivery.queued.is_some());
-        if !foreign.is_empty() {
-            tracing::warn!(messages = foreign.len(), "messages in the work stream that name no photo go");
-            self.stream.acknowledge(&foreign, AckKind::Term).await;
+        if !unknown.is_empty() {
+            tracing::warn!(
+                messages = unknown.len(),
+                "removing messages from the work stream that name no photo"
+            );
+            self.stream.acknowledge(&unknown, AckKind::Term).await;
         }
-        let photos: Vec<PhotoRef> = ours.iter().filter_map(|delivery| Some(delivery.queued?.photo)).collect();
+        let photos: Vec<PhotoRef> =
+            valid.iter().filter_map(|delivery| Some(delivery.queued?.photo)).collect();
         let named = match self.database.lease_named(&photos, ttl).await {
             Ok(named) => named,
             Err(error) => {
-                self.stream.acknowledge(&ours, AckKind::Nak(Some(self.redelivery_delay))).await;
+                self.stream.acknowledge(&valid, AckKind::Nak(Some(self.redelivery_delay))).await;
                 return Err(error);
             }
         };
-        let mut sorted = DeliveryOutcomes::default();
-        for (delivery, named) in ours.into_iter().zip(named) {
-            sorted.add(delivery, named);
+        let mut outcomes = DeliveryOutcomes::default();
+        for (delivery, named) in valid.into_iter().zip(named) {
+            outcomes.add(delivery, named);
         }
-        self.apply_outcomes(sorted).await
+        self.apply_outcomes(outcomes).await
     }
 
-    async fn apply_outcomes(&self, sorted: DeliveryOutcomes) -> Result<Vec<Lease>> {
-        self.stream.acknowledge(&sorted.finished, AckKind::Ack).await;
-        self.stream.acknowledge(&sorted.leased_elsewhere, AckKind::Nak(Some(self.redelivery_delay))).await;
-        if !sorted.crash_suspects.is_empty()
-            && let Err(error) = self.drop_suspect_messages(&sorted.crash_suspects).await
+    async fn apply_outcomes(&self, outcomes: DeliveryOutcomes) -> Result<Vec<Lease>> {
+        let redeliver = AckKind::Nak(Some(self.redelivery_delay));
+        self.stream.acknowledge(&outcomes.finished, AckKind::Ack).await;
+        self.stream.acknowledge(&outcomes.leased_elsewhere, redeliver).await;
+        if !outcomes.crash_suspects.is_empty()
+            && let Err(error) = self.drop_suspect_messages(&outcomes.crash_suspects).await
         {
-            // The fresh ones are leased all the same; the suspects' messages come again.
-            tracing::warn!(%error, "suspects keep their messages until these come again");
+            // The fresh photos are leased anyway; the messages of the suspects are delivered again.
+            tracing::warn!(%error, "failed to drop messages of crash suspects, retrying at their redelivery");
         }
-        let mut leases = Vec::with_capacity(sorted.leased.len());
-        let mut held = self.leased_deliveries();
-        for (lease, delivery) in sorted.leased {
-            held.insert(lease.id, delivery);
+        let mut leases = Vec::with_capacity(outcomes.leased.len());
+        let mut leased_deliveries = self.leased_deliveries();
+        for (lease, delivery) in outcomes.leased {
+            leased_deliveries.insert(lease.id, delivery);
             leases.push(lease);
         }
         Ok(leases)
     }
 
-    /// Takes the messages of suspects out of the stream; the rows have them. Noted as published first, so that the outbox
-    /// does not publish them again; dying in between leaves a message too many, which comes here again.
+    /// Removes the messages of crash suspects from the stream; the photos stay in the database. They are marked as
+    /// published first, so that the outbox does not publish them again. If the process dies in between, a surplus
+    /// message remains and ends here again.
     async fn drop_suspect_messages(&self, suspects: &[Delivery]) -> Result<()> {
-        let named: Vec<_> = suspects.iter().filter_map(|delivery| delivery.queued).collect();
-        self.database.mark_published(&named).await?;
+        let photos: Vec<_> = suspects.iter().filter_map(|delivery| delivery.queued).collect();
+        self.database.mark_published(&photos).await?;
         self.stream.acknowledge(suspects, AckKind::Ack).await;
         Ok(())
     }
 
-    /// The messages of leases that ended.
+    /// Removes and returns the messages of leases that have ended.
     fn remove_deliveries<'a>(&self, leases: impl Iterator<Item = &'a LeaseId>) -> Vec<Delivery> {
-        let mut held = self.leased_deliveries();
-        leases.filter_map(|lease| held.remove(lease)).collect()
+        let mut leased_deliveries = self.leased_deliveries();
+        leases.filter_map(|lease| leased_deliveries.remove(lease)).collect()
     }
 
     fn leased_deliveries(&self) -> std::sync::MutexGuard<'_, HashMap<LeaseId, Delivery>> {
@@ -162,7 +163,7 @@ impl Drop for JetStreamQueue {
     }
 }
 
-/// Deliveries by what became of their photos.
+/// Deliveries by the state of their photos.
 #[derive(Default)]
 struct DeliveryOutcomes {
     leased: Vec<(Lease, Delivery)>,
@@ -213,46 +214,46 @@ impl Queue for JetStreamQueue {
         if deliveries.is_empty() {
             return Ok(Vec::new());
         }
-        // There is room in the stream now.
+        // The outbox may publish more now.
         self.wakeup.notify_one();
         self.lease_delivered(deliveries, request.ttl).await
     }
 
     async fn renew(&self, leases: &[LeaseId], ttl: Duration) -> Result<Vec<LeaseId>> {
-        let kept = self.database.renew(leases, ttl).await?;
-        let working: Vec<Delivery> = {
-            let mut held = self.leased_deliveries();
-            // The messages of lost leases belong to whoever they are delivered to next.
-            for lease in leases.iter().filter(|lease| !kept.contains(lease)) {
-                held.remove(lease);
+        let renewed = self.database.renew(leases, ttl).await?;
+        let in_progress: Vec<Delivery> = {
+            let mut leased_deliveries = self.leased_deliveries();
+            // The message of a lost lease belongs to the worker that it is delivered to next.
+            for lease in leases.iter().filter(|lease| !renewed.contains(lease)) {
+                leased_deliveries.remove(lease);
             }
-            kept.iter().filter_map(|lease| held.get(lease).cloned()).collect()
+            renewed.iter().filter_map(|lease| leased_deliveries.get(lease).cloned()).collect()
         };
-        self.stream.acknowledge(&working, AckKind::Progress).await;
-        Ok(kept)
+        self.stream.acknowledge(&in_progress, AckKind::Progress).await;
+        Ok(renewed)
     }
 
     async fn finish(&self, photos: Vec<PhotoResults>) -> Result<Vec<Finish>> {
-        let leases: Vec<LeaseId> = photos.iter().map(|finished| finished.lease.id).collect();
-        let answers = self.database.finish(photos).await?;
-        let settled = self.remove_deliveries(leases.iter());
-        self.stream.acknowledge(&settled, AckKind::Ack).await;
-        Ok(answers)
+        let leases: Vec<LeaseId> = photos.iter().map(|photo| photo.lease.id).collect();
+        let finished = self.database.finish(photos).await?;
+        let deliveries = self.remove_deliveries(leases.iter());
+        self.stream.acknowledge(&deliveries, AckKind::Ack).await;
+        Ok(finished)
     }
 
     async fn fail(&self, lease: &Lease, reason: FailureReason, detail: &str) -> Result<Finish> {
-        let answer = self.database.fail(lease, reason, detail).await?;
-        let settled = self.remove_deliveries(std::iter::once(&lease.id));
-        self.stream.acknowledge(&settled, AckKind::Ack).await;
-        Ok(answer)
+        let finished = self.database.fail(lease, reason, detail).await?;
+        let deliveries = self.remove_deliveries(std::iter::once(&lease.id));
+        self.stream.acknowledge(&deliveries, AckKind::Ack).await;
+        Ok(finished)
     }
 
-    /// The message has done its work: the photo is queued again in another turn, which an outbox publishes at once, this
-    /// one or another. Handed back instead, a message whose way is cut would keep its photo for the rest of the ack wait.
+    /// Acknowledges the message: the photo is queued again in a new round, which an outbox publishes at once. If the message were returned to the stream instead, over a connection that is cut, the photo would
+    /// wait until the ack wait has passed.
     async fn release(&self, leases: &[LeaseId]) -> Result<()> {
         self.database.release(leases).await?;
-        let returned = self.remove_deliveries(leases.iter());
-        self.stream.acknowledge(&returned, AckKind::Ack).await;
+        let deliveries = self.remove_deliveries(leases.iter());
+        self.stream.acknowledge(&deliveries, AckKind::Ack).await;
         self.wakeup.notify_one();
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! The outbox: publishes queued photos, a bounded lead ahead of the workers. Every replica runs one.
+//! The outbox: publishes queued photos to the stream, a bounded lead ahead of the workers. Every replica runs one.
 //!
-//! A photo is confirmed in the rows alone, which the outbox follows: it publishes what no message names yet and then
-//! notes it in the rows. When it dies in between, the next one publishes again; the stream drops the copy by its id,
-//! and a copy that comes later than the stream remembers finds its photo held or over. So there may be any number of
-//! outboxes, and they need not know of each other.
+//! A photo is confirmed in the database alone. The outbox publishes the photos without a message and then marks them as
+//! published. If it dies in between, the next one publishes them again: the stream drops the copy by its id, and a copy
+//! that arrives after the stream has forgotten the first finds its photo leased or finished. Any number of outboxes can
+//! run without knowing of each other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,30 +15,30 @@ use crate::error::StoreError;
 use crate::metric_names;
 use crate::traits::{OutboxQueue, Result};
 
-/// The least lead: what keeps a worker busy while the next round is on its way.
+/// The smallest lead, in photos: keeps a worker busy while the next batch is published.
 const MIN_LEAD: usize = 64;
 
-/// The largest: enough for a hundred workers, and no query too long.
+/// The largest lead, in photos: enough for a hundred workers without long queries.
 const MAX_LEAD: usize = 4096;
 
-/// How many photos are published at once and noted in one transaction.
+/// How many photos are published at once and marked in one transaction.
 const BATCH_SIZE: usize = 512;
 
-/// How often the outbox looks when nobody rings: what a photo waits whose publisher died, or that another process
-/// confirmed while there was no room.
+/// How often the outbox runs without a wakeup. A photo waits this long if its publisher died, or if another process
+/// confirmed it while the lead was exhausted.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The task.
-pub(crate) struct Outbox {
-    pub(crate) database: Arc<dyn OutboxQueue>,
-    pub(crate) stream: Arc<WorkStream>,
-    /// Rings when photos were queued, and when workers took some.
-    pub(crate) wakeup: Arc<Notify>,
+pub(super) struct Outbox {
+    pub(super) database: Arc<dyn OutboxQueue>,
+    pub(super) stream: Arc<WorkStream>,
+    /// Notified when photos were queued, and when workers have pulled some.
+    pub(super) wakeup: Arc<Notify>,
 }
 
 impl Outbox {
     /// Publishes until it is dropped.
-    pub(crate) async fn run(self) {
+    pub(super) async fn run(self) {
         let mut is_failing = false;
         loop {
             match self.publish_pending().await {
@@ -49,27 +49,27 @@ impl Outbox {
                     is_failing = true;
                 }
             }
-            // A ring is not lost while the task is busy. After an error nobody's ring makes it try sooner.
-            let tick = tokio::time::sleep(POLL_INTERVAL);
-            tokio::pin!(tick);
+            // A notification is not lost while the task is busy. After an error notifications do not shorten the pause.
+            let pause = tokio::time::sleep(POLL_INTERVAL);
+            tokio::pin!(pause);
             tokio::select! {
                 () = self.wakeup.notified(), if !is_failing => {}
-                () = &mut tick => {}
+                () = &mut pause => {}
             }
         }
     }
 
-    /// Publishes until the stream is as far ahead as it may be, or nothing is left.
+    /// Publishes until the lead is exhausted or no photo is left.
     async fn publish_pending(&self) -> Result<()> {
         loop {
             let lag = self.stream.lag().await?;
             metrics::gauge!(metric_names::QUEUE_STREAM_LAG).set(lag.waiting as f64);
             metrics::gauge!(metric_names::QUEUE_STREAM_HELD).set(lag.unacknowledged as f64);
-            let room = publish_quota(lag).min(BATCH_SIZE);
-            if room == 0 {
+            let quota = publish_quota(lag).min(BATCH_SIZE);
+            if quota == 0 {
                 return Ok(());
             }
-            let photos = self.database.unpublished(room).await?;
+            let photos = self.database.unpublished(quota).await?;
             if photos.is_empty() {
                 return Ok(());
             }
@@ -80,7 +80,7 @@ impl Outbox {
             if let Some(error) = published.error {
                 return Err(error);
             }
-            // Nothing new in it: another outbox is at the same photos and goes on with them.
+            // Only duplicates: another outbox is publishing the same photos and goes on with them.
             if fresh == 0 {
                 return Ok(());
             }
@@ -88,20 +88,21 @@ impl Outbox {
     }
 }
 
-/// How many photos may be published: the stream may hold as many as the workers have, so that it is worked off in the
-/// time that a photo spends in a worker. Not before a quarter is free: a round is a transaction.
+/// Returns how many photos may be published. The stream may contain as many as the workers have, so that it is empty
+/// after the time that a photo spends in a worker. Returns 0 until a quarter is free, because each batch is a transaction.
 fn publish_quota(lag: Lag) -> usize {
     let lead = lag.unacknowledged.clamp(MIN_LEAD, MAX_LEAD);
-    let room = lead.saturating_sub(lag.waiting);
-    if room < lead / 4 { 0 } else { room }
+    let quota = lead.saturating_sub(lag.waiting);
+    if quota < lead / 4 { 0 } else { quota }
 }
 
+/// Logs the first failure of an outage as a warning.
 fn log_failure(is_failing: bool, error: &StoreError) {
     let cause = error.source.as_ref().map(ToString::to_string);
     if is_failing {
-        tracing::debug!(%error, cause, "photos are still not published");
+        tracing::debug!(%error, cause, "failed to publish photos again");
     } else {
-        tracing::warn!(%error, cause, "photos are not published until the queue is back; they wait in the rows");
+        tracing::warn!(%error, cause, "failed to publish photos, retrying every second");
     }
 }
 
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_is_nearly_full_is_left_alone() {
+    fn nothing_is_published_while_the_stream_is_nearly_full() {
         assert_eq!(publish_quota(Lag { waiting: 49, unacknowledged: 0 }), 0);
         assert_eq!(publish_quota(Lag { waiting: 48, unacknowledged: 0 }), 16);
         assert_eq!(publish_quota(Lag { waiting: 5000, unacknowledged: 100 }), 0);

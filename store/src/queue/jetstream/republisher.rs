@@ -1,7 +1,7 @@
-//! The sweeper: finds photos that the rows count as published and the stream does not have. Every replica runs one.
+//! The republisher: finds photos that are marked as published but have no message in the stream. Every replica runs one.
 //!
-//! Such photos are rare: a stream that was lost with its disk, purged by hand, or whose message ran out of deliveries.
-//! They are only handed to the outbox again; a photo that was not lost after all is published twice and read once.
+//! Such photos are rare: the stream was lost with its disk or purged by hand, or a message exceeded its deliveries. They
+//! are only returned to the outbox. A photo that was not lost after all is published twice and processed once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,66 +11,67 @@ use tokio::sync::Notify;
 use super::settings::QueueSettings;
 use super::stream::WorkStream;
 use crate::metric_names;
-use crate::sql::row_types::now;
+use crate::model::encoding::now;
 use crate::traits::{OutboxQueue, Result};
 
 /// The task.
-pub(crate) struct Republisher {
-    pub(crate) settings: QueueSettings,
-    pub(crate) database: Arc<dyn OutboxQueue>,
-    pub(crate) stream: Arc<WorkStream>,
-    /// The outbox's.
-    pub(crate) wakeup: Arc<Notify>,
+pub(super) struct Republisher {
+    pub(super) settings: QueueSettings,
+    pub(super) database: Arc<dyn OutboxQueue>,
+    pub(super) stream: Arc<WorkStream>,
+    /// Wakes the outbox.
+    pub(super) wakeup: Arc<Notify>,
 }
 
 impl Republisher {
-    /// Sweeps until it is dropped.
-    pub(crate) async fn run(self) {
-        let mut is_new = false;
+    /// Runs until it is dropped.
+    pub(super) async fn run(self) {
+        let mut is_stream_new = false;
         loop {
-            match self.republish_lost(is_new).await {
-                Ok(()) => is_new = false,
-                // A new stream is swept for until that has worked.
-                Err(error) => tracing::debug!(%error, "no sweep now"),
+            match self.republish_lost(is_stream_new).await {
+                Ok(()) => is_stream_new = false,
+                // For a new stream it is repeated until it succeeds.
+                Err(error) => tracing::debug!(%error, "failed to look for lost messages"),
             }
-            let pause = if is_new { Duration::from_secs(1) } else { self.settings.republish_interval };
-            let pause = tokio::time::sleep(pause);
+            let interval =
+                if is_stream_new { Duration::from_secs(1) } else { self.settings.republish_interval };
+            let pause = tokio::time::sleep(interval);
             tokio::pin!(pause);
             tokio::select! {
-                () = self.stream.wait_until_recreated() => is_new = true,
+                () = self.stream.wait_until_recreated() => is_stream_new = true,
                 () = &mut pause => {}
             }
         }
     }
 
-    async fn republish_lost(&self, is_new: bool) -> Result<()> {
-        // Nothing that was published is in a stream that was just made, or the stream drops its copy; and no clock is
-        // asked, for the rows may have another one.
-        let before = if is_new { i64::MAX } else { self.query_cutoff().await? };
-        let swept = self.database.republish(before).await?;
-        if swept > 0 {
-            metrics::counter!(metric_names::QUEUE_SWEPT).increment(swept);
-            tracing::warn!(photos = swept, "photos that the stream does not have are published again");
+    async fn republish_lost(&self, is_stream_new: bool) -> Result<()> {
+        // A stream that was just created has none of the photos, or drops their copies. No time is compared then,
+        // because the clock of the database may differ.
+        let before = if is_stream_new { i64::MAX } else { self.query_cutoff().await? };
+        let republished = self.database.republish(before).await?;
+        if republished > 0 {
+            metrics::counter!(metric_names::QUEUE_SWEPT).increment(republished);
+            tracing::warn!(photos = republished, "republishing photos whose messages were lost");
             self.wakeup.notify_one();
         }
         Ok(())
     }
 
-    /// Published before this moment and still waiting, a photo cannot be in the stream: an empty stream has none,
-    /// another none that is older than its oldest message.
+    /// Returns the time before which a photo must have been published to count as lost if it still waits.
     async fn query_cutoff(&self) -> Result<i64> {
         let oldest = self.stream.oldest_timestamp().await?;
         Ok(compute_cutoff(&self.settings, now(), oldest))
     }
 }
 
-/// All in microseconds. A message that stays for ever does not make the sweeper blind: what waits for long is taken
-/// for lost, and if it was not, a copy costs little.
+/// Computes the cutoff; all times in microseconds. An empty stream contains no photo, another stream none older than its
+/// oldest message. A message that is never removed does not hide lost photos: what has waited for long counts as lost,
+/// and a surplus message costs little.
 fn compute_cutoff(settings: &QueueSettings, now: i64, oldest: Option<i64>) -> i64 {
     let micros = |duration: Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
     let oldest = oldest.map_or(now, |oldest| oldest.min(now));
-    let not_there = oldest.saturating_sub(micros(settings.grace()));
-    not_there.max(now.saturating_sub(micros(settings.republish_after())))
+    let older_than_stream = oldest.saturating_sub(micros(settings.grace()));
+    older_than_stream.max(now.saturating_sub(micros(settings.republish_after())))
 }
 
 #[cfg(test)]
@@ -90,10 +91,10 @@ mod tests {
             republish_interval: Duration::from_secs(60),
         };
         let now = 10_000 * SECOND;
-        let at = |oldest| (now - compute_cutoff(&settings, now, oldest)) / SECOND;
-        assert_eq!(at(None), 90, "empty");
-        assert_eq!(at(Some(now - 100 * SECOND)), 190, "behind a backlog");
-        assert_eq!(at(Some(now - 5000 * SECOND)), 600, "a message that stays");
-        assert_eq!(at(Some(now + 300 * SECOND)), 90, "a server whose clock is ahead");
+        let age_of_cutoff = |oldest| (now - compute_cutoff(&settings, now, oldest)) / SECOND;
+        assert_eq!(age_of_cutoff(None), 90, "an empty stream");
+        assert_eq!(age_of_cutoff(Some(now - 100 * SECOND)), 190, "a backlog");
+        assert_eq!(age_of_cutoff(Some(now - 5000 * SECOND)), 600, "a message that is never removed");
+        assert_eq!(age_of_cutoff(Some(now + 300 * SECOND)), 90, "a server whose clock is ahead");
     }
 }

@@ -1,4 +1,4 @@
-//! Where the servers are, who we are to them and how long they wait; what follows from it is derived here.
+//! Settings of the NATS servers and the work stream, and the times derived from them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,55 +9,54 @@ use url::Url;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::traits::Result;
 
-/// What [`crate::Store::open`] needs to know of a queue beside the database.
+/// Settings of a message queue beside the database.
 #[derive(Clone, Debug)]
 pub struct QueueSettings {
-    /// `nats://host:4222` or `tls://host:4222`, several separated by commas; a user and password, or a token in the
-    /// place of the user, in the first one count for all.
+    /// `nats://host:4222` or `tls://host:4222`, several separated by commas. User and password, or a token in place of
+    /// the user, are taken from the first one and used for all.
     pub url: String,
-    /// A credentials file (`.creds`), where the servers know users by key.
+    /// A credentials file (`.creds`), for servers that authenticate users by key.
     pub credentials: Option<PathBuf>,
     /// The stream's name: letters, digits, `-` and `_`. Its messages have the subject `<name>.work`.
     pub stream: String,
-    /// On how many servers the stream is kept.
+    /// Number of servers that store the stream.
     pub replicas: usize,
-    /// How long a worker may be silent before its messages are delivered to others; that of the leases, so that both
-    /// end together.
+    /// How long a worker may leave a message unacknowledged before it is delivered to another; equal to the lease time,
+    /// so that both expire together.
     pub ack_wait: Duration,
-    /// How often the sweeper looks for photos that the stream forgot.
+    /// How often the republisher looks for photos whose messages were lost.
     pub republish_interval: Duration,
 }
 
 impl QueueSettings {
-    /// How long the stream knows a message it has had. Long enough for a publisher that died between publishing and
-    /// noting it to be replaced, and shorter than [`Self::grace`]: what the sweeper lets be published again must not
-    /// be dropped as known.
+    /// How long the stream drops copies of a message. Long enough to replace a publisher that died between publishing and
+    /// marking, and shorter than [`Self::grace`]: a republished message must not be dropped as a copy.
     pub(crate) fn duplicate_window(&self) -> Duration {
         self.republish_interval
     }
 
-    /// How long ago a photo has to be published before its absence from the stream means anything: covers the time
-    /// from the stream's answer to the commit that notes it, and clocks that do not agree.
+    /// How long ago a photo must have been published for its absence from the stream to count: covers the time from the
+    /// stream's acknowledgement to the commit that marks the photo, and the difference between clocks.
     pub(crate) fn grace(&self) -> Duration {
         self.republish_interval * 3 / 2
     }
 
-    /// After so long a photo that still waits is published again, whatever the stream holds.
+    /// How long after its publication a waiting photo is published again, whatever the stream contains.
     pub(crate) fn republish_after(&self) -> Duration {
         self.republish_interval * 10
     }
 
-    /// When a message whose photo another worker has is looked at again. Most photos end in far less than a lease.
+    /// When a message whose photo another worker has leased is delivered again. Most photos take far less than a lease.
     pub(crate) fn redelivery_delay(&self) -> Duration {
         self.ack_wait / 4
     }
 
-    /// The servers' addresses.
+    /// Returns the addresses of the servers, without credentials.
     pub(crate) fn server_addresses(&self) -> Result<Vec<ServerAddr>> {
         self.parse_urls()?
             .into_iter()
             .map(|mut url| {
-                // Who we are is said in the options; an address with a name in it would show up in logs.
+                // Credentials go into the options; those in an address would appear in logs.
                 if url.set_username("").is_err() || url.set_password(None).is_err() {
                     return Err(invalid_url());
                 }
@@ -66,7 +65,7 @@ impl QueueSettings {
             .collect()
     }
 
-    /// Who we are to the servers.
+    /// Returns the connection options with the credentials.
     pub(crate) async fn connect_options(&self) -> Result<ConnectOptions> {
         let first = self.parse_urls()?.swap_remove(0);
         let options = match (first.username(), first.password()) {
@@ -85,7 +84,7 @@ impl QueueSettings {
         }
     }
 
-    /// One at least.
+    /// Returns at least one URL.
     fn parse_urls(&self) -> Result<Vec<Url>> {
         self.url
             .split(',')
@@ -98,12 +97,12 @@ impl QueueSettings {
     }
 }
 
-/// Without the URL: it may hold a password.
+/// Returns an error without the URL, because it may contain a password.
 fn invalid_url() -> StoreError {
     StoreError::new(StoreErrorKind::Corrupt, "queue url (must be nats://host:port or tls://host:port)")
 }
 
-/// A part of a URL without its percent signs.
+/// Decodes percent-encoding in a part of a URL.
 fn percent_decode(part: &str) -> Result<String> {
     let mut bytes = Vec::with_capacity(part.len());
     let mut rest = part.as_bytes();
@@ -160,9 +159,9 @@ mod tests {
             assert_eq!(error.kind, StoreErrorKind::Corrupt);
             assert!(!format!("{error:?}").contains("secret"), "{error:?}");
         }
-        let lost =
+        let missing_file =
             QueueSettings { credentials: Some("no/such.creds".into()), ..settings_with_url("nats://one") };
-        assert!(lost.connect_options().await.err().unwrap().to_string().contains("no/such.creds"));
+        assert!(missing_file.connect_options().await.err().unwrap().to_string().contains("no/such.creds"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The stream on the server: made, filled, pulled from. Knows messages and their names; knows no rows.
+//! The stream on the server: created, published to, pulled from. Knows messages and what they name; knows no database.
 //!
-//! Every replica makes sure of the stream and its consumer by itself, with the same settings, and does so again when
-//! the server has lost them. Nothing here waits for a server that is away: callers are told at once.
+//! Every replica creates the stream and its consumer if they are missing, with the same settings, and again if the server
+//! has lost them. Nothing here waits for an unavailable server: callers get an error at once.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -20,58 +20,60 @@ use tokio::sync::Notify;
 use super::message;
 use super::settings::QueueSettings;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::sql::row_types::micros;
+use crate::model::encoding::micros;
 use crate::traits::{Result, UnpublishedPhoto};
 
-/// The consumer that all workers share.
+/// The name of the consumer that all workers share.
 const CONSUMER: &str = "workers";
 
-/// How long a request may take. A healthy server answers in milliseconds.
+/// Time limit of a request. A healthy server responds within milliseconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long telling the server about messages may take; what it was not told it finds out by the ack wait.
+/// Time limit of acknowledgements. The server redelivers what was not acknowledged after the ack wait.
 const ACK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// When to try again after the server was away.
+/// When callers should try again after the server was unavailable.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What all workers together may have: far more than a thousand workers take, and a bound on what the server remembers.
+/// How many messages all workers together may have: far more than a thousand workers lease, and a bound on the memory of
+/// the server.
 const MAX_ACK_PENDING: i64 = 65_536;
 
-/// Every delivery counts, also those that found their photo with another worker or no rows that answered; what ends a photo
-/// are the rows, which count only leases that ended without a word. A message that gets so far is left to the sweeper.
+/// How often a message is delivered. Every delivery counts, also those whose photo another worker has leased or for which
+/// the database was unavailable. Only the database fails photos, by counting leases that expired without a result; the
+/// photo of a message that exceeds this number is left to the republisher.
 const MAX_DELIVERIES: i64 = 10_000;
 
-/// A message that nobody takes any more goes after so long; the sweeper has published its photo anew by then.
+/// After this time the stream drops a message. The republisher has published its photo again by then.
 const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
 
-/// A message that was delivered, until it is settled.
+/// A message that was delivered and not yet acknowledged.
 #[derive(Clone, Debug)]
 pub(crate) struct Delivery {
-    /// What it names; `None` for a message that is not one of ours.
+    /// The photo that it names; `None` if its text is unknown.
     pub(crate) queued: Option<UnpublishedPhoto>,
-    /// Whether it had been delivered before.
+    /// Whether it was delivered before.
     pub(crate) is_redelivered: bool,
     message: jetstream::Message,
 }
 
-/// Messages by where they are.
+/// Number of messages in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lag {
-    /// In the stream, with no worker yet.
+    /// Not delivered to a worker yet.
     pub(crate) waiting: usize,
-    /// With workers.
+    /// Delivered and not acknowledged.
     pub(crate) unacknowledged: usize,
 }
 
-/// What became of photos to publish.
+/// The result of publishing photos.
 #[derive(Debug, Default)]
 pub(crate) struct PublishOutcome {
-    /// Those that are in the stream now.
+    /// Photos whose messages are in the stream now.
     pub(crate) stored: Vec<UnpublishedPhoto>,
-    /// How many of them it had already.
+    /// How many of them were in the stream already.
     pub(crate) duplicates: usize,
-    /// Why the others are not.
+    /// Why the others are not in the stream.
     pub(crate) error: Option<StoreError>,
 }
 
@@ -79,14 +81,14 @@ pub(crate) struct PublishOutcome {
 pub(crate) struct WorkStream {
     settings: QueueSettings,
     context: Context,
-    /// The consumer, once made sure of.
+    /// The consumer; `None` until it is known to exist.
     consumer: Mutex<Option<PullConsumer>>,
-    /// Rings when the stream had to be made: whatever was published before is not in it.
+    /// Notified when the stream was created: nothing that was published before is in it.
     recreated: Notify,
 }
 
 impl WorkStream {
-    /// Connects in the background, for as long as it takes, and again whenever the connection is lost.
+    /// Connects in the background without a time limit, and again whenever the connection is lost.
     pub(crate) async fn open(settings: QueueSettings) -> Result<Self> {
         let servers = settings.server_addresses()?;
         let client = settings
@@ -105,23 +107,23 @@ impl WorkStream {
         Ok(Self { settings, context, consumer: Mutex::default(), recreated: Notify::new() })
     }
 
-    /// Waits until the stream had to be made.
+    /// Waits until the stream is created because the server did not have it.
     pub(crate) async fn wait_until_recreated(&self) {
         self.recreated.notified().await;
     }
 
-    /// Whether the servers answer and have the stream.
+    /// Returns how many messages wait and are in progress; an error if the servers do not respond.
     pub(crate) async fn lag(&self) -> Result<Lag> {
-        const OPERATION: &str = "ask the queue for its lag";
+        const OPERATION: &str = "read the lag of the queue";
         let consumer = self.ensure_consumer().await?;
         let info = consumer.get_info().await.map_err(|cause| self.fail_and_clear(OPERATION, cause))?;
         let waiting = usize::try_from(info.num_pending).unwrap_or(usize::MAX);
         Ok(Lag { waiting, unacknowledged: info.num_ack_pending })
     }
 
-    /// When the oldest message that is still there came, microseconds; `None` for an empty stream.
+    /// Returns when the oldest message in the stream was published, in microseconds; `None` if the stream is empty.
     pub(crate) async fn oldest_timestamp(&self) -> Result<Option<i64>> {
-        const OPERATION: &str = "ask the queue for its oldest message";
+        const OPERATION: &str = "read the oldest message of the queue";
         self.ensure_consumer().await?;
         let stream = self.context.get_stream(&self.settings.stream).await;
         let stream = stream.map_err(|cause| self.fail_and_clear(OPERATION, cause))?;
@@ -129,28 +131,28 @@ impl WorkStream {
         Ok((state.messages > 0).then(|| micros(state.first_timestamp)))
     }
 
-    /// Publishes photos in order, and waits for the server to have written them all.
+    /// Publishes photos in order and waits until the server has written them all.
     pub(crate) async fn publish(&self, photos: &[UnpublishedPhoto]) -> Result<PublishOutcome> {
         const OPERATION: &str = "publish photos";
-        // Made sure of first: without the stream nobody would answer.
+        // Checked first: without the stream there would be no response.
         self.ensure_consumer().await?;
         let mut sent = Vec::with_capacity(photos.len());
         for photo in photos {
             let text = message::encode(photo);
             let publish = PublishMessage::build().message_id(&text).payload(text.into());
-            let answer = self
+            let acknowledgement = self
                 .context
                 .send_publish(self.subject(), publish)
                 .await
                 .map_err(unavailable_because(OPERATION))?;
-            sent.push(answer.into_future());
+            sent.push(acknowledgement.into_future());
         }
         let mut published = PublishOutcome::default();
-        for (photo, answer) in photos.iter().zip(join_all(sent).await) {
-            match answer {
-                Ok(kept) => {
+        for (photo, acknowledgement) in photos.iter().zip(join_all(sent).await) {
+            match acknowledgement {
+                Ok(written) => {
                     published.stored.push(*photo);
-                    published.duplicates += usize::from(kept.duplicate);
+                    published.duplicates += usize::from(written.duplicate);
                 }
                 Err(cause) => published.error = Some(self.fail_and_clear(OPERATION, cause)),
             }
@@ -158,19 +160,19 @@ impl WorkStream {
         Ok(published)
     }
 
-    /// Takes up to `limit` messages that wait; when none does, waits for the first one, `at_most` so long.
-    pub(crate) async fn pull(&self, limit: usize, at_most: Duration) -> Result<Vec<Delivery>> {
-        match self.pull_once(limit, at_most).await {
-            // The server has lost the consumer, or it moves to another server: made sure of, and asked once more.
-            Err(_) if self.is_connected() => self.pull_once(limit, at_most).await,
-            answer => answer,
+    /// Pulls up to `limit` waiting messages; if there is none, waits up to `max_wait` for the first one.
+    pub(crate) async fn pull(&self, limit: usize, max_wait: Duration) -> Result<Vec<Delivery>> {
+        match self.pull_once(limit, max_wait).await {
+            // The server has lost the consumer, or the consumer moves to another server: created if missing, and tried again.
+            Err(_) if self.is_connected() => self.pull_once(limit, max_wait).await,
+            pulled => pulled,
         }
     }
 
-    async fn pull_once(&self, limit: usize, at_most: Duration) -> Result<Vec<Delivery>> {
+    async fn pull_once(&self, limit: usize, max_wait: Duration) -> Result<Vec<Delivery>> {
         const OPERATION: &str = "pull photos from the queue";
         let consumer = self.ensure_consumer().await?;
-        let pulled = consumer.fetch().max_messages(limit).expires(at_most).messages().await;
+        let pulled = consumer.fetch().max_messages(limit).expires(max_wait).messages().await;
         let mut messages = pulled.map_err(|cause| self.fail_and_clear(OPERATION, cause))?;
         let mut deliveries = Vec::new();
         while let Some(next) = messages.next().await {
@@ -180,34 +182,34 @@ impl WorkStream {
                     self.clear_consumer();
                     return Err(unavailable(OPERATION).with_source(std::io::Error::other(cause)));
                 }
-                // What came is worked on; the next pull meets the error again.
+                // The messages received so far are used; the next pull gets the error again.
                 Err(_) => break,
             }
         }
         Ok(deliveries)
     }
 
-    /// Tells the server what became of messages. What it does not hear it finds out: they are delivered again after
-    /// the ack wait, and the rows say then that there is nothing to do.
-    pub(crate) async fn acknowledge(&self, deliveries: &[Delivery], what: AckKind) {
+    /// Acknowledges messages, or asks for their redelivery. If the server does not receive it, it delivers them again
+    /// after the ack wait, and the database says then that there is nothing to do.
+    pub(crate) async fn acknowledge(&self, deliveries: &[Delivery], kind: AckKind) {
         if deliveries.is_empty() || !self.is_connected() {
             return;
         }
-        let telling = join_all(deliveries.iter().map(|delivery| delivery.message.ack_with(what)));
-        match tokio::time::timeout(ACK_TIMEOUT, telling).await {
-            Ok(told) => {
-                if let Some(error) = told.into_iter().find_map(std::result::Result::err) {
-                    tracing::debug!(error = %error, "the queue was not told of messages");
+        let acknowledgements = join_all(deliveries.iter().map(|delivery| delivery.message.ack_with(kind)));
+        match tokio::time::timeout(ACK_TIMEOUT, acknowledgements).await {
+            Ok(results) => {
+                if let Some(error) = results.into_iter().find_map(std::result::Result::err) {
+                    tracing::debug!(%error, "failed to acknowledge messages");
                 }
             }
-            Err(_elapsed) => tracing::debug!("the queue was not told of messages in time"),
+            Err(_elapsed) => tracing::debug!("failed to acknowledge messages: timed out"),
         }
     }
 
-    /// The consumer, made sure of when it is not known to be there.
+    /// Returns the consumer, and creates it if it is not known to exist.
     async fn ensure_consumer(&self) -> Result<PullConsumer> {
         if !self.is_connected() {
-            return Err(unavailable("reach the queue"));
+            return Err(unavailable("connect to the queue"));
         }
         if let Some(consumer) = self.cached_consumer().clone() {
             return Ok(consumer);
@@ -217,21 +219,21 @@ impl WorkStream {
         Ok(consumer)
     }
 
-    /// Makes the stream and its consumer, or brings them to these settings; the same from any number of replicas.
+    /// Creates the stream and its consumer, or updates their settings; any number of replicas may do so.
     async fn ensure_stream(&self) -> Result<PullConsumer> {
-        const OPERATION: &str = "make the work stream";
+        const OPERATION: &str = "create the work stream";
         let config = self.stream_config();
         match self.context.update_stream(&config).await {
             Ok(_) => {}
             Err(cause) if cause.kind() == CreateStreamErrorKind::NotFound => {
                 self.context.create_stream(config).await.map_err(unavailable_because(OPERATION))?;
-                tracing::info!(stream = self.settings.stream, "the work stream was made");
+                tracing::info!(stream = self.settings.stream, "created the work stream");
                 self.recreated.notify_one();
             }
             Err(cause) => return Err(unavailable_because(OPERATION)(cause)),
         }
         let created = self.context.create_consumer_on_stream(self.consumer_config(), &self.settings.stream);
-        created.await.map_err(unavailable_because("make the consumer of the work stream"))
+        created.await.map_err(unavailable_because("create the consumer of the work stream"))
     }
 
     fn stream_config(&self) -> Config {
@@ -265,12 +267,12 @@ impl WorkStream {
         format!("{}.work", self.settings.stream)
     }
 
-    /// Waits until the server has what was told it, as long as it is there.
+    /// Waits until acknowledgements are sent, unless the server is unavailable.
     pub(crate) async fn flush(&self) {
         if self.is_connected()
             && tokio::time::timeout(ACK_TIMEOUT, self.context.client().flush()).await.is_err()
         {
-            tracing::warn!("the queue's server did not take the last answers in time");
+            tracing::warn!("failed to send last acknowledgements to the queue: timed out");
         }
     }
 
@@ -282,18 +284,19 @@ impl WorkStream {
         self.consumer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next call makes sure of stream and consumer again: the error may be that they are gone.
+    /// Makes the next call check stream and consumer again: an error may mean that they are gone.
     fn clear_consumer(&self) {
         *self.cached_consumer() = None;
     }
 
+    /// Clears the consumer and returns the error of `operation`.
     fn fail_and_clear(
         &self,
-        what: &'static str,
+        operation: &'static str,
         cause: impl std::error::Error + Send + Sync + 'static,
     ) -> StoreError {
         self.clear_consumer();
-        unavailable_because(what)(cause)
+        unavailable_because(operation)(cause)
     }
 }
 
@@ -304,27 +307,27 @@ impl Delivery {
     }
 }
 
-/// Once per change, so that an outage is two lines of the log.
+/// Logs changes of the connection once each, so that an outage is two lines of the log.
 async fn log_event(event: Event) {
     match event {
         Event::Connected | Event::Disconnected => {
-            tracing::info!(%event, "the connection to the queue changed")
+            tracing::info!(%event, "connection to the queue changed")
         }
-        Event::ServerError(_) | Event::ClientError(_) => tracing::warn!(%event, "the queue has an error"),
-        event => tracing::debug!(%event, "the queue says"),
+        Event::ServerError(_) | Event::ClientError(_) => tracing::warn!(%event, "queue reported an error"),
+        event => tracing::debug!(%event, "queue reported an event"),
     }
 }
 
-fn unavailable(what: &'static str) -> StoreError {
-    let mut error = StoreError::new(StoreErrorKind::Unavailable, what);
+fn unavailable(operation: &'static str) -> StoreError {
+    let mut error = StoreError::new(StoreErrorKind::Unavailable, operation);
     error.retry_after = Some(RETRY_AFTER);
     error.is_from_queue = true;
     error
 }
 
-/// Turns an error of the call named `what` into the store's.
+/// Converts an error of `operation`.
 fn unavailable_because<E: std::error::Error + Send + Sync + 'static>(
-    what: &'static str,
+    operation: &'static str,
 ) -> impl Fn(E) -> StoreError {
-    move |cause| unavailable(what).with_source(cause)
+    move |cause| unavailable(operation).with_source(cause)
 }
