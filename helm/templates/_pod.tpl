@@ -1,6 +1,6 @@
 {{/* What the pods of the API, of the workers and of the jobs have in common. */}}
 
-{{/* No root, no new privileges, nothing to write but scratch, only the system calls of the runtime's profile. */}}
+{{/* No root, no new privileges, no writable files except scratch, only the system calls of the runtime's profile. */}}
 {{- define "photofinish.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: {{ include "photofinish.number" .Values.securityContext.runAsUser }}
@@ -18,7 +18,7 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
-{{/* Where the service writes: scratch that ends with the pod. What lasts is in the database and the storage. */}}
+{{/* Scratch space, which is deleted with the pod. Everything durable is in the database and the storage. */}}
 {{- define "photofinish.mounts" -}}
 - name: data
   mountPath: /var/lib/photofinish
@@ -101,8 +101,8 @@ valueFrom:
 {{- end -}}
 
 {{/*
-Takes the values of one deployment. A start may last as long as the networks take to load; it is asked for life and not
-for readiness, so that a database that is away restarts nothing.
+Takes the values of one deployment. A start may take as long as the models take to load. The startup probe checks
+liveness and not readiness, so that an unavailable database restarts nothing.
 */}}
 {{- define "photofinish.probes" -}}
 startupProbe:
@@ -129,7 +129,7 @@ annotations:
 {{- end }}
 {{- end -}}
 
-{{/* Takes the same. Replicas spread over nodes, so that one lost node is not the whole service. */}}
+{{/* Takes the same. Spreads replicas over nodes, so that losing one node does not stop the whole service. */}}
 {{- define "photofinish.placement" -}}
 topologySpreadConstraints:
   - maxSkew: 1
@@ -163,7 +163,7 @@ imagePullSecrets:
 
 {{/*
 The pod of a job that runs one command of the API's image and ends. Takes (dict "root" $ "component" "migrate" "own"
-.Values.migration "account" "NAME"); the namespace's default account runs it where no name is given.
+.Values.migration "account" "NAME"); without a name it runs with the default account of the namespace.
 */}}
 {{- define "photofinish.jobPod" -}}
 metadata:

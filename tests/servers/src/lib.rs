@@ -1,11 +1,11 @@
 //! The real servers of the cluster profile, started for tests and trials: [`Postgres`], [`NatsServer`], [`S3Server`],
-//! each in a folder of its own, on a port that was free, and gone with whoever started it. [`Proxy`] stands before one
+//! each with its own folder and a free port, stopped and removed with the process that started it. [`Proxy`] stands before one
 //! and breaks what passes; [`Front`] stands before several and picks one that is ready; [`faketime`] is a library that puts
-//! a process's clock wrong. Nothing that was there before is touched.
+//! a process's clock wrong. Nothing that existed before is touched.
 //!
-//! Knows nothing of the product: it gives out addresses, and what a client must know to use them.
+//! Knows nothing of the product: it provides addresses, and what a client needs to use them.
 
-#![expect(clippy::unwrap_used, reason = "a test server that cannot be started or asked ends its test")]
+#![expect(clippy::unwrap_used, reason = "a test fails if its server cannot be started or reached")]
 
 mod clock;
 mod environment;
@@ -29,5 +29,5 @@ pub use s3::{BUCKET, S3Server, count_files_below};
 
 use std::time::Duration;
 
-/// Nothing that a server does takes so long unless it never ends.
+/// Longer than anything that a server does unless it never ends.
 const DEADLINE: Duration = Duration::from_secs(30);

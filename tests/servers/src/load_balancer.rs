@@ -1,7 +1,7 @@
-//! A small proxy before several servers of HTTP: each connection goes to the next one that says it is ready.
+//! A small load balancer for HTTP servers: each connection goes to the next server that is ready.
 //!
-//! It does what the proxy of a real installation does and no more: a request that broke off is not tried elsewhere, that
-//! is for the client to do. One that is to go is taken off first, so that what it has in hand can end.
+//! It does no more than the one of a real installation: it does not retry interrupted requests, which is left to the
+//! client. A server that will be stopped is disabled first, so that its requests can end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use tokio::task::JoinHandle;
 
 use crate::proxy::read_request;
 
-/// How often the servers are asked whether they are ready.
+/// How often the readiness of the servers is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// How long their answer may take.
+/// Time limit of a readiness check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
-/// How many answers in a row may stay away, as with Kubernetes: a busy machine is no server that is gone. One that says
-/// that it is not ready gets nothing more at once.
+/// How many checks in a row may fail, as with Kubernetes: a busy machine is not a stopped server. A server that responds
+/// that it is not ready gets no more requests at once.
 const MAX_MISSED_CHECKS: usize = 3;
 
 const NO_SERVER_RESPONSE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
-/// The proxy; ends with this.
+/// A running load balancer; stopped on drop.
 pub struct LoadBalancer {
     address: SocketAddr,
     shared: Arc<BalancerState>,
@@ -34,7 +34,7 @@ pub struct LoadBalancer {
 
 struct BalancerState {
     servers: Vec<BalancedServer>,
-    /// What is asked for whether a server is ready.
+    /// The path of the readiness check.
     readiness: String,
     next_server: AtomicUsize,
 }
@@ -46,7 +46,7 @@ struct BalancedServer {
 }
 
 impl LoadBalancer {
-    /// A proxy before these; `readiness` is the path that answers 200 when one is ready.
+    /// Starts a load balancer; `readiness` is the path that responds with 200 if a server is ready.
     pub async fn in_front_of(servers: &[SocketAddr], readiness: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -63,31 +63,31 @@ impl LoadBalancer {
         let mut tasks: Vec<JoinHandle<()>> = (0..servers.len())
             .map(|server| tokio::spawn(Arc::clone(&shared).poll_readiness(server)))
             .collect();
-        let passing = Arc::clone(&shared);
+        let state = Arc::clone(&shared);
         tasks.push(tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(Arc::clone(&passing).forward(client));
+                tokio::spawn(Arc::clone(&state).forward(client));
             }
         }));
         Self { address, shared, tasks }
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Sends nobody to a server any more, by its place in the list, until it is put back.
+    /// Stops sending requests to a server, by its index, until it is enabled again.
     pub fn disable_server(&self, server: usize) {
         self.shared.servers[server].is_disabled.store(true, Ordering::SeqCst);
     }
 
-    /// Whether requests go to a server.
+    /// Returns whether requests are sent to a server.
     pub fn is_server_usable(&self, server: usize) -> bool {
         self.shared.servers[server].is_usable()
     }
 
-    /// Sends to it again, once it is ready.
+    /// Sends requests to a server again when it is ready.
     pub fn enable_server(&self, server: usize) {
         self.shared.servers[server].is_disabled.store(false, Ordering::SeqCst);
     }
@@ -100,14 +100,14 @@ impl Drop for LoadBalancer {
 }
 
 impl BalancerState {
-    /// Asks one server for ever whether it is ready.
+    /// Checks the readiness of one server forever.
     async fn poll_readiness(self: Arc<Self>, server: usize) {
         let server = &self.servers[server];
         let mut missed = 0;
         loop {
-            let answer =
+            let response =
                 tokio::time::timeout(CHECK_TIMEOUT, check_readiness(server.address, &self.readiness)).await;
-            let is_ready = answer.ok().and_then(Result::ok);
+            let is_ready = response.ok().and_then(Result::ok);
             missed = if is_ready.is_some() { 0 } else { missed + 1 };
             if is_ready.is_some() || missed >= MAX_MISSED_CHECKS {
                 server.is_ready.store(is_ready == Some(true), Ordering::SeqCst);
@@ -120,25 +120,25 @@ impl BalancerState {
         for _ in 0..self.servers.len() {
             let Some(server) = self.pick_server() else { break };
             match TcpStream::connect(server.address).await {
-                Ok(mut passed) => {
-                    // A connection that broke off is the client's to try again.
-                    copy_bidirectional(&mut client, &mut passed).await.ok();
+                Ok(mut connection) => {
+                    // The client retries an interrupted connection.
+                    copy_bidirectional(&mut client, &mut connection).await.ok();
                     return;
                 }
                 Err(_) => server.is_ready.store(false, Ordering::SeqCst),
             }
         }
-        // Read first: closing on unread bytes would lose the answer.
+        // Read first: closing with unread bytes would lose the response.
         if read_request(&mut client).await.is_ok() {
             client.write_all(NO_SERVER_RESPONSE).await.ok();
         }
     }
 
-    /// The next server that is ready, in turn.
+    /// Returns the next server that is ready.
     fn pick_server(&self) -> Option<&BalancedServer> {
-        let from = self.next_server.fetch_add(1, Ordering::SeqCst);
+        let first = self.next_server.fetch_add(1, Ordering::SeqCst);
         let mut in_turn =
-            (0..self.servers.len()).map(|step| &self.servers[(from + step) % self.servers.len()]);
+            (0..self.servers.len()).map(|step| &self.servers[(first + step) % self.servers.len()]);
         in_turn.find(|server| server.is_usable())
     }
 }
@@ -154,56 +154,56 @@ async fn check_readiness(address: SocketAddr, path: &str) -> std::io::Result<boo
     let mut server = TcpStream::connect(address).await?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
     server.write_all(request.as_bytes()).await?;
-    let mut answer = [0; READY.len()];
-    server.read_exact(&mut answer).await?;
-    Ok(answer == READY)
+    let mut response = [0; READY.len()];
+    server.read_exact(&mut response).await?;
+    Ok(response == READY)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A server that says its name to every connection, and whether it is ready.
+    /// Starts a server that responds with its readiness and its name.
     async fn start_server(name: &'static str, ready: &'static str) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {
             while let Ok((mut client, _)) = listener.accept().await {
                 read_request(&mut client).await.unwrap();
-                let answer = format!("HTTP/1.1 {ready} {name}\r\n\r\n");
-                client.write_all(answer.as_bytes()).await.unwrap();
+                let response = format!("HTTP/1.1 {ready} {name}\r\n\r\n");
+                client.write_all(response.as_bytes()).await.unwrap();
             }
         });
         address
     }
 
-    async fn send_request(front: &LoadBalancer) -> String {
-        let mut client = TcpStream::connect(front.address()).await.unwrap();
+    async fn send_request(balancer: &LoadBalancer) -> String {
+        let mut client = TcpStream::connect(balancer.address()).await.unwrap();
         client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
         let mut text = String::new();
         client.read_to_string(&mut text).await.unwrap();
         text
     }
 
-    async fn wait_for_answers(front: &LoadBalancer, wanted: &str, unwanted: &str) {
-        let begun = std::time::Instant::now();
-        // Four in a row: the servers take turns.
+    async fn wait_for_answers(balancer: &LoadBalancer, wanted: &str, unwanted: &str) {
+        let start = std::time::Instant::now();
+        // Four in a row, because the servers take turns.
         let mut in_a_row = 0;
         while in_a_row < 4 {
-            let text = send_request(front).await;
+            let text = send_request(balancer).await;
             in_a_row = if text.contains(wanted) && !text.contains(unwanted) { in_a_row + 1 } else { 0 };
-            assert!(begun.elapsed() < crate::DEADLINE, "{text}");
+            assert!(start.elapsed() < crate::DEADLINE, "{text}");
         }
     }
 
     #[tokio::test]
     async fn servers_that_are_not_ready_or_disabled_get_no_requests() {
         let servers = [start_server("one", "200").await, start_server("two", "503").await];
-        let front = LoadBalancer::in_front_of(&servers, "/readyz").await;
-        wait_for_answers(&front, "one", "two").await;
-        front.disable_server(0);
-        wait_for_answers(&front, "503 Service Unavailable", "one").await;
-        front.enable_server(0);
-        wait_for_answers(&front, "one", "two").await;
+        let balancer = LoadBalancer::in_front_of(&servers, "/readyz").await;
+        wait_for_answers(&balancer, "one", "two").await;
+        balancer.disable_server(0);
+        wait_for_answers(&balancer, "503 Service Unavailable", "one").await;
+        balancer.enable_server(0);
+        wait_for_answers(&balancer, "one", "two").await;
     }
 }

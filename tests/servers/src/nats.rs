@@ -12,7 +12,7 @@ use crate::DEADLINE;
 use crate::environment::find_program;
 use crate::ports::free_port;
 
-/// A running server; killed with this.
+/// A running server; killed on drop.
 pub struct NatsServer {
     program: PathBuf,
     port: u16,
@@ -21,10 +21,10 @@ pub struct NatsServer {
 }
 
 impl NatsServer {
-    /// Starts one; `None`, said loudly, where the program is not there.
+    /// Starts a server; returns `None`, and prints why, if the program is not installed.
     ///
     /// # Panics
-    /// Without the program, when nothing may be skipped (`REQUIRE_SHARED=1`).
+    /// If the program is not installed and tests must not be skipped (`REQUIRE_SHARED=1`).
     pub fn start() -> Option<Self> {
         let program = find_program("nats-server", "PHOTOFINISH_TEST_NATS_SERVER", "nats/nats-server")?;
         let folder = tempfile::tempdir().unwrap();
@@ -33,7 +33,7 @@ impl NatsServer {
         Some(server)
     }
 
-    /// Starts the program, on the same port and with what is on the disk.
+    /// Starts the program on the same port, with the data on its disk.
     pub fn run(&mut self) {
         let log = File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
         let child = Command::new(&self.program)
@@ -48,12 +48,12 @@ impl NatsServer {
         let start = Instant::now();
         while TcpStream::connect(self.address()).is_err() {
             let log = || std::fs::read_to_string(self.folder.path().join("log")).unwrap();
-            assert!(start.elapsed() < DEADLINE, "nats-server does not answer: {}", log());
+            assert!(start.elapsed() < DEADLINE, "nats-server does not respond: {}", log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Ends it as a power cut would.
+    /// Kills the process, as a power cut would.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
@@ -61,18 +61,18 @@ impl NatsServer {
         }
     }
 
-    /// Takes its disk away; only while it does not run.
+    /// Removes its data; only while it does not run.
     pub fn lose_disk(&mut self) {
         assert!(self.child.is_none(), "a running server keeps its files open");
         std::fs::remove_dir_all(self.disk()).unwrap();
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// What clients connect to.
+    /// Returns the URL for clients.
     pub fn url(&self) -> String {
         format!("nats://{}", self.address())
     }

@@ -1,4 +1,4 @@
-//! A Postgres server, run by a script that ends with its input, so that no server outlives its process.
+//! A Postgres server, run by a script that stops it when its input ends, so that no server outlives its process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,19 +12,19 @@ use uuid::Uuid;
 use crate::environment::{read_variable, skip_or_fail};
 use crate::ports::free_port;
 
-/// Where Debian's package puts the server's programs.
+/// Where Debian's package installs the server's programs.
 const DEBIAN_PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
-/// Tests restart servers, but never cut a machine's power.
+/// Options of the server. Tests restart servers, but never cut a machine's power.
 const FAST_OPTIONS: &str = "-c fsync=off";
 const DURABLE_OPTIONS: &str = "";
 
-/// A running server; it ends with this, and with the process.
+/// A running server; stopped on drop and when the process ends.
 pub struct Postgres {
     port: u16,
     script: Mutex<Script>,
 }
 
-/// What runs the server; it ends with its input.
+/// The script that runs the server until its input ends.
 struct Script {
     commands: ChildStdin,
     responses: BufReader<ChildStdout>,
@@ -32,22 +32,22 @@ struct Script {
 }
 
 impl Postgres {
-    /// The server that all tests of this binary share, started at the first that wants it; `None`, said loudly, where
-    /// there is no Postgres.
+    /// Returns the server that all tests of this binary share, started by the first; returns `None`, and prints why, if
+    /// Postgres is not installed.
     ///
     /// # Panics
-    /// When there is none and nothing may be skipped (`REQUIRE_SHARED=1`), and when it does not start.
+    /// If it is not installed and tests must not be skipped (`REQUIRE_SHARED=1`), and if it does not start.
     pub fn shared() -> Option<&'static Self> {
         static SERVER: OnceLock<Option<Postgres>> = OnceLock::new();
         SERVER.get_or_init(Self::start_private).as_ref()
     }
 
-    /// One that nobody else uses, and that may be stopped. It does not wait for its disk.
+    /// Starts a server that nothing else uses, and that may be stopped. It does not sync to disk.
     pub fn start_private() -> Option<Self> {
         find_programs().map(|programs| Self::start(&programs, FAST_OPTIONS))
     }
 
-    /// One that waits for its disk, as in production: to measure with.
+    /// Starts a server that syncs to disk, as in production, for measurements.
     pub fn start_durable() -> Option<Self> {
         find_programs().map(|programs| Self::start(&programs, DURABLE_OPTIONS))
     }
@@ -56,7 +56,7 @@ impl Postgres {
         // The server refuses to run as root.
         let mut command = if is_root() {
             let mut command = Command::new("runuser");
-            // The other user may not write to a folder of ours.
+            // The other user may not write to this user's folders.
             command.args(["-u", "postgres", "--", "sh"]).env("TMPDIR", "/tmp");
             command
         } else {
@@ -72,50 +72,50 @@ impl Postgres {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let orders = process.stdin.take().unwrap();
-        let answers = BufReader::new(process.stdout.take().unwrap());
-        let mut script = Script { commands: orders, responses: answers, _process: process };
-        // Its folder, which the server's socket is in too; nobody here needs it.
+        let commands = process.stdin.take().unwrap();
+        let responses = BufReader::new(process.stdout.take().unwrap());
+        let mut script = Script { commands, responses, _process: process };
+        // Its first line is the server's folder, which is not needed here.
         script.read_response();
         Self { port, script: Mutex::new(script) }
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// The URL of a new, empty database.
+    /// Creates an empty database and returns its URL.
     pub fn create_database(&self) -> String {
         let name = format!("test_{}", Uuid::now_v7().simple());
         self.send_command(&format!("create {name}"));
         self.url_through(&name, self.address())
     }
 
-    /// The URL of a database for a client that reaches the server through `address`.
+    /// Returns the URL of a database for a client that connects to `address`.
     pub fn url_through(&self, database: &str, address: SocketAddr) -> String {
         format!("postgres://photofinish@{address}/{database}")
     }
 
-    /// Ends the server as a power cut would and starts it again.
+    /// Stops the server as a power cut would and starts it again.
     pub fn restart(&self) {
         self.send_command("restart");
     }
 
-    /// Ends the server as a power cut would.
+    /// Stops the server as a power cut would.
     pub fn stop(&self) {
         self.send_command("stop");
     }
 
-    /// Starts it again.
+    /// Starts the server again after [`Self::stop`].
     pub fn start_again(&self) {
         self.send_command("start");
     }
 
-    fn send_command(&self, order: &str) {
+    fn send_command(&self, command: &str) {
         let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
-        writeln!(script.commands, "{order}").unwrap();
-        assert_eq!(script.read_response(), "done", "{order}");
+        writeln!(script.commands, "{command}").unwrap();
+        assert_eq!(script.read_response(), "done", "{command}");
     }
 }
 
@@ -123,7 +123,7 @@ impl Script {
     fn read_response(&mut self) -> String {
         let mut line = String::new();
         self.responses.read_line(&mut line).unwrap();
-        assert!(line.ends_with('\n'), "the server did not do as it was told, see above");
+        assert!(line.ends_with('\n'), "the server script failed, see above");
         line.trim_end().to_owned()
     }
 }

@@ -1,11 +1,11 @@
-# A Postgres server for one process: data, socket and log in a folder of its own, gone with whoever started it.
+# A Postgres server for one process: data, socket and log are in a temporary folder, removed when the process ends.
 #
 #   sh postgres.sh FOLDER_OF_THE_SERVERS_PROGRAMS PORT OPTIONS
 #
-# Prints the folder once the server answers. Then takes orders, a line each, and prints `done` after each: `create NAME`
-# (an empty database), `restart` (as after a power cut), `stop` (the same, and it stays away), `start`. The end of the
-# input, which comes with the end of the process however it ends, stops the server and removes the folder. What fails ends
-# it too, with the end of the server's log on standard error.
+# Prints the folder when the server responds. Then reads commands, one per line, and prints `done` after each: `create
+# NAME` (an empty database), `restart` (as after a power cut), `stop` (the same, without starting it again), `start`. The
+# end of the input, which comes with the end of the process however it ends, stops the server and removes the folder. A
+# failed command does so too, and prints the end of the server's log on standard error.
 
 set -eu
 programs=$1
@@ -28,7 +28,7 @@ leave() {
             tail -n 40 "$folder/log" >&2 2>/dev/null || tail -n 40 "$folder/initdb" >&2 || true
             ;;
     esac
-    # It may have been stopped before, which `pg_ctl` complains of.
+    # `pg_ctl` fails if it is stopped already.
     control --mode=immediate stop 2>/dev/null || true
     rm -rf "$folder"
 }
@@ -41,8 +41,8 @@ trap 'exit 143' TERM
 control start
 echo "$folder"
 
-while read -r order name; do
-    case $order in
+while read -r command name; do
+    case $command in
         create) "$programs/createdb" --host="$folder" --port="$port" --username=photofinish "$name" >&2 0</dev/null ;;
         restart) control --mode=immediate restart ;;
         stop) control --mode=immediate stop ;;

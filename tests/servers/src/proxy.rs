@@ -1,4 +1,4 @@
-//! A TCP proxy between a client and the server that breaks what passes, as a test asks.
+//! A TCP proxy between a client and a server that injects faults.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,44 +11,44 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Between two drops of a slow connection.
+/// Interval between two pieces on a slow connection.
 const DRIP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What goes wrong on connections that begin from now on.
+/// A fault of the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyFault {
-    /// Nothing.
+    /// No fault.
     None,
-    /// Every request is answered with 500.
+    /// Every request gets a response with status 500.
     Error500,
-    /// Requests are read and never answered.
+    /// Requests are read and get no response.
     Silence,
-    /// So many connections end after so many bytes to the client.
+    /// Some connections are cut after some bytes to the client.
     CutResponse {
-        /// Bytes.
+        /// Number of bytes.
         after: u64,
-        /// Connections.
+        /// Number of connections.
         connections: usize,
     },
-    /// Every connection ends after so many bytes to the server.
+    /// Every connection is cut after some bytes to the server.
     CutRequest {
-        /// Bytes.
+        /// Number of bytes.
         after: u64,
     },
-    /// Bytes trickle, in both directions of every connection.
+    /// Every connection is slow in both directions.
     Slow {
-        /// Bytes, ten at least.
+        /// Number of bytes, ten at least.
         bytes_per_second: u64,
     },
-    /// Connections end as soon as they begin.
+    /// Connections are closed at once.
     Refusal,
-    /// The network is gone: nothing passes and nothing ends, on connections that were open before neither.
+    /// The network is interrupted: nothing passes and nothing is closed, on new and on open connections.
     Blackhole,
-    /// A router has forgotten the connections that were open: they are as in a [`Fault::Blackhole`]; new ones work.
+    /// A router has forgotten the open connections: they behave as in a [`ProxyFault::Blackhole`]; new ones work.
     ConnectionsForgotten,
 }
 
-/// The proxy; ends with this.
+/// A running proxy; stopped on drop.
 pub struct Proxy {
     address: SocketAddr,
     shared: Arc<ProxyState>,
@@ -63,7 +63,7 @@ struct ProxyState {
 }
 
 impl Proxy {
-    /// A proxy before `server` that breaks nothing yet.
+    /// Starts a proxy for `server` without a fault.
     pub async fn in_front_of(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -82,24 +82,24 @@ impl Proxy {
         Self { address, shared, accept_task: accepting }
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Breaks things in this way, beginning with the connections that are open: they end, but for a
-    /// [`Fault::Blackhole`] and [`Fault::Forgotten`], which end them when they are over.
+    /// Sets the fault. Open connections are closed; [`ProxyFault::Blackhole`] and
+    /// [`ProxyFault::ConnectionsForgotten`] close them only when the fault ends.
     pub fn set_fault(&self, fault: ProxyFault) {
         self.shared.cuts.store(0, Ordering::SeqCst);
         self.shared.fault.send_replace(fault);
     }
 
-    /// How many connections were cut since the fault was set.
+    /// Returns how many connections were cut since the fault was set.
     pub fn cut_connections(&self) -> usize {
         self.shared.cuts.load(Ordering::SeqCst)
     }
 
-    /// How many bytes went to clients of connections that a fault watched.
+    /// Returns how many bytes were sent to clients while a cut was set.
     pub fn response_bytes(&self) -> u64 {
         self.shared.response_bytes.load(Ordering::SeqCst)
     }
@@ -120,7 +120,7 @@ impl ProxyState {
             _ended = self.serve(&mut client, &mut server, fault) => {}
             _changed = faults.changed() => {}
         }
-        // Both ends stay open, and nobody reads them.
+        // Both ends stay open and are not read.
         let is_over = faults
             .wait_for(|fault| !matches!(fault, ProxyFault::Blackhole | ProxyFault::ConnectionsForgotten))
             .await;
@@ -137,24 +137,24 @@ impl ProxyState {
             ProxyFault::None | ProxyFault::ConnectionsForgotten => self.forward(client, server).await,
             ProxyFault::Error500 => {
                 read_request(client).await?;
-                let answer =
+                let response =
                     "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-                client.write_all(answer.as_bytes()).await
+                client.write_all(response.as_bytes()).await
             }
             ProxyFault::Silence => {
                 read_request(client).await?;
                 std::future::pending().await
             }
-            ProxyFault::CutResponse { after, connections: times } => {
-                if self.cuts.fetch_add(1, Ordering::SeqCst) >= times {
+            ProxyFault::CutResponse { after, connections } => {
+                if self.cuts.fetch_add(1, Ordering::SeqCst) >= connections {
                     self.cuts.fetch_sub(1, Ordering::SeqCst);
                     return self.forward(client, server).await;
                 }
-                self.forward_until_cut(client, (u64::MAX, after)).await
+                self.forward_until_cut(client, u64::MAX, after).await
             }
             ProxyFault::CutRequest { after } => {
                 self.cuts.fetch_add(1, Ordering::SeqCst);
-                self.forward_until_cut(client, (after, u64::MAX)).await
+                self.forward_until_cut(client, after, u64::MAX).await
             }
             ProxyFault::Slow { bytes_per_second: a_second } => self.forward_slowly(client, a_second).await,
             ProxyFault::Refusal => Ok(()),
@@ -176,18 +176,23 @@ impl ProxyState {
         tokio::try_join!(up, down).map(drop)
     }
 
-    /// Both directions until one has passed its limit.
-    async fn forward_until_cut(&self, client: &mut TcpStream, (up, down): (u64, u64)) -> std::io::Result<()> {
+    /// Forwards in both directions until one has reached its limit.
+    async fn forward_until_cut(
+        &self,
+        client: &mut TcpStream,
+        max_request: u64,
+        max_response: u64,
+    ) -> std::io::Result<()> {
         let (mut from_client, mut to_client) = client.split();
         let mut server = TcpStream::connect(self.server).await?;
         let (mut from_server, mut to_server) = server.split();
-        let upwards = async { copy(&mut (&mut from_client).take(up), &mut to_server).await };
+        let upwards = async { copy(&mut (&mut from_client).take(max_request), &mut to_server).await };
         let downwards = async {
             let mut buffer = vec![0; 16 << 10];
-            let mut left = down;
+            let mut left = max_response;
             while left > 0 {
-                let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                let read = from_server.read(&mut buffer[..most]).await?;
+                let max = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                let read = from_server.read(&mut buffer[..max]).await?;
                 if read == 0 {
                     break;
                 }
@@ -198,13 +203,13 @@ impl ProxyState {
             Ok::<_, std::io::Error>(())
         };
         tokio::select! {
-            passed = upwards => passed.map(drop),
-            passed = downwards => passed,
+            copied = upwards => copied.map(drop),
+            copied = downwards => copied,
         }
     }
 }
 
-/// Passes what comes in ten drops a second.
+/// Copies in ten pieces a second.
 async fn copy_slowly(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, a_second: u64) -> std::io::Result<()> {
     let mut bytes = vec![0; usize::try_from(a_second / 10).unwrap_or(usize::MAX)];
     loop {
@@ -217,7 +222,7 @@ async fn copy_slowly(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, a_second: u6
     }
 }
 
-/// Reads one request with its body, so that closing afterwards loses no answer.
+/// Reads a request with its body, so that closing afterwards does not lose the response.
 pub(crate) async fn read_request(client: &mut TcpStream) -> std::io::Result<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -242,11 +247,11 @@ mod tests {
         proxy.set_fault(ProxyFault::Slow { bytes_per_second: 10_000 });
         let mut client = TcpStream::connect(proxy.address()).await.unwrap();
         let (mut accepted, _) = server.accept().await.unwrap();
-        let begun = Instant::now();
+        let start = Instant::now();
         tokio::spawn(async move { accepted.write_all(&[7; 5_000]).await });
-        let mut got = Vec::new();
-        client.read_to_end(&mut got).await.unwrap();
-        assert_eq!(got, [7; 5_000]);
-        assert!(begun.elapsed() >= Duration::from_millis(400), "{:?}", begun.elapsed());
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).await.unwrap();
+        assert_eq!(received, [7; 5_000]);
+        assert!(start.elapsed() >= Duration::from_millis(400), "{:?}", start.elapsed());
     }
 }

@@ -1,4 +1,4 @@
-//! An S3 server that checks signatures. `cargo xtask test` sets its program up.
+//! An S3 server that verifies signatures. `cargo xtask test` installs its program.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -12,12 +12,12 @@ use crate::DEADLINE;
 use crate::environment::find_program;
 use crate::ports::free_port;
 
-/// The bucket that there is.
+/// The only bucket.
 pub const BUCKET: &str = "photos";
 const KEY: &str = "test-key";
 const SECRET: &str = "test-secret";
 
-/// The server; killed with this.
+/// A running server; killed on drop.
 pub struct S3Server {
     program: PathBuf,
     port: u16,
@@ -26,10 +26,10 @@ pub struct S3Server {
 }
 
 impl S3Server {
-    /// A server with an empty bucket; `None`, said loudly, where its program was not set up.
+    /// Starts a server with an empty bucket; returns `None`, and prints why, if its program is not installed.
     ///
     /// # Panics
-    /// When it was not and `REQUIRE_SHARED=1`, and when it does not start.
+    /// If it is not installed and tests must not be skipped (`REQUIRE_SHARED=1`), and if it does not start.
     pub fn start() -> Option<Self> {
         let program = find_program("S3 server", "PHOTOFINISH_TEST_S3_SERVER", "s3-server/bin/s3s-fs")?;
         let folder = tempfile::tempdir().unwrap();
@@ -39,7 +39,7 @@ impl S3Server {
         Some(server)
     }
 
-    /// Ends it as a machine ends that loses its power.
+    /// Kills the process, as a power cut would.
     pub fn kill(&mut self) {
         if let Some(mut running) = self.child.take() {
             running.kill().unwrap();
@@ -47,13 +47,13 @@ impl S3Server {
         }
     }
 
-    /// Starts it again, where it was and with what it had.
+    /// Kills it and starts it again on the same port, with the data on its disk.
     pub fn restart(&mut self) {
         self.kill();
         self.run();
     }
 
-    /// Starts the program, on the same port and with what is on the disk.
+    /// Starts the program on the same port, with the data on its disk.
     fn run(&mut self) {
         let (address, log) = (self.address(), self.folder.path().join("log"));
         let file = File::options().create(true).append(true).open(&log).unwrap();
@@ -70,30 +70,30 @@ impl S3Server {
         let running = self.child.insert(child);
         let start = Instant::now();
         while TcpStream::connect(address).is_err() {
-            let words = || std::fs::read_to_string(&log).unwrap();
+            let log_text = || std::fs::read_to_string(&log).unwrap();
             let has_ended = running.try_wait().unwrap();
-            assert!(has_ended.is_none(), "the S3 server ended before it listened: {}", words());
-            assert!(start.elapsed() < DEADLINE, "the S3 server does not answer: {}", words());
+            assert!(has_ended.is_none(), "the S3 server ended before it listened: {}", log_text());
+            assert!(start.elapsed() < DEADLINE, "the S3 server does not respond: {}", log_text());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// The bucket's folder.
+    /// Returns the bucket's folder.
     pub fn bucket(&self) -> PathBuf {
         self.disk().join(BUCKET)
     }
 
-    /// What a client of it is told by the usual variables.
+    /// Returns the usual environment variables for a client.
     pub fn variables(&self) -> Vec<(String, String)> {
         self.variables_through(self.address())
     }
 
-    /// The same for a client that reaches it through `address`.
+    /// Returns the variables for a client that connects to `address`.
     pub fn variables_through(&self, address: SocketAddr) -> Vec<(String, String)> {
         let variables = [
             ("AWS_ACCESS_KEY_ID", KEY.to_owned()),
@@ -115,7 +115,7 @@ impl Drop for S3Server {
     }
 }
 
-/// How many files are below a folder.
+/// Counts the files below a folder.
 pub fn count_files_below(folder: &Path) -> usize {
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
     entries

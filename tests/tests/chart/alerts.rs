@@ -1,11 +1,11 @@
-//! The alert rules and the dashboard: each query is PromQL. That the metrics exist is a house test.
+//! The alert rules and the dashboard: each query is valid PromQL. An architecture test checks that the metrics exist.
 
 use promql_parser::parser;
 use serde_json::Value;
 
-use crate::rendering::{EXAMPLES, Helm, chart, named};
+use crate::rendering::{EXAMPLES, Helm, chart, find_manifest};
 
-/// Alerts that an operator cannot do without.
+/// Alerts that must exist.
 const NEEDED: [&str; 5] = [
     "PhotofinishQueueIsOld",
     "PhotofinishPhotosFail",
@@ -14,9 +14,9 @@ const NEEDED: [&str; 5] = [
     "PhotofinishApiDown",
 ];
 
-/// A pod that finished no photo may have no series of those that did. A sum over it is empty and not 0, and so is what
-/// is divided by it: no photo finishes, and nothing is said.
-fn divides_by_an_answer(query: &str) -> bool {
+/// Returns whether a query divides by a sum that may be empty. A pod that finished no photo may have no such series; a
+/// sum over it is empty and not 0, and so is the quotient: no photo finishes, and no alert fires.
+fn divides_by_possibly_empty_sum(query: &str) -> bool {
     let divisor = query.split_once('/').map_or("", |(_, divisor)| divisor);
     divisor
         .split("photofinish_photos_finished_total")
@@ -28,23 +28,26 @@ fn divides_by_an_answer(query: &str) -> bool {
 fn the_lost_leases_alert_needs_a_count_and_a_share() {
     let Some(helm) = Helm::find("the_lost_leases_alert_needs_a_count_and_a_share") else { return };
     let manifests = helm.manifests(EXAMPLES[0], &[]);
-    let groups = &named(&manifests, "PrometheusRule photofinish")["spec"]["groups"];
+    let groups = &find_manifest(&manifests, "PrometheusRule photofinish")["spec"]["groups"];
     let rules = groups.as_array().into_iter().flatten().filter_map(|group| group["rules"].as_array());
     let alert = rules.flatten().find(|rule| rule["alert"] == "PhotofinishLeasesLost").expect("the alert");
     let query = alert["expr"].as_str().expect("a query").replace('\n', " ");
     let (floor, share) = query.split_once(" and ").expect("two conditions");
-    assert!(floor.contains("leases_lost") && floor.ends_with("> 10"), "a few are no reason: {floor}");
+    assert!(
+        floor.contains("leases_lost") && floor.ends_with("> 10"),
+        "a few lost leases must not alert: {floor}"
+    );
     let is_relative =
         share.contains("leases_lost") && share.contains("/ (sum(increase(photofinish_photos_finished");
-    assert!(is_relative && share.ends_with("> 1"), "a busy fleet loses some: {share}");
+    assert!(is_relative && share.ends_with("> 1"), "busy workers lose some leases: {share}");
 }
 
 #[test]
-fn every_alert_is_promql_and_says_what_is_wrong() {
+fn every_alert_is_valid_promql_and_is_documented() {
     let Some(helm) = Helm::find("every_alert_is_promql_and_says_what_is_wrong") else { return };
     let manifests = helm.manifests(EXAMPLES[0], &[]);
     let groups =
-        named(&manifests, "PrometheusRule photofinish")["spec"]["groups"].as_array().expect("groups");
+        find_manifest(&manifests, "PrometheusRule photofinish")["spec"]["groups"].as_array().expect("groups");
     let rules: Vec<&Value> = groups.iter().filter_map(|group| group["rules"].as_array()).flatten().collect();
     for rule in &rules {
         let name = rule["alert"].as_str().expect("a name");
@@ -53,7 +56,7 @@ fn every_alert_is_promql_and_says_what_is_wrong() {
             panic!("{name}: {error} in {query}");
         }
         assert!(query.contains("namespace=\"photos\""), "{name} looks at other releases too: {query}");
-        assert!(divides_by_an_answer(query), "{name} is silent while no photo finishes: {query}");
+        assert!(divides_by_possibly_empty_sum(query), "{name} is silent while no photo finishes: {query}");
         assert!(["warning", "critical"].contains(&rule["labels"]["severity"].as_str().expect("a severity")));
         for text in ["summary", "description"] {
             assert!(
@@ -82,13 +85,17 @@ fn every_dashboard_panel_is_valid_promql() {
         assert!(ids.insert(panel["id"].as_u64().expect("an id")), "two panels have the id {}", panel["id"]);
         for target in panel["targets"].as_array().into_iter().flatten() {
             let query = target["expr"].as_str().expect("a query");
-            // What Grafana puts in. Its other interval may hold one sample, which neither rate nor increase answers to.
+            // What Grafana substitutes. Its other interval may contain a single sample, for which rate and increase return nothing.
             assert!(!query.contains("[$__interval]"), "{} may be empty: {query}", panel["title"]);
             let query = query.replace("$__rate_interval", "5m").replace("$namespace", "photos");
             if let Err(error) = parser::parse(&query) {
                 panic!("{}: {error} in {query}", panel["title"]);
             }
-            assert!(divides_by_an_answer(&query), "{} is empty while no photo finishes", panel["title"]);
+            assert!(
+                divides_by_possibly_empty_sum(&query),
+                "{} is empty while no photo finishes",
+                panel["title"]
+            );
             queries += 1;
         }
     }

@@ -1,5 +1,5 @@
-//! Helm's own checks, and what both examples render to. Refreshed by `UPDATE_GOLDENS=1 cargo test -p photofinish-tests
-//! --test chart`: a change of the chart is reviewed as what it changes in the cluster.
+//! Helm's own checks, and the rendered examples. Updated with `UPDATE_GOLDENS=1 cargo test -p photofinish-tests
+//! --test chart`: a change of the chart is reviewed by its effect in the cluster.
 
 use photofinish_tests::harness::read_variable;
 
@@ -22,7 +22,7 @@ fn helm_finds_nothing_wrong_with_the_chart_and_its_examples() {
 fn both_examples_render_as_reviewed() {
     let Some(helm) = Helm::find("both_examples_render_as_reviewed") else { return };
     for example in EXAMPLES {
-        // The dashboard is a file of its own: a copy of it in each golden would be reviewed by nobody.
+        // The dashboard is a separate file: nobody would review a copy of it in each golden.
         let rendered = helm.text(example, &["--set", "dashboard.enabled=false"]);
         let path = chart().join("tests/golden").join(example.replace("values-", ""));
         if read_variable("UPDATE_GOLDENS").is_some() {
@@ -40,7 +40,7 @@ fn both_examples_render_as_reviewed() {
     }
 }
 
-/// The first line that differs, and both of its versions.
+/// Returns the first line that differs, in both versions.
 fn first_difference(golden: &str, rendered: &str) -> Option<String> {
     let (mut old, mut new) = (golden.lines(), rendered.lines());
     for number in 1.. {

@@ -1,10 +1,10 @@
-//! Names and numbers at their limits: what the chart's schema takes, and Kubernetes must take too.
+//! Names and numbers at their limits: what the chart's schema accepts, Kubernetes must accept too.
 
 use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use crate::rendering::{EXAMPLES, Helm, documents, named, title};
+use crate::rendering::{EXAMPLES, Helm, documents, find_manifest, title};
 
 #[test]
 fn long_names_fit_everywhere() {
@@ -24,7 +24,7 @@ fn long_names_fit_everywhere() {
     }
 }
 
-/// As on OpenShift, which gives a namespace its own users.
+/// As on OpenShift, which assigns users to each namespace.
 #[test]
 fn null_values_are_left_to_kubernetes() {
     let Some(helm) = Helm::find("null_values_are_left_to_kubernetes") else { return };
@@ -33,7 +33,7 @@ fn null_values_are_left_to_kubernetes() {
     assert!(!manifests.iter().any(|manifest| manifest.to_string().contains("nil")), "{manifests:?}");
 }
 
-/// Helm reads the numbers of a values file as floats, and so it does those of `--set-json`.
+/// Helm parses the numbers of a values file, and of `--set-json`, as floats.
 #[test]
 fn integers_stay_integers_and_fractions_stay_fractions() {
     let Some(helm) = Helm::find("integers_stay_integers_and_fractions_stay_fractions") else { return };
@@ -41,7 +41,7 @@ fn integers_stay_integers_and_fractions_stay_fractions() {
         "settings.FACE_INDEX_MB=1000000",
         "settings.FACE_THRESHOLD=0.5",
         r#"tracing={"endpoint":"http://collector:4318","samplingRatio":0.25}"#,
-        // What OpenShift gives a namespace.
+        // A user that OpenShift assigns.
         r#"securityContext={"runAsUser":1000680000,"runAsGroup":1000680000}"#,
         "api.terminationGracePeriodSeconds=1000000",
         "worker.terminationGracePeriodSeconds=1000000",
@@ -59,7 +59,7 @@ fn integers_stay_integers_and_fractions_stay_fractions() {
         assert!(!line.contains("e+0"), "a whole number became a float: {line}");
     }
     let manifests = documents(&text);
-    let api = &named(&manifests, "Deployment photofinish-api")["spec"]["template"]["spec"];
+    let api = &find_manifest(&manifests, "Deployment photofinish-api")["spec"]["template"]["spec"];
     assert_eq!(api["securityContext"]["runAsUser"], 1_000_680_000);
     let environment = api["containers"][0]["env"].as_array().expect("an environment");
     for (name, value) in [
@@ -69,9 +69,12 @@ fn integers_stay_integers_and_fractions_stay_fractions() {
     ] {
         assert!(environment.contains(&json!({"name": name, "value": value})), "{name}: {environment:?}");
     }
-    let scaler = &named(&manifests, "ScaledObject photofinish-worker")["spec"];
+    let scaler = &find_manifest(&manifests, "ScaledObject photofinish-worker")["spec"];
     assert_eq!(scaler["cooldownPeriod"], 5_000_000);
     assert_eq!(scaler["triggers"][0]["metadata"]["lagThreshold"], "2000000");
     assert_eq!(scaler["triggers"][1]["metadata"]["threshold"], "4000000");
-    assert_eq!(named(&manifests, "Job photofinish-migrate")["spec"]["activeDeadlineSeconds"], 1_000_000);
+    assert_eq!(
+        find_manifest(&manifests, "Job photofinish-migrate")["spec"]["activeDeadlineSeconds"],
+        1_000_000
+    );
 }

@@ -1,4 +1,4 @@
-//! The chart in `helm/`, rendered by the real Helm: what it renders, whether Kubernetes would take it, what it refuses.
+//! The chart in `helm/`, rendered by the real Helm: what it renders, whether Kubernetes accepts it, and what it refuses.
 
 #![forbid(unsafe_code)]
 

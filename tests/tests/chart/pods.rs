@@ -1,11 +1,11 @@
-//! What every pod of the chart must be, whatever else changes.
+//! Requirements of every pod of the chart.
 
 use photofinish_tests::harness::repository_root;
 use serde_json::{Value, json};
 
-use crate::rendering::{EXAMPLES, Helm, chart, documents, named, title};
+use crate::rendering::{EXAMPLES, Helm, chart, documents, find_manifest, title};
 
-/// The pod of a manifest that makes pods, by itself or on a schedule.
+/// Returns the pod template of a manifest that creates pods.
 fn pod(manifest: &Value) -> Option<&Value> {
     let places = ["/spec/template/spec", "/spec/jobTemplate/spec/template/spec"];
     places.iter().find_map(|place| manifest.pointer(place)).filter(|pod| pod["containers"].is_array())
@@ -47,7 +47,7 @@ fn secrets_are_only_named() {
     let Some(helm) = Helm::find("secrets_are_only_named") else { return };
     for example in EXAMPLES {
         let manifests = helm.manifests(example, &[]);
-        assert!(manifests.iter().all(|manifest| manifest["kind"] != "Secret"), "the chart makes a Secret");
+        assert!(manifests.iter().all(|manifest| manifest["kind"] != "Secret"), "the chart creates a Secret");
         for pod in manifests.iter().filter_map(pod) {
             let environment = pod["containers"][0]["env"].as_array().expect("an environment");
             for name in ["PHOTOFINISH_DATABASE_URL", "PHOTOFINISH_QUEUE_URL"] {
@@ -62,15 +62,16 @@ fn secrets_are_only_named() {
 fn a_terminating_pod_is_unready_first_and_has_time_to_drain() {
     let Some(helm) = Helm::find("a_terminating_pod_is_unready_first_and_has_time_to_drain") else { return };
     let manifests = helm.manifests(EXAMPLES[0], &["--set", "settings.DRAIN_SECONDS=120"]);
-    let api = pod(named(&manifests, "Deployment photofinish-api")).expect("a pod");
+    let api = pod(find_manifest(&manifests, "Deployment photofinish-api")).expect("a pod");
     assert_eq!(api["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"], 10);
     let drain = api_drain_seconds();
     let grace = api["terminationGracePeriodSeconds"].as_u64().expect("a number");
     assert!(grace > 10 + drain, "{grace} seconds for 10 before and {drain} after the signal");
-    let worker = pod(named(&manifests, "Deployment photofinish-worker")).expect("a pod");
+    let worker = pod(find_manifest(&manifests, "Deployment photofinish-worker")).expect("a pod");
     assert_eq!(worker["terminationGracePeriodSeconds"], 150);
-    let strategy = &named(&manifests, "Deployment photofinish-api")["spec"]["strategy"]["rollingUpdate"];
-    assert_eq!(strategy["maxUnavailable"], 0, "an update takes replicas away before it brings others");
+    let strategy =
+        &find_manifest(&manifests, "Deployment photofinish-api")["spec"]["strategy"]["rollingUpdate"];
+    assert_eq!(strategy["maxUnavailable"], 0, "an update stops replicas before it starts new ones");
 }
 
 #[test]
@@ -97,17 +98,17 @@ fn workers_are_scaled_by_the_database_queue_too_where_prometheus_is() {
     let Some(helm) = Helm::find("workers_are_scaled_by_the_rows_too") else { return };
     let address = "worker.keda.prometheusAddress=http://prometheus.monitoring:9090";
     let manifests = helm.manifests(EXAMPLES[0], &["--set", address]);
-    let triggers = &named(&manifests, "ScaledObject photofinish-worker")["spec"]["triggers"];
+    let triggers = &find_manifest(&manifests, "ScaledObject photofinish-worker")["spec"]["triggers"];
     assert_eq!(
         (&triggers[0]["type"], &triggers[1]["type"]),
         (&json!("nats-jetstream"), &json!("prometheus"))
     );
     let query = triggers[1]["metadata"]["query"].as_str().expect("a query");
     assert!(query.contains("photofinish_queue_depth"), "{query}");
-    promql_parser::parser::parse(query).expect("what Prometheus understands");
+    promql_parser::parser::parse(query).expect("valid PromQL");
 }
 
-/// What one busy worker holds at the least, photos of 24 megapixels; the stream has as many more for it.
+/// The fewest photos of 24 megapixels that a busy worker has in progress; the stream contains as many more for it.
 const HELD_BY_ONE: u64 = 60;
 
 #[test]
@@ -115,14 +116,14 @@ fn busy_workers_scale_up() {
     let Some(helm) = Helm::find("busy_workers_scale_up") else { return };
     for example in EXAMPLES {
         let manifests = helm.manifests(example, &[]);
-        let trigger = &named(&manifests, "ScaledObject photofinish-worker")["spec"]["triggers"][0];
+        let trigger = &find_manifest(&manifests, "ScaledObject photofinish-worker")["spec"]["triggers"][0];
         let threshold = trigger["metadata"]["lagThreshold"].as_str().expect("a threshold");
         let threshold: u64 = threshold.parse().expect("a number");
         assert!(threshold < HELD_BY_ONE, "{example} stays at one worker, whatever waits: {threshold}");
     }
 }
 
-/// What the server itself allows requests in flight: the chart counts on it.
+/// Returns the time limit of the server for requests in progress, on which the chart relies.
 fn api_drain_seconds() -> u64 {
     let server = std::fs::read_to_string(repository_root().join("api/src/server.rs")).expect("the server");
     let words = server.split("DRAIN_LIMIT: Duration = Duration::from_secs(").nth(1).expect("the limit");
@@ -138,7 +139,7 @@ fn traces_go_to_the_configured_collector_and_a_policy_permits_it() {
         ["--set", "tracing.endpoint=http://collector.watch:4318", "--set", "tracing.samplingRatio=0.1"];
     let manifests = helm.manifests(EXAMPLES[0], &values);
     for name in ["Deployment photofinish-api", "Deployment photofinish-worker"] {
-        let container = &pod(named(&manifests, name)).expect("a pod")["containers"][0];
+        let container = &pod(find_manifest(&manifests, name)).expect("a pod")["containers"][0];
         let environment = container["env"].as_array().expect("an environment");
         let value = |name: &str| {
             let entry = environment.iter().find(|entry| entry["name"] == name).expect(name);
@@ -149,13 +150,13 @@ fn traces_go_to_the_configured_collector_and_a_policy_permits_it() {
         assert_eq!(value("OTEL_TRACES_SAMPLER_ARG"), "0.1", "{name}");
     }
     for name in ["NetworkPolicy photofinish-api", "NetworkPolicy photofinish-worker"] {
-        let egress = named(&manifests, name)["spec"]["egress"].as_array().expect("rules");
+        let egress = find_manifest(&manifests, name)["spec"]["egress"].as_array().expect("rules");
         assert!(egress.iter().any(|rule| rule["ports"][0]["port"] == 4318), "{name}: {egress:?}");
     }
     let silent = helm.manifests(EXAMPLES[0], &[]);
     assert!(
         silent.iter().all(|manifest| !manifest.to_string().contains("OTEL_")),
-        "traces that nobody asked for"
+        "traces are configured without a collector"
     );
 }
 
@@ -164,7 +165,7 @@ fn a_start_may_last_five_minutes() {
     let Some(helm) = Helm::find("a_start_may_last_five_minutes") else { return };
     let manifests = helm.manifests(EXAMPLES[1], &[]);
     for name in ["Deployment photofinish-api", "Deployment photofinish-worker"] {
-        let container = &pod(named(&manifests, name)).expect("a pod")["containers"][0];
+        let container = &pod(find_manifest(&manifests, name)).expect("a pod")["containers"][0];
         let number = |field: &str| container["startupProbe"][field].as_u64().expect("a number");
         assert!(number("periodSeconds") * number("failureThreshold") >= 300, "{name}");
         assert_eq!(container["startupProbe"]["httpGet"]["path"], "/healthz", "{name}");
@@ -177,11 +178,11 @@ fn a_start_may_last_five_minutes() {
 fn a_gpu_worker_gets_its_gpu_and_the_api_none() {
     let Some(helm) = Helm::find("a_gpu_worker_gets_its_gpu_and_the_api_none") else { return };
     let manifests = helm.manifests(EXAMPLES[1], &[]);
-    let worker = pod(named(&manifests, "Deployment photofinish-worker")).expect("a pod");
+    let worker = pod(find_manifest(&manifests, "Deployment photofinish-worker")).expect("a pod");
     assert_eq!(worker["containers"][0]["resources"]["limits"]["nvidia.com/gpu"], 1);
     assert_eq!(worker["runtimeClassName"], "nvidia");
     assert!(worker["tolerations"].is_array() && worker["nodeSelector"].is_object());
-    let api = named(&manifests, "Deployment photofinish-api").to_string();
+    let api = find_manifest(&manifests, "Deployment photofinish-api").to_string();
     assert!(!api.contains("nvidia") && !api.contains("cuda"), "{api}");
 }
 
@@ -201,12 +202,8 @@ fn workers_are_scaled_by_keda_or_by_an_hpa_or_by_hand() {
             .filter_map(|manifest| manifest["kind"].as_str())
             .collect();
         assert_eq!(scalers, if scaler == "nothing" { vec![] } else { vec![scaler] });
-        let replicas = &named(&manifests, "Deployment photofinish-worker")["spec"]["replicas"];
-        assert_eq!(
-            replicas.is_u64(),
-            scaler == "nothing",
-            "an autoscaler and a fixed count fight over the workers"
-        );
+        let replicas = &find_manifest(&manifests, "Deployment photofinish-worker")["spec"]["replicas"];
+        assert_eq!(replicas.is_u64(), scaler == "nothing", "a fixed count conflicts with the autoscaler");
     }
 }
 

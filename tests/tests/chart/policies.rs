@@ -1,25 +1,25 @@
-//! The network policies: whom they hold, and where they let whom connect to.
+//! The network policies: which pods they select, and where these may connect to.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::rendering::{EXAMPLES, Helm, named, title};
+use crate::rendering::{EXAMPLES, Helm, find_manifest, title};
 
-/// The labels of the pods that a manifest makes, by itself or on a schedule.
+/// Returns the labels of the pods that a manifest creates.
 fn pod_labels(manifest: &Value) -> Option<&Value> {
     let places = ["/spec/template/metadata/labels", "/spec/jobTemplate/spec/template/metadata/labels"];
     places.iter().find_map(|place| manifest.pointer(place))
 }
 
-/// Whether a policy says where pods of these labels may connect to.
-fn holds(policy: &Value, labels: &Value) -> bool {
+/// Returns whether a policy restricts the egress of pods with these labels.
+fn restricts_egress(policy: &Value, labels: &Value) -> bool {
     let wanted = policy["spec"]["podSelector"]["matchLabels"].as_object().expect("labels");
     let types = policy["spec"]["policyTypes"].as_array().expect("types");
     types.contains(&json!("Egress")) && wanted.iter().all(|(name, value)| labels[name] == *value)
 }
 
-/// The ports that a policy lets its pods connect to.
+/// Returns the ports that a policy permits its pods to connect to.
 fn ports(policy: &Value) -> BTreeSet<u64> {
     let rules = policy["spec"]["egress"].as_array().expect("rules");
     let ports = rules.iter().flat_map(|rule| rule["ports"].as_array().expect("a rule that names ports"));
@@ -37,7 +37,7 @@ fn every_pod_has_a_policy() {
             manifests.iter().filter_map(|manifest| Some((title(manifest), pod_labels(manifest)?))).collect();
         assert_eq!(makers.len(), 4, "API, worker, migration and sweep");
         for (title, labels) in makers {
-            let own = policies.iter().filter(|policy| holds(policy, labels)).count();
+            let own = policies.iter().filter(|policy| restricts_egress(policy, labels)).count();
             assert_eq!(own, 1, "policies for the pods of {title}");
         }
     }
@@ -46,7 +46,7 @@ fn every_pod_has_a_policy() {
 #[test]
 fn pods_may_connect_only_to_what_they_need() {
     let Some(helm) = Helm::find("pods_may_connect_only_to_what_they_need") else { return };
-    // The ports differ from each other, so that each says what it is for.
+    // All ports are different, so that each identifies its destination.
     let values = [
         r#"networkPolicy.egress.database=[{"ports":[{"port":6432,"protocol":"TCP"}]}]"#,
         r#"networkPolicy.egress.queue=[{"ports":[{"port":4333,"protocol":"TCP"}]}]"#,
@@ -63,7 +63,7 @@ fn pods_may_connect_only_to_what_they_need() {
         ("migrate", &[53, 6432]),
     ];
     for (component, needed) in cases {
-        let policy = named(&manifests, &format!("NetworkPolicy photofinish-{component}"));
+        let policy = find_manifest(&manifests, &format!("NetworkPolicy photofinish-{component}"));
         let needed: BTreeSet<u64> = needed.iter().copied().collect();
         assert_eq!(ports(policy), needed, "{component}");
     }
@@ -74,7 +74,7 @@ fn the_migration_policy_exists_before_the_migration_and_is_removed_with_it() {
     const TEST: &str = "the_migration_policy_exists_before_the_migration_and_is_removed_with_it";
     let Some(helm) = Helm::find(TEST) else { return };
     let manifests = helm.manifests(EXAMPLES[0], &[]);
-    let notes = |title| &named(&manifests, title)["metadata"]["annotations"];
+    let notes = |title| &find_manifest(&manifests, title)["metadata"]["annotations"];
     let (policy, job) = (notes("NetworkPolicy photofinish-migrate"), notes("Job photofinish-migrate"));
     let weight = |notes: &Value| -> i32 {
         notes["helm.sh/hook-weight"].as_str().and_then(|weight| weight.parse().ok()).expect("a weight")

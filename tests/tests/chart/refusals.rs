@@ -1,14 +1,14 @@
-//! What the chart refuses: values of a wrong kind by its schema, and what cannot work by a sentence that says what to do.
+//! What the chart refuses: wrong types by its schema, and wrong combinations by a message that says what to do.
 
 use crate::rendering::{EXAMPLES, Helm};
 
-/// An example, what is set on top of it, and the sentence that must be said.
+/// An example, values that override it, and the expected message.
 type Refusal = (&'static str, &'static [&'static str], &'static str);
 
 const CPU: &str = EXAMPLES[0];
 const GPU: &str = EXAMPLES[1];
 
-/// Every sentence of `templates/_checks.tpl`, in its order.
+/// Every message of `templates/_checks.tpl`, in its order.
 const REFUSALS: [Refusal; 22] = [
     (CPU, &["settings.ENVIRONMENT="], "settings.ENVIRONMENT is missing"),
     (CPU, &["database.existingSecret="], "database.existingSecret is missing"),
@@ -59,7 +59,7 @@ fn settings(values: &[&'static str]) -> Vec<&'static str> {
 }
 
 #[test]
-fn invalid_values_are_refused_with_a_sentence() {
+fn invalid_values_are_refused_with_a_message() {
     let Some(helm) = Helm::find("invalid_values_are_refused_with_a_sentence") else { return };
     for (example, values, sentence) in REFUSALS {
         let output = helm.template(example, &settings(values));
@@ -74,11 +74,11 @@ fn invalid_values_are_refused_with_a_sentence() {
 fn every_check_of_the_chart_is_tested_here() {
     let checks =
         std::fs::read_to_string(crate::rendering::chart().join("templates/_checks.tpl")).expect("the checks");
-    let said = checks.matches("append $problems").count();
-    // Three sentences have two refusals here: that of the autoscalers, of the GPU's resource and of the public endpoint.
-    // The plain secrets have a test of their own.
+    let messages = checks.matches("append $problems").count();
+    // Three messages have two refusals here: those for the autoscalers, the GPU's resource and the public endpoint.
+    // The message for secrets in plain text has its own test.
     let tested = REFUSALS.len() - 3 + 1;
-    assert_eq!(said, tested, "a sentence of the checks is not tested, or no longer there");
+    assert_eq!(messages, tested, "a message of the checks is not tested, or no longer exists");
 }
 
 #[test]

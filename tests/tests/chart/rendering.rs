@@ -6,7 +6,7 @@ use std::process::Command;
 use photofinish_tests::harness::{CommandOutput, read_variable, repository_root, run_command, skip_or_fail};
 use serde_json::Value;
 
-/// The whole examples beside the chart.
+/// The complete examples beside the chart.
 pub(crate) const EXAMPLES: [&str; 2] = ["values-cpu.yaml", "values-gpu.yaml"];
 
 /// Helm, for the chart.
@@ -15,7 +15,7 @@ pub(crate) struct Helm {
 }
 
 impl Helm {
-    /// The program that set-up built, or `None` after saying so loudly.
+    /// Finds the program that set-up built; returns `None`, and prints why, if it is missing.
     #[track_caller]
     pub(crate) fn find(test: &str) -> Option<Self> {
         let program = read_variable("PHOTOFINISH_TEST_HELM")
@@ -29,7 +29,7 @@ impl Helm {
 
     /// Runs one of Helm's commands on the chart.
     pub(crate) fn command(&self, name: &[&str], arguments: &[&str]) -> CommandOutput {
-        // Helm's own folders are a user's; a test leaves nothing there and takes nothing from there.
+        // Isolated from the Helm folders of the user.
         let home = tempfile::tempdir().expect("a folder");
         run_command(
             Command::new(&self.program)
@@ -44,48 +44,48 @@ impl Helm {
         )
     }
 
-    /// Renders the chart as the release `photofinish` with an example and more of Helm's arguments.
+    /// Renders the chart as the release `photofinish` with an example and more arguments.
     pub(crate) fn template(&self, example: &str, more: &[&str]) -> CommandOutput {
-        // The version that Helm assumes is its builder's business; the chart's answer must not depend on it.
+        // The version that Helm assumes depends on its build; the result must not.
         let arguments =
             [&["--namespace", "photos", "--kube-version", "1.37.0", "--values", example], more].concat();
         self.command(&["template", "photofinish"], &arguments)
     }
 
-    /// The rendered manifests, as text.
+    /// Returns the rendered manifests as text.
     #[track_caller]
     pub(crate) fn text(&self, example: &str, more: &[&str]) -> String {
         self.template(example, more).expect_success().to_owned() + "\n"
     }
 
-    /// The rendered manifests.
+    /// Returns the rendered manifests.
     #[track_caller]
     pub(crate) fn manifests(&self, example: &str, more: &[&str]) -> Vec<Value> {
         documents(&self.text(example, more))
     }
 }
 
-/// The folder of the chart.
+/// Returns the folder of the chart.
 pub(crate) fn chart() -> PathBuf {
     repository_root().join("helm")
 }
 
-/// The documents of a YAML text.
+/// Parses the documents of a YAML text.
 #[track_caller]
 pub(crate) fn documents(yaml: &str) -> Vec<Value> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).expect("YAML");
     documents.into_iter().filter(|document| !document.is_null()).collect()
 }
 
-/// The kind of a manifest and its name.
+/// Returns kind and name of a manifest.
 pub(crate) fn title(manifest: &Value) -> String {
     let word = |value: &Value| value.as_str().unwrap_or("?").to_owned();
     format!("{} {}", word(&manifest["kind"]), word(&manifest["metadata"]["name"]))
 }
 
-/// The manifest of that title.
+/// Returns the manifest with this title.
 #[track_caller]
-pub(crate) fn named<'a>(manifests: &'a [Value], wanted: &str) -> &'a Value {
+pub(crate) fn find_manifest<'a>(manifests: &'a [Value], wanted: &str) -> &'a Value {
     manifests
         .iter()
         .find(|manifest| title(manifest) == wanted)

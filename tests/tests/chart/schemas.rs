@@ -1,5 +1,5 @@
-//! Whether Kubernetes would take what is rendered: the schemas of its API, and of the custom resources, with unknown
-//! fields refused.
+//! Whether Kubernetes accepts what is rendered: validation against the schemas of its API and of the custom resources,
+//! without unknown fields.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::rendering::{EXAMPLES, Helm, documents, title};
 
-/// The oldest Kubernetes that `Chart.yaml` names, and the newest there is.
+/// The oldest Kubernetes that `Chart.yaml` names, and the newest.
 const VERSIONS: [&str; 2] = ["1.30", "1.37"];
 
 /// Custom resources that the chart uses.
@@ -19,7 +19,7 @@ const DEFINITIONS: [&str; 3] = [
     "monitoring.coreos.com_prometheusrules.yaml",
 ];
 
-/// What is rendered beside the examples: everything that they leave out.
+/// What is rendered in addition to the examples: everything that they omit.
 const VARIANTS: [&[&str]; 3] = [
     &[],
     &["--set", "worker.keda.enabled=false", "--set", "worker.hpa.enabled=true"],
@@ -53,7 +53,7 @@ struct Schemas {
     definitions: Vec<Value>,
 }
 
-/// Where Kubernetes' schemas look for each other.
+/// The URI that Kubernetes' schemas use in references.
 const KUBERNETES_URI: &str = "https://kubernetes.io/api/_definitions.json";
 
 impl Schemas {
@@ -67,19 +67,19 @@ impl Schemas {
         }
     }
 
-    /// The problems of a manifest, each with its place.
+    /// Returns the problems of a manifest, each with its path.
     fn problems(&self, manifest: &Value) -> Vec<String> {
         let registry = Registry::new()
             .add(KUBERNETES_URI, &self.kubernetes)
             .and_then(|registry| registry.prepare())
             .expect("the schemas refer to each other");
-        let schema = self.of(manifest).unwrap_or_else(|| panic!("no schema of {}", title(manifest)));
+        let schema = self.schema_of(manifest).unwrap_or_else(|| panic!("no schema of {}", title(manifest)));
         let validator: Validator =
             jsonschema::options().with_registry(&registry).build(&schema).expect("a schema");
         validator.iter_errors(manifest).map(|error| format!("{}: {error}", error.instance_path())).collect()
     }
 
-    fn of(&self, manifest: &Value) -> Option<Value> {
+    fn schema_of(&self, manifest: &Value) -> Option<Value> {
         let (api, kind) = (manifest["apiVersion"].as_str()?, manifest["kind"].as_str()?);
         let (group, version) = api.split_once('/').unwrap_or(("", api));
         let wanted = json!({"group": group, "kind": kind, "version": version});
@@ -97,13 +97,13 @@ impl Schemas {
         let mut schema =
             versions.iter().find(|known| known["name"] == version)?["schema"]["openAPIV3Schema"].clone();
         refuse_unknown_fields(&mut schema);
-        // The API server knows it; the definition only says that it is an object.
+        // Known to the API server; the definition only says that it is an object.
         schema["properties"]["metadata"] = json!({"$ref": format!("{KUBERNETES_URI}#/$defs/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")});
         Some(schema)
     }
 }
 
-/// An API server drops what a custom resource does not define, without a word: here it is a mistake.
+/// Refuses fields that a custom resource does not define. An API server drops them silently; here they are errors.
 fn refuse_unknown_fields(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
@@ -128,7 +128,7 @@ fn kubernetes_accepts_everything_that_is_rendered() {
         let schemas = Schemas::read(&folder, version);
         for example in EXAMPLES {
             for variant in VARIANTS {
-                // CPU use is no measure of a GPU worker: the chart refuses it, and the metrics of a user come instead.
+                // The chart refuses CPU use for GPU workers, so this uses custom metrics.
                 let metrics = r#"worker.hpa.metrics=[{"type":"External","external":{"metric":{"name":"lag"},"target":{"type":"AverageValue","averageValue":"200"}}}]"#;
                 let arguments = [variant, &["--set-json", metrics]].concat();
                 for manifest in helm.manifests(example, &arguments) {
@@ -158,7 +158,7 @@ fn a_manifest_that_kubernetes_rejects_is_found() {
         ("PrometheusRule photofinish", "/spec/groups/0/rules/0", json!({"alert": "A", "exp": "up"})),
     ];
     for (wanted, place, wrong) in spoilt {
-        let mut manifest = crate::rendering::named(&manifests, wanted).clone();
+        let mut manifest = crate::rendering::find_manifest(&manifests, wanted).clone();
         *manifest.pointer_mut(place).expect("a place in the manifest") = wrong;
         assert!(!schemas.problems(&manifest).is_empty(), "{wanted} with a wrong {place} passes");
     }
