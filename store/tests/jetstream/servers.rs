@@ -69,13 +69,13 @@ async fn photos_are_confirmed_while_the_server_is_unavailable() {
     let store = cluster.start_process().await;
     let event = Event::make(&store).await;
     event.queued(2).await;
-    let (held, returned) = (lease_next(&event, LONG_TTL).await, lease_next(&event, LONG_TTL).await);
+    let (leased, returned) = (lease_next(&event, LONG_TTL).await, lease_next(&event, LONG_TTL).await);
     cluster.server.kill();
     wait_until("the outage is noticed", async || store.check_queue().await.is_err()).await;
     let photos = event.queued(100).await;
     assert_eq!(store.queue.depth().await.unwrap(), 100);
     // What is in progress ends as usual.
-    assert_eq!(store.queue.renew(&[held.id], LONG_TTL).await.unwrap(), [held.id]);
+    assert_eq!(store.queue.renew(&[leased.id], LONG_TTL).await.unwrap(), [leased.id]);
     assert_eq!(store.queue.finish(vec![finished(&leased)]).await.unwrap(), [Finish::Done]);
     store.queue.release(&[returned.id]).await.unwrap();
     let error = lease_any(&event).await.unwrap_err();
@@ -112,7 +112,7 @@ async fn the_tasks_end_with_the_store() {
 async fn a_photo_given_back_over_a_cut_connection_does_not_wait_for_its_message() {
     let Some(cluster) = Cluster::start() else { return };
     // Only the photo's next round makes it available again.
-    let patient =
+    let long_waits =
         QueueSettings { ack_wait: LONG_TTL, republish_interval: LONG_TTL, ..cluster.queue_settings() };
     let proxy = Proxy::in_front_of(cluster.server.address()).await;
     let through_proxy = QueueSettings { url: format!("nats://{}", proxy.address()), ..long_waits.clone() };

@@ -125,7 +125,8 @@ fn busy_workers_scale_up() {
 
 /// Returns the time limit of the server for requests in progress, on which the chart relies.
 fn api_drain_seconds() -> u64 {
-    let server = std::fs::read_to_string(repository_root().join("api/src/server.rs")).expect("the server");
+    let server =
+        std::fs::read_to_string(repository_root().join("api/src/server/listener.rs")).expect("the server");
     let words = server.split("DRAIN_LIMIT: Duration = Duration::from_secs(").nth(1).expect("the limit");
     words.split(')').next().and_then(|number| number.parse().ok()).expect("a number of seconds")
 }
