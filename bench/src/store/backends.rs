@@ -1,4 +1,4 @@
-//! The databases and queues that are measured, each with nothing in it.
+//! The databases and queues that are measured. Each measurement gets empty ones.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -6,30 +6,30 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use photofinish_servers::{NatsServer, Postgres};
 use photofinish_store::conformance::test_settings;
-use photofinish_store::{QueueSettings, Store, StoreSettings};
+use photofinish_store::{DatabaseKind, QueueSettings, Store, StoreSettings};
 use tempfile::TempDir;
 
 use super::{OpenStore, StoreOptions};
 
-/// How long the queue may take to be reached.
+/// Time to connect to the queue.
 const QUEUE_DEADLINE: Duration = Duration::from_secs(30);
 
 /// A database, with or without JetStream beside it.
 pub struct Backend {
-    /// As the tables say it.
+    /// Name in the tables.
     pub name: &'static str,
     postgres: Option<Postgres>,
     nats: Option<NatsServer>,
 }
 
-/// Databases and queues of one measurement.
+/// The database, the queue and the files of one measurement.
 pub struct BenchDatabase {
     folder: TempDir,
     settings: StoreSettings,
 }
 
 impl Backend {
-    /// All four; `None` where a server was not set up.
+    /// Starts the servers of all four backends; `None` when one is not installed.
     pub fn start_all() -> Option<[Self; 4]> {
         Some([
             Self { name: "SQLite", postgres: None, nats: None },
@@ -43,12 +43,12 @@ impl Backend {
         ])
     }
 
-    /// Whether the database is the queue.
+    /// Whether the database itself is the work queue.
     pub fn is_database_alone(&self) -> bool {
         self.nats.is_none()
     }
 
-    /// Empty ones, in a folder below the one that the options name.
+    /// Creates an empty database and queue, with files below the folder of the options.
     pub fn create_database(&self, options: &StoreOptions) -> anyhow::Result<BenchDatabase> {
         let folder = options.folder.as_deref().map_or_else(tempfile::tempdir, tempfile::tempdir_in)?;
         let mut settings = StoreSettings { face_index_bytes: 8 << 30, ..test_settings(folder.path()) };
@@ -60,7 +60,7 @@ impl Backend {
     }
 }
 
-/// A stream that no other measurement has.
+/// Names a stream that no other measurement uses.
 fn queue_settings(nats: &NatsServer, folder: &Path) -> QueueSettings {
     let stream = folder.file_name().map(|name| name.to_string_lossy().replace('.', ""));
     QueueSettings {
@@ -74,18 +74,33 @@ fn queue_settings(nats: &NatsServer, folder: &Path) -> QueueSettings {
 }
 
 impl BenchDatabase {
-    /// One more process's view of it.
+    /// Opens a store of its own, as another process would.
     pub async fn open_store(&self) -> anyhow::Result<Store> {
         let store = Store::open(self.settings.clone()).await?;
-        let begun = Instant::now();
+        let start = Instant::now();
         while let Err(error) = store.check_queue().await {
-            anyhow::ensure!(begun.elapsed() < QUEUE_DEADLINE, "the queue is not reached: {error}");
+            anyhow::ensure!(start.elapsed() < QUEUE_DEADLINE, "cannot reach the queue: {error}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         Ok(store)
     }
 
-    /// The only view of it.
+    /// Opens the stores of `count` workers beside the API's. On Postgres each worker has connections of its own, like a
+    /// worker process. A SQLite file belongs to one process, so its workers share the API's store: separate stores would
+    /// compete for the file's write lock, which is not granted in order, until one gives up after 10 s.
+    pub async fn open_workers(&self, api: &Store, count: usize) -> anyhow::Result<Vec<Store>> {
+        let mut workers = Vec::with_capacity(count);
+        for _ in 0..count {
+            workers.push(if self.is_single_process() { api.clone() } else { self.open_store().await? });
+        }
+        Ok(workers)
+    }
+
+    fn is_single_process(&self) -> bool {
+        DatabaseKind::from_url(&self.settings.database_url) == Some(DatabaseKind::Sqlite)
+    }
+
+    /// Opens the only store.
     pub async fn into_open_store(self) -> anyhow::Result<OpenStore> {
         let store = self.open_store().await.context("opening the store")?;
         Ok(OpenStore { store, folder: self.folder })

@@ -1,4 +1,4 @@
-//! Confirmations, one photo a call, from several callers at once: what partners' programs do.
+//! Confirmations, one photo per call, from several concurrent callers, as partners' programs send them.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::{StoreOptions, insert_expected_photos};
 use crate::report::statistics::{percentile, to_milliseconds};
 use crate::report::{Report, Table};
 
-/// Adds the table of confirmations.
+/// Adds the table of confirmations to the report.
 pub async fn measure(
     options: &StoreOptions,
     backends: &[Backend],
@@ -23,11 +23,14 @@ pub async fn measure(
         let opened = backend.create_database(options)?.into_open_store().await?;
         let event = Event::make(&opened.store).await;
         let photos = insert_expected_photos(&event, options.confirms).await;
-        let begun = Instant::now();
+        let start = Instant::now();
         let callers = photos.chunks(photos.len().div_ceil(options.clients.max(1)));
-        let times: Vec<Duration> =
-            try_join_all(callers.map(|own| confirm_each(&event, own))).await?.into_iter().flatten().collect();
-        let rate = photos.len() as f64 / begun.elapsed().as_secs_f64();
+        let times: Vec<Duration> = try_join_all(callers.map(|photos| confirm_each(&event, photos)))
+            .await?
+            .into_iter()
+            .flatten()
+            .collect();
+        let rate = photos.len() as f64 / start.elapsed().as_secs_f64();
         table.add_row([
             backend.name.to_owned(),
             photos.len().to_string(),
@@ -45,9 +48,9 @@ pub async fn measure(
 async fn confirm_each(event: &Event, photos: &[PhotoId]) -> anyhow::Result<Vec<Duration>> {
     let mut times = Vec::with_capacity(photos.len());
     for photo in photos {
-        let begun = Instant::now();
+        let start = Instant::now();
         event.store.queue.confirm(event.album, &[*photo]).await?;
-        times.push(begun.elapsed());
+        times.push(start.elapsed());
     }
     Ok(times)
 }

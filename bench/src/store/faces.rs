@@ -1,5 +1,5 @@
-//! The face index of a very large album: the first search, which loads it; the next ones; and catching up with photos
-//! that other processes read meanwhile.
+//! The face index of a very large album: the first search, which loads it; the next searches; and catching up with photos
+//! that other processes have read in between.
 
 use std::time::{Duration, Instant};
 
@@ -13,16 +13,16 @@ use crate::process;
 use crate::report::statistics::{median, to_milliseconds};
 use crate::report::{Report, Table};
 
-/// What the default network gives.
+/// Length of the default model's embeddings.
 const DIMENSION: usize = 256;
-/// Of one photo: fewer rows of photos than a real event has, and the same rows of faces.
+/// More faces per photo than at a real event: fewer photos to insert for the same number of faces.
 const FACES_PER_PHOTO: usize = 30;
-/// Photos of a catch-up, as many as a worker finishes at once.
+/// Photos of a catch-up: as many as a worker finishes at once.
 const CATCH_UP_PHOTOS: usize = 64;
 const WARM_SEARCHES: usize = 20;
 const HITS: usize = 100;
 
-/// Adds the table of the face index.
+/// Adds the table of the face index to the report.
 pub async fn measure(
     options: &StoreOptions,
     backends: &[Backend],
@@ -38,7 +38,7 @@ pub async fn measure(
     for backend in backends.iter().filter(|backend| backend.is_database_alone()) {
         let database = backend.create_database(options)?;
         let event = fill_album(&database, options.faces).await?;
-        // A process that never saw the album.
+        // Another process, which has not loaded the album.
         let searcher = database.open_store().await?;
         let before = process::read_memory(std::process::id())?.resident;
         let cold = timed_search(&*searcher.faces, &event).await?;
@@ -49,13 +49,13 @@ pub async fn measure(
         }
         let warm = median(&warm);
         add_photos(&event, CATCH_UP_PHOTOS, options.faces).await?;
-        let behind = timed_search(&*searcher.faces, &event).await?;
+        let catch_up = timed_search(&*searcher.faces, &event).await?;
         table.add_row([
             backend.name.to_owned(),
             options.faces.to_string(),
             format!("{:.1}", cold.as_secs_f64()),
             format!("{warm:.1}"),
-            format!("{:.1}", (to_milliseconds(behind) - warm).max(0.0)),
+            format!("{:.1}", (to_milliseconds(catch_up) - warm).max(0.0)),
             format!("{:.0}", after.saturating_sub(before) as f64 / options.faces as f64),
         ]);
         searcher.close().await;
@@ -67,10 +67,10 @@ pub async fn measure(
 
 async fn timed_search(index: &dyn FaceIndex, event: &Event) -> anyhow::Result<Duration> {
     let probe = make_embedding(1);
-    let begun = Instant::now();
+    let start = Instant::now();
     let hits = index.nearest(event.album, &probe, HITS, 0.5).await?;
-    anyhow::ensure!(!hits.is_empty(), "the photo of the face itself is not found");
-    Ok(begun.elapsed())
+    anyhow::ensure!(!hits.is_empty(), "a search does not find the photo of its own face");
+    Ok(start.elapsed())
 }
 
 async fn fill_album(database: &BenchDatabase, faces: usize) -> anyhow::Result<Event> {
@@ -82,7 +82,7 @@ async fn fill_album(database: &BenchDatabase, faces: usize) -> anyhow::Result<Ev
     Ok(event)
 }
 
-/// Photos whose faces are made from numbers that begin with `first`.
+/// Adds photos whose embeddings are made from consecutive numbers, beginning with `first`.
 async fn add_photos(event: &Event, photos: usize, first: usize) -> anyhow::Result<()> {
     event.queued(photos).await;
     for batch in (0..photos).step_by(CATCH_UP_PHOTOS) {
@@ -100,7 +100,7 @@ async fn add_photos(event: &Event, photos: usize, first: usize) -> anyhow::Resul
     Ok(())
 }
 
-/// A unit vector that no other number gives.
+/// Makes the unit vector of a number; different numbers have different vectors.
 fn make_embedding(number: usize) -> Embedding {
     let mut state = number as u64 + 1;
     let values: Vec<f32> = (0..DIMENSION)

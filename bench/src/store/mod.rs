@@ -1,5 +1,5 @@
-//! What the store does by itself, over SQLite and over a real Postgres that waits for its disk: confirmations, the
-//! work queue with workers that do nothing, and the face index of a very large album.
+//! Measures the store alone, on SQLite and on a real Postgres that syncs to disk: confirmations, the work queue with
+//! workers that do no work, and the face index of a very large album.
 
 mod backends;
 mod confirms;
@@ -16,16 +16,16 @@ use photofinish_store::model::ids::PhotoId;
 use self::backends::Backend;
 use crate::report::{OutputOptions, Report};
 
-/// What is asked for at once where the number of calls is not what is measured.
+/// Photos per call where the number of calls is not measured.
 const PHOTOS_PER_CALL: usize = 500;
 
-/// What to measure, and how much of it.
+/// How much to measure.
 #[derive(Clone, Debug, clap::Args)]
 pub struct StoreOptions {
-    /// Photos confirmed one a call.
+    /// Photos confirmed one per call.
     #[arg(long, default_value_t = 16_000)]
     pub confirms: usize,
-    /// Callers that confirm at once.
+    /// Concurrent callers that confirm.
     #[arg(long, default_value_t = 8)]
     pub clients: usize,
     /// Photos through the work queue.
@@ -37,21 +37,21 @@ pub struct StoreOptions {
     /// Faces of the large album.
     #[arg(long, default_value_t = 1_500_000)]
     pub faces: usize,
-    /// Where files go while it runs: a folder on the disk to be measured.
+    /// Folder for files while it runs; choose the disk to measure.
     #[arg(long, value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
-    /// Where the report goes.
+    /// Where to save the report.
     #[command(flatten)]
     pub output: OutputOptions,
 }
 
-/// Measures.
+/// Runs the measurements.
 ///
 /// # Errors
-/// When a server is not set up or the store refuses.
+/// When a server is not installed or the store returns an error.
 pub fn run(options: &StoreOptions) -> anyhow::Result<Report> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let _within = runtime.enter();
+    let _runtime_context = runtime.enter();
     let mut report = Report::new("store", "The store by itself");
     let backends = Backend::start_all().context("no Postgres or no NATS: run `cargo xtask setup --all`")?;
     runtime.block_on(async {
@@ -60,19 +60,19 @@ pub fn run(options: &StoreOptions) -> anyhow::Result<Report> {
         faces::measure(options, &backends, &mut report).await
     })?;
     report.notes.push(
-        "Postgres, NATS and what calls them share this machine's cores; Postgres and SQLite synchronise each \
-         commit with the disk."
+        "Postgres, NATS and their callers share this machine's cores; Postgres and SQLite sync each commit to disk. \
+         The workers on SQLite share one open store, as in one process; those on Postgres have one each."
             .to_owned(),
     );
     report.notes.push(
-        "CPU of the callers is by the process's clock, of all by the machine's ticks, which see short work less \
-         well."
+        "CPU of the callers is measured by the process's clock, CPU of all by the machine's ticks, which miss short \
+         work."
             .to_owned(),
     );
     Ok(report)
 }
 
-/// Photos that wait for their upload.
+/// Inserts photos that wait for their upload.
 async fn insert_expected_photos(event: &Event, count: usize) -> Vec<PhotoId> {
     let mut photos = Vec::with_capacity(count);
     while photos.len() < count {
@@ -81,7 +81,7 @@ async fn insert_expected_photos(event: &Event, count: usize) -> Vec<PhotoId> {
     photos
 }
 
-/// An open store and the folder that goes with it.
+/// An open store and the folder of its files.
 struct OpenStore {
     store: Store,
     folder: tempfile::TempDir,

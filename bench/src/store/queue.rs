@@ -1,4 +1,4 @@
-//! What the work queue costs a photo: from confirm to ready with workers that do nothing in between.
+//! Cost of the work queue per photo, from confirm to ready, with workers that do no work in between.
 
 use std::time::{Duration, Instant};
 
@@ -15,21 +15,22 @@ use crate::process::{machine_cpu, own_cpu};
 use crate::report::goals::Goal;
 use crate::report::{Report, Table};
 
-/// Photos of one lease and one transaction: what the pipeline takes at a time.
+/// Photos per lease and per transaction, as in the pipeline.
 const LEASE_BATCH: usize = 64;
+/// No lease expires during the measurement.
 const LEASE_TTL: Duration = Duration::from_secs(3600);
 
-/// Photos a second through JetStream and rows that the queue has to bear.
+/// Least photos per second through JetStream and the database.
 const TARGET_RATE: f64 = 2000.0;
 
-/// What one backend took.
+/// Time that one backend took.
 struct QueueCost {
     seconds: f64,
     caller_cpu: Duration,
     total_cpu: Duration,
 }
 
-/// Adds the table of the work queue.
+/// Adds the table of the work queue to the report.
 pub async fn measure(
     options: &StoreOptions,
     backends: &[Backend],
@@ -44,15 +45,15 @@ pub async fn measure(
     let mut table = Table::new(&caption, &columns);
     for backend in backends {
         let cost = measure_backend(options, backend).await?;
-        let each = |time: Duration| format!("{:.0}", time.as_secs_f64() * 1e6 / options.queued as f64);
+        let per_photo = |time: Duration| format!("{:.0}", time.as_secs_f64() * 1e6 / options.queued as f64);
         let rate = options.queued as f64 / cost.seconds;
         table.add_row([
             backend.name.to_owned(),
             options.queued.to_string(),
             format!("{rate:.0}"),
-            each(Duration::from_secs_f64(cost.seconds)),
-            each(cost.caller_cpu),
-            each(cost.total_cpu),
+            per_photo(Duration::from_secs_f64(cost.seconds)),
+            per_photo(cost.caller_cpu),
+            per_photo(cost.total_cpu),
         ]);
         if !backend.is_database_alone() {
             report.goals.push(Goal::at_least(
@@ -71,17 +72,14 @@ async fn measure_backend(options: &StoreOptions, backend: &Backend) -> anyhow::R
     let api = database.open_store().await?;
     let event = Event::make(&api).await;
     let photos = insert_expected_photos(&event, options.queued).await;
-    let mut workers = Vec::new();
-    for _ in 0..options.workers.max(1) {
-        workers.push(database.open_store().await?);
-    }
-    let (begun, own, machine) = (Instant::now(), own_cpu(), machine_cpu()?);
+    let workers = database.open_workers(&api, options.workers.max(1)).await?;
+    let (start, caller_cpu, total_cpu) = (Instant::now(), own_cpu(), machine_cpu()?);
     let working = workers.iter().map(|worker| work_until_ready(worker, &event, photos.len()));
     try_join(confirm_all(&event, &photos), try_join_all(working)).await?;
     let cost = QueueCost {
-        seconds: begun.elapsed().as_secs_f64(),
-        caller_cpu: own_cpu().saturating_sub(own),
-        total_cpu: machine_cpu()?.saturating_sub(machine),
+        seconds: start.elapsed().as_secs_f64(),
+        caller_cpu: own_cpu().saturating_sub(caller_cpu),
+        total_cpu: machine_cpu()?.saturating_sub(total_cpu),
     };
     for store in workers.iter().chain([&api]) {
         store.close().await;
@@ -90,13 +88,13 @@ async fn measure_backend(options: &StoreOptions, backend: &Backend) -> anyhow::R
 }
 
 async fn confirm_all(event: &Event, photos: &[PhotoId]) -> anyhow::Result<()> {
-    for some in photos.chunks(PHOTOS_PER_CALL) {
-        event.store.queue.confirm(event.album, some).await?;
+    for batch in photos.chunks(PHOTOS_PER_CALL) {
+        event.store.queue.confirm(event.album, batch).await?;
     }
     Ok(())
 }
 
-/// Leases and finishes until every photo is ready.
+/// Leases and finishes photos until all are ready.
 async fn work_until_ready(worker: &Store, event: &Event, photos: usize) -> anyhow::Result<()> {
     let request = LeaseRequest { limit: LEASE_BATCH, ttl: LEASE_TTL, suspects: false };
     loop {
@@ -116,7 +114,7 @@ fn finish_without_detections(lease: &Lease) -> PhotoResults {
     finish_with_faces(lease, Vec::new())
 }
 
-/// A photo read under this lease, with these faces and no bib.
+/// Returns the results of a photo with these faces and no text.
 pub fn finish_with_faces(lease: &Lease, faces: Vec<DetectedFace>) -> PhotoResults {
     PhotoResults {
         lease: lease.clone(),
