@@ -1,5 +1,5 @@
-//! Many small photos into one album, from several partners' programs at once, while others search: latencies, and
-//! whether memory stays flat. With the fake networks the machinery around them is measured; with the real ones, all.
+//! Load test: several clients upload many small photos into one album while others search. Measures latencies and the growth
+//! of memory; with fake networks for the service without inference, with the real ones for everything.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -19,56 +19,56 @@ use crate::report::statistics::{median, percentile, to_milliseconds};
 use crate::report::{OutputOptions, Report, Table};
 use crate::service::{Service, Setup};
 
-/// Different photos; the album's photos are these, over and over.
+/// Distinct photos; the clients upload them repeatedly.
 const DISTINCT_PHOTOS: usize = 200;
 
-/// Between two searches of one thread: a person or a page searches, not a loop.
+/// Pause between two searches of one thread, as a person or a page makes.
 const SEARCH_PAUSE: Duration = Duration::from_millis(20);
 
-/// Between two samples of memory and progress.
+/// Pause between two samples of memory and progress.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The run fails when no photo becomes ready or failed for so long.
 const STALL_LIMIT: Duration = Duration::from_secs(120);
 
-/// Memory is flat when half of the photos add less than this: rows of vectors and caches grow a little, a queue held in
-/// memory would grow by a lot.
+/// Largest growth of memory over half of the photos: embeddings and caches grow a little, a queue in memory would grow a
+/// lot.
 const MAX_GROWTH_MB: f64 = 40.0;
 
-/// How hard to load.
+/// Options of the load test.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LoadOptions {
     /// Photos; 5000 marked ones, or 600 real ones, by default.
     #[arg(long)]
     pub photos: Option<usize>,
-    /// Partners' programs that upload and confirm at once.
+    /// Concurrent clients that upload and confirm.
     #[arg(long, default_value_t = 8)]
     pub clients: usize,
     /// The real networks on small versions of the labelled race photos.
     #[arg(long)]
     pub real: bool,
-    /// Where things are.
+    /// Locations of the inputs.
     #[command(flatten)]
-    pub places: InputPaths,
-    /// Where the report goes.
+    pub paths: InputPaths,
+    /// Where to save the report.
     #[command(flatten)]
     pub output: OutputOptions,
 }
 
-/// What is sent, and what is looked for.
+/// The photos to upload and the texts and selfie to search for.
 struct TestPhotos {
     jpegs: Vec<Vec<u8>>,
     bibs: Vec<String>,
     probe: Vec<u8>,
 }
 
-/// One look at the service.
+/// One sample of the service.
 struct MemorySample {
     done: u64,
     resident_bytes: u64,
 }
 
-/// What a run measured.
+/// Measurements of a run.
 struct LoadFindings {
     confirms: Vec<Duration>,
     texts: Vec<Duration>,
@@ -80,27 +80,27 @@ struct LoadFindings {
     peak_bytes: u64,
 }
 
-/// Loads.
+/// Runs the load test.
 ///
 /// # Errors
-/// When the service or the photos cannot be had, or a call fails.
+/// When the service or the photos are not available, or a call fails.
 pub fn run(options: &LoadOptions) -> anyhow::Result<Report> {
     let count = options.photos.unwrap_or(if options.real { 600 } else { 5000 });
-    let material = if options.real { shrink_race_photos(&options.places)? } else { draw_marked_photos() };
+    let photos = if options.real { shrink_race_photos(&options.paths)? } else { draw_marked_photos() };
     let setup = Setup { fake_models: !options.real, ..Setup::default() };
-    let service = Service::start(&options.places, &setup)?;
-    let findings = run_load(&service, &material, count, options.clients)?;
+    let service = Service::start(&options.paths, &setup)?;
+    let findings = run_load(&service, &photos, count, options.clients)?;
     Ok(build_report(options, &findings, count))
 }
 
-/// Photos whose faces and bibs are marks that the fake networks read.
+/// Draws photos with painted marks that the fake networks read.
 fn draw_marked_photos() -> TestPhotos {
-    let person = |kind: usize| (kind % 100) as u16 + 1;
-    let bib = |kind: usize| (1000 + kind * 37).to_string();
-    let jpeg = |kind: usize| {
+    let person = |number: usize| (number % 100) as u16 + 1;
+    let bib = |number: usize| (1000 + number * 37).to_string();
+    let jpeg = |number: usize| {
         TestPhoto::new(640, 480)
-            .with_face(person(kind), [100, 60, 96])
-            .with_bib(&bib(kind), [300, 300])
+            .with_face(person(number), [100, 60, 96])
+            .with_bib(&bib(number), [300, 300])
             .to_jpeg()
     };
     TestPhotos {
@@ -110,11 +110,11 @@ fn draw_marked_photos() -> TestPhotos {
     }
 }
 
-/// The labelled race photos, at most 640 x 480.
-fn shrink_race_photos(places: &InputPaths) -> anyhow::Result<TestPhotos> {
-    let labels = labels::load_photos(&places.find_shared("photos/bibs.csv")?)?;
-    let folder = places.find_shared("photos/files")?;
-    let portraits = labels::load_portraits(&places.find_shared("photos/faces.csv")?)?;
+/// Shrinks the labelled race photos to a long side of at most 640 pixels.
+fn shrink_race_photos(paths: &InputPaths) -> anyhow::Result<TestPhotos> {
+    let labels = labels::load_photos(&paths.find_shared("photos/bibs.csv")?)?;
+    let folder = paths.find_shared("photos/files")?;
+    let portraits = labels::load_portraits(&paths.find_shared("photos/faces.csv")?)?;
     let portrait = portraits.first().context("no portraits")?;
     Ok(TestPhotos {
         jpegs: labels
@@ -138,33 +138,33 @@ fn shrink_photo(path: &Path) -> anyhow::Result<Vec<u8>> {
 
 fn run_load(
     service: &Service,
-    material: &TestPhotos,
+    photos: &TestPhotos,
     count: usize,
     clients: usize,
 ) -> anyhow::Result<LoadFindings> {
     let client = service.client();
     let album = client.create_album("load", None)?.id;
     let next = AtomicUsize::new(0);
-    let over = AtomicBool::new(false);
+    let is_finished = AtomicBool::new(false);
     let samples = Mutex::new(Vec::new());
-    let clock = Instant::now();
+    let start = Instant::now();
     std::thread::scope(|scope| {
         let confirmers: Vec<_> = (0..clients)
-            .map(|_| scope.spawn(|| upload_and_confirm(client, &album, material, (&next, count))))
+            .map(|_| scope.spawn(|| upload_and_confirm(client, &album, photos, &next, count)))
             .collect();
-        let texts = scope.spawn(|| search_texts(client, &album, material, &over));
-        let faces = scope.spawn(|| search_faces(client, &album, material, &over));
-        let sampler = scope.spawn(|| sample_memory(service, &album, &samples, &over));
+        let texts = scope.spawn(|| search_texts(client, &album, photos, &is_finished));
+        let faces = scope.spawn(|| search_faces(client, &album, photos, &is_finished));
+        let sampler = scope.spawn(|| sample_memory(service, &album, &samples, &is_finished));
         let sent = (|| -> anyhow::Result<_> {
             let mut confirms = Vec::new();
             for confirmer in confirmers {
                 confirms.extend(confirmer.join().expect("no confirmer panics")?);
             }
-            let confirmed_in = clock.elapsed();
+            let confirmed_in = start.elapsed();
             let failed = client.wait_until_idle(&album, SAMPLE_INTERVAL, STALL_LIMIT, |_| ())?.failed;
             Ok((confirms, confirmed_in, failed))
         })();
-        over.store(true, Ordering::Relaxed);
+        is_finished.store(true, Ordering::Relaxed);
         let texts = texts.join().expect("no searcher panics");
         let faces = faces.join().expect("no searcher panics");
         sampler.join().expect("the sampler does not panic")?;
@@ -175,19 +175,20 @@ fn run_load(
             faces: faces?,
             samples: std::mem::take(&mut samples.lock().expect("the sampler has ended")),
             confirmed_in,
-            all_in: clock.elapsed(),
+            all_in: start.elapsed(),
             failed,
             peak_bytes: process::read_memory(service.pid())?.peak,
         })
     })
 }
 
-/// Uploads and confirms photo after photo; answers how long each confirmation took.
+/// Uploads and confirms photos until `count` numbers are used up; returns the duration of each confirmation.
 fn upload_and_confirm(
     client: &Client,
     album: &str,
-    material: &TestPhotos,
-    (next, count): (&AtomicUsize, usize),
+    photos: &TestPhotos,
+    next: &AtomicUsize,
+    count: usize,
 ) -> anyhow::Result<Vec<Duration>> {
     let mut times = Vec::new();
     loop {
@@ -197,47 +198,47 @@ fn upload_and_confirm(
         }
         let file = PhotoFile { filename: format!("{number:05}.jpg"), content_type: "image/jpeg".to_owned() };
         let ticket = client.sign_photo(album, &file)?;
-        let jpeg = &material.jpegs[number % material.jpegs.len()];
+        let jpeg = &photos.jpegs[number % photos.jpegs.len()];
         client.upload_bytes(&ticket.upload_url, &file.content_type, jpeg)?;
-        let clock = Instant::now();
+        let start = Instant::now();
         client.confirm_photo(album, &ticket.photo_id)?;
-        times.push(clock.elapsed());
+        times.push(start.elapsed());
     }
 }
 
 fn search_texts(
     client: &Client,
     album: &str,
-    material: &TestPhotos,
-    over: &AtomicBool,
+    photos: &TestPhotos,
+    is_finished: &AtomicBool,
 ) -> anyhow::Result<Vec<Duration>> {
     let mut times = Vec::new();
-    for bib in material.bibs.iter().cycle() {
-        if over.load(Ordering::Relaxed) {
+    for bib in photos.bibs.iter().cycle() {
+        if is_finished.load(Ordering::Relaxed) {
             break;
         }
-        let clock = Instant::now();
+        let start = Instant::now();
         client.search_text(album, bib, false)?;
-        times.push(clock.elapsed());
+        times.push(start.elapsed());
         std::thread::sleep(SEARCH_PAUSE);
     }
     Ok(times)
 }
 
-/// The first search makes the probe's vector; it is not counted, the searches after it are.
+/// Searches by face repeatedly. The first search, which embeds the selfie, is not counted.
 fn search_faces(
     client: &Client,
     album: &str,
-    material: &TestPhotos,
-    over: &AtomicBool,
+    photos: &TestPhotos,
+    is_finished: &AtomicBool,
 ) -> anyhow::Result<Vec<Duration>> {
-    let image = client.upload_selfie(album, "image/jpeg", &material.probe)?;
+    let image = client.upload_selfie(album, "image/jpeg", &photos.probe)?;
     client.search_face(album, &image)?;
     let mut times = Vec::new();
-    while !over.load(Ordering::Relaxed) {
-        let clock = Instant::now();
+    while !is_finished.load(Ordering::Relaxed) {
+        let start = Instant::now();
         client.search_face(album, &image)?;
-        times.push(clock.elapsed());
+        times.push(start.elapsed());
         std::thread::sleep(SEARCH_PAUSE);
     }
     Ok(times)
@@ -247,9 +248,9 @@ fn sample_memory(
     service: &Service,
     album: &str,
     samples: &Mutex<Vec<MemorySample>>,
-    over: &AtomicBool,
+    is_finished: &AtomicBool,
 ) -> anyhow::Result<()> {
-    while !over.load(Ordering::Relaxed) {
+    while !is_finished.load(Ordering::Relaxed) {
         let progress = service.client().album_progress(album)?;
         let resident = process::read_memory(service.pid())?.resident;
         let sample = MemorySample { done: progress.ready + progress.failed, resident_bytes: resident };
@@ -270,8 +271,14 @@ fn build_report(options: &LoadOptions, findings: &LoadFindings, count: usize) ->
     let calls =
         [("confirm", &findings.confirms), ("text search", &findings.texts), ("face search", &findings.faces)];
     for (name, times) in calls {
-        let at = |fraction| format!("{:.1}", to_milliseconds(percentile(times, fraction)));
-        table.add_row([name.to_owned(), times.len().to_string(), at(0.5), at(0.99), at(1.0)]);
+        let percentile_ms = |fraction| format!("{:.1}", to_milliseconds(percentile(times, fraction)));
+        table.add_row([
+            name.to_owned(),
+            times.len().to_string(),
+            percentile_ms(0.5),
+            percentile_ms(0.99),
+            percentile_ms(1.0),
+        ]);
     }
     let quarters = split_into_quarters(&findings.samples, count as u64);
     let mut memory = Table::new("Resident memory by photos done, MB", &["of the photos", "median", "most"]);
@@ -303,7 +310,7 @@ fn build_report(options: &LoadOptions, findings: &LoadFindings, count: usize) ->
     report
 }
 
-/// Resident megabytes by the quarter of the photos that were done.
+/// Splits the samples, in MB, by the quarter of the photos that were done.
 fn split_into_quarters(samples: &[MemorySample], count: u64) -> [Vec<f64>; 4] {
     let mut quarters: [Vec<f64>; 4] = Default::default();
     for sample in samples {

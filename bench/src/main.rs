@@ -1,4 +1,4 @@
-//! `photofinish-bench`: measures Photofinish against named baselines and judges its answers against labelled
+//! `photofinish-bench`: measures Photofinish against named baselines and compares its results with labelled
 //! photos. It drives the service from outside, as a partner would, and knows nothing of how the service is built;
 //! only `eval calibrate`, `reading` and `gpu-check` use the networks directly.
 //!
@@ -31,23 +31,23 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Judges the answers of the service against labelled photos.
+    /// Compares the results of the service with labelled photos.
     #[command(subcommand)]
     Eval(eval::Evaluation),
     /// Makes 24 megapixel photos from the labelled ones, with sensor-like noise and a truth file beside them.
     #[command(name = "make-24mp")]
     Make24mp(photos::enlarge::EnlargeOptions),
-    /// CPU per photo and per stage, and peak memory, beside the peer, plain and tuned, in one run.
+    /// CPU per photo and per stage and peak memory, compared with the peer, plain and tuned, in one run.
     Cpu(cpu::CpuOptions),
     /// Thousands of small photos into one album while others search: latencies and memory.
     Load(load::LoadOptions),
-    /// The store by itself: confirmations, the work queue, the face index of 1.5 million faces; SQLite and Postgres.
+    /// The store alone: confirmations, the work queue, the face index of 1.5 million faces; SQLite and Postgres.
     Store(store::StoreOptions),
     /// CPU of each step of a photo, in this process, one photo after the other.
     Reading(reading::ReadingOptions),
-    /// On a machine with a GPU: whether CUDA says what the CPU says, and how fast the pipeline is on it.
+    /// On a machine with a GPU: whether results on CUDA equal those on the CPU, and the speed of the pipeline.
     GpuCheck(gpu::GpuCheckOptions),
-    /// What the networks on one device say, as JSON: a part of `gpu-check`.
+    /// Writes the results of the networks on one device as JSON: a part of `gpu-check`.
     #[command(hide = true)]
     Observe(gpu::observe::ObserveOptions),
 }
@@ -68,7 +68,7 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-/// Prints a report, keeps it where asked, and turns a missed goal into an exit code when asked.
+/// Prints a report and saves it as the options say. With `--strict` a missed goal is an error.
 pub(crate) fn publish_report(report: report::Report, output: &OutputOptions) -> anyhow::Result<()> {
     report.print();
     report.save(output)?;

@@ -1,17 +1,18 @@
-//! Where things are: the checkout, the shared photos beside it, the release binary, the runtime and the models.
+//! Finds the inputs of a measurement: the checkout, the shared photos beside it, the release binary, the runtime and the
+//! models.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context as _;
 
-/// Where a command finds what it needs. Every default can be overruled.
+/// Locations of the inputs; every default can be overridden.
 #[derive(Clone, Debug, clap::Args)]
 pub struct InputPaths {
-    /// The service's binary; the release build of this checkout by default, brought up to date first.
+    /// The service's binary; by default the release build of this checkout, which is built first.
     #[arg(long, value_name = "FILE")]
     pub binary: Option<PathBuf>,
-    /// The ONNX Runtime library; what set-up put into `.photofinish/runtime` by default.
+    /// The ONNX Runtime library; by default the one that set-up put into `.photofinish/runtime`.
     #[arg(long, value_name = "FILE", env = "PHOTOFINISH_ONNXRUNTIME")]
     pub runtime: Option<PathBuf>,
     /// The folder of model files; `.photofinish/models` by default.
@@ -22,52 +23,55 @@ pub struct InputPaths {
     pub shared: Option<PathBuf>,
 }
 
-/// The checkout.
+/// Root folder of the checkout.
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().expect("a workspace member lies in the workspace").to_owned()
+    here.parent().expect("a workspace member is in a folder of the workspace").to_owned()
 }
 
-/// The page that `--write` rewrites.
+/// The results page, which `--write` rewrites.
 pub fn results_page() -> PathBuf {
     root().join("bench").join("RESULTS.md")
 }
 
-/// What set-up keeps for itself.
+/// The folder of everything that set-up installs.
 pub fn state_dir() -> PathBuf {
     root().join(".photofinish")
 }
 
 impl InputPaths {
-    /// The service's binary.
+    /// Returns the service's binary; builds the release binary unless another is configured.
     ///
     /// # Errors
-    /// When it is not there and cannot be built.
+    /// When it does not exist or cannot be built.
     pub fn find_or_build_binary(&self) -> anyhow::Result<PathBuf> {
         if let Some(path) = &self.binary {
             return require_path(path.clone(), "name the binary with --binary");
         }
-        // What is measured must be what is checked out.
+        // Always build, so that the measured binary is that of the checkout.
         let mut cargo = Command::new("cargo");
         cargo.args(["build", "--quiet", "--release", "--package", "photofinish"]).current_dir(root());
-        // What the outer `cargo run` says of this package would count as a change for build scripts that look at it.
+        // Variables that the outer `cargo run` sets for this package would make build scripts run again.
         for (name, _) in std::env::vars_os() {
-            if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|of| name.to_string_lossy().starts_with(of)) {
+            if ["CARGO_PKG_", "CARGO_MANIFEST_"]
+                .iter()
+                .any(|prefix| name.to_string_lossy().starts_with(prefix))
+            {
                 cargo.env_remove(name);
             }
         }
         let status = cargo.status().context("starting cargo")?;
         anyhow::ensure!(status.success(), "the release build of the service failed");
-        // Beside this program's own build, wherever cargo was told to build.
+        // The target folder is configurable; this program runs from it.
         let this = std::env::current_exe().context("a running program has a path")?;
-        let target = this.ancestors().nth(2).context("cargo builds into a folder of a folder")?;
-        require_path(target.join("release").join("photofinish"), "cargo was to build it")
+        let target = this.ancestors().nth(2).context("this program is not in a target folder")?;
+        require_path(target.join("release").join("photofinish"), "cargo did not build it")
     }
 
-    /// The runtime library.
+    /// Returns the configured runtime library, or the one that set-up installed.
     ///
     /// # Errors
-    /// When none is found.
+    /// When there is none.
     pub fn find_runtime(&self) -> anyhow::Result<PathBuf> {
         if let Some(path) = &self.runtime {
             return require_path(path.clone(), "name the library with --runtime");
@@ -78,19 +82,19 @@ impl InputPaths {
         })
     }
 
-    /// The folder of model files.
+    /// Returns the folder of model files.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When it does not exist.
     pub fn find_models_dir(&self) -> anyhow::Result<PathBuf> {
         let path = self.models_dir.clone().unwrap_or_else(|| state_dir().join("models"));
         require_path(path, "`cargo xtask setup` fills it")
     }
 
-    /// A file or folder of the shared data.
+    /// Returns a file or folder of the shared data.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When it does not exist.
     pub fn find_shared(&self, path: &str) -> anyhow::Result<PathBuf> {
         let shared = self.shared.clone().unwrap_or_else(|| root().join("../shared"));
         require_path(
@@ -101,6 +105,6 @@ impl InputPaths {
 }
 
 fn require_path(path: PathBuf, remedy: &str) -> anyhow::Result<PathBuf> {
-    anyhow::ensure!(path.exists(), "{} is not there; {remedy}", path.display());
+    anyhow::ensure!(path.exists(), "{} does not exist; {remedy}", path.display());
     Ok(path)
 }

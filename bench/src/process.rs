@@ -1,4 +1,4 @@
-//! What a process costs, read from `/proc`: CPU of it and of its children, of its threads by name, and memory.
+//! CPU time and memory of processes, read from `/proc`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -6,52 +6,52 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-/// The unit of CPU time in `/proc/<pid>/stat`: `USER_HZ`, which Linux fixes at 100 on every architecture we run on.
+/// Unit of CPU time in `/proc/<pid>/stat`: `USER_HZ` is 100 on every supported architecture.
 const TICK: Duration = Duration::from_millis(10);
 
 /// Memory of a process, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {
-    /// Resident now.
+    /// Resident set size.
     pub resident: u64,
-    /// Most ever resident (`VmHWM`).
+    /// Peak resident set size (`VmHWM`).
     pub peak: u64,
 }
 
-/// User and system time of a process and of all its descendants, ended children included.
+/// Returns the user and system time of a process and all its descendants, including ended children.
 ///
 /// # Errors
-/// When the process is gone.
+/// When the process has ended.
 pub fn process_tree_cpu(pid: u32) -> anyhow::Result<Duration> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for entry in std::fs::read_dir("/proc")?.flatten() {
         let Ok(id) = entry.file_name().to_string_lossy().parse::<u32>() else {
             continue;
         };
-        // A process may end between the listing and the reading; it is then no child of ours any more.
+        // A process may end between the listing and the read; its time then counts as its parent's.
         if let Ok(stat) = Stat::read(&entry.path().join("stat")) {
             children.entry(stat.parent).or_default().push(id);
         }
     }
     let mut total = Stat::read(Path::new(&format!("/proc/{pid}/stat")))?.cpu_with_children;
-    let mut left = children.remove(&pid).unwrap_or_default();
-    while let Some(child) = left.pop() {
+    let mut remaining = children.remove(&pid).unwrap_or_default();
+    while let Some(child) = remaining.pop() {
         if let Ok(stat) = Stat::read(Path::new(&format!("/proc/{child}/stat"))) {
             total += stat.cpu_with_children;
         }
-        left.extend(children.remove(&child).unwrap_or_default());
+        remaining.extend(children.remove(&child).unwrap_or_default());
     }
     Ok(total)
 }
 
-/// User and system time of the living threads of a process, by name without its trailing number (`decode-0` and
+/// Returns the user and system time of the running threads of a process by name, without trailing numbers (`decode-0` and
 /// `decode-1` are `decode`).
 ///
 /// # Errors
-/// When the process is gone.
+/// When the process has ended.
 pub fn thread_cpu_by_name(pid: u32) -> anyhow::Result<BTreeMap<String, Duration>> {
     let mut threads = BTreeMap::new();
-    for entry in std::fs::read_dir(format!("/proc/{pid}/task")).context("the process is gone")?.flatten() {
+    for entry in std::fs::read_dir(format!("/proc/{pid}/task")).context("the process has ended")?.flatten() {
         if let Ok(stat) = Stat::read(&entry.path().join("stat")) {
             let name = stat.name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-').to_owned();
             *threads.entry(name).or_default() += stat.cpu;
@@ -60,12 +60,12 @@ pub fn thread_cpu_by_name(pid: u32) -> anyhow::Result<BTreeMap<String, Duration>
     Ok(threads)
 }
 
-/// Memory of a process.
+/// Returns the memory of a process.
 ///
 /// # Errors
-/// When the process is gone.
+/// When the process has ended.
 pub fn read_memory(pid: u32) -> anyhow::Result<Memory> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("the process is gone")?;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("the process has ended")?;
     let bytes = |field: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(field))?;
         line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
@@ -76,20 +76,19 @@ pub fn read_memory(pid: u32) -> anyhow::Result<Memory> {
     })
 }
 
-/// User and system time of all threads of this process. Networks may compute on threads of their own, so the thread
-/// that calls them tells too little.
+/// Returns the user and system time of all threads of this process: networks may compute on threads other than the caller's.
 pub fn own_cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// Time that all cores together have spent on work since the machine started.
+/// Returns the time that all cores have been busy since the machine started.
 ///
 /// # Errors
-/// When the machine does not say.
+/// When `/proc/stat` cannot be read or parsed.
 pub fn machine_cpu() -> anyhow::Result<Duration> {
     let text = std::fs::read_to_string("/proc/stat").context("reading /proc/stat")?;
-    parse_busy_time(&text).context("/proc/stat is not understood")
+    parse_busy_time(&text).context("cannot parse /proc/stat")
 }
 
 /// User, nice, system, interrupt and soft-interrupt time of the line of all cores, as in `man 5 proc`.
@@ -100,7 +99,7 @@ fn parse_busy_time(text: &str) -> Option<Duration> {
     Some(Duration::from_millis(10 * ticks))
 }
 
-/// The fields of a `stat` file that matter here.
+/// The relevant fields of a `stat` file.
 struct Stat {
     name: String,
     parent: u32,
@@ -111,10 +110,10 @@ struct Stat {
 impl Stat {
     fn read(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-        Self::parse(&text).with_context(|| format!("{} is not understood", path.display()))
+        Self::parse(&text).with_context(|| format!("cannot parse {}", path.display()))
     }
 
-    /// Fields follow the name, which stands in parentheses and may hold anything; numbers as in `man 5 proc`.
+    /// Parses the fields after the name, which is in parentheses and may contain any character; numbered as in `man 5 proc`.
     fn parse(text: &str) -> Option<Self> {
         let name_from = text.find('(')? + 1;
         let name_to = text.rfind(')')?;

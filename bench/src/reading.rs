@@ -1,5 +1,5 @@
-//! CPU time of each step of one photo, in this process and one photo after the other: to find what is slow. The steps
-//! call what the pipeline calls, with its sizes; what the pipeline adds around them, `cpu` measures.
+//! CPU time of each step of a photo, in this process, one photo after the other: to find the slow steps. Calls the same
+//! kernels and networks as the pipeline, with the same sizes; the command `cpu` measures the whole service.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,43 +21,43 @@ use crate::report::statistics::{median, to_milliseconds};
 use crate::report::{OutputOptions, Report, Table};
 use crate::service::album::list_jpegs;
 
-/// As the pipeline's defaults.
+/// Defaults of the pipeline; sides in pixels.
 const WORKING_LONG_SIDE: u32 = 2048;
 const THUMBNAIL_LONG_SIDE: u32 = 512;
 const FACE_LONG_SIDE: u32 = 640;
 const JPEG_QUALITY: i32 = 80;
 const DEFAULT_PATTERN: &str = "[A-Z]{0,2}[0-9]{2,5}[A-Z]?";
 
-/// Photos read first without being counted: networks prepare themselves at their first shapes.
+/// Photos that are read first and not counted: networks prepare memory for each new shape.
 const WARM_UP_PHOTOS: usize = 2;
 
-/// What to read.
+/// Options of the measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ReadingOptions {
     /// A folder of JPEG files.
     #[arg(long, value_name = "DIR")]
     pub photos: PathBuf,
-    /// At most so many.
+    /// Most photos to read.
     #[arg(long, default_value_t = 40)]
     pub limit: usize,
     /// Text networks in bf16 where OpenVINO runs them.
     #[arg(long)]
     pub bf16: bool,
-    /// Where things are.
+    /// Locations of the inputs.
     #[command(flatten)]
-    pub places: InputPaths,
-    /// Where the report goes.
+    pub paths: InputPaths,
+    /// Where to save the report.
     #[command(flatten)]
     pub output: OutputOptions,
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// When the photos or the networks cannot be had.
+/// When the photos or the networks are not available.
 pub fn run(options: &ReadingOptions) -> anyhow::Result<Report> {
     let precision = if options.bf16 { Precision::Bf16 } else { Precision::F32 };
-    let models = networks::open(&options.places, DeviceChoice::Cpu, precision)??;
+    let models = networks::open(&options.paths, DeviceChoice::Cpu, precision)??;
     let files = list_jpegs(&options.photos)?;
     let mut steps = StepTimer::new(&models)?;
     for file in files.iter().take(WARM_UP_PHOTOS) {
@@ -70,7 +70,7 @@ pub fn run(options: &ReadingOptions) -> anyhow::Result<Report> {
         steps.process_photo(&options.photos.join(file))?;
     }
     let mut report = Report::new("reading", "CPU of each step, one photo after the other");
-    report.versions.push(networks::describe_runtime(&models, &options.places)?);
+    report.versions.push(networks::describe_runtime(&models, &options.paths)?);
     report.tables.push(steps.to_table());
     report.notes = vec![format!(
         "{} photos, {:.2} faces and {:.2} texts in each; user and system time of the whole process.",
@@ -87,7 +87,7 @@ struct FoundTotals {
     texts: usize,
 }
 
-/// The steps, and how long they took.
+/// Runs the steps and records their times.
 struct StepTimer {
     decoder: Decompressor,
     encoder: Compressor,
@@ -152,13 +152,13 @@ impl StepTimer {
         *clock = now;
     }
 
-    /// At the smallest scale that still serves the working frame, into a buffer that is used again.
+    /// Decodes at the smallest scale that is enough for the working frame, into a reused buffer.
     fn decode(&mut self, file: &[u8]) -> anyhow::Result<Picture> {
         let header = self.decoder.read_header(file)?;
         let long = header.width.max(header.height);
-        let serves =
+        let is_enough =
             |eighths: &usize| ScalingFactor::new(*eighths, 8).scale(long) >= WORKING_LONG_SIDE as usize;
-        let scale = ScalingFactor::new((1..=8).find(serves).unwrap_or(8), 8);
+        let scale = ScalingFactor::new((1..=8).find(is_enough).unwrap_or(8), 8);
         let (width, height) = (scale.scale(header.width), scale.scale(header.height));
         let mut pixels = std::mem::take(&mut self.pixels);
         pixels.resize(width * height * 3, 0);
@@ -187,7 +187,7 @@ impl StepTimer {
     }
 
     fn to_table(&self) -> Table {
-        let mut table = Table::new("CPU ms a photo", &["step", "mean", "median", "most"]);
+        let mut table = Table::new("CPU ms per photo", &["step", "mean", "median", "most"]);
         let mut whole = 0.0;
         for (step, laps) in &self.laps {
             let mean = laps.iter().sum::<f64>() / laps.len().max(1) as f64;

@@ -1,4 +1,4 @@
-//! Reads the bibs of a folder of photos and scores them against labels: recall, precision, CPU time per step.
+//! Reads the bibs of a folder of photos and compares them with labels: recall, precision, CPU time per step.
 //!
 //! `read_folder PHOTOS BIBS.csv MODELS LIBONNXRUNTIME [bf16] [--out F.json]`: PHOTOS is the folder that the `file`
 //! column of the csv is relative to. Photos are the working frames as they are. A photo's result is the set of its
@@ -23,16 +23,18 @@ use tracing_subscriber::registry::{LookupSpan, Registry};
 
 /// The pattern of albums that set none.
 const PATTERN: &str = "[A-Z]{0,2}[0-9]{2,5}[A-Z]?";
-/// Long side of what faces are looked for in.
+/// Long side of the frame for face detection, in pixels.
 const FACE_LONG_SIDE: u32 = 640;
-/// Bibs this sure are the answer.
+/// Least confidence of an accepted bib.
 const ACCEPT_CONFIDENCE: f32 = 0.9;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let run = Arguments::parse()?;
     let steps = StepTimes::default();
-    let ours = filter_fn(|metadata| metadata.target().starts_with("photofinish_models"));
-    tracing::subscriber::set_global_default(Registry::default().with(steps.clone().with_filter(ours)))?;
+    let only_models = filter_fn(|metadata| metadata.target().starts_with("photofinish_models"));
+    tracing::subscriber::set_global_default(
+        Registry::default().with(steps.clone().with_filter(only_models)),
+    )?;
 
     let runtime = Runtime::open(&RuntimeSettings {
         library: run.library.clone(),
@@ -49,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let labels = load_labels(&run.labels)?;
     if let Some(first) = labels.first() {
-        // The first run of a network is dear.
+        // The first run of a network is slow and is not measured.
         bench.read(&load_picture(&run.photos.join(&first.file))?)?;
         steps.clear();
     }
@@ -101,7 +103,7 @@ impl Arguments {
     }
 }
 
-/// What is measured.
+/// The networks that are measured.
 struct FolderReader {
     detector: Box<dyn FaceDetector>,
     reader: Box<dyn BibReader>,
@@ -131,14 +133,14 @@ fn load_picture(path: &Path) -> Result<Picture, Box<dyn Error>> {
     Ok(Picture::new(rgb.into_raw(), width, height)?)
 }
 
-/// The bibs of a photo.
+/// The labelled bibs of a photo.
 struct LabelledPhoto {
     file: String,
     bibs: BTreeSet<String>,
 }
 
 impl LabelledPhoto {
-    /// Constants of the recipe were chosen on `tune`.
+    /// Returns the photo's part of the data: the constants of the reader were chosen on `tune`, not on `held`.
     fn split(&self) -> &'static str {
         let stem = Path::new(&self.file).file_stem().unwrap_or_default().to_string_lossy();
         let number = stem.rsplit('_').next().and_then(|digits| digits.parse::<u32>().ok());
@@ -185,8 +187,8 @@ impl Score {
 
 impl std::fmt::Display for Score {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let part = |of: usize| self.right as f64 / of.max(1) as f64;
-        let (recall, precision) = (part(self.right + self.missed), part(self.right + self.wrong));
+        let ratio = |whole: usize| self.right as f64 / whole.max(1) as f64;
+        let (recall, precision) = (ratio(self.right + self.missed), ratio(self.right + self.wrong));
         let Self { right, wrong, missed } = self;
         write!(
             f,
@@ -195,8 +197,8 @@ impl std::fmt::Display for Score {
     }
 }
 
-/// CPU time of each span of the reader, by name: of the process, which does nothing else, so that threads of the
-/// runtime count.
+/// CPU time of each span of the reader, by name. Measured for the process, which does nothing else, so that the runtime's
+/// threads count.
 #[derive(Clone, Default)]
 struct StepTimes(Arc<Mutex<BTreeMap<&'static str, StepTime>>>);
 
@@ -225,11 +227,15 @@ impl StepTimes {
     }
 
     fn print(&self, photos: usize) {
-        let each = |time: Duration| time.as_secs_f64() * 1e3 / photos.max(1) as f64;
+        let per_photo_ms = |time: Duration| time.as_secs_f64() * 1e3 / photos.max(1) as f64;
         println!("per photo:      times  CPU ms (of this thread)");
         for (name, step) in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let times = f64::from(step.times) / photos.max(1) as f64;
-            println!("{name:>14} {times:6.2} {:7.2} ({:.2})", each(step.process), each(step.thread));
+            println!(
+                "{name:>14} {times:6.2} {:7.2} ({:.2})",
+                per_photo_ms(step.process),
+                per_photo_ms(step.thread)
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The real networks: a set of the zoo, opened with a runtime.
+//! Creates the real networks: those of one model set of the zoo, loaded with a runtime.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,21 +16,21 @@ use crate::traits::{
     BatchSizes, BibReader, FaceDetector, FaceEmbedder, ModelError, ModelFactory, ModelIdentity,
 };
 
-/// Makes the networks of one set.
+/// Creates the networks of one model set.
 pub struct ZooModels {
     runtime: Arc<Runtime>,
     folder: PathBuf,
     zoo: Zoo,
     model_set: ModelSet,
-    /// One for all readers: it is seldom used, and of all networks takes the most memory.
+    /// Shared by all readers: it is rarely used and takes more memory than any other network. Loaded on first use.
     full_frame_detector: Mutex<Option<SharedTextDetector>>,
 }
 
 impl ZooModels {
-    /// The best whole set in `folder`; every file is digested and compared first.
+    /// Chooses the best complete model set in `folder`, after checking the SHA-256 of every file.
     ///
     /// # Errors
-    /// `File` when no set is whole: the message names every file that is missing or wrong.
+    /// `File` when no set is complete: the message names every file that is missing or wrong.
     pub fn open(runtime: Arc<Runtime>, folder: PathBuf) -> Result<Self, ModelError> {
         let zoo = Zoo::embedded();
         let set = zoo
@@ -38,13 +38,14 @@ impl ZooModels {
             .map_err(|error| ModelError::File { name: "zoo".into(), detail: error.to_string() })?;
         if set == ModelSet::Registry {
             tracing::warn!(
-                "the default face networks are not there: the registry set reads faces, less exactly"
+                folder = %folder.display(),
+                "default face models not found: using the less accurate registry set"
             );
         }
         Ok(Self { runtime, folder, zoo, model_set: set, full_frame_detector: Mutex::default() })
     }
 
-    /// The set in use.
+    /// The model set in use.
     pub fn model_set(&self) -> ModelSet {
         self.model_set
     }
@@ -56,7 +57,7 @@ impl ZooModels {
 
     fn model(&self, role: ModelRole) -> Result<&Model, ModelError> {
         self.zoo.model(self.model_set, role).ok_or_else(|| ModelError::File {
-            name: format!("{role:?}"),
+            name: role.to_string(),
             detail: format!("the {} has none", self.model_set),
         })
     }
@@ -85,10 +86,10 @@ impl ModelFactory for ZooModels {
                 Ok(Box::new(Yunet::new(network, thresholds, identity(model))))
             }
             Contract::Libfacedetection { score_threshold } => {
-                let openmp = model.files.get(1).map_or("", |file| &file.name);
+                let openmp_file = model.files.get(1).map_or("", |file| &file.name);
                 let detector = Libfacedetection::open(
                     &self.folder.join(model.network_file()),
-                    &self.folder.join(openmp),
+                    &self.folder.join(openmp_file),
                     score_threshold,
                     identity(model),
                 )?;

@@ -1,101 +1,101 @@
-//! What the pipeline asks of networks. `&mut self`: a session belongs to one thread. Results are in pixels of the
-//! frame given, one per input, in order.
+//! The traits through which the pipeline uses networks. Methods take `&mut self` because a session belongs to one thread.
+//! Results are one per input, in the same order, in pixels of the input frame.
 
 use photofinish_kernels::frame::Frame;
 use photofinish_kernels::geometry::{Point, Quad, Rect};
 
-/// Finds faces.
+/// Detects faces.
 pub trait FaceDetector: Send {
-    /// Faces of each frame, surest first. The frame is shrunk so that its long side is at most `long_side` pixels,
-    /// never enlarged.
+    /// Detects the faces of each frame, highest score first. Frames are shrunk to a long side of at most `long_side`
+    /// pixels and never enlarged.
     ///
     /// # Errors
-    /// When the runtime fails; nothing about one frame is an error of the others.
+    /// `Inference` when the runtime fails; then no frame has a result.
     fn detect(&mut self, frames: &[Frame<'_>], long_side: u32) -> Result<Vec<Vec<FaceBox>>, ModelError>;
-    /// Which network this is.
+    /// Name and version of the network.
     fn identity(&self) -> &ModelIdentity;
 }
 
-/// Turns faces into unit vectors.
+/// Turns faces into embeddings.
 pub trait FaceEmbedder: Send {
-    /// One vector of length 1 per face. Aligns the face by its landmarks first.
+    /// Aligns each face by its landmarks and returns its vector of length 1.
     ///
     /// # Errors
-    /// When the runtime fails.
+    /// `Inference` when the runtime fails.
     fn embed(&mut self, faces: &[FaceCrop<'_>]) -> Result<Vec<EmbeddedFace>, ModelError>;
-    /// Which network this is.
+    /// Name and version of the network.
     fn identity(&self) -> &ModelIdentity;
 }
 
 /// Reads bibs.
 pub trait BibReader: Send {
-    /// Texts of each photo, surest first: by the recipe of `docs/READING.md`.
+    /// Reads the texts of each photo, most confident first, by the steps of `docs/READING.md`.
     ///
     /// # Errors
-    /// When the runtime fails.
+    /// `Inference` when the runtime fails.
     fn read(&mut self, photos: &[ReadRequest<'_>]) -> Result<Vec<Vec<BibText>>, ModelError>;
-    /// Which networks these are.
+    /// Names and version of the networks.
     fn identity(&self) -> &ModelIdentity;
 }
 
-/// Makes the networks, on the thread that will own them.
+/// Creates the networks. Called on the thread that will own the result.
 pub trait ModelFactory: Send + Sync {
-    /// A face detector.
+    /// Loads the face detector.
     ///
     /// # Errors
-    /// When the file, the runtime or the device does not serve.
+    /// `File`, `Runtime` or `Device` when the model file, the runtime or the device cannot be used.
     fn create_face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError>;
-    /// A face embedder.
+    /// Loads the face embedder.
     ///
     /// # Errors
-    /// When the file, the runtime or the device does not serve.
+    /// `File`, `Runtime` or `Device` when the model file, the runtime or the device cannot be used.
     fn create_face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError>;
-    /// A bib reader.
+    /// Loads the networks of the bib reader.
     ///
     /// # Errors
-    /// When the file, the runtime or the device does not serve.
+    /// `File`, `Runtime` or `Device` when the model file, the runtime or the device cannot be used.
     fn create_bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError>;
-    /// Batch sizes that suit the device.
+    /// Returns the batch sizes that suit the device.
     fn batch_sizes(&self) -> BatchSizes;
 }
 
-/// How many items a call should carry: 1 on a CPU, where batching costs (activations leave the cache).
+/// Items per call: 1 on a CPU, where a batch is slower per item because activations no longer fit the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchSizes {
-    /// Frames a call of the detector.
+    /// Frames per call of the detector.
     pub detect: usize,
-    /// Faces a call of the embedder.
+    /// Faces per call of the embedder.
     pub embed: usize,
-    /// Photos a call of the reader.
+    /// Photos per call of the reader.
     pub read: usize,
 }
 
-/// A face found.
+/// A detected face.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FaceBox {
-    /// Where; may reach beyond the frame.
+    /// Bounding box; may extend beyond the frame.
     pub rect: Rect,
     /// Image-left eye, image-right eye, nose tip, image-left and image-right mouth corner.
     pub landmarks: [Point; 5],
-    /// 0 to 1.
+    /// The detector's score, 0 to 1.
     pub score: f32,
 }
 
 /// A face to embed.
 #[derive(Clone, Copy, Debug)]
 pub struct FaceCrop<'a> {
-    /// The picture that it is in.
+    /// The picture that contains the face.
     pub frame: Frame<'a>,
     /// As in [`FaceBox`].
     pub landmarks: [Point; 5],
 }
 
-/// A face's vector with what its aligned crop showed.
+/// The embedding of a face, with the sharpness of its aligned crop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmbeddedFace {
-    /// Unit length.
+    /// The embedding; its length is 1.
     pub vector: Vec<f32>,
-    /// Variance of the Laplacian of the aligned crop's grey values (0 to 255), scaled to a 112 px crop: blur is low.
+    /// Variance of the Laplacian of the aligned crop's grey values (0 to 255), scaled to a 112 px crop. Low means blurred.
     pub sharpness: f32,
 }
 
@@ -104,18 +104,18 @@ pub struct EmbeddedFace {
 pub struct ReadRequest<'a> {
     /// The upright working frame, long side at most 2048 in `photo` mode.
     pub frame: Frame<'a>,
-    /// The faces found in it.
+    /// The faces detected in it.
     pub faces: &'a [FaceBox],
-    /// What a bib of this event looks like.
+    /// The album's bib pattern.
     pub pattern: &'a BibPattern,
 }
 
-/// A text read.
+/// A text that was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BibText {
-    /// Upper-case letters and digits; never empty.
+    /// Upper-case letters and digits, at least one.
     pub text: String,
-    /// Where.
+    /// Corners in pixels of the frame.
     pub quad: Quad,
     /// Mean probability of its characters, 0 to 1.
     pub confidence: f32,
@@ -123,15 +123,15 @@ pub struct BibText {
     pub is_bib: bool,
 }
 
-/// What a bib looks like: a regular expression over upper-case letters and digits, anchored, checked once.
+/// A bib pattern: an anchored regular expression over upper-case letters and digits, compiled.
 #[derive(Clone, Debug)]
 pub struct BibPattern(regex::Regex);
 
 impl BibPattern {
-    /// Compiles a pattern; bounded in size, so that a partner's pattern cannot take the service down.
+    /// Compiles a pattern. The compiled size is limited, so that a partner's pattern cannot exhaust the memory.
     ///
     /// # Errors
-    /// When it is no regular expression, or too large a one.
+    /// `Pattern` when it is not a regular expression or compiles to more than 256 KiB.
     pub fn new(pattern: &str) -> Result<Self, ModelError> {
         regex::RegexBuilder::new(&format!("^(?:{pattern})$"))
             .size_limit(1 << 18)
@@ -140,13 +140,13 @@ impl BibPattern {
             .map_err(|error| ModelError::Pattern(error.to_string()))
     }
 
-    /// Whether the whole text is a bib.
+    /// Whether the whole text matches.
     pub fn matches(&self, text: &str) -> bool {
         self.0.is_match(text)
     }
 }
 
-/// Name and version of a network; stored with each vector.
+/// Name and version of a network. Stored with each embedding: embeddings of different models are never compared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModelIdentity {
     /// For example `omz-face-reidentification-0095`.
@@ -161,37 +161,37 @@ impl std::fmt::Display for ModelIdentity {
     }
 }
 
-/// Why a network cannot serve, by what an operator can do about it.
+/// Why a network cannot be used, by what an operator can do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    /// No runtime library, or one too old.
+    /// The runtime library is missing, too old or unusable.
     #[error("onnx runtime: {0}")]
     Runtime(String),
-    /// A model file is missing, damaged or not the one expected.
+    /// A model file is missing, damaged or not the expected one.
     #[error("model {name}: {detail}")]
     File {
-        /// The model.
+        /// The model's name.
         name: String,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         detail: String,
     },
-    /// The device asked for is not there.
+    /// The configured device is not available.
     #[error("device {device}: {detail}")]
     Device {
-        /// As configured.
+        /// The device, as configured.
         device: String,
-        /// A plain sentence.
+        /// Why it is not available.
         detail: String,
     },
-    /// The network failed while running: device lost, out of memory, an output of the wrong shape.
+    /// The network failed while running: device lost, out of memory, output of the wrong shape.
     #[error("model {name} failed: {detail}")]
     Inference {
-        /// The model.
+        /// The model's name.
         name: String,
-        /// The runtime's words.
+        /// The runtime's message.
         detail: String,
     },
-    /// An album's bib pattern is not usable.
+    /// A bib pattern cannot be compiled.
     #[error("bib pattern: {0}")]
     Pattern(String),
 }

@@ -1,4 +1,4 @@
-//! What the turns of the three come to: tables, goals and notes.
+//! Builds the report of `bench cpu` from the measurements: tables, goals and notes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use crate::report::goals::{Goal, format_number};
 use crate::report::statistics::{median, to_milliseconds};
 use crate::report::{Report, Table};
 
-/// The recogniser's confidence at which a reading is an answer: Photofinish's own (READING, step 15), and the peer's.
+/// Least confidence of an accepted reading: Photofinish's (`docs/READING.md`, step 15), used for the peer too.
 const ACCEPT_CONFIDENCE: f64 = 0.9;
 
-/// The least confidence that the peer's reader gives out at all.
+/// Least confidence of any reading that the peer's reader returns.
 const PEER_MIN_CONFIDENCE: f64 = 0.5;
 
-/// All of it.
+/// Builds the report; `photos` is the number of photos per run.
 pub fn build_report(
     options: &CpuOptions,
-    turns: &Measurements,
+    measurements: &Measurements,
     labels: &[LabelledPhoto],
     photos: usize,
 ) -> Report {
@@ -30,28 +30,28 @@ pub fn build_report(
     };
     let title = format!("CPU and memory on 24 megapixel photos, beside the peer, {threads}");
     let mut report = Report::new(section, &title);
-    if let Ok(runtime) = options.places.find_runtime() {
+    if let Ok(runtime) = options.paths.find_runtime() {
         report.versions.extend(runtime.file_name().map(|name| name.to_string_lossy().into_owned()));
     }
     if !options.alone {
         report.versions.extend(Peer::versions());
     }
-    let ours = ContenderSummary::from_service(turns, labels, photos);
-    let peers: Vec<(PeerMode, ContenderSummary)> = turns
+    let ours = ContenderSummary::from_service(measurements, labels, photos);
+    let peers: Vec<(PeerMode, ContenderSummary)> = measurements
         .peers
         .iter()
         .map(|(&mode, runs)| (mode, ContenderSummary::from_peer(mode, runs, labels)))
         .collect();
-    report.tables.push(summary_table(&ours, &peers, turns));
-    report.tables.push(stage_table(turns, photos));
-    report.tables.push(thread_table(turns, photos));
-    report.goals = build_goals(&ours, &peers, turns);
-    report.notes = build_notes(options, turns, photos);
-    report.details = list_differences(turns, labels);
+    report.tables.push(summary_table(&ours, &peers, measurements));
+    report.tables.push(stage_table(measurements, photos));
+    report.tables.push(thread_table(measurements, photos));
+    report.goals = build_goals(&ours, &peers, measurements);
+    report.notes = build_notes(options, measurements, photos);
+    report.details = list_differences(measurements, labels);
     report
 }
 
-/// What the first table says of one of the three.
+/// One row of the first table.
 struct ContenderSummary {
     name: String,
     cpu_ms: Vec<f64>,
@@ -59,23 +59,24 @@ struct ContenderSummary {
     peak_mb: f64,
     faces: usize,
     bibs: BibScore,
-    /// With every reading that the peer's reader gives out.
+    /// Score with every reading that the peer's reader returns.
     bibs_at_peer_minimum: Option<BibScore>,
 }
 
 impl ContenderSummary {
-    fn from_service(turns: &Measurements, labels: &[LabelledPhoto], photos: usize) -> Self {
+    fn from_service(measurements: &Measurements, labels: &[LabelledPhoto], photos: usize) -> Self {
         let per_photo = |time: Duration| to_milliseconds(time) / photos as f64;
-        let rate: Vec<f64> = turns.ours.iter().map(|turn| photos as f64 / turn.wall.as_secs_f64()).collect();
-        let peak = turns.ours.iter().map(|turn| turn.peak_bytes).max().unwrap_or_default();
+        let rate: Vec<f64> =
+            measurements.ours.iter().map(|run| photos as f64 / run.wall.as_secs_f64()).collect();
+        let peak = measurements.ours.iter().map(|run| run.peak_bytes).max().unwrap_or_default();
         Self {
             name: "Photofinish".to_owned(),
-            cpu_ms: turns.ours.iter().map(|turn| per_photo(turn.cpu)).collect(),
+            cpu_ms: measurements.ours.iter().map(|run| per_photo(run.cpu)).collect(),
             photos_per_s: median(&rate),
             peak_mb: peak as f64 / 1e6,
-            faces: turns.ours[0].contents.values().map(|seen| seen.faces).sum(),
+            faces: measurements.ours[0].contents.values().map(|contents| contents.faces).sum(),
             bibs: score_photos(labels, |file| {
-                turns.ours[0].contents.get(file).map(|seen| seen.bibs.clone()).unwrap_or_default()
+                measurements.ours[0].contents.get(file).map(|seen| seen.bibs.clone()).unwrap_or_default()
             }),
             bibs_at_peer_minimum: None,
         }
@@ -88,10 +89,10 @@ impl ContenderSummary {
             score_photos(labels, |file| seen.get(file).map(|p| accepted_bibs(p, least)).unwrap_or_default())
         };
         Self {
-            name: format!("peer, {}", if mode == PeerMode::Plain { "plain" } else { "tuned" }),
+            name: mode.to_string(),
             cpu_ms: runs.iter().map(|run| run.cpu_ms_per_photo).collect(),
             photos_per_s: median(&rates),
-            // The peer counts in units of 1,048,576.
+            // The peer reports MiB.
             peak_mb: runs.iter().map(|run| run.peak_rss_mb * 1.048_576).fold(0.0, f64::max),
             faces: runs[0].faces,
             bibs: at_least(ACCEPT_CONFIDENCE),
@@ -120,11 +121,11 @@ fn score_photos(labels: &[LabelledPhoto], accepted: impl Fn(&str) -> BTreeSet<St
 fn summary_table(
     ours: &ContenderSummary,
     peers: &[(PeerMode, ContenderSummary)],
-    turns: &Measurements,
+    measurements: &Measurements,
 ) -> Table {
     let columns = [
         "",
-        "CPU ms/photo (each turn)",
+        "CPU ms/photo (each run)",
         "median",
         "times ours",
         "photos/s",
@@ -156,47 +157,47 @@ fn summary_table(
                 .map_or_else(|| "-".to_owned(), |bibs| format!("{:.3}", bibs.recall())),
         ]);
     }
-    let megabytes = |turn: &ServiceRun| turn.peak_bytes as f64 / 1e6;
+    let megabytes = |run: &ServiceRun| run.peak_bytes as f64 / 1e6;
     table.caption = format!(
         "Peak of Photofinish with {} photos in the queue: {:.0} MB, with all of them {:.0} MB; ready and idle it takes \
          {:.0} MB.",
-        turns.quarter_photo_count,
-        megabytes(&turns.quarter_run),
+        measurements.quarter_photo_count,
+        megabytes(&measurements.quarter_run),
         ours.peak_mb,
-        turns.quarter_run.ready_bytes as f64 / 1e6
+        measurements.quarter_run.ready_bytes as f64 / 1e6
     );
     table
 }
 
-/// CPU ms a photo by stage; the names of the two sides differ and are kept.
-fn stage_table(turns: &Measurements, photos: usize) -> Table {
-    let mut table = Table::new("CPU ms a photo by stage (medians)", &["who", "stages"]);
-    let stages = turns.ours.iter().flat_map(|turn| turn.stages.keys()).collect::<BTreeSet<_>>();
+/// Tabulates CPU ms per photo by stage, with the stage names of each program.
+fn stage_table(measurements: &Measurements, photos: usize) -> Table {
+    let mut table = Table::new("CPU ms per photo by stage (medians)", &["program", "stages"]);
+    let stages = measurements.ours.iter().flat_map(|run| run.stages.keys()).collect::<BTreeSet<_>>();
     let of_stage = |stage: &String| {
-        let turns = turns.ours.iter().map(|turn| turn.stages.get(stage).copied().unwrap_or(0.0));
-        median(&turns.map(|seconds| seconds * 1e3 / photos as f64).collect::<Vec<_>>())
+        let measurements = measurements.ours.iter().map(|run| run.stages.get(stage).copied().unwrap_or(0.0));
+        median(&measurements.map(|seconds| seconds * 1e3 / photos as f64).collect::<Vec<_>>())
     };
     let ours = stages.into_iter().map(|stage| format!("{stage} {:.1}", of_stage(stage)));
     table.add_row(["Photofinish".to_owned(), ours.collect::<Vec<_>>().join(", ")]);
-    for (mode, runs) in &turns.peers {
+    for (mode, runs) in &measurements.peers {
         let of_stage = |stage: &String| {
             median(
                 &runs.iter().map(|run| run.stages_ms.get(stage).copied().unwrap_or(0.0)).collect::<Vec<_>>(),
             )
         };
         let stages = runs[0].stages_ms.keys().map(|stage| format!("{stage} {:.1}", of_stage(stage)));
-        table.add_row([format!("peer, {mode:?}").to_lowercase(), stages.collect::<Vec<_>>().join(", ")]);
+        table.add_row([mode.to_string(), stages.collect::<Vec<_>>().join(", ")]);
     }
     table
 }
 
-/// CPU ms a photo of Photofinish's threads by name, the kernel's count: a check on the stages' own.
-fn thread_table(turns: &Measurements, photos: usize) -> Table {
+/// Tabulates CPU ms per photo by thread name, as the kernel counts it: a check on the stages' own metrics.
+fn thread_table(measurements: &Measurements, photos: usize) -> Table {
     let mut table = Table::new(
-        "CPU ms a photo of Photofinish's threads by name (kernel's count, last turn)",
+        "CPU ms per photo of Photofinish's threads by name (kernel's count, last run)",
         &["thread", "ms"],
     );
-    let Some(last) = turns.ours.last() else {
+    let Some(last) = measurements.ours.last() else {
         return table;
     };
     let mut threads: Vec<_> = last.threads.iter().filter(|(_, time)| !time.is_zero()).collect();
@@ -210,12 +211,12 @@ fn thread_table(turns: &Measurements, photos: usize) -> Table {
 fn build_goals(
     ours: &ContenderSummary,
     peers: &[(PeerMode, ContenderSummary)],
-    turns: &Measurements,
+    measurements: &Measurements,
 ) -> Vec<Goal> {
-    let few_mb = turns.quarter_run.peak_bytes as f64 / 1e6;
+    let quarter_mb = measurements.quarter_run.peak_bytes as f64 / 1e6;
     let mut goals = vec![
         Goal::at_most("peak memory of Photofinish, MB", ours.peak_mb, 800.0),
-        Goal::at_most("peak memory, all photos to a quarter of them", ours.peak_mb / few_mb, 1.2),
+        Goal::at_most("peak memory, all photos to a quarter of them", ours.peak_mb / quarter_mb, 1.2),
     ];
     for (mode, peer) in peers {
         let ratio = median(&peer.cpu_ms) / median(&ours.cpu_ms);
@@ -234,46 +235,47 @@ fn build_goals(
     goals
 }
 
-fn build_notes(options: &CpuOptions, turns: &Measurements, photos: usize) -> Vec<String> {
+fn build_notes(options: &CpuOptions, measurements: &Measurements, photos: usize) -> Vec<String> {
     let uploads: Vec<f64> =
-        turns.ours.iter().map(|turn| to_milliseconds(turn.upload_cpu) / photos as f64).collect();
+        measurements.ours.iter().map(|run| to_milliseconds(run.upload_cpu) / photos as f64).collect();
     let stages: Vec<f64> =
-        turns.ours.iter().map(|turn| turn.stages.values().sum::<f64>() * 1e3 / photos as f64).collect();
+        measurements.ours.iter().map(|run| run.stages.values().sum::<f64>() * 1e3 / photos as f64).collect();
     vec![
         format!(
-            "{photos} photos, {} turns each, {} threads; Photofinish is a fresh service with an empty album each turn.",
-            turns.ours.len(),
+            "{photos} photos, {} runs each, {} threads; Photofinish is a fresh service with an empty album each run.",
+            measurements.ours.len(),
             options.threads
         ),
         "CPU of Photofinish: user and system time of the whole process between the first confirmation and idle; all \
          photos were uploaded before. The peer's: of its process after its models are loaded."
             .to_owned(),
-        format!("Of our faces {} are good enough to be searched.", turns.ours[0].faces_indexed),
-        format!("Receiving the uploads cost the service {:.1} ms a photo more.", median(&uploads)),
-        format!("The stages' own meters add up to {:.1} ms a photo.", median(&stages)),
-        "Bibs: sets a photo, leading zeros ignored; accepted at confidence .9 and the default pattern on both sides. \
-         The last column takes all that the peer's reader gives out."
+        format!("{} of our faces are good enough to be searched.", measurements.ours[0].faces_indexed),
+        format!("Receiving the uploads cost the service {:.1} ms per photo more.", median(&uploads)),
+        format!("The stages' own metrics add up to {:.1} ms per photo.", median(&stages)),
+        "Bibs: sets per photo, leading zeros ignored; accepted at confidence .9 and the default pattern on both sides. \
+         The last column accepts every reading of the peer."
             .to_owned(),
     ]
 }
 
-/// Photos in which the three saw different things.
-fn list_differences(turns: &Measurements, labels: &[LabelledPhoto]) -> Vec<String> {
+/// Lists the photos with different results of the three.
+fn list_differences(measurements: &Measurements, labels: &[LabelledPhoto]) -> Vec<String> {
     let mut lines = Vec::new();
     for photo in labels {
-        let Some(ours) = turns.ours[0].contents.get(&photo.file) else { continue };
+        let Some(ours) = measurements.ours[0].contents.get(&photo.file) else { continue };
         let mut sides = vec![("ours".to_owned(), ours.clone())];
-        for (mode, runs) in &turns.peers {
+        for (mode, runs) in &measurements.peers {
             let Some(seen) = runs[0].seen.get(&photo.file) else { continue };
             let seen = PhotoContents { faces: seen.faces, bibs: accepted_bibs(seen, ACCEPT_CONFIDENCE) };
-            sides.push((format!("{mode:?}").to_lowercase(), seen));
+            sides.push((mode.to_string(), seen));
         }
         let is_equal =
             |(_, seen): &(String, PhotoContents)| seen.faces == ours.faces && seen.bibs == ours.bibs;
         if !sides.iter().all(is_equal) || !photo.bibs.is_subset(&ours.bibs) {
-            let said = sides.iter().map(|(who, seen)| format!("{who} {} faces {:?}", seen.faces, seen.bibs));
-            let said = said.collect::<Vec<_>>().join(", ");
-            lines.push(format!("{}: labels {:?}, {said}", photo.file, photo.bibs));
+            let results =
+                sides.iter().map(|(name, seen)| format!("{name} {} faces {:?}", seen.faces, seen.bibs));
+            let results = results.collect::<Vec<_>>().join(", ");
+            lines.push(format!("{}: labels {:?}, {results}", photo.file, photo.bibs));
         }
     }
     lines

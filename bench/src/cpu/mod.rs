@@ -1,9 +1,9 @@
-//! CPU per photo and per stage, and peak memory, on a folder of camera-size photos: Photofinish beside the peer, plain
-//! and tuned, taking turns in one run, on the same photos with the same number of threads.
+//! CPU per photo and per stage, and peak memory, on a folder of camera-size photos. Photofinish and the peer, plain and
+//! tuned, run alternately in one measurement, on the same photos with the same number of threads.
 //!
-//! What counts as Photofinish's CPU is the user and system time of its whole process from the first confirmation until
-//! the album is idle: reading the photos back from storage, all stages, writing previews, thumbnails and rows, and
-//! answering the confirmations and the progress calls. Receiving the uploads is measured apart; the peer reads files.
+//! Photofinish's CPU is the user and system time of its whole process from the first confirmation until the album is idle:
+//! reading the photos from storage, all stages, writing previews, thumbnails and the database, and handling the
+//! confirmations and progress requests. Receiving the uploads is measured separately; the peer reads files.
 
 mod figures;
 pub(crate) mod peer;
@@ -22,7 +22,7 @@ use crate::report::{OutputOptions, Report};
 use crate::service::album::{UploadedAlbum, list_jpegs};
 use crate::service::{Service, Setup};
 
-/// What to run.
+/// Options of the measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CpuOptions {
     /// Camera-size photos with `truth.csv` beside them; made by `make-24mp` when absent.
@@ -31,21 +31,21 @@ pub struct CpuOptions {
     /// Decode workers of Photofinish, threads of the peer.
     #[arg(long, default_value_t = 2)]
     pub threads: usize,
-    /// How often each of the three takes its turn.
+    /// Runs of each of the three.
     #[arg(long, default_value_t = 2)]
     pub rounds: usize,
-    /// Leaves the peer out.
+    /// Runs Photofinish only.
     #[arg(long)]
     pub alone: bool,
-    /// Where things are.
+    /// Locations of the inputs.
     #[command(flatten)]
-    pub places: InputPaths,
-    /// Where the report goes.
+    pub paths: InputPaths,
+    /// Where to save the report.
     #[command(flatten)]
     pub output: OutputOptions,
 }
 
-/// One turn of Photofinish.
+/// One run of Photofinish.
 struct ServiceRun {
     cpu: Duration,
     upload_cpu: Duration,
@@ -58,14 +58,14 @@ struct ServiceRun {
     threads: BTreeMap<String, Duration>,
 }
 
-/// What was seen in a photo.
+/// Faces and bibs found in a photo.
 #[derive(Clone, Default)]
 struct PhotoContents {
     faces: usize,
     bibs: BTreeSet<String>,
 }
 
-/// All turns of all three.
+/// All runs of all three.
 struct Measurements {
     ours: Vec<ServiceRun>,
     peers: BTreeMap<PeerMode, Vec<PeerRun>>,
@@ -73,16 +73,16 @@ struct Measurements {
     quarter_photo_count: usize,
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// When the service, the peer or the photos cannot be had.
+/// When the service, the peer or the photos are not available.
 pub fn run(options: &CpuOptions) -> anyhow::Result<Report> {
     let folder = prepare_photos(options)?;
     let files = list_jpegs(&folder)?;
     let labels = labels::load_photos(&folder.join("truth.csv"))?;
-    let peer = if options.alone { None } else { Some(Peer::prepare(&options.places)?) };
-    let mut turns = Measurements {
+    let peer = if options.alone { None } else { Some(Peer::prepare(&options.paths)?) };
+    let mut measurements = Measurements {
         ours: Vec::new(),
         peers: BTreeMap::new(),
         quarter_photo_count: files.len().div_ceil(4),
@@ -90,10 +90,10 @@ pub fn run(options: &CpuOptions) -> anyhow::Result<Report> {
     };
     for round in 1..=options.rounds.max(1) {
         println!("round {round}: photofinish");
-        turns.ours.push(measure_service(options, &folder, &files)?);
+        measurements.ours.push(measure_service(options, &folder, &files)?);
         for mode in [PeerMode::Plain, PeerMode::Tuned] {
             let Some(peer) = &peer else { continue };
-            println!("round {round}: peer, {mode:?}");
+            println!("round {round}: {mode}");
             let run = peer.run(mode, &folder, options.threads)?;
             anyhow::ensure!(
                 run.photos == files.len(),
@@ -101,27 +101,27 @@ pub fn run(options: &CpuOptions) -> anyhow::Result<Report> {
                 run.photos,
                 files.len()
             );
-            turns.peers.entry(mode).or_default().push(run);
+            measurements.peers.entry(mode).or_default().push(run);
         }
     }
-    Ok(figures::build_report(options, &turns, &labels, files.len()))
+    Ok(figures::build_report(options, &measurements, &labels, files.len()))
 }
 
 fn prepare_photos(options: &CpuOptions) -> anyhow::Result<PathBuf> {
     if let Some(folder) = &options.photos {
         return Ok(folder.clone());
     }
-    let make = enlarge::EnlargeOptions::with_defaults(options.places.clone());
+    let make = enlarge::EnlargeOptions::with_defaults(options.paths.clone());
     if !make.output_dir().join("truth.csv").exists() {
         enlarge::run(&make)?;
     }
     Ok(make.output_dir())
 }
 
-/// A fresh service, the photos uploaded, then confirmed and processed.
+/// Starts a fresh service, uploads the photos, then measures their processing.
 fn measure_service(options: &CpuOptions, folder: &Path, files: &[String]) -> anyhow::Result<ServiceRun> {
     let setup = Setup { threads: Some(options.threads), ..Setup::default() };
-    let service = Service::start(&options.places, &setup)?;
+    let service = Service::start(&options.paths, &setup)?;
     let client = service.client();
     let at_start = process::process_tree_cpu(service.pid())?;
     let ready_bytes = process::read_memory(service.pid())?.resident;

@@ -1,7 +1,8 @@
-//! The peer: what an organizer's engineer writes today in Python (`shared/peer/peer.py`), in an environment of its own
-//! with pinned versions.
+//! Runs the peer: a pipeline of the usual Python libraries (`shared/peer/peer.py`), in a virtual environment with pinned
+//! versions.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,7 +11,7 @@ use serde::Deserialize;
 
 use crate::paths::{InputPaths, state_dir};
 
-/// What the peer needs, pinned: a figure names the rivals it was taken against.
+/// Packages of the peer, pinned, so that a figure states what it is compared with.
 const PACKAGES: [&str; 9] = [
     "opencv-python-headless==5.0.0.93",
     "onnxruntime==1.31.1",
@@ -23,10 +24,10 @@ const PACKAGES: [&str; 9] = [
     "tqdm==4.70.1",
 ];
 
-/// Without its dependencies: it names the OpenCV package that needs a display, in place of the headless one above.
+/// Installed without its dependencies, which include the OpenCV package that needs a display.
 const TEXT_READER: &str = "rapidocr-onnxruntime==1.4.4";
 
-/// A Python that can run the peer.
+/// The prepared peer.
 pub struct Peer {
     python: PathBuf,
     script: PathBuf,
@@ -35,7 +36,7 @@ pub struct Peer {
     scratch: tempfile::TempDir,
 }
 
-/// How the peer works.
+/// Configuration of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PeerMode {
     /// Full decode, faces and text on the whole preview.
@@ -44,49 +45,58 @@ pub enum PeerMode {
     Tuned,
 }
 
-/// What the peer says of a run.
+impl fmt::Display for PeerMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "peer, plain",
+            Self::Tuned => "peer, tuned",
+        })
+    }
+}
+
+/// Results of a run, as the peer prints them.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PeerRun {
     /// Photos read.
     pub photos: usize,
-    /// Faces found in all of them.
+    /// Faces detected in all photos.
     pub faces: usize,
-    /// User and system time of the process a photo, models loaded before.
+    /// User and system time of the process per photo, without loading models.
     pub cpu_ms_per_photo: f64,
-    /// By the wall.
+    /// Photos per second of wall time.
     pub photos_per_s: f64,
-    /// Of that, by stage.
+    /// CPU time per photo by stage, in ms.
     pub stages_ms: BTreeMap<String, f64>,
-    /// Most memory ever resident.
+    /// Peak resident memory in MiB.
     pub peak_rss_mb: f64,
-    /// What was seen, by file.
+    /// Results by file.
     #[serde(skip)]
     pub seen: BTreeMap<String, PeerPhoto>,
 }
 
-/// What the peer saw in a photo.
+/// Results of the peer for a photo.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PeerPhoto {
-    /// How many faces.
+    /// Number of faces.
     pub faces: usize,
     /// Texts with their confidence, 0 to 1.
     pub texts: Vec<(String, f64)>,
 }
 
 impl Peer {
-    /// Makes the environment when it is not there yet.
+    /// Creates the virtual environment if it does not exist.
     ///
     /// # Errors
-    /// When Python or a package cannot be had, or the peer or its models are not there.
-    pub fn prepare(places: &InputPaths) -> anyhow::Result<Self> {
+    /// When Python, a package, the peer or its models are not available.
+    pub fn prepare(paths: &InputPaths) -> anyhow::Result<Self> {
         let folder = state_dir().join("venv-peer");
         let python = folder.join("bin").join("python");
-        let complete = folder.join("packages.txt");
+        let marker = folder.join("packages.txt");
         let wanted = PACKAGES.join("\n") + "\n" + TEXT_READER;
-        if std::fs::read_to_string(&complete).is_ok_and(|found| found == wanted) {
-            println!("the peer's environment is there: {}", folder.display());
+        if std::fs::read_to_string(&marker).is_ok_and(|found| found == wanted) {
+            println!("using the peer's environment: {}", folder.display());
         } else {
-            println!("making the peer's environment in {}", folder.display());
+            println!("creating the peer's environment: {}", folder.display());
             run_command(Command::new("python3").arg("-m").arg("venv").arg(&folder))?;
             let pip = |arguments: &[&str]| {
                 run_command(
@@ -97,19 +107,19 @@ impl Peer {
             };
             pip(&PACKAGES)?;
             pip(&["--no-deps", TEXT_READER])?;
-            std::fs::write(&complete, wanted)?;
+            std::fs::write(&marker, wanted)?;
         }
-        let models = places.find_models_dir()?;
+        let models = paths.find_models_dir()?;
         Ok(Self {
             python,
-            script: places.find_shared("peer/peer.py")?,
+            script: paths.find_shared("peer/peer.py")?,
             yunet: models.join("yunet_n_dynamic.onnx"),
             embedder: models.join("omz_face_reid_0095_fused.onnx"),
             scratch: tempfile::tempdir()?,
         })
     }
 
-    /// The versions that matter for its speed.
+    /// Returns the versions that matter for its speed.
     pub fn versions() -> Vec<String> {
         [PACKAGES[0], PACKAGES[1], TEXT_READER]
             .iter()
@@ -120,9 +130,9 @@ impl Peer {
     /// Runs the peer over a folder.
     ///
     /// # Errors
-    /// When it fails or its answer is not understood.
+    /// When it fails or its output cannot be parsed.
     pub fn run(&self, mode: PeerMode, folder: &Path, threads: usize) -> anyhow::Result<PeerRun> {
-        let results = self.scratch.path().join("results.json");
+        let results_file = self.scratch.path().join("results.json");
         let mut command = Command::new(&self.python);
         command
             .arg(&self.script)
@@ -131,8 +141,8 @@ impl Peer {
             .arg(&self.yunet)
             .arg("--embedder")
             .arg(&self.embedder);
-        command.arg("--threads").arg(threads.to_string()).arg("--out").arg(&results);
-        // One thread count for every library that would start its own.
+        command.arg("--threads").arg(threads.to_string()).arg("--out").arg(&results_file);
+        // Each library would otherwise choose its own number of threads.
         command.env("OMP_NUM_THREADS", threads.to_string()).env("OPENBLAS_NUM_THREADS", threads.to_string());
         if mode == PeerMode::Tuned {
             command.arg("--tuned");
@@ -140,14 +150,14 @@ impl Peer {
         let printed = run_command(&mut command)?;
         let line =
             printed.lines().rfind(|line| line.starts_with('{')).context("the peer printed no figures")?;
-        let mut answer: PeerRun =
-            serde_json::from_str(line).with_context(|| format!("the peer said {line}"))?;
-        answer.seen = serde_json::from_slice(&std::fs::read(&results)?)?;
-        Ok(answer)
+        let mut results: PeerRun = serde_json::from_str(line)
+            .with_context(|| format!("cannot parse the output of the peer: {line}"))?;
+        results.seen = serde_json::from_slice(&std::fs::read(&results_file)?)?;
+        Ok(results)
     }
 }
 
-/// Runs a command to its end; answers what it printed.
+/// Runs a command and returns its standard output.
 fn run_command(command: &mut Command) -> anyhow::Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("starting {program}"))?;

@@ -1,5 +1,5 @@
 //! Bib search over the labelled race photos, end to end: photos uploaded through the partner API, bibs searched
-//! exactly. Recall counts what a search gives; precision counts every bib text that the service indexed.
+//! exactly. Recall counts the photos that a search returns; precision counts every bib text that the service indexed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,30 +13,30 @@ use crate::report::{Report, Table};
 use crate::service::album::UploadedAlbum;
 use crate::service::{Service, Setup};
 
-/// What came back for the labelled photos.
+/// Results for the labelled photos.
 struct BibFindings {
-    /// By label: files that an exact search for it as it stands gives.
+    /// By label: files that an exact search for it returns.
     as_labelled: BTreeMap<String, BTreeSet<String>>,
     /// The same for the label without its leading zeros.
     without_zeros: BTreeMap<String, BTreeSet<String>>,
-    /// By file.
+    /// Details by file.
     details: BTreeMap<String, PhotoDetail>,
 }
 
-/// Judges.
+/// Runs the evaluation.
 ///
 /// # Errors
-/// When the service or the labelled photos cannot be had.
+/// When the service or the labelled photos are not available.
 pub fn run(options: &EvalOptions) -> anyhow::Result<Report> {
-    let labels = labels::load_photos(&options.places.find_shared("photos/bibs.csv")?)?;
-    let folder = options.places.find_shared("photos/files")?;
+    let labels = labels::load_photos(&options.paths.find_shared("photos/bibs.csv")?)?;
+    let folder = options.paths.find_shared("photos/files")?;
     let files: Vec<String> = labels.iter().map(|photo| photo.file.clone()).collect();
-    let service = Service::start(&options.places, &Setup::default())?;
+    let service = Service::start(&options.paths, &Setup::default())?;
     let client = service.client();
     let album = UploadedAlbum::ingest(client, None, &folder, &files)?;
     let findings = search_bibs(client, &album, &labels)?;
     let mut report = build_report(&labels, &findings);
-    let runtime = options.places.find_runtime()?;
+    let runtime = options.paths.find_runtime()?;
     report.versions.extend(runtime.file_name().map(|name| name.to_string_lossy().into_owned()));
     Ok(report)
 }
@@ -97,7 +97,7 @@ fn build_report(labels: &[LabelledPhoto], findings: &BibFindings) -> Report {
         Goal::at_least("labelled precision of indexed bibs", score.precision(), 0.77),
     ];
     report.notes = vec![
-        "A pair (photo, bib) is found when an exact search for the bib gives the photo. Precision counts the \
+        "A pair (photo, bib) is found when an exact search for the bib returns the photo. Precision counts the \
          distinct indexed texts of each photo; labels are incomplete, so it is a lower bound."
             .to_owned(),
     ];
@@ -105,8 +105,8 @@ fn build_report(labels: &[LabelledPhoto], findings: &BibFindings) -> Report {
     report
 }
 
-/// Adds a row for some photos; answers pairs found as labelled, pairs found with zeros ignored, and the score of the
-/// indexed texts.
+/// Adds a row for some photos. Returns the pairs found as labelled, the pairs found without leading zeros, and the score of
+/// the indexed texts.
 fn add_row(
     table: &mut Table,
     name: &str,
@@ -142,7 +142,7 @@ fn indexed_texts(detail: &PhotoDetail) -> BTreeSet<String> {
     detail.texts.iter().filter(|text| text.indexed).map(|text| text.text.clone()).collect()
 }
 
-/// Misses with what was read in their place, and accepted texts without a label.
+/// Lists missed bibs with the texts that were read, and accepted texts without a label.
 fn list_differences(labels: &[LabelledPhoto], findings: &BibFindings) -> Vec<String> {
     let mut lines = Vec::new();
     for photo in labels {
@@ -151,14 +151,14 @@ fn list_differences(labels: &[LabelledPhoto], findings: &BibFindings) -> Vec<Str
         let same = |a: &str, b: &str| trim_zeros(a) == trim_zeros(b);
         let missed: Vec<&String> =
             photo.bibs.iter().filter(|bib| !accepted.iter().any(|t| same(t, bib))).collect();
-        let strange: Vec<&String> =
+        let unlabelled: Vec<&String> =
             accepted.iter().filter(|text| !photo.bibs.iter().any(|bib| same(text, bib))).collect();
         if !missed.is_empty() {
             let read: Vec<&str> = detail.texts.iter().map(|text| text.text.as_str()).collect();
             lines.push(format!("missed      {}: {missed:?}, read {read:?}", photo.file));
         }
-        if !strange.is_empty() {
-            lines.push(format!("unlabelled  {}: {strange:?}, labels {:?}", photo.file, photo.bibs));
+        if !unlabelled.is_empty() {
+            lines.push(format!("unlabelled  {}: {unlabelled:?}, labels {:?}", photo.file, photo.bibs));
         }
     }
     lines

@@ -1,7 +1,7 @@
-//! Fits what a cosine is worth as a confidence, and says what thresholds give. Nothing is searched here: every pair
-//! of labelled faces in two photos is a hit that some search would have.
+//! Fits the conversion from cosine to confidence, and evaluates thresholds. No searches run: every pair of labelled faces in
+//! two photos counts as a hit of some search.
 //!
-//! `docs/EVALUATION.md` says why these pairs and these weights.
+//! `docs/EVALUATION.md` gives the reasons for the choice of pairs and weights.
 
 use photofinish_models::traits::ModelFactory;
 
@@ -14,22 +14,21 @@ use crate::photos::score::ratio;
 use crate::report::goals::format_number;
 use crate::report::{OutputOptions, Report, Table};
 
-/// A cosine that this part of all different pairs reaches is shown by no search; what lies below is no hit and takes
-/// no part in the fit. Otherwise the few faces that no network would know (a hand before it, back light) bend the
-/// curve where it is read.
+/// Part of the pairs of different persons that counts as hits. Pairs with a lower cosine are left out of the fit: no search
+/// shows them, and a few faces that no network recognises (covered by a hand, backlit) would distort the curve.
 const NEVER_SHOWN_PART: f64 = 0.03;
 
-/// What to fit on.
+/// Options of the calibration.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CalibrateOptions {
     /// Wrong faces for each right one in an album: 100 is a runner in 10 photos of an event with 500 photos and 2
     /// faces in each.
     #[arg(long, default_value_t = 100.0)]
     pub wrong_per_right: f64,
-    /// Where things are.
+    /// Locations of the inputs.
     #[command(flatten)]
-    pub places: InputPaths,
-    /// Where the report goes.
+    pub paths: InputPaths,
+    /// Where to save the report.
     #[command(flatten)]
     pub output: OutputOptions,
 }
@@ -41,44 +40,53 @@ struct Pairs {
     different: Vec<f64>,
 }
 
-/// Fits.
+/// Runs the calibration.
 ///
 /// # Errors
-/// When the networks or the labelled photos cannot be had, or the pairs do not determine a curve.
+/// When the networks or the labelled photos are not available, or the pairs do not determine a curve.
 pub fn run(options: &CalibrateOptions) -> anyhow::Result<Report> {
-    let factory = networks::open_on_cpu(&options.places)?;
-    let (embedder, runners, portraits) = embed_labelled_faces(options, &*factory)?;
-    let (of_runners, of_portraits) = (pair_faces(&runners), pair_faces(&portraits));
-    let samples = build_samples(&of_runners, &of_portraits, options.wrong_per_right);
+    let factory = networks::open_on_cpu(&options.paths)?;
+    let faces = embed_labelled_faces(options, &*factory)?;
+    let (runner_pairs, portrait_pairs) = (pair_faces(&faces.runners), pair_faces(&faces.portraits));
+    let samples = build_samples(&runner_pairs, &portrait_pairs, options.wrong_per_right);
     let curve = fit_curve(&samples).ok_or_else(|| anyhow::anyhow!("the pairs do not determine a curve"))?;
 
+    let embedder = &faces.embedder;
     let mut report = Report::new(format!("calibration of {embedder}"), &format!("Calibration of {embedder}"));
     report.tables = vec![
-        curve_table(options, &of_runners, &of_portraits, curve),
+        curve_table(options, &runner_pairs, &portrait_pairs, curve),
         reliability_table(&samples, curve),
-        error_table(&of_runners, &of_portraits, curve),
+        error_table(&runner_pairs, &portrait_pairs, curve),
     ];
-    report.notes = build_notes(options, (&runners, &portraits), (&of_runners, &of_portraits), curve);
+    report.notes = build_notes(options, &faces, &runner_pairs, &portrait_pairs, curve);
     Ok(report)
 }
 
-type Faces = (String, Vec<LabelledVector>, Vec<LabelledVector>);
-
-fn embed_labelled_faces(options: &CalibrateOptions, factory: &dyn ModelFactory) -> anyhow::Result<Faces> {
-    let places = &options.places;
-    let mut gallery = Gallery::new(factory)?;
-    let folder = places.find_shared("photos/files")?;
-    let labels = labels::load_photos(&places.find_shared("photos/bibs.csv")?)?;
-    let runners = labels::load_faces(&places.find_shared("photos/rbnr_boxes.csv")?, &labels)?;
-    let portraits = labels::load_portraits(&places.find_shared("photos/faces.csv")?)?;
-    Ok((
-        gallery.embedder_identity(),
-        gallery.embed_runners(&folder, &runners)?,
-        gallery.embed_portraits(&folder, &portraits)?,
-    ))
+/// The labelled faces that were detected, with the name of the embedder.
+struct LabelledFaces {
+    embedder: String,
+    runners: Vec<LabelledVector>,
+    portraits: Vec<LabelledVector>,
 }
 
-/// All pairs of faces in two photos, each once.
+fn embed_labelled_faces(
+    options: &CalibrateOptions,
+    factory: &dyn ModelFactory,
+) -> anyhow::Result<LabelledFaces> {
+    let paths = &options.paths;
+    let mut gallery = Gallery::new(factory)?;
+    let folder = paths.find_shared("photos/files")?;
+    let labels = labels::load_photos(&paths.find_shared("photos/bibs.csv")?)?;
+    let runners = labels::load_faces(&paths.find_shared("photos/rbnr_boxes.csv")?, &labels)?;
+    let portraits = labels::load_portraits(&paths.find_shared("photos/faces.csv")?)?;
+    Ok(LabelledFaces {
+        embedder: gallery.embedder_identity(),
+        runners: gallery.embed_runners(&folder, &runners)?,
+        portraits: gallery.embed_portraits(&folder, &portraits)?,
+    })
+}
+
+/// Pairs all faces in different photos, each pair once.
 fn pair_faces(faces: &[LabelledVector]) -> Pairs {
     let mut pairs = Pairs::default();
     for (i, one) in faces.iter().enumerate() {
@@ -90,8 +98,8 @@ fn pair_faces(faces: &[LabelledVector]) -> Pairs {
     pairs
 }
 
-/// Right hits: half the weight from runners, half from portraits, so that neither small faces in sunglasses nor clear
-/// ones alone decide. Wrong hits: from runners only, since albums hold runners.
+/// Weighs the pairs as hits. Right hits: half the weight from runners, half from portraits, so that neither small faces in
+/// sunglasses nor clear portraits dominate. Wrong hits: from runners only, because albums show runners.
 fn build_samples(runners: &Pairs, portraits: &Pairs, wrong_per_right: f64) -> Vec<WeightedHit> {
     let least = lowest_shown_cosine(&runners.different);
     let part = |cosines: &[f64], right: bool, weight: f64| {
@@ -105,7 +113,7 @@ fn build_samples(runners: &Pairs, portraits: &Pairs, wrong_per_right: f64) -> Ve
     samples
 }
 
-/// The cosine that [`NEVER_SHOWN`] of the pairs reach.
+/// Returns the cosine that [`NEVER_SHOWN_PART`] of the pairs reach.
 fn lowest_shown_cosine(different: &[f64]) -> f64 {
     let mut sorted = different.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));
@@ -134,7 +142,7 @@ fn curve_table(
     table
 }
 
-/// Of the hits in a range of confidence, how many are right, as weighted.
+/// Tabulates, by range of confidence, the weighted part of right hits.
 fn reliability_table(samples: &[WeightedHit], curve: LogisticCurve) -> Table {
     let columns = ["confidence", "mean", "right of hits", "pairs: same", "pairs: different"];
     let mut table = Table::new("Does the confidence hold?", &columns);
@@ -184,12 +192,13 @@ fn error_table(runners: &Pairs, portraits: &Pairs, curve: LogisticCurve) -> Tabl
 
 fn build_notes(
     options: &CalibrateOptions,
-    (runners, portraits): (&[LabelledVector], &[LabelledVector]),
-    (of_runners, of_portraits): (&Pairs, &Pairs),
+    faces: &LabelledFaces,
+    runner_pairs: &Pairs,
+    portrait_pairs: &Pairs,
     curve: LogisticCurve,
 ) -> Vec<String> {
-    let least = of_portraits.same.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = of_portraits.different.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let least = portrait_pairs.same.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = portrait_pairs.different.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     vec![
         format!(
             "For `models/models.toml`: `calibration = {{ midpoint = {:.3}, slope = {:.1} }}`.",
@@ -197,22 +206,22 @@ fn build_notes(
         ),
         format!(
             "{} faces of runners ({} pairs of the same, {} of different ones), {} portraits ({} and {}).",
-            runners.len(),
-            of_runners.same.len(),
-            of_runners.different.len(),
-            portraits.len(),
-            of_portraits.same.len(),
-            of_portraits.different.len()
+            faces.runners.len(),
+            runner_pairs.same.len(),
+            runner_pairs.different.len(),
+            faces.portraits.len(),
+            portrait_pairs.same.len(),
+            portrait_pairs.different.len()
         ),
         format!(
             "Portraits: the least alike pair of one person has cosine {least:.3} (confidence {:.1}), the most alike \
-             pair of two persons {most:.3} ({:.1}); a default threshold between finds all and confuses none.",
+             pair of two persons {most:.3} ({:.1}); a default threshold between them finds all and confuses none.",
             curve.confidence(least),
             curve.confidence(most)
         ),
         format!(
-            "Below cosine {:.3}, which {:.0} % of different runners reach, nothing takes part in the fit.",
-            lowest_shown_cosine(&of_runners.different),
+            "Pairs below cosine {:.3}, which {:.0} % of different runners reach, are left out of the fit.",
+            lowest_shown_cosine(&runner_pairs.different),
             NEVER_SHOWN_PART * 100.0
         ),
         format!(

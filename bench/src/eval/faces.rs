@@ -1,5 +1,5 @@
-//! Selfie search, end to end. Runners: the face of a runner cut out of one race photo must find the runner's other
-//! photos. Portraits: each portrait must find all others of its person and nobody else.
+//! Selfie search, end to end. Runners: the face of a runner, cropped from one race photo, must find the runner's other
+//! photos. Portraits: each portrait must find all others of its person and no other person.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,22 +17,22 @@ use crate::report::{Report, Table};
 use crate::service::album::UploadedAlbum;
 use crate::service::{Service, Setup};
 
-/// The side of a probe picture in sides of the face box: the detector needs the head around the face.
+/// Side of a probe picture as a multiple of the face box: the detector needs the head around the face.
 const PROBE_MARGIN: f64 = 2.0;
 
-/// The face in a probe is enlarged to this many pixels across; the race photos' faces are 20 to 110. A selfie is never
-/// smaller.
+/// Least side of the face in a probe, in pixels; smaller faces are enlarged. Faces in the race photos have 20 to 110, those
+/// in selfies more.
 const PROBE_FACE_SIDE: f64 = 112.0;
 
-/// What one probe found, its own photo left out, best first.
+/// The results of one probe, without its own photo, best first.
 struct ProbeSearch {
-    /// The probe's name in lists.
+    /// Name of the probe in lists.
     name: String,
-    /// Files that show the same person, other than the probe's own.
+    /// Files that show the same person, without the probe's own.
     right: BTreeSet<String>,
-    /// Files that show the person without a label that says so: right when found, not missed otherwise.
+    /// Files that show the person without a label: right when found, not counted when missed.
     unlabelled: BTreeSet<String>,
-    /// File and confidence.
+    /// Files with their confidence, 0 to 100.
     hits: Vec<(String, f64)>,
 }
 
@@ -42,19 +42,19 @@ impl ProbeSearch {
     }
 }
 
-/// Judges.
+/// Runs the evaluation.
 ///
 /// # Errors
-/// When the service or the labelled photos cannot be had.
+/// When the service or the labelled photos are not available.
 pub fn run(options: &EvalOptions) -> anyhow::Result<Report> {
-    let service = Service::start(&options.places, &Setup::default())?;
+    let service = Service::start(&options.paths, &Setup::default())?;
     let client = service.client();
     let threshold = default_threshold(client)?;
     let runners = search_runners(client, options)?;
     let portraits = search_portraits(client, options)?;
 
     let mut report = Report::new("faces", "Selfie search, end to end");
-    let runtime = options.places.find_runtime()?;
+    let runtime = options.paths.find_runtime()?;
     report.versions.extend(runtime.file_name().map(|name| name.to_string_lossy().into_owned()));
     report.tables = vec![
         summary_table(&runners, &portraits, threshold),
@@ -84,21 +84,21 @@ pub fn run(options: &EvalOptions) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// The face threshold that a new album starts with.
+/// Returns the default face threshold of an album.
 fn default_threshold(client: &Client) -> anyhow::Result<f64> {
     let album = client.create_album("defaults", None)?;
     album.config["face"]["confidenceThreshold"].as_f64().context("an album without a face threshold")
 }
 
-/// Everything is a hit, so that every threshold can be judged from one search.
+/// Returns a configuration with threshold 0, so that one search has the hits for every threshold.
 fn zero_threshold_config() -> Value {
     json!({ "face": { "confidenceThreshold": 0 } })
 }
 
 fn search_runners(client: &Client, options: &EvalOptions) -> anyhow::Result<Vec<ProbeSearch>> {
-    let labels = labels::load_photos(&options.places.find_shared("photos/bibs.csv")?)?;
-    let faces = labels::load_faces(&options.places.find_shared("photos/rbnr_boxes.csv")?, &labels)?;
-    let folder = options.places.find_shared("photos/files")?;
+    let labels = labels::load_photos(&options.paths.find_shared("photos/bibs.csv")?)?;
+    let faces = labels::load_faces(&options.paths.find_shared("photos/rbnr_boxes.csv")?, &labels)?;
+    let folder = options.paths.find_shared("photos/files")?;
     let files: Vec<String> = labels.iter().map(|photo| photo.file.clone()).collect();
     let album = UploadedAlbum::ingest(client, Some(&zero_threshold_config()), &folder, &files)?;
     let mut searches = Vec::new();
@@ -123,8 +123,8 @@ fn search_runners(client: &Client, options: &EvalOptions) -> anyhow::Result<Vec<
 }
 
 fn search_portraits(client: &Client, options: &EvalOptions) -> anyhow::Result<Vec<ProbeSearch>> {
-    let portraits = labels::load_portraits(&options.places.find_shared("photos/faces.csv")?)?;
-    let folder = options.places.find_shared("photos/files")?;
+    let portraits = labels::load_portraits(&options.paths.find_shared("photos/faces.csv")?)?;
+    let folder = options.paths.find_shared("photos/files")?;
     let files: Vec<String> = portraits.iter().map(|portrait| portrait.file.clone()).collect();
     let album = UploadedAlbum::ingest(client, Some(&zero_threshold_config()), &folder, &files)?;
     let mut searches = Vec::new();
@@ -143,7 +143,7 @@ fn search_portraits(client: &Client, options: &EvalOptions) -> anyhow::Result<Ve
     Ok(searches)
 }
 
-/// Hits of a probe as file and confidence; a probe without a face has none.
+/// Returns the hits of a probe as file and confidence; none for a probe without a face.
 fn search_probe(
     client: &Client,
     album: &UploadedAlbum,
@@ -158,8 +158,8 @@ fn search_probe(
         }
         Err(error) => return Err(error.into()),
     };
-    let named = |hit: &Hit| Some((album.find_file(&hit.id)?.to_owned(), hit.confidence));
-    Ok(hits.iter().filter_map(named).collect())
+    let with_file = |hit: &Hit| Some((album.find_file(&hit.id)?.to_owned(), hit.confidence));
+    Ok(hits.iter().filter_map(with_file).collect())
 }
 
 fn exclude_file(mut hits: Vec<(String, f64)>, own: &str) -> Vec<(String, f64)> {
@@ -167,17 +167,17 @@ fn exclude_file(mut hits: Vec<(String, f64)>, own: &str) -> Vec<(String, f64)> {
     hits
 }
 
-/// The face with its margin, enlarged, as PNG bytes.
+/// Returns the face with its margin, enlarged, as PNG.
 fn crop_probe(folder: &Path, face: &LabelledFace) -> anyhow::Result<Vec<u8>> {
     let photo = enlarge::load_picture(&folder.join(&face.file))?;
     let [left, top, right, bottom] = face.face_box;
     let side = (right - left).max(bottom - top);
     let half = side * PROBE_MARGIN / 2.0;
     let (x, y) = ((left + right) / 2.0, (top + bottom) / 2.0);
-    let clamp = |at: f64, length: u32| at.round().clamp(0.0, f64::from(length)) as u32;
+    let clamp = |position: f64, length: u32| position.round().clamp(0.0, f64::from(length)) as u32;
     let (x0, x1) = (clamp(x - half, photo.width()), clamp(x + half, photo.width()));
     let (y0, y1) = (clamp(y - half, photo.height()), clamp(y + half, photo.height()));
-    anyhow::ensure!(x1 > x0 && y1 > y0, "{}: the face box lies outside the photo", face.file);
+    anyhow::ensure!(x1 > x0 && y1 > y0, "{}: the face box is outside the photo", face.file);
     let crop = image::imageops::crop_imm(&photo, x0, y0, x1 - x0, y1 - y0).to_image();
     let scale = (PROBE_FACE_SIDE / side).max(1.0);
     let larger = |length: u32| (f64::from(length) * scale).round() as u32;
@@ -187,7 +187,7 @@ fn crop_probe(folder: &Path, face: &LabelledFace) -> anyhow::Result<Vec<u8>> {
     Ok(bytes.into_inner())
 }
 
-/// What all probes together found at a threshold.
+/// Counts over all probes at a threshold.
 #[derive(Default)]
 struct HitCount {
     found: usize,
@@ -213,7 +213,7 @@ fn count_hits(searches: &[ProbeSearch], threshold: f64) -> HitCount {
     count
 }
 
-/// Of all probes, how many have the right person first, at or above a threshold. `strict`: by the labels alone.
+/// Returns the part of the probes whose best hit, at or above a threshold, shows the right person.
 fn rank_one_rate(searches: &[ProbeSearch], threshold: f64, strict: bool) -> f64 {
     let first = |search: &&ProbeSearch| {
         let Some((file, confidence)) = search.hits.first() else { return false };
@@ -266,7 +266,7 @@ fn threshold_table(caption: &str, searches: &[ProbeSearch]) -> Table {
     table
 }
 
-/// Wrong hits and missed photos at a threshold.
+/// Lists wrong hits and missed photos at a threshold.
 fn list_errors<'a>(
     kind: &'a str,
     searches: &'a [ProbeSearch],

@@ -1,5 +1,5 @@
-//! Vectors of the labelled faces, made by the networks directly: for the race photos, of the found face that overlaps
-//! the label; for a portrait, of its largest face.
+//! Embeds the labelled faces with the networks directly: in race photos the detected face that overlaps the label, in
+//! portraits the largest face.
 
 use std::path::Path;
 
@@ -11,23 +11,23 @@ use photofinish_models::traits::{FaceBox, FaceCrop, FaceDetector, FaceEmbedder, 
 use crate::photos::enlarge;
 use crate::photos::labels::{LabelledFace, LabelledPortrait};
 
-/// The long side at which the pipeline looks for faces first.
+/// Long side of the pipeline's first face detection, in pixels.
 const FACE_LONG_SIDE: u32 = 640;
 
-/// A found face is the labelled one when the boxes share this part of their union.
+/// Least intersection over union of a detected face with the label.
 const SAME_FACE_IOU: f32 = 0.2;
 
-/// A labelled face and its vector.
+/// A labelled face with its embedding.
 pub struct LabelledVector {
-    /// Its photo.
+    /// File of its photo.
     pub file: String,
-    /// A bib or a person's name.
+    /// Bib or name of the person.
     pub person: String,
-    /// Unit length.
+    /// Embedding of length 1.
     pub vector: Vec<f32>,
 }
 
-/// Finds and embeds faces.
+/// Detects and embeds faces.
 pub struct Gallery {
     detector: Box<dyn FaceDetector>,
     embedder: Box<dyn FaceEmbedder>,
@@ -37,17 +37,17 @@ impl Gallery {
     /// Loads the networks.
     ///
     /// # Errors
-    /// When they do not serve.
+    /// When they cannot be loaded.
     pub fn new(factory: &dyn ModelFactory) -> anyhow::Result<Self> {
         Ok(Self { detector: factory.create_face_detector()?, embedder: factory.create_face_embedder()? })
     }
 
-    /// The embedder's name and version.
+    /// Returns the embedder's name and version.
     pub fn embedder_identity(&self) -> String {
         self.embedder.identity().to_string()
     }
 
-    /// The labelled faces that were found.
+    /// Embeds the labelled faces of runners; those not detected are left out.
     ///
     /// # Errors
     /// When a photo cannot be read or a network fails.
@@ -65,12 +65,12 @@ impl Gallery {
             let overlap = |found: &FaceBox| found.rect.iou(&label);
             let best = found.iter().max_by(|a, b| overlap(a).total_cmp(&overlap(b)));
             let Some(best) = best.filter(|best| overlap(best) >= SAME_FACE_IOU) else { continue };
-            known.push(self.embed_labelled(&picture, best, (&face.file, &face.bib))?);
+            known.push(self.embed_labelled(&picture, best, &face.file, &face.bib)?);
         }
         Ok(known)
     }
 
-    /// The largest face of each portrait that has one.
+    /// Embeds the largest face of each portrait; portraits without a face are left out.
     ///
     /// # Errors
     /// When a photo cannot be read or a network fails.
@@ -85,38 +85,39 @@ impl Gallery {
             let found = self.find_faces(&picture)?;
             let largest = found.iter().max_by(|a, b| a.rect.area().total_cmp(&b.rect.area()));
             let Some(largest) = largest else { continue };
-            known.push(self.embed_labelled(&picture, largest, (&portrait.file, &portrait.person))?);
+            known.push(self.embed_labelled(&picture, largest, &portrait.file, &portrait.person)?);
         }
         Ok(known)
     }
 
     fn find_faces(&mut self, picture: &Picture) -> anyhow::Result<Vec<FaceBox>> {
         let found = self.detector.detect(&[picture.frame()], FACE_LONG_SIDE)?;
-        found.into_iter().next().context("the detector answers every frame")
+        found.into_iter().next().context("the detector returns one result per frame")
     }
 
     fn embed_labelled(
         &mut self,
         picture: &Picture,
         face: &FaceBox,
-        whose: (&str, &str),
+        file: &str,
+        person: &str,
     ) -> anyhow::Result<LabelledVector> {
         let crop = FaceCrop { frame: picture.frame(), landmarks: face.landmarks };
         let embedded = self.embedder.embed(&[crop])?;
-        let vector = embedded.into_iter().next().context("the embedder answers every face")?.vector;
-        Ok(LabelledVector { file: whose.0.to_owned(), person: whose.1.to_owned(), vector })
+        let vector = embedded.into_iter().next().context("the embedder returns one result per face")?.vector;
+        Ok(LabelledVector { file: file.to_owned(), person: person.to_owned(), vector })
     }
 }
 
-/// The cosine of two unit vectors.
+/// Returns the cosine of two unit vectors.
 pub fn cosine(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
 }
 
-/// A photo in memory, at the size of the pipeline's working frame at most.
+/// Loads a photo, shrunk to at most the size of the pipeline's working frame.
 ///
 /// # Errors
-/// When it is not there or no picture.
+/// When it is missing or not a picture.
 pub fn load_working_frame(path: &Path) -> anyhow::Result<Picture> {
     const WORKING_LONG_SIDE: u32 = 2048;
     let photo = enlarge::load_picture(path)?;

@@ -1,52 +1,52 @@
-//! A weighted logistic curve through right and wrong hits: `confidence = 100 / (1 + exp(-slope (cosine - midpoint)))`.
+//! Fits a weighted logistic curve to right and wrong hits: `confidence = 100 / (1 + exp(-slope (cosine - midpoint)))`.
 
-/// A hit of a search, as the fit sees it.
+/// A hit of a search with its weight in the fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WeightedHit {
-    /// Between the probe and the hit.
+    /// Cosine between probe and hit.
     pub cosine: f64,
     /// Whether it shows the same person.
     pub right: bool,
-    /// How many hits of a real album it stands for.
+    /// Number of hits in a real album that it represents.
     pub weight: f64,
 }
 
-/// The curve.
+/// A logistic curve from cosine to confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LogisticCurve {
     /// The cosine of confidence 50.
     pub midpoint: f64,
-    /// Steepness.
+    /// Steepness of the curve.
     pub slope: f64,
 }
 
 impl LogisticCurve {
-    /// 0 to 100.
+    /// Returns the confidence of a cosine, 0 to 100.
     pub fn confidence(&self, cosine: f64) -> f64 {
         100.0 / (1.0 + (-self.slope * (cosine - self.midpoint)).exp())
     }
 
-    /// The cosine of a confidence between 0 and 100.
+    /// Returns the cosine of a confidence between 0 and 100.
     pub fn cosine(&self, confidence: f64) -> f64 {
         self.midpoint - (100.0 / confidence - 1.0).ln() / self.slope
     }
 }
 
-/// Rounds of Newton's method; it needs about ten.
+/// Limit of Newton's method, which needs about ten iterations.
 const MAX_ITERATIONS: usize = 100;
 
-/// The curve of greatest likelihood. `None` when the samples do not determine one: all right, all wrong, or parted
-/// by a threshold without any overlap.
+/// Returns the maximum-likelihood curve. `None` when the samples do not determine one: all right, all wrong, or separated by
+/// a threshold without overlap.
 pub fn fit_curve(samples: &[WeightedHit]) -> Option<LogisticCurve> {
-    let of =
+    let cosines =
         |right: bool| samples.iter().filter(move |sample| sample.right == right).map(|sample| sample.cosine);
-    let least_right = of(true).reduce(f64::min)?;
-    let most_wrong = of(false).reduce(f64::max)?;
+    let least_right = cosines(true).reduce(f64::min)?;
+    let most_wrong = cosines(false).reduce(f64::max)?;
     if least_right > most_wrong {
         return None;
     }
-    // Centred, so that the two parameters hardly depend on each other and the steps stay small.
-    let centre = of(true).sum::<f64>() / of(true).count() as f64;
+    // Centring makes the two parameters nearly independent and keeps the steps small.
+    let centre = cosines(true).sum::<f64>() / cosines(true).count() as f64;
     let mut line = LinearPredictor { centre, offset: 0.0, slope: 1.0 };
     for _ in 0..MAX_ITERATIONS {
         let next = line.improve(samples)?;
@@ -73,8 +73,8 @@ impl LinearPredictor {
         self.offset + self.slope * (cosine - self.centre)
     }
 
-    /// After one of Newton's steps, halved until it gains; the same line when nothing gains any more. `None` when
-    /// the samples say nothing about one of the parameters.
+    /// Makes one Newton step, halved until the likelihood grows; returns the same line at the maximum. `None` when the samples
+    /// do not determine a parameter.
     fn improve(&self, samples: &[WeightedHit]) -> Option<Self> {
         let (along_offset, along_slope) = self.newton_step(samples);
         if !along_offset.is_finite() || !along_slope.is_finite() {
@@ -117,7 +117,7 @@ impl LinearPredictor {
         let one = |sample: &WeightedHit| {
             let z = self.evaluate(sample.cosine);
             let z = if sample.right { z } else { -z };
-            // ln(logistic(z)), exact for large |z| too.
+            // ln(logistic(z)) in a form that is stable for large |z|.
             -sample.weight * if z > 0.0 { (-z).exp().ln_1p() } else { z.exp().ln_1p() - z }
         };
         samples.iter().map(one).sum()

@@ -1,4 +1,4 @@
-//! How right the answers are: bib search and selfie search end to end, and what a cosine is worth.
+//! Accuracy: bib search and selfie search end to end, and the calibration of face confidences.
 
 mod bibs;
 mod calibrate;
@@ -12,7 +12,7 @@ use crate::paths::InputPaths;
 use crate::publish_report;
 use crate::report::OutputOptions;
 
-/// What to judge.
+/// What to evaluate.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Evaluation {
     /// Bib search over the labelled race photos, end to end through the API.
@@ -23,21 +23,21 @@ pub enum Evaluation {
     Calibrate(calibrate::CalibrateOptions),
 }
 
-/// What every evaluation takes.
+/// Options of the end-to-end evaluations.
 #[derive(Clone, Debug, clap::Args)]
 pub struct EvalOptions {
-    /// Where things are.
+    /// Locations of the inputs.
     #[command(flatten)]
-    pub places: InputPaths,
-    /// Where the report goes.
+    pub paths: InputPaths,
+    /// Where to save the report.
     #[command(flatten)]
     pub output: OutputOptions,
 }
 
-/// Judges.
+/// Runs an evaluation.
 ///
 /// # Errors
-/// When the service or the labelled photos cannot be had.
+/// When the service or the labelled photos are not available.
 pub fn run(evaluation: Evaluation) -> anyhow::Result<()> {
     match evaluation {
         Evaluation::Bibs(options) => publish_report(bibs::run(&options)?, &options.output),

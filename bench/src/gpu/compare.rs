@@ -1,4 +1,4 @@
-//! Whether two sets of networks say the same of the same photos.
+//! Compares the results of two devices on the same photos.
 
 use std::collections::BTreeSet;
 
@@ -6,18 +6,18 @@ use super::observe::{DeviceReadings, ObservedFace, ObservedText};
 use crate::eval::gallery::cosine;
 use crate::report::Table;
 
-/// A text from here on is an answer; below it is a guess, and guesses may differ.
+/// Least confidence of an accepted text; texts below may differ between devices.
 const ACCEPT_CONFIDENCE: f32 = 0.9;
 
-/// Boxes that overlap so are of the same face.
+/// Least intersection over union of boxes of the same face.
 const SAME_FACE_IOU: f32 = 0.5;
 
-/// How well two devices agree.
+/// Agreement of two devices.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Agreement {
-    /// Faces that either found.
+    /// Faces detected by at least one.
     pub faces: usize,
-    /// Of these, found by both.
+    /// Faces detected by both.
     pub faces_both: usize,
     /// Least intersection over union of such a pair.
     pub least_overlap: f64,
@@ -25,24 +25,24 @@ pub struct Agreement {
     pub score_difference: f64,
     /// Least cosine between the vectors of the same landmarks.
     pub least_cosine: f64,
-    /// Accepted texts that either read, by photo.
+    /// Accepted texts read by at least one, counted per photo.
     pub texts: usize,
-    /// Of these, read by both.
+    /// Accepted texts read by both.
     pub texts_both: usize,
 }
 
 impl Agreement {
-    /// 0 to 1; 1 when there is nothing.
+    /// Returns the part of the faces detected by both, 0 to 1; 1 without faces.
     pub fn faces_shared(&self) -> f64 {
         shared_part(self.faces_both, self.faces)
     }
 
-    /// 0 to 1; 1 when there is nothing.
+    /// Returns the part of the accepted texts read by both, 0 to 1; 1 without texts.
     pub fn texts_shared(&self) -> f64 {
         shared_part(self.texts_both, self.texts)
     }
 
-    /// As a table.
+    /// Formats it as a table.
     pub fn to_table(&self) -> Table {
         let mut table = Table::new("Agreement", &["what", "figure"]);
         table.add_row([
@@ -64,7 +64,7 @@ fn shared_part(both: usize, all: usize) -> f64 {
     if all == 0 { 1.0 } else { both as f64 / all as f64 }
 }
 
-/// Compares what two devices said of the same pictures; `two` was observed with `one` before it.
+/// Compares the readings of two devices; `two` was observed with `one` as the readings before it.
 pub fn compare_readings(one: &DeviceReadings, two: &DeviceReadings) -> Agreement {
     let mut agreement = Agreement {
         faces: 0,

@@ -1,5 +1,5 @@
-//! Runs on a machine with an NVIDIA GPU: whether the networks say the same there as on the CPU, and how many photos
-//! a second the whole pipeline makes. Elsewhere it says that there is no GPU, and that is all.
+//! For machines with an NVIDIA GPU: compares the networks' results there with those on the CPU, and measures the throughput
+//! of the whole pipeline. Without a GPU it only prints that there is none.
 
 mod compare;
 pub mod observe;
@@ -20,34 +20,34 @@ use crate::report::{OutputOptions, Report, Table};
 use crate::service::album::{UploadedAlbum, list_jpegs};
 use crate::service::{Service, Setup};
 
-/// Photos that both devices read for comparison.
+/// Photos on which the devices are compared.
 const COMPARED_PHOTOS: usize = 24;
 
-/// What to run.
+/// Options of the check.
 #[derive(Clone, Debug, clap::Args)]
 pub struct GpuCheckOptions {
     /// A folder of JPEG files; a drawn event by default.
     #[arg(long, value_name = "DIR")]
     pub photos: Option<PathBuf>,
-    /// How often the whole pipeline gets the folder.
+    /// Number of times the pipeline processes the folder.
     #[arg(long, default_value_t = 4)]
     pub repeat: usize,
-    /// Where things are.
+    /// Locations of the inputs.
     #[command(flatten)]
-    pub places: InputPaths,
-    /// Where the report goes.
+    pub paths: InputPaths,
+    /// Where to save the report.
     #[command(flatten)]
     pub output: OutputOptions,
 }
 
-/// Checks. `None` where there is no GPU, after saying so.
+/// Runs the check; returns `None` and prints a message when there is no GPU.
 ///
 /// # Errors
-/// When there is a GPU that does not serve, or the photos or networks cannot be had.
+/// When the GPU cannot be used, or the photos or networks are not available.
 pub fn run(options: &GpuCheckOptions) -> anyhow::Result<Option<Report>> {
     if !has_nvidia_device() {
         println!(
-            "There is no NVIDIA GPU on this machine (no /dev/nvidia0): nothing to check. All works on the CPU."
+            "no NVIDIA GPU on this machine (no /dev/nvidia0): nothing to check; Photofinish runs on the CPU"
         );
         return Ok(None);
     }
@@ -57,13 +57,13 @@ pub fn run(options: &GpuCheckOptions) -> anyhow::Result<Option<Report>> {
         None => draw_event(scratch.path())?,
     };
     let files = list_jpegs(&folder)?;
-    // The GPU first, so that one that does not serve says so at once.
-    let of_gpu = observe_device("cuda", options, (&folder, scratch.path()), None)?;
-    let of_cpu = observe_device("cpu", options, (&folder, scratch.path()), Some("cuda"))?;
-    let agreement = compare_readings(&of_gpu, &of_cpu);
+    // The GPU first, so that an unusable one fails at once.
+    let gpu_readings = observe_device("cuda", options, &folder, scratch.path(), None)?;
+    let cpu_readings = observe_device("cpu", options, &folder, scratch.path(), Some("cuda"))?;
+    let agreement = compare_readings(&gpu_readings, &cpu_readings);
 
     let mut report = Report::new("gpu", "CUDA beside the CPU");
-    report.versions.push(of_gpu.runtime.clone());
+    report.versions.push(gpu_readings.runtime.clone());
     report.tables.push(agreement.to_table());
     report.goals = build_goals(&agreement);
     let mut speed =
@@ -72,36 +72,37 @@ pub fn run(options: &GpuCheckOptions) -> anyhow::Result<Option<Report>> {
         speed.add_row(measure_pipeline(options, &folder, &files, device)?);
     }
     report.tables.push(speed);
-    report.notes.push(format!("{} photos compared.", of_gpu.faces.len()));
+    report.notes.push(format!("{} photos compared.", gpu_readings.faces.len()));
     Ok(Some(report))
 }
 
-/// What the networks on a device say, asked in a process of its own; `before` names the device asked before.
+/// Observes the networks on a device in a process of its own; `before` names the device observed before.
 fn observe_device(
     device: &str,
     options: &GpuCheckOptions,
-    (photos, scratch): (&Path, &Path),
+    photos: &Path,
+    scratch: &Path,
     before: Option<&str>,
 ) -> anyhow::Result<DeviceReadings> {
     let file = |device: &str| scratch.join(format!("{device}.json"));
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("observe").arg("--device").arg(device).arg("--photos").arg(photos);
     command.arg("--limit").arg(COMPARED_PHOTOS.to_string()).arg("--out").arg(file(device));
-    command.arg("--runtime").arg(options.places.find_runtime()?);
-    command.arg("--models-dir").arg(options.places.find_models_dir()?);
+    command.arg("--runtime").arg(options.paths.find_runtime()?);
+    command.arg("--models-dir").arg(options.paths.find_models_dir()?);
     if let Some(before) = before {
         command.arg("--before").arg(file(before));
     }
     let status = command.status().context("starting this program for one device")?;
-    anyhow::ensure!(status.success(), "the networks on {device} do not serve");
+    anyhow::ensure!(status.success(), "cannot run the networks on {device}");
     observe::load_readings(&file(device))
 }
 
-/// Draws an event with the portraits that set-up fetched; answers the folder of its photos.
+/// Draws an event with the portraits that set-up fetched; returns the folder of its photos.
 fn draw_event(folder: &Path) -> anyhow::Result<PathBuf> {
     let portraits = state_dir().join("portraits");
     event::write_event(folder, &portraits, COMPARED_PHOTOS)
-        .context("drawing photos; --photos takes a folder of yours")?;
+        .context("drawing photos; --photos names another folder")?;
     Ok(folder.join(event::PHOTOS_FOLDER))
 }
 
@@ -119,7 +120,7 @@ fn build_goals(agreement: &Agreement) -> Vec<Goal> {
     ]
 }
 
-/// One line of the speed table: the service on a device, the folder several times over.
+/// Runs the service on a device over the repeated folder; returns its row of the speed table.
 fn measure_pipeline(
     options: &GpuCheckOptions,
     folder: &Path,
@@ -127,7 +128,7 @@ fn measure_pipeline(
     device: &str,
 ) -> anyhow::Result<[String; 5]> {
     let settings = vec![("PHOTOFINISH_DEVICE".to_owned(), device.to_owned())];
-    let service = Service::start(&options.places, &Setup { settings, ..Setup::default() })?;
+    let service = Service::start(&options.paths, &Setup { settings, ..Setup::default() })?;
     let client = service.client();
     let files: Vec<String> =
         files.iter().cycle().take(files.len() * options.repeat.max(1)).cloned().collect();

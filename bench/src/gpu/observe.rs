@@ -1,5 +1,5 @@
-//! What the networks of one device say of some pictures. Each device has a process of its own: the runtime allows one
-//! environment in a process. So what was seen travels as JSON.
+//! Runs the networks on one device over some pictures and writes the results as JSON. Each device needs a process of its
+//! own, because the runtime allows one environment per process.
 
 use std::path::{Path, PathBuf};
 
@@ -15,11 +15,11 @@ use crate::networks;
 use crate::paths::InputPaths;
 use crate::service::album::list_jpegs;
 
-/// As the pipeline's defaults.
+/// Defaults of the pipeline.
 const FACE_LONG_SIDE: u32 = 640;
 const DEFAULT_PATTERN: &str = "[A-Z]{0,2}[0-9]{2,5}[A-Z]?";
 
-/// What one device is to look at.
+/// Options of one observation.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ObserveOptions {
     /// `cpu` or `cuda`.
@@ -28,18 +28,18 @@ pub struct ObserveOptions {
     /// A folder of JPEG files.
     #[arg(long, value_name = "DIR")]
     pub photos: PathBuf,
-    /// At most so many.
+    /// Most photos to read.
     #[arg(long)]
     pub limit: usize,
-    /// What another device said: vectors and texts are then of its faces, so that each network is compared alone.
+    /// Readings of another device: its faces are then embedded and read, so that each network is compared alone.
     #[arg(long, value_name = "FILE")]
     pub before: Option<PathBuf>,
-    /// Where to write what was seen.
+    /// Output file.
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Where things are.
+    /// Locations of the inputs.
     #[command(flatten)]
-    pub places: InputPaths,
+    pub paths: InputPaths,
 }
 
 /// Where the networks run.
@@ -51,43 +51,43 @@ pub enum ObservedDevice {
     Cuda,
 }
 
-/// What a device says of some pictures, one entry each, vectors one for each face of all.
+/// Results of a device: faces and texts by picture, embeddings of the faces of all pictures in order.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct DeviceReadings {
-    /// The runtime in words.
+    /// Description of the runtime.
     pub runtime: String,
-    /// By picture.
+    /// Faces by picture.
     pub faces: Vec<Vec<ObservedFace>>,
-    /// Of the faces, or of those given before.
+    /// Embeddings of the faces, or of those of the readings before.
     pub vectors: Vec<Vec<f32>>,
-    /// By picture.
+    /// Texts by picture.
     pub texts: Vec<Vec<ObservedText>>,
 }
 
-/// A face.
+/// An observed face.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ObservedFace {
     /// Left, top, right, bottom.
     pub sides: [f32; 4],
-    /// As the detector gives them.
+    /// In the order of the detector.
     pub landmarks: [[f32; 2]; 5],
-    /// 0 to 1.
+    /// Score, 0 to 1.
     pub score: f32,
 }
 
-/// A text.
+/// An observed text.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ObservedText {
-    /// As read.
+    /// Text as read.
     pub text: String,
-    /// 0 to 1.
+    /// Confidence, 0 to 1.
     pub confidence: f32,
     /// Whether it matches the default pattern.
     pub is_bib: bool,
 }
 
 impl ObservedFace {
-    /// Its box.
+    /// Returns its box.
     pub fn rect(&self) -> Rect {
         let [left, top, right, bottom] = self.sides;
         Rect { left, top, right, bottom }
@@ -105,37 +105,37 @@ impl ObservedFace {
     }
 }
 
-/// Looks, and writes what was seen.
+/// Observes the photos and writes the readings.
 ///
 /// # Errors
-/// When the device does not serve or a file cannot be read or written.
+/// When the device cannot be used or a file cannot be read or written.
 pub fn run(options: &ObserveOptions) -> anyhow::Result<()> {
     let device = match options.device {
         ObservedDevice::Cpu => DeviceChoice::Cpu,
         ObservedDevice::Cuda => DeviceChoice::Cuda,
     };
     let before = options.before.as_deref().map(load_readings).transpose()?;
-    let models = networks::open(&options.places, device, Precision::F32)??;
+    let models = networks::open(&options.paths, device, Precision::F32)??;
     let files = list_jpegs(&options.photos)?;
     let pictures =
         files.iter().take(options.limit).map(|file| load_working_frame(&options.photos.join(file)));
     let pictures = pictures.collect::<anyhow::Result<Vec<Picture>>>()?;
     let mut readings = observe_pictures(&models, &pictures, before.as_ref())?;
-    readings.runtime = networks::describe_runtime(&models, &options.places)?;
+    readings.runtime = networks::describe_runtime(&models, &options.paths)?;
     std::fs::write(&options.out, serde_json::to_vec(&readings)?)
         .with_context(|| format!("writing {}", options.out.display()))
 }
 
-/// What [`run`] wrote.
+/// Loads readings that [`run`] wrote.
 ///
 /// # Errors
-/// When it is not there or no readings.
+/// When the file is missing or contains no readings.
 pub fn load_readings(path: &Path) -> anyhow::Result<DeviceReadings> {
     let bytes = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
-    serde_json::from_slice(&bytes).with_context(|| format!("{} holds no readings", path.display()))
+    serde_json::from_slice(&bytes).with_context(|| format!("{} contains no readings", path.display()))
 }
 
-/// Reads every picture, in batches as large as the device likes them.
+/// Runs all networks over the pictures, in the device's batch sizes.
 ///
 /// # Errors
 /// When a network fails.
@@ -147,11 +147,11 @@ pub fn observe_pictures(
     let found = detect_faces(models, pictures)?;
     let faces: Vec<Vec<ObservedFace>> =
         found.iter().map(|faces| faces.iter().map(ObservedFace::from_face_box).collect()).collect();
-    let given = before.map_or(found, |before| {
+    let reference_faces = before.map_or(found, |before| {
         before.faces.iter().map(|faces| faces.iter().map(ObservedFace::to_face_box).collect()).collect()
     });
-    let vectors = embed_faces(models, pictures, &given)?;
-    let texts = read_texts(models, pictures, &given)?;
+    let vectors = embed_faces(models, pictures, &reference_faces)?;
+    let texts = read_texts(models, pictures, &reference_faces)?;
     Ok(DeviceReadings { runtime: String::new(), faces, vectors, texts })
 }
 

@@ -1,5 +1,5 @@
-//! Makes photos of camera size from the labelled race photos: enlarged, with sensor-like noise, quality 92. The same
-//! photos come out each time. They show real people and stay outside the repository.
+//! Makes camera-size photos from the labelled race photos: enlarged, with sensor-like noise, JPEG quality 92. The result is
+//! reproducible. The photos show real people and must stay outside the repository.
 
 use std::path::{Path, PathBuf};
 
@@ -10,14 +10,14 @@ use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer
 use crate::paths::{InputPaths, root};
 use crate::photos::labels::{self, LabelledPhoto};
 
-/// Standard deviation of the noise in mid grey, in steps of 255. With it 24 megapixels take about 7 MB at quality
-/// 92, what cameras write.
+/// Standard deviation of the noise at mid grey, on a scale of 255. With it a 24 megapixel photo of quality 92 has about
+/// 7 MB, like a camera's.
 const NOISE_DEVIATION: f32 = 5.2;
 
 /// Which photos to make.
 #[derive(Clone, Debug, clap::Args)]
 pub struct EnlargeOptions {
-    /// Where they go; must lie outside the checkout.
+    /// Output folder; must be outside the checkout.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// How many, spread evenly over the labelled photos.
@@ -27,16 +27,16 @@ pub struct EnlargeOptions {
     #[arg(long, default_value_t = 24.0)]
     pub megapixels: f64,
     #[command(flatten)]
-    places: InputPaths,
+    paths: InputPaths,
 }
 
 impl EnlargeOptions {
-    /// As given on the command line without any option.
-    pub fn with_defaults(places: InputPaths) -> Self {
-        Self { out: None, count: 159, megapixels: 24.0, places }
+    /// Returns the defaults of the command line.
+    pub fn with_defaults(paths: InputPaths) -> Self {
+        Self { out: None, count: 159, megapixels: 24.0, paths }
     }
 
-    /// The folder that the photos go to.
+    /// Returns the output folder.
     pub fn output_dir(&self) -> PathBuf {
         self.out.clone().unwrap_or_else(|| std::env::temp_dir().join("photofinish-24mp"))
     }
@@ -45,15 +45,15 @@ impl EnlargeOptions {
 /// Makes the photos and `truth.csv` beside them.
 ///
 /// # Errors
-/// When the labelled photos are not there or a file cannot be written.
+/// When the labelled photos are missing or a file cannot be written.
 pub fn run(options: &EnlargeOptions) -> anyhow::Result<()> {
     let folder = options.output_dir();
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     let inside = folder.canonicalize()?.starts_with(root().canonicalize()?);
-    anyhow::ensure!(!inside, "{} lies in the checkout; photos of people stay outside", folder.display());
-    let photos = labels::load_photos(&options.places.find_shared("photos/bibs.csv")?)?;
-    let files = options.places.find_shared("photos/files")?;
-    // The truth comes last and the old one goes first: where it is, the folder is whole.
+    anyhow::ensure!(!inside, "{} is in the checkout; photos of people must stay outside", folder.display());
+    let photos = labels::load_photos(&options.paths.find_shared("photos/bibs.csv")?)?;
+    let files = options.paths.find_shared("photos/files")?;
+    // The labels are removed first and written last: where they exist, the folder is complete.
     let truth_file = folder.join("truth.csv");
     if truth_file.exists() {
         std::fs::remove_file(&truth_file)?;
@@ -80,13 +80,13 @@ pub fn run(options: &EnlargeOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `count` of the photos, at even distances.
+/// Picks `count` of the photos at equal distances.
 fn pick_evenly(photos: &[LabelledPhoto], count: usize) -> Vec<&LabelledPhoto> {
     let count = count.min(photos.len());
     (0..count).map(|i| &photos[i * photos.len() / count]).collect()
 }
 
-/// One photo as JPEG bytes, 4:2:0, quality 92.
+/// Returns one enlarged photo as JPEG, 4:2:0, quality 92.
 fn enlarge(path: &Path, megapixels: f64, seed: u64) -> anyhow::Result<Vec<u8>> {
     let small = load_picture(path)?;
     let scale = (megapixels * 1e6 / (f64::from(small.width()) * f64::from(small.height()))).sqrt();
@@ -110,7 +110,7 @@ fn enlarge(path: &Path, megapixels: f64, seed: u64) -> anyhow::Result<Vec<u8>> {
 /// Decodes one of the labelled photos.
 ///
 /// # Errors
-/// When it is not there or no picture.
+/// When it is missing or not a picture.
 pub fn load_picture(path: &Path) -> anyhow::Result<image::RgbImage> {
     let reader = image::ImageReader::open(path).with_context(|| format!("reading {}", path.display()))?;
     let picture =
@@ -130,16 +130,16 @@ pub fn resample(picture: &image::RgbImage, width: u32, height: u32) -> anyhow::R
     image::RgbImage::from_raw(width, height, target.into_vec()).context("a picture of no pixels")
 }
 
-/// Adds noise as a sensor does: its variance grows with the light (shot noise) over a floor (read noise), mostly in
-/// brightness, a third of it in colour.
+/// Adds noise like a sensor's: the variance grows with brightness (shot noise) from a floor (read noise); most of it is in
+/// brightness, a third in colour.
 fn add_noise(pixels: &mut [u8], seed: u64) {
-    let bell = normal_samples();
+    let samples = normal_samples();
     let deviation: Vec<f32> =
         (0..=255u16).map(|level| NOISE_DEVIATION * (0.35 + 0.65 * f32::from(level) / 128.0).sqrt()).collect();
     let mut random = SplitMix(seed);
     for pixel in pixels.chunks_exact_mut(3) {
         let bits = random.next();
-        let draw = |shift: u32| bell[(bits >> shift) as usize & (bell.len() - 1)];
+        let draw = |shift: u32| samples[(bits >> shift) as usize & (samples.len() - 1)];
         let brightness = draw(0);
         for (channel, value) in pixel.iter_mut().enumerate() {
             let noise = 0.94 * brightness + 0.33 * draw(16 * (channel as u32 + 1));
@@ -149,15 +149,15 @@ fn add_noise(pixels: &mut [u8], seed: u64) {
     }
 }
 
-/// 65,536 draws of a distribution that is normal as near as noise needs it (the sum of twelve even draws): drawing
-/// one is then a table look-up.
+/// Returns 65,536 samples of an approximately normal distribution (the sum of twelve uniform ones), so that drawing one is a
+/// table look-up.
 fn normal_samples() -> Vec<f32> {
     let mut random = SplitMix(0x5eed);
     let mut uniform = || (random.next() >> 11) as f64 / (1u64 << 53) as f64;
     (0..65_536).map(|_| ((0..12).map(|_| uniform()).sum::<f64>() - 6.0) as f32).collect()
 }
 
-/// The SplitMix64 generator: fast, and the same everywhere.
+/// The SplitMix64 generator: fast and reproducible on every platform.
 struct SplitMix(u64);
 
 impl SplitMix {

@@ -1,26 +1,26 @@
-//! What people wrote down about the labelled photos (`shared/photos/README.md`): bibs, faces with their runner's
-//! bib, portraits with their person.
+//! Labels of the labelled photos (`shared/photos/README.md`): bibs, faces with their runner's bib, portraits with their
+//! person.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Context as _;
 
-/// A photo and the bibs in it.
+/// A photo with its bibs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelledPhoto {
-    /// Its path below the folder of photos.
+    /// Path below the folder of photos.
     pub file: String,
     /// Bibs that must be found.
     pub bibs: BTreeSet<String>,
-    /// Bibs that may be found.
+    /// Bibs that may be found or missed.
     pub optional: BTreeSet<String>,
 }
 
-/// A face and the bib that its runner wears.
+/// A face with the bib of its runner.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabelledFace {
-    /// The photo's path below the folder of photos.
+    /// Path of the photo below the folder of photos.
     pub file: String,
     /// The runner's bib.
     pub bib: String,
@@ -28,26 +28,26 @@ pub struct LabelledFace {
     pub face_box: [f64; 4],
 }
 
-/// A portrait and whose it is.
+/// A portrait with its person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelledPortrait {
-    /// Its path below the folder of photos.
+    /// Path below the folder of photos.
     pub file: String,
-    /// An opaque name.
+    /// Opaque name of the person.
     pub person: String,
 }
 
-/// Race photos that show a runner whose bib can be read in them, but is not among their labels: seen by eye, when
-/// selfie searches found them. A search that finds one is right; one that does not misses nothing.
+/// Race photos that show a runner with a readable bib that is missing from their labels. Found by selfie searches and
+/// checked by eye. A search that returns one is right; one that does not return it misses nothing.
 const MISSING_LABELS: [(&str, &str); 3] =
     [("set1_02.JPG", "3638"), ("set1_81.JPG", "3637"), ("set1_83.JPG", "847")];
 
-/// Whether a photo was seen to show a runner without a label that says so.
+/// Whether a photo shows a runner without a label for it.
 pub fn shows_unlabelled_runner(file: &str, bib: &str) -> bool {
     MISSING_LABELS.iter().any(|(name, runner)| file.ends_with(name) && *runner == bib)
 }
 
-/// Reads a file of bibs: `file,bibs,optional_bibs`, bibs parted by spaces.
+/// Reads a CSV file of bibs: `file,bibs,optional_bibs`, bibs separated by spaces.
 ///
 /// # Errors
 /// When it cannot be read or a column is missing.
@@ -60,10 +60,10 @@ pub fn load_photos(path: &Path) -> anyhow::Result<Vec<LabelledPhoto>> {
         .collect())
 }
 
-/// Reads a file of face boxes. Bibs are brought in line with `photos`, whose labels were corrected later.
+/// Reads a CSV file of face boxes. Bibs are corrected to those of `photos`, whose labels were revised later.
 ///
 /// # Errors
-/// When it cannot be read, a column is missing or a box is no box.
+/// When it cannot be read, a column is missing or a box is invalid.
 pub fn load_faces(path: &Path, photos: &[LabelledPhoto]) -> anyhow::Result<Vec<LabelledFace>> {
     let known: BTreeMap<&str, &BTreeSet<String>> =
         photos.iter().map(|p| (p.file.as_str(), &p.bibs)).collect();
@@ -72,7 +72,7 @@ pub fn load_faces(path: &Path, photos: &[LabelledPhoto]) -> anyhow::Result<Vec<L
     for row in read_columns(path, &columns)? {
         let mut face = [0.0; 4];
         for (side, text) in face.iter_mut().zip(&row[2..]) {
-            *side = text.parse().with_context(|| format!("{text} is no number"))?;
+            *side = text.parse().with_context(|| format!("{text} is not a number"))?;
         }
         anyhow::ensure!(face[0] < face[2] && face[1] < face[3], "{}: {face:?} is no box", row[0]);
         let bib =
@@ -82,7 +82,7 @@ pub fn load_faces(path: &Path, photos: &[LabelledPhoto]) -> anyhow::Result<Vec<L
     Ok(faces)
 }
 
-/// Reads a file of portraits: `file,person`.
+/// Reads a CSV file of portraits: `file,person`.
 ///
 /// # Errors
 /// When it cannot be read or a column is missing.
@@ -94,35 +94,35 @@ pub fn load_portraits(path: &Path) -> anyhow::Result<Vec<LabelledPortrait>> {
         .collect())
 }
 
-/// The photo's bib that `bib` is a slip of (the same digits, leading zeros or order apart); `bib` itself when there
-/// is none.
-fn correct_bib(bib: &str, of_photo: &BTreeSet<String>) -> String {
+/// Returns the photo's bib with the same digits as `bib`, in any order and without leading zeros; `bib` itself if there is
+/// none.
+fn correct_bib(bib: &str, photo_bibs: &BTreeSet<String>) -> String {
     let digits = |text: &str| {
         let mut digits: Vec<char> = text.trim_start_matches('0').chars().collect();
         digits.sort_unstable();
         digits
     };
-    if of_photo.contains(bib) {
+    if photo_bibs.contains(bib) {
         return bib.to_owned();
     }
-    of_photo.iter().find(|other| digits(other) == digits(bib)).cloned().unwrap_or_else(|| bib.to_owned())
+    photo_bibs.iter().find(|other| digits(other) == digits(bib)).cloned().unwrap_or_else(|| bib.to_owned())
 }
 
-/// The named columns of a file of comma-separated values without quotes, header first.
+/// Reads the named columns of a CSV file without quotes; the first line is the header.
 fn read_columns(path: &Path, columns: &[&str]) -> anyhow::Result<Vec<Vec<String>>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
     let mut lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
     let header: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
-    let mut places = Vec::new();
+    let mut indices = Vec::new();
     for column in columns {
-        let place = header.iter().position(|name| name == column);
-        places.push(place.with_context(|| format!("{} has no column {column}", path.display()))?);
+        let index = header.iter().position(|name| name == column);
+        indices.push(index.with_context(|| format!("{} has no column {column}", path.display()))?);
     }
     lines
         .map(|line| {
             let cells: Vec<&str> = line.split(',').collect();
-            let cell = |&place: &usize| cells.get(place).map(|cell| (*cell).to_owned());
-            places
+            let cell = |&index: &usize| cells.get(index).map(|cell| (*cell).to_owned());
+            indices
                 .iter()
                 .map(cell)
                 .collect::<Option<Vec<String>>>()

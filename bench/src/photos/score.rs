@@ -1,9 +1,9 @@
-//! How readings are scored against labels: per photo as sets of texts, leading zeros ignored. Labels of the race
-//! photos are incomplete (bibs of runners in the background), so precision is a lower bound.
+//! Scores readings against labels: sets of texts per photo, without leading zeros. The labels of the race photos are
+//! incomplete (bibs of runners in the background), so precision is a lower bound.
 
 use std::collections::BTreeSet;
 
-/// Counts over photos.
+/// Counts of bibs over all photos.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BibScore {
     /// Labelled bibs that were accepted.
@@ -15,7 +15,7 @@ pub struct BibScore {
 }
 
 impl BibScore {
-    /// Counts one photo. Optional bibs count neither way.
+    /// Adds one photo. Optional bibs count neither as found nor as missed.
     pub fn add_photo(
         &mut self,
         accepted: &BTreeSet<String>,
@@ -29,28 +29,28 @@ impl BibScore {
         self.missed += labels.difference(&accepted).count();
     }
 
-    /// Of the labelled bibs, how many were accepted; 0 to 1.
+    /// Returns the part of the labelled bibs that was accepted, 0 to 1.
     pub fn recall(&self) -> f64 {
         ratio(self.right, self.right + self.missed)
     }
 
-    /// Of the accepted texts, how many are labelled; 0 to 1.
+    /// Returns the part of the accepted texts that is labelled, 0 to 1.
     pub fn precision(&self) -> f64 {
         ratio(self.right, self.right + self.unlabelled)
     }
 
-    /// The harmonic mean of the two.
+    /// Returns the harmonic mean of recall and precision.
     pub fn f1(&self) -> f64 {
         ratio(2 * self.right, 2 * self.right + self.unlabelled + self.missed)
     }
 }
 
-/// `part / whole`; not a number when there is no whole.
+/// Returns `part / whole`; NaN when `whole` is 0.
 pub fn ratio(part: usize, whole: usize) -> f64 {
     if whole == 0 { f64::NAN } else { part as f64 / whole as f64 }
 }
 
-/// A bib without its leading zeros; `000` is `000`.
+/// Returns a bib without leading zeros; `000` stays `000`.
 pub fn trim_zeros(text: &str) -> &str {
     let short = text.trim_start_matches('0');
     if short.is_empty() { text } else { short }
@@ -60,8 +60,8 @@ fn without_zeros(texts: &BTreeSet<String>) -> BTreeSet<String> {
     texts.iter().map(|text| trim_zeros(text).to_owned()).collect()
 }
 
-/// What the peer's reading of a text is as a bib: letters and digits alone, upper case, and only when it looks like
-/// one by the default pattern of an album, `^[A-Z]{0,2}[0-9]{2,5}[A-Z]?$`.
+/// Returns the peer's text as a bib: its letters and digits in upper case, if they match the default pattern of an album,
+/// `^[A-Z]{0,2}[0-9]{2,5}[A-Z]?$`.
 pub fn to_bib(text: &str) -> Option<String> {
     let text: String =
         text.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_uppercase()).collect();

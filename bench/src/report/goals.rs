@@ -1,4 +1,4 @@
-//! What a figure should be. A report lists its goals with what was reached, met or not.
+//! Goals: measured figures with their targets.
 
 use serde::Serialize;
 
@@ -7,13 +7,13 @@ use serde::Serialize;
 pub struct Goal {
     /// What was measured.
     pub what: String,
-    /// What came out.
+    /// Measured value.
     pub figure: f64,
-    /// What it should be.
+    /// Target value.
     pub target: GoalTarget,
 }
 
-/// On which side of a figure the goal lies.
+/// Target of a figure.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GoalTarget {
@@ -24,17 +24,17 @@ pub enum GoalTarget {
 }
 
 impl Goal {
-    /// A figure that should be at least `target`.
+    /// Creates a goal that is met from `target` upwards.
     pub fn at_least(what: &str, figure: f64, target: f64) -> Self {
         Self { what: what.to_owned(), figure, target: GoalTarget::AtLeast(target) }
     }
 
-    /// A figure that should be at most `target`.
+    /// Creates a goal that is met up to `target`.
     pub fn at_most(what: &str, figure: f64, target: f64) -> Self {
         Self { what: what.to_owned(), figure, target: GoalTarget::AtMost(target) }
     }
 
-    /// Whether it is reached; a figure that is not a number is never.
+    /// Whether the goal is met; a figure that is NaN never meets it.
     pub fn is_met(&self) -> bool {
         match self.target {
             GoalTarget::AtLeast(target) => self.figure >= target,
@@ -42,7 +42,7 @@ impl Goal {
         }
     }
 
-    /// The target in words.
+    /// Returns the target in words.
     pub fn describe_target(&self) -> String {
         match self.target {
             GoalTarget::AtLeast(target) => format!("at least {}", format_number(target)),
@@ -51,7 +51,7 @@ impl Goal {
     }
 }
 
-/// A number with the digits that matter: three after the point below 10, one above, none for whole numbers.
+/// Formats a number with three decimals below 10, one above, none for whole numbers.
 pub fn format_number(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < 1e12 {
         format!("{number:.0}")

@@ -1,18 +1,18 @@
-//! What was measured on, and when: the line above every table.
+//! Describes the machine and the command of a measurement, for the line above every table.
 
 use std::path::Path;
 use std::process::Command;
 
-/// The date, the CPU and the versions that a figure belongs to.
+/// Date, machine, versions and command of a measurement.
 pub struct RunEnvironment {
-    /// One line.
+    /// Date, machine and versions in one line.
     pub line: String,
-    /// The command to get the figures again.
+    /// The command that repeats the measurement.
     pub command: String,
 }
 
 impl RunEnvironment {
-    /// Looks at this machine. `versions` are what else took part, for example the runtime's.
+    /// Describes this machine. `versions` are those of other programs that took part, for example the runtime's.
     pub fn detect(root: &Path, versions: &[String]) -> Self {
         let today = time::OffsetDateTime::now_utc().date();
         let mut facts =
@@ -35,13 +35,13 @@ fn describe_cores() -> String {
     std::thread::available_parallelism().map_or("unknown cores".to_owned(), |n| format!("{n} cores"))
 }
 
-/// The load average of the last minute: above the number of cores the machine was shared.
+/// Returns the load average of the last minute. Above the number of cores, the machine was busy with other work.
 fn load_average() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().unwrap_or("unknown").to_owned()
 }
 
-/// Version and commit of the checkout.
+/// Returns version and commit of the checkout.
 fn describe_revision(root: &Path) -> String {
     let commit = Command::new("git").arg("-C").arg(root).args(["rev-parse", "--short", "HEAD"]).output();
     let commit = commit.ok().filter(|output| output.status.success());
@@ -52,12 +52,12 @@ fn describe_revision(root: &Path) -> String {
     }
 }
 
-/// The command as it is typed, with the checkout's path left out.
+/// Returns the command as it is typed, without the checkout's path.
 fn repeat_command(root: &Path) -> String {
     let mut words: Vec<String> = std::env::args().skip(1).collect();
-    // Where the JSON went does not change the figures.
-    if let Some(place) = words.iter().position(|word| word == "--json") {
-        words.drain(place..(place + 2).min(words.len()));
+    // The path of the JSON file does not affect the figures.
+    if let Some(index) = words.iter().position(|word| word == "--json") {
+        words.drain(index..(index + 2).min(words.len()));
     }
     let root = format!("{}/", root.display());
     for word in &mut words {
@@ -65,10 +65,10 @@ fn repeat_command(root: &Path) -> String {
     }
     let program = std::env::current_exe().ok();
     let program = program.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
-    let through = match words.first().map(String::as_str) {
+    let prefix = match words.first().map(String::as_str) {
         _ if program == Some("soak") => "cargo xtask soak",
         Some("eval" | "gpu-check") => "cargo xtask",
         _ => "cargo xtask bench",
     };
-    format!("{through} {}", words.join(" "))
+    format!("{prefix} {}", words.join(" "))
 }

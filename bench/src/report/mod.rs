@@ -1,5 +1,5 @@
-//! What a command found: tables, goals and notes, printed, written into the results page between its markers, or as
-//! JSON. It does not measure.
+//! Reports of measurements: tables, goals and notes. Prints a report, writes it into its section of the results page, or
+//! saves it as JSON. Does not measure.
 
 pub mod goals;
 pub mod machine;
@@ -15,7 +15,7 @@ use crate::paths;
 use crate::report::goals::{Goal, format_number};
 use crate::report::machine::RunEnvironment;
 
-/// Where a report goes beside the terminal.
+/// Where to save a report.
 #[derive(Clone, Debug, clap::Args)]
 pub struct OutputOptions {
     /// Rewrites this command's section of `bench/RESULTS.md`.
@@ -29,39 +29,39 @@ pub struct OutputOptions {
     pub strict: bool,
 }
 
-/// What a command found.
+/// The results of one measurement.
 #[derive(Serialize)]
 pub struct Report {
-    /// The name of its section, for the markers.
+    /// Name of its section in the results page.
     pub section: String,
-    /// Its heading.
+    /// Heading.
     pub title: String,
-    /// Versions of what took part.
+    /// Versions of other programs that took part.
     #[serde(skip)]
     pub versions: Vec<String>,
-    /// In order.
+    /// Tables, in order.
     pub tables: Vec<Table>,
-    /// Targets, reached or not.
+    /// Goals, met or missed.
     pub goals: Vec<Goal>,
-    /// Sentences below the tables.
+    /// Notes below the tables.
     pub notes: Vec<String>,
-    /// Lists that are printed and kept as JSON, but not written into the page.
+    /// Lines that are printed and saved as JSON, but not written into the page.
     pub details: Vec<String>,
 }
 
-/// A table of text.
+/// A table of text cells.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Table {
-    /// Above it; may be empty.
+    /// Caption; may be empty.
     pub caption: String,
     /// Column names.
     pub columns: Vec<String>,
-    /// Cells, as many a row as there are columns.
+    /// Rows, with one cell per column.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new(caption: &str, columns: &[&str]) -> Self {
         Self {
             caption: caption.to_owned(),
@@ -75,7 +75,7 @@ impl Table {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// As markdown, with padded columns, so that it reads well on a terminal too.
+    /// Formats it as Markdown with padded columns, which is readable on a terminal too.
     pub fn to_markdown(&self) -> String {
         let width = |i: usize| {
             let cells = self.rows.iter().map(|row| row.get(i).map_or(0, |cell| cell.chars().count()));
@@ -101,7 +101,7 @@ impl Table {
 }
 
 impl Report {
-    /// An empty report.
+    /// Creates an empty report.
     pub fn new(section: impl Into<String>, title: &str) -> Self {
         Self {
             section: section.into(),
@@ -114,7 +114,7 @@ impl Report {
         }
     }
 
-    /// Shows it on standard output.
+    /// Prints it to standard output.
     pub fn print(&self) {
         println!("{}", self.to_markdown(&RunEnvironment::detect(&paths::root(), &self.versions)));
         for line in &self.details {
@@ -122,26 +122,26 @@ impl Report {
         }
     }
 
-    /// Keeps it where asked.
+    /// Saves it as the options say.
     ///
     /// # Errors
     /// When a file cannot be written.
     pub fn save(&self, output: &OutputOptions) -> anyhow::Result<()> {
-        let setting = RunEnvironment::detect(&paths::root(), &self.versions);
+        let environment = RunEnvironment::detect(&paths::root(), &self.versions);
         if let Some(path) = &output.json {
-            let value =
-                serde_json::json!({ "setting": setting.line, "command": setting.command, "report": self });
+            let value = serde_json::json!({ "setting": environment.line, "command": environment.command, "report": self });
             std::fs::write(path, serde_json::to_vec_pretty(&value)?)
                 .with_context(|| format!("writing {}", path.display()))?;
         }
         if output.write {
-            write_section(&paths::results_page(), &self.section, &self.to_markdown(&setting))?;
+            write_section(&paths::results_page(), &self.section, &self.to_markdown(&environment))?;
         }
         Ok(())
     }
 
-    fn to_markdown(&self, setting: &RunEnvironment) -> String {
-        let mut text = format!("## {}\n\n{}.\n\n```\n{}\n```\n\n", self.title, setting.line, setting.command);
+    fn to_markdown(&self, environment: &RunEnvironment) -> String {
+        let mut text =
+            format!("## {}\n\n{}.\n\n```\n{}\n```\n\n", self.title, environment.line, environment.command);
         for table in &self.tables {
             text += &table.to_markdown();
             text.push('\n');
@@ -151,8 +151,7 @@ impl Report {
             text.push('\n');
         }
         for note in &self.notes {
-            // Writing to a string cannot fail.
-            writeln!(text, "- {note}").expect("a string takes all text");
+            writeln!(text, "- {note}").expect("writing to a string cannot fail");
         }
         text
     }
@@ -172,7 +171,7 @@ impl Report {
     }
 }
 
-/// Replaces what stands between the section's markers in `page`, or appends it with its markers.
+/// Replaces the text between the section's markers in `page`, or appends it with its markers.
 fn write_section(page: &Path, section: &str, text: &str) -> anyhow::Result<()> {
     let old = match std::fs::read_to_string(page) {
         Ok(old) => old,

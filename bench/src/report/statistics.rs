@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-/// The middle of the numbers, the mean of the two middle ones when their count is even; not a number when there is
-/// none.
+/// Returns the median: the mean of the two middle numbers if their count is even; NaN without numbers.
 pub fn median(numbers: &[f64]) -> f64 {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -15,7 +14,7 @@ pub fn median(numbers: &[f64]) -> f64 {
     }
 }
 
-/// The smallest time that at least `fraction` (0 to 1) of the times do not exceed; zero when there is none.
+/// Returns the smallest time that at least `fraction` (0 to 1) of the times do not exceed; zero without times.
 pub fn percentile(times: &[Duration], fraction: f64) -> Duration {
     let mut sorted = times.to_vec();
     sorted.sort();
@@ -23,7 +22,7 @@ pub fn percentile(times: &[Duration], fraction: f64) -> Duration {
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or_default()
 }
 
-/// Milliseconds, with fractions.
+/// Converts to milliseconds, with fractions.
 pub fn to_milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }

@@ -1,4 +1,4 @@
-//! A folder of photos as an album of a running service: uploaded, confirmed, waited for.
+//! Puts a folder of photos into an album of a running service: uploads, confirms, waits for processing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -8,27 +8,27 @@ use anyhow::Context as _;
 use photofinish_client::{Client, PhotoFile, Progress, media_type};
 use serde_json::Value;
 
-/// Uploads at a time.
+/// Concurrent uploads.
 const UPLOADERS: usize = 4;
-/// Between two polls of an album's progress.
+/// Pause between two polls of an album's progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// A measurement fails when no photo becomes ready or failed for so long.
 const STALL_LIMIT: Duration = Duration::from_secs(300);
 
-/// A photo in an album: its file below the folder, and its id.
+/// A photo in an album.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UploadedPhoto {
-    /// Its path below the folder.
+    /// Path below the folder.
     pub file: String,
-    /// Its id in the service.
+    /// Photo id in the service.
     pub id: String,
 }
 
 /// An album with its photos.
 pub struct UploadedAlbum {
-    /// Its id.
+    /// Album id.
     pub id: String,
-    /// In the order given.
+    /// In the order of the files.
     pub photos: Vec<UploadedPhoto>,
 }
 
@@ -36,7 +36,7 @@ impl UploadedAlbum {
     /// Creates an album and uploads files below `folder` to it, without confirming them.
     ///
     /// # Errors
-    /// When a file cannot be read or the service refuses.
+    /// When a file cannot be read or the service returns an error.
     pub fn upload(
         client: &Client,
         config: Option<&Value>,
@@ -52,9 +52,9 @@ impl UploadedAlbum {
                     scope.spawn(|| -> anyhow::Result<()> {
                         loop {
                             let next = queue.lock().expect("no uploader panics").next();
-                            let Some((place, file)) = next else { return Ok(()) };
+                            let Some((index, file)) = next else { return Ok(()) };
                             let photo = upload_photo(client, &id, folder, file)?;
-                            done.lock().expect("no uploader panics")[place] = Some(photo);
+                            done.lock().expect("no uploader panics")[index] = Some(photo);
                         }
                     })
                 })
@@ -68,7 +68,7 @@ impl UploadedAlbum {
     /// Confirms all photos.
     ///
     /// # Errors
-    /// When the service refuses.
+    /// When the service returns an error.
     pub fn confirm_all(&self, client: &Client) -> anyhow::Result<()> {
         self.photos.iter().try_for_each(|photo| Ok(client.confirm_photo(&self.id, &photo.id)?))
     }
@@ -84,7 +84,7 @@ impl UploadedAlbum {
     /// Uploads, confirms and waits.
     ///
     /// # Errors
-    /// As its parts; and when a photo failed.
+    /// As of the three steps, and when a photo failed.
     pub fn ingest(
         client: &Client,
         config: Option<&Value>,
@@ -98,7 +98,7 @@ impl UploadedAlbum {
         Ok(album)
     }
 
-    /// The file of a photo.
+    /// Returns the file of a photo.
     pub fn find_file(&self, id: &str) -> Option<&str> {
         self.photos.iter().find(|photo| photo.id == id).map(|photo| photo.file.as_str())
     }
@@ -114,7 +114,7 @@ fn upload_photo(client: &Client, album: &str, folder: &Path, file: &str) -> anyh
     Ok(UploadedPhoto { file: file.to_owned(), id: ticket.photo_id })
 }
 
-/// The JPEG files of a folder, by name.
+/// Lists the JPEG files of a folder, sorted by name.
 ///
 /// # Errors
 /// When the folder cannot be read or has none.
@@ -124,8 +124,8 @@ pub fn list_jpegs(folder: &Path) -> anyhow::Result<Vec<String>> {
         .flatten()
         .filter_map(|entry| entry.file_name().into_string().ok())
         .filter(|name| {
-            let ending = PathBuf::from(name).extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
-            matches!(ending.as_deref(), Some("jpg" | "jpeg"))
+            let extension = PathBuf::from(name).extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
+            matches!(extension.as_deref(), Some("jpg" | "jpeg"))
         })
         .collect();
     files.sort();

@@ -1,16 +1,17 @@
-//! Faces into vectors: five landmarks onto the network's template, one call a batch, unit length.
+//! Embeds faces: aligns each by its five landmarks to the network's template, runs one call per batch, and scales the
+//! vectors to length 1.
 
 use photofinish_kernels::align::{Template, align};
 use photofinish_kernels::frame::{Frame, Size};
 use photofinish_kernels::geometry::Point;
 use photofinish_kernels::sharpness::SharpnessMeter;
 use photofinish_kernels::tensor::{Channels, Normalisation, Slot, Tensor};
-use photofinish_zoo::{ChannelOrder as ZooChannels, EmbedderContract};
+use photofinish_zoo::{ChannelOrder, EmbedderContract};
 
 use crate::onnx::session::Network;
 use crate::traits::{EmbeddedFace, FaceCrop, FaceEmbedder, ModelError, ModelIdentity};
 
-/// An embedder of any contract.
+/// A face embedder for any embedder contract of the zoo.
 pub struct AlignedEmbedder {
     network: Network,
     identity: ModelIdentity,
@@ -18,7 +19,7 @@ pub struct AlignedEmbedder {
     normalisation: Normalisation,
     dimensions: usize,
     output: String,
-    /// Faces a call at most.
+    /// Most faces per call.
     max_batch: usize,
     crop: Vec<u8>,
     input: Tensor,
@@ -26,8 +27,13 @@ pub struct AlignedEmbedder {
 }
 
 impl AlignedEmbedder {
-    /// An embedder around a loaded network; `batch` faces a call at most.
-    pub fn new(network: Network, contract: &EmbedderContract, identity: ModelIdentity, batch: usize) -> Self {
+    /// Wraps a loaded network; calls take at most `max_batch` faces.
+    pub fn new(
+        network: Network,
+        contract: &EmbedderContract,
+        identity: ModelIdentity,
+        max_batch: usize,
+    ) -> Self {
         let points = contract.template.map(|[x, y]| Point { x, y });
         Self {
             network,
@@ -35,8 +41,8 @@ impl AlignedEmbedder {
             template: Template { points, side: contract.size },
             normalisation: Normalisation {
                 channels: match contract.channels {
-                    ZooChannels::Rgb => Channels::Rgb,
-                    ZooChannels::Bgr => Channels::Bgr,
+                    ChannelOrder::Rgb => Channels::Rgb,
+                    ChannelOrder::Bgr => Channels::Bgr,
                 },
                 mean: contract.mean,
                 scale: contract.deviation.map(|deviation| 1.0 / deviation),
@@ -44,7 +50,7 @@ impl AlignedEmbedder {
             },
             dimensions: contract.dimensions,
             output: contract.output.clone(),
-            max_batch: batch.max(1),
+            max_batch: max_batch.max(1),
             crop: Vec::new(),
             input: Tensor::default(),
             sharpness: SharpnessMeter::default(),
@@ -59,7 +65,7 @@ impl AlignedEmbedder {
         let mut sharpnesses = Vec::with_capacity(faces.len());
         for (item, face) in faces.iter().enumerate() {
             align(face.frame, &face.landmarks, &self.template, &mut self.crop);
-            let crop = Frame::new(&self.crop, side, side).expect("align gives side * side * 3 bytes");
+            let crop = Frame::new(&self.crop, side, side).expect("align writes side * side * 3 bytes");
             sharpnesses.push(self.sharpness.measure(crop));
             let slot = Slot { tensor: &mut self.input, item, normalisation: &self.normalisation };
             slot.write_rows(size, |y| &self.crop[y as usize * stride..][..stride]);
@@ -91,7 +97,7 @@ impl FaceEmbedder for AlignedEmbedder {
     }
 }
 
-/// The vector at length 1; zero stays zero.
+/// Scales the vector to length 1; a zero vector stays zero.
 fn to_unit_vector(vector: &[f32]) -> Vec<f32> {
     let length = vector.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>().sqrt();
     let scale = if length > 0.0 { (1.0 / length) as f32 } else { 0.0 };

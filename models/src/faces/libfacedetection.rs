@@ -1,4 +1,4 @@
-//! The detector of the registry set: the library libfacedetection, called directly.
+//! The face detector of the registry set: adapts the library libfacedetection to [`FaceDetector`].
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use photofinish_libfacedetection::{FaceDetectCnn, RawFace};
 
 use crate::traits::{FaceBox, FaceDetector, ModelError, ModelIdentity};
 
-/// Its static tables end at about 960 px; beyond, it fails silently.
+/// The library's static tables end at about 960 px; larger pictures fail silently.
 const MAX_LONG_SIDE: u32 = 960;
 
-/// The detector.
+/// The libfacedetection detector. Keeps its buffers between calls.
 pub struct Libfacedetection {
     library: FaceDetectCnn,
     score_threshold: f32,
@@ -22,7 +22,7 @@ pub struct Libfacedetection {
 }
 
 impl Libfacedetection {
-    /// Loads `library` and the OpenMP runtime beside it.
+    /// Loads `library` and its OpenMP runtime. Faces with a score below `score_threshold` (0 to 1) are dropped.
     ///
     /// # Errors
     /// `File` when one of them cannot be loaded.
@@ -71,13 +71,13 @@ impl FaceDetector for Libfacedetection {
 }
 
 fn to_face_box(face: &RawFace, scale: Point) -> FaceBox {
-    let at = |x: i16, y: i16| Point { x: f32::from(x) * scale.x, y: f32::from(y) * scale.y };
+    let to_frame = |x: i16, y: i16| Point { x: f32::from(x) * scale.x, y: f32::from(y) * scale.y };
     let [left, top, width, height] = face.bounding_box;
-    let top_left = at(left, top);
-    let bottom_right = at(left.saturating_add(width), top.saturating_add(height));
+    let top_left = to_frame(left, top);
+    let bottom_right = to_frame(left.saturating_add(width), top.saturating_add(height));
     FaceBox {
         rect: Rect { left: top_left.x, top: top_left.y, right: bottom_right.x, bottom: bottom_right.y },
-        landmarks: face.landmarks.map(|[x, y]| at(x, y)),
+        landmarks: face.landmarks.map(|[x, y]| to_frame(x, y)),
         score: f32::from(face.confidence) / 100.0,
     }
 }

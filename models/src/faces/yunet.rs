@@ -1,5 +1,5 @@
-//! YuNet: faces with five landmarks, one pass at three strides (Wu, Peng, Yu: "YuNet: a tiny millisecond-level face
-//! detector", 2023).
+//! The default face detector, YuNet: boxes and five landmarks in one pass at three strides (Wu, Peng, Yu: "YuNet: a tiny
+//! millisecond-level face detector", 2023).
 
 use photofinish_kernels::device::Device;
 use photofinish_kernels::frame::{Frame, Size};
@@ -13,20 +13,20 @@ use crate::traits::{FaceBox, FaceDetector, ModelError, ModelIdentity};
 
 /// The strides of the network's outputs.
 const STRIDES: [u32; 3] = [8, 16, 32];
-/// Sides of the input are multiples of this.
+/// The input's sides are multiples of this, in pixels.
 const SIZE_MULTIPLE: u32 = 32;
 const INPUT_NORMALISATION: Normalisation = Normalisation::raw(Channels::Bgr);
 
-/// What counts as a face.
+/// Thresholds of a detection.
 #[derive(Clone, Copy, Debug)]
 pub struct YunetThresholds {
-    /// Faces below are dropped.
+    /// Least score, 0 to 1.
     pub score: f32,
-    /// Of two that overlap more, the surer stays.
+    /// Non-maximum suppression: of two boxes with a larger intersection over union, the one with the higher score stays.
     pub iou: f32,
 }
 
-/// The detector.
+/// The YuNet detector. Keeps its buffers between calls.
 pub struct Yunet {
     network: Network,
     thresholds: YunetThresholds,
@@ -35,25 +35,25 @@ pub struct Yunet {
     input: Tensor,
 }
 
-/// How a frame lies in the input.
+/// Where a frame is in the input.
 #[derive(Clone, Copy)]
 struct LetterboxPlacement {
     /// Size of the shrunk frame.
     size: Size,
-    /// Size of the input around it.
+    /// Size of the input.
     canvas: Size,
-    /// Frame pixels per input pixel, across and down.
+    /// Frame pixels per input pixel, horizontally and vertically.
     scale: Point,
 }
 
 impl Yunet {
-    /// A detector around a loaded network.
+    /// Wraps a loaded network.
     pub fn new(network: Network, thresholds: YunetThresholds, identity: ModelIdentity) -> Self {
         let letterbox = Letterbox::new(&Device::Cpu);
         Self { network, thresholds, identity, letterbox, input: Tensor::default() }
     }
 
-    /// Frames that share a canvas, in one call.
+    /// Runs one call on the frames with the indices `group`, which share a canvas size.
     fn detect_group(
         &mut self,
         frames: &[Frame<'_>],
@@ -80,15 +80,15 @@ impl FaceDetector for Yunet {
         let placements: Vec<LetterboxPlacement> =
             frames.iter().map(|frame| plan_letterbox(*frame, long_side)).collect();
         let mut found = vec![Vec::new(); frames.len()];
-        let mut left: Vec<usize> = (0..frames.len()).collect();
-        while let Some(&first) = left.first() {
+        let mut remaining: Vec<usize> = (0..frames.len()).collect();
+        while let Some(&first) = remaining.first() {
             let canvas = placements[first].canvas;
-            let (group, rest) = left.into_iter().partition(|&index| placements[index].canvas == canvas);
+            let (group, rest) = remaining.into_iter().partition(|&index| placements[index].canvas == canvas);
             let group: Vec<usize> = group;
             for (faces, &index) in self.detect_group(frames, &placements, &group)?.into_iter().zip(&group) {
                 found[index] = faces;
             }
-            left = rest;
+            remaining = rest;
         }
         Ok(found)
     }
@@ -109,7 +109,7 @@ fn plan_letterbox(frame: Frame<'_>, long_side: u32) -> LetterboxPlacement {
     LetterboxPlacement { size, canvas, scale }
 }
 
-/// One item's outputs of one stride.
+/// The outputs of one stride for one item of the batch.
 struct FeatureLevel<'o> {
     stride: u32,
     columns: usize,

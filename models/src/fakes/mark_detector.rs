@@ -1,4 +1,4 @@
-//! Finds marks: blobs of a ring's colour, of the right shape, whose cells say something honest.
+//! Detects painted marks: blobs of a ring's colour, of the right shape, whose cells decode to valid bits.
 
 use photofinish_kernels::frame::Frame;
 use photofinish_kernels::geometry::Rect;
@@ -7,26 +7,26 @@ use crate::fakes::marks::{
     BIB_COLUMNS, BIB_RING, BIB_ROWS, FACE_CELLS, FACE_RING, decode_person, decode_text,
 };
 
-/// How far a colour may be from the ring's in any channel: JPEG and resizing blur it.
+/// Largest difference to the ring's colour in any channel: JPEG and resizing blur it.
 const TOLERANCE: u8 = 90;
-/// Marks with smaller cells cannot be told any more.
+/// Least side of a cell in pixels: smaller ones cannot be decoded.
 const MIN_CELL: f32 = 1.8;
-/// How far a mark's sides may be from its shape.
+/// Largest deviation of a mark's aspect ratio.
 const SHAPE_TOLERANCE: f32 = 0.15;
 
-/// The face marks of a frame with their persons, from top to bottom.
+/// Returns the face marks of a frame with their persons, from top to bottom.
 pub(super) fn find_faces(frame: Frame<'_>) -> Vec<(Rect, u16)> {
-    let square =
+    let squares =
         find_blobs(frame, FACE_RING).into_iter().filter(|rect| has_shape(rect, FACE_CELLS, FACE_CELLS));
-    square.filter_map(|rect| Some((rect, decode_face(frame, rect)?))).collect()
+    squares.filter_map(|rect| Some((rect, decode_face(frame, rect)?))).collect()
 }
 
-/// The person of the face mark at a place.
+/// Decodes the person of the face mark in `rect`.
 pub(super) fn decode_face(frame: Frame<'_>, rect: Rect) -> Option<u16> {
     decode_person(&sample_cells(frame, rect, FACE_CELLS, FACE_CELLS)?)
 }
 
-/// The bib marks of a frame with their texts, from top to bottom.
+/// Returns the bib marks of a frame with their texts, from top to bottom.
 pub(super) fn find_bibs(frame: Frame<'_>) -> Vec<(Rect, String)> {
     let strips =
         find_blobs(frame, BIB_RING).into_iter().filter(|rect| has_shape(rect, BIB_COLUMNS, BIB_ROWS));
@@ -36,11 +36,11 @@ pub(super) fn find_bibs(frame: Frame<'_>) -> Vec<(Rect, String)> {
 
 fn has_shape(rect: &Rect, columns: u32, rows: u32) -> bool {
     let (cell_width, cell_height) = (rect.width() / columns as f32, rect.height() / rows as f32);
-    let large = cell_width.min(cell_height) >= MIN_CELL;
-    large && (cell_width / cell_height - 1.0).abs() <= SHAPE_TOLERANCE
+    let is_large_enough = cell_width.min(cell_height) >= MIN_CELL;
+    is_large_enough && (cell_width / cell_height - 1.0).abs() <= SHAPE_TOLERANCE
 }
 
-/// The cells within the ring, row by row: white or not at their centres.
+/// Samples the cells inside the ring at their centres, row by row; true is white.
 fn sample_cells(frame: Frame<'_>, rect: Rect, columns: u32, rows: u32) -> Option<Vec<bool>> {
     let mut bits = Vec::with_capacity(((columns - 2) * (rows - 2)) as usize);
     for row in 1..rows - 1 {
@@ -62,28 +62,28 @@ fn pixel_at(frame: Frame<'_>, x: u32, y: u32) -> Option<[u8; 3]> {
     frame.pixels()[offset..offset + 3].try_into().ok()
 }
 
-/// The bounds of each connected blob of a colour, from top to bottom.
+/// Returns the bounds of each connected blob of a colour, from top to bottom.
 fn find_blobs(frame: Frame<'_>, colour: [u8; 3]) -> Vec<Rect> {
-    let near = |pixel: &[u8]| pixel.iter().zip(colour).all(|(a, b)| a.abs_diff(b) <= TOLERANCE);
-    let mut open: Vec<bool> = frame.pixels().chunks_exact(3).map(near).collect();
+    let has_colour = |pixel: &[u8]| pixel.iter().zip(colour).all(|(a, b)| a.abs_diff(b) <= TOLERANCE);
+    let mut unvisited: Vec<bool> = frame.pixels().chunks_exact(3).map(has_colour).collect();
     let (width, height) = (frame.width() as usize, frame.height() as usize);
     let mut found = Vec::new();
-    let mut todo = Vec::new();
-    for start in 0..open.len() {
-        if !open[start] {
+    let mut stack = Vec::new();
+    for start in 0..unvisited.len() {
+        if !unvisited[start] {
             continue;
         }
-        open[start] = false;
-        todo.push(start);
+        unvisited[start] = false;
+        stack.push(start);
         let (mut left, mut right, mut top, mut bottom) = (width, 0, height, 0);
-        while let Some(index) = todo.pop() {
+        while let Some(index) = stack.pop() {
             let (x, y) = (index % width, index / width);
             (left, right) = (left.min(x), right.max(x));
             (top, bottom) = (top.min(y), bottom.max(y));
-            let mut visit = |wanted: bool, neighbour: usize| {
-                if wanted && open[neighbour] {
-                    open[neighbour] = false;
-                    todo.push(neighbour);
+            let mut visit = |is_inside: bool, neighbour: usize| {
+                if is_inside && unvisited[neighbour] {
+                    unvisited[neighbour] = false;
+                    stack.push(neighbour);
                 }
             };
             visit(x > 0, index.wrapping_sub(1));

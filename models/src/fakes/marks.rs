@@ -1,46 +1,46 @@
-//! How marks carry what they say: a ring of one colour around cells of black and white.
+//! The encoding of painted marks: a ring of one colour around black and white cells that hold the bits.
 
 use photofinish_kernels::frame::Picture;
 
-/// Cells along a side of a face mark, the ring included.
+/// Cells along a side of a face mark, including the ring.
 pub const FACE_CELLS: u32 = 8;
-/// Cells of a bib mark across, the ring included.
+/// Columns of cells of a bib mark, including the ring.
 pub const BIB_COLUMNS: u32 = 16;
-/// Cells of a bib mark down, the ring included.
+/// Rows of cells of a bib mark, including the ring.
 pub const BIB_ROWS: u32 = 5;
 
-/// The ring of a face mark.
+/// Colour of a face mark's ring.
 pub(super) const FACE_RING: [u8; 3] = [255, 0, 255];
-/// The ring of a bib mark.
+/// Colour of a bib mark's ring.
 pub(super) const BIB_RING: [u8; 3] = [0, 255, 255];
 
-/// Pixels of a bib mark's cell: still several pixels after a photo was shrunk.
+/// Side of a bib mark's cell in pixels: large enough to survive the shrinking of a photo.
 const BIB_CELL: u32 = 8;
-/// Bits a character: 0 to 9, A to Z, end.
+/// Bits per character: 0 to 9, A to Z, end of text.
 const CHARACTER_BITS: usize = 6;
-/// Characters a bib mark holds at most.
+/// Most characters of a bib mark.
 pub(super) const MAX_CHARACTERS: usize = 6;
-/// Bits of the sum over the characters.
+/// Bits of the checksum.
 const CHECK_BITS: usize = 6;
-/// Cells of a face mark's inside: 16 bits, the same inverted, 4 cells that tell its turn.
+/// Inner cells of a face mark: 16 bits, the same inverted, 4 cells for the orientation.
 const FACE_BITS: usize = 36;
-/// White, black, black, black: no turn or mirror image looks the same.
+/// White, black, black, black: no rotation or mirror image looks the same.
 const ORIENTATION_BITS: [bool; 4] = [true, false, false, false];
 
-/// Paints a person's face: a square whose left upper corner and side are given in pixels.
+/// Paints a person's face mark: a square with the given upper left corner and side, in pixels.
 ///
 /// # Panics
-/// When it does not lie within the picture.
+/// When the mark is not inside the picture.
 pub fn paint_face(picture: &mut Picture, person: u16, [left, top, side]: [u32; 3]) {
     let bits = encode_person(person);
     let place = MarkGrid { left, top, width: side, height: side, columns: FACE_CELLS, rows: FACE_CELLS };
     paint_mark(picture, place, FACE_RING, &bits);
 }
 
-/// Paints a bib of up to six letters and digits: 128 x 40 pixels from the left upper corner given.
+/// Paints a bib mark of up to six letters and digits: 128 x 40 pixels, with the given upper left corner.
 ///
 /// # Panics
-/// When it does not lie within the picture, or the text is longer or holds other characters.
+/// When the mark is not inside the picture, or the text is longer or contains other characters.
 pub fn paint_bib(picture: &mut Picture, text: &str, [left, top]: [u32; 2]) {
     let place = MarkGrid {
         left,
@@ -53,15 +53,15 @@ pub fn paint_bib(picture: &mut Picture, text: &str, [left, top]: [u32; 2]) {
     paint_mark(picture, place, BIB_RING, &encode_text(text));
 }
 
-/// The person of a face mark's inside, row by row; none when it is no such inside.
+/// Decodes the inner cells of a face mark, row by row; `None` when they are not valid.
 pub(super) fn decode_person(bits: &[bool]) -> Option<u16> {
     let (id, rest) = bits.split_at_checked(16)?;
     let (inverted, tail) = rest.split_at_checked(16)?;
-    let honest = id.iter().zip(inverted).all(|(a, b)| a != b) && tail == ORIENTATION_BITS;
-    honest.then(|| from_bits(id) as u16)
+    let is_valid = id.iter().zip(inverted).all(|(a, b)| a != b) && tail == ORIENTATION_BITS;
+    is_valid.then(|| from_bits(id) as u16)
 }
 
-/// The text of a bib mark's inside, row by row; none when it is no such inside.
+/// Decodes the inner cells of a bib mark, row by row; `None` when they are not valid.
 pub(super) fn decode_text(bits: &[bool]) -> Option<String> {
     let (letters, check) = bits.split_at_checked(MAX_CHARACTERS * CHARACTER_BITS)?;
     let codes: Vec<u32> = letters.chunks(CHARACTER_BITS).map(from_bits).collect();
@@ -89,7 +89,7 @@ fn paint_mark(picture: &mut Picture, place: MarkGrid, ring: [u8; 3], bits: &[boo
     let picture_width = picture.width();
     assert!(
         place.left + place.width <= picture_width && place.top + place.height <= picture.height(),
-        "a mark lies within its picture"
+        "a mark is inside its picture"
     );
     let pixels = picture.pixels_mut();
     for y in 0..place.height {
@@ -116,20 +116,20 @@ fn encode_person(person: u16) -> Vec<bool> {
     bits
 }
 
-/// The code after the last character.
+/// Code after the last character.
 const END_OF_TEXT: u32 = 36;
 
 fn encode_text(text: &str) -> Vec<bool> {
-    assert!(text.len() <= MAX_CHARACTERS, "a bib mark holds {MAX_CHARACTERS} characters");
+    assert!(text.len() <= MAX_CHARACTERS, "a bib mark has at most {MAX_CHARACTERS} characters");
     let mut codes: Vec<u32> =
-        text.chars().map(|c| c.to_digit(36).expect("a bib mark holds letters and digits")).collect();
+        text.chars().map(|c| c.to_digit(36).expect("a bib mark contains letters and digits")).collect();
     codes.resize(MAX_CHARACTERS, END_OF_TEXT);
     let check = checksum(&codes);
     let letters = codes.iter().flat_map(|code| to_bits(*code, CHARACTER_BITS));
     letters.chain(to_bits(check, CHECK_BITS)).collect()
 }
 
-/// Weighted, so that swapped characters are found out, and never 0, so that a black strip is no text.
+/// Returns a checksum: weighted, so that swapped characters are detected, and never 0, so that a black strip is invalid.
 fn checksum(codes: &[u32]) -> u32 {
     let sum: u32 = codes.iter().zip(1..).map(|(code, weight)| (code + 1) * weight).sum();
     sum % 63 + 1

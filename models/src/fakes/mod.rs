@@ -1,11 +1,11 @@
-//! Networks that read painted marks instead of faces and bibs, so that everything around the real ones runs without
-//! weights. They look at pixels as the real ones do: a mark that a wrong scale, turn or crop destroys is not found.
+//! Fake networks for tests: they read painted marks instead of faces and bibs, so that the code around the real networks
+//! runs without model files. They work on pixels, so a mark destroyed by a wrong scale, rotation or crop is not found.
 //!
-//! [`paint_face`] and [`paint_bib`] paint what [`FakeModels`] reads. A bib of the text [`PANIC`] makes the reader
-//! panic, one of the text [`ABORT`] ends the process: what a hostile photo would do.
+//! [`paint_face`] and [`paint_bib`] paint the marks that [`FakeModels`] reads. A bib with the text [`PANIC_BIB`] makes the
+//! reader panic, one with the text [`ABORT_BIB`] ends the process, as a hostile photo could.
 
-pub(crate) mod mark_detector;
-pub(crate) mod marks;
+mod mark_detector;
+mod marks;
 
 use std::time::Duration;
 
@@ -19,18 +19,18 @@ use crate::traits::{
 
 pub use marks::{BIB_COLUMNS, BIB_ROWS, FACE_CELLS, paint_bib, paint_face};
 
-/// A bib of this text makes the reader panic.
+/// A bib with this text makes the reader panic.
 pub const PANIC_BIB: &str = "PANIC";
 
-/// A bib of this text ends the process, as a fault in native code would: nothing can catch it.
+/// A bib with this text ends the process, like a crash in native code: nothing can catch it.
 pub const ABORT_BIB: &str = "ABORT";
 
-/// Length of a fake vector: long enough that two persons' are nearly at right angles.
+/// Length of a fake embedding: long enough that those of two persons are nearly orthogonal.
 const DIMENSIONS: usize = 128;
-/// Cells are flat blocks with hard edges: sharper than any face.
+/// Reported sharpness: above every threshold of a face's quality.
 const SHARPNESS: f32 = 1000.0;
 
-/// Where the landmarks of a mark lie, in parts of its side.
+/// Positions of the landmarks in a face mark, as parts of its side.
 const LANDMARKS: [Point; 5] = [
     Point { x: 0.3, y: 0.4 },
     Point { x: 0.7, y: 0.4 },
@@ -39,20 +39,28 @@ const LANDMARKS: [Point; 5] = [
     Point { x: 0.65, y: 0.8 },
 ];
 
-/// Makes readers of marks.
+/// Creates the fake networks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FakeModels {
-    /// How long each call takes, at least.
+    /// Artificial delay of each call.
     pub delay: Duration,
-    /// How long the reading of each photo takes beyond that. A photo is read once, so with one reader this alone is the
-    /// pace of a worker.
+    /// Further delay of the bib reader per photo. Each photo is read once, so with one reader this sets the throughput of a
+    /// worker.
     pub read_delay: Duration,
-    /// Batch sizes to tell; 1 each when left out.
+    /// Batch sizes to report; 1 each when `None`.
     pub batch_sizes: Option<BatchSizes>,
 }
 
-struct FakeDetector(Duration, ModelIdentity);
-struct FakeEmbedder(Duration, ModelIdentity);
+struct FakeDetector {
+    delay: Duration,
+    identity: ModelIdentity,
+}
+
+struct FakeEmbedder {
+    delay: Duration,
+    identity: ModelIdentity,
+}
+
 struct FakeReader {
     delay: Duration,
     delay_per_photo: Duration,
@@ -61,11 +69,11 @@ struct FakeReader {
 
 impl ModelFactory for FakeModels {
     fn create_face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError> {
-        Ok(Box::new(FakeDetector(self.delay, identity("fake-detector"))))
+        Ok(Box::new(FakeDetector { delay: self.delay, identity: identity("fake-detector") }))
     }
 
     fn create_face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError> {
-        Ok(Box::new(FakeEmbedder(self.delay, identity("fake-embedder"))))
+        Ok(Box::new(FakeEmbedder { delay: self.delay, identity: identity("fake-embedder") }))
     }
 
     fn create_bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError> {
@@ -84,7 +92,7 @@ fn identity(name: &str) -> ModelIdentity {
 
 impl FaceDetector for FakeDetector {
     fn detect(&mut self, frames: &[Frame<'_>], _long_side: u32) -> Result<Vec<Vec<FaceBox>>, ModelError> {
-        std::thread::sleep(self.0);
+        std::thread::sleep(self.delay);
         let face = |(rect, _): (Rect, u16)| FaceBox { rect, landmarks: place_landmarks(rect), score: 0.95 };
         Ok(frames
             .iter()
@@ -93,13 +101,13 @@ impl FaceDetector for FakeDetector {
     }
 
     fn identity(&self) -> &ModelIdentity {
-        &self.1
+        &self.identity
     }
 }
 
 impl FaceEmbedder for FakeEmbedder {
     fn embed(&mut self, faces: &[FaceCrop<'_>]) -> Result<Vec<EmbeddedFace>, ModelError> {
-        std::thread::sleep(self.0);
+        std::thread::sleep(self.delay);
         let embedded = |face: &FaceCrop<'_>| {
             let person = mark_detector::decode_face(face.frame, rect_from_landmarks(&face.landmarks))
                 .unwrap_or_default();
@@ -109,7 +117,7 @@ impl FaceEmbedder for FakeEmbedder {
     }
 
     fn identity(&self) -> &ModelIdentity {
-        &self.1
+        &self.identity
     }
 }
 
@@ -127,7 +135,7 @@ impl BibReader for FakeReader {
 
 fn read_photo(photo: &ReadRequest<'_>) -> Vec<BibText> {
     let text = |(rect, text): (Rect, String)| {
-        assert!(text != PANIC_BIB, "a bib asked the fake reader to panic");
+        assert!(text != PANIC_BIB, "a bib with the text PANIC makes the fake reader panic");
         if text == ABORT_BIB {
             std::process::abort();
         }
@@ -141,7 +149,7 @@ fn place_landmarks(rect: Rect) -> [Point; 5] {
     LANDMARKS.map(|part| Point { x: rect.left + part.x * rect.width(), y: rect.top + part.y * rect.height() })
 }
 
-/// The mark whose landmarks these are.
+/// Returns the bounds of the mark with these landmarks.
 fn rect_from_landmarks(landmarks: &[Point; 5]) -> Rect {
     let width = (landmarks[1].x - landmarks[0].x) / (LANDMARKS[1].x - LANDMARKS[0].x);
     let height = (landmarks[3].y - landmarks[0].y) / (LANDMARKS[3].y - LANDMARKS[0].y);
@@ -151,16 +159,16 @@ fn rect_from_landmarks(landmarks: &[Point; 5]) -> Rect {
 }
 
 fn quad_from_rect(rect: Rect) -> Quad {
-    let at = |x, y| Point { x, y };
+    let corner = |x, y| Point { x, y };
     Quad([
-        at(rect.left, rect.top),
-        at(rect.right, rect.top),
-        at(rect.right, rect.bottom),
-        at(rect.left, rect.bottom),
+        corner(rect.left, rect.top),
+        corner(rect.right, rect.top),
+        corner(rect.right, rect.bottom),
+        corner(rect.left, rect.bottom),
     ])
 }
 
-/// A person's vector: the same each time, nearly at right angles to everybody else's.
+/// Returns a person's embedding: always the same, and nearly orthogonal to those of other persons.
 fn person_vector(person: u16) -> Vec<f32> {
     let mut state = u64::from(person).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut draw = || {
@@ -223,19 +231,19 @@ mod tests {
         let pattern = BibPattern::new("[0-9]{2,5}").unwrap();
         let request = || ReadRequest { frame: picture.frame(), faces: &[], pattern: &pattern };
         let slow = FakeModels { read_delay: Duration::from_millis(20), ..FakeModels::default() };
-        let begun = std::time::Instant::now();
+        let start = std::time::Instant::now();
         slow.create_bib_reader().unwrap().read(&[request(), request()]).unwrap();
-        assert!(begun.elapsed() >= Duration::from_millis(40));
+        assert!(start.elapsed() >= Duration::from_millis(40));
     }
 
     #[test]
     fn a_rotated_mark_is_not_read() {
         let mut picture = grey(400, 400);
         paint_face(&mut picture, 9, [100, 100, 160]);
-        let turned: Vec<u8> =
+        let rotated: Vec<u8> =
             picture.frame().pixels().chunks_exact(3).rev().flat_map(|pixel| pixel.to_vec()).collect();
-        let turned = Picture::new(turned, 400, 400).unwrap();
-        assert!(mark_detector::find_faces(turned.frame()).is_empty());
+        let rotated = Picture::new(rotated, 400, 400).unwrap();
+        assert!(mark_detector::find_faces(rotated.frame()).is_empty());
     }
 
     #[test]

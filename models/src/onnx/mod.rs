@@ -1,4 +1,5 @@
-//! ONNX Runtime: the library and its device ([`runtime`]), and one loaded network ([`session`]). The only module that calls `ort`.
+//! ONNX Runtime: the library and its device ([`runtime`]), and one loaded network ([`session`]). The only module that calls
+//! `ort`.
 
 pub mod runtime;
 pub mod session;

@@ -1,5 +1,5 @@
-//! ONNX Runtime: the library, and the device that networks run on. Found at run time: one binary runs on a CPU with
-//! or without OpenVINO, or on CUDA. Nothing here panics when a library is missing or too old.
+//! Loads the ONNX Runtime library and opens the device that networks run on. Both are chosen at run time: one binary runs
+//! on a CPU, with or without OpenVINO, or on CUDA. A missing or outdated library is an error, never a panic.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,33 +12,42 @@ use ort::value::TensorRef;
 
 use crate::traits::{BatchSizes, ModelError};
 
-/// The oldest minor version of ONNX Runtime 1 that serves: the `api-23` feature of the binding.
+/// Oldest supported minor version of ONNX Runtime 1; matches the `api-23` feature of the `ort` crate.
 const MIN_MINOR_VERSION: u32 = 23;
 
-/// What an operator asks for.
+/// The device an operator configures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// CUDA where it is, else the CPU.
+    /// CUDA if it is available, else the CPU.
     Auto,
     /// The CPU.
     Cpu,
-    /// An NVIDIA GPU, or an error.
+    /// An NVIDIA GPU; an error if there is none.
     Cuda,
     /// For kernels only: networks do not run on it.
     Wgpu,
 }
 
-/// How exactly the text networks compute where OpenVINO runs them.
+/// Precision of the text networks under OpenVINO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
-    /// 32 bits.
+    /// 32-bit floats.
     F32,
-    /// 16 bits with the range of 32: half the time on CPUs with AVX512-BF16 or AMX, at no bib fewer of 177. CPUs
-    /// without them compute in 32 bits all the same.
+    /// 16 bits with the exponent range of 32. Takes half the time on CPUs with AVX512-BF16 or AMX and finds as many of the
+    /// 177 labelled bibs; other CPUs compute in 32 bits anyway.
     Bf16,
 }
 
-/// The device in use.
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+        })
+    }
+}
+
+/// The device that networks run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkDevice {
     /// The CPU.
@@ -47,18 +56,27 @@ pub enum NetworkDevice {
     Cuda,
 }
 
-/// What [`Runtime::open`] needs.
+impl fmt::Display for NetworkDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cpu => "cpu",
+            Self::Cuda => "cuda",
+        })
+    }
+}
+
+/// Settings of [`Runtime::open`].
 #[derive(Clone, Debug)]
 pub struct RuntimeSettings {
-    /// The file `libonnxruntime.so*`.
+    /// Path of `libonnxruntime.so*`.
     pub library: PathBuf,
-    /// Where networks run.
+    /// The device to open.
     pub device: DeviceChoice,
-    /// Of the text networks under OpenVINO.
+    /// Precision of the text networks under OpenVINO.
     pub text_precision: Precision,
 }
 
-/// The loaded library with its environment. One a process.
+/// The loaded library with its environment. Open at most one per process.
 pub struct Runtime {
     pub(crate) environment: Environment,
     library: PathBuf,
@@ -71,8 +89,8 @@ impl Runtime {
     /// Loads the library and opens the device.
     ///
     /// # Errors
-    /// `Runtime` when the library is missing, damaged or older than 1.23; `Device` when the device asked for does
-    /// not serve.
+    /// `Runtime` when the library is missing, damaged or older than 1.23; `Device` when the configured device cannot be
+    /// used.
     pub fn open(settings: &RuntimeSettings) -> Result<Self, ModelError> {
         let version = read_library_version(&settings.library)?;
         let environment = ort::init_from(&settings.library)
@@ -97,8 +115,8 @@ impl Runtime {
         self.device
     }
 
-    /// Batch sizes that suit the device. On a CPU a batch costs more an item than one alone (activations leave the
-    /// cache), and networks of one fixed shape are faster.
+    /// Returns the batch sizes that suit the device. On a CPU an item costs more in a batch than alone (activations no
+    /// longer fit the cache), and networks with one fixed shape are faster.
     pub fn batch_sizes(&self) -> BatchSizes {
         match self.device {
             NetworkDevice::Cpu => BatchSizes { detect: 1, embed: 1, read: 1 },
@@ -111,20 +129,20 @@ impl fmt::Display for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let device = match (self.device, self.openvino) {
             (NetworkDevice::Cuda, _) => "CUDA".to_owned(),
-            (NetworkDevice::Cpu, Some(precision)) => format!("CPU, text by OpenVINO {precision:?}"),
+            (NetworkDevice::Cpu, Some(precision)) => format!("CPU, text by OpenVINO {precision}"),
             (NetworkDevice::Cpu, None) => "CPU".to_owned(),
         };
         write!(f, "ONNX Runtime 1.{} ({}), {device}", self.version, self.library.display())
     }
 }
 
-/// The minor version of an ONNX Runtime 1 library, without initialising it.
+/// Returns the minor version of an ONNX Runtime 1 library without initialising it.
 ///
 /// # Errors
-/// `Runtime` when it is missing, no ONNX Runtime, or too old.
+/// `Runtime` when the file is missing, not an ONNX Runtime library, or too old.
 pub fn read_library_version(library: &Path) -> Result<u32, ModelError> {
     if !library.is_file() {
-        return Err(ModelError::Runtime(format!("there is no library {}", library.display())));
+        return Err(ModelError::Runtime(format!("no library at {}", library.display())));
     }
     match ort::util::probe(library) {
         Some(minor) if minor >= MIN_MINOR_VERSION => Ok(minor),
@@ -132,7 +150,7 @@ pub fn read_library_version(library: &Path) -> Result<u32, ModelError> {
             "{} is version 1.{minor}, older than 1.{MIN_MINOR_VERSION}",
             library.display()
         ))),
-        None => Err(ModelError::Runtime(format!("{} is no ONNX Runtime 1 library", library.display()))),
+        None => Err(ModelError::Runtime(format!("{} is not an ONNX Runtime 1 library", library.display()))),
     }
 }
 
@@ -149,18 +167,18 @@ fn open_device(environment: &Environment, choice: DeviceChoice) -> Result<Networ
         DeviceChoice::Auto => Ok(match try_cuda(environment) {
             Ok(()) => NetworkDevice::Cuda,
             Err(reason) => {
-                tracing::info!(reason, "networks run on the CPU");
+                tracing::info!(reason, "networks run on the CPU: CUDA is not available");
                 NetworkDevice::Cpu
             }
         }),
     }
 }
 
-/// A small network that computes something, `y = Relu(x)` of two numbers, as a file of ONNX. Written by hand: before each
-/// value stands a byte `field number * 8 + wire type` (0: a number, 2: bytes, behind how many they are).
+/// A minimal ONNX file, hand-written protobuf: `y = Relu(x)` for two numbers. Each value follows a byte
+/// `field number * 8 + wire type` (0: number; 2: bytes, preceded by their length).
 ///
-/// By line: version 8 of the format; version 13 of the operators; the graph; in it a node with its input, its output and
-/// its operator; the graph's name; its input and its output, each a name, a type (1: f32) and the length of its dimension.
+/// Line by line: IR version 8; operator set 13; the graph; its node with input, output and operator; the graph's name; its
+/// input and its output, each with name, element type (1: f32) and length.
 const RELU_MODEL: [u8; 59] = *b"\
     \x08\x08\
     \x42\x02\x10\x0d\
@@ -170,8 +188,8 @@ const RELU_MODEL: [u8; 59] = *b"\
         \x5a\x0f\x0a\x01x\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x02\
         \x62\x0f\x0a\x01y\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x02";
 
-/// Runs a network on CUDA; says plainly why it does not serve. A provider that loads is not enough: it looks for its
-/// device when a network is loaded, and for its libraries when one is run.
+/// Runs a network on CUDA, and returns the reason if that fails. Loading the provider is not enough: it opens the device
+/// when a network is loaded, and its libraries when one is run.
 fn try_cuda(environment: &Environment) -> Result<(), String> {
     if !ep::CUDA::is_available().unwrap_or(false) {
         return Err("this ONNX Runtime library has no CUDA provider".into());
@@ -179,13 +197,13 @@ fn try_cuda(environment: &Environment) -> Result<(), String> {
     let builder = Session::builder(environment).map_err(|error| error.to_string())?;
     let builder = builder
         .with_execution_providers([ep::CUDA::default().build().error_on_failure()])
-        .map_err(|error| format!("the CUDA provider does not load: {error}"))?;
-    let answer =
-        run_relu_model(builder).map_err(|error| format!("the CUDA device does not serve: {error}"))?;
-    if answer == [0.0, 2.0] { Ok(()) } else { Err(format!("the CUDA device computes nonsense: {answer:?}")) }
+        .map_err(|error| format!("the CUDA provider cannot be loaded: {error}"))?;
+    let result =
+        run_relu_model(builder).map_err(|error| format!("the CUDA device cannot be used: {error}"))?;
+    if result == [0.0, 2.0] { Ok(()) } else { Err("the CUDA device computes wrong results".into()) }
 }
 
-/// What [`TINY`] makes of -1 and 2, by whichever provider the builder has.
+/// Runs [`RELU_MODEL`] on -1 and 2 with the builder's execution provider.
 fn run_relu_model(mut builder: SessionBuilder) -> ort::Result<Vec<f32>> {
     let mut session = builder.commit_from_memory(&RELU_MODEL)?;
     let input: &[f32] = &[-1.0, 2.0];
@@ -208,29 +226,26 @@ mod tests {
     fn a_file_that_is_not_a_library_is_an_error() {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
         let error = read_library_version(&manifest).unwrap_err().to_string();
-        assert!(error.contains("no ONNX Runtime"), "{error}");
+        assert!(error.contains("not an ONNX Runtime"), "{error}");
     }
 
-    /// The library that the set-up got, or the one that is configured; none after saying so.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "tests are told by the environment where set-up put things"
-    )]
+    /// Returns the configured library or the one that set-up fetched; prints a skip message when there is none.
+    #[expect(clippy::disallowed_methods, reason = "the environment tells tests where set-up put its files")]
     fn find_library() -> Option<PathBuf> {
         let set_up = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.photofinish/runtime");
-        let place = std::env::var("PHOTOFINISH_ONNXRUNTIME").map_or(set_up, PathBuf::from);
-        if place.is_file() {
-            return Some(place);
+        let path = std::env::var("PHOTOFINISH_ONNXRUNTIME").map_or(set_up, PathBuf::from);
+        if path.is_file() {
+            return Some(path);
         }
         let is_library = |file: &PathBuf| {
             file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libonnxruntime.so"))
         };
-        let files = std::fs::read_dir(&place).ok().into_iter().flatten();
+        let files = std::fs::read_dir(&path).ok().into_iter().flatten();
         let found = files.filter_map(|file| Some(file.ok()?.path())).filter(is_library).min();
         let is_required = std::env::var("REQUIRE_SHARED").is_ok_and(|value| value == "1");
-        assert!(found.is_some() || !is_required, "no library in {}, and REQUIRE_SHARED=1", place.display());
+        assert!(found.is_some() || !is_required, "no library in {}, and REQUIRE_SHARED=1", path.display());
         if found.is_none() {
-            println!("SKIPPED: no ONNX Runtime in {}", place.display());
+            println!("SKIPPED: no ONNX Runtime in {}", path.display());
         }
         found
     }

@@ -1,5 +1,5 @@
-//! One network, loaded. All our networks take one tensor; each session runs on the thread that calls it alone,
-//! without a thread pool: the pipeline's threads are the parallelism.
+//! One loaded network. Every network takes one input tensor. A session runs on the calling thread only, without a thread
+//! pool of its own: the pipeline's threads provide the parallelism.
 
 use std::path::Path;
 
@@ -12,31 +12,31 @@ use photofinish_kernels::tensor::Tensor;
 use crate::onnx::runtime::{NetworkDevice, Precision, Runtime};
 use crate::traits::ModelError;
 
-/// What a network is for decides which provider serves it best on a CPU, and whether its shape can be fixed: OpenVINO
-/// runs a network of one shape in 7 tenths of the time and two thirds of the memory.
+/// What a network is used for. Decides the execution provider on a CPU and whether input dimensions can be fixed: with a
+/// fixed shape, OpenVINO takes 70 % of the time and two thirds of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
-    /// Faces in pictures of any size: ONNX Runtime's own kernels are as fast as OpenVINO's.
+    /// Detects faces in pictures of any size. ONNX Runtime's own kernels are as fast as OpenVINO here.
     FaceDetection,
-    /// One aligned face a call.
+    /// Embeds aligned faces, one per call on a CPU.
     Embedding,
-    /// Text in pictures of one size.
+    /// Detects text in pictures of one size.
     TextDetection {
-        /// Pixels across.
+        /// Width in pixels.
         width: u32,
-        /// Pixels down.
+        /// Height in pixels.
         height: u32,
     },
-    /// Text in pictures of any size.
+    /// Detects text in pictures of any size.
     DynamicTextDetection,
-    /// One strip of text a call.
+    /// Reads one strip of text per call.
     TextRecognition {
-        /// Pixels across.
+        /// Width in pixels.
         width: u32,
     },
 }
 
-/// Names of the dimensions that the networks leave open.
+/// Names of the dynamic dimensions in the model files.
 const EMBEDDER_BATCH_DIMENSION: &str = "N";
 const TEXT_BATCH_DIMENSION: &str = "p2o.DynamicDimension.0";
 const RECOGNISER_WIDTH_DIMENSION: &str = "p2o.DynamicDimension.1";
@@ -44,7 +44,7 @@ const DETECTOR_HEIGHT_DIMENSION: &str = "p2o.DynamicDimension.1";
 const DETECTOR_WIDTH_DIMENSION: &str = "p2o.DynamicDimension.2";
 
 impl Workload {
-    /// The open dimensions that this use closes.
+    /// Returns the dynamic dimensions that this workload fixes, with their sizes.
     fn dimension_overrides(self) -> Vec<(&'static str, i64)> {
         match self {
             Self::FaceDetection | Self::DynamicTextDetection => Vec::new(),
@@ -62,37 +62,37 @@ impl Workload {
         }
     }
 
-    /// How exactly OpenVINO computes it; `None` where ONNX Runtime itself does. Embeddings in 16 bits keep a cosine of
-    /// .9995 to those in 32 and take a third of the time.
-    fn precision(self, text: Precision) -> Option<Precision> {
+    /// Returns the precision under OpenVINO; `None` if ONNX Runtime's own kernels are used. Embeddings computed in 16 bits
+    /// have a cosine of .9995 with those in 32 bits and take a third of the time.
+    fn precision(self, text_precision: Precision) -> Option<Precision> {
         match self {
             Self::FaceDetection => None,
             Self::Embedding => Some(Precision::Bf16),
             Self::TextDetection { .. } | Self::DynamicTextDetection | Self::TextRecognition { .. } => {
-                Some(text)
+                Some(text_precision)
             }
         }
     }
 }
 
-/// One network, loaded; belongs to one thread.
+/// A loaded network. Belongs to one thread.
 pub struct Network {
     name: String,
     session: Session,
 }
 
-/// What a run gave.
+/// The outputs of one run.
 pub struct Outputs<'n> {
     name: &'n str,
     outputs: SessionOutputs<'n>,
 }
 
-/// One output.
+/// One output tensor.
 #[derive(Clone, Copy, Debug)]
 pub struct OutputTensor<'o> {
-    /// Length of each dimension.
+    /// Size of each dimension.
     pub shape: &'o [i64],
-    /// Row-major.
+    /// Elements in row-major order.
     pub values: &'o [f32],
 }
 
@@ -100,17 +100,18 @@ impl Network {
     /// Loads a network.
     ///
     /// # Errors
-    /// `File` when the file is not there or the runtime refuses it, `Device` when the device does not take it.
+    /// `File` when the file is missing or the runtime rejects it; `Device` when the execution provider cannot be loaded.
     pub fn load(runtime: &Runtime, path: &Path, workload: Workload) -> Result<Self, ModelError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let refused = |detail: String| ModelError::File { name: name.clone(), detail };
+        let file_error = |detail: String| ModelError::File { name: name.clone(), detail };
         if !path.is_file() {
-            return Err(refused(format!("there is no file {}", path.display())));
+            return Err(file_error(format!("no file at {}", path.display())));
         }
-        let mut builder = session_builder(runtime).map_err(|error: ort::Error| refused(error.to_string()))?;
+        let mut builder =
+            session_builder(runtime).map_err(|error: ort::Error| file_error(error.to_string()))?;
         if let Some(provider) = execution_provider(runtime, workload) {
             builder = builder.with_execution_providers([provider]).map_err(|error| ModelError::Device {
-                device: format!("{:?}", runtime.device()).to_lowercase(),
+                device: runtime.device().to_string(),
                 detail: error.to_string(),
             })?;
         }
@@ -118,17 +119,17 @@ impl Network {
             for (dimension, size) in workload.dimension_overrides() {
                 builder = builder
                     .with_dimension_override(dimension, size)
-                    .map_err(|error| refused(error.to_string()))?;
+                    .map_err(|error| file_error(error.to_string()))?;
             }
         }
-        let session = builder.commit_from_file(path).map_err(|error| refused(error.to_string()))?;
+        let session = builder.commit_from_file(path).map_err(|error| file_error(error.to_string()))?;
         Ok(Self { name, session })
     }
 
     /// Runs on one tensor.
     ///
     /// # Errors
-    /// `Inference` with the runtime's words.
+    /// `Inference` with the runtime's message.
     pub fn run(&mut self, input: &Tensor) -> Result<Outputs<'_>, ModelError> {
         let name = &self.name;
         let failed =
@@ -140,19 +141,19 @@ impl Network {
 }
 
 impl Outputs<'_> {
-    /// The first (or only) output.
+    /// Returns the first (often the only) output.
     ///
     /// # Errors
-    /// `Inference` when there is none or it does not hold f32.
+    /// `Inference` when it does not exist or its elements are not f32.
     pub fn first(&self) -> Result<OutputTensor<'_>, ModelError> {
-        let name = self.outputs.keys().next().ok_or_else(|| self.missing_output("any output"))?;
+        let name = self.outputs.keys().next().ok_or_else(|| self.missing_output("at all"))?;
         self.get(name)
     }
 
-    /// The output of this name.
+    /// Returns the output with this name.
     ///
     /// # Errors
-    /// `Inference` when there is none or it does not hold f32.
+    /// `Inference` when it does not exist or its elements are not f32.
     pub fn get(&self, name: &str) -> Result<OutputTensor<'_>, ModelError> {
         let value = self.outputs.get(name).ok_or_else(|| self.missing_output(name))?;
         let (shape, values) = value.try_extract_tensor::<f32>().map_err(|error| ModelError::Inference {
@@ -163,7 +164,7 @@ impl Outputs<'_> {
     }
 
     fn missing_output(&self, output: &str) -> ModelError {
-        ModelError::Inference { name: self.name.to_owned(), detail: format!("it does not give {output}") }
+        ModelError::Inference { name: self.name.to_owned(), detail: format!("it has no output {output}") }
     }
 }
 
@@ -176,19 +177,16 @@ fn session_builder(runtime: &Runtime) -> ort::Result<SessionBuilder> {
 
 fn execution_provider(runtime: &Runtime, workload: Workload) -> Option<ExecutionProviderDispatch> {
     if runtime.device() == NetworkDevice::Cuda {
-        // Shapes change with the photos: an exhaustive search per shape would cost seconds each.
+        // Input shapes vary with the photos, and an exhaustive algorithm search takes seconds per shape.
         let cuda = ep::CUDA::default().with_conv_algorithm_search(ep::cuda::ConvAlgorithmSearch::Heuristic);
         return Some(cuda.build().error_on_failure());
     }
     if workload == Workload::FaceDetection {
-        // The arena keeps the largest picture's memory for ever (80 MB after one at 1280) and saves no time here.
+        // The arena never releases the memory of the largest picture (80 MB after one at 1280) and saves no time here.
         return Some(ep::CPU::default().with_arena_allocator(false).build());
     }
-    let precision = match workload.precision(runtime.openvino?)? {
-        Precision::F32 => "f32",
-        Precision::Bf16 => "bf16",
-    };
-    // The cache keeps what was prepared for each shape ever seen: 20 MB a shape, at no gain in time.
+    let precision = workload.precision(runtime.openvino?)?;
+    // The runtime cache would keep 20 MB for every input shape ever seen, and saves no time.
     let config = format!(
         r#"{{"CPU":{{"INFERENCE_PRECISION_HINT":"{precision}","INFERENCE_NUM_THREADS":"1","NUM_STREAMS":"1","CPU_RUNTIME_CACHE_CAPACITY":"0"}}}}"#
     );

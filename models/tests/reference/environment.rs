@@ -1,35 +1,36 @@
-//! Where the runtime, the models and the reference are on this machine.
+//! Finds the runtime, the models and the reference pictures on this machine.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use photofinish_models::onnx::runtime::{DeviceChoice, Precision, Runtime, RuntimeSettings};
 
-/// What the tests run with.
+/// What the tests need.
 pub(crate) struct TestEnvironment {
-    /// One a process.
+    /// Opened once per process.
     pub(crate) runtime: &'static Runtime,
-    /// The reference pictures and answers.
+    /// Folder of the reference pictures and results.
     pub(crate) reference: PathBuf,
     folders: Vec<PathBuf>,
 }
 
 impl TestEnvironment {
-    /// A model file: from the first of the operator's folder, the set-up's folders and `../shared/models` that has
-    /// it; none after saying so.
+    /// Finds a model file in the operator's folder, the set-up's folders and `../shared/models`, in this order. Reports a
+    /// skip when no folder has it.
     pub(crate) fn model_file(&self, name: &str) -> Option<PathBuf> {
         let file = self.folders.iter().map(|folder| folder.join(name)).find(|file| file.is_file());
         if file.is_none() {
-            report_skip(&format!("the model {name} is in none of {:?}", self.folders));
+            let folders: Vec<_> = self.folders.iter().map(|folder| folder.display().to_string()).collect();
+            report_skip(&format!("the model {name} is in none of {}", folders.join(", ")));
         }
         file
     }
 }
 
-/// What this machine has; none after saying what it lacks.
+/// Returns the environment of this machine; reports a skip and returns `None` when something is missing.
 pub(crate) fn shared_environment() -> Option<&'static TestEnvironment> {
-    static PLACE: OnceLock<Option<TestEnvironment>> = OnceLock::new();
-    PLACE.get_or_init(detect_environment).as_ref()
+    static ENVIRONMENT: OnceLock<Option<TestEnvironment>> = OnceLock::new();
+    ENVIRONMENT.get_or_init(detect_environment).as_ref()
 }
 
 fn detect_environment() -> Option<TestEnvironment> {
@@ -37,7 +38,7 @@ fn detect_environment() -> Option<TestEnvironment> {
     let shared = root.join("../shared/models");
     let reference = shared.join("reference");
     if !reference.join("reference.json").is_file() {
-        report_skip("../shared/models/reference is not here");
+        report_skip("../shared/models/reference does not exist");
         return None;
     }
     let state = root.join(".photofinish");
@@ -53,7 +54,7 @@ fn detect_environment() -> Option<TestEnvironment> {
     Some(TestEnvironment { runtime, reference, folders: operator.into_iter().chain(set_up).collect() })
 }
 
-/// A library by its path, or in a folder, where wheels leave only the versioned name.
+/// Returns the library at `path`, or in the folder `path`, where wheels have only the versioned file name.
 fn find_library(path: &Path) -> Option<PathBuf> {
     if path.is_file() {
         return Some(path.to_path_buf());
@@ -65,12 +66,13 @@ fn find_library(path: &Path) -> Option<PathBuf> {
     names.filter(is_library).min()
 }
 
-fn report_skip(what: &str) {
-    assert!(variable("REQUIRE_SHARED").as_deref() != Some("1"), "{what}, and REQUIRE_SHARED=1");
-    eprintln!("SKIPPED: {what}");
+/// Prints why a test is skipped; panics with `REQUIRE_SHARED=1`.
+fn report_skip(reason: &str) {
+    assert!(variable("REQUIRE_SHARED").as_deref() != Some("1"), "{reason}, and REQUIRE_SHARED=1");
+    eprintln!("SKIPPED: {reason}");
 }
 
-#[expect(clippy::disallowed_methods, reason = "tests are told by the environment where set-up put things")]
+#[expect(clippy::disallowed_methods, reason = "the environment tells tests where set-up put its files")]
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }

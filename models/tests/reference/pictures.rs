@@ -1,4 +1,4 @@
-//! What is known of the reference pictures.
+//! The reference pictures with the results of the reference program.
 
 use std::path::Path;
 
@@ -6,15 +6,15 @@ use photofinish_kernels::frame::Picture;
 use photofinish_kernels::geometry::{Point, Quad, Rect};
 use serde_json::Value;
 
-/// A picture and what is in it.
+/// A picture and what the reference program found in it.
 pub(crate) struct ReferencePicture {
     pub(crate) name: String,
-    pub(crate) picture: Picture,
+    pub(crate) pixels: Picture,
     pub(crate) faces: Vec<ReferenceFace>,
     pub(crate) bibs: Vec<(String, Quad)>,
 }
 
-/// A face of it.
+/// A face that the reference program found.
 pub(crate) struct ReferenceFace {
     pub(crate) rect: Rect,
     pub(crate) score: f32,
@@ -23,30 +23,30 @@ pub(crate) struct ReferenceFace {
 }
 
 impl ReferenceFace {
-    /// The first numbers of the vector of this embedder.
+    /// Returns the first eight numbers of an embedder's vector.
     pub(crate) fn vector_start(&self, embedder: &str) -> Vec<f32> {
         parse_numbers(&self.json[embedder]["l2_first8"])
     }
 }
 
 impl ReferencePicture {
-    /// Every picture of the folder.
+    /// Loads all pictures of the folder.
     pub(crate) fn load_all(folder: &Path) -> Vec<Self> {
         let text = std::fs::read_to_string(folder.join("reference.json")).unwrap();
-        let answers: Value = serde_json::from_str(&text).unwrap();
-        let pictures = answers.as_object().unwrap();
-        pictures.iter().map(|(name, answers)| Self::from_json(folder, name, answers)).collect()
+        let results: Value = serde_json::from_str(&text).unwrap();
+        let pictures = results.as_object().unwrap();
+        pictures.iter().map(|(name, results)| Self::from_json(folder, name, results)).collect()
     }
 
-    fn from_json(folder: &Path, name: &str, answers: &Value) -> Self {
+    fn from_json(folder: &Path, name: &str, results: &Value) -> Self {
         let image = image::ImageReader::open(folder.join(name)).unwrap().decode().unwrap().into_rgb8();
         let (width, height) = image.dimensions();
-        let faces = answers["yunet_n_dynamic"]["faces"].as_array().unwrap();
-        let bibs = answers["ocr_full_960_v4"].as_array().unwrap();
+        let faces = results["yunet_n_dynamic"]["faces"].as_array().unwrap();
+        let bibs = results["ocr_full_960_v4"].as_array().unwrap();
         let bib = |bib: &Value| (bib["text"].as_str().unwrap().to_owned(), Quad(parse_points(&bib["quad"])));
         Self {
             name: name.to_owned(),
-            picture: Picture::new(image.into_raw(), width, height).unwrap(),
+            pixels: Picture::new(image.into_raw(), width, height).unwrap(),
             faces: faces.iter().map(face_from_json).collect(),
             bibs: bibs.iter().map(bib).collect(),
         }

@@ -1,35 +1,35 @@
-//! How a network is called: shapes, channel order, scaling, thresholds. Facts of the network, not choices of ours.
+//! How to call a network: shapes, channel order, scaling, thresholds. These are properties of the network, not settings.
 
 use serde::Deserialize;
 
-/// How a network is called.
+/// How to call a network.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Contract {
     /// YuNet: BGR 0 to 255, sides multiples of 32, outputs at strides 8, 16, 32.
     Yunet {
-        /// Faces below are not given.
+        /// Least score of a face, 0 to 1.
         score_threshold: f32,
-        /// Of two faces that overlap more, the surer stays.
+        /// Of two faces with a larger intersection over union, the one with the higher score stays.
         iou_threshold: f32,
     },
     /// The library libfacedetection, called directly.
     Libfacedetection {
-        /// Faces below are not given.
+        /// Least score of a face, 0 to 1.
         score_threshold: f32,
     },
-    /// Aligned face in, vector out.
+    /// A face embedder: aligned face in, vector out.
     Embedder(EmbedderContract),
-    /// PP-OCR detector: BGR, -1 to 1, sides multiples of 32, one probability a pixel out.
+    /// PP-OCR detector: BGR, -1 to 1, sides multiples of 32, one probability per pixel out.
     TextDetector,
-    /// PP-OCR recogniser: BGR, -1 to 1, 48 rows, class probabilities a column group out, CTC.
+    /// PP-OCR recogniser: BGR, -1 to 1, 48 rows, class probabilities per column out, CTC.
     TextRecogniser {
         /// The classes after the blank, in order.
         characters: String,
     },
 }
 
-/// How an embedder is called.
+/// How to call a face embedder.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EmbedderContract {
@@ -39,21 +39,21 @@ pub struct EmbedderContract {
     pub output: String,
     /// Side of the aligned crop, pixels.
     pub size: u32,
-    /// Order of the input's planes.
+    /// Order of the input's colour planes.
     pub channels: ChannelOrder,
     /// Subtracted from each plane, 0 to 255.
     pub mean: [f32; 3],
-    /// What each plane is divided by.
+    /// Divisor of each plane.
     pub deviation: [f32; 3],
-    /// Where the five landmarks lie in the crop: image-left eye, image-right eye, nose tip, mouth corners.
+    /// Positions of the five landmarks in the crop, in pixels: image-left eye, image-right eye, nose tip, mouth corners.
     pub template: [[f32; 2]; 5],
     /// Length of the vector.
     pub dimensions: usize,
-    /// What a cosine is worth.
+    /// Conversion from cosine to confidence.
     pub calibration: Calibration,
 }
 
-/// Order of an input's planes.
+/// Order of the colour planes of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChannelOrder {
@@ -69,6 +69,6 @@ pub enum ChannelOrder {
 pub struct Calibration {
     /// The cosine of confidence 50.
     pub midpoint: f64,
-    /// Steepness.
+    /// Steepness of the curve.
     pub slope: f64,
 }

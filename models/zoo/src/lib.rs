@@ -1,7 +1,7 @@
-//! The model zoo: which networks there are, where they come from, and whether the files are the right ones.
+//! The model zoo: which networks exist, where they come from, and whether the files on disk are the right ones.
 //!
-//! Knows no runtime and fetches nothing: set-up does, by the [`Source`]s given here. The list itself is
-//! `models/models.toml`, compiled in, so that a binary and its expectations cannot drift apart.
+//! Knows no runtime and fetches nothing: `cargo xtask setup` fetches from the [`Source`]s listed here. The list is
+//! `models/models.toml`, compiled into the binary, so that both always agree.
 
 pub mod contract;
 pub mod verify;
@@ -14,7 +14,7 @@ use serde::Deserialize;
 pub use contract::{Calibration, ChannelOrder, Contract, EmbedderContract};
 pub use verify::{FileState, ModelStatus, NoModelSet};
 
-/// Every network that Photofinish knows.
+/// All networks that Photofinish can use.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Zoo {
@@ -27,23 +27,23 @@ pub struct Zoo {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// Stored, with the version, beside each vector.
+    /// Stored, with the version, beside each embedding.
     pub name: String,
-    /// Raised when vectors or boxes change meaning.
+    /// Raised when embeddings or boxes change their meaning.
     pub version: u32,
-    /// What it does.
+    /// Its task.
     pub role: ModelRole,
     /// The sets it belongs to.
     pub sets: Vec<ModelSet>,
-    /// As its authors state it.
+    /// Licence, as stated by its authors.
     pub licence: String,
-    /// Who made it, at which version.
+    /// Authors and version.
     pub origin: String,
-    /// Its files in the models directory; the first is the network, others are what that needs.
+    /// Its files in the models directory: the network first, then files that it needs.
     pub files: Vec<ModelFile>,
-    /// How it is called.
+    /// How to call it.
     pub contract: Contract,
-    /// Where set-up gets it, in order.
+    /// Where set-up fetches it from, in order of preference.
     pub sources: Vec<Source>,
 }
 
@@ -53,26 +53,37 @@ pub struct Model {
 pub struct ModelFile {
     /// Its name in the models directory.
     pub name: String,
-    /// The digests accepted, lowercase hexadecimal. More than one where a conversion's bytes differ by tool version.
+    /// Accepted digests, lowercase hexadecimal. Several if the bytes of a conversion depend on the tool's version.
     pub sha256: Vec<String>,
 }
 
-/// What a network does.
+/// The task of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelRole {
-    /// Finds faces.
+    /// Detects faces.
     FaceDetector,
-    /// Turns faces into vectors.
+    /// Turns faces into embeddings.
     FaceEmbedder,
-    /// Finds text.
+    /// Detects text.
     TextDetector,
     /// Reads text.
     TextRecogniser,
 }
 
+impl fmt::Display for ModelRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::FaceDetector => "face detector",
+            Self::FaceEmbedder => "face embedder",
+            Self::TextDetector => "text detector",
+            Self::TextRecogniser => "text recogniser",
+        })
+    }
+}
+
 impl ModelRole {
-    /// Every role; a whole set has a model for each.
+    /// Every role; a complete set has a model for each.
     pub const ALL: [Self; 4] =
         [Self::FaceDetector, Self::FaceEmbedder, Self::TextDetector, Self::TextRecogniser];
 }
@@ -83,7 +94,7 @@ impl ModelRole {
 pub enum ModelSet {
     /// The most accurate networks that may be used freely.
     Default,
-    /// What package registries carry, for machines that reach nothing else.
+    /// Networks available from package registries, for machines that reach nothing else.
     Registry,
 }
 
@@ -96,76 +107,76 @@ impl fmt::Display for ModelSet {
     }
 }
 
-/// Where a network can be had. The operator's models directory is always looked at first.
+/// Where a network can be fetched from. The operator's models directory always comes first.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Source {
-    /// A folder `shared/models` beside the checkout, holding the finished files.
+    /// A folder `shared/models` beside the checkout with the finished files.
     Shared,
     /// A public HTTPS origin.
     Https {
-        /// What to fetch.
+        /// URLs to fetch.
         files: Vec<String>,
-        /// What is made of it; the files as they are, when left out.
+        /// Name of the conversion; `None` uses the files as they are.
         convert: Option<String>,
     },
     /// A package of a registry.
     Package {
-        /// Which registry.
+        /// The registry.
         registry: PackageRegistry,
         /// The package.
         package: String,
         /// Its exact version.
         version: String,
-        /// The file in the package, when there is one to take.
+        /// The file to extract from the package.
         member: Option<String>,
-        /// What is made of it; the member as it is, when left out.
+        /// Name of the conversion; `None` uses the member as it is.
         convert: Option<String>,
     },
 }
 
-/// A package registry, spoken to by its ordinary client.
+/// A package registry, accessed with its ordinary client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PackageRegistry {
-    /// Python's.
+    /// PyPI, the Python registry.
     Pypi,
-    /// Node's.
+    /// npm, the Node.js registry.
     Npm,
 }
 
 impl Zoo {
-    /// The zoo that this binary was built with.
+    /// Parses the list that is compiled into this binary.
     pub fn embedded() -> Self {
-        toml::from_str(include_str!("../../models.toml")).expect("a test reads the same text")
+        toml::from_str(include_str!("../../models.toml")).expect("a unit test parses the same text")
     }
 
-    /// The model of a role in a set.
+    /// Returns the model of a set for a role.
     pub fn model(&self, set: ModelSet, role: ModelRole) -> Option<&Model> {
         self.models.iter().find(|model| model.role == role && model.sets.contains(&set))
     }
 
-    /// The state of every file of every model in `folder`, in the zoo's order. Reads and digests the files.
+    /// Checks every file of every model in `folder`, in the zoo's order. Reads and hashes the files.
     pub fn verify(&self, folder: &Path) -> Vec<ModelStatus> {
         self.models.iter().map(|model| verify::check_model(model, folder)).collect()
     }
 
-    /// The set to use: the default one when all its files in `folder` are right, else the registry one.
+    /// Returns the set to use: the default set if all its files in `folder` are valid, else the registry set.
     ///
     /// # Errors
-    /// When neither is whole: the message names every file that is missing or wrong.
+    /// When neither is complete: the message names every file that is missing or wrong.
     pub fn choose_set(&self, folder: &Path) -> Result<ModelSet, NoModelSet> {
         verify::choose_set(self, folder)
     }
 }
 
 impl Model {
-    /// `name@version`, as stored beside vectors.
+    /// Returns `name@version`, as stored beside embeddings.
     pub fn identity(&self) -> String {
         format!("{}@{}", self.name, self.version)
     }
 
-    /// The network's own file.
+    /// Name of the network's own file.
     pub fn network_file(&self) -> &str {
         self.files.first().map_or("", |file| &file.name)
     }
@@ -180,7 +191,7 @@ mod tests {
         let zoo = Zoo::embedded();
         for set in [ModelSet::Default, ModelSet::Registry] {
             for role in ModelRole::ALL {
-                assert!(zoo.model(set, role).is_some(), "{set} has no {role:?}");
+                assert!(zoo.model(set, role).is_some(), "{set} has no {role}");
             }
         }
     }

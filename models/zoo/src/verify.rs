@@ -1,4 +1,4 @@
-//! Whether the files of a folder are the ones the zoo names.
+//! Checks whether the files in a folder are those that the zoo lists.
 
 use std::fmt;
 use std::fs::File;
@@ -9,16 +9,16 @@ use sha2::{Digest, Sha256};
 
 use crate::{Model, ModelFile, ModelRole, ModelSet, Zoo};
 
-/// How one file of a model is.
+/// State of one file of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileState {
-    /// There, with a digest that the zoo accepts.
+    /// Present, with an accepted digest.
     Valid,
-    /// Not there.
+    /// Not present.
     Missing,
-    /// There, but not what the zoo names; the digest it has.
+    /// Present with another digest, which is given.
     WrongDigest(String),
-    /// There, but it cannot be read.
+    /// Present but not readable; the error.
     Unreadable(String),
 }
 
@@ -33,21 +33,21 @@ impl fmt::Display for FileState {
     }
 }
 
-/// How a model's files are.
+/// State of a model's files.
 #[derive(Debug, Clone)]
 pub struct ModelStatus {
     /// `name@version`.
     pub identity: String,
     /// The sets it belongs to.
     pub sets: Vec<ModelSet>,
-    /// What it does.
+    /// Its task.
     pub role: ModelRole,
-    /// Each file's name and state.
+    /// Name and state of each file.
     pub files: Vec<(String, FileState)>,
 }
 
 impl ModelStatus {
-    /// Whether every file is right.
+    /// Whether every file is valid.
     pub fn is_complete(&self) -> bool {
         self.files.iter().all(|(_, state)| *state == FileState::Valid)
     }
@@ -64,21 +64,21 @@ impl fmt::Display for ModelStatus {
     }
 }
 
-/// Neither set is whole.
+/// No model set is complete.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("no whole set of models in {folder}: {problems}; run `cargo xtask setup`, or name another folder")]
+#[error("no complete set of models in {folder}: {problems}; run `cargo xtask setup`, or name another folder")]
 pub struct NoModelSet {
     folder: String,
     problems: String,
 }
 
-/// The state of a model's files in `folder`.
+/// Checks a model's files in `folder`.
 pub(crate) fn check_model(model: &Model, folder: &Path) -> ModelStatus {
     let files = model.files.iter().map(|file| (file.name.clone(), check_file(file, folder))).collect();
     ModelStatus { identity: model.identity(), sets: model.sets.clone(), role: model.role, files }
 }
 
-/// The first whole set, the default one tried first.
+/// Returns the first complete set; the default set is tried first.
 pub(crate) fn choose_set(zoo: &Zoo, folder: &Path) -> Result<ModelSet, NoModelSet> {
     let mut problems = Vec::new();
     for set in [ModelSet::Default, ModelSet::Registry] {
@@ -109,20 +109,20 @@ fn check_file(file: &ModelFile, folder: &Path) -> FileState {
     }
 }
 
-/// SHA-256 of a file, lowercase hexadecimal.
+/// Returns the SHA-256 of a file, lowercase hexadecimal.
 ///
 /// # Errors
 /// When it cannot be read.
 pub fn sha256(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let mut digest = Sha256::new();
-    let mut block = vec![0; 1 << 16];
+    let mut buffer = vec![0; 1 << 16];
     loop {
-        let read = file.read(&mut block)?;
+        let read = file.read(&mut buffer)?;
         if read == 0 {
             return Ok(hex::encode(digest.finalize()));
         }
-        digest.update(&block[..read]);
+        digest.update(&buffer[..read]);
     }
 }
 
