@@ -144,7 +144,8 @@ impl FaultyStage {
                 ..Outage::new(Component::Models, "injected lack of memory")
             });
         }
-        assert!(!(is_second && !batch.is_disjoint(&plan.panicking)), "injected panic of a photo");
+        let panics = is_second && !batch.is_disjoint(&plan.panicking);
+        assert!(!panics, "injected panic of a photo");
         Ok(())
     }
 
