@@ -1,7 +1,7 @@
 //! The score of a box: the mean probability of the pixels inside and on its outline (`box_score_fast` of DBNet).
 
 use crate::geometry::Point;
-use crate::regions::ProbabilityMap;
+use crate::regions::probability_map::ProbabilityMap;
 
 /// Returns the mean probability of the pixels inside or on the outline of a convex quadrilateral, whose corners are
 /// truncated to whole pixels first; 0 when no pixel of it is on the map.

@@ -2,7 +2,7 @@
 //! region its outer contour, of every 4-connected hole the region's pixels around it. Keeps only the points that can be
 //! corners of a convex hull.
 
-use crate::regions::ProbabilityMap;
+use crate::regions::probability_map::ProbabilityMap;
 
 /// A run of equal pixels in a row; `end` is exclusive.
 #[derive(Clone, Copy)]

@@ -6,20 +6,14 @@
 
 mod box_score;
 mod contours;
+mod probability_map;
 mod rotated_rect;
 
-use crate::frame::Size;
+pub use self::probability_map::ProbabilityMap;
 use crate::geometry::Quad;
 use crate::regions::box_score::box_score;
 use crate::regions::contours::Contours;
 use crate::regions::rotated_rect::{RotatedRect, convex_hull};
-
-/// The network's output for one picture: row-major text probabilities, 0 to 1.
-#[derive(Clone, Copy, Debug)]
-pub struct ProbabilityMap<'a> {
-    values: &'a [f32],
-    size: Size,
-}
 
 /// Parameters of the post-processing. Lengths are pixels of the map.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,7 +33,7 @@ pub struct DbParameters {
 /// A box with its score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DetectedBox {
-    /// In pixels of the map, unclipped: may reach outside the map.
+    /// In pixels of the map, expanded by `unclip_ratio`: may reach outside the map.
     pub quad: Quad,
     /// Mean probability inside before unclipping, 0 to 1.
     pub score: f32,
@@ -49,38 +43,6 @@ pub struct DetectedBox {
 #[derive(Default)]
 pub struct DbPostprocess {
     contours: Contours,
-}
-
-impl<'a> ProbabilityMap<'a> {
-    /// Borrows `size.width * size.height` row-major probabilities; `None` when the length differs or is zero.
-    pub fn new(values: &'a [f32], size: Size) -> Option<Self> {
-        (values.len() == size.area() && size.area() > 0).then_some(Self { values, size })
-    }
-
-    /// Width and height.
-    pub fn size(&self) -> Size {
-        self.size
-    }
-
-    /// Row `y`.
-    ///
-    /// # Panics
-    /// When `y` is not below the height.
-    pub fn row(&self, y: usize) -> &'a [f32] {
-        let width = self.size.width as usize;
-        &self.values[y * width..(y + 1) * width]
-    }
-
-    /// The highest probability in the columns `from..to`, clamped to the map; 0 when the range is empty.
-    pub fn max_in_columns(&self, from: usize, to: usize) -> f32 {
-        let width = self.size.width as usize;
-        let (from, to) = (from.min(width), to.min(width));
-        if from >= to {
-            return 0.0;
-        }
-        let highest = |row: &[f32]| row[from..to].iter().fold(0.0_f32, |high, &value| high.max(value));
-        self.values.chunks_exact(width).map(highest).fold(0.0, f32::max)
-    }
 }
 
 impl DbPostprocess {
@@ -122,6 +84,7 @@ fn to_reading_order(rectangle: RotatedRect) -> Quad {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::Size;
 
     const PARAMETERS: DbParameters = DbParameters {
         bin_thresh: 0.3,
@@ -211,16 +174,6 @@ mod tests {
         let mut widths: Vec<f32> = found.iter().map(|f| f.quad.size().0).collect();
         widths.sort_by(f32::total_cmp);
         assert!(widths[0] < widths[1]);
-    }
-
-    #[test]
-    fn max_in_columns_covers_the_given_columns() {
-        let size = Size { width: 4, height: 2 };
-        let values = [0.1, 0.2, 0.9, 0.3, 0.5, 0.05, 0.1, 0.0];
-        let map = ProbabilityMap::new(&values, size).unwrap();
-        assert_eq!(map.max_in_columns(0, 2), 0.5);
-        assert_eq!(map.max_in_columns(1, 99), 0.9);
-        assert_eq!(map.max_in_columns(3, 3), 0.0);
     }
 
     #[test]
