@@ -12,7 +12,7 @@ use crate::types::Progress;
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// No response arrived, or it broke off. The service may have done what was asked.
+    /// No response arrived, or it broke off. The service may have carried out the operation.
     #[error("{operation}: {source}")]
     Transport {
         /// The operation, for example `albums/create`.

@@ -15,7 +15,7 @@ pub struct RetryPolicy {
     pub give_up_after: Duration,
     /// The wait before the second attempt. Each further wait is twice as long.
     pub first_delay: Duration,
-    /// The longest wait, also where the service asks for a longer one (`Retry-After`).
+    /// The longest wait, even if the service requests a longer one (`Retry-After`).
     pub max_delay: Duration,
     /// Which refused uploads are sent again.
     pub upload_statuses: RetriedUploadStatuses,

@@ -1,4 +1,4 @@
-//! The harness and the photo generator that the integration tests, the demo and the benchmarks share.
+//! The harness and the photo generator that the integration tests, the soak and the benchmarks share.
 
 #![forbid(unsafe_code)]
 

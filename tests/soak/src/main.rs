@@ -1,7 +1,7 @@
-//! `soak`: faults in turn against a cluster, for as long as asked, with every photo accounted for at the end of each;
+//! `soak`: one fault after the other against a cluster, for a given time, with an audit of every photo after each;
 //! `soak scale`: how much faster two workers are than one; `soak cluster`: the cluster, to try it by hand.
 //!
-//! `cargo xtask soak` and `cargo xtask cluster` pass through to it.
+//! `cargo xtask soak` and `cargo xtask cluster` call it.
 
 #![forbid(unsafe_code)]
 
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "soak", about = "Breaks a cluster in every way we know and accounts for every photo.")]
+#[command(name = "soak", about = "Injects faults into a cluster and audits every photo.")]
 #[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
     #[command(subcommand)]
@@ -26,7 +26,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// How much faster two workers are than one, on photos that each take 100 ms and no work.
+    /// How much faster two workers are than one, on photos that each take 100 ms of sleep.
     Scale(scale::Options),
     /// Starts the cluster and leaves it running until Ctrl-C.
     Cluster(interactive::Options),
@@ -41,7 +41,7 @@ fn main() -> anyhow::Result<ExitCode> {
     }
 }
 
-/// There is no soak without the servers: what is missing was said.
+/// The error when a server is missing; which one was printed before.
 fn missing_server_error() -> anyhow::Error {
     anyhow::anyhow!("a server of the cluster is missing, see above; `cargo xtask setup --all` sets them up")
 }

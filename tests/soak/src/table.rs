@@ -1,4 +1,4 @@
-//! The soak's table: a line a fault, over all its turns.
+//! The report of a soak: a row for each fault, over all its rounds.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use photofinish_bench::report::{Report, Table};
 use photofinish_soak::faults::Fault;
 use photofinish_soak::run::RunOutcome;
 
-/// What came of one fault in all its turns.
+/// The results of one fault over all its rounds.
 pub struct FaultRow {
     fault: &'static Fault,
     rounds: usize,
     strikes: usize,
     confirmed_photos: usize,
-    /// Lost, doubled, orphaned, wrong answers, anything else.
+    /// Lost, duplicated, orphaned, wrong searches, other.
     problem_counts: [usize; 5],
     seconds_to_next: Vec<f64>,
     seconds_to_all: Vec<f64>,
 }
 
 impl FaultRow {
-    /// Before its first turn.
+    /// An empty row.
     pub fn new(fault: &'static Fault) -> Self {
         Self {
             fault,
@@ -33,19 +33,18 @@ impl FaultRow {
         }
     }
 
-    /// Whose line it is.
+    /// Its fault.
     pub fn fault(&self) -> &'static Fault {
         self.fault
     }
 
-    /// Adds a turn.
+    /// Adds the result of a round.
     pub fn add_round(&mut self, outcome: &RunOutcome) {
-        let account = &outcome.audit;
+        let audit = &outcome.audit;
         self.rounds += 1;
         self.strikes += outcome.strikes;
-        self.confirmed_photos += account.confirmed;
-        let wrong =
-            [&account.lost, &account.duplicated, &account.orphaned, &account.wrong_searches, &account.other];
+        self.confirmed_photos += audit.confirmed;
+        let wrong = [&audit.lost, &audit.duplicated, &audit.orphaned, &audit.wrong_searches, &audit.other];
         for (sum, wrong) in self.problem_counts.iter_mut().zip(wrong) {
             *sum += wrong.len();
         }
@@ -53,7 +52,7 @@ impl FaultRow {
         self.seconds_to_all.push(outcome.time_to_all.as_secs_f64());
     }
 
-    /// How many processes were ended without warning.
+    /// How many processes were killed or crashed.
     pub fn kills(&self) -> usize {
         if self.fault.unit == "kills" || self.fault.unit == "deaths" { self.strikes } else { 0 }
     }
@@ -74,50 +73,50 @@ impl FaultRow {
     }
 }
 
-/// What a run of turns is reported as.
-pub fn build_report(lines: &[FaultRow], photos: usize, (took, failures): (Duration, usize)) -> Report {
-    let mut report = Report::new("soak", "Faults in the cluster profile: nothing lost, nothing doubled");
+/// Builds the report of a soak with so many photos a round.
+pub fn build_report(rows: &[FaultRow], photos: usize, took: Duration, failures: usize) -> Report {
+    let mut report = Report::new("soak", "Faults in the cluster profile: nothing lost, nothing duplicated");
     let columns = [
         "fault",
         "struck",
         "photos",
         "lost",
-        "doubled",
+        "duplicated",
         "orphaned",
         "wrong searches",
         "next photo after, s",
         "all after, s",
     ];
     let mut table = Table::new("", &columns);
-    for line in lines.iter().filter(|line| line.rounds > 0) {
-        table.add_row(line.cells());
+    for row in rows.iter().filter(|row| row.rounds > 0) {
+        table.add_row(row.cells());
     }
     report.tables.push(table);
-    let turns: usize = lines.iter().map(|line| line.rounds).sum();
-    let kills: usize = lines.iter().map(FaultRow::kills).sum();
+    let rounds: usize = rows.iter().map(|row| row.rounds).sum();
+    let kills: usize = rows.iter().map(FaultRow::kills).sum();
     report.notes.push(format!(
-        "{turns} turns of {photos} photos in {:.0} minutes, {kills} processes killed, {failures} turns that went wrong. \
-         Two APIs behind a proxy, two workers whose networks are fakes that take 150 ms a photo, leases of 4 s; each fault \
-         strikes while photos are sent and read.",
+        "{rounds} rounds of {photos} photos in {:.0} minutes, {kills} processes killed, {failures} rounds failed. \
+         Two APIs behind a load balancer, two workers whose models are fakes that take 150 ms a photo, leases of 4 s; each \
+         fault strikes while photos are uploaded and read.",
         took.as_secs_f64() / 60.0
     ));
     report.notes.push(
-        "Times are from the end of the fault, median and most over the turns: until the next photo is ready or failed, and \
-         until all are. The last third of the photos is sent only then, but for what a fault asks for. A turn is accounted for by every photo's state, \
-         faces and texts, every bib's and person's search from both APIs compared with an undisturbed run, every object \
-         of storage, and the queue's messages."
+        "Times are from the end of the fault, median and maximum over the rounds: until the next photo is ready or failed, and \
+         until all are. The last third of the photos is uploaded only then, except what a fault releases. A round is \
+         audited by every photo's state, faces and texts, every bib's and person's search through both APIs compared \
+         with an undisturbed run, every object of storage, and the messages of the queue."
             .to_owned(),
     );
     report.notes.extend(describe_build());
     report
 }
 
-/// Times of a build that is not the shipped one say so.
+/// A note for a build that is not the shipped one.
 pub fn describe_build() -> Option<String> {
     cfg!(debug_assertions).then(|| "Built without optimisation: a release build is faster.".to_owned())
 }
 
 fn format_median_and_max(seconds: &[f64]) -> String {
-    let most = seconds.iter().copied().fold(f64::NAN, f64::max);
-    if seconds.is_empty() { "none".to_owned() } else { format!("{:.1}, {most:.1}", median(seconds)) }
+    let max = seconds.iter().copied().fold(f64::NAN, f64::max);
+    if seconds.is_empty() { "none".to_owned() } else { format!("{:.1}, {max:.1}", median(seconds)) }
 }

@@ -1,4 +1,4 @@
-//! Each fault against a cluster of its own, with every photo of a small event accounted for.
+//! Each fault against a cluster of its own, with an audit of every photo of a small event.
 
 use std::sync::OnceLock;
 
@@ -8,9 +8,9 @@ use photofinish_soak::faults::{self, Extent, Fault};
 use photofinish_soak::run::{RunOutcome, RunPlan, run};
 use photofinish_soak::search_results::SearchResults;
 
-/// Enough that some are in each stage when a fault strikes.
+/// Enough photos that some are in each stage when a fault strikes.
 const PHOTOS: usize = 48;
-/// Any: which moment is hit differs from run to run all the same.
+/// Any seed: the exact moments differ from run to run all the same.
 const SEED: u64 = 7;
 
 fn event() -> &'static Event {
@@ -18,10 +18,10 @@ fn event() -> &'static Event {
     EVENT.get_or_init(|| Event::paint(PHOTOS))
 }
 
-/// What searches find when nothing goes wrong; `None` where there are no servers.
+/// The search results of a run without a fault; `None` where the servers are missing.
 fn undisturbed_results() -> Option<&'static SearchResults> {
-    static ANSWERS: OnceLock<Option<SearchResults>> = OnceLock::new();
-    let found = ANSWERS.get_or_init(|| {
+    static RESULTS: OnceLock<Option<SearchResults>> = OnceLock::new();
+    let found = RESULTS.get_or_init(|| {
         let cluster = Cluster::start(&ClusterOptions::default()).expect("a cluster starts")?;
         Some(run_and_audit(&cluster, None, None).search_results)
     });
@@ -34,15 +34,15 @@ fn run_and_audit(
     fault: Option<&Fault>,
     undisturbed: Option<&SearchResults>,
 ) -> RunOutcome {
-    let with_a_killer;
+    let event_with_killer_photo;
     let event = if fault.is_some_and(|fault| fault.has_killer_photo) {
-        with_a_killer = event().with_killer_photo();
-        &with_a_killer
+        event_with_killer_photo = event().with_killer_photo();
+        &event_with_killer_photo
     } else {
         event()
     };
     let plan = RunPlan { fault, extent: Extent::Short, seed: SEED };
-    let outcome = run(cluster, event, plan, undisturbed).expect("a run comes to its end");
+    let outcome = run(cluster, event, plan, undisturbed).expect("a run ends");
     assert!(outcome.audit.is_clean(), "{}", outcome.audit);
     assert_eq!(outcome.audit.confirmed, event.photos.len());
     outcome
@@ -63,8 +63,8 @@ fn check_loses_nothing(fault: &Fault) {
 
 #[test]
 fn an_undisturbed_run_has_everything_once() {
-    let Some(answers) = undisturbed_results() else { return };
-    assert!(answers.mistakes(event()).is_empty());
+    let Some(results) = undisturbed_results() else { return };
+    assert!(results.mistakes(event()).is_empty());
 }
 
 #[test]

@@ -12,8 +12,8 @@ use photofinish_launcher::{CommandOutput, Installation};
 pub fn binary_path() -> PathBuf {
     let this = std::env::current_exe().expect("a running program has a path");
     // Tests are in target/<profile>/deps, programs in target/<profile>.
-    let mut places = this.ancestors().skip(1).take(2).map(|folder| folder.join("photofinish"));
-    places.find(|binary| binary.is_file()).unwrap_or_else(|| {
+    let mut candidates = this.ancestors().skip(1).take(2).map(|folder| folder.join("photofinish"));
+    candidates.find(|binary| binary.is_file()).unwrap_or_else(|| {
         panic!(
             "photofinish is not beside {}: the integration tests run the real binary, which `cargo xtask test` builds \
              first; by hand, run `cargo build --workspace --bins --tests` before `cargo test`",

@@ -17,6 +17,7 @@ pub use photofinish_client::UploadTicket;
 pub use photofinish_launcher::{ALL_SCOPES, CommandOutput, Exit, Signal};
 pub use photofinish_servers::{
     free_port, is_skipping_forbidden, read_variable, repository_root, skip_or_fail,
+    variable_or_installed_path,
 };
 pub use response::Response;
 pub use service::{Service, ServiceOptions, wait_until};

@@ -33,12 +33,12 @@ pub fn shared_photos_dir(test: &str) -> Option<PathBuf> {
 /// # Errors
 /// What is missing and how to get it.
 pub fn find_runtime_library() -> Result<PathBuf, String> {
-    let place = variable_or_installed_path("PHOTOFINISH_ONNXRUNTIME", "runtime");
-    if place.is_file() {
-        return Ok(place);
+    let path = variable_or_installed_path("PHOTOFINISH_ONNXRUNTIME", "runtime");
+    if path.is_file() {
+        return Ok(path);
     }
-    photofinish_launcher::find_runtime_library(&place)
-        .ok_or_else(|| format!("no libonnxruntime.so in {}: run `cargo xtask setup`", place.display()))
+    photofinish_launcher::find_runtime_library(&path)
+        .ok_or_else(|| format!("no libonnxruntime.so in {}: run `cargo xtask setup`", path.display()))
 }
 
 /// The folder of the model files.
@@ -46,14 +46,14 @@ pub fn find_runtime_library() -> Result<PathBuf, String> {
 /// # Errors
 /// What is missing and how to get it.
 pub fn find_models_dir() -> Result<PathBuf, String> {
-    let place = variable_or_installed_path("PHOTOFINISH_MODELS_DIR", "models");
-    let has_models = std::fs::read_dir(&place).is_ok_and(|mut entries| {
+    let path = variable_or_installed_path("PHOTOFINISH_MODELS_DIR", "models");
+    let has_models = std::fs::read_dir(&path).is_ok_and(|mut entries| {
         entries.any(|e| e.is_ok_and(|e| e.path().extension().is_some_and(|x| x == "onnx")))
     });
     if has_models {
-        return Ok(place);
+        return Ok(path);
     }
-    Err(format!("no model in {}: run `cargo xtask setup`", place.display()))
+    Err(format!("no model in {}: run `cargo xtask setup`", path.display()))
 }
 
 /// The rows of a label file below `photos`, without the header.

@@ -1,6 +1,6 @@
-//! Photos as cameras make them, of people and bibs that are marks: the fake networks read them without weights.
+//! Photos whose faces and bibs are painted marks, which the fake models read without weights.
 //!
-//! [`Picture`] is a scene; its methods `jpeg`, `png16` and so on are the files a camera could make of it.
+//! A [`TestPhoto`] is a scene; its methods `to_jpeg`, `to_png16` and so on encode it as cameras and editors do.
 
 use image::{DynamicImage, ImageFormat, RgbImage, imageops};
 use photofinish_models::fakes::{paint_bib, paint_face};
@@ -11,10 +11,10 @@ pub struct TestPhoto {
     pixels: RgbImage,
 }
 
-/// What a camera notes beside the pixels.
+/// The EXIF fields that the service reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Exif {
-    /// 1 to 8: how the stored pixels must be turned to stand upright.
+    /// 1 to 8: how the stored pixels must be rotated or mirrored to be upright.
     pub orientation: u8,
     /// `YYYY:MM:DD hh:mm:ss`.
     pub taken_at: &'static str,
@@ -23,18 +23,18 @@ pub struct Exif {
 }
 
 impl Exif {
-    /// Upright or turned, taken on a morning in May.
+    /// Taken on 10 May 2026 at 09:31:27 +02:00, with this orientation.
     pub fn with_orientation(orientation: u8) -> Self {
         Self { orientation, taken_at: "2026:05:10 09:31:27", offset: "+02:00" }
     }
 }
 
 impl TestPhoto {
-    /// An empty scene.
+    /// An empty scene of this size in pixels.
     pub fn new(width: u32, height: u32) -> Self {
         let horizon = height * 2 / 5;
         let pixels = RgbImage::from_fn(width, height, |x, y| {
-            // A little texture, so that files have realistic sizes and flat areas do not hide mistakes.
+            // A little texture, so that files have realistic sizes and flat areas hide no errors.
             let grain = ((x * 7 + y * 13) % 9) as u8;
             if y < horizon {
                 image::Rgb([150 + grain, 180 + grain, 210 + grain])
@@ -45,21 +45,21 @@ impl TestPhoto {
         Self { pixels }
     }
 
-    /// A picture that one person fills, as a selfie.
+    /// A selfie: one person who fills the frame.
     pub fn selfie(person: u16) -> Self {
         Self::new(640, 640).with_face(person, [200, 160, 240])
     }
 
-    /// With the face of a person, a square: left, top and side in pixels.
+    /// Adds the face of a person, a square: left, top and side in pixels.
     #[must_use]
-    pub fn with_face(self, person: u16, place: [u32; 3]) -> Self {
-        self.paint(|canvas| paint_face(canvas, person, place))
+    pub fn with_face(self, person: u16, square: [u32; 3]) -> Self {
+        self.paint(|canvas| paint_face(canvas, person, square))
     }
 
-    /// With a bib of 128 x 40 pixels: left and top.
+    /// Adds a bib of 128 x 40 pixels: left and top in pixels.
     #[must_use]
-    pub fn with_bib(self, text: &str, place: [u32; 2]) -> Self {
-        self.paint(|canvas| paint_bib(canvas, text, place))
+    pub fn with_bib(self, text: &str, left_top: [u32; 2]) -> Self {
+        self.paint(|canvas| paint_bib(canvas, text, left_top))
     }
 
     fn paint(self, paint: impl FnOnce(&mut photofinish_kernels::frame::Picture)) -> Self {
@@ -82,7 +82,7 @@ impl TestPhoto {
         encode_jpeg(&self.pixels)
     }
 
-    /// A JPEG whose stored pixels are turned as a camera held that way stores them.
+    /// A JPEG with EXIF, whose pixels are stored as a camera in that orientation stores them.
     pub fn to_jpeg_with_exif(&self, exif: Exif) -> Vec<u8> {
         let stored = match exif.orientation {
             2 => imageops::flip_horizontal(&self.pixels),
@@ -108,7 +108,7 @@ impl TestPhoto {
     /// A progressive JPEG.
     ///
     /// # Panics
-    /// When libjpeg-turbo refuses, which it has no reason to.
+    /// When libjpeg-turbo fails, which it has no reason to.
     pub fn to_progressive_jpeg(&self) -> Vec<u8> {
         let mut compressor = new_compressor();
         compressor.set_progressive(true).expect("progressive is built in");
@@ -120,10 +120,10 @@ impl TestPhoto {
         )
     }
 
-    /// A CMYK JPEG as Adobe programs write them: inverted.
+    /// A CMYK JPEG with inverted values, as Adobe programs write them.
     ///
     /// # Panics
-    /// When libjpeg-turbo refuses, which it has no reason to.
+    /// When libjpeg-turbo fails, which it has no reason to.
     pub fn to_cmyk_jpeg(&self) -> Vec<u8> {
         let inverted: Vec<u8> = self.pixels.pixels().flat_map(|p| [p[0], p[1], p[2], 255]).collect();
         compress_pixels(new_compressor(), &inverted, self.pixels.dimensions(), turbojpeg::PixelFormat::CMYK)
@@ -153,7 +153,7 @@ impl TestPhoto {
 /// The pixels of a JPEG, as stored.
 ///
 /// # Panics
-/// When it is none.
+/// When it is no JPEG.
 pub fn decode_jpeg(jpeg: &[u8]) -> RgbImage {
     image::load_from_memory_with_format(jpeg, ImageFormat::Jpeg).expect("a JPEG").to_rgb8()
 }
@@ -213,7 +213,7 @@ fn compress_pixels(
     compressor.compress_to_vec(image).expect("pixels can be compressed")
 }
 
-/// The APP1 segment of a little TIFF: make, model, orientation; time and its offset.
+/// The APP1 segment with EXIF as a small TIFF: make, model and orientation; time and its offset.
 fn exif_segment(exif: Exif) -> Vec<u8> {
     const SHORT: u16 = 3;
     const ASCII: u16 = 2;
@@ -222,11 +222,11 @@ fn exif_segment(exif: Exif) -> Vec<u8> {
         [b"Harbour\0", b"Field 7\0", &nul_terminated(exif.taken_at), &nul_terminated(exif.offset)];
     // Two directories of 4 and 2 entries, each with its count and the offset of the next; the texts follow.
     let second = 8 + 2 + 4 * 12 + 4;
-    let mut text_at = second + 2 + 2 * 12 + 4;
-    let mut place = |text: &[u8]| {
-        let at = text_at;
-        text_at += u32::try_from(text.len()).expect("a short text");
-        at
+    let mut text_offset = second + 2 + 2 * 12 + 4;
+    let mut next_offset = |text: &[u8]| {
+        let offset = text_offset;
+        text_offset += u32::try_from(text.len()).expect("a short text");
+        offset
     };
     let entry = |tag: u16, kind: u16, count: usize, value: u32| {
         let mut entry = Vec::with_capacity(12);
@@ -238,14 +238,14 @@ fn exif_segment(exif: Exif) -> Vec<u8> {
     };
     let mut tiff = b"Exif\0\0II*\0\x08\0\0\0".to_vec();
     tiff.extend_from_slice(&4_u16.to_le_bytes());
-    tiff.extend(entry(0x010f, ASCII, texts[0].len(), place(texts[0])));
-    tiff.extend(entry(0x0110, ASCII, texts[1].len(), place(texts[1])));
+    tiff.extend(entry(0x010f, ASCII, texts[0].len(), next_offset(texts[0])));
+    tiff.extend(entry(0x0110, ASCII, texts[1].len(), next_offset(texts[1])));
     tiff.extend(entry(0x0112, SHORT, 1, u32::from(exif.orientation)));
     tiff.extend(entry(0x8769, LONG, 1, second));
     tiff.extend_from_slice(&[0; 4]);
     tiff.extend_from_slice(&2_u16.to_le_bytes());
-    tiff.extend(entry(0x9003, ASCII, texts[2].len(), place(texts[2])));
-    tiff.extend(entry(0x9011, ASCII, texts[3].len(), place(texts[3])));
+    tiff.extend(entry(0x9003, ASCII, texts[2].len(), next_offset(texts[2])));
+    tiff.extend(entry(0x9011, ASCII, texts[3].len(), next_offset(texts[3])));
     tiff.extend_from_slice(&[0; 4]);
     tiff.extend(texts.concat());
     let mut segment = vec![0xff, 0xe1];
@@ -290,10 +290,10 @@ mod tests {
             let jpeg = test_photo().to_jpeg_with_exif(Exif::with_orientation(orientation));
             let mut decoder =
                 ImageReader::with_format(Cursor::new(jpeg), ImageFormat::Jpeg).into_decoder().unwrap();
-            let noted = decoder.orientation().unwrap();
-            assert_eq!(noted.to_exif(), orientation);
+            let orientation_tag = decoder.orientation().unwrap();
+            assert_eq!(orientation_tag.to_exif(), orientation);
             let mut image = DynamicImage::from_decoder(decoder).unwrap();
-            image.apply_orientation(noted);
+            image.apply_orientation(orientation_tag);
             let difference = mean_difference(&image.to_rgb8(), &test_photo().pixels);
             assert!(difference < 4.0, "orientation {orientation}: {difference}");
         }
@@ -312,9 +312,10 @@ mod tests {
             scene.to_webp(),
         ];
         for (number, file) in files.iter().enumerate() {
-            let shown = ImageReader::new(Cursor::new(file)).with_guessed_format().unwrap().decode().unwrap();
-            let shown = shown.to_rgb8();
-            let difference = mean_difference(&shown, &scene.pixels);
+            let decoded =
+                ImageReader::new(Cursor::new(file)).with_guessed_format().unwrap().decode().unwrap();
+            let decoded = decoded.to_rgb8();
+            let difference = mean_difference(&decoded, &scene.pixels);
             assert!(difference < 4.0, "file {number}: {difference}");
         }
     }

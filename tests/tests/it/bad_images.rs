@@ -1,4 +1,4 @@
-//! Damaged, lying and odd images: each fails only itself, with the right reason, and every accepted format is read.
+//! Damaged, mislabelled and unusual images: each fails alone, with the right reason, and every accepted format is read.
 
 use photofinish_tests::harness::test_photo::{
     Exif, TestPhoto, decode_jpeg, jpeg_of_four_gigapixels, png_of_four_gigapixels,
@@ -14,20 +14,20 @@ fn service() -> SharedServiceRef {
     GROUP.get_or_start(ServiceOptions::with_fake_models)
 }
 
-/// A picture whose bib tells that it was read.
-fn picture() -> TestPhoto {
+/// A photo with a bib, which shows whether it was read.
+fn photo_with_bib() -> TestPhoto {
     TestPhoto::new(800, 600).with_bib("2718", [300, 300])
 }
 
 #[track_caller]
-fn failure(partner: &Partner, album: &str, photo: &str) -> String {
+fn failure_of(partner: &Partner, album: &str, photo: &str) -> String {
     let photo = partner.get_photo(album, photo);
     assert_eq!(photo["state"], "failed", "{photo}");
     photo["failure"].as_str().unwrap_or_else(|| panic!("no reason: {photo}")).to_owned()
 }
 
 #[track_caller]
-fn texts(photo: &Value) -> Vec<&str> {
+fn texts_of(photo: &Value) -> Vec<&str> {
     assert_eq!(photo["state"], "ready", "{photo}");
     photo["texts"].as_array().expect("texts").iter().filter_map(|text| text["text"].as_str()).collect()
 }
@@ -37,8 +37,8 @@ fn each_bad_image_fails_only_itself_with_its_reason() {
     let service = service();
     let partner = service.partner();
     let album = partner.create_album("Bad apples");
-    let good = picture().to_jpeg();
-    let truncated_png = picture().to_png();
+    let good = photo_with_bib().to_jpeg();
+    let truncated_png = photo_with_bib().to_png();
     let bad: Vec<(&str, Vec<u8>, &str)> = vec![
         ("truncated.jpg", good[..good.len() / 3].to_vec(), "CORRUPT_IMAGE"),
         ("head-only.jpg", good[..40].to_vec(), "CORRUPT_IMAGE"),
@@ -64,10 +64,10 @@ fn each_bad_image_fails_only_itself_with_its_reason() {
     assert_eq!(progress["failed"], bad.len(), "{progress}");
     assert_eq!(progress["ready"], mates.len(), "{progress}");
     for (photo, name, reason) in expected {
-        assert_eq!(failure(&partner, &album, &photo), reason, "{name}");
+        assert_eq!(failure_of(&partner, &album, &photo), reason, "{name}");
     }
     for mate in mates {
-        assert_eq!(texts(&partner.get_photo(&album, &mate)), ["2718"]);
+        assert_eq!(texts_of(&partner.get_photo(&album, &mate)), ["2718"]);
     }
 }
 
@@ -76,7 +76,7 @@ fn every_accepted_format_is_read_whatever_its_name_and_declared_type() {
     let service = service();
     let partner = service.partner();
     let album = partner.create_album("Formats");
-    let picture = picture();
+    let picture = photo_with_bib();
     let files = [
         ("plain.JPG", "image/jpeg", picture.to_jpeg()),
         ("progressive.jpg", "image/jpeg", picture.to_progressive_jpeg()),
@@ -96,7 +96,7 @@ fn every_accepted_format_is_read_whatever_its_name_and_declared_type() {
     partner.wait_until_idle(&album);
     for (id, (name, ..)) in ids.iter().zip(&files) {
         let photo = partner.get_photo(&album, id);
-        assert_eq!(texts(&photo), ["2718"], "{name}");
+        assert_eq!(texts_of(&photo), ["2718"], "{name}");
         assert_eq!((&photo["width"], &photo["height"]), (&800.into(), &600.into()), "{name}");
         assert_eq!(photo["filename"], *name);
         let preview = partner.get(photo["url"].as_str().expect("a preview"));
@@ -111,7 +111,7 @@ fn a_grey_image_is_read() {
     let service = service();
     let partner = service.partner();
     let album = partner.create_album("Grey");
-    let photo = partner.upload_photo(&album, "grey.jpg", &picture().to_grey_jpeg());
+    let photo = partner.upload_photo(&album, "grey.jpg", &photo_with_bib().to_grey_jpeg());
     partner.wait_until_idle(&album);
     let photo = partner.get_photo(&album, &photo);
     assert_eq!(photo["state"], "ready", "{photo}");
@@ -123,14 +123,14 @@ fn damaged_exif_does_not_fail_the_photo() {
     let service = service();
     let partner = service.partner();
     let album = partner.create_album("Notes");
-    let good = picture().to_jpeg();
+    let good = photo_with_bib().to_jpeg();
     let mut files: Vec<Vec<u8>> =
-        [0, 9, 255].map(|o| picture().to_jpeg_with_exif(Exif::with_orientation(o))).to_vec();
+        [0, 9, 255].map(|o| photo_with_bib().to_jpeg_with_exif(Exif::with_orientation(o))).to_vec();
     let odd = Exif { taken_at: "0000:99:99 77:77:77", offset: "+99:99", ..Exif::with_orientation(1) };
-    files.push(picture().to_jpeg_with_exif(odd));
+    files.push(photo_with_bib().to_jpeg_with_exif(odd));
     for cut in [12, 20, 40, 80] {
-        // The segment keeps its length, but from `cut` on it holds nonsense.
-        let mut file = picture().to_jpeg_with_exif(Exif::with_orientation(1));
+        // The segment keeps its length, and contains nonsense from `cut` on.
+        let mut file = photo_with_bib().to_jpeg_with_exif(Exif::with_orientation(1));
         let end = 4 + usize::from(u16::from_be_bytes([file[4], file[5]]));
         file[cut..end].fill(0xee);
         files.push(file);
@@ -141,7 +141,7 @@ fn damaged_exif_does_not_fail_the_photo() {
     let ids: Vec<String> = files.iter().enumerate().map(upload).collect();
     partner.wait_until_idle(&album);
     for id in &ids {
-        assert_eq!(texts(&partner.get_photo(&album, id)), ["2718"]);
+        assert_eq!(texts_of(&partner.get_photo(&album, id)), ["2718"]);
     }
     assert_eq!(partner.get_photo(&album, &ids[3])["takenAt"], Value::Null);
 }
@@ -170,14 +170,15 @@ fn a_photo_that_panics_a_stage_fails_alone() {
         "poison.jpg",
         &TestPhoto::new(800, 600).with_bib("PANIC", [300, 300]).to_jpeg(),
     );
-    let mates: Vec<String> =
-        (0..8).map(|n| partner.upload_photo(&album, &format!("{n}.jpg"), &picture().to_jpeg())).collect();
+    let mates: Vec<String> = (0..8)
+        .map(|n| partner.upload_photo(&album, &format!("{n}.jpg"), &photo_with_bib().to_jpeg()))
+        .collect();
     let progress = partner.wait_until_idle(&album);
     assert_eq!((&progress["failed"], &progress["ready"]), (&1.into(), &mates.len().into()), "{progress}");
-    assert_eq!(failure(&partner, &album, &poison), "PROCESSING_CRASHED");
-    let again = partner.upload_photo(&album, "after.jpg", &picture().to_jpeg());
+    assert_eq!(failure_of(&partner, &album, &poison), "PROCESSING_CRASHED");
+    let again = partner.upload_photo(&album, "after.jpg", &photo_with_bib().to_jpeg());
     partner.wait_until_idle(&album);
-    assert_eq!(texts(&partner.get_photo(&album, &again)), ["2718"], "the service goes on");
+    assert_eq!(texts_of(&partner.get_photo(&album, &again)), ["2718"], "the service continues");
 }
 
 #[test]
@@ -212,13 +213,13 @@ fn real_odd_files_end_ready_or_failed_as_they_should() {
     for (id, path) in ids.iter().zip(&odd) {
         let photo = partner.get_photo(&album, id);
         match expected(path) {
-            Some(reason) => assert_eq!(failure(&partner, &album, id), reason, "{path}"),
+            Some(reason) => assert_eq!(failure_of(&partner, &album, id), reason, "{path}"),
             None => assert_eq!(photo["state"], "ready", "{path}: {photo}"),
         }
     }
 }
 
-/// Mean absolute difference of a preview to the picture it should show, grey levels.
+/// Mean absolute difference between a preview and the photo that it should show, in grey levels.
 fn mean_difference(preview: &[u8], picture: &TestPhoto) -> f64 {
     let shown = decode_jpeg(preview);
     assert_eq!(shown.dimensions(), picture.pixels().dimensions());

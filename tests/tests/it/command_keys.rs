@@ -1,4 +1,4 @@
-//! `photofinish key`, as an operator types it.
+//! `photofinish key`, on the command line.
 
 use crate::shell::Shell;
 
@@ -43,7 +43,7 @@ fn a_failing_key_command_says_why() {
     for (arguments, word) in cases {
         let output = shell.run(arguments, &[]);
         assert!(output.code.is_some_and(|code| code != 0), "{arguments:?} succeeded");
-        assert!(output.stderr.contains(word), "{arguments:?} does not speak of {word}: {}", output.stderr);
+        assert!(output.stderr.contains(word), "{arguments:?} does not mention {word}: {}", output.stderr);
         assert!(!output.stderr.contains("panicked"), "{}", output.stderr);
     }
 }
@@ -72,7 +72,7 @@ fn a_key_that_expires_after_the_calendar_ends_is_refused_before_anything_is_writ
     let create = ["key", "create", "--organization", "X", "--mode", "test", "--scope", "search:read"];
     for days in ["3000000", "4294967295", "4294967296", "soon"] {
         let output = shell.run(&[&create[..], &["--expires-in-days", days]].concat(), &[]);
-        assert!(output.code.is_some_and(|code| code != 0), "{days} days are taken");
+        assert!(output.code.is_some_and(|code| code != 0), "{days} days are accepted");
         assert!(output.stderr.contains("10000") && output.stderr.contains(days), "{}", output.stderr);
         assert!(!output.stderr.contains("panicked"), "{}", output.stderr);
     }

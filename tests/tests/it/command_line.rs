@@ -1,4 +1,4 @@
-//! The other commands and the settings, as an operator types them.
+//! The other commands, and the settings.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,11 @@ fn every_problem_of_the_settings_is_listed_at_once() {
         for (name, _) in settings {
             assert!(output.stderr.contains(name), "{role:?} does not name {name}: {}", output.stderr);
         }
-        assert!(!output.combined_output().contains("hidden-word"), "a password is shown: {}", output.stderr);
+        assert!(
+            !output.combined_output().contains("hidden-word"),
+            "a password is printed: {}",
+            output.stderr
+        );
         assert!(!output.stderr.contains("panicked"), "{}", output.stderr);
     }
 }
@@ -102,7 +106,7 @@ fn doctor_and_start_name_missing_files_without_a_panic() {
             assert_eq!(output.code, Some(1), "{arguments:?}: {}", output.combined_output());
             assert!(
                 output.combined_output().contains(word),
-                "{arguments:?} does not speak of {word}: {}",
+                "{arguments:?} does not mention {word}: {}",
                 output.combined_output()
             );
             assert!(!output.combined_output().contains("panicked"), "{}", output.combined_output());

@@ -1,4 +1,4 @@
-//! `photofinish upload`, as a partner types it.
+//! `photofinish upload`, on the command line.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,8 +14,8 @@ use crate::shell::Shell;
 /// Uploads a folder with the key of the usual partner.
 fn upload(service: &Service, album: &str, folder: &Path, more: &[&str]) -> CommandOutput {
     let (origin, partner) = (service.origin(), service.partner());
-    let place = folder.to_string_lossy().into_owned();
-    let arguments = ["upload", "--url", &origin, "--key", partner.key(), "--album", album, &place];
+    let path = folder.to_string_lossy().into_owned();
+    let arguments = ["upload", "--url", &origin, "--key", partner.key(), "--album", album, &path];
     service.run(&[&arguments[..], more].concat())
 }
 
@@ -52,7 +52,7 @@ fn an_upload_sends_what_is_missing_and_reconciles() {
     assert_eq!(partner.search_by_bib_exact(&album, "901").len(), 1);
 
     write("late.jpg", &TestPhoto::new(600, 400).with_bib("902", [150, 150]).to_jpeg());
-    // Left behind by a run that broke off, of a file that is not there yet and of one that is.
+    // Left behind by an interrupted run: a photo of a file that the album lacks and one of a file that it has.
     let stale = [("half.jpg", "image/jpeg"), ("start.png", "image/png")]
         .map(|(name, content_type)| partner.sign_photo(&album, name, content_type).photo_id);
     write("half.jpg", &TestPhoto::new(600, 400).with_bib("903", [150, 150]).to_jpeg());
@@ -63,8 +63,8 @@ fn an_upload_sends_what_is_missing_and_reconciles() {
     let progress = partner.wait_until_idle(&album);
     assert_eq!((&progress["ready"], &progress["awaitingUpload"]), (&23.into(), &0.into()), "{progress}");
     assert_eq!(partner.search_by_bib_exact(&album, "903").len(), 1);
-    let is_stale = |photo: &serde_json::Value| stale.iter().any(|id| photo["id"] == **id);
-    assert!(!partner.list_photos(&album).iter().any(is_stale), "what was left behind is removed");
+    let is_stale = |photo: &Value| stale.iter().any(|id| photo["id"] == **id);
+    assert!(!partner.list_photos(&album).iter().any(is_stale), "stale photos are removed");
     assert!(run().expect_success().contains("0 sent and confirmed"));
 }
 
@@ -122,15 +122,15 @@ fn an_upload_that_is_refused_says_so() {
     std::fs::write(folder.path().join("a.jpg"), TestPhoto::new(64, 64).to_jpeg()).expect("a file");
     let album = service.partner().create_album("Refused");
     let reader = service.create_key(&["search:read"], "test");
-    let place = folder.path().to_string_lossy().into_owned();
+    let path = folder.path().to_string_lossy().into_owned();
     let cases = [
-        (service.origin(), "svc_test_nonsense".to_owned(), album.clone(), place.clone(), "401"),
-        (service.origin(), reader, album.clone(), place.clone(), "403"),
+        (service.origin(), "svc_test_nonsense".to_owned(), album.clone(), path.clone(), "401"),
+        (service.origin(), reader, album.clone(), path.clone(), "403"),
         (
             service.origin(),
             service.partner().key().to_owned(),
             "01890000-0000-7000-8000-000000000000".into(),
-            place.clone(),
+            path.clone(),
             "404",
         ),
         (
@@ -141,10 +141,10 @@ fn an_upload_that_is_refused_says_so() {
             "/no/such/folder",
         ),
     ];
-    for (url, key, album, place, word) in cases {
-        let output = service.run(&["upload", "--url", &url, "--key", &key, "--album", &album, &place]);
+    for (url, key, album, path, word) in cases {
+        let output = service.run(&["upload", "--url", &url, "--key", &key, "--album", &album, &path]);
         assert_eq!(output.code, Some(1), "{}", output.combined_output());
-        assert!(output.stderr.contains(word), "does not speak of {word}: {}", output.stderr);
+        assert!(output.stderr.contains(word), "does not mention {word}: {}", output.stderr);
         assert!(
             !output.combined_output().contains(&key[12..]) && !output.stderr.contains("panicked"),
             "{}",
@@ -163,7 +163,7 @@ fn an_upload_continues_after_the_service_was_killed() {
         let picture = TestPhoto::new(1200, 900).with_bib(&format!("{}", 5000 + number * 11), [300, 300]);
         std::fs::write(folder.path().join(format!("{number:02}.jpg")), picture.to_jpeg()).expect("a file");
     }
-    // A ticket whose answer the cut swallowed is nobody's but this test's.
+    // No other uploader: a photo whose ticket was lost with the response belongs to this test.
     let run = || upload(&service, &album, folder.path(), &["--parallel", "2", "--stale-after", "0"]);
     std::thread::scope(|scope| {
         let upload = scope.spawn(run);
@@ -187,7 +187,7 @@ fn an_upload_continues_after_the_service_was_killed() {
 #[test]
 fn an_expired_upload_url_is_signed_again() {
     let service =
-        Scripted::answering(Script { listed: json!([]), refused: &["1"], over: &["2"], ..Script::default() });
+        Scripted::start(Script { listed: json!([]), refused: &["1"], expired: &["2"], ..Script::default() });
     let summary = service.upload(&["a.jpg", "b.jpg"]);
     assert!(summary.contains("2 sent and confirmed"), "{summary}");
     assert!(summary.contains("0 refused"), "{summary}");
@@ -203,7 +203,7 @@ fn an_expired_upload_url_is_signed_again() {
         "put 4",
         "success 3 4",
     ];
-    assert_eq!(service.asked(), expected);
+    assert_eq!(service.requests(), expected);
 }
 
 #[test]
@@ -212,13 +212,13 @@ fn a_stale_upload_is_removed_by_the_clock_of_the_service_and_only_while_unconfir
         let (filename, state) = (format!("{id}.jpg"), "awaiting_upload");
         json!({ "id": id, "filename": filename, "state": state, "createdAt": created })
     };
-    // This machine's clock calls all of them old.
+    // All of them are old by this machine's clock.
     let listed = json!([
         waiting("confirmed", "2020-01-01T00:30:00Z"),
         waiting("left", "2020-01-01T00:30:00Z"),
         waiting("young", "2020-01-01T01:30:00Z"),
     ]);
-    let service = Scripted::answering(Script { listed, confirmed: &["confirmed"], ..Script::default() });
+    let service = Scripted::start(Script { listed, confirmed: &["confirmed"], ..Script::default() });
     let summary = service.upload(&["confirmed.jpg", "left.jpg", "young.jpg"]);
     assert!(summary.contains("1 were in the album already"), "{summary}");
     assert!(summary.contains("2 sent and confirmed"), "{summary}");
@@ -233,68 +233,68 @@ fn a_stale_upload_is_removed_by_the_clock_of_the_service_and_only_while_unconfir
         "put 2",
         "success 1 2",
     ];
-    assert_eq!(service.asked(), expected);
+    assert_eq!(service.requests(), expected);
 }
 
-/// What happens in a service that no real one can be made to do on time.
+/// The behaviour of a fake service, which a real one could not be made to show at the right moment.
 #[derive(Default)]
 struct Script {
     /// The photos of the album.
     listed: Value,
-    /// Those that their uploader confirms between the list and the next look.
+    /// Those that their uploader confirms between the list and the next call.
     confirmed: &'static [&'static str],
-    /// Tickets whose URL storage refuses; they are counted from 1.
+    /// Numbers of the tickets, from 1, whose upload the storage refuses.
     refused: &'static [&'static str],
-    /// Tickets whose URL has ended by their own word.
-    over: &'static [&'static str],
+    /// Numbers of the tickets that have expired when they are signed.
+    expired: &'static [&'static str],
 }
 
-/// Answers by a script, at two in the morning of the first of January 2020, until the test process ends.
+/// A fake service that follows a script until the test process ends. Its clock stands at 2020-01-01 02:00 UTC.
 struct Scripted {
     origin: String,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Scripted {
-    fn answering(script: Script) -> Self {
+    fn start(script: Script) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let origin = format!("http://{}", listener.local_addr().expect("an address"));
-        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
-        let (kept, base) = (Arc::clone(&asked), origin.clone());
+        let requests: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (recorded, base) = (Arc::clone(&requests), origin.clone());
         let accept = move || {
             let mut signed = 0;
             for connection in listener.incoming().flatten() {
-                let Some((path, body)) = request(&connection) else { continue };
-                let (told, status, answer) = script.answer(&path, &body, (base.as_str(), &mut signed));
-                kept.lock().unwrap_or_else(PoisonError::into_inner).push(told);
-                respond(&connection, status, &answer.to_string());
+                let Some((path, body)) = read_request(&connection) else { continue };
+                let (request, status, body) = script.respond(&path, &body, &base, &mut signed);
+                recorded.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+                write_response(&connection, status, &body.to_string());
             }
         };
         std::thread::Builder::new().name("scripted".to_owned()).spawn(accept).expect("a thread");
-        Self { origin, asked }
+        Self { origin, requests }
     }
 
-    /// Uploads files of these names; answers the summary.
+    /// Uploads files of these names; returns the summary.
     fn upload(&self, names: &[&str]) -> String {
         let (shell, folder) = (Shell::new(), tempfile::tempdir().expect("a folder"));
         for name in names {
             std::fs::write(folder.path().join(name), TestPhoto::new(64, 64).to_jpeg()).expect("a file");
         }
-        let place = folder.path().to_string_lossy().into_owned();
+        let path = folder.path().to_string_lossy().into_owned();
         let album = "01890000-0000-7000-8000-000000000000";
-        let arguments = ["upload", "--url", &self.origin, "--key", "any", "--album", album, &place];
+        let arguments = ["upload", "--url", &self.origin, "--key", "any", "--album", album, &path];
         shell.run(&arguments, &[]).expect_success().to_owned()
     }
 
-    /// What was asked so far, in order.
-    fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The requests so far, in order.
+    fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl Script {
-    /// What was asked in short, with the status and the body of the answer.
-    fn answer(&self, path: &str, body: &Value, (base, signed): (&str, &mut u32)) -> (String, u16, Value) {
+    /// The request in short, with the status and the body of its response. `signed` counts the tickets.
+    fn respond(&self, path: &str, body: &Value, base: &str, signed: &mut u32) -> (String, u16, Value) {
         if let Some(ticket) = path.strip_prefix("/put/") {
             let status = if self.refused.contains(&ticket) { 403 } else { 200 };
             return (format!("put {ticket}"), status, Value::Null);
@@ -328,15 +328,15 @@ impl Script {
     fn ticket(&self, base: &str, signed: &mut u32) -> Value {
         *signed += 1;
         let photo = signed.to_string();
-        let is_over = self.over.contains(&photo.as_str());
-        let expires_at = if is_over { "2020-01-01T01:59:59Z" } else { "2020-01-01T02:15:00Z" };
+        let has_expired = self.expired.contains(&photo.as_str());
+        let expires_at = if has_expired { "2020-01-01T01:59:59Z" } else { "2020-01-01T02:15:00Z" };
         let url = format!("{base}/put/{photo}");
         json!({ "success": true, "uploadUrl": url, "photoId": photo, "expiresAt": expires_at })
     }
 }
 
-/// One request: its path, and its body where that is JSON.
-fn request(connection: &TcpStream) -> Option<(String, Value)> {
+/// One request: its path, and its body if that is JSON.
+fn read_request(connection: &TcpStream) -> Option<(String, Value)> {
     let mut reader = BufReader::new(connection);
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;
@@ -355,7 +355,7 @@ fn request(connection: &TcpStream) -> Option<(String, Value)> {
     Some((path, serde_json::from_slice(&body).unwrap_or_default()))
 }
 
-fn respond(mut connection: &TcpStream, status: u16, body: &str) {
+fn write_response(mut connection: &TcpStream, status: u16, body: &str) {
     let head = format!(
         "HTTP/1.1 {status} Scripted\r\ndate: Wed, 01 Jan 2020 02:00:00 GMT\r\ncontent-type: application/json\r\n\
          content-length: {}\r\nconnection: close\r\n\r\n",

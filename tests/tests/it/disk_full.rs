@@ -1,5 +1,5 @@
-//! The disk of the embedded profile is full: nothing that was answered is lost, what can be read is read, and all goes on
-//! by itself when there is room again.
+//! A full disk in the embedded profile: no confirmed photo is lost, reads succeed, and processing resumes by itself when
+//! there is free space.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Every photo shows this person and its own bib.
-const EVERYWHERE: u16 = 1;
+const COMMON_PERSON: u16 = 1;
 
 fn own_bib(number: usize) -> String {
     format!("{}", 50_100 + 7 * number)
@@ -24,7 +24,7 @@ fn own_bib(number: usize) -> String {
 
 fn photo(number: usize) -> Vec<u8> {
     TestPhoto::new(1600, 1200)
-        .with_face(EVERYWHERE, [200, 150, 140])
+        .with_face(COMMON_PERSON, [200, 150, 140])
         .with_bib(&own_bib(number), [200, 600])
         .to_jpeg()
 }
@@ -35,91 +35,96 @@ fn a_full_disk_refuses_writes_and_serves_reads_and_loses_no_confirmed_photo() {
     let service = disk.service(ServiceOptions::with_fake_models());
     service.restart();
     let album = service.partner().create_album("Full");
-    let mut promised = upload_some(&service.partner(), &album, 0..4);
+    let mut confirmed = upload_some(&service.partner(), &album, 0..4);
     service.partner().wait_until_idle(&album);
-    let image = service.partner().upload_selfie(&album, &TestPhoto::selfie(EVERYWHERE).to_jpeg());
+    let image = service.partner().upload_selfie(&album, &TestPhoto::selfie(COMMON_PERSON).to_jpeg());
     service.partner().search_by_image(&album, &image).expect_ok();
     service.terminate(Duration::from_secs(15));
-    // Without a pipeline nothing but this test moves on the disk.
+    // Without a pipeline only this test writes to the disk.
     let service = service.restart_with(ServiceOptions::with_fake_models().with_role("serve"));
     let partner = service.partner();
-    let (sent, late) = (sent(&partner, &album, 4), partner.sign_photo(&album, "late.jpg", "image/jpeg"));
+    let (sent, late) =
+        (upload_unconfirmed(&partner, &album, 4), partner.sign_photo(&album, "late.jpg", "image/jpeg"));
 
     disk.fill(2 << 20);
-    let (taken, refused) = upload_until_refused(&partner, &album, 5);
-    assert!(!taken.is_empty() && refused > 0, "{} photos were taken, {refused} refused", taken.len());
-    promised.extend(taken);
+    let (accepted, refused) = upload_until_refused(&partner, &album, 5);
+    assert!(
+        !accepted.is_empty() && refused > 0,
+        "{} photos were accepted, {refused} refused",
+        accepted.len()
+    );
+    confirmed.extend(accepted);
     disk.fill(0);
     for _ in 0..3 {
         partner.put(&late.upload_url, "image/jpeg", &photo(0)).expect_defined_error(503);
         partner.confirm_photo(&album, &sent.photo_id).expect_defined_error(503);
         partner.call("/albums/create", &json!({ "title": "Another" })).expect_defined_error(503);
-        check_reads(&partner, &album, &promised);
+        check_reads(&partner, &album, &confirmed);
         assert_eq!(partner.search_by_image(&album, &image).expect_ok()["total"], 4, "a selfie seen before");
     }
-    check_that_readiness_tells(&service);
+    check_that_readiness_names_the_disk(&service);
 
-    // A power cut does not make it worse.
+    // A power cut changes nothing.
     service.kill();
     service.spawn();
     wait_until("it starts on a full disk", || is_alive(&service));
-    // Folding the log in made some room.
+    // Moving the write-ahead log into the database has freed some space.
     disk.fill(0);
-    check_that_readiness_tells(&service);
-    check_reads(&partner, &album, &promised);
+    check_that_readiness_names_the_disk(&service);
+    check_reads(&partner, &album, &confirmed);
     partner.confirm_photo(&album, &sent.photo_id).expect_defined_error(503);
 
-    disk.make_room();
+    disk.free_space();
     wait_until("it is ready again", || is_ready(&service));
     partner.confirm_photo(&album, &sent.photo_id).expect_ok();
-    promised.insert(4, sent.photo_id);
-    assert_eq!(partner.put(&late.upload_url, "image/jpeg", &photo(promised.len())).status, 200);
+    confirmed.insert(4, sent.photo_id);
+    assert_eq!(partner.put(&late.upload_url, "image/jpeg", &photo(confirmed.len())).status, 200);
     partner.confirm_photo(&album, &late.photo_id).expect_ok();
-    promised.push(late.photo_id);
+    confirmed.push(late.photo_id);
     service.kill();
     let service = service.restart_with(ServiceOptions::with_fake_models());
-    check_all_ready(&service.partner(), &album, &promised);
+    check_all_ready(&service.partner(), &album, &confirmed);
 }
 
 #[test]
 fn a_disk_that_fills_up_under_the_pipeline_fails_no_photo_and_processing_resumes_with_free_space() {
     let Some(disk) = SmallDisk::mount(32) else { return };
-    // Photos are only queued at first, so that they are all still to be read when the disk is full.
+    // At first photos are only queued, so that none is read before the disk is full.
     let service = disk.service(ServiceOptions::with_fake_models().with_role("serve"));
     service.restart();
     let album = service.partner().create_album("Filling");
-    let mut promised = upload_some(&service.partner(), &album, 0..24);
+    let mut confirmed = upload_some(&service.partner(), &album, 0..24);
     service.kill();
     disk.fill(1 << 20);
-    // A photo in flight at each of several cuts must not be taken for one that ends its process.
+    // A photo in flight at each of several kills must not be accepted for the cause of the crashes.
     let service = service
         .spawn_with(ServiceOptions::with_fake_models().with_setting("PHOTOFINISH_ATTEMPT_LIMIT", "12"));
     let partner = service.partner();
     wait_until("it starts on a full disk", || is_alive(&service));
-    wait_until("the pipeline meets the full disk", || {
+    wait_until("the pipeline notices the full disk", || {
         let parts = readiness(&service)["parts"].clone();
         parts.as_array().is_some_and(|parts| {
             parts.iter().any(|part| part["name"] == "pipeline" && says_full(&part["reason"]))
         })
     });
-    let (taken, refused) = upload_until_refused(&partner, &album, promised.len());
-    assert!(refused > 0, "{} photos more were taken", taken.len());
-    promised.extend(taken);
+    let (accepted, refused) = upload_until_refused(&partner, &album, confirmed.len());
+    assert!(refused > 0, "{} more photos were accepted", accepted.len());
+    confirmed.extend(accepted);
     for _ in 0..3 {
         disk.fill(0);
-        check_reads(&partner, &album, &promised);
+        check_reads(&partner, &album, &confirmed);
         service.kill();
         service.spawn();
         wait_until("it starts on a full disk", || is_alive(&service));
         disk.fill(0);
-        watch_that_none_fails(&partner, &album, Duration::from_secs(2));
+        check_that_none_fails(&partner, &album, Duration::from_secs(2));
     }
 
-    disk.make_room();
-    check_all_ready(&partner, &album, &promised);
+    disk.free_space();
+    check_all_ready(&partner, &album, &confirmed);
     wait_until("it is ready again", || is_ready(&service));
-    promised.push(partner.upload_photo(&album, "after.jpg", &photo(promised.len())));
-    check_all_ready(&partner, &album, &promised);
+    confirmed.push(partner.upload_photo(&album, "after.jpg", &photo(confirmed.len())));
+    check_all_ready(&partner, &album, &confirmed);
 }
 
 #[test]
@@ -127,45 +132,45 @@ fn a_first_start_on_a_full_disk_says_so_and_one_with_free_space_succeeds() {
     let Some(disk) = SmallDisk::mount(8) else { return };
     disk.fill(0);
     let service = disk.service(ServiceOptions::with_fake_models());
-    assert!(!service.try_restart(), "a service without room for its database");
+    assert!(!service.try_restart(), "a service without space for its database became ready");
     assert!(says_full(&json!(service.log())), "{}", service.log());
     assert!(!service.log().contains("panicked"), "{}", service.log());
-    disk.make_room();
+    disk.free_space();
     service.restart();
     let album = service.partner().create_album("First");
-    let promised = upload_some(&service.partner(), &album, 0..1);
-    check_all_ready(&service.partner(), &album, &promised);
+    let confirmed = upload_some(&service.partner(), &album, 0..1);
+    check_all_ready(&service.partner(), &album, &confirmed);
 }
 
 fn upload_some(partner: &Partner, album: &str, numbers: std::ops::Range<usize>) -> Vec<String> {
     numbers.map(|number| partner.upload_photo(album, &format!("{number}.jpg"), &photo(number))).collect()
 }
 
-/// A photo whose bytes are there and that is not confirmed.
-fn sent(partner: &Partner, album: &str, number: usize) -> UploadTicket {
+/// Uploads a photo without confirming it.
+fn upload_unconfirmed(partner: &Partner, album: &str, number: usize) -> UploadTicket {
     let ticket = partner.sign_photo(album, &format!("{number}.jpg"), "image/jpeg");
     assert_eq!(partner.put(&ticket.upload_url, "image/jpeg", &photo(number)).status, 200);
     ticket
 }
 
-/// Uploads until ten uploads were refused; answers what was confirmed. Every refusal says that it may work later.
+/// Uploads until ten uploads were refused, each with a 503. Returns the confirmed photos and the number of refusals.
 fn upload_until_refused(partner: &Partner, album: &str, first: usize) -> (Vec<String>, usize) {
-    let (mut taken, mut refused) = (Vec::new(), 0);
+    let (mut accepted, mut refused) = (Vec::new(), 0);
     for _ in 0..200 {
-        let number = first + taken.len();
-        match attempt(partner, album, number) {
-            Some(photo) => taken.push(photo),
+        let number = first + accepted.len();
+        match try_upload(partner, album, number) {
+            Some(photo) => accepted.push(photo),
             None => refused += 1,
         }
         if refused == 10 {
             break;
         }
     }
-    (taken, refused)
+    (accepted, refused)
 }
 
-/// One upload; nothing when it was refused.
-fn attempt(partner: &Partner, album: &str, number: usize) -> Option<String> {
+/// Uploads a photo; `None` when the service refused with a 503.
+fn try_upload(partner: &Partner, album: &str, number: usize) -> Option<String> {
     let input = json!({ "albumId": album, "filename": format!("{number}.jpg"), "contentType": "image/jpeg" });
     let signed = partner.call("/photos/photo/signed", &input);
     if signed.status != 200 {
@@ -179,18 +184,18 @@ fn attempt(partner: &Partner, album: &str, number: usize) -> Option<String> {
         return None;
     }
     let id = expect_string(&ticket["photoId"]);
-    let confirmed = partner.confirm_photo(album, &id);
-    if confirmed.status != 200 {
-        confirmed.expect_defined_error(503);
+    let response = partner.confirm_photo(album, &id);
+    if response.status != 200 {
+        response.expect_defined_error(503);
         return None;
     }
     Some(id)
 }
 
-/// Lists, single photos and searches answer, and every promised photo is there.
-fn check_reads(partner: &Partner, album: &str, promised: &[String]) {
+/// Checks that lists, single photos and searches succeed, and that every confirmed photo is listed.
+fn check_reads(partner: &Partner, album: &str, confirmed: &[String]) {
     let photos = partner.list_photos(album);
-    for id in promised {
+    for id in confirmed {
         let photo = photos.iter().find(|photo| photo["id"] == id.as_str());
         let state = photo.map(|photo| photo["state"].clone()).unwrap_or_default();
         assert!(
@@ -208,27 +213,27 @@ fn check_reads(partner: &Partner, album: &str, promised: &[String]) {
     assert_eq!(partner.search_by_bib_exact(album, &own_bib(999)).len(), 0);
 }
 
-/// All promised photos get ready, no photo fails, and searches find each once.
-fn check_all_ready(partner: &Partner, album: &str, promised: &[String]) {
+/// Checks that all confirmed photos become ready, no photo fails, and searches find each once.
+fn check_all_ready(partner: &Partner, album: &str, confirmed: &[String]) {
     let progress = partner.wait_until_idle(album);
-    assert_eq!((&progress["ready"], &progress["failed"]), (&json!(promised.len()), &json!(0)), "{progress}");
-    for (number, id) in promised.iter().enumerate() {
+    assert_eq!((&progress["ready"], &progress["failed"]), (&json!(confirmed.len()), &json!(0)), "{progress}");
+    for (number, id) in confirmed.iter().enumerate() {
         let hits = partner.search_by_bib_exact(album, &own_bib(number));
         assert_eq!(hits.iter().map(|hit| &hit["id"]).collect::<Vec<_>>(), [&json!(id)], "photo {number}");
     }
-    let everyone = partner.search_by_selfie(album, &TestPhoto::selfie(EVERYWHERE).to_jpeg());
-    assert_eq!(everyone.len(), promised.len(), "one hit a photo");
+    let everyone = partner.search_by_selfie(album, &TestPhoto::selfie(COMMON_PERSON).to_jpeg());
+    assert_eq!(everyone.len(), confirmed.len(), "one hit a photo");
 }
 
-fn watch_that_none_fails(partner: &Partner, album: &str, time: Duration) {
+fn check_that_none_fails(partner: &Partner, album: &str, time: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < time {
-        assert_eq!(partner.album_progress(album)["failed"], 0, "a full disk is nobody's fault");
+        assert_eq!(partner.album_progress(album)["failed"], 0, "a full disk fails no photo");
         std::thread::sleep(Duration::from_millis(100));
     }
 }
 
-fn check_that_readiness_tells(service: &Service) {
+fn check_that_readiness_names_the_disk(service: &Service) {
     let ready = readiness(service);
     assert_eq!(ready["ready"], false, "{ready}");
     let storage =
@@ -249,19 +254,19 @@ fn is_ready(service: &Service) -> bool {
     readiness(service)["ready"] == true
 }
 
-/// Whether it answers requests; it may take a while to start.
+/// Whether it responds to requests; it may take a while to start.
 fn is_alive(service: &Service) -> bool {
     assert!(!service.has_exited(), "the service ended; its log:\n{}", service.log());
     service.is_alive()
 }
 
-/// A small disk for a service's data, made of memory. Taken away when dropped.
+/// A small file system in memory for a service's data. Unmounted when dropped.
 struct SmallDisk {
     folder: Arc<TempDir>,
 }
 
 impl SmallDisk {
-    /// Nothing (said loudly) where this user may not mount.
+    /// Mounts one. `None`, with a line that the test is skipped, where this user may not mount.
     fn mount(megabytes: u32) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder for the disk");
         let data = folder.path().join("data");
@@ -282,15 +287,15 @@ impl SmallDisk {
         }
     }
 
-    /// A service that keeps its data here, not started.
+    /// A service with its data on this disk, not started.
     fn service(&self, options: ServiceOptions) -> Service {
         Service::new_stopped(options, Arc::clone(&self.folder))
     }
 
-    /// Fills it, but for so many bytes.
-    fn fill(&self, leave: u64) {
+    /// Fills it, except for so many bytes.
+    fn fill(&self, free_bytes: u64) {
         let file = OpenOptions::new().create(true).append(true).open(self.filler());
-        let mut file = file.expect("an empty file needs no room");
+        let mut file = file.expect("an empty file needs no space");
         for piece in [1 << 20, 4096] {
             let piece = vec![b'x'; piece];
             let refused = loop {
@@ -301,10 +306,10 @@ impl SmallDisk {
             assert_eq!(refused.kind(), ErrorKind::StorageFull, "{refused}");
         }
         let length = file.metadata().expect("a length").len();
-        file.set_len(length - leave).expect("a shorter file");
+        file.set_len(length - free_bytes).expect("a shorter file");
     }
 
-    fn make_room(&self) {
+    fn free_space(&self) {
         std::fs::remove_file(self.filler()).expect("the filler");
     }
 
@@ -316,7 +321,7 @@ impl SmallDisk {
 impl Drop for SmallDisk {
     fn drop(&mut self) {
         let data = self.folder.path().join("data");
-        // Lazily, so that it goes also when a process still has a file open in it.
+        // Lazily: a process may still have a file open in it.
         let gone = Command::new("umount").arg("--lazy").arg(&data).status();
         if !gone.is_ok_and(|status| status.success()) {
             eprintln!("{} is still mounted", data.display());

@@ -1,4 +1,4 @@
-//! The whole way of photos with the fake networks: in by upload, seen, and out by search.
+//! Photos from upload to search, through the whole service with fake models.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ fn service() -> SharedServiceRef {
     GROUP.get_or_start(ServiceOptions::with_fake_models)
 }
 
-/// Two runners with their bibs.
-pub(crate) fn finish() -> TestPhoto {
+/// A photo of two runners with their bibs.
+pub(crate) fn finish_photo() -> TestPhoto {
     TestPhoto::new(1200, 800)
         .with_face(1, [200, 150, 120])
         .with_bib("1204", [200, 450])
@@ -26,8 +26,11 @@ fn a_photo_is_found_by_every_face_and_bib_in_it() {
     let service = service();
     let partner = service.partner();
     let album = partner.create_album("Finish");
-    let photo =
-        partner.upload_photo(&album, "finish.jpg", &finish().to_jpeg_with_exif(Exif::with_orientation(1)));
+    let photo = partner.upload_photo(
+        &album,
+        "finish.jpg",
+        &finish_photo().to_jpeg_with_exif(Exif::with_orientation(1)),
+    );
     let other = partner.upload_photo(
         &album,
         "other.jpg",
@@ -82,7 +85,7 @@ fn detections_are_where_they_were_drawn() {
     let service = service();
     let partner = service.partner();
     let album = partner.create_album("Places");
-    let photo = partner.upload_photo(&album, "finish.jpg", &finish().to_jpeg());
+    let photo = partner.upload_photo(&album, "finish.jpg", &finish_photo().to_jpeg());
     partner.wait_until_idle(&album);
     let photo = partner.get_photo(&album, &photo);
     let faces = photo["faces"].as_array().expect("faces");
@@ -148,21 +151,21 @@ fn the_bib_pattern_of_the_album_decides() {
 fn disabled_recognition_is_neither_read_nor_searched() {
     let service = service();
     let partner = service.partner();
-    for (off, declined) in [("face", "FACE_SEARCH_DISABLED"), ("text", "TEXT_SEARCH_DISABLED")] {
-        let album =
-            partner.create_album_with(&json!({ "title": off, "config": { off: { "enabled": false } } }));
-        let photo = partner.upload_photo(&album, "a.jpg", &finish().to_jpeg());
+    for (disabled, decline_code) in [("face", "FACE_SEARCH_DISABLED"), ("text", "TEXT_SEARCH_DISABLED")] {
+        let album = partner
+            .create_album_with(&json!({ "title": disabled, "config": { disabled: { "enabled": false } } }));
+        let photo = partner.upload_photo(&album, "a.jpg", &finish_photo().to_jpeg());
         partner.wait_until_idle(&album);
         let photo = partner.get_photo(&album, &photo);
         let counts = (photo["faces"].as_array().map(Vec::len), photo["texts"].as_array().map(Vec::len));
-        let answer = if off == "face" {
+        let response = if disabled == "face" {
             assert_eq!(counts, (Some(0), Some(2)), "{photo}");
             partner.search_by_image(&album, &partner.upload_selfie(&album, &TestPhoto::selfie(1).to_jpeg()))
         } else {
             assert_eq!(counts, (Some(2), Some(0)), "{photo}");
             partner.call("/photos/search/text/list", &json!({ "albumId": album, "text": "1204" }))
         };
-        assert_eq!(answer.expect_defined_error(422)["declineCode"], declined);
+        assert_eq!(response.expect_defined_error(422)["declineCode"], decline_code);
     }
 }
 
@@ -175,9 +178,9 @@ fn grid_mode_reads_the_cells_and_duplicates_nothing() {
     let album =
         partner.create_album_with(&json!({ "title": "Grid", "config": { "face": grid, "text": grid } }));
     let mut picture = TestPhoto::new(1800, 1200);
-    // Marks in the middles of cells and across their borders.
-    let places = [(1, "101", 100), (2, "102", 520), (3, "103", 860), (4, "104", 1150), (5, "105", 1500)];
-    for (person, bib, x) in places {
+    // Marks in the middle of cells and across their borders.
+    let runners = [(1, "101", 100), (2, "102", 520), (3, "103", 860), (4, "104", 1150), (5, "105", 1500)];
+    for (person, bib, x) in runners {
         picture = picture.with_face(person, [x, 540, 110]).with_bib(bib, [x, 900]);
     }
     let photo = partner.upload_photo(&album, "group.jpg", &picture.to_jpeg());
@@ -185,7 +188,7 @@ fn grid_mode_reads_the_cells_and_duplicates_nothing() {
     let photo = partner.get_photo(&album, &photo);
     assert_eq!(photo["faces"].as_array().map(Vec::len), Some(5), "{photo}");
     assert_eq!(photo["texts"].as_array().map(Vec::len), Some(5), "{photo}");
-    for (person, bib, _) in places {
+    for (person, bib, _) in runners {
         assert_eq!(partner.search_by_bib_exact(&album, bib).len(), 1, "{bib}");
         assert_eq!(
             partner.search_by_selfie(&album, &TestPhoto::selfie(person).to_jpeg()).len(),
@@ -221,7 +224,7 @@ fn a_changed_config_takes_effect_after_reprocessing() {
     let partner = service.partner();
     let album = partner
         .create_album_with(&json!({ "title": "Reprocess", "config": { "text": { "enabled": false } } }));
-    let photo = partner.upload_photo(&album, "a.jpg", &finish().to_jpeg());
+    let photo = partner.upload_photo(&album, "a.jpg", &finish_photo().to_jpeg());
     partner.wait_until_idle(&album);
     assert_eq!(partner.get_photo(&album, &photo)["texts"], json!([]));
     let changed = partner

@@ -1,4 +1,4 @@
-//! Health and metrics: for operators, outside the contract.
+//! Health and metrics, for operators: they are not part of the contract.
 
 use photofinish_tests::harness::{
     Service, ServiceOptions, SharedService, SharedServiceRef, free_port, wait_until,
@@ -6,7 +6,7 @@ use photofinish_tests::harness::{
 
 use serde_json::json;
 
-use crate::end_to_end::finish;
+use crate::end_to_end::finish_photo;
 
 static GROUP: SharedService = SharedService::new();
 
@@ -19,7 +19,7 @@ fn health_and_metrics_are_served_beside_the_api() {
     let service = service();
     let partner = service.partner();
     let album = partner.create_album("Metrics");
-    partner.upload_photo(&album, "a.jpg", &finish().to_jpeg());
+    partner.upload_photo(&album, "a.jpg", &finish_photo().to_jpeg());
     partner.wait_until_idle(&album);
     assert_eq!(partner.get(&format!("{}/healthz", service.origin())).status, 200);
     assert_eq!(partner.get(&format!("{}/readyz", service.origin())).status, 200);
@@ -54,22 +54,22 @@ fn the_waiting_time_of_photos_is_measured() {
     let service = Service::start(ServiceOptions::with_fake_models());
     let partner = service.partner();
     let album = partner.create_album("Waits");
-    partner.upload_photo(&album, "a.jpg", &finish().to_jpeg());
+    partner.upload_photo(&album, "a.jpg", &finish_photo().to_jpeg());
     partner.wait_until_idle(&album);
     let page = || partner.get(&format!("{}/metrics", service.origin())).text();
-    // Counted a moment after the photo is seen to be ready.
+    // Counted a moment after the photo is listed as ready.
     wait_until("the photo is counted", || {
         page().lines().any(|line| line == "photofinish_confirm_to_searchable_seconds_count 1")
     });
     let metrics = page();
-    // A photo may wait for hours behind a large event: the buckets reach that far.
+    // A photo may wait for hours behind a large event: the buckets must cover that.
     assert!(metrics.contains("photofinish_confirm_to_searchable_seconds_bucket{le=\"21600\"}"), "{metrics}");
     for gauge in ["photofinish_queue_depth ", "photofinish_queue_age_seconds "] {
         assert!(metrics.lines().any(|line| line.starts_with(gauge)), "no {gauge}in {metrics}");
     }
 }
 
-/// An alert on the increase of a counter misses its first event when the counter begins with it.
+/// An alert on the increase of a counter misses the first event when the counter only appears with it.
 #[test]
 fn counters_of_alerts_are_exported_as_0_from_the_start() {
     let service = Service::start(ServiceOptions::with_fake_models());

@@ -1,4 +1,4 @@
-//! EXIF orientations 1 to 8: the same picture, the same hits.
+//! EXIF orientations 1 to 8: the same image, the same hits.
 
 use image::{RgbImage, imageops};
 use photofinish_tests::harness::test_photo::{Exif, TestPhoto, decode_jpeg};
@@ -27,7 +27,7 @@ fn a_photo_in_any_orientation_is_the_same_image_with_the_same_hits() {
         assert_eq!(hits.len(), 8, "every orientation is found: {hits:?}");
         for hit in hits {
             assert!(
-                distance(hit, &hits[0]) < 0.01,
+                box_distance(hit, &hits[0]) < 0.01,
                 "the box moves with the orientation: {hit} and {}",
                 hits[0]
             );
@@ -41,7 +41,7 @@ fn a_photo_in_any_orientation_is_the_same_image_with_the_same_hits() {
             "orientation {orientation}"
         );
         for field in ["url", "thumbnailUrl"] {
-            let shown = picture(&partner, &photo, field);
+            let shown = download_image(&partner, &photo, field);
             let difference = difference(&shown, upright.pixels());
             assert!(difference < 6.0, "orientation {orientation}, {field}: {difference} grey levels away");
         }
@@ -88,22 +88,22 @@ fn a_real_scene_in_every_orientation_has_the_same_faces() {
         .collect();
     partner.wait_until_idle(&album);
     let first = partner.get_photo(&album, &ids[0]);
-    let upright = picture(&partner, &first, "thumbnailUrl");
+    let upright = download_image(&partner, &first, "thumbnailUrl");
     let faces = |photo: &Value| photo["faces"].as_array().map_or(0, Vec::len);
     for id in &ids {
         let photo = partner.get_photo(&album, id);
         assert_eq!((&photo["width"], &photo["height"]), (&first["width"], &first["height"]), "{photo}");
         assert_eq!(faces(&photo), faces(&first), "{photo}");
-        let difference = difference(&picture(&partner, &photo, "thumbnailUrl"), &upright);
+        let difference = difference(&download_image(&partner, &photo, "thumbnailUrl"), &upright);
         assert!(difference < 8.0, "{}: {difference} grey levels away from the first", photo["filename"]);
     }
 }
 
-fn picture(partner: &Partner, photo: &Value, field: &str) -> RgbImage {
+fn download_image(partner: &Partner, photo: &Value, field: &str) -> RgbImage {
     decode_jpeg(&partner.get(&expect_string(&photo[field])).body)
 }
 
-/// Mean absolute difference in grey levels, both at 150 pixels across.
+/// Mean absolute difference in grey levels, of both images at 150 x 100 pixels.
 fn difference(one: &RgbImage, other: &RgbImage) -> f64 {
     let small = |image: &RgbImage| imageops::resize(image, 150, 100, imageops::FilterType::Triangle);
     let (one, other) = (small(one), small(other));
@@ -111,8 +111,8 @@ fn difference(one: &RgbImage, other: &RgbImage) -> f64 {
     sum as f64 / one.as_raw().len() as f64
 }
 
-/// The largest difference of any side of two boxes.
-fn distance(one: &Value, other: &Value) -> f64 {
+/// The largest difference between the sides of two boxes.
+fn box_distance(one: &Value, other: &Value) -> f64 {
     let side = |hit: &Value, name: &str| hit["boundingBox"][name].as_f64().unwrap_or(f64::NAN);
     ["top", "left", "width", "height"]
         .iter()

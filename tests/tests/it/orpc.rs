@@ -1,4 +1,4 @@
-//! The real oRPC client, from npm, against the running service: `tests/orpc/run.mjs`.
+//! The oRPC client from npm against the running service: `tests/orpc/run.mjs`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -21,7 +21,7 @@ fn the_real_orpc_client_understands_every_answer() {
         return skip_or_fail(TEST, "no Node.js 20 or newer on this machine, on which the client runs");
     }
     let service = Service::start(ServiceOptions::with_fake_models());
-    // Node looks for packages beside the program, so the program is run from a folder that has them.
+    // Node searches packages beside the program, so the program runs from a folder that has them.
     let folder = tempfile::tempdir().expect("a folder");
     let program = repository_root().join("tests/orpc");
     for file in ["run.mjs", "contract.mjs"] {

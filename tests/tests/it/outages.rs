@@ -1,4 +1,4 @@
-//! Parts that do not serve for a while, and processes apart: nobody's photo fails for it.
+//! Outages of storage, limits that changed, and processes of separate roles: no photo fails because of them.
 
 use photofinish_tests::harness::test_photo::TestPhoto;
 use photofinish_tests::harness::{Service, ServiceOptions, wait_until};
@@ -11,7 +11,7 @@ fn photo() -> Vec<u8> {
 
 #[test]
 fn a_storage_outage_fails_no_photo() {
-    // Photos are only queued at first, so that they are all still to be read when the disk goes.
+    // At first photos are only queued, so that none is read before the outage.
     let service = Service::start(ServiceOptions::with_fake_models().with_role("serve"));
     let album = service.partner().create_album("Disk");
     let large = TestPhoto::new(2400, 1800).with_bib("1204", [400, 300]).to_jpeg();
@@ -22,10 +22,10 @@ fn a_storage_outage_fails_no_photo() {
     let service = service.restart_with(ServiceOptions::with_fake_models());
     let partner = service.partner();
     let (objects, away) = (service.data_dir().join("objects"), service.data_dir().join("away"));
-    std::fs::write(&away, b"no folder").expect("something else to be in its place");
-    // In one step each way: workers are at it.
+    std::fs::write(&away, b"no folder").expect("a file in the place of the folder");
+    // Atomic in both directions: workers access the folder meanwhile.
     let exchange = || renameat_with(CWD, &objects, CWD, &away, RenameFlags::EXCHANGE);
-    exchange().expect("the disk goes");
+    exchange().expect("the outage begins");
     let ready = partner.get(&format!("{}/readyz", service.origin()));
     assert_eq!(ready.status, 503, "{}", ready.text());
     assert!(ready.text().contains("storage"), "{}", ready.text());
@@ -33,15 +33,15 @@ fn a_storage_outage_fails_no_photo() {
     assert_eq!(alive.status, 200, "{}", alive.text());
     partner.put(&ticket.upload_url, "image/jpeg", &photo()).expect_defined_error(503);
     partner.confirm_photo(&album, &ticket.photo_id).expect_defined_error(503);
-    wait_until("the pipeline meets the outage", || {
+    wait_until("the pipeline notices the outage", || {
         let ready = partner.get(&format!("{}/readyz", service.origin())).json();
         ready["parts"].as_array().is_some_and(|parts| {
             parts.iter().any(|part| part["name"] == "pipeline" && part["state"] != "running")
         })
     });
-    assert_eq!(partner.album_progress(&album)["failed"], 0, "an outage is nobody's fault");
+    assert_eq!(partner.album_progress(&album)["failed"], 0, "an outage fails no photo");
 
-    exchange().expect("the disk comes back");
+    exchange().expect("the outage ends");
     partner.wait_until_idle(&album);
     for photo in &photos {
         assert_eq!(partner.get_photo(&album, photo)["state"], "ready");
@@ -69,7 +69,7 @@ fn api_and_worker_run_as_two_processes() {
     assert_eq!(
         partner.search_by_selfie(&album, &TestPhoto::selfie(1).to_jpeg()).len(),
         2,
-        "the API's index follows the rows"
+        "the API's index follows the database"
     );
     let metrics = partner.get(&format!("{}/metrics", worker.origin()));
     assert_eq!(metrics.status, 200, "a worker serves its health and metrics");
@@ -106,22 +106,22 @@ fn selfies_beyond_the_queue_capacity_are_429_with_retry_after() {
     let service = Service::start(ServiceOptions::with_fake_models());
     let partner = service.partner();
     let album = partner.create_album("Rush");
-    // Slow to decode, so that the desk fills.
+    // Slow to decode, so that the queue of selfies fills up.
     let selfie = TestPhoto::new(4000, 3000).with_face(1, [1000, 800, 1200]).to_progressive_jpeg();
     let images: Vec<String> = (0..64).map(|_| partner.upload_selfie(&album, &selfie)).collect();
-    let answers: Vec<_> = std::thread::scope(|scope| {
+    let responses: Vec<_> = std::thread::scope(|scope| {
         let (partner, album) = (&partner, &album);
-        let asked: Vec<_> =
+        let searches: Vec<_> =
             images.iter().map(|image| scope.spawn(move || partner.search_by_image(album, image))).collect();
-        asked.into_iter().map(|answer| answer.join().expect("an answer")).collect()
+        searches.into_iter().map(|search| search.join().expect("a response")).collect()
     });
-    let refused: Vec<_> = answers.iter().filter(|answer| answer.status != 200).collect();
-    assert!(!refused.is_empty(), "64 selfies at once found a seat each");
-    assert!(refused.len() < answers.len(), "nobody was served");
-    for answer in refused {
-        let data = answer.expect_defined_error(429);
+    let refused: Vec<_> = responses.iter().filter(|response| response.status != 200).collect();
+    assert!(!refused.is_empty(), "64 selfies at once were all accepted");
+    assert!(refused.len() < responses.len(), "all selfies were refused");
+    for response in refused {
+        let data = response.expect_defined_error(429);
         assert!(data["tryAgainIn"].as_f64().is_some_and(|seconds| seconds > 0.0), "{data}");
-        assert!(answer.header("retry-after").is_some(), "{:?}", answer.headers);
+        assert!(response.header("retry-after").is_some(), "{:?}", response.headers);
     }
     for image in &images[..3] {
         wait_until("a refused selfie is served later", || {

@@ -24,11 +24,11 @@ fn previews_have_the_albums_sizes_and_no_exif() {
     let photo = partner.get_photo(&album, &photo);
     assert_eq!((&photo["width"], &photo["height"]), (&json!(1200), &json!(800)), "upright");
     for (field, size) in [("url", (640, 427)), ("thumbnailUrl", (100, 67))] {
-        let answer = partner.get(&expect_string(&photo[field]));
-        assert_eq!(answer.header("content-type"), Some("image/jpeg"));
-        let picture = decode_jpeg(&answer.body);
+        let response = partner.get(&expect_string(&photo[field]));
+        assert_eq!(response.header("content-type"), Some("image/jpeg"));
+        let picture = decode_jpeg(&response.body);
         assert_eq!(picture.dimensions(), size, "{field}");
-        assert!(!answer.body.windows(4).any(|four| four == b"Exif"), "{field} carries EXIF");
+        assert!(!response.body.windows(4).any(|four| four == b"Exif"), "{field} carries EXIF");
     }
 }
 

@@ -1,4 +1,4 @@
-//! A few real photos through the real networks, end to end. The whole measurement is `cargo xtask eval`.
+//! A few real photos through the real models, end to end. `cargo xtask eval` measures all of them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use photofinish_tests::harness::test_photo::decode_jpeg;
 use photofinish_tests::harness::{Service, ServiceOptions, skip_or_fail};
 use serde_json::Value;
 
-/// Photos of RBNR whose bibs are found, of set 1: a handful, so that the test stays quick.
+/// Photos of RBNR set 1: few, so that the test stays quick.
 const PHOTOS: usize = 8;
 
 fn start(test: &str) -> Option<Service> {
@@ -69,8 +69,8 @@ fn a_selfie_finds_its_runner_first() {
     let mut first = 0;
     for (probe, wanted) in &pairs {
         let image = partner.upload_selfie(&album, &face_of(&photos, probe));
-        let answer = partner.search_by_image(&album, &image);
-        let hit = (answer.status == 200).then(|| answer.expect_ok()["photos"][0]["id"].clone());
+        let response = partner.search_by_image(&album, &image);
+        let hit = (response.status == 200).then(|| response.expect_ok()["photos"][0]["id"].clone());
         first += usize::from(hit.as_ref().and_then(Value::as_str) == Some(&ids[&wanted.file]));
     }
     assert!(first + 1 >= pairs.len(), "{first} of {} runners came first", pairs.len());

@@ -1,26 +1,22 @@
-//! The drawn sample event through both sets of real networks, the default one and the one that package registries
-//! carry: every bib is read, every runner found by a selfie, and nobody taken for somebody else.
+//! The drawn sample event through both sets of real models, the default one and the one from package registries: every bib
+//! is read, every runner is found by a selfie, and no runner is taken for another.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
-use photofinish_tests::harness::{Service, ServiceOptions, read_variable, repository_root, skip_or_fail};
+use photofinish_tests::harness::{Service, ServiceOptions, skip_or_fail, variable_or_installed_path};
 use photofinish_tests::scenes::event::{self, Truth};
 use serde_json::Value;
 
-/// One of each group of runners, and of each picture format.
+/// One photo of each group of runners, and of each image format.
 const PHOTOS: usize = 6;
-
-fn set_up(variable_name: &str, place: &str) -> PathBuf {
-    read_variable(variable_name).map_or_else(|| repository_root().join(place), PathBuf::from)
-}
 
 #[test]
 fn the_default_models_distinguish_the_runners_of_the_sample_event() {
     const TEST: &str = "the_default_models_distinguish_the_runners_of_the_sample_event";
     match ServiceOptions::with_real_models() {
-        Ok(options) => check(TEST, options),
+        Ok(options) => check_event(TEST, options),
         Err(why) => skip_or_fail(TEST, &why),
     }
 }
@@ -28,7 +24,7 @@ fn the_default_models_distinguish_the_runners_of_the_sample_event() {
 #[test]
 fn the_registry_models_distinguish_the_runners_of_the_sample_event() {
     const TEST: &str = "the_registry_models_distinguish_the_runners_of_the_sample_event";
-    let models = set_up("PHOTOFINISH_TEST_REGISTRY_MODELS", ".photofinish/models-registry");
+    let models = variable_or_installed_path("PHOTOFINISH_TEST_REGISTRY_MODELS", "models-registry");
     if !models.is_dir() {
         return skip_or_fail(
             TEST,
@@ -36,21 +32,23 @@ fn the_registry_models_distinguish_the_runners_of_the_sample_event() {
         );
     }
     match ServiceOptions::with_real_models() {
-        Ok(options) => check(TEST, options.with_setting("PHOTOFINISH_MODELS_DIR", models.to_string_lossy())),
+        Ok(options) => {
+            check_event(TEST, options.with_setting("PHOTOFINISH_MODELS_DIR", models.to_string_lossy()))
+        }
         Err(why) => skip_or_fail(TEST, &why),
     }
 }
 
-/// Sends the event and searches it by every bib and every selfie.
-fn check(test: &str, options: ServiceOptions) {
-    let portraits = set_up("PHOTOFINISH_TEST_PORTRAITS", ".photofinish/portraits");
+/// Uploads the event and searches it by every bib and every selfie.
+fn check_event(test: &str, options: ServiceOptions) {
+    let portraits = variable_or_installed_path("PHOTOFINISH_TEST_PORTRAITS", "portraits");
     if !portraits.is_dir() {
         return skip_or_fail(
             test,
             &format!("{} is missing: run `cargo xtask setup --all`", portraits.display()),
         );
     }
-    // Drawn once for both tests; the same pictures each time, so nothing is left over from another run.
+    // Drawn once for both tests. Every run draws the same files, so those of an earlier run do no harm.
     static TRUTH: OnceLock<Truth> = OnceLock::new();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sample-event");
     let truth = TRUTH.get_or_init(|| event::write_event(&folder, &portraits, PHOTOS).expect("an event"));
@@ -67,10 +65,10 @@ fn check(test: &str, options: ServiceOptions) {
 
     for runner in &truth.runners {
         let expected = photos_of(truth, &runner.name);
-        let by_bib = named(&partner.search_by_bib_exact(&album, &runner.bib), &files);
+        let by_bib = files_of_hits(&partner.search_by_bib_exact(&album, &runner.bib), &files);
         assert_eq!(by_bib, expected, "photos of the bib {}", runner.bib);
         let selfie = read(&folder.join(event::SELFIES_FOLDER).join(&runner.selfie));
-        let by_face = named(&partner.search_by_selfie(&album, &selfie), &files);
+        let by_face = files_of_hits(&partner.search_by_selfie(&album, &selfie), &files);
         assert_eq!(by_face, expected, "photos of {}", runner.name);
     }
     for (id, file) in &files {
@@ -87,7 +85,7 @@ fn photos_of(truth: &Truth, runner: &str) -> BTreeSet<String> {
     shown.map(|photo| photo.file.clone()).collect()
 }
 
-fn named(hits: &[Value], files: &HashMap<String, String>) -> BTreeSet<String> {
+fn files_of_hits(hits: &[Value], files: &HashMap<String, String>) -> BTreeSet<String> {
     hits.iter().filter_map(|hit| files.get(hit["id"].as_str()?).cloned()).collect()
 }
 

@@ -1,10 +1,10 @@
-//! A shell for the command line: an empty data folder and a binary that nothing of this machine reaches.
+//! Runs commands of the binary in an empty data folder, with no settings of this machine.
 
 use std::path::Path;
 
 use photofinish_tests::harness::{CommandOutput, isolated_command, run_command};
 
-/// An empty data folder with a binary that knows nothing of this shell.
+/// An empty data folder.
 pub(crate) struct Shell(tempfile::TempDir);
 
 impl Shell {

@@ -1,4 +1,4 @@
-//! A collector of traces: takes OTLP over HTTP as a real one does, and remembers the spans.
+//! A trace collector: accepts OTLP over HTTP as a real one does, and records the spans.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -11,30 +11,30 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 
-/// A span as it was sent.
+/// A span as it was received.
 #[derive(Clone, Debug)]
-pub struct Sent {
+pub struct ReceivedSpan {
     pub span: Span,
     pub fields: HashMap<String, String>,
     pub resource: HashMap<String, String>,
-    /// The headers of the request that brought it, names lowercase.
+    /// The headers of its request, names in lower case.
     pub headers: HashMap<String, String>,
 }
 
-impl Sent {
+impl ReceivedSpan {
     pub fn field(&self, name: &str) -> &str {
         self.fields.get(name).map_or("", String::as_str)
     }
 }
 
-/// Listens until the test process ends.
-pub struct Collector(Arc<Mutex<Vec<Sent>>>);
+/// A collector that listens until the test process ends.
+pub struct Collector(Arc<Mutex<Vec<ReceivedSpan>>>);
 
 impl Collector {
-    /// On a port of this machine that is free.
+    /// Listens on a port of this machine.
     pub fn listen(port: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", port)).expect("the port is free");
-        let spans: Arc<Mutex<Vec<Sent>>> = Arc::default();
+        let spans: Arc<Mutex<Vec<ReceivedSpan>>> = Arc::default();
         let (kept, name) = (Arc::clone(&spans), format!("collector-{port}"));
         let accept = move || {
             for connection in listener.incoming().flatten() {
@@ -48,36 +48,37 @@ impl Collector {
     }
 
     /// Every span so far.
-    pub fn spans(&self) -> Vec<Sent> {
+    pub fn spans(&self) -> Vec<ReceivedSpan> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The spans of this name with a field of this value.
-    pub fn named(&self, name: &str, (field, value): (&str, &str)) -> Vec<Sent> {
-        let is_wanted = |sent: &Sent| sent.span.name == name && sent.field(field) == value;
+    pub fn find(&self, name: &str, field: &str, value: &str) -> Vec<ReceivedSpan> {
+        let is_wanted = |sent: &ReceivedSpan| sent.span.name == name && sent.field(field) == value;
         self.spans().into_iter().filter(is_wanted).collect()
     }
 
     /// The spans whose parent this one is, in the order in which they began.
-    pub fn children(&self, parent: &Sent) -> Vec<Sent> {
-        let is_child = |sent: &Sent| {
+    pub fn children(&self, parent: &ReceivedSpan) -> Vec<ReceivedSpan> {
+        let is_child = |sent: &ReceivedSpan| {
             sent.span.parent_span_id == parent.span.span_id && sent.span.trace_id == parent.span.trace_id
         };
-        let mut children: Vec<Sent> = self.spans().into_iter().filter(is_child).collect();
+        let mut children: Vec<ReceivedSpan> = self.spans().into_iter().filter(is_child).collect();
         children.sort_by_key(|child| child.span.start_time_unix_nano);
         children
     }
 }
 
-/// Answers one request after the other until the connection ends.
-fn serve(connection: TcpStream, spans: &Mutex<Vec<Sent>>) {
+/// Serves one request after the other until the connection ends.
+fn serve(connection: TcpStream, spans: &Mutex<Vec<ReceivedSpan>>) {
     let mut reader = BufReader::new(connection.try_clone().expect("a second handle"));
     let mut writer = connection;
     while let Some((headers, body)) = request(&mut reader) {
         let sent = ExportTraceServiceRequest::decode(&body[..]).expect("spans as protobuf");
-        spans.lock().unwrap_or_else(PoisonError::into_inner).extend(unpacked(sent, &headers));
-        let answer = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
-        if writer.write_all(answer).is_err() {
+        spans.lock().unwrap_or_else(PoisonError::into_inner).extend(unpack(sent, &headers));
+        let response =
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
+        if writer.write_all(response).is_err() {
             return;
         }
     }
@@ -103,13 +104,13 @@ fn request(reader: &mut impl BufRead) -> Option<(HashMap<String, String>, Vec<u8
     Some((headers, body))
 }
 
-fn unpacked(sent: ExportTraceServiceRequest, headers: &HashMap<String, String>) -> Vec<Sent> {
+fn unpack(sent: ExportTraceServiceRequest, headers: &HashMap<String, String>) -> Vec<ReceivedSpan> {
     let mut spans = Vec::new();
     for of_resource in sent.resource_spans {
         let resource = fields(&of_resource.resource.expect("says who sends").attributes);
         for span in of_resource.scope_spans.into_iter().flat_map(|of_scope| of_scope.spans) {
             let (fields, resource, headers) = (fields(&span.attributes), resource.clone(), headers.clone());
-            spans.push(Sent { span, fields, resource, headers });
+            spans.push(ReceivedSpan { span, fields, resource, headers });
         }
     }
     spans

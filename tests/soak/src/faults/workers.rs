@@ -48,7 +48,7 @@ pub const SAME_PHOTO: Fault = Fault {
             context.flow.wait_for("the photos of a worker that hangs are read", || context.flow.is_drained());
         worker.send_signal(Signal::CONT);
         all_else?;
-        context.flow.wait_for("the worker that hung learns that its photos were taken away", || {
+        context.flow.wait_for("the worker that hung notices that it lost its photos", || {
             count_lost_photos(context.cluster, worker) > lost_before
         })?;
         Ok(1)
