@@ -40,7 +40,7 @@ fn every_metric_named_total_is_a_counter() {
     let service = service();
     let partner = service.partner();
     let album = partner.create_album("Counters");
-    partner.upload_photo(&album, "a.jpg", &finish().to_jpeg());
+    partner.upload_photo(&album, "a.jpg", &finish_photo().to_jpeg());
     partner.wait_until_idle(&album);
     let page = partner.get(&format!("{}/metrics", service.origin())).text();
     let is_total = |line: &&str| line.split(' ').nth(2).is_some_and(|name| name.ends_with("_total"));
