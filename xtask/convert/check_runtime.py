@@ -1,9 +1,9 @@
-"""Loads the ONNX Runtime library of a folder, and OpenVINO where it is there; prints the runtime's version.
+"""Loads the ONNX Runtime library of a folder, and OpenVINO if the folder has it; prints the runtime's version.
 
 usage: check_runtime.py FOLDER
 
-A library that needs a newer C library, or one that is missing, fails here with the loader's own words instead of later
-in the service. ONNX Runtime's OpenVINO provider itself can only be loaded by ONNX Runtime; what it needs is loaded here.
+A missing library, or one that needs a newer C library, fails here with the loader's message instead of later in the
+service. Only ONNX Runtime can load its OpenVINO provider; this script loads the libraries that the provider depends on.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ import sys
 
 
 class ApiBase(ctypes.Structure):
-    """The C interface's entry: the getter of an API table, and of the version."""
+    """Entry of the C interface: getters of the API table and of the version."""
 
     _fields_ = [("get_api", ctypes.c_void_p), ("get_version", ctypes.CFUNCTYPE(ctypes.c_char_p))]
 

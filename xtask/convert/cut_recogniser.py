@@ -1,10 +1,10 @@
-"""Cuts a PP-OCR text recogniser down to the characters that bibs have.
+"""Reduces a PP-OCR text recogniser to the characters that occur on bibs.
 
 usage: cut_recogniser.py RECOGNISER.onnx OUT.onnx
 
-The published network tells 6624 characters and a blank apart; a bib needs letters, digits and the hyphen. Its last
-layer is one matrix with a bias, each character a column of its own, so leaving columns out changes nothing about the
-scores of those that stay (the softmax after it then spreads over fewer). The file loses a third of its size.
+The published network distinguishes 6624 characters and a blank; a bib needs letters, digits and the hyphen. Its last
+layer is one matrix with a bias and one column per character, so removing columns does not change the scores of the
+others (the softmax after it then covers fewer). The file becomes a third smaller.
 
 The characters stand in the file's metadata, key `character`, one a line, class 0 (the blank) not among them.
 """
@@ -22,12 +22,12 @@ KEPT = set(string.digits + string.ascii_letters + "-")
 
 
 def kept_classes(characters):
-    """Class numbers that stay, the blank first, in the order of the published file."""
+    """Returns the class numbers to keep, the blank first, in the order of the published file."""
     return [0] + [number for number, character in enumerate(characters, start=1) if character in KEPT]
 
 
 def cut(tensor, classes, total):
-    """The tensor without the columns of dropped classes; None when no axis of it counts classes."""
+    """Returns the tensor without the columns of dropped classes; None when it has no axis of classes."""
     values = numpy_helper.to_array(tensor)
     if values.ndim not in (1, 2) or total not in values.shape:
         return None
@@ -37,7 +37,7 @@ def cut(tensor, classes, total):
 
 
 def constants(graph):
-    """Every constant tensor of the graph, wherever exporters put them."""
+    """Yields every constant tensor of the graph: exporters write them as initialisers or as nodes."""
     yield from graph.initializer
     for node in graph.node:
         if node.op_type == "Constant":
@@ -61,7 +61,7 @@ def main(source, target):
         sys.exit(f"{source}: expected a matrix and a bias of {total} classes, found {changed} such tensors")
 
     model.graph.output[0].type.tensor_type.shape.dim[2].dim_value = len(classes)
-    del model.graph.value_info[:]  # shapes noted for the full alphabet
+    del model.graph.value_info[:]  # shapes inferred for the full alphabet
     metadata["character"].value = "\n".join(characters[number - 1] for number in classes[1:])
     write(model, target)
 

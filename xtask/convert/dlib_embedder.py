@@ -19,7 +19,7 @@ from onnx_graph import GraphBuilder
 
 MEAN_RGB = numpy.array([122.782, 117.001, 104.298])
 
-# Residual blocks in order: a block named `_down` halves the sides, one without keeps them.
+# Residual blocks in order. A block with `_down` in its name halves the sides.
 BLOCKS = (
     ["conv32_1", "conv32_2", "conv32_3"]
     + ["conv64_down", "conv64_1", "conv64_2", "conv64_3"]
@@ -30,7 +30,7 @@ BLOCKS = (
 
 
 def read_weights(manifest_path, bytes_path):
-    """Name to float32 tensor."""
+    """Returns the float32 tensors by name."""
     with open(bytes_path, "rb") as file:
         content = file.read()
     with open(manifest_path, encoding="utf-8") as file:
@@ -48,7 +48,7 @@ def read_weights(manifest_path, bytes_path):
 
 
 class DlibResNet:
-    """Adds the network's parts to a graph; `side` follows the feature map's height and width."""
+    """Adds the network's layers to a graph; `side` is the current height and width of the feature map."""
 
     def __init__(self, weights):
         self.weights = weights
@@ -57,11 +57,11 @@ class DlibResNet:
         self.channels = 3
 
     def convolution(self, value, name, stride, pad):
-        """Convolution with the learned scale and bias behind it folded in."""
+        """Adds a convolution, with the scale and bias layer after it folded in."""
         filters = self.weights[f"{name}/conv/filters"].astype(numpy.float64).transpose(3, 2, 0, 1)
         bias = self.weights[f"{name}/conv/bias"].astype(numpy.float64)
         if self.channels == 3:
-            # Exact, since this convolution has no border that would have to be the mean instead of 0.
+            # Exact: this convolution has no padding, which would have to be the mean instead of 0.
             darkness = (filters * (MEAN_RGB / 255).reshape(1, 3, 1, 1)).reshape(len(filters), -1)
             bias = bias - numpy.array([math.fsum(row) for row in darkness])
             filters = filters / 255
@@ -80,7 +80,7 @@ class DlibResNet:
         )
 
     def block(self, value, name):
-        """Two convolutions with a way around them."""
+        """Adds a residual block: two convolutions with a shortcut around them."""
         halves = "_down" in name
         before, side_before = self.channels, self.side
         inner = self.convolution(value, f"{name}/conv1", 2 if halves else 1, 0 if halves else 1)
@@ -93,8 +93,8 @@ class DlibResNet:
         return self.graph.node("Relu", [total], f"{name}/relu2")
 
     def halved(self, inner, value, name, channels_before, side_before):
-        """Makes both ways equal in shape: the way around is averaged down and gets empty channels, and where the
-        convolution (no border) came out one row and column short of the average, zeros fill them."""
+        """Gives both branches the same shape: the shortcut is average-pooled and gets zero channels; where the unpadded
+        convolution is one row and column smaller than the pooled shortcut, it is padded with zeros."""
         convolved, averaged = (side_before - 3) // 2 + 1, side_before // 2
         around = self.graph.node(
             "AveragePool", [value], f"{name}/average", kernel_shape=[2, 2], strides=[2, 2]
@@ -108,12 +108,12 @@ class DlibResNet:
         return inner, around
 
     def padded(self, value, name, amounts):
-        """Zeros around a value: amounts before each axis, then behind each."""
+        """Pads a value with zeros; `amounts` are those before each axis, then those after each."""
         pads = self.graph.weight(f"{name}/amounts", numpy.array(amounts))
         return self.graph.node("Pad", [value, pads], name)
 
     def build(self, path):
-        """The whole network, written to `path`."""
+        """Writes the whole network to `path`."""
         value = self.convolution("input", "conv32_down", 2, 0)
         value = self.graph.node("Relu", [value], "conv32_down/relu")
         value = self.graph.node("MaxPool", [value], "pool", kernel_shape=[3, 3], strides=[2, 2])

@@ -1,6 +1,6 @@
-"""Builds an ONNX file node by node, the same bytes each time.
+"""Builds an ONNX file node by node, reproducible byte by byte.
 
-Set-up checks what a conversion made by its SHA-256, so nothing here may depend on the machine, the library versions or
+Set-up checks the SHA-256 of a converted file, so nothing here may depend on the machine, the library versions or
 the time: the IR and operator set versions are fixed, weights are written in the order of their use, and no shape
 inference runs (its output changes between releases of the `onnx` package).
 """
@@ -13,7 +13,7 @@ OPERATOR_SET = 13
 
 
 class GraphBuilder:
-    """Collects nodes and weights; each adding method gives back the name of the value it made."""
+    """Collects nodes and weights; each method that adds one returns the name of its output value."""
 
     def __init__(self, name):
         self.name = name

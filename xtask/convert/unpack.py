@@ -1,10 +1,10 @@
-"""Takes single files out of a downloaded package, without its folders.
+"""Extracts single files from a downloaded package, without its folders.
 
 usage: unpack.py ARCHIVE FOLDER PATTERN[=NAME]...
 
-ARCHIVE is a wheel, a zip file or a tar.gz; PATTERN a shell pattern over the whole path inside it, which must match at
-least one file; NAME another name for the file it matches. Patterns that begin with `!` leave files out, `?` as a first
-character marks one that may match nothing.
+ARCHIVE is a wheel, a zip file or a tar.gz. PATTERN is a shell pattern over the whole path inside it and must match at
+least one file; NAME is the new name of the matched file. A pattern that begins with `!` excludes files; one that begins
+with `?` may match nothing.
 """
 
 import fnmatch
@@ -15,7 +15,7 @@ import zipfile
 
 
 def members(archive):
-    """Pairs of path and reader of every file in the archive."""
+    """Returns path and reader of every file in the archive."""
     if zipfile.is_zipfile(archive):
         content = zipfile.ZipFile(archive)
         return [(name, lambda name=name: content.read(name)) for name in content.namelist()]
