@@ -1,4 +1,4 @@
-//! Connects what the API asks for to what the pipeline offers. No rules of its own.
+//! Implements the API's traits with the store and the pipeline. No rules of its own.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use photofinish_pipeline::{Pipeline, PipelineStatus, ProbeService, ProbeServiceE
 use photofinish_store::Store;
 use photofinish_store::model::photo::Embedding;
 
-/// The probe desk, where this process has one.
+/// The probe service of this process; `None` in a role without an API.
 pub struct ProbeAdapter(pub Option<ProbeService>);
 
 #[async_trait]
 impl photofinish_api::context::ProbeEmbedder for ProbeAdapter {
     async fn embed(&self, selfie: bytes::Bytes) -> Result<Embedding, ProbeError> {
-        let desk = self.0.as_ref().ok_or(ProbeError::Unavailable)?;
-        match desk.embed(selfie).await {
+        let probes = self.0.as_ref().ok_or(ProbeError::Unavailable)?;
+        match probes.embed(selfie).await {
             Ok(face) => Ok(Embedding { model: face.model, vector: face.vector }),
             Err(ProbeServiceError::NoFace) => Err(ProbeError::NoFace),
             Err(ProbeServiceError::Unreadable) => Err(ProbeError::Unreadable),
@@ -27,7 +27,7 @@ impl photofinish_api::context::ProbeEmbedder for ProbeAdapter {
     }
 }
 
-/// How the parts of this process are.
+/// The health of the components of this process.
 pub struct ServiceHealth {
     pub store: Store,
     pub pipeline: Option<Arc<Pipeline>>,
@@ -45,8 +45,8 @@ impl Health for ServiceHealth {
             ComponentHealth { name: "storage", state: running(self.store.check_storage().await) },
         ];
         if let Some(pipeline) = &self.pipeline {
-            // Only of those that take photos from it: without the queue photos are confirmed, and albums searched, as
-            // ever, and an API that said it were not ready would be taken off the service.
+            // Only in workers: the API confirms photos and searches albums without the queue, and a load balancer would
+            // remove an API that reports a component as down.
             parts.push(ComponentHealth { name: "queue", state: running(self.store.check_queue().await) });
             let state = match pipeline.status() {
                 PipelineStatus::Starting => ComponentState::Starting,

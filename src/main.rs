@@ -7,31 +7,33 @@ mod config;
 mod maintenance;
 mod models;
 mod onnxruntime;
+mod role;
 mod run;
 mod secrets;
+mod shutdown;
+mod store;
 mod telemetry;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::commands::{doctor, key, models as model_files, sweep};
-use crate::config::Config;
+use crate::commands::{doctor, key, models as model_files, sweep, upload};
 use crate::config::settings::Settings;
+use crate::config::{Config, ForeignVariables};
+use crate::role::Role;
 
-/// Pixel buffers of many megabytes wander between threads: the system's allocator keeps what each thread has freed to
-/// itself (300 MB more at the peak, measured), this one gives it back.
+/// Buffers of many megabytes move between threads. The system's allocator keeps freed memory per thread (300 MB more at the
+/// peak, measured); this one returns it.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Reads every bib and every face in the photos of a race and answers a runner with that runner's photos.
+/// Reads every bib and every face in the photos of a race, and finds a runner's photos by bib or selfie.
 #[derive(Parser)]
 #[command(name = "photofinish", version)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
-    #[command(flatten)]
-    settings: Settings,
 }
 
 #[derive(Subcommand)]
@@ -42,27 +44,26 @@ enum Command {
     Serve,
     /// Runs the pipeline alone
     Work,
-    /// Makes, lists and revokes API keys
+    /// Creates, lists and revokes API keys
     #[command(subcommand)]
     Key(key::KeyCommand),
-    /// Sends a folder of photos through the partner API; a second run sends only what is missing
-    Upload(commands::upload::UploadArguments),
-    /// Says what is ready and what is not; exit code 1 when the profile cannot run
+    /// Uploads a folder of photos through the partner API; a second run uploads only what is missing
+    Upload(upload::UploadArguments),
+    /// Checks each component; exit code 1 when one of them cannot be used
     Doctor,
-    /// Prints the settings in force, secrets masked
+    /// Prints the settings in force, secrets redacted
     Config,
     /// Brings the database up to date
     Migrate,
-    /// Removes bytes that no photo and no selfie needs any more
+    /// Removes stored bytes that no photo and no selfie needs
     Sweep(sweep::SweepArguments),
-    /// Looks after the model files
+    /// Verifies the model files
     #[command(subcommand)]
     Models(model_files::ModelsCommand),
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    match dispatch(arguments) {
+    match run_command() {
         Ok(code) => code,
         Err(error) => {
             eprintln!("photofinish: {error:#}");
@@ -71,38 +72,35 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(Arguments { command, mut settings }: Arguments) -> anyhow::Result<ExitCode> {
-    if let Command::Upload(arguments) = command {
-        return commands::upload::run(&arguments);
+fn run_command() -> anyhow::Result<ExitCode> {
+    let matches = Settings::add_to(Arguments::command()).get_matches();
+    let Arguments { command } = Arguments::from_arg_matches(&matches)?;
+    if let Command::Upload(arguments) = &command {
+        // Runs on a partner's machine, which has none of the service's settings.
+        return upload::run(arguments);
     }
     if matches!(command, Command::All | Command::Serve | Command::Work) {
         allocators::reexec_with_malloc_settings();
     }
-    settings.cloud_variables = config::cloud_variables();
-    settings.trace_variables = config::trace_variables();
-    let config = Config::from_settings(&settings)?;
+    let config = Config::new(Settings::given_texts(&matches), ForeignVariables::read())?;
     match command {
-        Command::All => run::run(config, run::Role::All),
-        Command::Serve => run::run(config, run::Role::Serve),
-        Command::Work => run::run(config, run::Role::Work),
+        Command::All => run::run(config, Role::All),
+        Command::Serve => run::run(config, Role::Serve),
+        Command::Work => run::run(config, Role::Work),
         Command::Key(command) => key::run(&config, command),
+        Command::Upload(arguments) => upload::run(&arguments),
         Command::Doctor => doctor::run(&config),
+        Command::Config => Ok(print_config(&config)),
+        Command::Migrate => run::migrate(&config),
         Command::Sweep(arguments) => sweep::run(&config, &arguments),
         Command::Models(model_files::ModelsCommand::Verify) => model_files::verify(&config),
-        Command::Migrate => {
-            run::migrate(&config)?;
-            println!("the database is up to date");
-            Ok(ExitCode::SUCCESS)
-        }
-        Command::Config => {
-            for (name, value) in config.lines() {
-                println!("{name}={value}");
-            }
-            for (name, value) in config.cloud_lines().into_iter().chain(config.trace_lines()) {
-                println!("{name}={value}");
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        Command::Upload(_) => Ok(ExitCode::FAILURE),
     }
+}
+
+fn print_config(config: &Config) -> ExitCode {
+    let lines = config.lines().into_iter().chain(config.cloud_lines()).chain(config.trace_lines());
+    for (name, value) in lines {
+        println!("{name}={value}");
+    }
+    ExitCode::SUCCESS
 }

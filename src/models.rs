@@ -1,9 +1,10 @@
-//! Opens the networks that the configuration asks for.
+//! Opens the configured models.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use photofinish_models::factory::ZooModels;
+#[cfg(feature = "fakes")]
 use photofinish_models::fakes::FakeModels;
 use photofinish_models::onnx::runtime::{Runtime, RuntimeSettings};
 use photofinish_models::traits::ModelFactory;
@@ -13,39 +14,52 @@ use photofinish_zoo::{Contract, Zoo};
 use crate::config::{Config, ModelKind};
 use crate::onnxruntime;
 
-/// What a cosine of two fake vectors is worth: they are equal or nearly at right angles.
-const FAKE_CALIBRATION: Calibration = Calibration { midpoint: 0.6, slope: 14.0 };
-
-/// The factory of the configured networks.
+/// Opens the factory of the configured models.
 ///
 /// # Errors
-/// When the runtime, the device or the model files do not serve: the message says what to do.
+/// When the runtime, the device or a model file cannot be used: the message says what to do.
 pub fn open_models(config: &Config) -> anyhow::Result<Arc<dyn ModelFactory>> {
-    if config.models == ModelKind::Fake {
-        tracing::warn!("PHOTOFINISH_MODELS=fake: only painted marks are read, no faces and no bibs");
-        return Ok(Arc::new(FakeModels { read_delay: config.fake_delay, ..FakeModels::default() }));
+    match config.settings.models.models {
+        ModelKind::Zoo => open_zoo(config),
+        #[cfg(feature = "fakes")]
+        ModelKind::Fake => Ok(open_fakes(config)),
     }
-    let runtime = open_runtime(config)?;
-    tracing::info!(%runtime, "networks open");
-    Ok(Arc::new(ZooModels::open(Arc::new(runtime), config.models_dir.clone())?))
 }
 
-/// The runtime on the configured device.
+fn open_zoo(config: &Config) -> anyhow::Result<Arc<dyn ModelFactory>> {
+    let runtime = open_runtime(config)?;
+    tracing::info!(%runtime, "opened the models");
+    Ok(Arc::new(ZooModels::open(Arc::new(runtime), config.settings.models.models_dir.clone())?))
+}
+
+#[cfg(feature = "fakes")]
+fn open_fakes(config: &Config) -> Arc<dyn ModelFactory> {
+    tracing::warn!(
+        "using fake models (PHOTOFINISH_MODELS=fake): they read painted marks, no faces and no bibs"
+    );
+    Arc::new(FakeModels { read_delay: config.settings.fakes.read_delay, ..FakeModels::default() })
+}
+
+/// Opens ONNX Runtime on the configured device.
 ///
 /// # Errors
-/// When the library or the device does not serve.
+/// When the library or the device cannot be used.
 pub fn open_runtime(config: &Config) -> anyhow::Result<Runtime> {
+    let models = &config.settings.models;
     let settings = RuntimeSettings {
-        library: onnxruntime::find_library(config)?,
-        device: config.device,
-        text_precision: config.text_precision,
+        library: onnxruntime::find_library(models.onnxruntime.as_deref())?,
+        device: models.device,
+        text_precision: models.text_precision,
     };
     Ok(Runtime::open(&settings)?)
 }
 
-/// What a cosine is worth, for every embedder whose vectors an album may hold.
+/// How to turn a cosine into a confidence, by identity of every embedder whose vectors an album may contain.
 pub fn calibrations() -> HashMap<String, Calibration> {
-    let mut calibrations = HashMap::from([("fake-embedder@1".to_owned(), FAKE_CALIBRATION)]);
+    let mut calibrations = HashMap::new();
+    // Fake embeddings are either equal or nearly orthogonal.
+    #[cfg(feature = "fakes")]
+    calibrations.insert("fake-embedder@1".to_owned(), Calibration { midpoint: 0.6, slope: 14.0 });
     for model in Zoo::embedded().models {
         let identity = model.identity();
         if let Contract::Embedder(contract) = model.contract {

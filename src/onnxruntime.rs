@@ -1,30 +1,27 @@
-//! Where the ONNX Runtime library lies.
+//! Finds the ONNX Runtime library.
 
 use std::path::{Path, PathBuf};
 
-use crate::config::Config;
-
-/// The library to load: the configured one, else the first found beside the binary, in the set-up's folder or
-/// under /opt.
+/// Returns the configured library, else the first one found beside the binary, in `.photofinish/runtime` or under `/opt`.
 ///
 /// # Errors
-/// A sentence that names every place looked at and what to do.
-pub fn find_library(config: &Config) -> anyhow::Result<PathBuf> {
-    if let Some(path) = &config.onnxruntime {
+/// When there is none: the message names every folder searched and says what to do.
+pub fn find_library(configured: Option<&Path>) -> anyhow::Result<PathBuf> {
+    if let Some(path) = configured {
         anyhow::ensure!(
             path.is_file(),
-            "the ONNX Runtime library {} (PHOTOFINISH_ONNXRUNTIME) is not there",
+            "the ONNX Runtime library {} (PHOTOFINISH_ONNXRUNTIME) does not exist",
             path.display()
         );
-        return Ok(path.clone());
+        return Ok(path.to_path_buf());
     }
     let folders = search_folders();
     folders.iter().find_map(|folder| find_library_in(folder)).ok_or_else(|| {
-        let looked: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        let searched: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
         anyhow::anyhow!(
-            "no ONNX Runtime library: looked for libonnxruntime.so* in {}; run `cargo xtask setup`, or name the \
+            "no ONNX Runtime library: searched for libonnxruntime.so* in {}; run `cargo xtask setup`, or name the \
              file in PHOTOFINISH_ONNXRUNTIME",
-            looked.join(", ")
+            searched.join(", ")
         )
     })
 }
@@ -40,7 +37,7 @@ fn search_folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Wheels carry only the versioned name, packages the plain one too.
+/// Python wheels contain only the versioned file name, system packages the plain one too.
 fn find_library_in(folder: &Path) -> Option<PathBuf> {
     let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
         .ok()?

@@ -1,4 +1,4 @@
-//! Secrets made at first start and kept in the data folder, readable by the service's user alone.
+//! Secrets created at first start and kept in the data folder, readable by the service's user only.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-/// The secret under which local upload and download URLs are signed; made when there is none.
+/// Reads the secret that signs local upload and download URLs; creates it when there is none.
 ///
 /// # Errors
 /// When the folder cannot be written, or the file is not 32 bytes.
@@ -16,8 +16,8 @@ pub fn load_or_create_signing_secret(folder: &Path) -> anyhow::Result<[u8; 32]> 
         .recursive(true)
         .mode(0o700)
         .create(folder)
-        .with_context(|| format!("making the folder {}", folder.display()))?;
-    // Held until the end: two processes may start on a new folder at the same moment.
+        .with_context(|| format!("creating the folder {}", folder.display()))?;
+    // Locked until the end: two processes may start on a new folder at the same moment.
     let lock = File::open(folder).with_context(|| format!("opening {}", folder.display()))?;
     lock.lock().with_context(|| format!("locking {}", folder.display()))?;
     let path = folder.join("url-signing.key");
@@ -34,7 +34,7 @@ pub fn load_or_create_signing_secret(folder: &Path) -> anyhow::Result<[u8; 32]> 
     }
 }
 
-/// Whole or not at all: half a secret, left by a full disk or a power cut, would stop every start after it.
+/// Writes all or nothing: a partial secret, left by a full disk or a power cut, would make every later start fail.
 fn write_atomically(secret: &[u8], path: &Path) -> std::io::Result<()> {
     let part = path.with_extension("part");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;

@@ -1,4 +1,4 @@
-//! `photofinish doctor`: says what is ready and what is not, each part in a line, without starting the service.
+//! `photofinish doctor`: checks each component and prints a line about it, without starting the service.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,25 +8,26 @@ use photofinish_zoo::Zoo;
 
 use crate::config::redact::redact_url;
 use crate::config::{Config, ModelKind};
-use crate::{models, onnxruntime, run};
+use crate::{models, onnxruntime, run, store};
 
-/// How often the connection to the queue is looked at, and with which pause.
+/// The connection to the queue is made in the background: how often it is checked, and the pause between two checks.
 const CONNECT_ATTEMPTS: usize = 30;
 const CONNECT_PAUSE: Duration = Duration::from_millis(100);
 
-/// One part's state.
+/// The state of one component: what is right with it, or what is wrong.
 struct Finding {
     component: &'static str,
     state: Result<String, String>,
 }
 
-/// Prints a line per part; exit code 1 when the profile cannot run.
+/// Prints a line per component. Exit code 1 when one of them cannot be used.
 ///
 /// # Errors
 /// When the async runtime does not start.
 pub fn run(config: &Config) -> anyhow::Result<ExitCode> {
     let mut findings = Vec::new();
-    match config.models {
+    match config.settings.models.models {
+        #[cfg(feature = "fakes")]
         ModelKind::Fake => {
             findings.push(Finding { component: "networks", state: Ok("painted marks only".into()) })
         }
@@ -36,12 +37,12 @@ pub fn run(config: &Config) -> anyhow::Result<ExitCode> {
     }
     findings.extend(run::block_on(check_store(config))?);
     let mut ready = true;
-    for Finding { component: part, state } in findings {
+    for Finding { component, state } in findings {
         match state {
-            Ok(text) => println!("ok    {part:<16} {text}"),
+            Ok(text) => println!("ok    {component:<16} {text}"),
             Err(text) => {
                 ready = false;
-                println!("FAIL  {part:<16} {text}");
+                println!("FAIL  {component:<16} {text}");
             }
         }
     }
@@ -50,11 +51,13 @@ pub fn run(config: &Config) -> anyhow::Result<ExitCode> {
 }
 
 fn check_runtime_library(config: &Config) -> Finding {
-    let state = onnxruntime::find_library(config).map_err(|error| format!("{error:#}")).and_then(|path| {
-        let minor = photofinish_models::onnx::runtime::read_library_version(&path)
-            .map_err(|error| error.to_string())?;
-        Ok(format!("version 1.{minor}, {}", path.display()))
-    });
+    let state = onnxruntime::find_library(config.settings.models.onnxruntime.as_deref())
+        .map_err(|error| format!("{error:#}"))
+        .and_then(|path| {
+            let minor = photofinish_models::onnx::runtime::read_library_version(&path)
+                .map_err(|error| error.to_string())?;
+            Ok(format!("version 1.{minor}, {}", path.display()))
+        });
     Finding { component: "onnx runtime", state }
 }
 
@@ -66,20 +69,21 @@ fn check_device(config: &Config) -> Finding {
 
 fn check_models(config: &Config) -> Finding {
     let zoo = Zoo::embedded();
+    let models_dir = &config.settings.models.models_dir;
     let state = zoo
-        .choose_set(&config.models_dir)
+        .choose_set(models_dir)
         .map(|set| {
-            let whole = zoo.verify(&config.models_dir).into_iter().filter(|status| status.is_complete());
+            let complete = zoo.verify(models_dir).into_iter().filter(|status| status.is_complete());
             let names: Vec<String> =
-                whole.filter(|status| status.sets.contains(&set)).map(|status| status.identity).collect();
-            format!("{set} in {}: {}, sha256 right", config.models_dir.display(), names.join(", "))
+                complete.filter(|status| status.sets.contains(&set)).map(|status| status.identity).collect();
+            format!("{set} in {}: {}, SHA-256 verified", models_dir.display(), names.join(", "))
         })
         .map_err(|error| error.to_string());
     Finding { component: "models", state }
 }
 
 async fn check_store(config: &Config) -> Vec<Finding> {
-    let store = match run::open_store(config).await {
+    let store = match store::open_store(config).await {
         Ok(store) => store,
         Err(error) => return vec![Finding { component: "database", state: Err(format!("{error:#}")) }],
     };
@@ -93,7 +97,7 @@ async fn check_store(config: &Config) -> Vec<Finding> {
     ]
 }
 
-/// Waits a moment for the connection, which is made in the background.
+/// Waits up to 3 s for the connection.
 async fn check_queue(config: &Config, store: &Store) -> Result<String, StoreError> {
     let depth = store.queue.depth().await?;
     let Some(queue) = &config.queue else {

@@ -1,4 +1,4 @@
-//! `photofinish key`: makes, lists and revokes API keys. The key's text is shown once, alone on standard output.
+//! `photofinish key`: creates, lists and revokes API keys. The text of a new key is printed once, alone on standard output.
 
 use std::process::ExitCode;
 
@@ -12,26 +12,26 @@ use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
 use crate::config::Config;
-use crate::run;
+use crate::{run, store};
 
 /// What to do with keys.
 #[derive(Subcommand)]
 pub enum KeyCommand {
-    /// Makes a key and prints it; it cannot be shown again
+    /// Creates a key and prints it; it cannot be shown again
     Create(CreateArguments),
     /// Lists all keys, without their secrets
     List,
-    /// Refuses a key from now on
+    /// Revokes a key
     Revoke {
         /// The key's id, from `key list`
         id: KeyId,
     },
 }
 
-/// The key to make.
+/// The key to create.
 #[derive(Args)]
 pub struct CreateArguments {
-    /// The organization that owns the key; made when there is none of this name
+    /// The organization that owns the key; created when there is none of this name
     #[arg(long)]
     organization: String,
     /// Which environment it belongs to
@@ -40,10 +40,10 @@ pub struct CreateArguments {
     /// What it permits: search:read, photo:upload, album:manage; several allowed
     #[arg(long = "scope", required = true, value_delimiter = ',', num_args = 1.., value_parser = parse_scope)]
     scopes: Vec<Scope>,
-    /// What a person calls it
+    /// A name for people
     #[arg(long, default_value = "")]
     label: String,
-    /// After how many days it is refused; never, when left out
+    /// The key expires after this many days; never when left out
     #[arg(long = "expires-in-days", value_name = "DAYS", value_parser = parse_expiry)]
     expires_at: Option<OffsetDateTime>,
 }
@@ -61,20 +61,20 @@ fn parse_scope(text: &str) -> Result<Scope, String> {
     })
 }
 
-/// In so many days. Judged with the arguments, so that nothing is made for a key that cannot be.
+/// The time in so many days. Parsed with the arguments, so that no organization is created for an invalid key.
 fn parse_expiry(text: &str) -> Result<OffsetDateTime, String> {
     let days = text.parse().ok().map(|days: u32| Duration::days(i64::from(days)));
     days.and_then(|days| OffsetDateTime::now_utc().checked_add(days))
         .ok_or_else(|| "must be a number of days that ends before the year 10000".to_owned())
 }
 
-/// Carries the command out.
+/// Runs the command.
 ///
 /// # Errors
-/// When the store cannot be used, or the key to revoke is not there.
+/// When the database cannot be used, or the key to revoke does not exist.
 pub fn run(config: &Config, command: KeyCommand) -> anyhow::Result<ExitCode> {
     run::block_on(async {
-        let keys = run::open_keys(config).await?;
+        let keys = store::open_keys(config).await?;
         match command {
             KeyCommand::Create(arguments) => create(keys.as_ref(), arguments).await,
             KeyCommand::List => list(keys.as_ref()).await,
@@ -128,7 +128,7 @@ fn key_state(key: &Key, now: OffsetDateTime) -> &'static str {
 }
 
 fn format_key(key: &Key, now: OffsetDateTime) -> anyhow::Result<String> {
-    let at = |time: Option<OffsetDateTime>| time.map_or(Ok("never".to_owned()), |t| t.format(&Rfc3339));
+    let format = |time: Option<OffsetDateTime>| time.map_or(Ok("never".to_owned()), |t| t.format(&Rfc3339));
     let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.as_str()).collect();
     let state = key_state(key, now);
     Ok(format!(
@@ -137,9 +137,9 @@ fn format_key(key: &Key, now: OffsetDateTime) -> anyhow::Result<String> {
         key.organization_name,
         key.hint,
         scopes.join(","),
-        at(Some(key.created_at))?,
-        at(key.last_used_at)?,
-        at(key.expires_at)?,
+        format(Some(key.created_at))?,
+        format(key.last_used_at)?,
+        format(key.expires_at)?,
         key.label,
     ))
 }

@@ -1,4 +1,4 @@
-//! The commands around the service, one file each.
+//! The commands beside the three roles, one module each.
 
 pub mod doctor;
 pub mod key;

@@ -1,42 +1,42 @@
-//! `photofinish sweep`: removes bytes that no row needs, once. For a timer beside the service; role `all` has its own.
+//! `photofinish sweep`: collects garbage of the storage once. For a timer beside the roles `serve` and `work`; role `all`
+//! does it by itself.
 
 use std::process::ExitCode;
 
 use photofinish_store::{GcOptions, GcReport};
 
 use crate::config::Config;
-use crate::run;
+use crate::{run, store};
 
-/// What to sweep.
+/// How to collect garbage.
 #[derive(clap::Args)]
 pub struct SweepArguments {
-    /// Says what would go and removes nothing
+    /// Prints what would be removed and removes nothing
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Sweeps and prints what came of it.
+/// Collects garbage once and prints the report.
 ///
 /// # Errors
-/// When the store cannot be opened, or does not answer.
+/// When the store cannot be opened, or fails during the run.
 pub fn run(config: &Config, arguments: &SweepArguments) -> anyhow::Result<ExitCode> {
-    let terms = GcOptions { min_age: config.gc.min_age, is_dry_run: arguments.dry_run };
-    let swept = run::block_on(async {
-        let store = run::open_store(config).await?;
-        let swept = store.collect_garbage(terms).await?;
+    let options = GcOptions { min_age: config.settings.gc.min_age, is_dry_run: arguments.dry_run };
+    let report = run::block_on(async {
+        let store = store::open_store(config).await?;
+        let report = store.collect_garbage(options).await?;
         store.close().await;
-        anyhow::Ok(swept)
+        anyhow::Ok(report)
     })??;
-    println!("{}", format_report(&swept, arguments.dry_run));
+    println!("{}", format_report(&report, arguments.dry_run));
     Ok(ExitCode::SUCCESS)
 }
 
-fn format_report(swept: &GcReport, is_dry: bool) -> String {
-    let GcReport { listed, removed, removed_bytes: bytes, unrecognised: strange, finished_albums: albums } =
-        swept;
-    let would = if is_dry { "would be removed" } else { "removed" };
+fn format_report(report: &GcReport, is_dry_run: bool) -> String {
+    let GcReport { listed, removed, removed_bytes, unrecognised, finished_albums } = report;
+    let removal = if is_dry_run { "would be removed" } else { "removed" };
     format!(
-        "{listed} objects, {removed} of them without a use ({bytes} bytes) {would}, {strange} of unknown names left alone, \
-         {albums} deletions of albums finished"
+        "{listed} objects, {removed} of them without a use ({removed_bytes} bytes) {removal}, {unrecognised} of unknown \
+         names left alone, {finished_albums} deletions of albums finished"
     )
 }

@@ -1,64 +1,70 @@
-//! When bytes without a row are swept away.
+//! Settings of garbage collection: when bytes without a row are removed.
 
 use std::time::Duration;
 
-use super::{Config, SettingsParser, Times};
-use crate::config::settings::Settings;
+use super::Config;
+use super::parsers::{self, Choice};
 
-/// Sweeping of the storage.
-#[derive(Clone, Copy, Debug)]
-pub struct GcSettings {
-    /// Whether role `all` sweeps once a day.
-    pub is_daily: bool,
-    /// Younger bytes stay.
+const SCHEDULES: Choice<GcSchedule> = Choice(&[("daily", GcSchedule::Daily), ("off", GcSchedule::Off)]);
+
+/// Added to the longest time that bytes may be without a row, for clocks that differ.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(3600);
+
+/// When garbage is collected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GcSchedule {
+    /// Once a day, in role `all`.
+    Daily,
+    /// Never; `photofinish sweep` does it.
+    Off,
+}
+
+/// Settings of garbage collection.
+#[derive(clap::Args, Clone, Copy, Debug)]
+#[command(next_help_heading = "Garbage collection (role all, command sweep)")]
+pub struct GcArguments {
+    /// When stored bytes that no row needs are removed by role all; the command sweep removes them too
+    #[arg(long, env = "PHOTOFINISH_SWEEP", value_name = "NAME", default_value = "daily")]
+    #[arg(value_parser = SCHEDULES)]
+    pub sweep: GcSchedule,
+    /// How old such bytes must be, hours
+    #[arg(long = "sweep-hours", env = "PHOTOFINISH_SWEEP_HOURS", value_name = "HOURS")]
+    #[arg(default_value = "48", value_parser = parsers::hours)]
     pub min_age: Duration,
 }
 
 impl Config {
-    pub(super) fn sweep_lines(&self) -> [(&'static str, String); 2] {
-        let when = if self.gc.is_daily { "daily" } else { "off" };
-        let hours = self.gc.min_age.as_secs() / 3600;
-        [("PHOTOFINISH_SWEEP", when.to_owned()), ("PHOTOFINISH_SWEEP_HOURS", hours.to_string())]
-    }
-}
-
-impl SettingsParser {
-    pub(super) fn sweeping(&mut self, given: &Settings, times: &Times) -> GcSettings {
-        let hours = self.whole("PHOTOFINISH_SWEEP_HOURS", &given.sweep_hours, 48);
-        let older_than = Duration::from_secs(hours * 3600);
-        // What is on its way has a row all along; an hour more than it can take is for clocks that differ.
-        let on_its_way = times.upload_ttl.max(times.probe_ttl) + times.lease_ttl + Duration::from_secs(3600);
-        if older_than < on_its_way {
-            let least = on_its_way.as_secs().div_ceil(3600);
-            self.problems.push(format!(
-                "PHOTOFINISH_SWEEP_HOURS={hours}: must be {least} at least: longer than an upload URL, a selfie and a \
-                 lease last"
+    /// Bytes of an upload or a selfie in progress must be younger than the age at which bytes are removed.
+    pub(super) fn check_gc(&self, problems: &mut Vec<String>) {
+        let (api, pipeline) = (&self.settings.api, &self.settings.pipeline);
+        let min = api.upload_ttl.max(api.probe_ttl) + pipeline.lease_ttl + CLOCK_TOLERANCE;
+        let given = self.settings.gc.min_age;
+        if given < min {
+            problems.push(format!(
+                "PHOTOFINISH_SWEEP_HOURS={}: must be at least {}, longer than an upload URL or a selfie and a lease last",
+                given.as_secs() / 3600,
+                min.as_secs().div_ceil(3600)
             ));
         }
-        let is_daily = self.choice("PHOTOFINISH_SWEEP", &given.sweep, &[("daily", true), ("off", false)]);
-        GcSettings { is_daily, min_age: older_than }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::ConfigErrors;
+    use crate::config::tests::{config, problems};
 
     #[test]
     fn a_gc_age_below_the_longest_upload_is_refused() {
-        let with = |hours: &str, upload: &str| Settings {
-            sweep_hours: Some(hours.into()),
-            upload_seconds: Some(upload.into()),
-            ..Settings::default()
-        };
-        assert!(Config::from_settings(&with("3", "900")).is_ok());
-        for (hours, upload) in [("1", "900"), ("48", "180000")] {
-            let ConfigErrors(problems) = Config::from_settings(&with(hours, upload)).unwrap_err();
+        let given =
+            |hours, seconds| [("PHOTOFINISH_SWEEP_HOURS", hours), ("PHOTOFINISH_UPLOAD_SECONDS", seconds)];
+        assert!(config(&given("3", "900")).is_ok());
+        for (hours, seconds) in [("1", "900"), ("48", "180000")] {
+            let problems = problems(&given(hours, seconds));
             assert!(problems[0].contains("PHOTOFINISH_SWEEP_HOURS"), "{problems:?}");
         }
-        let off = Settings { sweep: Some("off".into()), ..Settings::default() };
-        assert!(!Config::from_settings(&off).unwrap().gc.is_daily);
-        assert!(Config::from_settings(&Settings::default()).unwrap().gc.is_daily);
+        let off = config(&[("PHOTOFINISH_SWEEP", "off")]).unwrap();
+        assert_eq!(off.settings.gc.sweep, GcSchedule::Off);
+        assert_eq!(config::<&str>(&[]).unwrap().settings.gc.sweep, GcSchedule::Daily);
     }
 }

@@ -1,142 +1,95 @@
-//! The work queue's settings. Knows nothing of the others; the lease's length is theirs.
+//! Settings of the work queue.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use photofinish_store::QueueSettings;
 
-use super::{Config, SettingsParser};
-use crate::config::redact::redact_url;
-use crate::config::settings::Settings;
+use super::{Config, parsers};
 
-/// How often photos are looked for that the queue forgot.
+/// How often photos are published again that the queue has lost.
 const REPUBLISH_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The stream's name unless another is given: two services may share a server.
-const DEFAULT_STREAM: &str = "photofinish";
-
-/// What JetStream allows.
-const MAX_REPLICAS: u64 = 5;
-
-impl Config {
-    /// What is in force, a variable a line.
-    pub(super) fn queue_lines(&self) -> [(&'static str, String); 4] {
-        let queue = self.queue.as_ref();
-        let shown = |value: Option<String>| value.unwrap_or_default();
-        let credentials = queue.and_then(|queue| queue.credentials.as_ref());
-        let url = queue.map_or_else(|| redact_url(&self.database_url), |queue| redact_servers(&queue.url));
-        [
-            ("PHOTOFINISH_QUEUE_URL", url),
-            ("PHOTOFINISH_QUEUE_CREDENTIALS", shown(credentials.map(|file| file.display().to_string()))),
-            ("PHOTOFINISH_QUEUE_STREAM", shown(queue.map(|queue| queue.stream.clone()))),
-            ("PHOTOFINISH_QUEUE_REPLICAS", shown(queue.map(|queue| queue.replicas.to_string()))),
-        ]
-    }
+/// Settings of the work queue.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Work queue (roles all, serve, work)")]
+pub struct QueueArguments {
+    /// Work queue: nats://HOST:4222 or tls://HOST:4222, several separated by commas, with USER:PASSWORD@ or TOKEN@ [default: the database]
+    #[arg(long, env = "PHOTOFINISH_QUEUE_URL", value_name = "URL", hide_env_values = true)]
+    pub queue_url: Option<String>,
+    /// NATS: credentials file (.creds) [default: none]
+    #[arg(long, env = "PHOTOFINISH_QUEUE_CREDENTIALS", value_name = "FILE")]
+    pub queue_credentials: Option<PathBuf>,
+    /// NATS: name of the stream; two installations on one server need two names
+    #[arg(long, env = "PHOTOFINISH_QUEUE_STREAM", value_name = "NAME", default_value = "photofinish")]
+    #[arg(value_parser = parsers::stream_name)]
+    pub queue_stream: String,
+    /// NATS: number of servers that store the stream
+    #[arg(long, env = "PHOTOFINISH_QUEUE_REPLICAS", value_name = "COUNT", default_value = "1")]
+    #[arg(value_parser = parsers::replicas)]
+    pub queue_replicas: usize,
+    /// How many times a photo may end its worker before it fails
+    #[arg(long, env = "PHOTOFINISH_ATTEMPT_LIMIT", value_name = "COUNT", default_value = "3")]
+    #[arg(value_parser = parsers::count)]
+    pub attempt_limit: u64,
 }
 
-impl SettingsParser {
-    /// `None` where the database is the queue.
-    pub(super) fn queue(
-        &mut self,
-        given: &Settings,
-        database_url: &str,
-        lease_ttl: Duration,
-    ) -> Option<QueueSettings> {
-        let url = given.queue_url.as_ref().filter(|url| *url != database_url)?;
-        let is_known = |url: &str| ["nats://", "tls://"].iter().any(|scheme| url.trim().starts_with(scheme));
-        if !url.split(',').all(is_known) {
-            self.problems.push(format!(
-                "PHOTOFINISH_QUEUE_URL={}: must begin with nats:// or tls://, or be left out: the database is the queue then",
-                redact_servers(url)
-            ));
-        }
+impl Config {
+    /// The settings of a message queue; `None` where the database is the queue, which may also be given as its URL.
+    pub(super) fn queue_settings(&self) -> Option<QueueSettings> {
+        let given = &self.settings.queue;
+        let url = given.queue_url.as_ref().filter(|url| **url != self.database_url)?;
         Some(QueueSettings {
             url: url.clone(),
-            credentials: given.queue_credentials.as_ref().map(PathBuf::from),
-            stream: self.stream(given),
-            replicas: self.replicas(given),
-            ack_wait: lease_ttl,
+            credentials: given.queue_credentials.clone(),
+            stream: given.queue_stream.clone(),
+            replicas: given.queue_replicas,
+            ack_wait: self.settings.pipeline.lease_ttl,
             republish_interval: REPUBLISH_INTERVAL,
         })
     }
 
-    fn stream(&mut self, given: &Settings) -> String {
-        let name = given.queue_stream.clone().unwrap_or_else(|| DEFAULT_STREAM.to_owned());
-        let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
-        if name.is_empty() || !name.chars().all(is_allowed) {
-            self.problems.push(format!("PHOTOFINISH_QUEUE_STREAM={name}: must be letters, digits, - and _"));
+    /// The URL must be the database's or name NATS servers.
+    pub(super) fn check_queue(&self, problems: &mut Vec<String>) {
+        let Some(queue) = &self.queue else { return };
+        let is_nats = |url: &str| ["nats://", "tls://"].iter().any(|scheme| url.trim().starts_with(scheme));
+        if !queue.url.split(',').all(is_nats) {
+            problems.push(format!(
+                "PHOTOFINISH_QUEUE_URL={}: must begin with nats:// or tls://, or be left out: then the database is the queue",
+                super::redact::redact_servers(&queue.url)
+            ));
         }
-        name
     }
-
-    fn replicas(&mut self, given: &Settings) -> usize {
-        let replicas = self.whole("PHOTOFINISH_QUEUE_REPLICAS", &given.queue_replicas, 1);
-        if replicas > MAX_REPLICAS {
-            self.problems
-                .push(format!("PHOTOFINISH_QUEUE_REPLICAS={replicas}: must be from 1 to {MAX_REPLICAS}"));
-        }
-        replicas as usize
-    }
-}
-
-/// Each server's URL without its password or token.
-fn redact_servers(urls: &str) -> String {
-    let servers: Vec<String> = urls
-        .split(',')
-        .map(|server| match url::Url::parse(server.trim()) {
-            // A user without a password is a token.
-            Ok(mut url) if !url.username().is_empty() && url.password().is_none() => {
-                if url.set_username("masked").is_err() {
-                    return "masked".to_owned();
-                }
-                url.to_string()
-            }
-            _ => redact_url(server.trim()),
-        })
-        .collect();
-    servers.join(",")
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::config::Config;
+    use crate::config::tests::{config, problems};
 
-    use super::*;
-
-    fn with_queue(url: &str) -> Settings {
-        Settings { queue_url: Some(url.into()), ..Settings::default() }
-    }
+    const URL: &str = "PHOTOFINISH_QUEUE_URL";
 
     #[test]
     fn without_a_url_the_database_is_the_queue() {
-        assert!(Config::from_settings(&Settings::default()).unwrap().queue.is_none());
-        let config = Config::from_settings(&with_queue("sqlite:data/photofinish.sqlite")).unwrap();
-        assert!(config.queue.is_none());
+        assert!(config::<&str>(&[]).unwrap().queue.is_none());
+        assert!(config(&[(URL, "sqlite:data/photofinish.sqlite")]).unwrap().queue.is_none());
     }
 
     #[test]
     fn a_nats_url_gets_the_default_stream_and_replicas() {
-        let config = Config::from_settings(&with_queue("nats://a:4222,tls://b:4222")).unwrap();
+        let config = config(&[(URL, "nats://a:4222,tls://b:4222")]).unwrap();
         let queue = config.queue.unwrap();
         assert_eq!((queue.stream.as_str(), queue.replicas), ("photofinish", 1));
-        assert_eq!(queue.ack_wait, config.times.lease_ttl);
+        assert_eq!(queue.ack_wait, config.settings.pipeline.lease_ttl);
     }
 
     #[test]
     fn an_invalid_queue_is_refused_without_showing_secrets() {
-        let given = Settings {
-            queue_stream: Some("photo.finish".into()),
-            queue_replicas: Some("7".into()),
-            ..with_queue("nats://ok,amqp://user:secret@host")
-        };
-        let problems = Config::from_settings(&given).unwrap_err().0;
+        let problems = problems(&[
+            (URL, "nats://ok,amqp://user:secret@host"),
+            ("PHOTOFINISH_QUEUE_STREAM", "photo.finish"),
+            ("PHOTOFINISH_QUEUE_REPLICAS", "7"),
+        ]);
         assert_eq!(problems.len(), 3, "{problems:?}");
         assert!(!problems.concat().contains("secret"), "{problems:?}");
-    }
-
-    #[test]
-    fn tokens_and_passwords_are_masked() {
-        let shown = redact_servers("nats://secret@a:4222, nats://user:secret@b:4222,nats://c");
-        assert!(!shown.contains("secret") && shown.contains("user") && shown.contains("nats://c"), "{shown}");
     }
 }

@@ -1,28 +1,46 @@
-//! URLs as they may be shown: an operator's URLs hold passwords.
+//! Removes secrets from URLs before they are printed: the URLs in settings contain passwords.
 
 use url::Url;
 
-/// A URL without its secrets: its password, and what its query gives. Of a database the query is shown except for
-/// passwords: its options are known. A URL that cannot be taken apart, as with a `#` or `/` in its password, shows its
-/// kind alone.
+/// Replaces the secrets of a URL by `masked`: its password and the values of its query. A database URL keeps its query
+/// except passwords, because its options are known. Of a URL that does not parse, for example with a `#` or `/` in its
+/// password, only the scheme is returned.
 pub fn redact_url(url: &str) -> String {
-    let (kind, _) = url.split_once(':').unwrap_or_default();
-    // Files have no password, and their URLs need not be whole ones.
-    if matches!(kind, "sqlite" | "file") {
+    let (scheme, _) = url.split_once(':').unwrap_or_default();
+    // Files have no password, and their URLs may be relative.
+    if matches!(scheme, "sqlite" | "file") {
         return url.to_owned();
     }
-    let Ok(mut parsed) = Url::parse(url) else { return format!("{kind}:masked") };
-    let is_torn = parsed.fragment().is_some() || parsed.path().contains('@');
-    if is_torn || (parsed.password().is_some() && parsed.set_password(Some("masked")).is_err()) {
-        return format!("{kind}:masked");
+    let Ok(mut parsed) = Url::parse(url) else { return format!("{scheme}:masked") };
+    let is_ambiguous = parsed.fragment().is_some() || parsed.path().contains('@');
+    if is_ambiguous || (parsed.password().is_some() && parsed.set_password(Some("masked")).is_err()) {
+        return format!("{scheme}:masked");
     }
     redact_query(&mut parsed);
     parsed.to_string()
 }
 
+/// Redacts each URL of a comma-separated list of servers, where a user name without a password is a token.
+pub fn redact_servers(urls: &str) -> String {
+    let servers: Vec<String> = urls.split(',').map(|url| redact_server(url.trim())).collect();
+    servers.join(",")
+}
+
+fn redact_server(url: &str) -> String {
+    match Url::parse(url) {
+        Ok(mut parsed) if !parsed.username().is_empty() && parsed.password().is_none() => {
+            match parsed.set_username("masked") {
+                Ok(()) => redact_url(parsed.as_str()),
+                Err(()) => "masked".to_owned(),
+            }
+        }
+        _ => redact_url(url),
+    }
+}
+
 fn redact_query(url: &mut Url) {
     let is_database = matches!(url.scheme(), "postgres" | "postgresql");
-    // Elsewhere a name says nothing of its value: each vendor calls its key something else.
+    // Elsewhere every value may be a secret: each vendor has another name for its key.
     let is_secret = |name: &str| !is_database || name.ends_with("password");
     let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
     if !pairs.iter().any(|(name, _)| is_secret(name)) {
@@ -34,7 +52,7 @@ fn redact_query(url: &mut Url) {
         if !is_secret(name) {
             query.append_pair(name, value);
         } else if value.is_empty() {
-            // The name alone may be the key.
+            // A name without a value may itself be the key.
             query.append_key_only("masked");
         } else {
             query.append_pair(name, "masked");
@@ -69,5 +87,11 @@ mod tests {
         ] {
             assert!(!redact_url(url).contains("secret"), "{}", redact_url(url));
         }
+    }
+
+    #[test]
+    fn tokens_and_passwords_are_masked() {
+        let shown = redact_servers("nats://secret@a:4222, nats://user:secret@b:4222,nats://c");
+        assert!(!shown.contains("secret") && shown.contains("user") && shown.contains("nats://c"), "{shown}");
     }
 }

@@ -1,143 +1,160 @@
-//! The settings as an operator gives them: text, from flags or `PHOTOFINISH_*` variables of the same names.
-//! Nothing is judged here; `config` turns them into types and lists every problem at once.
+//! All settings as typed command-line arguments. Each argument names its flag, its environment variable, its default and
+//! what is allowed, once; `--help`, `photofinish config` and the table in `docs/OPERATIONS.md` are made from them.
+//!
+//! Wrong values do not end the parsing, as they would with clap alone: they are collected, so that an operator sees all of
+//! them at once.
 
-/// Flags and environment variables, as given.
-#[derive(clap::Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Settings (each also as an environment variable)")]
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+use clap::builder::{PossibleValue, Resettable, TypedValueParser};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+
+use super::api::ApiArguments;
+use super::database::DatabaseArguments;
+#[cfg(feature = "fakes")]
+use super::fakes::FakeArguments;
+use super::gc::GcArguments;
+use super::models::ModelArguments;
+use super::pipeline::PipelineArguments;
+use super::queue::QueueArguments;
+use super::redact::redact_servers;
+use super::service::ServiceArguments;
+use super::storage::StorageArguments;
+
+/// Flags and `PHOTOFINISH_*` variables, as types.
+#[derive(Args, Clone, Debug)]
 pub struct Settings {
-    /// Address of the API [127.0.0.1:8080]
-    #[arg(long, global = true, env = "PHOTOFINISH_LISTEN", value_name = "ADDRESS")]
-    pub listen: Option<String>,
-    /// Address of health and metrics [the API's]
-    #[arg(long, global = true, env = "PHOTOFINISH_ADMIN_LISTEN", value_name = "ADDRESS")]
-    pub admin_listen: Option<String>,
-    /// Folder of the database, the photos and the secrets made at first start [./data]
-    #[arg(long, global = true, env = "PHOTOFINISH_DATA_DIR", value_name = "FOLDER")]
-    pub data_dir: Option<String>,
-    /// What presigned local URLs begin with [http:// and the API's address]
-    #[arg(long, global = true, env = "PHOTOFINISH_PUBLIC_URL", value_name = "URL")]
-    pub public_url: Option<String>,
-    /// Rows: sqlite:FILE or postgres://USER:PASSWORD@HOST/DATABASE [sqlite, in the data folder]
-    #[arg(long, global = true, env = "PHOTOFINISH_DATABASE_URL", value_name = "URL", hide_env_values = true)]
-    pub database_url: Option<String>,
-    /// Postgres: connections at most [16]
-    #[arg(long, global = true, env = "PHOTOFINISH_DATABASE_CONNECTIONS", value_name = "COUNT")]
-    pub database_connections: Option<String>,
-    /// Postgres: how long a call waits for a connection, seconds [10]
-    #[arg(long, global = true, env = "PHOTOFINISH_DATABASE_ACQUIRE_SECONDS", value_name = "SECONDS")]
-    pub database_acquire_seconds: Option<String>,
-    /// Postgres: how long a statement may run, seconds [30]
-    #[arg(long, global = true, env = "PHOTOFINISH_DATABASE_STATEMENT_SECONDS", value_name = "SECONDS")]
-    pub database_statement_seconds: Option<String>,
-    /// Postgres: how long a statement may wait for a lock, seconds [10]
-    #[arg(long, global = true, env = "PHOTOFINISH_DATABASE_LOCK_SECONDS", value_name = "SECONDS")]
-    pub database_lock_seconds: Option<String>,
-    /// Bytes: file:FOLDER, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX [in the data folder]
-    #[arg(long, global = true, env = "PHOTOFINISH_STORAGE_URL", value_name = "URL", hide_env_values = true)]
-    pub storage_url: Option<String>,
-    /// What presigned URLs begin with, where browsers reach S3 at another address [the service's own endpoint]
-    #[arg(long, global = true, env = "PHOTOFINISH_STORAGE_PUBLIC_ENDPOINT", value_name = "URL")]
-    pub storage_public_endpoint: Option<String>,
-    /// Where S3's URLs name the bucket: auto, path or virtual [auto]
-    #[arg(long, global = true, env = "PHOTOFINISH_STORAGE_ADDRESSING", value_name = "NAME")]
-    pub storage_addressing: Option<String>,
-    /// Bytes that no row needs are removed: daily by role `all`, or off (`photofinish sweep` does it too) [daily]
-    #[arg(long, global = true, env = "PHOTOFINISH_SWEEP", value_name = "NAME")]
-    pub sweep: Option<String>,
-    /// How old such bytes must be, hours [48]
-    #[arg(long, global = true, env = "PHOTOFINISH_SWEEP_HOURS", value_name = "HOURS")]
-    pub sweep_hours: Option<String>,
-    /// The clouds' own variables, under the names that their tools give them.
-    #[arg(skip)]
-    pub cloud_variables: Vec<(String, String)>,
-    /// Work queue: nats://HOST:4222 or tls://HOST:4222, several by commas, with USER:PASSWORD@ or TOKEN@ [the database]
-    #[arg(long, global = true, env = "PHOTOFINISH_QUEUE_URL", value_name = "URL", hide_env_values = true)]
-    pub queue_url: Option<String>,
-    /// Credentials file (.creds) of the work queue [none]
-    #[arg(long, global = true, env = "PHOTOFINISH_QUEUE_CREDENTIALS", value_name = "FILE")]
-    pub queue_credentials: Option<String>,
-    /// Name of the work queue's stream [photofinish]
-    #[arg(long, global = true, env = "PHOTOFINISH_QUEUE_STREAM", value_name = "NAME")]
-    pub queue_stream: Option<String>,
-    /// On how many servers the work queue's stream is kept, 1 to 5 [1]
-    #[arg(long, global = true, env = "PHOTOFINISH_QUEUE_REPLICAS", value_name = "COUNT")]
-    pub queue_replicas: Option<String>,
-    /// production (live keys), sandbox (test keys) or local (both) [local]
-    #[arg(long, global = true, env = "PHOTOFINISH_ENVIRONMENT", value_name = "NAME")]
-    pub environment: Option<String>,
-    /// Folder of the model files [.photofinish/models]
-    #[arg(long, global = true, env = "PHOTOFINISH_MODELS_DIR", value_name = "FOLDER")]
-    pub models_dir: Option<String>,
-    /// zoo (the real networks) or fake (reads marks painted by the test generator) [zoo]
-    #[arg(long, global = true, env = "PHOTOFINISH_MODELS", value_name = "KIND")]
-    pub models: Option<String>,
-    /// With PHOTOFINISH_MODELS=fake: how long the reading of each photo takes, milliseconds [0]
-    #[arg(long, global = true, env = "PHOTOFINISH_FAKE_DELAY_MS", value_name = "MILLISECONDS")]
-    pub fake_delay_ms: Option<String>,
-    /// The ONNX Runtime library, libonnxruntime.so [searched beside the binary, in .photofinish/runtime, /opt]
-    #[arg(long, global = true, env = "PHOTOFINISH_ONNXRUNTIME", value_name = "FILE")]
-    pub onnxruntime: Option<String>,
-    /// auto, cpu, cuda or wgpu [auto]
-    #[arg(long, global = true, env = "PHOTOFINISH_DEVICE", value_name = "NAME")]
-    pub device: Option<String>,
-    /// Precision of the text networks where OpenVINO runs them: bf16 or f32 [bf16]
-    #[arg(long, global = true, env = "PHOTOFINISH_TEXT_PRECISION", value_name = "NAME")]
-    pub text_precision: Option<String>,
-    /// Cores that the pipeline may use [all]
-    #[arg(long, global = true, env = "PHOTOFINISH_PROCESSING_THREADS", value_name = "COUNT")]
-    pub processing_threads: Option<String>,
-    /// Undecoded photos held in memory at once, megabytes [16 a core]
-    #[arg(long, global = true, env = "PHOTOFINISH_FILE_BUDGET_MB", value_name = "MEGABYTES")]
-    pub file_budget_mb: Option<String>,
-    /// Decoded pixels held in memory at once, megabytes [28 a core]
-    #[arg(long, global = true, env = "PHOTOFINISH_PIXEL_BUDGET_MB", value_name = "MEGABYTES")]
-    pub pixel_budget_mb: Option<String>,
-    /// Face vectors held in memory, megabytes [1024]
-    #[arg(long, global = true, env = "PHOTOFINISH_FACE_INDEX_MB", value_name = "MEGABYTES")]
-    pub face_index_mb: Option<String>,
-    /// Largest photo, megabytes [50]
-    #[arg(long, global = true, env = "PHOTOFINISH_MAX_PHOTO_MB", value_name = "MEGABYTES")]
-    pub max_photo_mb: Option<String>,
-    /// Largest selfie, megabytes [10]
-    #[arg(long, global = true, env = "PHOTOFINISH_MAX_SELFIE_MB", value_name = "MEGABYTES")]
-    pub max_selfie_mb: Option<String>,
-    /// Most pixels of a photo, megapixels [200]
-    #[arg(long, global = true, env = "PHOTOFINISH_MAX_MEGAPIXELS", value_name = "MEGAPIXELS")]
-    pub max_megapixels: Option<String>,
-    /// Face confidence threshold of a new album, 0 to 100 [10]
-    #[arg(long, global = true, env = "PHOTOFINISH_FACE_THRESHOLD", value_name = "CONFIDENCE")]
-    pub face_threshold: Option<String>,
-    /// Bib confidence threshold of a new album, 0 to 100 [0]
-    #[arg(long, global = true, env = "PHOTOFINISH_TEXT_THRESHOLD", value_name = "CONFIDENCE")]
-    pub text_threshold: Option<String>,
-    /// How long a worker has a photo before another may take it, seconds [60]
-    #[arg(long, global = true, env = "PHOTOFINISH_LEASE_SECONDS", value_name = "SECONDS")]
-    pub lease_seconds: Option<String>,
-    /// How often a photo may end its worker before it has failed [3]
-    #[arg(long, global = true, env = "PHOTOFINISH_ATTEMPT_LIMIT", value_name = "COUNT")]
-    pub attempt_limit: Option<String>,
-    /// How long photos in flight may take to finish at a stop, seconds [20]
-    #[arg(long, global = true, env = "PHOTOFINISH_DRAIN_SECONDS", value_name = "SECONDS")]
-    pub drain_seconds: Option<String>,
-    /// How long an upload URL holds, seconds [900]
-    #[arg(long, global = true, env = "PHOTOFINISH_UPLOAD_SECONDS", value_name = "SECONDS")]
-    pub upload_seconds: Option<String>,
-    /// How long a preview URL holds, seconds [3600]
-    #[arg(long, global = true, env = "PHOTOFINISH_DOWNLOAD_SECONDS", value_name = "SECONDS")]
-    pub download_seconds: Option<String>,
-    /// How long a selfie's imageId lives, seconds [3600]
-    #[arg(long, global = true, env = "PHOTOFINISH_PROBE_SECONDS", value_name = "SECONDS")]
-    pub probe_seconds: Option<String>,
-    /// How long a request body may take, seconds [30]
-    #[arg(long, global = true, env = "PHOTOFINISH_BODY_SECONDS", value_name = "SECONDS")]
-    pub body_seconds: Option<String>,
-    /// What is logged, as a tracing filter [info,ort=warn]
-    #[arg(long, global = true, env = "PHOTOFINISH_LOG", value_name = "FILTER")]
-    pub log: Option<String>,
-    /// text or json [text]
-    #[arg(long, global = true, env = "PHOTOFINISH_LOG_FORMAT", value_name = "NAME")]
-    pub log_format: Option<String>,
-    /// OpenTelemetry's own variables, under the names that its tools give them.
-    #[arg(skip)]
-    pub trace_variables: Vec<(String, String)>,
+    #[command(flatten)]
+    pub service: ServiceArguments,
+    #[command(flatten)]
+    pub database: DatabaseArguments,
+    #[command(flatten)]
+    pub storage: StorageArguments,
+    #[command(flatten)]
+    pub queue: QueueArguments,
+    #[command(flatten)]
+    pub models: ModelArguments,
+    #[command(flatten)]
+    pub api: ApiArguments,
+    #[command(flatten)]
+    pub pipeline: PipelineArguments,
+    #[command(flatten)]
+    pub gc: GcArguments,
+    #[cfg(feature = "fakes")]
+    #[command(flatten)]
+    pub fakes: FakeArguments,
+}
+
+/// The texts of the settings that were given, by environment variable.
+pub type GivenTexts = BTreeMap<String, OsString>;
+
+/// Typed settings; each wrong value has its default and is described in `problems`.
+pub struct CheckedSettings {
+    pub settings: Settings,
+    pub problems: Vec<String>,
+}
+
+impl Settings {
+    /// Adds all settings to `command` as global arguments. They accept any text: [`Self::check`] checks them.
+    pub fn add_to(command: Command) -> Command {
+        let names: Vec<_> = Self::arguments().iter().map(|arg| arg.get_id().clone()).collect();
+        Self::augment_args(command).mut_args(|arg| {
+            if !names.contains(arg.get_id()) {
+                return arg;
+            }
+            let possible_values = arg.get_possible_values();
+            arg.global(true).value_parser(AnyText { possible_values })
+        })
+    }
+
+    /// Returns the texts given as flags or variables in the matches of a command made by [`Self::add_to`].
+    pub fn given_texts(matches: &ArgMatches) -> GivenTexts {
+        let mut texts = GivenTexts::new();
+        for arg in Self::arguments() {
+            let id = arg.get_id().as_str();
+            let is_given = matches.value_source(id).is_some_and(|source| source != ValueSource::DefaultValue);
+            if let Some(text) = matches.get_raw(id).and_then(|mut values| values.next()).filter(|_| is_given)
+            {
+                texts.insert(variable(&arg), text.to_owned());
+            }
+        }
+        texts
+    }
+
+    /// Turns texts into types.
+    ///
+    /// # Errors
+    /// None for wrong values, which are collected; clap's own error should valid values not parse together.
+    pub fn check(texts: &GivenTexts) -> Result<CheckedSettings, clap::Error> {
+        let mut problems = Vec::new();
+        let mut valid = Vec::new();
+        for arg in Self::arguments() {
+            let name = variable(&arg);
+            let Some(text) = texts.get(&name) else { continue };
+            match check_one(&arg, text) {
+                Ok(flag) => valid.push(flag),
+                Err(reason) => {
+                    let text = text.to_string_lossy();
+                    let text = if arg.is_hide_env_values_set() { redact_servers(&text) } else { text.into() };
+                    problems.push(format!("{name}={text}: {reason}"));
+                }
+            }
+        }
+        let command = Command::new("settings")
+            .no_binary_name(true)
+            .args(Self::arguments().into_iter().map(without_environment));
+        let settings = Self::from_arg_matches(&command.try_get_matches_from(valid)?)?;
+        Ok(CheckedSettings { settings, problems })
+    }
+
+    /// Every setting in its order, without the value of its environment variable in this process.
+    pub fn arguments() -> Vec<Arg> {
+        let command = Self::augment_args(Command::new("settings"));
+        command.get_arguments().cloned().collect()
+    }
+}
+
+/// The environment variable of a setting.
+pub fn variable(arg: &Arg) -> String {
+    arg.get_env().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Returns the flag with its value, or what is wrong with the value.
+pub fn check_one(arg: &Arg, text: &OsStr) -> Result<OsString, String> {
+    let mut flag = OsString::from(format!("--{}=", arg.get_long().unwrap_or_default()));
+    flag.push(text);
+    let command = Command::new("setting").no_binary_name(true).arg(without_environment(arg.clone()));
+    match command.try_get_matches_from([&flag]) {
+        Ok(_) => Ok(flag),
+        Err(error) => {
+            let reason = std::error::Error::source(&error).map(ToString::to_string);
+            Err(reason.unwrap_or_else(|| "must be UTF-8 and not empty".to_owned()))
+        }
+    }
+}
+
+/// The same argument, read from flags only.
+fn without_environment(arg: Arg) -> Arg {
+    arg.env(Resettable::Reset)
+}
+
+/// Accepts every text, and names the values that are allowed in `--help`.
+#[derive(Clone)]
+struct AnyText {
+    possible_values: Vec<PossibleValue>,
+}
+
+impl TypedValueParser for AnyText {
+    type Value = OsString;
+
+    fn parse_ref(&self, _: &Command, _: Option<&Arg>, value: &OsStr) -> Result<OsString, clap::Error> {
+        Ok(value.to_owned())
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let is_list = !self.possible_values.is_empty();
+        is_list.then(|| Box::new(self.possible_values.iter().cloned()) as Box<dyn Iterator<Item = _>>)
+    }
 }

@@ -1,21 +1,23 @@
-//! Where the bytes lie, judged: the storage URL, and what a bucket needs beyond it. Credentials come under the names
-//! that the clouds' own tools use, so that what injects them into a pod or a machine works here unchanged.
+//! Settings of the storage. Credentials have the names that the clouds' own tools use, so that whatever injects them into
+//! a pod or a machine works unchanged.
 
 use std::path::Path;
 
 use photofinish_store::blobs::cloud::{Addressing, CloudSettings, LONGEST_TTL, Timeouts};
-use photofinish_store::blobs::storage::check_url;
 use url::Url;
 
-use super::{Config, SettingsParser, Times, read_variables};
-use crate::config::redact::redact_url;
-use crate::config::settings::Settings;
+use super::parsers::{self, Choice};
+use super::redact::redact_url;
+use super::{Config, read_variables};
 
-/// What the variables of each kind of storage URL begin with.
+const ADDRESSING: Choice<Addressing> =
+    Choice(&[("auto", Addressing::Auto), ("path", Addressing::Path), ("virtual", Addressing::Virtual)]);
+
+/// The prefix of each cloud's variables, by scheme of the storage URL.
 const CLOUD_PREFIXES: [(&str, &str); 3] = [("s3://", "AWS_"), ("gs://", "GOOGLE_"), ("az://", "AZURE_")];
 
-/// Variables whose values are no secrets, by their whole names: `GOOGLE_APPLICATION_CREDENTIALS` is a path, and with
-/// `_JSON` behind it a private key.
+/// Variables whose values are not secret, by full name: `GOOGLE_APPLICATION_CREDENTIALS` is a path, but a name that
+/// continues with `_JSON` is a private key.
 const PUBLIC_VARIABLES: [&str; 5] = [
     "AWS_REGION",
     "AWS_DEFAULT_REGION",
@@ -24,28 +26,92 @@ const PUBLIC_VARIABLES: [&str; 5] = [
     "GOOGLE_APPLICATION_CREDENTIALS",
 ];
 
-/// The clouds' own variables of this process.
-pub fn cloud_variables() -> Vec<(String, String)> {
-    read_variables(|name| CLOUD_PREFIXES.iter().any(|(_, prefix)| name.starts_with(prefix)))
+/// Settings of the storage.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Storage (roles all, serve, work)")]
+pub struct StorageArguments {
+    /// Storage: file:FOLDER, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX [default: a folder in the data folder]
+    #[arg(long, env = "PHOTOFINISH_STORAGE_URL", value_name = "URL", hide_env_values = true)]
+    #[arg(value_parser = parsers::storage_url)]
+    pub storage_url: Option<String>,
+    /// S3: origin of presigned URLs, where browsers reach the storage at another address [default: the service's own endpoint]
+    #[arg(long, env = "PHOTOFINISH_STORAGE_PUBLIC_ENDPOINT", value_name = "URL")]
+    #[arg(value_parser = parsers::http_origin)]
+    pub storage_public_endpoint: Option<Url>,
+    /// S3: where URLs name the bucket
+    #[arg(long, env = "PHOTOFINISH_STORAGE_ADDRESSING", value_name = "NAME", default_value = "auto")]
+    #[arg(value_parser = ADDRESSING)]
+    pub storage_addressing: Addressing,
+    /// Largest photo, megabytes
+    #[arg(long = "max-photo-mb", env = "PHOTOFINISH_MAX_PHOTO_MB", value_name = "MEGABYTES")]
+    #[arg(default_value = "50", value_parser = parsers::photo_megabytes)]
+    pub max_photo_bytes: u64,
+    /// Most pixels of a photo, megapixels
+    #[arg(long = "max-megapixels", env = "PHOTOFINISH_MAX_MEGAPIXELS", value_name = "MEGAPIXELS")]
+    #[arg(default_value = "200", value_parser = parsers::megabytes)]
+    pub max_pixels: u64,
+}
+
+impl StorageArguments {
+    /// The configured URL, or that of a folder in the data folder.
+    pub fn url(&self, data_dir: &Path) -> String {
+        let default = || format!("file:{}", data_dir.join("objects").display());
+        self.storage_url.clone().unwrap_or_else(default)
+    }
+
+    /// What a bucket needs beside its URL; `variables` are the clouds' own.
+    pub fn cloud(&self, variables: Vec<(String, String)>) -> CloudSettings {
+        CloudSettings {
+            variables,
+            public_endpoint: self.storage_public_endpoint.clone(),
+            addressing: self.storage_addressing,
+            timeouts: Timeouts::SERVICE,
+        }
+    }
 }
 
 impl Config {
-    /// The variables of the cloud that holds the bytes, secrets masked.
+    /// Rules between the storage URL and other settings.
+    pub(super) fn check_storage(&self, problems: &mut Vec<String>) {
+        if let Some(endpoint) = &self.cloud.public_endpoint
+            && !self.storage_url.starts_with("s3://")
+        {
+            problems.push(format!(
+                "PHOTOFINISH_STORAGE_PUBLIC_ENDPOINT={endpoint}: must be left out unless the storage is s3://"
+            ));
+        }
+        if !CLOUD_PREFIXES.iter().any(|(scheme, _)| self.storage_url.starts_with(scheme)) {
+            return;
+        }
+        // Checked at the start: a bucket's URL ends after a week, and one promised for longer would fail much later.
+        let lifetimes = [
+            ("PHOTOFINISH_UPLOAD_SECONDS", self.settings.api.upload_ttl),
+            ("PHOTOFINISH_DOWNLOAD_SECONDS", self.settings.api.download_ttl),
+        ];
+        for (name, ttl) in lifetimes.into_iter().filter(|(_, ttl)| *ttl > LONGEST_TTL) {
+            let (given, max) = (ttl.as_secs(), LONGEST_TTL.as_secs());
+            problems.push(format!("{name}={given}: must be {max} at most with a bucket"));
+        }
+    }
+
+    /// The variables of the cloud in use, secrets redacted.
     pub fn cloud_lines(&self) -> Vec<(String, String)> {
-        let Some((_, prefix)) =
-            CLOUD_PREFIXES.iter().find(|(scheme, _)| self.storage_url.starts_with(scheme))
-        else {
-            return Vec::new();
-        };
-        let ours = self.cloud.variables.iter().filter(|(name, _)| name.starts_with(prefix));
+        let found = CLOUD_PREFIXES.iter().find(|(scheme, _)| self.storage_url.starts_with(scheme));
+        let Some((_, prefix)) = found else { return Vec::new() };
+        let variables = self.cloud.variables.iter().filter(|(name, _)| name.starts_with(prefix));
         let mut lines: Vec<(String, String)> =
-            ours.map(|(name, value)| (name.clone(), redact_variable(name, value))).collect();
+            variables.map(|(name, value)| (name.clone(), redact_variable(name, value))).collect();
         lines.sort();
         lines
     }
 }
 
-/// A variable's value as it may be shown: addresses without their secrets, paths and what is no secret whole.
+/// Reads the clouds' own variables.
+pub fn cloud_variables() -> Vec<(String, String)> {
+    read_variables(|name| CLOUD_PREFIXES.iter().any(|(_, prefix)| name.starts_with(prefix)))
+}
+
+/// A variable's value without its secrets: URLs are redacted, paths and public values are kept.
 fn redact_variable(name: &str, value: &str) -> String {
     if name.ends_with("_ENDPOINT") || name.starts_with("AWS_ENDPOINT_URL") {
         redact_url(value)
@@ -56,100 +122,28 @@ fn redact_variable(name: &str, value: &str) -> String {
     }
 }
 
-impl SettingsParser {
-    pub(super) fn storage_url(&mut self, given: &Settings, data_dir: &Path) -> String {
-        let default = format!("file:{}", data_dir.join("objects").display());
-        let url = given.storage_url.clone().unwrap_or(default);
-        if let Err(error) = check_url(&url) {
-            // Says what is wrong without repeating the URL, in which a credential may be.
-            self.problems.push(format!("PHOTOFINISH_STORAGE_URL: {}", error.context));
-        }
-        url
-    }
-
-    pub(super) fn cloud(&mut self, given: &Settings, storage_url: &str) -> CloudSettings {
-        CloudSettings {
-            variables: given.cloud_variables.clone(),
-            public_endpoint: self.public_endpoint(given, storage_url),
-            addressing: self.choice(
-                "PHOTOFINISH_STORAGE_ADDRESSING",
-                &given.storage_addressing,
-                &[("auto", Addressing::Auto), ("path", Addressing::Path), ("virtual", Addressing::Virtual)],
-            ),
-            timeouts: Timeouts::SERVICE,
-        }
-    }
-
-    /// A bucket's URLs end after a week, whatever is asked for: an upload or a download that was promised for longer would
-    /// be refused when it is too late to say so.
-    pub(super) fn remote_ttls(&mut self, times: &Times, storage_url: &str) {
-        if !CLOUD_PREFIXES.iter().any(|(scheme, _)| storage_url.starts_with(scheme)) {
-            return;
-        }
-        let given = [
-            ("PHOTOFINISH_UPLOAD_SECONDS", times.upload_ttl),
-            ("PHOTOFINISH_DOWNLOAD_SECONDS", times.download_ttl),
-        ];
-        for (name, ttl) in given.into_iter().filter(|(_, ttl)| *ttl > LONGEST_TTL) {
-            let (given, longest) = (ttl.as_secs(), LONGEST_TTL.as_secs());
-            self.problems
-                .push(format!("{name}={given}: must be {longest} at most where a bucket holds the bytes"));
-        }
-    }
-
-    fn public_endpoint(&mut self, given: &Settings, storage_url: &str) -> Option<Url> {
-        const NAME: &str = "PHOTOFINISH_STORAGE_PUBLIC_ENDPOINT";
-        let text = given.storage_public_endpoint.as_deref()?;
-        if !storage_url.starts_with("s3://") {
-            self.problems.push(format!("{NAME}: is for s3:// storage alone; leave it out"));
-            return None;
-        }
-        let url = text.parse::<Url>().ok();
-        // A path would be signed too, and a proxy that takes it away would break every signature.
-        let fits = |url: &Url| {
-            matches!(url.scheme(), "http" | "https")
-                && url.host().is_some()
-                && url.path() == "/"
-                && url.query().is_none()
-                && url.username().is_empty()
-        };
-        let fitting = url.filter(fits);
-        if fitting.is_none() {
-            self.problems.push(format!(
-                "{NAME}={}: must be http:// or https:// and a host, nothing after it",
-                redact_url(text)
-            ));
-        }
-        fitting
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::tests::{config, config_with, problems};
 
-    fn on(storage_url: &str) -> Settings {
-        Settings { storage_url: Some(storage_url.into()), ..Settings::default() }
-    }
+    const URL: &str = "PHOTOFINISH_STORAGE_URL";
+    const ENDPOINT: &str = "PHOTOFINISH_STORAGE_PUBLIC_ENDPOINT";
 
     #[test]
     fn every_kind_of_storage_url_is_accepted() {
         for url in ["file:data", "s3://photos/live", "gs://photos", "az://photos/a"] {
-            assert_eq!(Config::from_settings(&on(url)).unwrap().storage_url, url);
+            assert_eq!(config(&[(URL, url)]).unwrap().storage_url, url);
         }
     }
 
     #[test]
     fn settings_that_do_not_fit_the_storage_are_refused() {
-        let problems = |given: Settings| Config::from_settings(&given).unwrap_err().0;
         for wrong in ["ftp://key:secret@example", "s3://", "s3://key:secret@photos", "file:"] {
-            let problems = problems(on(wrong));
+            let problems = problems(&[(URL, wrong)]);
             assert_eq!(problems.len(), 1, "{problems:?}");
-            assert!(problems[0].starts_with("PHOTOFINISH_STORAGE_URL") && !problems[0].contains("secret"));
+            assert!(problems[0].starts_with(URL) && !problems[0].contains("secret"));
         }
-        let public = |storage: &str, endpoint: &str| {
-            problems(Settings { storage_public_endpoint: Some(endpoint.into()), ..on(storage) })
-        };
         for (storage, endpoint) in [
             ("file:data", "https://photos.example"),
             ("gs://photos", "https://photos.example"),
@@ -157,24 +151,28 @@ mod tests {
             ("s3://photos", "https://photos.example/s3"),
             ("s3://photos", "https://photos.example/?a=b"),
         ] {
-            assert!(public(storage, endpoint)[0].contains("PUBLIC_ENDPOINT"), "{storage} {endpoint}");
+            let problems = problems(&[(URL, storage), (ENDPOINT, endpoint)]);
+            assert!(problems[0].contains("PUBLIC_ENDPOINT"), "{storage} {endpoint}");
         }
-        let addressing = Settings { storage_addressing: Some("host".into()), ..on("s3://photos") };
-        assert!(problems(addressing)[0].contains("auto, path, virtual"));
+        let problems = problems(&[(URL, "s3://photos"), ("PHOTOFINISH_STORAGE_ADDRESSING", "host")]);
+        assert!(problems[0].contains("auto, path, virtual"));
     }
 
     #[test]
     fn a_bucket_signs_for_a_week_at_most() {
-        let lasting = |storage: &str, seconds: u64| Settings {
-            upload_seconds: Some(seconds.to_string()),
-            download_seconds: Some(seconds.to_string()),
-            sweep_hours: Some("1000".into()),
-            ..on(storage)
-        };
         let week = LONGEST_TTL.as_secs();
-        assert!(Config::from_settings(&lasting("s3://photos", week)).is_ok());
-        assert!(Config::from_settings(&lasting("file:data", week + 1)).is_ok());
-        let problems = Config::from_settings(&lasting("s3://photos", week + 1)).unwrap_err().0;
+        let given = |storage, seconds: u64| {
+            let seconds = seconds.to_string();
+            [
+                (URL, String::from(storage)),
+                ("PHOTOFINISH_UPLOAD_SECONDS", seconds.clone()),
+                ("PHOTOFINISH_DOWNLOAD_SECONDS", seconds),
+                ("PHOTOFINISH_SWEEP_HOURS", "1000".to_owned()),
+            ]
+        };
+        assert!(config(&given("s3://photos", week)).is_ok());
+        assert!(config(&given("file:data", week + 1)).is_ok());
+        let problems = problems(&given("s3://photos", week + 1));
         assert_eq!(problems.len(), 2, "{problems:?}");
         assert!(problems[0].contains("PHOTOFINISH_UPLOAD_SECONDS"), "{problems:?}");
         assert!(problems[1].contains("PHOTOFINISH_DOWNLOAD_SECONDS"), "{problems:?}");
@@ -182,18 +180,21 @@ mod tests {
 
     #[test]
     fn a_public_endpoint_is_accepted() {
-        let given = Settings {
-            storage_public_endpoint: Some("https://photos.example".into()),
-            storage_addressing: Some("virtual".into()),
-            ..on("s3://photos")
-        };
-        let cloud = Config::from_settings(&given).unwrap().cloud;
+        let given = [
+            (URL, "s3://photos"),
+            (ENDPOINT, "https://photos.example"),
+            ("PHOTOFINISH_STORAGE_ADDRESSING", "virtual"),
+        ];
+        let cloud = config(&given).unwrap().cloud;
         assert_eq!(cloud.public_endpoint.unwrap().as_str(), "https://photos.example/");
         assert_eq!(cloud.addressing, Addressing::Virtual);
     }
 
     #[test]
     fn cloud_variables_are_shown_without_secrets() {
+        let lines = |url: &str, variables: &[(&str, &str)]| {
+            config_with(&[(URL, url)], variables, &[]).unwrap().cloud_lines()
+        };
         let variables = [
             ("AWS_SECRET_ACCESS_KEY", "hidden"),
             ("AWS_SESSION_TOKEN", "hidden"),
@@ -206,23 +207,18 @@ mod tests {
             ("AWS_WEB_IDENTITY_TOKEN_FILE_TEXT", "hidden"),
             ("AZURE_STORAGE_ACCOUNT_KEY", "hidden"),
         ];
-        let mut given = on("s3://photos");
-        given.cloud_variables = variables.map(|(n, v)| (n.to_owned(), v.to_owned())).into();
-        let lines = Config::from_settings(&given).unwrap().cloud_lines();
-        assert!(!format!("{lines:?}").contains("hidden"), "{lines:?}");
-        assert!(lines.contains(&("AWS_REGION".to_owned(), "eu-west-1".to_owned())));
-        assert!(lines.contains(&("AWS_WEB_IDENTITY_TOKEN_FILE".to_owned(), "/var/token".to_owned())));
-        assert_eq!(lines.len(), 9);
+        let shown = lines("s3://photos", &variables);
+        assert!(!format!("{shown:?}").contains("hidden"), "{shown:?}");
+        assert!(shown.contains(&("AWS_REGION".to_owned(), "eu-west-1".to_owned())));
+        assert!(shown.contains(&("AWS_WEB_IDENTITY_TOKEN_FILE".to_owned(), "/var/token".to_owned())));
+        assert_eq!(shown.len(), 9);
         let variables = [
             ("GOOGLE_APPLICATION_CREDENTIALS", "/keys/robot.json"),
             ("GOOGLE_APPLICATION_CREDENTIALS_JSON", "hidden"),
             ("GOOGLE_SERVICE_ACCOUNT_KEY", "hidden"),
         ];
-        given.storage_url = Some("gs://photos".into());
-        given.cloud_variables = variables.map(|(n, v)| (n.to_owned(), v.to_owned())).into();
-        let values = Config::from_settings(&given).unwrap().cloud_lines().into_iter().map(|(_, value)| value);
+        let values = lines("gs://photos", &variables).into_iter().map(|(_, value)| value);
         assert_eq!(values.collect::<Vec<_>>(), ["/keys/robot.json", "masked", "masked"]);
-        given.storage_url = None;
-        assert!(Config::from_settings(&given).unwrap().cloud_lines().is_empty());
+        assert!(lines("file:data", &variables).is_empty());
     }
 }

@@ -1,11 +1,12 @@
-//! Where traces go, under the names that OpenTelemetry gives its settings, so that what injects them into a pod works
-//! here unchanged. Headers, time-outs, batch sizes and resource attributes are the exporter's own affair.
+//! Settings of traces, under the names that OpenTelemetry gives them, so that whatever injects them into a pod works
+//! unchanged. Headers, timeouts, batch sizes and resource attributes are read by the exporter itself.
+
+use std::fmt;
 
 use url::Url;
 
-use super::{Config, SettingsParser, read_variables};
-use crate::config::redact::redact_url;
-use crate::config::settings::Settings;
+use super::redact::redact_url;
+use super::{Config, read_variables};
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
@@ -16,40 +17,50 @@ const SAMPLER_ARGUMENT: &str = "OTEL_TRACES_SAMPLER_ARG";
 const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
 const DISABLED: &str = "OTEL_SDK_DISABLED";
 
-/// Where and how traces are sent.
+/// The only protocol of the exporter.
+const HTTP_PROTOBUF: &str = "http/protobuf";
+
+/// Where and how traces are exported.
 #[derive(Clone, Debug)]
 #[cfg_attr(
     not(feature = "otlp"),
-    expect(dead_code, reason = "judged all the same, so that problems are told")
+    expect(dead_code, reason = "checked in every build, so that problems are reported")
 )]
 pub struct TraceSettings {
-    /// Takes `POST` of OTLP as protobuf.
+    /// Accepts `POST` of OTLP as protobuf.
     pub endpoint: Url,
     pub sampling: Sampling,
     pub service_name: String,
 }
 
-/// Which traces are kept.
+/// Which traces are exported.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// As the caller decided, where a request comes with a trace; `ratio` is for those that begin here.
+    /// Whether a request that belongs to a trace is sampled as its caller decided; `ratio` is for other requests.
     pub by_parent: bool,
     /// 0 to 1.
     pub ratio: f64,
 }
 
-/// OpenTelemetry's own variables of this process.
+impl fmt::Display for Sampling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parent = if self.by_parent { "by parent, else " } else { "" };
+        write!(f, "{parent}ratio {}", self.ratio)
+    }
+}
+
+/// Reads OpenTelemetry's own variables.
 pub fn trace_variables() -> Vec<(String, String)> {
     read_variables(|name| name.starts_with("OTEL_"))
 }
 
 impl Config {
-    /// OpenTelemetry's variables, where traces are sent; secrets masked.
+    /// OpenTelemetry's variables, secrets redacted; none where no traces are exported.
     pub fn trace_lines(&self) -> Vec<(String, String)> {
         if self.traces.is_none() {
             return Vec::new();
         }
-        let shown = |(name, value): &(String, String)| {
+        let redact = |(name, value): &(String, String)| {
             let value = match name {
                 name if name.ends_with("HEADERS") => "masked".to_owned(),
                 name if name.ends_with("ENDPOINT") => redact_url(value),
@@ -57,72 +68,73 @@ impl Config {
             };
             (name.clone(), value)
         };
-        let mut lines: Vec<_> = self.trace_variables.iter().map(shown).collect();
+        let mut lines: Vec<_> = self.trace_variables.iter().map(redact).collect();
         lines.sort();
         lines
     }
 }
 
-impl SettingsParser {
-    /// `None` where no endpoint is named.
-    pub(super) fn traces(&mut self, given: &Settings) -> Option<TraceSettings> {
-        if find_variable(given, DISABLED).is_some_and(|value| value.eq_ignore_ascii_case("true")) {
-            return None;
-        }
-        let (name, base) = [TRACES_ENDPOINT, ENDPOINT]
-            .into_iter()
-            .find_map(|name| find_variable(given, name).map(|value| (name, value)))?;
-        if cfg!(not(feature = "otlp")) {
-            self.problems.push(format!(
-                "{name}: this build sends no traces (it lacks the feature otlp); leave it out"
-            ));
-        }
-        // What is named for traces alone is the whole address.
-        let text = if name == ENDPOINT { format!("{}/v1/traces", base.trim_end_matches('/')) } else { base };
-        let endpoint = text.parse::<Url>().ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-        if endpoint.is_none() {
-            self.problems.push(format!("{name}={}: must begin with http:// or https://", redact_url(&text)));
-        }
-        self.protocol(given);
-        let sampling = self.sampling(given);
-        let service_name = find_variable(given, SERVICE_NAME).unwrap_or_else(|| "photofinish".to_owned());
-        Some(TraceSettings { endpoint: endpoint?, sampling, service_name })
+/// The settings of traces; `None` where no endpoint is set, or tracing is disabled.
+pub fn trace_settings(variables: &[(String, String)], problems: &mut Vec<String>) -> Option<TraceSettings> {
+    if find_variable(variables, DISABLED).is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+        return None;
     }
-
-    fn protocol(&mut self, given: &Settings) {
-        const ONLY: &str = "http/protobuf";
-        let named = [TRACES_PROTOCOL, PROTOCOL]
-            .into_iter()
-            .find_map(|name| find_variable(given, name).map(|value| (name, value)));
-        if let Some((name, protocol)) = named.filter(|(_, protocol)| protocol != ONLY) {
-            self.problems.push(format!("{name}={protocol}: must be {ONLY} (port 4318 of a collector)"));
-        }
+    let (name, base) = find_first(variables, [TRACES_ENDPOINT, ENDPOINT])?;
+    if cfg!(not(feature = "otlp")) {
+        problems.push(format!(
+            "{name}: must be left out: this build exports no traces (it lacks the feature otlp)"
+        ));
     }
-
-    fn sampling(&mut self, given: &Settings) -> Sampling {
-        let argument = find_variable(given, SAMPLER_ARGUMENT);
-        let mut ratio: f64 = self.parse(SAMPLER_ARGUMENT, &argument, 1.0);
-        if !(0.0..=1.0).contains(&ratio) {
-            self.problems.push(format!("{SAMPLER_ARGUMENT}={ratio}: must be from 0 to 1"));
-            ratio = 1.0;
-        }
-        let named = find_variable(given, SAMPLER);
-        let sampling = |by_parent, ratio| Sampling { by_parent, ratio };
-        let options = [
-            ("parentbased_always_on", sampling(true, 1.0)),
-            ("parentbased_always_off", sampling(true, 0.0)),
-            ("parentbased_traceidratio", sampling(true, ratio)),
-            ("always_on", sampling(false, 1.0)),
-            ("always_off", sampling(false, 0.0)),
-            ("traceidratio", sampling(false, ratio)),
-        ];
-        self.choice(SAMPLER, &named, &options)
+    // The endpoint of traces is a whole URL, the common one is a base.
+    let text = if name == ENDPOINT { format!("{}/v1/traces", base.trim_end_matches('/')) } else { base };
+    let endpoint = text.parse::<Url>().ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    if endpoint.is_none() {
+        problems.push(format!("{name}={}: must begin with http:// or https://", redact_url(&text)));
     }
+    if let Some((name, protocol)) = find_first(variables, [TRACES_PROTOCOL, PROTOCOL])
+        && protocol != HTTP_PROTOBUF
+    {
+        problems.push(format!("{name}={protocol}: must be {HTTP_PROTOBUF} (port 4318 of a collector)"));
+    }
+    let sampling = sampling(variables, problems);
+    let service_name = find_variable(variables, SERVICE_NAME).unwrap_or_else(|| "photofinish".to_owned());
+    Some(TraceSettings { endpoint: endpoint?, sampling, service_name })
 }
 
-/// OpenTelemetry takes an empty variable for one that is not set.
-fn find_variable(given: &Settings, name: &str) -> Option<String> {
-    let found = given.trace_variables.iter().find(|(known, _)| known == name);
+fn sampling(variables: &[(String, String)], problems: &mut Vec<String>) -> Sampling {
+    let argument = find_variable(variables, SAMPLER_ARGUMENT);
+    let parsed = argument.as_deref().map_or(Ok(1.0), str::parse);
+    let ratio = parsed.ok().filter(|ratio| (0.0..=1.0).contains(ratio)).unwrap_or_else(|| {
+        let given = argument.unwrap_or_default();
+        problems.push(format!("{SAMPLER_ARGUMENT}={given}: must be a number from 0 to 1"));
+        1.0
+    });
+    let samplers = [
+        ("parentbased_always_on", Sampling { by_parent: true, ratio: 1.0 }),
+        ("parentbased_always_off", Sampling { by_parent: true, ratio: 0.0 }),
+        ("parentbased_traceidratio", Sampling { by_parent: true, ratio }),
+        ("always_on", Sampling { by_parent: false, ratio: 1.0 }),
+        ("always_off", Sampling { by_parent: false, ratio: 0.0 }),
+        ("traceidratio", Sampling { by_parent: false, ratio }),
+    ];
+    let (default, _) = samplers[0];
+    let given = find_variable(variables, SAMPLER).unwrap_or_else(|| default.to_owned());
+    let found = samplers.iter().find(|(name, _)| *name == given);
+    found.map(|(_, sampling)| *sampling).unwrap_or_else(|| {
+        let names = samplers.map(|(name, _)| name).join(", ");
+        problems.push(format!("{SAMPLER}={given}: must be one of {names}"));
+        samplers[0].1
+    })
+}
+
+/// The first of `names` that is set, with its value.
+fn find_first(variables: &[(String, String)], names: [&'static str; 2]) -> Option<(&'static str, String)> {
+    names.into_iter().find_map(|name| find_variable(variables, name).map(|value| (name, value)))
+}
+
+/// The value of a variable. OpenTelemetry treats an empty variable as one that is not set.
+fn find_variable(variables: &[(String, String)], name: &str) -> Option<String> {
+    let found = variables.iter().find(|(known, _)| known == name);
     found.map(|(_, value)| value.trim().to_owned()).filter(|value| !value.is_empty())
 }
 
@@ -130,18 +142,14 @@ fn find_variable(given: &Settings, name: &str) -> Option<String> {
 #[cfg(feature = "otlp")]
 mod tests {
     use super::*;
-
-    fn with(variables: &[(&str, &str)]) -> Settings {
-        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Settings { trace_variables: variables.collect(), ..Settings::default() }
-    }
+    use crate::config::tests::config_with;
 
     fn traces(variables: &[(&str, &str)]) -> Option<TraceSettings> {
-        Config::from_settings(&with(variables)).unwrap().traces
+        config_with::<&str>(&[], &[], variables).unwrap().traces
     }
 
     fn problems(variables: &[(&str, &str)]) -> Vec<String> {
-        Config::from_settings(&with(variables)).unwrap_err().0
+        config_with::<&str>(&[], &[], variables).unwrap_err().0
     }
 
     #[test]
@@ -174,23 +182,23 @@ mod tests {
 
     #[test]
     fn problems_with_trace_settings_show_no_secrets() {
-        let told = problems(&[
+        let problems = problems(&[
             (ENDPOINT, "grpc://user:secret@collector:4317"),
             (PROTOCOL, "grpc"),
             (SAMPLER, "sometimes"),
             (SAMPLER_ARGUMENT, "7"),
         ]);
-        assert_eq!(told.len(), 4, "{told:?}");
-        assert!(!told.concat().contains("secret"), "{told:?}");
+        assert_eq!(problems.len(), 4, "{problems:?}");
+        assert!(!problems.concat().contains("secret"), "{problems:?}");
     }
 
     #[test]
     fn headers_are_not_shown() {
-        let given = with(&[
+        let variables = [
             (ENDPOINT, "http://user:secret@collector:4318"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=secret"),
-        ]);
-        let lines = Config::from_settings(&given).unwrap().trace_lines();
+        ];
+        let lines = config_with::<&str>(&[], &[], &variables).unwrap().trace_lines();
         assert!(lines.len() == 2 && lines.iter().all(|(_, value)| !value.contains("secret")), "{lines:?}");
     }
 }
@@ -199,11 +207,11 @@ mod tests {
 #[cfg(not(feature = "otlp"))]
 mod tests {
     use super::*;
+    use crate::config::tests::config_with;
 
     #[test]
     fn an_endpoint_without_the_otlp_feature_is_a_problem() {
-        let variables = vec![(ENDPOINT.to_owned(), "http://collector:4318".to_owned())];
-        let given = Settings { trace_variables: read_variables, ..Settings::default() };
-        assert_eq!(Config::from_settings(&given).unwrap_err().0.len(), 1);
+        let endpoint = [(ENDPOINT, "http://collector:4318")];
+        assert_eq!(config_with::<&str>(&[], &[], &endpoint).unwrap_err().0.len(), 1);
     }
 }

@@ -1,36 +1,41 @@
-//! What a service does besides: removes expired selfies, measures the queue and keeps the metrics small, finishes
-//! deletions, sweeps the storage.
+//! Periodic work of every process: measures the queue, finishes stalled deletions, removes expired selfies, trims the
+//! metrics recorder, and collects garbage of the storage.
 
-pub(crate) mod gc;
+mod gc;
 
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 use photofinish_store::model::object_key::ObjectKey;
-use photofinish_store::{Store, StoreError};
+use photofinish_store::{GcOptions, Store, StoreError};
 use tokio::sync::watch;
 
-use crate::config::GcSettings;
-use crate::maintenance::gc::{finish_stalled_deletions, run_daily_gc};
-use crate::run::wait_until_stopped;
+use self::gc::{finish_stalled_deletions, run_daily_gc};
+use crate::shutdown::wait_until_stopped;
 
-/// How often.
+/// Time between the starts of two rounds.
 const ROUND_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Does them until the service is stopped.
-pub async fn run(of: (Store, GcSettings), metrics: PrometheusHandle, stopped: watch::Receiver<bool>) {
-    let (store, sweeping) = of;
-    tokio::spawn(run_daily_gc(store.clone(), sweeping, wait_until_stopped(stopped.clone())));
+/// Runs a round every [`ROUND_INTERVAL`], and garbage collection beside it where it is configured, until the service stops.
+pub async fn run(
+    store: Store,
+    gc: Option<GcOptions>,
+    metrics: PrometheusHandle,
+    stopped: watch::Receiver<bool>,
+) {
+    if let Some(options) = gc {
+        tokio::spawn(run_daily_gc(store.clone(), options, wait_until_stopped(stopped.clone())));
+    }
     let stop = wait_until_stopped(stopped);
     tokio::pin!(stop);
-    let mut every = tokio::time::interval(ROUND_INTERVAL);
+    let mut interval = tokio::time::interval(ROUND_INTERVAL);
     loop {
         tokio::select! {
             () = &mut stop => return,
-            _ = every.tick() => {}
+            _ = interval.tick() => {}
         }
         metrics.run_upkeep();
-        // A store that does not answer must not hold up the end.
+        // Also interrupts a round: a store that does not respond must not delay the stop.
         tokio::select! {
             () = &mut stop => return,
             () = run_round(&store) => {}
@@ -40,27 +45,27 @@ pub async fn run(of: (Store, GcSettings), metrics: PrometheusHandle, stopped: wa
 
 async fn run_round(store: &Store) {
     if let Err(error) = store.measure_queue().await {
-        tracing::warn!(%error, "the queue is not measured until the next try");
+        tracing::warn!(%error, "failed to measure the queue, retrying in 10 s");
     }
     finish_stalled_deletions(store).await;
     if let Err(error) = remove_expired_probes(store).await {
-        tracing::warn!(%error, "expired selfies stay until the next try");
+        tracing::warn!(%error, "failed to remove expired selfies, retrying in 10 s");
     }
 }
 
-/// Bytes first, then rows: whatever ends this, the next try finds what is left. Also those with a vector: deleting their
-/// bytes may have failed when they were used, and a presigned URL can bring bytes again.
+/// Deletes the bytes first, then the rows, so that the next round finds what an interrupted one left. Includes selfies
+/// that have their embedding: deleting their bytes may have failed then, or a presigned URL may have brought bytes again.
 async fn remove_expired_probes(store: &Store) -> Result<(), StoreError> {
-    let mut gone = Vec::new();
+    let mut removed = Vec::new();
     let mut outcome = Ok(());
     for probe in store.probes.list_expired().await? {
         outcome = store.blobs.delete(&ObjectKey::probe(probe.organization, probe.album, probe.id)).await;
         if outcome.is_err() {
             break;
         }
-        gone.push(probe.id);
+        removed.push(probe.id);
     }
-    store.probes.remove(&gone).await?;
+    store.probes.remove(&removed).await?;
     outcome
 }
 
@@ -73,19 +78,18 @@ mod tests {
     use photofinish_store::model::photo::Embedding;
 
     use super::*;
-    use crate::config::Config;
-    use crate::config::settings::Settings;
-    use crate::run::open_store;
+    use crate::config::tests::config;
+    use crate::store::open_store;
 
     #[tokio::test]
     async fn an_expired_selfie_is_removed_whether_it_was_used_or_not() {
         let folder = tempfile::tempdir().unwrap();
         let data_dir = folder.path().join("data").display().to_string();
-        let config = Config::from_settings(&Settings { data_dir: Some(data_dir), ..Settings::default() });
+        let config = config(&[("PHOTOFINISH_DATA_DIR", data_dir)]);
         let store = open_store(&config.unwrap()).await.unwrap();
         let event = Event::make(&store).await;
         let mut keys = Vec::new();
-        // Only one that lives takes a vector: the one that is used and expires outlasts a commit of a busy disk.
+        // A selfie stores an embedding only before it expires: 10 s outlast a commit on a busy disk.
         for (seconds, is_used) in [(2, false), (10, true), (3600, true)] {
             let probe = store.probes.create(event.album, Duration::from_secs(seconds)).await.unwrap();
             if is_used {
@@ -98,7 +102,7 @@ mod tests {
         }
         let deadline = Instant::now() + Duration::from_secs(30);
         while store.probes.list_expired().await.unwrap().len() < 2 {
-            assert!(Instant::now() < deadline, "selfies do not expire");
+            assert!(Instant::now() < deadline, "the selfies do not expire");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         remove_expired_probes(&store).await.unwrap();

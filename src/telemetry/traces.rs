@@ -1,5 +1,5 @@
-//! Sends the spans of requests and photos to an OpenTelemetry collector, as OTLP over HTTP. What OpenTelemetry calls
-//! things is known here alone. Nothing waits for the collector: spans that it does not take are lost, and a line says so.
+//! Exports the spans of requests and photos to an OpenTelemetry collector, as OTLP over HTTP. The only module that knows
+//! OpenTelemetry's names. Nothing waits for the collector: spans that it does not accept are lost, and a log line says so.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,27 +24,27 @@ use tracing_subscriber::filter::{FilterExt, LevelFilter, filter_fn};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::config::{Sampling, TraceSettings};
-use crate::run::Role;
+use crate::role::Role;
 
 /// How long one request to the collector may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the last spans may take to be sent.
+/// How long the export of the remaining spans may take at a stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-/// The largest answer of a collector that is read.
+/// Largest response body of a collector that is read.
 const MAX_RESPONSE_BYTES: u64 = 1 << 20;
-/// The operation of requests for health and metrics: every few seconds one that nobody wants to look at.
+/// The operation of health and metrics requests, which arrive every few seconds and are not exported.
 const ADMIN_OPERATION: &str = "admin";
-/// Crates whose spans are of a request or of a photo. Those of the networks are of batches, for measuring.
+/// Crates whose spans describe a request or a photo. Those of the models describe batches, for benchmarks.
 const TRACED_CRATES: [&str; 3] = ["photofinish_api", "photofinish_pipeline", "photofinish_store"];
 
-/// The spans on their way.
+/// Batches spans and sends them from a thread of its own.
 pub struct TraceExporter(SdkTracerProvider);
 
 impl TraceExporter {
-    /// Starts the thread that sends. Does not look for the collector.
+    /// Starts the exporter thread. Does not connect to the collector.
     ///
     /// # Errors
-    /// When one of OpenTelemetry's variables cannot be used.
+    /// When an `OTEL_*` variable has an invalid value.
     pub fn start(settings: &TraceSettings, role: Role) -> anyhow::Result<Self> {
         let exporter = opentelemetry_otlp::SpanExporter::builder()
             .with_http()
@@ -68,7 +68,7 @@ impl TraceExporter {
         Ok(Self(provider))
     }
 
-    /// What turns spans into traces.
+    /// The subscriber layer that records spans for export.
     pub fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: Subscriber + for<'span> LookupSpan<'span>,
@@ -80,28 +80,28 @@ impl TraceExporter {
             .with_filter(LevelFilter::DEBUG.and(filter_fn(is_exported)))
     }
 
-    /// Sends what is left.
+    /// Exports the remaining spans. Blocks for up to [`SHUTDOWN_TIMEOUT`].
     pub fn stop(self) {
         if let Err(error) = self.0.shutdown_with_timeout(SHUTDOWN_TIMEOUT) {
-            tracing::warn!(%error, "the last traces were not delivered");
+            tracing::warn!(%error, "failed to export the last traces");
         }
     }
 }
 
-/// Spans of ours, and what is logged in them.
+/// Spans of [`TRACED_CRATES`], and the events of level INFO and above inside them.
 fn is_exported(metadata: &Metadata<'_>) -> bool {
-    let is_ours = metadata.target().split("::").next().is_some_and(|name| TRACED_CRATES.contains(&name));
-    is_ours && (metadata.is_span() || *metadata.level() <= Level::INFO)
+    let is_traced = metadata.target().split("::").next().is_some_and(|name| TRACED_CRATES.contains(&name));
+    is_traced && (metadata.is_span() || *metadata.level() <= Level::INFO)
 }
 
-/// Makes the span of a request a child of the caller's, where it comes with a `traceparent`.
+/// Makes the span of a request a child of the caller's span, where the request has a `traceparent` header.
 pub fn trace_hook() -> TraceHook {
     let propagator = TraceContextPropagator::new();
     Arc::new(move |span, headers| {
         let caller = propagator.extract(&HeaderExtractor(headers));
         if caller.span().span_context().is_valid() {
-            // Only fails for a span that is not kept.
-            let _untied = span.set_parent(caller);
+            // Fails only for a span that is not sampled.
+            let _unlinked = span.set_parent(caller);
         }
     })
 }
@@ -115,7 +115,7 @@ fn build_sampler(sampling: Sampling) -> Sampler {
     if sampling.by_parent { Sampler::ParentBased(Box::new(sampler)) } else { sampler }
 }
 
-/// Gives spans the names, kinds and states that OpenTelemetry knows, and passes them on.
+/// Gives spans the names, kinds and statuses of OpenTelemetry, and passes them on to the exporter `E`.
 #[derive(Debug)]
 struct NormalizingExporter<E>(E);
 
@@ -145,7 +145,7 @@ impl<E: SpanExporter> SpanExporter for NormalizingExporter<E> {
     }
 }
 
-/// A stage's span is called like the stage, a request's like its operation.
+/// Names a stage's span after the stage and a request's span after its operation; marks failures.
 fn normalize_span(span: &mut SpanData) {
     let value = |name: &str| {
         let found = span.attributes.iter().find(|attribute| attribute.key.as_str() == name);
@@ -174,10 +174,11 @@ fn normalize_span(span: &mut SpanData) {
     }
 }
 
-/// Carries batches to the collector, on the exporter's own thread.
+/// Sends batches to the collector, on the exporter's thread.
 #[derive(Debug)]
 struct OtlpHttpClient {
     agent: ureq::Agent,
+    /// Whether the last request failed.
     is_failing: AtomicBool,
 }
 
@@ -193,20 +194,20 @@ impl OtlpHttpClient {
 
     fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, ureq::Error> {
         let (parts, body) = request.into_parts();
-        let answer = self.agent.run(Request::from_parts(parts, &body[..]))?;
-        let (parts, mut body) = answer.into_parts();
+        let response = self.agent.run(Request::from_parts(parts, &body[..]))?;
+        let (parts, mut body) = response.into_parts();
         let body = body.with_config().limit(MAX_RESPONSE_BYTES).read_to_vec()?;
         Ok(Response::from_parts(parts, Bytes::from(body)))
     }
 
-    /// Once per change, so that an outage is two lines of the log.
-    fn log_delivery_change(&self, refused: Option<String>) {
-        let was_refused = self.is_failing.swap(refused.is_some(), Ordering::AcqRel);
-        match refused {
-            Some(cause) if !was_refused => {
-                tracing::warn!(cause, "traces are not delivered; those of this time are lost")
+    /// Logs only changes, so that an outage is two lines of the log.
+    fn log_delivery_change(&self, failure: Option<String>) {
+        let was_failing = self.is_failing.swap(failure.is_some(), Ordering::AcqRel);
+        match failure {
+            Some(error) if !was_failing => {
+                tracing::warn!(error, "failed to export traces, dropping them until the collector responds")
             }
-            None if was_refused => tracing::info!("traces are delivered again"),
+            None if was_failing => tracing::info!("exporting traces again"),
             _ => {}
         }
     }
@@ -215,12 +216,12 @@ impl OtlpHttpClient {
 #[async_trait]
 impl HttpClient for OtlpHttpClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let answer = self.send(request);
-        self.log_delivery_change(match &answer {
-            Ok(answer) if answer.status().is_success() => None,
-            Ok(answer) => Some(format!("the collector answers {}", answer.status())),
+        let response = self.send(request);
+        self.log_delivery_change(match &response {
+            Ok(response) if response.status().is_success() => None,
+            Ok(response) => Some(format!("the collector responds {}", response.status())),
             Err(error) => Some(error.to_string()),
         });
-        Ok(answer?)
+        Ok(response?)
     }
 }

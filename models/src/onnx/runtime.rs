@@ -24,8 +24,6 @@ pub enum DeviceChoice {
     Cpu,
     /// An NVIDIA GPU; an error if there is none.
     Cuda,
-    /// For kernels only: networks do not run on it.
-    Wgpu,
 }
 
 /// Precision of the text networks under OpenVINO.
@@ -157,10 +155,6 @@ pub fn read_library_version(library: &Path) -> Result<u32, ModelError> {
 fn open_device(environment: &Environment, choice: DeviceChoice) -> Result<NetworkDevice, ModelError> {
     match choice {
         DeviceChoice::Cpu => Ok(NetworkDevice::Cpu),
-        DeviceChoice::Wgpu => Err(ModelError::Device {
-            device: "wgpu".into(),
-            detail: "networks run on the CPU or on CUDA only".into(),
-        }),
         DeviceChoice::Cuda => try_cuda(environment)
             .map_err(|detail| ModelError::Device { device: "cuda".into(), detail })
             .map(|()| NetworkDevice::Cuda),

@@ -132,13 +132,13 @@ fn an_unavailable_collector_blocks_nothing_and_is_used_once_it_is_available() {
     let count_lines = |text: &str| service.log().matches(text).count();
     partner.upload_photo(&album, "early.jpg", &finish_photo().to_jpeg());
     partner.wait_until_idle(&album);
-    wait_until("a line about it", || count_lines("traces are not delivered") == 1);
+    wait_until("a line about it", || count_lines("failed to export traces") == 1);
     let collector = Collector::listen(port);
     let late = partner.upload_photo(&album, "late.jpg", &finish_photo().to_jpeg());
     assert_eq!(partner.wait_until_idle(&album)["ready"], 2);
     wait_until("the late photo's trace", || !collector.find("photo", "photo.id", &late).is_empty());
-    wait_until("a line about the recovery", || count_lines("traces are delivered again") == 1);
-    assert_eq!(count_lines("traces are not delivered"), 1, "one line for all that was lost");
+    wait_until("a line about the recovery", || count_lines("exporting traces again") == 1);
+    assert_eq!(count_lines("failed to export traces"), 1, "one line for all that was lost");
     assert_eq!(service.terminate(STOP_TIMEOUT).code, Some(0));
 }
 

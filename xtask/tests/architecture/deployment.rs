@@ -42,7 +42,12 @@ fn exported_metrics() -> BTreeSet<String> {
 }
 
 fn known_settings() -> BTreeSet<String> {
-    settings_in(&source::text("src/config/settings.rs"))
+    let config = source::rust().into_iter().filter(|(name, _)| name.starts_with("src/config/"));
+    let declarations = config.flat_map(|(_, text)| {
+        let lines = text.lines().filter(|line| line.contains("env = \"")).map(str::to_owned);
+        lines.collect::<Vec<_>>()
+    });
+    declarations.flat_map(|line| settings_in(&line)).collect()
 }
 
 fn deployed_files() -> impl Iterator<Item = String> {

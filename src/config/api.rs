@@ -1,0 +1,103 @@
+//! Settings of the API.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use photofinish_api::context::Environment;
+use url::Url;
+
+use super::{Config, parsers};
+
+/// Settings of the API.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "API (roles all, serve)")]
+pub struct ApiArguments {
+    /// Base of presigned URLs of a local storage [default: http:// and the address of the API]
+    #[arg(long, env = "PHOTOFINISH_PUBLIC_URL", value_name = "URL", value_parser = parsers::http_url)]
+    pub public_url: Option<Url>,
+    /// Face embeddings cached in memory, megabytes
+    #[arg(long = "face-index-mb", env = "PHOTOFINISH_FACE_INDEX_MB", value_name = "MEGABYTES")]
+    #[arg(default_value = "1024", value_parser = parsers::megabytes)]
+    pub face_index_bytes: u64,
+    /// Largest selfie, megabytes
+    #[arg(long = "max-selfie-mb", env = "PHOTOFINISH_MAX_SELFIE_MB", value_name = "MEGABYTES")]
+    #[arg(default_value = "10", value_parser = parsers::megabytes)]
+    pub max_probe_bytes: u64,
+    /// Face confidence threshold of a new album, percent
+    #[arg(long, env = "PHOTOFINISH_FACE_THRESHOLD", value_name = "CONFIDENCE", default_value = "10")]
+    #[arg(value_parser = parsers::confidence)]
+    pub face_threshold: f64,
+    /// Bib confidence threshold of a new album, percent
+    #[arg(long, env = "PHOTOFINISH_TEXT_THRESHOLD", value_name = "CONFIDENCE", default_value = "0")]
+    #[arg(value_parser = parsers::confidence)]
+    pub text_threshold: f64,
+    /// Lifetime of an upload URL, seconds
+    #[arg(long = "upload-seconds", env = "PHOTOFINISH_UPLOAD_SECONDS", value_name = "SECONDS")]
+    #[arg(default_value = "900", value_parser = parsers::seconds)]
+    pub upload_ttl: Duration,
+    /// Lifetime of a preview or thumbnail URL, seconds
+    #[arg(long = "download-seconds", env = "PHOTOFINISH_DOWNLOAD_SECONDS", value_name = "SECONDS")]
+    #[arg(default_value = "3600", value_parser = parsers::seconds)]
+    pub download_ttl: Duration,
+    /// Lifetime of a selfie's imageId, seconds
+    #[arg(long = "probe-seconds", env = "PHOTOFINISH_PROBE_SECONDS", value_name = "SECONDS")]
+    #[arg(default_value = "3600", value_parser = parsers::seconds)]
+    pub probe_ttl: Duration,
+    /// How long a request body may take, seconds
+    #[arg(long = "body-seconds", env = "PHOTOFINISH_BODY_SECONDS", value_name = "SECONDS")]
+    #[arg(default_value = "30", value_parser = parsers::seconds)]
+    pub body_timeout: Duration,
+}
+
+impl ApiArguments {
+    /// The configured base of presigned URLs, or the address of the API; this machine where it listens on all addresses.
+    pub fn public_url(&self, listen: SocketAddr) -> Url {
+        let localhost: IpAddr =
+            if listen.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+        let host = if listen.ip().is_unspecified() { localhost } else { listen.ip() };
+        let reachable = SocketAddr::new(host, listen.port());
+        let default = || Url::parse(&format!("http://{reachable}")).expect("a socket address makes a URL");
+        self.public_url.clone().unwrap_or_else(default)
+    }
+}
+
+impl Config {
+    /// Nobody but this machine can follow URLs of local files that begin with localhost: allowed for a trial only.
+    pub(super) fn check_public_url(&self, problems: &mut Vec<String>) {
+        let service = &self.settings.service;
+        let is_default = self.settings.api.public_url.is_none() && service.listen.ip().is_unspecified();
+        let is_trial = service.environment == Environment::Local;
+        if is_default && self.storage_url.starts_with("file:") && !is_trial {
+            problems.push(
+                "PHOTOFINISH_PUBLIC_URL is missing: must be the base of presigned URLs, as partners reach the service"
+                    .to_owned(),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::tests::{config, problems};
+
+    #[test]
+    fn the_default_public_url_is_a_reachable_address() {
+        let given = |listen, environment| {
+            vec![("PHOTOFINISH_LISTEN", listen), ("PHOTOFINISH_ENVIRONMENT", environment)]
+        };
+        for (listen, url) in [("0.0.0.0:8080", "http://127.0.0.1:8080/"), ("[::]:81", "http://[::1]:81/")] {
+            assert_eq!(config(&given(listen, "local")).unwrap().public_url.as_str(), url);
+            let problems = problems(&given(listen, "production"));
+            assert!(problems.len() == 1 && problems[0].contains("PUBLIC_URL"), "{problems:?}");
+            for setting in [
+                ("PHOTOFINISH_STORAGE_URL", "s3://photos"),
+                ("PHOTOFINISH_PUBLIC_URL", "https://photos.example"),
+            ] {
+                let mut given = given(listen, "production");
+                given.push(setting);
+                config(&given).unwrap();
+            }
+        }
+        config(&given("10.0.0.1:80", "production")).unwrap();
+    }
+}

@@ -1,0 +1,54 @@
+//! Settings that only builds with the cargo feature `fakes` have.
+
+use std::time::Duration;
+
+use super::models::ModelKind;
+use super::{Config, parsers};
+
+/// A stop has to wait for a read that sleeps.
+const MAX_DELAY_MS: u64 = 10_000;
+
+/// Settings of the fake models.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Tests (feature fakes)")]
+pub struct FakeArguments {
+    /// With fake models: how long reading a photo takes, milliseconds
+    #[arg(long = "fake-delay-ms", env = "PHOTOFINISH_FAKE_DELAY_MS", value_name = "MILLISECONDS")]
+    #[arg(default_value = "0", value_parser = milliseconds)]
+    pub read_delay: Duration,
+}
+
+fn milliseconds(text: &str) -> Result<Duration, String> {
+    parsers::integer(text, 0, MAX_DELAY_MS).map(Duration::from_millis)
+}
+
+impl Config {
+    /// A delay beside real models is a mistake.
+    pub(super) fn check_fakes(&self, problems: &mut Vec<String>) {
+        let delay = self.settings.fakes.read_delay;
+        if !delay.is_zero() && self.settings.models.models != ModelKind::Fake {
+            problems.push(format!(
+                "PHOTOFINISH_FAKE_DELAY_MS={}: must be left out unless PHOTOFINISH_MODELS is fake",
+                delay.as_millis()
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::tests::{config, problems};
+
+    #[test]
+    fn only_fake_models_are_delayed() {
+        let given = |models, delay| [("PHOTOFINISH_MODELS", models), ("PHOTOFINISH_FAKE_DELAY_MS", delay)];
+        let delay = |given: [(&str, &str); 2]| config(&given).unwrap().settings.fakes.read_delay;
+        assert_eq!(delay(given("fake", "100")), Duration::from_millis(100));
+        assert_eq!(delay(given("zoo", "0")), Duration::ZERO);
+        for refused in [given("zoo", "100"), given("fake", "10001"), given("fake", "soon")] {
+            let problems = problems(&refused);
+            assert!(problems.len() == 1 && problems[0].contains("FAKE_DELAY_MS"), "{problems:?}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Settings of the models that read the photos.
+
+use std::path::PathBuf;
+
+use photofinish_models::onnx::runtime::{DeviceChoice, Precision};
+
+use super::parsers::Choice;
+
+const KINDS: Choice<ModelKind> = Choice(&[
+    ("zoo", ModelKind::Zoo),
+    #[cfg(feature = "fakes")]
+    ("fake", ModelKind::Fake),
+]);
+
+const DEVICES: Choice<DeviceChoice> =
+    Choice(&[("auto", DeviceChoice::Auto), ("cpu", DeviceChoice::Cpu), ("cuda", DeviceChoice::Cuda)]);
+
+const PRECISIONS: Choice<Precision> = Choice(&[("bf16", Precision::Bf16), ("f32", Precision::F32)]);
+
+/// Which models read the photos.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelKind {
+    /// The networks of `models/models.toml`.
+    Zoo,
+    /// Readers of painted marks, for tests of everything around the models.
+    #[cfg(feature = "fakes")]
+    Fake,
+}
+
+/// Settings of the models.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Models (roles all, serve, work)")]
+pub struct ModelArguments {
+    /// Folder of the model files
+    #[arg(
+        long,
+        env = "PHOTOFINISH_MODELS_DIR",
+        value_name = "FOLDER",
+        default_value = ".photofinish/models"
+    )]
+    pub models_dir: PathBuf,
+    /// Which models read the photos; builds for tests have others
+    #[arg(long, env = "PHOTOFINISH_MODELS", value_name = "KIND", default_value = "zoo", value_parser = KINDS)]
+    pub models: ModelKind,
+    /// The ONNX Runtime library, libonnxruntime.so [default: searched beside the binary, in .photofinish/runtime and in /opt]
+    #[arg(long, env = "PHOTOFINISH_ONNXRUNTIME", value_name = "FILE")]
+    pub onnxruntime: Option<PathBuf>,
+    /// Device of the models; auto is CUDA where it is available
+    #[arg(long, env = "PHOTOFINISH_DEVICE", value_name = "NAME", default_value = "auto")]
+    #[arg(value_parser = DEVICES)]
+    pub device: DeviceChoice,
+    /// Precision of the text networks under OpenVINO
+    #[arg(long, env = "PHOTOFINISH_TEXT_PRECISION", value_name = "NAME", default_value = "bf16")]
+    #[arg(value_parser = PRECISIONS)]
+    pub text_precision: Precision,
+}

@@ -1,0 +1,95 @@
+//! Opens the store from the configuration, and locks what only one process may use at a time.
+
+use std::fs::{File, TryLockError};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use photofinish_store::folder::make_folder;
+use photofinish_store::traits::Keys;
+use photofinish_store::{DatabaseKind, Store, StoreSettings};
+
+use crate::config::Config;
+use crate::role::Role;
+use crate::secrets;
+
+/// Opens database, storage and queue. Creates the data folder, the tables and the signing secret on first start.
+///
+/// # Errors
+/// When the data folder, the database or the storage cannot be used.
+pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
+    create_data_folder(&config.settings.service.data_dir)?;
+    let settings = StoreSettings {
+        database_url: config.database_url.clone(),
+        server_limits: config.server_limits,
+        storage_url: config.storage_url.clone(),
+        cloud: config.cloud.clone(),
+        public_url: config.public_url.clone(),
+        signing_secret: secrets::load_or_create_signing_secret(&config.secrets_dir())?,
+        attempt_limit: config.settings.queue.attempt_limit as u32,
+        face_index_bytes: config.settings.api.face_index_bytes as usize,
+        queue: config.queue.clone(),
+    };
+    Ok(Store::open(settings).await?)
+}
+
+/// Opens the API keys alone. Needs the database but not the storage.
+///
+/// # Errors
+/// When the data folder or the database cannot be used.
+pub async fn open_keys(config: &Config) -> anyhow::Result<Arc<dyn Keys>> {
+    create_data_folder(&config.settings.service.data_dir)?;
+    Ok(photofinish_store::open_keys(&config.database_url, &config.server_limits).await?)
+}
+
+/// Applies all pending migrations.
+///
+/// # Errors
+/// When the data folder or the database cannot be used.
+pub async fn migrate(config: &Config) -> anyhow::Result<()> {
+    create_data_folder(&config.settings.service.data_dir)?;
+    Ok(photofinish_store::migrate(&config.database_url).await?)
+}
+
+/// File locks of an embedded database, released when dropped. Exclusive for role `all`, which reclaims every lease when it
+/// starts; shared otherwise.
+pub struct EmbeddedLocks {
+    _data_dir: File,
+    /// Two data folders may name the same database file.
+    _database: File,
+}
+
+impl EmbeddedLocks {
+    /// Locks data folder and database file. Returns `None` for a database server: any number of processes may use it, and
+    /// their leases expire by themselves.
+    ///
+    /// # Errors
+    /// When another process has a conflicting lock.
+    pub fn acquire(config: &Config, role: Role) -> anyhow::Result<Option<Self>> {
+        if DatabaseKind::from_url(&config.database_url) != Some(DatabaseKind::Sqlite) {
+            return Ok(None);
+        }
+        create_data_folder(&config.settings.service.data_dir)?;
+        let is_exclusive = role == Role::All;
+        let data_dir = lock_data_dir(&config.settings.service.data_dir, is_exclusive)?;
+        let database = photofinish_store::lock_database(&config.database_url, is_exclusive)?;
+        Ok(database.map(|database| Self { _data_dir: data_dir, _database: database }))
+    }
+}
+
+fn lock_data_dir(data_dir: &Path, is_exclusive: bool) -> anyhow::Result<File> {
+    let path = data_dir.join("photofinish.lock");
+    let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
+    let locked = if is_exclusive { file.try_lock() } else { file.try_lock_shared() };
+    match locked {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            anyhow::bail!("another photofinish works on the data folder {}", data_dir.display())
+        }
+        Err(TryLockError::Error(error)) => Err(error).context("locking the data folder"),
+    }
+}
+
+fn create_data_folder(data_dir: &Path) -> anyhow::Result<()> {
+    make_folder(data_dir).with_context(|| format!("creating the data folder {}", data_dir.display()))
+}
