@@ -60,7 +60,9 @@ impl Settings {
     /// Adds all settings to `command` as global arguments. They accept any text: [`Self::check`] checks them.
     pub fn add_to(command: Command) -> Command {
         let names: Vec<_> = Self::arguments().iter().map(|arg| arg.get_id().clone()).collect();
-        Self::augment_args(command).mut_args(|arg| {
+        // The doc comment of this type would replace it.
+        let about = command.get_about().cloned().unwrap_or_default();
+        Self::augment_args(command).about(about).mut_args(|arg| {
             if !names.contains(arg.get_id()) {
                 return arg;
             }
