@@ -50,7 +50,9 @@ impl InputPaths {
         }
         // Always build, so that the measured binary is that of the checkout.
         let mut cargo = Command::new("cargo");
-        cargo.args(["build", "--quiet", "--release", "--package", "photofinish"]).current_dir(root());
+        cargo
+            .args(["build", "--quiet", "--release", "--package", "photofinish", "--features", "fakes"])
+            .current_dir(root());
         // Variables that the outer `cargo run` sets for this package would make build scripts run again.
         for (name, _) in std::env::vars_os() {
             if ["CARGO_PKG_", "CARGO_MANIFEST_"]

@@ -34,10 +34,8 @@ enum Command {
     },
     /// Set up, start the service and send it an event: your own photos, or one made on the spot
     Demo(demo::DemoArguments),
-    /// Set up and run formatting, lints and all tests
+    /// Set up and run every check: formatting, lints, documentation, dependencies and all tests
     Test(checks::TestArguments),
-    /// `test`, then the documentation and the licences of all dependencies
-    Ci(checks::TestArguments),
     /// Compare CUDA with the CPU on a machine that has a GPU, and say how fast the pipeline is on it
     GpuCheck(SetupArguments),
     /// Measure how well bibs and faces are found (see `cargo xtask eval --help`)
@@ -70,7 +68,6 @@ fn main() -> anyhow::Result<()> {
         }
         Command::Demo(arguments) => demo::run(&layout, &arguments),
         Command::Test(arguments) => checks::run_checks(&layout, &arguments),
-        Command::Ci(arguments) => checks::ci(&layout, &arguments),
         Command::GpuCheck(arguments) => gpu::check(&layout, &arguments),
         Command::Eval(passed) => checks::run_bench(&layout, &["eval"], &passed.arguments),
         Command::Bench(passed) => checks::run_bench(&layout, &[], &passed.arguments),

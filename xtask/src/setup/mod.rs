@@ -2,6 +2,7 @@
 //!
 //! Everything fetched is pinned by version and checked by SHA-256; builds fetch nothing.
 
+mod cargo_tools;
 mod chart_tools;
 pub mod cuda;
 mod go;
@@ -23,6 +24,7 @@ use clap::builder::FalseyValueParser;
 use crate::layout::Layout;
 use crate::report::{print_heading, run_step};
 
+pub use cargo_tools::programs as cargo_tools;
 pub use chart_tools::{helm, schemas as chart_schemas};
 pub use models::REGISTRY_FOLDER;
 pub use portraits::folder as portraits_folder;
@@ -101,6 +103,7 @@ pub fn install_cluster_servers(layout: &Layout) -> anyhow::Result<()> {
 /// What only tests need: the other set of networks, a real client and a fuzzer of the API, the servers of the cluster
 /// profile, Helm and its schemas.
 pub fn install_test_tools(layout: &Layout) -> anyhow::Result<()> {
+    run_step("cargo commands of the checks", || cargo_tools::install(layout))?;
     run_step("system packages for tests", || system::install(system::TESTS))?;
     models::install_registry_set(layout)?;
     install_sample_event(layout)?;
