@@ -74,7 +74,7 @@ mod tests {
     use std::time::Instant;
 
     use bytes::Bytes;
-    use photofinish_store::conformance::Event;
+    use photofinish_store::conformance::AlbumFixture;
     use photofinish_store::model::photo::Embedding;
 
     use super::*;
@@ -87,11 +87,11 @@ mod tests {
         let data_dir = folder.path().join("data").display().to_string();
         let config = config(&[("PHOTOFINISH_DATA_DIR", data_dir)]);
         let store = open_store(&config.unwrap()).await.unwrap();
-        let event = Event::make(&store).await;
+        let fixture = AlbumFixture::create(&store).await;
         let mut keys = Vec::new();
         // A selfie stores an embedding only before it expires: 10 s outlast a commit on a busy disk.
         for (seconds, is_used) in [(2, false), (10, true), (3600, true)] {
-            let probe = store.probes.create(event.album, Duration::from_secs(seconds)).await.unwrap();
+            let probe = store.probes.create(fixture.album, Duration::from_secs(seconds)).await.unwrap();
             if is_used {
                 let embedding = Embedding { model: "test@1".to_owned(), vector: vec![1.0, 0.0] };
                 store.probes.set_embedding(probe.id, embedding).await.unwrap();
@@ -111,7 +111,7 @@ mod tests {
             left.push(store.blobs.head(key).await.unwrap().is_some());
         }
         assert_eq!(left, [false, false, true]);
-        assert!(store.probes.get(event.album, keys[2].1).await.is_ok());
+        assert!(store.probes.get(fixture.album, keys[2].1).await.is_ok());
         assert!(store.probes.list_expired().await.unwrap().is_empty());
         store.close().await;
     }

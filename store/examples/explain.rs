@@ -1,4 +1,4 @@
-//! Writes down how Postgres runs the hottest statements of a full event: `cargo run --release -p photofinish-store
+//! Prints the Postgres plans of the most frequent statements at full size: `cargo run --release -p photofinish-store
 //! --example explain > docs/QUERIES.md`. Starts a server of its own, fills it with 500,000 photos and 1.5 million faces
 //! (3 GB, removed at the end), makes the calls of the store, and prints the plans that the server's own `auto_explain`
 //! gives of them.
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use photofinish_servers::Postgres;
-use photofinish_store::conformance::{Event, face, test_settings, text};
+use photofinish_store::conformance::{AlbumFixture, face, test_settings, text};
 use photofinish_store::model::photo::{Embedding, PhotoQuery, PhotoState};
 use photofinish_store::traits::{Lease, PhotoResults, TextQuery};
 use photofinish_store::{Store, StoreSettings};
@@ -19,17 +19,17 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event as LogEvent, Metadata, Subscriber};
 
 const LONG: Duration = Duration::from_secs(3600);
-/// Of the large album; nine others share the rest.
+/// Photos of the large album, and of each of the nine others.
 const LARGE: i64 = 320_000;
 const SMALL: i64 = 20_000;
 const BATCH: usize = 64;
 
-/// What makes a server tell each statement's plan to who sent it.
+/// Connection options that make the server send the plan of each statement to the client.
 const AUTO_EXPLAIN: &str = "options[session_preload_libraries]=auto_explain&options[auto_explain.log_min_duration]=0\
                        &options[auto_explain.log_analyze]=on&options[auto_explain.log_buffers]=on\
                        &options[client_min_messages]=log";
 
-/// Photos of an album: most are ready, some of each other kind. `$2` sets the album's photos apart.
+/// Inserts photos of an album: most are ready, some in each other state. `$2` makes the ids of the album unique.
 const PHOTOS: &str = "insert into photo (album, id, filename, content_type, state, failure, width, height, \
      created_at, updated_at, confirmed_at, settled_at, published_at) \
      select $1, (lpad(to_hex($2 * 1000000 + n), 12, '0') || '7000' || '8000' || lpad(to_hex(n), 12, '0'))::uuid, \
@@ -39,7 +39,7 @@ const PHOTOS: &str = "insert into photo (album, id, filename, content_type, stat
      case when n % 50 <> 0 and n % 100 <> 3 then n end, case when n % 100 <> 0 then n end \
      from generate_series(1, $3) as n";
 
-/// Three faces a photo, each of 256 floats, all of them 1/16.
+/// Inserts three faces per photo with embeddings of 256 values, all 1/16.
 const FACES: &str = "insert into face (album, photo, box_top, box_left, box_width, box_height, confidence, model, \
      embedding) select album, id, 0.1, 0.2, 0.05, 0.08, 0.9, 'explain@1', decode(repeat('0000803d', 256), 'hex') \
      from photo, generate_series(1, 3) where album = $1";
@@ -51,7 +51,7 @@ const TEXTS: &str = "insert into seen_text (album, photo, text, box_top, box_lef
 const CHANGES: &str = "insert into photo_change (album, change, photo) \
      select album, row_number() over () / 64 + 1, id from photo where album = $1";
 
-/// The plans that arrived, in order.
+/// Collects the plans that the server sends, in order.
 #[derive(Clone, Default)]
 struct Plans(Arc<Mutex<Vec<String>>>);
 
@@ -101,39 +101,43 @@ async fn main() -> Result<(), Box<dyn Error>> {
         ..test_settings(folder.path())
     });
     let store = store.await?;
-    let event = Event::make(&store).await;
-    let mut events = Vec::new();
+    let fixture = AlbumFixture::create(&store).await;
+    let mut fixtures = Vec::new();
     for _ in 0..9 {
-        events.push(Event::make(&store).await);
+        fixtures.push(AlbumFixture::create(&store).await);
     }
-    fill_database(&url, &event, &events).await?;
+    fill_database(&url, &fixture, &fixtures).await?;
     print_heading();
-    let mut page = PlanReport { plans, summary: String::new(), body: String::new() };
-    run_queue_calls(&mut page, &event).await?;
-    run_searches(&mut page, &event, &events[0]).await?;
-    page.print();
+    let mut report = PlanReport { plans, summary: String::new(), body: String::new() };
+    run_queue_calls(&mut report, &fixture).await?;
+    run_searches(&mut report, &fixture, &fixtures[0]).await?;
+    report.print();
     Ok(())
 }
 
-async fn fill_database(url: &str, large: &Event, small: &[Event]) -> Result<(), Box<dyn Error>> {
+async fn fill_database(
+    url: &str,
+    large: &AlbumFixture,
+    small: &[AlbumFixture],
+) -> Result<(), Box<dyn Error>> {
     let mut connection = PgConnection::connect(url).await?;
-    // The references are right by construction.
+    // Skips foreign key checks: the references are correct by construction.
     sqlx::query("set session_replication_role = replica").execute(&mut connection).await?;
     let start = Instant::now();
-    for (number, event) in std::iter::once(large).chain(small).enumerate() {
+    for (number, fixture) in std::iter::once(large).chain(small).enumerate() {
         let count = if number == 0 { LARGE } else { SMALL };
         sqlx::query(PHOTOS)
-            .bind(event.album)
+            .bind(fixture.album)
             .bind(number as i64)
             .bind(count)
             .execute(&mut connection)
             .await?;
         for statement in [FACES, TEXTS, CHANGES] {
-            sqlx::query(statement).bind(event.album).execute(&mut connection).await?;
+            sqlx::query(statement).bind(fixture.album).execute(&mut connection).await?;
         }
         let changes = "update album set changes = (select max(change) from photo_change where album = $1) \
                        where id = $1";
-        sqlx::query(changes).bind(event.album).execute(&mut connection).await?;
+        sqlx::query(changes).bind(fixture.album).execute(&mut connection).await?;
     }
     sqlx::query("vacuum analyze").execute(&mut connection).await?;
     eprintln!("filled in {:.0} s", start.elapsed().as_secs_f64());
@@ -141,22 +145,22 @@ async fn fill_database(url: &str, large: &Event, small: &[Event]) -> Result<(), 
 }
 
 fn print_heading() {
-    println!("# How the hottest statements run\n");
+    println!("# Plans of the most frequent statements\n");
     println!(
-        "Written by `cargo run --release -p photofinish-store --example explain`: Postgres 15, its usual settings,"
+        "Written by `cargo run --release -p photofinish-store --example explain`: Postgres 15 with its default settings,"
     );
     println!(
         "500,000 photos in ten albums (320,000 in one), 1.5 million faces of 256 floats, 10,000 photos waiting. The"
     );
     println!(
-        "calls are the store's own; a batch is {BATCH} photos with 3 faces and 1 text each. Each statement ran"
+        "calls are those of the store; a batch is {BATCH} photos with 3 faces and 1 text each. Each statement ran"
     );
     println!(
-        "several times; shown is the one with the most rows, with its times and the pages of 8 KB that it read."
+        "several times; the run with the most rows is shown, with its time and the pages of 8 KB that it read."
     );
 }
 
-/// The page that is printed: a line a statement first, then each with its plan.
+/// The report to print: a table with a line per statement, then each statement with its plan.
 struct PlanReport {
     plans: Plans,
     summary: String,
@@ -164,7 +168,7 @@ struct PlanReport {
 }
 
 impl PlanReport {
-    /// Takes down the plan with the most rows of those whose statement contains this.
+    /// Adds the plan with the most rows among those whose statement contains the text.
     fn add_plan(&mut self, plans: &[String], what: &str, contains: &str) {
         let is_it = |plan: &&String| {
             plan.lines().any(|line| line.starts_with("Query Text") && line.contains(contains))
@@ -190,13 +194,13 @@ fn between<'t>(text: &'t str, before: &str, after: &str) -> Option<&'t str> {
     Some(rest.split(after).next().unwrap_or(rest))
 }
 
-/// The most rows that a step of the plan gave, each time that it ran: what a statement changed is not in its top line.
+/// The largest row count of any step of the plan: the top line does not count the rows that a statement changes.
 fn max_rows(plan: &str) -> u64 {
     let steps = plan.split("(actual time=").skip(1);
     steps.filter_map(|step| between(step, "rows=", " ")?.parse().ok()).max().unwrap_or(0)
 }
 
-/// Long lists of values end after the first few.
+/// Shortens long lists of values to the first few.
 fn shorten_lists(plan: &str) -> String {
     const KEPT: usize = 3;
     let mut text = String::new();
@@ -215,40 +219,40 @@ fn shorten_lists(plan: &str) -> String {
     text
 }
 
-async fn run_queue_calls(page: &mut PlanReport, event: &Event) -> Result<(), Box<dyn Error>> {
-    page.plans.take();
+async fn run_queue_calls(report: &mut PlanReport, fixture: &AlbumFixture) -> Result<(), Box<dyn Error>> {
+    report.plans.take();
     for _ in 0..6 {
-        event.queued(BATCH).await;
+        fixture.queue_photos(BATCH).await;
     }
-    let plans = page.plans.take();
-    page.add_plan(&plans, "confirm: lock the photos", "for no key update");
-    page.add_plan(&plans, "confirm: queue them", "state = 'queued', confirmed_at");
+    let plans = report.plans.take();
+    report.add_plan(&plans, "confirm: lock the photos", "for no key update");
+    report.add_plan(&plans, "confirm: queue the photos", "state = 'queued', confirmed_at");
     let mut leases = Vec::new();
     for _ in 0..6 {
-        leases = event.leased(BATCH, LONG).await;
+        leases = fixture.lease_fresh(BATCH, LONG).await;
     }
-    let plans = page.plans.take();
-    page.add_plan(&plans, "lease: albums with fresh photos", "with recursive waiting");
-    page.add_plan(&plans, "lease: the head of an album's queue", "skip locked");
-    page.add_plan(&plans, "lease: take the photos", "attempts = attempts + 1");
+    let plans = report.plans.take();
+    report.add_plan(&plans, "lease: albums with fresh photos", "with recursive waiting");
+    report.add_plan(&plans, "lease: the oldest photos of an album", "skip locked");
+    report.add_plan(&plans, "lease: assign the leases", "attempts = attempts + 1");
     let ids: Vec<_> = leases.iter().map(|lease| lease.id).collect();
     for _ in 0..6 {
-        event.store.queue.renew(&ids, LONG).await?;
+        fixture.store.queue.renew(&ids, LONG).await?;
     }
-    page.add_plan(&page.plans.take(), "renew the leases of a batch", "with held as materialized");
+    report.add_plan(&report.plans.take(), "renew the leases of a batch", "with held as materialized");
     for _ in 0..6 {
-        event.store.queue.finish(leases.iter().map(results_for).collect()).await?;
-        leases = event.leased(BATCH, LONG).await;
+        fixture.store.queue.finish(leases.iter().map(results_for).collect()).await?;
+        leases = fixture.lease_fresh(BATCH, LONG).await;
     }
-    let plans = page.plans.take();
-    page.add_plan(&plans, "finish: make the photos ready", "set state = 'ready'");
-    page.add_plan(&plans, "finish: remove what an earlier reading saw", "delete from face");
-    page.add_plan(&plans, "finish: insert the faces", "insert into face");
-    page.add_plan(&plans, "finish: count the album's changes", "changes = changes + 1");
+    let plans = report.plans.take();
+    report.add_plan(&plans, "finish: make the photos ready", "set state = 'ready'");
+    report.add_plan(&plans, "finish: delete earlier detections", "delete from face");
+    report.add_plan(&plans, "finish: insert the faces", "insert into face");
+    report.add_plan(&plans, "finish: increment the change number of the album", "changes = changes + 1");
     for _ in 0..6 {
-        event.store.work_rows.unpublished(256).await?;
+        fixture.store.outbox_queue.list_unpublished(256).await?;
     }
-    page.add_plan(&page.plans.take(), "outbox: photos that no message names yet", "(confirmed_at, id) >");
+    report.add_plan(&report.plans.take(), "outbox: unpublished photos", "(confirmed_at, id) >");
     Ok(())
 }
 
@@ -272,29 +276,33 @@ fn probe() -> Embedding {
     Embedding { model: "explain@1".into(), vector: vec![0.0625; 256] }
 }
 
-async fn run_searches(page: &mut PlanReport, large: &Event, small: &Event) -> Result<(), Box<dyn Error>> {
+async fn run_searches(
+    report: &mut PlanReport,
+    large: &AlbumFixture,
+    small: &AlbumFixture,
+) -> Result<(), Box<dyn Error>> {
     let hits = small.store.faces.nearest(small.album, &probe(), 10, 0.5).await?;
-    let plans = page.plans.take();
-    page.add_plan(
+    let plans = report.plans.take();
+    report.add_plan(
         &plans,
         "face search: load a cold album (60,000 faces)",
         "from face where album = $1 and embedding",
     );
-    let queued = small.queued(BATCH).await;
+    let queued = small.queue_photos(BATCH).await;
     let names: Vec<_> = queued
         .iter()
         .map(|photo| photofinish_store::traits::PhotoRef { album: small.album, photo: *photo })
         .collect();
     for _ in 0..2 {
-        for answer in small.store.work_rows.lease_named(&names, LONG).await? {
-            if let photofinish_store::traits::Named::Leased(lease) = answer {
+        for answer in small.store.outbox_queue.lease_named(&names, LONG).await? {
+            if let photofinish_store::traits::NamedLease::Leased(lease) = answer {
                 small.store.queue.finish(vec![results_for(&lease)]).await?;
             }
         }
     }
     small.store.faces.nearest(small.album, &probe(), 10, 0.5).await?;
-    page.add_plan(
-        &page.plans.take(),
+    report.add_plan(
+        &report.plans.take(),
         "face search: catch up with 64 photos",
         "photo in (select photo from photo_change",
     );
@@ -306,9 +314,9 @@ async fn run_searches(page: &mut PlanReport, large: &Event, small: &Event) -> Re
         let query = PhotoQuery { after: None, limit: 50, state: Some(PhotoState::Failed) };
         large.store.photos.list(large.album, query).await?;
     }
-    let plans = page.plans.take();
-    page.add_plan(&plans, "bib search: one bib and its misreadings", "text = any");
-    page.add_plan(&plans, "the photos of ten hits", "id = any");
-    page.add_plan(&plans, "a page of failed photos", "state = $4");
+    let plans = report.plans.take();
+    report.add_plan(&plans, "bib search: one bib and its variants", "text = any");
+    report.add_plan(&plans, "the photos of ten hits", "id = any");
+    report.add_plan(&plans, "a page of failed photos", "state = $4");
     Ok(())
 }

@@ -1,46 +1,62 @@
-//! What can go wrong in the store, by what the caller can do about it.
+//! What can go wrong in the store, classified by what the caller can do about it.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// What the caller can act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreErrorKind {
-    /// The thing named does not exist, or belongs to somebody else.
+    /// The thing named does not exist, or belongs to another tenant.
     NotFound,
-    /// The thing exists already, or the lease has passed to another worker.
+    /// The thing exists already, is in another state, or is locked by another process.
     Conflict,
     /// The object is larger than the caller allows.
     TooLarge,
-    /// The database or the storage does not answer now; the same call may work later.
+    /// The database or the storage does not respond now; the same call may work later.
     Unavailable,
-    /// The row or object does not have the shape this version writes.
+    /// A setting cannot be used: a URL, a credential, an endpoint.
+    Invalid,
+    /// The row or object does not have the shape that this version writes.
     Corrupt,
 }
 
-/// A failure of the store; `kind` decides, `source` explains.
+impl fmt::Display for StoreErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotFound => "not found",
+            Self::Conflict => "conflict",
+            Self::TooLarge => "too large",
+            Self::Unavailable => "unavailable",
+            Self::Invalid => "invalid setting",
+            Self::Corrupt => "corrupt",
+        })
+    }
+}
+
+/// A failure of the store: `kind` says what the caller can do, `source` why it happened.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{context}: {kind:?}")]
+#[error("{context}: {kind}")]
 pub struct StoreError {
     /// What the caller can act on.
     pub kind: StoreErrorKind,
-    /// The thing or call that failed, lowercase: "photo 0192..".
+    /// The thing or operation that failed, lower case: "photo 0192..", "confirm photos".
     pub context: String,
     /// When trying again makes sense.
     pub retry_after: Option<Duration>,
-    /// Whether it is the queue beside the database that failed, and not the database.
+    /// Whether the message queue beside the database failed, and not the database.
     pub is_from_queue: bool,
-    /// See [`Self::is_of_the_value`].
+    /// See [`Self::is_rejected_value`].
     pub(crate) is_rejected_value: bool,
-    /// The cause, kept whole.
+    /// The cause.
     #[source]
     pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 impl StoreError {
-    /// An error of `kind` about `what`, without a deeper cause.
-    pub fn new(kind: StoreErrorKind, what: impl Into<String>) -> Self {
-        let context = what.into();
+    /// An error of `kind` about `context`, without a cause.
+    pub fn new(kind: StoreErrorKind, context: impl Into<String>) -> Self {
+        let context = context.into();
         Self {
             kind,
             context,
@@ -51,13 +67,13 @@ impl StoreError {
         }
     }
 
-    /// The named thing is not there.
-    pub fn not_found(what: impl Into<String>) -> Self {
-        Self::new(StoreErrorKind::NotFound, what)
+    /// An error of kind `NotFound`.
+    pub fn not_found(context: impl Into<String>) -> Self {
+        Self::new(StoreErrorKind::NotFound, context)
     }
 
-    /// Whether the database refused the value that it was to keep: it does not fit, today and at every later time.
-    /// Everything else may pass, however bad it is: a damaged index is mended, a missing table is made.
+    /// Whether the database rejected a value that does not fit its column or breaks a constraint, as it will at every
+    /// later attempt. Other errors may go away, even severe ones: a damaged index is repaired, a missing table created.
     pub fn is_rejected_value(&self) -> bool {
         self.is_rejected_value
     }
@@ -74,7 +90,7 @@ impl StoreError {
         line
     }
 
-    /// Keeps the cause.
+    /// Sets the cause.
     #[must_use]
     pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.source = Some(Arc::new(source));

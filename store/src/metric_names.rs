@@ -1,57 +1,57 @@
-//! The names of this crate's metrics.
+//! The names and descriptions of this crate's metrics.
 
 use crate::model::photo::FailureReason;
 
-/// Counter, label `reason`: photos that failed for good, told by their worker or found dead by the queue.
+/// Counter, label `reason`: failed photos, reported by a worker or by the queue at their attempt limit.
 pub const PHOTOS_FAILED: &str = "photofinish_photos_failed_total";
-/// Histogram: calls of `confirm` that one transaction committed.
+/// Histogram: calls of `confirm` per transaction.
 pub const CONFIRMATIONS_PER_COMMIT: &str = "photofinish_confirmations_together";
-/// Gauge: bytes of vectors that the face index holds.
+/// Gauge: bytes of embeddings in the face index.
 pub const FACE_INDEX_BYTES: &str = "photofinish_face_index_bytes";
-/// Counter: albums loaded into the face index from nothing.
+/// Counter: albums loaded completely into the face index.
 pub const FACE_INDEX_LOADS: &str = "photofinish_face_index_loads_total";
-/// Counter: albums that left the face index because it was full.
+/// Counter: albums evicted from the full face index.
 pub const FACE_INDEX_EVICTIONS: &str = "photofinish_face_index_evictions_total";
-/// Counter: messages that name a photo, published to the stream; those it had already are not counted.
+/// Counter: messages published to the work stream, without duplicates.
 pub const QUEUE_PUBLISHED: &str = "photofinish_queue_published_total";
-/// Counter: messages delivered that had been delivered before: held by another worker, or by one that ended.
+/// Counter: messages delivered again, because another worker has leased the photo or a worker died.
 pub const QUEUE_REDELIVERED: &str = "photofinish_queue_redelivered_total";
-/// Counter: rounds of the outbox that ended in an error.
+/// Counter: failed rounds of the outbox.
 pub const QUEUE_PUBLISH_ERRORS: &str = "photofinish_queue_publish_errors_total";
-/// Counter: photos that the sweeper let be published again.
+/// Counter: photos that the republisher made unpublished again.
 pub const QUEUE_SWEPT: &str = "photofinish_queue_swept_total";
-/// Gauge: messages in the stream that no worker has yet.
+/// Gauge: messages of the work stream that are not delivered yet.
 pub const QUEUE_STREAM_LAG: &str = "photofinish_queue_stream_lag";
-/// Gauge: messages of the stream that workers have.
+/// Gauge: messages of the work stream that are delivered and not acknowledged.
 pub const QUEUE_STREAM_HELD: &str = "photofinish_queue_stream_held";
-/// Gauge: photos that wait, over all albums. Every process says the same.
+/// Gauge: waiting photos of all albums. Every process reports the same value.
 pub const QUEUE_DEPTH: &str = "photofinish_queue_depth";
-/// Gauge: seconds that the photo has waited which waits longest; 0 when none does. Every process says the same.
+/// Gauge: seconds for which the oldest waiting photo has waited; 0 without one. Every process reports the same value.
 pub const QUEUE_AGE_SECONDS: &str = "photofinish_queue_age_seconds";
 
-/// Tells the recorder what the metrics mean; call once, after it is installed.
+/// Describes the metrics to the recorder. To be called once, after it is installed.
 pub fn describe() {
-    metrics::describe_counter!(PHOTOS_FAILED, "Photos that failed for good");
-    metrics::describe_histogram!(CONFIRMATIONS_PER_COMMIT, "Calls of confirm that one transaction committed");
-    metrics::describe_gauge!(FACE_INDEX_BYTES, "Bytes of vectors that the face index holds");
-    metrics::describe_counter!(FACE_INDEX_LOADS, "Albums loaded into the face index from nothing");
-    metrics::describe_counter!(FACE_INDEX_EVICTIONS, "Albums that left the face index because it was full");
+    metrics::describe_counter!(PHOTOS_FAILED, "Failed photos");
+    metrics::describe_histogram!(CONFIRMATIONS_PER_COMMIT, "Confirmation calls per transaction");
+    metrics::describe_gauge!(FACE_INDEX_BYTES, "Size of the embeddings in the face index in bytes");
+    metrics::describe_counter!(FACE_INDEX_LOADS, "Albums loaded completely into the face index");
+    metrics::describe_counter!(FACE_INDEX_EVICTIONS, "Albums evicted from the full face index");
     metrics::describe_counter!(QUEUE_PUBLISHED, "Messages published to the work stream");
-    metrics::describe_counter!(QUEUE_REDELIVERED, "Messages delivered that had been delivered before");
-    metrics::describe_counter!(QUEUE_PUBLISH_ERRORS, "Rounds of the outbox that ended in an error");
-    metrics::describe_counter!(QUEUE_SWEPT, "Photos that the sweeper let be published again");
-    metrics::describe_gauge!(QUEUE_STREAM_LAG, "Messages in the work stream that no worker has yet");
-    metrics::describe_gauge!(QUEUE_STREAM_HELD, "Messages of the work stream that workers have");
-    metrics::describe_gauge!(QUEUE_DEPTH, "Photos that wait, over all albums");
+    metrics::describe_counter!(QUEUE_REDELIVERED, "Redelivered messages of the work stream");
+    metrics::describe_counter!(QUEUE_PUBLISH_ERRORS, "Failed rounds of the outbox");
+    metrics::describe_counter!(QUEUE_SWEPT, "Photos whose lost message is published again");
+    metrics::describe_gauge!(QUEUE_STREAM_LAG, "Undelivered messages of the work stream");
+    metrics::describe_gauge!(QUEUE_STREAM_HELD, "Delivered and unacknowledged messages of the work stream");
+    metrics::describe_gauge!(QUEUE_DEPTH, "Waiting photos of all albums");
     metrics::describe_gauge!(
         QUEUE_AGE_SECONDS,
         metrics::Unit::Seconds,
-        "Seconds that the photo has waited which waits longest"
+        "Age of the oldest waiting photo in seconds"
     );
 }
 
-/// Shows at 0 what alerts watch the increase of: to Prometheus a counter that begins at 1 has not increased, so the first
-/// event would be missed. Call once, after the recorder is installed.
+/// Registers at 0 the counters whose increase alerts watch: to Prometheus a counter that begins at 1 has not increased, so
+/// the first event would be missed. To be called once, after the recorder is installed.
 pub fn register_counters() {
     for reason in FailureReason::ALL {
         metrics::counter!(PHOTOS_FAILED, "reason" => reason.as_str()).increment(0);

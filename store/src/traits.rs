@@ -1,5 +1,5 @@
-//! What the rest of the house may ask of the store, a trait per noun. Backends implement them and run
-//! the exported suite; nobody outside this crate sees SQL or an object store.
+//! What other crates may call, a trait per noun. Backends implement the traits and pass the conformance suites; nobody
+//! outside this crate sees SQL or an object store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,264 +19,275 @@ use crate::model::photo::{
     PhotoQuery, PhotoSize, StateCounts,
 };
 
-/// What every call answers.
+/// The result of every call.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// Organizations and their keys.
+/// Organizations and their API keys.
 #[async_trait]
 pub trait Keys: Send + Sync {
-    /// The organization of this name, made when there is none.
+    /// Returns the organization of this name; creates it when there is none.
     async fn get_or_create_organization(&self, name: &str) -> Result<OrganizationId>;
-    /// Keeps a key.
+    /// Stores a key. `Conflict` when its digest is stored already.
     async fn create(&self, key: NewKey) -> Result<Key>;
-    /// The key of this digest, revoked and expired ones too.
+    /// Returns the key of this digest, also when it is revoked or expired.
     async fn find(&self, digest: &KeyDigest) -> Result<Option<Key>>;
-    /// Notes that a key was used; at most one write a minute and key.
+    /// Records that a key was used, at most once a minute.
     async fn touch(&self, id: KeyId, at: OffsetDateTime) -> Result<()>;
-    /// All keys, oldest first.
+    /// Returns all keys, oldest first.
     async fn list(&self) -> Result<Vec<Key>>;
-    /// Refuses a key from now on; idempotent. `NotFound` when there is none.
+    /// Revokes a key; idempotent. `NotFound` when there is none.
     async fn revoke(&self, id: KeyId) -> Result<()>;
 }
 
 /// Albums. Another tenant's album is `NotFound`.
 #[async_trait]
 pub trait Albums: Send + Sync {
-    /// Makes one.
+    /// Creates an album.
     async fn create(&self, album: NewAlbum) -> Result<Album>;
-    /// One album.
+    /// Returns an album.
     async fn get(&self, tenant: &Tenant, id: AlbumId) -> Result<Album>;
-    /// Changes fields of it. `Conflict` where it is not as the change takes it to be.
+    /// Changes fields of an album. `Conflict` when it has changed since `change.unchanged_since`.
     async fn update(&self, tenant: &Tenant, id: AlbumId, change: AlbumChange) -> Result<Album>;
-    /// Takes it out of the world: from the moment this returns it is `NotFound` for everybody but `close` and `delete`,
-    /// no photo of it is leased or confirmed, and what a worker has of it ends as `Finish::Gone`. Its rows are still
-    /// there. Idempotent, until they are removed.
+    /// Closes an album: from now on it is `NotFound` for every call but `close` and `delete`, none of its photos is
+    /// leased or confirmed, and finishing a photo that a worker holds returns [`FinishOutcome::Gone`]. Its rows stay
+    /// until [`Self::delete`]. Idempotent.
     async fn close(&self, tenant: &Tenant, id: AlbumId) -> Result<()>;
-    /// Closes it, then removes its rows (photos, faces, texts, changes, probes) in steps; the caller removes the objects
-    /// first and after. A call that broke off is finished by calling again.
+    /// Closes an album, then deletes its rows (photos, faces, texts, changes, probes) in steps. The caller deletes the
+    /// objects before and after. An interrupted call is completed by calling again.
     async fn delete(&self, tenant: &Tenant, id: AlbumId) -> Result<()>;
-    /// Albums that were closed before `before` and whose rows are still there, some of them.
+    /// Returns some of the albums that were closed before `before` and still have rows.
     async fn list_closed(&self, before: OffsetDateTime) -> Result<Vec<(Tenant, AlbumId)>>;
-    /// A page of them, newest first.
+    /// Returns a page of albums, newest first.
     async fn list(&self, tenant: &Tenant, query: AlbumQuery) -> Result<AlbumPage>;
 }
 
-/// Photos of an album. The caller has checked, by `Albums::get`, that the album is the tenant's.
+/// Photos of an album. The caller has checked with [`Albums::get`] that the album belongs to the tenant.
 #[async_trait]
 pub trait Photos: Send + Sync {
-    /// Expects photos, one id each, in order; one transaction.
+    /// Creates photos that wait for their upload, in one transaction; returns their ids in order.
     async fn create(&self, album: AlbumId, photos: Vec<NewPhoto>) -> Result<Vec<PhotoId>>;
-    /// One photo.
+    /// Returns a photo.
     async fn get(&self, album: AlbumId, id: PhotoId) -> Result<Photo>;
-    /// Those of `ids` that are in the album, in any order.
+    /// Returns those of `ids` that are in the album, in any order.
     async fn get_many(&self, album: AlbumId, ids: &[PhotoId]) -> Result<Vec<Photo>>;
-    /// What was seen in one, in the order it was seen; empty until it is ready.
+    /// Returns the faces and texts of a photo in the order of detection; empty until the photo is ready.
     async fn get_detections(
         &self,
         album: AlbumId,
         id: PhotoId,
     ) -> Result<(Vec<DetectedFace>, Vec<DetectedText>)>;
-    /// A page of them, oldest first.
+    /// Returns a page of photos, oldest first.
     async fn list(&self, album: AlbumId, query: PhotoQuery) -> Result<PhotoPage>;
-    /// Removes its rows and notes the change for face indexes; the caller removes the objects.
+    /// Deletes the rows of a photo and records the change for face indexes. The caller deletes the objects.
     async fn delete(&self, album: AlbumId, id: PhotoId) -> Result<()>;
-    /// Photos by state.
-    async fn counts(&self, album: AlbumId) -> Result<StateCounts>;
-    /// How many photos of the album became ready or failed within the last `window`, by the clock that noted when they
-    /// did: the rate of `albums/progress`.
-    async fn settled_within(&self, album: AlbumId, window: Duration) -> Result<u64>;
+    /// Counts the photos in each state.
+    async fn count_by_state(&self, album: AlbumId) -> Result<StateCounts>;
+    /// Counts the photos of the album that became ready or failed within the last `window`, by the clock that wrote
+    /// when they did: the rate of `albums/progress`.
+    async fn count_settled_within(&self, album: AlbumId, window: Duration) -> Result<u64>;
 }
 
-/// A photo that a worker has for a while.
+/// A photo assigned to one worker for a limited time.
 #[derive(Clone, Debug)]
 pub struct Lease {
-    /// Fences `finish` and `fail`: once the lease passes to another worker, this one is refused.
+    /// Fences `finish` and `fail`: once another worker has leased the photo, this id is refused.
     pub id: LeaseId,
     /// The photo.
     pub photo: PhotoId,
     /// Its album.
     pub album: AlbumId,
-    /// Whose it is.
+    /// The owner of the album.
     pub organization: OrganizationId,
-    /// How its album wants it read.
+    /// How to process photos of the album.
     pub config: Arc<AlbumConfig>,
-    /// 1 for the first lease that was not given back.
+    /// The number of this lease among those that were not released, from 1.
     pub attempt: u32,
-    /// Since when it has waited: its confirmation, or the last time that it was put back in the queue.
+    /// Since when the photo has waited: when it was confirmed or last requeued.
     pub confirmed_at: OffsetDateTime,
 }
 
 /// What to lease.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseRequest {
-    /// At most this many.
+    /// At most this many photos.
     pub limit: usize,
     /// For this long, unless renewed.
     pub ttl: Duration,
-    /// Fresh photos, or one suspect: a photo whose earlier lease ended without a word.
-    pub suspects: bool,
+    /// Fresh photos, or a crash suspect.
+    pub kind: LeaseKind,
 }
 
-/// Everything read from a photo.
+/// Which photos to lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseKind {
+    /// Photos that have not been leased yet, up to the limit.
+    Fresh,
+    /// One photo of which an earlier lease expired: its worker may have crashed on it, so it is leased alone.
+    CrashSuspect,
+}
+
+/// Everything that processing a photo found.
 #[derive(Clone, Debug)]
 pub struct PhotoResults {
-    /// Under which lease.
+    /// The lease under which it was processed.
     pub lease: Lease,
-    /// Of the upright photo.
+    /// The size of the upright photo.
     pub size: PhotoSize,
-    /// EXIF time.
+    /// When it was taken (EXIF).
     pub taken_at: Option<OffsetDateTime>,
-    /// EXIF camera.
+    /// The camera (EXIF).
     pub camera: Option<String>,
-    /// Faces, largest first.
+    /// Its faces, largest first.
     pub faces: Vec<DetectedFace>,
-    /// Texts.
+    /// Its texts.
     pub texts: Vec<DetectedText>,
 }
 
-/// What became of a photo handed to `finish`.
+/// What `finish` or `fail` did with a photo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finish {
-    /// Its results stand.
+pub enum FinishOutcome {
+    /// The results were written.
     Done,
-    /// The lease had passed to another worker: nothing was written.
+    /// Another worker has leased the photo: nothing was written.
     Superseded,
-    /// The photo was deleted: nothing was written, and nobody else will want what the caller stored for it.
+    /// The photo was deleted: nothing was written, and the objects that the caller stored for it are garbage.
     Gone,
 }
 
-/// The work queue. The database is the truth; delivery is at least once, effects exactly once.
+/// The work queue. The database is the source of truth; delivery is at least once, effects are exactly once.
 #[async_trait]
 pub trait Queue: Send + Sync {
-    /// Queues photos that wait for their upload; idempotent, durable when it returns. Unknown ids are left out
-    /// of the answer; photos already confirmed are in it.
+    /// Queues photos that wait for their upload; idempotent, durable when it returns. Returns the ids that exist, also
+    /// those that were confirmed before.
     async fn confirm(&self, album: AlbumId, photos: &[PhotoId]) -> Result<Vec<PhotoId>>;
-    /// Puts one failed photo back in the queue with a clean count. `Conflict` when it is not failed.
+    /// Requeues a failed photo with its attempts reset. `Conflict` when it has not failed.
     async fn retry(&self, album: AlbumId, photo: PhotoId) -> Result<()>;
-    /// Puts every ready or failed photo of an album back in the queue; answers how many.
+    /// Requeues every ready or failed photo of an album; returns how many.
     async fn reprocess(&self, album: AlbumId) -> Result<u64>;
-    /// Takes photos; the attempt is counted here and committed. Photos at their attempt limit become failed
-    /// (`ProcessingCrashed`) instead.
+    /// Leases photos. The attempt is counted and committed before this returns. Photos that have reached their attempt
+    /// limit become failed (`ProcessingCrashed`) instead.
     async fn lease(&self, request: LeaseRequest) -> Result<Vec<Lease>>;
-    /// Keeps leases alive; answers those that are still held.
+    /// Extends leases to `ttl` from now; returns those that are still running.
     async fn renew(&self, leases: &[LeaseId], ttl: Duration) -> Result<Vec<LeaseId>>;
-    /// Writes faces, texts, state and a new change number for all of them in one transaction, fenced by lease.
-    /// Idempotent: deletes what an earlier attempt wrote. One answer per photo, in order.
-    async fn finish(&self, photos: Vec<PhotoResults>) -> Result<Vec<Finish>>;
-    /// Ends a photo for good.
-    async fn fail(&self, lease: &Lease, reason: FailureReason, detail: &str) -> Result<Finish>;
-    /// Gives photos back unharmed: the attempt is not counted.
+    /// Writes faces, texts, state and a new change number for all photos in one transaction, fenced by lease. Replaces
+    /// what an earlier attempt wrote. Returns one outcome per photo, in order.
+    async fn finish(&self, photos: Vec<PhotoResults>) -> Result<Vec<FinishOutcome>>;
+    /// Marks a photo as failed; final unless it is retried.
+    async fn fail(&self, lease: &Lease, reason: FailureReason, detail: &str) -> Result<FinishOutcome>;
+    /// Returns photos to the queue; the attempt is not counted.
     async fn release(&self, leases: &[LeaseId]) -> Result<()>;
-    /// Whether photos can be leased now: the rows can be written, and the queue beside them answers where there is one.
+    /// Checks that photos can be leased now: that the database accepts writes, and that the message queue responds if
+    /// one is configured.
     async fn check(&self) -> Result<()>;
-    /// How many photos wait, over all albums.
+    /// Counts the photos that wait, over all albums.
     async fn depth(&self) -> Result<u64>;
-    /// Since when the photo that has waited longest waits, suspects left out; `None` when none waits.
+    /// Since when the oldest waiting photo has waited, without crash suspects; `None` when none waits.
     async fn waiting_since(&self) -> Result<Option<OffsetDateTime>>;
 }
 
-/// A photo by its whole key.
+/// The full key of a photo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PhotoRef {
     /// Its album.
     pub album: AlbumId,
-    /// Itself.
+    /// Its id.
     pub photo: PhotoId,
 }
 
-/// A queued photo that no message names yet.
+/// A queued photo for which no message has been published yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnpublishedPhoto {
     /// The photo.
     pub photo: PhotoRef,
-    /// When it was queued, microseconds; with the photo it names this turn of it.
+    /// When it was queued, microseconds. Distinguishes this stay in the queue from earlier and later ones.
     pub confirmed_at: i64,
 }
 
-/// What became of a photo that a message named.
+/// The answer to a message that names a photo.
 #[derive(Clone, Debug)]
-pub enum Named {
-    /// The caller has it now.
+pub enum NamedLease {
+    /// The caller has leased it.
     Leased(Lease),
-    /// It is not to be worked on any more: ready, failed or gone. Its message has done its work.
+    /// It needs no work: it is ready, failed or deleted. Its message can be acknowledged.
     Obsolete,
-    /// Another worker has it. Its message is still needed: that worker may die.
+    /// Another worker has leased it. Its message is still needed: that worker may die.
     HeldElsewhere,
-    /// An earlier lease of it ended without a word. It waits to be leased alone, as a suspect, and not by its name.
-    Suspect,
+    /// An earlier lease of it expired. It will be leased alone, as a crash suspect, and not by a message.
+    CrashSuspect,
 }
 
-/// What a message queue asks of the rows whose photos it carries the names of. The rows stay the truth: messages may be
-/// lost, doubled or late, and every photo that was confirmed is still worked on once.
+/// The database's side of a message queue that carries photo ids to workers. The database stays the source of truth:
+/// messages may be lost, duplicated or late, and every confirmed photo is still processed once.
 #[async_trait]
 pub trait OutboxQueue: Queue {
-    /// Queued photos not yet published, oldest first within an album, fairly over albums (a huge album does not starve a
-    /// small one). Fewer than `limit` only when there are no more, or more albums than one call looks at.
-    async fn unpublished(&self, limit: usize) -> Result<Vec<UnpublishedPhoto>>;
-    /// Notes that messages name them; a photo queued again meanwhile (another `confirmed_at`) stays unpublished, and so
-    /// does one whose album was closed.
+    /// Returns queued photos that are not published yet: oldest first within an album, and shared fairly between albums
+    /// so that a huge one does not starve a small one. Returns fewer than `limit` when there are no more, or when there
+    /// are more albums than one call reads.
+    async fn list_unpublished(&self, limit: usize) -> Result<Vec<UnpublishedPhoto>>;
+    /// Records that messages were published for these photos. Skips photos that were requeued meanwhile (their
+    /// `confirmed_at` differs) and those of closed albums.
     async fn mark_published(&self, photos: &[UnpublishedPhoto]) -> Result<()>;
-    /// Leases exactly these, where they wait for their first lease; the attempt is counted and committed here. One whose
-    /// lease lapsed is no photo to take beside others, and stays as it is; at its attempt limit it becomes failed. One
-    /// answer a photo, in order.
-    async fn lease_named(&self, photos: &[PhotoRef], ttl: Duration) -> Result<Vec<Named>>;
-    /// Photos published before `before` (microseconds) that wait or whose lease lapsed: they become unpublished, and
-    /// those whose lease lapsed wait again, as suspects. Answers how many.
+    /// Leases exactly these photos, if they are fresh; the attempt is counted and committed before this returns. A crash
+    /// suspect is left as it is, or becomes failed when it has reached its attempt limit. Returns one answer per photo,
+    /// in order.
+    async fn lease_named(&self, photos: &[PhotoRef], ttl: Duration) -> Result<Vec<NamedLease>>;
+    /// Makes photos unpublished again that were published before `before` (microseconds) and still wait, or whose lease
+    /// expired; the latter wait as crash suspects. Returns how many.
     async fn republish(&self, before: i64) -> Result<u64>;
 }
 
-/// A runner's selfie while it lives.
+/// A runner's selfie, used to search an album.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Probe {
-    /// The `imageId`.
+    /// The `imageId` of the wire.
     pub id: ProbeId,
-    /// The album it searches.
+    /// The album that it searches.
     pub album: AlbumId,
-    /// Whose the album is: with it the bytes' object can be named.
+    /// The owner of the album; part of the object's key.
     pub organization: OrganizationId,
-    /// From when on it is unknown.
+    /// From when on it is `NotFound`.
     pub expires_at: OffsetDateTime,
-    /// Its vector, once made.
+    /// Its embedding, once computed.
     pub embedding: Option<Embedding>,
 }
 
 /// Selfies.
 #[async_trait]
 pub trait Probes: Send + Sync {
-    /// Expects a selfie.
+    /// Creates a selfie that waits for its upload.
     async fn create(&self, album: AlbumId, ttl: Duration) -> Result<Probe>;
-    /// One that has not expired and belongs to the album.
+    /// Returns a selfie of the album; `NotFound` once it has expired.
     async fn get(&self, album: AlbumId, id: ProbeId) -> Result<Probe>;
-    /// Keeps its vector.
+    /// Stores the embedding of a selfie. `NotFound` once it has expired.
     async fn set_embedding(&self, id: ProbeId, embedding: Embedding) -> Result<()>;
-    /// Some of the expired ones, longest expired first. They stay until they are removed: what is left of their bytes
-    /// goes first, so that no bytes are left that nobody knows of.
+    /// Returns some of the expired selfies, longest expired first. They are returned again until they are removed: the
+    /// caller deletes their objects first, so that no object outlives the row that names it.
     async fn list_expired(&self) -> Result<Vec<Probe>>;
-    /// Removes these.
+    /// Deletes selfies; unknown ids are ignored.
     async fn remove(&self, probes: &[ProbeId]) -> Result<()>;
 }
 
 /// The bytes of photos, previews, thumbnails and selfies.
 #[async_trait]
 pub trait Blobs: Send + Sync {
-    /// The whole object. `NotFound`; `TooLarge` above `at_most` bytes.
-    async fn read(&self, key: &ObjectKey, at_most: u64) -> Result<Bytes>;
+    /// Returns a whole object. `NotFound`; `TooLarge` above `max_bytes`.
+    async fn read(&self, key: &ObjectKey, max_bytes: u64) -> Result<Bytes>;
     /// Writes or replaces an object; durable when it returns.
     async fn write(&self, key: &ObjectKey, content_type: &str, bytes: Bytes) -> Result<()>;
-    /// A URL that accepts one HTTP PUT of this content type and at most this size, for `ttl`.
-    async fn upload_url(&self, key: &ObjectKey, upload: UploadConditions<'_>) -> Result<Url>;
-    /// A URL that answers HTTP GET for `ttl`.
+    /// Returns a URL that accepts HTTP PUT under the conditions.
+    async fn upload_url(&self, key: &ObjectKey, conditions: UploadConditions<'_>) -> Result<Url>;
+    /// Returns a URL that serves HTTP GET for `ttl`.
     async fn download_url(&self, key: &ObjectKey, ttl: Duration) -> Result<Url>;
-    /// The object's size in bytes; `None` when it is not there.
+    /// Returns the object's size in bytes; `None` when there is no object.
     async fn head(&self, key: &ObjectKey) -> Result<Option<u64>>;
-    /// Removes an object; no error when it is not there.
+    /// Deletes an object; not an error when there is none.
     async fn delete(&self, key: &ObjectKey) -> Result<()>;
-    /// Removes every object of an album.
+    /// Deletes every object of an album.
     async fn delete_album(&self, organization: OrganizationId, album: AlbumId) -> Result<()>;
 }
 
-/// The content type of an upload that may be any image, for a sender who does not know the type yet. Local files hold
-/// the sender to it; a presigned URL binds one type exactly or none at all, and then takes any.
+/// The content type of an upload that may be any image, for a sender who does not know the type yet. Local files enforce
+/// it; a presigned URL of a bucket binds one exact type or none, and then accepts any.
 pub const ANY_IMAGE: &str = "image/*";
 
 /// What an upload URL is bound to.
@@ -284,58 +295,57 @@ pub const ANY_IMAGE: &str = "image/*";
 pub struct UploadConditions<'a> {
     /// The `Content-Type` that the PUT must carry, or [`ANY_IMAGE`].
     pub content_type: &'a str,
-    /// The largest body, bytes. A presigned URL cannot be bound to it: whoever takes the upload for done looks at its
-    /// size again.
+    /// The largest body, bytes. A presigned URL of a bucket cannot be bound to it: the caller must check the object's
+    /// size once it is uploaded.
     pub max_bytes: u64,
-    /// How long it holds; a week at most.
+    /// How long the URL is valid; a week at most.
     pub ttl: Duration,
 }
 
-/// A photo in which a probe's face was found.
+/// A photo that contains the face of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaceHit {
     /// The photo.
     pub photo: PhotoId,
-    /// Cosine to the probe, -1 to 1.
+    /// Cosine similarity to the probe, -1 to 1.
     pub cosine: f32,
-    /// The best face of that photo.
+    /// The most similar face of that photo.
     pub bounding_box: BoundingBox,
 }
 
-/// Vectors of albums in memory: a cache that follows the rows by change number.
+/// The embeddings of albums in memory: a cache that follows the database by change number.
 #[async_trait]
 pub trait FaceIndex: Send + Sync {
-    /// Catches up with the rows, then answers the photos whose best face is at least `at_least` close to the probe
-    /// (same model only), best first, at most `k`, one hit a photo.
-    #[expect(clippy::too_many_arguments, reason = "each is of another type and needed by every call")]
+    /// Catches up with the database, then returns the photos whose most similar face has a cosine of at least
+    /// `min_cosine` to the probe (same model only): most similar first, at most `k`, one hit per photo.
     async fn nearest(
         &self,
         album: AlbumId,
         probe: &Embedding,
         k: usize,
-        at_least: f32,
+        min_cosine: f32,
     ) -> Result<Vec<FaceHit>>;
 }
 
-/// What a runner typed.
+/// A bib search.
 #[derive(Clone, Debug)]
 pub struct TextQuery {
-    /// Trimmed, upper-cased, letters and digits only; at least one.
+    /// Upper-case letters and digits only, at least one: see [`crate::search::variants::normalise_bib`].
     pub text: String,
     /// No fuzzy matches.
     pub exact: bool,
 }
 
-/// How a text was found.
+/// How a text matches a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextMatch {
-    /// Read as asked.
+    /// It equals the query.
     Exact,
-    /// Characters that look alike: 0/O, 1/I/7, 5/S, 8/B, 6/G.
+    /// It differs in characters that look alike: 0/O, 1/I/7, 5/S, 8/B, 6/G.
     Confusable,
-    /// A digit at an end is missing: cut by the frame or a fold.
-    Cut,
-    /// One edit away.
+    /// It lacks a character at one end: cut off by the frame or a fold.
+    Truncated,
+    /// It is one edit away.
     OneEdit,
 }
 
@@ -344,19 +354,19 @@ pub enum TextMatch {
 pub struct TextHit {
     /// The photo.
     pub photo: PhotoId,
-    /// What was read.
+    /// The text in the photo.
     pub text: String,
-    /// Where.
+    /// Where in the photo.
     pub bounding_box: BoundingBox,
-    /// 0 to 100: from the reader's score and the edit made.
+    /// 0 to 100: from the reader's score and the kind of match.
     pub confidence: f64,
-    /// How it was found.
+    /// How it matches.
     pub match_kind: TextMatch,
 }
 
-/// Bibs of albums.
+/// Bib search.
 #[async_trait]
 pub trait Texts: Send + Sync {
-    /// The photos in which the text was read: exact matches first, then by falling confidence, one hit a photo.
+    /// Returns the photos that match: exact matches first, then by falling confidence, one hit per photo.
     async fn search(&self, album: AlbumId, query: &TextQuery) -> Result<Vec<TextHit>>;
 }

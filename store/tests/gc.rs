@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_servers::Postgres;
-use photofinish_store::conformance::{Event, test_settings};
+use photofinish_store::conformance::{AlbumFixture, test_settings};
 use photofinish_store::model::ids::{AlbumId, OrganizationId};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::traits::{Blobs, Result, UploadConditions};
@@ -84,10 +84,10 @@ async fn a_lost_row_lock_does_not_end_garbage_collection() {
     let url = server.create_database();
     let settings = StoreSettings { database_url: url.clone(), ..test_settings(folder.path()) };
     let mut store = Store::open(settings).await.unwrap();
-    let event = Event::make(&store).await;
-    let photo = event.expected(1).await[0];
-    let organization = event.tenant.organization;
-    let preview = ObjectKey::photo(organization, event.album, photo, ObjectRole::Preview);
+    let fixture = AlbumFixture::create(&store).await;
+    let photo = fixture.create_photos(1).await[0];
+    let organization = fixture.tenant.organization;
+    let preview = ObjectKey::photo(organization, fixture.album, photo, ObjectRole::Preview);
     store.blobs.write(&preview, "image/jpeg", Bytes::from_static(b"x")).await.unwrap();
     store.blobs =
         Arc::new(FailingBlobs { blobs: Arc::clone(&store.blobs), stuck: None, database_url: Some(url) });
@@ -98,9 +98,9 @@ async fn a_lost_row_lock_does_not_end_garbage_collection() {
 async fn an_album_that_cannot_be_deleted_does_not_block_others() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = Store::open(test_settings(folder.path())).await.unwrap();
-    let (stuck, other) = (Event::make(&store).await, Event::make(&store).await);
-    for event in [&stuck, &other] {
-        store.albums.close(&event.tenant, event.album).await.unwrap();
+    let (stuck, other) = (AlbumFixture::create(&store).await, AlbumFixture::create(&store).await);
+    for fixture in [&stuck, &other] {
+        store.albums.close(&fixture.tenant, fixture.album).await.unwrap();
     }
     let blobs = Arc::clone(&store.blobs);
     store.blobs = Arc::new(FailingBlobs { blobs, stuck: Some(stuck.album), database_url: None });

@@ -10,12 +10,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use photofinish_store::blobs::local::{LocalFiles, ReceiveError, SignatureError, UploadGrant};
-use photofinish_store::conformance::Event;
+use photofinish_store::conformance::AlbumFixture;
 use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::traits::UploadConditions;
 use photofinish_store::{GcOptions, Store, StoreErrorKind};
-use support::Home;
+use support::TestStore;
 use url::Url;
 
 const TTL: Duration = Duration::from_secs(900);
@@ -45,8 +45,8 @@ fn body_stream(chunks: Vec<io::Result<&'static [u8]>>) -> impl stream::Stream<It
 }
 
 /// Counts staged files.
-fn count_staged_files(home: &Home) -> usize {
-    let scratch = std::fs::read_dir(home.path().join("objects/scratch")).unwrap();
+fn count_staged_files(test_store: &TestStore) -> usize {
+    let scratch = std::fs::read_dir(test_store.path().join("objects/scratch")).unwrap();
     scratch
         .filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|kind| kind == "part"))
         .count()
@@ -54,15 +54,15 @@ fn count_staged_files(home: &Home) -> usize {
 
 #[tokio::test]
 async fn without_the_storage_folder_no_object_is_missing_and_none_is_written() {
-    let home = Home::new();
-    let store = home.open().await;
+    let test_store = TestStore::new();
+    let store = test_store.open().await;
     let (existing, missing) = (random_key(ObjectRole::Original), random_key(ObjectRole::Preview));
     let bytes = Bytes::from_static(b"photo");
     store.blobs.write(&existing, "image/jpeg", bytes.clone()).await.unwrap();
     let url = store.blobs.download_url(&existing, TTL).await.unwrap();
     let (path, query) = split_signed_url(&url);
     let grant = local(&store).verify_download(path, query).unwrap();
-    let (objects, moved) = (home.path().join("objects"), home.path().join("moved"));
+    let (objects, moved) = (test_store.path().join("objects"), test_store.path().join("moved"));
     std::fs::rename(&objects, &moved).unwrap();
     let received = local(&store)
         .receive_upload(grant_upload(&store, &existing, 10).await, body_stream(vec![Ok(b"other")]))
@@ -85,39 +85,39 @@ async fn without_the_storage_folder_no_object_is_missing_and_none_is_written() {
     std::fs::rename(&moved, &objects).unwrap();
     assert_eq!(store.blobs.read(&existing, 100).await.unwrap(), bytes);
     assert_eq!(store.blobs.head(&missing).await.unwrap(), None);
-    assert_eq!(count_staged_files(&home), 0);
+    assert_eq!(count_staged_files(&test_store), 0);
 }
 
 #[tokio::test]
 async fn a_folder_that_does_not_contain_the_photos_is_refused() {
-    let home = Home::new();
-    let (objects, moved) = (home.path().join("objects"), home.path().join("moved"));
-    drop(home.open().await);
+    let test_store = TestStore::new();
+    let (objects, moved) = (test_store.path().join("objects"), test_store.path().join("moved"));
+    drop(test_store.open().await);
     std::fs::remove_dir_all(&objects).unwrap();
-    let store = home.open().await;
-    Event::make(&store).await.queued(1).await;
+    let store = test_store.open().await;
+    AlbumFixture::create(&store).await.queue_photos(1).await;
     drop(store);
     std::fs::rename(&objects, &moved).unwrap();
     // Like a mount point without its disk.
     std::fs::create_dir(&objects).unwrap();
-    let refused = Store::open(home.settings()).await.err().unwrap();
+    let refused = Store::open(test_store.settings()).await.err().unwrap();
     assert_eq!(refused.kind, StoreErrorKind::Unavailable, "{refused}");
     std::fs::remove_dir(&objects).unwrap();
-    Store::open(home.settings()).await.err().unwrap();
+    Store::open(test_store.settings()).await.err().unwrap();
     assert!(!objects.exists(), "another folder was created in its place");
     std::fs::rename(&moved, &objects).unwrap();
-    home.open().await;
+    test_store.open().await;
     // An operator who wants to begin with an empty folder creates the lock file.
     std::fs::remove_dir_all(&objects).unwrap();
     std::fs::create_dir(&objects).unwrap();
     std::fs::write(objects.join("folders.lock"), "").unwrap();
-    home.open().await;
+    test_store.open().await;
 }
 
 #[tokio::test]
 async fn an_uploaded_body_is_downloaded_unchanged() {
-    let home = Home::new();
-    let store = home.open().await;
+    let test_store = TestStore::new();
+    let store = test_store.open().await;
     for (role, content_type) in
         [(ObjectRole::Preview, "image/jpeg"), (ObjectRole::Original, "application/octet-stream")]
     {
@@ -137,13 +137,13 @@ async fn an_uploaded_body_is_downloaded_unchanged() {
         store.blobs.delete(&key).await.unwrap();
         assert!(local(&store).open_object(&grant).await.is_err());
     }
-    assert_eq!(count_staged_files(&home), 0);
+    assert_eq!(count_staged_files(&test_store), 0);
 }
 
 #[tokio::test]
 async fn a_second_put_replaces_the_first() {
-    let home = Home::new();
-    let store = home.open().await;
+    let test_store = TestStore::new();
+    let store = test_store.open().await;
     let key = random_key(ObjectRole::Original);
     let grant = grant_upload(&store, &key, 10).await;
     for content in [&b"first"[..], b"again"] {
@@ -154,21 +154,21 @@ async fn a_second_put_replaces_the_first() {
 
 #[tokio::test]
 async fn a_body_over_its_limit_is_refused_before_it_ends_and_leaves_nothing() {
-    let home = Home::new();
-    let store = home.open().await;
+    let test_store = TestStore::new();
+    let store = test_store.open().await;
     let key = random_key(ObjectRole::Original);
     let grant = grant_upload(&store, &key, 7).await;
     let endless = stream::repeat_with(|| io::Result::Ok(Bytes::from_static(b"0123")));
     let refused = local(&store).receive_upload(grant, endless).await.unwrap_err();
     assert!(matches!(refused, ReceiveError::TooLarge { max_bytes: 7 }), "{refused}");
     assert_eq!(store.blobs.head(&key).await.unwrap(), None);
-    assert_eq!(count_staged_files(&home), 0);
+    assert_eq!(count_staged_files(&test_store), 0);
 }
 
 #[tokio::test]
 async fn an_interrupted_body_leaves_the_previous_object() {
-    let home = Home::new();
-    let store = home.open().await;
+    let test_store = TestStore::new();
+    let store = test_store.open().await;
     let key = random_key(ObjectRole::Original);
     let grant = grant_upload(&store, &key, 100).await;
     local(&store).receive_upload(grant.clone(), body_stream(vec![Ok(b"whole")])).await.unwrap();
@@ -182,13 +182,13 @@ async fn an_interrupted_body_leaves_the_previous_object() {
     let receiving = local(&store).receive_upload(grant, waiting);
     assert!(tokio::time::timeout(Duration::from_millis(50), receiving).await.is_err());
     assert_eq!(store.blobs.read(&key, 100).await.unwrap(), "whole");
-    assert_eq!(count_staged_files(&home), 0);
+    assert_eq!(count_staged_files(&test_store), 0);
 }
 
 #[tokio::test]
 async fn a_url_that_was_changed_is_refused() {
-    let home = Home::new();
-    let store = home.open().await;
+    let test_store = TestStore::new();
+    let store = test_store.open().await;
     let url = store.blobs.download_url(&random_key(ObjectRole::Preview), TTL).await.unwrap();
     let (path, query) = split_signed_url(&url);
     assert!(local(&store).verify_download(path, query).is_ok());
@@ -200,14 +200,14 @@ async fn a_url_that_was_changed_is_refused() {
 
 #[tokio::test]
 async fn staged_files_of_dead_uploads_are_removed_and_running_ones_are_not() {
-    let home = Home::new();
-    drop(home.open().await);
-    let scratch = home.path().join("objects/scratch");
+    let test_store = TestStore::new();
+    drop(test_store.open().await);
+    let scratch = test_store.path().join("objects/scratch");
     for (name, age) in [("old.part", 7200), ("running.part", 0), ("old.txt", 7200)] {
         let file = std::fs::File::create(scratch.join(name)).unwrap();
         file.set_modified(std::time::SystemTime::now() - Duration::from_secs(age)).unwrap();
     }
-    home.open().await;
+    test_store.open().await;
     let mut left: Vec<_> =
         std::fs::read_dir(&scratch).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
@@ -216,23 +216,29 @@ async fn staged_files_of_dead_uploads_are_removed_and_running_ones_are_not() {
 
 #[tokio::test]
 async fn nothing_is_collected_when_the_database_is_unavailable() {
-    let home = Home::new();
-    let store = home.open().await;
-    let event = Event::make(&store).await;
-    let orphan =
-        ObjectKey::photo(event.tenant.organization, event.album, PhotoId::generate(), ObjectRole::Original);
+    let test_store = TestStore::new();
+    let store = test_store.open().await;
+    let fixture = AlbumFixture::create(&store).await;
+    let orphan = ObjectKey::photo(
+        fixture.tenant.organization,
+        fixture.album,
+        PhotoId::generate(),
+        ObjectRole::Original,
+    );
     store.blobs.write(&orphan, "image/jpeg", Bytes::from_static(b"x")).await.unwrap();
     let options = GcOptions { min_age: Duration::ZERO, is_dry_run: false };
     store.close().await;
     assert_eq!(store.collect_garbage(options).await.unwrap_err().kind, StoreErrorKind::Unavailable);
     assert_eq!(store.blobs.head(&orphan).await.unwrap(), Some(1));
     // A database that does not contain the organization belongs to another installation.
-    let other = Home::new();
-    let settings =
-        photofinish_store::StoreSettings { database_url: other.settings().database_url, ..home.settings() };
+    let other = TestStore::new();
+    let settings = photofinish_store::StoreSettings {
+        database_url: other.settings().database_url,
+        ..test_store.settings()
+    };
     let other = Store::open(settings).await.unwrap();
     let report = other.collect_garbage(options).await.unwrap();
     assert_eq!((report.listed, report.removed, report.unrecognised), (1, 0, 1));
-    assert_eq!(home.open().await.collect_garbage(options).await.unwrap().removed, 1);
+    assert_eq!(test_store.open().await.collect_garbage(options).await.unwrap().removed, 1);
     assert_eq!(store.blobs.head(&orphan).await.unwrap(), None);
 }

@@ -1,4 +1,4 @@
-//! The embedded profile: every suite on SQLite and local files, and what only this profile promises.
+//! The embedded profile: the conformance suites on SQLite and local files, and guarantees of this profile only.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only the test functions themselves for tests")]
 
@@ -6,34 +6,34 @@ mod support;
 
 use std::time::Duration;
 
-use photofinish_store::conformance::{self, Event};
+use photofinish_store::conformance::{self, AlbumFixture};
 use photofinish_store::model::photo::{FailureReason, PhotoState};
 use photofinish_store::traits::TextQuery;
 use photofinish_store::{Store, StoreErrorKind, lock_database};
-use support::{ATTEMPT_LIMIT, Home};
+use support::{ATTEMPT_LIMIT, TestStore};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_suites_pass() {
-    let home = Home::new();
-    conformance::run_all_suites(&home.open().await).await;
+    let test_store = TestStore::new();
+    conformance::run_all_suites(&test_store.open().await).await;
 }
 
 #[tokio::test]
 async fn confirmed_photos_and_results_survive_a_restart() {
-    let home = Home::new();
-    let store = home.open().await;
-    let event = Event::make(&store).await;
-    let ready = event
-        .ready(vec![conformance::face([1.0, 0.0, 0.0, 0.0])], vec![conformance::text("1234", 0.99)])
+    let test_store = TestStore::new();
+    let store = test_store.open().await;
+    let fixture = AlbumFixture::create(&store).await;
+    let ready = fixture
+        .add_ready_photo(vec![conformance::face([1.0, 0.0, 0.0, 0.0])], vec![conformance::text("1234", 0.99)])
         .await;
-    let queued = event.queued(5).await;
-    let (album, tenant) = (event.album, event.tenant);
-    drop(event);
+    let queued = fixture.queue_photos(5).await;
+    let (album, tenant) = (fixture.album, fixture.tenant);
+    drop(fixture);
     store.close().await;
     drop(store);
 
-    let store = home.open().await;
-    let counts = store.photos.counts(album).await.unwrap();
+    let store = test_store.open().await;
+    let counts = store.photos.count_by_state(album).await.unwrap();
     assert_eq!((counts.ready, counts.queued), (1, 5));
     assert_eq!(store.queue.confirm(album, &queued).await.unwrap(), queued);
     let probe = conformance::face([1.0, 0.0, 0.0, 0.0]).embedding.unwrap();
@@ -46,79 +46,79 @@ async fn confirmed_photos_and_results_survive_a_restart() {
 
 #[tokio::test]
 async fn a_killed_process_leaves_crash_suspects_that_fail_at_the_attempt_limit() {
-    let home = Home::new();
-    let mut store = home.open().await;
-    let event = Event::make(&store).await;
-    let album = event.album;
-    let photo = event.queued(1).await[0];
+    let test_store = TestStore::new();
+    let mut store = test_store.open().await;
+    let fixture = AlbumFixture::create(&store).await;
+    let album = fixture.album;
+    let photo = fixture.queue_photos(1).await[0];
     let hour = Duration::from_secs(3600);
-    assert_eq!(event.leased(1, hour).await[0].attempt, 1);
-    drop(event);
+    assert_eq!(fixture.lease_fresh(1, hour).await[0].attempt, 1);
+    drop(fixture);
     for attempt in 2..=ATTEMPT_LIMIT {
-        store = restart(&home, store).await;
-        let event = support::reopen_fixture(&store, album).await;
-        assert!(event.leased_suspect(hour).await.is_none(), "the lease still runs");
+        store = restart(&test_store, store).await;
+        let fixture = support::reopen_fixture(&store, album).await;
+        assert!(fixture.lease_suspect(hour).await.is_none(), "the lease still runs");
         assert_eq!(store.embedded().unwrap().reclaim_leases().await.unwrap(), 1);
-        assert!(event.leased(1, hour).await.is_empty(), "it is no fresh photo");
-        assert_eq!(event.leased_suspect(hour).await.unwrap().attempt, attempt);
+        assert!(fixture.lease_fresh(1, hour).await.is_empty(), "it is not fresh");
+        assert_eq!(fixture.lease_suspect(hour).await.unwrap().attempt, attempt);
     }
-    store = restart(&home, store).await;
+    store = restart(&test_store, store).await;
     store.embedded().unwrap().reclaim_leases().await.unwrap();
-    let event = support::reopen_fixture(&store, album).await;
-    assert!(event.leased_suspect(hour).await.is_none());
+    let fixture = support::reopen_fixture(&store, album).await;
+    assert!(fixture.lease_suspect(hour).await.is_none());
     let failed = store.photos.get(album, photo).await.unwrap();
     assert_eq!((failed.state, failed.failure), (PhotoState::Failed, Some(FailureReason::ProcessingCrashed)));
 }
 
 #[tokio::test]
 async fn scheduled_lease_reclaim_runs_once_before_the_next_lease() {
-    let home = Home::new();
-    let store = home.open().await;
-    let event = Event::make(&store).await;
-    event.queued(2).await;
+    let test_store = TestStore::new();
+    let store = test_store.open().await;
+    let fixture = AlbumFixture::create(&store).await;
+    fixture.queue_photos(2).await;
     let hour = Duration::from_secs(3600);
-    assert_eq!(event.leased(1, hour).await.len(), 1);
+    assert_eq!(fixture.lease_fresh(1, hour).await.len(), 1);
     store.embedded().unwrap().schedule_reclaim().await;
-    assert_eq!(event.leased(1, hour).await[0].attempt, 1, "the fresh one");
-    assert_eq!(event.leased_suspect(hour).await.unwrap().attempt, 2, "the one that was left");
-    assert!(event.leased_suspect(hour).await.is_none(), "the fresh one is held");
+    assert_eq!(fixture.lease_fresh(1, hour).await[0].attempt, 1, "the fresh photo");
+    assert_eq!(fixture.lease_suspect(hour).await.unwrap().attempt, 2, "the photo of the crashed process");
+    assert!(fixture.lease_suspect(hour).await.is_none(), "the fresh photo is leased");
 }
 
 #[tokio::test]
 async fn confirmed_photos_are_in_the_files_when_confirm_returns() {
-    let home = Home::new();
-    let store = home.open().await;
-    let event = Event::make(&store).await;
-    let photos = event.expected(20).await;
+    let test_store = TestStore::new();
+    let store = test_store.open().await;
+    let fixture = AlbumFixture::create(&store).await;
+    let photos = fixture.create_photos(20).await;
     for (done, photo) in photos.iter().enumerate() {
-        store.queue.confirm(event.album, &[*photo]).await.unwrap();
-        // The files as a process that dies now leaves them: the database and its log, nothing closed.
-        let remains = Home::new();
+        store.queue.confirm(fixture.album, &[*photo]).await.unwrap();
+        // The files as a process that dies now leaves them: the database and its log, without a checkpoint.
+        let remains = TestStore::new();
         for name in ["photofinish.db", "photofinish.db-wal"] {
-            std::fs::copy(home.path().join(name), remains.path().join(name)).unwrap();
+            std::fs::copy(test_store.path().join(name), remains.path().join(name)).unwrap();
         }
         std::fs::create_dir(remains.path().join("objects")).unwrap();
         std::fs::write(remains.path().join("objects/folders.lock"), "").unwrap();
-        let counts = remains.open().await.photos.counts(event.album).await.unwrap();
+        let counts = remains.open().await.photos.count_by_state(fixture.album).await.unwrap();
         assert_eq!(counts.queued, done as u64 + 1);
     }
 }
 
-/// As after `kill -9`: nothing is given back.
-async fn restart(home: &Home, store: Store) -> Store {
+/// Reopens the store as after `kill -9`: without releasing leases.
+async fn restart(test_store: &TestStore, store: Store) -> Store {
     store.close().await;
     drop(store);
-    home.open().await
+    test_store.open().await
 }
 
 #[tokio::test]
 async fn a_command_works_beside_the_service() {
-    let home = Home::new();
-    let (service, command) = tokio::join!(home.open(), home.open());
-    let event = Event::make(&service).await;
-    assert_eq!(command.keys.list().await.unwrap(), std::slice::from_ref(&event.key));
-    let theirs = Event::make(&command).await;
-    let (a, b) = tokio::join!(event.queued(50), theirs.queued(50));
+    let test_store = TestStore::new();
+    let (service, command) = tokio::join!(test_store.open(), test_store.open());
+    let fixture = AlbumFixture::create(&service).await;
+    assert_eq!(command.keys.list().await.unwrap(), std::slice::from_ref(&fixture.key));
+    let theirs = AlbumFixture::create(&command).await;
+    let (a, b) = tokio::join!(fixture.queue_photos(50), theirs.queue_photos(50));
     assert_eq!((a.len(), b.len()), (50, 50));
     assert_eq!(service.queue.depth().await.unwrap(), 100);
     service.check_database().await.unwrap();
@@ -127,14 +127,14 @@ async fn a_command_works_beside_the_service() {
 
 #[tokio::test]
 async fn urls_of_other_kinds_are_refused_with_a_message() {
-    let home = Home::new();
-    let mut settings = home.settings();
+    let test_store = TestStore::new();
+    let mut settings = test_store.settings();
     settings.database_url = "mysql://photofinish:secret@127.0.0.1/photofinish".into();
     let error = Store::open(settings).await.err().unwrap();
-    assert_eq!(error.kind, StoreErrorKind::Corrupt);
+    assert_eq!(error.kind, StoreErrorKind::Invalid);
     assert!(!error.to_string().contains("secret"), "{error}");
     assert!(error.to_string().contains("database url"), "{error}");
-    let mut settings = home.settings();
+    let mut settings = test_store.settings();
     settings.storage_url = "ftp://photos".into();
     let error = Store::open(settings).await.err().unwrap();
     assert!(error.to_string().contains("storage url"), "{error}");
@@ -142,8 +142,8 @@ async fn urls_of_other_kinds_are_refused_with_a_message() {
 
 #[tokio::test]
 async fn a_file_that_is_no_database_is_refused() {
-    let home = Home::new();
-    let settings = home.settings();
+    let test_store = TestStore::new();
+    let settings = test_store.settings();
     let path = settings.database_url.strip_prefix("sqlite:").unwrap().to_owned();
     std::fs::write(path, "a".repeat(10_000)).unwrap();
     assert_eq!(Store::open(settings).await.err().unwrap().kind, StoreErrorKind::Corrupt);
@@ -151,8 +151,8 @@ async fn a_file_that_is_no_database_is_refused() {
 
 #[test]
 fn an_exclusive_database_lock_also_covers_links_to_the_file() {
-    let (home, elsewhere) = (Home::new(), Home::new());
-    let url = home.settings().database_url;
+    let (test_store, elsewhere) = (TestStore::new(), TestStore::new());
+    let url = test_store.settings().database_url;
     let kept = lock_database(&url, true).unwrap().unwrap();
     let refused = |url: &str, alone| lock_database(url, alone).unwrap_err().kind;
     assert_eq!(refused(&url, true), StoreErrorKind::Conflict);
@@ -161,7 +161,7 @@ fn an_exclusive_database_lock_also_covers_links_to_the_file() {
     let shared = [lock_database(&url, false).unwrap(), lock_database(&url, false).unwrap()];
     assert_eq!(refused(&url, true), StoreErrorKind::Conflict);
     drop(shared);
-    let file = home.path().join("photofinish.db");
+    let file = test_store.path().join("photofinish.db");
     std::fs::write(&file, "").unwrap();
     let link = elsewhere.path().join("rows.db");
     std::os::unix::fs::symlink(&file, &link).unwrap();

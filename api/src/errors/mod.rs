@@ -230,7 +230,7 @@ impl From<StoreError> for ApiError {
             StoreErrorKind::Unavailable => {
                 Self::new(ErrorKind::ServiceUnavailable).with_retry_after(retry_after)
             }
-            StoreErrorKind::Corrupt => {
+            StoreErrorKind::Corrupt | StoreErrorKind::Invalid => {
                 Self::undefined(ErrorKind::InternalServerError, "Internal server error")
             }
         };
@@ -291,5 +291,6 @@ mod tests {
         assert_eq!(status_of(StoreErrorKind::TooLarge), 413);
         assert_eq!(status_of(StoreErrorKind::Unavailable), 503);
         assert_eq!(status_of(StoreErrorKind::Corrupt), 500);
+        assert_eq!(status_of(StoreErrorKind::Invalid), 500);
     }
 }

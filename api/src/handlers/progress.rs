@@ -93,12 +93,12 @@ async fn send_event(events: &mpsc::Sender<Bytes>, name: &str, json: &str) {
 }
 
 async fn measure_progress(ctx: &Context, album: AlbumId) -> Result<Progress, ApiError> {
-    let counts = ctx.store.photos.counts(album).await?;
+    let counts = ctx.store.photos.count_by_state(album).await?;
     let idle = Progress::new(album, &counts, None);
     if idle.is_idle() {
         return Ok(idle);
     }
-    let settled = ctx.store.photos.settled_within(album, RATE_WINDOW).await?;
+    let settled = ctx.store.photos.count_settled_within(album, RATE_WINDOW).await?;
     let photos_per_second = settled as f64 / RATE_WINDOW.as_secs_f64();
     let throughput = Throughput { photos_per_second, bottleneck: ctx.health.bottleneck() };
     Ok(Progress::new(album, &counts, Some(throughput)))

@@ -1,6 +1,6 @@
 //! Face and bib searches.
 
-use photofinish_store::search::variants::normalise;
+use photofinish_store::search::variants::normalise_bib;
 use photofinish_store::traits::TextQuery;
 
 use super::parse_id;
@@ -45,7 +45,7 @@ pub(crate) async fn search_texts(
     if !album.config.text.enabled {
         return Err(ApiError::declined(DeclineCode::TextSearchDisabled));
     }
-    let query = TextQuery { text: normalise(&input.text), exact: input.exact };
+    let query = TextQuery { text: normalise_bib(&input.text), exact: input.exact };
     let threshold = album.config.text.confidence_threshold.max(input.paging.min_confidence);
     let hits = search::find_texts(&ctx, album.id, &query, threshold).await?;
     Ok(search::load_page(&ctx, &album, hits, &input.paging).await?.into())

@@ -72,7 +72,7 @@ fn a_stream_sends_progress_until_the_album_is_idle() {
         let request = photofinish_store::traits::LeaseRequest {
             limit: 1,
             ttl: crate::support::DEADLINE,
-            suspects: false,
+            kind: photofinish_store::traits::LeaseKind::Fresh,
         };
         let lease = service.store.queue.lease(request).await.unwrap().pop().unwrap();
         let reason = photofinish_store::model::photo::FailureReason::TooLarge;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
-use photofinish_store::conformance::Event;
+use photofinish_store::conformance::AlbumFixture;
 use photofinish_store::model::ids::PhotoId;
 
 use super::backends::Backend;
@@ -21,11 +21,11 @@ pub async fn measure(
     let mut table = Table::new(&caption, &["database", "photos", "a second", "p50 ms", "p99 ms"]);
     for backend in backends.iter().filter(|backend| backend.is_database_alone()) {
         let opened = backend.create_database(options)?.into_open_store().await?;
-        let event = Event::make(&opened.store).await;
-        let photos = insert_expected_photos(&event, options.confirms).await;
+        let fixture = AlbumFixture::create(&opened.store).await;
+        let photos = insert_expected_photos(&fixture, options.confirms).await;
         let start = Instant::now();
         let callers = photos.chunks(photos.len().div_ceil(options.clients.max(1)));
-        let times: Vec<Duration> = try_join_all(callers.map(|photos| confirm_each(&event, photos)))
+        let times: Vec<Duration> = try_join_all(callers.map(|photos| confirm_each(&fixture, photos)))
             .await?
             .into_iter()
             .flatten()
@@ -45,11 +45,11 @@ pub async fn measure(
     Ok(())
 }
 
-async fn confirm_each(event: &Event, photos: &[PhotoId]) -> anyhow::Result<Vec<Duration>> {
+async fn confirm_each(fixture: &AlbumFixture, photos: &[PhotoId]) -> anyhow::Result<Vec<Duration>> {
     let mut times = Vec::with_capacity(photos.len());
     for photo in photos {
         let start = Instant::now();
-        event.store.queue.confirm(event.album, &[*photo]).await?;
+        fixture.store.queue.confirm(fixture.album, &[*photo]).await?;
         times.push(start.elapsed());
     }
     Ok(times)

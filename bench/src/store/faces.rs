@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use photofinish_store::conformance::{Event, face};
+use photofinish_store::conformance::{AlbumFixture, face};
 use photofinish_store::model::photo::{DetectedFace, Embedding};
 use photofinish_store::traits::FaceIndex;
 
@@ -37,19 +37,19 @@ pub async fn measure(
     let mut table = Table::new(&caption, &columns);
     for backend in backends.iter().filter(|backend| backend.is_database_alone()) {
         let database = backend.create_database(options)?;
-        let event = fill_album(&database, options.faces).await?;
+        let fixture = fill_album(&database, options.faces).await?;
         // Another process, which has not loaded the album.
         let searcher = database.open_store().await?;
         let before = process::read_memory(std::process::id())?.resident;
-        let cold = timed_search(&*searcher.faces, &event).await?;
+        let cold = timed_search(&*searcher.faces, &fixture).await?;
         let after = process::read_memory(std::process::id())?.resident;
         let mut warm = Vec::new();
         for _ in 0..WARM_SEARCHES {
-            warm.push(to_milliseconds(timed_search(&*searcher.faces, &event).await?));
+            warm.push(to_milliseconds(timed_search(&*searcher.faces, &fixture).await?));
         }
         let warm = median(&warm);
-        add_photos(&event, CATCH_UP_PHOTOS, options.faces).await?;
-        let catch_up = timed_search(&*searcher.faces, &event).await?;
+        add_photos(&fixture, CATCH_UP_PHOTOS, options.faces).await?;
+        let catch_up = timed_search(&*searcher.faces, &fixture).await?;
         table.add_row([
             backend.name.to_owned(),
             options.faces.to_string(),
@@ -59,34 +59,35 @@ pub async fn measure(
             format!("{:.0}", after.saturating_sub(before) as f64 / options.faces as f64),
         ]);
         searcher.close().await;
-        event.store.close().await;
+        fixture.store.close().await;
     }
     report.tables.push(table);
     Ok(())
 }
 
-async fn timed_search(index: &dyn FaceIndex, event: &Event) -> anyhow::Result<Duration> {
+async fn timed_search(index: &dyn FaceIndex, fixture: &AlbumFixture) -> anyhow::Result<Duration> {
     let probe = make_embedding(1);
     let start = Instant::now();
-    let hits = index.nearest(event.album, &probe, HITS, 0.5).await?;
+    let hits = index.nearest(fixture.album, &probe, HITS, 0.5).await?;
     anyhow::ensure!(!hits.is_empty(), "a search does not find the photo of its own face");
     Ok(start.elapsed())
 }
 
-async fn fill_album(database: &BenchDatabase, faces: usize) -> anyhow::Result<Event> {
-    let event = Event::make(&database.open_store().await?).await;
+async fn fill_album(database: &BenchDatabase, faces: usize) -> anyhow::Result<AlbumFixture> {
+    let fixture = AlbumFixture::create(&database.open_store().await?).await;
     let photos = faces.div_ceil(FACES_PER_PHOTO);
     for first in (0..photos).step_by(PHOTOS_PER_CALL) {
-        add_photos(&event, PHOTOS_PER_CALL.min(photos - first), first * FACES_PER_PHOTO).await?;
+        add_photos(&fixture, PHOTOS_PER_CALL.min(photos - first), first * FACES_PER_PHOTO).await?;
     }
-    Ok(event)
+    Ok(fixture)
 }
 
 /// Adds photos whose embeddings are made from consecutive numbers, beginning with `first`.
-async fn add_photos(event: &Event, photos: usize, first: usize) -> anyhow::Result<()> {
-    event.queued(photos).await;
+async fn add_photos(fixture: &AlbumFixture, photos: usize, first: usize) -> anyhow::Result<()> {
+    fixture.queue_photos(photos).await;
     for batch in (0..photos).step_by(CATCH_UP_PHOTOS) {
-        let leases = event.leased(CATCH_UP_PHOTOS.min(photos - batch), Duration::from_secs(3600)).await;
+        let leases =
+            fixture.lease_fresh(CATCH_UP_PHOTOS.min(photos - batch), Duration::from_secs(3600)).await;
         let seen = leases.iter().enumerate().map(|(i, lease)| {
             let from = first + (batch + i) * FACES_PER_PHOTO;
             let faces = (from..from + FACES_PER_PHOTO).map(|number| DetectedFace {
@@ -95,7 +96,7 @@ async fn add_photos(event: &Event, photos: usize, first: usize) -> anyhow::Resul
             });
             super::queue::finish_with_faces(lease, faces.collect())
         });
-        event.store.queue.finish(seen.collect()).await?;
+        fixture.store.queue.finish(seen.collect()).await?;
     }
     Ok(())
 }

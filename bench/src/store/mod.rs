@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use photofinish_store::Store;
-use photofinish_store::conformance::Event;
+use photofinish_store::conformance::AlbumFixture;
 use photofinish_store::model::ids::PhotoId;
 
 use self::backends::Backend;
@@ -73,10 +73,10 @@ pub fn run(options: &StoreOptions) -> anyhow::Result<Report> {
 }
 
 /// Inserts photos that wait for their upload.
-async fn insert_expected_photos(event: &Event, count: usize) -> Vec<PhotoId> {
+async fn insert_expected_photos(fixture: &AlbumFixture, count: usize) -> Vec<PhotoId> {
     let mut photos = Vec::with_capacity(count);
     while photos.len() < count {
-        photos.extend(event.expected(PHOTOS_PER_CALL.min(count - photos.len())).await);
+        photos.extend(fixture.create_photos(PHOTOS_PER_CALL.min(count - photos.len())).await);
     }
     photos
 }

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{try_join, try_join_all};
 use photofinish_store::Store;
-use photofinish_store::conformance::Event;
+use photofinish_store::conformance::AlbumFixture;
 use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::photo::{DetectedFace, PhotoSize};
-use photofinish_store::traits::{Lease, LeaseRequest, PhotoResults};
+use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults};
 
 use super::backends::Backend;
 use super::{PHOTOS_PER_CALL, StoreOptions, insert_expected_photos};
@@ -70,12 +70,12 @@ pub async fn measure(
 async fn measure_backend(options: &StoreOptions, backend: &Backend) -> anyhow::Result<QueueCost> {
     let database = backend.create_database(options)?;
     let api = database.open_store().await?;
-    let event = Event::make(&api).await;
-    let photos = insert_expected_photos(&event, options.queued).await;
+    let fixture = AlbumFixture::create(&api).await;
+    let photos = insert_expected_photos(&fixture, options.queued).await;
     let workers = database.open_workers(&api, options.workers.max(1)).await?;
     let (start, caller_cpu, total_cpu) = (Instant::now(), own_cpu(), machine_cpu()?);
-    let working = workers.iter().map(|worker| work_until_ready(worker, &event, photos.len()));
-    try_join(confirm_all(&event, &photos), try_join_all(working)).await?;
+    let working = workers.iter().map(|worker| work_until_ready(worker, &fixture, photos.len()));
+    try_join(confirm_all(&fixture, &photos), try_join_all(working)).await?;
     let cost = QueueCost {
         seconds: start.elapsed().as_secs_f64(),
         caller_cpu: own_cpu().saturating_sub(caller_cpu),
@@ -87,20 +87,20 @@ async fn measure_backend(options: &StoreOptions, backend: &Backend) -> anyhow::R
     Ok(cost)
 }
 
-async fn confirm_all(event: &Event, photos: &[PhotoId]) -> anyhow::Result<()> {
+async fn confirm_all(fixture: &AlbumFixture, photos: &[PhotoId]) -> anyhow::Result<()> {
     for batch in photos.chunks(PHOTOS_PER_CALL) {
-        event.store.queue.confirm(event.album, batch).await?;
+        fixture.store.queue.confirm(fixture.album, batch).await?;
     }
     Ok(())
 }
 
 /// Leases and finishes photos until all are ready.
-async fn work_until_ready(worker: &Store, event: &Event, photos: usize) -> anyhow::Result<()> {
-    let request = LeaseRequest { limit: LEASE_BATCH, ttl: LEASE_TTL, suspects: false };
+async fn work_until_ready(worker: &Store, fixture: &AlbumFixture, photos: usize) -> anyhow::Result<()> {
+    let request = LeaseRequest { limit: LEASE_BATCH, ttl: LEASE_TTL, kind: LeaseKind::Fresh };
     loop {
         let leases = worker.queue.lease(request).await?;
         if leases.is_empty() {
-            if worker.photos.counts(event.album).await?.ready == photos as u64 {
+            if worker.photos.count_by_state(fixture.album).await?.ready == photos as u64 {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(1)).await;

@@ -129,6 +129,6 @@ mod tests {
         let disk = std::io::Error::other("disk full");
         let error = StoreError::new(StoreErrorKind::Unavailable, "finish").with_source(disk);
         let outage = Outage::from_store_error(Component::Database, error);
-        assert_eq!(outage.to_string(), "database is down: finish: Unavailable: disk full");
+        assert_eq!(outage.to_string(), "database is down: finish: unavailable: disk full");
     }
 }

@@ -244,7 +244,7 @@ mod tests {
     use crossbeam_channel::bounded;
     use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
     use photofinish_store::model::ids::PhotoId;
-    use photofinish_store::traits::{LeaseRequest, Queue};
+    use photofinish_store::traits::{LeaseKind, LeaseRequest, Queue};
     use tokio::runtime::Runtime;
 
     use super::*;
@@ -299,7 +299,7 @@ mod tests {
         let photos: Vec<PhotoId> = (0..20).map(|_| PhotoId::generate()).collect();
         let queue = MemoryQueue::with_photos(&photos);
         let leases = Arc::new(LeaseTable::new(Arc::clone(&queue) as Arc<dyn Queue>));
-        let request = LeaseRequest { limit: 20, ttl: Duration::from_secs(60), suspects: false };
+        let request = LeaseRequest { limit: 20, ttl: Duration::from_secs(60), kind: LeaseKind::Fresh };
         let (sender, receiver) = bounded(20);
         for lease in runtime.block_on(queue.lease(request)).unwrap() {
             let ticket = Ticket::open(&leases, Arc::new(lease));

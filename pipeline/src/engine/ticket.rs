@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use photofinish_store::error::{StoreError, StoreErrorKind};
 use photofinish_store::metric_names;
-use photofinish_store::traits::{Finish, Lease};
+use photofinish_store::traits::{FinishOutcome, Lease};
 use tracing::Span;
 
 use crate::engine::fault::{Component, Outage, Poison};
@@ -87,7 +87,7 @@ impl Ticket {
         let is_superseded =
             |error: &StoreError| matches!(error.kind, StoreErrorKind::NotFound | StoreErrorKind::Conflict);
         match result {
-            Ok(Finish::Done) => {
+            Ok(FinishOutcome::Done) => {
                 metrics::counter!(metric_names::PHOTOS_FAILED, "reason" => poison.reason.as_str())
                     .increment(1);
                 tracing::info!(reason = poison.reason.as_str(), detail = poison.detail, "photo failed");
@@ -96,7 +96,7 @@ impl Ticket {
             Err(error) if !is_superseded(&error) => {
                 return Err(Outage::from_store_error(Component::Database, error));
             }
-            Ok(Finish::Superseded | Finish::Gone) | Err(_) => {
+            Ok(FinishOutcome::Superseded | FinishOutcome::Gone) | Err(_) => {
                 metrics::counter!(names::PHOTOS_SUPERSEDED).increment(1);
                 self.finish(PhotoOutcome::Superseded);
             }

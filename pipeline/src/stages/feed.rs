@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
-use photofinish_store::traits::{Lease, LeaseRequest};
+use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest};
 
 use crate::engine::fault::{Component, Outage, UNKNOWN_STAGE};
 use crate::engine::leases::LeaseTable;
@@ -148,11 +148,13 @@ impl Feed {
     }
 
     fn lease_fresh_photos(&self, limit: usize) -> Result<Vec<InFlight<Arc<Lease>>>, Outage> {
-        self.lease_photos(LeaseRequest { limit, ttl: self.lease_ttl, suspects: false })
+        self.lease_photos(LeaseRequest { limit, ttl: self.lease_ttl, kind: LeaseKind::Fresh })
     }
 
     fn lease_suspect(&self) -> Result<Option<InFlight<Arc<Lease>>>, Outage> {
-        Ok(self.lease_photos(LeaseRequest { limit: 1, ttl: self.lease_ttl, suspects: true })?.pop())
+        Ok(self
+            .lease_photos(LeaseRequest { limit: 1, ttl: self.lease_ttl, kind: LeaseKind::CrashSuspect })?
+            .pop())
     }
 
     /// Leases photos. Each has its ticket before anything can fail.

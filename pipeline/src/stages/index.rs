@@ -7,7 +7,7 @@ use std::time::Duration;
 use photofinish_store::error::{StoreError, StoreErrorKind};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::FailureReason;
-use photofinish_store::traits::{Blobs, Finish, PhotoResults, Queue};
+use photofinish_store::traits::{Blobs, FinishOutcome, PhotoResults, Queue};
 use time::OffsetDateTime;
 use tokio::task::JoinSet;
 
@@ -30,9 +30,9 @@ const PREVIEW_CONTENT_TYPE: &str = "image/jpeg";
 
 impl Stage for Index {
     type In = ReadPhoto;
-    type Out = Finish;
+    type Out = FinishOutcome;
 
-    fn run(&mut self, batch: &[ReadPhoto]) -> Result<BatchResults<Finish>, Outage> {
+    fn run(&mut self, batch: &[ReadPhoto]) -> Result<BatchResults<FinishOutcome>, Outage> {
         // Objects first: the database must never refer to missing objects.
         self.store_client
             .run_cancellable(Component::Storage, upload_previews(&self.blobs, batch, CALL_TIMEOUT))?;
@@ -53,18 +53,21 @@ impl Stage for Index {
 
 impl Index {
     /// Converts the store's result to the outcome of a photo's trace.
-    pub(crate) fn to_outcome(result: &Finish) -> PhotoOutcome {
+    pub(crate) fn to_outcome(result: &FinishOutcome) -> PhotoOutcome {
         match result {
-            Finish::Done => PhotoOutcome::Ready,
-            Finish::Superseded | Finish::Gone => PhotoOutcome::Superseded,
+            FinishOutcome::Done => PhotoOutcome::Ready,
+            FinishOutcome::Superseded | FinishOutcome::Gone => PhotoOutcome::Superseded,
         }
     }
 
-    fn finish_photos(&self, photos: Vec<PhotoResults>) -> Result<Result<Vec<Finish>, StoreError>, Outage> {
+    fn finish_photos(
+        &self,
+        photos: Vec<PhotoResults>,
+    ) -> Result<Result<Vec<FinishOutcome>, StoreError>, Outage> {
         self.store_client.call(Component::Database, self.queue.finish(photos))
     }
 
-    fn finish_photo(&self, photo: &ReadPhoto) -> Result<Result<Finish, Poison>, Outage> {
+    fn finish_photo(&self, photo: &ReadPhoto) -> Result<Result<FinishOutcome, Poison>, Outage> {
         match self.finish_photos(vec![to_photo_results(photo)])? {
             Ok(results) => {
                 self.apply_results(std::slice::from_ref(photo), &results)?;
@@ -79,14 +82,16 @@ impl Index {
 
     /// Counts the results and removes the previews of deleted photos. Each result ends its photo here: a superseded one
     /// is leased by another worker.
-    fn apply_results(&self, batch: &[ReadPhoto], results: &[Finish]) -> Result<(), Outage> {
+    fn apply_results(&self, batch: &[ReadPhoto], results: &[FinishOutcome]) -> Result<(), Outage> {
         for (photo, result) in batch.iter().zip(results) {
             match result {
-                Finish::Done => count_searchable(photo),
-                Finish::Superseded | Finish::Gone => metrics::counter!(names::PHOTOS_SUPERSEDED).increment(1),
+                FinishOutcome::Done => count_searchable(photo),
+                FinishOutcome::Superseded | FinishOutcome::Gone => {
+                    metrics::counter!(names::PHOTOS_SUPERSEDED).increment(1)
+                }
             }
         }
-        let gone = batch.iter().zip(results).filter(|(_, result)| **result == Finish::Gone);
+        let gone = batch.iter().zip(results).filter(|(_, result)| **result == FinishOutcome::Gone);
         self.remove_previews(gone.map(|(photo, _)| photo))
     }
 

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use photofinish_store::error::{StoreError, StoreErrorKind};
 use photofinish_store::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
 use photofinish_store::model::photo::FailureReason;
-use photofinish_store::traits::{Finish, Lease, LeaseRequest, PhotoResults, Queue, Result};
+use photofinish_store::traits::{FinishOutcome, Lease, LeaseKind, LeaseRequest, PhotoResults, Queue, Result};
 use time::OffsetDateTime;
 
 use crate::engine::sync::lock;
@@ -141,17 +141,17 @@ impl MemoryQueue {
         self.changed.notify_all();
     }
 
-    fn end_photo(&self, lease: &Lease, state: EntryState) -> Finish {
+    fn end_photo(&self, lease: &Lease, state: EntryState) -> FinishOutcome {
         let mut entries = lock(&self.entries);
         let entry = entries.get_mut(&lease.photo).unwrap();
         if entry.state != EntryState::Leased(lease.id) {
-            return Finish::Superseded;
+            return FinishOutcome::Superseded;
         }
         entry.state = state;
         entry.end_count += 1;
         drop(entries);
         self.changed.notify_all();
-        Finish::Done
+        FinishOutcome::Done
     }
 }
 
@@ -180,7 +180,8 @@ impl Queue for MemoryQueue {
         let leased_before = count_leased(&entries);
         let mut leases = Vec::new();
         for (photo, entry) in entries.iter_mut() {
-            let is_requested = entry.state == EntryState::Waiting && (entry.attempts > 0) == request.suspects;
+            let is_requested = entry.state == EntryState::Waiting
+                && (entry.attempts > 0) == (request.kind == LeaseKind::CrashSuspect);
             if !is_requested || leases.len() == request.limit {
                 continue;
             }
@@ -198,7 +199,7 @@ impl Queue for MemoryQueue {
                 confirmed_at: OffsetDateTime::now_utc(),
             });
         }
-        if request.suspects && !leases.is_empty() {
+        if request.kind == LeaseKind::CrashSuspect && !leases.is_empty() {
             self.max_leased_beside_suspect.fetch_max(leased_before, Ordering::AcqRel);
         }
         Ok(leases)
@@ -218,12 +219,12 @@ impl Queue for MemoryQueue {
         Ok(leases.to_vec())
     }
 
-    async fn finish(&self, photos: Vec<PhotoResults>) -> Result<Vec<Finish>> {
+    async fn finish(&self, photos: Vec<PhotoResults>) -> Result<Vec<FinishOutcome>> {
         self.check_available()?;
         Ok(photos.iter().map(|photo| self.end_photo(&photo.lease, EntryState::Done)).collect())
     }
 
-    async fn fail(&self, lease: &Lease, reason: FailureReason, _detail: &str) -> Result<Finish> {
+    async fn fail(&self, lease: &Lease, reason: FailureReason, _detail: &str) -> Result<FinishOutcome> {
         self.check_available()?;
         Ok(self.end_photo(lease, EntryState::Failed(reason)))
     }

@@ -11,7 +11,7 @@ use photofinish_store::model::object_key::ObjectRole;
 use photofinish_store::model::photo::{
     BoundingBox, FailureReason, PhotoSize, PhotoState, TextIndexState, UnindexedReason,
 };
-use photofinish_store::traits::LeaseRequest;
+use photofinish_store::traits::{LeaseKind, LeaseRequest};
 use time::macros::datetime;
 
 use crate::support::{
@@ -249,10 +249,10 @@ fn a_crash_suspect_is_retried_and_fails_after_its_last_attempt() {
     let photo = fixture.upload_photos(album, &[encode_jpeg(&runner_picture(3, "55"))])[0];
     // Three processes crash with the photo leased.
     for _ in 0..3 {
-        let request = |suspects| LeaseRequest { limit: 1, ttl: Duration::from_secs(60), suspects };
+        let request = |kind| LeaseRequest { limit: 1, ttl: Duration::from_secs(60), kind };
         fixture.runtime.block_on(async {
-            let fresh = fixture.store.queue.lease(request(false)).await.unwrap();
-            let suspect = fixture.store.queue.lease(request(true)).await.unwrap();
+            let fresh = fixture.store.queue.lease(request(LeaseKind::Fresh)).await.unwrap();
+            let suspect = fixture.store.queue.lease(request(LeaseKind::CrashSuspect)).await.unwrap();
             assert_eq!(fresh.len() + suspect.len(), 1);
             fixture.store.embedded().unwrap().reclaim_leases().await.unwrap();
         });

@@ -86,7 +86,7 @@ impl PipelineFixture {
     }
 
     pub fn state_counts(&self, album: AlbumId) -> StateCounts {
-        self.runtime.block_on(self.store.photos.counts(album)).unwrap()
+        self.runtime.block_on(self.store.photos.count_by_state(album)).unwrap()
     }
 
     /// Waits until no photo of the album is queued or in processing.

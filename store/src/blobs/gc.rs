@@ -207,9 +207,9 @@ impl GarbageCollection<'_> {
         let queries = &self.collector.queries;
         for (album, AlbumCandidates { photos, probes }) in batch.albums {
             let ids: Vec<PhotoId> = photos.iter().map(|(photo, ..)| *photo).collect();
-            let states = queries.photos(album, &ids).await?;
+            let states = queries.load_photo_states(album, &ids).await?;
             let ids: Vec<ProbeId> = probes.iter().map(|(probe, _)| *probe).collect();
-            let existing = queries.probes(album, &ids).await?;
+            let existing = queries.filter_existing_probes(album, &ids).await?;
             let mut orphans: Vec<GcCandidate> = probes
                 .into_iter()
                 .filter(|(probe, _)| !existing.contains(probe))

@@ -77,5 +77,5 @@ pub(crate) fn object_error(path: &Path, cause: object_store::Error) -> StoreErro
 
 /// Returns the error for a storage URL that cannot be used.
 pub(crate) fn invalid_url(url: &str, reason: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::Corrupt, format!("storage url {url}: {reason}"))
+    StoreError::new(StoreErrorKind::Invalid, format!("storage url {url}: {reason}"))
 }

@@ -1,24 +1,24 @@
-//! An album with its owner, and the short ways to bring photos into each state.
+//! An album with its owner, and short calls that bring photos into each state.
 
 use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::Store;
 use crate::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, NewAlbum, Recognition, RecognitionMode, Tenant};
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::key::{Key, KeyMode, NewKey, Scope};
 use crate::model::photo::{
     BoundingBox, DetectedFace, DetectedText, Embedding, NewPhoto, PhotoSize, TextIndexState,
 };
-use crate::traits::{Lease, LeaseRequest, PhotoResults};
+use crate::store::Store;
+use crate::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults};
 
-/// A lease that no test outlives.
+/// The duration of leases that must not expire during a test.
 pub(super) const LONG: Duration = Duration::from_secs(3600);
 
-/// An organization of its own, a key and an album.
-pub struct Event {
-    /// Where it is.
+/// An album with an organization and a key of its own.
+pub struct AlbumFixture {
+    /// The store that contains it.
     pub store: Store,
     /// Its owner.
     pub tenant: Tenant,
@@ -28,77 +28,77 @@ pub struct Event {
     pub album: AlbumId,
 }
 
-impl Event {
-    /// Makes one.
-    pub async fn make(store: &Store) -> Self {
-        let key = make_key(store, &format!("organization {}", Uuid::now_v7())).await;
+impl AlbumFixture {
+    /// Creates the organization, the key and the album.
+    pub async fn create(store: &Store) -> Self {
+        let key = create_key(store, &format!("organization {}", Uuid::now_v7())).await;
         let album = NewAlbum {
             tenant: key.tenant,
             created_by: key.id,
             title: "Night run".into(),
             cover_url: None,
             tags: vec!["night".into(), "5 km".into()],
-            config: config(),
+            config: album_config(),
         };
-        let album = store.albums.create(album).await.expect("makes an album").id;
+        let album = store.albums.create(album).await.expect("creates an album").id;
         Self { store: store.clone(), tenant: key.tenant, key, album }
     }
 
-    /// Photos that wait for their upload.
-    pub async fn expected(&self, count: usize) -> Vec<PhotoId> {
+    /// Creates photos that wait for their upload.
+    pub async fn create_photos(&self, count: usize) -> Vec<PhotoId> {
         let photos = (0..count)
             .map(|i| NewPhoto { filename: format!("{i}.jpg"), content_type: "image/jpeg".into() })
             .collect();
-        self.store.photos.create(self.album, photos).await.expect("expects photos")
+        self.store.photos.create(self.album, photos).await.expect("creates photos")
     }
 
-    /// Photos in the queue.
-    pub async fn queued(&self, count: usize) -> Vec<PhotoId> {
-        let photos = self.expected(count).await;
+    /// Creates and confirms photos.
+    pub async fn queue_photos(&self, count: usize) -> Vec<PhotoId> {
+        let photos = self.create_photos(count).await;
         let confirmed = self.store.queue.confirm(self.album, &photos).await.expect("confirms photos");
         assert_eq!(confirmed, photos);
         photos
     }
 
-    /// Leases of fresh photos.
-    pub async fn leased(&self, limit: usize, ttl: Duration) -> Vec<Lease> {
-        let request = LeaseRequest { limit, ttl, suspects: false };
+    /// Leases fresh photos, of any album.
+    pub async fn lease_fresh(&self, limit: usize, ttl: Duration) -> Vec<Lease> {
+        let request = LeaseRequest { limit, ttl, kind: LeaseKind::Fresh };
         self.store.queue.lease(request).await.expect("leases photos")
     }
 
-    /// The lease of a suspect, if there is one.
-    pub async fn leased_suspect(&self, ttl: Duration) -> Option<Lease> {
-        let request = LeaseRequest { limit: 10, ttl, suspects: true };
+    /// Leases a crash suspect of any album, if there is one.
+    pub async fn lease_suspect(&self, ttl: Duration) -> Option<Lease> {
+        let request = LeaseRequest { limit: 10, ttl, kind: LeaseKind::CrashSuspect };
         let mut leases = self.store.queue.lease(request).await.expect("leases a suspect");
         assert!(leases.len() <= 1, "suspects are leased alone");
         leases.pop()
     }
 
-    /// A photo in which this was seen.
-    pub async fn ready(&self, faces: Vec<DetectedFace>, texts: Vec<DetectedText>) -> PhotoId {
-        let photo = self.queued(1).await[0];
-        self.read(faces, texts).await;
+    /// Creates, confirms and finishes a photo with these detections. No other photo may be waiting.
+    pub async fn add_ready_photo(&self, faces: Vec<DetectedFace>, texts: Vec<DetectedText>) -> PhotoId {
+        let photo = self.queue_photos(1).await[0];
+        self.process_next_photo(faces, texts).await;
         photo
     }
 
-    /// Leases the next photo and finishes it with what was seen.
-    pub async fn read(&self, faces: Vec<DetectedFace>, texts: Vec<DetectedText>) {
-        let lease = self.leased(1, LONG).await.pop().expect("a photo waits");
-        let photos = vec![PhotoResults { faces, texts, ..finished(&lease) }];
+    /// Leases the next photo and finishes it with these detections.
+    pub async fn process_next_photo(&self, faces: Vec<DetectedFace>, texts: Vec<DetectedText>) {
+        let lease = self.lease_fresh(1, LONG).await.pop().expect("a photo waits");
+        let photos = vec![PhotoResults { faces, texts, ..empty_results(&lease) }];
         let answers = self.store.queue.finish(photos).await.expect("finishes a photo");
-        assert_eq!(answers, [crate::traits::Finish::Done]);
+        assert_eq!(answers, [crate::traits::FinishOutcome::Done]);
     }
 
-    /// Takes the album and all that is in it away, so that its photos are no longer in the queue.
-    pub async fn end(self) {
+    /// Deletes the album, so that its photos are no longer in the queue.
+    pub async fn delete(self) {
         self.store.albums.delete(&self.tenant, self.album).await.expect("deletes the album");
     }
 }
 
-/// A key of an organization of that name.
-pub(super) async fn make_key(store: &Store, organization: &str) -> Key {
+/// Creates a key of the organization of this name.
+pub(super) async fn create_key(store: &Store, organization: &str) -> Key {
     let organization =
-        store.keys.get_or_create_organization(organization).await.expect("makes an organization");
+        store.keys.get_or_create_organization(organization).await.expect("creates an organization");
     let key = NewKey {
         organization,
         mode: KeyMode::Live,
@@ -108,10 +108,10 @@ pub(super) async fn make_key(store: &Store, organization: &str) -> Key {
         expires_at: None,
         digest: random_digest(),
     };
-    store.keys.create(key).await.expect("keeps a key")
+    store.keys.create(key).await.expect("stores a key")
 }
 
-/// One that no other key has.
+/// A digest that no other key has.
 pub(super) fn random_digest() -> [u8; 32] {
     let (a, b) = (Uuid::now_v7(), Uuid::now_v7());
     let mut digest = [0; 32];
@@ -120,7 +120,7 @@ pub(super) fn random_digest() -> [u8; 32] {
     digest
 }
 
-pub(super) fn config() -> AlbumConfig {
+pub(super) fn album_config() -> AlbumConfig {
     let recognition =
         Recognition { enabled: true, confidence_threshold: 50.0, mode: RecognitionMode::Photo, grid: None };
     AlbumConfig {
@@ -132,8 +132,8 @@ pub(super) fn config() -> AlbumConfig {
     }
 }
 
-/// A photo read under this lease, nothing seen in it.
-pub(super) fn finished(lease: &Lease) -> PhotoResults {
+/// Results of a photo without detections.
+pub(super) fn empty_results(lease: &Lease) -> PhotoResults {
     PhotoResults {
         lease: lease.clone(),
         size: PhotoSize { width: 6000, height: 4000 },
@@ -146,12 +146,12 @@ pub(super) fn finished(lease: &Lease) -> PhotoResults {
     }
 }
 
-/// Where the `i`th thing of a photo is.
+/// The box of the `i`th detection of a photo.
 pub(super) fn bounding_box(i: usize) -> BoundingBox {
     BoundingBox { top: 0.125, left: 0.01 * i as f64, width: 0.0625, height: 0.25 }
 }
 
-/// A searchable face with this vector, scaled to unit length.
+/// A searchable face with this embedding, scaled to unit length.
 pub fn face(vector: [f32; 4]) -> DetectedFace {
     let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
     let vector = vector.iter().map(|value| value / length).collect();
@@ -163,7 +163,7 @@ pub fn face(vector: [f32; 4]) -> DetectedFace {
     }
 }
 
-/// A bib that can be searched.
+/// A searchable bib.
 pub fn text(text: &str, confidence: f64) -> DetectedText {
     DetectedText {
         text: text.into(),

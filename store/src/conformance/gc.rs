@@ -1,20 +1,21 @@
-//! What a sweep must do with every storage: remove exactly what no row needs.
+//! Garbage collection: removes exactly the objects that no database row needs.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::conformance::fixture::{Event, LONG, face};
+use crate::blobs::gc::{GcOptions, GcReport};
+use crate::conformance::fixture::{AlbumFixture, LONG, face};
 use crate::model::ids::{AlbumId, OrganizationId, PhotoId, ProbeId};
 use crate::model::object_key::{ObjectKey, ObjectRole};
 use crate::model::photo::FailureReason;
-use crate::{GcOptions, GcReport, Store};
+use crate::store::Store;
 
 const ROLES: [ObjectRole; 3] = [ObjectRole::Original, ObjectRole::Preview, ObjectRole::Thumbnail];
 
 const BYTES: &[u8] = b"twelve bytes";
 
-/// Objects, and whether they are to stay.
+/// Objects, and whether garbage collection must keep them.
 struct Objects<'s> {
     store: &'s Store,
     keys: Vec<(ObjectKey, bool)>,
@@ -26,50 +27,53 @@ impl Objects<'_> {
         self.keys.push((key, stays));
     }
 
-    /// Original, preview and thumbnail of a photo.
-    async fn add_photo(&mut self, event: &Event, photo: PhotoId, stay: [bool; 3]) {
+    /// Writes the original, the preview and the thumbnail of a photo.
+    async fn add_photo(&mut self, fixture: &AlbumFixture, photo: PhotoId, stay: [bool; 3]) {
         for (role, stays) in ROLES.into_iter().zip(stay) {
-            let key = ObjectKey::photo(event.tenant.organization, event.album, photo, role);
+            let key = ObjectKey::photo(fixture.tenant.organization, fixture.album, photo, role);
             self.add(key, stays).await;
         }
     }
 
-    async fn add_probe(&mut self, event: &Event, probe: ProbeId, stays: bool) {
-        self.add(ObjectKey::probe(event.tenant.organization, event.album, probe), stays).await;
+    async fn add_probe(&mut self, fixture: &AlbumFixture, probe: ProbeId, stays: bool) {
+        self.add(ObjectKey::probe(fixture.tenant.organization, fixture.album, probe), stays).await;
     }
 
-    /// Those that are to go.
+    /// Counts the objects that must be removed.
     fn count_orphans(&self) -> u64 {
         self.keys.iter().filter(|(_, stays)| !stays).count() as u64
     }
 
     async fn assert_present(&self, expected: impl Fn(bool) -> bool) {
         for (key, stays) in &self.keys {
-            let found = self.store.blobs.head(key).await.expect("looks").is_some();
+            let found = self.store.blobs.head(key).await.expect("reads").is_some();
             assert_eq!(found, expected(*stays), "{key}");
         }
     }
 }
 
 async fn collect_garbage(store: &Store, older_than: Duration, is_dry: bool) -> GcReport {
-    store.collect_garbage(GcOptions { min_age: older_than, is_dry_run: is_dry }).await.expect("sweeps")
+    store
+        .collect_garbage(GcOptions { min_age: older_than, is_dry_run: is_dry })
+        .await
+        .expect("collects garbage")
 }
 
-/// Sweeps of the storage.
+/// Checks the garbage collection of a storage.
 pub async fn gc_suite(store: &Store) {
-    // What others left here.
+    // Removes what earlier tests left.
     let before = collect_garbage(store, Duration::ZERO, false).await;
     let mut objects = Objects { store, keys: Vec::new() };
-    let event = Event::make(store).await;
-    add_photos_of_every_kind(&mut objects, &event).await;
-    add_unrecognised_objects(&mut objects, &event).await;
-    // An album whose rows went and whose bytes did not.
-    let deleted = Event::make(store).await;
-    let photo = deleted.ready(vec![face([1.0, 0.0, 0.0, 0.0])], Vec::new()).await;
+    let fixture = AlbumFixture::create(store).await;
+    add_photos_of_every_kind(&mut objects, &fixture).await;
+    add_unrecognised_objects(&mut objects, &fixture).await;
+    // An album whose rows are deleted and whose objects are not.
+    let deleted = AlbumFixture::create(store).await;
+    let photo = deleted.add_ready_photo(vec![face([1.0, 0.0, 0.0, 0.0])], Vec::new()).await;
     objects.add_photo(&deleted, photo, [false; 3]).await;
-    let probe = deleted.store.probes.create(deleted.album, LONG).await.expect("expects a selfie").id;
+    let probe = deleted.store.probes.create(deleted.album, LONG).await.expect("creates a selfie").id;
     objects.add_probe(&deleted, probe, false).await;
-    deleted.end().await;
+    deleted.delete().await;
 
     let nothing_young = collect_garbage(store, LONG, false).await;
     assert_eq!((nothing_young.removed, nothing_young.removed_bytes), (0, 0));
@@ -87,42 +91,42 @@ pub async fn gc_suite(store: &Store) {
     let again = collect_garbage(store, Duration::ZERO, false).await;
     assert_eq!((again.removed, again.listed), (0, swept.listed - swept.removed));
     an_interrupted_deletion_is_completed(store).await;
-    let organization = event.tenant.organization;
-    store.blobs.delete_album(organization, event.album).await.expect("deletes");
-    event.end().await;
+    let organization = fixture.tenant.organization;
+    store.blobs.delete_album(organization, fixture.album).await.expect("deletes");
+    fixture.delete().await;
 }
 
-async fn add_photos_of_every_kind(objects: &mut Objects<'_>, event: &Event) {
-    let queue = &event.store.queue;
-    let again = event.ready(Vec::new(), Vec::new()).await;
-    assert_eq!(queue.reprocess(event.album).await.expect("queues"), 1);
-    let held = event.leased(1, LONG).await.pop().expect("it waits");
+async fn add_photos_of_every_kind(objects: &mut Objects<'_>, fixture: &AlbumFixture) {
+    let queue = &fixture.store.queue;
+    let again = fixture.add_ready_photo(Vec::new(), Vec::new()).await;
+    assert_eq!(queue.reprocess(fixture.album).await.expect("requeues"), 1);
+    let held = fixture.lease_fresh(1, LONG).await.pop().expect("it waits");
     assert_eq!(held.photo, again);
-    objects.add_photo(event, again, [true; 3]).await;
-    let ready = event.ready(Vec::new(), Vec::new()).await;
-    objects.add_photo(event, ready, [true; 3]).await;
-    let failed = event.queued(1).await[0];
-    let lease = event.leased(1, LONG).await.pop().expect("a photo waits");
+    objects.add_photo(fixture, again, [true; 3]).await;
+    let ready = fixture.add_ready_photo(Vec::new(), Vec::new()).await;
+    objects.add_photo(fixture, ready, [true; 3]).await;
+    let failed = fixture.queue_photos(1).await[0];
+    let lease = fixture.lease_fresh(1, LONG).await.pop().expect("a photo waits");
     queue.fail(&lease, FailureReason::CorruptImage, "damaged").await.expect("fails it");
-    objects.add_photo(event, failed, [true, false, false]).await;
-    let expected = event.expected(1).await[0];
-    objects.add_photo(event, expected, [true, false, false]).await;
-    let deleted = event.expected(1).await[0];
-    event.store.photos.delete(event.album, deleted).await.expect("deletes it");
-    objects.add_photo(event, deleted, [false; 3]).await;
-    let queued = event.queued(1).await[0];
-    objects.add_photo(event, queued, [true; 3]).await;
-    let probes = &event.store.probes;
-    let alive = probes.create(event.album, LONG).await.expect("expects a selfie").id;
-    objects.add_probe(event, alive, true).await;
-    let removed = probes.create(event.album, LONG).await.expect("expects a selfie").id;
+    objects.add_photo(fixture, failed, [true, false, false]).await;
+    let expected = fixture.create_photos(1).await[0];
+    objects.add_photo(fixture, expected, [true, false, false]).await;
+    let deleted = fixture.create_photos(1).await[0];
+    fixture.store.photos.delete(fixture.album, deleted).await.expect("deletes it");
+    objects.add_photo(fixture, deleted, [false; 3]).await;
+    let queued = fixture.queue_photos(1).await[0];
+    objects.add_photo(fixture, queued, [true; 3]).await;
+    let probes = &fixture.store.probes;
+    let alive = probes.create(fixture.album, LONG).await.expect("creates a selfie").id;
+    objects.add_probe(fixture, alive, true).await;
+    let removed = probes.create(fixture.album, LONG).await.expect("creates a selfie").id;
     probes.remove(&[removed]).await.expect("removes it");
-    objects.add_probe(event, removed, false).await;
+    objects.add_probe(fixture, removed, false).await;
 }
 
-/// Names of another making, and whole organizations that are not in these rows.
-async fn add_unrecognised_objects(objects: &mut Objects<'_>, event: &Event) {
-    let album = ObjectKey::album_prefix(event.tenant.organization, event.album);
+/// Writes objects with unknown names, and objects of an organization that the database does not know.
+async fn add_unrecognised_objects(objects: &mut Objects<'_>, fixture: &AlbumFixture) {
+    let album = ObjectKey::album_prefix(fixture.tenant.organization, fixture.album);
     for path in [format!("{album}/x/1"), format!("{album}/p/{}/draft.jpg", PhotoId::generate())] {
         objects.add(ObjectKey::parse(&path).expect("a key"), true).await;
     }
@@ -132,16 +136,16 @@ async fn add_unrecognised_objects(objects: &mut Objects<'_>, event: &Event) {
 }
 
 async fn an_interrupted_deletion_is_completed(store: &Store) {
-    let event = Event::make(store).await;
+    let fixture = AlbumFixture::create(store).await;
     let mut objects = Objects { store, keys: Vec::new() };
-    let photo = event.ready(Vec::new(), Vec::new()).await;
-    objects.add_photo(&event, photo, [false; 3]).await;
-    store.albums.close(&event.tenant, event.album).await.expect("closes it");
+    let photo = fixture.add_ready_photo(Vec::new(), Vec::new()).await;
+    objects.add_photo(&fixture, photo, [false; 3]).await;
+    store.albums.close(&fixture.tenant, fixture.album).await.expect("closes it");
     assert_eq!(collect_garbage(store, LONG, false).await.finished_albums, 0, "it may be on its way");
     assert_eq!(collect_garbage(store, Duration::ZERO, false).await.finished_albums, 1);
     objects.assert_present(|stays| stays).await;
     assert_eq!(
-        store.photos.counts(event.album).await.expect("counts"),
+        store.photos.count_by_state(fixture.album).await.expect("counts"),
         crate::model::photo::StateCounts::default()
     );
     assert_eq!(collect_garbage(store, Duration::ZERO, false).await.finished_albums, 0);

@@ -1,5 +1,6 @@
-//! Tests that every backend runs, one suite per trait. A backend's own test opens a store and calls them; they panic
-//! with what is wrong. They want the store for themselves (the queue is one for all albums) but no empty one.
+//! Conformance tests that every backend passes, one suite per trait of [`crate::traits`]. The test of a backend opens a
+//! store and calls them; they panic with what is wrong. They need exclusive use of the store, because all albums share
+//! one queue, but not an empty store. Compiled only with the cargo feature `conformance`.
 
 pub(crate) mod albums;
 pub(crate) mod blobs;
@@ -21,13 +22,14 @@ use url::Url;
 
 use crate::blobs::cloud::CloudSettings;
 use crate::error::StoreErrorKind;
+use crate::sql::ServerLimits;
+use crate::store::{Store, StoreSettings};
 use crate::traits::Result;
-use crate::{ServerLimits, Store, StoreSettings};
 
 pub use self::albums::albums_suite;
 pub use self::blobs::blobs_suite;
 pub use self::faces::faces_suite;
-pub use self::fixture::{Event, face, text};
+pub use self::fixture::{AlbumFixture, face, text};
 pub use self::gc::gc_suite;
 pub use self::keys::keys_suite;
 pub use self::outbox::outbox_suite;
@@ -37,7 +39,7 @@ pub use self::queue::{queue_suite, queue_suite_with_lead};
 pub use self::texts::texts_suite;
 pub use self::waiting_queue::WaitingQueue;
 
-/// All suites, one after the other.
+/// Runs all suites, one after the other.
 pub async fn run_all_suites(store: &Store) {
     keys_suite(store).await;
     albums_suite(store).await;
@@ -51,7 +53,7 @@ pub async fn run_all_suites(store: &Store) {
     gc_suite(store).await;
 }
 
-/// A store of the embedded profile in this folder, with a little of everything: what a test is about it changes.
+/// Settings of an embedded store in `folder`, with small limits. A test changes the ones it is about.
 pub fn test_settings(folder: &Path) -> StoreSettings {
     StoreSettings {
         database_url: format!("sqlite:{}", folder.join("photofinish.db").display()),
@@ -66,11 +68,11 @@ pub fn test_settings(folder: &Path) -> StoreSettings {
     }
 }
 
-/// The answer was an error of this kind.
+/// Asserts that the result is an error of this kind.
 #[track_caller]
-fn refused<T: std::fmt::Debug>(answer: Result<T>, kind: StoreErrorKind) {
-    match answer {
-        Ok(value) => panic!("expected {kind:?}, got {value:?}"),
+fn assert_error_kind<T: std::fmt::Debug>(result: Result<T>, kind: StoreErrorKind) {
+    match result {
+        Ok(value) => panic!("expected {kind}, got {value:?}"),
         Err(error) => assert_eq!(error.kind, kind, "{error}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Albums, their configuration and their owners. No wire types: the API has its own.
+//! Albums, their configuration and their owners. Not the wire types, which the API defines.
 
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
@@ -6,31 +6,31 @@ use time::OffsetDateTime;
 use crate::model::ids::{AlbumId, KeyId, OrganizationId};
 use crate::model::key::KeyMode;
 
-/// Whose objects a call sees: those of one organization made with keys of one mode.
+/// The scope of a call: the albums of one organization that were created with keys of one mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tenant {
     /// The organization.
     pub organization: OrganizationId,
-    /// Objects made with a test key are seen by test keys alone.
+    /// Albums created with a test key are visible to test keys only.
     pub mode: KeyMode,
 }
 
-/// One event.
+/// An album: the photos of one event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Album {
     /// Its id.
     pub id: AlbumId,
     /// Its owner.
     pub tenant: Tenant,
-    /// The key that made it.
+    /// The key that created it.
     pub created_by: KeyId,
     /// At least one character.
     pub title: String,
-    /// A picture for the event.
+    /// URL of a cover picture.
     pub cover_url: Option<String>,
-    /// Free labels.
+    /// Free-form labels.
     pub tags: Vec<String>,
-    /// How its photos are read and searched.
+    /// How its photos are processed and searched.
     pub config: AlbumConfig,
     /// Microsecond precision.
     pub created_at: OffsetDateTime,
@@ -38,22 +38,22 @@ pub struct Album {
     pub updated_at: OffsetDateTime,
 }
 
-/// How an album's photos are read and searched.
+/// How the photos of an album are processed and searched.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AlbumConfig {
-    /// Faces.
+    /// Face recognition.
     pub face: Recognition,
-    /// Bibs.
+    /// Bib recognition.
     pub text: Recognition,
     /// Longest side of the preview, pixels, 64 to 8192.
     pub preview_max_dimension: u32,
     /// Longest side of the thumbnail, pixels, 64 to 8192.
     pub thumbnail_max_dimension: u32,
-    /// The regular expression that a bib of this event matches as a whole, on upper-case letters and digits.
+    /// The regular expression that a whole bib of this event matches, in upper-case letters and digits.
     pub bib_pattern: String,
 }
 
-/// The bib pattern of an album that names none.
+/// The bib pattern of an album that is created without one.
 pub const DEFAULT_BIB_PATTERN: &str = "^[A-Z]{0,2}[0-9]{2,5}[A-Z]?$";
 
 /// Settings of one kind of recognition.
@@ -61,7 +61,7 @@ pub const DEFAULT_BIB_PATTERN: &str = "^[A-Z]{0,2}[0-9]{2,5}[A-Z]?$";
 pub struct Recognition {
     /// Whether it runs, and whether it can be searched.
     pub enabled: bool,
-    /// Hits below this confidence (0 to 100) are not answered.
+    /// Hits below this confidence (0 to 100) are not returned.
     pub confidence_threshold: f64,
     /// The whole photo, or cells of it.
     pub mode: RecognitionMode,
@@ -69,47 +69,47 @@ pub struct Recognition {
     pub grid: Option<Grid>,
 }
 
-/// What the network sees at once.
+/// What a neural network processes at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecognitionMode {
     /// The whole photo.
     Photo,
-    /// Overlapping cells of it, each at up to the cell's size, merged after.
+    /// Overlapping cells of the photo, each scaled to at most the cell's size; the results are merged.
     Grid,
 }
 
-/// Cells of a photo.
+/// How to divide a photo into cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grid {
     /// 1 to 16.
     pub rows: u32,
     /// 1 to 16.
     pub columns: u32,
-    /// Pixels the network sees of a cell at most, 64 or more.
+    /// Maximum width of a cell as the network processes it, pixels, 64 or more.
     pub cell_width: u32,
-    /// Pixels the network sees of a cell at most, 64 or more.
+    /// Maximum height of a cell as the network processes it, pixels, 64 or more.
     pub cell_height: u32,
 }
 
-/// What a new album starts with.
+/// An album to create.
 #[derive(Clone, Debug)]
 pub struct NewAlbum {
     /// Its owner.
     pub tenant: Tenant,
-    /// The key that makes it.
+    /// The key that creates it.
     pub created_by: KeyId,
     /// At least one character.
     pub title: String,
-    /// A picture for the event.
+    /// URL of a cover picture.
     pub cover_url: Option<String>,
-    /// Free labels.
+    /// Free-form labels.
     pub tags: Vec<String>,
-    /// How its photos are read and searched.
+    /// How its photos are processed and searched.
     pub config: AlbumConfig,
 }
 
-/// Fields to change; `None` leaves one as it is, but for the last.
+/// Fields to change; `None` leaves a field as it is.
 #[derive(Clone, Debug, Default)]
 pub struct AlbumChange {
     /// The new title.
@@ -120,19 +120,19 @@ pub struct AlbumChange {
     pub tags: Option<Vec<String>>,
     /// The new configuration, whole.
     pub config: Option<AlbumConfig>,
-    /// Changes nothing, with a `Conflict`, unless this is the album's `updated_at`: for what was made out of the album as
-    /// it was then.
+    /// Changes the album only if this is still its `updated_at`; otherwise the update is a `Conflict`. For changes that
+    /// were derived from the album as it was then.
     pub unchanged_since: Option<OffsetDateTime>,
 }
 
 /// Which albums to list.
 #[derive(Clone, Debug)]
 pub struct AlbumQuery {
-    /// Only those after (older than) this one.
+    /// Only albums after (older than) this one.
     pub after: Option<AlbumId>,
     /// At most this many.
     pub limit: u32,
-    /// Only those whose title contains this, whatever its case.
+    /// Only albums whose title contains this text, ignoring case.
     pub title: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! Newtypes for every identifier. They know nothing of what they identify; mixing two up does not compile.
-//! All are UUID version 7, so that they sort by the time they were made.
+//! Newtypes for every identifier, so that mixing up two kinds does not compile. All are UUIDs of version 7 and sort by
+//! creation time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ macro_rules! id {
         pub struct $name(pub Uuid);
 
         impl $name {
-            /// Makes a new one, later in order than all made before by this process.
+            /// Generates a new id that sorts after all earlier ones of this process.
             pub fn generate() -> Self {
                 Self(Uuid::now_v7())
             }
@@ -52,8 +52,8 @@ id! {
     AlbumId,
     /// A photo of an album.
     PhotoId,
-    /// A runner's selfie; the contract calls it `imageId`.
+    /// A runner's selfie; `imageId` on the wire.
     ProbeId,
-    /// One lease of one photo by one worker: the fence of `finish`.
+    /// One lease of one photo by one worker; fences `finish` and `fail`.
     LeaseId,
 }

@@ -1,4 +1,4 @@
-//! API keys as the store keeps them: only a digest of the secret. How a key looks is the API's business.
+//! API keys as they are stored: only a digest of the secret. The API defines the format of a key.
 
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
@@ -57,22 +57,22 @@ impl Scope {
 /// SHA-256 of a key's full text. The key is 256 random bits, so no slow hash is needed.
 pub type KeyDigest = [u8; 32];
 
-/// A key as it is kept.
+/// A stored key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Key {
-    /// Its id: the `createdBy` of what it makes.
+    /// Its id: the `createdBy` of the albums that it creates.
     pub id: KeyId,
-    /// Whose it is, and its mode.
+    /// Its organization and mode.
     pub tenant: Tenant,
     /// The organization's name.
     pub organization_name: String,
-    /// What a person calls it.
+    /// A name for people.
     pub label: String,
-    /// The visible beginning of the key, enough to tell it from others.
+    /// The visible beginning of the key, enough to recognise it.
     pub hint: String,
     /// What it permits.
     pub scopes: Vec<Scope>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: OffsetDateTime,
     /// When it was last used, to the minute.
     pub last_used_at: Option<OffsetDateTime>,
@@ -82,14 +82,14 @@ pub struct Key {
     pub revoked_at: Option<OffsetDateTime>,
 }
 
-/// A key to keep.
+/// A key to create.
 #[derive(Clone, Debug)]
 pub struct NewKey {
     /// Its owner.
     pub organization: OrganizationId,
     /// Its mode.
     pub mode: KeyMode,
-    /// What a person calls it.
+    /// A name for people.
     pub label: String,
     /// The visible beginning of the key.
     pub hint: String,
@@ -97,6 +97,6 @@ pub struct NewKey {
     pub scopes: Vec<Scope>,
     /// From when on it is refused.
     pub expires_at: Option<OffsetDateTime>,
-    /// Of the key's full text.
+    /// The digest of the key's full text.
     pub digest: KeyDigest,
 }

@@ -1,23 +1,23 @@
-//! Photos, what was seen in them, and the states they pass through.
+//! Photos, their states, and the faces and texts detected in them.
 
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use crate::model::ids::{AlbumId, PhotoId};
 
-/// Where a photo is on its way.
+/// The state of a photo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PhotoState {
-    /// An upload URL was given out; not confirmed.
+    /// Created, with an upload URL; the upload is not confirmed yet.
     AwaitingUpload,
     /// Confirmed; waits for a worker.
     Queued,
     /// Leased by a worker.
     Processing,
-    /// Read and searchable.
+    /// Processed and searchable.
     Ready,
-    /// Never to be read; the reason says why.
+    /// Not processed; the failure reason says why.
     Failed,
 }
 
@@ -26,7 +26,7 @@ impl PhotoState {
     pub const ALL: [Self; 5] =
         [Self::AwaitingUpload, Self::Queued, Self::Processing, Self::Ready, Self::Failed];
 
-    /// The name on the wire and in the rows.
+    /// The name on the wire and in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::AwaitingUpload => "awaiting_upload",
@@ -38,21 +38,21 @@ impl PhotoState {
     }
 }
 
-/// Why a photo failed for good.
+/// Why a photo failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum FailureReason {
     /// An image of a known format whose bytes are damaged.
     CorruptImage,
-    /// Not an image, or not one that can be read here.
+    /// Not an image, or one of an unsupported format.
     UnsupportedFormat,
     /// More pixels than the limit.
     TooManyPixels,
     /// More bytes than the limit.
     TooLarge,
-    /// The bytes are gone from storage.
+    /// Its object is missing in the storage.
     MissingObject,
-    /// It ended its worker, or a stage panicked on it.
+    /// It crashed its workers, or made a stage panic.
     ProcessingCrashed,
 }
 
@@ -67,7 +67,7 @@ impl FailureReason {
         Self::ProcessingCrashed,
     ];
 
-    /// The code on the wire and in the rows.
+    /// The code on the wire and in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::CorruptImage => "CORRUPT_IMAGE",
@@ -80,17 +80,17 @@ impl FailureReason {
     }
 }
 
-/// Why something seen is not searched.
+/// Why a detected face or text cannot be searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum UnindexedReason {
-    /// The network was not sure.
+    /// The confidence of the network is too low.
     LowConfidence,
     /// Too few pixels.
     SmallBoundingBox,
     /// Too blurred.
     LowSharpness,
-    /// Turned too far away.
+    /// The face is turned too far away.
     ExtremePose,
     /// Text that does not match the album's pattern.
     NotABib,
@@ -109,7 +109,7 @@ impl UnindexedReason {
         Self::NotOnStartList,
     ];
 
-    /// The code on the wire and in the rows.
+    /// The code on the wire and in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::LowConfidence => "LOW_CONFIDENCE",
@@ -122,12 +122,12 @@ impl UnindexedReason {
     }
 }
 
-/// A place in a photo, in fractions (0 to 1) of the upright photo.
+/// A rectangle in a photo, in fractions (0 to 1) of the upright photo.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BoundingBox {
-    /// Distance of the upper edge from the photo's.
+    /// Distance of its upper edge from that of the photo.
     pub top: f64,
-    /// Distance of the left edge from the photo's.
+    /// Distance of its left edge from that of the photo.
     pub left: f64,
     /// Fraction of the photo's width.
     pub width: f64,
@@ -135,20 +135,20 @@ pub struct BoundingBox {
     pub height: f64,
 }
 
-/// A photo as it is kept.
+/// A stored photo.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Photo {
     /// Its id.
     pub id: PhotoId,
     /// Its album.
     pub album: AlbumId,
-    /// As the partner named it.
+    /// The file name that the partner declared.
     pub filename: String,
-    /// As the partner declared it.
+    /// The media type that the partner declared.
     pub content_type: String,
-    /// Where it is.
+    /// Its state.
     pub state: PhotoState,
-    /// Why it failed, exactly when it did.
+    /// Why it failed; set exactly in state `Failed`.
     pub failure: Option<FailureReason>,
     /// Size of the upright photo in pixels, once decoded.
     pub size: Option<PhotoSize>,
@@ -156,13 +156,13 @@ pub struct Photo {
     pub taken_at: Option<OffsetDateTime>,
     /// Camera make and model (EXIF).
     pub camera: Option<String>,
-    /// When the upload URL was given out.
+    /// When it was created.
     pub created_at: OffsetDateTime,
     /// When its row last changed.
     pub updated_at: OffsetDateTime,
 }
 
-/// Pixels of an upright photo.
+/// The size of an upright photo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhotoSize {
     /// Pixels across.
@@ -171,23 +171,23 @@ pub struct PhotoSize {
     pub height: u32,
 }
 
-/// A photo to expect.
+/// A photo to create.
 #[derive(Clone, Debug)]
 pub struct NewPhoto {
-    /// As the partner named it.
+    /// The file name that the partner declared.
     pub filename: String,
-    /// As the partner declared it: one of the accepted media types.
+    /// The media type that the partner declared, one of the accepted ones.
     pub content_type: String,
 }
 
 /// Which photos to list.
 #[derive(Clone, Debug)]
 pub struct PhotoQuery {
-    /// Only those after this one.
+    /// Only photos after (newer than) this one.
     pub after: Option<PhotoId>,
     /// At most this many.
     pub limit: u32,
-    /// Only those in this state.
+    /// Only photos in this state.
     pub state: Option<PhotoState>,
 }
 
@@ -202,7 +202,7 @@ pub struct PhotoPage {
     pub total: u64,
 }
 
-/// A face seen in a photo.
+/// A face detected in a photo.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DetectedFace {
     /// Where.
@@ -211,11 +211,11 @@ pub struct DetectedFace {
     pub confidence: f64,
     /// Why it cannot be searched; `None` means it can.
     pub unindexed: Option<UnindexedReason>,
-    /// Its vector, exactly when it can be searched.
+    /// Its embedding; set exactly when it can be searched.
     pub embedding: Option<Embedding>,
 }
 
-/// A face as a unit vector, with the network that made it: vectors of two networks are never compared.
+/// A face as a unit vector, with the network that computed it: vectors of different networks are never compared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embedding {
     /// Name and version, for example `omz-face-reidentification-0095@1`.
@@ -224,7 +224,7 @@ pub struct Embedding {
     pub vector: Vec<f32>,
 }
 
-/// A text seen in a photo.
+/// A text detected in a photo.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DetectedText {
     /// Upper-case letters and digits.
@@ -233,16 +233,16 @@ pub struct DetectedText {
     pub bounding_box: BoundingBox,
     /// The reader's score, 0 to 1.
     pub confidence: f64,
-    /// What becomes of it in searches.
+    /// Which searches find it.
     pub index_state: TextIndexState,
 }
 
-/// What becomes of a text in searches.
+/// Which searches find a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextIndexState {
-    /// A bib: exact and fuzzy searches find it.
+    /// A bib that exact and fuzzy searches find.
     Indexed,
-    /// Read at .5 to .9: only fuzzy searches find it. Shown as unindexed, `LOW_CONFIDENCE`.
+    /// A bib with a score of 0.5 to 0.9, which only fuzzy searches find. Shown as unindexed, `LOW_CONFIDENCE`.
     Candidate,
     /// No search finds it.
     Unindexed(UnindexedReason),
@@ -251,14 +251,14 @@ pub enum TextIndexState {
 /// How many photos of an album are in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateCounts {
-    /// Upload URL given out.
+    /// Waiting for their upload.
     pub awaiting_upload: u64,
-    /// Confirmed.
+    /// Waiting for a worker.
     pub queued: u64,
-    /// Leased.
+    /// Leased by a worker.
     pub processing: u64,
-    /// Read.
+    /// Processed.
     pub ready: u64,
-    /// Failed for good.
+    /// Failed.
     pub failed: u64,
 }

@@ -1,5 +1,5 @@
-//! What a cosine between two faces is worth as a confidence. A logistic curve per embedding network, fitted by
-//! `cargo xtask eval` (docs/EVALUATION.md says on what); constants live in `models/models.toml`.
+//! The confidence that a cosine between two faces stands for: a logistic curve per embedding network, fitted by
+//! `cargo xtask eval` (see docs/EVALUATION.md); its constants are in `models/models.toml`.
 
 /// `confidence = 100 / (1 + exp(-slope * (cosine - midpoint)))`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,12 +11,12 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// 0 to 100.
+    /// Returns the confidence of a cosine, 0 to 100.
     pub fn confidence(&self, cosine: f64) -> f64 {
         100.0 / (1.0 + (-self.slope * (cosine - self.midpoint)).exp())
     }
 
-    /// The cosine at which the confidence is reached; -1 for 0 and below, above 1 (never) for 100 and above.
+    /// Returns the cosine of a confidence: -1 for 0 and below, 2 (never reached) for 100 and above.
     pub fn cosine(&self, confidence: f64) -> f64 {
         if confidence <= 0.0 {
             return -1.0;

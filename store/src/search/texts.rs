@@ -102,7 +102,7 @@ fn compute_confidence(seen: &DetectedText, variant: TextVariant) -> f64 {
         TextMatch::Exact if is_indexed(seen) => return score.clamp(EXACT_FLOOR, EXACT_CEILING),
         TextMatch::Exact => score,
         TextMatch::Confusable => score * LOOK_ALIKE_FACTOR.powf(f64::from(variant.edits)),
-        TextMatch::Cut => score * CUT_FACTOR,
+        TextMatch::Truncated => score * CUT_FACTOR,
         TextMatch::OneEdit => score * EDIT_FACTOR,
     };
     let standing = if is_indexed(seen) { 1.0 } else { CANDIDATE_FACTOR };

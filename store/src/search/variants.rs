@@ -29,8 +29,8 @@ pub struct TextVariant {
 
 /// A partner's or runner's input as texts are kept: trimmed, upper-case, letters and digits only. Leading zeros stay:
 /// they are printed on the bib.
-pub fn normalise(input: &str) -> String {
-    input.chars().filter(|character| character.is_alphanumeric()).flat_map(char::to_uppercase).collect()
+pub fn normalise_bib(input: &str) -> String {
+    input.chars().flat_map(char::to_uppercase).filter(|character| character.is_alphanumeric()).collect()
 }
 
 /// Returns every text that `text` may have been read as, itself included. If two misreadings lead to the same text, the
@@ -92,7 +92,7 @@ fn similar_characters(character: char) -> impl Iterator<Item = char> {
 /// Adds the texts without the first or the last character, which the frame or a fold may have cut off. A reading that is
 /// longer than the query is another runner's number and counts as an edit at most.
 fn add_cuts(characters: &[char], found: &mut HashMap<String, TextVariant>) {
-    let variant = TextVariant { kind: TextMatch::Cut, edits: 1 };
+    let variant = TextVariant { kind: TextMatch::Truncated, edits: 1 };
     insert_variant(found, characters.iter().skip(1).copied(), variant);
     insert_variant(found, characters.iter().take(characters.len().saturating_sub(1)).copied(), variant);
 }
@@ -127,9 +127,9 @@ mod tests {
 
     #[test]
     fn input_is_trimmed_upper_cased_and_stripped_and_keeps_its_zeros() {
-        assert_eq!(normalise("  a-012 3.\u{a0}"), "A0123");
-        assert_eq!(normalise("é7"), "É7");
-        assert_eq!(normalise(" -. "), "");
+        assert_eq!(normalise_bib("  a-012 3.\u{a0}"), "A0123");
+        assert_eq!(normalise_bib("é7"), "É7");
+        assert_eq!(normalise_bib(" -. "), "");
     }
 
     #[test]
@@ -142,8 +142,8 @@ mod tests {
 
     #[test]
     fn a_digit_cut_off_an_end_is_a_cut_and_one_inside_an_edit() {
-        assert_eq!(find_variant("1234", "123"), Some((TextMatch::Cut, 1)));
-        assert_eq!(find_variant("1234", "234"), Some((TextMatch::Cut, 1)));
+        assert_eq!(find_variant("1234", "123"), Some((TextMatch::Truncated, 1)));
+        assert_eq!(find_variant("1234", "234"), Some((TextMatch::Truncated, 1)));
         assert_eq!(find_variant("1234", "134"), Some((TextMatch::OneEdit, 1)));
         assert_eq!(find_variant("1234", "12"), None);
     }

@@ -1,51 +1,73 @@
-//! Albums.
+//! Albums in the database.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
-use super::{Database, Statement, query};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::album::{Album, AlbumChange, AlbumPage, AlbumQuery, NewAlbum, Tenant};
+use crate::model::encoding::{now_micros, to_micros};
 use crate::model::ids::{AlbumId, OrganizationId};
 use crate::search::faces::FaceCache;
-use crate::sql::row_types::{self, AlbumRow, micros, now, parse_key_mode, to_json};
+use crate::sql::database::Database;
+use crate::sql::row_types::{AlbumRow, convert_rows, parse_key_mode, to_json};
+use crate::sql::statement::{Statement, query};
 use crate::traits::{Albums, Result};
 
-/// How many rows go in one transaction when an album is deleted. A hundred thousand photos at once would keep every
-/// confirmation waiting for seconds.
+/// How many rows one transaction deletes. A hundred thousand photos at once would block every confirmation for seconds.
 const DELETE_BATCH: i64 = 500;
 
-/// Some rows of each table that names an album, on Postgres in the order in which they are locked: photos with what was
-/// seen in them, changes, selfies.
+/// A statement that deletes up to `$2` rows of album `$1` from a table, in the order of their key. On Postgres it locks
+/// them in that order first.
+macro_rules! delete_rows {
+    ($table:literal, $key:literal, $is_first:literal) => {
+        Statement::PerDialect {
+            sqlite: concat!(
+                "delete from ",
+                $table,
+                " where album = $1 and (",
+                $key,
+                ") in (select ",
+                $key,
+                " from ",
+                $table,
+                " where album = $1 order by ",
+                $key,
+                " limit $2)"
+            ),
+            postgres: concat!(
+                "with first as materialized (select ",
+                $key,
+                " from ",
+                $table,
+                " where album = $1 order by ",
+                $key,
+                " limit $2 for update) delete from ",
+                $table,
+                " using first where ",
+                $table,
+                ".album = $1 and ",
+                $is_first
+            ),
+        }
+    };
+}
+
+/// Deletes the rows of each table that refers to an album, in the order in which Postgres must lock them: photos with
+/// their detections, changes, selfies.
 const DELETE_ALBUM_ROWS: [Statement; 3] = [
-    Statement::PerDialect {
-        sqlite: "delete from photo where album = $1 \
-                 and id in (select id from photo where album = $1 order by id limit $2)",
-        postgres: "with first as materialized \
-                   (select id from photo where album = $1 order by id limit $2 for update) \
-                   delete from photo where album = $1 and id in (select id from first)",
-    },
-    Statement::PerDialect {
-        sqlite: "delete from photo_change where album = $1 and (change, photo) in \
-                 (select change, photo from photo_change where album = $1 order by change, photo limit $2)",
-        postgres: "with first as materialized (select change, photo from photo_change \
-                   where album = $1 order by change, photo limit $2 for update) \
-                   delete from photo_change using first where photo_change.album = $1 \
-                   and photo_change.change = first.change and photo_change.photo = first.photo",
-    },
-    Statement::PerDialect {
-        sqlite: "delete from probe where album = $1 \
-                 and id in (select id from probe where album = $1 order by id limit $2)",
-        postgres: "with first as materialized \
-                   (select id from probe where album = $1 order by id limit $2 for update) \
-                   delete from probe where album = $1 and id in (select id from first)",
-    },
+    delete_rows!("photo", "id", "photo.id = first.id"),
+    delete_rows!(
+        "photo_change",
+        "change, photo",
+        "(photo_change.change, photo_change.photo) = (first.change, first.photo)"
+    ),
+    delete_rows!("probe", "id", "probe.id = first.id"),
 ];
 
-/// Waits for those who are adding photos to it, and keeps others from beginning to. An album that is closed stays as it
-/// is, and is found.
+/// Closes an album. Waits for transactions that insert photos into it and blocks new ones. Matches a closed album too and
+/// leaves it unchanged.
 const CLOSE_ALBUM: Statement = Statement::PerDialect {
     sqlite: "update album set closed_at = coalesce(closed_at, $4) \
              where id = $1 and organization = $2 and mode = $3",
@@ -73,11 +95,12 @@ impl SqlAlbums {
         Self { database, face_cache }
     }
 
-    /// Removes some rows of the album, by one of [`DELETE_SOME`]; answers how many.
-    async fn delete_batch(&self, id: AlbumId, some: Statement) -> Result<u64> {
-        const OPERATION: &str = "delete what is in an album";
-        let mut transaction = self.database.write(OPERATION).await?;
-        let deleted = query(OPERATION, some).bind(id).bind(DELETE_BATCH).execute(&mut transaction).await?;
+    /// Deletes one batch of rows by one of [`DELETE_ALBUM_ROWS`]; returns how many.
+    async fn delete_batch(&self, id: AlbumId, statement: Statement) -> Result<u64> {
+        const OPERATION: &str = "delete the rows of an album";
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        let deleted =
+            query(OPERATION, statement).bind(id).bind(DELETE_BATCH).execute(&mut transaction).await?;
         transaction.commit(OPERATION).await?;
         Ok(deleted)
     }
@@ -86,8 +109,8 @@ impl SqlAlbums {
 #[async_trait]
 impl Albums for SqlAlbums {
     async fn create(&self, album: NewAlbum) -> Result<Album> {
-        const OPERATION: &str = "make an album";
-        let mut transaction = self.database.write(OPERATION).await?;
+        const OPERATION: &str = "create an album";
+        let mut transaction = self.database.begin_write(OPERATION).await?;
         let insert = concat!(
             "insert into album (id, organization, mode, created_by, title, title_folded, cover_url, tags, \
              config, created_at, updated_at) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10) returning ",
@@ -103,7 +126,7 @@ impl Albums for SqlAlbums {
             .bind(album.cover_url)
             .bind(to_json(&album.tags)?)
             .bind(to_json(&album.config)?)
-            .bind(now())
+            .bind(now_micros())
             .fetch_one(&mut transaction)
             .await?;
         transaction.commit(OPERATION).await?;
@@ -121,14 +144,15 @@ impl Albums for SqlAlbums {
             .bind(id)
             .bind(tenant.organization)
             .bind(tenant.mode.as_str())
-            .fetch_optional(&mut self.database.reader(OPERATION).await?)
+            .fetch_optional(&mut self.database.acquire_reader(OPERATION).await?)
             .await?;
         row.ok_or_else(|| album_not_found(id))?.try_into()
     }
 
-    /// In one statement: two changes at once leave what each of them names. No two changes of an album have one time.
+    /// In one statement, so that concurrent updates of different fields both take effect. No two updates of an album have
+    /// the same `updated_at`.
     async fn update(&self, tenant: &Tenant, id: AlbumId, change: AlbumChange) -> Result<Album> {
-        const OPERATION: &str = "change an album";
+        const OPERATION: &str = "update an album";
         let update = concat!(
             "update album set title = coalesce($4, title), title_folded = coalesce($5, title_folded), \
              cover_url = case $6 when 1 then $7 else cover_url end, tags = coalesce($8, tags), \
@@ -138,7 +162,7 @@ impl Albums for SqlAlbums {
              and updated_at = coalesce($11, updated_at) returning ",
             album_columns!()
         );
-        let mut transaction = self.database.write(OPERATION).await?;
+        let mut transaction = self.database.begin_write(OPERATION).await?;
         let row: Option<AlbumRow> = query(OPERATION, update)
             .bind(id)
             .bind(tenant.organization)
@@ -149,8 +173,8 @@ impl Albums for SqlAlbums {
             .bind(change.cover_url.flatten())
             .bind(change.tags.as_ref().map(to_json).transpose()?)
             .bind(change.config.as_ref().map(to_json).transpose()?)
-            .bind(now())
-            .bind(change.unchanged_since.map(micros))
+            .bind(now_micros())
+            .bind(change.unchanged_since.map(to_micros))
             .fetch_optional(&mut transaction)
             .await?;
         transaction.commit(OPERATION).await?;
@@ -167,7 +191,7 @@ impl Albums for SqlAlbums {
 
     async fn close(&self, tenant: &Tenant, id: AlbumId) -> Result<()> {
         const OPERATION: &str = "close an album";
-        let mut transaction = self.database.write(OPERATION).await?;
+        let mut transaction = self.database.begin_write(OPERATION).await?;
         let now = transaction.read_clock(OPERATION).await?;
         let close = query(OPERATION, CLOSE_ALBUM)
             .bind(id)
@@ -182,15 +206,15 @@ impl Albums for SqlAlbums {
         Ok(())
     }
 
-    /// In steps, the album itself last. No photo comes in meanwhile, so that nothing of it is locked after the album, and
-    /// what is left when a call broke off is known by its album.
+    /// In batches, the album itself last. The album is closed, so that no photo is added meanwhile; the rows that an
+    /// interrupted call leaves are found by their album.
     async fn delete(&self, tenant: &Tenant, id: AlbumId) -> Result<()> {
         const OPERATION: &str = "delete an album";
         self.close(tenant, id).await?;
-        for some in DELETE_ALBUM_ROWS {
-            while self.delete_batch(id, some).await? > 0 {}
+        for statement in DELETE_ALBUM_ROWS {
+            while self.delete_batch(id, statement).await? > 0 {}
         }
-        let mut transaction = self.database.write(OPERATION).await?;
+        let mut transaction = self.database.begin_write(OPERATION).await?;
         query(OPERATION, "delete from album where id = $1").bind(id).execute(&mut transaction).await?;
         transaction.commit(OPERATION).await
     }
@@ -198,13 +222,13 @@ impl Albums for SqlAlbums {
     async fn list_closed(&self, before: OffsetDateTime) -> Result<Vec<(Tenant, AlbumId)>> {
         const OPERATION: &str = "find closed albums";
         let rows: Vec<(AlbumId, OrganizationId, String)> = query(OPERATION, CLOSED_ALBUMS)
-            .bind(micros(before))
-            .fetch_all(&mut self.database.reader(OPERATION).await?)
+            .bind(to_micros(before))
+            .fetch_all(&mut self.database.acquire_reader(OPERATION).await?)
             .await?;
-        let known = |(id, organization, mode): (AlbumId, OrganizationId, String)| {
+        let to_key = |(id, organization, mode): (AlbumId, OrganizationId, String)| {
             Ok((Tenant { organization, mode: parse_key_mode(&mode)? }, id))
         };
-        rows.into_iter().map(known).collect()
+        rows.into_iter().map(to_key).collect()
     }
 
     async fn list(&self, tenant: &Tenant, filter: AlbumQuery) -> Result<AlbumPage> {
@@ -224,7 +248,7 @@ impl Albums for SqlAlbums {
         .bind(tenant.mode.as_str())
         .bind(filter.after.unwrap_or(AlbumId(uuid::Uuid::max())))
         .bind(title.clone())
-        // One more than asked tells whether there is a next page.
+        // One more than the limit shows whether there is a next page.
         .bind(i64::from(filter.limit) + 1)
         .fetch_all(&mut snapshot)
         .await?;
@@ -238,7 +262,7 @@ impl Albums for SqlAlbums {
         .bind(title.clone())
         .fetch_one(&mut snapshot)
         .await?;
-        let mut albums: Vec<Album> = row_types::convert_rows(rows)?;
+        let mut albums: Vec<Album> = convert_rows(rows)?;
         let more = albums.len() > filter.limit as usize;
         albums.truncate(filter.limit as usize);
         let next = if more { albums.last().map(|album| album.id) } else { None };
@@ -250,7 +274,7 @@ fn album_not_found(id: AlbumId) -> StoreError {
     StoreError::not_found(format!("album {id}"))
 }
 
-/// The `like` pattern of a folded title that contains `text`.
+/// The `like` pattern of lower-case titles that contain `text`.
 fn like_pattern(text: &str) -> String {
     let mut pattern = String::from("%");
     for character in text.to_lowercase().chars() {

@@ -1,4 +1,4 @@
-//! The databases' errors by what a caller can do about them.
+//! Classifies database errors by what a caller can do about them.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use sqlx::postgres::PgDatabaseError;
 
 use crate::error::{StoreError, StoreErrorKind};
 
-/// When to try again after the database was busy or away.
+/// When to retry while the database is busy or unavailable.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Turns an error of the call named `what` into the store's.
-pub(crate) fn fault(what: &'static str) -> impl Fn(sqlx::Error) -> StoreError {
+/// Returns the conversion of database errors of this operation to store errors.
+pub(crate) fn store_error(operation: &'static str) -> impl Fn(sqlx::Error) -> StoreError {
     move |cause| {
         let kind = classify_error(&cause);
-        let mut error = StoreError::new(kind, what);
+        let mut error = StoreError::new(kind, operation);
         error.is_rejected_value = is_rejected_value(&cause);
         if kind == StoreErrorKind::Unavailable {
             error.retry_after = Some(RETRY_AFTER);
@@ -36,13 +36,13 @@ fn classify_error(cause: &sqlx::Error) -> StoreErrorKind {
         | sqlx::Error::Decode(_)
         | sqlx::Error::Encode(_)
         | sqlx::Error::ColumnNotFound(_) => StoreErrorKind::Corrupt,
-        // The connection: refused, cut, not to be had in time.
+        // The connection: refused, lost, or not acquired in time.
         _ => StoreErrorKind::Unavailable,
     }
 }
 
-/// SQLite names constraints only for checks, so the class of the violation decides: what is there already, what
-/// the row should belong to and does not exist, a shape that this version does not write.
+/// SQLite names constraints only for checks, so the class of the violation decides: a duplicate, a reference to a row that
+/// does not exist, or a shape that this version does not write.
 fn classify_database_error(cause: &dyn DatabaseError) -> StoreErrorKind {
     match cause.kind() {
         ErrorKind::UniqueViolation => return StoreErrorKind::Conflict,
@@ -59,7 +59,7 @@ fn classify_database_error(cause: &dyn DatabaseError) -> StoreErrorKind {
 
 /// The low byte is the class: 1 error (a statement that does not fit the tables), 11 corrupt, 18 too large a value, 20 a
 /// value of another type, 26 not a database. The rest (5 busy, 6 locked, 8 read-only, 10 input or output, 13 full,
-/// 14 cannot open ..) may pass.
+/// 14 cannot open ..) may be temporary.
 fn classify_sqlite_code(code: i32) -> StoreErrorKind {
     match code & 0xff {
         1 | 11 | 18 | 20 | 26 => StoreErrorKind::Corrupt,
@@ -67,10 +67,10 @@ fn classify_sqlite_code(code: i32) -> StoreErrorKind {
     }
 }
 
-/// The first two signs are the class: 0A not supported, 21 and 22 a value that does not fit, 42 a statement that does not
-/// fit the tables, XX damaged. The rest (08 connection, 25006 a standby, 28 a password that is being changed, 40 a
-/// deadlock or another transaction came first, 53 disk full or too many connections, 55P03 a lock was not to be had, 57
-/// shut down or too slow, 58 the disk ..) may pass.
+/// The first two characters are the class: 0A not supported, 21 and 22 a value that does not fit, 42 a statement that does
+/// not fit the tables, XX corrupted. The rest (08 connection, 25006 a standby, 28 a password that is being changed, 40 a
+/// deadlock or serialization failure, 53 disk full or too many connections, 55P03 lock not available, 57 shut down or too
+/// slow, 58 the disk ..) may be temporary.
 fn classify_postgres_code(code: &str) -> StoreErrorKind {
     match code.get(..2) {
         Some("0A" | "21" | "22" | "42" | "XX") => StoreErrorKind::Corrupt,
@@ -78,7 +78,7 @@ fn classify_postgres_code(code: &str) -> StoreErrorKind {
     }
 }
 
-/// Whether a value does not fit, as it never will.
+/// Whether the database rejected a value, as it always will.
 fn is_rejected_value(cause: &sqlx::Error) -> bool {
     match cause {
         sqlx::Error::Encode(_) => true,

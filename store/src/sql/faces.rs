@@ -1,16 +1,17 @@
-//! What the face index reads.
+//! Faces in the database, for the face index.
 
 use async_trait::async_trait;
 use futures_util::{Stream, TryStreamExt};
 use sqlx::FromRow;
 
-use super::{Database, Transaction, query};
 use crate::error::StoreError;
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::search::faces::matrix::{FaceMatrix, IndexedFace, MemoryObserver};
 use crate::search::faces::{Change, FaceChanges, FaceSource};
-use crate::sql::error::fault;
+use crate::sql::database::{Database, Transaction};
+use crate::sql::error::store_error;
 use crate::sql::row_types::BoxRow;
+use crate::sql::statement::query;
 use crate::traits::Result;
 
 const OPERATION: &str = "read faces";
@@ -28,7 +29,7 @@ pub(crate) const CHANGED_FACES: &str = select_faces!(
      (select photo from photo_change where album = $1 and change > $2 and change <= $3)"
 );
 
-/// The album's last change, unless the album was closed. It has no mark before its first one.
+/// The album's latest change, unless the album is closed. The nonce of an album without changes is 0.
 const LATEST_CHANGE: &str = "select changes, coalesce((select mark from photo_change \
      where photo_change.album = album.id and change = album.changes limit 1), 0) \
      from album where id = $1 and closed_at is null";
@@ -43,7 +44,7 @@ impl SqlFaces {
     }
 }
 
-/// A searchable face where its row lies: the vector's bytes go from there into the matrix without a stop.
+/// A searchable face that borrows from its row, so that the vector is copied only once, into the matrix.
 #[derive(FromRow)]
 struct FaceRecord<'r> {
     photo: PhotoId,
@@ -58,14 +59,14 @@ impl FaceSource for SqlFaces {
     async fn last_change(&self, album: AlbumId) -> Result<Option<Change>> {
         let row: Option<(i64, i64)> = query(OPERATION, LATEST_CHANGE)
             .bind(album)
-            .fetch_optional(&mut self.database.reader(OPERATION).await?)
+            .fetch_optional(&mut self.database.acquire_reader(OPERATION).await?)
             .await?;
         Ok(row.map(|(number, mark)| Change { number, nonce: mark }))
     }
 
     async fn load_faces(&self, album: AlbumId, memory: &dyn MemoryObserver) -> Result<(Change, FaceMatrix)> {
         let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
-        // A cold album of a million faces is read in more time than any other statement may take.
+        // Reading an album of a million faces takes longer than any other statement may.
         snapshot.disable_statement_timeout(OPERATION).await?;
         let change = load_latest_change(&mut snapshot, album).await?;
         let matrix = match &mut snapshot {
@@ -86,7 +87,7 @@ impl FaceSource for SqlFaces {
         memory: &dyn MemoryObserver,
     ) -> Result<Option<FaceChanges>> {
         let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
-        // An album that was searched while it was empty is read whole here.
+        // An album that was searched while it was empty is read completely here.
         snapshot.disable_statement_timeout(OPERATION).await?;
         let upto = load_latest_change(&mut snapshot, album).await?;
         if load_nonce(&mut snapshot, album, seen.number).await? != seen.nonce || upto.number < seen.number {
@@ -123,7 +124,7 @@ async fn load_latest_change(snapshot: &mut Transaction, album: AlbumId) -> Resul
     Ok(Change { number, nonce: mark })
 }
 
-/// The mark of a change of the album; 0 when there is no such change.
+/// The nonce of a change of the album; 0 when there is no such change.
 async fn load_nonce(snapshot: &mut Transaction, album: AlbumId, number: i64) -> Result<i64> {
     let mark: Option<(i64,)> =
         query(OPERATION, "select mark from photo_change where album = $1 and change = $2 limit 1")
@@ -134,7 +135,7 @@ async fn load_nonce(snapshot: &mut Transaction, album: AlbumId, number: i64) -> 
     Ok(mark.map_or(0, |(mark,)| mark))
 }
 
-/// The faces of the rows, one after the other: the rows together would be as large as the matrix once more.
+/// Collects the faces of the rows one by one: all rows together would need as much memory as the matrix again.
 async fn collect_faces<R: sqlx::Row>(
     mut rows: impl Stream<Item = std::result::Result<R, sqlx::Error>> + Unpin,
     memory: &dyn MemoryObserver,
@@ -143,9 +144,9 @@ where
     for<'r> FaceRecord<'r>: FromRow<'r, R>,
 {
     let mut matrix = FaceMatrix::default();
-    while let Some(row) = rows.try_next().await.map_err(fault(OPERATION))? {
+    while let Some(row) = rows.try_next().await.map_err(store_error(OPERATION))? {
         let FaceRecord { photo, bounding_box: place, model, embedding } =
-            FaceRecord::from_row(&row).map_err(fault(OPERATION))?;
+            FaceRecord::from_row(&row).map_err(store_error(OPERATION))?;
         let bounding_box = place.into();
         matrix.push(&IndexedFace { photo, bounding_box, model, vector: embedding }, memory)?;
     }

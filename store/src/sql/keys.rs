@@ -1,4 +1,4 @@
-//! Organizations and keys.
+//! Organizations and API keys in the database.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,14 +6,16 @@ use std::sync::{Mutex, PoisonError};
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
-use super::{Database, query};
 use crate::error::StoreError;
+use crate::model::encoding::{now_micros, to_micros};
 use crate::model::ids::{KeyId, OrganizationId};
 use crate::model::key::{Key, KeyDigest, NewKey};
-use crate::sql::row_types::{self, KeyRow, micros, now, to_json};
+use crate::sql::database::Database;
+use crate::sql::row_types::{KeyRow, convert_rows, to_json};
+use crate::sql::statement::query;
 use crate::traits::{Keys, Result};
 
-/// How much older the kept time of last use must be before it is written anew, microseconds.
+/// The time of last use is written again when the stored one is at least this much older, microseconds.
 const TOUCH_INTERVAL_MICROS: i64 = 60_000_000;
 
 macro_rules! key_columns {
@@ -26,7 +28,7 @@ macro_rules! key_columns {
 
 pub(crate) struct SqlKeys {
     database: Database,
-    /// When each key was last touched by this process: a request then costs no statement.
+    /// When this process last wrote the use of each key, so that most requests cost no statement.
     last_touched: Mutex<HashMap<KeyId, i64>>,
 }
 
@@ -35,29 +37,29 @@ impl SqlKeys {
         Self { database, last_touched: Mutex::default() }
     }
 
-    /// Whether a use at `at` is worth a write; notes that it is written.
+    /// Whether a use at `at` is to be written; records that it is.
     fn claim_touch(&self, id: KeyId, at: i64) -> bool {
         let mut touched = self.last_touched.lock().unwrap_or_else(PoisonError::into_inner);
         let last = touched.entry(id).or_insert(i64::MIN);
-        let worth = at.saturating_sub(*last) >= TOUCH_INTERVAL_MICROS;
-        if worth {
+        let is_due = at.saturating_sub(*last) >= TOUCH_INTERVAL_MICROS;
+        if is_due {
             *last = at;
         }
-        worth
+        is_due
     }
 }
 
 #[async_trait]
 impl Keys for SqlKeys {
     async fn get_or_create_organization(&self, name: &str) -> Result<OrganizationId> {
-        const OPERATION: &str = "make an organization";
-        let mut transaction = self.database.write(OPERATION).await?;
+        const OPERATION: &str = "create an organization";
+        let mut transaction = self.database.begin_write(OPERATION).await?;
         let insert = "insert into organization (id, name, created_at) values ($1, $2, $3) \
                       on conflict (name) do nothing";
         query(OPERATION, insert)
             .bind(OrganizationId::generate())
             .bind(name)
-            .bind(now())
+            .bind(now_micros())
             .execute(&mut transaction)
             .await?;
         let (id,): (OrganizationId,) = query(OPERATION, "select id from organization where name = $1")
@@ -69,9 +71,9 @@ impl Keys for SqlKeys {
     }
 
     async fn create(&self, key: NewKey) -> Result<Key> {
-        const OPERATION: &str = "keep a key";
+        const OPERATION: &str = "store a key";
         let id = KeyId::generate();
-        let mut transaction = self.database.write(OPERATION).await?;
+        let mut transaction = self.database.begin_write(OPERATION).await?;
         let insert = "insert into api_key (id, organization, mode, label, hint, digest, scopes, created_at, \
                       expires_at) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
         query(OPERATION, insert)
@@ -82,8 +84,8 @@ impl Keys for SqlKeys {
             .bind(key.hint)
             .bind(key.digest.to_vec())
             .bind(to_json(&key.scopes)?)
-            .bind(now())
-            .bind(key.expires_at.map(micros))
+            .bind(now_micros())
+            .bind(key.expires_at.map(to_micros))
             .execute(&mut transaction)
             .await?;
         let row: KeyRow = query(OPERATION, concat!("select ", key_columns!(), " where k.id = $1"))
@@ -99,18 +101,18 @@ impl Keys for SqlKeys {
         let row: Option<KeyRow> =
             query(OPERATION, concat!("select ", key_columns!(), " where k.digest = $1"))
                 .bind(digest.to_vec())
-                .fetch_optional(&mut self.database.reader(OPERATION).await?)
+                .fetch_optional(&mut self.database.acquire_reader(OPERATION).await?)
                 .await?;
         row.map(Key::try_from).transpose()
     }
 
     async fn touch(&self, id: KeyId, at: OffsetDateTime) -> Result<()> {
-        const OPERATION: &str = "note the use of a key";
-        let at = micros(at);
+        const OPERATION: &str = "record the use of a key";
+        let at = to_micros(at);
         if !self.claim_touch(id, at) {
             return Ok(());
         }
-        let mut transaction = self.database.write(OPERATION).await?;
+        let mut transaction = self.database.begin_write(OPERATION).await?;
         query(
             OPERATION,
             "update api_key set last_used_at = $2 \
@@ -127,18 +129,18 @@ impl Keys for SqlKeys {
     async fn list(&self) -> Result<Vec<Key>> {
         const OPERATION: &str = "list keys";
         let rows: Vec<KeyRow> = query(OPERATION, concat!("select ", key_columns!(), " order by k.id"))
-            .fetch_all(&mut self.database.reader(OPERATION).await?)
+            .fetch_all(&mut self.database.acquire_reader(OPERATION).await?)
             .await?;
-        row_types::convert_rows(rows)
+        convert_rows(rows)
     }
 
     async fn revoke(&self, id: KeyId) -> Result<()> {
         const OPERATION: &str = "revoke a key";
-        let mut transaction = self.database.write(OPERATION).await?;
+        let mut transaction = self.database.begin_write(OPERATION).await?;
         let found =
             query(OPERATION, "update api_key set revoked_at = coalesce(revoked_at, $2) where id = $1")
                 .bind(id)
-                .bind(now())
+                .bind(now_micros())
                 .execute(&mut transaction)
                 .await?;
         if found == 0 {

@@ -1,19 +1,21 @@
-//! Photos of albums.
+//! Photos in the database.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Database, Statement, query};
 use crate::error::StoreError;
+use crate::model::encoding::now_micros;
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::photo::{
     DetectedFace, DetectedText, NewPhoto, Photo, PhotoPage, PhotoQuery, PhotoState, StateCounts,
 };
 use crate::search::faces::FaceCache;
+use crate::sql::database::Database;
 use crate::sql::queue::finish::record_changes;
-use crate::sql::row_types::{self, FaceRow, PhotoRow, TextRow, now, parse_photo_state};
+use crate::sql::row_types::{FaceRow, PhotoRow, TextRow, convert_rows, parse_photo_state};
+use crate::sql::statement::{Statement, query};
 use crate::traits::{Photos, Result};
 
 macro_rules! select_photo {
@@ -31,17 +33,17 @@ pub(crate) const PHOTOS_BY_ID: Statement = Statement::PerDialect {
     postgres: select_photo!("where album = $1 and id = any($2)"),
 };
 
-/// Two texts for pages, not one with an optional filter: that one could use neither index.
+/// Pages with and without a filter are two statements: one with an optional filter could use neither index.
 pub(crate) const PHOTO_PAGE: &str = select_photo!("where album = $1 and id > $2 order by id limit $3");
 
-/// The ids first: without the nested query SQLite walks all photos of the album by their key.
+/// Selects the ids in a nested query: without it SQLite scans all photos of the album by primary key.
 pub(crate) const PHOTO_PAGE_BY_STATE: &str = select_photo!(
     "where album = $1 and id in \
      (select id from photo where album = $1 and state = $4 and id > $2 order by id limit $3) order by id"
 );
 
-/// By the clock that writes `settled_at`: the server's, and this machine's for a file. Postgres looks at its clock once a
-/// statement here: a range of an index cannot end at a time that moves.
+/// Uses the clock that writes `settled_at`: the server's, and this machine's for a file. On Postgres `statement_timestamp`,
+/// because an index range cannot end at a clock value that changes during the statement.
 pub(crate) const COUNT_SETTLED: Statement = Statement::PerDialect {
     sqlite: "select count(*) from photo where album = $1 \
              and settled_at > cast(unixepoch('now', 'subsec') * 1000000 as integer) - $2",
@@ -63,12 +65,12 @@ impl SqlPhotos {
 #[async_trait]
 impl Photos for SqlPhotos {
     async fn create(&self, album: AlbumId, photos: Vec<NewPhoto>) -> Result<Vec<PhotoId>> {
-        const OPERATION: &str = "expect photos";
+        const OPERATION: &str = "create photos";
         let new: Vec<(PhotoId, NewPhoto)> =
             photos.into_iter().map(|photo| (PhotoId::generate(), photo)).collect();
         let ids = new.iter().map(|(id, _)| *id).collect();
-        let mut transaction = self.database.write(OPERATION).await?;
-        transaction.queue_writes().insert_photos(album, new, now()).await?;
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        transaction.queue_writes().insert_photos(album, new, now_micros()).await?;
         transaction.commit(OPERATION).await?;
         Ok(ids)
     }
@@ -78,7 +80,7 @@ impl Photos for SqlPhotos {
         let row: Option<PhotoRow> = query(OPERATION, select_photo!("where album = $1 and id = $2"))
             .bind(album)
             .bind(id)
-            .fetch_optional(&mut self.database.reader(OPERATION).await?)
+            .fetch_optional(&mut self.database.acquire_reader(OPERATION).await?)
             .await?;
         row.ok_or_else(|| photo_not_found(id))?.try_into()
     }
@@ -89,9 +91,9 @@ impl Photos for SqlPhotos {
         let rows: Vec<PhotoRow> = query(OPERATION, PHOTOS_BY_ID)
             .bind(album)
             .bind(ids)
-            .fetch_all(&mut self.database.reader(OPERATION).await?)
+            .fetch_all(&mut self.database.acquire_reader(OPERATION).await?)
             .await?;
-        row_types::convert_rows(rows)
+        convert_rows(rows)
     }
 
     async fn get_detections(
@@ -99,7 +101,7 @@ impl Photos for SqlPhotos {
         album: AlbumId,
         id: PhotoId,
     ) -> Result<(Vec<DetectedFace>, Vec<DetectedText>)> {
-        const OPERATION: &str = "get what was seen in a photo";
+        const OPERATION: &str = "get the detections of a photo";
         let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
         let faces: Vec<FaceRow> = query(
             OPERATION,
@@ -119,7 +121,7 @@ impl Photos for SqlPhotos {
         .bind(id)
         .fetch_all(&mut snapshot)
         .await?;
-        Ok((row_types::convert_rows(faces)?, row_types::convert_rows(texts)?))
+        Ok((convert_rows(faces)?, convert_rows(texts)?))
     }
 
     async fn list(&self, album: AlbumId, filter: PhotoQuery) -> Result<PhotoPage> {
@@ -138,8 +140,8 @@ impl Photos for SqlPhotos {
         }
         let rows: Vec<PhotoRow> = page.fetch_all(&mut snapshot).await?;
         let (total,): (i64,) = count.fetch_one(&mut snapshot).await?;
-        let mut photos: Vec<Photo> = row_types::convert_rows(rows)?;
-        // One more than asked tells whether there is a next page.
+        let mut photos: Vec<Photo> = convert_rows(rows)?;
+        // One more than the limit shows whether there is a next page.
         let more = photos.len() > filter.limit as usize;
         photos.truncate(filter.limit as usize);
         let next = if more { photos.last().map(|photo| photo.id) } else { None };
@@ -148,7 +150,7 @@ impl Photos for SqlPhotos {
 
     async fn delete(&self, album: AlbumId, id: PhotoId) -> Result<()> {
         const OPERATION: &str = "delete a photo";
-        let mut transaction = self.database.write(OPERATION).await?;
+        let mut transaction = self.database.begin_write(OPERATION).await?;
         let deleted = query(OPERATION, "delete from photo where album = $1 and id = $2")
             .bind(album)
             .bind(id)
@@ -163,12 +165,12 @@ impl Photos for SqlPhotos {
         Ok(())
     }
 
-    async fn counts(&self, album: AlbumId) -> Result<StateCounts> {
+    async fn count_by_state(&self, album: AlbumId) -> Result<StateCounts> {
         const OPERATION: &str = "count photos";
         let count = "select state, count(*) from photo where album = $1 group by state";
         let rows: Vec<(String, i64)> = query(OPERATION, count)
             .bind(album)
-            .fetch_all(&mut self.database.reader(OPERATION).await?)
+            .fetch_all(&mut self.database.acquire_reader(OPERATION).await?)
             .await?;
         let mut counts = StateCounts::default();
         for (state, count) in rows {
@@ -184,12 +186,12 @@ impl Photos for SqlPhotos {
         Ok(counts)
     }
 
-    async fn settled_within(&self, album: AlbumId, window: Duration) -> Result<u64> {
+    async fn count_settled_within(&self, album: AlbumId, window: Duration) -> Result<u64> {
         const OPERATION: &str = "count settled photos";
         let (count,): (i64,) = query(OPERATION, COUNT_SETTLED)
             .bind(album)
             .bind(i64::try_from(window.as_micros()).unwrap_or(i64::MAX))
-            .fetch_one(&mut self.database.reader(OPERATION).await?)
+            .fetch_one(&mut self.database.acquire_reader(OPERATION).await?)
             .await?;
         Ok(count.unsigned_abs())
     }

@@ -1,17 +1,19 @@
-//! Selfies while they live.
+//! Selfies in the database.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Database, query};
 use crate::error::StoreError;
+use crate::model::encoding::{micros_after, now_micros, vector_to_bytes};
 use crate::model::ids::{AlbumId, ProbeId};
 use crate::model::photo::Embedding;
-use crate::sql::row_types::{self, ProbeRow, micros_after, now, vector_to_bytes};
+use crate::sql::database::Database;
+use crate::sql::row_types::{ProbeRow, convert_rows};
+use crate::sql::statement::query;
 use crate::traits::{Probe, Probes, Result};
 
-/// How many expired ones one look answers.
+/// How many expired selfies one call returns.
 const EXPIRED_BATCH: i64 = 256;
 
 pub(crate) struct SqlProbes {
@@ -27,8 +29,8 @@ impl SqlProbes {
 #[async_trait]
 impl Probes for SqlProbes {
     async fn create(&self, album: AlbumId, ttl: Duration) -> Result<Probe> {
-        const OPERATION: &str = "expect a selfie";
-        let mut transaction = self.database.write(OPERATION).await?;
+        const OPERATION: &str = "create a selfie";
+        let mut transaction = self.database.begin_write(OPERATION).await?;
         let row: ProbeRow = query(
             OPERATION,
             "insert into probe (id, album, expires_at) values ($1, $2, $3) returning id, album, expires_at, \
@@ -36,7 +38,7 @@ impl Probes for SqlProbes {
         )
         .bind(ProbeId::generate())
         .bind(album)
-        .bind(micros_after(now(), ttl))
+        .bind(micros_after(now_micros(), ttl))
         .fetch_one(&mut transaction)
         .await?;
         transaction.commit(OPERATION).await?;
@@ -44,7 +46,7 @@ impl Probes for SqlProbes {
     }
 
     async fn get(&self, album: AlbumId, id: ProbeId) -> Result<Probe> {
-        const OPERATION: &str = "get a probe";
+        const OPERATION: &str = "get a selfie";
         let row: Option<ProbeRow> = query(
             OPERATION,
             "select probe.id, probe.album, album.organization, probe.expires_at, probe.model, \
@@ -53,21 +55,21 @@ impl Probes for SqlProbes {
         )
         .bind(id)
         .bind(album)
-        .bind(now())
-        .fetch_optional(&mut self.database.reader(OPERATION).await?)
+        .bind(now_micros())
+        .fetch_optional(&mut self.database.acquire_reader(OPERATION).await?)
         .await?;
         row.ok_or_else(|| probe_not_found(id))?.try_into()
     }
 
     async fn set_embedding(&self, id: ProbeId, embedding: Embedding) -> Result<()> {
-        const OPERATION: &str = "keep a probe's vector";
-        let mut transaction = self.database.write(OPERATION).await?;
+        const OPERATION: &str = "store the embedding of a selfie";
+        let mut transaction = self.database.begin_write(OPERATION).await?;
         let kept =
             query(OPERATION, "update probe set model = $2, embedding = $3 where id = $1 and expires_at > $4")
                 .bind(id)
                 .bind(embedding.model)
                 .bind(vector_to_bytes(&embedding.vector))
-                .bind(now())
+                .bind(now_micros())
                 .execute(&mut transaction)
                 .await?;
         if kept == 0 {
@@ -77,29 +79,29 @@ impl Probes for SqlProbes {
     }
 
     async fn list_expired(&self) -> Result<Vec<Probe>> {
-        const OPERATION: &str = "find expired probes";
+        const OPERATION: &str = "list expired selfies";
         let rows: Vec<ProbeRow> = query(
             OPERATION,
             "select probe.id, probe.album, album.organization, probe.expires_at, probe.model, \
              probe.embedding from probe join album on album.id = probe.album \
              where probe.expires_at <= $1 order by probe.expires_at limit $2",
         )
-        .bind(now())
+        .bind(now_micros())
         .bind(EXPIRED_BATCH)
-        .fetch_all(&mut self.database.reader(OPERATION).await?)
+        .fetch_all(&mut self.database.acquire_reader(OPERATION).await?)
         .await?;
-        row_types::convert_rows(rows)
+        convert_rows(rows)
     }
 
     async fn remove(&self, probes: &[ProbeId]) -> Result<()> {
-        const OPERATION: &str = "remove probes";
+        const OPERATION: &str = "remove selfies";
         if probes.is_empty() {
             return Ok(());
         }
-        // In the order in which the deletion of their album removes them: otherwise each could wait for the other.
+        // In the order in which deleting their album locks them, to rule out a deadlock.
         let mut probes = probes.to_vec();
         probes.sort_unstable();
-        let mut transaction = self.database.write(OPERATION).await?;
+        let mut transaction = self.database.begin_write(OPERATION).await?;
         for id in probes {
             query(OPERATION, "delete from probe where id = $1").bind(id).execute(&mut transaction).await?;
         }

@@ -1,14 +1,14 @@
-//! Rows as both databases give them, and the way from rows to the store's types. Times are microseconds, enums their
-//! names, vectors little-endian f32. A row that does not fit is `Corrupt`, never a guess.
+//! Database rows, the same from SQLite and Postgres, and their conversion to the types of [`crate::model`]. Enums are
+//! stored by name, lists and configurations as JSON; times and vectors as [`crate::model::encoding`] says. A row that
+//! does not fit is an error of kind `Corrupt`, never a guess.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sqlx::FromRow;
-use time::OffsetDateTime;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::album::{Album, Tenant};
-pub(crate) use crate::model::encoding::{floats_from_bytes, micros, now, vector_to_bytes};
+use crate::model::encoding::{floats_from_bytes, from_micros};
 use crate::model::ids::{AlbumId, KeyId, OrganizationId, PhotoId, ProbeId};
 use crate::model::key::{Key, KeyMode, Scope};
 use crate::model::photo::{
@@ -17,31 +17,22 @@ use crate::model::photo::{
 };
 use crate::traits::{Probe, Result};
 
-/// `ttl` after `start`, in microseconds.
-pub(crate) fn micros_after(start: i64, ttl: std::time::Duration) -> i64 {
-    start.saturating_add(i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX))
-}
-
-pub(crate) fn from_micros(micros: i64) -> Result<OffsetDateTime> {
-    OffsetDateTime::from_unix_timestamp_nanos(i128::from(micros) * 1000)
-        .map_err(|cause| corrupt_error("time").with_source(cause))
-}
-
 pub(crate) fn to_json<T: Serialize>(value: &T) -> Result<String> {
-    serde_json::to_string(value).map_err(|cause| corrupt_error("value to keep").with_source(cause))
+    serde_json::to_string(value).map_err(|error| corrupt_error("value to store").with_source(error))
 }
 
 pub(crate) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T> {
-    serde_json::from_str(text).map_err(|cause| corrupt_error("json in a row").with_source(cause))
+    serde_json::from_str(text).map_err(|error| corrupt_error("json in a row").with_source(error))
 }
 
-fn corrupt_error(what: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::Corrupt, what)
+fn corrupt_error(context: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Corrupt, context)
 }
 
+/// The value in `all` whose stored name is `text`.
 fn parse_name<T: Copy>(all: &[T], name: fn(T) -> &'static str, text: &str) -> Result<T> {
     let found = all.iter().copied().find(|value| name(*value) == text);
-    found.ok_or_else(|| corrupt_error(&format!("unknown name {text:?} in a row")))
+    found.ok_or_else(|| corrupt_error(&format!("unknown name `{text}` in a row")))
 }
 
 pub(crate) fn parse_key_mode(text: &str) -> Result<KeyMode> {
@@ -213,7 +204,7 @@ fn embedding_from_columns(model: Option<String>, bytes: Option<Vec<u8>>) -> Resu
 const INDEXED: &str = "INDEXED";
 const CANDIDATE: &str = "CANDIDATE";
 
-/// How a text's standing is kept.
+/// The stored name of an index state.
 pub(crate) fn index_state_to_str(standing: TextIndexState) -> &'static str {
     match standing {
         TextIndexState::Indexed => INDEXED,
@@ -267,7 +258,7 @@ impl TryFrom<ProbeRow> for Probe {
     }
 }
 
-/// Every row, or the first that does not fit.
+/// Converts every row; fails at the first that does not fit.
 pub(crate) fn convert_rows<R, T: TryFrom<R, Error = StoreError>>(rows: Vec<R>) -> Result<Vec<T>> {
     rows.into_iter().map(T::try_from).collect()
 }
@@ -275,21 +266,6 @@ pub(crate) fn convert_rows<R, T: TryFrom<R, Error = StoreError>>(rows: Vec<R>) -
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_before_1970_survive() {
-        let before = OffsetDateTime::UNIX_EPOCH - time::Duration::microseconds(1_500_001);
-        assert_eq!(from_micros(micros(before)).unwrap(), before);
-    }
-
-    #[test]
-    fn a_vector_round_trips_and_a_truncated_one_is_corrupt() {
-        let vector = vec![0.25_f32, -1.0, f32::MIN_POSITIVE];
-        let bytes = vector_to_bytes(&vector);
-        assert_eq!(floats_from_bytes(&bytes).unwrap().collect::<Vec<_>>(), vector);
-        assert!(floats_from_bytes(&bytes[..7]).is_err());
-        assert!(floats_from_bytes(&[]).is_err());
-    }
 
     #[test]
     fn an_unknown_name_is_corrupt() {

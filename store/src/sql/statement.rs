@@ -1,7 +1,7 @@
-//! A statement with its values, run on either database. One text serves both wherever both understand it: `$1` counts
-//! parameters in SQLite too. What has to differ says so by [`Statement::Each`].
+//! A statement with its parameters, run on either database. One text serves both databases wherever both accept it (`$1`
+//! numbers parameters in SQLite too); the others are [`Statement::PerDialect`].
 //!
-//! Knows no table. An error is the store's, and names the call that the statement belongs to.
+//! Knows no table. Errors are converted to the store's and name the operation that the statement belongs to.
 
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgArguments, PgRow};
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::model::ids::{AlbumId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId};
 use crate::sql::connection::timed::TimedConnection;
-use crate::sql::error::fault;
+use crate::sql::error::store_error;
 use crate::traits::Result;
 
 /// The text of a statement.
@@ -19,7 +19,7 @@ use crate::traits::Result;
 pub(crate) enum Statement {
     /// For both databases.
     Portable(&'static str),
-    /// With the same parameters and columns.
+    /// One text per database, with the same parameters and columns.
     PerDialect {
         /// For SQLite.
         sqlite: &'static str,
@@ -48,19 +48,19 @@ impl From<&'static str> for Statement {
     }
 }
 
-/// A value of a parameter.
+/// The value of a parameter.
 pub(crate) enum Value {
     Id(Uuid),
     Number(Option<i64>),
     Text(Option<String>),
     Bytes(Vec<u8>),
-    /// An array; SQLite has none and takes a JSON list of hexadecimal texts.
+    /// An array; for SQLite, which has none, a JSON list of hexadecimal strings.
     Ids(Vec<Uuid>),
-    /// An array; SQLite has none and takes a JSON list.
+    /// An array; for SQLite, which has none, a JSON list.
     Texts(Vec<String>),
 }
 
-macro_rules! value_of {
+macro_rules! impl_value_from {
     ($($from:ty => |$value:ident| $into:expr),+ $(,)?) => {$(
         impl From<$from> for Value {
             fn from($value: $from) -> Self {
@@ -70,7 +70,7 @@ macro_rules! value_of {
     )+};
 }
 
-value_of! {
+impl_value_from! {
     AlbumId => |id| Self::Id(id.0),
     KeyId => |id| Self::Id(id.0),
     LeaseId => |id| Self::Id(id.0),
@@ -87,13 +87,13 @@ value_of! {
     Vec<String> => |texts| Self::Texts(texts),
 }
 
-/// Where a statement runs: a connection, in a transaction or not.
+/// The connection on which a statement runs, in a transaction or not.
 pub(crate) enum ConnectionRef<'c> {
     Sqlite(&'c mut SqliteConnection),
     Postgres(&'c mut TimedConnection),
 }
 
-/// What a row becomes.
+/// A type that can be read from a row of either database.
 pub(crate) trait FromAnyRow:
     for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin
 {
@@ -108,46 +108,47 @@ pub(crate) struct Query {
     values: Vec<Value>,
 }
 
-/// A statement of the call named `operation`.
+/// A statement of the operation of this name, for errors.
 pub(crate) fn query(operation: &'static str, statement: impl Into<Statement>) -> Query {
     Query { operation, statement: statement.into(), values: Vec::new() }
 }
 
-/// Runs one text for both databases: `$query` is its text and arguments, `$connection` where it runs, each of the
-/// database's own type.
+/// Runs `$answer` for the database of the connection: `$query` is the text and the arguments, `$connection` the connection,
+/// each of the type of that database.
 macro_rules! run {
     ($self:ident, $on:ident, |$query:ident, $connection:ident| $answer:expr) => {{
         let Self { operation, statement, values } = $self;
         match $on.into() {
             ConnectionRef::Sqlite($connection) => {
-                let $query = (statement.sqlite_text(), sqlite_arguments(values).map_err(fault(operation))?);
+                let $query =
+                    (statement.sqlite_text(), sqlite_arguments(values).map_err(store_error(operation))?);
                 $answer
             }
             ConnectionRef::Postgres($connection) => {
                 let $query =
-                    (statement.postgres_text(), postgres_arguments(values).map_err(fault(operation))?);
+                    (statement.postgres_text(), postgres_arguments(values).map_err(store_error(operation))?);
                 $answer
             }
         }
-        .map_err(fault(operation))
+        .map_err(store_error(operation))
     }};
 }
 
 impl Query {
-    /// The value of the next parameter.
+    /// Binds the value of the next parameter.
     pub(crate) fn bind(mut self, value: impl Into<Value>) -> Self {
         self.values.push(value.into());
         self
     }
 
-    /// Runs it; answers how many rows it changed.
+    /// Runs the statement; returns how many rows it changed.
     pub(crate) async fn execute<'c>(self, on: impl Into<ConnectionRef<'c>>) -> Result<u64> {
         run!(self, on, |query, connection| {
             sqlx::query_with(query.0, query.1).execute(connection).await.map(|done| done.rows_affected())
         })
     }
 
-    /// Every row.
+    /// Returns every row.
     pub(crate) async fn fetch_all<'c, R: FromAnyRow>(
         self,
         on: impl Into<ConnectionRef<'c>>,
@@ -155,7 +156,7 @@ impl Query {
         run!(self, on, |query, connection| sqlx::query_as_with(query.0, query.1).fetch_all(connection).await)
     }
 
-    /// The first row, if there is one.
+    /// Returns the first row, if there is one.
     pub(crate) async fn fetch_optional<'c, R: FromAnyRow>(
         self,
         on: impl Into<ConnectionRef<'c>>,
@@ -165,10 +166,10 @@ impl Query {
             .await)
     }
 
-    /// The first row; `NotFound` when there is none.
+    /// Returns the first row; `NotFound` when there is none.
     pub(crate) async fn fetch_one<'c, R: FromAnyRow>(self, on: impl Into<ConnectionRef<'c>>) -> Result<R> {
         let operation = self.operation;
-        self.fetch_optional(on).await?.ok_or_else(|| fault(operation)(sqlx::Error::RowNotFound))
+        self.fetch_optional(on).await?.ok_or_else(|| store_error(operation)(sqlx::Error::RowNotFound))
     }
 }
 
@@ -208,15 +209,15 @@ fn postgres_arguments(values: Vec<Value>) -> EncodeResult<PgArguments> {
     Ok(arguments)
 }
 
-/// Arguments in a database's own form.
+/// The arguments of a statement, encoded for one database.
 type EncodeResult<T> = std::result::Result<T, sqlx::Error>;
 
 fn encode_error(cause: impl Into<BoxDynError>) -> sqlx::Error {
     sqlx::Error::Encode(cause.into())
 }
 
-/// Postgres refuses a text with a NUL. Cameras write them behind their names, and a partner's filename may hold anything;
-/// nobody misses them.
+/// Removes NUL characters, which Postgres refuses in a text. Cameras pad their names with them, and a partner's filename
+/// may contain anything.
 pub(crate) fn strip_nul(mut text: String) -> String {
     text.retain(|character| character != '\0');
     text

@@ -1,17 +1,19 @@
-//! The SQLite rows as no suite can see them: files on disk, limits, query plans.
+//! Tests of the SQLite database that the conformance suite cannot make: the file, its limits, query plans.
 
 use sqlx::{AssertSqlSafe, Row};
 use tempfile::TempDir;
 
-use super::*;
-use crate::Store;
-use crate::conformance::{Event, face, test_settings, text};
+use super::database::Database;
+use super::statement::Statement;
+use super::{SqlFaces, SqlPhotos, faces, photos, queue, texts};
+use crate::conformance::{AlbumFixture, face, test_settings, text};
 use crate::error::StoreErrorKind;
 use crate::sql::connection::sqlite::{SqliteFile, database_path};
-use crate::sql::error::fault;
+use crate::sql::error::store_error;
+use crate::store::Store;
 
-/// A store in a folder of its own, and a second way to its file.
-async fn opened() -> (TempDir, Store, SqliteFile) {
+/// Opens a store in a new folder, and its database file a second time.
+async fn open_store() -> (TempDir, Store, SqliteFile) {
     let folder = tempfile::tempdir().unwrap();
     let settings = test_settings(folder.path());
     let database_url = settings.database_url.clone();
@@ -32,15 +34,15 @@ fn urls_name_files() {
 
 #[tokio::test]
 async fn a_deleted_album_leaves_no_row_in_any_table() {
-    let (_folder, store, database) = opened().await;
-    let kept = Event::make(&store).await;
-    kept.ready(vec![face([1.0, 0.0, 0.0, 0.0])], vec![text("12", 0.99)]).await;
-    let event = Event::make(&store).await;
+    let (_folder, store, database) = open_store().await;
+    let kept = AlbumFixture::create(&store).await;
+    kept.add_ready_photo(vec![face([1.0, 0.0, 0.0, 0.0])], vec![text("12", 0.99)]).await;
+    let fixture = AlbumFixture::create(&store).await;
     for _ in 0..3 {
-        event.ready(vec![face([1.0, 0.0, 0.0, 0.0])], vec![text("34", 0.99)]).await;
+        fixture.add_ready_photo(vec![face([1.0, 0.0, 0.0, 0.0])], vec![text("34", 0.99)]).await;
     }
-    store.probes.create(event.album, std::time::Duration::from_secs(60)).await.unwrap();
-    event.expected(1200).await;
+    store.probes.create(fixture.album, std::time::Duration::from_secs(60)).await.unwrap();
+    fixture.create_photos(1200).await;
     let tables: Vec<String> = sqlx::query_scalar(
         "select m.name from sqlite_master m join pragma_table_info(m.name) c \
          where m.type = 'table' and c.name = 'album'",
@@ -51,12 +53,16 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
     assert_eq!(tables.len(), 5, "{tables:?}");
     let rows = async |table: &str| -> i64 {
         let count = format!("select count(*) from {table} where album = $1");
-        sqlx::query_scalar(AssertSqlSafe(count)).bind(event.album).fetch_one(&database.reader).await.unwrap()
+        sqlx::query_scalar(AssertSqlSafe(count))
+            .bind(fixture.album)
+            .fetch_one(&database.reader)
+            .await
+            .unwrap()
     };
     for table in &tables {
         assert!(rows(table).await > 0, "nothing in {table} to delete");
     }
-    // What goes with the album itself goes in one long transaction.
+    // Rows that a cascade deletes with the album are deleted in one long transaction.
     sqlx::query(
         "create trigger in_steps before delete on album begin \
          select raise(abort, 'not in steps') where exists (select 1 from photo where album = old.id) \
@@ -66,18 +72,18 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
     .execute(&database.writer)
     .await
     .unwrap();
-    store.albums.delete(&event.tenant, event.album).await.unwrap();
+    store.albums.delete(&fixture.tenant, fixture.album).await.unwrap();
     for table in &tables {
         assert_eq!(rows(table).await, 0, "left in {table}");
     }
-    assert_eq!(store.photos.counts(kept.album).await.unwrap().ready, 1);
+    assert_eq!(store.photos.count_by_state(kept.album).await.unwrap().ready, 1);
     let violations = sqlx::query("pragma foreign_key_check").fetch_all(&database.reader).await.unwrap();
     assert!(violations.is_empty());
 }
 
 #[tokio::test]
 async fn hot_statements_use_indexes_only() {
-    let (_folder, _store, database) = opened().await;
+    let (_folder, _store, database) = open_store().await;
     let expected: [(Statement, &[&str]); 17] = [
         (crate::sql::queue::lease::ALBUMS_WITH_FRESH_PHOTOS, &["photo_fresh (album>?)"]),
         (crate::sql::queue::lease::OLDEST_FRESH_PHOTOS, &["photo_fresh (album=?)"]),
@@ -117,82 +123,82 @@ async fn explain_plan(database: &SqliteFile, statement: &str) -> String {
 
 #[tokio::test]
 async fn a_full_disk_is_unavailable_and_loses_nothing() {
-    let (_folder, store, database) = opened().await;
-    let event = Event::make(&store).await;
-    let before = event.queued(1).await;
+    let (_folder, store, database) = open_store().await;
+    let fixture = AlbumFixture::create(&store).await;
+    let before = fixture.queue_photos(1).await;
     let pages: i64 = sqlx::query_scalar("pragma page_count").fetch_one(&database.writer).await.unwrap();
-    // What SQLite does at this limit is what it does when the disk has no page left.
+    // Reaching this limit has the same effect as a full disk.
     let full = AssertSqlSafe(format!("pragma max_page_count = {}", pages + 2));
     sqlx::query(full).execute(&database.writer).await.unwrap();
     let full = Database::Sqlite(database.clone());
     let faces = std::sync::Arc::new(SqlFaces::new(full.clone()));
     let photos = SqlPhotos::new(full, std::sync::Arc::new(crate::search::faces::FaceCache::new(faces, 0)));
     let new = crate::model::photo::NewPhoto { filename: "x".repeat(1000), content_type: "image/jpeg".into() };
-    let refused = crate::traits::Photos::create(&photos, event.album, vec![new; 100]).await.unwrap_err();
+    let refused = crate::traits::Photos::create(&photos, fixture.album, vec![new; 100]).await.unwrap_err();
     assert_eq!(refused.kind, StoreErrorKind::Unavailable, "{refused}");
     assert!(refused.retry_after.is_some());
-    let listed = store.photos.counts(event.album).await.unwrap();
+    let listed = store.photos.count_by_state(fixture.album).await.unwrap();
     assert_eq!((listed.queued, listed.awaiting_upload), (1, 0));
     let limit = "pragma max_page_count = 4294967294";
     sqlx::query(limit).execute(&database.writer).await.unwrap();
-    assert_eq!(store.queue.confirm(event.album, &before).await.unwrap(), before);
+    assert_eq!(store.queue.confirm(fixture.album, &before).await.unwrap(), before);
 }
 
 #[tokio::test]
 async fn a_full_database_accepts_writes_again_when_there_is_space() {
-    let (_folder, _store, database) = opened().await;
+    let (_folder, _store, database) = open_store().await;
     let refused = async |pages: i64| {
         let limit = AssertSqlSafe(format!("pragma max_page_count = {pages}"));
         sqlx::query(limit).execute(&database.writer).await.unwrap();
-        let mut transaction = database.write().await.unwrap();
+        let mut transaction = database.begin_write().await.unwrap();
         let large =
             "insert into organization (id, name, created_at) values (zeroblob(16), zeroblob(10000000), 0)";
         let full = sqlx::query(large).execute(&mut *transaction).await.unwrap_err();
-        fault("write")(full).kind
+        store_error("write")(full).kind
     };
     for _ in 0..3 {
         assert_eq!(refused(1).await, StoreErrorKind::Unavailable);
-        // SQLite has ended the transaction by itself.
-        database.write().await.unwrap().commit().await.unwrap();
+        // SQLite has already ended the transaction.
+        database.begin_write().await.unwrap().commit().await.unwrap();
     }
 }
 
-/// What a failover to a server that lost the last commits leaves: the album as it was before them.
-async fn undo_change(database: &SqliteFile, event: &Event, photo: crate::model::ids::PhotoId) {
+/// Does to an album what a failover to a server without the last commits does.
+async fn undo_change(database: &SqliteFile, fixture: &AlbumFixture, photo: crate::model::ids::PhotoId) {
     for undo in [
         "update album set changes = changes - 1 where id = $1",
         "delete from photo_change where album = $1 and photo = $2",
         "delete from face where album = $1 and photo = $2",
     ] {
-        sqlx::query(undo).bind(event.album).bind(photo).execute(&database.writer).await.unwrap();
+        sqlx::query(undo).bind(fixture.album).bind(photo).execute(&database.writer).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn faces_of_lost_commits_are_not_found() {
-    let (_folder, store, database) = opened().await;
-    let event = Event::make(&store).await;
+    let (_folder, store, database) = open_store().await;
+    let fixture = AlbumFixture::create(&store).await;
     let seen = || vec![face([1.0, 0.0, 0.0, 0.0])];
     let probe = face([1.0, 0.0, 0.0, 0.0]).embedding.unwrap();
     let found = async || -> Vec<_> {
-        let hits = store.faces.nearest(event.album, &probe, 10, 0.5).await.unwrap();
+        let hits = store.faces.nearest(fixture.album, &probe, 10, 0.5).await.unwrap();
         hits.into_iter().map(|hit| hit.photo).collect()
     };
-    let first = event.ready(seen(), Vec::new()).await;
-    let lost = event.ready(seen(), Vec::new()).await;
+    let first = fixture.add_ready_photo(seen(), Vec::new()).await;
+    let lost = fixture.add_ready_photo(seen(), Vec::new()).await;
     assert_eq!(found().await, [first, lost]);
-    // The number goes back.
-    undo_change(&database, &event, lost).await;
+    // The change number goes back.
+    undo_change(&database, &fixture, lost).await;
     assert_eq!(found().await, [first]);
-    // It goes back and comes again, with another photo.
-    let lost = event.ready(seen(), Vec::new()).await;
+    // It goes back and is used again, for another photo.
+    let lost = fixture.add_ready_photo(seen(), Vec::new()).await;
     assert_eq!(found().await, [first, lost]);
-    undo_change(&database, &event, lost).await;
-    let second = event.ready(seen(), Vec::new()).await;
+    undo_change(&database, &fixture, lost).await;
+    let second = fixture.add_ready_photo(seen(), Vec::new()).await;
     assert_eq!(found().await, [first, second]);
-    // And so when it is ahead again before anybody looks.
-    undo_change(&database, &event, second).await;
-    let third = event.ready(seen(), Vec::new()).await;
-    let fourth = event.ready(seen(), Vec::new()).await;
+    // The same, when it has already advanced further before the next search.
+    undo_change(&database, &fixture, second).await;
+    let third = fixture.add_ready_photo(seen(), Vec::new()).await;
+    let fourth = fixture.add_ready_photo(seen(), Vec::new()).await;
     assert_eq!(found().await, [first, third, fourth]);
 }

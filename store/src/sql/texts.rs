@@ -1,16 +1,17 @@
-//! What the bib search looks up.
+//! Texts in the database, for the bib search.
 
 use async_trait::async_trait;
 use sqlx::FromRow;
 
-use super::{Database, Statement, query};
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::photo::DetectedText;
 use crate::search::texts::TextSource;
+use crate::sql::database::Database;
 use crate::sql::row_types::TextRow;
+use crate::sql::statement::{Statement, query};
 use crate::traits::Result;
 
-/// Texts per statement: the whole answer of one is held in memory.
+/// Values per statement, because the whole result of a statement is kept in memory.
 const TEXTS_PER_STATEMENT: usize = 500;
 
 macro_rules! look_up {
@@ -51,9 +52,9 @@ impl TextSource for SqlTexts {
     async fn find_readings(&self, album: AlbumId, texts: Vec<&str>) -> Result<Vec<(PhotoId, DetectedText)>> {
         const OPERATION: &str = "search texts";
         let mut read = Vec::new();
-        let mut reader = self.database.reader(OPERATION).await?;
-        for some in texts.chunks(TEXTS_PER_STATEMENT) {
-            let texts: Vec<String> = some.iter().map(|text| (*text).to_owned()).collect();
+        let mut reader = self.database.acquire_reader(OPERATION).await?;
+        for chunk in texts.chunks(TEXTS_PER_STATEMENT) {
+            let texts: Vec<String> = chunk.iter().map(|text| (*text).to_owned()).collect();
             let rows: Vec<PhotoTextRow> =
                 query(OPERATION, FIND_TEXTS).bind(album).bind(texts).fetch_all(&mut reader).await?;
             for row in rows {

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use async_nats::jetstream;
 use async_nats::jetstream::consumer::PullConsumer;
 use photofinish_servers::{NatsServer, Postgres};
-use photofinish_store::conformance::Event;
+use photofinish_store::conformance::AlbumFixture;
 use photofinish_store::model::photo::PhotoSize;
 use photofinish_store::traits::{Lease, PhotoResults};
 use photofinish_store::{QueueSettings, ServerLimits, Store, StoreSettings};
 
-use crate::support::Home;
+use crate::support::TestStore;
 
 /// Longer than anything here takes unless it never ends.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -29,19 +29,19 @@ pub const OUTBOX_LEAD: usize = 64;
 
 /// A database and a nats-server of this test alone.
 pub struct Cluster {
-    pub home: Home,
+    pub test_store: TestStore,
     pub server: NatsServer,
 }
 
 impl Cluster {
     pub fn start() -> Option<Self> {
-        Some(Self { home: Home::new(), server: NatsServer::start()? })
+        Some(Self { test_store: TestStore::new(), server: NatsServer::start()? })
     }
 
     /// Uses a Postgres database, as in the cluster profile.
     pub fn start_with_postgres() -> Option<Self> {
-        let home = Home::with_rows(Postgres::shared()?.create_database());
-        Some(Self { home, server: NatsServer::start()? })
+        let test_store = TestStore::with_database(Postgres::shared()?.create_database());
+        Some(Self { test_store, server: NatsServer::start()? })
     }
 
     /// Starts another process: an API replica or a worker.
@@ -52,7 +52,7 @@ impl Cluster {
     pub async fn start_process_with(&self, queue: QueueSettings) -> Store {
         // Few connections: the tests of this binary share one server.
         let server_limits = ServerLimits { connections: 4, ..ServerLimits::default() };
-        let settings = StoreSettings { queue: Some(queue), server_limits, ..self.home.settings() };
+        let settings = StoreSettings { queue: Some(queue), server_limits, ..self.test_store.settings() };
         let store = Store::open(settings).await.unwrap();
         wait_until("connected to the server", async || store.check_queue().await.is_ok()).await;
         store
@@ -87,9 +87,9 @@ impl Cluster {
     }
 
     /// Pulls, as workers do, until no message is left.
-    pub async fn wait_until_stream_is_empty(&self, event: &Event) {
+    pub async fn wait_until_stream_is_empty(&self, fixture: &AlbumFixture) {
         wait_until("the stream is empty", async || {
-            assert_eq!(event.leased(10, LONG_TTL).await.len(), 0, "nothing is left to lease");
+            assert_eq!(fixture.lease_fresh(10, LONG_TTL).await.len(), 0, "nothing is left to lease");
             self.stream_state().await.messages == 0
         })
         .await;
@@ -106,10 +106,10 @@ pub async fn wait_until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
 }
 
 /// Leases the next photo that arrives.
-pub async fn lease_next(event: &Event, ttl: Duration) -> Lease {
+pub async fn lease_next(fixture: &AlbumFixture, ttl: Duration) -> Lease {
     let mut lease = None;
     wait_until("a photo arrives", async || {
-        lease = event.leased(1, ttl).await.pop();
+        lease = fixture.lease_fresh(1, ttl).await.pop();
         lease.is_some()
     })
     .await;
@@ -117,10 +117,10 @@ pub async fn lease_next(event: &Event, ttl: Duration) -> Lease {
 }
 
 /// Leases the next crash suspect.
-pub async fn lease_suspect(event: &Event, ttl: Duration) -> Lease {
+pub async fn lease_suspect(fixture: &AlbumFixture, ttl: Duration) -> Lease {
     let mut lease = None;
     wait_until("a crash suspect exists", async || {
-        lease = event.leased_suspect(ttl).await;
+        lease = fixture.lease_suspect(ttl).await;
         lease.is_some()
     })
     .await;
@@ -135,21 +135,25 @@ pub fn finished(lease: &Lease) -> PhotoResults {
 }
 
 /// Finishes photos until none waits; returns how many leases that took.
-pub async fn finish_all(event: &Event) -> usize {
+pub async fn finish_all(fixture: &AlbumFixture) -> usize {
     let mut leased = 0;
     wait_until("all photos are finished", async || {
-        let Ok(mut leases) = lease_any(event).await else { return false };
-        leases.extend(event.leased_suspect(LONG_TTL).await);
+        let Ok(mut leases) = lease_any(fixture).await else { return false };
+        leases.extend(fixture.lease_suspect(LONG_TTL).await);
         leased += leases.len();
-        event.store.queue.finish(leases.iter().map(finished).collect()).await.unwrap();
-        let counts = event.store.photos.counts(event.album).await.unwrap();
+        fixture.store.queue.finish(leases.iter().map(finished).collect()).await.unwrap();
+        let counts = fixture.store.photos.count_by_state(fixture.album).await.unwrap();
         counts.queued + counts.processing == 0
     })
     .await;
     leased
 }
 
-pub async fn lease_any(event: &Event) -> photofinish_store::traits::Result<Vec<Lease>> {
-    let request = photofinish_store::traits::LeaseRequest { limit: 32, ttl: LONG_TTL, suspects: false };
-    event.store.queue.lease(request).await
+pub async fn lease_any(fixture: &AlbumFixture) -> photofinish_store::traits::Result<Vec<Lease>> {
+    let request = photofinish_store::traits::LeaseRequest {
+        limit: 32,
+        ttl: LONG_TTL,
+        kind: photofinish_store::traits::LeaseKind::Fresh,
+    };
+    fixture.store.queue.lease(request).await
 }

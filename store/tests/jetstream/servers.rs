@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use photofinish_servers::{Proxy, ProxyFault};
-use photofinish_store::conformance::Event;
-use photofinish_store::traits::Finish;
+use photofinish_store::conformance::AlbumFixture;
+use photofinish_store::traits::FinishOutcome;
 use photofinish_store::{QueueSettings, Store, StoreErrorKind, StoreSettings};
 
 use crate::cluster::{
@@ -42,51 +42,51 @@ async fn a_server_that_lost_its_disk_loses_no_photo() {
 /// Restarts the server while one photo is leased and 199 wait.
 async fn assert_nothing_lost(mut cluster: Cluster, restart: impl AsyncFnOnce(&mut Cluster)) {
     let store = cluster.start_process().await;
-    let event = Event::make(&store).await;
-    event.queued(200).await;
-    let leased = lease_next(&event, LONG_TTL).await;
+    let fixture = AlbumFixture::create(&store).await;
+    fixture.queue_photos(200).await;
+    let leased = lease_next(&fixture, LONG_TTL).await;
     restart(&mut cluster).await;
-    assert_eq!(store.queue.finish(vec![finished(&leased)]).await.unwrap(), [Finish::Done]);
-    assert_eq!(finish_all(&event).await, 199, "each photo is leased once");
-    assert_eq!(store.photos.counts(event.album).await.unwrap().ready, 200);
-    cluster.wait_until_stream_is_empty(&event).await;
+    assert_eq!(store.queue.finish(vec![finished(&leased)]).await.unwrap(), [FinishOutcome::Done]);
+    assert_eq!(finish_all(&fixture).await, 199, "each photo is leased once");
+    assert_eq!(store.photos.count_by_state(fixture.album).await.unwrap().ready, 200);
+    cluster.wait_until_stream_is_empty(&fixture).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_lost_from_an_intact_stream_are_published_again() {
     let Some(cluster) = Cluster::start() else { return };
     let store = cluster.start_process().await;
-    let event = Event::make(&store).await;
-    let photos = event.queued(10).await;
+    let fixture = AlbumFixture::create(&store).await;
+    let photos = fixture.queue_photos(10).await;
     wait_until("the photos are published", async || cluster.stream_state().await.messages == 10).await;
     cluster.context().await.get_stream(STREAM).await.unwrap().purge().await.unwrap();
-    assert_eq!(finish_all(&event).await, photos.len());
+    assert_eq!(finish_all(&fixture).await, photos.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn photos_are_confirmed_while_the_server_is_unavailable() {
     let Some(mut cluster) = Cluster::start() else { return };
     let store = cluster.start_process().await;
-    let event = Event::make(&store).await;
-    event.queued(2).await;
-    let (leased, returned) = (lease_next(&event, LONG_TTL).await, lease_next(&event, LONG_TTL).await);
+    let fixture = AlbumFixture::create(&store).await;
+    fixture.queue_photos(2).await;
+    let (leased, returned) = (lease_next(&fixture, LONG_TTL).await, lease_next(&fixture, LONG_TTL).await);
     cluster.server.kill();
     wait_until("the outage is noticed", async || store.check_queue().await.is_err()).await;
-    let photos = event.queued(100).await;
+    let photos = fixture.queue_photos(100).await;
     assert_eq!(store.queue.depth().await.unwrap(), 100);
     // What is in progress ends as usual.
     assert_eq!(store.queue.renew(&[leased.id], LONG_TTL).await.unwrap(), [leased.id]);
-    assert_eq!(store.queue.finish(vec![finished(&leased)]).await.unwrap(), [Finish::Done]);
+    assert_eq!(store.queue.finish(vec![finished(&leased)]).await.unwrap(), [FinishOutcome::Done]);
     store.queue.release(&[returned.id]).await.unwrap();
-    let error = lease_any(&event).await.unwrap_err();
+    let error = lease_any(&fixture).await.unwrap_err();
     assert_eq!((error.kind, error.is_from_queue), (StoreErrorKind::Unavailable, true), "{error}");
     assert!(store.queue.check().await.is_err_and(|error| error.is_from_queue), "no photo can be leased");
     // A process that starts now can confirm photos.
     let queue = Some(cluster.queue_settings());
-    let late = Store::open(StoreSettings { queue, ..cluster.home.settings() }).await.unwrap();
-    assert_eq!(late.queue.confirm(event.album, &photos).await.unwrap(), photos);
+    let late = Store::open(StoreSettings { queue, ..cluster.test_store.settings() }).await.unwrap();
+    assert_eq!(late.queue.confirm(fixture.album, &photos).await.unwrap(), photos);
     cluster.server.run();
-    assert_eq!(finish_all(&event).await, 101);
+    assert_eq!(finish_all(&fixture).await, 101);
     wait_until("the late process has connected too", async || late.check_queue().await.is_ok()).await;
 }
 
@@ -97,15 +97,15 @@ async fn the_tasks_end_with_the_store() {
     closed.close().await;
     drop(cluster.start_process().await);
     // What a process without the queue confirms is not published until an outbox runs again.
-    let without_queue = cluster.home.open().await;
-    let event = Event::make(&without_queue).await;
-    event.queued(3).await;
+    let without_queue = cluster.test_store.open().await;
+    let fixture = AlbumFixture::create(&without_queue).await;
+    fixture.queue_photos(3).await;
     tokio::time::sleep(OUTBOX_POLL_INTERVAL * 2).await;
     assert_eq!(cluster.stream_state().await.messages, 0);
     drop(closed);
     let store = cluster.start_process().await;
-    let event = support::reopen_fixture(&store, event.album).await;
-    assert_eq!(finish_all(&event).await, 3);
+    let fixture = support::reopen_fixture(&store, fixture.album).await;
+    assert_eq!(finish_all(&fixture).await, 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,14 +118,14 @@ async fn a_photo_given_back_over_a_cut_connection_does_not_wait_for_its_message(
     let through_proxy = QueueSettings { url: format!("nats://{}", proxy.address()), ..long_waits.clone() };
     let (stopping, other) =
         (cluster.start_process_with(through_proxy).await, cluster.start_process_with(long_waits).await);
-    let event = Event::make(&stopping).await;
-    let photo = event.queued(1).await[0];
-    let lease = lease_next(&event, LONG_TTL).await;
+    let fixture = AlbumFixture::create(&stopping).await;
+    let photo = fixture.queue_photos(1).await[0];
+    let lease = lease_next(&fixture, LONG_TTL).await;
     proxy.set_fault(ProxyFault::Blackhole);
     stopping.queue.release(&[lease.id]).await.unwrap();
-    drop((event, stopping));
+    drop((fixture, stopping));
     let other_event = support::reopen_fixture(&other, lease.album).await;
     let again = lease_next(&other_event, LONG_TTL).await;
     assert_eq!((again.photo, again.attempt), (photo, 1));
-    assert_eq!(other.queue.finish(vec![finished(&again)]).await.unwrap(), [Finish::Done]);
+    assert_eq!(other.queue.finish(vec![finished(&again)]).await.unwrap(), [FinishOutcome::Done]);
 }

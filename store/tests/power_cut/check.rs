@@ -9,7 +9,7 @@ use photofinish_store::conformance;
 use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::{Photo, PhotoQuery, PhotoState};
-use photofinish_store::traits::{LeaseRequest, TextQuery};
+use photofinish_store::traits::{LeaseKind, LeaseRequest, TextQuery};
 use sqlx::Connection;
 use uuid::Uuid;
 
@@ -174,10 +174,10 @@ async fn check_searches(store: &Store, album: AlbumId) -> Result<(), String> {
 
 /// Checks that all waiting photos can be processed.
 async fn finish_queue(store: &Store, album: AlbumId) -> Result<(), String> {
-    let before = store.photos.counts(album).await.map_err(to_text)?;
-    for suspects in [false, true] {
+    let before = store.photos.count_by_state(album).await.map_err(to_text)?;
+    for kind in [LeaseKind::Fresh, LeaseKind::CrashSuspect] {
         loop {
-            let request = LeaseRequest { limit: 100, ttl: HOUR, suspects };
+            let request = LeaseRequest { limit: 100, ttl: HOUR, kind };
             let leases = store.queue.lease(request).await.map_err(to_text)?;
             if leases.is_empty() {
                 break;
@@ -185,7 +185,7 @@ async fn finish_queue(store: &Store, album: AlbumId) -> Result<(), String> {
             store.queue.finish(leases.iter().map(finished).collect()).await.map_err(to_text)?;
         }
     }
-    let after = store.photos.counts(album).await.map_err(to_text)?;
+    let after = store.photos.count_by_state(album).await.map_err(to_text)?;
     expect_equal("unfinished photos", &(after.queued, after.processing), &(0, 0))?;
     expect_equal("failed", &after.failed, &before.failed)?;
     expect_equal("ready", &after.ready, &(before.ready + before.queued + before.processing))

@@ -267,7 +267,7 @@ fn settings(folder: &Path) -> StoreSettings {
     StoreSettings {
         database_url: database_url(folder),
         storage_url: format!("file:{}", objects_folder(folder).display()),
-        ..support::Home::new().settings()
+        ..support::TestStore::new().settings()
     }
 }
 

@@ -9,11 +9,13 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::stream;
 use photofinish_store::Store;
-use photofinish_store::conformance::{self, Event};
+use photofinish_store::conformance::{self, AlbumFixture};
 use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::FailureReason;
-use photofinish_store::traits::{Finish, Lease, LeaseRequest, PhotoResults, UploadConditions};
+use photofinish_store::traits::{
+    FinishOutcome, Lease, LeaseKind, LeaseRequest, PhotoResults, UploadConditions,
+};
 use sqlx::Connection;
 
 use super::{database_url, settings, support};
@@ -32,27 +34,27 @@ const ROUNDS: usize = 3;
 /// Uses a store in this folder.
 pub async fn run_writer(folder: &Path) {
     let mut store = Store::open(settings(folder)).await.unwrap();
-    let mut event = Event::make(&store).await;
-    let album = event.album;
-    print_line(&format!("album {} {album}", event.tenant.organization));
+    let mut fixture = AlbumFixture::create(&store).await;
+    let album = fixture.album;
+    print_line(&format!("album {} {album}", fixture.tenant.organization));
     for round in 0..ROUNDS {
-        let photos = upload_photos(&event).await;
-        process_photos(&event).await;
-        delete_photo(&event, photos[0]).await;
-        delete_photo(&event, photos[CONCURRENT_UPLOADS - 1]).await;
+        let photos = upload_photos(&fixture).await;
+        process_photos(&fixture).await;
+        delete_photo(&fixture, photos[0]).await;
+        delete_photo(&fixture, photos[CONCURRENT_UPLOADS - 1]).await;
         match round {
             0 => checkpoint_log(folder).await,
             1 => {
-                drop(event);
+                drop(fixture);
                 store.close().await;
                 store = Store::open(settings(folder)).await.unwrap();
                 store.embedded().unwrap().reclaim_leases().await.unwrap();
-                event = support::reopen_fixture(&store, album).await;
+                fixture = support::reopen_fixture(&store, album).await;
             }
             _ => {}
         }
     }
-    search_by_selfie(&event).await;
+    search_by_selfie(&fixture).await;
     delete_album(&store).await;
     store.close().await;
 }
@@ -79,11 +81,11 @@ fn print_line(line: &str) {
 /// The prefix of the writer's lines; the test harness prints others.
 pub const LINE_PREFIX: &str = "said: ";
 
-async fn upload_photos(event: &Event) -> Vec<PhotoId> {
-    let photos = event.expected(CONCURRENT_UPLOADS).await;
+async fn upload_photos(fixture: &AlbumFixture) -> Vec<PhotoId> {
+    let photos = fixture.create_photos(CONCURRENT_UPLOADS).await;
     let uploads = photos.iter().map(|photo| async move {
-        upload(&event.store, &object_key(event, *photo, ObjectRole::Original)).await;
-        let confirmed = event.store.queue.confirm(event.album, &[*photo]).await.unwrap();
+        upload(&fixture.store, &object_key(fixture, *photo, ObjectRole::Original)).await;
+        let confirmed = fixture.store.queue.confirm(fixture.album, &[*photo]).await.unwrap();
         assert_eq!(confirmed, [*photo]);
         print_line(&format!("confirmed {photo}"));
     });
@@ -107,25 +109,25 @@ async fn upload(store: &Store, key: &ObjectKey) {
 
 /// Processes photos as the pipeline does: previews first, then the results of a batch. One photo fails, one is released
 /// and one stays leased.
-async fn process_photos(event: &Event) {
-    let request = LeaseRequest { limit: CONCURRENT_UPLOADS, ttl: HOUR, suspects: false };
-    let mut leases = event.store.queue.lease(request).await.unwrap();
+async fn process_photos(fixture: &AlbumFixture) {
+    let request = LeaseRequest { limit: CONCURRENT_UPLOADS, ttl: HOUR, kind: LeaseKind::Fresh };
+    let mut leases = fixture.store.queue.lease(request).await.unwrap();
     let _stays_leased = leases.pop();
-    event.store.queue.release(&[leases.pop().unwrap().id]).await.unwrap();
+    fixture.store.queue.release(&[leases.pop().unwrap().id]).await.unwrap();
     let corrupt = leases.pop().unwrap();
-    join_all(leases.iter().map(|lease| write_previews(event, lease))).await;
+    join_all(leases.iter().map(|lease| write_previews(fixture, lease))).await;
     let photos = leases.iter().map(finished).collect();
-    let results = event.store.queue.finish(photos).await.unwrap();
-    assert!(results.iter().all(|result| *result == Finish::Done));
+    let results = fixture.store.queue.finish(photos).await.unwrap();
+    assert!(results.iter().all(|result| *result == FinishOutcome::Done));
     leases.iter().for_each(|lease| print_line(&format!("ready {}", lease.photo)));
-    event.store.queue.fail(&corrupt, FailureReason::CorruptImage, "ends early").await.unwrap();
+    fixture.store.queue.fail(&corrupt, FailureReason::CorruptImage, "ends early").await.unwrap();
     print_line(&format!("failed {}", corrupt.photo));
 }
 
-async fn write_previews(event: &Event, lease: &Lease) {
+async fn write_previews(fixture: &AlbumFixture, lease: &Lease) {
     for role in &ROLES[1..] {
-        let key = object_key(event, lease.photo, *role);
-        event.store.blobs.write(&key, "image/jpeg", object_bytes(&key).into()).await.unwrap();
+        let key = object_key(fixture, lease.photo, *role);
+        fixture.store.blobs.write(&key, "image/jpeg", object_bytes(&key).into()).await.unwrap();
     }
 }
 
@@ -142,15 +144,15 @@ pub fn finished(lease: &Lease) -> PhotoResults {
 }
 
 /// Deletes a photo as the API does: the objects before and after the row.
-async fn delete_photo(event: &Event, photo: PhotoId) {
+async fn delete_photo(fixture: &AlbumFixture, photo: PhotoId) {
     print_line(&format!("deleting {photo}"));
     let delete_objects = || async {
         for role in ROLES {
-            event.store.blobs.delete(&object_key(event, photo, role)).await.unwrap();
+            fixture.store.blobs.delete(&object_key(fixture, photo, role)).await.unwrap();
         }
     };
     delete_objects().await;
-    event.store.photos.delete(event.album, photo).await.unwrap();
+    fixture.store.photos.delete(fixture.album, photo).await.unwrap();
     delete_objects().await;
     print_line(&format!("deleted {photo}"));
 }
@@ -165,31 +167,31 @@ async fn checkpoint_log(folder: &Path) {
 }
 
 /// Searches as the API does: the selfie is removed as soon as its embedding is computed.
-async fn search_by_selfie(event: &Event) {
-    let probe = event.store.probes.create(event.album, HOUR).await.unwrap();
-    let key = ObjectKey::probe(event.tenant.organization, event.album, probe.id);
-    upload(&event.store, &key).await;
+async fn search_by_selfie(fixture: &AlbumFixture) {
+    let probe = fixture.store.probes.create(fixture.album, HOUR).await.unwrap();
+    let key = ObjectKey::probe(fixture.tenant.organization, fixture.album, probe.id);
+    upload(&fixture.store, &key).await;
     print_line(&format!("deleting {key}"));
     let face = conformance::face(FACE).embedding.unwrap();
-    event.store.probes.set_embedding(probe.id, face).await.unwrap();
-    event.store.blobs.delete(&key).await.unwrap();
+    fixture.store.probes.set_embedding(probe.id, face).await.unwrap();
+    fixture.store.blobs.delete(&key).await.unwrap();
     print_line(&format!("deleted {key}"));
 }
 
 /// Creates and deletes another album with a photo.
 async fn delete_album(store: &Store) {
-    let event = Event::make(store).await;
-    let (organization, album) = (event.tenant.organization, event.album);
-    let photo = event.expected(1).await[0];
-    upload(store, &object_key(&event, photo, ObjectRole::Original)).await;
+    let fixture = AlbumFixture::create(store).await;
+    let (organization, album) = (fixture.tenant.organization, fixture.album);
+    let photo = fixture.create_photos(1).await[0];
+    upload(store, &object_key(&fixture, photo, ObjectRole::Original)).await;
     let prefix = ObjectKey::album_prefix(organization, album);
     print_line(&format!("deleting {prefix}"));
     store.blobs.delete_album(organization, album).await.unwrap();
-    store.albums.delete(&event.tenant, album).await.unwrap();
+    store.albums.delete(&fixture.tenant, album).await.unwrap();
     store.blobs.delete_album(organization, album).await.unwrap();
     print_line(&format!("deleted {prefix}"));
 }
 
-fn object_key(event: &Event, photo: PhotoId, role: ObjectRole) -> ObjectKey {
-    ObjectKey::photo(event.tenant.organization, event.album, photo, role)
+fn object_key(fixture: &AlbumFixture, photo: PhotoId, role: ObjectRole) -> ObjectKey {
+    ObjectKey::photo(fixture.tenant.organization, fixture.album, photo, role)
 }

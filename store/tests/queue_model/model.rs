@@ -1,25 +1,26 @@
-//! The model beside the store: what every photo should be, compared after each step and looked at whole at the end.
+//! The model of the queue: the expected state of every photo, compared with the store after each operation and completely
+//! at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use photofinish_store::Store;
-use photofinish_store::conformance::{Event, face};
+use photofinish_store::conformance::{AlbumFixture, face};
 use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::photo::PhotoState;
-use photofinish_store::traits::{Finish, Lease};
+use photofinish_store::traits::{FinishOutcome, Lease};
 
 use crate::operation::QueueOperation;
 
-/// A photo as the model has it.
+/// The expected state of a photo.
 #[derive(Clone, Debug)]
 pub struct ExpectedPhoto {
     pub state: PhotoState,
     pub attempts: u32,
     pub lease: Option<Lease>,
     pub lapsed: bool,
-    /// Whether a message names this turn of it.
+    /// Whether a message names this stay in the queue.
     pub published: bool,
-    /// The text of the reading that stands.
+    /// The text of the results that the photo shows.
     pub reading: Option<String>,
 }
 
@@ -40,9 +41,9 @@ impl ExpectedPhoto {
 }
 
 pub struct QueueModel {
-    pub event: Event,
+    pub fixture: AlbumFixture,
     pub photos: BTreeMap<PhotoId, ExpectedPhoto>,
-    /// Leases that were lost, given back or used.
+    /// Leases that were lost, released or finished.
     pub past_leases: Vec<Lease>,
     pub readings: usize,
 }
@@ -50,7 +51,7 @@ pub struct QueueModel {
 impl QueueModel {
     pub async fn new(store: &Store) -> Self {
         Self {
-            event: Event::make(store).await,
+            fixture: AlbumFixture::create(store).await,
             photos: BTreeMap::new(),
             past_leases: Vec::new(),
             readings: 0,
@@ -58,7 +59,7 @@ impl QueueModel {
     }
 
     pub fn store(&self) -> &Store {
-        &self.event.store
+        &self.fixture.store
     }
 
     pub fn pick_photo(&self, choice: usize, wanted: impl Fn(&ExpectedPhoto) -> bool) -> Option<PhotoId> {
@@ -93,21 +94,21 @@ impl QueueModel {
     }
 
     pub async fn compare_with_store(&self) {
-        let counts = self.store().photos.counts(self.event.album).await.unwrap();
+        let counts = self.store().photos.count_by_state(self.fixture.album).await.unwrap();
         let real = [counts.awaiting_upload, counts.queued, counts.processing, counts.ready, counts.failed];
         let of = |state| self.photos.values().filter(|photo| photo.state == state).count() as u64;
         assert_eq!(real, PhotoState::ALL.map(of));
         let waiting = self.photos.values().filter(|photo| photo.is_fresh() || photo.is_suspect()).count();
         assert_eq!(self.store().queue.depth().await.unwrap(), waiting as u64);
-        let unpublished = self.store().work_rows.unpublished(1000).await.unwrap();
+        let unpublished = self.store().outbox_queue.list_unpublished(1000).await.unwrap();
         let real: BTreeSet<PhotoId> = unpublished.iter().map(|waiting| waiting.photo.photo).collect();
         let queued = self.photos.iter().filter(|(_, photo)| photo.state == PhotoState::Queued);
         let expected = queued.filter(|(_, photo)| !photo.published).map(|(id, _)| *id);
         assert_eq!(real, expected.collect());
     }
 
-    /// Works everything off, then looks at every photo.
-    pub async fn end(mut self) {
+    /// Finishes every waiting photo, then compares all photos.
+    pub async fn finish_and_check(mut self) {
         loop {
             self.lease(3).await;
             self.lease_suspect().await;
@@ -116,7 +117,10 @@ impl QueueModel {
                     let lease = self.photos[&id].lease.clone().unwrap();
                     let finished = self.make_results(lease);
                     let reading = finished.texts[0].text.clone();
-                    assert_eq!(self.store().queue.finish(vec![finished]).await.unwrap(), [Finish::Done]);
+                    assert_eq!(
+                        self.store().queue.finish(vec![finished]).await.unwrap(),
+                        [FinishOutcome::Done]
+                    );
                     self.photo(id).reading = Some(reading);
                     self.photo(id).reset_to(PhotoState::Ready);
                 }
@@ -127,7 +131,7 @@ impl QueueModel {
         }
         self.compare_with_store().await;
         let probe = face([1.0, 0.0, 0.0, 0.0]).embedding.unwrap();
-        let hits = self.store().faces.nearest(self.event.album, &probe, 1000, 0.9).await.unwrap();
+        let hits = self.store().faces.nearest(self.fixture.album, &probe, 1000, 0.9).await.unwrap();
         let mut found: Vec<PhotoId> = hits.iter().map(|hit| hit.photo).collect();
         found.sort();
         let with_faces = self.photos.iter().filter(|(_, photo)| photo.reading.is_some());
@@ -135,11 +139,11 @@ impl QueueModel {
         for (id, photo) in &self.photos {
             let ends = [PhotoState::AwaitingUpload, PhotoState::Ready, PhotoState::Failed];
             assert!(ends.contains(&photo.state), "{photo:?}");
-            let (faces, texts) = self.store().photos.get_detections(self.event.album, *id).await.unwrap();
+            let (faces, texts) = self.store().photos.get_detections(self.fixture.album, *id).await.unwrap();
             let texts: Vec<String> = texts.into_iter().map(|seen| seen.text).collect();
             assert_eq!(texts, photo.reading.iter().cloned().collect::<Vec<_>>());
             assert_eq!(faces.len(), texts.len());
         }
-        self.event.end().await;
+        self.fixture.delete().await;
     }
 }

@@ -1,26 +1,26 @@
-//! What may happen to a queue.
+//! The operations on a queue.
 
 use proptest::prelude::*;
 
-/// What may happen. Numbers choose among what there is at that moment.
+/// An operation. Numbers choose among the photos or leases that exist at that moment.
 #[derive(Clone, Debug)]
 pub enum QueueOperation {
     CreatePhoto,
     Confirm(usize),
     Lease(usize),
     LeaseSuspect,
-    /// A message names the photo, whatever became of it.
+    /// A message names the photo, whatever its state.
     LeaseNamed(usize),
-    /// Everything that waits is published.
+    /// Every waiting photo is published.
     Publish,
     /// All messages are lost.
     Republish,
-    /// The worker dies: its lease lapses.
+    /// The worker dies: its lease expires.
     ExpireLease(usize),
     Release(usize),
     Finish(Vec<usize>),
     Fail(usize),
-    /// A worker that lost its lease comes back and writes.
+    /// A worker that has lost its lease writes late.
     WriteWithPastLease(usize),
     Delete(usize),
     Retry(usize),

@@ -1,4 +1,4 @@
-//! All other steps: what partners, outboxes and sweepers do, and how a lease ends.
+//! All other operations: those of partners and of the outbox, and the ends of leases.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use photofinish_store::conformance::{face, text};
 use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::photo::{FailureReason, PhotoSize, PhotoState};
-use photofinish_store::traits::{Finish, Lease, PhotoResults};
+use photofinish_store::traits::{FinishOutcome, Lease, PhotoResults};
 
 use crate::LONG;
 use crate::model::{ExpectedPhoto, QueueModel};
 
 impl QueueModel {
     pub async fn expect(&mut self) {
-        let id = self.event.expected(1).await[0];
+        let id = self.fixture.create_photos(1).await[0];
         let state = PhotoState::AwaitingUpload;
         let expected =
             ExpectedPhoto { state, attempts: 0, lease: None, lapsed: false, published: false, reading: None };
@@ -22,7 +22,7 @@ impl QueueModel {
 
     pub async fn confirm(&mut self, choice: usize) {
         let Some(id) = self.pick_photo(choice, |_| true) else { return };
-        assert_eq!(self.store().queue.confirm(self.event.album, &[id]).await.unwrap(), [id]);
+        assert_eq!(self.store().queue.confirm(self.fixture.album, &[id]).await.unwrap(), [id]);
         let photo = self.photo(id);
         if photo.state == PhotoState::AwaitingUpload {
             photo.state = PhotoState::Queued;
@@ -30,8 +30,8 @@ impl QueueModel {
     }
 
     pub async fn publish(&mut self) {
-        let waiting = self.store().work_rows.unpublished(1000).await.unwrap();
-        self.store().work_rows.mark_published(&waiting).await.unwrap();
+        let waiting = self.store().outbox_queue.list_unpublished(1000).await.unwrap();
+        self.store().outbox_queue.mark_published(&waiting).await.unwrap();
         for unpublished in waiting {
             self.photo(unpublished.photo.photo).published = true;
         }
@@ -48,7 +48,7 @@ impl QueueModel {
                 found += 1;
             }
         }
-        assert_eq!(self.store().work_rows.republish(i64::MAX).await.unwrap(), found);
+        assert_eq!(self.store().outbox_queue.republish(i64::MAX).await.unwrap(), found);
     }
 
     pub async fn expire_lease(&mut self, choice: usize) {
@@ -72,7 +72,7 @@ impl QueueModel {
         photo.published = false;
     }
 
-    /// Some running leases and perhaps a past one in one batch.
+    /// Finishes the photos of some running leases in one batch.
     pub async fn finish(&mut self, choices: &[usize]) {
         let mut batch: HashMap<PhotoId, PhotoResults> = HashMap::new();
         for choice in choices {
@@ -84,7 +84,7 @@ impl QueueModel {
         }
         let batch: Vec<PhotoResults> = batch.into_values().collect();
         let answers = self.store().queue.finish(batch.clone()).await.unwrap();
-        assert_eq!(answers, vec![Finish::Done; batch.len()]);
+        assert_eq!(answers, vec![FinishOutcome::Done; batch.len()]);
         for finished in batch {
             let photo = self.photo(finished.lease.photo);
             photo.reading = Some(finished.texts[0].text.clone());
@@ -109,7 +109,7 @@ impl QueueModel {
         let Some(id) = self.pick_photo(choice, |photo| photo.lease.is_some()) else { return };
         let lease = self.photo(id).lease.take().unwrap();
         let answer = self.store().queue.fail(&lease, FailureReason::CorruptImage, "by the model").await;
-        assert_eq!(answer.unwrap(), Finish::Done);
+        assert_eq!(answer.unwrap(), FinishOutcome::Done);
         self.past_leases.push(lease);
         self.photo(id).reset_to(PhotoState::Failed);
         self.photo(id).reading = None;
@@ -121,7 +121,7 @@ impl QueueModel {
         }
         let lease = self.past_leases[choice % self.past_leases.len()].clone();
         let is_there = self.photos.contains_key(&lease.photo);
-        let expected = if is_there { Finish::Superseded } else { Finish::Gone };
+        let expected = if is_there { FinishOutcome::Superseded } else { FinishOutcome::Gone };
         let finished = self.make_results(lease.clone());
         assert_eq!(self.store().queue.finish(vec![finished]).await.unwrap(), [expected]);
         let answer = self.store().queue.fail(&lease, FailureReason::TooLarge, "late").await.unwrap();
@@ -132,14 +132,14 @@ impl QueueModel {
 
     pub async fn delete(&mut self, choice: usize) {
         let Some(id) = self.pick_photo(choice, |_| true) else { return };
-        self.store().photos.delete(self.event.album, id).await.unwrap();
+        self.store().photos.delete(self.fixture.album, id).await.unwrap();
         let gone = self.photos.remove(&id).unwrap();
         self.past_leases.extend(gone.lease);
     }
 
     pub async fn retry(&mut self, choice: usize) {
         let Some(id) = self.pick_photo(choice, |_| true) else { return };
-        let retried = self.store().queue.retry(self.event.album, id).await;
+        let retried = self.store().queue.retry(self.fixture.album, id).await;
         let photo = self.photo(id);
         assert_eq!(retried.is_ok(), photo.state == PhotoState::Failed);
         if retried.is_ok() {
@@ -155,6 +155,6 @@ impl QueueModel {
                 queued += 1;
             }
         }
-        assert_eq!(self.store().queue.reprocess(self.event.album).await.unwrap(), queued);
+        assert_eq!(self.store().queue.reprocess(self.fixture.album).await.unwrap(), queued);
     }
 }

@@ -14,7 +14,7 @@ use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::traits::Blobs;
 use photofinish_store::{Store, StoreErrorKind, StoreSettings, conformance};
-use support::Home;
+use support::TestStore;
 
 /// Short, because the server stores the metadata of an upload under one file name that contains the whole key.
 const PREFIX: &str = "a/b";
@@ -50,8 +50,8 @@ fn pattern(length: usize) -> Bytes {
 async fn the_blob_suite_passes() {
     let Some(server) = S3Server::start() else { return };
     for storage_url in [format!("s3://{BUCKET}"), format!("s3://{BUCKET}/{PREFIX}")] {
-        let home = Home::new();
-        let settings = StoreSettings { storage_url, cloud: settings(&server), ..home.settings() };
+        let test_store = TestStore::new();
+        let settings = StoreSettings { storage_url, cloud: settings(&server), ..test_store.settings() };
         let store = Store::open(settings).await.unwrap();
         assert!(store.local.is_none(), "a bucket has no local URLs");
         store.check_storage().await.unwrap();

@@ -1,31 +1,31 @@
-//! A store in a folder of its own: of the embedded profile, or with its rows on a server.
+//! A store in a temporary folder: of the embedded profile, or with its database on a server.
 
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
-use photofinish_store::conformance::{Event, test_settings};
+use photofinish_store::conformance::{AlbumFixture, test_settings};
 use photofinish_store::model::album::Tenant;
 use photofinish_store::model::ids::AlbumId;
 use photofinish_store::{Store, StoreSettings};
 use tempfile::TempDir;
 
-/// How many leases may end without a word.
+/// The attempt limit of test stores.
 pub const ATTEMPT_LIMIT: u32 = 3;
 
-/// The folder; removed with this.
-pub struct Home {
+/// The folder and the settings of a store; the folder is removed when this is dropped.
+pub struct TestStore {
     folder: TempDir,
     database_url: String,
 }
 
-impl Home {
+impl TestStore {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let database_url = test_settings(folder.path()).database_url;
         Self { folder, database_url }
     }
 
-    /// With the rows in this database.
-    pub fn with_rows(database_url: String) -> Self {
+    /// A store that uses this database.
+    pub fn with_database(database_url: String) -> Self {
         Self { folder: tempfile::tempdir().unwrap(), database_url }
     }
 
@@ -43,10 +43,10 @@ impl Home {
     }
 }
 
-/// The event of an album that an earlier opening of the store made.
-pub async fn reopen_fixture(store: &Store, album: AlbumId) -> Event {
+/// The fixture of an album that was created before the store was reopened.
+pub async fn reopen_fixture(store: &Store, album: AlbumId) -> AlbumFixture {
     let key = store.keys.list().await.unwrap().pop().unwrap();
     let tenant: Tenant = key.tenant;
     store.albums.get(&tenant, album).await.unwrap();
-    Event { store: store.clone(), tenant, key, album }
+    AlbumFixture { store: store.clone(), tenant, key, album }
 }

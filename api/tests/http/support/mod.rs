@@ -24,7 +24,7 @@ use photofinish_store::model::photo::{
     BoundingBox, DetectedFace, DetectedText, Embedding, FailureReason, NewPhoto, PhotoSize, TextIndexState,
 };
 use photofinish_store::search::calibration::Calibration;
-use photofinish_store::traits::{Lease, LeaseRequest, PhotoResults};
+use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults};
 use photofinish_store::{Store, StoreSettings, conformance};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -285,7 +285,7 @@ impl TestService {
     }
 
     fn lease(&self, id: PhotoId) -> Lease {
-        let request = LeaseRequest { limit: 100, ttl: Duration::from_secs(60), suspects: false };
+        let request = LeaseRequest { limit: 100, ttl: Duration::from_secs(60), kind: LeaseKind::Fresh };
         let leases = self.block_on(self.store.queue.lease(request)).unwrap();
         leases.into_iter().find(|lease| lease.photo == id).unwrap()
     }

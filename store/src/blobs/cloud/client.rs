@@ -194,7 +194,7 @@ fn invalid_settings(location: &BucketLocation, reason: &str) -> StoreError {
     let BucketLocation { provider, bucket, .. } = location;
     let separator = if reason.is_empty() { "" } else { ": " };
     let what = format!("settings of bucket {bucket} in {provider}{separator}{reason}");
-    StoreError::new(StoreErrorKind::Corrupt, what)
+    StoreError::new(StoreErrorKind::Invalid, what)
 }
 
 #[cfg(test)]
@@ -276,7 +276,7 @@ mod tests {
         let location = |url: &str| BucketLocation::parse(url).unwrap().unwrap();
         let refused = |url: &str, settings: &CloudSettings| {
             let error = build_clients(&location(url), settings).err().unwrap();
-            assert_eq!(error.kind, StoreErrorKind::Corrupt);
+            assert_eq!(error.kind, StoreErrorKind::Invalid);
             error.to_string()
         };
         let error = refused("s3://photos", &settings(&[("AWS_ENDPOINT_URL", "minio:9000")]));

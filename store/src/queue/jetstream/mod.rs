@@ -33,7 +33,10 @@ use self::stream::{Delivery, WorkStream};
 use crate::metric_names;
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::FailureReason;
-use crate::traits::{Finish, Lease, LeaseRequest, Named, OutboxQueue, PhotoRef, PhotoResults, Queue, Result};
+use crate::traits::{
+    FinishOutcome, Lease, LeaseKind, LeaseRequest, NamedLease, OutboxQueue, PhotoRef, PhotoResults, Queue,
+    Result,
+};
 
 /// How long an idle worker waits for a message. Short enough to stop a worker without delay.
 const PULL_TIMEOUT: Duration = Duration::from_millis(250);
@@ -173,15 +176,15 @@ struct DeliveryOutcomes {
 }
 
 impl DeliveryOutcomes {
-    fn add(&mut self, delivery: Delivery, named: Named) {
+    fn add(&mut self, delivery: Delivery, named: NamedLease) {
         if delivery.is_redelivered {
             metrics::counter!(metric_names::QUEUE_REDELIVERED).increment(1);
         }
         match named {
-            Named::Leased(lease) => self.leased.push((lease, delivery)),
-            Named::Suspect => self.crash_suspects.push(delivery),
-            Named::Obsolete => self.finished.push(delivery),
-            Named::HeldElsewhere => self.leased_elsewhere.push(delivery),
+            NamedLease::Leased(lease) => self.leased.push((lease, delivery)),
+            NamedLease::CrashSuspect => self.crash_suspects.push(delivery),
+            NamedLease::Obsolete => self.finished.push(delivery),
+            NamedLease::HeldElsewhere => self.leased_elsewhere.push(delivery),
         }
     }
 }
@@ -207,7 +210,7 @@ impl Queue for JetStreamQueue {
     }
 
     async fn lease(&self, request: LeaseRequest) -> Result<Vec<Lease>> {
-        if request.suspects || request.limit == 0 {
+        if request.kind == LeaseKind::CrashSuspect || request.limit == 0 {
             return self.database.lease(request).await;
         }
         let deliveries = self.stream.pull(request.limit, PULL_TIMEOUT).await?;
@@ -233,7 +236,7 @@ impl Queue for JetStreamQueue {
         Ok(renewed)
     }
 
-    async fn finish(&self, photos: Vec<PhotoResults>) -> Result<Vec<Finish>> {
+    async fn finish(&self, photos: Vec<PhotoResults>) -> Result<Vec<FinishOutcome>> {
         let leases: Vec<LeaseId> = photos.iter().map(|photo| photo.lease.id).collect();
         let finished = self.database.finish(photos).await?;
         let deliveries = self.remove_deliveries(leases.iter());
@@ -241,7 +244,7 @@ impl Queue for JetStreamQueue {
         Ok(finished)
     }
 
-    async fn fail(&self, lease: &Lease, reason: FailureReason, detail: &str) -> Result<Finish> {
+    async fn fail(&self, lease: &Lease, reason: FailureReason, detail: &str) -> Result<FinishOutcome> {
         let finished = self.database.fail(lease, reason, detail).await?;
         let deliveries = self.remove_deliveries(std::iter::once(&lease.id));
         self.stream.acknowledge(&deliveries, AckKind::Ack).await;

@@ -69,7 +69,7 @@ impl Outbox {
             if quota == 0 {
                 return Ok(());
             }
-            let photos = self.database.unpublished(quota).await?;
+            let photos = self.database.list_unpublished(quota).await?;
             if photos.is_empty() {
                 return Ok(());
             }

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::settings::QueueSettings;
 use super::stream::WorkStream;
 use crate::metric_names;
-use crate::model::encoding::now;
+use crate::model::encoding::now_micros;
 use crate::traits::{OutboxQueue, Result};
 
 /// The task.
@@ -60,7 +60,7 @@ impl Republisher {
     /// Returns the time before which a photo must have been published to count as lost if it still waits.
     async fn query_cutoff(&self) -> Result<i64> {
         let oldest = self.stream.oldest_timestamp().await?;
-        Ok(compute_cutoff(&self.settings, now(), oldest))
+        Ok(compute_cutoff(&self.settings, now_micros(), oldest))
     }
 }
 

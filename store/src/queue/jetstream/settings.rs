@@ -78,7 +78,7 @@ impl QueueSettings {
         match &self.credentials {
             None => Ok(options),
             Some(file) => options.credentials_file(file).await.map_err(|cause| {
-                StoreError::new(StoreErrorKind::Corrupt, format!("queue credentials {}", file.display()))
+                StoreError::new(StoreErrorKind::Invalid, format!("queue credentials {}", file.display()))
                     .with_source(cause)
             }),
         }
@@ -99,7 +99,7 @@ impl QueueSettings {
 
 /// Returns an error without the URL, because it may contain a password.
 fn invalid_url() -> StoreError {
-    StoreError::new(StoreErrorKind::Corrupt, "queue url (must be nats://host:port or tls://host:port)")
+    StoreError::new(StoreErrorKind::Invalid, "queue url (must be nats://host:port or tls://host:port)")
 }
 
 /// Decodes percent-encoding in a part of a URL.
@@ -156,7 +156,7 @@ mod tests {
     async fn urls_of_other_kinds_are_refused_without_their_secrets() {
         for url in ["", "amqp://a:secret@b", "nats:", "nats://one,redis://two:secret@three"] {
             let error = settings_with_url(url).server_addresses().unwrap_err();
-            assert_eq!(error.kind, StoreErrorKind::Corrupt);
+            assert_eq!(error.kind, StoreErrorKind::Invalid);
             assert!(!format!("{error:?}").contains("secret"), "{error:?}");
         }
         let missing_file =

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use super::message;
 use super::settings::QueueSettings;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::encoding::micros;
+use crate::model::encoding::to_micros;
 use crate::traits::{Result, UnpublishedPhoto};
 
 /// The name of the consumer that all workers share.
@@ -128,7 +128,7 @@ impl WorkStream {
         let stream = self.context.get_stream(&self.settings.stream).await;
         let stream = stream.map_err(|cause| self.fail_and_clear(OPERATION, cause))?;
         let state = &stream.cached_info().state;
-        Ok((state.messages > 0).then(|| micros(state.first_timestamp)))
+        Ok((state.messages > 0).then(|| to_micros(state.first_timestamp)))
     }
 
     /// Publishes photos in order and waits until the server has written them all.

@@ -1,4 +1,4 @@
-//! Connections to one SQLite file or a Postgres server, opened, bounded in time and migrated.
+//! Connections to one SQLite file or a Postgres server: opening, migrations, timeouts.
 
 pub(crate) mod postgres;
 pub(crate) mod sqlite;

@@ -1,8 +1,8 @@
-//! A Postgres server, connected: the database of the cluster.
+//! A Postgres server: the database of the cluster.
 //!
-//! Connections are few and shared; each carries its own limits, so that no statement and no lock holds a call for ever,
-//! and neither does a server that falls silent ([`Link`]). One that restarts is found again by itself: calls fail as
-//! `Unavailable` meanwhile.
+//! Connections are few and shared. Each has its own limits, so that no statement, no lock and no silent server
+//! ([`TimedConnection`]) blocks a call forever. After a restart of the server the pool reconnects by itself; calls fail
+//! as `Unavailable` meanwhile.
 
 use std::io;
 use std::str::FromStr;
@@ -14,36 +14,36 @@ use tokio::time::timeout;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::sql::connection::timed::{SqlxResult, TimedConnection};
-use crate::sql::error::fault;
+use crate::sql::error::store_error;
 use crate::traits::Result;
 
-/// A connection that rested longer than this is asked whether it is still there before it is used. One in steady use is
-/// not: the question is a round trip.
+/// A connection that was idle for longer than this is pinged before it is used. One in steady use is not: a ping costs
+/// a round trip.
 const IDLE_BEFORE_PING: Duration = Duration::from_secs(1);
 
-/// How long it may take to answer that. Shorter than what a call waits for a connection: the call takes another one.
+/// How long that ping may take. Shorter than the wait for a connection, so that the call can use another one.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a migration goes on without a word from the server, beginning with its connection.
+/// How long a migration continues while the server does not respond, including its connection.
 const SILENCE_LIMIT: Duration = Duration::from_secs(20);
 
-/// How often a migration is looked after.
+/// How often to check that the server still works on a migration.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The server ends a transaction in which nothing is said for half of the time that a lock is waited for, but never
-/// before this: a busy process may pause between two statements, and a sweep holds photos while it removes pictures.
+/// The server ends a transaction that is idle for half of the lock timeout, but never earlier than this: a busy process
+/// may pause between two statements, and garbage collection locks photos while it deletes their pictures.
 pub(crate) const MIN_IDLE_IN_TRANSACTION: Duration = Duration::from_secs(4);
 
-/// Whether the server takes writes: it follows no other one, and nobody told it to take none.
+/// Whether the server accepts writes: it is no standby and not set to read-only.
 pub(crate) const ACCEPTS_WRITES: &str =
     "select not pg_is_in_recovery() and not current_setting('transaction_read_only')::boolean";
 
 /// How much of a Postgres server one process may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Connections at most.
+    /// Maximum number of connections.
     pub connections: u32,
-    /// How long a call waits for one of them.
+    /// How long a call waits for a connection.
     pub acquire_timeout: Duration,
     /// How long a statement may run.
     pub statement_timeout: Duration,
@@ -52,7 +52,7 @@ pub struct ServerLimits {
 }
 
 impl Default for ServerLimits {
-    /// Half a dozen processes fit into a server's usual hundred connections.
+    /// Allows for half a dozen processes within a server's usual hundred connections.
     fn default() -> Self {
         Self {
             connections: 16,
@@ -64,14 +64,14 @@ impl Default for ServerLimits {
 }
 
 impl ServerLimits {
-    /// How long an answer is waited for. The server ends its statements itself, and says so: this is only for one that
-    /// does not say anything any more.
+    /// How long to wait for a response. The server enforces its own limits and reports them; this one is for a server
+    /// that does not respond at all.
     fn step_timeout(&self) -> Duration {
         self.statement_timeout + self.statement_timeout / 4 + Duration::from_secs(1)
     }
 }
 
-/// The server, connected.
+/// A pool of connections to the server. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct PostgresServer {
     pub(crate) pool: PgPool,
@@ -79,14 +79,14 @@ pub(crate) struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// Connects to the server that a `postgres:` URL names. Its tables are up to date.
+    /// Connects to the server of a `postgres:` URL whose migrations have been applied.
     pub(crate) async fn open(url: &str, limits: &ServerLimits) -> Result<Self> {
         let milliseconds = |limit: Duration| limit.as_millis().to_string();
         let options = connect_options(url)?.options([
             ("statement_timeout", milliseconds(limits.statement_timeout)),
             ("lock_timeout", milliseconds(limits.lock_timeout)),
-            // A process that hangs in the middle of a transaction loses its locks before those who wait for them give up,
-            // where they wait for longer than `LEAST_IDLE`.
+            // A process that hangs in the middle of a transaction loses its locks before those who wait for them give
+            // up, if the lock timeout is longer than `MIN_IDLE_IN_TRANSACTION`.
             (
                 "idle_in_transaction_session_timeout",
                 milliseconds((limits.lock_timeout / 2).max(MIN_IDLE_IN_TRANSACTION)),
@@ -97,28 +97,29 @@ impl PostgresServer {
             .acquire_timeout(limits.acquire_timeout)
             .test_before_acquire(false)
             .after_connect(|connection, _| Box::pin(require_writable(connection)))
-            .before_acquire(|connection, rested| {
+            .before_acquire(|connection, metadata| {
                 Box::pin(async move {
-                    if rested.idle_for > IDLE_BEFORE_PING {
+                    if metadata.idle_for > IDLE_BEFORE_PING {
                         timeout(PING_TIMEOUT, connection.ping()).await.map_err(io::Error::from)??;
                     }
                     Ok(true)
                 })
             });
-        let pool = pool.connect_with(options).await.map_err(fault("connect to the database"))?;
+        let pool = pool.connect_with(options).await.map_err(store_error("connect to the database"))?;
         Ok(Self { pool, step_timeout: limits.step_timeout() })
     }
 
-    /// Each statement sees what was committed before it: what a transaction reads to decide upon, it locks.
-    pub(crate) async fn write(&self) -> SqlxResult<TimedConnection> {
-        self.reader().await?.begin("begin").await
+    /// Begins a transaction whose statements each see what was committed before them: what a transaction bases a
+    /// decision on, it must lock.
+    pub(crate) async fn begin_write(&self) -> SqlxResult<TimedConnection> {
+        self.acquire().await?.begin("begin").await
     }
 
     pub(crate) async fn begin_snapshot(&self) -> SqlxResult<TimedConnection> {
-        self.reader().await?.begin("begin isolation level repeatable read read only").await
+        self.acquire().await?.begin("begin isolation level repeatable read read only").await
     }
 
-    pub(crate) async fn reader(&self) -> SqlxResult<TimedConnection> {
+    pub(crate) async fn acquire(&self) -> SqlxResult<TimedConnection> {
         Ok(TimedConnection::new(self.pool.acquire().await?, self.step_timeout))
     }
 
@@ -127,39 +128,39 @@ impl PostgresServer {
     }
 }
 
-/// Refuses a server that takes no writes. After a failover a name or a balancer may lead to the standby for a while;
-/// a connection to it would be kept for half an hour, long after the name leads to the new server.
+/// Refuses a server that accepts no writes. After a failover a host name or load balancer may lead to the standby for a
+/// while; a connection to it would be kept for half an hour, long after the name leads to the new primary.
 async fn require_writable(connection: &mut PgConnection) -> SqlxResult<()> {
-    // Not prepared: a single round trip.
+    // As a simple query, not a prepared one: a single round trip.
     let row = connection.fetch_one(ACCEPTS_WRITES).await?;
     if row.try_get::<bool, _>(0)? {
         return Ok(());
     }
-    Err(io::Error::other("the server takes no writes: it is a standby, or was set to be read only").into())
+    Err(io::Error::other("the server accepts no writes: it is a standby or set to read-only").into())
 }
 
-/// Brings the tables of a `postgres:` URL up to date. Replicas that start together do it one after the other, by an
-/// advisory lock.
+/// Applies the migrations to the database of a `postgres:` URL. Replicas that start together take turns by an advisory
+/// lock.
 pub(crate) async fn migrate(url: &str) -> Result<()> {
     const OPERATION: &str = "migrate the database";
     let options = connect_options(url)?;
-    // Without the limits of the service: an index over a large table takes its time, and so does whoever waits for it.
-    let (mut connection, pid) = connect_writable(&options).await.map_err(fault(OPERATION))?;
+    // Without the timeouts of the service: creating an index on a large table takes time, and so does waiting for it.
+    let (mut connection, pid) = connect_writable(&options).await.map_err(store_error(OPERATION))?;
     let mut migrator = sqlx::migrate!("migrations/postgres");
-    // While replicas are updated one by one, an older one may start on tables that a newer one has brought further.
+    // During a rolling update an older replica may start on tables that a newer one has migrated already.
     migrator.set_ignore_missing(true);
     tokio::select! {
-        migrated = migrator.run(&mut connection) => migrated.map_err(|cause| fault(OPERATION)(sqlx::Error::from(cause)))?,
+        migrated = migrator.run(&mut connection) => migrated.map_err(|cause| store_error(OPERATION)(sqlx::Error::from(cause)))?,
         () = wait_until_backend_lost(&options, pid) => {
-            let lost = StoreError::new(StoreErrorKind::Unavailable, format!("{OPERATION}: the server fell silent"));
+            let lost = StoreError::new(StoreErrorKind::Unavailable, format!("{OPERATION}: the server stopped responding"));
             return Err(lost);
         }
     }
     let closed = timeout(SILENCE_LIMIT, connection.close()).await;
-    closed.map_err(io::Error::from).map_err(sqlx::Error::from).flatten().map_err(fault(OPERATION))
+    closed.map_err(io::Error::from).map_err(sqlx::Error::from).flatten().map_err(store_error(OPERATION))
 }
 
-/// A connection to a server that takes writes, and which process of the server it is.
+/// Opens a connection to a server that accepts writes; returns it with the process id of its backend.
 async fn connect_writable(options: &PgConnectOptions) -> SqlxResult<(PgConnection, i32)> {
     let connected = async {
         let mut connection = options.connect().await?;
@@ -170,29 +171,29 @@ async fn connect_writable(options: &PgConnectOptions) -> SqlxResult<(PgConnectio
     timeout(SILENCE_LIMIT, connected).await.map_err(io::Error::from)?
 }
 
-/// Returns when the server's process has not been seen at work for [`SILENCE`]: the server does not answer, or the
-/// process has ended or has nothing to do, while its answer is waited for here.
+/// Returns once the backend has not been seen working for [`SILENCE_LIMIT`]: the server does not respond, or the
+/// backend has ended or is idle while its response is awaited here.
 async fn wait_until_backend_lost(options: &PgConnectOptions, pid: i32) {
     const IS_ACTIVE: &str = "select exists (select 1 from pg_stat_activity where pid = $1 and (state = 'active' \
          or state_change > clock_timestamp() - interval '10 seconds'))";
-    let mut seen = Instant::now();
-    while seen.elapsed() < SILENCE_LIMIT {
+    let mut last_seen = Instant::now();
+    while last_seen.elapsed() < SILENCE_LIMIT {
         tokio::time::sleep(CHECK_INTERVAL).await;
-        let look = async {
+        let check = async {
             let (mut connection, _) = connect_writable(options).await?;
             sqlx::query_scalar(IS_ACTIVE).bind(pid).fetch_one(&mut connection).await
         };
-        // A look that fails by itself (no connection left ..) says nothing.
-        if let Ok(Ok(true)) = timeout(SILENCE_LIMIT, look).await {
-            seen = Instant::now();
+        // A check that fails by itself (for example for lack of connections) proves nothing.
+        if let Ok(Ok(true)) = timeout(SILENCE_LIMIT, check).await {
+            last_seen = Instant::now();
         }
     }
 }
 
-/// How the URL is connected to. It is not repeated in an error: it may hold a password.
+/// The connection options of the URL. Errors do not repeat it: it may contain a password.
 fn connect_options(url: &str) -> Result<PgConnectOptions> {
     let options = PgConnectOptions::from_str(url)
-        .map_err(|cause| StoreError::new(StoreErrorKind::Corrupt, "database url").with_source(cause))?;
+        .map_err(|cause| StoreError::new(StoreErrorKind::Invalid, "database url").with_source(cause))?;
     let options = match options.get_application_name() {
         Some(_) => options,
         None => options.application_name("photofinish"),
@@ -207,7 +208,7 @@ mod tests {
     #[test]
     fn a_refused_url_does_not_show_its_password() {
         let error = connect_options("postgres://photofinish:secret@host:port/rows").unwrap_err();
-        assert_eq!(error.kind, StoreErrorKind::Corrupt);
+        assert_eq!(error.kind, StoreErrorKind::Invalid);
         assert!(!format!("{error:?}").contains("secret"), "{error:?}");
     }
 }

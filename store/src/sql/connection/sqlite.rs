@@ -1,7 +1,7 @@
-//! One SQLite file, open: the database of the embedded profile.
+//! One SQLite file: the database of the embedded profile.
 //!
-//! One connection writes, several read (write-ahead log): writers never wait for a lock inside the process, and a
-//! reader sees the last commit.
+//! One connection writes, several read (write-ahead log): writers never wait for a lock within the process, and readers
+//! see the last commit.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -13,34 +13,35 @@ use sqlx::{ConnectOptions, Connection, Sqlite, SqliteConnection, SqlitePool, Tra
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::folder::make_folder;
-use crate::sql::error::fault;
+use crate::sql::error::store_error;
 use crate::traits::Result;
 
 /// How long a statement waits for another process (a command beside the service) to commit.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a call waits for a connection: the writer's queue in front of a slow disk.
+/// How long a call waits for a connection: writers queue for one connection in front of a slow disk.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Reading connections. Each is a thread that sleeps unless it reads; searches and lists come a few at a time.
+/// Number of reading connections. Each is a thread that sleeps unless it reads; searches and lists come a few at a
+/// time.
 const READERS: u32 = 4;
 
-/// The log is folded into the file at this many pages (16 MB). At the default of 1000 a batch of 64 photos with
-/// their vectors fills it every few commits, and each folding costs two syncs more.
+/// The write-ahead log is checkpointed at this many pages (16 MB). At the default of 1000 a batch of 64 photos with
+/// their embeddings fills it every few commits, and each checkpoint costs two more syncs.
 const CHECKPOINT_PAGES: &str = "4000";
 
-/// The file, open.
+/// The pools of connections to the file. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct SqliteFile {
     pub(crate) writer: SqlitePool,
     pub(crate) reader: SqlitePool,
 }
 
-/// What sqlx answers; the caller knows which call failed.
+/// A result of sqlx; the caller adds which operation failed.
 type SqlxResult<T> = std::result::Result<T, sqlx::Error>;
 
 impl SqliteFile {
-    /// Opens the file that a `sqlite:` URL names. Its tables are up to date.
+    /// Opens the file of a `sqlite:` URL whose migrations have been applied.
     pub(crate) async fn open(url: &str) -> Result<Self> {
         let path = database_path(url)?;
         let pool = |connections: u32| {
@@ -49,22 +50,22 @@ impl SqliteFile {
                 .acquire_timeout(ACQUIRE_TIMEOUT)
                 .max_lifetime(None)
                 .idle_timeout(None)
-                // The connection is to a file in this process: there is nothing that could have gone away.
+                // The connection is to a file within this process and cannot be lost.
                 .test_before_acquire(false)
                 .after_release(|connection, _| Box::pin(has_no_transaction(connection)))
         };
         let writer =
-            pool(1).connect_with(connect_options(&path)).await.map_err(fault("open the database"))?;
+            pool(1).connect_with(connect_options(&path)).await.map_err(store_error("open the database"))?;
         let reader = pool(READERS)
             .connect_with(connect_options(&path).read_only(true))
             .await
-            .map_err(fault("open the database for reading"))?;
+            .map_err(store_error("open the database for reading"))?;
         Ok(Self { writer, reader })
     }
 
-    /// A transaction that holds the write lock from its first statement: one that began as a reader and then wrote
-    /// could find that another process wrote meanwhile, and would have to be run again.
-    pub(crate) async fn write(&self) -> SqlxResult<Transaction<'static, Sqlite>> {
+    /// Begins a transaction that holds the write lock from its first statement. One that began as a reader and then
+    /// wrote could fail because another process wrote meanwhile.
+    pub(crate) async fn begin_write(&self) -> SqlxResult<Transaction<'static, Sqlite>> {
         self.writer.begin_with("begin immediate").await
     }
 
@@ -72,44 +73,44 @@ impl SqliteFile {
         self.reader.begin().await
     }
 
-    pub(crate) async fn reader(&self) -> SqlxResult<PoolConnection<Sqlite>> {
+    pub(crate) async fn acquire_reader(&self) -> SqlxResult<PoolConnection<Sqlite>> {
         self.reader.acquire().await
     }
 
-    /// The log is folded in.
+    /// Closes the connections, which checkpoints the log.
     pub(crate) async fn close(&self) {
         self.reader.close().await;
         self.writer.close().await;
     }
 }
 
-/// Whether a connection may serve the next call. SQLite ends a transaction by itself when the disk is full or refuses;
-/// sqlx 0.9 then finds nothing to roll back, takes the transaction for open, and begins no other on this connection:
-/// without this the writer would stay useless when there is room again.
+/// Whether a connection may be used for the next call. SQLite ends a transaction by itself when the disk is full or
+/// fails. sqlx 0.9 then finds nothing to roll back, considers the transaction open, and begins no other on this
+/// connection: without this check the writer would stay unusable when there is space again.
 async fn has_no_transaction(connection: &mut SqliteConnection) -> SqlxResult<bool> {
     if connection.is_in_transaction() {
-        // One that was dropped is rolled back by now, if it can be.
+        // Completes the rollback of a dropped transaction, if possible.
         connection.ping().await?;
     }
     Ok(!connection.is_in_transaction())
 }
 
-/// Brings the tables of a `sqlite:` URL up to date; makes the file when missing.
+/// Applies the migrations to the file of a `sqlite:` URL; creates it when missing.
 pub(crate) async fn migrate(url: &str) -> Result<()> {
     const OPERATION: &str = "migrate the database";
     let path = database_path(url)?;
-    // Held until the end: a command and the service may start on a new folder at the same moment.
+    // Held until the end: a command and the service may start in a new folder at the same time.
     let _lock = lock_for_migration(path.clone()).await?;
     let mut connection =
-        connect_options(&path).create_if_missing(true).connect().await.map_err(fault(OPERATION))?;
+        connect_options(&path).create_if_missing(true).connect().await.map_err(store_error(OPERATION))?;
     sqlx::migrate!("migrations/sqlite")
         .run(&mut connection)
         .await
-        .map_err(|cause| fault(OPERATION)(sqlx::Error::from(cause)))?;
-    connection.close().await.map_err(fault(OPERATION))
+        .map_err(|cause| store_error(OPERATION)(sqlx::Error::from(cause)))?;
+    connection.close().await.map_err(store_error(OPERATION))
 }
 
-/// The exclusive lock on `<file>.lock`, waited for.
+/// Waits for the exclusive lock on `<file>.lock`.
 async fn lock_for_migration(path: PathBuf) -> Result<File> {
     const OPERATION: &str = "lock the database for migration";
     let locked = tokio::task::spawn_blocking(move || {
@@ -129,12 +130,13 @@ async fn lock_for_migration(path: PathBuf) -> Result<File> {
     }
 }
 
-/// The lock on `<file>.serving`, not waited for: by whatever way a service comes to the file, it meets the others there.
-pub(crate) fn lock_for_service(url: &str, alone: bool) -> Result<File> {
+/// Takes the lock on `<file>.serving` without waiting. Resolves links, so that services that open the file by different
+/// paths meet at the same lock.
+pub(crate) fn lock_for_service(url: &str, exclusive: bool) -> Result<File> {
     let path = database_path(url)?;
     let failed = |cause| StoreError::new(StoreErrorKind::Unavailable, "lock the database").with_source(cause);
     let file = open_service_lock(&path).map_err(failed)?;
-    match if alone { file.try_lock() } else { file.try_lock_shared() } {
+    match if exclusive { file.try_lock() } else { file.try_lock_shared() } {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
             let what = format!("another photofinish works on the database {}", path.display());
@@ -148,7 +150,7 @@ fn open_service_lock(path: &Path) -> std::io::Result<File> {
     if let Some(folder) = path.parent() {
         make_folder(folder)?;
     }
-    // A link to the file is another name of it. One that is not there yet has no links.
+    // The database file may be a link. One that does not exist yet has no links.
     let mut name = path.canonicalize().unwrap_or_else(|_| path.to_owned()).into_os_string();
     name.push(".serving");
     File::options().create(true).append(true).open(name)
@@ -159,19 +161,19 @@ fn connect_options(path: &Path) -> SqliteConnectOptions {
         .filename(path)
         .foreign_keys(true)
         .journal_mode(SqliteJournalMode::Wal)
-        // What `confirm` answers must survive a power cut: the log is synced at every commit.
+        // Confirmations must survive a power cut: the log is synced at every commit.
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(BUSY_TIMEOUT)
         .pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
         .disable_statement_logging()
 }
 
-/// The file of `sqlite:data/photofinish.db` or `sqlite:///var/lib/photofinish.db`.
+/// The path in `sqlite:data/photofinish.db` or `sqlite:///var/lib/photofinish.db`.
 pub(crate) fn database_path(url: &str) -> Result<PathBuf> {
-    let refused = || StoreError::new(StoreErrorKind::Corrupt, format!("database url {url}"));
+    let refused = || StoreError::new(StoreErrorKind::Invalid, format!("database url {url}"));
     let path = url.strip_prefix("sqlite:").ok_or_else(refused)?;
     let path = path.strip_prefix("//").unwrap_or(path);
-    // Several connections have to see the same database: one in memory would be several.
+    // No in-memory database: each of the connections would open its own.
     if path.is_empty() || path.contains(":memory:") || path.contains('?') {
         return Err(refused());
     }

@@ -1,7 +1,7 @@
-//! What is done to many photos in one transaction, in the way of each database: [`one_by_one`] on SQLite, where a
-//! statement costs microseconds, [`at_once`] on Postgres, where it costs a round trip.
+//! Writes to many photos in one transaction, implemented per database: [`sqlite`] runs a statement per photo, which costs
+//! microseconds; [`postgres`] runs a statement for all photos, because each costs a network round trip.
 //!
-//! Who may do it, and to which photos, is decided by the callers, once for both.
+//! The callers decide which photos may be changed, once for both databases.
 
 pub(crate) mod postgres;
 pub(crate) mod sqlite;
@@ -11,35 +11,35 @@ use std::collections::{HashMap, HashSet};
 use async_trait::async_trait;
 use sqlx::FromRow;
 
-use super::Transaction;
 use crate::error::StoreError;
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{NewPhoto, PhotoState};
 use crate::search::faces::Change;
+use crate::sql::database::Transaction;
 use crate::sql::row_types::parse_photo_state;
 use crate::traits::{PhotoRef, PhotoResults, Result, UnpublishedPhoto};
 
-/// When a lease was taken and when it lapses, microseconds.
+/// When a lease begins and when it expires, microseconds.
 #[derive(Clone, Copy)]
 pub(crate) struct LeaseWindow {
     pub(crate) now: i64,
     pub(crate) until: i64,
 }
 
-/// A photo about to be leased.
+/// A photo that is about to be leased.
 #[derive(Clone, Copy)]
 pub(crate) struct LeaseCandidate {
     pub(crate) photo: PhotoRef,
     pub(crate) attempts: i64,
 }
 
-/// Where a photo is.
+/// The queue columns of a photo's row.
 pub(crate) struct PhotoRowState {
     pub(crate) state: PhotoState,
     pub(crate) attempts: i64,
     /// The running lease.
     pub(crate) lease: Option<LeaseId>,
-    /// When it lapses; 0 without one.
+    /// When the lease expires, microseconds; 0 without one.
     pub(crate) lease_until: i64,
 }
 
@@ -65,51 +65,52 @@ fn album_not_found(album: AlbumId) -> StoreError {
     StoreError::not_found(format!("album {album}"))
 }
 
-/// Many photos in one transaction.
+/// Writes to many photos in one transaction. Photos that a method changes must have been locked by
+/// [`Self::lock_photos`] in the same transaction. Times are microseconds.
 #[async_trait]
 pub(crate) trait QueueWrites: Send {
-    /// Where these photos are; those that do not exist are left out, and those whose album was closed. Nobody else changes
-    /// them until the transaction ends.
+    /// Locks photos until the transaction ends and returns their states, without photos that do not exist or whose album
+    /// is closed.
     async fn lock_photos(&mut self, photos: &[PhotoRef]) -> Result<HashMap<PhotoRef, PhotoRowState>>;
-    /// Inserts photos that wait for their upload. `NotFound` without the album, or when it was closed; until the
-    /// transaction ends it is not.
+    /// Inserts photos that wait for their upload. `NotFound` when the album does not exist or is closed; it cannot be
+    /// closed until the transaction ends.
     async fn insert_photos(
         &mut self,
         album: AlbumId,
         photos: Vec<(PhotoId, NewPhoto)>,
         now: i64,
     ) -> Result<()>;
-    /// Queues photos held that waited for their upload.
+    /// Queues locked photos that wait for their upload.
     async fn queue_photos(&mut self, photos: &[PhotoRef], now: i64) -> Result<()>;
-    /// Gives photos held their leases and counts the attempts; answers when each was queued, microseconds.
+    /// Assigns leases to locked photos and counts the attempts; returns when each photo was queued.
     async fn assign_leases(
         &mut self,
         photos: &[(PhotoRef, LeaseId)],
-        term: LeaseWindow,
+        window: LeaseWindow,
     ) -> Result<HashMap<LeaseId, i64>>;
-    /// Keeps running leases alive; answers which of these they are.
+    /// Extends running leases; returns those that were running.
     async fn renew_leases(&mut self, leases: &[LeaseId], until: i64) -> Result<HashSet<LeaseId>>;
-    /// Puts the photos of running leases back, uncounted, in a turn of its own: a microsecond later than the one before, so
-    /// that they keep their places and a message queue does not take the next message of them for the last.
+    /// Requeues the photos of running leases without counting the attempt. Sets `confirmed_at` one microsecond later, so
+    /// that they keep their places and a message queue does not take the next message for a duplicate of the last one.
     async fn release_leases(&mut self, leases: &[LeaseId], now: i64) -> Result<()>;
-    /// Makes photos held ready.
+    /// Makes locked photos ready.
     async fn mark_ready(&mut self, photos: &[&PhotoResults], now: i64) -> Result<()>;
-    /// Removes what an earlier reading saw in photos held; answers whether there were faces.
+    /// Deletes the faces and texts of locked photos; returns whether there were faces.
     async fn delete_detections(&mut self, photos: &[PhotoRef]) -> Result<bool>;
-    /// Inserts what was seen.
+    /// Inserts the faces and texts of photos.
     async fn insert_detections(&mut self, photos: &[&PhotoResults]) -> Result<()>;
-    /// Notes that these photos belong to a change of their album's.
+    /// Records that these photos belong to a change of their album.
     async fn record_change(&mut self, album: AlbumId, change: Change, photos: &[PhotoId]) -> Result<()>;
-    /// Notes that messages name these turns of photos, but for those whose album was closed.
+    /// Records that messages were published for these stays in the queue, except for photos of closed albums.
     async fn mark_published(&mut self, photos: &[UnpublishedPhoto], now: i64) -> Result<()>;
 }
 
 impl Transaction {
-    /// The way of this transaction's database.
+    /// The implementation for this transaction's database.
     pub(crate) fn queue_writes(&mut self) -> &mut dyn QueueWrites {
         match self {
             Self::Sqlite(transaction) => &mut **transaction,
-            Self::Postgres(link) => link,
+            Self::Postgres(connection) => connection,
         }
     }
 }

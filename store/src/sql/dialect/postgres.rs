@@ -1,29 +1,30 @@
-//! Postgres: a statement for all photos, their values in arrays.
+//! Postgres: one statement for all photos, with their values in arrays.
 //!
-//! What a transaction changes it has locked before, by [`LOCK`], in the order of the photos' keys: two transactions that
-//! want some of the same photos meet at the first of them, and one waits for the other there.
+//! A transaction locks the photos that it changes beforehand, by [`LOCK_PHOTOS`], in the order of their keys: of two
+//! transactions that need some of the same photos, one waits for the other at the first of them and they cannot deadlock.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{LeaseWindow, PhotoRowState, PhotoStateRow, QueueWrites, album_not_found};
+use crate::model::encoding::{to_micros, vector_to_bytes};
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{BoundingBox, NewPhoto};
 use crate::search::faces::Change;
 use crate::sql::connection::timed::TimedConnection;
-use crate::sql::error::fault;
-use crate::sql::row_types::{index_state_to_str, micros, vector_to_bytes};
+use crate::sql::error::store_error;
+use crate::sql::row_types::index_state_to_str;
 use crate::sql::statement::strip_nul;
 use crate::traits::{PhotoRef, PhotoResults, Result, UnpublishedPhoto};
 use async_trait::async_trait;
 
-/// The lock that an update takes, taken beforehand; it lets those pass who only refer to the photo.
+/// Takes the lock that an update takes. It does not block transactions that only refer to the photo by a foreign key.
 const LOCK_PHOTOS: &str = "select album, id, state, attempts, lease, lease_until from photo \
      where (album, id) in (select * from unnest($1::uuid[], $2::uuid[])) \
      and (select closed_at from album where album.id = photo.album) is null \
      order by album, id for no key update";
 
-/// The photos of running leases, locked in the same order.
-macro_rules! held_by_leases {
+/// Changes the photos of running leases, after locking them in the order of their keys.
+macro_rules! lock_by_lease {
     ($rest:literal) => {
         concat!(
             "with held as materialized (select album, id, lease from photo \
@@ -43,7 +44,7 @@ impl QueueWrites for TimedConnection {
             .bind(ids)
             .fetch_all(self)
             .await
-            .map_err(fault("lock photos"))?;
+            .map_err(store_error("lock photos"))?;
         rows.into_iter().map(PhotoStateRow::into_state).collect()
     }
 
@@ -54,12 +55,12 @@ impl QueueWrites for TimedConnection {
         now: i64,
     ) -> Result<()> {
         let (ids, photos): (Vec<PhotoId>, Vec<NewPhoto>) = photos.into_iter().unzip();
-        let (names, types): (Vec<String>, Vec<String>) = photos
+        let (filenames, content_types): (Vec<String>, Vec<String>) = photos
             .into_iter()
             .map(|photo| (strip_nul(photo.filename), strip_nul(photo.content_type)))
             .unzip();
         let expected = ids.len() as u64;
-        // The album is held before its photos, which nobody else knows of yet.
+        // The album is locked before its photos, which is safe: no other transaction knows these photos yet.
         let inserted = sqlx::query(
             "with home as materialized (select id from album where id = $1 and closed_at is null for key share) \
              insert into photo (album, id, filename, content_type, state, created_at, updated_at) \
@@ -68,12 +69,12 @@ impl QueueWrites for TimedConnection {
         )
         .bind(album)
         .bind(ids)
-        .bind(names)
-        .bind(types)
+        .bind(filenames)
+        .bind(content_types)
         .bind(now)
         .execute(self)
         .await
-        .map_err(fault("expect photos"))?
+        .map_err(store_error("create photos"))?
         .rows_affected();
         if inserted == expected { Ok(()) } else { Err(album_not_found(album)) }
     }
@@ -90,14 +91,14 @@ impl QueueWrites for TimedConnection {
         .bind(now)
         .execute(self)
         .await
-        .map_err(fault("confirm photos"))
+        .map_err(store_error("confirm photos"))
         .map(drop)
     }
 
     async fn assign_leases(
         &mut self,
         photos: &[(PhotoRef, LeaseId)],
-        term: LeaseWindow,
+        window: LeaseWindow,
     ) -> Result<HashMap<LeaseId, i64>> {
         let (albums, ids) = unzip_refs(photos.iter().map(|(photo, _)| *photo));
         let leases: Vec<LeaseId> = photos.iter().map(|(_, lease)| *lease).collect();
@@ -111,26 +112,26 @@ impl QueueWrites for TimedConnection {
         .bind(albums)
         .bind(ids)
         .bind(leases)
-        .bind(term.until)
-        .bind(term.now)
+        .bind(window.until)
+        .bind(window.now)
         .fetch_all(self)
         .await
-        .map_err(fault("lease photos"))?;
+        .map_err(store_error("lease photos"))?;
         Ok(queued.into_iter().collect())
     }
 
     async fn renew_leases(&mut self, leases: &[LeaseId], until: i64) -> Result<HashSet<LeaseId>> {
-        let renewed: Vec<LeaseId> = sqlx::query_scalar(held_by_leases!("update photo set lease_until = $2"))
+        let renewed: Vec<LeaseId> = sqlx::query_scalar(lock_by_lease!("update photo set lease_until = $2"))
             .bind(leases)
             .bind(until)
             .fetch_all(self)
             .await
-            .map_err(fault("renew leases"))?;
+            .map_err(store_error("renew leases"))?;
         Ok(renewed.into_iter().collect())
     }
 
     async fn release_leases(&mut self, leases: &[LeaseId], now: i64) -> Result<()> {
-        sqlx::query(held_by_leases!(
+        sqlx::query(lock_by_lease!(
             "update photo set state = 'queued', attempts = attempts - 1, lease = null, lease_until = 0, \
              updated_at = $2, published_at = null, confirmed_at = confirmed_at + 1"
         ))
@@ -138,18 +139,18 @@ impl QueueWrites for TimedConnection {
         .bind(now)
         .execute(self)
         .await
-        .map_err(fault("give photos back"))
+        .map_err(store_error("release photos"))
         .map(drop)
     }
 
     async fn mark_ready(&mut self, photos: &[&PhotoResults], now: i64) -> Result<()> {
-        let (albums, ids) = unzip_refs(photos.iter().map(|finished| photo_ref(finished)));
+        let (albums, ids) = unzip_refs(photos.iter().map(|results| photo_ref(results)));
         let side = |side: fn(&PhotoResults) -> u32| -> Vec<i64> {
-            photos.iter().map(|finished| i64::from(side(finished))).collect()
+            photos.iter().map(|results| i64::from(side(results))).collect()
         };
-        let times: Vec<Option<i64>> = photos.iter().map(|finished| finished.taken_at.map(micros)).collect();
+        let times: Vec<Option<i64>> = photos.iter().map(|results| results.taken_at.map(to_micros)).collect();
         let cameras: Vec<Option<String>> =
-            photos.iter().map(|finished| finished.camera.clone().map(strip_nul)).collect();
+            photos.iter().map(|results| results.camera.clone().map(strip_nul)).collect();
         sqlx::query(
             "update photo set state = 'ready', width = seen.width, height = seen.height, \
              taken_at = seen.taken_at, camera = seen.camera, settled_at = $7, updated_at = $7, attempts = 0, \
@@ -160,14 +161,14 @@ impl QueueWrites for TimedConnection {
         )
         .bind(albums)
         .bind(ids)
-        .bind(side(|finished| finished.size.width))
-        .bind(side(|finished| finished.size.height))
+        .bind(side(|results| results.size.width))
+        .bind(side(|results| results.size.height))
         .bind(times)
         .bind(cameras)
         .bind(now)
         .execute(self)
         .await
-        .map_err(fault("finish photos"))
+        .map_err(store_error("finish photos"))
         .map(drop)
     }
 
@@ -180,7 +181,7 @@ impl QueueWrites for TimedConnection {
         .bind(&ids)
         .execute(&mut *self)
         .await
-        .map_err(fault("forget faces"))?
+        .map_err(store_error("delete faces"))?
         .rows_affected();
         sqlx::query(
             "delete from seen_text where (album, photo) in (select * from unnest($1::uuid[], $2::uuid[]))",
@@ -189,7 +190,7 @@ impl QueueWrites for TimedConnection {
         .bind(ids)
         .execute(self)
         .await
-        .map_err(fault("forget texts"))?;
+        .map_err(store_error("delete texts"))?;
         Ok(faces > 0)
     }
 
@@ -209,17 +210,18 @@ impl QueueWrites for TimedConnection {
         .bind(change.nonce)
         .execute(self)
         .await
-        .map_err(fault("note a change"))
+        .map_err(store_error("record a change"))
         .map(drop)
     }
 
     async fn mark_published(&mut self, photos: &[UnpublishedPhoto], now: i64) -> Result<()> {
         let named: Vec<PhotoRef> = photos.iter().map(|unpublished| unpublished.photo).collect();
-        let held = self.lock_photos(&named).await?;
-        // No others: a photo of a closed album, whose rows are being deleted, would be locked out of turn.
-        let photos = photos.iter().filter(|unpublished| held.contains_key(&unpublished.photo));
+        let locked = self.lock_photos(&named).await?;
+        // Only those that were locked: updating a photo of a closed album, whose rows are being deleted, would lock it
+        // out of order.
+        let photos = photos.iter().filter(|unpublished| locked.contains_key(&unpublished.photo));
         let (albums, ids) = unzip_refs(photos.clone().map(|unpublished| unpublished.photo));
-        let turns: Vec<i64> = photos.map(|unpublished| unpublished.confirmed_at).collect();
+        let confirmed_at: Vec<i64> = photos.map(|unpublished| unpublished.confirmed_at).collect();
         sqlx::query(
             "update photo set published_at = $4 \
              from unnest($1::uuid[], $2::uuid[], $3::bigint[]) as named (album, id, confirmed_at) \
@@ -228,24 +230,24 @@ impl QueueWrites for TimedConnection {
         )
         .bind(albums)
         .bind(ids)
-        .bind(turns)
+        .bind(confirmed_at)
         .bind(now)
         .execute(self)
         .await
-        .map_err(fault("note published photos"))
+        .map_err(store_error("mark photos as published"))
         .map(drop)
     }
 }
 
-fn photo_ref(finished: &PhotoResults) -> PhotoRef {
-    PhotoRef { album: finished.lease.album, photo: finished.lease.photo }
+fn photo_ref(results: &PhotoResults) -> PhotoRef {
+    PhotoRef { album: results.lease.album, photo: results.lease.photo }
 }
 
 fn unzip_refs(photos: impl Iterator<Item = PhotoRef>) -> (Vec<AlbumId>, Vec<PhotoId>) {
     photos.map(|PhotoRef { album, photo }| (album, photo)).unzip()
 }
 
-/// What was seen, column by column.
+/// The columns that faces and texts share, one value per detection.
 #[derive(Default)]
 struct DetectionColumns {
     albums: Vec<AlbumId>,
@@ -258,23 +260,23 @@ struct DetectionColumns {
 }
 
 impl DetectionColumns {
-    fn push(&mut self, finished: &PhotoResults, place: &BoundingBox, confidence: f64) {
-        self.albums.push(finished.lease.album);
-        self.photos.push(finished.lease.photo);
-        self.tops.push(place.top);
-        self.lefts.push(place.left);
-        self.widths.push(place.width);
-        self.heights.push(place.height);
+    fn push(&mut self, results: &PhotoResults, bounding_box: &BoundingBox, confidence: f64) {
+        self.albums.push(results.lease.album);
+        self.photos.push(results.lease.photo);
+        self.tops.push(bounding_box.top);
+        self.lefts.push(bounding_box.left);
+        self.widths.push(bounding_box.width);
+        self.heights.push(bounding_box.height);
         self.confidences.push(confidence);
     }
 }
 
-async fn insert_faces(link: &mut TimedConnection, photos: &[&PhotoResults]) -> Result<()> {
-    let mut seen = DetectionColumns::default();
+async fn insert_faces(connection: &mut TimedConnection, photos: &[&PhotoResults]) -> Result<()> {
+    let mut columns = DetectionColumns::default();
     let (mut reasons, mut models, mut vectors) = (Vec::new(), Vec::new(), Vec::new());
-    for finished in photos {
-        for face in &finished.faces {
-            seen.push(finished, &face.bounding_box, face.confidence);
+    for results in photos {
+        for face in &results.faces {
+            columns.push(results, &face.bounding_box, face.confidence);
             reasons.push(face.unindexed.map(|reason| reason.as_str()));
             models.push(face.embedding.as_ref().map(|embedding| embedding.model.as_str()));
             vectors.push(face.embedding.as_ref().map(|embedding| vector_to_bytes(&embedding.vector)));
@@ -288,28 +290,28 @@ async fn insert_faces(link: &mut TimedConnection, photos: &[&PhotoResults]) -> R
          model, embedding) select * from unnest($1::uuid[], $2::uuid[], $3::float8[], $4::float8[], \
          $5::float8[], $6::float8[], $7::float8[], $8::text[], $9::text[], $10::bytea[])",
     )
-    .bind(seen.albums)
-    .bind(seen.photos)
-    .bind(seen.tops)
-    .bind(seen.lefts)
-    .bind(seen.widths)
-    .bind(seen.heights)
-    .bind(seen.confidences)
+    .bind(columns.albums)
+    .bind(columns.photos)
+    .bind(columns.tops)
+    .bind(columns.lefts)
+    .bind(columns.widths)
+    .bind(columns.heights)
+    .bind(columns.confidences)
     .bind(reasons)
     .bind(models)
     .bind(vectors)
-    .execute(link)
+    .execute(connection)
     .await
-    .map_err(fault("keep faces"))
+    .map_err(store_error("insert faces"))
     .map(drop)
 }
 
-async fn insert_texts(link: &mut TimedConnection, photos: &[&PhotoResults]) -> Result<()> {
-    let mut seen = DetectionColumns::default();
+async fn insert_texts(connection: &mut TimedConnection, photos: &[&PhotoResults]) -> Result<()> {
+    let mut columns = DetectionColumns::default();
     let (mut readings, mut standings) = (Vec::new(), Vec::new());
-    for finished in photos {
-        for text in &finished.texts {
-            seen.push(finished, &text.bounding_box, text.confidence);
+    for results in photos {
+        for text in &results.texts {
+            columns.push(results, &text.bounding_box, text.confidence);
             readings.push(strip_nul(text.text.clone()));
             standings.push(index_state_to_str(text.index_state));
         }
@@ -322,17 +324,17 @@ async fn insert_texts(link: &mut TimedConnection, photos: &[&PhotoResults]) -> R
          standing) select * from unnest($1::uuid[], $2::uuid[], $3::float8[], $4::float8[], \
          $5::float8[], $6::float8[], $7::float8[], $8::text[], $9::text[])",
     )
-    .bind(seen.albums)
-    .bind(seen.photos)
-    .bind(seen.tops)
-    .bind(seen.lefts)
-    .bind(seen.widths)
-    .bind(seen.heights)
-    .bind(seen.confidences)
+    .bind(columns.albums)
+    .bind(columns.photos)
+    .bind(columns.tops)
+    .bind(columns.lefts)
+    .bind(columns.widths)
+    .bind(columns.heights)
+    .bind(columns.confidences)
     .bind(readings)
     .bind(standings)
-    .execute(link)
+    .execute(connection)
     .await
-    .map_err(fault("keep texts"))
+    .map_err(store_error("insert texts"))
     .map(drop)
 }

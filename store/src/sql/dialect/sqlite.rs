@@ -1,4 +1,5 @@
-//! SQLite: a statement a photo. The transaction has the write lock of the whole file.
+//! SQLite: one statement per photo. A write transaction holds the lock of the whole file, so that there is nothing to lock
+//! per photo.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,21 +7,22 @@ use async_trait::async_trait;
 use sqlx::SqliteConnection;
 
 use super::{LeaseWindow, PhotoRowState, PhotoStateRow, QueueWrites, album_not_found};
+use crate::model::encoding::{to_micros, vector_to_bytes};
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{DetectedFace, DetectedText, NewPhoto};
 use crate::search::faces::Change;
-use crate::sql::error::fault;
-use crate::sql::row_types::{index_state_to_str, micros, vector_to_bytes};
+use crate::sql::error::store_error;
+use crate::sql::row_types::index_state_to_str;
 use crate::traits::{PhotoRef, PhotoResults, Result, UnpublishedPhoto};
 
-/// Known to the test of query plans.
+/// Public for the test of query plans.
 pub(in crate::sql) const RENEW_LEASE: &str =
     "update photo set lease_until = $2 where lease = $1 and state = 'processing'";
 
 #[async_trait]
 impl QueueWrites for SqliteConnection {
     async fn lock_photos(&mut self, photos: &[PhotoRef]) -> Result<HashMap<PhotoRef, PhotoRowState>> {
-        let mut held = HashMap::with_capacity(photos.len());
+        let mut locked = HashMap::with_capacity(photos.len());
         for PhotoRef { album, photo } in photos {
             let row: Option<PhotoStateRow> = sqlx::query_as(
                 "select album, id, state, attempts, lease, lease_until from photo where album = $1 and id = $2 \
@@ -30,10 +32,10 @@ impl QueueWrites for SqliteConnection {
             .bind(photo)
             .fetch_optional(&mut *self)
             .await
-            .map_err(fault("look photos up"))?;
-            held.extend(row.map(PhotoStateRow::into_state).transpose()?);
+            .map_err(store_error("lock photos"))?;
+            locked.extend(row.map(PhotoStateRow::into_state).transpose()?);
         }
-        Ok(held)
+        Ok(locked)
     }
 
     async fn insert_photos(
@@ -54,7 +56,7 @@ impl QueueWrites for SqliteConnection {
             .bind(now)
             .execute(&mut *self)
             .await
-            .map_err(fault("expect photos"))?;
+            .map_err(store_error("create photos"))?;
             if inserted.rows_affected() == 0 {
                 return Err(album_not_found(album));
             }
@@ -73,7 +75,7 @@ impl QueueWrites for SqliteConnection {
             .bind(now)
             .execute(&mut *self)
             .await
-            .map_err(fault("confirm photos"))?;
+            .map_err(store_error("confirm photos"))?;
         }
         Ok(())
     }
@@ -81,7 +83,7 @@ impl QueueWrites for SqliteConnection {
     async fn assign_leases(
         &mut self,
         photos: &[(PhotoRef, LeaseId)],
-        term: LeaseWindow,
+        window: LeaseWindow,
     ) -> Result<HashMap<LeaseId, i64>> {
         let mut queued = HashMap::with_capacity(photos.len());
         for (PhotoRef { album, photo }, lease) in photos {
@@ -92,11 +94,11 @@ impl QueueWrites for SqliteConnection {
             .bind(album)
             .bind(photo)
             .bind(lease)
-            .bind(term.until)
-            .bind(term.now)
+            .bind(window.until)
+            .bind(window.now)
             .fetch_one(&mut *self)
             .await
-            .map_err(fault("lease photos"))?;
+            .map_err(store_error("lease photos"))?;
             queued.insert(*lease, confirmed_at);
         }
         Ok(queued)
@@ -110,7 +112,7 @@ impl QueueWrites for SqliteConnection {
                 .bind(until)
                 .execute(&mut *self)
                 .await
-                .map_err(fault("renew leases"))?;
+                .map_err(store_error("renew leases"))?;
             if renewed.rows_affected() > 0 {
                 running.insert(*lease);
             }
@@ -128,28 +130,28 @@ impl QueueWrites for SqliteConnection {
             .bind(now)
             .execute(&mut *self)
             .await
-            .map_err(fault("give photos back"))?;
+            .map_err(store_error("release photos"))?;
         }
         Ok(())
     }
 
     async fn mark_ready(&mut self, photos: &[&PhotoResults], now: i64) -> Result<()> {
-        for finished in photos {
+        for results in photos {
             sqlx::query(
                 "update photo set state = 'ready', width = $3, height = $4, taken_at = $5, camera = $6, \
                  settled_at = $7, updated_at = $7, attempts = 0, lease = null, lease_until = 0 \
                  where album = $1 and id = $2",
             )
-            .bind(finished.lease.album)
-            .bind(finished.lease.photo)
-            .bind(i64::from(finished.size.width))
-            .bind(i64::from(finished.size.height))
-            .bind(finished.taken_at.map(micros))
-            .bind(finished.camera.as_deref())
+            .bind(results.lease.album)
+            .bind(results.lease.photo)
+            .bind(i64::from(results.size.width))
+            .bind(i64::from(results.size.height))
+            .bind(results.taken_at.map(to_micros))
+            .bind(results.camera.as_deref())
             .bind(now)
             .execute(&mut *self)
             .await
-            .map_err(fault("finish photos"))?;
+            .map_err(store_error("finish photos"))?;
         }
         Ok(())
     }
@@ -157,30 +159,30 @@ impl QueueWrites for SqliteConnection {
     async fn delete_detections(&mut self, photos: &[PhotoRef]) -> Result<bool> {
         let mut faces = 0;
         for PhotoRef { album, photo } in photos {
-            let forgotten = sqlx::query("delete from face where album = $1 and photo = $2")
+            let deleted = sqlx::query("delete from face where album = $1 and photo = $2")
                 .bind(album)
                 .bind(photo)
                 .execute(&mut *self)
                 .await
-                .map_err(fault("forget faces"))?;
-            faces += forgotten.rows_affected();
+                .map_err(store_error("delete faces"))?;
+            faces += deleted.rows_affected();
             sqlx::query("delete from seen_text where album = $1 and photo = $2")
                 .bind(album)
                 .bind(photo)
                 .execute(&mut *self)
                 .await
-                .map_err(fault("forget texts"))?;
+                .map_err(store_error("delete texts"))?;
         }
         Ok(faces > 0)
     }
 
     async fn insert_detections(&mut self, photos: &[&PhotoResults]) -> Result<()> {
-        for finished in photos {
-            let photo = PhotoRef { album: finished.lease.album, photo: finished.lease.photo };
-            for face in &finished.faces {
+        for results in photos {
+            let photo = PhotoRef { album: results.lease.album, photo: results.lease.photo };
+            for face in &results.faces {
                 insert_face(self, photo, face).await?;
             }
-            for text in &finished.texts {
+            for text in &results.texts {
                 insert_text(self, photo, text).await?;
             }
         }
@@ -199,7 +201,7 @@ impl QueueWrites for SqliteConnection {
             .bind(change.nonce)
             .execute(&mut *self)
             .await
-            .map_err(fault("note a change"))?;
+            .map_err(store_error("record a change"))?;
         }
         Ok(())
     }
@@ -216,7 +218,7 @@ impl QueueWrites for SqliteConnection {
             .bind(now)
             .execute(&mut *self)
             .await
-            .map_err(fault("note published photos"))?;
+            .map_err(store_error("mark photos as published"))?;
         }
         Ok(())
     }
@@ -243,7 +245,7 @@ async fn insert_face(
     .bind(face.embedding.as_ref().map(|embedding| vector_to_bytes(&embedding.vector)))
     .execute(connection)
     .await
-    .map_err(fault("keep faces"))
+    .map_err(store_error("insert faces"))
     .map(drop)
 }
 
@@ -267,6 +269,6 @@ async fn insert_text(
     .bind(index_state_to_str(text.index_state))
     .execute(connection)
     .await
-    .map_err(fault("keep texts"))
+    .map_err(store_error("insert texts"))
     .map(drop)
 }

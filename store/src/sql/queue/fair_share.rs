@@ -1,18 +1,19 @@
-//! Deals places to albums in turns, so that a huge album starves nobody. Knows no photo.
+//! Shares the places of a lease or an outbox read between albums, so that a huge album does not starve small ones. Knows
+//! no photo.
 
 use std::collections::VecDeque;
 
 use crate::model::ids::AlbumId;
-use crate::sql::statement::query;
-use crate::sql::{Statement, Transaction};
+use crate::sql::database::Transaction;
+use crate::sql::statement::{Statement, query};
 use crate::traits::Result;
 
-/// How many albums one call looks at. A worker takes a few dozen photos at a time: with more albums than that waiting,
-/// the next call goes on where this one stopped.
+/// How many albums one call reads. A worker leases a few dozen photos at a time; with more albums than this waiting, the
+/// next call continues after the last of them.
 const ALBUMS_PER_CALL: usize = 16;
 
-/// The albums after `$1` with photos of this kind that nobody has closed, `$2` at most: one probe of the index for each,
-/// however many photos wait.
+/// The open albums after `$1` that have photos matching the condition, `$2` at most: one index probe per album, however
+/// many photos wait.
 macro_rules! albums_with_photos {
     ($condition:literal) => {
         concat!(
@@ -30,8 +31,8 @@ macro_rules! albums_with_photos {
 }
 pub(crate) use albums_with_photos;
 
-/// Up to `limit` albums that the statement finds: those after the cursor, then from the beginning up to it. Moves the
-/// cursor to the last of them.
+/// Returns up to `limit` albums that the statement finds: those after the cursor, then from the beginning up to it. Moves
+/// the cursor to the last of them.
 pub(crate) async fn select_albums(
     transaction: &mut Transaction,
     statement: Statement,
@@ -61,13 +62,13 @@ async fn load_albums_after(
     Ok(rows.into_iter().map(|(album,)| album).collect())
 }
 
-/// Places left, and the albums that may have photos for them.
+/// Shares a number of places fairly between albums.
 pub(crate) struct FairShare<T> {
     albums: VecDeque<T>,
     remaining: usize,
 }
 
-/// An album and how many photos it may give now.
+/// An album and how many places it may fill now.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Share<T> {
     pub(crate) album: T,
@@ -79,20 +80,21 @@ impl<T: Copy> FairShare<T> {
         Self { albums: albums.into(), remaining: limit }
     }
 
-    /// The next album: what is left is shared alike among those that wait.
+    /// Returns the next album with an equal share of the remaining places; `None` when no place or no album is left.
     pub(crate) fn next_share(&mut self) -> Option<Share<T>> {
-        let share = (self.remaining / self.albums.len().max(1)).max(1);
+        let limit = (self.remaining / self.albums.len().max(1)).max(1);
         if self.remaining == 0 {
             return None;
         }
-        self.albums.pop_front().map(|album| Share { album, limit: share })
+        self.albums.pop_front().map(|album| Share { album, limit })
     }
 
-    /// Notes what the album gave. One that gave its share has another turn, if there are places after the others.
-    pub(crate) fn record(&mut self, turn: Share<T>, count: usize) {
+    /// Records how many places the album filled. One that filled its share gets another, if places remain after the other
+    /// albums.
+    pub(crate) fn record(&mut self, share: Share<T>, count: usize) {
         self.remaining -= count.min(self.remaining);
-        if count == turn.limit {
-            self.albums.push_back(turn.album);
+        if count == share.limit {
+            self.albums.push_back(share.album);
         }
     }
 }
@@ -101,14 +103,14 @@ impl<T: Copy> FairShare<T> {
 mod tests {
     use super::*;
 
-    /// What albums with so many photos give.
+    /// How many places albums with these numbers of photos fill.
     fn distribute(photos: &[usize], limit: usize) -> Vec<usize> {
         let mut given = vec![0; photos.len()];
-        let mut turns = FairShare::new((0..photos.len()).collect(), limit);
-        while let Some(turn) = turns.next_share() {
-            let count = turn.limit.min(photos[turn.album] - given[turn.album]);
-            given[turn.album] += count;
-            turns.record(turn, count);
+        let mut shares = FairShare::new((0..photos.len()).collect(), limit);
+        while let Some(share) = shares.next_share() {
+            let count = share.limit.min(photos[share.album] - given[share.album]);
+            given[share.album] += count;
+            shares.record(share, count);
         }
         given
     }

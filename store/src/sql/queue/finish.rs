@@ -1,4 +1,4 @@
-//! The ends of photos: what was read is written, or why it never will be. Everything here runs inside the caller's
+//! Finishes photos: writes their results, or the reason of their failure. Every function runs inside the caller's
 //! transaction.
 
 use std::collections::{BTreeMap, HashMap};
@@ -6,32 +6,33 @@ use std::collections::{BTreeMap, HashMap};
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::photo::{FailureReason, PhotoState};
 use crate::search::faces::Change;
+use crate::sql::database::Transaction;
 use crate::sql::dialect::PhotoRowState;
-use crate::sql::{Transaction, query};
-use crate::traits::{Finish, Lease, PhotoRef, PhotoResults, Result};
+use crate::sql::statement::query;
+use crate::traits::{FinishOutcome, Lease, PhotoRef, PhotoResults, Result};
 
 const OPERATION: &str = "finish photos";
 
-/// Writes all of them. One answer each, in order.
+/// Writes the results of every photo whose lease is still running. Returns one outcome per photo, in order.
 pub(crate) async fn finish_photos(
     transaction: &mut Transaction,
     photos: &[PhotoResults],
-) -> Result<Vec<Finish>> {
-    let keys: Vec<PhotoRef> = photos.iter().map(|finished| photo_ref(&finished.lease)).collect();
-    let mut held = transaction.queue_writes().lock_photos(&keys).await?;
-    let mut answers = Vec::with_capacity(photos.len());
+) -> Result<Vec<FinishOutcome>> {
+    let keys: Vec<PhotoRef> = photos.iter().map(|results| photo_ref(&results.lease)).collect();
+    let mut locked = transaction.queue_writes().lock_photos(&keys).await?;
+    let mut outcomes = Vec::with_capacity(photos.len());
     let mut done = Vec::with_capacity(photos.len());
-    for finished in photos {
-        let answer = check_lease(&mut held, &finished.lease);
-        if answer == Finish::Done {
-            done.push(finished);
+    for results in photos {
+        let outcome = check_lease(&mut locked, &results.lease);
+        if outcome == FinishOutcome::Done {
+            done.push(results);
         }
-        answers.push(answer);
+        outcomes.push(outcome);
     }
     if done.is_empty() {
-        return Ok(answers);
+        return Ok(outcomes);
     }
-    let keys: Vec<PhotoRef> = done.iter().map(|finished| photo_ref(&finished.lease)).collect();
+    let keys: Vec<PhotoRef> = done.iter().map(|results| photo_ref(&results.lease)).collect();
     let now = transaction.read_clock(OPERATION).await?;
     transaction.queue_writes().mark_ready(&done, now).await?;
     transaction.queue_writes().delete_detections(&keys).await?;
@@ -40,30 +41,30 @@ pub(crate) async fn finish_photos(
     for PhotoRef { album, photo } in keys {
         changed.entry(album).or_default().push(photo);
     }
-    // Last, and in the order of the albums: where rows are locked, two workers cannot wait for each other.
+    // Last, and in the order of the albums, whose rows this locks: see the lock order of `sql`.
     for (album, photos) in changed {
         record_changes(transaction, album, &photos).await?;
     }
-    Ok(answers)
+    Ok(outcomes)
 }
 
-/// Ends a photo for good, if the lease is still the running one.
+/// Marks a photo as failed, if the lease is still running.
 pub(crate) async fn fail_leased_photo(
     transaction: &mut Transaction,
     lease: &Lease,
     reason: FailureReason,
     detail: &str,
-) -> Result<Finish> {
+) -> Result<FinishOutcome> {
     let photo = photo_ref(lease);
-    let mut held = transaction.queue_writes().lock_photos(&[photo]).await?;
-    let answer = check_lease(&mut held, lease);
-    if answer == Finish::Done {
+    let mut locked = transaction.queue_writes().lock_photos(&[photo]).await?;
+    let outcome = check_lease(&mut locked, lease);
+    if outcome == FinishOutcome::Done {
         fail_locked_photo(transaction, photo, reason, detail).await?;
     }
-    Ok(answer)
+    Ok(outcome)
 }
 
-/// Ends a photo that is held for good; what an earlier reading saw in it goes too.
+/// Marks a locked photo as failed and deletes the detections of an earlier attempt.
 pub(crate) async fn fail_locked_photo(
     transaction: &mut Transaction,
     photo: PhotoRef,
@@ -87,11 +88,11 @@ pub(crate) async fn fail_locked_photo(
     Ok(())
 }
 
-/// Counts the album's changes up by one and notes which photos changed.
+/// Increments the album's change number and records which photos changed.
 ///
-/// The update locks the album's row until the commit. So changes become visible in the order of their numbers, and
-/// an index that has seen change n misses nothing below it; with a sequence instead of the row a transaction could
-/// take number 7, commit after number 8, and be missed by every index that looked in between.
+/// The update locks the album's row until the commit. So changes become visible in the order of their numbers, and an
+/// index that has read up to change n misses nothing below it. With a sequence instead of the row, a transaction could
+/// get number 7, commit after number 8, and be missed by every index that read in between.
 pub(crate) async fn record_changes(
     transaction: &mut Transaction,
     album: AlbumId,
@@ -109,14 +110,14 @@ fn photo_ref(lease: &Lease) -> PhotoRef {
     PhotoRef { album: lease.album, photo: lease.photo }
 }
 
-/// Whether the lease may still write, or what it is told instead. It may once.
-fn check_lease(held: &mut HashMap<PhotoRef, PhotoRowState>, lease: &Lease) -> Finish {
-    let Some(standing) = held.get_mut(&photo_ref(lease)) else {
-        return Finish::Gone;
+/// Whether the lease may write. A second call for the same lease returns `Superseded`.
+fn check_lease(locked: &mut HashMap<PhotoRef, PhotoRowState>, lease: &Lease) -> FinishOutcome {
+    let Some(row) = locked.get_mut(&photo_ref(lease)) else {
+        return FinishOutcome::Gone;
     };
-    if standing.state != PhotoState::Processing || standing.lease != Some(lease.id) {
-        return Finish::Superseded;
+    if row.state != PhotoState::Processing || row.lease != Some(lease.id) {
+        return FinishOutcome::Superseded;
     }
-    standing.lease = None;
-    Finish::Done
+    row.lease = None;
+    FinishOutcome::Done
 }

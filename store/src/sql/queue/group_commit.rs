@@ -1,6 +1,6 @@
-//! Confirmations, committed together: what waits while one transaction syncs goes into the next one.
+//! Group commit of confirmations: calls that arrive while one transaction syncs share the next one.
 //!
-//! A sync costs the same for one photo as for a hundred, and partners confirm from many connections at once.
+//! A sync costs the same for one photo as for a hundred, and partners confirm over many connections at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,23 +11,22 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::metric_names;
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::photo::PhotoState;
-use crate::sql::Database;
+use crate::sql::database::Database;
 use crate::traits::{PhotoRef, Result};
 
-/// How many calls may wait; the next ones wait for a place. More than the connections a busy API has open.
+/// How many calls may be queued; further callers wait for a free slot. More than the connections of a busy API.
 const QUEUE_CAPACITY: usize = 256;
 
-/// How many calls one transaction takes.
+/// How many calls share one transaction at most.
 const MAX_BATCH: usize = 64;
 
-/// How long one transaction waits for as many calls as the one before had. Partners that confirm one photo after the
-/// other come back a moment after their answer: without this, the first of eight would go alone and the other seven
+/// How long to collect calls when fewer wait than the previous batch had. Partners that confirm one photo after the other
+/// call again right after a response: without this, the first of eight calls would be committed alone and the other seven
 /// wait for its sync, every time (measured: two syncs of 3.9 ms for eight photos instead of one).
 const COLLECT_WINDOW: Duration = Duration::from_millis(1);
 
-/// How long one transaction may take: more than waiting for a connection, for a lock and for a statement together. A
-/// connection that went away without a word would otherwise hold up every confirmation of this process for as long as
-/// the system keeps trying.
+/// How long one transaction may take: more than the timeouts for a connection, a lock and a statement together. Otherwise
+/// a silently lost connection would block every confirmation of this process until the system gives it up.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 const OPERATION: &str = "confirm photos";
@@ -45,7 +44,7 @@ impl Confirmation {
     }
 }
 
-/// Takes confirmations to the task that commits them. The task ends with the last desk.
+/// Sends confirmations to the task that commits them. The task ends when the last sender is dropped.
 pub(crate) struct GroupCommit {
     calls: mpsc::Sender<Confirmation>,
 }
@@ -53,18 +52,18 @@ pub(crate) struct GroupCommit {
 impl GroupCommit {
     /// Starts the task on the current runtime.
     pub(crate) fn start(database: Database) -> Arc<Self> {
-        let (waiting, calls) = mpsc::channel(QUEUE_CAPACITY);
-        tokio::spawn(run(database, calls));
-        Arc::new(Self { calls: waiting })
+        let (calls, receiver) = mpsc::channel(QUEUE_CAPACITY);
+        tokio::spawn(run(database, receiver));
+        Arc::new(Self { calls })
     }
 
-    /// Answers once the photos are durable in the queue.
+    /// Returns once the photos are durably queued: those that exist.
     pub(crate) async fn confirm(&self, album: AlbumId, photos: Vec<PhotoId>) -> Result<Vec<PhotoId>> {
         let closed = || StoreError::new(StoreErrorKind::Unavailable, OPERATION);
-        let (answer, answered) = oneshot::channel();
-        let call = Confirmation { album, photos, reply: answer };
+        let (reply, response) = oneshot::channel();
+        let call = Confirmation { album, photos, reply };
         self.calls.send(call).await.map_err(|_| closed())?;
-        answered.await.map_err(|_| closed())?
+        response.await.map_err(|_| closed())?
     }
 }
 
@@ -76,9 +75,9 @@ async fn run(database: Database, mut calls: mpsc::Receiver<Confirmation>) {
         metrics::histogram!(metric_names::CONFIRMATIONS_PER_COMMIT).record(batch.len() as f64);
         let committed = tokio::time::timeout(COMMIT_TIMEOUT, commit_batch(&database, &batch)).await;
         match committed.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable, OPERATION))) {
-            Ok(answers) => {
-                for (call, confirmed) in batch.drain(..).zip(answers) {
-                    // A caller that went away does not need its answer; its photos are confirmed.
+            Ok(replies) => {
+                for (call, confirmed) in batch.drain(..).zip(replies) {
+                    // A caller that is gone needs no reply; its photos are confirmed.
                     drop(call.reply.send(Ok(confirmed)));
                 }
             }
@@ -91,7 +90,8 @@ async fn run(database: Database, mut calls: mpsc::Receiver<Confirmation>) {
     }
 }
 
-/// Takes what waits, and what comes within a moment when less waits than `before`. Whether there is anything.
+/// Receives the calls that wait, and for [`COLLECT_WINDOW`] more of them when fewer wait than `before`. `false` when the
+/// channel is closed.
 async fn collect_batch(
     calls: &mut mpsc::Receiver<Confirmation>,
     batch: &mut Vec<Confirmation>,
@@ -103,10 +103,10 @@ async fn collect_batch(
     let deadline = tokio::time::sleep(COLLECT_WINDOW);
     tokio::pin!(deadline);
     while batch.len() < before {
-        let room = MAX_BATCH - batch.len();
+        let capacity = MAX_BATCH - batch.len();
         tokio::select! {
             () = &mut deadline => break,
-            more = calls.recv_many(batch, room) => {
+            more = calls.recv_many(batch, capacity) => {
                 if more == 0 {
                     break;
                 }
@@ -116,14 +116,14 @@ async fn collect_batch(
     true
 }
 
-/// One transaction for all calls. One answer a call, in order.
+/// Confirms the photos of all calls in one transaction. Returns the existing photos of each call, in order.
 async fn commit_batch(database: &Database, calls: &[Confirmation]) -> Result<Vec<Vec<PhotoId>>> {
-    let asked: Vec<PhotoRef> = calls.iter().flat_map(Confirmation::photo_refs).collect();
-    let mut transaction = database.write(OPERATION).await?;
-    let held = transaction.queue_writes().lock_photos(&asked).await?;
-    let expected: Vec<PhotoRef> = held
+    let requested: Vec<PhotoRef> = calls.iter().flat_map(Confirmation::photo_refs).collect();
+    let mut transaction = database.begin_write(OPERATION).await?;
+    let locked = transaction.queue_writes().lock_photos(&requested).await?;
+    let expected: Vec<PhotoRef> = locked
         .iter()
-        .filter(|(_, standing)| standing.state == PhotoState::AwaitingUpload)
+        .filter(|(_, row)| row.state == PhotoState::AwaitingUpload)
         .map(|(photo, _)| *photo)
         .collect();
     if !expected.is_empty() {
@@ -131,8 +131,8 @@ async fn commit_batch(database: &Database, calls: &[Confirmation]) -> Result<Vec
         transaction.queue_writes().queue_photos(&expected, now).await?;
     }
     transaction.commit(OPERATION).await?;
-    let there = |call: &Confirmation| {
-        call.photo_refs().filter(|key| held.contains_key(key)).map(|key| key.photo).collect()
+    let existing = |call: &Confirmation| {
+        call.photo_refs().filter(|key| locked.contains_key(key)).map(|key| key.photo).collect()
     };
-    Ok(calls.iter().map(there).collect())
+    Ok(calls.iter().map(existing).collect())
 }

@@ -1,4 +1,4 @@
-//! Taking photos from the queue. Everything here runs inside the caller's transaction.
+//! Leases photos of the queue. Every function runs inside the caller's transaction.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,13 +7,15 @@ use std::sync::Arc;
 use super::finish::fail_locked_photo;
 use crate::metric_names;
 use crate::model::album::AlbumConfig;
+use crate::model::encoding::from_micros;
 use crate::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
 use crate::model::photo::{FailureReason, PhotoState};
+use crate::sql::database::Transaction;
 use crate::sql::dialect::{LeaseCandidate, LeaseWindow, PhotoRowState};
 use crate::sql::queue::fair_share::{FairShare, albums_with_photos, select_albums};
-use crate::sql::row_types::{from_json, from_micros};
-use crate::sql::{Statement, Transaction, query};
-use crate::traits::{Lease, Named, PhotoRef, Result};
+use crate::sql::row_types::from_json;
+use crate::sql::statement::{Statement, query};
+use crate::traits::{Lease, NamedLease, PhotoRef, Result};
 
 const OPERATION: &str = "lease photos";
 
@@ -21,65 +23,66 @@ const OPERATION: &str = "lease photos";
 pub(crate) const ALBUMS_WITH_FRESH_PHOTOS: Statement =
     Statement::Portable(albums_with_photos!("state = 'queued' and attempts = 0"));
 
-/// Postgres passes over rows that another worker is taking at this moment.
-macro_rules! each_skipping_locked {
+/// A statement that locks what it selects; on Postgres it skips rows that another worker has locked.
+macro_rules! skip_locked {
     ($text:literal) => {
         Statement::PerDialect { sqlite: $text, postgres: concat!($text, " for no key update skip locked") }
     };
 }
 
-/// The fresh photos of an album that wait longest.
-pub(crate) const OLDEST_FRESH_PHOTOS: Statement = each_skipping_locked!(
+/// The fresh photos of an album that have waited longest.
+pub(crate) const OLDEST_FRESH_PHOTOS: Statement = skip_locked!(
     "select id from photo where state = 'queued' and attempts = 0 and album = $1 \
      order by confirmed_at, id limit $2"
 );
 
-/// The suspect whose lease lapsed first.
-pub(crate) const NEXT_CRASH_SUSPECT: Statement = each_skipping_locked!(
+/// The crash suspect whose lease expired first.
+pub(crate) const NEXT_CRASH_SUSPECT: Statement = skip_locked!(
     "select album, id, attempts from photo \
      where state in ('queued', 'processing') and attempts > 0 and lease_until <= $1 \
      and (select closed_at from album where album.id = photo.album) is null \
      order by lease_until limit 1"
 );
 
-/// Fresh photos, from the albums after `cursor` in turn; within an album the longest confirmed first.
+/// Leases fresh photos and moves the cursor. The albums after it share `limit`; within an album the photos that were
+/// confirmed first come first.
 pub(crate) async fn lease_fresh(
     transaction: &mut Transaction,
     limit: usize,
-    term: LeaseWindow,
+    window: LeaseWindow,
     cursor: &mut Option<AlbumId>,
 ) -> Result<Vec<Lease>> {
     let albums = select_albums(transaction, ALBUMS_WITH_FRESH_PHOTOS, limit, cursor).await?;
-    let mut turns = FairShare::new(albums, limit);
+    let mut shares = FairShare::new(albums, limit);
     let mut leases = Vec::new();
     let mut known = AlbumCache::new();
-    while let Some(turn) = turns.next_share() {
-        let waiting = load_oldest_fresh(transaction, turn.album, turn.limit).await?;
-        leases.extend(assign_leases(transaction, &waiting, term, &mut known).await?);
-        turns.record(turn, waiting.len());
+    while let Some(share) = shares.next_share() {
+        let candidates = load_oldest_fresh(transaction, share.album, share.limit).await?;
+        leases.extend(assign_leases(transaction, &candidates, window, &mut known).await?);
+        shares.record(share, candidates.len());
     }
     Ok(leases)
 }
 
-/// What came of looking for a suspect.
+/// The result of [`lease_suspect`].
 pub(crate) enum SuspectLease {
-    /// None waits.
+    /// No crash suspect waits.
     None,
     /// One was leased.
     Leased(Lease),
-    /// One had reached its attempt limit and became failed. Its album is locked now: the next suspect takes another
-    /// transaction.
+    /// One had reached its attempt limit and became failed. Its album is locked now, so that the next suspect needs
+    /// another transaction.
     Failed,
 }
 
-/// The suspect that lapsed the longest ago.
+/// Leases the crash suspect whose lease expired first.
 pub(crate) async fn lease_suspect(
     transaction: &mut Transaction,
     attempt_limit: u32,
-    term: LeaseWindow,
+    window: LeaseWindow,
 ) -> Result<SuspectLease> {
     let row: Option<(AlbumId, PhotoId, i64)> =
-        query(OPERATION, NEXT_CRASH_SUSPECT).bind(term.now).fetch_optional(&mut *transaction).await?;
+        query(OPERATION, NEXT_CRASH_SUSPECT).bind(window.now).fetch_optional(&mut *transaction).await?;
     let Some((album, photo, attempts)) = row else {
         return Ok(SuspectLease::None);
     };
@@ -89,53 +92,57 @@ pub(crate) async fn lease_suspect(
         return Ok(SuspectLease::Failed);
     }
     let leases =
-        assign_leases(transaction, &[LeaseCandidate { photo, attempts }], term, &mut AlbumCache::new())
+        assign_leases(transaction, &[LeaseCandidate { photo, attempts }], window, &mut AlbumCache::new())
             .await?;
     Ok(leases.into_iter().next().map_or(SuspectLease::None, SuspectLease::Leased))
 }
 
-/// Exactly these photos, where they wait for their first lease. One answer each, in order.
+/// Leases exactly these photos, if they are fresh. Returns one outcome per photo, in order.
 pub(crate) async fn lease_named(
     transaction: &mut Transaction,
     photos: &[PhotoRef],
     attempt_limit: u32,
-    term: LeaseWindow,
-) -> Result<Vec<Named>> {
-    let mut held = transaction.queue_writes().lock_photos(photos).await?;
-    let mut fates = Vec::with_capacity(photos.len());
+    window: LeaseWindow,
+) -> Result<Vec<NamedLease>> {
+    let mut locked = transaction.queue_writes().lock_photos(photos).await?;
+    let mut decisions = Vec::with_capacity(photos.len());
     for photo in photos {
-        // Named twice, it is held by its first lease.
-        fates.push(held.get_mut(photo).map_or(LeaseDecision::Obsolete, |standing| {
-            LeaseDecision::decide(standing, attempt_limit, term)
-        }));
+        // A photo that is named twice is leased once: deciding changes its row state.
+        decisions.push(
+            locked
+                .get_mut(photo)
+                .map_or(LeaseDecision::Obsolete, |row| LeaseDecision::decide(row, attempt_limit, window)),
+        );
     }
-    let fresh = photos.iter().zip(&fates).filter(|(_, fate)| matches!(fate, LeaseDecision::Grant));
-    let waiting: Vec<LeaseCandidate> =
+    let fresh =
+        photos.iter().zip(&decisions).filter(|(_, decision)| matches!(decision, LeaseDecision::Grant));
+    let candidates: Vec<LeaseCandidate> =
         fresh.map(|(photo, _)| LeaseCandidate { photo: *photo, attempts: 0 }).collect();
-    let mut leases = assign_leases(transaction, &waiting, term, &mut AlbumCache::new()).await?.into_iter();
+    let mut leases =
+        assign_leases(transaction, &candidates, window, &mut AlbumCache::new()).await?.into_iter();
     let mut crashed: Vec<(PhotoRef, i64)> = Vec::new();
-    let mut answers = Vec::with_capacity(photos.len());
-    for (photo, fate) in photos.iter().zip(fates) {
-        answers.push(match fate {
-            LeaseDecision::Grant => leases.next().map_or(Named::Obsolete, Named::Leased),
-            LeaseDecision::CrashSuspect => Named::Suspect,
-            LeaseDecision::HeldElsewhere => Named::HeldElsewhere,
-            LeaseDecision::Obsolete => Named::Obsolete,
+    let mut outcomes = Vec::with_capacity(photos.len());
+    for (photo, decision) in photos.iter().zip(decisions) {
+        outcomes.push(match decision {
+            LeaseDecision::Grant => leases.next().map_or(NamedLease::Obsolete, NamedLease::Leased),
+            LeaseDecision::CrashSuspect => NamedLease::CrashSuspect,
+            LeaseDecision::HeldElsewhere => NamedLease::HeldElsewhere,
+            LeaseDecision::Obsolete => NamedLease::Obsolete,
             LeaseDecision::AttemptsExhausted { attempts } => {
                 crashed.push((*photo, attempts));
-                Named::Obsolete
+                NamedLease::Obsolete
             }
         });
     }
-    // Last, and in the order of the albums: their rows are locked by it.
+    // Last, and in the order of the albums, whose rows this locks: see the lock order of `sql`.
     crashed.sort();
     for (photo, attempts) in crashed {
         fail_crash_suspect(transaction, photo, attempts).await?;
     }
-    Ok(answers)
+    Ok(outcomes)
 }
 
-/// What a named photo's standing means for who names it.
+/// Whether a photo that a message names can be leased.
 enum LeaseDecision {
     Grant,
     CrashSuspect,
@@ -145,19 +152,19 @@ enum LeaseDecision {
 }
 
 impl LeaseDecision {
-    /// Moves the standing on to what it will be.
-    fn decide(standing: &mut PhotoRowState, attempt_limit: u32, term: LeaseWindow) -> Self {
-        let attempts = standing.attempts;
-        match standing.state {
-            PhotoState::Processing if standing.lease_until > term.now => Self::HeldElsewhere,
+    /// Decides, and changes `row` to the state that the photo will have.
+    fn decide(row: &mut PhotoRowState, attempt_limit: u32, window: LeaseWindow) -> Self {
+        let attempts = row.attempts;
+        match row.state {
+            PhotoState::Processing if row.lease_until > window.now => Self::HeldElsewhere,
             PhotoState::Queued | PhotoState::Processing if attempts >= i64::from(attempt_limit) => {
-                standing.state = PhotoState::Failed;
+                row.state = PhotoState::Failed;
                 Self::AttemptsExhausted { attempts }
             }
             PhotoState::Queued | PhotoState::Processing if attempts > 0 => Self::CrashSuspect,
             PhotoState::Queued | PhotoState::Processing => {
-                standing.state = PhotoState::Processing;
-                standing.lease_until = i64::MAX;
+                row.state = PhotoState::Processing;
+                row.lease_until = i64::MAX;
                 Self::Grant
             }
             PhotoState::AwaitingUpload | PhotoState::Ready | PhotoState::Failed => Self::Obsolete,
@@ -166,16 +173,16 @@ impl LeaseDecision {
 }
 
 async fn fail_crash_suspect(transaction: &mut Transaction, photo: PhotoRef, attempts: i64) -> Result<()> {
-    let detail = format!("{attempts} leases ended without a word");
+    let detail = format!("{attempts} leases expired without a result");
     fail_locked_photo(transaction, photo, FailureReason::ProcessingCrashed, &detail).await?;
-    // Nobody else tells: its workers are dead. A transaction that does not commit counts it once more.
+    // Counted here because its workers are dead. A transaction that does not commit counts it once too often.
     let reason = FailureReason::ProcessingCrashed.as_str();
     metrics::counter!(metric_names::PHOTOS_FAILED, "reason" => reason).increment(1);
-    tracing::info!(photo.id = %photo.photo, album.id = %photo.album, reason, detail, "photo failed");
+    tracing::info!(photo.id = %photo.photo, album.id = %photo.album, reason, detail, "failed a crash suspect at its attempt limit");
     Ok(())
 }
 
-/// The photos of an album that wait longest.
+/// Returns the fresh photos of an album that have waited longest.
 async fn load_oldest_fresh(
     transaction: &mut Transaction,
     album: AlbumId,
@@ -189,24 +196,26 @@ async fn load_oldest_fresh(
         .collect())
 }
 
-/// Whose an album is and how it wants its photos read.
+/// The owners and configurations of albums that were loaded in this transaction.
 type AlbumCache = HashMap<AlbumId, (OrganizationId, Arc<AlbumConfig>)>;
 
-/// Gives the photos leases and counts the attempts. One lease each, in order.
+/// Assigns a lease to each photo and counts the attempts. Returns the leases in order.
 async fn assign_leases(
     transaction: &mut Transaction,
-    waiting: &[LeaseCandidate],
-    term: LeaseWindow,
+    candidates: &[LeaseCandidate],
+    window: LeaseWindow,
     known: &mut AlbumCache,
 ) -> Result<Vec<Lease>> {
-    if waiting.is_empty() {
+    if candidates.is_empty() {
         return Ok(Vec::new());
     }
-    let taken: Vec<(PhotoRef, LeaseId)> =
-        waiting.iter().map(|waiting| (waiting.photo, LeaseId::generate())).collect();
-    let queued = transaction.queue_writes().assign_leases(&taken, term).await?;
-    let mut leases = Vec::with_capacity(taken.len());
-    for ((PhotoRef { album, photo }, id), LeaseCandidate { attempts, .. }) in taken.into_iter().zip(waiting) {
+    let assigned: Vec<(PhotoRef, LeaseId)> =
+        candidates.iter().map(|candidate| (candidate.photo, LeaseId::generate())).collect();
+    let queued = transaction.queue_writes().assign_leases(&assigned, window).await?;
+    let mut leases = Vec::with_capacity(assigned.len());
+    for ((PhotoRef { album, photo }, id), LeaseCandidate { attempts, .. }) in
+        assigned.into_iter().zip(candidates)
+    {
         let (organization, config) = match known.entry(album) {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(unknown) => {
@@ -214,8 +223,8 @@ async fn assign_leases(
             }
         };
         let attempt = u32::try_from(attempts + 1).unwrap_or(u32::MAX);
-        // A photo whose row was locked by this transaction is there.
-        let confirmed_at = from_micros(queued.get(&id).copied().unwrap_or(term.now))?;
+        // The row exists: this transaction has locked it.
+        let confirmed_at = from_micros(queued.get(&id).copied().unwrap_or(window.now))?;
         leases.push(Lease { id, photo, album, organization, config, attempt, confirmed_at });
     }
     Ok(leases)

@@ -1,4 +1,4 @@
-//! The work queue: the states of photos, in the same rows as the photos.
+//! The work queue: the states of photos, stored in the rows of the photos.
 
 pub(crate) mod fair_share;
 pub(crate) mod finish;
@@ -13,25 +13,27 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 use tokio::sync::Mutex;
 
-use super::{Database, Statement, query};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::model::encoding::{from_micros, micros_after};
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{FailureReason, PhotoState};
+use crate::sql::database::Database;
 use crate::sql::dialect::LeaseWindow;
 use crate::sql::queue::finish::{fail_leased_photo, finish_photos};
 use crate::sql::queue::group_commit::GroupCommit;
 use crate::sql::queue::lease::SuspectLease;
-use crate::sql::row_types::{from_micros, micros_after};
+use crate::sql::statement::{Statement, query};
 use crate::traits::{
-    Finish, Lease, LeaseRequest, Named, OutboxQueue, PhotoRef, PhotoResults, Queue, Result, UnpublishedPhoto,
+    FinishOutcome, Lease, LeaseKind, LeaseRequest, NamedLease, OutboxQueue, PhotoRef, PhotoResults, Queue,
+    Result, UnpublishedPhoto,
 };
 
-/// Each half reads one partial index: the fresh, and the suspects without a running lease.
+/// Counts the waiting photos. Each half reads one partial index: fresh photos, and crash suspects without a running lease.
 pub(crate) const DEPTH: &str = "select (select count(*) from photo where state = 'queued' and attempts = 0) \
      + (select count(*) from photo where state in ('queued', 'processing') and attempts > 0 \
      and lease_until <= $1)";
 
-/// One probe of the index for each album with fresh photos, however many photos wait.
+/// When the oldest fresh photo was queued: one index probe per album with fresh photos, however many photos wait.
 pub(crate) const WAITING_SINCE: &str = "with recursive waiting (album) as ( \
      select (select album from photo where state = 'queued' and attempts = 0 order by album limit 1) \
      union all \
@@ -40,21 +42,21 @@ pub(crate) const WAITING_SINCE: &str = "with recursive waiting (album) as ( \
      select min((select confirmed_at from photo where state = 'queued' and attempts = 0 \
      and photo.album = waiting.album order by confirmed_at limit 1)) from waiting";
 
-/// Photos that wait have no lease that could lapse.
+/// Expires every running lease. Waiting photos have none.
 pub(crate) const RECLAIM_LEASES: &str = "update photo set lease_until = 0 \
      where state in ('queued', 'processing') and attempts > 0 and lease_until > 0";
 
-/// Ready and failed photos go back to the queue; what was seen stays searchable until the new reading replaces it.
-macro_rules! queue_again {
+/// Requeues ready and failed photos. Their detections stay searchable until new ones replace them.
+macro_rules! requeue {
     () => {
         "update photo set state = 'queued', failure = null, failure_detail = null, settled_at = null, \
          confirmed_at = $2, updated_at = $2, published_at = null where album = $1 "
     };
 }
 
-const RETRY: &str = concat!(queue_again!(), "and id = $3");
+const RETRY: &str = concat!(requeue!(), "and id = $3");
 
-macro_rules! settled {
+macro_rules! select_settled {
     () => {
         "select id from photo where album = $1 and state in ('ready', 'failed') and id > $3 \
          order by id limit $4"
@@ -62,29 +64,30 @@ macro_rules! settled {
 }
 
 pub(crate) const REPROCESS: Statement = Statement::PerDialect {
-    sqlite: concat!(queue_again!(), "and id in (", settled!(), ") returning id"),
+    sqlite: concat!(requeue!(), "and id in (", select_settled!(), ") returning id"),
     postgres: concat!(
         "with settled as materialized (",
-        settled!(),
+        select_settled!(),
         " for no key update) ",
-        queue_again!(),
+        requeue!(),
         "and id in (select id from settled) returning id"
     ),
 };
 
-/// How many photos are queued again in one transaction. A hundred thousand at once would keep every confirmation waiting
-/// for seconds.
+/// How many photos are requeued in one transaction. A hundred thousand at once would block every confirmation for
+/// seconds.
 const REPROCESS_BATCH: i64 = 2000;
 
+/// The work queue and its outbox, in the database.
 pub(crate) struct SqlQueue {
     database: Database,
     group_commit: Arc<GroupCommit>,
     attempt_limit: u32,
-    /// Whether running leases have to lapse before the next one.
+    /// Whether the next call that leases must first expire all running leases.
     reclaim_scheduled: Mutex<bool>,
-    /// The album that was served last; the next lease begins after it.
+    /// The album from which photos were leased last; the next call begins after it.
     lease_cursor: Mutex<Option<AlbumId>>,
-    /// The same for photos to publish.
+    /// The same for unpublished photos.
     publish_cursor: Mutex<Option<AlbumId>>,
 }
 
@@ -103,50 +106,49 @@ impl SqlQueue {
         }
     }
 
-    /// Lets every running lease lapse now; answers how many. Their photos are suspects: the process that held them
-    /// ended without a word.
+    /// Expires every running lease; returns how many. Their photos become crash suspects.
     pub(crate) async fn reclaim_leases(&self) -> Result<u64> {
         const OPERATION: &str = "reclaim leases";
-        let mut transaction = self.database.write(OPERATION).await?;
+        let mut transaction = self.database.begin_write(OPERATION).await?;
         let reclaimed = query(OPERATION, RECLAIM_LEASES).execute(&mut transaction).await?;
         transaction.commit(OPERATION).await?;
         Ok(reclaimed)
     }
 
-    /// As [`Self::reclaim`], when next photos are leased; until it has come through none are.
+    /// Makes the next call that leases photos reclaim first; nothing is leased until that has succeeded.
     pub(crate) async fn schedule_reclaim(&self) {
         *self.reclaim_scheduled.lock().await = true;
     }
 
     async fn run_scheduled_reclaim(&self) -> Result<()> {
-        let mut reclaims = self.reclaim_scheduled.lock().await;
-        if *reclaims {
+        let mut scheduled = self.reclaim_scheduled.lock().await;
+        if *scheduled {
             let reclaimed = self.reclaim_leases().await?;
-            *reclaims = false;
-            tracing::info!(reclaimed, "photos left in processing can be leased again");
+            *scheduled = false;
+            tracing::info!(reclaimed, "reclaimed the leases of a previous process");
         }
         Ok(())
     }
 
     async fn lease_fresh(&self, limit: usize, ttl: Duration) -> Result<Vec<Lease>> {
         const OPERATION: &str = "lease photos";
-        let mut served = self.lease_cursor.lock().await;
-        let mut transaction = self.database.write(OPERATION).await?;
-        // The clock after the wait for the lock: no lease begins in the past.
+        let mut cursor = self.lease_cursor.lock().await;
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        // Read after waiting for the lock, so that no lease begins in the past.
         let now = transaction.read_clock(OPERATION).await?;
-        let term = LeaseWindow { now, until: micros_after(now, ttl) };
-        let leases = lease::lease_fresh(&mut transaction, limit, term, &mut served).await?;
+        let window = LeaseWindow { now, until: micros_after(now, ttl) };
+        let leases = lease::lease_fresh(&mut transaction, limit, window, &mut cursor).await?;
         transaction.commit(OPERATION).await?;
         Ok(leases)
     }
 
     async fn lease_suspect(&self, ttl: Duration) -> Result<Option<Lease>> {
-        const OPERATION: &str = "lease a suspect";
+        const OPERATION: &str = "lease a crash suspect";
         loop {
-            let mut transaction = self.database.write(OPERATION).await?;
+            let mut transaction = self.database.begin_write(OPERATION).await?;
             let now = transaction.read_clock(OPERATION).await?;
-            let term = LeaseWindow { now, until: micros_after(now, ttl) };
-            let suspect = lease::lease_suspect(&mut transaction, self.attempt_limit, term).await?;
+            let window = LeaseWindow { now, until: micros_after(now, ttl) };
+            let suspect = lease::lease_suspect(&mut transaction, self.attempt_limit, window).await?;
             transaction.commit(OPERATION).await?;
             match suspect {
                 SuspectLease::None => return Ok(None),
@@ -166,11 +168,11 @@ impl Queue for SqlQueue {
     async fn retry(&self, album: AlbumId, photo: PhotoId) -> Result<()> {
         const OPERATION: &str = "retry a photo";
         let key = PhotoRef { album, photo };
-        let mut transaction = self.database.write(OPERATION).await?;
-        let held = transaction.queue_writes().lock_photos(&[key]).await?;
-        let state = held.get(&key).map(|standing| standing.state);
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        let locked = transaction.queue_writes().lock_photos(&[key]).await?;
+        let state = locked.get(&key).map(|row| row.state);
         if state != Some(PhotoState::Failed) {
-            // Not by the transaction's end of scope, which comes a moment later: leasing passes over a row that is held.
+            // Explicitly: a rollback on drop would end a moment later, and leasing skips rows that are locked.
             transaction.rollback(OPERATION).await?;
             let state = state.ok_or_else(|| StoreError::not_found(format!("photo {photo}")))?;
             let what = format!("photo {photo} is {}", state.as_str());
@@ -181,13 +183,13 @@ impl Queue for SqlQueue {
         transaction.commit(OPERATION).await
     }
 
-    /// In steps: a call that broke off half-way is finished by calling it again.
+    /// In batches; an interrupted call is completed by calling again.
     async fn reprocess(&self, album: AlbumId) -> Result<u64> {
         const OPERATION: &str = "reprocess an album";
         let mut queued = 0;
         let mut after = PhotoId(uuid::Uuid::nil());
         loop {
-            let mut transaction = self.database.write(OPERATION).await?;
+            let mut transaction = self.database.begin_write(OPERATION).await?;
             let now = transaction.read_clock(OPERATION).await?;
             let ids: Vec<(PhotoId,)> = query(OPERATION, REPROCESS)
                 .bind(album)
@@ -198,7 +200,7 @@ impl Queue for SqlQueue {
                 .await?;
             transaction.commit(OPERATION).await?;
             queued += ids.len() as u64;
-            // Onwards by id: a photo that is ready again meanwhile is not queued twice.
+            // In the order of ids, so that a photo that becomes ready again meanwhile is not requeued twice.
             match ids.iter().max() {
                 Some((last,)) if ids.len() as i64 == REPROCESS_BATCH => after = *last,
                 _ => return Ok(queued),
@@ -211,7 +213,7 @@ impl Queue for SqlQueue {
             return Ok(Vec::new());
         }
         self.run_scheduled_reclaim().await?;
-        if request.suspects {
+        if request.kind == LeaseKind::CrashSuspect {
             return Ok(self.lease_suspect(request.ttl).await?.into_iter().collect());
         }
         self.lease_fresh(request.limit, request.ttl).await
@@ -219,32 +221,32 @@ impl Queue for SqlQueue {
 
     async fn renew(&self, leases: &[LeaseId], ttl: Duration) -> Result<Vec<LeaseId>> {
         const OPERATION: &str = "renew leases";
-        let mut transaction = self.database.write(OPERATION).await?;
+        let mut transaction = self.database.begin_write(OPERATION).await?;
         let until = micros_after(transaction.read_clock(OPERATION).await?, ttl);
         let running = transaction.queue_writes().renew_leases(leases, until).await?;
         transaction.commit(OPERATION).await?;
         Ok(leases.iter().copied().filter(|lease| running.contains(lease)).collect())
     }
 
-    async fn finish(&self, photos: Vec<PhotoResults>) -> Result<Vec<Finish>> {
+    async fn finish(&self, photos: Vec<PhotoResults>) -> Result<Vec<FinishOutcome>> {
         const OPERATION: &str = "finish photos";
-        let mut transaction = self.database.write(OPERATION).await?;
-        let answers = finish_photos(&mut transaction, &photos).await?;
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        let outcomes = finish_photos(&mut transaction, &photos).await?;
         transaction.commit(OPERATION).await?;
-        Ok(answers)
+        Ok(outcomes)
     }
 
-    async fn fail(&self, lease: &Lease, reason: FailureReason, detail: &str) -> Result<Finish> {
+    async fn fail(&self, lease: &Lease, reason: FailureReason, detail: &str) -> Result<FinishOutcome> {
         const OPERATION: &str = "fail a photo";
-        let mut transaction = self.database.write(OPERATION).await?;
-        let answer = fail_leased_photo(&mut transaction, lease, reason, detail).await?;
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        let outcome = fail_leased_photo(&mut transaction, lease, reason, detail).await?;
         transaction.commit(OPERATION).await?;
-        Ok(answer)
+        Ok(outcome)
     }
 
     async fn release(&self, leases: &[LeaseId]) -> Result<()> {
-        const OPERATION: &str = "give photos back";
-        let mut transaction = self.database.write(OPERATION).await?;
+        const OPERATION: &str = "release photos";
+        let mut transaction = self.database.begin_write(OPERATION).await?;
         let now = transaction.read_clock(OPERATION).await?;
         transaction.queue_writes().release_leases(leases, now).await?;
         transaction.commit(OPERATION).await
@@ -263,7 +265,7 @@ impl Queue for SqlQueue {
     }
 
     async fn waiting_since(&self) -> Result<Option<OffsetDateTime>> {
-        const OPERATION: &str = "look for the photo that waits longest";
+        const OPERATION: &str = "find the oldest waiting photo";
         let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
         let (since,): (Option<i64>,) = query(OPERATION, WAITING_SINCE).fetch_one(&mut snapshot).await?;
         since.map(from_micros).transpose()
@@ -272,36 +274,36 @@ impl Queue for SqlQueue {
 
 #[async_trait]
 impl OutboxQueue for SqlQueue {
-    async fn unpublished(&self, limit: usize) -> Result<Vec<UnpublishedPhoto>> {
+    async fn list_unpublished(&self, limit: usize) -> Result<Vec<UnpublishedPhoto>> {
         let mut cursor = self.publish_cursor.lock().await;
         let mut snapshot = self.database.begin_snapshot("find unpublished photos").await?;
         outbox::list_unpublished(&mut snapshot, limit, &mut cursor).await
     }
 
     async fn mark_published(&self, photos: &[UnpublishedPhoto]) -> Result<()> {
-        const OPERATION: &str = "note published photos";
-        let mut transaction = self.database.write(OPERATION).await?;
+        const OPERATION: &str = "mark photos as published";
+        let mut transaction = self.database.begin_write(OPERATION).await?;
         let now = transaction.read_clock(OPERATION).await?;
         transaction.queue_writes().mark_published(photos, now).await?;
         transaction.commit(OPERATION).await
     }
 
-    async fn lease_named(&self, photos: &[PhotoRef], ttl: Duration) -> Result<Vec<Named>> {
+    async fn lease_named(&self, photos: &[PhotoRef], ttl: Duration) -> Result<Vec<NamedLease>> {
         const OPERATION: &str = "lease named photos";
         self.run_scheduled_reclaim().await?;
-        let mut transaction = self.database.write(OPERATION).await?;
+        let mut transaction = self.database.begin_write(OPERATION).await?;
         let now = transaction.read_clock(OPERATION).await?;
-        let term = LeaseWindow { now, until: micros_after(now, ttl) };
-        let answers = lease::lease_named(&mut transaction, photos, self.attempt_limit, term).await?;
+        let window = LeaseWindow { now, until: micros_after(now, ttl) };
+        let outcomes = lease::lease_named(&mut transaction, photos, self.attempt_limit, window).await?;
         transaction.commit(OPERATION).await?;
-        Ok(answers)
+        Ok(outcomes)
     }
 
     async fn republish(&self, before: i64) -> Result<u64> {
         const OPERATION: &str = "republish photos";
         let mut republished = 0;
         loop {
-            let mut transaction = self.database.write(OPERATION).await?;
+            let mut transaction = self.database.begin_write(OPERATION).await?;
             let (count, more) = outbox::republish_batch(&mut transaction, before).await?;
             transaction.commit(OPERATION).await?;
             republished += count;

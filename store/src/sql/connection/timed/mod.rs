@@ -1,15 +1,15 @@
-//! A pool's connection to a Postgres server on which no call waits for ever.
+//! A pooled connection to a Postgres server on which every call is bounded in time.
 //!
-//! A server that restarts ends its connections, and whoever waits on one hears of it at once. A network that goes away
-//! ends nothing: until the system gives up, minutes later, a statement, a commit and the pool's own look at a connection
-//! that comes back would wait, each with a place of the pool. So every step here has an end, and a connection that was
-//! silent is closed without a farewell and never used again.
+//! When a server restarts, its connections end and waiting calls fail at once. When the network is lost, nothing ends:
+//! until the system gives up, minutes later, statements, commits and the check of returned connections would wait, each
+//! with a slot of the pool. So every step has a timeout here, and a connection that timed out is closed without a
+//! goodbye message and never used again.
 //!
-//! A commit whose answer did not come may have happened. It is an outage like any other: who calls again must find the
-//! same end either way.
+//! A commit that timed out may have happened. It is reported as an outage like any other: repeating the operation must
+//! lead to the same state either way.
 //!
-//! Nor is a connection used again whose server refused to write: it follows another one since a failover, and says so
-//! for as long as the connection lives.
+//! A connection whose server refused a write is not used again either: since a failover that server is a standby, and
+//! will refuse writes for as long as the connection lives.
 
 #[cfg(test)]
 mod tests;
@@ -27,22 +27,22 @@ use sqlx::{Describe, Either, Execute, Executor, PgConnection, Postgres, SqlStr};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-/// How long a connection may take to end its transaction and to answer that it is fit for the next call.
+/// How long a returned connection may take to roll back its transaction and to respond to a ping.
 const RETURN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What sqlx answers; the caller knows which call failed.
+/// A result of sqlx; the caller adds which operation failed.
 pub(crate) type SqlxResult<T> = Result<T, sqlx::Error>;
 
-/// The connection, with or without a transaction. Dropped, it rolls back and returns to its pool.
+/// The connection, with or without a transaction. When dropped, it rolls back and returns to its pool.
 #[derive(Debug)]
 pub(crate) struct TimedConnection {
-    /// There until it is dropped.
+    /// `Some` until the drop.
     connection: Option<PoolConnection<Postgres>>,
-    /// How long one step of a call may take: an answer, or the next row of it.
+    /// How long one step of a call may take: a response, or the next row of it.
     step_timeout: Duration,
     in_transaction: bool,
-    /// A call got no answer: what the server has done is unknown, and what it sends next belongs to that call. Or the
-    /// server takes no writes.
+    /// Set when a call timed out: what the server has done is unknown, and what it sends next belongs to that call.
+    /// Also set when the server accepts no writes.
     is_unusable: bool,
 }
 
@@ -52,7 +52,7 @@ impl TimedConnection {
     }
 
     pub(crate) async fn begin(mut self, statement: &'static str) -> SqlxResult<Self> {
-        // Before the answer: without one a transaction may run.
+        // Set before the response: if it times out, a transaction may be open.
         self.in_transaction = true;
         self.execute(statement).await?;
         Ok(self)
@@ -72,7 +72,7 @@ impl TimedConnection {
         Ok(())
     }
 
-    /// Closes the connection in the end, instead of giving it back: its server is not the one to talk to.
+    /// Makes the drop close the connection instead of returning it to the pool.
     pub(crate) fn mark_unusable(&mut self) {
         self.is_unusable = true;
     }
@@ -84,14 +84,14 @@ impl TimedConnection {
     }
 }
 
-/// What a call needs of the link.
+/// The parts of a [`TimedConnection`] that a call borrows.
 struct Guarded<'c> {
     connection: &'c mut PgConnection,
     step_timeout: Duration,
     is_unusable: &'c mut bool,
 }
 
-/// The answer, if it comes in time.
+/// Awaits a call for at most `step_timeout`.
 async fn with_timeout<T>(
     patience: Duration,
     is_lost: &mut bool,
@@ -105,7 +105,7 @@ async fn with_timeout<T>(
     answer
 }
 
-/// 25006: a write in a transaction that only reads. We write in none of those: it is the server that takes no writes.
+/// 25006: a write in a read-only transaction. The store writes in none of these, so the server itself is read-only.
 fn is_refused_write<T>(answer: &SqlxResult<T>) -> bool {
     match answer {
         Err(sqlx::Error::Database(cause)) => cause.code().is_some_and(|code| code == "25006"),
@@ -120,7 +120,7 @@ fn timeout_error() -> sqlx::Error {
 impl<'c> Executor<'c> for &'c mut TimedConnection {
     type Database = Postgres;
 
-    /// Each row may take as long as a whole answer: an album is read for as long as rows come.
+    /// The timeout applies to each row, not to the whole result: reading an album takes as long as rows keep arriving.
     fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, SqlxResult<Either<PgQueryResult, PgRow>>>
     where
         'c: 'e,
@@ -186,7 +186,7 @@ impl Drop for TimedConnection {
     }
 }
 
-/// Takes the connection out of its pool, which may make another in its place, and closes its socket.
+/// Detaches the connection from its pool, which may then open another one, and closes its socket.
 fn discard(connection: PoolConnection<Postgres>) {
     drop(connection.detach());
 }
@@ -195,9 +195,9 @@ async fn return_to_pool(mut connection: PoolConnection<Postgres>, in_transaction
     if in_transaction && !matches!(timeout(RETURN_TIMEOUT, connection.execute("rollback")).await, Ok(Ok(_))) {
         return discard(connection);
     }
-    // What sqlx does when a connection is dropped, which is to ask whether it is still there, but not for ever: this
-    // future has the connection and its place, and dropped before its end it gives up both.
+    // What sqlx does when a connection is dropped (a ping), but with a timeout. This future owns the connection and its
+    // slot in the pool; when it is dropped early, both are freed.
     if timeout(RETURN_TIMEOUT, connection.return_to_pool()).await.is_err() {
-        tracing::debug!("a connection to the database was silent and is closed");
+        tracing::debug!("closed a database connection that did not respond");
     }
 }

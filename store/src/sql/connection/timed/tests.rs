@@ -1,4 +1,4 @@
-//! A network that goes away under a real server: nothing passes, and nothing ends.
+//! Network failures in front of a real server: packets are dropped and connections stay open.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,15 @@ use sqlx::{Connection, PgConnection};
 
 use crate::error::StoreErrorKind;
 use crate::sql::connection::postgres::PostgresServer;
-use crate::sql::{Database, ServerLimits, migrate, query};
+use crate::sql::database::Database;
+use crate::sql::statement::query;
+use crate::sql::{ServerLimits, migrate};
 use crate::traits::Result;
 
-/// Above everything that a call may wait for here: a connection, a statement, and a connection's way back.
+/// More than any call may wait here for a connection, a statement and the return to the pool.
 const CALL_LIMIT: Duration = Duration::from_secs(60);
 
-/// Patience for a statement that is to use it up, and for one that is not.
+/// Statement timeouts: one that is to expire, and one that is not.
 const SHORT: Duration = Duration::from_millis(400);
 const LONG: Duration = Duration::from_secs(5);
 
@@ -21,12 +23,12 @@ const CONNECTIONS: u32 = 3;
 
 const OPERATION: &str = "test";
 
-/// A server, and its database behind a proxy.
+/// A server whose database is reached through a proxy.
 struct ProxiedServer {
     proxy: Proxy,
     /// Through the proxy.
     url: String,
-    /// Past it.
+    /// Past the proxy.
     direct_url: String,
 }
 
@@ -39,7 +41,7 @@ impl ProxiedServer {
         Some(Self { url: server.url_through(name, proxy.address()), proxy, direct_url: direct })
     }
 
-    /// With patience for one statement.
+    /// Opens the database through the proxy with this statement timeout.
     async fn open_database(&self, patience: Duration) -> (Database, sqlx::PgPool) {
         let limits = ServerLimits {
             connections: CONNECTIONS,
@@ -53,7 +55,7 @@ impl ProxiedServer {
     }
 }
 
-/// What came of a call that has to end.
+/// Awaits a call that must end.
 async fn within_limit<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::time::timeout(CALL_LIMIT, call).await.expect("a call never ended")
 }
@@ -65,8 +67,9 @@ fn assert_outage<T>(answer: Result<T>) {
 }
 
 async fn select_one(database: &Database) -> Result<i64> {
-    let (one,): (i64,) =
-        query(OPERATION, "select 1::bigint").fetch_one(&mut database.reader(OPERATION).await?).await?;
+    let (one,): (i64,) = query(OPERATION, "select 1::bigint")
+        .fetch_one(&mut database.acquire_reader(OPERATION).await?)
+        .await?;
     Ok(one)
 }
 
@@ -78,11 +81,11 @@ async fn wait_until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// As many connections at once as there may be, each of them working.
+/// Asserts that all connections of the pool work at the same time.
 async fn assert_all_connections_work(database: &Database) {
     let mut readers = Vec::new();
     for _ in 0..CONNECTIONS {
-        readers.push(within_limit(database.reader(OPERATION)).await.unwrap());
+        readers.push(within_limit(database.acquire_reader(OPERATION)).await.unwrap());
     }
     for reader in &mut readers {
         let (one,): (i64,) =
@@ -93,15 +96,15 @@ async fn assert_all_connections_work(database: &Database) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_network_fails_every_call_and_frees_every_connection() {
-    let Some(behind) = ProxiedServer::start().await else { return };
-    let (database, pool) = behind.open_database(SHORT).await;
-    // In the middle of a transaction, before its commit, and on the way back to the pool.
-    let mut in_statement = database.write(OPERATION).await.unwrap();
-    let before_commit = database.write(OPERATION).await.unwrap();
-    let back = database.write(OPERATION).await.unwrap();
+    let Some(server) = ProxiedServer::start().await else { return };
+    let (database, pool) = server.open_database(SHORT).await;
+    // In the middle of a transaction, before its commit, and while being returned to the pool.
+    let mut in_statement = database.begin_write(OPERATION).await.unwrap();
+    let before_commit = database.begin_write(OPERATION).await.unwrap();
+    let returned = database.begin_write(OPERATION).await.unwrap();
     assert_eq!(pool.size(), CONNECTIONS);
-    behind.proxy.set_fault(ProxyFault::Blackhole);
-    drop(back);
+    server.proxy.set_fault(ProxyFault::Blackhole);
+    drop(returned);
     let statement = query(OPERATION, "select 1").execute(&mut in_statement);
     let (statement, commit) =
         tokio::join!(within_limit(statement), within_limit(before_commit.commit(OPERATION)));
@@ -109,9 +112,9 @@ async fn a_lost_network_fails_every_call_and_frees_every_connection() {
     assert_outage(commit);
     drop(in_statement);
     wait_until("the silent connections are closed", async || pool.size() == 0).await;
-    assert_outage(within_limit(database.write(OPERATION)).await);
+    assert_outage(within_limit(database.begin_write(OPERATION)).await);
     assert_outage(within_limit(select_one(&database)).await);
-    behind.proxy.set_fault(ProxyFault::None);
+    server.proxy.set_fault(ProxyFault::None);
     wait_until("the server is reached again", async || within_limit(select_one(&database)).await.is_ok())
         .await;
     assert_all_connections_work(&database).await;
@@ -119,27 +122,27 @@ async fn a_lost_network_fails_every_call_and_frees_every_connection() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_connections_that_died_fail_no_call() {
-    let Some(behind) = ProxiedServer::start().await else { return };
-    let (database, pool) = behind.open_database(SHORT).await;
+    let Some(server) = ProxiedServer::start().await else { return };
+    let (database, pool) = server.open_database(SHORT).await;
     assert_all_connections_work(&database).await;
     wait_until("they rest", async || pool.num_idle() == CONNECTIONS as usize).await;
-    behind.proxy.set_fault(ProxyFault::ConnectionsForgotten);
-    // For so long that the pool does not trust them.
+    server.proxy.set_fault(ProxyFault::ConnectionsForgotten);
+    // Long enough for the pool to ping them before use.
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert_all_connections_work(&database).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transaction_dropped_in_the_middle_is_rolled_back_and_its_connection_used_again() {
-    let Some(behind) = ProxiedServer::start().await else { return };
-    let (database, pool) = behind.open_database(LONG).await;
+    let Some(server) = ProxiedServer::start().await else { return };
+    let (database, pool) = server.open_database(LONG).await;
     for _ in 0..5 {
-        let mut transaction = database.write(OPERATION).await.unwrap();
+        let mut transaction = database.begin_write(OPERATION).await.unwrap();
         query(OPERATION, "create table if not exists never (id bigint)")
             .execute(&mut transaction)
             .await
             .unwrap();
-        // A statement that is given up while it runs.
+        // A statement that is dropped while it runs.
         let sleep = query(OPERATION, "select pg_sleep(1)").execute(&mut transaction);
         tokio::select! {
             biased;
@@ -148,8 +151,10 @@ async fn a_transaction_dropped_in_the_middle_is_rolled_back_and_its_connection_u
         }
     }
     let there = "select count(*) from pg_tables where tablename = 'never'";
-    let (there,): (i64,) =
-        query(OPERATION, there).fetch_one(&mut database.reader(OPERATION).await.unwrap()).await.unwrap();
+    let (there,): (i64,) = query(OPERATION, there)
+        .fetch_one(&mut database.acquire_reader(OPERATION).await.unwrap())
+        .await
+        .unwrap();
     assert_eq!(there, 0);
     assert!(pool.size() <= CONNECTIONS);
     wait_until("all rest", async || pool.num_idle() == pool.size() as usize && pool.size() > 0).await;
@@ -162,13 +167,13 @@ async fn a_connection_to_a_read_only_server_is_not_reused() {
     migrate(&url).await.unwrap();
     let limits = ServerLimits { connections: 1, ..ServerLimits::default() };
     let database = Database::Postgres(PostgresServer::open(&url, &limits).await.unwrap());
-    // What a server that is told to take no writes does to the connections that there are.
+    // What setting a server to read-only does to its existing connections.
     let refuse_writes = async || {
-        let mut reader = database.reader(OPERATION).await.unwrap();
+        let mut reader = database.acquire_reader(OPERATION).await.unwrap();
         query(OPERATION, "set default_transaction_read_only = on").execute(&mut reader).await.unwrap();
     };
     let write = async || -> Result<()> {
-        let mut transaction = database.write(OPERATION).await?;
+        let mut transaction = database.begin_write(OPERATION).await?;
         query(OPERATION, "create table if not exists written (id bigint)").execute(&mut transaction).await?;
         transaction.commit(OPERATION).await
     };
@@ -184,22 +189,22 @@ async fn a_connection_to_a_read_only_server_is_not_reused() {
 async fn a_migration_waits_for_a_busy_server_and_not_for_a_lost_one() {
     const PATIENT: Duration = Duration::from_secs(25);
     const MIGRATION_BOUND: Duration = Duration::from_secs(60);
-    let Some(behind) = ProxiedServer::start().await else { return };
-    migrate(&behind.direct_url).await.unwrap();
-    let mut other = PgConnection::connect(&behind.direct_url).await.unwrap();
+    let Some(server) = ProxiedServer::start().await else { return };
+    migrate(&server.direct_url).await.unwrap();
+    let mut other = PgConnection::connect(&server.direct_url).await.unwrap();
     let mut holder = other.begin().await.unwrap();
     sqlx::query("lock table _sqlx_migrations in access exclusive mode").execute(&mut *holder).await.unwrap();
-    let mut waiting = Box::pin(migrate(&behind.url));
+    let mut waiting = Box::pin(migrate(&server.url));
     let early = tokio::time::timeout(PATIENT, &mut waiting).await;
     assert!(early.is_err(), "it did not wait: {early:?}");
-    behind.proxy.set_fault(ProxyFault::Blackhole);
+    server.proxy.set_fault(ProxyFault::Blackhole);
     let gone = tokio::time::timeout(MIGRATION_BOUND, waiting).await.expect("it never ended");
     assert_outage(gone);
-    // One that begins now finds nobody.
-    assert_outage(tokio::time::timeout(MIGRATION_BOUND, migrate(&behind.url)).await.expect("it never ended"));
+    // A migration that begins now finds no server.
+    assert_outage(tokio::time::timeout(MIGRATION_BOUND, migrate(&server.url)).await.expect("it never ended"));
     holder.rollback().await.unwrap();
-    behind.proxy.set_fault(ProxyFault::None);
-    migrate(&behind.url).await.unwrap();
+    server.proxy.set_fault(ProxyFault::None);
+    migrate(&server.url).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -208,13 +213,13 @@ async fn locks_of_a_hung_process_are_released_to_waiters() {
     let limits = ServerLimits { lock_timeout: Duration::from_secs(10), ..ServerLimits::default() };
     let database =
         Database::Postgres(PostgresServer::open(&server.create_database(), &limits).await.unwrap());
-    let mut first = database.write(OPERATION).await.unwrap();
+    let mut first = database.begin_write(OPERATION).await.unwrap();
     query(OPERATION, "create table contested (id bigint)").execute(&mut first).await.unwrap();
     first.commit(OPERATION).await.unwrap();
     let lock = || query(OPERATION, "lock table contested in access exclusive mode");
-    let mut hanging = database.write(OPERATION).await.unwrap();
+    let mut hanging = database.begin_write(OPERATION).await.unwrap();
     lock().execute(&mut hanging).await.unwrap();
-    let mut waiting = database.write(OPERATION).await.unwrap();
+    let mut waiting = database.begin_write(OPERATION).await.unwrap();
     lock().execute(&mut waiting).await.unwrap();
     assert_outage(hanging.commit(OPERATION).await);
     waiting.commit(OPERATION).await.unwrap();

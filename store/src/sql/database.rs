@@ -1,0 +1,215 @@
+//! The database of a store: a SQLite file or a Postgres server, its read connections and its transactions. Knows no
+//! table.
+
+use std::fs::File;
+
+use sqlx::Sqlite;
+use sqlx::pool::PoolConnection;
+
+use super::connection::postgres::{self, PostgresServer, ServerLimits};
+use super::connection::sqlite::{self, SqliteFile};
+use super::connection::timed::TimedConnection;
+use super::error::store_error;
+use super::statement::{ConnectionRef, query};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::encoding::now_micros;
+use crate::traits::Result;
+
+/// An open database. Cheap to clone.
+#[derive(Clone)]
+pub(crate) enum Database {
+    Sqlite(SqliteFile),
+    Postgres(PostgresServer),
+}
+
+/// The kind of database that a URL names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatabaseKind {
+    /// One file, for the processes of one machine.
+    Sqlite,
+    /// A server, for processes on any machine.
+    Postgres,
+}
+
+impl DatabaseKind {
+    /// The kind of a `sqlite:`, `postgres:` or `postgresql:` URL; `None` for any other scheme.
+    pub fn from_url(url: &str) -> Option<Self> {
+        match url.split_once(':')?.0 {
+            "sqlite" => Some(Self::Sqlite),
+            "postgres" | "postgresql" => Some(Self::Postgres),
+            _ => None,
+        }
+    }
+
+    /// # Errors
+    /// `Invalid` for any other scheme. The message does not repeat the URL: it may contain a password.
+    fn require_from_url(url: &str) -> Result<Self> {
+        let refused = "database url: must begin with sqlite: or postgres:";
+        Self::from_url(url).ok_or_else(|| StoreError::new(StoreErrorKind::Invalid, refused))
+    }
+}
+
+/// Locks a database file (`sqlite:`) for a service, until the returned file is dropped: exclusively, or shared with
+/// other services that do not ask for it exclusively. `None` for a server, which any number of processes may use.
+///
+/// # Errors
+/// `Conflict` when another process has locked it, `Unavailable` when the lock file beside it cannot be created,
+/// `Invalid` for a URL of another scheme.
+pub fn lock_database(database_url: &str, exclusive: bool) -> Result<Option<File>> {
+    match DatabaseKind::require_from_url(database_url)? {
+        DatabaseKind::Sqlite => sqlite::lock_for_service(database_url, exclusive).map(Some),
+        DatabaseKind::Postgres => Ok(None),
+    }
+}
+
+/// Applies the migrations that a database does not have yet; creates the database file when it is missing. Several
+/// processes may do this at the same time.
+///
+/// # Errors
+/// `Invalid` for a URL of another scheme, `Corrupt` for a file that is no database, `Unavailable` when the database
+/// does not respond.
+pub async fn migrate(database_url: &str) -> Result<()> {
+    match DatabaseKind::require_from_url(database_url)? {
+        DatabaseKind::Sqlite => sqlite::migrate(database_url).await,
+        DatabaseKind::Postgres => postgres::migrate(database_url).await,
+    }
+}
+
+impl Database {
+    /// Opens the database that the URL names, after its migrations.
+    pub(crate) async fn open(url: &str, limits: &ServerLimits) -> Result<Self> {
+        migrate(url).await?;
+        match DatabaseKind::require_from_url(url)? {
+            DatabaseKind::Sqlite => SqliteFile::open(url).await.map(Self::Sqlite),
+            DatabaseKind::Postgres => PostgresServer::open(url, limits).await.map(Self::Postgres),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> DatabaseKind {
+        match self {
+            Self::Sqlite(_) => DatabaseKind::Sqlite,
+            Self::Postgres(_) => DatabaseKind::Postgres,
+        }
+    }
+
+    /// Begins a transaction that may write.
+    pub(super) async fn begin_write(&self, operation: &'static str) -> Result<Transaction> {
+        match self {
+            Self::Sqlite(file) => file.begin_write().await.map(Transaction::Sqlite),
+            Self::Postgres(server) => server.begin_write().await.map(Transaction::Postgres),
+        }
+        .map_err(store_error(operation))
+    }
+
+    /// Begins a transaction that only reads and in which every statement sees the same state.
+    pub(super) async fn begin_snapshot(&self, operation: &'static str) -> Result<Transaction> {
+        match self {
+            Self::Sqlite(file) => file.begin_snapshot().await.map(Transaction::Sqlite),
+            Self::Postgres(server) => server.begin_snapshot().await.map(Transaction::Postgres),
+        }
+        .map_err(store_error(operation))
+    }
+
+    /// Acquires a connection for statements that read, outside of a transaction.
+    pub(super) async fn acquire_reader(&self, operation: &'static str) -> Result<Reader> {
+        match self {
+            Self::Sqlite(file) => file.acquire_reader().await.map(Reader::Sqlite),
+            Self::Postgres(server) => server.acquire().await.map(Reader::Postgres),
+        }
+        .map_err(store_error(operation))
+    }
+
+    /// Checks that the database responds and accepts writes.
+    pub(crate) async fn check(&self) -> Result<()> {
+        const OPERATION: &str = "check the database";
+        let mut transaction = self.begin_write(OPERATION).await?;
+        let one = "select count(*) from (select 1 from organization limit 1) as one";
+        let _: (i64,) = query(OPERATION, one).fetch_one(&mut transaction).await?;
+        if let Transaction::Postgres(connection) = &mut transaction {
+            let accepts_writes = query(OPERATION, postgres::ACCEPTS_WRITES);
+            let (accepts_writes,): (bool,) =
+                accepts_writes.fetch_one(ConnectionRef::Postgres(connection)).await?;
+            if !accepts_writes {
+                connection.mark_unusable();
+                let refused = "the database accepts no writes: it is a standby or set to read-only";
+                return Err(StoreError::new(StoreErrorKind::Unavailable, refused));
+            }
+        }
+        transaction.rollback(OPERATION).await
+    }
+
+    /// Waits for running calls and closes the connections.
+    pub(crate) async fn close(&self) {
+        match self {
+            Self::Sqlite(file) => file.close().await,
+            Self::Postgres(server) => server.close().await,
+        }
+    }
+}
+
+/// A connection for statements that read.
+pub(super) enum Reader {
+    Sqlite(PoolConnection<Sqlite>),
+    Postgres(TimedConnection),
+}
+
+impl<'c> From<&'c mut Reader> for ConnectionRef<'c> {
+    fn from(reader: &'c mut Reader) -> Self {
+        match reader {
+            Reader::Sqlite(connection) => Self::Sqlite(connection),
+            Reader::Postgres(connection) => Self::Postgres(connection),
+        }
+    }
+}
+
+/// A running transaction; rolled back when dropped.
+pub(super) enum Transaction {
+    Sqlite(sqlx::Transaction<'static, Sqlite>),
+    Postgres(TimedConnection),
+}
+
+impl<'c> From<&'c mut Transaction> for ConnectionRef<'c> {
+    fn from(transaction: &'c mut Transaction) -> Self {
+        match transaction {
+            Transaction::Sqlite(transaction) => Self::Sqlite(transaction),
+            Transaction::Postgres(connection) => Self::Postgres(connection),
+        }
+    }
+}
+
+impl Transaction {
+    pub(super) async fn commit(self, operation: &'static str) -> Result<()> {
+        match self {
+            Self::Sqlite(transaction) => transaction.commit().await,
+            Self::Postgres(connection) => connection.commit().await,
+        }
+        .map_err(store_error(operation))
+    }
+
+    pub(super) async fn rollback(self, operation: &'static str) -> Result<()> {
+        match self {
+            Self::Sqlite(transaction) => transaction.rollback().await,
+            Self::Postgres(connection) => connection.rollback().await,
+        }
+        .map_err(store_error(operation))
+    }
+
+    /// The current time in microseconds, by the one clock that all processes of this database share: the server's. The
+    /// clocks of two workers may be minutes apart, and a lease must not expire by the wrong one.
+    pub(super) async fn read_clock(&mut self, operation: &'static str) -> Result<i64> {
+        if let Self::Sqlite(_) = self {
+            return Ok(now_micros());
+        }
+        let clock = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint";
+        let (now,): (i64,) = query(operation, clock).fetch_one(self).await?;
+        Ok(now)
+    }
+
+    /// Lets the next statements run without a total limit, as long as rows keep arriving: for reading a whole album.
+    pub(super) async fn disable_statement_timeout(&mut self, operation: &'static str) -> Result<()> {
+        if let Self::Postgres(_) = self {
+            query(operation, "set local statement_timeout = 0").execute(self).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,245 @@
+//! The store: opens the backends that the settings name and hands them out as the traits of [`crate::traits`].
+
+use std::sync::Arc;
+
+use time::OffsetDateTime;
+use url::Url;
+
+use crate::blobs::cloud::CloudSettings;
+use crate::blobs::gc::{GarbageCollector, GcOptions, GcReport};
+use crate::blobs::local::LocalFiles;
+use crate::blobs::storage::{Storage, StorageSettings};
+use crate::error::StoreError;
+use crate::metric_names;
+use crate::queue::jetstream::{JetStreamQueue, QueueSettings};
+use crate::search::faces::FaceCache;
+use crate::search::texts::TextSearch;
+use crate::sql::{
+    Database, DatabaseKind, ServerLimits, SqlAlbums, SqlFaces, SqlGcQueries, SqlKeys, SqlPhotos, SqlProbes,
+    SqlQueue, SqlTexts,
+};
+use crate::traits;
+
+/// Access to everything that is stored. Cheap to clone.
+#[derive(Clone)]
+pub struct Store {
+    /// Organizations and API keys.
+    pub keys: Arc<dyn traits::Keys>,
+    /// Albums.
+    pub albums: Arc<dyn traits::Albums>,
+    /// Photos.
+    pub photos: Arc<dyn traits::Photos>,
+    /// The work queue.
+    pub queue: Arc<dyn traits::Queue>,
+    /// The database's side of a message queue that carries photo ids to workers.
+    pub outbox_queue: Arc<dyn traits::OutboxQueue>,
+    /// Selfies.
+    pub probes: Arc<dyn traits::Probes>,
+    /// Bytes of images.
+    pub blobs: Arc<dyn traits::Blobs>,
+    /// Face search, in memory.
+    pub faces: Arc<dyn traits::FaceIndex>,
+    /// Bib search.
+    pub texts: Arc<dyn traits::Texts>,
+    /// Serves signed local URLs; `None` when the bytes are in a bucket.
+    pub local: Option<Arc<LocalFiles>>,
+    storage: Storage,
+    database: Database,
+    sql_queue: Arc<SqlQueue>,
+    /// The message queue beside the database, if one is configured.
+    jetstream: Option<Arc<JetStreamQueue>>,
+}
+
+/// Calls that only the embedded profile offers: one database file, and one process that works on it.
+pub struct Embedded<'a> {
+    queue: &'a SqlQueue,
+}
+
+impl Embedded<'_> {
+    /// Expires every running lease now; returns how many. Their attempts stay counted: the process that held them
+    /// crashed.
+    ///
+    /// To be called once, before the process leases for the first time. A database server has other workers, whose
+    /// photos this would take from them: there the leases of a dead worker expire by themselves.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn reclaim_leases(&self) -> Result<u64, StoreError> {
+        self.queue.reclaim_leases().await
+    }
+
+    /// Makes the next call that leases photos begin with [`Self::reclaim_leases`], and the calls after it as long as
+    /// that fails: for a process that must be able to start while the disk is full and nothing can be written.
+    pub async fn schedule_reclaim(&self) {
+        self.queue.schedule_reclaim().await;
+    }
+}
+
+/// The arguments of [`Store::open`].
+#[derive(Clone, Debug)]
+pub struct StoreSettings {
+    /// `sqlite:` and a path, or a `postgres:` URL.
+    pub database_url: String,
+    /// How much of a Postgres server to use; ignored for SQLite.
+    pub server_limits: ServerLimits,
+    /// `file:` and a folder; `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`.
+    pub storage_url: String,
+    /// What a bucket needs beyond its URL; empty for a folder.
+    pub cloud: CloudSettings,
+    /// The beginning of presigned local URLs, for example `http://127.0.0.1:8080`.
+    pub public_url: Url,
+    /// Signs local URLs; 32 bytes.
+    pub signing_secret: [u8; 32],
+    /// How many leases of one photo may expire, their worker crashed, before the photo fails.
+    pub attempt_limit: u32,
+    /// Upper bound of the vectors in the face index, bytes.
+    pub face_index_bytes: usize,
+    /// The message queue that offers photos to workers; without one they poll the database.
+    pub queue: Option<QueueSettings>,
+}
+
+impl Store {
+    /// Opens the database and the storage that the URLs name, creates them when missing (except buckets), and applies
+    /// migrations. Needs a tokio runtime: confirmations are committed by a task, which ends with the last clone of the
+    /// store.
+    ///
+    /// # Errors
+    /// `Invalid` for a URL that cannot be used, `Corrupt` for a file that is no database, `Unavailable` when the
+    /// database or the disk fails.
+    pub async fn open(settings: StoreSettings) -> Result<Self, StoreError> {
+        let database = Database::open(&settings.database_url, &settings.server_limits).await?;
+        let storage = Storage::open(StorageSettings {
+            url: &settings.storage_url,
+            cloud: &settings.cloud,
+            public_url: &settings.public_url,
+            signing_secret: settings.signing_secret,
+            has_photos: SqlGcQueries::new(database.clone()).has_photos().await?,
+        });
+        let storage = storage.await?;
+        let faces = Arc::new(SqlFaces::new(database.clone()));
+        let faces = Arc::new(FaceCache::new(faces, settings.face_index_bytes));
+        let sql_queue = Arc::new(SqlQueue::start(database.clone(), settings.attempt_limit));
+        let jetstream = open_jetstream(settings.queue, Arc::clone(&sql_queue) as _).await?;
+        Ok(Self {
+            keys: Arc::new(SqlKeys::new(database.clone())),
+            albums: Arc::new(SqlAlbums::new(database.clone(), Arc::clone(&faces))),
+            photos: Arc::new(SqlPhotos::new(database.clone(), Arc::clone(&faces))),
+            queue: match &jetstream {
+                Some(jetstream) => Arc::clone(jetstream) as _,
+                None => Arc::clone(&sql_queue) as _,
+            },
+            outbox_queue: Arc::clone(&sql_queue) as _,
+            probes: Arc::new(SqlProbes::new(database.clone())),
+            blobs: storage.blobs(),
+            faces,
+            texts: Arc::new(TextSearch::new(Arc::new(SqlTexts::new(database.clone())))),
+            local: storage.local(),
+            storage,
+            database,
+            sql_queue,
+            jetstream,
+        })
+    }
+
+    /// Checks that the database responds and accepts writes.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn check_database(&self) -> Result<(), StoreError> {
+        self.database.check().await
+    }
+
+    /// Checks that the storage accepts writes.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn check_storage(&self) -> Result<(), StoreError> {
+        self.storage.check().await
+    }
+
+    /// Sets the gauges of the queue: how many photos wait, and for how long the oldest of them has waited.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn measure_queue(&self) -> Result<(), StoreError> {
+        metrics::gauge!(metric_names::QUEUE_DEPTH).set(self.queue.depth().await? as f64);
+        let since = self.queue.waiting_since().await?;
+        // Never negative: the clock of the machine that confirmed the photo may be ahead of this one.
+        let age = since.map_or(0.0, |since| (OffsetDateTime::now_utc() - since).as_seconds_f64().max(0.0));
+        metrics::gauge!(metric_names::QUEUE_AGE_SECONDS).set(age);
+        Ok(())
+    }
+
+    /// Checks that the message queue beside the database responds, if one is configured. Without it photos can still be
+    /// confirmed, but not leased.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn check_queue(&self) -> Result<(), StoreError> {
+        match &self.jetstream {
+            Some(jetstream) => jetstream.check_stream().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Removes objects that no database row needs, and finishes deletions of albums that were interrupted.
+    ///
+    /// # Errors
+    /// `Unavailable` when database or storage do not respond; what was removed by then was rightly removed.
+    pub async fn collect_garbage(&self, options: GcOptions) -> Result<GcReport, StoreError> {
+        // Refuses a standby server: it may not have the rows of the newest photos yet.
+        self.check_database().await?;
+        self.garbage_collector().run(options).await
+    }
+
+    /// Finishes deletions of albums that began before `before` and were interrupted; returns how many. One that fails
+    /// does not keep the others from being finished.
+    ///
+    /// # Errors
+    /// `Unavailable`: the first failure.
+    pub async fn finish_deletions(&self, before: OffsetDateTime) -> Result<u64, StoreError> {
+        self.garbage_collector().finish_deletions(before).await
+    }
+
+    fn garbage_collector(&self) -> GarbageCollector<'_> {
+        GarbageCollector {
+            albums: &*self.albums,
+            blobs: &self.blobs,
+            storage: &self.storage,
+            queries: SqlGcQueries::new(self.database.clone()),
+        }
+    }
+
+    /// The calls of the embedded profile; `None` when the database is a server.
+    pub fn embedded(&self) -> Option<Embedded<'_>> {
+        (self.database.kind() == DatabaseKind::Sqlite).then_some(Embedded { queue: &self.sql_queue })
+    }
+
+    /// Waits for running calls and closes the database; later calls fail.
+    pub async fn close(&self) {
+        if let Some(jetstream) = &self.jetstream {
+            jetstream.close().await;
+        }
+        self.database.close().await;
+    }
+}
+
+/// Opens (and creates, at first start) the database alone, for its organizations and keys.
+///
+/// # Errors
+/// As [`Store::open`].
+pub async fn open_keys(
+    database_url: &str,
+    server_limits: &ServerLimits,
+) -> Result<Arc<dyn traits::Keys>, StoreError> {
+    Ok(Arc::new(SqlKeys::new(Database::open(database_url, server_limits).await?)))
+}
+
+/// Opens the message queue beside the database, if one is configured.
+async fn open_jetstream(
+    settings: Option<QueueSettings>,
+    database: Arc<dyn traits::OutboxQueue>,
+) -> Result<Option<Arc<JetStreamQueue>>, StoreError> {
+    let Some(settings) = settings else { return Ok(None) };
+    Ok(Some(Arc::new(JetStreamQueue::open(settings, database).await?)))
+}
