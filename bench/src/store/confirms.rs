@@ -17,8 +17,8 @@ pub async fn measure(
     backends: &[Backend],
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let caption = format!("Confirmations, one photo a call, {} callers at once", options.clients);
-    let mut table = Table::new(&caption, &["database", "photos", "a second", "p50 ms", "p99 ms"]);
+    let caption = format!("Confirmations, one photo per call, {} concurrent callers", options.clients);
+    let mut table = Table::new(&caption, &["database", "photos", "per second", "p50 ms", "p99 ms"]);
     for backend in backends.iter().filter(|backend| backend.is_database_alone()) {
         let opened = backend.create_database(options)?.into_open_store().await?;
         let fixture = AlbumFixture::create(&opened.store).await;

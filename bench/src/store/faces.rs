@@ -32,8 +32,14 @@ pub async fn measure(
         "Face search in one album, vectors of {DIMENSION}; a catch-up is {CATCH_UP_PHOTOS} photos with {} faces",
         CATCH_UP_PHOTOS * FACES_PER_PHOTO
     );
-    let columns =
-        ["database", "faces", "first search s", "next searches ms", "catch-up ms", "bytes a face in memory"];
+    let columns = [
+        "database",
+        "faces",
+        "first search s",
+        "next searches ms",
+        "catch-up ms",
+        "bytes per face in memory",
+    ];
     let mut table = Table::new(&caption, &columns);
     for backend in backends.iter().filter(|backend| backend.is_database_alone()) {
         let database = backend.create_database(options)?;

@@ -37,11 +37,17 @@ pub async fn measure(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let caption = format!(
-        "From confirm ({PHOTOS_PER_CALL} a call) to ready, {} workers that do nothing, {LEASE_BATCH} photos a lease and a transaction",
+        "From confirm ({PHOTOS_PER_CALL} per call) to ready, {} workers without work of their own, {LEASE_BATCH} photos per lease and transaction",
         options.workers
     );
-    let columns =
-        ["queue", "photos", "a second", "wall µs a photo", "CPU µs a photo, callers", "CPU µs a photo, all"];
+    let columns = [
+        "queue",
+        "photos",
+        "per second",
+        "wall µs per photo",
+        "CPU µs per photo, callers",
+        "CPU µs per photo, all",
+    ];
     let mut table = Table::new(&caption, &columns);
     for backend in backends {
         let cost = measure_backend(options, backend).await?;
@@ -57,7 +63,7 @@ pub async fn measure(
         ]);
         if !backend.is_database_alone() {
             report.goals.push(Goal::at_least(
-                &format!("photos a second, {}", backend.name),
+                &format!("photos per second, {}", backend.name),
                 rate.round(),
                 TARGET_RATE,
             ));
