@@ -20,13 +20,13 @@ ranges are checked by the schema; these checks are for required values and for c
 {{- $problems = append $problems "settings.ENVIRONMENT is missing: say production (live keys) or sandbox (test keys)." -}}
 {{- end -}}
 {{- if not .Values.database.existingSecret -}}
-{{- $problems = append $problems "database.existingSecret is missing: name the Secret whose key database.key holds the Postgres URL." -}}
+{{- $problems = append $problems "database.existingSecret is missing: name the Secret that contains the Postgres URL under the key database.key." -}}
 {{- end -}}
 {{- if not .Values.queue.existingSecret -}}
-{{- $problems = append $problems "queue.existingSecret is missing: name the Secret whose key queue.key holds the NATS URL." -}}
+{{- $problems = append $problems "queue.existingSecret is missing: name the Secret that contains the NATS URL under the key queue.key." -}}
 {{- end -}}
 {{- if not $storage.url -}}
-{{- $problems = append $problems "storage.url is missing: say where the photos lie, as s3://BUCKET/PREFIX." -}}
+{{- $problems = append $problems "storage.url is missing: say where the photos are stored, as s3://BUCKET/PREFIX." -}}
 {{- else if hasPrefix "file:" $storage.url -}}
 {{- $problems = append $problems "storage.url begins with file: but pods do not share a disk; use s3://BUCKET/PREFIX." -}}
 {{- end -}}
@@ -48,10 +48,10 @@ ranges are checked by the schema; these checks are for required values and for c
 {{- $problems := list -}}
 {{- $worker := .Values.worker -}}
 {{- if and $worker.keda.enabled $worker.hpa.enabled -}}
-{{- $problems = append $problems "worker.keda.enabled and worker.hpa.enabled are both true: two autoscalers would fight over the workers; choose one." -}}
+{{- $problems = append $problems "worker.keda.enabled and worker.hpa.enabled are both true: two autoscalers would scale the same workers; choose one." -}}
 {{- end -}}
 {{- if and $worker.keda.enabled (not .Values.queue.monitoringEndpoint) -}}
-{{- $problems = append $problems "worker.keda.enabled is true but queue.monitoringEndpoint is missing: say where NATS answers KEDA, as HOST:8222." -}}
+{{- $problems = append $problems "worker.keda.enabled is true but queue.monitoringEndpoint is missing: say where KEDA reads the lag from NATS, as HOST:8222." -}}
 {{- end -}}
 {{- range $name, $scaler := dict "worker.keda" $worker.keda "worker.hpa" $worker.hpa "api.hpa" .Values.api.hpa -}}
 {{- if and $scaler.enabled (gt (int $scaler.minReplicas) (int $scaler.maxReplicas)) -}}
@@ -87,12 +87,12 @@ ranges are checked by the schema; these checks are for required values and for c
 {{- $api := .Values.api.terminationGracePeriodSeconds -}}
 {{- $needed := int (include "photofinish.apiDrainSeconds" .) -}}
 {{- if and $api (lt (int $api) $needed) -}}
-{{- $problems = append $problems (printf "api.terminationGracePeriodSeconds is %d but a stop may take %d seconds: requests in flight would be cut off." (int $api) $needed) -}}
+{{- $problems = append $problems (printf "api.terminationGracePeriodSeconds is %d but a stop may take %d seconds: requests in progress would be interrupted." (int $api) $needed) -}}
 {{- end -}}
 {{- $worker := .Values.worker.terminationGracePeriodSeconds -}}
 {{- $needed = int (include "photofinish.workerDrainSeconds" .) -}}
 {{- if and $worker (lt (int $worker) $needed) -}}
-{{- $problems = append $problems (printf "worker.terminationGracePeriodSeconds is %d but a stop may take %d seconds: photos in flight would count an attempt." (int $worker) $needed) -}}
+{{- $problems = append $problems (printf "worker.terminationGracePeriodSeconds is %d but a stop may take %d seconds: photos in progress would count an attempt." (int $worker) $needed) -}}
 {{- end -}}
 {{- if and .Values.ingress.enabled (not .Values.ingress.hosts) -}}
 {{- $problems = append $problems "ingress.enabled is true but ingress.hosts is empty: name the host of the partner API." -}}

@@ -22,6 +22,7 @@ use std::sync::Mutex;
 
 use check::Promises;
 use disk::{Disk, DiskImage, SyncPolicy, UnsyncedOutcome};
+use photofinish_servers::{read_variable, skip_or_fail};
 use photofinish_store::StoreSettings;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -70,7 +71,7 @@ fn a_power_cut_at_any_write_loses_nothing_that_was_acknowledged() {
 /// Runs the writer when the test above starts this program again, with a folder; otherwise does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_writer_writes() {
-    if let Some(folder) = variable(FOLDER_VARIABLE) {
+    if let Some(folder) = read_variable(FOLDER_VARIABLE) {
         writer::run_writer(Path::new(&folder)).await;
     }
 }
@@ -95,8 +96,7 @@ impl Recording {
     /// Records a new writer; returns `None`, and prints why, if processes cannot be traced.
     fn record_writer() -> Option<Self> {
         if let Err(reason) = trace::check_strace() {
-            assert!(variable("REQUIRE_SHARED").as_deref() != Some("1"), "REQUIRE_SHARED=1, and {reason}");
-            eprintln!("SKIPPED: {reason}");
+            skip_or_fail("power cuts", &reason);
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -277,9 +277,4 @@ fn database_url(folder: &Path) -> String {
 
 fn objects_folder(folder: &Path) -> PathBuf {
     folder.join("bytes/objects")
-}
-
-#[expect(clippy::disallowed_methods, reason = "tests are told by the environment what they may use")]
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -55,7 +55,7 @@ fn every_alert_is_valid_promql_and_is_documented() {
         if let Err(error) = parser::parse(query) {
             panic!("{name}: {error} in {query}");
         }
-        assert!(query.contains("namespace=\"photos\""), "{name} looks at other releases too: {query}");
+        assert!(query.contains("namespace=\"photos\""), "{name} includes other releases: {query}");
         assert!(divides_by_possibly_empty_sum(query), "{name} is silent while no photo finishes: {query}");
         assert!(["warning", "critical"].contains(&rule["labels"]["severity"].as_str().expect("a severity")));
         for text in ["summary", "description"] {

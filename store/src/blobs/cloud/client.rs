@@ -29,7 +29,7 @@ pub struct CloudSettings {
     pub public_endpoint: Option<Url>,
     /// Where S3's URLs contain the bucket.
     pub addressing: Addressing,
-    /// How long the storage is waited for.
+    /// Time limits of the calls.
     pub timeouts: Timeouts,
 }
 

@@ -1,5 +1,5 @@
-//! How long a storage that does not respond, responds with errors or stops sending is waited for. Every call of this
-//! crate ends, whatever the storage does.
+//! Time limits for a storage that does not respond, responds with errors or stops sending. Every call of this crate ends,
+//! whatever the storage does.
 
 use std::time::Duration;
 
