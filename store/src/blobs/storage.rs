@@ -36,7 +36,7 @@ impl Storage {
     /// accessed yet: [`Storage::check`] finds out whether it responds.
     ///
     /// # Errors
-    /// `Corrupt` for a URL of an unknown kind or settings that do not fit it, `Unavailable` if the disk fails.
+    /// `Invalid` for a URL of an unknown kind or settings that do not fit it, `Unavailable` if the disk fails.
     pub(crate) async fn open(settings: StorageSettings<'_>) -> Result<Self> {
         if let Some(location) = BucketLocation::parse(settings.url)? {
             return Ok(Self::Cloud(Arc::new(CloudObjects::open(location, settings.cloud)?)));
@@ -88,7 +88,7 @@ impl Storage {
 /// Checks a storage URL without opening anything.
 ///
 /// # Errors
-/// `Corrupt` for a URL of an unknown kind; the message says what is wrong with it.
+/// `Invalid` for a URL of an unknown kind; the message says what is wrong with it.
 pub fn check_url(url: &str) -> Result<()> {
     match BucketLocation::parse(url)? {
         Some(_) => Ok(()),

@@ -70,7 +70,7 @@ pub(crate) struct BucketClients {
 /// Builds the clients of a bucket.
 ///
 /// # Errors
-/// `Corrupt` if the settings do not fit the cloud; the message or the cause says which.
+/// `Invalid` if the settings do not fit the cloud; the message or the cause says which.
 pub(crate) fn build_clients(location: &BucketLocation, settings: &CloudSettings) -> Result<BucketClients> {
     install_crypto_provider();
     if settings.public_endpoint.is_some() && location.provider != CloudProvider::S3 {

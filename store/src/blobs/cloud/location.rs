@@ -41,7 +41,7 @@ impl BucketLocation {
     /// Parses `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`; returns `None` for other schemes.
     ///
     /// # Errors
-    /// `Corrupt` for an invalid bucket name and for parts that such a URL must not have: credentials, a port, a query.
+    /// `Invalid` for an invalid bucket name and for parts that such a URL must not have: credentials, a port, a query.
     /// The message does not repeat them, because they may contain a credential.
     pub fn parse(url: &str) -> Result<Option<Self>> {
         let Some((scheme, rest)) = url.split_once("://") else { return Ok(None) };

@@ -59,7 +59,7 @@ impl CloudObjects {
     /// Opens a bucket without accessing the network: a bucket that does not respond now may do so later.
     ///
     /// # Errors
-    /// `Corrupt` if the settings do not fit the cloud.
+    /// `Invalid` if the settings do not fit the cloud.
     pub fn open(location: BucketLocation, settings: &CloudSettings) -> Result<Self> {
         let client::BucketClients { objects, signer, binds_parameters } =
             client::build_clients(&location, settings)?;

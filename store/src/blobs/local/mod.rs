@@ -342,7 +342,7 @@ fn unavailable(operation: &'static str, cause: std::io::Error) -> StoreError {
 /// directory.
 ///
 /// # Errors
-/// `Corrupt` if it is another kind of URL or names no folder.
+/// `Invalid` if it is another kind of URL or names no folder.
 pub fn parse_folder_url(storage_url: &str) -> Result<PathBuf> {
     let kinds = "must begin with file:, s3://, gs:// or az://";
     let path = storage_url.strip_prefix("file:").ok_or_else(|| invalid_url("of another kind", kinds))?;
