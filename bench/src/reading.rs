@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use photofinish_kernels::frame::{Frame, Picture, Size};
+use photofinish_kernels::image::frame::{Frame, Picture, Size};
 use photofinish_kernels::resize::{Filter, ResizeTarget, Resizer};
 use photofinish_models::onnx::runtime::{DeviceChoice, Precision};
 use photofinish_models::traits::{

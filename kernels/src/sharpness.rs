@@ -1,6 +1,6 @@
 //! Sharpness of face crops: variance of the Laplacian.
 
-use crate::frame::{Frame, Size};
+use crate::image::frame::{Frame, Size};
 use crate::resize::{ResizeTarget, Resizer};
 
 /// Side that crops are resized to, pixels, so that one threshold fits every embedder's crop size.

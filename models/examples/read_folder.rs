@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use image::{DynamicImage, ImageDecoder, ImageReader};
-use photofinish_kernels::frame::Picture;
+use photofinish_kernels::image::frame::Picture;
 use photofinish_models::factory::ZooModels;
 use photofinish_models::onnx::runtime::{DeviceChoice, Precision, Runtime, RuntimeSettings};
 use photofinish_models::traits::{BibPattern, BibReader, BibText, FaceDetector, ModelFactory, ReadRequest};

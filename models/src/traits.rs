@@ -1,8 +1,8 @@
 //! The traits through which the pipeline uses networks. Methods take `&mut self` because a session belongs to one thread.
 //! Results are one per input, in the same order, in pixels of the input frame.
 
-use photofinish_kernels::frame::Frame;
 use photofinish_kernels::geometry::{Point, Quad, Rect};
+use photofinish_kernels::image::frame::Frame;
 
 /// Detects faces.
 pub trait FaceDetector: Send {

@@ -3,6 +3,12 @@
 //! Handlers know nothing of HTTP, except for the event stream of `progress`. The type of the caller says which scope an
 //! operation requires.
 
+pub(crate) mod albums;
+pub(crate) mod photos;
+pub(crate) mod progress;
+pub(crate) mod search;
+pub(crate) mod uploads;
+
 use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::photo::{Photo, PhotoState};
 
@@ -10,12 +16,6 @@ use crate::context::Context;
 use crate::errors::ApiError;
 use crate::urls;
 use crate::wire::photo::PictureUrls;
-
-pub(crate) mod albums;
-pub(crate) mod photos;
-pub(crate) mod progress;
-pub(crate) mod search;
-pub(crate) mod uploads;
 
 /// Presigns the pictures of a photo; `None` until the photo is ready.
 async fn presign_picture_urls(

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use photofinish_kernels::frame::Picture;
 use photofinish_kernels::geometry::Rect;
+use photofinish_kernels::image::frame::Picture;
 use photofinish_models::traits::{FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelFactory};
 
 use crate::photos::enlarge;

@@ -118,7 +118,7 @@ fn accepted_texts(texts: &[ObservedText]) -> BTreeSet<&str> {
 
 #[cfg(test)]
 mod tests {
-    use photofinish_kernels::frame::Picture;
+    use photofinish_kernels::image::frame::Picture;
     use photofinish_models::fakes::FakeModels;
     use photofinish_tests::harness::test_photo::TestPhoto as Scene;
 

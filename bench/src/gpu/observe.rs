@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use photofinish_kernels::frame::Picture;
 use photofinish_kernels::geometry::{Point, Rect};
+use photofinish_kernels::image::frame::Picture;
 use photofinish_models::onnx::runtime::{DeviceChoice, Precision};
 use photofinish_models::traits::{BibPattern, BibText, FaceBox, FaceCrop, ModelFactory, ReadRequest};
 use serde::{Deserialize, Serialize};

@@ -66,7 +66,7 @@ fn line_span(upper: (i32, i32), lower: (i32, i32), y: i32) -> (i32, i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::Size;
+    use crate::image::frame::Size;
 
     fn mean(inside: impl Fn(i32, i32) -> bool, corners: [(f32, f32); 4]) -> f32 {
         let values: Vec<f32> = (0..400).map(|i| if inside(i % 20, i / 20) { 1.0 } else { 0.0 }).collect();

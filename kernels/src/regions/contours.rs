@@ -191,7 +191,7 @@ fn join_sets(parents: &mut [u32], a: u32, b: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::Size;
+    use crate::image::frame::Size;
 
     /// The contours of a drawing; `#` is set. The dilation makes each `#` two pixels wide and high.
     fn contours(rows: &[&str]) -> Vec<Vec<(i32, i32)>> {

@@ -84,7 +84,7 @@ fn to_reading_order(rectangle: RotatedRect) -> Quad {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::Size;
+    use crate::image::frame::Size;
 
     const PARAMETERS: DbParameters = DbParameters {
         bin_thresh: 0.3,

@@ -1,6 +1,6 @@
 //! The output of a DBNet text detector.
 
-use crate::frame::Size;
+use crate::image::frame::Size;
 
 /// The network's output for one picture: row-major text probabilities, 0 to 1.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,11 @@
 //! Embeds faces: aligns each by its five landmarks to the network's template, runs one call per batch, and scales the
 //! vectors to length 1.
 
-use photofinish_kernels::align::{Template, align};
-use photofinish_kernels::frame::{Frame, Size};
 use photofinish_kernels::geometry::Point;
+use photofinish_kernels::image::frame::{Frame, Size};
+use photofinish_kernels::image::tensor::{Channels, Normalisation, Slot, Tensor};
 use photofinish_kernels::sharpness::SharpnessMeter;
-use photofinish_kernels::tensor::{Channels, Normalisation, Slot, Tensor};
+use photofinish_kernels::warp::align::{Template, align};
 use photofinish_zoo::{ChannelOrder, EmbedderContract};
 
 use crate::onnx::session::Network;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use photofinish_kernels::frame::Frame;
 use photofinish_kernels::geometry::{Point, Rect};
+use photofinish_kernels::image::frame::Frame;
 use photofinish_kernels::resize::{ResizeTarget, Resizer};
 use photofinish_libfacedetection::{FaceDetectCnn, RawFace};
 

@@ -2,11 +2,11 @@
 //! millisecond-level face detector", 2023).
 
 use photofinish_kernels::device::Device;
-use photofinish_kernels::frame::{Frame, Size};
+use photofinish_kernels::geometry::nms::non_max_suppression;
 use photofinish_kernels::geometry::{Point, Rect};
-use photofinish_kernels::letterbox::{Letterbox, round_up_to_multiple};
-use photofinish_kernels::nms::non_max_suppression;
-use photofinish_kernels::tensor::{Channels, Normalisation, Slot, Tensor};
+use photofinish_kernels::image::frame::{Frame, Size};
+use photofinish_kernels::image::tensor::{Channels, Normalisation, Slot, Tensor};
+use photofinish_kernels::resize::letterbox::{Letterbox, round_up_to_multiple};
 
 use crate::onnx::session::{Network, Outputs};
 use crate::traits::{FaceBox, FaceDetector, ModelError, ModelIdentity};

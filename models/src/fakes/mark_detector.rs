@@ -1,7 +1,7 @@
 //! Detects painted marks: blobs of a ring's colour, of the right shape, whose cells decode to valid bits.
 
-use photofinish_kernels::frame::Frame;
 use photofinish_kernels::geometry::Rect;
+use photofinish_kernels::image::frame::Frame;
 
 use crate::fakes::marks::{
     BIB_COLUMNS, BIB_RING, BIB_ROWS, FACE_CELLS, FACE_RING, decode_person, decode_text,

@@ -1,6 +1,6 @@
 //! The encoding of painted marks: a ring of one colour around black and white cells that hold the bits.
 
-use photofinish_kernels::frame::Picture;
+use photofinish_kernels::image::frame::Picture;
 
 /// Cells along a side of a face mark, including the ring.
 pub const FACE_CELLS: u32 = 8;

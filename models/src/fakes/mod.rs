@@ -9,8 +9,8 @@ mod marks;
 
 use std::time::Duration;
 
-use photofinish_kernels::frame::Frame;
 use photofinish_kernels::geometry::{Point, Quad, Rect};
+use photofinish_kernels::image::frame::Frame;
 
 use crate::traits::{
     BatchSizes, BibReader, BibText, EmbeddedFace, FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelError,
@@ -182,7 +182,7 @@ fn person_vector(person: u16) -> Vec<f32> {
 
 #[cfg(test)]
 mod tests {
-    use photofinish_kernels::frame::Picture;
+    use photofinish_kernels::image::frame::Picture;
     use photofinish_kernels::resize::{Filter, ResizeTarget, Resizer};
 
     use super::*;

@@ -7,7 +7,7 @@ use ort::ep::{self, ArbitrarilyConfigurableExecutionProvider, ExecutionProviderD
 use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 use ort::session::{Session, SessionOutputs};
 use ort::value::TensorRef;
-use photofinish_kernels::tensor::Tensor;
+use photofinish_kernels::image::tensor::Tensor;
 
 use crate::onnx::runtime::{NetworkDevice, Precision, Runtime};
 use crate::traits::ModelError;

@@ -16,8 +16,8 @@ mod torso;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use photofinish_kernels::device::Device;
-use photofinish_kernels::frame::Frame;
 use photofinish_kernels::geometry::Quad;
+use photofinish_kernels::image::frame::Frame;
 
 use self::readings::{TextReading, drop_contained, merge_readings};
 use self::text_detector::TextDetector;

@@ -4,11 +4,11 @@
 use std::ops::{Range, RangeInclusive};
 
 use photofinish_kernels::device::Device;
-use photofinish_kernels::frame::{Frame, Size, Window};
 use photofinish_kernels::geometry::{Point, Quad};
-use photofinish_kernels::letterbox::Letterbox;
+use photofinish_kernels::image::frame::{Frame, Size, Window};
+use photofinish_kernels::image::tensor::{Channels, Normalisation, Slot, Tensor};
 use photofinish_kernels::regions::{DbParameters, DbPostprocess, DetectedBox, ProbabilityMap};
-use photofinish_kernels::tensor::{Channels, Normalisation, Slot, Tensor};
+use photofinish_kernels::resize::letterbox::Letterbox;
 
 use super::torso::{Region, Runner, TorsoPass};
 use crate::onnx::session::Network;

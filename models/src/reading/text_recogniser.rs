@@ -4,10 +4,10 @@
 use std::ops::Range;
 
 use photofinish_kernels::device::Device;
-use photofinish_kernels::frame::Frame;
 use photofinish_kernels::geometry::Quad;
-use photofinish_kernels::rectify::Rectifier;
-use photofinish_kernels::tensor::{Channels, Normalisation, Slot, Tensor};
+use photofinish_kernels::image::frame::Frame;
+use photofinish_kernels::image::tensor::{Channels, Normalisation, Slot, Tensor};
+use photofinish_kernels::warp::rectify::Rectifier;
 
 use crate::onnx::session::{Network, OutputTensor};
 use crate::traits::ModelError;

@@ -3,8 +3,8 @@
 //! Lengths are in units `u` of the runner: the width of the face, or .8 of its height where that is more. The bibs of all
 //! 177 labelled runners are .86 u to 5.01 u below the chin; their digits are about .54 u high.
 
-use photofinish_kernels::frame::Size;
 use photofinish_kernels::geometry::Rect;
+use photofinish_kernels::image::frame::Size;
 
 use crate::traits::FaceBox;
 

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use photofinish_kernels::frame::Picture;
 use photofinish_kernels::geometry::{Point, Quad, Rect};
+use photofinish_kernels::image::frame::Picture;
 use serde_json::Value;
 
 /// A picture and what the reference program found in it.

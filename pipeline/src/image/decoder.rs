@@ -1,7 +1,7 @@
 //! Decodes pictures by their content, never by a file name, and only within the limits: the header is checked before
 //! anything is allocated for pixels. All decoding in this crate goes through [`Decoder`].
 
-use photofinish_kernels::frame::{Picture, Size};
+use photofinish_kernels::image::frame::{Picture, Size};
 use photofinish_store::model::photo::FailureReason;
 
 use crate::engine::fault::Poison;

@@ -5,7 +5,7 @@ use std::io::Cursor;
 use std::panic::catch_unwind;
 
 use exif::{DateTime, Exif, In, Reader, Tag, Value};
-use photofinish_kernels::orient::Orientation;
+use photofinish_kernels::image::orient::Orientation;
 use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time, UtcOffset};
 
 /// The EXIF data of a photo.

@@ -1,7 +1,7 @@
 //! JPEG decoding by libjpeg-turbo: baseline, progressive, grey, CMYK. Tells its harmless warnings (stray bytes between
 //! segments, which cameras write) from damage (a file that ends early or has invalid codes).
 
-use photofinish_kernels::frame::Size;
+use photofinish_kernels::image::frame::Size;
 use photofinish_store::model::photo::FailureReason;
 use turbojpeg::{Colorspace, Decompressor, Image, PixelFormat, ScalingFactor};
 

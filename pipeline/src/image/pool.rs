@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use photofinish_kernels::frame::{Frame, Picture, Size};
+use photofinish_kernels::image::frame::{Frame, Picture, Size};
 
 use crate::engine::sync::lock;
 

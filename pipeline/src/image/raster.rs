@@ -7,7 +7,7 @@ use image::codecs::jpeg::JpegDecoder;
 use image::codecs::png::PngDecoder;
 use image::codecs::webp::WebPDecoder;
 use image::{ColorType, ImageDecoder, ImageError, Limits};
-use photofinish_kernels::frame::Size;
+use photofinish_kernels::image::frame::Size;
 use photofinish_store::model::photo::FailureReason;
 
 use crate::engine::fault::Poison;

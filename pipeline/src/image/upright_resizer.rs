@@ -1,7 +1,7 @@
 //! Resizes stored pictures and turns them upright, in pooled buffers. Used for photos and for selfies.
 
-use photofinish_kernels::frame::{Frame, Picture, Size};
-use photofinish_kernels::orient::{Orientation, apply_orientation};
+use photofinish_kernels::image::frame::{Frame, Picture, Size};
+use photofinish_kernels::image::orient::{Orientation, apply_orientation};
 use photofinish_kernels::resize::{Filter, ResizeTarget, Resizer};
 
 use crate::image::pool::{PixelPool, PooledPicture};

@@ -1,7 +1,7 @@
 //! Processes one selfie: decodes it like a photo but with a lower limit of pixels, makes it upright, detects faces and
 //! embeds the largest one. It knows nothing of requests and queues.
 
-use photofinish_kernels::frame::{Frame, Picture, Size};
+use photofinish_kernels::image::frame::{Frame, Picture, Size};
 use photofinish_kernels::resize::{ResizeTarget, Resizer};
 use photofinish_models::traits::{FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelError, ModelFactory};
 use photofinish_store::model::photo::FailureReason;

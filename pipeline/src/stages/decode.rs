@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use photofinish_kernels::frame::Size;
+use photofinish_kernels::image::frame::Size;
 use photofinish_store::model::photo::PhotoSize;
 
 use crate::engine::budget::Budget;

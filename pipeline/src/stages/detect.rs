@@ -1,6 +1,6 @@
 //! The stage `detect`: detects faces, also where the album wants only texts, as bibs are below faces.
 
-use photofinish_kernels::frame::{Frame, Size};
+use photofinish_kernels::image::frame::{Frame, Size};
 use photofinish_kernels::resize::Resizer;
 use photofinish_models::traits::{FaceBox, FaceDetector, ModelError};
 use photofinish_store::model::album::{AlbumConfig, Grid, RecognitionMode};
@@ -164,8 +164,8 @@ fn merge_faces(mut first_pass: FaceBoxes, second_pass: FaceBoxes) -> FaceBoxes {
 
 #[cfg(test)]
 mod tests {
-    use photofinish_kernels::frame::Picture;
     use photofinish_kernels::geometry::{Point, Rect};
+    use photofinish_kernels::image::frame::Picture;
     use photofinish_models::traits::ModelIdentity;
     use photofinish_store::model::photo::FailureReason;
 

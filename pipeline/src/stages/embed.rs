@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use photofinish_kernels::frame::Frame;
 use photofinish_kernels::geometry::Point;
+use photofinish_kernels::image::frame::Frame;
 use photofinish_models::traits::{EmbeddedFace, FaceBox, FaceCrop, FaceEmbedder, ModelError};
 use photofinish_store::model::photo::{DetectedFace, Embedding, UnindexedReason};
 

@@ -4,8 +4,8 @@
 //! The network also runs on the whole frame, so that objects larger than an overlap are found uncut. Detections cut by
 //! an inner edge of a cell are dropped: the neighbouring cell or the whole frame contains them.
 
-use photofinish_kernels::frame::{Frame, Picture, Size, Window};
 use photofinish_kernels::geometry::{Point, Quad, Rect};
+use photofinish_kernels::image::frame::{Frame, Picture, Size, Window};
 use photofinish_kernels::resize::{ResizeTarget, Resizer};
 use photofinish_models::traits::FaceBox;
 use photofinish_store::model::album::Grid;

@@ -2,7 +2,7 @@
 //! rejects is poison; a network that fails on everything is an outage. Otherwise one bad photo would be retried, and
 //! take the pipeline down, forever.
 
-use photofinish_kernels::frame::{Frame, Picture, Size};
+use photofinish_kernels::image::frame::{Frame, Picture, Size};
 use photofinish_models::traits::ModelError;
 use photofinish_store::model::photo::FailureReason;
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use photofinish_kernels::orient::Orientation;
+use photofinish_kernels::image::orient::Orientation;
 use photofinish_models::traits::FaceBox;
 use photofinish_store::model::photo::{DetectedFace, DetectedText, PhotoSize};
 use photofinish_store::traits::Lease;

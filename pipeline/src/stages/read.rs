@@ -219,7 +219,7 @@ impl PatternCache {
 
 #[cfg(test)]
 mod tests {
-    use photofinish_kernels::frame::Picture;
+    use photofinish_kernels::image::frame::Picture;
     use photofinish_models::traits::ModelIdentity;
     use photofinish_store::model::photo::FailureReason;
 

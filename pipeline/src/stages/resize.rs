@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use photofinish_kernels::frame::{Frame, Size};
-use photofinish_kernels::orient::Orientation;
+use photofinish_kernels::image::frame::{Frame, Size};
+use photofinish_kernels::image::orient::Orientation;
 use photofinish_store::model::photo::FailureReason;
 use turbojpeg::{Compressor, Image, PixelFormat, Subsamp};
 
@@ -114,7 +114,7 @@ fn resize_all(
 
 #[cfg(test)]
 mod tests {
-    use photofinish_kernels::frame::Picture;
+    use photofinish_kernels::image::frame::Picture;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! The sizes in which an upright photo is needed: for networks, as preview, as thumbnail.
 
-use photofinish_kernels::frame::Size;
+use photofinish_kernels::image::frame::Size;
 use photofinish_store::model::album::{AlbumConfig, Recognition, RecognitionMode};
 
 use crate::stages::grid;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use photofinish_kernels::frame::Frame;
+use photofinish_kernels::image::frame::Frame;
 use photofinish_models::fakes::{FakeModels, paint_face};
 use photofinish_models::traits::{
     BatchSizes, BibReader, FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelError, ModelFactory,

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use exif::experimental::Writer;
 use exif::{Field, In, Tag, Value};
-use photofinish_kernels::frame::Picture;
-use photofinish_kernels::orient::{Orientation, apply_orientation};
+use photofinish_kernels::image::frame::Picture;
+use photofinish_kernels::image::orient::{Orientation, apply_orientation};
 use photofinish_models::fakes::{FakeModels, paint_bib, paint_face};
 use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{

@@ -62,10 +62,11 @@ impl TestPhoto {
         self.paint(|canvas| paint_bib(canvas, text, left_top))
     }
 
-    fn paint(self, paint: impl FnOnce(&mut photofinish_kernels::frame::Picture)) -> Self {
+    fn paint(self, paint: impl FnOnce(&mut photofinish_kernels::image::frame::Picture)) -> Self {
         let (width, height) = self.pixels.dimensions();
-        let mut canvas = photofinish_kernels::frame::Picture::new(self.pixels.into_raw(), width, height)
-            .expect("a picture has three bytes a pixel");
+        let mut canvas =
+            photofinish_kernels::image::frame::Picture::new(self.pixels.into_raw(), width, height)
+                .expect("a picture has three bytes a pixel");
         paint(&mut canvas);
         let pixels =
             RgbImage::from_raw(width, height, canvas.into_pixels()).expect("painting keeps the size");

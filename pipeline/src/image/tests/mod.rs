@@ -3,7 +3,7 @@
 pub(crate) mod memory;
 
 use image::{DynamicImage, ImageFormat, RgbImage};
-use photofinish_kernels::frame::Size;
+use photofinish_kernels::image::frame::Size;
 use photofinish_store::model::photo::FailureReason;
 use proptest::prelude::*;
 use turbojpeg::{Compressor, Image, PixelFormat, Subsamp};

@@ -5,6 +5,8 @@
 //! Rows are therefore in no order, and each face has a sequence number that orders equal scores.
 
 mod model_faces;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashSet;
 
@@ -168,6 +170,3 @@ impl MemoryObserver for UnlimitedMemory {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,10 +1,14 @@
 //! Resizes pictures. One [`Resizer`] per thread: it keeps its weight tables and buffers for the next picture.
 
+pub(crate) mod area;
+pub(crate) mod bilinear;
+pub mod letterbox;
+
 use fast_image_resize as fir;
 
-use crate::area::AreaShrinker;
-use crate::bilinear::Bilinear;
-use crate::frame::{Frame, Picture, Size, Window};
+use crate::image::frame::{Frame, Picture, Size, Window};
+use crate::resize::area::AreaShrinker;
+use crate::resize::bilinear::Bilinear;
 
 /// Bytes of buffers that [`Filter::Lanczos`] keeps for the next picture. A photo of 24 megapixels needs 9 MB; without a
 /// limit, the buffers of one very large photo would stay allocated as long as the thread runs.

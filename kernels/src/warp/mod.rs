@@ -1,6 +1,9 @@
 //! Samples a frame through a homography.
 
-use crate::frame::Frame;
+pub mod align;
+pub mod rectify;
+
+use crate::image::frame::Frame;
 
 /// Maps a point of the result to the source: `x' = (a x + b y + c) / w`, `y' = (d x + e y + f) / w`,
 /// `w = g x + h y + 1`, with `x: [a, b, c]`, `y: [d, e, f]`, `w: [g, h]`. Pixel centres have whole coordinates.

@@ -1,10 +1,10 @@
 //! Rectification: warps a rotated line of text into a horizontal strip of fixed height for a text recogniser.
 
-use crate::area::AreaShrinker;
 use crate::device::Device;
-use crate::frame::{Frame, Size};
 use crate::geometry::{Point, Quad};
-use crate::tensor::Slot;
+use crate::image::frame::{Frame, Size};
+use crate::image::tensor::Slot;
+use crate::resize::area::AreaShrinker;
 use crate::warp::{Border, Homography, Sampler};
 
 /// A box at least this many times as high as wide is a vertical line of text: it is rotated by a quarter before reading.
@@ -114,7 +114,7 @@ fn homography_to_quad(quad: &Quad, size: Size) -> Homography {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::{Channels, Normalisation, Tensor};
+    use crate::image::tensor::{Channels, Normalisation, Tensor};
 
     fn quad(corners: [(f32, f32); 4]) -> Quad {
         Quad(corners.map(|(x, y)| Point { x, y }))

@@ -1,8 +1,8 @@
 //! Face alignment: maps five landmarks onto a template by the least-squares similarity transform (Umeyama, without
 //! reflection) and samples the aligned square.
 
-use crate::frame::Frame;
 use crate::geometry::Point;
+use crate::image::frame::Frame;
 use crate::warp::{Border, Homography, Sampler};
 
 /// Landmark positions that an embedder expects, in pixels of a square of `side` pixels.

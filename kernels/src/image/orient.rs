@@ -1,6 +1,6 @@
 //! Turns stored pictures upright according to their EXIF orientation (1 to 8).
 
-use crate::frame::{Picture, Size};
+use crate::image::frame::{Picture, Size};
 
 /// The transform that turns the stored pixels upright.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

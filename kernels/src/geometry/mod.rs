@@ -1,6 +1,8 @@
 //! Points, rectangles and quadrilaterals in a frame: f32 pixels, origin top-left. Fractions of the photo exist only in
 //! the store and on the wire.
 
+pub mod nms;
+
 /// A point of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct Point {

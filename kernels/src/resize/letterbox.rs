@@ -1,9 +1,9 @@
 //! Letterboxing: a picture resized into a network's input, top-left, normalised, the rest padded.
 
 use crate::device::Device;
-use crate::frame::{Size, Window};
+use crate::image::frame::{Size, Window};
+use crate::image::tensor::Slot;
 use crate::resize::{ResizeTarget, Resizer};
-use crate::tensor::Slot;
 
 /// Writes pictures into tensors; owns the buffers.
 pub struct Letterbox {
@@ -45,8 +45,8 @@ pub fn round_up_to_multiple(value: u32, step: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::Frame;
-    use crate::tensor::{Channels, Normalisation, Tensor};
+    use crate::image::frame::Frame;
+    use crate::image::tensor::{Channels, Normalisation, Tensor};
 
     #[test]
     fn a_picture_is_placed_top_left_and_the_rest_is_padding() {

@@ -1,7 +1,7 @@
 //! Area interpolation for shrinking: each output pixel is the mean of the source area that it covers; source pixels
 //! covered in part count by that fraction (the method of OpenCV's `INTER_AREA`).
 
-use crate::frame::{Size, Window};
+use crate::image::frame::{Size, Window};
 
 /// The source pixels that one output pixel (cell) covers along one axis.
 #[derive(Clone, Copy)]
@@ -115,7 +115,7 @@ fn shrink_columns(sums: &[f32], columns: &AreaWeights, line: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::Frame;
+    use crate::image::frame::Frame;
 
     /// The definition, pixel by pixel, in f64.
     fn reference(frame: Frame<'_>, size: Size, (x, y): (u32, u32), channel: usize) -> f64 {

@@ -1,7 +1,7 @@
 //! Bilinear interpolation between pixel centres, for enlarging and for nearby sizes. Edge pixels are repeated; there is
-//! no prefilter, so shrinking by much aliases (see [`crate::area`]).
+//! no prefilter, so shrinking by much aliases (see [`crate::resize::area`]).
 
-use crate::frame::{Size, Window};
+use crate::image::frame::{Size, Window};
 
 /// The two source pixels that an output pixel is interpolated from, and its distance from the first (0 to 1).
 #[derive(Clone, Copy)]
@@ -75,7 +75,7 @@ fn blend_rows(low: &[f32], high: &[f32], part: f32, target: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::Frame;
+    use crate::image::frame::Frame;
 
     fn reference(frame: Frame<'_>, size: Size, (x, y): (u32, u32), channel: usize) -> f64 {
         let position =

@@ -1,6 +1,6 @@
 //! Input tensors of networks: f32 in NCHW order (item, plane, row, column), in reused memory.
 
-use crate::frame::Size;
+use crate::image::frame::Size;
 
 /// A batch of items of equal shape.
 #[derive(Clone, Debug, Default)]
