@@ -14,7 +14,7 @@ use crate::traits::Result;
 pub struct Timeouts {
     /// For establishing a connection.
     pub connect: Duration,
-    /// For the first byte of a response, and for each pause after it. An upload of [`super::PART_BYTES`] must fit into
+    /// For the first byte of a response, and for each pause after it. Sending one part of an upload (8 MiB) must fit into
     /// it.
     pub read: Duration,
     /// From the first attempt until the last one may begin.
