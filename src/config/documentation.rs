@@ -18,6 +18,7 @@ const TEST_SETTINGS: &str = "feature fakes";
 const TEST_MODELS: &str = "fake";
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a switch of this test, no setting")]
 fn the_settings_table_of_the_operations_page_is_made_from_the_code() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGE);
     let page = std::fs::read_to_string(&path).unwrap();

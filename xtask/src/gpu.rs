@@ -1,4 +1,4 @@
-//! `cargo xtask gpu-check`: the CUDA path on a machine that has a GPU, a plain sentence elsewhere.
+//! `cargo xtask gpu-check`: compares CUDA with the CPU on a machine with a GPU; elsewhere says that there is none.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,18 +10,18 @@ use crate::report::print_heading;
 use crate::setup::cuda::{self, CudaVersion};
 use crate::setup::{self, SetupArguments};
 
-/// A GPU and the driver in front of it.
+/// A GPU and the version of its driver.
 struct Gpu {
     name: String,
     driver: String,
 }
 
-/// Sets CUDA up and runs the bench crate's comparison, where there is a GPU.
+/// Installs CUDA and runs the comparison of the bench crate, where there is a GPU.
 pub fn check(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> {
     let Some(gpu) = find_gpu() else {
         println!(
-            "There is no GPU on this machine (no NVIDIA driver answers), so there is nothing to check.\n\
-             The service runs on the CPU here; the same binary uses CUDA where a GPU is."
+            "There is no GPU on this machine (no NVIDIA driver was found), so there is nothing to check.\n\
+             The service runs on the CPU here; the same binary uses CUDA on a machine with a GPU."
         );
         return Ok(());
     };
@@ -32,7 +32,7 @@ pub fn check(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> 
     setup::install_sample_event(layout)?;
     let ready = ready.with_runtime(runtime.library);
     checks::build_service(layout)?;
-    print_heading("CUDA beside the CPU");
+    print_heading("CUDA compared with the CPU");
     let mut command = cargo(layout.root(), &["run", "--release", "--package", "photofinish-bench", "--"]);
     ready.set_variables(&mut command);
     let libraries: Vec<String> =
@@ -40,7 +40,7 @@ pub fn check(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<()> 
     run_visibly(command.arg("gpu-check").env("LD_LIBRARY_PATH", libraries.join(":")))
 }
 
-/// The first GPU: by its own program, else by the traces a driver leaves.
+/// Finds the first GPU with `nvidia-smi`, else by the files of a driver.
 fn find_gpu() -> Option<Gpu> {
     let query = ["--query-gpu=name,driver_version", "--format=csv,noheader"];
     if let Ok(answer) = capture_output(Command::new("nvidia-smi").args(query))
@@ -58,7 +58,7 @@ fn find_gpu() -> Option<Gpu> {
         .then(|| Gpu { name: "an NVIDIA GPU".into(), driver: "unknown".into() })
 }
 
-/// The version number in the kernel module's self-description.
+/// Extracts the version number from the description of the kernel module.
 fn parse_driver_version(description: &str) -> Option<String> {
     let first = description.lines().next()?;
     let is_version = |word: &&str| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit());

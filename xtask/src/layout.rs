@@ -1,18 +1,18 @@
-//! Where things lie: the checkout, and `.photofinish` in it, which holds everything that set-up fetched or made and can
-//! be deleted at any time.
+//! Paths of the checkout and of its folder `.photofinish`, which contains everything that set-up fetched or built and can be
+//! deleted at any time.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// Folders of one checkout.
+/// Paths of one checkout.
 #[derive(Clone, Debug)]
 pub struct Layout {
     root: PathBuf,
 }
 
 impl Layout {
-    /// The checkout that this program was built in.
+    /// The checkout in which this program was built.
     pub fn from_this_checkout() -> anyhow::Result<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let root = root.canonicalize().with_context(|| format!("the checkout {} is gone", root.display()))?;
@@ -29,29 +29,29 @@ impl Layout {
         self.root.join(relative)
     }
 
-    /// A path in the folder of fetched and made things.
+    /// A path in `.photofinish`.
     pub fn state_path(&self, relative: &str) -> PathBuf {
         self.root.join(".photofinish").join(relative)
     }
 
-    /// The release build of the service: beside the build of this program, wherever cargo was told to build.
+    /// The release build of the service, in the build folder that also contains this program.
     pub fn service_binary(&self) -> anyhow::Result<PathBuf> {
         let this = std::env::current_exe().context("a running program has a path")?;
         let target = this.ancestors().nth(2).context("cargo builds into a folder of a folder")?;
         Ok(target.join("release").join("photofinish"))
     }
 
-    /// Files as they came from a registry, kept so that nothing is fetched twice.
+    /// Files fetched from registries, kept so that none is fetched twice.
     pub fn downloads(&self) -> PathBuf {
         self.state_path("downloads")
     }
 
-    /// One of the Python programs of set-up.
+    /// A Python program of set-up.
     pub fn script_path(&self, name: &str) -> PathBuf {
         self.checkout_path("xtask/convert").join(name)
     }
 
-    /// A folder of models beside the checkout, where one was put.
+    /// A folder of model files beside the checkout, which may not exist.
     pub fn shared_models_folder(&self) -> PathBuf {
         self.root.join("../shared/models")
     }

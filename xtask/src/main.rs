@@ -1,7 +1,7 @@
-//! `cargo xtask`: sets the machine up, shows the service at work and runs every check.
+//! `cargo xtask`: sets the machine up, demonstrates the service and runs every check.
 //!
-//! Needs nothing but cargo and a C linker, so that it runs on a fresh machine; everything else it fetches and says so.
-//! It knows the product only by its commands and its API.
+//! Needs only cargo and a C linker, so that it runs on a fresh machine; it fetches everything else and prints what it
+//! fetches. It uses the product only through its commands and its API.
 
 mod checks;
 mod demo;
@@ -23,32 +23,32 @@ use setup::cuda::CudaVersion;
 enum Command {
     /// Fetch what the service needs: system packages, ONNX Runtime, the networks
     Setup {
-        /// Also what the tests and the sample event need
+        /// Also fetch what the tests and the sample event need
         #[arg(long)]
         all: bool,
-        /// Also ONNX Runtime with CUDA, as an image for GPUs has it: 13 for drivers from 580 on, 12 for older ones
+        /// Also fetch ONNX Runtime with CUDA for a GPU image: 13 for drivers from 580 on, 12 for older ones
         #[arg(long, value_enum, value_name = "VERSION")]
         cuda: Option<CudaVersion>,
         #[command(flatten)]
         setup: SetupArguments,
     },
-    /// Set up, start the service and send it an event: your own photos, or one made on the spot
+    /// Set up, start the service and send it an event: your own photos, or generated ones
     Demo(demo::DemoArguments),
     /// Set up and run every check: formatting, lints, documentation, dependencies and all tests
     Test(checks::TestArguments),
-    /// Compare CUDA with the CPU on a machine that has a GPU, and say how fast the pipeline is on it
+    /// Compare CUDA with the CPU on a machine with a GPU, and measure the pipeline on it
     GpuCheck(SetupArguments),
     /// Measure how well bibs and faces are found (see `cargo xtask eval --help`)
     Eval(PassthroughArguments),
     /// Measure speed and memory (see `cargo xtask bench --help`)
     Bench(PassthroughArguments),
-    /// Break the cluster profile in every way we know and account for every photo (see `cargo xtask soak --help`)
+    /// Inject faults into the cluster profile and account for every photo (see `cargo xtask soak --help`)
     Soak(PassthroughArguments),
     /// Run the cluster profile here without containers, to try it: Postgres, S3, NATS, two APIs behind a proxy, two workers
     Cluster(PassthroughArguments),
 }
 
-/// Arguments for another program.
+/// Arguments passed on to another program.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 struct PassthroughArguments {

@@ -1,4 +1,4 @@
-//! Starts other programs, with their words in the error when they fail.
+//! Runs other programs; an error contains the last lines of their output.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -8,13 +8,13 @@ use anyhow::{Context, bail};
 
 use crate::report::print_note;
 
-/// Lines of a failed program's output that an error repeats.
+/// Lines of a failed program's output in an error.
 const ERROR_TAIL_LINES: usize = 12;
 
-/// How long to wait before the second try of a program that fetches, and before the third.
+/// Pauses before the second and the third attempt of a program that fetches.
 const RETRY_PAUSES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(20)];
 
-/// Whether a program can be found.
+/// Whether a program is on the search path.
 pub fn has_program(program: &str) -> bool {
     Command::new("sh")
         .args(["-c", "command -v \"$0\"", program])
@@ -24,7 +24,7 @@ pub fn has_program(program: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Runs a program quietly and gives its standard output, trimmed.
+/// Runs a program without showing its output, and returns its standard output, trimmed.
 pub fn capture_output(command: &mut Command) -> anyhow::Result<String> {
     let output = command.stdin(Stdio::null()).output().with_context(|| start_error(command))?;
     check_output(command, &output)
@@ -36,19 +36,19 @@ pub fn capture_output_with_retries(command: &mut Command) -> anyhow::Result<Stri
     retry(command, &RETRY_PAUSES)
 }
 
-/// Tries once more after each of the pauses.
+/// Runs a program, and once more after each of the pauses while it fails.
 fn retry(command: &mut Command, pauses: &[Duration]) -> anyhow::Result<String> {
     for pause in pauses {
         match capture_output(command) {
-            Ok(words) => return Ok(words),
-            Err(error) => print_note(&format!("{error}\n    trying again in {} s", pause.as_secs())),
+            Ok(output) => return Ok(output),
+            Err(error) => print_note(&format!("{error}\n    retrying in {} s", pause.as_secs())),
         }
         std::thread::sleep(*pause);
     }
     capture_output(command)
 }
 
-/// Runs a program that talks to the reader itself.
+/// Runs a program with its output shown.
 pub fn run_visibly(command: &mut Command) -> anyhow::Result<()> {
     let status = command.status().with_context(|| start_error(command))?;
     if !status.success() {
@@ -57,12 +57,12 @@ pub fn run_visibly(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `cargo` in the workspace, as from a shell: what the outer `cargo run` says of this package would count as a change
-/// for every build script that looks at it, `ring`'s for one, and have it and all above it built anew.
+/// `cargo` in the workspace, as from a shell. The variables that the outer `cargo run` sets for this package would change
+/// the environment of build scripts that read them, `ring`'s for one, and rebuild everything above.
 pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("cargo");
     for (name, _) in std::env::vars_os() {
-        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|of| name.to_string_lossy().starts_with(of)) {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
             command.env_remove(name);
         }
     }
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_failing_program_is_run_three_times() {
         let folder = tempfile::tempdir().unwrap();
-        // Each try leaves a letter; this one succeeds at as many letters as it is told.
+        // Each attempt writes a letter; the program succeeds once there are `count` letters.
         let succeed_at = |count: &str| {
             let script = "printf x >> tries; test \"$(wc -c < tries)\" -ge \"$0\"";
             let mut command = Command::new("sh");

@@ -1,12 +1,12 @@
-//! What set-up says: one line per step, and a plain account when something cannot be had.
+//! Output of set-up: one line per step, and a report when something is unavailable.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// A step slower than this says how long it took.
+/// The line of a step slower than this contains its duration.
 const SLOW_STEP: Duration = Duration::from_millis(500);
 
-/// Something that set-up could not get: what, why, and what the reader can do.
+/// Something that set-up could not fetch or build.
 #[derive(Debug)]
 pub struct Unavailable {
     /// The thing, to follow "cannot get".
@@ -27,9 +27,9 @@ impl std::error::Error for Unavailable {}
 
 /// How a step ended.
 pub enum StepOutcome {
-    /// Nothing was to be done.
+    /// There was nothing to do.
     Present,
-    /// It was done, with a few words about it.
+    /// It was done; the text describes the result.
     Done(String),
 }
 
@@ -50,17 +50,17 @@ pub fn run_step(name: &str, work: impl FnOnce() -> anyhow::Result<StepOutcome>) 
     Ok(())
 }
 
-/// Says what is going on inside a step that takes a while.
+/// Prints the progress of a step that takes long.
 pub fn print_note(text: &str) {
     println!("    {text}");
 }
 
-/// Says something that nobody should miss.
+/// Prints a warning that stands out.
 pub fn print_warning(text: &str) {
     println!("\n  !! {}\n", text.replace('\n', "\n  !! "));
 }
 
-/// Announces a part of the work.
+/// Prints the heading of a group of steps.
 pub fn print_heading(text: &str) {
     println!("\n== {text}");
 }

@@ -1,4 +1,4 @@
-//! What the tests of the chart need: Helm, and the schemas of everything that the chart renders.
+//! Tools of the chart's tests: Helm, and the schemas of everything that the chart renders.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ const CUSTOM_RESOURCE_DEFINITIONS: [(&GoModule, &str); 3] = [
     (&PROMETHEUS_OPERATOR, "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml"),
 ];
 
-/// The oldest Kubernetes that the chart says it runs on, and the newest there is.
+/// The oldest Kubernetes version that the chart supports, and the newest.
 const KUBERNETES: [&str; 2] = ["1.30", "1.37"];
 
 const HELM_FOLDER: &str = "helm";
@@ -55,7 +55,7 @@ pub fn schemas(layout: &Layout) -> PathBuf {
     layout.state_path(SCHEMA_FOLDER)
 }
 
-/// Builds Helm from its source, which Go's proxy has: a machine that reaches package registries needs nothing else.
+/// Builds Helm from its source, fetched through Go's module proxy.
 pub fn install_helm(layout: &Layout) -> anyhow::Result<StepOutcome> {
     let folder = layout.state_path(HELM_FOLDER);
     if digest::has_stamp(&folder, &HELM.recipe()) && helm(layout).is_file() {
@@ -91,8 +91,8 @@ pub fn install_schemas(layout: &Layout) -> anyhow::Result<StepOutcome> {
     python::run_script(layout, "unpack.py", &arguments)?;
     for (module, file) in CUSTOM_RESOURCE_DEFINITIONS {
         let source = go::download_module(module)?.join(file);
-        let name = source.file_name().context("a definition has a name")?;
-        // By content: files of Go's cache are read-only, and a copy of one would be too.
+        let name = source.file_name().context("a definition has a file name")?;
+        // By content: files of Go's cache are read-only, and `fs::copy` would copy that.
         let text = std::fs::read(&source).with_context(|| format!("cannot read {}", source.display()))?;
         std::fs::write(folder.join(name), text)?;
     }
@@ -105,5 +105,5 @@ fn warn_no_go(what: &str) -> StepOutcome {
         "no {what}, so the tests of the chart are skipped: there is no Go on this machine.\n\
          Install Go 1.21 or newer and run this again."
     ));
-    StepOutcome::Done("not here".into())
+    StepOutcome::Done("skipped".into())
 }

@@ -1,4 +1,4 @@
-//! ONNX Runtime with CUDA, for machines with an NVIDIA GPU: the wheel and NVIDIA's libraries from PyPI, in an
+//! ONNX Runtime with CUDA, for machines with an NVIDIA GPU: the wheel and NVIDIA's libraries from PyPI, in a Python
 //! environment of their own (over 2 GB).
 
 use std::path::{Path, PathBuf};
@@ -15,21 +15,21 @@ use crate::report::{StepOutcome, Unavailable, print_note, run_step};
 /// The oldest driver that CUDA 13 runs on.
 const MIN_CUDA_13_DRIVER: u32 = 580;
 
-/// With CUDA 13 libraries.
+/// The package with CUDA 13 libraries.
 const CUDA_13_PACKAGE: &str = "onnxruntime-gpu[cuda,cudnn]==1.31.1";
 
-/// The last one with CUDA 12 libraries.
+/// The last package with CUDA 12 libraries.
 const CUDA_12_PACKAGE: &str = "onnxruntime-gpu[cuda,cudnn]==1.26.0";
 
 /// A runtime that can use the GPU.
 pub struct CudaRuntime {
     /// The library to load.
     pub library: PathBuf,
-    /// Folders in which it looks for NVIDIA's libraries.
+    /// Folders of NVIDIA's libraries, for `LD_LIBRARY_PATH`.
     pub library_folders: Vec<PathBuf>,
 }
 
-/// Which CUDA, by the drivers that it runs on.
+/// A version of CUDA, by the drivers that support it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CudaVersion {
     /// For drivers before 580.
@@ -41,7 +41,7 @@ pub enum CudaVersion {
 }
 
 impl CudaVersion {
-    /// The one for a driver, by the driver's major version (0 when unknown).
+    /// The version for a driver, by the driver's major version (0 when unknown).
     pub fn for_driver(major: u32) -> Self {
         if major >= MIN_CUDA_13_DRIVER { Self::Thirteen } else { Self::Twelve }
     }
@@ -58,7 +58,7 @@ impl CudaVersion {
 pub fn install(layout: &Layout, cuda: CudaVersion) -> anyhow::Result<CudaRuntime> {
     let package = cuda.package();
     run_step("ONNX Runtime with CUDA", || {
-        print_note(&format!("{package} with NVIDIA's libraries, over 2 GB, unless they are here"));
+        print_note(&format!("{package} with NVIDIA's libraries, over 2 GB unless installed"));
         environment(layout)?.with_packages(&[package]).map_err(|error| Unavailable {
             what: package.into(),
             why: format!("{error:#}"),
@@ -71,16 +71,16 @@ pub fn install(layout: &Layout, cuda: CudaVersion) -> anyhow::Result<CudaRuntime
     Ok(CudaRuntime { library, library_folders: list_library_folders(&packages.join("nvidia"))? })
 }
 
-/// Puts the runtime and all that it loads into one folder, as an image has them: `.photofinish/runtime-cuda-libraries`.
+/// Links the runtime and everything it loads into one folder for an image: `.photofinish/runtime-cuda-libraries`.
 pub fn collect_libraries(layout: &Layout, runtime: &CudaRuntime) -> anyhow::Result<StepOutcome> {
     let target = layout.state_path("runtime-cuda-libraries");
     digest::recreate_folder(&target)?;
-    let own = runtime.library.parent().context("a library lies in a folder")?;
+    let own = runtime.library.parent().context("a library is in a folder")?;
     let mut count = 0;
     for folder in std::iter::once(own).chain(runtime.library_folders.iter().map(PathBuf::as_path)) {
         for library in list_libraries(folder)? {
-            let name = library.file_name().context("a library has a name")?;
-            // Gigabytes: linked and not copied.
+            let name = library.file_name().context("a library has a file name")?;
+            // Hard links: the libraries are gigabytes.
             std::fs::hard_link(&library, target.join(name))
                 .with_context(|| format!("cannot link {} into {}", library.display(), target.display()))?;
             count += 1;
@@ -89,7 +89,7 @@ pub fn collect_libraries(layout: &Layout, runtime: &CudaRuntime) -> anyhow::Resu
     Ok(StepOutcome::Done(format!("{count} libraries in {}", target.display())))
 }
 
-/// The shared libraries of a folder. TensorRT's provider is left out: its own libraries are in no package here.
+/// Lists the shared libraries of a folder, without TensorRT's provider, whose libraries no package here contains.
 fn list_libraries(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut libraries = Vec::new();
     for entry in folder.read_dir().with_context(|| format!("cannot list {}", folder.display()))? {
@@ -114,10 +114,10 @@ fn find_site_packages(environment: &Path) -> anyhow::Result<PathBuf> {
             return Ok(candidate);
         }
     }
-    bail!("{} holds no site-packages", versions.display())
+    bail!("{} contains no site-packages", versions.display())
 }
 
-/// `nvidia/PART/lib` of each part: the wheels share one namespace.
+/// Lists `nvidia/NAME/lib` of every wheel: they share one namespace.
 fn list_library_folders(nvidia: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut folders = Vec::new();
     for entry in nvidia.read_dir().with_context(|| format!("cannot list {}", nvidia.display()))? {

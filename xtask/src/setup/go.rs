@@ -1,5 +1,5 @@
-//! Modules of Go's public proxy, pinned by version and by the hash that Go's own checksum database keeps of them.
-//! Programs are built where their module lies, so that its `go.sum` pins what it needs in turn.
+//! Modules of Go's public proxy, pinned by version and by their hash in Go's checksum database. Programs are built in the
+//! folder of their module, so that its `go.sum` pins the dependencies.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,54 +10,55 @@ use serde_json::Value;
 use crate::process::{capture_output_with_retries, has_program};
 use crate::report::Unavailable;
 
-/// A module.
+/// A pinned module.
 pub struct GoModule {
-    /// As the proxy knows it.
+    /// Its path at the proxy.
     pub path: &'static str,
     /// The pinned version.
     pub version: &'static str,
-    /// Its hash, as in a `go.sum`.
+    /// Its hash, as in `go.sum`.
     pub sum: &'static str,
 }
 
 impl GoModule {
-    /// What a thing made from this module alone is stamped with.
+    /// The stamp of what is made from this module alone.
     pub fn recipe(&self) -> String {
         format!("{} {} {}", self.path, self.version, self.sum)
     }
 }
 
-/// Whether Go is on this machine.
+/// Whether Go is installed.
 pub fn is_installed() -> bool {
     has_program("go")
 }
 
-/// The folder of a module in Go's cache, fetched when it is not there.
+/// Downloads a module into Go's cache unless it is there, and returns its folder.
 ///
 /// # Errors
-/// When the proxy cannot be reached, or gives something else than what is pinned.
+/// When the proxy cannot be reached, or the module does not have the pinned hash.
 pub fn download_module(module: &GoModule) -> anyhow::Result<PathBuf> {
     let wanted = format!("{}@{}", module.path, module.version);
-    // From a folder without a `go.mod`: a module above this checkout is none of ours.
-    let answer = capture_output_with_retries(
+    // In a folder without a `go.mod`, so that no module above the checkout takes part.
+    let output = capture_output_with_retries(
         Command::new("go").args(["mod", "download", "-json", &wanted]).current_dir(std::env::temp_dir()),
     )
     .map_err(|error| unavailable(module, &format!("{error:#}")))?;
-    let answer: Value = serde_json::from_str(&answer).context("`go mod download` did not answer in JSON")?;
-    let sum = answer["Sum"].as_str().unwrap_or_default();
+    let download: Value =
+        serde_json::from_str(&output).context("the output of `go mod download` is not JSON")?;
+    let sum = download["Sum"].as_str().unwrap_or_default();
     if sum != module.sum {
         return Err(unavailable(module, &format!("its hash is {sum}, expected {}", module.sum)).into());
     }
-    answer["Dir"].as_str().map(PathBuf::from).context("`go mod download` names no folder")
+    download["Dir"].as_str().map(PathBuf::from).context("`go mod download` names no folder")
 }
 
-/// Builds a program of a module.
+/// Builds the program `package` of a module into the file `target`.
 ///
 /// # Errors
 /// When it cannot be fetched or built.
 pub fn build_program(program: &GoModule, package: &str, target: &Path) -> anyhow::Result<()> {
     let folder = download_module(program)?;
-    // Without symbols: a third smaller, and linked faster.
+    // Without symbols: a third smaller and linked faster.
     let mut go = Command::new("go");
     go.args(["build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o"]).arg(target).arg(package);
     capture_output_with_retries(go.current_dir(folder))

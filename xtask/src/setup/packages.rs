@@ -14,23 +14,23 @@ use crate::report::{Unavailable, print_note};
 
 /// A file of a registry.
 pub struct PinnedPackage {
-    /// As the registry knows it.
+    /// Its name in the registry.
     pub name: &'static str,
     /// The pinned version.
     pub version: &'static str,
-    /// What the registry's client calls the file.
+    /// The file name that the registry's client gives it.
     pub file: &'static str,
     /// Its SHA-256.
     pub sha256: &'static str,
-    /// Where it is.
+    /// Registry and form.
     pub format: PackageFormat,
 }
 
-/// Where a package comes from, and in which form.
+/// The registry of a package, and its form there.
 pub enum PackageFormat {
     /// PyPI: a wheel for any machine.
     Wheel,
-    /// PyPI: the wheel of CPython 3.11 for a platform, whatever Python runs here. Only what is not Python in it is used.
+    /// PyPI: the wheel of CPython 3.11 for a platform, regardless of the Python here. Only its other files are used.
     WheelFor(&'static str),
     /// PyPI: the source package.
     Source,
@@ -122,20 +122,20 @@ pub const KUBERNETES_VALIDATE: PinnedPackage = PinnedPackage {
 };
 
 impl PinnedPackage {
-    /// What a thing made from this package alone is stamped with.
+    /// The stamp of what is made from this package alone.
     pub fn recipe(&self) -> String {
         format!("{} {} {}", self.name, self.version, self.sha256)
     }
 }
 
-/// The file of a package, fetched when it is not among the downloads.
+/// Fetches a package unless it is among the downloads, and returns its file.
 pub fn fetch(layout: &Layout, package: &PinnedPackage) -> anyhow::Result<PathBuf> {
     let folder = layout.downloads();
     let path = folder.join(package.file);
     if digest::file_matches(&path, package.sha256) {
         return Ok(path);
     }
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     print_note(&format!(
         "fetching {} {} from {}",
         package.name,

@@ -1,5 +1,5 @@
-//! Portraits for the sample event: pictures in the public domain (works of the United States government) that
-//! well-known packages carry.
+//! Portraits for the sample event: pictures in the public domain (works of the United States government) from well-known
+//! packages.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -21,12 +21,12 @@ const PORTRAITS: &[(&str, &str)] = &[
     ("obama3.jpg", "76ac6bf97c36dc2da0ad16a537d6a5ac1b10f48d49aac29a0cca9a17cdbc3ca3"),
 ];
 
-/// Where they lie.
+/// The folder of the portraits.
 pub fn folder(layout: &Layout) -> PathBuf {
     layout.state_path("portraits")
 }
 
-/// Fetches and unpacks them.
+/// Fetches and unpacks the portraits.
 pub fn install(layout: &Layout) -> anyhow::Result<StepOutcome> {
     if find_wrong_file(layout).is_none() {
         return Ok(StepOutcome::Present);

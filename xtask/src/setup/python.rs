@@ -1,4 +1,4 @@
-//! Python for set-up: the system's for what its own library can do, private environments for the rest. Nothing is
+//! Python for set-up: the system's where its standard library suffices, private environments for the rest. Nothing is
 //! installed outside `.photofinish`.
 
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ use crate::digest;
 use crate::layout::Layout;
 use crate::process::{capture_output, capture_output_with_retries};
 
-/// Beside the programs: which versions pip takes of what is not asked for by name.
+/// The versions of all indirect dependencies, for pip.
 const CONSTRAINTS: &str = "constraints.txt";
 
 /// Runs one of set-up's programs with the system's Python.
@@ -28,7 +28,7 @@ pub fn run_conversion(layout: &Layout, name: &str, arguments: &[&OsStr]) -> anyh
     capture_output(python.program("python").arg("-B").arg(layout.script_path(name)).args(arguments))
 }
 
-/// What an environment with these packages is stamped with.
+/// The stamp of an environment with these packages.
 pub fn recipe(layout: &Layout, packages: &[&str]) -> anyhow::Result<String> {
     let path = layout.script_path(CONSTRAINTS);
     let constraints = digest::hash_file(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -39,12 +39,12 @@ pub fn recipe(layout: &Layout, packages: &[&str]) -> anyhow::Result<String> {
 pub struct PythonEnvironment {
     layout: Layout,
     folder: PathBuf,
-    /// Whether nothing was installed into it yet.
+    /// Whether nothing has been installed into it.
     is_empty: bool,
 }
 
 impl PythonEnvironment {
-    /// The environment of that name, made when it is not there or does not start any more.
+    /// Opens the environment, and creates it when it is missing or its Python does not start.
     pub fn new(layout: &Layout, name: &str) -> anyhow::Result<Self> {
         let mut environment =
             Self { layout: layout.clone(), folder: layout.state_path(name), is_empty: false };
@@ -67,12 +67,12 @@ impl PythonEnvironment {
         Command::new(self.folder.join("bin").join(name))
     }
 
-    /// A command of its pip, which takes all versions from the constraints, those of what it builds packages with too.
+    /// A pip command that takes all versions from the constraints, those of build dependencies too.
     pub fn pip(&self, command: &str) -> Command {
         let mut pip = self.program("python");
         pip.args(["-m", "pip", command, "--quiet", "--disable-pip-version-check"]);
-        // By name alone: pip takes a space in these variables for the end of a path. What packages are built with was
-        // constrained by the first before pip had the second.
+        // A bare file name: pip splits these variables at spaces. Older versions of pip use the first variable for build
+        // dependencies too.
         pip.current_dir(self.layout.script_path("")).env("PIP_CONSTRAINT", CONSTRAINTS);
         pip.env("PIP_BUILD_CONSTRAINT", CONSTRAINTS);
         pip
@@ -83,12 +83,12 @@ impl PythonEnvironment {
         &self.folder
     }
 
-    /// The same, with these packages installed and no others.
+    /// Installs these packages and no others.
     pub fn with_packages(mut self, packages: &[&str]) -> anyhow::Result<Self> {
         let recipe = recipe(&self.layout, packages)?;
         if !digest::has_stamp(&self.folder, &recipe) {
-            // Pip takes what an install that was cut off has left for whole. What was there stays aside until the new one
-            // is whole, for there may be no line to fetch it by.
+            // Pip treats what an interrupted install left as complete, so the environment is created again. The old one
+            // stays aside until the new one is complete: there may be no network now.
             let aside = self.folder.with_extension("before");
             if !self.is_empty {
                 digest::recreate_folder(&aside)?;

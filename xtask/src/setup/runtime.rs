@@ -1,4 +1,4 @@
-//! ONNX Runtime: the library out of a PyPI wheel, into `.photofinish/runtime`.
+//! ONNX Runtime: the library of a PyPI wheel, unpacked into `.photofinish/runtime`.
 //!
 //! On x86-64 the build with the OpenVINO provider, which runs the text networks 1.5 to 3 times faster; elsewhere, and
 //! where that one does not load, the plain build.
@@ -16,8 +16,8 @@ use crate::report::{StepOutcome, Unavailable, print_warning};
 
 const FOLDER: &str = "runtime";
 
-/// Libraries under the names by which they look for each other. The GPU and NPU plugins, the Python module and the
-/// same files under other names stay in the wheel: 127 of 262 MB are left.
+/// The libraries, under the names by which they load each other. The GPU and NPU plugins, the Python module and copies
+/// under other names are left out: 127 of 262 MB remain.
 const OPENVINO_FILES: &[&str] = &[
     "onnxruntime/capi/libonnxruntime.so.*",
     "onnxruntime/capi/libonnxruntime_providers_shared.so",
@@ -47,7 +47,7 @@ pub fn install(layout: &Layout) -> anyhow::Result<StepOutcome> {
     if !cfg!(target_os = "linux") {
         return Err(Unavailable {
             what: "ONNX Runtime".into(),
-            why: "set-up knows the libraries for Linux alone".into(),
+            why: "set-up supports Linux only".into(),
             remedy: "install ONNX Runtime 1.23 or newer and name its library in PHOTOFINISH_ONNXRUNTIME"
                 .into(),
         }
@@ -65,12 +65,12 @@ pub fn install(layout: &Layout) -> anyhow::Result<StepOutcome> {
     unpack(layout, &folder, &ONNX_RUNTIME, PLAIN_FILES)
 }
 
-/// The library file of what was installed.
+/// The installed library.
 pub fn find_library(layout: &Layout) -> anyhow::Result<PathBuf> {
     find_library_in(&layout.state_path(FOLDER))
 }
 
-/// `libonnxruntime.so.VERSION` of a folder.
+/// Finds `libonnxruntime.so.VERSION` in a folder.
 pub fn find_library_in(folder: &Path) -> anyhow::Result<PathBuf> {
     let entries = folder.read_dir().with_context(|| format!("cannot list {}", folder.display()))?;
     for entry in entries {
@@ -79,7 +79,7 @@ pub fn find_library_in(folder: &Path) -> anyhow::Result<PathBuf> {
             return Ok(entry.path());
         }
     }
-    bail!("{} holds no libonnxruntime.so", folder.display())
+    bail!("{} contains no libonnxruntime.so", folder.display())
 }
 
 fn is_unpacked_from(folder: &Path, package: &PinnedPackage) -> bool {

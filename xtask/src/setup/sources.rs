@@ -1,4 +1,4 @@
-//! How each kind of source is asked for a network's files. What comes is judged by the caller.
+//! Fetches the files of a network from each kind of source. The caller verifies them.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -13,18 +13,18 @@ use super::python;
 use crate::layout::Layout;
 use crate::process::capture_output;
 
-/// An origin that does not answer must not hold set-up up for long.
+/// Short, so that an unreachable origin does not delay set-up.
 const CONNECT_SECONDS: &str = "5";
 const TRANSFER_SECONDS: &str = "300";
 
-/// Packages that the zoo may name.
+/// Packages that the model list may name.
 const PACKAGES: [&PinnedPackage; 3] = [&RAPIDOCR, &YUFACE, &FACE_API];
 
-/// Where a network may come from.
+/// A place from which a network may be fetched.
 pub enum Origin<'a> {
-    /// A folder of the operator's.
+    /// A folder named by the operator.
     Operator(PathBuf),
-    /// One of the zoo's.
+    /// A source of the model list.
     Listed(&'a Source),
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for Origin<'_> {
     }
 }
 
-/// Puts a network's files into `staging` under their own names.
+/// Fetches a network's files into `staging`, under the names of the model list.
 pub fn stage_files(
     layout: &Layout,
     model: &Model,
@@ -76,7 +76,7 @@ pub fn stage_files(
     }
 }
 
-/// A package that was fetched.
+/// Unpacks a fetched package.
 struct Unpacker<'a> {
     layout: &'a Layout,
     archive: PathBuf,
@@ -95,7 +95,7 @@ impl Unpacker<'_> {
         run_converter(self.layout, conversion, &[self.staging.join("as-published")], target)
     }
 
-    /// The library, and the OpenMP library that it was linked with.
+    /// Unpacks the library and the OpenMP library that it is linked with.
     fn unpack_libfacedetection(&self) -> anyhow::Result<()> {
         self.unpack(&["yuface/libfacedetection.so", "yuface.libs/libgomp*=libgomp.so.1"])
     }
@@ -130,7 +130,7 @@ fn copy_files(model: &Model, folder: &Path, staging: &Path) -> anyhow::Result<()
     Ok(())
 }
 
-/// A file of a public origin, under the name that its address ends with.
+/// Downloads a file, named after the last part of its URL.
 fn download(url: &str, staging: &Path) -> anyhow::Result<PathBuf> {
     let name = url.rsplit('/').next().unwrap_or(url);
     let path = staging.join(name);

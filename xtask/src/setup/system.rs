@@ -1,5 +1,5 @@
-//! Programs and files that come from the system's package manager. Looked for by use, not by package name: a compiler
-//! from elsewhere is as good.
+//! Programs and files of the system's package manager. Each is detected by its use, not by its package: a compiler from
+//! elsewhere is as good.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,17 +10,17 @@ use crate::report::{StepOutcome, Unavailable, print_note};
 /// A font with bold digits, from which sample bibs are drawn.
 pub const FONT: &str = "/usr/share/fonts/truetype/dejavu/DejaVuSans-Bold.ttf";
 
-/// One thing that must be there.
+/// A program or file that must be installed.
 pub struct SystemDependency {
-    /// For the reader.
+    /// What it is, for messages.
     what: &'static str,
-    /// Whether it is there.
+    /// Detects it.
     is_installed: fn() -> bool,
-    /// Debian packages that bring it.
+    /// Debian packages that contain it.
     packages: &'static [&'static str],
 }
 
-/// What building and running the service takes.
+/// Needed to build and run the service.
 pub const SERVICE: &[SystemDependency] = &[
     SystemDependency {
         what: "a C and C++ compiler",
@@ -47,11 +47,11 @@ pub const SERVICE: &[SystemDependency] = &[
     },
 ];
 
-/// What fetching from npm takes.
+/// Needed to fetch from npm.
 pub const NPM: &[SystemDependency] =
     &[SystemDependency { what: "npm", is_installed: || has_program("npm"), packages: &["npm"] }];
 
-/// What the tests take beyond that.
+/// Needed by the tests.
 pub const TESTS: &[SystemDependency] = &[
     SystemDependency {
         what: "Node.js with npm",
@@ -61,7 +61,7 @@ pub const TESTS: &[SystemDependency] = &[
     SystemDependency { what: "strace", is_installed: || has_program("strace"), packages: &["strace"] },
 ];
 
-/// What the cluster profile takes on one machine, under faults.
+/// Needed by the cluster profile on one machine.
 pub const CLUSTER: &[SystemDependency] = &[
     SystemDependency {
         what: "the Postgres server",
@@ -75,10 +75,10 @@ pub const CLUSTER: &[SystemDependency] = &[
     },
 ];
 
-/// Where Debian's packages put the programs of a Postgres server, a folder a version.
+/// The folder of Debian's Postgres servers, one folder per version.
 const POSTGRES_VERSIONS: &str = "/usr/lib/postgresql";
 
-/// The folder of the newest Postgres server's programs. They are not on the search path: a machine may have several.
+/// The folder of the newest Postgres server's programs, which are not on the search path.
 pub fn postgres_bin_folder() -> Option<PathBuf> {
     let versions = std::fs::read_dir(POSTGRES_VERSIONS).ok()?.flatten();
     let version = |folder: &PathBuf| folder.file_name()?.to_str()?.parse::<u32>().ok();
@@ -88,17 +88,17 @@ pub fn postgres_bin_folder() -> Option<PathBuf> {
     Some(newest.join("bin"))
 }
 
-/// Where the system's package puts the message server of the cluster profile.
+/// The NATS server of the system's package.
 pub const NATS_SERVER: &str = "/usr/sbin/nats-server";
 
-/// What tests of the cluster profile take where nothing newer can be built.
+/// Needed by the cluster profile where no newer server can be built.
 pub const NATS: &[SystemDependency] = &[SystemDependency {
     what: "nats-server",
     is_installed: || Path::new(NATS_SERVER).is_file(),
     packages: &["nats-server"],
 }];
 
-/// Installs what is missing, and only that.
+/// Installs the missing ones only.
 pub fn install(needs: &[SystemDependency]) -> anyhow::Result<StepOutcome> {
     let missing = find_missing(needs);
     if missing.is_empty() {
@@ -116,7 +116,7 @@ pub fn install(needs: &[SystemDependency]) -> anyhow::Result<StepOutcome> {
         ),
     };
     let Some(prefix) = package_manager() else {
-        return Err(unavailable("no apt-get here that this user may run".into()).into());
+        return Err(unavailable("there is no apt-get that this user may run".into()).into());
     };
     print_note(&format!("installing {}", packages.join(" ")));
     let updated = run_apt(&prefix, &["update"]);
@@ -135,7 +135,7 @@ fn find_missing(needs: &[SystemDependency]) -> Vec<&SystemDependency> {
     needs.iter().filter(|need| !(need.is_installed)()).collect()
 }
 
-/// The words before `apt-get`'s arguments, or nothing where it cannot be used.
+/// The words of a command before the arguments of `apt-get`; `None` where it cannot be used.
 fn package_manager() -> Option<Vec<&'static str>> {
     if !has_program("apt-get") {
         return None;
@@ -155,7 +155,7 @@ fn run_apt(prefix: &[&str], arguments: &[&str]) -> anyhow::Result<String> {
     )
 }
 
-/// Only the JPEG decoder's x86 code is written in it.
+/// Only the JPEG decoder's x86 code needs it.
 fn has_assembler() -> bool {
     !cfg!(target_arch = "x86_64") || has_program("nasm")
 }

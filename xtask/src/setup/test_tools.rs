@@ -1,5 +1,4 @@
-//! What tests talk to the service with: the real oRPC client, and a fuzzer that reads the OpenAPI document; and the
-//! servers that it talks to in the cluster profile.
+//! Tools of the tests: the oRPC client, a fuzzer that reads the OpenAPI document, and the servers of the cluster profile.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -16,16 +15,16 @@ use crate::report::{StepOutcome, Unavailable, print_note};
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 const SCHEMATHESIS_FOLDER: &str = "venv-test";
 const CLIENT_FOLDER: &str = "node";
-/// Checks signatures, expiry and all, needs nothing but cargo to be built, and that takes two minutes of two cores
-/// (versitygw needs Go and brings the kits of three clouds). The newest that the workspace's Rust builds.
+/// Checks signatures and expiry, and needs only cargo and two minutes on two cores to build (versitygw needs Go and contains
+/// the SDKs of three clouds). The newest version that the workspace's Rust builds.
 const S3_SERVER: (&str, &str) = ("s3s-fs", "0.14.1");
 const S3_SERVER_FOLDER: &str = "s3-server";
 
-/// Go's own database of checksums says whether it is the right one.
+/// Verified by Go's checksum database.
 const NATS_SERVER: &str = "github.com/nats-io/nats-server/v2@v2.14.9";
 const NATS_FOLDER: &str = "nats";
 
-/// Where Node.js finds the client.
+/// The folder in which Node.js finds the client.
 pub fn node_modules(layout: &Layout) -> PathBuf {
     layout.state_path(CLIENT_FOLDER).join("node_modules")
 }
@@ -40,7 +39,7 @@ pub fn s3_server(layout: &Layout) -> PathBuf {
     layout.state_path(S3_SERVER_FOLDER).join("bin").join(S3_SERVER.0)
 }
 
-/// Installs the client exactly as its lock file says.
+/// Installs the client by its lock file.
 pub fn install_client(layout: &Layout) -> anyhow::Result<StepOutcome> {
     let folder = layout.state_path(CLIENT_FOLDER);
     let mut recipe = String::new();
@@ -69,7 +68,7 @@ pub fn install_client(layout: &Layout) -> anyhow::Result<StepOutcome> {
     Ok(StepOutcome::Done("installed by npm, as locked".into()))
 }
 
-/// Installs the fuzzer into an environment of its own.
+/// Installs the fuzzer into a Python environment of its own.
 pub fn install_schemathesis(layout: &Layout) -> anyhow::Result<StepOutcome> {
     let recipe = python::recipe(layout, &[SCHEMATHESIS])?;
     if digest::has_stamp(&layout.state_path(SCHEMATHESIS_FOLDER), &recipe) && schemathesis(layout).is_file() {
@@ -85,13 +84,13 @@ pub fn install_schemathesis(layout: &Layout) -> anyhow::Result<StepOutcome> {
     Ok(StepOutcome::Done(SCHEMATHESIS.into()))
 }
 
-/// The message server of the cluster profile: built here, or the system's.
+/// The NATS server of the cluster profile: built here, else the system's.
 pub fn nats_server(layout: &Layout) -> PathBuf {
     let built = layout.state_path(NATS_FOLDER).join("nats-server");
     if built.is_file() { built } else { PathBuf::from(system::NATS_SERVER) }
 }
 
-/// Builds the server where there is Go, which takes half a minute; elsewhere takes the system's, which is older.
+/// Builds the server with Go in half a minute; without Go installs the system's, which is older.
 pub fn install_nats_server(layout: &Layout) -> anyhow::Result<StepOutcome> {
     let folder = layout.state_path(NATS_FOLDER);
     if digest::has_stamp(&folder, NATS_SERVER) && nats_server(layout).is_file() {
@@ -106,7 +105,7 @@ pub fn install_nats_server(layout: &Layout) -> anyhow::Result<StepOutcome> {
             what: NATS_SERVER.into(),
             why: format!("{error:#}"),
             remedy: "check that this machine reaches Go's module proxy and that its Go is new enough, then run this again; \
-                     without Go on the path the system's nats-server is taken"
+                     without Go on the path the system's nats-server is used"
                 .into(),
         }
     })?;
@@ -114,7 +113,7 @@ pub fn install_nats_server(layout: &Layout) -> anyhow::Result<StepOutcome> {
     Ok(StepOutcome::Done(format!("built {NATS_SERVER}")))
 }
 
-/// Builds the S3 server, with the dependencies that its lock file names.
+/// Builds the S3 server with the dependencies of its lock file.
 pub fn install_s3_server(layout: &Layout) -> anyhow::Result<StepOutcome> {
     let (name, version) = S3_SERVER;
     let recipe = format!("{name} {version}");
