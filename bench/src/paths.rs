@@ -40,18 +40,26 @@ pub fn state_dir() -> PathBuf {
 }
 
 impl InputPaths {
-    /// Returns the service's binary; builds the release binary unless another is configured.
+    /// Returns the service's binary; builds the release binary with these cargo features unless another is configured.
     ///
     /// # Errors
     /// When it does not exist or cannot be built.
-    pub fn find_or_build_binary(&self) -> anyhow::Result<PathBuf> {
+    pub fn find_or_build_binary(&self, features: &[&str]) -> anyhow::Result<PathBuf> {
         if let Some(path) = &self.binary {
             return require_path(path.clone(), "name the binary with --binary");
         }
         // Always build, so that the measured binary is that of the checkout.
         let mut cargo = Command::new("cargo");
         cargo
-            .args(["build", "--quiet", "--release", "--package", "photofinish", "--features", "fakes"])
+            .args([
+                "build",
+                "--quiet",
+                "--release",
+                "--package",
+                "photofinish",
+                "--features",
+                &features.join(","),
+            ])
             .current_dir(root());
         // Variables that the outer `cargo run` sets for this package would make build scripts run again.
         for (name, _) in std::env::vars_os() {

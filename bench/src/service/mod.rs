@@ -43,7 +43,9 @@ impl Service {
     /// # Errors
     /// When the binary is missing, or the service does not become ready; the end of its log is in the error.
     pub fn start(paths: &InputPaths, setup: &Setup) -> anyhow::Result<Self> {
-        let binary = paths.find_or_build_binary()?;
+        // What ships has no fake models; only measurements with them build another binary.
+        let features: &[&str] = if setup.fake_models { &["fakes"] } else { &[] };
+        let binary = paths.find_or_build_binary(features)?;
         let data = tempfile::Builder::new().prefix("photofinish-bench-").tempdir()?;
         let port = free_port();
         let url = format!("http://127.0.0.1:{port}");
