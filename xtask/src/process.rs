@@ -30,8 +30,7 @@ pub fn capture_output(command: &mut Command) -> anyhow::Result<String> {
     check_output(command, &output)
 }
 
-/// As [`quiet`], for a program that fetches and can be run again: what a registry refuses in one moment it may give in the
-/// next.
+/// As [`capture_output`], with three attempts: for programs that fetch from a registry, which may fail for a moment.
 pub fn capture_output_with_retries(command: &mut Command) -> anyhow::Result<String> {
     retry(command, &RETRY_PAUSES)
 }
