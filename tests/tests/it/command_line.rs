@@ -1,8 +1,8 @@
 //! The other commands, and the settings.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use photofinish_tests::harness::{skip_or_fail, test_data};
+use photofinish_tests::harness::{binary_path, skip_or_fail, test_data};
 
 use crate::shell::Shell;
 
@@ -160,6 +160,21 @@ fn models_verify_finds_a_damaged_file() {
     let place = damaged.to_string_lossy().into_owned();
     let output = shell.run(&["models", "verify"], &[("PHOTOFINISH_MODELS_DIR", &place)]);
     assert_eq!(output.code, Some(1), "{}", output.combined_output());
+}
+
+#[test]
+fn the_binary_names_no_path_of_the_machine_that_built_it() {
+    let binary = std::fs::read(binary_path()).expect("the binary can be read");
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the workspace");
+    let default_home = || std::env::home_dir().map(|home| home.join(".cargo"));
+    let cargo_home = option_env!("CARGO_HOME").map(PathBuf::from).or_else(default_home);
+    let registry = cargo_home.expect("cargo has a folder").join("registry/src");
+    for path in [checkout.join("src"), registry] {
+        let path = path.to_string_lossy().into_owned();
+        let position = binary.windows(path.len()).position(|window| window == path.as_bytes());
+        let excerpt = position.map(|start| String::from_utf8_lossy(&binary[start..][..path.len() + 80]));
+        assert_eq!(excerpt, None, "{path} is in the binary");
+    }
 }
 
 #[test]
