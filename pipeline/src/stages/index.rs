@@ -310,6 +310,6 @@ mod tests {
         let batch = [photo()];
         let uploads = upload_previews(&blobs, &batch, CALL_TIMEOUT);
         let outage = calls.run_cancellable(Component::Storage, uploads).unwrap_err();
-        assert_eq!(outage.to_string(), "storage is down: stopped while waiting for an answer");
+        assert_eq!(outage.to_string(), "storage is down: stopped while waiting for a response");
     }
 }
