@@ -1,9 +1,9 @@
 //! The bib reader. Bibs are on torsos under faces, so text is detected there only, at the scale at which the text
 //! network reads digits best. `docs/READING.md` lists the steps; comments here cite them by number.
 //!
-//! Each runner gets a first pass ([`torso`], [`text_detector`]), and the detected texts of a photo are read
-//! ([`text_recogniser`]). A runner without a confident bib but with some text gets a second pass at a larger scale. The
-//! full frame is read when no bib was accepted, and instead of the torsos in a crowd, where it costs less. [`readings`]
+//! Each runner gets a first pass (`torso`, `text_detector`), and the detected texts of a photo are read
+//! (`text_recogniser`). A runner without a confident bib but with some text gets a second pass at a larger scale. The
+//! full frame is read when no bib was accepted, and instead of the torsos in a crowd, where it costs less. `readings`
 //! decides which of two readings of one text is kept.
 //!
 //! Knows nothing of albums except the pattern of their bibs.

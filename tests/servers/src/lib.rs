@@ -1,7 +1,7 @@
 //! The real servers of the cluster profile, started for tests and trials: [`Postgres`], [`NatsServer`], [`S3Server`],
-//! each with its own folder and a free port, stopped and removed with the process that started it. [`Proxy`] stands before one
-//! and breaks what passes; [`Front`] stands before several and picks one that is ready; [`faketime`] is a library that puts
-//! a process's clock wrong. Nothing that existed before is touched.
+//! each with its own folder and a free port, stopped and removed with the process that started it. A [`Proxy`] in front of a
+//! server disturbs its connections; a [`LoadBalancer`] forwards to those of several servers that are ready;
+//! [`find_faketime`] finds the library that sets a process's clock wrong.
 //!
 //! Knows nothing of the product: it provides addresses, and what a client needs to use them.
 
