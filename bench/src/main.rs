@@ -20,8 +20,6 @@ mod store;
 use clap::{Parser, Subcommand};
 use photofinish_bench::{paths, prometheus, report};
 
-use crate::report::OutputOptions;
-
 #[derive(Parser)]
 #[command(name = "photofinish-bench", about = "Measures Photofinish against named baselines.")]
 struct Arguments {
@@ -56,24 +54,14 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Eval(evaluation) => eval::run(evaluation),
         Command::Make24mp(options) => photos::enlarge::run(&options),
-        Command::Cpu(options) => publish_report(cpu::run(&options)?, &options.output),
-        Command::Load(options) => publish_report(load::run(&options)?, &options.output),
-        Command::Store(options) => publish_report(store::run(&options)?, &options.output),
-        Command::Reading(options) => publish_report(reading::run(&options)?, &options.output),
+        Command::Cpu(options) => cpu::run(&options)?.publish(&options.output),
+        Command::Load(options) => load::run(&options)?.publish(&options.output),
+        Command::Store(options) => store::run(&options)?.publish(&options.output),
+        Command::Reading(options) => reading::run(&options)?.publish(&options.output),
         Command::GpuCheck(options) => match gpu::run(&options)? {
-            Some(report) => publish_report(report, &options.output),
+            Some(report) => report.publish(&options.output),
             None => Ok(()),
         },
         Command::Observe(options) => gpu::observe::run(&options),
     }
-}
-
-/// Prints a report and saves it as the options say. With `--strict` a missed goal is an error.
-pub(crate) fn publish_report(report: report::Report, output: &OutputOptions) -> anyhow::Result<()> {
-    report.print();
-    report.save(output)?;
-    if output.strict && !report.goals.iter().all(report::goals::Goal::is_met) {
-        anyhow::bail!("a goal was missed");
-    }
-    Ok(())
 }

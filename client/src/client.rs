@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
+use ureq::http::Request;
 
 use crate::error::{ClientError, ErrorBody};
 use crate::raw::{RawResponse, read_response};
@@ -144,6 +145,33 @@ impl Client {
         send: impl FnMut() -> Result<T, ClientError>,
     ) -> Result<T, ClientError> {
         retry(self.options.retry, &self.counters, exchange, send)
+    }
+
+    /// Sends any request, once. A `target` that begins with `/` is a path of the service, and gets the key below
+    /// `/openapi`; any other is a whole URL, and gets none.
+    ///
+    /// # Errors
+    /// [`ClientError::Transport`] when the request cannot be built or sent, or no whole response arrives.
+    pub fn raw(
+        &self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<RawResponse, ClientError> {
+        let is_path = target.starts_with('/');
+        let url = if is_path { format!("{}{target}", self.origin()) } else { target.to_owned() };
+        let mut request = Request::builder().method(method).uri(url);
+        if target.starts_with("/openapi") && !self.key().is_empty() {
+            request = request.header("x-api-key", self.key());
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let name = || format!("{method} {target}");
+        let request = request.body(body).map_err(|error| ClientError::transport(&name(), error.into()))?;
+        let response = self.agent().run(request).map_err(|error| ClientError::transport(&name(), error))?;
+        read_response(&name(), response)
     }
 
     pub(crate) fn agent(&self) -> &ureq::Agent {

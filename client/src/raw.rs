@@ -1,9 +1,8 @@
-//! The raw way out: any request, and the response as it came.
+//! Responses as they came, for [`Client::raw`](crate::Client::raw).
 
 use serde::de::DeserializeOwned;
-use ureq::http::{HeaderMap, Request, Response};
+use ureq::http::{HeaderMap, Response};
 
-use crate::client::Client;
 use crate::error::ClientError;
 
 /// The largest response body that is read, in bytes.
@@ -37,35 +36,6 @@ impl RawResponse {
     /// When it is not JSON of this type.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(&self.body)
-    }
-}
-
-impl Client {
-    /// Sends any request, once. A `target` that begins with `/` is a path of the service, and gets the key below
-    /// `/openapi`; any other is a whole URL, and gets none.
-    ///
-    /// # Errors
-    /// [`ClientError::Transport`] when the request cannot be built or sent, or no whole response arrives.
-    pub fn raw(
-        &self,
-        method: &str,
-        target: &str,
-        headers: &[(&str, &str)],
-        body: &[u8],
-    ) -> Result<RawResponse, ClientError> {
-        let is_path = target.starts_with('/');
-        let url = if is_path { format!("{}{target}", self.origin()) } else { target.to_owned() };
-        let mut request = Request::builder().method(method).uri(url);
-        if target.starts_with("/openapi") && !self.key().is_empty() {
-            request = request.header("x-api-key", self.key());
-        }
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let name = || format!("{method} {target}");
-        let request = request.body(body).map_err(|error| ClientError::transport(&name(), error.into()))?;
-        let response = self.agent().run(request).map_err(|error| ClientError::transport(&name(), error))?;
-        read_response(&name(), response)
     }
 }
 

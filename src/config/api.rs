@@ -3,10 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use photofinish_api::context::Environment;
 use url::Url;
 
-use super::{Config, parsers};
+use super::parsers;
 
 /// Settings of the API.
 #[derive(clap::Args, Clone, Debug)]
@@ -58,21 +57,6 @@ impl ApiArguments {
         let reachable = SocketAddr::new(host, listen.port());
         let default = || Url::parse(&format!("http://{reachable}")).expect("a socket address makes a URL");
         self.public_url.clone().unwrap_or_else(default)
-    }
-}
-
-impl Config {
-    /// Nobody but this machine can follow URLs of local files that begin with localhost: allowed for a trial only.
-    pub(super) fn check_public_url(&self, problems: &mut Vec<String>) {
-        let service = &self.settings.service;
-        let is_default = self.settings.api.public_url.is_none() && service.listen.ip().is_unspecified();
-        let is_trial = service.environment == Environment::Local;
-        if is_default && self.storage_url.starts_with("file:") && !is_trial {
-            problems.push(
-                "PHOTOFINISH_PUBLIC_URL is missing: must be the base of presigned URLs, as partners reach the service"
-                    .to_owned(),
-            );
-        }
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::models::ModelKind;
-use super::{Config, parsers};
+use super::parsers;
 
 /// A stop has to wait for a read that sleeps.
 const MAX_DELAY_MS: u64 = 10_000;
@@ -20,19 +19,6 @@ pub struct FakeArguments {
 
 fn milliseconds(text: &str) -> Result<Duration, String> {
     parsers::integer(text, 0, MAX_DELAY_MS).map(Duration::from_millis)
-}
-
-impl Config {
-    /// A delay beside real models is a mistake.
-    pub(super) fn check_fakes(&self, problems: &mut Vec<String>) {
-        let delay = self.settings.fakes.read_delay;
-        if !delay.is_zero() && self.settings.models.models != ModelKind::Fake {
-            problems.push(format!(
-                "PHOTOFINISH_FAKE_DELAY_MS={}: must be left out unless PHOTOFINISH_MODELS is fake",
-                delay.as_millis()
-            ));
-        }
-    }
 }
 
 #[cfg(test)]

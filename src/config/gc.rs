@@ -2,13 +2,9 @@
 
 use std::time::Duration;
 
-use super::Config;
 use super::parsers::{self, Choice};
 
 const SCHEDULES: Choice<GcSchedule> = Choice(&[("daily", GcSchedule::Daily), ("off", GcSchedule::Off)]);
-
-/// Added to the longest time that bytes may be without a row, for clocks that differ.
-const CLOCK_TOLERANCE: Duration = Duration::from_secs(3600);
 
 /// When garbage is collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,22 +27,6 @@ pub struct GcArguments {
     #[arg(long = "sweep-hours", env = "PHOTOFINISH_SWEEP_HOURS", value_name = "HOURS")]
     #[arg(default_value = "48", value_parser = parsers::hours)]
     pub min_age: Duration,
-}
-
-impl Config {
-    /// Bytes of an upload or a selfie in progress must be younger than the age at which bytes are removed.
-    pub(super) fn check_gc(&self, problems: &mut Vec<String>) {
-        let (api, pipeline) = (&self.settings.api, &self.settings.pipeline);
-        let min = api.upload_ttl.max(api.probe_ttl) + pipeline.lease_ttl + CLOCK_TOLERANCE;
-        let given = self.settings.gc.min_age;
-        if given < min {
-            problems.push(format!(
-                "PHOTOFINISH_SWEEP_HOURS={}: must be at least {}, longer than an upload URL or a selfie and a lease last",
-                given.as_secs() / 3600,
-                min.as_secs().div_ceil(3600)
-            ));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -16,10 +16,12 @@ mod parsers;
 mod pipeline;
 mod queue;
 pub mod redact;
+mod rules;
 mod service;
 pub mod settings;
 mod storage;
 mod traces;
+mod variables;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -134,6 +136,17 @@ impl Config {
         Settings::arguments().into_iter().map(line).collect()
     }
 
+    /// The variables of the cloud in use, secrets redacted.
+    pub fn cloud_lines(&self) -> Vec<(String, String)> {
+        storage::redacted_variables(&self.storage_url, &self.cloud)
+    }
+
+    /// OpenTelemetry's variables, secrets redacted; none where no traces are exported.
+    pub fn trace_lines(&self) -> Vec<(String, String)> {
+        let exports = self.traces.is_some();
+        if exports { traces::redacted_variables(&self.trace_variables) } else { Vec::new() }
+    }
+
     /// The value in force of a setting, by the id of its argument, where it is not simply the given text or a constant.
     fn derived_value(&self, id: &str) -> Option<String> {
         let megabytes = |bytes: usize| Some((bytes as u64 / MEGABYTE).to_string());
@@ -155,13 +168,6 @@ impl Config {
             _ => None,
         }
     }
-}
-
-/// Variables of this process whose names `is_wanted` accepts.
-fn read_variables(is_wanted: impl Fn(&str) -> bool) -> Vec<(String, String)> {
-    let readable = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    readable.filter(|(name, _)| is_wanted(name)).collect()
 }
 
 #[cfg(test)]

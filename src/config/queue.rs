@@ -1,14 +1,8 @@
 //! Settings of the work queue.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use photofinish_store::QueueSettings;
-
-use super::{Config, parsers};
-
-/// How often photos are published again that the queue has lost.
-const REPUBLISH_INTERVAL: Duration = Duration::from_secs(60);
+use super::parsers;
 
 /// Settings of the work queue.
 #[derive(clap::Args, Clone, Debug)]
@@ -32,34 +26,6 @@ pub struct QueueArguments {
     #[arg(long, env = "PHOTOFINISH_ATTEMPT_LIMIT", value_name = "COUNT", default_value = "3")]
     #[arg(value_parser = parsers::count)]
     pub attempt_limit: u64,
-}
-
-impl Config {
-    /// The settings of a message queue; `None` where the database is the queue, which may also be given as its URL.
-    pub(super) fn queue_settings(&self) -> Option<QueueSettings> {
-        let given = &self.settings.queue;
-        let url = given.queue_url.as_ref().filter(|url| **url != self.database_url)?;
-        Some(QueueSettings {
-            url: url.clone(),
-            credentials: given.queue_credentials.clone(),
-            stream: given.queue_stream.clone(),
-            replicas: given.queue_replicas,
-            ack_wait: self.settings.pipeline.lease_ttl,
-            republish_interval: REPUBLISH_INTERVAL,
-        })
-    }
-
-    /// The URL must be the database's or name NATS servers.
-    pub(super) fn check_queue(&self, problems: &mut Vec<String>) {
-        let Some(queue) = &self.queue else { return };
-        let is_nats = |url: &str| ["nats://", "tls://"].iter().any(|scheme| url.trim().starts_with(scheme));
-        if !queue.url.split(',').all(is_nats) {
-            problems.push(format!(
-                "PHOTOFINISH_QUEUE_URL={}: must begin with nats:// or tls://, or be left out: then the database is the queue",
-                super::redact::redact_servers(&queue.url)
-            ));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 
 use std::path::Path;
 
-use photofinish_store::blobs::cloud::{Addressing, CloudSettings, LONGEST_TTL, Timeouts};
+use photofinish_store::blobs::cloud::{Addressing, CloudSettings, Timeouts};
 use url::Url;
 
 use super::parsers::{self, Choice};
 use super::redact::redact_url;
-use super::{Config, read_variables};
+use super::variables::read_variables;
 
 const ADDRESSING: Choice<Addressing> =
     Choice(&[("auto", Addressing::Auto), ("path", Addressing::Path), ("virtual", Addressing::Virtual)]);
@@ -70,45 +70,25 @@ impl StorageArguments {
     }
 }
 
-impl Config {
-    /// Rules between the storage URL and other settings.
-    pub(super) fn check_storage(&self, problems: &mut Vec<String>) {
-        if let Some(endpoint) = &self.cloud.public_endpoint
-            && !self.storage_url.starts_with("s3://")
-        {
-            problems.push(format!(
-                "PHOTOFINISH_STORAGE_PUBLIC_ENDPOINT={endpoint}: must be left out unless the storage is s3://"
-            ));
-        }
-        if !CLOUD_PREFIXES.iter().any(|(scheme, _)| self.storage_url.starts_with(scheme)) {
-            return;
-        }
-        // Checked at the start: a bucket's URL ends after a week, and one promised for longer would fail much later.
-        let lifetimes = [
-            ("PHOTOFINISH_UPLOAD_SECONDS", self.settings.api.upload_ttl),
-            ("PHOTOFINISH_DOWNLOAD_SECONDS", self.settings.api.download_ttl),
-        ];
-        for (name, ttl) in lifetimes.into_iter().filter(|(_, ttl)| *ttl > LONGEST_TTL) {
-            let (given, max) = (ttl.as_secs(), LONGEST_TTL.as_secs());
-            problems.push(format!("{name}={given}: must be {max} at most with a bucket"));
-        }
-    }
-
-    /// The variables of the cloud in use, secrets redacted.
-    pub fn cloud_lines(&self) -> Vec<(String, String)> {
-        let found = CLOUD_PREFIXES.iter().find(|(scheme, _)| self.storage_url.starts_with(scheme));
-        let Some((_, prefix)) = found else { return Vec::new() };
-        let variables = self.cloud.variables.iter().filter(|(name, _)| name.starts_with(prefix));
-        let mut lines: Vec<(String, String)> =
-            variables.map(|(name, value)| (name.clone(), redact_variable(name, value))).collect();
-        lines.sort();
-        lines
-    }
-}
-
 /// Reads the clouds' own variables.
 pub fn cloud_variables() -> Vec<(String, String)> {
     read_variables(|name| CLOUD_PREFIXES.iter().any(|(_, prefix)| name.starts_with(prefix)))
+}
+
+/// The variables of the cloud that the storage URL names, secrets redacted.
+pub fn redacted_variables(storage_url: &str, cloud: &CloudSettings) -> Vec<(String, String)> {
+    let found = CLOUD_PREFIXES.iter().find(|(scheme, _)| storage_url.starts_with(scheme));
+    let Some((_, prefix)) = found else { return Vec::new() };
+    let variables = cloud.variables.iter().filter(|(name, _)| name.starts_with(prefix));
+    let mut lines: Vec<(String, String)> =
+        variables.map(|(name, value)| (name.clone(), redact_variable(name, value))).collect();
+    lines.sort();
+    lines
+}
+
+/// Whether the URL names a bucket.
+pub fn is_bucket(storage_url: &str) -> bool {
+    CLOUD_PREFIXES.iter().any(|(scheme, _)| storage_url.starts_with(scheme))
 }
 
 /// A variable's value without its secrets: URLs are redacted, paths and public values are kept.
@@ -124,6 +104,8 @@ fn redact_variable(name: &str, value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use photofinish_store::blobs::cloud::LONGEST_TTL;
+
     use super::*;
     use crate::config::tests::{config, config_with, problems};
 

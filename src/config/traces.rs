@@ -6,7 +6,7 @@ use std::fmt;
 use url::Url;
 
 use super::redact::redact_url;
-use super::{Config, read_variables};
+use super::variables::read_variables;
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
@@ -54,24 +54,19 @@ pub fn trace_variables() -> Vec<(String, String)> {
     read_variables(|name| name.starts_with("OTEL_"))
 }
 
-impl Config {
-    /// OpenTelemetry's variables, secrets redacted; none where no traces are exported.
-    pub fn trace_lines(&self) -> Vec<(String, String)> {
-        if self.traces.is_none() {
-            return Vec::new();
-        }
-        let redact = |(name, value): &(String, String)| {
-            let value = match name {
-                name if name.ends_with("HEADERS") => "masked".to_owned(),
-                name if name.ends_with("ENDPOINT") => redact_url(value),
-                _ => value.clone(),
-            };
-            (name.clone(), value)
+/// OpenTelemetry's variables, secrets redacted.
+pub fn redacted_variables(variables: &[(String, String)]) -> Vec<(String, String)> {
+    let redact = |(name, value): &(String, String)| {
+        let value = match name {
+            name if name.ends_with("HEADERS") => "masked".to_owned(),
+            name if name.ends_with("ENDPOINT") => redact_url(value),
+            _ => value.clone(),
         };
-        let mut lines: Vec<_> = self.trace_variables.iter().map(redact).collect();
-        lines.sort();
-        lines
-    }
+        (name.clone(), value)
+    };
+    let mut lines: Vec<_> = variables.iter().map(redact).collect();
+    lines.sort();
+    lines
 }
 
 /// The settings of traces; `None` where no endpoint is set, or tracing is disabled.

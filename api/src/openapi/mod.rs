@@ -74,7 +74,7 @@ pub fn openapi_document() -> Value {
         // Relative to the document, so that it is right behind a proxy that adds a path prefix.
         .servers(Some([ServerBuilder::new().url(format!("..{}", BASE_PATH)).build()]))
         .security(Some([SecurityRequirement::new::<_, [&str; 0], &str>(SECURITY_SCHEME, [])]))
-        .tags(Some(TAGS.map(build_tag)))
+        .tags(Some(TAGS.map(|(name, description)| build_tag(name, description))))
         .paths(paths)
         .components(Some(components.security_scheme(SECURITY_SCHEME, key).build()))
         .build();
@@ -90,7 +90,7 @@ const TAGS: [(&str, &str); 3] = [
     ("search", "Find photos by selfie or by bib number."),
 ];
 
-fn build_tag((name, description): (&str, &str)) -> Tag {
+fn build_tag(name: &str, description: &str) -> Tag {
     TagBuilder::new().name(name).description(Some(description)).build()
 }
 

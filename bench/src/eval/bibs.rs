@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use photofinish_client::{Client, PhotoDetail};
 
-use super::EvalOptions;
+use super::options::EvalOptions;
 use crate::photos::labels::{self, LabelledPhoto};
 use crate::photos::score::{BibScore, ratio, trim_zeros};
 use crate::report::goals::Goal;

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use photofinish_client::{Client, ClientError, Hit, media_type};
 use serde_json::{Value, json};
 
-use super::EvalOptions;
+use super::options::EvalOptions;
 use crate::photos::enlarge;
 use crate::photos::labels::{self, LabelledFace};
 use crate::photos::score::ratio;

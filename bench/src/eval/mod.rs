@@ -5,12 +5,11 @@ mod calibrate;
 mod faces;
 pub mod gallery;
 mod logistic;
+mod options;
 
 use clap::Subcommand;
 
-use crate::paths::InputPaths;
-use crate::publish_report;
-use crate::report::OutputOptions;
+use self::options::EvalOptions;
 
 /// What to evaluate.
 #[derive(Clone, Debug, Subcommand)]
@@ -23,25 +22,14 @@ pub enum Evaluation {
     Calibrate(calibrate::CalibrateOptions),
 }
 
-/// Options of the end-to-end evaluations.
-#[derive(Clone, Debug, clap::Args)]
-pub struct EvalOptions {
-    /// Locations of the inputs.
-    #[command(flatten)]
-    pub paths: InputPaths,
-    /// Where to save the report.
-    #[command(flatten)]
-    pub output: OutputOptions,
-}
-
 /// Runs an evaluation.
 ///
 /// # Errors
 /// When the service or the labelled photos are not available.
 pub fn run(evaluation: Evaluation) -> anyhow::Result<()> {
     match evaluation {
-        Evaluation::Bibs(options) => publish_report(bibs::run(&options)?, &options.output),
-        Evaluation::Faces(options) => publish_report(faces::run(&options)?, &options.output),
-        Evaluation::Calibrate(options) => publish_report(calibrate::run(&options)?, &options.output),
+        Evaluation::Bibs(options) => bibs::run(&options)?.publish(&options.output),
+        Evaluation::Faces(options) => faces::run(&options)?.publish(&options.output),
+        Evaluation::Calibrate(options) => calibrate::run(&options)?.publish(&options.output),
     }
 }

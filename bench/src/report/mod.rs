@@ -122,6 +122,19 @@ impl Report {
         }
     }
 
+    /// Prints the report and saves it as the options say.
+    ///
+    /// # Errors
+    /// When it cannot be saved, and with `--strict` when a goal is missed.
+    pub fn publish(self, output: &OutputOptions) -> anyhow::Result<()> {
+        self.print();
+        self.save(output)?;
+        if output.strict && !self.goals.iter().all(goals::Goal::is_met) {
+            anyhow::bail!("a goal was missed");
+        }
+        Ok(())
+    }
+
     /// Saves it as the options say.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use photofinish_store::conformance::test_settings;
 use photofinish_store::{DatabaseKind, QueueSettings, Store, StoreSettings};
 use tempfile::TempDir;
 
-use super::{OpenStore, StoreOptions};
+use super::setup::{OpenStore, StoreOptions};
 
 /// Time to connect to the queue.
 const QUEUE_DEADLINE: Duration = Duration::from_secs(30);

@@ -7,7 +7,7 @@ use photofinish_store::conformance::AlbumFixture;
 use photofinish_store::model::ids::PhotoId;
 
 use super::backends::Backend;
-use super::{StoreOptions, insert_expected_photos};
+use super::setup::{StoreOptions, insert_expected_photos};
 use crate::report::statistics::{percentile, to_milliseconds};
 use crate::report::{Report, Table};
 

@@ -8,7 +8,7 @@ use photofinish_store::model::photo::{DetectedFace, Embedding};
 use photofinish_store::traits::FaceIndex;
 
 use super::backends::{Backend, BenchDatabase};
-use super::{PHOTOS_PER_CALL, StoreOptions};
+use super::setup::{PHOTOS_PER_CALL, StoreOptions};
 use crate::process;
 use crate::report::statistics::{median, to_milliseconds};
 use crate::report::{Report, Table};

@@ -10,7 +10,7 @@ use photofinish_store::model::photo::{DetectedFace, PhotoSize};
 use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults};
 
 use super::backends::Backend;
-use super::{PHOTOS_PER_CALL, StoreOptions, insert_expected_photos};
+use super::setup::{PHOTOS_PER_CALL, StoreOptions, insert_expected_photos};
 use crate::process::{machine_cpu, own_cpu};
 use crate::report::goals::Goal;
 use crate::report::{Report, Table};

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use crate::{Model, ModelFile, ModelRole, ModelSet, Zoo};
+use crate::catalog::{Model, ModelFile, ModelRole, ModelSet, Zoo};
 
 /// State of one file of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,14 +72,29 @@ pub struct NoModelSet {
     problems: String,
 }
 
+impl Zoo {
+    /// Checks every file of every model in `folder`, in the zoo's order. Reads and hashes the files.
+    pub fn verify(&self, folder: &Path) -> Vec<ModelStatus> {
+        self.models.iter().map(|model| check_model(model, folder)).collect()
+    }
+
+    /// Returns the set to use: the default set if all its files in `folder` are valid, else the registry set.
+    ///
+    /// # Errors
+    /// When neither is complete: the message names every file that is missing or wrong.
+    pub fn choose_set(&self, folder: &Path) -> Result<ModelSet, NoModelSet> {
+        choose_set(self, folder)
+    }
+}
+
 /// Checks a model's files in `folder`.
-pub(crate) fn check_model(model: &Model, folder: &Path) -> ModelStatus {
+fn check_model(model: &Model, folder: &Path) -> ModelStatus {
     let files = model.files.iter().map(|file| (file.name.clone(), check_file(file, folder))).collect();
     ModelStatus { identity: model.identity(), sets: model.sets.clone(), role: model.role, files }
 }
 
 /// Returns the first complete set; the default set is tried first.
-pub(crate) fn choose_set(zoo: &Zoo, folder: &Path) -> Result<ModelSet, NoModelSet> {
+fn choose_set(zoo: &Zoo, folder: &Path) -> Result<ModelSet, NoModelSet> {
     let mut problems = Vec::new();
     for set in [ModelSet::Default, ModelSet::Registry] {
         let wrong = list_wrong_files(zoo, set, folder);

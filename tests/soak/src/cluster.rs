@@ -342,3 +342,8 @@ impl Drop for ProxyFaultGuard<'_> {
         self.0.set_fault(ProxyFault::None);
     }
 }
+
+/// The error when a server is missing; which one was printed before.
+pub fn missing_server_error() -> anyhow::Error {
+    anyhow::anyhow!("a server of the cluster is missing, see above; `cargo xtask setup --all` sets them up")
+}

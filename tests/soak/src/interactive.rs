@@ -5,10 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use photofinish_servers::BUCKET;
-use photofinish_soak::cluster::{Cluster, ClusterOptions};
+use photofinish_soak::cluster::{Cluster, ClusterOptions, missing_server_error};
 use photofinish_tests::harness::{Service, ServiceOptions, binary_path};
-
-use crate::missing_server_error;
 
 /// Lines for a shell. The words in capitals are replaced.
 const NEXT_STEPS: &str = r#"

@@ -40,8 +40,3 @@ fn main() -> anyhow::Result<ExitCode> {
         Some(Command::Cluster(options)) => interactive::run(&options),
     }
 }
-
-/// The error when a server is missing; which one was printed before.
-fn missing_server_error() -> anyhow::Error {
-    anyhow::anyhow!("a server of the cluster is missing, see above; `cargo xtask setup --all` sets them up")
-}

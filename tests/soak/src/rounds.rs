@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
 use photofinish_bench::report::OutputOptions;
-use photofinish_soak::cluster::{Cluster, ClusterOptions};
+use photofinish_soak::cluster::{Cluster, ClusterOptions, missing_server_error};
 use photofinish_soak::event::Event;
 use photofinish_soak::faults::{Extent, FAULTS, Fault};
 use photofinish_soak::run::{RunOutcome, RunPlan, run as run_event};
@@ -15,7 +15,6 @@ use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 
-use crate::missing_server_error;
 use crate::table::{FaultRow, build_report};
 
 /// Options of `soak`.

@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 
 use photofinish_bench::report::goals::Goal;
 use photofinish_bench::report::{OutputOptions, Report, Table};
-use photofinish_soak::cluster::{Cluster, ClusterOptions};
+use photofinish_soak::cluster::{Cluster, ClusterOptions, missing_server_error};
 use photofinish_soak::event::Event;
 use photofinish_soak::flow::Flow;
 
-use crate::missing_server_error;
 use crate::table::describe_build;
 
 /// The time that each photo takes; a worker of one thread reads ten a second.
