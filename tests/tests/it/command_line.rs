@@ -162,18 +162,22 @@ fn models_verify_finds_a_damaged_file() {
     assert_eq!(output.code, Some(1), "{}", output.combined_output());
 }
 
+/// Panic messages and debug information name source files. Assembler files of libraries keep their whole paths: their
+/// tools have no option for it.
 #[test]
-fn the_binary_names_no_path_of_the_machine_that_built_it() {
+fn the_binary_names_no_rust_source_by_a_path_of_the_machine_that_built_it() {
     let binary = std::fs::read(binary_path()).expect("the binary can be read");
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the workspace");
     let default_home = || std::env::home_dir().map(|home| home.join(".cargo"));
     let cargo_home = option_env!("CARGO_HOME").map(PathBuf::from).or_else(default_home);
     let registry = cargo_home.expect("cargo has a folder").join("registry/src");
-    for path in [checkout.join("src"), registry] {
-        let path = path.to_string_lossy().into_owned();
-        let position = binary.windows(path.len()).position(|window| window == path.as_bytes());
-        let excerpt = position.map(|start| String::from_utf8_lossy(&binary[start..][..path.len() + 80]));
-        assert_eq!(excerpt, None, "{path} is in the binary");
+    let is_printable = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';
+    for text in binary.split(|byte| !is_printable(byte)).filter_map(|text| std::str::from_utf8(text).ok()) {
+        for folder in [checkout.join("src"), registry.clone()] {
+            let folder = folder.to_string_lossy();
+            let source = text.split_once(&*folder).map(|(_, rest)| rest);
+            assert!(!source.is_some_and(|rest| rest.contains(".rs")), "{text:.300} is in the binary");
+        }
     }
 }
 
