@@ -57,7 +57,7 @@ enum Command {
     Migrate,
     /// Removes stored bytes that no photo and no selfie needs
     Sweep(sweep::SweepArguments),
-    /// Verifies the model files
+    /// Verifies the model files, measures the networks
     #[command(subcommand)]
     Models(model_files::ModelsCommand),
 }
@@ -94,6 +94,7 @@ fn run_command() -> anyhow::Result<ExitCode> {
         Command::Migrate => run::migrate(&config),
         Command::Sweep(arguments) => sweep::run(&config, &arguments),
         Command::Models(model_files::ModelsCommand::Verify) => model_files::verify(&config),
+        Command::Models(model_files::ModelsCommand::Tune) => model_files::tune(&config),
     }
 }
 

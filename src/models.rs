@@ -1,6 +1,7 @@
 //! Opens the configured models.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use photofinish_models::factory::ZooModels;
@@ -27,9 +28,25 @@ pub fn open_models(config: &Config) -> anyhow::Result<Arc<dyn ModelFactory>> {
 }
 
 fn open_zoo(config: &Config) -> anyhow::Result<Arc<dyn ModelFactory>> {
+    Ok(Arc::new(
+        open_networks(config)?
+            .with_precision(config.settings.models.text_precision, Some(&tuning_file(config)))?,
+    ))
+}
+
+/// Opens the networks of the best complete model set, computed by ONNX Runtime.
+///
+/// # Errors
+/// When the runtime, the device or a model file cannot be used.
+pub fn open_networks(config: &Config) -> anyhow::Result<ZooModels> {
     let runtime = open_runtime(config)?;
     tracing::info!(%runtime, "opened the models");
-    Ok(Arc::new(ZooModels::open(Arc::new(runtime), config.settings.models.models_dir.clone())?))
+    Ok(ZooModels::open(Arc::new(runtime), config.settings.models.models_dir.clone())?)
+}
+
+/// Where the measured speeds of the networks are kept.
+pub fn tuning_file(config: &Config) -> PathBuf {
+    config.settings.service.data_dir.join("tuning.json")
 }
 
 #[cfg(feature = "fakes")]
@@ -49,7 +66,6 @@ pub fn open_runtime(config: &Config) -> anyhow::Result<Runtime> {
     let settings = RuntimeSettings {
         library: onnxruntime::find_library(models.onnxruntime.as_deref())?,
         device: models.device,
-        text_precision: models.text_precision,
     };
     Ok(Runtime::open(&settings)?)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use photofinish_models::factory::ZooModels;
 use photofinish_models::onnx::runtime::{DeviceChoice, Precision, Runtime, RuntimeSettings};
 use photofinish_models::traits::{ModelError, ModelFactory};
+use photofinish_models::tuning::PrecisionChoice;
 
 use crate::paths::InputPaths;
 
@@ -23,11 +24,14 @@ pub fn open_on_cpu(paths: &InputPaths) -> anyhow::Result<Box<dyn ModelFactory>> 
 pub fn open(
     paths: &InputPaths,
     device: DeviceChoice,
-    text_precision: Precision,
+    precision: Precision,
 ) -> anyhow::Result<Result<ZooModels, ModelError>> {
-    let settings = RuntimeSettings { library: paths.find_runtime()?, device, text_precision };
+    let settings = RuntimeSettings { library: paths.find_runtime()?, device };
     let folder = paths.find_models_dir()?;
-    Ok(Runtime::open(&settings).and_then(|runtime| ZooModels::open(Arc::new(runtime), folder)))
+    let open = |runtime| {
+        ZooModels::open(Arc::new(runtime), folder)?.with_precision(PrecisionChoice::Always(precision), None)
+    };
+    Ok(Runtime::open(&settings).and_then(open))
 }
 
 /// Describes the runtime; its library by file name only, because a results page names no folders of a machine.

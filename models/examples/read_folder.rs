@@ -15,6 +15,7 @@ use photofinish_kernels::image::frame::Picture;
 use photofinish_models::factory::ZooModels;
 use photofinish_models::onnx::runtime::{DeviceChoice, Precision, Runtime, RuntimeSettings};
 use photofinish_models::traits::{BibPattern, BibReader, BibText, FaceDetector, ModelFactory, ReadRequest};
+use photofinish_models::tuning::PrecisionChoice;
 use rustix::time::{ClockId, clock_gettime};
 use tracing::span::Id;
 use tracing_subscriber::filter::filter_fn;
@@ -36,13 +37,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         Registry::default().with(steps.clone().with_filter(only_models)),
     )?;
 
-    let runtime = Runtime::open(&RuntimeSettings {
-        library: run.library.clone(),
-        device: DeviceChoice::Auto,
-        text_precision: run.precision,
-    })?;
+    let runtime =
+        Runtime::open(&RuntimeSettings { library: run.library.clone(), device: DeviceChoice::Auto })?;
     println!("{runtime}");
-    let models = ZooModels::open(Arc::new(runtime), run.models.clone())?;
+    let models = ZooModels::open(Arc::new(runtime), run.models.clone())?
+        .with_precision(PrecisionChoice::Always(run.precision), None)?;
     let mut bench = FolderReader {
         detector: models.create_face_detector()?,
         reader: models.create_bib_reader()?,

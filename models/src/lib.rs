@@ -11,3 +11,4 @@ pub mod fakes;
 pub mod onnx;
 pub mod reading;
 pub mod traits;
+pub mod tuning;

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use photofinish_models::tuning::PrecisionChoice;
 use photofinish_store::{Store, StoreError};
 use photofinish_zoo::Zoo;
 
@@ -32,7 +33,8 @@ pub fn run(config: &Config) -> anyhow::Result<ExitCode> {
             findings.push(Finding { component: "networks", state: Ok("painted marks only".into()) })
         }
         ModelKind::Zoo => {
-            findings.extend([check_runtime_library(config), check_device(config), check_models(config)])
+            findings.extend([check_runtime_library(config), check_device(config), check_models(config)]);
+            findings.push(check_speed(config));
         }
     }
     findings.extend(run::block_on(check_store(config))?);
@@ -80,6 +82,24 @@ fn check_models(config: &Config) -> Finding {
         })
         .map_err(|error| error.to_string());
     Finding { component: "models", state }
+}
+
+/// Shows which library and precision computes each network, and how fast. Measures when no start has done so.
+fn check_speed(config: &Config) -> Finding {
+    let state = match config.settings.models.text_precision {
+        PrecisionChoice::Always(precision) => Ok(format!("{precision} for all networks, as configured")),
+        PrecisionChoice::Auto => measure_networks(config).map_err(|error| format!("{error:#}")),
+    };
+    Finding { component: "networks", state }
+}
+
+fn measure_networks(config: &Config) -> anyhow::Result<String> {
+    let networks = models::open_networks(config)?;
+    if !networks.runtime().has_openvino() {
+        return Ok("ONNX Runtime f32, nothing to choose".to_owned());
+    }
+    let measurements = networks.measure(Some(&models::tuning_file(config)))?;
+    Ok(measurements.lines().join("; "))
 }
 
 async fn check_store(config: &Config) -> Vec<Finding> {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use photofinish_models::onnx::runtime::{DeviceChoice, Precision};
+use photofinish_models::tuning::PrecisionChoice;
 
 use super::parsers::Choice;
 
@@ -15,7 +16,11 @@ const KINDS: Choice<ModelKind> = Choice(&[
 const DEVICES: Choice<DeviceChoice> =
     Choice(&[("auto", DeviceChoice::Auto), ("cpu", DeviceChoice::Cpu), ("cuda", DeviceChoice::Cuda)]);
 
-const PRECISIONS: Choice<Precision> = Choice(&[("bf16", Precision::Bf16), ("f32", Precision::F32)]);
+const PRECISIONS: Choice<PrecisionChoice> = Choice(&[
+    ("auto", PrecisionChoice::Auto),
+    ("bf16", PrecisionChoice::Always(Precision::Bf16)),
+    ("f32", PrecisionChoice::Always(Precision::F32)),
+]);
 
 /// Which models read the photos.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +54,8 @@ pub struct ModelArguments {
     #[arg(long, env = "PHOTOFINISH_DEVICE", value_name = "NAME", default_value = "auto")]
     #[arg(value_parser = DEVICES)]
     pub device: DeviceChoice,
-    /// Precision of the text networks under OpenVINO
-    #[arg(long, env = "PHOTOFINISH_TEXT_PRECISION", value_name = "NAME", default_value = "bf16")]
+    /// Precision of the networks under OpenVINO; auto measures at the first start what is fastest on this CPU
+    #[arg(long, env = "PHOTOFINISH_TEXT_PRECISION", value_name = "NAME", default_value = "auto")]
     #[arg(value_parser = PRECISIONS)]
-    pub text_precision: Precision,
+    pub text_precision: PrecisionChoice,
 }

@@ -2,6 +2,7 @@
 
 mod bibs;
 mod calibrate;
+mod crowds;
 mod faces;
 pub mod gallery;
 mod logistic;
@@ -9,13 +10,13 @@ mod options;
 
 use clap::Subcommand;
 
-use self::options::EvalOptions;
+use self::options::{BibOptions, EvalOptions};
 
 /// What to evaluate.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Evaluation {
     /// Bib search over the labelled race photos, end to end through the API.
-    Bibs(EvalOptions),
+    Bibs(BibOptions),
     /// Selfie search: runners by another photo's face, portraits by person.
     Faces(EvalOptions),
     /// Fits the confidence of a face hit from its cosine.
@@ -28,7 +29,8 @@ pub enum Evaluation {
 /// When the service or the labelled photos are not available.
 pub fn run(evaluation: Evaluation) -> anyhow::Result<()> {
     match evaluation {
-        Evaluation::Bibs(options) => bibs::run(&options)?.publish(&options.output),
+        Evaluation::Bibs(options) if options.crowds => crowds::run(&options)?.publish(&options.common.output),
+        Evaluation::Bibs(options) => bibs::run(&options.common)?.publish(&options.common.output),
         Evaluation::Faces(options) => faces::run(&options)?.publish(&options.output),
         Evaluation::Calibrate(options) => calibrate::run(&options)?.publish(&options.output),
     }

@@ -8,11 +8,16 @@ use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
 
 use crate::paths::{InputPaths, root};
+use crate::photos::encode_jpeg;
 use crate::photos::labels::{self, LabelledPhoto};
+use crate::photos::random::SplitMix;
 
 /// Standard deviation of the noise at mid grey, on a scale of 255. With it a 24 megapixel photo of quality 92 has about
 /// 7 MB, like a camera's.
 const NOISE_DEVIATION: f32 = 5.2;
+
+/// JPEG quality of the photos.
+const ENLARGED_QUALITY: i32 = 92;
 
 /// Which photos to make.
 #[derive(Clone, Debug, clap::Args)]
@@ -93,18 +98,7 @@ fn enlarge(path: &Path, megapixels: f64, seed: u64) -> anyhow::Result<Vec<u8>> {
     let side = |length: u32| (f64::from(length) * scale).round().max(1.0) as u32;
     let mut large = resample(&small, side(small.width()), side(small.height()))?;
     add_noise(large.as_mut(), seed);
-    let mut encoder = turbojpeg::Compressor::new()?;
-    encoder.set_quality(92)?;
-    encoder.set_subsamp(turbojpeg::Subsamp::Sub2x2)?;
-    let (width, height) = (large.width() as usize, large.height() as usize);
-    let image = turbojpeg::Image {
-        pixels: large.as_raw().as_slice(),
-        width,
-        pitch: width * 3,
-        height,
-        format: turbojpeg::PixelFormat::RGB,
-    };
-    Ok(encoder.compress_to_vec(image)?)
+    encode_jpeg(&large, ENLARGED_QUALITY)
 }
 
 /// Decodes one of the labelled photos.
@@ -155,19 +149,6 @@ fn normal_samples() -> Vec<f32> {
     let mut random = SplitMix(0x5eed);
     let mut uniform = || (random.next() >> 11) as f64 / (1u64 << 53) as f64;
     (0..65_536).map(|_| ((0..12).map(|_| uniform()).sum::<f64>() - 6.0) as f32).collect()
-}
-
-/// The SplitMix64 generator: fast and reproducible on every platform.
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
 }
 
 #[cfg(test)]

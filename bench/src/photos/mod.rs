@@ -1,5 +1,26 @@
-//! The labelled photos: their labels, how readings are scored against them, and camera-size copies of them.
+//! The labelled race photos: their labels, scores of readings against them, and photos made from them.
 
+pub(crate) mod crowd;
 pub(crate) mod enlarge;
 pub(crate) mod labels;
+pub(crate) mod random;
 pub(crate) mod score;
+
+/// Encodes as JPEG with 4:2:0 chroma.
+///
+/// # Errors
+/// When the encoder refuses the picture.
+pub(crate) fn encode_jpeg(picture: &image::RgbImage, quality: i32) -> anyhow::Result<Vec<u8>> {
+    let mut encoder = turbojpeg::Compressor::new()?;
+    encoder.set_quality(quality)?;
+    encoder.set_subsamp(turbojpeg::Subsamp::Sub2x2)?;
+    let (width, height) = (picture.width() as usize, picture.height() as usize);
+    let image = turbojpeg::Image {
+        pixels: picture.as_raw().as_slice(),
+        width,
+        pitch: width * 3,
+        height,
+        format: turbojpeg::PixelFormat::RGB,
+    };
+    Ok(encoder.compress_to_vec(image)?)
+}

@@ -1,6 +1,39 @@
-//! Medians and percentiles.
+//! Medians, percentiles, and means with their intervals.
 
+use std::fmt;
 use std::time::Duration;
+
+/// Factors of the standard error for a 95 % interval, for 1, 2, 3.. degrees of freedom (Student's t distribution).
+const STUDENT_T_95: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
+
+/// The same for many degrees of freedom.
+const NORMAL_95: f64 = 1.96;
+
+/// A mean with the interval in which the true one is with a probability of 95 %.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
+    /// From the mean to either end of the interval; NaN for a single number.
+    pub margin: f64,
+}
+
+impl fmt::Display for Estimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mean, margin } = self;
+        if margin.is_nan() { write!(f, "{mean:.3}") } else { write!(f, "{mean:.3} ± {margin:.3}") }
+    }
+}
+
+/// Returns the mean of independent measurements.
+pub fn estimate_mean(numbers: &[f64]) -> Estimate {
+    let count = numbers.len() as f64;
+    let mean = numbers.iter().sum::<f64>() / count;
+    let degrees = numbers.len().saturating_sub(1);
+    let variance = numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>() / degrees as f64;
+    let factor = STUDENT_T_95.get(degrees.wrapping_sub(1)).copied().unwrap_or(NORMAL_95);
+    Estimate { mean, margin: factor * (variance / count).sqrt() }
+}
 
 /// Returns the median: the mean of the two middle numbers if their count is even; NaN without numbers.
 pub fn median(numbers: &[f64]) -> f64 {
@@ -36,6 +69,14 @@ mod tests {
         assert!(median(&[]).is_nan());
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+
+    #[test]
+    fn a_mean_of_few_numbers_has_a_wide_interval() {
+        let few = estimate_mean(&[0.90, 0.92, 0.94]);
+        assert!((few.mean - 0.92).abs() < 1e-9 && (few.margin - 4.303 * 0.02 / 3_f64.sqrt()).abs() < 1e-9);
+        assert_eq!(few.to_string(), "0.920 ± 0.050");
+        assert_eq!(estimate_mean(&[0.9]).to_string(), "0.900");
     }
 
     #[test]

@@ -26,14 +26,32 @@ pub enum DeviceChoice {
     Cuda,
 }
 
-/// Precision of the text networks under OpenVINO.
+/// Precision of a network under OpenVINO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
     /// 32-bit floats.
     F32,
-    /// 16 bits with the exponent range of 32. Takes half the time on CPUs with AVX512-BF16 or AMX and finds as many of the
-    /// 177 labelled bibs; other CPUs compute in 32 bits anyway.
+    /// 16 bits with the exponent range of 32. Takes half the time on CPUs with AVX512-BF16 or AMX-BF16 and finds as many
+    /// of the 177 labelled bibs; other CPUs emulate it and take two to four times as long.
     Bf16,
+}
+
+/// What computes a network on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// ONNX Runtime's own kernels, in f32.
+    OnnxRuntime,
+    /// OpenVINO.
+    OpenVino(Precision),
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OnnxRuntime => f.write_str("ONNX Runtime f32"),
+            Self::OpenVino(precision) => write!(f, "OpenVINO {precision}"),
+        }
+    }
 }
 
 impl fmt::Display for Precision {
@@ -70,8 +88,6 @@ pub struct RuntimeSettings {
     pub library: PathBuf,
     /// The device to open.
     pub device: DeviceChoice,
-    /// Precision of the text networks under OpenVINO.
-    pub text_precision: Precision,
 }
 
 /// The loaded library with its environment. Open at most one per process.
@@ -80,7 +96,7 @@ pub struct Runtime {
     library: PathBuf,
     version: u32,
     device: NetworkDevice,
-    pub(crate) openvino: Option<Precision>,
+    has_openvino: bool,
 }
 
 impl Runtime {
@@ -99,13 +115,18 @@ impl Runtime {
             .map_err(|error| ModelError::Runtime(error.to_string()))?;
         let device = open_device(&environment, settings.device)?;
         let has_openvino = device == NetworkDevice::Cpu && ep::OpenVINO::is_available().unwrap_or(false);
-        Ok(Self {
-            environment,
-            library: settings.library.clone(),
-            version,
-            device,
-            openvino: has_openvino.then_some(settings.text_precision),
-        })
+        Ok(Self { environment, library: settings.library.clone(), version, device, has_openvino })
+    }
+
+    /// Describes the library by version and size, not by its path: the same library elsewhere computes the same.
+    pub(crate) fn describe_library(&self) -> String {
+        let bytes = std::fs::metadata(&self.library).map_or(0, |file| file.len());
+        format!("ONNX Runtime 1.{} ({bytes} bytes)", self.version)
+    }
+
+    /// Whether networks can run under OpenVINO: the library contains it and the device is a CPU.
+    pub fn has_openvino(&self) -> bool {
+        self.has_openvino
     }
 
     /// The device in use.
@@ -125,10 +146,10 @@ impl Runtime {
 
 impl fmt::Display for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let device = match (self.device, self.openvino) {
-            (NetworkDevice::Cuda, _) => "CUDA".to_owned(),
-            (NetworkDevice::Cpu, Some(precision)) => format!("CPU, text by OpenVINO {precision}"),
-            (NetworkDevice::Cpu, None) => "CPU".to_owned(),
+        let device = match (self.device, self.has_openvino) {
+            (NetworkDevice::Cuda, _) => "CUDA",
+            (NetworkDevice::Cpu, true) => "CPU with OpenVINO",
+            (NetworkDevice::Cpu, false) => "CPU",
         };
         write!(f, "ONNX Runtime 1.{} ({}), {device}", self.version, self.library.display())
     }
@@ -247,7 +268,7 @@ mod tests {
     #[test]
     fn the_relu_model_loads_and_runs() {
         let Some(library) = find_library() else { return };
-        let settings = RuntimeSettings { library, device: DeviceChoice::Cpu, text_precision: Precision::F32 };
+        let settings = RuntimeSettings { library, device: DeviceChoice::Cpu };
         let runtime = Runtime::open(&settings).unwrap();
         let builder = Session::builder(&runtime.environment).unwrap();
         assert_eq!(run_relu_model(builder).unwrap(), [0.0, 2.0]);

@@ -9,11 +9,11 @@ use ort::session::{Session, SessionOutputs};
 use ort::value::TensorRef;
 use photofinish_kernels::image::tensor::Tensor;
 
-use crate::onnx::runtime::{NetworkDevice, Precision, Runtime};
+use crate::onnx::runtime::{Backend, NetworkDevice, Runtime};
 use crate::traits::ModelError;
 
-/// What a network is used for. Decides the execution provider on a CPU and whether input dimensions can be fixed: with a
-/// fixed shape, OpenVINO takes 70 % of the time and two thirds of the memory.
+/// What a network is used for. Decides whether input dimensions can be fixed: with a fixed shape, OpenVINO takes 70 % of
+/// the time and two thirds of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
     /// Detects faces in pictures of any size. ONNX Runtime's own kernels are as fast as OpenVINO here.
@@ -61,18 +61,6 @@ impl Workload {
             }
         }
     }
-
-    /// Returns the precision under OpenVINO; `None` if ONNX Runtime's own kernels are used. Embeddings computed in 16 bits
-    /// have a cosine of .9995 with those in 32 bits and take a third of the time.
-    fn precision(self, text_precision: Precision) -> Option<Precision> {
-        match self {
-            Self::FaceDetection => None,
-            Self::Embedding => Some(Precision::Bf16),
-            Self::TextDetection { .. } | Self::DynamicTextDetection | Self::TextRecognition { .. } => {
-                Some(text_precision)
-            }
-        }
-    }
 }
 
 /// A loaded network. Belongs to one thread.
@@ -97,11 +85,16 @@ pub struct OutputTensor<'o> {
 }
 
 impl Network {
-    /// Loads a network.
+    /// Loads a network. On a CPU, `backend` computes it.
     ///
     /// # Errors
     /// `File` when the file is missing or the runtime rejects it; `Device` when the execution provider cannot be loaded.
-    pub fn load(runtime: &Runtime, path: &Path, workload: Workload) -> Result<Self, ModelError> {
+    pub fn load(
+        runtime: &Runtime,
+        path: &Path,
+        workload: Workload,
+        backend: Backend,
+    ) -> Result<Self, ModelError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let file_error = |detail: String| ModelError::File { name: name.clone(), detail };
         if !path.is_file() {
@@ -109,13 +102,13 @@ impl Network {
         }
         let mut builder =
             session_builder(runtime).map_err(|error: ort::Error| file_error(error.to_string()))?;
-        if let Some(provider) = execution_provider(runtime, workload) {
+        if let Some(provider) = execution_provider(runtime, workload, backend) {
             builder = builder.with_execution_providers([provider]).map_err(|error| ModelError::Device {
                 device: runtime.device().to_string(),
                 detail: error.to_string(),
             })?;
         }
-        if runtime.openvino.is_some() {
+        if runtime.device() == NetworkDevice::Cpu {
             for (dimension, size) in workload.dimension_overrides() {
                 builder = builder
                     .with_dimension_override(dimension, size)
@@ -175,7 +168,11 @@ fn session_builder(runtime: &Runtime) -> ort::Result<SessionBuilder> {
         .with_intra_op_spinning(false)?)
 }
 
-fn execution_provider(runtime: &Runtime, workload: Workload) -> Option<ExecutionProviderDispatch> {
+fn execution_provider(
+    runtime: &Runtime,
+    workload: Workload,
+    backend: Backend,
+) -> Option<ExecutionProviderDispatch> {
     if runtime.device() == NetworkDevice::Cuda {
         // Input shapes vary with the photos, and an exhaustive algorithm search takes seconds per shape.
         let cuda = ep::CUDA::default().with_conv_algorithm_search(ep::cuda::ConvAlgorithmSearch::Heuristic);
@@ -185,7 +182,7 @@ fn execution_provider(runtime: &Runtime, workload: Workload) -> Option<Execution
         // The arena never releases the memory of the largest picture (80 MB after one at 1280) and saves no time here.
         return Some(ep::CPU::default().with_arena_allocator(false).build());
     }
-    let precision = workload.precision(runtime.openvino?)?;
+    let Backend::OpenVino(precision) = backend else { return None };
     // The runtime cache would keep 20 MB for every input shape ever seen, and saves no time.
     let config = format!(
         r#"{{"CPU":{{"INFERENCE_PRECISION_HINT":"{precision}","INFERENCE_NUM_THREADS":"1","NUM_STREAMS":"1","CPU_RUNTIME_CACHE_CAPACITY":"0"}}}}"#

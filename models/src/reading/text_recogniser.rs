@@ -13,7 +13,7 @@ use crate::onnx::session::{Network, OutputTensor};
 use crate::traits::ModelError;
 
 /// Height of the network's input in pixels (step 9).
-const INPUT_HEIGHT: usize = 48;
+pub(super) const INPUT_HEIGHT: usize = 48;
 
 /// Width of the network's input in pixels (step 9). The widest bibs of five digits are squeezed into it without loss.
 pub(super) const INPUT_WIDTH: usize = 160;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use photofinish_models::onnx::runtime::{DeviceChoice, Precision, Runtime, RuntimeSettings};
+use photofinish_models::onnx::runtime::{DeviceChoice, Runtime, RuntimeSettings};
 
 /// What the tests need.
 pub(crate) struct TestEnvironment {
@@ -47,7 +47,7 @@ fn detect_environment() -> Option<TestEnvironment> {
         report_skip("there is no libonnxruntime.so; `cargo xtask setup` gets it");
         return None;
     };
-    let settings = RuntimeSettings { library, device: DeviceChoice::Cpu, text_precision: Precision::F32 };
+    let settings = RuntimeSettings { library, device: DeviceChoice::Cpu };
     let runtime = Box::leak(Box::new(Runtime::open(&settings).unwrap()));
     let operator = variable("PHOTOFINISH_MODELS_DIR").map(PathBuf::from);
     let set_up = [state.join("models"), state.join("models-registry"), shared];

@@ -11,6 +11,7 @@ use photofinish_kernels::geometry::Quad;
 use photofinish_models::faces::embedder::AlignedEmbedder;
 use photofinish_models::faces::libfacedetection::Libfacedetection;
 use photofinish_models::faces::yunet::{Yunet, YunetThresholds};
+use photofinish_models::onnx::runtime::{Backend, Precision};
 use photofinish_models::onnx::session::{Network, Workload};
 use photofinish_models::reading::{self, ReaderNetworks, SharedTextDetector, TorsoBibReader};
 use photofinish_models::traits::{
@@ -35,7 +36,11 @@ fn identity(model: &Model) -> ModelIdentity {
 
 fn load_network(environment: &TestEnvironment, model: &Model, workload: Workload) -> Option<Network> {
     let file = environment.model_file(model.network_file())?;
-    Some(Network::load(environment.runtime, &file, workload).unwrap())
+    let backend = match environment.runtime.has_openvino() {
+        true => Backend::OpenVino(Precision::F32),
+        false => Backend::OnnxRuntime,
+    };
+    Some(Network::load(environment.runtime, &file, workload, backend).unwrap())
 }
 
 fn load_yunet(environment: &TestEnvironment) -> Option<Yunet> {

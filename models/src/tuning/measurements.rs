@@ -1,0 +1,165 @@
+//! Measurements of networks, how one backend is chosen by them, and the file in which they are kept.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::onnx::runtime::{Backend, Precision};
+
+/// Least cosine between a backend's output and that of ONNX Runtime in f32. Sound bf16 outputs have .998 and more; a
+/// backend that computes something else has far less.
+const MIN_COSINE: f64 = 0.99;
+
+/// One network in one backend.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// Name and version of the network.
+    pub network: String,
+    /// What computed it.
+    #[serde(with = "backend_name")]
+    pub backend: Backend,
+    /// The shortest run.
+    pub microseconds: u64,
+    /// Cosine of its output and that of ONNX Runtime in f32.
+    pub cosine: f64,
+}
+
+/// All networks in all backends of a machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measurements {
+    /// CPU, library and networks.
+    circumstances: String,
+    networks: Vec<Measurement>,
+}
+
+impl Measurements {
+    /// No measurements yet.
+    pub(super) fn new(circumstances: String) -> Self {
+        Self { circumstances, networks: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, measurement: Measurement) {
+        self.networks.push(measurement);
+    }
+
+    /// The measurements of a file; `None` if there is none, or it was made under other circumstances.
+    pub(super) fn load(file: &Path, circumstances: &str) -> Option<Self> {
+        let text = std::fs::read_to_string(file).ok()?;
+        let measurements: Self = serde_json::from_str(&text).ok()?;
+        (measurements.circumstances == circumstances).then_some(measurements)
+    }
+
+    /// Writes the file, whole or not at all: another process may read it.
+    pub(super) fn save(&self, file: &Path) -> std::io::Result<()> {
+        if let Some(folder) = file.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let unfinished = file.with_extension(format!("{}.tmp", std::process::id()));
+        std::fs::write(&unfinished, serde_json::to_vec_pretty(self)?)?;
+        std::fs::rename(&unfinished, file)
+    }
+
+    /// Returns the fastest backend of a network whose output agrees; ONNX Runtime if none was measured.
+    pub fn fastest(&self, network: &str) -> Backend {
+        self.networks
+            .iter()
+            .filter(|measurement| measurement.network == network && measurement.cosine >= MIN_COSINE)
+            .min_by_key(|measurement| measurement.microseconds)
+            .map_or(Backend::OnnxRuntime, |measurement| measurement.backend)
+    }
+
+    /// A line per measurement, with the choice.
+    pub fn lines(&self) -> Vec<String> {
+        let line = |measurement: &Measurement| {
+            let Measurement { network, backend, microseconds, cosine } = measurement;
+            let milliseconds = Duration::from_micros(*microseconds).as_secs_f64() * 1e3;
+            let chosen = if self.fastest(network) == *backend { ", chosen" } else { "" };
+            format!("{network}: {backend} {milliseconds:.2} ms, cosine {cosine:.4}{chosen}")
+        };
+        self.networks.iter().map(line).collect()
+    }
+
+    /// The CPU, the library and the networks they were made with.
+    pub fn circumstances(&self) -> &str {
+        &self.circumstances
+    }
+}
+
+/// Backends in the file.
+mod backend_name {
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    use super::{Backend, Precision};
+
+    const NAMES: [(&str, Backend); 3] = [
+        ("onnxruntime", Backend::OnnxRuntime),
+        ("openvino-f32", Backend::OpenVino(Precision::F32)),
+        ("openvino-bf16", Backend::OpenVino(Precision::Bf16)),
+    ];
+
+    pub(super) fn serialize<S: Serializer>(backend: &Backend, serializer: S) -> Result<S::Ok, S::Error> {
+        let name = NAMES.iter().find(|(_, known)| known == backend).map_or("", |(name, _)| name);
+        serializer.serialize_str(name)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Backend, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let known = NAMES.iter().find(|(name, _)| *name == text).map(|(_, backend)| *backend);
+        known.ok_or_else(|| D::Error::custom(format!("unknown backend {text}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BF16: Backend = Backend::OpenVino(Precision::Bf16);
+    const F32: Backend = Backend::OpenVino(Precision::F32);
+
+    fn measurements(rows: &[(&str, Backend, u64, f64)]) -> Measurements {
+        let mut all = Measurements::new("a CPU".into());
+        for &(network, backend, microseconds, cosine) in rows {
+            all.add(Measurement { network: network.into(), backend, microseconds, cosine });
+        }
+        all
+    }
+
+    #[test]
+    fn the_fastest_backend_that_agrees_is_chosen_per_network() {
+        // As measured on a CPU with AMX and on one with AVX-512 alone, where bf16 is emulated.
+        let with_amx = measurements(&[
+            ("detector", Backend::OnnxRuntime, 24_900, 1.0),
+            ("detector", F32, 15_200, 0.9999),
+            ("detector", BF16, 7_000, 0.998),
+            ("recogniser", Backend::OnnxRuntime, 9_500, 1.0),
+            ("recogniser", BF16, 2_500, 0.6),
+        ]);
+        assert_eq!(with_amx.fastest("detector"), BF16);
+        assert_eq!(
+            with_amx.fastest("recogniser"),
+            Backend::OnnxRuntime,
+            "the faster one computes something else"
+        );
+        let emulated = measurements(&[
+            ("detector", Backend::OnnxRuntime, 24_900, 1.0),
+            ("detector", F32, 15_200, 0.9999),
+            ("detector", BF16, 50_000, 0.998),
+        ]);
+        assert_eq!(emulated.fastest("detector"), F32);
+        assert_eq!(emulated.fastest("unknown"), Backend::OnnxRuntime);
+    }
+
+    #[test]
+    fn measurements_are_kept_until_the_circumstances_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("cache/tuning.json");
+        let known = measurements(&[("detector", F32, 15_200, 0.9999)]);
+        known.save(&file).unwrap();
+        assert_eq!(Measurements::load(&file, "a CPU"), Some(known));
+        assert_eq!(Measurements::load(&file, "another CPU"), None);
+        std::fs::write(&file, "{").unwrap();
+        assert_eq!(Measurements::load(&file, "a CPU"), None, "a damaged file is measured again");
+    }
+}

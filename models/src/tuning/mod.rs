@@ -1,0 +1,193 @@
+//! Chooses what computes each network on a CPU, by measuring on this machine: which library and precision is fastest
+//! differs between CPUs by factors of two to four, in both directions.
+//!
+//! Each network runs a few times on a built-in test picture in every backend that exists here. Of the backends whose
+//! outputs agree with ONNX Runtime's in f32, the one with the shortest run is chosen. The result is kept in a file until
+//! the CPU, the library or a network changes. Face detection is not measured: its input has another shape for each photo,
+//! and OpenVINO would prepare memory for every one.
+
+mod measurements;
+mod picture;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use photofinish_kernels::image::tensor::Tensor;
+
+pub use self::measurements::{Measurement, Measurements};
+use crate::onnx::cpu::Cpu;
+use crate::onnx::runtime::{Backend, Precision, Runtime};
+use crate::onnx::session::{Network, Workload};
+use crate::traits::ModelError;
+
+/// Runs that are not counted: the first allocates memory.
+const WARM_UP_RUNS: usize = 1;
+
+/// Counted runs; the shortest counts, because other work on the machine only makes runs longer.
+const RUNS: usize = 5;
+
+/// The precision an operator configures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrecisionChoice {
+    /// The fastest on this CPU.
+    Auto,
+    /// This one under OpenVINO.
+    Always(Precision),
+}
+
+/// What computes the networks whose inputs have one shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backends {
+    /// The face embedder.
+    pub embedder: Backend,
+    /// The text detector, for torsos and for full frames.
+    pub text_detector: Backend,
+    /// The text recogniser.
+    pub recogniser: Backend,
+}
+
+impl Backends {
+    /// The same backend for all networks.
+    pub const fn all(backend: Backend) -> Self {
+        Self { embedder: backend, text_detector: backend, recogniser: backend }
+    }
+}
+
+/// A network to measure.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Name and version.
+    pub identity: String,
+    /// The model file.
+    pub file: PathBuf,
+    /// What it is used for.
+    pub workload: Workload,
+    /// The shape of its input: planes, rows, columns.
+    pub input_shape: [usize; 3],
+    /// The input values of a black and of a white pixel.
+    pub black_and_white: [f32; 2],
+}
+
+/// Returns the backends that can compute here, ONNX Runtime first.
+pub fn list_backends(runtime: &Runtime, cpu: &Cpu) -> Vec<Backend> {
+    let mut backends = vec![Backend::OnnxRuntime];
+    if runtime.has_openvino() {
+        backends.push(Backend::OpenVino(Precision::F32));
+        if cpu.has_bf16 {
+            backends.push(Backend::OpenVino(Precision::Bf16));
+        }
+    }
+    backends
+}
+
+/// Returns the measurements in `cache` if they were made with this CPU, library and networks; otherwise measures, and
+/// writes them there.
+///
+/// # Errors
+/// When ONNX Runtime cannot load or run a network. A backend that cannot is left out.
+pub fn measure_or_load(
+    runtime: &Runtime,
+    candidates: &[Candidate],
+    cache: Option<&Path>,
+) -> Result<Measurements, ModelError> {
+    let cpu = Cpu::detect();
+    let key = describe_circumstances(runtime, &cpu, candidates);
+    if let Some(known) = cache.and_then(|file| Measurements::load(file, &key)) {
+        return Ok(known);
+    }
+    let started = Instant::now();
+    let mut measurements = Measurements::new(key);
+    for candidate in candidates {
+        measure_network(runtime, candidate, &list_backends(runtime, &cpu), &mut measurements)?;
+    }
+    for line in measurements.lines() {
+        tracing::info!(network = line, "measured a network");
+    }
+    tracing::info!(seconds = started.elapsed().as_secs_f64(), "chose the fastest backend of each network");
+    if let Some(file) = cache
+        && let Err(error) = measurements.save(file)
+    {
+        tracing::warn!(file = %file.display(), error = %error, "failed to keep the measurements, the next start measures again");
+    }
+    Ok(measurements)
+}
+
+/// Everything that a measurement depends on.
+fn describe_circumstances(runtime: &Runtime, cpu: &Cpu, candidates: &[Candidate]) -> String {
+    let networks: Vec<&str> = candidates.iter().map(|candidate| candidate.identity.as_str()).collect();
+    let bf16 = if cpu.has_bf16 { "with bf16" } else { "without bf16" };
+    format!("{} {bf16}, {}, {}", cpu.name, runtime.describe_library(), networks.join(", "))
+}
+
+fn measure_network(
+    runtime: &Runtime,
+    candidate: &Candidate,
+    backends: &[Backend],
+    measurements: &mut Measurements,
+) -> Result<(), ModelError> {
+    let [planes, rows, columns] = candidate.input_shape;
+    let mut input = Tensor::default();
+    input.reshape([1, planes, rows, columns]);
+    picture::draw(&mut input, candidate.black_and_white);
+    let mut reference: Option<Vec<f32>> = None;
+    for &backend in backends {
+        let result = run_network(runtime, candidate, backend, &input);
+        let (time, output) = match (result, &reference) {
+            (Ok(run), _) => run,
+            (Err(error), None) => return Err(error),
+            (Err(error), Some(_)) => {
+                tracing::warn!(network = candidate.identity, %backend, error = %error, "failed to measure a backend, it is not used");
+                continue;
+            }
+        };
+        let reference = reference.get_or_insert_with(|| output.clone());
+        measurements.add(Measurement {
+            network: candidate.identity.clone(),
+            backend,
+            microseconds: u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
+            cosine: cosine(reference, &output),
+        });
+    }
+    Ok(())
+}
+
+/// Returns the time of the shortest run and the first output.
+fn run_network(
+    runtime: &Runtime,
+    candidate: &Candidate,
+    backend: Backend,
+    input: &Tensor,
+) -> Result<(Duration, Vec<f32>), ModelError> {
+    let mut network = Network::load(runtime, &candidate.file, candidate.workload, backend)?;
+    let mut output = Vec::new();
+    let mut shortest = Duration::MAX;
+    for run in 0..WARM_UP_RUNS + RUNS {
+        let started = Instant::now();
+        let outputs = network.run(input)?;
+        if run >= WARM_UP_RUNS {
+            shortest = shortest.min(started.elapsed());
+        }
+        output = outputs.first()?.values.to_vec();
+    }
+    Ok((shortest, output))
+}
+
+/// Cosine of two outputs; 0 when they differ in length.
+fn cosine(a: &[f32], b: &[f32]) -> f64 {
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    let lengths = (dot(a, a) * dot(b, b)).sqrt();
+    if a.len() == b.len() && lengths > 0.0 { dot(a, b) / lengths } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_of_other_lengths_or_without_numbers_do_not_agree() {
+        assert!((cosine(&[3.0, 4.0], &[6.0, 8.0]) - 1.0).abs() < 1e-9);
+        assert_eq!(cosine(&[1.0, 0.0], &[0.0, 1.0]), 0.0);
+        assert_eq!(cosine(&[1.0], &[1.0, 1.0]), 0.0);
+        assert_eq!(cosine(&[f32::NAN], &[1.0]), 0.0);
+    }
+}
