@@ -28,8 +28,10 @@ pub fn open_models(config: &Config) -> anyhow::Result<Arc<dyn ModelFactory>> {
 }
 
 fn open_zoo(config: &Config) -> anyhow::Result<Arc<dyn ModelFactory>> {
+    let runtime = open_runtime(config)?;
+    tracing::info!(%runtime, "opened the models");
     Ok(Arc::new(
-        open_networks(config)?
+        open_networks(config, runtime)?
             .with_precision(config.settings.models.text_precision, Some(&tuning_file(config)))?,
     ))
 }
@@ -37,10 +39,8 @@ fn open_zoo(config: &Config) -> anyhow::Result<Arc<dyn ModelFactory>> {
 /// Opens the networks of the best complete model set, computed by ONNX Runtime.
 ///
 /// # Errors
-/// When the runtime, the device or a model file cannot be used.
-pub fn open_networks(config: &Config) -> anyhow::Result<ZooModels> {
-    let runtime = open_runtime(config)?;
-    tracing::info!(%runtime, "opened the models");
+/// When a model file is missing or wrong.
+pub fn open_networks(config: &Config, runtime: Runtime) -> anyhow::Result<ZooModels> {
     Ok(ZooModels::open(Arc::new(runtime), config.settings.models.models_dir.clone())?)
 }
 

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use photofinish_models::onnx::runtime::Runtime;
 use photofinish_models::tuning::PrecisionChoice;
 use photofinish_store::{Store, StoreError};
 use photofinish_zoo::Zoo;
@@ -33,8 +34,8 @@ pub fn run(config: &Config) -> anyhow::Result<ExitCode> {
             findings.push(Finding { component: "networks", state: Ok("painted marks only".into()) })
         }
         ModelKind::Zoo => {
-            findings.extend([check_runtime_library(config), check_device(config), check_models(config)]);
-            findings.push(check_speed(config));
+            findings.extend([check_runtime_library(config), check_models(config)]);
+            findings.extend(check_device(config));
         }
     }
     findings.extend(run::block_on(check_store(config))?);
@@ -63,10 +64,26 @@ fn check_runtime_library(config: &Config) -> Finding {
     Finding { component: "onnx runtime", state }
 }
 
-fn check_device(config: &Config) -> Finding {
-    let state =
-        models::open_runtime(config).map(|runtime| runtime.to_string()).map_err(|error| format!("{error:#}"));
-    Finding { component: "device", state }
+/// Opens the device, then shows which library and precision computes each network on it, and how fast.
+fn check_device(config: &Config) -> Vec<Finding> {
+    let runtime = match models::open_runtime(config) {
+        Ok(runtime) => runtime,
+        Err(error) => return vec![Finding { component: "device", state: Err(format!("{error:#}")) }],
+    };
+    let device = Finding { component: "device", state: Ok(runtime.to_string()) };
+    let speed = match config.settings.models.text_precision {
+        _ if !runtime.has_openvino() => Ok("f32 for all networks, nothing to choose".to_owned()),
+        PrecisionChoice::Always(precision) => Ok(format!("{precision} for all networks, as configured")),
+        PrecisionChoice::Auto => describe_speeds(config, runtime).map_err(|error| format!("{error:#}")),
+    };
+    vec![device, Finding { component: "networks", state: speed }]
+}
+
+/// Returns the measurements of the last start, or measures.
+fn describe_speeds(config: &Config, runtime: Runtime) -> anyhow::Result<String> {
+    let networks = models::open_networks(config, runtime)?;
+    let measurements = networks.measure(Some(&models::tuning_file(config)))?;
+    Ok(measurements.lines().join("; "))
 }
 
 fn check_models(config: &Config) -> Finding {
@@ -82,24 +99,6 @@ fn check_models(config: &Config) -> Finding {
         })
         .map_err(|error| error.to_string());
     Finding { component: "models", state }
-}
-
-/// Shows which library and precision computes each network, and how fast. Measures when no start has done so.
-fn check_speed(config: &Config) -> Finding {
-    let state = match config.settings.models.text_precision {
-        PrecisionChoice::Always(precision) => Ok(format!("{precision} for all networks, as configured")),
-        PrecisionChoice::Auto => measure_networks(config).map_err(|error| format!("{error:#}")),
-    };
-    Finding { component: "networks", state }
-}
-
-fn measure_networks(config: &Config) -> anyhow::Result<String> {
-    let networks = models::open_networks(config)?;
-    if !networks.runtime().has_openvino() {
-        return Ok("ONNX Runtime f32, nothing to choose".to_owned());
-    }
-    let measurements = networks.measure(Some(&models::tuning_file(config)))?;
-    Ok(measurements.lines().join("; "))
 }
 
 async fn check_store(config: &Config) -> Vec<Finding> {

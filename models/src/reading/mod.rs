@@ -111,7 +111,10 @@ impl TorsoBibReader {
         let mut runners = select_runners(request.faces, request.frame.size());
         if runners.len() > MAX_RUNNERS {
             let skipped = runners.len() - MAX_RUNNERS;
-            tracing::warn!(skipped, "skipped the smallest runners of a crowd: only the largest {MAX_RUNNERS} are read");
+            tracing::warn!(
+                skipped,
+                "skipped the smallest runners of a crowd: only the largest {MAX_RUNNERS} are read"
+            );
             runners.truncate(MAX_RUNNERS);
         }
         let mut readings = self.read_torsos(request, &runners)?;
