@@ -97,6 +97,9 @@ pub struct StoreSettings {
     pub signing_secret: [u8; 32],
     /// How many leases of one photo may expire, their worker crashed, before the photo fails.
     pub attempt_limit: u32,
+    /// On how many cells of a photo a network runs at most: bounds the estimated cost of photos of a grid, by which
+    /// organizations share the work.
+    pub max_cells: u32,
     /// Upper bound of the vectors in the face index, bytes.
     pub face_index_bytes: usize,
     /// The message queue that offers photos to workers; without one they poll the database.
@@ -123,7 +126,8 @@ impl Store {
         let storage = storage.await?;
         let faces = Arc::new(SqlFaces::new(database.clone()));
         let faces = Arc::new(FaceCache::new(faces, settings.face_index_bytes));
-        let sql_queue = Arc::new(SqlQueue::start(database.clone(), settings.attempt_limit));
+        let sql_queue =
+            Arc::new(SqlQueue::start(database.clone(), settings.attempt_limit, settings.max_cells));
         let jetstream = open_jetstream(settings.queue, Arc::clone(&sql_queue) as _).await?;
         Ok(Self {
             keys: Arc::new(SqlKeys::new(database.clone())),

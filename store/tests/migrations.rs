@@ -2,14 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only the test functions themselves for tests")]
 
+mod support;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use photofinish_servers::Postgres;
+use photofinish_store::conformance::AlbumFixture;
 use photofinish_store::traits::Result;
 use photofinish_store::{StoreErrorKind, migrate};
 use sqlx::migrate::Migrator;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+use support::TestStore;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
@@ -144,4 +148,22 @@ async fn an_index_whose_build_was_interrupted_is_built_again() {
     assert!(valid_indexes(&mut observer).await.is_empty());
     migrate(&url).await.unwrap();
     assert_eq!(valid_indexes(&mut observer).await, INDEXES);
+}
+
+#[tokio::test]
+async fn photos_that_an_older_version_confirms_are_leased() {
+    let Some(server) = Postgres::shared() else { return };
+    let test_store = TestStore::with_database(server.create_database());
+    let store = test_store.open().await;
+    let fixture = AlbumFixture::create(&store).await;
+    let photos = fixture.create_photos(2).await;
+    let mut connection = PgConnection::connect(&test_store.settings().database_url).await.unwrap();
+    let confirm = "update photo set state = 'queued', confirmed_at = $2, updated_at = $2, published_at = null \
+                   where album = $1 and state = 'awaiting_upload'";
+    sqlx::query(confirm).bind(fixture.album).bind(1_i64).execute(&mut connection).await.unwrap();
+    let unpublished = store.outbox_queue.list_unpublished(10).await.unwrap().photos;
+    assert_eq!(unpublished.iter().map(|unpublished| unpublished.photo.photo).collect::<Vec<_>>(), photos);
+    let leases = fixture.lease_fresh(10, Duration::from_secs(60)).await;
+    assert_eq!(leases.iter().map(|lease| lease.photo).collect::<Vec<_>>(), photos);
+    assert!(leases.iter().all(|lease| lease.organization == fixture.tenant.organization));
 }
