@@ -2,6 +2,7 @@
 //! metrics recorder, and collects garbage of the storage.
 
 mod gc;
+mod queue;
 
 use std::time::Duration;
 
@@ -11,12 +12,14 @@ use photofinish_store::{GcOptions, Store, StoreError};
 use tokio::sync::watch;
 
 use self::gc::{finish_stalled_deletions, run_daily_gc};
+use self::queue::measure_queue_forever;
 use crate::shutdown::wait_until_stopped;
 
 /// Time between the starts of two rounds.
 const ROUND_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Runs a round every [`ROUND_INTERVAL`], and garbage collection beside it where it is configured, until the service stops.
+/// Runs a round every [`ROUND_INTERVAL`], measures the queue beside it, and collects garbage where that is configured, until
+/// the service stops.
 pub async fn run(
     store: Store,
     gc: Option<GcOptions>,
@@ -26,27 +29,24 @@ pub async fn run(
     if let Some(options) = gc {
         tokio::spawn(run_daily_gc(store.clone(), options, wait_until_stopped(stopped.clone())));
     }
-    let stop = wait_until_stopped(stopped);
-    tokio::pin!(stop);
+    // Interrupts everything: a store that does not respond must not delay the stop.
+    tokio::select! {
+        () = wait_until_stopped(stopped) => {}
+        () = run_rounds(&store, &metrics) => {}
+        () = measure_queue_forever(&store) => {}
+    }
+}
+
+async fn run_rounds(store: &Store, metrics: &PrometheusHandle) {
     let mut interval = tokio::time::interval(ROUND_INTERVAL);
     loop {
-        tokio::select! {
-            () = &mut stop => return,
-            _ = interval.tick() => {}
-        }
+        interval.tick().await;
         metrics.run_upkeep();
-        // Also interrupts a round: a store that does not respond must not delay the stop.
-        tokio::select! {
-            () = &mut stop => return,
-            () = run_round(&store) => {}
-        }
+        run_round(store).await;
     }
 }
 
 async fn run_round(store: &Store) {
-    if let Err(error) = store.measure_queue().await {
-        tracing::warn!(%error, "failed to measure the queue, retrying in 10 s");
-    }
     finish_stalled_deletions(store).await;
     if let Err(error) = remove_expired_probes(store).await {
         tracing::warn!(%error, "failed to remove expired selfies, retrying in 10 s");

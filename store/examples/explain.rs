@@ -31,13 +31,13 @@ const AUTO_EXPLAIN: &str = "options[session_preload_libraries]=auto_explain&opti
 
 /// Inserts photos of an album: most are ready, some in each other state. `$2` makes the ids of the album unique.
 const PHOTOS: &str = "insert into photo (album, id, filename, content_type, state, failure, width, height, \
-     created_at, updated_at, confirmed_at, settled_at, published_at) \
+     created_at, updated_at, confirmed_at, settled_at, published_at, organization) \
      select $1, (lpad(to_hex($2 * 1000000 + n), 12, '0') || '7000' || '8000' || lpad(to_hex(n), 12, '0'))::uuid, \
      'IMG_' || n || '.jpg', 'image/jpeg', \
      case when n % 50 = 0 then 'queued' when n % 100 = 1 then 'failed' when n % 100 = 3 then 'awaiting_upload' \
      else 'ready' end, case when n % 100 = 1 then 'CORRUPT_IMAGE' end, 6000, 4000, n, n, n, \
-     case when n % 50 <> 0 and n % 100 <> 3 then n end, case when n % 100 <> 0 then n end \
-     from generate_series(1, $3) as n";
+     case when n % 50 <> 0 and n % 100 <> 3 then n end, case when n % 100 <> 0 then n end, \
+     (select organization from album where id = $1) from generate_series(1, $3) as n";
 
 /// Inserts three faces per photo with embeddings of 256 values, all 1/16.
 const FACES: &str = "insert into face (album, photo, box_top, box_left, box_width, box_height, confidence, model, \
@@ -232,7 +232,12 @@ async fn run_queue_calls(report: &mut PlanReport, fixture: &AlbumFixture) -> Res
         leases = fixture.lease_fresh(BATCH, LONG).await;
     }
     let plans = report.plans.take();
-    report.add_plan(&plans, "lease: albums with fresh photos", "with recursive waiting");
+    report.add_plan(
+        &plans,
+        "lease: organizations with fresh photos",
+        "with recursive waiting (organization)",
+    );
+    report.add_plan(&plans, "lease: albums of one", "with recursive waiting (album)");
     report.add_plan(&plans, "lease: the oldest photos of an album", "skip locked");
     report.add_plan(&plans, "lease: assign the leases", "attempts = attempts + 1");
     let ids: Vec<_> = leases.iter().map(|lease| lease.id).collect();
@@ -252,7 +257,10 @@ async fn run_queue_calls(report: &mut PlanReport, fixture: &AlbumFixture) -> Res
     for _ in 0..6 {
         fixture.store.outbox_queue.list_unpublished(256).await?;
     }
-    report.add_plan(&report.plans.take(), "outbox: unpublished photos", "(confirmed_at, id) >");
+    let plans = report.plans.take();
+    report.add_plan(&plans, "outbox: organizations", "with recursive waiting (organization)");
+    report.add_plan(&plans, "outbox: albums of one", "with recursive waiting (album)");
+    report.add_plan(&plans, "outbox: unpublished photos", "(confirmed_at, id) >");
     Ok(())
 }
 

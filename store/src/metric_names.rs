@@ -24,9 +24,10 @@ pub const QUEUE_SWEPT: &str = "photofinish_queue_swept_total";
 pub const QUEUE_STREAM_LAG: &str = "photofinish_queue_stream_lag";
 /// Gauge: messages of the work stream that are delivered and not acknowledged.
 pub const QUEUE_STREAM_HELD: &str = "photofinish_queue_stream_held";
-/// Gauge: waiting photos of all albums. Every process reports the same value.
+/// Gauge: waiting photos of all albums; NaN while the database does not say. Every process reports the same value.
 pub const QUEUE_DEPTH: &str = "photofinish_queue_depth";
-/// Gauge: seconds for which the oldest waiting photo has waited; 0 without one. Every process reports the same value.
+/// Gauge: seconds for which the oldest waiting photo has waited; 0 without one, NaN while the database does not say. Every
+/// process reports the same value.
 pub const QUEUE_AGE_SECONDS: &str = "photofinish_queue_age_seconds";
 
 /// Describes the metrics to the recorder. To be called once, after it is installed.
@@ -42,11 +43,11 @@ pub fn describe() {
     metrics::describe_counter!(QUEUE_SWEPT, "Photos whose lost message is published again");
     metrics::describe_gauge!(QUEUE_STREAM_LAG, "Undelivered messages of the work stream");
     metrics::describe_gauge!(QUEUE_STREAM_HELD, "Delivered and unacknowledged messages of the work stream");
-    metrics::describe_gauge!(QUEUE_DEPTH, "Waiting photos of all albums");
+    metrics::describe_gauge!(QUEUE_DEPTH, "Waiting photos of all albums, NaN if unknown");
     metrics::describe_gauge!(
         QUEUE_AGE_SECONDS,
         metrics::Unit::Seconds,
-        "Age of the oldest waiting photo in seconds"
+        "Age of the oldest waiting photo in seconds, NaN if unknown"
     );
 }
 

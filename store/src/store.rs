@@ -1,15 +1,17 @@
 //! The store: opens the backends that the settings name and hands them out as the traits of [`crate::traits`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use time::OffsetDateTime;
+use tokio::time::timeout;
 use url::Url;
 
 use crate::blobs::cloud::CloudSettings;
 use crate::blobs::gc::{GarbageCollector, GcOptions, GcReport};
 use crate::blobs::local::LocalFiles;
 use crate::blobs::storage::{Storage, StorageSettings};
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::metric_names;
 use crate::queue::jetstream::{JetStreamQueue, QueueSettings};
 use crate::search::faces::FaceCache;
@@ -19,6 +21,9 @@ use crate::sql::{
     SqlQueue, SqlTexts,
 };
 use crate::traits;
+
+/// How long the measures of the queue may take until they count as unknown: about as long as one is used.
+const MEASURE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Access to everything that is stored. Cheap to clone.
 #[derive(Clone)]
@@ -92,6 +97,9 @@ pub struct StoreSettings {
     pub signing_secret: [u8; 32],
     /// How many leases of one photo may expire, their worker crashed, before the photo fails.
     pub attempt_limit: u32,
+    /// On how many cells of a photo a network runs at most: bounds the estimated cost of photos of a grid, by which
+    /// organizations share the work.
+    pub max_cells: u32,
     /// Upper bound of the vectors in the face index, bytes.
     pub face_index_bytes: usize,
     /// The message queue that offers photos to workers; without one they poll the database.
@@ -118,7 +126,8 @@ impl Store {
         let storage = storage.await?;
         let faces = Arc::new(SqlFaces::new(database.clone()));
         let faces = Arc::new(FaceCache::new(faces, settings.face_index_bytes));
-        let sql_queue = Arc::new(SqlQueue::start(database.clone(), settings.attempt_limit));
+        let sql_queue =
+            Arc::new(SqlQueue::start(database.clone(), settings.attempt_limit, settings.max_cells));
         let jetstream = open_jetstream(settings.queue, Arc::clone(&sql_queue) as _).await?;
         Ok(Self {
             keys: Arc::new(SqlKeys::new(database.clone())),
@@ -157,17 +166,27 @@ impl Store {
         self.storage.check().await
     }
 
-    /// Sets the gauges of the queue: how many photos wait, and for how long the oldest of them has waited.
+    /// Sets the gauges of the queue: how many photos wait, and for how long the oldest of them has waited. Both are NaN
+    /// while they cannot be measured: an old value would keep workers running, or keep them from being started.
     ///
     /// # Errors
-    /// `Unavailable`.
+    /// `Unavailable`, also when the database does not respond within 10 seconds.
     pub async fn measure_queue(&self) -> Result<(), StoreError> {
-        metrics::gauge!(metric_names::QUEUE_DEPTH).set(self.queue.depth().await? as f64);
+        let late = |_| Err(StoreError::new(StoreErrorKind::Unavailable, "measure the queue"));
+        let measured = timeout(MEASURE_TIMEOUT, self.load_queue_measures()).await.unwrap_or_else(late);
+        let (depth, age) = measured.as_ref().map_or((f64::NAN, f64::NAN), |measures| *measures);
+        metrics::gauge!(metric_names::QUEUE_DEPTH).set(depth);
+        metrics::gauge!(metric_names::QUEUE_AGE_SECONDS).set(age);
+        measured.map(drop)
+    }
+
+    /// Returns how many photos wait, and how many seconds the oldest of them has waited.
+    async fn load_queue_measures(&self) -> Result<(f64, f64), StoreError> {
+        let depth = self.queue.depth().await?;
         let since = self.queue.waiting_since().await?;
         // Never negative: the clock of the machine that confirmed the photo may be ahead of this one.
         let age = since.map_or(0.0, |since| (OffsetDateTime::now_utc() - since).as_seconds_f64().max(0.0));
-        metrics::gauge!(metric_names::QUEUE_AGE_SECONDS).set(age);
-        Ok(())
+        Ok((depth as f64, age))
     }
 
     /// Checks that the message queue beside the database responds, if one is configured. Without it photos can still be

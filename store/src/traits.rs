@@ -154,18 +154,34 @@ pub enum FinishOutcome {
     Gone,
 }
 
+/// An upload to confirm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Upload {
+    /// The photo.
+    pub photo: PhotoId,
+    /// The size of its object, if known: a large photo costs its owner a larger part of its share of the work.
+    pub size_bytes: Option<u64>,
+}
+
 /// The work queue. The database is the source of truth; delivery is at least once, effects are exactly once.
 #[async_trait]
 pub trait Queue: Send + Sync {
-    /// Queues photos that wait for their upload; idempotent, durable when it returns. Returns the ids that exist, also
-    /// those that were confirmed before.
-    async fn confirm(&self, album: AlbumId, photos: &[PhotoId]) -> Result<Vec<PhotoId>>;
+    /// Queues photos that wait for their upload, and failed ones, which were uploaded again, with their attempts reset;
+    /// idempotent, durable when it returns. Returns the ids that exist, also those that were confirmed before.
+    async fn confirm_uploads(&self, album: AlbumId, uploads: &[Upload]) -> Result<Vec<PhotoId>>;
+    /// Does the same for uploads of unknown size.
+    async fn confirm(&self, album: AlbumId, photos: &[PhotoId]) -> Result<Vec<PhotoId>> {
+        let uploads: Vec<Upload> =
+            photos.iter().map(|photo| Upload { photo: *photo, size_bytes: None }).collect();
+        self.confirm_uploads(album, &uploads).await
+    }
     /// Requeues a failed photo with its attempts reset. `Conflict` when it has not failed.
     async fn retry(&self, album: AlbumId, photo: PhotoId) -> Result<()>;
     /// Requeues every ready or failed photo of an album; returns how many.
     async fn reprocess(&self, album: AlbumId) -> Result<u64>;
-    /// Leases photos. The attempt is counted and committed before this returns. Photos that have reached their attempt
-    /// limit become failed (`ProcessingCrashed`) instead.
+    /// Leases photos, in turn between organizations and between the albums of each, by what photos cost. The attempt is
+    /// counted and committed before this returns. Photos that have reached their attempt limit become failed
+    /// (`ProcessingCrashed`) instead.
     async fn lease(&self, request: LeaseRequest) -> Result<Vec<Lease>>;
     /// Extends leases to `ttl` from now; returns those that are still running.
     async fn renew(&self, leases: &[LeaseId], ttl: Duration) -> Result<Vec<LeaseId>>;
@@ -203,6 +219,15 @@ pub struct UnpublishedPhoto {
     pub confirmed_at: i64,
 }
 
+/// Photos to publish now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnpublishedPhotos {
+    /// The photos in the order in which workers should get them.
+    pub photos: Vec<UnpublishedPhoto>,
+    /// What they cost together, in photos of 24 megapixels without a grid.
+    pub cost: u64,
+}
+
 /// The answer to a message that names a photo.
 #[derive(Clone, Debug)]
 pub enum NamedLease {
@@ -220,10 +245,10 @@ pub enum NamedLease {
 /// messages may be lost, duplicated or late, and every confirmed photo is still processed once.
 #[async_trait]
 pub trait OutboxQueue: Queue {
-    /// Returns queued photos that are not published yet: oldest first within an album, and shared fairly between albums
-    /// so that a huge one does not starve a small one. Returns fewer than `limit` when there are no more, or when there
-    /// are more albums than one call reads.
-    async fn list_unpublished(&self, limit: usize) -> Result<Vec<UnpublishedPhoto>>;
+    /// Returns queued photos that are not published yet, until they cost `max_cost`: in turn between organizations, in
+    /// turn between the albums of one, each by cost, and oldest first within an album. Returns fewer when there are no
+    /// more, or when there are more organizations than one call reads.
+    async fn list_unpublished(&self, max_cost: u64) -> Result<UnpublishedPhotos>;
     /// Records that messages were published for these photos. Skips photos that were requeued meanwhile (their
     /// `confirmed_at` differs) and those of closed albums.
     async fn mark_published(&self, photos: &[UnpublishedPhoto]) -> Result<()>;

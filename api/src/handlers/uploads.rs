@@ -6,7 +6,7 @@ use futures_util::stream::{self, StreamExt};
 use photofinish_store::model::ids::{AlbumId, PhotoId};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::{NewPhoto, Photo, PhotoState};
-use photofinish_store::traits::UploadConditions;
+use photofinish_store::traits::{Upload, UploadConditions};
 use serde_json::json;
 
 use super::parse_id;
@@ -79,9 +79,9 @@ pub(crate) async fn confirm_photo(
     ctx.store.albums.get(&caller.tenant, input.album).await?;
     let id: PhotoId = parse_id(&input.photo)?;
     let photo = ctx.store.photos.get(input.album, id).await?;
-    if photo.state == PhotoState::AwaitingUpload {
-        check_uploaded(&ctx, &original_key(&caller, input.album, id)).await?;
-        if ctx.store.queue.confirm(input.album, &[id]).await?.is_empty() {
+    if is_to_be_queued(photo.state) {
+        let upload = check_uploaded(&ctx, &caller, &photo).await?;
+        if ctx.store.queue.confirm_uploads(input.album, &[upload]).await?.is_empty() {
             return Err(ApiError::not_found());
         }
         (ctx.on_queued)();
@@ -99,13 +99,13 @@ pub(crate) async fn confirm_photos(
     let known = ctx.store.photos.get_many(input.album, &ids).await?;
     let UploadChecks { mut outcomes, uploaded } = check_uploads(&ctx, &caller, known).await;
     let confirmed: HashSet<PhotoId> =
-        ctx.store.queue.confirm(input.album, &uploaded).await?.into_iter().collect();
+        ctx.store.queue.confirm_uploads(input.album, &uploaded).await?.into_iter().collect();
     if !confirmed.is_empty() {
         (ctx.on_queued)();
     }
     // A photo that was deleted since it was checked cannot be confirmed.
-    for id in uploaded.iter().filter(|id| !confirmed.contains(*id)) {
-        outcomes.insert(*id, Err(ApiError::not_found()));
+    for upload in uploaded.iter().filter(|upload| !confirmed.contains(&upload.photo)) {
+        outcomes.insert(upload.photo, Err(ApiError::not_found()));
     }
     ApiError::log_entries(outcomes.values().filter_map(|outcome| outcome.as_ref().err()));
     let results = input.photos.into_iter().map(|text| {
@@ -121,27 +121,29 @@ struct UploadChecks {
     /// Of every photo; `Ok` also for photos that were confirmed before.
     outcomes: HashMap<PhotoId, Result<(), ApiError>>,
     /// The photos to confirm now.
-    uploaded: Vec<PhotoId>,
+    uploaded: Vec<Upload>,
 }
 
 async fn check_uploads(ctx: &Context, caller: &Uploader, photos: Vec<Photo>) -> UploadChecks {
     let mut checks = stream::iter(photos)
         .map(|photo| async move {
-            if photo.state != PhotoState::AwaitingUpload {
-                return (photo.id, None);
+            if !is_to_be_queued(photo.state) {
+                return (photo.id, Ok(None));
             }
-            let key = original_key(caller, photo.album, photo.id);
-            (photo.id, Some(check_uploaded(ctx, &key).await))
+            (photo.id, check_uploaded(ctx, caller, &photo).await.map(Some))
         })
         .buffer_unordered(CONCURRENT_LOOKUPS);
     let (mut outcomes, mut uploaded) = (HashMap::new(), Vec::new());
     while let Some((id, check)) = checks.next().await {
-        if matches!(check, Some(Ok(()))) {
-            uploaded.push(id);
-        }
-        outcomes.insert(id, check.unwrap_or(Ok(())));
+        uploaded.extend(check.as_ref().ok().copied().flatten());
+        outcomes.insert(id, check.map(drop));
     }
     UploadChecks { outcomes, uploaded }
+}
+
+/// Whether a confirmation queues a photo in this state. One that failed was uploaded again.
+fn is_to_be_queued(state: PhotoState) -> bool {
+    matches!(state, PhotoState::AwaitingUpload | PhotoState::Failed)
 }
 
 /// Checks that a file's media type is accepted. The type is kept as it was declared, parameters included, because the
@@ -180,13 +182,14 @@ async fn issue_ticket(
 ///
 /// An oversized upload is deleted, and the ticket can be used again. The pipeline checks the size once more, because
 /// the bytes can be replaced after this.
-async fn check_uploaded(ctx: &Context, key: &ObjectKey) -> Result<(), ApiError> {
-    match ctx.store.blobs.head(key).await? {
+async fn check_uploaded(ctx: &Context, caller: &Uploader, photo: &Photo) -> Result<Upload, ApiError> {
+    let key = original_key(caller, photo.album, photo.id);
+    match ctx.store.blobs.head(&key).await? {
         Some(size) if size > ctx.settings.max_photo_bytes => {
-            ctx.store.blobs.delete(key).await?;
+            ctx.store.blobs.delete(&key).await?;
             Err(ApiError::new(ErrorKind::PayloadTooLarge).with_code("PHOTO_TOO_LARGE"))
         }
-        Some(_) => Ok(()),
+        Some(size) => Ok(Upload { photo: photo.id, size_bytes: Some(size) }),
         None => Err(ApiError::new(ErrorKind::PreconditionFailed).with_code("UPLOAD_MISSING")),
     }
 }

@@ -73,7 +73,8 @@ fn upload_operations() -> Vec<Operation> {
             info(
                 "photos.photo.success",
                 "Confirm an upload",
-                "Queues the photo for processing. After the 200 the photo cannot get lost. May be repeated. \
+                "Queues the photo for processing. After the 200 the photo cannot get lost. May be repeated. A photo \
+                    that failed is queued again, with the bytes that were uploaded last. \
                     412 with `data.code` `UPLOAD_MISSING` if the bytes were not uploaded; 413 with `PHOTO_TOO_LARGE` \
                     if there are too many: they are deleted, and the upload URL can be used again.",
             ),

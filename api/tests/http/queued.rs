@@ -44,6 +44,12 @@ fn the_pipeline_is_woken_exactly_when_photos_are_queued() {
         observed.push((action, wakeups()));
     }
 
+    let failed = json!(service.failed_photo(&partner, album_id));
+    for action in ["a confirmation of a failed photo", "its repetition"] {
+        partner.call("/photos/photo/success", &on_photo(&failed)).ok();
+        observed.push((action, wakeups()));
+    }
+
     service.ready_photo(&partner, album_id, vec![], vec![]);
     partner.call("/albums/reprocess", &json!({ "albumId": album })).ok();
     observed.push(("a reprocessed album", wakeups()));
@@ -55,6 +61,8 @@ fn the_pipeline_is_woken_exactly_when_photos_are_queued() {
         ("a batch without new photos", 0),
         ("a retry", 1),
         ("a retry of a queued photo", 0),
+        ("a confirmation of a failed photo", 1),
+        ("its repetition", 0),
         ("a reprocessed album", 1),
     ];
     assert_eq!(observed, expected);

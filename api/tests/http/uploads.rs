@@ -37,6 +37,45 @@ fn a_photo_goes_from_ticket_to_queue() {
     assert_eq!(photo_state(&partner, &album, &photo), json!("queued"));
 }
 
+#[test]
+fn a_failed_photo_that_is_uploaded_and_confirmed_again_is_queued_once() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    let failed: Vec<Value> = (0..2).map(|_| json!(service.failed_photo(&partner, album_id))).collect();
+    let confirm_one =
+        || partner.call("/photos/photo/success", &json!({ "albumId": album, "photoId": failed[0] })).ok();
+    let confirm_all =
+        || partner.call("/photos/photo/success/batch", &json!({ "albumId": album, "photoIds": failed })).ok();
+    assert_eq!(photo_state(&partner, &album, &failed[0]), json!("failed"));
+    for _ in 0..2 {
+        assert_eq!(confirm_one()["success"], json!(true));
+        assert_eq!(photo_state(&partner, &album, &failed[0]), json!("queued"));
+    }
+    for _ in 0..2 {
+        for result in confirm_all()["results"].as_array().unwrap() {
+            assert_eq!(result["success"], json!(true));
+        }
+        assert_eq!(photo_state(&partner, &album, &failed[1]), json!("queued"));
+    }
+    assert_eq!(service.block_on(service.store.queue.depth()).unwrap(), 2);
+}
+
+#[test]
+fn a_failed_photo_without_bytes_stays_failed_when_it_is_confirmed() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    let failed = service.failed_photo(&partner, album_id);
+    let organization = service.block_on(partner.organization_id(&service));
+    let original = ObjectKey::photo(organization, album_id, failed, ObjectRole::Original);
+    service.block_on(service.store.blobs.delete(&original)).unwrap();
+    let on_photo = json!({ "albumId": album, "photoId": failed });
+    let missing = partner.call("/photos/photo/success", &on_photo).defined_error(412, "PRECONDITION_FAILED");
+    assert_eq!(missing["data"], json!({ "code": "UPLOAD_MISSING" }));
+    assert_eq!(photo_state(&partner, &album, &json!(failed)), json!("failed"));
+}
+
 /// Presigned URLs of cloud storage cannot limit the size, so the bytes are written to the store directly.
 #[test]
 fn an_oversized_upload_is_refused_at_confirmation_and_removed() {

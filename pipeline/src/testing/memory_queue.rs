@@ -10,7 +10,9 @@ use async_trait::async_trait;
 use photofinish_store::error::{StoreError, StoreErrorKind};
 use photofinish_store::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
 use photofinish_store::model::photo::FailureReason;
-use photofinish_store::traits::{FinishOutcome, Lease, LeaseKind, LeaseRequest, PhotoResults, Queue, Result};
+use photofinish_store::traits::{
+    FinishOutcome, Lease, LeaseKind, LeaseRequest, PhotoResults, Queue, Result, Upload,
+};
 use time::OffsetDateTime;
 
 use crate::engine::sync::lock;
@@ -161,7 +163,7 @@ fn count_leased(entries: &HashMap<PhotoId, QueueEntry>) -> usize {
 
 #[async_trait]
 impl Queue for MemoryQueue {
-    async fn confirm(&self, _album: AlbumId, _photos: &[PhotoId]) -> Result<Vec<PhotoId>> {
+    async fn confirm_uploads(&self, _album: AlbumId, _uploads: &[Upload]) -> Result<Vec<PhotoId>> {
         unreachable!("the pipeline confirms no photos")
     }
 

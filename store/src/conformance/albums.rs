@@ -205,7 +205,7 @@ async fn a_closed_album_is_not_found_until_it_is_deleted(store: &Store) {
     let named = [PhotoRef { album, photo: lapsed }, PhotoRef { album, photo: fresh[0] }];
     let answers = store.outbox_queue.lease_named(&named, LONG).await.expect("leases none");
     assert!(answers.iter().all(|answer| matches!(answer, NamedLease::Obsolete)), "{answers:?}");
-    let waiting = store.outbox_queue.list_unpublished(1000).await.expect("reads");
+    let waiting = store.outbox_queue.list_unpublished(1000).await.expect("reads").photos;
     assert!(waiting.iter().all(|waiting| waiting.photo.album != album), "its photos are not offered");
     let answers = store.queue.finish(vec![empty_results(&held[0])]).await.expect("finishes");
     assert_eq!(answers, [FinishOutcome::Gone]);

@@ -32,13 +32,22 @@ impl AlbumFixture {
     /// Creates the organization, the key and the album.
     pub async fn create(store: &Store) -> Self {
         let key = create_key(store, &format!("organization {}", Uuid::now_v7())).await;
+        Self::create_with_key(store, key, album_config()).await
+    }
+
+    /// Creates another album of the same organization.
+    pub async fn create_album(&self, config: AlbumConfig) -> Self {
+        Self::create_with_key(&self.store, self.key.clone(), config).await
+    }
+
+    async fn create_with_key(store: &Store, key: Key, config: AlbumConfig) -> Self {
         let album = NewAlbum {
             tenant: key.tenant,
             created_by: key.id,
             title: "Night run".into(),
             cover_url: None,
             tags: vec!["night".into(), "5 km".into()],
-            config: album_config(),
+            config,
         };
         let album = store.albums.create(album).await.expect("creates an album").id;
         Self { store: store.clone(), tenant: key.tenant, key, album }

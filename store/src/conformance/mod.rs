@@ -5,6 +5,7 @@
 pub(crate) mod albums;
 pub(crate) mod blobs;
 pub(crate) mod faces;
+pub(crate) mod fair_shares;
 pub(crate) mod fixture;
 pub(crate) mod gc;
 pub(crate) mod keys;
@@ -63,6 +64,7 @@ pub fn test_settings(folder: &Path) -> StoreSettings {
         public_url: Url::parse("http://127.0.0.1:8080").expect("a URL"),
         signing_secret: [7; 32],
         attempt_limit: 3,
+        max_cells: 16,
         face_index_bytes: 64 << 20,
         queue: None,
     }

@@ -28,7 +28,7 @@ pub async fn outbox_suite(store: &Store) {
 
 /// Returns the unpublished photos of the album.
 async fn list_unpublished(fixture: &AlbumFixture) -> Vec<UnpublishedPhoto> {
-    let all = fixture.store.outbox_queue.list_unpublished(1000).await.expect("reads");
+    let all = fixture.store.outbox_queue.list_unpublished(1000).await.expect("reads").photos;
     all.into_iter().filter(|unpublished| unpublished.photo.album == fixture.album).collect()
 }
 
@@ -69,7 +69,7 @@ async fn a_queued_photo_is_unpublished_until_it_is_marked_published(store: &Stor
     // A photo that was leased without a message needs none.
     assert_eq!(fixture.lease_fresh(3, LONG).await.len(), 3);
     assert_eq!(list_unpublished(&fixture).await, []);
-    assert_eq!(store.outbox_queue.list_unpublished(0).await.expect("reads"), []);
+    assert_eq!(store.outbox_queue.list_unpublished(0).await.expect("reads").photos, []);
     fixture.delete().await;
 }
 
@@ -125,7 +125,7 @@ async fn a_large_album_does_not_keep_a_small_one_from_being_published(store: &St
     let photos = large.queue_photos(50).await;
     let small = AlbumFixture::create(store).await;
     small.queue_photos(2).await;
-    let some = store.outbox_queue.list_unpublished(10).await.expect("reads");
+    let some = store.outbox_queue.list_unpublished(10).await.expect("reads").photos;
     assert_eq!(some.len(), 10, "filled from the album that has more");
     let of = |album| some.iter().filter(move |some| some.photo.album == album).map(|some| some.photo.photo);
     assert_eq!(of(small.album).count(), 2);

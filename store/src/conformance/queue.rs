@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use time::OffsetDateTime;
 
+use crate::conformance::fair_shares::fair_shares_suite;
 use crate::conformance::fixture::{AlbumFixture, LONG, album_config, empty_results};
 use crate::conformance::queue_outcomes::queue_outcomes_suite;
 use crate::model::ids::{AlbumId, PhotoId};
@@ -29,6 +30,7 @@ pub async fn queue_suite_with_lead(store: &Store, lead: usize) {
     a_renewed_lease_does_not_expire(store).await;
     two_workers_never_lease_the_same_photo(store).await;
     a_small_album_does_not_wait_for_a_large_one(store, lead).await;
+    fair_shares_suite(store, lead).await;
     photos_leave_the_queue_in_the_order_they_came(store).await;
     the_queue_reports_since_when_its_oldest_photo_waits(store).await;
     queue_outcomes_suite(store).await;

@@ -18,6 +18,7 @@ pub(super) async fn queue_outcomes_suite(store: &Store) {
     one_deleted_photo_does_not_stop_the_others_of_a_batch(store).await;
     rejected_values_are_distinguished_from_an_outage(store).await;
     a_failed_photo_says_why_and_can_be_retried(store).await;
+    a_failed_photo_that_is_confirmed_again_is_queued_once(store).await;
     a_reprocessed_album_shows_the_old_results_until_new_ones_are_written(store).await;
 }
 
@@ -132,6 +133,35 @@ async fn a_failed_photo_says_why_and_can_be_retried(store: &Store) {
         let queued = store.photos.get(fixture.album, photo).await.expect("gets it");
         assert_eq!((queued.state, queued.failure), (PhotoState::Queued, None));
     }
+    fixture.delete().await;
+}
+
+async fn a_failed_photo_that_is_confirmed_again_is_queued_once(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    let photo = fixture.queue_photos(1).await[0];
+    // It has used up its attempts.
+    assert_eq!(fixture.lease_fresh(1, Duration::ZERO).await.len(), 1);
+    while fixture.lease_suspect(Duration::ZERO).await.is_some() {}
+    let state = async || store.photos.get(fixture.album, photo).await.expect("gets it");
+    assert_eq!(state().await.failure, Some(FailureReason::ProcessingCrashed));
+    let confirms = (0..4).map(|_| async {
+        let confirmed = store.queue.confirm(fixture.album, &[photo, photo]).await.expect("confirms");
+        assert_eq!(confirmed, [photo, photo]);
+    });
+    futures_util::future::join_all(confirms).await;
+    assert_eq!((state().await.state, state().await.failure), (PhotoState::Queued, None));
+    assert_eq!(store.queue.depth().await.expect("counts"), 1);
+    let lease = fixture.lease_fresh(2, LONG).await;
+    assert_eq!(lease.iter().map(|lease| (lease.photo, lease.attempt)).collect::<Vec<_>>(), [(photo, 1)]);
+    // A repeated confirmation changes nothing while a worker has it, nor once it is ready.
+    store.queue.confirm(fixture.album, &[photo]).await.expect("confirms");
+    assert_eq!(
+        store.queue.finish(vec![empty_results(&lease[0])]).await.expect("finishes"),
+        [FinishOutcome::Done]
+    );
+    store.queue.confirm(fixture.album, &[photo]).await.expect("confirms");
+    assert_eq!(state().await.state, PhotoState::Ready);
+    assert_eq!(store.photos.count_settled_within(fixture.album, LONG).await.expect("counts"), 1);
     fixture.delete().await;
 }
 

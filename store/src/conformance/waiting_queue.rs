@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::FailureReason;
-use crate::traits::{FinishOutcome, Lease, LeaseKind, LeaseRequest, PhotoResults, Queue, Result};
+use crate::traits::{FinishOutcome, Lease, LeaseKind, LeaseRequest, PhotoResults, Queue, Result, Upload};
 
 /// How long to retry a lease that is not full while the database has waiting photos. Bounded, because these may be crash
 /// suspects, which a lease of fresh photos never returns.
@@ -27,8 +27,8 @@ pub struct WaitingQueue(pub Arc<dyn Queue>);
 
 #[async_trait]
 impl Queue for WaitingQueue {
-    async fn confirm(&self, album: AlbumId, photos: &[PhotoId]) -> Result<Vec<PhotoId>> {
-        self.0.confirm(album, photos).await
+    async fn confirm_uploads(&self, album: AlbumId, uploads: &[Upload]) -> Result<Vec<PhotoId>> {
+        self.0.confirm_uploads(album, uploads).await
     }
 
     async fn retry(&self, album: AlbumId, photo: PhotoId) -> Result<()> {

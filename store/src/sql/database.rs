@@ -6,6 +6,7 @@ use std::fs::File;
 use sqlx::Sqlite;
 use sqlx::pool::PoolConnection;
 
+use super::connection::migration;
 use super::connection::postgres::{self, PostgresServer, ServerLimits};
 use super::connection::sqlite::{self, SqliteFile};
 use super::connection::timed::TimedConnection;
@@ -71,7 +72,7 @@ pub fn lock_database(database_url: &str, exclusive: bool) -> Result<Option<File>
 pub async fn migrate(database_url: &str) -> Result<()> {
     match DatabaseKind::require_from_url(database_url)? {
         DatabaseKind::Sqlite => sqlite::migrate(database_url).await,
-        DatabaseKind::Postgres => postgres::migrate(database_url).await,
+        DatabaseKind::Postgres => migration::migrate(database_url).await,
     }
 }
 

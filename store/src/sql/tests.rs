@@ -4,6 +4,8 @@ use sqlx::{AssertSqlSafe, Row};
 use tempfile::TempDir;
 
 use super::database::Database;
+use super::queue::lease::FRESH_PHOTOS;
+use super::queue::outbox::UNPUBLISHED_PHOTOS;
 use super::statement::Statement;
 use super::{SqlFaces, SqlPhotos, faces, photos, queue, texts};
 use crate::conformance::{AlbumFixture, face, test_settings, text};
@@ -84,17 +86,19 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
 #[tokio::test]
 async fn hot_statements_use_indexes_only() {
     let (_folder, _store, database) = open_store().await;
-    let expected: [(Statement, &[&str]); 17] = [
-        (crate::sql::queue::lease::ALBUMS_WITH_FRESH_PHOTOS, &["photo_fresh (album>?)"]),
-        (crate::sql::queue::lease::OLDEST_FRESH_PHOTOS, &["photo_fresh (album=?)"]),
+    let expected: [(Statement, &[&str]); 19] = [
+        (FRESH_PHOTOS.organizations, &["COVERING INDEX photo_waiting (organization>?)"]),
+        (FRESH_PHOTOS.albums, &["COVERING INDEX photo_waiting (organization=? AND album>?)"]),
+        (FRESH_PHOTOS.photos, &["COVERING INDEX photo_waiting (organization=? AND album=? AND "]),
         (crate::sql::queue::lease::NEXT_CRASH_SUSPECT, &["photo_suspect (lease_until<?)"]),
         (crate::sql::dialect::sqlite::RENEW_LEASE.into(), &["photo_lease (lease=?)"]),
         (queue::RECLAIM_LEASES.into(), &["photo_suspect (lease_until>?)"]),
         (queue::DEPTH.into(), &["photo_fresh", "photo_suspect (lease_until<?)"]),
         (queue::WAITING_SINCE.into(), &["photo_fresh (album>?)", "photo_fresh (album=?)"]),
         (queue::REPROCESS, &["PRIMARY KEY (album=? AND id=?)"]),
-        (crate::sql::queue::outbox::ALBUMS_WITH_UNPUBLISHED, &["photo_unpublished (album>?)"]),
-        (crate::sql::queue::outbox::OLDEST_UNPUBLISHED.into(), &["photo_unpublished (album=?"]),
+        (UNPUBLISHED_PHOTOS.organizations, &["INDEX photo_outbox (organization>?)"]),
+        (UNPUBLISHED_PHOTOS.albums, &["INDEX photo_outbox (organization=? AND album>?)"]),
+        (UNPUBLISHED_PHOTOS.photos, &["INDEX photo_outbox (organization=? AND album=? AND "]),
         (crate::sql::queue::outbox::REPUBLISH, &["photo_published (published_at<?)"]),
         (faces::ALBUM_FACES.into(), &["face_by_photo (album=?)"]),
         (faces::CHANGED_FACES.into(), &["face_by_photo (album=? AND photo=?)"]),

@@ -100,7 +100,7 @@ impl QueueModel {
         assert_eq!(real, PhotoState::ALL.map(of));
         let waiting = self.photos.values().filter(|photo| photo.is_fresh() || photo.is_suspect()).count();
         assert_eq!(self.store().queue.depth().await.unwrap(), waiting as u64);
-        let unpublished = self.store().outbox_queue.list_unpublished(1000).await.unwrap();
+        let unpublished = self.store().outbox_queue.list_unpublished(1000).await.unwrap().photos;
         let real: BTreeSet<PhotoId> = unpublished.iter().map(|waiting| waiting.photo.photo).collect();
         let queued = self.photos.iter().filter(|(_, photo)| photo.state == PhotoState::Queued);
         let expected = queued.filter(|(_, photo)| !photo.published).map(|(id, _)| *id);

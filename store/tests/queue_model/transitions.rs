@@ -24,13 +24,13 @@ impl QueueModel {
         let Some(id) = self.pick_photo(choice, |_| true) else { return };
         assert_eq!(self.store().queue.confirm(self.fixture.album, &[id]).await.unwrap(), [id]);
         let photo = self.photo(id);
-        if photo.state == PhotoState::AwaitingUpload {
-            photo.state = PhotoState::Queued;
+        if matches!(photo.state, PhotoState::AwaitingUpload | PhotoState::Failed) {
+            photo.reset_to(PhotoState::Queued);
         }
     }
 
     pub async fn publish(&mut self) {
-        let waiting = self.store().outbox_queue.list_unpublished(1000).await.unwrap();
+        let waiting = self.store().outbox_queue.list_unpublished(1000).await.unwrap().photos;
         self.store().outbox_queue.mark_published(&waiting).await.unwrap();
         for unpublished in waiting {
             self.photo(unpublished.photo.photo).published = true;

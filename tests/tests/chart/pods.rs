@@ -1,6 +1,7 @@
 //! Requirements of every pod of the chart.
 
 use photofinish_tests::harness::repository_root;
+use promql_parser::parser::Expr;
 use serde_json::{Value, json};
 
 use crate::rendering::{EXAMPLES, Helm, chart, documents, find_manifest, title};
@@ -105,7 +106,13 @@ fn workers_are_scaled_by_the_database_queue_too_where_prometheus_is() {
     );
     let query = triggers[1]["metadata"]["query"].as_str().expect("a query");
     assert!(query.contains("photofinish_queue_depth"), "{query}");
-    promql_parser::parser::parse(query).expect("valid PromQL");
+    let Expr::Aggregate(max) = promql_parser::parser::parse(query).expect("valid PromQL") else {
+        panic!("not the largest of all pods: {query}")
+    };
+    let Expr::Binary(known) = *max.expr else { panic!("counts pods that do not know the number: {query}") };
+    // NaN, of a pod that cannot read the number, is not at least 0.
+    assert_eq!((known.op.to_string().as_str(), known.rhs.to_string().as_str()), (">=", "0"), "{query}");
+    assert_eq!(triggers[1]["metadata"]["ignoreNullValues"], "false", "no number is not the number 0");
 }
 
 /// The fewest photos of 24 megapixels that a busy worker has in progress; the stream contains as many more for it.

@@ -35,7 +35,7 @@ use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::FailureReason;
 use crate::traits::{
     FinishOutcome, Lease, LeaseKind, LeaseRequest, NamedLease, OutboxQueue, PhotoRef, PhotoResults, Queue,
-    Result,
+    Result, Upload,
 };
 
 /// How long an idle worker waits for a message. Short enough to stop a worker without delay.
@@ -191,8 +191,8 @@ impl DeliveryOutcomes {
 
 #[async_trait]
 impl Queue for JetStreamQueue {
-    async fn confirm(&self, album: AlbumId, photos: &[PhotoId]) -> Result<Vec<PhotoId>> {
-        let confirmed = self.database.confirm(album, photos).await?;
+    async fn confirm_uploads(&self, album: AlbumId, uploads: &[Upload]) -> Result<Vec<PhotoId>> {
+        let confirmed = self.database.confirm_uploads(album, uploads).await?;
         self.wakeup.notify_one();
         Ok(confirmed)
     }

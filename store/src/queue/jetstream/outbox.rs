@@ -13,16 +13,17 @@ use tokio::sync::Notify;
 use super::stream::{Lag, WorkStream};
 use crate::error::StoreError;
 use crate::metric_names;
-use crate::traits::{OutboxQueue, Result};
+use crate::traits::{OutboxQueue, Result, UnpublishedPhotos};
 
-/// The smallest lead, in photos: keeps a worker busy while the next batch is published.
-const MIN_LEAD: usize = 64;
+/// The smallest lead, in cost (photos of 24 megapixels without a grid): keeps a worker busy while the next batch is
+/// published.
+const MIN_LEAD: u64 = 64;
 
-/// The largest lead, in photos: enough for a hundred workers without long queries.
-const MAX_LEAD: usize = 4096;
+/// The largest lead, in cost: enough for a hundred workers without long queries.
+const MAX_LEAD: u64 = 4096;
 
-/// How many photos are published at once and marked in one transaction.
-const BATCH_SIZE: usize = 512;
+/// The cost of the photos that are published at once and marked in one transaction.
+const BATCH_COST: u64 = 512;
 
 /// How often the outbox runs without a wakeup. A photo waits this long if its publisher died, or if another process
 /// confirmed it while the lead was exhausted.
@@ -40,8 +41,9 @@ impl Outbox {
     /// Publishes until it is dropped.
     pub(super) async fn run(self) {
         let mut is_failing = false;
+        let mut message_cost = 1;
         loop {
-            match self.publish_pending().await {
+            match self.publish_pending(&mut message_cost).await {
                 Ok(()) => is_failing = false,
                 Err(error) => {
                     metrics::counter!(metric_names::QUEUE_PUBLISH_ERRORS).increment(1);
@@ -59,20 +61,22 @@ impl Outbox {
         }
     }
 
-    /// Publishes until the lead is exhausted or no photo is left.
-    async fn publish_pending(&self) -> Result<()> {
+    /// Publishes until the lead is exhausted or no photo is left. `message_cost` is the estimated cost of a message in the
+    /// stream: the average of those that were published last.
+    async fn publish_pending(&self, message_cost: &mut u64) -> Result<()> {
         loop {
             let lag = self.stream.lag().await?;
             metrics::gauge!(metric_names::QUEUE_STREAM_LAG).set(lag.waiting as f64);
             metrics::gauge!(metric_names::QUEUE_STREAM_HELD).set(lag.unacknowledged as f64);
-            let quota = publish_quota(lag).min(BATCH_SIZE);
+            let quota = publish_quota(lag, *message_cost).min(BATCH_COST);
             if quota == 0 {
                 return Ok(());
             }
-            let photos = self.database.list_unpublished(quota).await?;
+            let UnpublishedPhotos { photos, cost } = self.database.list_unpublished(quota).await?;
             if photos.is_empty() {
                 return Ok(());
             }
+            *message_cost = cost.div_ceil(photos.len() as u64);
             let published = self.stream.publish(&photos).await?;
             let fresh = published.stored.len() - published.duplicates;
             metrics::counter!(metric_names::QUEUE_PUBLISHED).increment(fresh as u64);
@@ -88,11 +92,13 @@ impl Outbox {
     }
 }
 
-/// Returns how many photos may be published. The stream may contain as many as the workers have, so that it is empty
-/// after the time that a photo spends in a worker. Returns 0 until a quarter is free, because each batch is a transaction.
-fn publish_quota(lag: Lag) -> usize {
-    let lead = lag.unacknowledged.clamp(MIN_LEAD, MAX_LEAD);
-    let quota = lead.saturating_sub(lag.waiting);
+/// Returns what the photos that may be published now may cost. The stream may contain as much work as the workers have, so
+/// that it is empty after the time that a photo spends in a worker: others wait behind it, however fair the outbox is.
+/// Returns 0 until a quarter is free, because each batch is a transaction.
+fn publish_quota(lag: Lag, message_cost: u64) -> u64 {
+    let cost = |messages: usize| (messages as u64).saturating_mul(message_cost);
+    let lead = cost(lag.unacknowledged).clamp(MIN_LEAD, MAX_LEAD);
+    let quota = lead.saturating_sub(cost(lag.waiting));
     if quota < lead / 4 { 0 } else { quota }
 }
 
@@ -112,16 +118,28 @@ mod tests {
 
     #[test]
     fn the_stream_is_ahead_by_what_the_workers_have() {
-        assert_eq!(publish_quota(Lag { waiting: 0, unacknowledged: 0 }), MIN_LEAD);
-        assert_eq!(publish_quota(Lag { waiting: 40, unacknowledged: 10 }), 24);
-        assert_eq!(publish_quota(Lag { waiting: 0, unacknowledged: 1000 }), 1000);
-        assert_eq!(publish_quota(Lag { waiting: 0, unacknowledged: 1_000_000 }), MAX_LEAD);
+        let quota = |waiting, unacknowledged| publish_quota(Lag { waiting, unacknowledged }, 1);
+        assert_eq!(quota(0, 0), MIN_LEAD);
+        assert_eq!(quota(40, 10), 24);
+        assert_eq!(quota(0, 1000), 1000);
+        assert_eq!(quota(0, 1_000_000), MAX_LEAD);
     }
 
     #[test]
     fn nothing_is_published_while_the_stream_is_nearly_full() {
-        assert_eq!(publish_quota(Lag { waiting: 49, unacknowledged: 0 }), 0);
-        assert_eq!(publish_quota(Lag { waiting: 48, unacknowledged: 0 }), 16);
-        assert_eq!(publish_quota(Lag { waiting: 5000, unacknowledged: 100 }), 0);
+        let quota = |waiting, unacknowledged| publish_quota(Lag { waiting, unacknowledged }, 1);
+        assert_eq!(quota(49, 0), 0);
+        assert_eq!(quota(48, 0), 16);
+        assert_eq!(quota(5000, 100), 0);
+    }
+
+    /// A photo of another organization waits behind the lead.
+    #[test]
+    fn of_costly_photos_the_stream_is_ahead_by_few() {
+        let quota = |waiting, unacknowledged| publish_quota(Lag { waiting, unacknowledged }, 33);
+        assert_eq!(quota(0, 0), MIN_LEAD);
+        assert_eq!(quota(1, 0), MIN_LEAD - 33);
+        assert_eq!(quota(2, 0), 0);
+        assert_eq!(quota(2, 10), 264);
     }
 }

@@ -25,7 +25,7 @@ const IDLE_BEFORE_PING: Duration = Duration::from_secs(1);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a migration continues while the server does not respond, including its connection.
-const SILENCE_LIMIT: Duration = Duration::from_secs(20);
+pub(super) const SILENCE_LIMIT: Duration = Duration::from_secs(20);
 
 /// How often to check that the server still works on a migration.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
@@ -139,29 +139,8 @@ async fn require_writable(connection: &mut PgConnection) -> SqlxResult<()> {
     Err(io::Error::other("the server accepts no writes: it is a standby or set to read-only").into())
 }
 
-/// Applies the migrations to the database of a `postgres:` URL. Replicas that start together take turns by an advisory
-/// lock.
-pub(crate) async fn migrate(url: &str) -> Result<()> {
-    const OPERATION: &str = "migrate the database";
-    let options = connect_options(url)?;
-    // Without the timeouts of the service: creating an index on a large table takes time, and so does waiting for it.
-    let (mut connection, pid) = connect_writable(&options).await.map_err(store_error(OPERATION))?;
-    let mut migrator = sqlx::migrate!("migrations/postgres");
-    // During a rolling update an older replica may start on tables that a newer one has migrated already.
-    migrator.set_ignore_missing(true);
-    tokio::select! {
-        migrated = migrator.run(&mut connection) => migrated.map_err(|cause| store_error(OPERATION)(sqlx::Error::from(cause)))?,
-        () = wait_until_backend_lost(&options, pid) => {
-            let lost = StoreError::new(StoreErrorKind::Unavailable, format!("{OPERATION}: the server stopped responding"));
-            return Err(lost);
-        }
-    }
-    let closed = timeout(SILENCE_LIMIT, connection.close()).await;
-    closed.map_err(io::Error::from).map_err(sqlx::Error::from).flatten().map_err(store_error(OPERATION))
-}
-
 /// Opens a connection to a server that accepts writes; returns it with the process id of its backend.
-async fn connect_writable(options: &PgConnectOptions) -> SqlxResult<(PgConnection, i32)> {
+pub(super) async fn connect_writable(options: &PgConnectOptions) -> SqlxResult<(PgConnection, i32)> {
     let connected = async {
         let mut connection = options.connect().await?;
         require_writable(&mut connection).await?;
@@ -173,7 +152,7 @@ async fn connect_writable(options: &PgConnectOptions) -> SqlxResult<(PgConnectio
 
 /// Returns once the backend has not been seen working for [`SILENCE_LIMIT`]: the server does not respond, or the
 /// backend has ended or is idle while its response is awaited here.
-async fn wait_until_backend_lost(options: &PgConnectOptions, pid: i32) {
+pub(super) async fn wait_until_backend_lost(options: &PgConnectOptions, pid: i32) {
     const IS_ACTIVE: &str = "select exists (select 1 from pg_stat_activity where pid = $1 and (state = 'active' \
          or state_change > clock_timestamp() - interval '10 seconds'))";
     let mut last_seen = Instant::now();
@@ -191,7 +170,7 @@ async fn wait_until_backend_lost(options: &PgConnectOptions, pid: i32) {
 }
 
 /// The connection options of the URL. Errors do not repeat it: it may contain a password.
-fn connect_options(url: &str) -> Result<PgConnectOptions> {
+pub(super) fn connect_options(url: &str) -> Result<PgConnectOptions> {
     let options = PgConnectOptions::from_str(url)
         .map_err(|cause| StoreError::new(StoreErrorKind::Invalid, "database url").with_source(cause))?;
     let options = match options.get_application_name() {

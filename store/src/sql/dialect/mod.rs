@@ -61,6 +61,19 @@ impl PhotoStateRow {
     }
 }
 
+/// What [`QueueWrites::queue_photos`] sets, except for the values of each call.
+macro_rules! queue_uploaded {
+    ($rest:literal) => {
+        concat!(
+            "update photo set state = 'queued', confirmed_at = $4, updated_at = $4, published_at = null, \
+             attempts = 0, failure = null, failure_detail = null, settled_at = null, \
+             organization = (select organization from album where album.id = photo.album), ",
+            $rest
+        )
+    };
+}
+use queue_uploaded;
+
 fn album_not_found(album: AlbumId) -> StoreError {
     StoreError::not_found(format!("album {album}"))
 }
@@ -80,8 +93,9 @@ pub(crate) trait QueueWrites: Send {
         photos: Vec<(PhotoId, NewPhoto)>,
         now: i64,
     ) -> Result<()>;
-    /// Queues locked photos that wait for their upload.
-    async fn queue_photos(&mut self, photos: &[PhotoRef], now: i64) -> Result<()>;
+    /// Queues locked photos that wait for their upload or have failed, with the bytes of their uploads where these are
+    /// known.
+    async fn queue_photos(&mut self, uploads: &[(PhotoRef, Option<i64>)], now: i64) -> Result<()>;
     /// Assigns leases to locked photos and counts the attempts; returns when each photo was queued.
     async fn assign_leases(
         &mut self,

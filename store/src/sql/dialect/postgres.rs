@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{LeaseWindow, PhotoRowState, PhotoStateRow, QueueWrites, album_not_found};
+use super::{LeaseWindow, PhotoRowState, PhotoStateRow, QueueWrites, album_not_found, queue_uploaded};
 use crate::model::encoding::{to_micros, vector_to_bytes};
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{BoundingBox, NewPhoto};
@@ -79,15 +79,17 @@ impl QueueWrites for TimedConnection {
         if inserted == expected { Ok(()) } else { Err(album_not_found(album)) }
     }
 
-    async fn queue_photos(&mut self, photos: &[PhotoRef], now: i64) -> Result<()> {
-        let (albums, ids) = unzip_refs(photos.iter().copied());
-        sqlx::query(
-            "update photo set state = 'queued', confirmed_at = $3, updated_at = $3, published_at = null \
-             from unnest($1::uuid[], $2::uuid[]) as asked (album, id) \
-             where photo.album = asked.album and photo.id = asked.id and photo.state = 'awaiting_upload'",
-        )
+    async fn queue_photos(&mut self, uploads: &[(PhotoRef, Option<i64>)], now: i64) -> Result<()> {
+        let (albums, ids) = unzip_refs(uploads.iter().map(|(photo, _)| *photo));
+        let sizes: Vec<Option<i64>> = uploads.iter().map(|(_, size_bytes)| *size_bytes).collect();
+        sqlx::query(queue_uploaded!(
+            "size_bytes = uploaded.size_bytes \
+             from unnest($1::uuid[], $2::uuid[], $3::bigint[]) as uploaded (album, id, size_bytes) \
+             where photo.album = uploaded.album and photo.id = uploaded.id"
+        ))
         .bind(albums)
         .bind(ids)
+        .bind(sizes)
         .bind(now)
         .execute(self)
         .await

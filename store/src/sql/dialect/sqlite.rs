@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use async_trait::async_trait;
 use sqlx::SqliteConnection;
 
-use super::{LeaseWindow, PhotoRowState, PhotoStateRow, QueueWrites, album_not_found};
+use super::{LeaseWindow, PhotoRowState, PhotoStateRow, QueueWrites, album_not_found, queue_uploaded};
 use crate::model::encoding::{to_micros, vector_to_bytes};
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{DetectedFace, DetectedText, NewPhoto};
@@ -64,18 +64,16 @@ impl QueueWrites for SqliteConnection {
         Ok(())
     }
 
-    async fn queue_photos(&mut self, photos: &[PhotoRef], now: i64) -> Result<()> {
-        for PhotoRef { album, photo } in photos {
-            sqlx::query(
-                "update photo set state = 'queued', confirmed_at = $3, updated_at = $3, published_at = null \
-                 where album = $1 and id = $2 and state = 'awaiting_upload'",
-            )
-            .bind(album)
-            .bind(photo)
-            .bind(now)
-            .execute(&mut *self)
-            .await
-            .map_err(store_error("confirm photos"))?;
+    async fn queue_photos(&mut self, uploads: &[(PhotoRef, Option<i64>)], now: i64) -> Result<()> {
+        for (PhotoRef { album, photo }, size_bytes) in uploads {
+            sqlx::query(queue_uploaded!("size_bytes = $3 where album = $1 and id = $2"))
+                .bind(album)
+                .bind(photo)
+                .bind(size_bytes)
+                .bind(now)
+                .execute(&mut *self)
+                .await
+                .map_err(store_error("confirm photos"))?;
         }
         Ok(())
     }

@@ -1,127 +1,139 @@
-//! Shares the places of a lease or an outbox read between albums, so that a huge album does not starve small ones. Knows
-//! no photo.
+//! Decides who is served next, so that everybody who waits gets an equal share of the work, measured by its cost.
+//! Start-time fair queueing (Goyal, Vin and Cheng, 1996): a clock that advances by cost, and for everybody the time on it
+//! at which their last photo is paid for. Knows neither photos nor the database.
 
-use std::collections::VecDeque;
+use std::collections::HashMap;
+use std::hash::Hash;
 
-use crate::model::ids::AlbumId;
-use crate::sql::database::Transaction;
-use crate::sql::statement::{Statement, query};
-use crate::traits::Result;
-
-/// How many albums one call reads. A worker leases a few dozen photos at a time; with more albums than this waiting, the
-/// next call continues after the last of them.
-const ALBUMS_PER_CALL: usize = 16;
-
-/// The open albums after `$1` that have photos matching the condition, `$2` at most: one index probe per album, however
-/// many photos wait.
-macro_rules! albums_with_photos {
-    ($condition:literal) => {
-        concat!(
-            "with recursive waiting (album) as (select * from (select album from photo where ",
-            $condition,
-            " and album > $1 order by album limit 1) as first union all \
-             select (select photo.album from photo where ",
-            $condition,
-            " and photo.album > waiting.album order by photo.album limit 1) \
-             from waiting where waiting.album is not null) \
-             select album from waiting where album is not null \
-             and (select closed_at from album where album.id = waiting.album) is null limit $2"
-        )
-    };
+/// Whose turn it is. Between two keys that wait all the time, what they got differs by no more than the cost of one photo
+/// of each, whatever the photos cost. A key that begins to wait is served before any other is served twice, and has no claim to
+/// what others got before.
+#[derive(Debug)]
+pub(crate) struct FairClock<K> {
+    now: u64,
+    /// When the last photo of a key is paid for; without an entry, it is.
+    paid_at: HashMap<K, u64>,
 }
-pub(crate) use albums_with_photos;
 
-/// Returns up to `limit` albums that the statement finds: those after the cursor, then from the beginning up to it. Moves
-/// the cursor to the last of them.
-pub(crate) async fn select_albums(
-    transaction: &mut Transaction,
-    statement: Statement,
-    limit: usize,
-    cursor: &mut Option<AlbumId>,
-) -> Result<Vec<AlbumId>> {
-    let limit = limit.min(ALBUMS_PER_CALL);
-    let nil = AlbumId(uuid::Uuid::nil());
-    let last = cursor.unwrap_or(nil);
-    let mut albums = load_albums_after(transaction, statement, last, limit).await?;
-    if albums.len() < limit && last != nil {
-        let first = load_albums_after(transaction, statement, nil, limit - albums.len()).await?;
-        albums.extend(first.into_iter().take_while(|album| *album <= last));
+impl<K> Default for FairClock<K> {
+    fn default() -> Self {
+        Self { now: 0, paid_at: HashMap::new() }
     }
-    *cursor = albums.last().copied().or(*cursor);
-    Ok(albums)
 }
 
-async fn load_albums_after(
-    transaction: &mut Transaction,
-    statement: Statement,
-    after: AlbumId,
-    limit: usize,
-) -> Result<Vec<AlbumId>> {
-    let query = query("find albums with work", statement).bind(after).bind(limit as i64);
-    let rows: Vec<(AlbumId,)> = query.fetch_all(transaction).await?;
-    Ok(rows.into_iter().map(|(album,)| album).collect())
-}
-
-/// Shares a number of places fairly between albums.
-pub(crate) struct FairShare<T> {
-    albums: VecDeque<T>,
-    remaining: usize,
-}
-
-/// An album and how many places it may fill now.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Share<T> {
-    pub(crate) album: T,
-    pub(crate) limit: usize,
-}
-
-impl<T: Copy> FairShare<T> {
-    pub(crate) fn new(albums: Vec<T>, limit: usize) -> Self {
-        Self { albums: albums.into(), remaining: limit }
+impl<K: Copy + Eq + Hash> FairClock<K> {
+    /// Returns whose turn it is; of several, the first.
+    pub(crate) fn choose(&self, waiting: impl IntoIterator<Item = K>) -> Option<K> {
+        waiting.into_iter().min_by_key(|key| self.turn_of(*key))
     }
 
-    /// Returns the next album with an equal share of the remaining places; `None` when no place or no album is left.
-    pub(crate) fn next_share(&mut self) -> Option<Share<T>> {
-        let limit = (self.remaining / self.albums.len().max(1)).max(1);
-        if self.remaining == 0 {
-            return None;
-        }
-        self.albums.pop_front().map(|album| Share { album, limit })
+    /// Records that a photo of this cost was served.
+    pub(crate) fn charge(&mut self, key: K, cost: u64) {
+        self.now = self.turn_of(key);
+        self.paid_at.insert(key, self.now + cost);
     }
 
-    /// Records how many places the album filled. One that filled its share gets another, if places remain after the other
-    /// albums.
-    pub(crate) fn record(&mut self, share: Share<T>, count: usize) {
-        self.remaining -= count.min(self.remaining);
-        if count == share.limit {
-            self.albums.push_back(share.album);
-        }
+    /// Forgets the keys whose photos are paid for: they are served like new ones.
+    pub(crate) fn forget_paid(&mut self) {
+        self.paid_at.retain(|_, paid_at| *paid_at > self.now);
+    }
+
+    fn turn_of(&self, key: K) -> u64 {
+        self.paid_at.get(&key).map_or(self.now, |paid_at| self.now.max(*paid_at))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    /// How many places albums with these numbers of photos fill.
-    fn distribute(photos: &[usize], limit: usize) -> Vec<usize> {
-        let mut given = vec![0; photos.len()];
-        let mut shares = FairShare::new((0..photos.len()).collect(), limit);
-        while let Some(share) = shares.next_share() {
-            let count = share.limit.min(photos[share.album] - given[share.album]);
-            given[share.album] += count;
-            shares.record(share, count);
+    /// Serves `turns` photos of keys whose photos cost this much; returns what each key got.
+    fn serve(clock: &mut FairClock<usize>, costs: &[u64], turns: usize) -> Vec<u64> {
+        let mut served = vec![0; costs.len()];
+        for _ in 0..turns {
+            let key = clock.choose(0..costs.len()).unwrap();
+            clock.charge(key, costs[key]);
+            served[key] += costs[key];
         }
-        given
+        served
     }
 
     #[test]
-    fn albums_share_the_limit_and_larger_ones_fill_it_up() {
-        assert_eq!(distribute(&[5, 1, 2], 2), [1, 1, 0]);
-        assert_eq!(distribute(&[5, 1, 2], 6), [3, 1, 2]);
-        assert_eq!(distribute(&[5, 1, 2], 100), [5, 1, 2]);
-        assert_eq!(distribute(&[200, 4], 64), [60, 4]);
-        assert_eq!(distribute(&[9, 0, 9], 8), [4, 0, 4]);
-        assert_eq!(distribute(&[], 5), [0; 0]);
+    fn photos_that_cost_the_same_are_served_in_turn() {
+        assert_eq!(serve(&mut FairClock::default(), &[1, 1, 1], 7), [3, 2, 2]);
+        assert_eq!(FairClock::<usize>::default().choose([]), None);
+    }
+
+    #[test]
+    fn a_costly_photo_is_followed_by_as_many_cheap_ones_as_it_costs() {
+        let mut clock = FairClock::default();
+        assert_eq!(serve(&mut clock, &[33, 1], 34), [33, 33]);
+        assert_eq!(clock.choose([0, 1]), Some(0));
+    }
+
+    #[test]
+    fn who_begins_to_wait_is_served_soon_and_not_for_the_past() {
+        let mut clock = FairClock::default();
+        serve(&mut clock, &[5, 5], 1000);
+        let waiting = [0, 1, 2];
+        let next: Vec<usize> = (0..6)
+            .map(|_| {
+                let key = clock.choose(waiting).unwrap();
+                clock.charge(key, 5);
+                key
+            })
+            .collect();
+        assert!(next[..3].contains(&2), "{next:?}");
+        assert_eq!(next.iter().filter(|key| **key == 2).count(), 2, "{next:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn shares_differ_by_less_than_two_photos(
+            costs in prop::collection::vec(1_u64..100, 2..6),
+            turns in 1_usize..500,
+            forget_every in 1_usize..50,
+        ) {
+            let mut clock = FairClock::default();
+            let mut served = vec![0; costs.len()];
+            for turn in 0..turns {
+                let key = clock.choose(0..costs.len()).unwrap();
+                clock.charge(key, costs[key]);
+                served[key] += costs[key];
+                if turn % forget_every == 0 {
+                    clock.forget_paid();
+                }
+            }
+            for a in 0..costs.len() {
+                for b in 0..a {
+                    let difference = served[a].abs_diff(served[b]);
+                    prop_assert!(difference <= costs[a] + costs[b], "{served:?} {costs:?}");
+                }
+            }
+        }
+
+        /// Whatever others do, with photos of any cost.
+        #[test]
+        fn nobody_is_served_twice_while_another_waits_to_be_served_once(
+            costs in prop::collection::vec(1_u64..100, 1..200),
+        ) {
+            let mut clock = FairClock::default();
+            for cost in costs {
+                let key = clock.choose(0..3).unwrap();
+                clock.charge(key, cost);
+            }
+            let mut served = Vec::new();
+            for _ in 0..200 {
+                let key = clock.choose([0, 1, 2, 3]).unwrap();
+                clock.charge(key, if key == 3 { 1 } else { 50 });
+                if key == 3 {
+                    break;
+                }
+                prop_assert!(!served.contains(&key), "{key} twice before the newcomer: {served:?}");
+                served.push(key);
+            }
+        }
     }
 }

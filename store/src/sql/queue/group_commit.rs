@@ -2,6 +2,7 @@
 //!
 //! A sync costs the same for one photo as for a hundred, and partners confirm over many connections at once.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::metric_names;
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::photo::PhotoState;
 use crate::sql::database::Database;
-use crate::traits::{PhotoRef, Result};
+use crate::traits::{PhotoRef, Result, Upload};
 
 /// How many calls may be queued; further callers wait for a free slot. More than the connections of a busy API.
 const QUEUE_CAPACITY: usize = 256;
@@ -34,13 +35,19 @@ const OPERATION: &str = "confirm photos";
 /// One call of `Queue::confirm`.
 struct Confirmation {
     album: AlbumId,
-    photos: Vec<PhotoId>,
+    uploads: Vec<Upload>,
     reply: oneshot::Sender<Result<Vec<PhotoId>>>,
 }
 
 impl Confirmation {
+    /// The photos with the sizes of their uploads, as the database stores them.
+    fn sizes(&self) -> impl Iterator<Item = (PhotoRef, Option<i64>)> {
+        let stored = |size: u64| i64::try_from(size).unwrap_or(i64::MAX);
+        self.photo_refs().zip(self.uploads.iter().map(move |upload| upload.size_bytes.map(stored)))
+    }
+
     fn photo_refs(&self) -> impl Iterator<Item = PhotoRef> {
-        self.photos.iter().map(|photo| PhotoRef { album: self.album, photo: *photo })
+        self.uploads.iter().map(|upload| PhotoRef { album: self.album, photo: upload.photo })
     }
 }
 
@@ -58,10 +65,10 @@ impl GroupCommit {
     }
 
     /// Returns once the photos are durably queued: those that exist.
-    pub(crate) async fn confirm(&self, album: AlbumId, photos: Vec<PhotoId>) -> Result<Vec<PhotoId>> {
+    pub(crate) async fn confirm(&self, album: AlbumId, uploads: Vec<Upload>) -> Result<Vec<PhotoId>> {
         let closed = || StoreError::new(StoreErrorKind::Unavailable, OPERATION);
         let (reply, response) = oneshot::channel();
-        let call = Confirmation { album, photos, reply };
+        let call = Confirmation { album, uploads, reply };
         self.calls.send(call).await.map_err(|_| closed())?;
         response.await.map_err(|_| closed())?
     }
@@ -121,14 +128,18 @@ async fn commit_batch(database: &Database, calls: &[Confirmation]) -> Result<Vec
     let requested: Vec<PhotoRef> = calls.iter().flat_map(Confirmation::photo_refs).collect();
     let mut transaction = database.begin_write(OPERATION).await?;
     let locked = transaction.queue_writes().lock_photos(&requested).await?;
-    let expected: Vec<PhotoRef> = locked
-        .iter()
-        .filter(|(_, row)| row.state == PhotoState::AwaitingUpload)
-        .map(|(photo, _)| *photo)
-        .collect();
-    if !expected.is_empty() {
+    // In a map: of a photo that is confirmed twice, the last upload counts.
+    let mut uploaded = BTreeMap::new();
+    for (photo, size_bytes) in calls.iter().flat_map(Confirmation::sizes) {
+        let state = locked.get(&photo).map(|row| row.state);
+        if matches!(state, Some(PhotoState::AwaitingUpload | PhotoState::Failed)) {
+            uploaded.insert(photo, size_bytes);
+        }
+    }
+    if !uploaded.is_empty() {
         let now = transaction.read_clock(OPERATION).await?;
-        transaction.queue_writes().queue_photos(&expected, now).await?;
+        let uploaded: Vec<(PhotoRef, Option<i64>)> = uploaded.into_iter().collect();
+        transaction.queue_writes().queue_photos(&uploaded, now).await?;
     }
     transaction.commit(OPERATION).await?;
     let existing = |call: &Confirmation| {

@@ -1,6 +1,5 @@
 //! Leases photos of the queue. Every function runs inside the caller's transaction.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
@@ -12,29 +11,29 @@ use crate::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
 use crate::model::photo::{FailureReason, PhotoState};
 use crate::sql::database::Transaction;
 use crate::sql::dialect::{LeaseCandidate, LeaseWindow, PhotoRowState};
-use crate::sql::queue::fair_share::{FairShare, albums_with_photos, select_albums};
+use crate::sql::queue::selection::{
+    AlbumCache, Quota, Turns, WaitingPhotos, albums_with_photos, oldest_photos, organizations_with_photos,
+    select_photos,
+};
 use crate::sql::row_types::from_json;
 use crate::sql::statement::{Statement, query};
 use crate::traits::{Lease, NamedLease, PhotoRef, Result};
 
 const OPERATION: &str = "lease photos";
 
-/// Albums with fresh photos.
-pub(crate) const ALBUMS_WITH_FRESH_PHOTOS: Statement =
-    Statement::Portable(albums_with_photos!("state = 'queued' and attempts = 0"));
-
 /// A statement that locks what it selects; on Postgres it skips rows that another worker has locked.
 macro_rules! skip_locked {
-    ($text:literal) => {
+    ($text:expr) => {
         Statement::PerDialect { sqlite: $text, postgres: concat!($text, " for no key update skip locked") }
     };
 }
 
-/// The fresh photos of an album that have waited longest.
-pub(crate) const OLDEST_FRESH_PHOTOS: Statement = skip_locked!(
-    "select id from photo where state = 'queued' and attempts = 0 and album = $1 \
-     order by confirmed_at, id limit $2"
-);
+/// Fresh photos. They are locked until the transaction ends, also those that are not leased.
+pub(crate) const FRESH_PHOTOS: WaitingPhotos = WaitingPhotos {
+    organizations: Statement::Portable(organizations_with_photos!("state = 'queued' and attempts = 0")),
+    albums: Statement::Portable(albums_with_photos!("state = 'queued' and attempts = 0")),
+    photos: skip_locked!(oldest_photos!("state = 'queued' and attempts = 0")),
+};
 
 /// The crash suspect whose lease expired first.
 pub(crate) const NEXT_CRASH_SUSPECT: Statement = skip_locked!(
@@ -44,24 +43,22 @@ pub(crate) const NEXT_CRASH_SUSPECT: Statement = skip_locked!(
      order by lease_until limit 1"
 );
 
-/// Leases fresh photos and moves the cursor. The albums after it share `limit`; within an album the photos that were
-/// confirmed first come first.
+/// Leases the fresh photos whose turn it is.
 pub(crate) async fn lease_fresh(
     transaction: &mut Transaction,
     limit: usize,
     window: LeaseWindow,
-    cursor: &mut Option<AlbumId>,
+    max_cells: u32,
+    turns: &mut Turns,
 ) -> Result<Vec<Lease>> {
-    let albums = select_albums(transaction, ALBUMS_WITH_FRESH_PHOTOS, limit, cursor).await?;
-    let mut shares = FairShare::new(albums, limit);
-    let mut leases = Vec::new();
-    let mut known = AlbumCache::new();
-    while let Some(share) = shares.next_share() {
-        let candidates = load_oldest_fresh(transaction, share.album, share.limit).await?;
-        leases.extend(assign_leases(transaction, &candidates, window, &mut known).await?);
-        shares.record(share, candidates.len());
-    }
-    Ok(leases)
+    let quota = Quota::Photos(limit);
+    let mut selected = select_photos(transaction, &FRESH_PHOTOS, quota, max_cells, turns).await?;
+    let candidates: Vec<LeaseCandidate> = selected
+        .photos
+        .iter()
+        .map(|selected| LeaseCandidate { photo: selected.photo, attempts: 0 })
+        .collect();
+    assign_leases(transaction, &candidates, window, &mut selected.albums).await
 }
 
 /// The result of [`lease_suspect`].
@@ -181,23 +178,6 @@ async fn fail_crash_suspect(transaction: &mut Transaction, photo: PhotoRef, atte
     tracing::info!(photo.id = %photo.photo, album.id = %photo.album, reason, detail, "failed a crash suspect at its attempt limit");
     Ok(())
 }
-
-/// Returns the fresh photos of an album that have waited longest.
-async fn load_oldest_fresh(
-    transaction: &mut Transaction,
-    album: AlbumId,
-    limit: usize,
-) -> Result<Vec<LeaseCandidate>> {
-    let rows: Vec<(PhotoId,)> =
-        query(OPERATION, OLDEST_FRESH_PHOTOS).bind(album).bind(limit as i64).fetch_all(transaction).await?;
-    Ok(rows
-        .into_iter()
-        .map(|(photo,)| LeaseCandidate { photo: PhotoRef { album, photo }, attempts: 0 })
-        .collect())
-}
-
-/// The owners and configurations of albums that were loaded in this transaction.
-type AlbumCache = HashMap<AlbumId, (OrganizationId, Arc<AlbumConfig>)>;
 
 /// Assigns a lease to each photo and counts the attempts. Returns the leases in order.
 async fn assign_leases(

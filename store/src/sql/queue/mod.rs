@@ -1,10 +1,12 @@
 //! The work queue: the states of photos, stored in the rows of the photos.
 
-pub(crate) mod fair_share;
+mod cost;
+mod fair_share;
 pub(crate) mod finish;
 pub(crate) mod group_commit;
 pub(crate) mod lease;
 pub(crate) mod outbox;
+pub(crate) mod selection;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +24,11 @@ use crate::sql::dialect::LeaseWindow;
 use crate::sql::queue::finish::{fail_leased_photo, finish_photos};
 use crate::sql::queue::group_commit::GroupCommit;
 use crate::sql::queue::lease::SuspectLease;
+use crate::sql::queue::selection::Turns;
 use crate::sql::statement::{Statement, query};
 use crate::traits::{
     FinishOutcome, Lease, LeaseKind, LeaseRequest, NamedLease, OutboxQueue, PhotoRef, PhotoResults, Queue,
-    Result, UnpublishedPhoto,
+    Result, UnpublishedPhoto, UnpublishedPhotos, Upload,
 };
 
 /// Counts the waiting photos. Each half reads one partial index: fresh photos, and crash suspects without a running lease.
@@ -50,7 +53,8 @@ pub(crate) const RECLAIM_LEASES: &str = "update photo set lease_until = 0 \
 macro_rules! requeue {
     () => {
         "update photo set state = 'queued', failure = null, failure_detail = null, settled_at = null, \
-         confirmed_at = $2, updated_at = $2, published_at = null where album = $1 "
+         confirmed_at = $2, updated_at = $2, published_at = null, \
+         organization = (select organization from album where album.id = photo.album) where album = $1 "
     };
 }
 
@@ -83,26 +87,28 @@ pub(crate) struct SqlQueue {
     database: Database,
     group_commit: Arc<GroupCommit>,
     attempt_limit: u32,
+    max_cells: u32,
     /// Whether the next call that leases must first expire all running leases.
     reclaim_scheduled: Mutex<bool>,
-    /// The album from which photos were leased last; the next call begins after it.
-    lease_cursor: Mutex<Option<AlbumId>>,
-    /// The same for unpublished photos.
-    publish_cursor: Mutex<Option<AlbumId>>,
+    /// Whose photos this process leases next.
+    lease_turns: Mutex<Turns>,
+    /// Whose photos it publishes next.
+    publish_turns: Mutex<Turns>,
 }
 
 impl SqlQueue {
-    /// Starts the task that commits confirmations; it ends with the queue.
-    pub(crate) fn start(database: Database, attempt_limit: u32) -> Self {
+    /// Starts the task that commits confirmations; it ends with the queue. `max_cells` bounds the estimated cost of a
+    /// photo as the operator bounds its cells.
+    pub(crate) fn start(database: Database, attempt_limit: u32, max_cells: u32) -> Self {
         let group_commit = GroupCommit::start(database.clone());
-        let (lease_cursor, publish_cursor) = (Mutex::default(), Mutex::default());
         Self {
             database,
             group_commit,
             attempt_limit,
+            max_cells,
             reclaim_scheduled: Mutex::default(),
-            lease_cursor,
-            publish_cursor,
+            lease_turns: Mutex::default(),
+            publish_turns: Mutex::default(),
         }
     }
 
@@ -132,12 +138,12 @@ impl SqlQueue {
 
     async fn lease_fresh(&self, limit: usize, ttl: Duration) -> Result<Vec<Lease>> {
         const OPERATION: &str = "lease photos";
-        let mut cursor = self.lease_cursor.lock().await;
+        let mut turns = self.lease_turns.lock().await;
         let mut transaction = self.database.begin_write(OPERATION).await?;
         // Read after waiting for the lock, so that no lease begins in the past.
         let now = transaction.read_clock(OPERATION).await?;
         let window = LeaseWindow { now, until: micros_after(now, ttl) };
-        let leases = lease::lease_fresh(&mut transaction, limit, window, &mut cursor).await?;
+        let leases = lease::lease_fresh(&mut transaction, limit, window, self.max_cells, &mut turns).await?;
         transaction.commit(OPERATION).await?;
         Ok(leases)
     }
@@ -161,8 +167,8 @@ impl SqlQueue {
 
 #[async_trait]
 impl Queue for SqlQueue {
-    async fn confirm(&self, album: AlbumId, photos: &[PhotoId]) -> Result<Vec<PhotoId>> {
-        self.group_commit.confirm(album, photos.to_vec()).await
+    async fn confirm_uploads(&self, album: AlbumId, uploads: &[Upload]) -> Result<Vec<PhotoId>> {
+        self.group_commit.confirm(album, uploads.to_vec()).await
     }
 
     async fn retry(&self, album: AlbumId, photo: PhotoId) -> Result<()> {
@@ -274,10 +280,10 @@ impl Queue for SqlQueue {
 
 #[async_trait]
 impl OutboxQueue for SqlQueue {
-    async fn list_unpublished(&self, limit: usize) -> Result<Vec<UnpublishedPhoto>> {
-        let mut cursor = self.publish_cursor.lock().await;
+    async fn list_unpublished(&self, max_cost: u64) -> Result<UnpublishedPhotos> {
+        let mut turns = self.publish_turns.lock().await;
         let mut snapshot = self.database.begin_snapshot("find unpublished photos").await?;
-        outbox::list_unpublished(&mut snapshot, limit, &mut cursor).await
+        outbox::list_unpublished(&mut snapshot, max_cost, self.max_cells, &mut turns).await
     }
 
     async fn mark_published(&self, photos: &[UnpublishedPhoto]) -> Result<()> {

@@ -1,19 +1,20 @@
 //! The outbox: queued photos for which no message is published yet, and published ones whose message may be lost.
 
-use crate::model::ids::{AlbumId, PhotoId};
 use crate::sql::database::Transaction;
-use crate::sql::queue::fair_share::{FairShare, albums_with_photos, select_albums};
+use crate::sql::queue::selection::{
+    Quota, Turns, WaitingPhotos, albums_with_photos, oldest_photos, organizations_with_photos, select_photos,
+};
 use crate::sql::statement::{Statement, query};
-use crate::traits::{PhotoRef, Result, UnpublishedPhoto};
+use crate::traits::{Result, UnpublishedPhoto, UnpublishedPhotos};
 
-/// Albums with unpublished photos.
-pub(crate) const ALBUMS_WITH_UNPUBLISHED: Statement =
-    Statement::Portable(albums_with_photos!("state = 'queued' and published_at is null"));
-
-/// The unpublished photos of an album in the order of their confirmation, after the photo `$3` confirmed at `$2`.
-pub(crate) const OLDEST_UNPUBLISHED: &str = "select id, confirmed_at from photo \
-     where state = 'queued' and published_at is null and album = $1 and (confirmed_at, id) > ($2, $3) \
-     order by confirmed_at, id limit $4";
+/// Unpublished photos.
+pub(crate) const UNPUBLISHED_PHOTOS: WaitingPhotos = WaitingPhotos {
+    organizations: Statement::Portable(organizations_with_photos!(
+        "state = 'queued' and published_at is null"
+    )),
+    albums: Statement::Portable(albums_with_photos!("state = 'queued' and published_at is null")),
+    photos: Statement::Portable(oldest_photos!("state = 'queued' and published_at is null")),
+};
 
 /// How many photos one statement makes unpublished. Small enough for short locks and a short write-ahead log.
 const REPUBLISH_BATCH: i64 = 5000;
@@ -54,33 +55,18 @@ pub(crate) async fn republish_batch(transaction: &mut Transaction, before: i64) 
     Ok((count, count == REPUBLISH_BATCH as u64))
 }
 
-/// Returns unpublished photos and moves the cursor. The albums after it share `limit`.
+/// Returns the unpublished photos whose turn it is, until they cost `max_cost`.
 pub(crate) async fn list_unpublished(
     snapshot: &mut Transaction,
-    limit: usize,
-    cursor: &mut Option<AlbumId>,
-) -> Result<Vec<UnpublishedPhoto>> {
-    let albums = select_albums(snapshot, ALBUMS_WITH_UNPUBLISHED, limit, cursor).await?;
-    let beginning = (i64::MIN, PhotoId(uuid::Uuid::nil()));
-    let mut shares = FairShare::new(albums.into_iter().map(|album| (album, beginning)).collect(), limit);
-    let mut found = Vec::new();
-    while let Some(mut share) = shares.next_share() {
-        let (album, (time, photo)) = share.album;
-        let rows: Vec<(PhotoId, i64)> = query("find unpublished photos", OLDEST_UNPUBLISHED)
-            .bind(album)
-            .bind(time)
-            .bind(photo)
-            .bind(share.limit as i64)
-            .fetch_all(&mut *snapshot)
-            .await?;
-        if let Some((photo, time)) = rows.last() {
-            share.album.1 = (*time, *photo);
-        }
-        shares.record(share, rows.len());
-        found.extend(rows.into_iter().map(|(photo, confirmed_at)| UnpublishedPhoto {
-            photo: PhotoRef { album, photo },
-            confirmed_at,
-        }));
-    }
-    Ok(found)
+    max_cost: u64,
+    max_cells: u32,
+    turns: &mut Turns,
+) -> Result<UnpublishedPhotos> {
+    let quota = Quota::Cost(max_cost);
+    let selected = select_photos(snapshot, &UNPUBLISHED_PHOTOS, quota, max_cells, turns).await?;
+    let photos = selected
+        .photos
+        .into_iter()
+        .map(|selected| UnpublishedPhoto { photo: selected.photo, confirmed_at: selected.confirmed_at });
+    Ok(UnpublishedPhotos { photos: photos.collect(), cost: selected.cost })
 }
