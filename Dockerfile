@@ -33,7 +33,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/* \
     && groupadd --gid 10001 photofinish \
     && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/photofinish --shell /usr/sbin/nologin photofinish \
-    && install --directory --owner=10001 --group=10001 --mode=0750 /var/lib/photofinish
+    && install --directory --owner=10001 --group=10001 --mode=0700 /var/lib/photofinish
 # The library is looked for in ../lib beside the binary.
 COPY --from=build /out/ /opt/photofinish/
 ENV PATH=/opt/photofinish/bin:$PATH \

@@ -12,6 +12,7 @@ use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{
     Limits, Pipeline, PipelineDependencies, PipelineSettings, ProbeService, ThreadCounts,
 };
+use photofinish_store::blobs::local::uploads::UploadPace;
 use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
 use photofinish_store::{GcOptions, Store};
 use tokio::net::TcpListener;
@@ -241,6 +242,7 @@ fn api_settings(config: &Config) -> ApiSettings {
         max_photo_bytes: storage.max_photo_bytes,
         max_probe_bytes: api.max_probe_bytes,
         upload_ttl: api.upload_ttl,
+        upload_pace: UploadPace::SERVICE,
         download_ttl: api.download_ttl,
         probe_ttl: api.probe_ttl,
         media_types: ["image/jpeg", "image/png", "image/webp"].map(str::to_owned).to_vec(),

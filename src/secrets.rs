@@ -1,26 +1,27 @@
 //! Secrets created at first start and kept in the data folder, readable by the service's user only.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use anyhow::Context;
+use photofinish_store::private::{private_file, private_folder, restrict_to_owner};
 
 /// Reads the secret that signs local upload and download URLs; creates it when there is none.
 ///
 /// # Errors
 /// When the folder cannot be written, or the file is not 32 bytes.
 pub fn load_or_create_signing_secret(folder: &Path) -> anyhow::Result<[u8; 32]> {
-    std::fs::DirBuilder::new()
+    private_folder()
         .recursive(true)
-        .mode(0o700)
         .create(folder)
         .with_context(|| format!("creating the folder {}", folder.display()))?;
     // Locked until the end: two processes may start on a new folder at the same moment.
     let lock = File::open(folder).with_context(|| format!("opening {}", folder.display()))?;
     lock.lock().with_context(|| format!("locking {}", folder.display()))?;
     let path = folder.join("url-signing.key");
+    restrict_to_owner(folder);
+    restrict_to_owner(&path);
     match std::fs::read(&path) {
         Ok(bytes) => bytes.try_into().map_err(|_| anyhow::anyhow!("{} is not 32 bytes long", path.display())),
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -37,7 +38,7 @@ pub fn load_or_create_signing_secret(folder: &Path) -> anyhow::Result<[u8; 32]> 
 /// Writes all or nothing: a partial secret, left by a full disk or a power cut, would make every later start fail.
 fn write_atomically(secret: &[u8], path: &Path) -> std::io::Result<()> {
     let part = path.with_extension("part");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
+    let mut file = private_file().write(true).create(true).truncate(true).open(&part)?;
     file.write_all(secret)?;
     file.sync_all()?;
     std::fs::rename(&part, path)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use photofinish_store::folder::make_folder;
+use photofinish_store::private::{private_file, restrict_to_owner};
 use photofinish_store::traits::Keys;
 use photofinish_store::{DatabaseKind, Store, StoreSettings};
 
@@ -83,7 +84,9 @@ impl EmbeddedLocks {
 
 fn lock_data_dir(data_dir: &Path, is_exclusive: bool) -> anyhow::Result<File> {
     let path = data_dir.join("photofinish.lock");
-    let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
+    let file = private_file().write(true).create(true).truncate(true).open(&path);
+    let file = file.with_context(|| format!("creating {}", path.display()))?;
+    restrict_to_owner(&path);
     let locked = if is_exclusive { file.try_lock() } else { file.try_lock_shared() };
     match locked {
         Ok(()) => Ok(file),
@@ -94,6 +97,10 @@ fn lock_data_dir(data_dir: &Path, is_exclusive: bool) -> anyhow::Result<File> {
     }
 }
 
+/// Creates the data folder, or takes an existing one from everybody but the service's user: it contains photos of people,
+/// a database of their faces, and secrets.
 fn create_data_folder(data_dir: &Path) -> anyhow::Result<()> {
-    make_folder(data_dir).with_context(|| format!("creating the data folder {}", data_dir.display()))
+    make_folder(data_dir).with_context(|| format!("creating the data folder {}", data_dir.display()))?;
+    restrict_to_owner(data_dir);
+    Ok(())
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_store::Store;
+use photofinish_store::blobs::local::uploads::UploadPace;
 use photofinish_store::model::album::AlbumConfig;
 use photofinish_store::model::photo::Embedding;
 use photofinish_store::search::calibration::Calibration;
@@ -93,6 +94,8 @@ pub struct ApiSettings {
     pub max_probe_bytes: u64,
     /// Lifetime of upload URLs.
     pub upload_ttl: Duration,
+    /// How slow an upload to the local storage may be.
+    pub upload_pace: UploadPace,
     /// Lifetime of preview and thumbnail URLs.
     pub download_ttl: Duration,
     /// Lifetime of an `imageId`.

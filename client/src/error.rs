@@ -84,22 +84,45 @@ impl fmt::Display for ErrorBody {
 }
 
 impl ErrorBody {
-    /// The error of a response. A body that is not the contract's (a gateway's, a storage's) becomes the message, cut to
-    /// its first 300 characters.
+    /// The error of a response. A body that is not the contract's (a gateway's) becomes the message, cut to its first 300
+    /// characters; of a storage's, only code and message: the rest may contain the signature of the request.
     pub(crate) fn from_response(status: u16, body: &[u8]) -> Self {
         if let Ok(error) = serde_json::from_slice::<Self>(body)
             && !error.message.is_empty()
         {
             return Self { status, ..error };
         }
-        let message = String::from_utf8_lossy(body).trim().chars().take(300).collect();
+        let text = String::from_utf8_lossy(body);
+        let message = storage_message(&text).unwrap_or_else(|| text.trim().to_owned());
+        let message = message.chars().take(300).collect();
         Self { status, message, ..Self::default() }
     }
 }
 
+/// Code and message in the XML error of a storage.
+fn storage_message(body: &str) -> Option<String> {
+    let element = |name: &str| {
+        let (_, rest) = body.split_once(&format!("<{name}>"))?;
+        Some(rest.split_once(&format!("</{name}>"))?.0)
+    };
+    let code = element("Code")?;
+    Some(element("Message").map_or_else(|| code.to_owned(), |message| format!("{code}: {message}")))
+}
+
+/// Masks the query of a URL at the beginning of a text: that of a presigned URL is a permission, which is not for logs.
+fn mask_query(text: &str) -> String {
+    let Some((before, query)) = text.split_once('?') else { return text.to_owned() };
+    let after = query.find(' ').map_or("", |end| &query[end..]);
+    format!("{before}?masked{after}")
+}
+
 impl ClientError {
     pub(crate) fn transport(operation: &str, source: ureq::Error) -> Self {
-        Self::Transport { operation: operation.to_owned(), source: Box::new(source) }
+        let source = match source {
+            ureq::Error::BadUri(text) => ureq::Error::BadUri(mask_query(&text)),
+            other => other,
+        };
+        Self::Transport { operation: mask_query(operation), source: Box::new(source) }
     }
 
     /// The status of a refusal.
@@ -123,6 +146,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn no_error_contains_the_query_of_a_presigned_url() {
+        let bad = ureq::Error::BadUri("/storage/o/1?signature=secret is missing scheme".to_owned());
+        let error = ClientError::transport("PUT http://a/storage/o/1?signature=secret", bad).to_string();
+        assert_eq!(error, "PUT http://a/storage/o/1?masked: bad uri: /storage/o/1?masked is missing scheme");
+        let error = ClientError::transport("upload", ureq::Error::HostNotFound).to_string();
+        assert!(error.starts_with("upload: "), "{error}");
+    }
+
+    #[test]
     fn an_error_of_the_contract_is_read_and_any_other_body_becomes_the_message() {
         let body = json!({
             "defined": true, "code": "FORBIDDEN", "status": 403, "message": "Forbidden",
@@ -132,5 +164,11 @@ mod tests {
         assert_eq!(error.to_string(), r#"403 FORBIDDEN: Forbidden {"code":"INSUFFICIENT_SCOPE"}"#);
         assert_eq!(ErrorBody::from_response(502, b"<html>").to_string(), "502: <html>");
         assert_eq!(ErrorBody::from_response(502, b"").to_string(), "502");
+        let storage = b"<?xml?><Error><Code>SignatureDoesNotMatch</Code><SignatureProvided>secret\
+            </SignatureProvided><Message>Check your key.</Message></Error>";
+        assert_eq!(
+            ErrorBody::from_response(403, storage).to_string(),
+            "403: SignatureDoesNotMatch: Check your key."
+        );
     }
 }

@@ -42,13 +42,22 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace
 {{- end -}}
 
 {{- define "photofinish.image" -}}
-{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- $tag := default .Chart.AppVersion .Values.image.tag -}}
+{{- include "photofinish.imageName" (list .Values.image.repository $tag .Values.image.digest) -}}
 {{- end -}}
 
 {{- define "photofinish.workerImage" -}}
 {{- $own := .Values.worker.image -}}
 {{- $tag := default (default .Chart.AppVersion .Values.image.tag) $own.tag -}}
-{{- printf "%s:%s" (default .Values.image.repository $own.repository) $tag -}}
+{{- /* The digest of another repository or tag would name another image. */ -}}
+{{- $digest := ternary $own.digest .Values.image.digest (or $own.repository $own.tag $own.digest | not | not) -}}
+{{- include "photofinish.imageName" (list (default .Values.image.repository $own.repository) $tag $digest) -}}
+{{- end -}}
+
+{{/* Takes (list "repository" "tag" "digest"). With a digest the tag is for people only. */}}
+{{- define "photofinish.imageName" -}}
+{{- $digest := index . 2 -}}
+{{- printf "%s:%s" (index . 0) (index . 1) -}}{{- if $digest -}}@{{ $digest }}{{- end -}}
 {{- end -}}
 
 {{/*

@@ -31,9 +31,9 @@ capabilities:
 
 {{- define "photofinish.volumes" -}}
 - name: data
-  emptyDir: {}
+  emptyDir: {sizeLimit: {{ .Values.scratch.data }}}
 - name: tmp
-  emptyDir: {}
+  emptyDir: {sizeLimit: {{ .Values.scratch.tmp }}}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}

@@ -12,7 +12,7 @@ use super::parsers;
 #[command(next_help_heading = "API (roles all, serve)")]
 pub struct ApiArguments {
     /// Base of presigned URLs of a local storage [default: http:// and the address of the API]
-    #[arg(long, env = "PHOTOFINISH_PUBLIC_URL", value_name = "URL", value_parser = parsers::http_url)]
+    #[arg(long, env = "PHOTOFINISH_PUBLIC_URL", value_name = "URL", value_parser = parsers::public_url)]
     pub public_url: Option<Url>,
     /// Face embeddings cached in memory, megabytes
     #[arg(long = "face-index-mb", env = "PHOTOFINISH_FACE_INDEX_MB", value_name = "MEGABYTES")]
@@ -63,6 +63,32 @@ impl ApiArguments {
 #[cfg(test)]
 mod tests {
     use crate::config::tests::{config, problems};
+
+    #[test]
+    fn a_public_url_has_no_credentials_and_none_are_printed() {
+        for wrong in [
+            "https://user:hidden@photos.example",
+            "https://hidden@photos.example",
+            "https://:hidden@photos.example",
+            "https://photos.example/?key=hidden",
+            "https://photos.example/?hidden",
+            "https://photos.example/#hidden",
+            "https://user:hi#hidden@photos.example",
+            "ftp://user:hidden@photos.example",
+        ] {
+            for name in ["PHOTOFINISH_PUBLIC_URL", "PHOTOFINISH_STORAGE_PUBLIC_ENDPOINT"] {
+                let problems = problems(&[(name, wrong), ("PHOTOFINISH_STORAGE_URL", "s3://photos")]);
+                assert_eq!(problems.len(), 1, "{problems:?}");
+                assert!(problems[0].starts_with(name), "{problems:?}");
+                let is_fragment = wrong.ends_with("/#hidden");
+                assert!(is_fragment || !problems[0].contains("hidden"), "{problems:?}");
+            }
+        }
+        let problems = problems(&[("PHOTOFINISH_PUBLIC_URL", "https://user:hidden@photos.example")]);
+        assert!(problems[0].contains("without user name, password"), "{problems:?}");
+        let config = config(&[("PHOTOFINISH_PUBLIC_URL", "https://photos.example/service")]).unwrap();
+        assert_eq!(config.public_url.as_str(), "https://photos.example/service");
+    }
 
     #[test]
     fn the_default_public_url_is_a_reachable_address() {

@@ -151,7 +151,7 @@ impl Config {
     fn derived_value(&self, id: &str) -> Option<String> {
         let megabytes = |bytes: usize| Some((bytes as u64 / MEGABYTE).to_string());
         match id {
-            "public_url" => Some(self.public_url.to_string()),
+            "public_url" => Some(redact_url(self.public_url.as_str())),
             "database_url" => Some(redact_url(&self.database_url)),
             "database_connections" => Some(self.server_limits.connections.to_string()),
             "storage_url" => Some(redact_url(&self.storage_url)),

@@ -60,10 +60,26 @@ pub fn http_url(text: &str) -> Result<Url, String> {
         .ok_or_else(|| "must be a URL that begins with http:// or https://".to_owned())
 }
 
+/// Parses the base of presigned URLs. It is sent to every partner and browser, so it contains no credentials; and their
+/// query is the signature's alone.
+pub fn public_url(text: &str) -> Result<Url, String> {
+    let is_base = |url: &Url| !has_credentials(url) && url.query().is_none() && url.fragment().is_none();
+    http_url(text).ok().filter(is_base).ok_or_else(|| {
+        "must be a URL that begins with http:// or https://, without user name, password, query and fragment"
+            .to_owned()
+    })
+}
+
+fn has_credentials(url: &Url) -> bool {
+    !url.username().is_empty() || url.password().is_some()
+}
+
 /// Parses the origin of an endpoint: scheme, host and port. A path would be signed too, and a proxy that removes it would
 /// invalidate every signature.
 pub fn http_origin(text: &str) -> Result<Url, String> {
-    let is_origin = |url: &Url| url.path() == "/" && url.query().is_none() && url.username().is_empty();
+    let is_origin = |url: &Url| {
+        url.path() == "/" && url.query().is_none() && url.fragment().is_none() && !has_credentials(url)
+    };
     http_url(text)
         .ok()
         .filter(is_origin)

@@ -20,6 +20,13 @@ pub fn redact_url(url: &str) -> String {
     parsed.to_string()
 }
 
+/// Redacts the text of a setting that should contain no secret: only if it looks like a URL with a user name, a password or
+/// a query, so that an operator sees what is wrong with other texts.
+pub fn redact_credentials(text: &str) -> String {
+    let is_suspicious = text.contains("://") && text.contains(['@', '?']);
+    if is_suspicious { redact_servers(text) } else { text.to_owned() }
+}
+
 /// Redacts each URL of a comma-separated list of servers, where a user name without a password is a token.
 pub fn redact_servers(urls: &str) -> String {
     let servers: Vec<String> = urls.split(',').map(|url| redact_server(url.trim())).collect();
@@ -86,6 +93,16 @@ mod tests {
             "secret",
         ] {
             assert!(!redact_url(url).contains("secret"), "{}", redact_url(url));
+        }
+    }
+
+    #[test]
+    fn credentials_in_a_setting_that_should_have_none_are_masked() {
+        for text in ["8080", "not a url", "photos.example", "http://photos.example/a", "user@example"] {
+            assert_eq!(redact_credentials(text), text);
+        }
+        for text in ["http://secret@a", "http://u:secret@a", "http://a:b?k=secret", "http://u:se#secret@a"] {
+            assert!(!redact_credentials(text).contains("secret"), "{}", redact_credentials(text));
         }
     }
 

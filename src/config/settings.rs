@@ -19,7 +19,7 @@ use super::gc::GcArguments;
 use super::models::ModelArguments;
 use super::pipeline::PipelineArguments;
 use super::queue::QueueArguments;
-use super::redact::redact_servers;
+use super::redact::{redact_credentials, redact_servers};
 use super::service::ServiceArguments;
 use super::storage::StorageArguments;
 
@@ -99,7 +99,8 @@ impl Settings {
                 Ok(flag) => valid.push(flag),
                 Err(reason) => {
                     let text = text.to_string_lossy();
-                    let text = if arg.is_hide_env_values_set() { redact_servers(&text) } else { text.into() };
+                    let is_secret = arg.is_hide_env_values_set();
+                    let text = if is_secret { redact_servers(&text) } else { redact_credentials(&text) };
                     problems.push(format!("{name}={text}: {reason}"));
                 }
             }

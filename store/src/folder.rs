@@ -1,16 +1,18 @@
 //! Folders that survive a power cut.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Creates a folder and the missing folders above it, and syncs them to disk; blocks.
+use crate::private::private_folder;
+
+/// Creates a folder and the missing folders above it, for their owner alone, and syncs them to disk; blocks.
 ///
 /// # Errors
-/// As [`fs::create_dir_all`], or if the folder above a created one cannot be synced.
+/// As [`std::fs::create_dir_all`], or if the folder above a created one cannot be synced.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = folder.ancestors().take_while(|ancestor| is_missing(ancestor)).collect();
-    fs::create_dir_all(folder)?;
+    private_folder().recursive(true).create(folder)?;
     for created in &missing {
         sync_parent(created)?;
     }

@@ -10,6 +10,7 @@ pub mod error;
 pub mod folder;
 pub mod metric_names;
 pub mod model;
+pub mod private;
 mod queue;
 pub mod search;
 mod sql;

@@ -13,14 +13,15 @@ use crate::blobs::local::LocalFiles;
 use crate::blobs::storage::{Storage, StorageSettings};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::metric_names;
+use crate::model::object_key::ObjectKey;
 use crate::queue::jetstream::{JetStreamQueue, QueueSettings};
 use crate::search::faces::FaceCache;
 use crate::search::texts::TextSearch;
 use crate::sql::{
     Database, DatabaseKind, ServerLimits, SqlAlbums, SqlFaces, SqlGcQueries, SqlKeys, SqlPhotos, SqlProbes,
-    SqlQueue, SqlTexts,
+    SqlQueue, SqlTexts, SqlUploadTargets,
 };
-use crate::traits;
+use crate::traits::{self, UploadTarget};
 
 /// How long the measures of the queue may take until they count as unknown: about as long as one is used.
 const MEASURE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -199,6 +200,15 @@ impl Store {
             Some(jetstream) => jetstream.check_stream().await,
             None => Ok(()),
         }
+    }
+
+    /// Returns whether the photo or the selfie exists for which an object is uploaded. A URL for an upload is valid for
+    /// minutes; what it was signed for may be deleted meanwhile.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn find_upload_target(&self, key: &ObjectKey) -> Result<UploadTarget, StoreError> {
+        SqlUploadTargets::new(self.database.clone()).find(key).await
     }
 
     /// Removes objects that no database row needs, and finishes deletions of albums that were interrupted.

@@ -327,6 +327,17 @@ pub struct UploadConditions<'a> {
     pub ttl: Duration,
 }
 
+/// What an upload under a key would be stored for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UploadTarget {
+    /// A photo, in any state, or a selfie without an embedding.
+    Open,
+    /// A selfie whose embedding exists: no search would read the bytes.
+    UsedProbe,
+    /// No photo and no selfie, or an expired one, or one of an album that is being deleted.
+    Missing,
+}
+
 /// A photo that contains the face of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaceHit {

@@ -3,7 +3,9 @@
 use std::process::Command;
 
 use clap::Args;
+use clap::builder::FalseyValueParser;
 
+use crate::advisories;
 use crate::layout::Layout;
 use crate::process::{cargo, run_visibly};
 use crate::report::print_heading;
@@ -21,12 +23,15 @@ pub struct TestArguments {
     /// Seed of the random cases of property tests
     #[arg(long, env = SEED, value_name = "NUMBER", default_value_t = 20_261_121)]
     seed: u64,
+    /// Fail when the database of known vulnerabilities cannot be fetched
+    #[arg(long, env = "REQUIRE_ADVISORIES", value_parser = FalseyValueParser::new())]
+    require_advisories: bool,
     #[command(flatten)]
     setup: SetupArguments,
 }
 
-/// Everything that a change must pass: formatting, lints, documentation, tests, and the licences, sources and use of
-/// dependencies. Each run has the same random cases, so that a change fails for what it changes.
+/// Everything that a change must pass: formatting, lints, documentation, tests, and the licences, sources, use and known
+/// vulnerabilities of dependencies. Each run has the same random cases, so that a change fails for what it changes.
 pub fn run_checks(layout: &Layout, arguments: &TestArguments) -> anyhow::Result<()> {
     let paths = setup::run(layout, &arguments.setup)?;
     setup::install_test_tools(layout)?;
@@ -34,6 +39,7 @@ pub fn run_checks(layout: &Layout, arguments: &TestArguments) -> anyhow::Result<
     print_heading("Formatting");
     run_visibly(&mut cargo(layout.root(), &["fmt", "--all", "--check"]))?;
     check_dependencies(layout)?;
+    advisories::check(layout, &setup::cargo_tools(layout).join("cargo-deny"), arguments.require_advisories)?;
     print_heading("Lints");
     for features in [TEST_FEATURES, &["--no-default-features"], &[]] {
         let mut clippy = cargo(layout.root(), &["clippy", "--workspace", "--all-targets"]);

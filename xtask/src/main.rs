@@ -3,6 +3,7 @@
 //! Needs only cargo and a C linker, so that it runs on a fresh machine; it fetches everything else and prints what it
 //! fetches. It uses the product only through its commands and its API.
 
+mod advisories;
 mod checks;
 mod demo;
 mod digest;

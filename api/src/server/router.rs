@@ -75,11 +75,11 @@ fn storage_route(ctx: Context) -> BoxedFilter<(Response,)> {
         .and(query)
         .and(extract_request())
         .then(move |key: String, query: String, request| {
-            let local = ctx.store.local.clone();
+            let ctx = ctx.clone();
             async move {
-                match local {
+                match &ctx.store.local {
                     Some(local) => {
-                        storage::handle(&local, ObjectUrl { key: &key, query: &query }, request).await
+                        storage::handle(&ctx, local, ObjectUrl { key: &key, query: &query }, request).await
                     }
                     None => ApiError::not_found().into_response(),
                 }

@@ -1,15 +1,19 @@
 //! `PUT` and `GET /storage/{key}`: presigned uploads and downloads where objects are on the local disk.
 //!
 //! They behave like presigned URLs of S3: no API key, 200 on success, 403 for a signature that is wrong, expired or made
-//! for another request. CORS allows every origin, because galleries show pictures and send selfies from pages of any
-//! site; the signature is the permission.
+//! for another request. In addition an upload has a deadline, an object has few uploads at once, and an upload for a photo
+//! or a selfie that no longer exists is refused. CORS allows every origin, because galleries show pictures and send
+//! selfies from pages of any site; the signature is the permission.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, Stream, StreamExt};
-use photofinish_store::blobs::local::{LocalFiles, ReceiveError, SignatureError};
-use photofinish_store::traits::ANY_IMAGE;
+use photofinish_store::blobs::local::uploads::{PublishError, ReceiveError};
+use photofinish_store::blobs::local::{LocalFiles, SignatureError};
+use photofinish_store::model::object_key::ObjectKey;
+use photofinish_store::traits::{ANY_IMAGE, UploadTarget};
+use serde_json::json;
 use warp::Reply;
 use warp::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -18,6 +22,7 @@ use warp::http::header::{
 use warp::http::{HeaderMap, Method, StatusCode};
 use warp::reply::Response;
 
+use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
 use crate::operation::body::{RequestBody, content_length};
@@ -33,19 +38,27 @@ const ALLOW: &str = "GET, HEAD, PUT, OPTIONS";
 /// An upload that sends nothing for this long is aborted.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// When an object that has as many uploads as it may have at once is likely to have fewer.
+const BUSY_RETRY_AFTER: Duration = Duration::from_secs(5);
+
 /// A presigned URL as the request contains it.
 #[derive(Clone, Copy)]
 pub(crate) struct ObjectUrl<'a> {
-    /// The path after [`STORAGE_PREFIX`].
+    /// The path after [`STORAGE_PREFIX`], not decoded.
     pub(crate) key: &'a str,
     /// The raw query string, with the signature.
     pub(crate) query: &'a str,
 }
 
 /// Responds to an upload, a download or a preflight request.
-pub(crate) async fn handle(local: &LocalFiles, url: ObjectUrl<'_>, mut request: ApiRequest) -> Response {
+pub(crate) async fn handle(
+    ctx: &Context,
+    local: &LocalFiles,
+    url: ObjectUrl<'_>,
+    mut request: ApiRequest,
+) -> Response {
     let result = match request.method {
-        Method::PUT => receive_upload(local, url, &mut request).await,
+        Method::PUT => receive_upload(ctx, local, url, &mut request).await,
         Method::GET => send_object(local, url, Content::Full).await,
         Method::HEAD => send_object(local, url, Content::HeadersOnly).await,
         Method::OPTIONS => Ok(preflight_response()),
@@ -60,26 +73,67 @@ pub(crate) async fn handle(local: &LocalFiles, url: ObjectUrl<'_>, mut request: 
 }
 
 async fn receive_upload(
+    ctx: &Context,
     local: &LocalFiles,
     url: ObjectUrl<'_>,
     request: &mut ApiRequest,
 ) -> Result<Response, ApiError> {
     let content_type = signed_content_type(url.query, &request.headers);
     let grant = local.verify_upload(url.key, url.query, content_type).map_err(signature_error)?;
-    let too_large = || ApiError::new(ErrorKind::PayloadTooLarge);
-    if content_length(&request.headers).is_some_and(|length| length > grant.max_bytes()) {
-        return Err(too_large());
+    let declared_bytes = content_length(&request.headers);
+    if declared_bytes.is_some_and(|length| length > grant.max_bytes()) {
+        return Err(ApiError::new(ErrorKind::PayloadTooLarge));
     }
-    match local.receive_upload(grant, read_chunks(&mut request.body)).await {
-        Ok(_) => Ok(Response::new(Bytes::new().into())),
-        Err(ReceiveError::TooLarge { .. }) => Err(too_large()),
-        Err(ReceiveError::Body(UploadInterrupted::Stalled)) => {
-            Err(ApiError::new(ErrorKind::Timeout).with_connection_close())
+    let key = grant.key().clone();
+    let upload =
+        local.begin_upload(grant, declared_bytes, ctx.settings.upload_pace).map_err(|_| busy_error())?;
+    check_target(ctx, &key).await?;
+    let received =
+        local.receive_upload(upload, read_chunks(&mut request.body)).await.map_err(receive_error)?;
+    check_target(ctx, &key).await?;
+    local.publish_upload(received).await.map_err(publish_error)?;
+    if let Err(error) = check_target(ctx, &key).await {
+        // Deleted since the last check. The deletion may have removed the objects before this one was stored.
+        if error.kind().status() < 500 {
+            ctx.store.blobs.delete(&key).await?;
         }
-        Err(ReceiveError::Body(UploadInterrupted::Truncated)) => {
-            Err(ApiError::malformed("The body ended early").with_connection_close())
+        return Err(error);
+    }
+    Ok(Response::new(Bytes::new().into()))
+}
+
+/// Checks that the photo or the selfie for which an object is uploaded exists and may have it.
+async fn check_target(ctx: &Context, key: &ObjectKey) -> Result<(), ApiError> {
+    match ctx.store.find_upload_target(key).await? {
+        UploadTarget::Open => Ok(()),
+        UploadTarget::UsedProbe => Err(ApiError::new(ErrorKind::Conflict).with_code("SELFIE_USED")),
+        UploadTarget::Missing => Err(ApiError::not_found()),
+    }
+}
+
+fn busy_error() -> ApiError {
+    let data = json!({ "code": "UPLOAD_IN_PROGRESS", "tryAgainIn": BUSY_RETRY_AFTER.as_secs() });
+    ApiError::rate_limited(BUSY_RETRY_AFTER).with_data(data)
+}
+
+fn receive_error(error: ReceiveError<UploadInterrupted>) -> ApiError {
+    match error {
+        ReceiveError::TooLarge { .. } => ApiError::new(ErrorKind::PayloadTooLarge),
+        ReceiveError::TooSlow | ReceiveError::Body(UploadInterrupted::Stalled) => {
+            ApiError::new(ErrorKind::Timeout).with_connection_close()
         }
-        Err(ReceiveError::Store(error)) => Err(error.into()),
+        ReceiveError::Expired => expired_error().with_connection_close(),
+        ReceiveError::Body(UploadInterrupted::Truncated) => {
+            ApiError::malformed("The body ended early").with_connection_close()
+        }
+        ReceiveError::Store(error) => error.into(),
+    }
+}
+
+fn publish_error(error: PublishError) -> ApiError {
+    match error {
+        PublishError::Expired => expired_error(),
+        PublishError::Store(error) => error.into(),
     }
 }
 
@@ -159,8 +213,12 @@ fn preflight_response() -> Response {
 fn signature_error(error: SignatureError) -> ApiError {
     let code = match error {
         SignatureError::Malformed | SignatureError::Wrong => "SIGNATURE_MISMATCH",
-        SignatureError::Expired => "URL_EXPIRED",
+        SignatureError::Expired => return expired_error(),
         SignatureError::ContentType => "CONTENT_TYPE_MISMATCH",
     };
     ApiError::new(ErrorKind::Forbidden).with_code(code)
+}
+
+fn expired_error() -> ApiError {
+    ApiError::new(ErrorKind::Forbidden).with_code("URL_EXPIRED")
 }

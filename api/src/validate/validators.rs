@@ -30,9 +30,9 @@ pub(crate) fn text(min: usize, max: usize) -> Text {
     Text { min, max, format: None, pattern: NO_NUL_PATTERN, check: check_no_nul }
 }
 
-/// An absolute URI.
-pub(crate) fn uri() -> Text {
-    Text { min: 1, max: 2048, format: Some("uri"), pattern: NO_NUL_PATTERN, check: check_absolute_uri }
+/// An absolute `http` or `https` URI with a host, for pages to link to: `javascript:` and `data:` would run there.
+pub(crate) fn web_uri() -> Text {
+    Text { min: 1, max: 2048, format: Some("uri"), pattern: WEB_URI_PATTERN, check: check_web_uri }
 }
 
 /// A string of at most `max` characters that passes `check`; `pattern` says the same in the document.
@@ -50,8 +50,23 @@ type CheckFn = fn(&str) -> Result<(), String>;
 
 const NO_NUL_PATTERN: &str = "^[^\\u0000]*$";
 
+const WEB_URI_PATTERN: &str = "^[Hh][Tt][Tt][Pp][Ss]?://[^/?#\\u0000][^\\u0000]*$";
+
 fn check_no_nul(text: &str) -> Result<(), String> {
     if text.contains('\0') { Err("must not contain U+0000".to_owned()) } else { Ok(()) }
+}
+
+/// `Url` accepts `http:a` and `http:///a` and finds a host in them; the part after the scheme is checked as it was sent.
+fn check_web_uri(text: &str) -> Result<(), String> {
+    check_absolute_uri(text)?;
+    let (scheme, rest) = text.split_once(':').unwrap_or_default();
+    let is_web = ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web));
+    let authority = rest.strip_prefix("//").and_then(|rest| rest.split(['/', '?', '#']).next());
+    if is_web && authority.is_some_and(|authority| !authority.is_empty()) {
+        Ok(())
+    } else {
+        Err("must begin with http:// or https:// and a host".to_owned())
+    }
 }
 
 /// `Url` follows the WHATWG standard and repairs invalid URLs, so the characters are checked by RFC 3986, section 2.

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::config::{AlbumConfig, ConfigChange};
 use super::{Output, read_album_id, sample};
 use crate::validate::input::{Fields, Input, nested};
-use crate::validate::validators::{Integer, ListOf, Nullable, Text, text, uri};
+use crate::validate::validators::{Integer, ListOf, Nullable, Text, text, web_uri};
 use crate::wire::cursor;
 
 /// An album: the photos of one event.
@@ -146,7 +146,7 @@ impl Input for CreateAlbum {
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let title = fields.required("title", "The name of the event.", title_text());
-        let cover_url = fields.optional("coverUrl", "A cover picture.", uri());
+        let cover_url = fields.optional("coverUrl", "A cover picture, at an http or https URL.", web_uri());
         let tags = fields.optional("tags", "Labels of your choice.", tag_list());
         let config = fields.optional("config", CONFIG_DESCRIPTION, nested::<ConfigChange>());
         if let Some(config) = &config {
@@ -181,7 +181,7 @@ impl Input for UpdateAlbum {
         let album = read_album_id(fields);
         let title = fields.optional("title", "The new name.", title_text());
         let cover_url =
-            fields.optional("coverUrl", "The new cover picture, or null to remove it.", Nullable(uri()));
+            fields.optional("coverUrl", "The new cover picture, or null to remove it.", Nullable(web_uri()));
         let tags = fields.optional("tags", "The new labels; they replace all previous ones.", tag_list());
         let config = fields.optional("config", CONFIG_DESCRIPTION, nested());
         Some(Self { album: album?, title, cover_url, tags, config })

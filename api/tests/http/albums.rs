@@ -85,12 +85,12 @@ fn an_inconsistent_config_is_refused() {
 }
 
 #[test]
-fn a_cover_url_is_an_absolute_uri() {
+fn a_cover_url_is_an_absolute_http_uri() {
     let service = TestService::start();
     let partner = service.partner();
     let create = |cover: &str| partner.call("/albums/create", &json!({ "title": "T", "coverUrl": cover }));
     for accepted in
-        ["https://a.example/x?y=1#z", "http://127.0.0.1:8080/", "s3://bucket/key", "urn:isbn:0451450523"]
+        ["https://a.example/x?y=1#z", "http://127.0.0.1:8080/", "HTTPS://a.example", "https://a.example?x"]
     {
         assert_eq!(create(accepted).ok()["coverUrl"], json!(accepted));
     }
@@ -99,6 +99,31 @@ fn a_cover_url_is_an_absolute_uri() {
     {
         create(refused).issues();
     }
+    let refused = [(r#"["coverUrl"]"#.to_owned(), "invalid_format".to_owned())];
+    for unsafe_or_hostless in [
+        "javascript:alert(1)",
+        "JavaScript://a.example/%0Aalert(1)",
+        "data:text/html,x",
+        "vbscript:x",
+        "file:///etc/passwd",
+        "ftp://a.example/x",
+        "blob:https://a.example/x",
+        "s3://bucket/key",
+        "urn:isbn:0451450523",
+        "http:a.example",
+        "http:/a.example",
+        "https:///a.example",
+        "https://?x",
+        "https://",
+    ] {
+        assert_eq!(create(unsafe_or_hostless).issues(), refused, "{unsafe_or_hostless}");
+        let album = create("https://a.example/x").ok();
+        let body = json!({ "albumId": album["id"], "coverUrl": unsafe_or_hostless });
+        assert_eq!(partner.call("/albums/update", &body).issues(), refused, "{unsafe_or_hostless}");
+    }
+    let long = |length: usize| format!("https://a.example/{}", "x".repeat(length - 18));
+    create(&long(2048)).ok();
+    assert_eq!(create(&long(2049)).issues(), [(r#"["coverUrl"]"#.to_owned(), "too_big".to_owned())]);
     for escaped in ["https://a.example/L%C3%A4ufer.jpg", "https://[2001:db8::1]/x"] {
         assert_eq!(create(escaped).ok()["coverUrl"], json!(escaped));
     }
@@ -108,7 +133,7 @@ fn a_cover_url_is_an_absolute_uri() {
         "https://a.example/<x>",
         "https://a.example/%2",
     ] {
-        assert_eq!(create(unescaped).issues(), [(r#"["coverUrl"]"#.to_owned(), "invalid_format".to_owned())]);
+        assert_eq!(create(unescaped).issues(), refused);
     }
 }
 

@@ -15,5 +15,6 @@ mod search;
 mod serving;
 mod storage;
 mod support;
+mod upload_limits;
 mod uploads;
 mod wire_rules;

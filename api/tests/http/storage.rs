@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use crate::support::raw::RawConnection;
 use crate::support::{DEADLINE, MAX_PHOTO_BYTES, MAX_PROBE_BYTES, Partner, TestService};
 
-fn request_upload_url(partner: &Partner, album: &Value) -> (String, Value) {
+pub(crate) fn request_upload_url(partner: &Partner, album: &Value) -> (String, Value) {
     let body = json!({ "albumId": album, "filename": "a.jpg", "contentType": "image/jpeg" });
     let ticket = partner.call("/photos/photo/signed", &body).ok();
     (ticket["uploadUrl"].as_str().unwrap().to_owned(), ticket["photoId"].clone())
 }
 
-fn assert_refused(response: crate::support::ApiResponse, code: &str) {
+pub(crate) fn assert_refused(response: crate::support::ApiResponse, code: &str) {
     assert_eq!(response.defined_error(403, "FORBIDDEN")["data"], json!({ "code": code }));
 }
 

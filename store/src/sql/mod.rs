@@ -23,6 +23,7 @@ mod statement;
 #[cfg(test)]
 mod tests;
 mod texts;
+mod upload_targets;
 
 pub(crate) use self::albums::SqlAlbums;
 pub(crate) use self::connection::postgres::MIN_IDLE_IN_TRANSACTION;
@@ -36,3 +37,4 @@ pub(crate) use self::photos::SqlPhotos;
 pub(crate) use self::probes::SqlProbes;
 pub(crate) use self::queue::SqlQueue;
 pub(crate) use self::texts::SqlTexts;
+pub(crate) use self::upload_targets::SqlUploadTargets;

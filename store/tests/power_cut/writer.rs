@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::stream;
 use photofinish_store::Store;
+use photofinish_store::blobs::local::uploads::UploadPace;
 use photofinish_store::conformance::{self, AlbumFixture};
 use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
@@ -103,8 +104,9 @@ async fn upload(store: &Store, key: &ObjectKey) {
     let grant = local.verify_upload(path, url.query().unwrap(), Some("image/jpeg")).unwrap();
     let chunks: Vec<_> =
         bytes.chunks(3000).map(|chunk| Ok::<_, Infallible>(Bytes::copy_from_slice(chunk))).collect();
-    let received = local.receive_upload(grant, stream::iter(chunks)).await.unwrap();
-    assert_eq!(received, bytes.len() as u64);
+    let started = local.begin_upload(grant, None, UploadPace::SERVICE).unwrap();
+    let received = local.receive_upload(started, stream::iter(chunks)).await.unwrap();
+    assert_eq!(local.publish_upload(received).await.unwrap(), bytes.len() as u64);
 }
 
 /// Processes photos as the pipeline does: previews first, then the results of a batch. One photo fails, one is released

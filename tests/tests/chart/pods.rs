@@ -44,6 +44,69 @@ fn no_pod_is_root_or_can_write_its_image() {
 }
 
 #[test]
+fn every_scratch_volume_has_a_size_limit() {
+    let Some(helm) = Helm::find("every_scratch_volume_has_a_size_limit") else { return };
+    for example in EXAMPLES {
+        let manifests = helm.manifests(example, &["--set", "scratch.tmp=7Mi"]);
+        for (title, pod) in manifests.iter().filter_map(|manifest| Some((title(manifest), pod(manifest)?))) {
+            let volumes = pod["volumes"].as_array().expect("volumes");
+            assert_eq!(volumes.len(), 2, "{title}: {volumes:?}");
+            for volume in volumes {
+                let limit = if volume["name"] == "tmp" { "7Mi" } else { "2Gi" };
+                assert_eq!(volume["emptyDir"]["sizeLimit"], limit, "{title}: {volume}");
+            }
+        }
+    }
+}
+
+/// A digest of an image in the values.
+fn digest(letter: char) -> String {
+    format!("sha256:{}", letter.to_string().repeat(64))
+}
+
+#[test]
+fn images_are_named_by_digest_where_one_is_given() {
+    let Some(helm) = Helm::find("images_are_named_by_digest_where_one_is_given") else { return };
+    let (a, b) = (digest('a'), digest('b'));
+    let cases: [(&str, &[String], String, String); 5] = [
+        (EXAMPLES[0], &[], "photofinish:0.1.0".into(), "photofinish:0.1.0".into()),
+        (
+            EXAMPLES[0],
+            &[format!("image.digest={a}")],
+            format!("photofinish:0.1.0@{a}"),
+            format!("photofinish:0.1.0@{a}"),
+        ),
+        // The worker's own tag names another image.
+        (
+            EXAMPLES[1],
+            &[format!("image.digest={a}")],
+            format!("photofinish:0.1.0@{a}"),
+            "photofinish:0.1.0-cuda".into(),
+        ),
+        (
+            EXAMPLES[1],
+            &[format!("image.digest={a}"), format!("worker.image.digest={b}")],
+            format!("photofinish:0.1.0@{a}"),
+            format!("photofinish:0.1.0-cuda@{b}"),
+        ),
+        (
+            EXAMPLES[0],
+            &[format!("worker.image.digest={b}")],
+            "photofinish:0.1.0".into(),
+            format!("photofinish:0.1.0@{b}"),
+        ),
+    ];
+    for (example, values, others, worker) in cases {
+        let values: Vec<&str> = values.iter().flat_map(|value| ["--set", value.as_str()]).collect();
+        let manifests = helm.manifests(example, &values);
+        for (title, pod) in manifests.iter().filter_map(|manifest| Some((title(manifest), pod(manifest)?))) {
+            let expected = if title == "Deployment photofinish-worker" { &worker } else { &others };
+            assert_eq!(pod["containers"][0]["image"], **expected, "{title} with {values:?}");
+        }
+    }
+}
+
+#[test]
 fn secrets_are_only_named() {
     let Some(helm) = Helm::find("secrets_are_only_named") else { return };
     for example in EXAMPLES {

@@ -102,3 +102,24 @@ fn disabled_components_have_no_policy() {
         assert_eq!(policies, wanted, "{value}");
     }
 }
+
+#[test]
+fn health_and_metrics_are_for_the_namespace_and_for_those_that_are_listed() {
+    const TEST: &str = "health_and_metrics_are_for_the_namespace_and_for_those_that_are_listed";
+    let Some(helm) = Helm::find(TEST) else { return };
+    let prometheus = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "watch"}}});
+    let listed = format!("networkPolicy.adminFrom=[{prometheus}]");
+    let cases = [
+        ("networkPolicy.adminFrom=[]", json!([{"podSelector": {}}])),
+        (listed.as_str(), json!([{"podSelector": {}}, prometheus])),
+    ];
+    for (value, expected) in cases {
+        let manifests = helm.manifests(EXAMPLES[0], &["--set-json", value]);
+        for name in ["NetworkPolicy photofinish-api", "NetworkPolicy photofinish-worker"] {
+            let rules = find_manifest(&manifests, name)["spec"]["ingress"].as_array().expect("rules");
+            let admin: Vec<_> = rules.iter().filter(|rule| rule["ports"][0]["port"] == "admin").collect();
+            assert_eq!(admin.len(), 1, "{name}: {rules:?}");
+            assert_eq!(admin[0]["from"], expected, "{name}");
+        }
+    }
+}

@@ -135,12 +135,18 @@ fn the_schema_refuses_values_of_a_wrong_kind() {
         ("settings.ENVIRONMENT=moon", "/settings/ENVIRONMENT"),
         ("settings.DATABASE_URL=postgres://u:p@h/d", "DATABASE_URL"),
         ("settings.MAX_PHOTO_MB=0", "/settings/MAX_PHOTO_MB"),
+        ("settings.PUBLIC_URL=https://user:word@photos.example", "/settings/PUBLIC_URL"),
         ("securityContext.runAsUser=0", "/securityContext/runAsUser"),
         ("api.podDisruptionBudget.maxUnavailable=0", "/api/podDisruptionBudget/maxUnavailable"),
         ("api.resources.limits.memory=lots", "/api/resources/limits/memory"),
         ("queue.monitoringEndpoint=http://nats:8222", "/queue/monitoringEndpoint"),
         ("networkPolicy.egress={x}", "/networkPolicy/egress"),
         ("service.port=70000", "/service/port"),
+        ("image.digest=latest", "/image/digest"),
+        ("image.digest=sha256:abc", "/image/digest"),
+        ("worker.image.digest=0.1.0", "/worker/image/digest"),
+        ("scratch.tmp=lots", "/scratch/tmp"),
+        ("scratch.data=0", "/scratch/data"),
         ("database.existingSecret=postgres://u:p@h/d", "/database/existingSecret"),
     ];
     for (value, place) in cases {

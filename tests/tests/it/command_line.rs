@@ -1,5 +1,7 @@
 //! The other commands, and the settings.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use photofinish_tests::harness::{binary_path, skip_or_fail, test_data};
@@ -56,6 +58,23 @@ fn config_prints_the_effective_settings_with_secrets_redacted() {
 }
 
 #[test]
+fn a_password_in_the_public_url_is_refused_and_not_printed() {
+    let shell = Shell::new();
+    let name = "PHOTOFINISH_PUBLIC_URL";
+    for url in ["https://user:hidden-word@example.com", "https://hidden-word@example.com/?hidden-word"] {
+        for command in [&["config"][..], &["doctor"], &["migrate"], &["all", "--listen", "127.0.0.1:0"]] {
+            let output = shell.run(command, &[(name, url)]);
+            assert_eq!(output.code, Some(1), "{command:?}: {}", output.combined_output());
+            assert!(output.stderr.contains(name), "{command:?}: {}", output.stderr);
+            assert!(!output.combined_output().contains("hidden-word"), "{}", output.combined_output());
+        }
+        let flag = shell.run(&["config", "--public-url", url], &[]);
+        assert_eq!(flag.code, Some(1), "{}", flag.combined_output());
+        assert!(!flag.combined_output().contains("hidden-word"), "{}", flag.combined_output());
+    }
+}
+
+#[test]
 fn migrate_makes_a_database_and_can_be_repeated() {
     let shell = Shell::new();
     shell.run(&["migrate"], &[]).expect_success();
@@ -64,8 +83,22 @@ fn migrate_makes_a_database_and_can_be_repeated() {
 }
 
 #[test]
+fn commands_keep_the_data_folder_for_its_owner_alone() {
+    let shell = Shell::new();
+    std::fs::set_permissions(shell.path(), Permissions::from_mode(0o755)).expect("permissions");
+    shell.run(&["sweep", "--dry-run"], &[]).expect_success();
+    let mut paths = vec![shell.path().to_owned()];
+    let entries = std::fs::read_dir(shell.path()).expect("a data folder");
+    paths.extend(entries.map(|entry| entry.expect("an entry").path()));
+    assert!(paths.len() > 4, "folder, database, objects and secrets: {paths:?}");
+    for path in paths {
+        let mode = std::fs::metadata(&path).expect("an entry").permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
+    }
+}
+
+#[test]
 fn secrets_are_readable_by_their_owner_alone() {
-    use std::os::unix::fs::PermissionsExt;
     let shell = Shell::new();
     shell.run(&["sweep", "--dry-run"], &[]).expect_success();
     let secrets: Vec<PathBuf> = std::fs::read_dir(shell.path().join("secrets"))

@@ -1,10 +1,15 @@
 //! Uploads and selfies: what they leave in the storage folder, and for how long.
 
+use std::fs::{Metadata, Permissions};
 use std::io::Write;
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use photofinish_tests::harness::test_photo::TestPhoto;
 use photofinish_tests::harness::{Service, ServiceOptions, wait_until};
+use serde_json::json;
 
 /// How many uploads are being received.
 fn count_partial_files(service: &Service) -> usize {
@@ -83,4 +88,87 @@ fn a_selfie_expires_as_configured_and_is_then_unknown() {
     partner.search_by_image(&album, &used).expect_defined_error(404);
     partner.search_by_image(&album, &unused).expect_defined_error(404);
     wait_until("the selfie that was never used is removed", || service.list_objects().is_empty());
+}
+
+/// Every file and folder below a folder, and the folder itself.
+fn walk(folder: &Path) -> Vec<(PathBuf, Metadata)> {
+    let mut found = vec![(folder.to_owned(), folder.metadata().expect("a folder"))];
+    for entry in folder.read_dir().expect("a folder") {
+        let path = entry.expect("an entry of the folder").path();
+        let metadata = path.metadata().expect("an entry");
+        if metadata.is_dir() {
+            found.extend(walk(&path));
+        } else {
+            found.push((path, metadata));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_data_folder_is_for_the_services_user_alone_also_if_an_earlier_version_made_it() {
+    let service = Service::start(ServiceOptions::with_fake_models());
+    let partner = service.partner();
+    let album = partner.create_album("Private");
+    partner.upload_photo(&album, "a.jpg", &TestPhoto::new(640, 480).to_jpeg());
+    partner.wait_until_idle(&album);
+    let stored = walk(&service.data_dir());
+    for name in ["photofinish.sqlite", "photofinish.sqlite-wal", "original", "preview.jpg", "url-signing.key"]
+    {
+        assert!(stored.iter().any(|(path, _)| path.ends_with(name)), "no {name} in {stored:?}");
+    }
+    for (path, metadata) in &stored {
+        let mode = metadata.permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
+    }
+    service.terminate(Duration::from_secs(60));
+    for (path, metadata) in walk(&service.data_dir()) {
+        let mode = if metadata.is_dir() { 0o755 } else { 0o644 };
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).expect("permissions");
+    }
+    service.restart();
+    for name in ["", "objects", "secrets", "secrets/url-signing.key", "photofinish.sqlite"] {
+        let path = service.data_dir().join(name);
+        let mode = path.metadata().expect("it is still there").permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
+    }
+    assert!(service.log().contains("restricted permissions to the service's user"), "{}", service.log());
+    partner.upload_photo(&album, "b.jpg", &TestPhoto::new(640, 480).to_jpeg());
+}
+
+#[test]
+fn no_log_line_contains_a_signature_or_a_key() {
+    let options = ServiceOptions::with_fake_models().with_setting("PHOTOFINISH_LOG", "trace");
+    let service = Service::start(options);
+    let partner = service.partner();
+    let album = partner.create_album("Logged");
+    let jpeg = TestPhoto::new(640, 480).to_jpeg();
+    let photo = partner.upload_photo(&album, "a.jpg", &jpeg);
+    partner.wait_until_idle(&album);
+    partner.upload_selfie(&album, &TestPhoto::selfie(3).to_jpeg());
+    let ticket = partner.sign_photo(&album, "b.jpg", "image/jpeg");
+    let picture = partner.get_photo(&album, &photo)["url"].as_str().expect("a URL").to_owned();
+    assert_eq!(partner.get(&picture).status, 200);
+    let mut signatures = Vec::new();
+    for url in [&ticket.upload_url, &picture] {
+        signatures.push(url.split_once("signature=").expect("a signature").1.to_owned());
+        let changed = format!("{url}&x=1");
+        assert_eq!(partner.put(&changed, "image/jpeg", &jpeg).status, 403);
+        assert_eq!(partner.get(&changed).status, 403);
+    }
+    assert_eq!(partner.put(&ticket.upload_url, "image/png", &jpeg).status, 403);
+    assert_eq!(partner.put(&ticket.upload_url, "image/jpeg", &jpeg).status, 200);
+    partner.call_ok("/photos/photo/delete", &json!({ "albumId": album, "photoId": ticket.photo_id }));
+    assert_eq!(partner.put(&ticket.upload_url, "image/jpeg", &jpeg).status, 404);
+    // Storage that fails: the errors that say why contain the names of objects.
+    let objects = service.data_dir().join("objects");
+    std::fs::rename(&objects, service.data_dir().join("moved")).expect("a folder is moved");
+    assert_eq!(partner.get(&picture).status, 503);
+    service.terminate(Duration::from_secs(60));
+    let log = service.log();
+    assert!(log.contains("request handled") && log.contains("operation=\"storage\""), "{log:.2000}");
+    for secret in signatures.iter().map(String::as_str).chain(["signature=", "expires=", partner.key()]) {
+        let line = log.lines().find(|line| line.contains(secret));
+        assert!(line.is_none(), "{secret} is in the log: {line:?}");
+    }
 }

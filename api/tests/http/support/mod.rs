@@ -16,6 +16,7 @@ use photofinish_api::context::{
     ProbeError, ProgressCache,
 };
 use photofinish_api::key::KeyText;
+use photofinish_store::blobs::local::uploads::UploadPace;
 use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
 use photofinish_store::model::ids::{AlbumId, PhotoId};
 use photofinish_store::model::key::{KeyMode, NewKey, Scope};
@@ -313,6 +314,7 @@ fn settings() -> ApiSettings {
         max_photo_bytes: MAX_PHOTO_BYTES,
         max_probe_bytes: MAX_PROBE_BYTES,
         upload_ttl: Duration::from_secs(900),
+        upload_pace: UploadPace::SERVICE,
         download_ttl: Duration::from_secs(3600),
         probe_ttl: Duration::from_secs(3600),
         media_types: ["image/jpeg", "image/png", "image/webp"].map(str::to_owned).to_vec(),

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use uuid::Uuid;
 
 use crate::model::object_key;
+use crate::private::{private_file, private_folder};
 
 /// The extension of staged files.
 const STAGED_EXTENSION: &str = "part";
@@ -39,12 +40,12 @@ impl StagedFile {
     /// Creates an empty file in `scratch`; blocks.
     pub(crate) fn create_blocking(scratch: &Path) -> io::Result<(Self, File)> {
         let path = scratch.join(format!("{}.{STAGED_EXTENSION}", Uuid::now_v7()));
-        let create = || File::options().write(true).create_new(true).open(&path);
+        let create = || private_file().write(true).create_new(true).open(&path);
         let file = match create() {
             // The disk was full when the store was opened. The folders above are not created here: if they are missing,
             // their disk may not be mounted.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::create_dir(scratch)?;
+                private_folder().create(scratch)?;
                 create()?
             }
             created => created?,
@@ -90,7 +91,7 @@ impl ObjectDir {
         if lock_file.try_exists()? {
             return Ok(Self { root, lock_file: Some(lock_file) });
         }
-        match File::options().write(true).create(true).truncate(false).open(&lock_file) {
+        match private_file().write(true).create(true).truncate(false).open(&lock_file) {
             Ok(_) => {
                 // Before the database refers to any photo in it: after a power cut this file identifies the folder.
                 File::open(&root)?.sync_all()?;
@@ -124,7 +125,7 @@ impl ObjectDir {
         // it.
         retry_on(&[io::ErrorKind::NotFound, io::ErrorKind::AlreadyExists], || {
             self.check()?;
-            fs::create_dir_all(folder)?;
+            private_folder().recursive(true).create(folder)?;
             fs::rename(&staged.path, target)
         })?;
         drop(lock);

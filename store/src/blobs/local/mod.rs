@@ -1,11 +1,12 @@
 //! Objects on the local disk, and the signed URLs with which partners upload and runners download them.
 //!
 //! The embedded profile's substitute for S3: the service itself handles `PUT` and `GET` on `/storage/{key}`, with the
-//! semantics of a presigned request. Knows no HTTP: the API calls [`LocalFiles::verify_upload`], then
-//! [`LocalFiles::receive_upload`]; or [`LocalFiles::verify_download`], then [`LocalFiles::open_object`].
+//! semantics of a presigned request. Knows no HTTP: the API calls [`LocalFiles::verify_upload`], then the steps of
+//! [`uploads`]; or [`LocalFiles::verify_download`], then [`LocalFiles::open_object`].
 
 mod durable;
 mod signing;
+pub mod uploads;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,24 +14,25 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
-use futures_util::{Stream, StreamExt};
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use time::OffsetDateTime;
-use tokio::io::AsyncWriteExt;
 use tokio_util::io::ReaderStream;
 use url::Url;
 
 use self::durable::{ObjectDir, StagedFile};
 pub use self::signing::{DownloadGrant, SignatureError, UploadGrant};
 use self::signing::{SignedFields, SignedMethod, UnverifiedRequest, UploadLimits, UrlSigner};
+use self::uploads::UploadSlots;
 use crate::blobs::object_ops::{self, ListedObject, invalid_url};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::folder::make_folder;
 use crate::model::ids::{AlbumId, OrganizationId};
 use crate::model::object_key::{KEY_ROOT, ObjectKey};
+use crate::private::restrict_to_owner;
 use crate::traits::{Blobs, Result, UploadConditions};
 
 /// How many bytes of a file are read at once for a download.
@@ -63,6 +65,7 @@ pub struct LocalFiles {
     scratch: PathBuf,
     file_system: LocalFileSystem,
     signer: UrlSigner,
+    upload_slots: UploadSlots,
 }
 
 /// An object that is ready to be sent.
@@ -73,23 +76,6 @@ pub struct LocalObject {
     pub content_type: &'static str,
     /// The content.
     pub body: BoxStream<'static, std::io::Result<Bytes>>,
-}
-
-/// Why an upload was not stored. Nothing of it is left on the disk.
-#[derive(Debug, thiserror::Error)]
-pub enum ReceiveError<E> {
-    /// The body is larger than its URL permits.
-    #[error("the body is larger than {max_bytes} bytes")]
-    TooLarge {
-        /// The limit of the URL.
-        max_bytes: u64,
-    },
-    /// The body ended early.
-    #[error("the body ended early")]
-    Body(#[source] E),
-    /// The disk failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 impl LocalFiles {
@@ -105,6 +91,7 @@ impl LocalFiles {
             }
             make_folder(&root)?;
             let object_dir = ObjectDir::open(&root)?;
+            restrict_to_owner(object_dir.root());
             // Inside the storage folder, so that files can be renamed from one to the other.
             let scratch = object_dir.root().join(SCRATCH_FOLDER);
             let prepared = make_folder(&scratch)
@@ -117,7 +104,8 @@ impl LocalFiles {
             Ok((Arc::new(object_dir), scratch, file_system))
         })
         .await?;
-        Ok(Self { object_dir, scratch, file_system, signer: UrlSigner::new(public_url, signing_secret) })
+        let signer = UrlSigner::new(public_url, signing_secret);
+        Ok(Self { object_dir, scratch, file_system, signer, upload_slots: UploadSlots::default() })
     }
 
     /// Verifies a `PUT`: `key` is the decoded path after `/storage/`, `query` the raw query string, `content_type` the
@@ -145,40 +133,6 @@ impl LocalFiles {
         query: &str,
     ) -> std::result::Result<DownloadGrant, SignatureError> {
         self.signer.verify_download(UnverifiedRequest { key, query, received_at: OffsetDateTime::now_utc() })
-    }
-
-    /// Stores a body under the granted key and replaces a previous one; returns its size in bytes. Durable when it
-    /// returns. A body that ends early or is too large leaves nothing.
-    ///
-    /// # Errors
-    /// See [`ReceiveError`].
-    pub async fn receive_upload<S, E>(
-        &self,
-        grant: UploadGrant,
-        body: S,
-    ) -> std::result::Result<u64, ReceiveError<E>>
-    where
-        S: Stream<Item = std::result::Result<Bytes, E>>,
-    {
-        let failed = |cause| unavailable("receive an upload", cause);
-        let max_bytes = grant.max_bytes();
-        let (staged, file) = StagedFile::create(&self.scratch).await.map_err(failed)?;
-        let mut file = tokio::fs::File::from_std(file);
-        let mut received: u64 = 0;
-        let mut body = std::pin::pin!(body);
-        while let Some(chunk) = body.next().await {
-            let chunk = chunk.map_err(ReceiveError::Body)?;
-            received += chunk.len() as u64;
-            if received > max_bytes {
-                return Err(ReceiveError::TooLarge { max_bytes });
-            }
-            file.write_all(&chunk).await.map_err(failed)?;
-        }
-        file.flush().await.map_err(failed)?;
-        let file = file.into_std().await;
-        let (object_dir, target) = (Arc::clone(&self.object_dir), self.path(grant.key()));
-        run_blocking("store an upload", move || object_dir.persist(staged, file, &target)).await?;
-        Ok(received)
     }
 
     /// Opens the granted object for sending.

@@ -18,6 +18,7 @@ use crate::model::object_key::ObjectKey;
 pub struct UploadGrant {
     key: ObjectKey,
     max_bytes: u64,
+    expires: i64,
 }
 
 impl UploadGrant {
@@ -29,6 +30,11 @@ impl UploadGrant {
     /// The size limit of the body in bytes.
     pub fn max_bytes(&self) -> u64 {
         self.max_bytes
+    }
+
+    /// The last second in which the URL is valid, as Unix time.
+    pub(crate) fn expires(&self) -> i64 {
+        self.expires
     }
 }
 
@@ -48,7 +54,7 @@ impl DownloadGrant {
 /// Why a signed URL is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// A parameter is missing, repeated or unreadable.
+    /// A parameter is missing, repeated, unreadable, additional, in another place or spelled in another way.
     #[error("the url is not one that this service signs")]
     Malformed,
     /// The URL was changed, or signed with another secret.
@@ -95,6 +101,12 @@ pub(crate) struct UnverifiedRequest<'a> {
     pub(crate) received_at: OffsetDateTime,
 }
 
+/// What the signature of a URL confirms.
+struct VerifiedUrl {
+    key: ObjectKey,
+    expires: i64,
+}
+
 /// Signs and verifies local URLs with one secret.
 pub(crate) struct UrlSigner {
     public_url: Url,
@@ -111,15 +123,8 @@ impl UrlSigner {
         let mut url = self.public_url.clone();
         let base = url.path().trim_end_matches('/').to_owned();
         url.set_path(&format!("{base}/storage/{}", fields.key));
-        let signature = hex::encode(self.compute_mac(fields).finalize().into_bytes());
-        {
-            let mut query = url.query_pairs_mut();
-            query.append_pair("expires", &fields.expires.to_string());
-            if let Some(UploadLimits { content_type, max_bytes }) = fields.upload_limits {
-                query.append_pair("type", content_type).append_pair("max", &max_bytes.to_string());
-            }
-            query.append_pair("signature", &signature);
-        }
+        let signature = self.compute_mac(fields).finalize().into_bytes();
+        url.set_query(Some(&canonical_query(fields, &signature)));
         url
     }
 
@@ -132,28 +137,28 @@ impl UrlSigner {
         let bound_type = parameters.get("type").ok_or(SignatureError::Malformed)?;
         let max_bytes = parse_number(&parameters, "max")?;
         let limits = UploadLimits { content_type: bound_type, max_bytes };
-        let key = self.verify(request, &parameters, Some(limits))?;
+        let VerifiedUrl { key, expires } = self.verify(request, &parameters, Some(limits))?;
         if content_type != Some(bound_type) {
             return Err(SignatureError::ContentType);
         }
-        Ok(UploadGrant { key, max_bytes })
+        Ok(UploadGrant { key, max_bytes, expires })
     }
 
     pub(crate) fn verify_download(
         &self,
         request: UnverifiedRequest<'_>,
     ) -> Result<DownloadGrant, SignatureError> {
-        let key = self.verify(request, &parse_query(request.query)?, None)?;
+        let VerifiedUrl { key, .. } = self.verify(request, &parse_query(request.query)?, None)?;
         Ok(DownloadGrant { key })
     }
 
-    /// Checks the signature, then the time, so that a forged URL reveals nothing about expiry.
+    /// Checks the signature, then the spelling, then the time, so that a forged URL reveals nothing about expiry.
     fn verify(
         &self,
         request: UnverifiedRequest<'_>,
         parameters: &HashMap<String, String>,
         upload_limits: Option<UploadLimits<'_>>,
-    ) -> Result<ObjectKey, SignatureError> {
+    ) -> Result<VerifiedUrl, SignatureError> {
         let key = ObjectKey::parse(request.key).ok_or(SignatureError::Malformed)?;
         let expires = parse_number(parameters, "expires")?;
         let signature = parameters.get("signature").ok_or(SignatureError::Malformed)?;
@@ -162,10 +167,14 @@ impl UrlSigner {
         let fields = SignedFields { method, key: key.as_str(), expires, upload_limits };
         // Takes constant time.
         self.compute_mac(&fields).verify_slice(&signature).map_err(|_| SignatureError::Wrong)?;
+        // One URL has one spelling: caches, logs and limits in front of the service see as many URLs as were signed.
+        if canonical_query(&fields, &signature) != request.query {
+            return Err(SignatureError::Malformed);
+        }
         if request.received_at.unix_timestamp() > expires {
             return Err(SignatureError::Expired);
         }
-        Ok(key)
+        Ok(VerifiedUrl { key, expires })
     }
 
     fn compute_mac(&self, fields: &SignedFields<'_>) -> Hmac<Sha256> {
@@ -181,6 +190,17 @@ impl UrlSigner {
         mac.update(text.as_bytes());
         mac
     }
+}
+
+/// Returns the only query string with which a URL is accepted: these parameters in this order, in this spelling.
+fn canonical_query(fields: &SignedFields<'_>, signature: &[u8]) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.append_pair("expires", &fields.expires.to_string());
+    if let Some(UploadLimits { content_type, max_bytes }) = fields.upload_limits {
+        query.append_pair("type", content_type).append_pair("max", &max_bytes.to_string());
+    }
+    query.append_pair("signature", &hex::encode(signature));
+    query.finish()
 }
 
 fn parse_query(query: &str) -> Result<HashMap<String, String>, SignatureError> {
@@ -300,6 +320,50 @@ mod tests {
         assert_eq!(verify_upload(KEY, &format!("{query}&max=5"), Some("image/jpeg")), malformed);
         assert_eq!(verify_upload(KEY, &query.replace("max=1000", "max=many"), Some("image/jpeg")), malformed);
         assert_eq!(verify_upload("o/../secret", &query, Some("image/jpeg")), malformed);
+    }
+
+    #[test]
+    fn every_other_spelling_of_a_signed_query_is_refused() {
+        let query = upload_query();
+        let (limits, signature) = query.rsplit_once("&signature=").unwrap();
+        let (expires, rest) = limits.split_once('&').unwrap();
+        let others = [
+            format!("{query}&x=1"),
+            format!("x=1&{query}"),
+            format!("{query}&"),
+            format!("&{query}"),
+            query.replacen('&', "&&", 1),
+            format!("{rest}&{expires}&signature={signature}"),
+            format!("signature={signature}&{limits}"),
+            query.replace("image%2Fjpeg", "image/jpeg"),
+            query.replace("image%2Fjpeg", "image%2fjpeg"),
+            query.replace("expires=", "%65xpires="),
+            query.replace("jpeg", "%6Apeg"),
+            query.replace("expires=", "expires=0"),
+            query.replace("expires=", "expires=%2B"),
+            query.replace("max=1000", "max=01000"),
+            format!("{limits}&signature={}", signature.to_uppercase()),
+        ];
+        for other in others {
+            assert_ne!(other, query);
+            assert_eq!(
+                verify_upload(KEY, &other, Some("image/jpeg")),
+                Err(SignatureError::Malformed),
+                "{other}"
+            );
+        }
+        assert!(verify_upload(KEY, &query, Some("image/jpeg")).is_ok());
+    }
+
+    #[test]
+    fn content_types_of_every_spelling_are_granted_as_they_were_signed() {
+        for content_type in ["image/jpeg; charset=\"a b\"", "image/*", "Image/JPEG;q=1+2%3"] {
+            let limits = Some(UploadLimits { content_type, max_bytes: 5 });
+            let fields =
+                SignedFields { method: SignedMethod::Put, key: KEY, expires: NOW, upload_limits: limits };
+            let query = signer().sign_url(&fields).query().unwrap().to_owned();
+            assert!(verify_upload(KEY, &query, Some(content_type)).is_ok(), "{query}");
+        }
     }
 
     #[test]

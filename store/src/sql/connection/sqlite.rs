@@ -13,6 +13,7 @@ use sqlx::{ConnectOptions, Connection, Sqlite, SqliteConnection, SqlitePool, Tra
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::folder::make_folder;
+use crate::private::{private_file, restrict_to_owner};
 use crate::sql::error::store_error;
 use crate::traits::Result;
 
@@ -117,10 +118,12 @@ async fn lock_for_migration(path: PathBuf) -> Result<File> {
         if let Some(folder) = path.parent() {
             make_folder(folder)?;
         }
-        let mut name = path.into_os_string();
-        name.push(".lock");
-        let file = File::options().create(true).append(true).open(name)?;
+        let file = private_file().create(true).append(true).open(with_suffix(&path, ".lock"))?;
         file.lock()?;
+        create_database_file(&path)?;
+        for suffix in ["", "-wal", "-shm", "-journal", ".lock", ".serving"] {
+            restrict_to_owner(&with_suffix(&path, suffix));
+        }
         Ok::<_, std::io::Error>(file)
     });
     let unavailable = || StoreError::new(StoreErrorKind::Unavailable, OPERATION);
@@ -151,9 +154,23 @@ fn open_service_lock(path: &Path) -> std::io::Result<File> {
         make_folder(folder)?;
     }
     // The database file may be a link. One that does not exist yet has no links.
-    let mut name = path.canonicalize().unwrap_or_else(|_| path.to_owned()).into_os_string();
-    name.push(".serving");
-    File::options().create(true).append(true).open(name)
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    private_file().create(true).append(true).open(with_suffix(&path, ".serving"))
+}
+
+/// Creates an empty database for its owner alone, unless there is one; SQLite gives the files beside it the same
+/// permissions. An existing database is not opened: closing it would release the locks of this process's connections.
+fn create_database_file(path: &Path) -> std::io::Result<()> {
+    match private_file().write(true).create_new(true).open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        created => created.map(drop),
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
 }
 
 fn connect_options(path: &Path) -> SqliteConnectOptions {

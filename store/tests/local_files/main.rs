@@ -2,14 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only the test functions themselves for tests")]
 
+mod permissions;
+#[path = "../support/mod.rs"]
 mod support;
+mod uploads;
 
 use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use photofinish_store::blobs::local::{LocalFiles, ReceiveError, SignatureError, UploadGrant};
+use photofinish_store::blobs::local::uploads::{
+    PublishError, ReceiveError, ReceivedUpload, StartedUpload, UploadPace,
+};
+use photofinish_store::blobs::local::{LocalFiles, SignatureError, UploadGrant};
 use photofinish_store::conformance::AlbumFixture;
 use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
@@ -34,10 +40,40 @@ fn split_signed_url(url: &Url) -> (&str, &str) {
 }
 
 async fn grant_upload(store: &Store, key: &ObjectKey, max_bytes: u64) -> UploadGrant {
-    let terms = UploadConditions { content_type: "image/jpeg", max_bytes, ttl: TTL };
+    grant_upload_for(store, key, UploadConditions { content_type: "image/jpeg", max_bytes, ttl: TTL }).await
+}
+
+async fn grant_upload_for(store: &Store, key: &ObjectKey, terms: UploadConditions<'_>) -> UploadGrant {
     let url = store.blobs.upload_url(key, terms).await.unwrap();
     let (path, query) = split_signed_url(&url);
     local(store).verify_upload(path, query, Some("image/jpeg")).unwrap()
+}
+
+fn begin_upload(store: &Store, grant: UploadGrant) -> StartedUpload {
+    local(store).begin_upload(grant, None, UploadPace::SERVICE).unwrap()
+}
+
+async fn receive_upload<S>(
+    store: &Store,
+    grant: UploadGrant,
+    body: S,
+) -> Result<ReceivedUpload, ReceiveError<io::Error>>
+where
+    S: stream::Stream<Item = io::Result<Bytes>>,
+{
+    local(store).receive_upload(begin_upload(store, grant), body).await
+}
+
+/// Receives and publishes a body.
+async fn upload<S>(store: &Store, grant: UploadGrant, body: S) -> Result<u64, PublishError>
+where
+    S: stream::Stream<Item = io::Result<Bytes>>,
+{
+    let received = receive_upload(store, grant, body).await.map_err(|error| match error {
+        ReceiveError::Store(error) => PublishError::Store(error),
+        other => panic!("{other}"),
+    })?;
+    local(store).publish_upload(received).await
 }
 
 fn body_stream(chunks: Vec<io::Result<&'static [u8]>>) -> impl stream::Stream<Item = io::Result<Bytes>> {
@@ -64,10 +100,9 @@ async fn without_the_storage_folder_no_object_is_missing_and_none_is_written() {
     let grant = local(&store).verify_download(path, query).unwrap();
     let (objects, moved) = (test_store.path().join("objects"), test_store.path().join("moved"));
     std::fs::rename(&objects, &moved).unwrap();
-    let received = local(&store)
-        .receive_upload(grant_upload(&store, &existing, 10).await, body_stream(vec![Ok(b"other")]))
-        .await;
-    let Err(ReceiveError::Store(received)) = received else { panic!("{received:?}") };
+    let grant_to_upload = grant_upload(&store, &existing, 10).await;
+    let received = upload(&store, grant_to_upload, body_stream(vec![Ok(b"other")])).await;
+    let Err(PublishError::Store(received)) = received else { panic!("{received:?}") };
     let refused = [
         received,
         store.blobs.read(&existing, 100).await.unwrap_err(),
@@ -123,8 +158,7 @@ async fn an_uploaded_body_is_downloaded_unchanged() {
     {
         let key = random_key(role);
         let grant = grant_upload(&store, &key, 10).await;
-        let received =
-            local(&store).receive_upload(grant, body_stream(vec![Ok(b"01234"), Ok(b""), Ok(b"56789")])).await;
+        let received = upload(&store, grant, body_stream(vec![Ok(b"01234"), Ok(b""), Ok(b"56789")])).await;
         assert_eq!(received.unwrap(), 10);
         let url = store.blobs.download_url(&key, TTL).await.unwrap();
         let (path, query) = split_signed_url(&url);
@@ -147,7 +181,7 @@ async fn a_second_put_replaces_the_first() {
     let key = random_key(ObjectRole::Original);
     let grant = grant_upload(&store, &key, 10).await;
     for content in [&b"first"[..], b"again"] {
-        local(&store).receive_upload(grant.clone(), body_stream(vec![Ok(content)])).await.unwrap();
+        upload(&store, grant.clone(), body_stream(vec![Ok(content)])).await.unwrap();
         assert_eq!(store.blobs.read(&key, 10).await.unwrap(), content);
     }
 }
@@ -159,7 +193,7 @@ async fn a_body_over_its_limit_is_refused_before_it_ends_and_leaves_nothing() {
     let key = random_key(ObjectRole::Original);
     let grant = grant_upload(&store, &key, 7).await;
     let endless = stream::repeat_with(|| io::Result::Ok(Bytes::from_static(b"0123")));
-    let refused = local(&store).receive_upload(grant, endless).await.unwrap_err();
+    let refused = receive_upload(&store, grant, endless).await.err().unwrap();
     assert!(matches!(refused, ReceiveError::TooLarge { max_bytes: 7 }), "{refused}");
     assert_eq!(store.blobs.head(&key).await.unwrap(), None);
     assert_eq!(count_staged_files(&test_store), 0);
@@ -171,15 +205,14 @@ async fn an_interrupted_body_leaves_the_previous_object() {
     let store = test_store.open().await;
     let key = random_key(ObjectRole::Original);
     let grant = grant_upload(&store, &key, 100).await;
-    local(&store).receive_upload(grant.clone(), body_stream(vec![Ok(b"whole")])).await.unwrap();
+    upload(&store, grant.clone(), body_stream(vec![Ok(b"whole")])).await.unwrap();
     let cut = || io::Error::new(io::ErrorKind::ConnectionReset, "gone");
-    let refused =
-        local(&store).receive_upload(grant.clone(), body_stream(vec![Ok(b"half"), Err(cut())])).await;
-    assert!(matches!(refused.unwrap_err(), ReceiveError::Body(_)));
+    let refused = receive_upload(&store, grant.clone(), body_stream(vec![Ok(b"half"), Err(cut())])).await;
+    assert!(matches!(refused.err().unwrap(), ReceiveError::Body(_)));
     assert_eq!(store.blobs.read(&key, 100).await.unwrap(), "whole");
     // A caller that disconnects in the middle: the future is dropped while it waits for the next chunk.
     let waiting = body_stream(vec![Ok(b"half")]).chain(stream::pending());
-    let receiving = local(&store).receive_upload(grant, waiting);
+    let receiving = receive_upload(&store, grant, waiting);
     assert!(tokio::time::timeout(Duration::from_millis(50), receiving).await.is_err());
     assert_eq!(store.blobs.read(&key, 100).await.unwrap(), "whole");
     assert_eq!(count_staged_files(&test_store), 0);
