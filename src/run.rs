@@ -201,6 +201,7 @@ fn start_pipeline(config: &Config, store: &Store, models: Arc<dyn ModelFactory>)
         file_budget_bytes: config.capacity.file_budget_bytes,
         pixel_budget_bytes: config.capacity.pixel_budget_bytes,
         limits: photo_limits(config),
+        max_grid_cells: config.settings.pipeline.max_grid_cells,
         lease_ttl: config.settings.pipeline.lease_ttl,
         drain_grace: config.settings.pipeline.drain_grace,
     };
