@@ -66,7 +66,7 @@ fn main() -> ExitCode {
     match run_command() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("photofinish: {error:#}");
+            shutdown::print_error(&error);
             ExitCode::FAILURE
         }
     }
@@ -84,9 +84,9 @@ fn run_command() -> anyhow::Result<ExitCode> {
     }
     let config = Config::new(Settings::given_texts(&matches), ForeignVariables::read())?;
     match command {
-        Command::All => run::run(config, Role::All),
-        Command::Serve => run::run(config, Role::Serve),
-        Command::Work => run::run(config, Role::Work),
+        Command::All => match run::run(config, Role::All)? {},
+        Command::Serve => match run::run(config, Role::Serve)? {},
+        Command::Work => match run::run(config, Role::Work)? {},
         Command::Key(command) => key::run(&config, command),
         Command::Upload(arguments) => upload::run(&arguments),
         Command::Doctor => doctor::run(&config),

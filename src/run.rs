@@ -1,6 +1,7 @@
 //! Runs a role: builds the service from its configuration, waits for a stop signal, and stops everything in order. The
 //! API refuses new work first, photos in flight finish or return to the queue, then the store closes.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use photofinish_store::blobs::local::uploads::UploadPace;
 use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
 use photofinish_store::{GcOptions, Store};
 use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -23,7 +25,7 @@ use crate::adapters::{ProbeAdapter, ServiceHealth};
 use crate::config::settings::Settings;
 use crate::config::{Config, GcSchedule};
 use crate::role::Role;
-use crate::shutdown::{Signals, wait_until_stopped};
+use crate::shutdown::{Signals, end_process, wait_until_stopped};
 use crate::store::{self, EmbeddedLocks};
 use crate::telemetry::{self, Telemetry};
 use crate::{maintenance, models};
@@ -41,16 +43,18 @@ const MAX_BODY_BYTES: u64 = 4 << 20;
 const PREVIEW_MAX_DIMENSION: u32 = 2048;
 const THUMBNAIL_MAX_DIMENSION: u32 = 512;
 
-/// Runs a role until SIGTERM or SIGINT.
+/// Runs a role until SIGTERM or SIGINT, and ends the process.
 ///
 /// # Errors
-/// When a component cannot be built: the message names it and says what to do.
-pub fn run(config: Config, role: Role) -> anyhow::Result<ExitCode> {
+/// When log, traces or the async runtime cannot be set up. Later errors are printed, because the process ends here.
+pub fn run(config: Config, role: Role) -> anyhow::Result<Infallible> {
     let telemetry = Telemetry::start(&config, role)?;
-    let result = block_on(run_service(config, role, telemetry.trace_hook()));
+    let runtime = build_runtime()?;
+    let result = runtime.block_on(run_service(config, role, telemetry.trace_hook()));
     // Also after an error: the spans that led to it matter most.
     telemetry.stop();
-    result?
+    // The runtime is not dropped: that would wait for blocking calls that may never return.
+    end_process(result)
 }
 
 /// Applies all pending migrations, or stops at a signal.
@@ -72,20 +76,23 @@ pub fn migrate(config: &Config) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// When the runtime cannot start.
 pub fn block_on<F: Future>(future: F) -> anyhow::Result<F::Output> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    Ok(build_runtime()?.block_on(future))
+}
+
+fn build_runtime() -> anyhow::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
         .thread_name("runtime")
         .enable_all()
         .build()
-        .context("starting the async runtime")?;
-    Ok(runtime.block_on(future))
+        .context("starting the async runtime")
 }
 
-async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyhow::Result<ExitCode> {
+async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
     let _locks = EmbeddedLocks::acquire(&config, role)?;
     let metrics = telemetry::metrics::install(role).context("installing the metrics recorder")?;
     let Some(store) = signals.run_until_signal(store::open_store(&config)).await else {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     };
     let store = store?;
     let models = models::open_models(&config)?;
@@ -134,7 +141,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     }
     maintenance.await?;
     close_store(&store).await;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Serves the API, or health and metrics alone where the role has no API.
@@ -202,6 +209,7 @@ fn start_pipeline(config: &Config, store: &Store, models: Arc<dyn ModelFactory>)
         file_budget_bytes: config.capacity.file_budget_bytes,
         pixel_budget_bytes: config.capacity.pixel_budget_bytes,
         limits: photo_limits(config),
+        max_grid_cells: config.settings.pipeline.max_grid_cells,
         lease_ttl: config.settings.pipeline.lease_ttl,
         drain_grace: config.settings.pipeline.drain_grace,
     };

@@ -1,6 +1,7 @@
-//! Stop signals of the process, and the watch channel that passes them on to its tasks.
+//! Stop signals of the process, the watch channel that passes them on to its tasks, and the end of the process.
 
 use std::future::Future;
+use std::io::Write;
 
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -40,6 +41,29 @@ impl Signals {
             () = self.wait() => None,
         }
     }
+}
+
+/// Ends the process: with code 0, or with code 1 after printing the error.
+///
+/// Unlike a return from `main` this runs no destructors of libraries and unloads none. Threads may still run in them that
+/// nothing can stop, such as one in a network that hangs; such a thread crashed the process at its end. All that must not
+/// be lost has been written by now: the store is closed, logs are not buffered, traces are exported.
+pub fn end_process(result: anyhow::Result<()>) -> ! {
+    let code = match result {
+        Ok(()) => 0,
+        Err(error) => {
+            print_error(&error);
+            1
+        }
+    };
+    // Fails when nobody reads the output any more, which is no reason not to end.
+    drop(std::io::stdout().flush());
+    signal_hook::low_level::exit(code)
+}
+
+/// Prints an error with its causes, as the last words of a process.
+pub fn print_error(error: &anyhow::Error) {
+    eprintln!("photofinish: {error:#}");
 }
 
 /// Waits until `stopped` becomes true.

@@ -1,8 +1,35 @@
 //! The traits through which the pipeline uses networks. Methods take `&mut self` because a session belongs to one thread.
 //! Results are one per input, in the same order, in pixels of the input frame.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use photofinish_kernels::geometry::{Point, Quad, Rect};
 use photofinish_kernels::image::frame::Frame;
+
+/// Asks calls of a network to end early; set from another thread, for good. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Ends running calls after their current run of a network, and all later calls at once.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether calls are to end.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Called before each run of a network.
+    ///
+    /// # Errors
+    /// `Interrupted` when calls are to end.
+    pub fn check(&self) -> Result<(), ModelError> {
+        if self.is_set() { Err(ModelError::Interrupted) } else { Ok(()) }
+    }
+}
 
 /// Detects faces.
 pub trait FaceDetector: Send {
@@ -32,8 +59,11 @@ pub trait BibReader: Send {
     /// Reads the texts of each photo, most confident first, by the steps of `docs/READING.md`.
     ///
     /// # Errors
-    /// `Inference` when the runtime fails.
+    /// `Inference` when the runtime fails, `Interrupted` when the reader was interrupted.
     fn read(&mut self, photos: &[ReadRequest<'_>]) -> Result<Vec<Vec<BibText>>, ModelError>;
+    /// Has calls end early once `interrupt` is set. Reading a photo takes many runs of networks, up to seconds; a reader
+    /// that runs a single one per photo ignores this.
+    fn end_when_set(&mut self, _interrupt: Interrupt) {}
     /// Names and version of the networks.
     fn identity(&self) -> &ModelIdentity;
 }
@@ -194,4 +224,7 @@ pub enum ModelError {
     /// A bib pattern cannot be compiled.
     #[error("bib pattern: {0}")]
     Pattern(String),
+    /// The call ended early because its [`Interrupt`] was set; it found nothing.
+    #[error("interrupted")]
+    Interrupted,
 }

@@ -8,7 +8,10 @@
 //! | resize | [`DECODED_CAPACITY`] | decoded photos are the largest; one waits while another is resized |
 //! | detect, embed, read | [`PIXELS_CAPACITY`], or more to fill batches | 9 MB each; evens out photos with many faces |
 //! | index | [`READ_CAPACITY`] | previews only; one whole transaction |
+//!
+//! Each organization has this capacity for itself.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -17,12 +20,12 @@ use photofinish_kernels::resize::Resizer;
 use photofinish_store::traits::Lease;
 
 use crate::engine::budget::{Budget, Budgets};
+use crate::engine::edge::{Inlet, edge};
 use crate::engine::fault::{Component, Outage};
 use crate::engine::generation::{EXIT_TIMEOUT, Generation, StageSpec, StageThreads};
-use crate::engine::runner::{Inlet, Outlet, StageFactory};
+use crate::engine::runner::{Outlet, StageFactory};
 use crate::engine::store_client::{KillSwitch, StoreClient};
 use crate::engine::supervisor::{GenerationFactory, PendingGeneration, SharedState};
-use crate::engine::ticket::InFlight;
 use crate::image::decoder::Decoder;
 use crate::image::pool::PixelPool;
 use crate::settings::{PipelineDependencies, PipelineSettings};
@@ -31,7 +34,9 @@ use crate::stages::detect::Detect;
 use crate::stages::embed::Embed;
 use crate::stages::feed::Feed;
 use crate::stages::fetch::Fetch;
+use crate::stages::grid;
 use crate::stages::index::Index;
+use crate::stages::long_photos::LongPhotos;
 use crate::stages::read::{PatternCache, Read};
 use crate::stages::resize::Resize;
 
@@ -69,10 +74,10 @@ struct Assembly<'a> {
     pool: &'a PixelPool,
 }
 
-/// Creates the channel between two stages.
-fn edge<T>(capacity: usize) -> (Outlet<T>, Inlet<InFlight<T>>) {
-    let (sender, receiver) = bounded(capacity);
-    (Outlet::Next(sender), Inlet(receiver))
+/// Returns how many photos with cells may be in flight at once: one for each thread that reads, and half as many that
+/// earlier stages work on meanwhile. More would only keep the memory and the threads that photos of others need.
+fn long_photo_seats(read_threads: usize) -> usize {
+    read_threads.max(1) + read_threads.max(1).div_ceil(2)
 }
 
 impl Assembly<'_> {
@@ -80,13 +85,18 @@ impl Assembly<'_> {
     fn start_generation(&self, kill_switch: KillSwitch) -> Result<PendingGeneration, Outage> {
         let store =
             StoreClient { runtime: self.dependencies.runtime.clone(), kill_switch: kill_switch.clone() };
-        let (leased_tx, leased_rx) = bounded(LEASED_CAPACITY);
+        let (leased_tx, leased_rx) = edge(LEASED_CAPACITY);
+        let max_cells = self.settings.max_grid_cells;
+        let long_photos = LongPhotos::new(long_photo_seats(self.settings.read_threads), move |config| {
+            grid::has_cells(config, max_cells)
+        });
         let (wakeup_tx, wakeup_rx) = bounded(1);
         let is_draining = Arc::new(AtomicBool::new(false));
         let feed = Feed {
             leases: Arc::clone(&self.shared.leases),
             store: store.clone(),
             outlet: leased_tx,
+            long_photos,
             wakeup: wakeup_rx,
             is_draining: Arc::clone(&is_draining),
             lease_ttl: self.settings.lease_ttl,
@@ -97,7 +107,7 @@ impl Assembly<'_> {
             pixels: Budget::new(self.settings.pixel_budget_bytes),
         };
         let mut threads = StageThreads::new(store.clone(), Arc::clone(&self.shared.stats));
-        let spawned = self.spawn_stages(&mut threads, &store, &budgets, Inlet(leased_rx));
+        let spawned = self.spawn_stages(&mut threads, &store, &budgets, leased_rx);
         let generation = Generation { threads, kill_switch, is_draining, wakeup: wakeup_tx, budgets };
         if let Err(outage) = spawned {
             // The feed owns the sender of the first edge: until it is dropped the stages do not drain.
@@ -117,7 +127,7 @@ impl Assembly<'_> {
         threads: &mut StageThreads,
         store: &StoreClient,
         budgets: &Budgets,
-        leased_rx: Inlet<InFlight<Arc<Lease>>>,
+        leased_rx: Inlet<Arc<Lease>, Infallible>,
     ) -> Result<(), Outage> {
         let settings = self.settings;
         let batch = self.dependencies.models.batch_sizes();
@@ -128,7 +138,7 @@ impl Assembly<'_> {
         let resize = StageSpec::new("resize", settings.resize_threads, 1, self.resize_factory());
         let detect = StageSpec::new("detect", settings.detect_threads, batch.detect, self.detect_factory());
         let embed = StageSpec::new("embed", settings.embed_threads, embed_batch, self.embed_factory());
-        let read = StageSpec::new("read", settings.read_threads, batch.read, self.read_factory());
+        let read = StageSpec::new("read", settings.read_threads, batch.read, self.read_factory(store));
         let index = StageSpec::new("index", 1, INDEX_BATCH, self.index_factory(store));
 
         let (fetched_tx, fetched_rx) = edge(FETCHED_CAPACITY);
@@ -138,12 +148,12 @@ impl Assembly<'_> {
         let (embedded_tx, embedded_rx) = edge(PIXELS_CAPACITY.max(2 * batch.read));
         let (read_tx, read_rx) = edge(READ_CAPACITY);
 
-        threads.spawn_stage(fetch, leased_rx, fetched_tx)?;
-        threads.spawn_stage(decode, fetched_rx, decoded_tx)?;
-        threads.spawn_stage(resize, decoded_rx, sized_tx)?;
-        threads.spawn_stage(detect, sized_rx, detected_tx)?;
-        threads.spawn_stage(embed, detected_rx, embedded_tx)?;
-        threads.spawn_stage(read, embedded_rx, read_tx)?;
+        threads.spawn_stage(fetch, leased_rx, Outlet::to(fetched_tx))?;
+        threads.spawn_stage(decode, fetched_rx, Outlet::to(decoded_tx))?;
+        threads.spawn_stage(resize, decoded_rx, Outlet::to(sized_tx))?;
+        threads.spawn_stage(detect, sized_rx, Outlet::to(detected_tx))?;
+        threads.spawn_stage(embed, detected_rx, Outlet::to(embedded_tx))?;
+        threads.spawn_stage(read, embedded_rx, Outlet::to(read_tx))?;
         threads.spawn_stage(index, read_rx, Outlet::Terminal(Index::to_outcome))
     }
 
@@ -161,22 +171,26 @@ impl Assembly<'_> {
     }
 
     fn decode_factory(&self, budgets: &Budgets) -> StageFactory<Decode> {
-        let (limits, pool, pixel_budget) = (self.settings.limits, self.pool.clone(), budgets.pixels.clone());
+        let (limits, max_cells) = (self.settings.limits, self.settings.max_grid_cells);
+        let (pool, pixel_budget) = (self.pool.clone(), budgets.pixels.clone());
         Arc::new(move || {
             let decoder =
                 Decoder::new(limits, pool.clone()).map_err(|error| jpeg_outage("decode", &error))?;
-            Ok(Decode { decoder, pixel_budget: pixel_budget.clone() })
+            Ok(Decode { decoder, pixel_budget: pixel_budget.clone(), max_cells })
         })
     }
 
     fn resize_factory(&self) -> StageFactory<Resize> {
-        let pool = self.pool.clone();
-        Arc::new(move || Resize::new(pool.clone()).map_err(|error| jpeg_outage("resize", &error)))
+        let (pool, max_cells) = (self.pool.clone(), self.settings.max_grid_cells);
+        Arc::new(move || Resize::new(pool.clone(), max_cells).map_err(|error| jpeg_outage("resize", &error)))
     }
 
     fn detect_factory(&self) -> StageFactory<Detect> {
-        let models = Arc::clone(&self.dependencies.models);
-        Arc::new(move || Ok(Detect { detector: models.create_face_detector()?, resizer: Resizer::default() }))
+        let (models, max_cells) = (Arc::clone(&self.dependencies.models), self.settings.max_grid_cells);
+        Arc::new(move || {
+            let (detector, resizer) = (models.create_face_detector()?, Resizer::default());
+            Ok(Detect { detector, resizer, max_cells })
+        })
     }
 
     fn embed_factory(&self) -> StageFactory<Embed> {
@@ -184,11 +198,14 @@ impl Assembly<'_> {
         Arc::new(move || Ok(Embed::new(models.create_face_embedder()?, models.batch_sizes().embed)))
     }
 
-    fn read_factory(&self) -> StageFactory<Read> {
-        let models = Arc::clone(&self.dependencies.models);
+    fn read_factory(&self, store: &StoreClient) -> StageFactory<Read> {
+        let (models, max_cells) = (Arc::clone(&self.dependencies.models), self.settings.max_grid_cells);
+        let kill_switch = store.kill_switch.clone();
         Arc::new(move || {
             let (resizer, patterns) = (Resizer::default(), PatternCache::default());
-            Ok(Read { reader: models.create_bib_reader()?, resizer, patterns })
+            let mut reader = models.create_bib_reader()?;
+            reader.end_when_set(kill_switch.interrupt().clone());
+            Ok(Read { reader, resizer, patterns, max_cells })
         })
     }
 

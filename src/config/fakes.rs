@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::parsers;
 
-/// A stop has to wait for a read that sleeps.
-const MAX_DELAY_MS: u64 = 10_000;
+/// Longer than a stop waits for a thread.
+const MAX_DELAY_MS: u64 = 60_000;
 
 /// Settings of the fake models.
 #[derive(clap::Args, Clone, Debug)]
@@ -32,7 +32,7 @@ mod tests {
         let delay = |given: [(&str, &str); 2]| config(&given).unwrap().settings.fakes.read_delay;
         assert_eq!(delay(given("fake", "100")), Duration::from_millis(100));
         assert_eq!(delay(given("zoo", "0")), Duration::ZERO);
-        for refused in [given("zoo", "100"), given("fake", "10001"), given("fake", "soon")] {
+        for refused in [given("zoo", "100"), given("fake", "60001"), given("fake", "soon")] {
             let problems = problems(&refused);
             assert!(problems.len() == 1 && problems[0].contains("FAKE_DELAY_MS"), "{problems:?}");
         }

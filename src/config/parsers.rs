@@ -19,6 +19,8 @@ pub const MEGABYTE: u64 = 1_000_000;
 const MAX_INTEGER: u64 = 1_000_000;
 /// A photo is read from the storage within 26 s: one of this size at 20 MB/s.
 const MAX_PHOTO_MEGABYTES: u64 = 500;
+/// An album's grid has at most 16 rows and 16 columns.
+const MAX_GRID_CELLS: u64 = 256;
 /// The largest number of replicas that JetStream allows.
 const MAX_REPLICAS: u64 = 5;
 
@@ -124,6 +126,11 @@ pub fn log_filter(text: &str) -> Result<String, String> {
 /// Parses a count from 1.
 pub fn count(text: &str) -> Result<u64, String> {
     integer(text, 1, MAX_INTEGER)
+}
+
+/// Parses the number of cells of a photo.
+pub fn grid_cells(text: &str) -> Result<u32, String> {
+    integer(text, 1, MAX_GRID_CELLS).map(|count| count as u32)
 }
 
 /// Parses the number of replicas of a stream.

@@ -30,6 +30,11 @@ pub struct PipelineArguments {
     #[arg(long = "pixel-budget-mb", env = "PHOTOFINISH_PIXEL_BUDGET_MB", value_name = "MEGABYTES")]
     #[arg(value_parser = parsers::megabytes)]
     pub pixel_budget_bytes: Option<u64>,
+    /// Cells per photo and network, at most, in albums in grid mode, whatever their grids ask for; each costs a run of the
+    /// network
+    #[arg(long = "max-grid-cells", env = "PHOTOFINISH_MAX_GRID_CELLS", value_name = "COUNT")]
+    #[arg(default_value = "16", value_parser = parsers::grid_cells)]
+    pub max_grid_cells: u32,
     /// How long a worker has a photo before another may take it, seconds
     #[arg(long = "lease-seconds", env = "PHOTOFINISH_LEASE_SECONDS", value_name = "SECONDS")]
     #[arg(default_value = "60", value_parser = parsers::seconds)]

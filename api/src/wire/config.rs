@@ -43,7 +43,8 @@ pub(crate) struct RecognitionSettings {
     mode: &'static str,
 }
 
-/// A division of a photo into overlapping cells.
+/// A division of a photo into overlapping cells, as an upper bound: the service merges cells that would be too small to
+/// show more, or too many.
 #[derive(Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Grid {

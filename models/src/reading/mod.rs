@@ -23,7 +23,7 @@ use self::text_detector::TextDetector;
 use self::text_recogniser::TextRecogniser;
 use self::torso::{FIRST_PASS, Runner, SECOND_PASS, select_runners};
 use crate::onnx::session::{Network, Workload};
-use crate::traits::{BibReader, BibText, ModelError, ModelIdentity, ReadRequest};
+use crate::traits::{BibReader, BibText, Interrupt, ModelError, ModelIdentity, ReadRequest};
 
 /// Least text probability around a runner in the first pass at which a second pass can help (step 13). Values there are
 /// either below .005 or above .3.
@@ -93,6 +93,7 @@ pub struct TorsoBibReader {
     full_frame: SharedTextDetector,
     recogniser: TextRecogniser,
     identity: ModelIdentity,
+    interrupt: Interrupt,
 }
 
 impl TorsoBibReader {
@@ -104,6 +105,7 @@ impl TorsoBibReader {
             full_frame: networks.full_frame,
             recogniser: TextRecogniser::new(device, networks.recogniser, &networks.characters),
             identity,
+            interrupt: Interrupt::default(),
         }
     }
 
@@ -134,6 +136,7 @@ impl TorsoBibReader {
         let mut texts = Vec::new();
         let mut text_probabilities = Vec::with_capacity(runners.len());
         for runner in runners {
+            self.interrupt.check()?;
             let _span = tracing::debug_span!("first_pass").entered();
             let torso = self.first_pass.detect_on_torso(request.frame, runner, &FIRST_PASS)?;
             texts.extend(torso.texts);
@@ -147,6 +150,7 @@ impl TorsoBibReader {
             if is_resolved || text_probability <= MIN_TEXT_PROBABILITY {
                 continue;
             }
+            self.interrupt.check()?;
             let _span = tracing::debug_span!("second_pass").entered();
             texts.extend(self.second_pass.detect_on_torso(request.frame, runner, &SECOND_PASS)?.texts);
         }
@@ -160,6 +164,7 @@ impl TorsoBibReader {
         request: &ReadRequest<'_>,
         long_side: u32,
     ) -> Result<Vec<TextReading>, ModelError> {
+        self.interrupt.check()?;
         let span = tracing::debug_span!("full_frame").entered();
         let texts = self.full_frame.detect_full_frame(request.frame, long_side)?;
         drop(span);
@@ -175,6 +180,7 @@ impl TorsoBibReader {
     ) -> Result<Vec<TextReading>, ModelError> {
         let mut readings = Vec::with_capacity(texts.len());
         for quad in drop_contained(texts) {
+            self.interrupt.check()?;
             let _span = tracing::debug_span!("recognise").entered();
             let line = self.recogniser.read(request.frame, &quad)?;
             let is_bib = !line.text.is_empty() && request.pattern.matches(&line.text);
@@ -187,6 +193,10 @@ impl TorsoBibReader {
 impl BibReader for TorsoBibReader {
     fn read(&mut self, photos: &[ReadRequest<'_>]) -> Result<Vec<Vec<BibText>>, ModelError> {
         photos.iter().map(|photo| self.read_photo(photo)).collect()
+    }
+
+    fn end_when_set(&mut self, interrupt: Interrupt) {
+        self.interrupt = interrupt;
     }
 
     fn identity(&self) -> &ModelIdentity {

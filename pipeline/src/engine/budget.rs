@@ -5,12 +5,18 @@
 //! output. Bytes are released by [`BudgetPermit::shrink_to`] and by dropping the permit. A permit never grows, so
 //! permit holders cannot deadlock.
 //!
+//! Requests are served in the order of their arrival, with one exception: a request whose owner has permits already lets
+//! those of others pass. It waits, at least in part, for its owner, and others need not wait for that. As soon as its owner
+//! has none, it is next.
+//!
 //! Permits together never exceed the limit, but one photo may need more memory than its permit says. Stages bound that
 //! before they acquire: the budget then only keeps other photos away.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use photofinish_store::model::ids::OrganizationId;
 
 use crate::engine::metrics as names;
 use crate::engine::stage_stats::exclude_from_busy_time;
@@ -62,10 +68,20 @@ struct Inner {
 #[derive(Debug, Default)]
 struct State {
     used: usize,
+    /// The bytes of each owner that uses any.
+    used_by: HashMap<OrganizationId, usize>,
     is_closed: bool,
     next_turn: u64,
-    /// The turns that wait, in order of arrival. Without the order small requests would overtake a large one forever.
-    waiting: VecDeque<u64>,
+    /// The requests that wait, in order of arrival. Without the order small requests would overtake a large one forever.
+    waiting: VecDeque<Request>,
+}
+
+/// A request for bytes that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Request {
+    turn: u64,
+    owner: OrganizationId,
+    bytes: usize,
 }
 
 /// The budget was closed and gives out no more permits.
@@ -77,6 +93,7 @@ pub struct BudgetClosed;
 #[derive(Debug)]
 pub struct BudgetPermit {
     budget: Budget,
+    owner: OrganizationId,
     bytes: AtomicUsize,
 }
 
@@ -86,7 +103,7 @@ impl Budget {
         Self(Arc::new(Inner { limit, state: Mutex::default(), changed: Condvar::new() }))
     }
 
-    /// Acquires `bytes`, waiting until they are free and all earlier requests are served.
+    /// Acquires `bytes` for `owner`, waiting until they are free and it is the request's turn.
     ///
     /// A request above the limit is reduced to the limit: one huge photo waits until it has the whole budget, not
     /// forever. It then uses more memory than the budget counts. Callers must therefore check first that the machine
@@ -94,23 +111,26 @@ impl Budget {
     ///
     /// # Errors
     /// When the budget is closed, before or during the wait.
-    pub fn acquire(&self, bytes: usize) -> Result<BudgetPermit, BudgetClosed> {
+    pub fn acquire(&self, owner: OrganizationId, bytes: usize) -> Result<BudgetPermit, BudgetClosed> {
         let bytes = bytes.min(self.0.limit);
         let mut state = lock(&self.0.state);
-        let turn = state.next_turn;
+        let request = Request { turn: state.next_turn, owner, bytes };
         state.next_turn += 1;
-        state.waiting.push_back(turn);
-        if !self.can_acquire(&state, turn, bytes) {
-            state = exclude_from_busy_time(|| self.wait_for_turn(state, turn, bytes));
+        state.waiting.push_back(request);
+        if !self.can_acquire(&state, &request) {
+            state = exclude_from_busy_time(|| self.wait_for_turn(state, &request));
         }
-        state.waiting.retain(|waiting| *waiting != turn);
+        state.waiting.retain(|waiting| *waiting != request);
         // The next request may fit too.
         self.0.changed.notify_all();
         if state.is_closed {
             return Err(BudgetClosed);
         }
         state.used += bytes;
-        Ok(BudgetPermit { budget: self.clone(), bytes: AtomicUsize::new(bytes) })
+        if bytes > 0 {
+            *state.used_by.entry(owner).or_default() += bytes;
+        }
+        Ok(BudgetPermit { budget: self.clone(), owner, bytes: AtomicUsize::new(bytes) })
     }
 
     /// Fails all waiting and all later requests.
@@ -124,27 +144,34 @@ impl Budget {
         lock(&self.0.state).used
     }
 
-    fn can_acquire(&self, state: &State, turn: u64, bytes: usize) -> bool {
-        state.is_closed || (state.waiting.front() == Some(&turn) && state.used + bytes <= self.0.limit)
+    fn can_acquire(&self, state: &State, request: &Request) -> bool {
+        let lets_pass =
+            |earlier: &Request| earlier.owner != request.owner && state.used_by.contains_key(&earlier.owner);
+        let is_next = || state.waiting.iter().take_while(|waiting| *waiting != request).all(lets_pass);
+        state.is_closed || (state.used + request.bytes <= self.0.limit && is_next())
     }
 
-    fn wait_for_turn<'a>(
-        &'a self,
-        state: MutexGuard<'a, State>,
-        turn: u64,
-        bytes: usize,
-    ) -> MutexGuard<'a, State> {
+    fn wait_for_turn<'a>(&'a self, state: MutexGuard<'a, State>, request: &Request) -> MutexGuard<'a, State> {
         self.0
             .changed
-            .wait_while(state, |state| !self.can_acquire(state, turn, bytes))
+            .wait_while(state, |state| !self.can_acquire(state, request))
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn release(&self, bytes: usize) {
-        if bytes > 0 {
-            lock(&self.0.state).used -= bytes;
-            self.0.changed.notify_all();
+    fn release(&self, owner: OrganizationId, bytes: usize) {
+        if bytes == 0 {
+            return;
         }
+        let mut state = lock(&self.0.state);
+        state.used -= bytes;
+        if let Some(used) = state.used_by.get_mut(&owner) {
+            *used -= bytes;
+            if *used == 0 {
+                state.used_by.remove(&owner);
+            }
+        }
+        drop(state);
+        self.0.changed.notify_all();
     }
 }
 
@@ -152,7 +179,7 @@ impl BudgetPermit {
     /// Releases all but `bytes`; does nothing if the permit has no more than that.
     pub fn shrink_to(&self, bytes: usize) {
         let before = self.bytes.fetch_min(bytes, Ordering::AcqRel);
-        self.budget.release(before.saturating_sub(bytes));
+        self.budget.release(self.owner, before.saturating_sub(bytes));
     }
 
     /// Returns the bytes of the permit.
@@ -170,7 +197,7 @@ impl Drop for BudgetPermit {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::{LazyLock, mpsc};
     use std::thread;
     use std::time::Duration;
 
@@ -179,6 +206,7 @@ mod tests {
     use super::*;
 
     const TIMEOUT: Duration = Duration::from_secs(60);
+    static OWNER: LazyLock<OrganizationId> = LazyLock::new(OrganizationId::generate);
 
     fn run_on_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> mpsc::Receiver<T> {
         let (sender, receiver) = mpsc::channel();
@@ -196,8 +224,16 @@ mod tests {
         budget: &Budget,
         bytes: usize,
     ) -> mpsc::Receiver<Result<BudgetPermit, BudgetClosed>> {
+        acquire_for(*OWNER, budget, bytes)
+    }
+
+    fn acquire_for(
+        owner: OrganizationId,
+        budget: &Budget,
+        bytes: usize,
+    ) -> mpsc::Receiver<Result<BudgetPermit, BudgetClosed>> {
         let budget = budget.clone();
-        run_on_thread(move || budget.acquire(bytes))
+        run_on_thread(move || budget.acquire(owner, bytes))
     }
 
     fn wait_until_queued(budget: &Budget, count: usize) {
@@ -209,16 +245,16 @@ mod tests {
     #[test]
     fn a_request_above_the_limit_gets_the_whole_budget() {
         let budget = Budget::new(100);
-        let large = budget.acquire(1_000_000).unwrap();
+        let large = budget.acquire(*OWNER, 1_000_000).unwrap();
         assert_eq!(budget.used(), 100);
         large.shrink_to(10);
-        assert_eq!(budget.acquire(90).unwrap().bytes(), 90);
+        assert_eq!(budget.acquire(*OWNER, 90).unwrap().bytes(), 90);
     }
 
     #[test]
     fn small_requests_do_not_overtake_a_large_one() {
         let budget = Budget::new(100);
-        let first = budget.acquire(50).unwrap();
+        let first = budget.acquire(*OWNER, 50).unwrap();
         let large = acquire_on_thread(&budget, 100);
         wait_until_queued(&budget, 1);
         let small = acquire_on_thread(&budget, 10);
@@ -232,16 +268,38 @@ mod tests {
     }
 
     #[test]
+    fn a_large_request_lets_others_pass_only_while_its_owner_has_permits() {
+        let budget = Budget::new(100);
+        let other = OrganizationId::generate();
+        let first = budget.acquire(*OWNER, 50).unwrap();
+        let large = acquire_on_thread(&budget, 100);
+        wait_until_queued(&budget, 1);
+        let passing = acquire_for(other, &budget, 20).recv_timeout(TIMEOUT).unwrap().unwrap();
+        let of_same_owner = acquire_on_thread(&budget, 1);
+        wait_until_queued(&budget, 2);
+        assert!(of_same_owner.try_recv().is_err(), "an owner's requests keep their order");
+        drop(first);
+        let late = acquire_for(other, &budget, 20);
+        wait_until_queued(&budget, 3);
+        assert!(late.try_recv().is_err(), "the large request is next, because its owner has nothing");
+        drop(passing);
+        drop(large.recv_timeout(TIMEOUT).unwrap());
+        assert!(of_same_owner.recv_timeout(TIMEOUT).unwrap().is_ok());
+        assert!(late.recv_timeout(TIMEOUT).unwrap().is_ok());
+        assert!(lock(&budget.0.state).used_by.is_empty());
+    }
+
+    #[test]
     fn closing_wakes_all_waiters() {
         let budget = Budget::new(10);
-        let _all = budget.acquire(10).unwrap();
+        let _all = budget.acquire(*OWNER, 10).unwrap();
         let waiters: Vec<_> = (0..4).map(|_| acquire_on_thread(&budget, 1)).collect();
         wait_until_queued(&budget, 4);
         budget.close();
         for waiter in waiters {
             assert_eq!(waiter.recv_timeout(TIMEOUT).unwrap().map(drop), Err(BudgetClosed));
         }
-        assert!(budget.acquire(0).is_err());
+        assert!(budget.acquire(*OWNER, 0).is_err());
     }
 
     #[derive(Clone, Debug)]
@@ -268,7 +326,7 @@ mod tests {
                 match operation {
                     // Only requests that fit: a single thread must not wait for its own permits.
                     Operation::Acquire { bytes } if budget.used() + bytes <= 100 => {
-                        permits.push(budget.acquire(bytes).unwrap());
+                        permits.push(budget.acquire(*OWNER, bytes).unwrap());
                     }
                     Operation::Shrink { permit, bytes } if permit < permits.len() => permits[permit].shrink_to(bytes),
                     Operation::Drop { permit } if permit < permits.len() => drop(permits.swap_remove(permit)),
@@ -292,7 +350,7 @@ mod tests {
                     let (budget, requests) = (budget.clone(), requests.to_vec());
                     run_on_thread(move || {
                         requests.iter().all(|bytes| {
-                            let permit = budget.acquire(*bytes).unwrap();
+                            let permit = budget.acquire(*OWNER, *bytes).unwrap();
                             let is_within_limit = budget.used() <= 100;
                             permit.shrink_to(bytes / 2);
                             is_within_limit

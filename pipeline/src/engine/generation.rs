@@ -10,14 +10,15 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::engine::budget::Budgets;
+use crate::engine::edge::Inlet;
 use crate::engine::fault::{Component, Outage};
-use crate::engine::runner::{Exit, Inlet, Outlet, StageFactory, Worker, panic_message};
-use crate::engine::stage::Stage;
+use crate::engine::runner::{Exit, Outlet, StageFactory, Worker, panic_message};
+use crate::engine::stage::SteppedStage;
 use crate::engine::stage_stats::PipelineStats;
 use crate::engine::store_client::{KillSwitch, StoreClient};
-use crate::engine::ticket::InFlight;
 
-/// How long threads may take to exit after the kill switch is set: longer than a photo takes in any stage.
+/// How long threads may take to exit after an outage: longer than the longest step of a stage, which is decoding the
+/// largest photo. The attempts of photos in threads that take longer count.
 pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Which thread ended, and why.
@@ -36,6 +37,8 @@ pub(crate) struct StageThreads {
     exit_receiver: Receiver<ThreadExit>,
     ready_sender: Sender<()>,
     ready_receiver: Receiver<()>,
+    /// Closes each edge, so that no thread waits for one that hangs.
+    edge_closers: Vec<Box<dyn Fn() + Send>>,
     store: StoreClient,
     stats: Arc<PipelineStats>,
 }
@@ -46,14 +49,14 @@ struct NamedThread {
 }
 
 /// The configuration of one stage.
-pub(crate) struct StageSpec<S: Stage> {
+pub(crate) struct StageSpec<S: SteppedStage> {
     name: &'static str,
     threads: usize,
     batch_size: usize,
     factory: StageFactory<S>,
 }
 
-impl<S: Stage> StageSpec<S> {
+impl<S: SteppedStage> StageSpec<S> {
     /// Configures a stage with at least one thread and batches of at least one photo.
     pub(crate) fn new(
         name: &'static str,
@@ -72,7 +75,16 @@ impl StageThreads {
     pub(crate) fn new(store: StoreClient, stats: Arc<PipelineStats>) -> Self {
         let (exit_sender, exit_receiver) = bounded(MAX_THREADS);
         let (ready_sender, ready_receiver) = bounded(MAX_THREADS);
-        Self { handles: Vec::new(), exit_sender, exit_receiver, ready_sender, ready_receiver, store, stats }
+        Self {
+            handles: Vec::new(),
+            exit_sender,
+            exit_receiver,
+            ready_sender,
+            ready_receiver,
+            edge_closers: Vec::new(),
+            store,
+            stats,
+        }
     }
 
     /// Spawns the threads of one stage, named `decode-0`, `decode-1` and so on. Each builds its own instance of the stage
@@ -80,14 +92,16 @@ impl StageThreads {
     ///
     /// # Errors
     /// When the operating system refuses a thread.
-    pub(crate) fn spawn_stage<S: Stage + 'static>(
+    pub(crate) fn spawn_stage<S: SteppedStage + 'static>(
         &mut self,
         spec: StageSpec<S>,
-        inlet: Inlet<InFlight<S::In>>,
+        inlet: Inlet<S::In, S::Part>,
         outlet: Outlet<S::Out>,
     ) -> Result<(), Outage> {
         let stats = self.stats.stage(spec.name);
-        stats.configure(spec.threads, inlet.0.capacity().unwrap_or(1));
+        stats.configure(spec.threads, inlet.capacity());
+        let closed = inlet.clone();
+        self.edge_closers.push(Box::new(move || closed.close()));
         for i in 0..spec.threads {
             let worker = Worker {
                 factory: Arc::clone(&spec.factory),
@@ -96,6 +110,7 @@ impl StageThreads {
                 outlet: outlet.clone(),
                 stats: Arc::clone(&stats),
                 store: self.store.clone(),
+                has_drained: false,
             };
             let ready = self.ready_sender.clone();
             self.spawn_thread(spec.name, i, move || {
@@ -156,7 +171,7 @@ pub(crate) struct Generation {
 pub(crate) struct Termination {
     /// The first outage or panic that a thread reported.
     pub(crate) cause: Option<Outage>,
-    /// The names of the threads that did not exit in time. They keep their photos.
+    /// The names of the threads that did not exit in time. They keep their photos, which the caller takes care of.
     pub(crate) abandoned_threads: Vec<String>,
 }
 
@@ -186,6 +201,7 @@ impl Generation {
         self.is_draining.store(true, Ordering::Release);
         self.kill_switch.set();
         self.budgets.close();
+        self.threads.edge_closers.iter().for_each(|close| close());
         self.wake_feed();
         self.wait_for_exits(timeout, &mut exits);
         let mut abandoned_threads = Vec::new();
@@ -199,7 +215,8 @@ impl Generation {
         }
         if !abandoned_threads.is_empty() {
             let threads = abandoned_threads.join(", ");
-            tracing::error!(threads, "threads did not exit: their photos are retried when the leases expire");
+            let seconds = timeout.as_secs_f64();
+            tracing::error!(threads, seconds, "threads did not exit in time, leaving them");
         }
         Termination { cause: exits.into_iter().find_map(outage_from_exit), abandoned_threads }
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use photofinish_store::model::ids::LeaseId;
 use photofinish_store::traits::Queue;
 
@@ -87,15 +88,27 @@ impl LeaseTable {
     }
 
     /// Has the renewer release a lease whose ticket was dropped, which gives the photo back to the queue.
+    /// Does nothing for one that [`Self::release_all`] has released.
     pub(crate) fn schedule_release(&self, lease: LeaseId) {
         self.update(|states| {
-            states.by_lease.remove(&lease);
-            states.to_release.push(lease);
+            if states.by_lease.remove(&lease).is_some() {
+                states.to_release.push(lease);
+            }
         });
     }
 
-    /// Leaves every lease that still has a ticket to expire. Called at the end of a generation, when tickets are left
-    /// only in threads that hang in native code, which nothing can end, and in the channels that these keep open.
+    /// Has the renewer release every lease that is renewed, although it still has a ticket. Called at a stop, when tickets
+    /// are left only in threads that did not exit in time. Should such a thread write its results after all, the
+    /// database refuses them, because the lease is over.
+    pub(crate) fn release_all(&self) {
+        self.update(|states| {
+            let active = states.by_lease.extract_if(|_, state| *state == LeaseState::Active);
+            states.to_release.extend(active.map(|(lease, _)| lease));
+        });
+    }
+
+    /// Leaves every lease that still has a ticket to expire. Called at the end of a generation in which a component failed,
+    /// when tickets are left only in threads that hang in native code, which nothing can end.
     /// If their leases were renewed forever, the photos would never end. Expired leases are leased again, and the
     /// attempt counts, because one of the photos may have caused the hang.
     ///
@@ -115,8 +128,16 @@ impl LeaseTable {
     }
 
     /// Returns the number of photos with a ticket, including abandoned ones.
+    #[cfg(test)]
     pub(crate) fn ticket_count(&self) -> usize {
         lock(&self.states).by_lease.len()
+    }
+
+    /// Returns the number of photos with a ticket, including abandoned ones, and of those that the queue does not have
+    /// back yet.
+    pub(crate) fn unreleased_count(&self) -> usize {
+        let states = lock(&self.states);
+        states.by_lease.len() + states.to_release.len()
     }
 
     /// Returns the number of photos given back to the queue since the pipeline started.
@@ -185,6 +206,8 @@ const MAX_RELEASE_ATTEMPTS_AT_STOP: u32 = 3;
 pub(crate) struct LeaseRenewer {
     leases: Arc<LeaseTable>,
     thread: JoinHandle<()>,
+    /// Disconnected when the thread ends.
+    ended: Receiver<()>,
 }
 
 impl LeaseRenewer {
@@ -198,13 +221,26 @@ impl LeaseRenewer {
         lease_ttl: Duration,
     ) -> std::io::Result<Self> {
         let renewer = RenewerThread { leases: Arc::clone(&leases), store, lease_ttl };
-        let thread = std::thread::Builder::new().name("lease-renewer".into()).spawn(move || renewer.run())?;
-        Ok(Self { leases, thread })
+        let (running, ended) = bounded::<()>(0);
+        let work = move || {
+            let _running = running;
+            renewer.run();
+        };
+        let thread = std::thread::Builder::new().name("lease-renewer".into()).spawn(work)?;
+        Ok(Self { leases, thread, ended })
     }
 
-    /// Releases the leases that are left to release and ends the thread. Blocks.
-    pub(crate) fn stop(self) {
+    /// Releases the leases that are left to release and ends the thread. Blocks for at most `timeout`: a database that
+    /// does not respond must not delay the end of the process.
+    pub(crate) fn stop(self, timeout: Duration) {
         self.leases.update(|states| states.is_stopping = true);
+        if self.ended.recv_timeout(timeout) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!(
+                seconds = timeout.as_secs_f64(),
+                "failed to release leases in time, they will expire"
+            );
+            return;
+        }
         if self.thread.join().is_err() {
             tracing::error!("lease renewer panicked: leases in flight will expire");
         }

@@ -2,6 +2,7 @@
 //! images or models.
 
 pub(crate) mod budget;
+pub(crate) mod edge;
 pub(crate) mod fault;
 pub(crate) mod generation;
 pub(crate) mod leases;

@@ -1,17 +1,17 @@
 //! Runs a stage on its thread: forms batches, confines a panic to the photo that caused it, and forwards the results. It
-//! knows nothing of what the stage does, and of the other stages only the channel to the next one.
+//! knows nothing of what the stage does, and of the other stages only the edge to the next one.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender};
 use photofinish_store::model::photo::FailureReason;
 
+use crate::engine::edge::{EdgeSender, Inlet, OpenPhoto, PhotoSender};
 use crate::engine::fault::{Outage, Poison};
 use crate::engine::spans::{PhotoOutcome, StageSpan};
-use crate::engine::stage::{BatchResults, Stage};
+use crate::engine::stage::{BatchResults, Step, SteppedStage};
 use crate::engine::stage_stats::StageStats;
 use crate::engine::store_client::StoreClient;
 use crate::engine::ticket::{InFlight, Ticket};
@@ -19,37 +19,28 @@ use crate::engine::ticket::{InFlight, Ticket};
 /// Builds a stage on the thread that will own it, and rebuilds it after a panic.
 pub(crate) type StageFactory<S> = Arc<dyn Fn() -> Result<S, Outage> + Send + Sync>;
 
-/// The receiving end of an edge. It empties the channel when dropped: a bounded crossbeam channel otherwise keeps queued
-/// photos alive until its last sender is gone, and with them their tickets and budget permits.
-#[derive(Debug)]
-pub(crate) struct Inlet<T>(pub(crate) Receiver<T>);
-
-impl<T> Clone for Inlet<T> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<T> Drop for Inlet<T> {
-    fn drop(&mut self) {
-        // A worker that drained finds nothing here: its channel is closed and empty. After any other exit the whole
-        // generation ends, so photos that another thread of the stage could still have taken go back to the queue too.
-        self.0.try_iter().for_each(drop);
-    }
-}
+/// What the steps of a batch did with its photos.
+type StepResults<S> = BatchResults<Step<<S as SteppedStage>::Part, <S as SteppedStage>::Out>>;
 
 /// Where the results of a stage go.
 pub(crate) enum Outlet<T> {
     /// To the next stage.
-    Next(Sender<InFlight<T>>),
+    Next(Arc<dyn PhotoSender<T>>),
     /// Nowhere: the stage has written them. The function says how the photo ended.
     Terminal(fn(&T) -> PhotoOutcome),
+}
+
+impl<T: Send + 'static> Outlet<T> {
+    /// The outlet into an edge.
+    pub(crate) fn to<P: Send + 'static>(sender: EdgeSender<T, P>) -> Self {
+        Self::Next(Arc::new(sender))
+    }
 }
 
 impl<T> Clone for Outlet<T> {
     fn clone(&self) -> Self {
         match self {
-            Self::Next(sender) => Self::Next(sender.clone()),
+            Self::Next(sender) => Self::Next(Arc::clone(sender)),
             Self::Terminal(outcome) => Self::Terminal(*outcome),
         }
     }
@@ -71,54 +62,71 @@ pub(crate) enum Exit {
 }
 
 /// One thread of a stage.
-pub(crate) struct Worker<S: Stage> {
+pub(crate) struct Worker<S: SteppedStage> {
     pub(crate) factory: StageFactory<S>,
     pub(crate) batch_size: usize,
-    pub(crate) inlet: Inlet<InFlight<S::In>>,
+    pub(crate) inlet: Inlet<S::In, S::Part>,
     pub(crate) outlet: Outlet<S::Out>,
     pub(crate) stats: Arc<StageStats>,
     pub(crate) store: StoreClient,
+    /// Whether the worker ended because nothing was left to do; its edge then belongs to the other threads of the stage.
+    pub(crate) has_drained: bool,
 }
 
-impl<S: Stage> Drop for Worker<S> {
+impl<S: SteppedStage> Drop for Worker<S> {
     fn drop(&mut self) {
-        // However the worker ended, its inlet empties the channel when it is dropped.
+        if !self.has_drained {
+            // The whole generation ends, so photos that another thread of the stage could still take go back too.
+            self.inlet.close();
+        }
         self.stats.reset_depth();
     }
 }
 
-impl<S: Stage> Worker<S> {
+/// The photos of a batch, by what is known of them; all of the same length.
+struct Batch<S: SteppedStage> {
+    tickets: Vec<Ticket>,
+    items: Vec<S::In>,
+    parts: Vec<Vec<S::Part>>,
+    spans: Vec<StageSpan>,
+}
+
+/// A photo with which this stage is done.
+struct EndedPhoto<T> {
+    ticket: Ticket,
+    result: Result<T, Poison>,
+}
+
+impl<S: SteppedStage> Worker<S> {
     /// Builds the stage, calls `ready`, then processes batches until there is nothing more to do.
-    pub(crate) fn run(self, ready: impl FnOnce()) -> Exit {
+    pub(crate) fn run(mut self, ready: impl FnOnce()) -> Exit {
         let mut stage = match (self.factory)() {
             Ok(stage) => stage,
             Err(outage) => return Exit::Outage(outage),
         };
         ready();
         loop {
-            let Some(batch) = self.next_batch() else { return Exit::Drained };
+            let batch = self.next_batch();
             if self.store.kill_switch.is_set() {
                 return Exit::Killed;
             }
-            let (mut tickets, items): (Vec<Ticket>, Vec<S::In>) =
-                batch.into_iter().map(|photo| (photo.ticket, photo.item)).unzip();
-            let spans: Vec<StageSpan> =
-                tickets.iter().map(|ticket| self.open_stage_span(ticket, items.len())).collect();
+            let Some(batch) = batch else {
+                self.has_drained = true;
+                return Exit::Drained;
+            };
             let timer = self.stats.start_batch();
-            let results = self.run_isolated(&mut stage, &items, &spans);
-            timer.finish(items.len());
-            drop((items, spans));
-            tickets.iter_mut().for_each(Ticket::mark_waiting);
+            let results = self.run_isolated(&mut stage, &batch);
             let results = match results {
                 Ok(results) => results,
                 Err(outage) => {
-                    if outage.counts_as_attempt {
-                        tickets.into_iter().for_each(Ticket::leave_to_expire);
-                    }
-                    return Exit::Outage(outage);
+                    timer.finish(batch.items.len(), 0);
+                    return self.exit_after(outage, batch.tickets);
                 }
             };
-            match self.forward_results(tickets, results) {
+            let more = results.iter().filter(|result| matches!(result, Ok(Step::Part(_)))).count();
+            timer.finish(batch.items.len(), batch.items.len() - more);
+            let ended = self.put_back_unfinished(batch, results);
+            match self.forward_results(ended) {
                 Ok(true) => {}
                 Ok(false) => return Exit::DownstreamClosed,
                 Err(outage) => return Exit::Outage(outage),
@@ -126,48 +134,64 @@ impl<S: Stage> Worker<S> {
         }
     }
 
-    fn open_stage_span(&self, ticket: &Ticket, batch_size: usize) -> StageSpan {
-        StageSpan::new(ticket.span().clone(), self.stats.name(), batch_size, ticket.waiting_time())
+    /// Gives the photos of a batch back after an outage. Their attempts count where one of them may be the cause, but
+    /// never when the generation is ending anyway.
+    fn exit_after(&self, outage: Outage, tickets: Vec<Ticket>) -> Exit {
+        if self.store.kill_switch.is_set() {
+            return Exit::Killed;
+        }
+        if outage.counts_as_attempt {
+            tickets.into_iter().for_each(Ticket::leave_to_expire);
+        }
+        Exit::Outage(outage)
     }
 
     /// Waits for one photo, then adds those that are queued already, up to the batch size, without waiting for more. So
     /// a busy device gets large batches, and an idle one starts at once.
-    fn next_batch(&self) -> Option<Vec<InFlight<S::In>>> {
+    fn next_batch(&self) -> Option<Batch<S>> {
         let started_at = Instant::now();
-        let first = self.inlet.0.recv().ok()?;
+        let first = self.inlet.recv()?;
         let waited = started_at.elapsed();
-        let mut batch = Vec::with_capacity(self.batch_size);
-        batch.push(first);
-        batch.extend(self.inlet.0.try_iter().take(self.batch_size.saturating_sub(1)));
-        self.stats.record_received(batch.len(), || self.inlet.0.len(), waited);
-        Some(batch)
+        let mut photos = Vec::with_capacity(self.batch_size);
+        photos.push(first);
+        while photos.len() < self.batch_size
+            && let Some(photo) = self.inlet.try_recv()
+        {
+            photos.push(photo);
+        }
+        self.stats.record_received(photos.len(), || self.inlet.len(), waited);
+        let batch_size = photos.len();
+        let empty = Batch { tickets: Vec::new(), items: Vec::new(), parts: Vec::new(), spans: Vec::new() };
+        Some(photos.into_iter().fold(empty, |mut batch, OpenPhoto { photo, parts, span }| {
+            batch.spans.push(span.unwrap_or_else(|| self.open_stage_span(&photo.ticket, batch_size)));
+            batch.tickets.push(photo.ticket);
+            batch.items.push(photo.item);
+            batch.parts.push(parts);
+            batch
+        }))
     }
 
-    /// Runs the stage on a batch. After a panic the stage, whose state is then unknown, is rebuilt and the batch is run
+    fn open_stage_span(&self, ticket: &Ticket, batch_size: usize) -> StageSpan {
+        StageSpan::new(ticket.span().clone(), self.stats.name(), batch_size, ticket.waiting_time())
+    }
+
+    /// Runs a step of each photo. After a panic the stage, whose state is then unknown, is rebuilt and the batch is run
     /// photo by photo; a photo that panics alone is a poison.
-    fn run_isolated(
-        &self,
-        stage: &mut S,
-        items: &[S::In],
-        spans: &[StageSpan],
-    ) -> Result<BatchResults<S::Out>, Outage> {
-        let _entered = StageSpan::enter_single(spans);
-        match self.run_catching_panics(stage, items)? {
+    fn run_isolated(&self, stage: &mut S, batch: &Batch<S>) -> Result<StepResults<S>, Outage> {
+        let _entered = StageSpan::enter_single(&batch.spans);
+        match self.run_catching_panics(stage, &batch.items, &batch.parts)? {
             BatchOutcome::Completed(results) => return Ok(results),
             BatchOutcome::Panicked(message) => {
                 let stage = self.stats.name();
-                tracing::warn!(
-                    stage,
-                    photos = items.len(),
-                    message,
-                    "batch panicked, retrying its photos one by one"
-                );
+                let photos = batch.items.len();
+                tracing::warn!(stage, photos, message, "batch panicked, retrying its photos one by one");
             }
         }
-        let mut results = Vec::with_capacity(items.len());
-        for (item, span) in items.iter().zip(spans) {
+        let mut results = Vec::with_capacity(batch.items.len());
+        for ((item, parts), span) in batch.items.iter().zip(&batch.parts).zip(&batch.spans) {
             let _entered = span.enter();
-            match self.run_catching_panics(stage, std::slice::from_ref(item))? {
+            let (item, parts) = (std::slice::from_ref(item), std::slice::from_ref(parts));
+            match self.run_catching_panics(stage, item, parts)? {
                 BatchOutcome::Completed(result) => results.extend(result),
                 BatchOutcome::Panicked(message) => results.push(Err(Poison::new(
                     FailureReason::ProcessingCrashed,
@@ -179,8 +203,13 @@ impl<S: Stage> Worker<S> {
     }
 
     /// Runs the stage on a batch and rebuilds it after a panic or a wrong number of results.
-    fn run_catching_panics(&self, stage: &mut S, items: &[S::In]) -> Result<BatchOutcome<S::Out>, Outage> {
-        let message = match catch_unwind(AssertUnwindSafe(|| stage.run(items))) {
+    fn run_catching_panics(
+        &self,
+        stage: &mut S,
+        items: &[S::In],
+        parts: &[Vec<S::Part>],
+    ) -> Result<BatchOutcome<StepResults<S>>, Outage> {
+        let message = match catch_unwind(AssertUnwindSafe(|| stage.step(items, parts))) {
             Ok(Ok(results)) if results.len() == items.len() => return Ok(BatchOutcome::Completed(results)),
             Ok(Ok(results)) => format!("{} results for {} photos", results.len(), items.len()),
             Ok(Err(outage)) => return Err(outage),
@@ -194,9 +223,30 @@ impl<S: Stage> Worker<S> {
         Ok(BatchOutcome::Panicked(message))
     }
 
+    /// Puts back the photos that need more steps, and returns the others without their inputs, whose memory is freed
+    /// before any of them is sent on.
+    fn put_back_unfinished(&self, batch: Batch<S>, results: StepResults<S>) -> Vec<EndedPhoto<S::Out>> {
+        let Batch { tickets, items, parts, spans } = batch;
+        let mut ended = Vec::with_capacity(results.len());
+        let photos = tickets.into_iter().zip(items).zip(parts).zip(spans);
+        for ((((mut ticket, item), mut parts), span), result) in photos.zip(results) {
+            ticket.mark_waiting();
+            match result {
+                Ok(Step::Part(part)) => {
+                    parts.push(part);
+                    let photo = InFlight { ticket, item };
+                    self.inlet.put_back(OpenPhoto { photo, parts, span: Some(span) });
+                }
+                Ok(Step::Done(output)) => ended.push(EndedPhoto { ticket, result: Ok(output) }),
+                Err(poison) => ended.push(EndedPhoto { ticket, result: Err(poison) }),
+            }
+        }
+        ended
+    }
+
     /// Sends each photo to the next stage or ends it. Returns `false` when the next stage has ended.
-    fn forward_results(&self, tickets: Vec<Ticket>, results: BatchResults<S::Out>) -> Result<bool, Outage> {
-        for (ticket, result) in tickets.into_iter().zip(results) {
+    fn forward_results(&self, photos: Vec<EndedPhoto<S::Out>>) -> Result<bool, Outage> {
+        for EndedPhoto { ticket, result } in photos {
             match (result, &self.outlet) {
                 (Err(poison), _) => ticket.fail(&poison, &self.store)?,
                 (Ok(result), Outlet::Terminal(to_outcome)) => {
@@ -220,8 +270,8 @@ impl<S: Stage> Worker<S> {
 }
 
 /// The outcome of one call of a stage.
-enum BatchOutcome<T> {
-    Completed(BatchResults<T>),
+enum BatchOutcome<R> {
+    Completed(R),
     Panicked(String),
 }
 
@@ -238,20 +288,24 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
     use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
-    use crossbeam_channel::bounded;
     use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
-    use photofinish_store::model::ids::PhotoId;
+    use photofinish_store::model::ids::{OrganizationId, PhotoId};
     use photofinish_store::traits::{LeaseKind, LeaseRequest, Queue};
     use tokio::runtime::Runtime;
 
     use super::*;
+    use crate::engine::edge::edge;
     use crate::engine::fault::Component;
     use crate::engine::leases::LeaseTable;
+    use crate::engine::stage::Stage;
     use crate::engine::store_client::KillSwitch;
     use crate::engine::sync::lock;
+    use crate::testing::lease_of;
     use crate::testing::memory_queue::MemoryQueue;
 
     /// What [`RecordingStage`] saw while it ran a batch.
@@ -300,7 +354,7 @@ mod tests {
         let queue = MemoryQueue::with_photos(&photos);
         let leases = Arc::new(LeaseTable::new(Arc::clone(&queue) as Arc<dyn Queue>));
         let request = LeaseRequest { limit: 20, ttl: Duration::from_secs(60), kind: LeaseKind::Fresh };
-        let (sender, receiver) = bounded(20);
+        let (sender, inlet) = edge(20);
         for lease in runtime.block_on(queue.lease(request)).unwrap() {
             let ticket = Ticket::open(&leases, Arc::new(lease));
             sender.send(InFlight { ticket, item: () }).unwrap();
@@ -315,10 +369,11 @@ mod tests {
         let worker = Worker {
             factory,
             batch_size: 8,
-            inlet: Inlet(receiver),
+            inlet,
             outlet: Outlet::Terminal(|()| PhotoOutcome::Ready),
             stats: Arc::new(StageStats::new("one")),
             store: StoreClient { runtime: runtime.handle().clone(), kill_switch: KillSwitch::new() },
+            has_drained: false,
         };
         let exit = metrics::with_local_recorder(recorder, || worker.run(|| {}));
         let batches = lock(&batches).clone();
@@ -340,5 +395,119 @@ mod tests {
         assert!(matches!(exit, Exit::Outage(_)), "{exit:?}");
         assert_eq!(batches, [recorded(8, "12")]);
         assert_eq!(shown_depth(&recorder.handle()), "0");
+    }
+
+    /// A stage that takes as many steps for a photo as its item says, and records the item of each step.
+    struct SteppingStage {
+        log: Arc<Mutex<Vec<usize>>>,
+        /// Called before each step with the number of steps so far.
+        before_step: Arc<dyn Fn(usize) + Send + Sync>,
+    }
+
+    impl SteppedStage for SteppingStage {
+        type In = usize;
+        type Part = usize;
+        type Out = Vec<usize>;
+
+        fn step(
+            &mut self,
+            batch: &[usize],
+            parts: &[Vec<usize>],
+        ) -> Result<BatchResults<Step<usize, Vec<usize>>>, Outage> {
+            let taken = lock(&self.log).len();
+            (self.before_step)(taken);
+            let step = |(steps, parts): (&usize, &Vec<usize>)| {
+                lock(&self.log).push(*steps);
+                if parts.len() + 1 < *steps {
+                    return Ok(Step::Part(parts.len()));
+                }
+                let mut all = parts.clone();
+                all.push(parts.len());
+                Ok(Step::Done(all))
+            };
+            Ok(batch.iter().zip(parts).map(step).collect())
+        }
+    }
+
+    /// What a worker of [`SteppingStage`] did.
+    struct SteppingRun {
+        exit: Exit,
+        steps: Vec<usize>,
+        /// What the next stage was sent.
+        sent: Vec<Vec<usize>>,
+        leases: Arc<LeaseTable>,
+    }
+
+    /// Runs a worker over photos of these owners, which take so many steps.
+    fn run_stepping(
+        photos: &[(OrganizationId, usize)],
+        kill_switch: &KillSwitch,
+        before_step: impl Fn(usize) + Send + Sync + 'static,
+    ) -> SteppingRun {
+        let runtime = Runtime::new().unwrap();
+        let leases = Arc::new(LeaseTable::new(Arc::new(MemoryQueue::default())));
+        let (sender, inlet) = edge(8);
+        let (next_sender, next_inlet) = edge::<Vec<usize>, Infallible>(8);
+        for (organization, steps) in photos {
+            let ticket = Ticket::open(&leases, Arc::new(lease_of(*organization)));
+            sender.send(InFlight { ticket, item: *steps }).unwrap();
+        }
+        drop(sender);
+        let (log, before_step) = (Arc::<Mutex<Vec<usize>>>::default(), Arc::new(before_step));
+        let stage_log = Arc::clone(&log);
+        let worker = Worker {
+            factory: Arc::new(move || {
+                let before_step: Arc<dyn Fn(usize) + Send + Sync> = before_step.clone();
+                Ok(SteppingStage { log: Arc::clone(&stage_log), before_step })
+            }),
+            batch_size: 1,
+            inlet,
+            outlet: Outlet::to(next_sender),
+            stats: Arc::new(StageStats::new("one")),
+            store: StoreClient { runtime: runtime.handle().clone(), kill_switch: kill_switch.clone() },
+            has_drained: false,
+        };
+        let exit = worker.run(|| {});
+        let sent = std::iter::from_fn(|| next_inlet.try_recv()).map(|open| open.photo.item).collect();
+        let steps = lock(&log).clone();
+        SteppingRun { exit, steps, sent, leases }
+    }
+
+    #[test]
+    fn a_photo_of_another_waits_for_one_step_of_a_long_photo() {
+        let (large, small) = (OrganizationId::generate(), OrganizationId::generate());
+        let photos = [(large, 5), (large, 4), (small, 2)];
+        let run = run_stepping(&photos, &KillSwitch::new(), |_| {});
+        assert!(matches!(run.exit, Exit::Drained), "{:?}", run.exit);
+        assert_eq!(
+            run.steps,
+            [5, 2, 4, 2, 5, 4, 5, 4, 5, 4, 5],
+            "the owners in turn, then the photos of each"
+        );
+        assert_eq!(run.sent, [(0..2).collect::<Vec<_>>(), (0..4).collect(), (0..5).collect()]);
+    }
+
+    #[test]
+    fn a_worker_is_killed_between_two_steps_of_a_photo() {
+        let kill_switch = KillSwitch::new();
+        let killed = kill_switch.clone();
+        let run = run_stepping(&[(OrganizationId::generate(), 100)], &kill_switch, move |taken| {
+            if taken == 2 {
+                killed.set();
+            }
+        });
+        assert!(matches!(run.exit, Exit::Killed), "{:?}", run.exit);
+        assert_eq!(run.steps.len(), 3);
+        assert_eq!((run.sent.len(), run.leases.ticket_count()), (0, 0), "the photo goes back to the queue");
+    }
+
+    #[test]
+    fn a_panic_repeats_one_step_and_not_the_photo() {
+        let has_panicked = AtomicBool::new(false);
+        let run = run_stepping(&[(OrganizationId::generate(), 4)], &KillSwitch::new(), move |taken| {
+            assert!(taken != 2 || has_panicked.swap(true, Ordering::AcqRel), "injected panic");
+        });
+        assert!(matches!(run.exit, Exit::Drained), "{:?}", run.exit);
+        assert_eq!((run.steps.len(), run.sent), (4, vec![vec![0, 1, 2, 3]]));
     }
 }

@@ -1,4 +1,6 @@
-//! The trait of a pipeline stage. Stages know nothing of threads, channels or tickets: the runner handles those.
+//! The traits of a pipeline stage. Stages know nothing of threads, channels or tickets: the runner handles those.
+
+use std::convert::Infallible;
 
 use crate::engine::fault::{Outage, Poison};
 
@@ -25,4 +27,52 @@ pub trait Stage {
     /// # Errors
     /// When no photo can be processed now.
     fn run(&mut self, batch: &[Self::In]) -> Result<BatchResults<Self::Out>, Outage>;
+}
+
+/// What a step did with a photo.
+#[derive(Debug)]
+pub enum Step<P, T> {
+    /// It found a part of the results; the photo needs more steps.
+    Part(P),
+    /// The photo is done.
+    Done(T),
+}
+
+/// A stage that works on a photo in steps, because some photos take long: a step is about one run of a network. Between
+/// two steps of a photo the thread takes steps of other photos, and ends if its generation does.
+///
+/// A stage keeps nothing between steps: what they found is handed to it again.
+pub trait SteppedStage {
+    /// The input; its type says what has been done to the photo so far.
+    type In: Send + 'static;
+    /// What a step finds.
+    type Part: Send + 'static;
+    /// The output, which is the input of the next stage.
+    type Out: Send + 'static;
+
+    /// Takes the next step of each photo of a batch. `parts` has, for each photo, what its earlier steps found. Otherwise
+    /// like [`Stage::run`].
+    ///
+    /// # Errors
+    /// When no photo can be processed now.
+    fn step(
+        &mut self,
+        batch: &[Self::In],
+        parts: &[Vec<Self::Part>],
+    ) -> Result<BatchResults<Step<Self::Part, Self::Out>>, Outage>;
+}
+
+impl<S: Stage> SteppedStage for S {
+    type In = S::In;
+    type Part = Infallible;
+    type Out = S::Out;
+
+    fn step(
+        &mut self,
+        batch: &[S::In],
+        _parts: &[Vec<Infallible>],
+    ) -> Result<BatchResults<Step<Infallible, S::Out>>, Outage> {
+        let results = self.run(batch)?;
+        Ok(results.into_iter().map(|result| result.map(Step::Done)).collect())
+    }
 }

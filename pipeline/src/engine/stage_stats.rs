@@ -131,8 +131,8 @@ impl StageStats {
 }
 
 impl BatchTimer<'_> {
-    /// Ends the measurement of a batch of `photos`.
-    pub(crate) fn finish(self, photos: usize) {
+    /// Ends the measurement of a batch of `photos`, with `done` of which the stage is done.
+    pub(crate) fn finish(self, photos: usize, done: usize) {
         let stats = self.stats;
         let waited = WAITED_FOR_BUDGET.get();
         let busy = self.started_at.elapsed().saturating_sub(waited);
@@ -141,7 +141,7 @@ impl BatchTimer<'_> {
         stats.record_blocked_out(waited);
         metrics::gauge!(names::STAGE_BUSY_SECONDS, "stage" => stats.name).increment(busy.as_secs_f64());
         metrics::gauge!(names::STAGE_CPU_SECONDS, "stage" => stats.name).increment(cpu.as_secs_f64());
-        metrics::counter!(names::STAGE_PHOTOS, "stage" => stats.name).increment(photos as u64);
+        metrics::counter!(names::STAGE_PHOTOS, "stage" => stats.name).increment(done as u64);
         metrics::histogram!(names::STAGE_BATCH_SIZE, "stage" => stats.name).record(photos as f64);
     }
 }

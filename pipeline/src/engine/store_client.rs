@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use photofinish_models::traits::Interrupt;
 use photofinish_store::blobs::cloud::Timeouts;
 use photofinish_store::error::StoreError;
 use tokio::runtime::Handle;
@@ -20,27 +21,36 @@ const _: () = assert!(
     "a storage call takes longer than the pipeline's timeout"
 );
 
-/// Ends a generation at once: threads check it between batches, and cancellable store calls are cancelled by it. Cheap
-/// to clone.
+/// Ends a generation at once: threads check it between steps, networks between two runs, and cancellable store calls are
+/// cancelled by it. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct KillSwitch(watch::Sender<bool>);
+pub(crate) struct KillSwitch {
+    flag: watch::Sender<bool>,
+    interrupt: Interrupt,
+}
 
 impl KillSwitch {
     pub(crate) fn new() -> Self {
-        Self(watch::Sender::new(false))
+        Self { flag: watch::Sender::new(false), interrupt: Interrupt::default() }
     }
 
     pub(crate) fn set(&self) {
-        self.0.send_replace(true);
+        self.interrupt.set();
+        self.flag.send_replace(true);
     }
 
     pub(crate) fn is_set(&self) -> bool {
-        *self.0.borrow()
+        self.interrupt.is_set()
+    }
+
+    /// What tells networks that the switch is set.
+    pub(crate) fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
     }
 
     async fn wait(&self) {
         // `self` keeps the sender alive, so the wait ends only when the flag is set.
-        let mut flag = self.0.subscribe();
+        let mut flag = self.flag.subscribe();
         let _set = flag.wait_for(|set| *set).await;
     }
 }

@@ -14,7 +14,7 @@ use crate::engine::generation::{EXIT_TIMEOUT, Generation, Termination, ThreadExi
 use crate::engine::leases::{LeaseRenewer, LeaseTable};
 use crate::engine::metrics as names;
 use crate::engine::stage_stats::PipelineStats;
-use crate::engine::store_client::{KillSwitch, StoreClient};
+use crate::engine::store_client::{CALL_TIMEOUT, KillSwitch, with_timeout};
 use crate::engine::sync::lock;
 
 /// The status of the pipeline.
@@ -42,9 +42,9 @@ pub struct StopReport {
     pub drained: bool,
     /// Photos given back to the queue since the pipeline started.
     pub given_back: u64,
-    /// Photos that still had a ticket at the end. They are retried when their leases expire.
+    /// Photos that could not be given back. They are retried when their leases expire, which counts an attempt.
     pub unfinished: usize,
-    /// The names of the threads that did not exit.
+    /// The names of the threads that did not exit. The process must end without unloading the code that they run.
     pub abandoned_threads: Vec<String>,
 }
 
@@ -90,14 +90,22 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(200);
 pub(crate) struct SupervisorTimeouts {
     /// A generation that has been idle for so long has recovered from an outage.
     pub(crate) recovered_after: Duration,
-    /// How long threads may take to exit.
+    /// How long threads may take to exit after an outage.
     pub(crate) thread_exit: Duration,
+    /// How long threads may take to exit at a stop, after the drain grace. Their photos are given back in any case.
+    pub(crate) thread_exit_at_stop: Duration,
+    /// How long the queue may take to take photos back at a stop.
+    pub(crate) release_at_stop: Duration,
 }
 
 impl SupervisorTimeouts {
     /// The timeouts of the service; tests use shorter ones.
-    pub(crate) const SERVICE: Self =
-        Self { recovered_after: Duration::from_secs(5), thread_exit: EXIT_TIMEOUT };
+    pub(crate) const SERVICE: Self = Self {
+        recovered_after: Duration::from_secs(5),
+        thread_exit: EXIT_TIMEOUT,
+        thread_exit_at_stop: Duration::from_secs(4),
+        release_at_stop: Duration::from_secs(6),
+    };
 }
 
 /// The longest pause between two generations.
@@ -146,11 +154,11 @@ impl Supervisor {
                 }
             }
         };
-        self.renewer.stop();
+        self.renewer.stop(timeouts.release_at_stop);
         let report = StopReport {
             drained: stopped.drained,
             given_back: self.shared.leases.released_count(),
-            unfinished: self.shared.leases.ticket_count(),
+            unfinished: self.shared.leases.unreleased_count(),
             abandoned_threads: stopped.abandoned_threads,
         };
         tracing::info!(
@@ -169,7 +177,9 @@ impl Supervisor {
         timeouts: SupervisorTimeouts,
     ) -> Result<StoppedGeneration, Outage> {
         let kill_switch = KillSwitch::new();
-        self.check_queue(&kill_switch)?;
+        if !self.check_queue()? {
+            return Ok(StoppedGeneration { drained: true, abandoned_threads: Vec::new() });
+        }
         let PendingGeneration { mut generation, start_feed } = (self.start_generation)(kill_switch)?;
         let end = match self.wait_until_ready(&generation) {
             Some(end) => {
@@ -180,7 +190,7 @@ impl Supervisor {
             None => match start_feed(&mut generation) {
                 Ok(()) => self.monitor_generation(&generation, outage_state, timeouts.recovered_after),
                 Err(outage) => {
-                    self.terminate_generation(generation, Vec::new(), timeouts.thread_exit);
+                    self.fail_generation(generation, Vec::new(), timeouts.thread_exit);
                     return Err(outage);
                 }
             },
@@ -190,12 +200,16 @@ impl Supervisor {
             GenerationEnd::Stopped => {
                 let mut exits = Vec::new();
                 let drained = generation.drain(self.drain_grace, &mut exits);
-                let terminated = self.terminate_generation(generation, exits, timeouts.thread_exit);
+                let terminated = self.terminate_generation(generation, exits, timeouts.thread_exit_at_stop);
+                if !terminated.abandoned_threads.is_empty() {
+                    // Not the photos' fault: they were not given more time.
+                    self.shared.leases.release_all();
+                }
                 Ok(StoppedGeneration { drained, abandoned_threads: terminated.abandoned_threads })
             }
             GenerationEnd::Failed(exits) => {
                 let thread = exits.first().map(|exit| exit.thread.clone()).unwrap_or_default();
-                let terminated = self.terminate_generation(generation, exits, timeouts.thread_exit);
+                let terminated = self.fail_generation(generation, exits, timeouts.thread_exit);
                 Err(terminated.cause.unwrap_or_else(|| {
                     Outage::new(UNKNOWN_STAGE, format!("thread {thread} ended without a cause"))
                 }))
@@ -203,7 +217,21 @@ impl Supervisor {
         }
     }
 
-    /// Ends a generation, abandons the leases of threads that do not exit, and resets the gauges.
+    /// Ends a generation in which a component failed, and abandons the leases of threads that do not exit.
+    fn fail_generation(
+        &self,
+        generation: Generation,
+        exits: Vec<ThreadExit>,
+        timeout: Duration,
+    ) -> Termination {
+        let terminated = self.terminate_generation(generation, exits, timeout);
+        if !terminated.abandoned_threads.is_empty() {
+            self.shared.leases.abandon_all();
+        }
+        terminated
+    }
+
+    /// Ends a generation and resets the gauges.
     fn terminate_generation(
         &self,
         generation: Generation,
@@ -211,18 +239,28 @@ impl Supervisor {
         timeout: Duration,
     ) -> Termination {
         let terminated = generation.terminate(timeout, exits);
-        if !terminated.abandoned_threads.is_empty() {
-            self.shared.leases.abandon_all();
-        }
         self.shared.stats.reset_depths();
         publish_no_budgets();
         terminated
     }
 
-    /// Checks the queue before the models are loaded, because without it the feed would fail at its first lease.
-    fn check_queue(&self, kill_switch: &KillSwitch) -> Result<(), Outage> {
-        let store = StoreClient { runtime: self.runtime.clone(), kill_switch: kill_switch.clone() };
-        store.call(Component::Database, self.shared.leases.queue().check())?.map_err(Outage::from_queue_error)
+    /// Checks the queue before the models are loaded, because without it the feed would fail at its first lease. Returns
+    /// `false` when the pipeline is stopped meanwhile.
+    fn check_queue(&self) -> Result<bool, Outage> {
+        let leases = Arc::clone(&self.shared.leases);
+        let (sender, checked) = bounded(1);
+        self.runtime.spawn(async move {
+            let result = with_timeout(Component::Database, CALL_TIMEOUT, leases.queue().check()).await;
+            // The receiver is gone if the pipeline was stopped.
+            let _stopped = sender.try_send(result);
+        });
+        select! {
+            recv(checked) -> result => {
+                let ended = || Outage::new(Component::Database, "the runtime ended during a check");
+                result.map_err(|_closed| ended())??.map_err(Outage::from_queue_error).map(|()| true)
+            }
+            recv(self.stop) -> _stop => Ok(false),
+        }
     }
 
     /// Waits until every stage is built. Returns `Some` if the generation has to be ended before that.

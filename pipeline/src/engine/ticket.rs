@@ -5,10 +5,12 @@
 //! photo back to the queue.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use photofinish_store::error::{StoreError, StoreErrorKind};
 use photofinish_store::metric_names;
+use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::traits::{FinishOutcome, Lease};
 use tracing::Span;
 
@@ -34,6 +36,26 @@ pub(crate) struct Ticket {
     /// Ends with the ticket.
     span: Span,
     waiting_since: Instant,
+    /// Of a long photo; taken until the ticket ends.
+    seat: Option<Seat>,
+}
+
+/// One of a number of seats for photos in flight, free again when dropped.
+#[derive(Debug)]
+pub(crate) struct Seat(Arc<AtomicUsize>);
+
+impl Seat {
+    /// Takes one of the seats that `taken` counts; the caller has checked that one is free.
+    pub(crate) fn take(taken: &Arc<AtomicUsize>) -> Self {
+        taken.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(taken))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl Ticket {
@@ -41,7 +63,18 @@ impl Ticket {
     pub(crate) fn open(leases: &Arc<LeaseTable>, lease: Arc<Lease>) -> Self {
         leases.insert(lease.id);
         let span = spans::photo_span(&lease);
-        Self { lease, leases: Arc::clone(leases), is_settled: false, span, waiting_since: Instant::now() }
+        let waiting_since = Instant::now();
+        Self { lease, leases: Arc::clone(leases), is_settled: false, span, waiting_since, seat: None }
+    }
+
+    /// Keeps a seat until the ticket ends.
+    pub(crate) fn hold(&mut self, seat: Seat) {
+        self.seat = Some(seat);
+    }
+
+    /// The owner of the photo.
+    pub(crate) fn organization(&self) -> OrganizationId {
+        self.lease.organization
     }
 
     /// Returns the span of the photo, in which everything about it is logged.

@@ -18,6 +18,8 @@ use crate::stages::sizes::OutputSizes;
 pub(crate) struct Decode {
     pub(crate) decoder: Decoder,
     pub(crate) pixel_budget: Budget,
+    /// The most cells per photo and network in grid mode.
+    pub(crate) max_cells: u32,
 }
 
 impl Stage for Decode {
@@ -34,9 +36,9 @@ impl Decode {
     /// The outer error only when the budget is closed, because the generation ends.
     fn decode(&mut self, photo: &FetchedPhoto) -> Result<Result<DecodedPhoto, Poison>, Outage> {
         let exif = ExifData::read(&photo.bytes);
-        let config = &photo.lease.config;
+        let (config, max_cells) = (&photo.lease.config, self.max_cells);
         let output_sizes =
-            |stored: Size| OutputSizes::for_photo(exif.orientation.transform_size(stored), config);
+            |stored: Size| OutputSizes::for_photo(exif.orientation.transform_size(stored), config, max_cells);
         let plan = self.decoder.plan(&photo.bytes, |stored| output_sizes(stored).long_side());
         let plan = match plan {
             Ok(plan) => plan,
@@ -46,7 +48,7 @@ impl Decode {
         let resize_bytes = plan.buffer_bytes + output_sizes(plan.stored_size).memory_bytes();
         let permit = self
             .pixel_budget
-            .acquire(plan.peak_bytes.max(resize_bytes))
+            .acquire(photo.lease.organization, plan.peak_bytes.max(resize_bytes))
             .map_err(|closed| Outage::new(Component::Stage("decode"), closed.to_string()))?;
         let picture = match self.decoder.decode(&photo.bytes, &plan) {
             Ok(picture) => picture,

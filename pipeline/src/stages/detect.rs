@@ -1,13 +1,14 @@
-//! The stage `detect`: detects faces, also where the album wants only texts, as bibs are below faces.
+//! The stage `detect`: detects faces, also where the album wants only texts, as bibs are below faces. The whole frame is
+//! one step, each grid cell another.
 
 use photofinish_kernels::image::frame::{Frame, Size};
 use photofinish_kernels::resize::Resizer;
 use photofinish_models::traits::{FaceBox, FaceDetector, ModelError};
-use photofinish_store::model::album::{AlbumConfig, Grid, RecognitionMode};
+use photofinish_store::model::album::AlbumConfig;
 
 use crate::engine::fault::{Outage, Poison};
-use crate::engine::stage::{BatchResults, Stage};
-use crate::stages::grid::{self, Cell};
+use crate::engine::stage::{BatchResults, Step, SteppedStage};
+use crate::stages::grid::{self, Cell, CellGrid};
 use crate::stages::inference::{BatchInference, SelfTest, grey_frame, grey_picture};
 use crate::stages::photo::{DetectedPhoto, SizedPhoto};
 
@@ -30,6 +31,8 @@ const CROWD_MAX_MEDIAN_FACE: f32 = 32.0;
 pub(crate) struct Detect {
     pub(crate) detector: Box<dyn FaceDetector>,
     pub(crate) resizer: Resizer,
+    /// The most cells per photo in grid mode.
+    pub(crate) max_cells: u32,
 }
 
 type FaceBoxes = Vec<FaceBox>;
@@ -70,73 +73,134 @@ fn detect_in_cells(
     detector.detect(&frames, long_side)
 }
 
-impl Stage for Detect {
+/// What a step looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Region {
+    /// Nothing: the album wants neither faces nor texts.
+    Nothing,
+    /// The whole frame, for every photo.
+    Frame,
+    /// The whole frame at a larger scale.
+    Crowd,
+    /// The cell of this number.
+    Cell(CellGrid, usize),
+}
+
+/// The second pass of a photo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SecondPass {
+    None,
+    Crowd,
+    Cells(CellGrid),
+}
+
+impl SecondPass {
+    fn step_count(self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Crowd => 1,
+            Self::Cells(grid) => grid.cell_count(),
+        }
+    }
+}
+
+impl SteppedStage for Detect {
     type In = SizedPhoto;
+    type Part = FaceBoxes;
     type Out = DetectedPhoto;
 
-    fn run(&mut self, batch: &[SizedPhoto]) -> Result<BatchResults<DetectedPhoto>, Outage> {
-        let selected: Vec<&SizedPhoto> =
-            batch.iter().filter(|photo| needs_faces(&photo.metadata.lease.config)).collect();
-        let frames: Vec<Frame<'_>> = selected.iter().map(|photo| photo.frame.frame()).collect();
-        let mut first = frame_inference::<FIRST_PASS_LONG_SIDE>()
-            .infer_batch(self.detector.as_mut(), &frames)?
-            .into_iter();
-        let mut results = Vec::with_capacity(batch.len());
-        for photo in batch {
-            let faces = if needs_faces(&photo.metadata.lease.config) {
-                let found =
-                    first.next().expect("one result per photo that needs faces, checked by `BatchInference`");
-                match found {
-                    Ok(found) => self.run_second_pass(photo, found)?,
-                    Err(poison) => Err(poison),
-                }
-            } else {
-                Ok(Vec::new())
-            };
-            results.push(faces.map(|faces| DetectedPhoto { sized: photo.clone(), faces }));
+    fn step(
+        &mut self,
+        batch: &[SizedPhoto],
+        parts: &[Vec<FaceBoxes>],
+    ) -> Result<BatchResults<Step<FaceBoxes, DetectedPhoto>>, Outage> {
+        let photos = || batch.iter().zip(parts);
+        let regions: Vec<Region> = photos().map(|(photo, parts)| self.next_region(photo, parts)).collect();
+        let frames_of = |region: Region| -> Vec<Frame<'_>> {
+            let selected = batch.iter().zip(&regions).filter(|(_, of)| **of == region);
+            selected.map(|(photo, _)| photo.frame.frame()).collect()
+        };
+        let mut cells = Vec::new();
+        for (photo, region) in batch.iter().zip(&regions) {
+            if let Region::Cell(grid, index) = region {
+                cells.extend(grid.cut(photo.frame.frame(), *index, &mut self.resizer));
+            }
         }
-        Ok(results)
+        let detector = self.detector.as_mut();
+        let mut first = frame_inference::<FIRST_PASS_LONG_SIDE>()
+            .infer_batch(detector, &frames_of(Region::Frame))?
+            .into_iter();
+        let mut second = frame_inference::<SECOND_PASS_LONG_SIDE>()
+            .infer_batch(detector, &frames_of(Region::Crowd))?
+            .into_iter();
+        let in_cells = CELL_INFERENCE.infer_batch(detector, &cells)?;
+        let mut in_cells =
+            cells.iter().zip(in_cells).map(|(cell, found)| found.map(|found| to_frame(cell, found)));
+        let mut found_in = |region: &Region| match region {
+            Region::Nothing => Some(Ok(Vec::new())),
+            Region::Frame => first.next(),
+            Region::Crowd => second.next(),
+            Region::Cell(..) => in_cells.next(),
+        };
+        let found: Vec<Result<FaceBoxes, Poison>> = regions
+            .iter()
+            .map(|region| found_in(region).expect("one result per input, checked by `BatchInference`"))
+            .collect();
+        let steps = photos().zip(found);
+        Ok(steps
+            .map(|((photo, parts), found)| found.map(|found| self.end_step(photo, parts, found)))
+            .collect())
     }
 }
 
 impl Detect {
-    /// Adds the faces of the second pass: in grid cells in grid mode, at a larger scale in crowds, else none.
-    fn run_second_pass(
-        &mut self,
-        photo: &SizedPhoto,
-        first_pass: FaceBoxes,
-    ) -> Result<Result<FaceBoxes, Poison>, Outage> {
-        let frame = photo.frame.frame();
-        let face = &photo.metadata.lease.config.face;
-        let second_pass = match (face.mode, &face.grid) {
-            (RecognitionMode::Grid, Some(grid)) if face.enabled => self.detect_in_grid(frame, grid)?,
-            _ if is_crowd(&first_pass, frame.long_side()) => frame_inference::<SECOND_PASS_LONG_SIDE>()
-                .infer_batch(self.detector.as_mut(), &[frame])?
-                .pop()
-                .unwrap_or_else(|| Ok(Vec::new())),
-            _ => return Ok(Ok(first_pass)),
-        };
-        Ok(second_pass.map(|second_pass| merge_faces(first_pass, second_pass)))
+    fn next_region(&self, photo: &SizedPhoto, parts: &[FaceBoxes]) -> Region {
+        if !needs_faces(&photo.metadata.lease.config) {
+            return Region::Nothing;
+        }
+        match (parts.len(), self.second_pass(photo, parts)) {
+            (0, _) | (_, SecondPass::None) => Region::Frame,
+            (_, SecondPass::Crowd) => Region::Crowd,
+            (step, SecondPass::Cells(grid)) => Region::Cell(grid, step - 1),
+        }
     }
 
-    fn detect_in_grid(&mut self, frame: Frame<'_>, grid: &Grid) -> Result<Result<FaceBoxes, Poison>, Outage> {
-        let mut all = Vec::new();
-        // One at a time: cells of a photo may differ in size by a pixel, and together they are as large as the photo.
-        for cell in grid::cut_cells(frame, grid, &mut self.resizer) {
-            for found in CELL_INFERENCE.infer_batch(self.detector.as_mut(), std::slice::from_ref(&cell))? {
-                match found {
-                    Ok(found) => all.extend(
-                        found
-                            .iter()
-                            .filter(|face| cell.contains_whole(&face.rect))
-                            .map(|face| cell.face_to_frame(face)),
-                    ),
-                    Err(poison) => return Ok(Err(poison)),
-                }
+    /// The pass after the first, whose faces are the first part: in grid cells in grid mode, at a larger scale in crowds,
+    /// else none.
+    fn second_pass(&self, photo: &SizedPhoto, parts: &[FaceBoxes]) -> SecondPass {
+        let Some(first_pass) = parts.first() else { return SecondPass::None };
+        let frame = photo.frame.frame();
+        match grid::grid_of(&photo.metadata.lease.config.face) {
+            Some(grid) => SecondPass::Cells(CellGrid::bounded(grid, frame.size(), self.max_cells)),
+            None if is_crowd(first_pass, frame.long_side()) => SecondPass::Crowd,
+            None => SecondPass::None,
+        }
+    }
+
+    /// Adds the faces of a step to those of the steps before it.
+    fn end_step(
+        &self,
+        photo: &SizedPhoto,
+        parts: &[FaceBoxes],
+        found: FaceBoxes,
+    ) -> Step<FaceBoxes, DetectedPhoto> {
+        let mut parts = parts.to_vec();
+        parts.push(found);
+        let is_done = !needs_faces(&photo.metadata.lease.config)
+            || parts.len() > self.second_pass(photo, &parts).step_count();
+        match parts.pop() {
+            Some(found) if !is_done => Step::Part(found),
+            last => {
+                parts.extend(last);
+                Step::Done(DetectedPhoto { sized: photo.clone(), faces: merge_faces(parts) })
             }
         }
-        Ok(Ok(all))
     }
+}
+
+/// Returns the faces that are whole in their cell, in pixels of the frame.
+fn to_frame(cell: &Cell, found: FaceBoxes) -> FaceBoxes {
+    found.iter().filter(|face| cell.contains_whole(&face.rect)).map(|face| cell.face_to_frame(face)).collect()
 }
 
 fn needs_faces(config: &AlbumConfig) -> bool {
@@ -155,11 +219,15 @@ fn is_crowd(found: &[FaceBox], frame_long_side: u32) -> bool {
     sides[sides.len() / 2] < CROWD_MAX_MEDIAN_FACE
 }
 
-/// Merges the faces of both passes: of duplicates the one with the highest score; sorted by score, highest first.
-fn merge_faces(mut first_pass: FaceBoxes, second_pass: FaceBoxes) -> FaceBoxes {
-    first_pass.extend(second_pass);
-    first_pass.sort_by(|a, b| b.score.total_cmp(&a.score));
-    grid::remove_duplicates(first_pass, |face| face.rect)
+/// Merges the faces of all steps: of duplicates the one with the highest score; sorted by score, highest first. Those of a
+/// single step stay as they are.
+fn merge_faces(mut parts: Vec<FaceBoxes>) -> FaceBoxes {
+    if parts.len() == 1 {
+        return parts.remove(0);
+    }
+    let mut all: FaceBoxes = parts.into_iter().flatten().collect();
+    all.sort_by(|a, b| b.score.total_cmp(&a.score));
+    grid::remove_duplicates(all, |face| face.rect)
 }
 
 #[cfg(test)]
@@ -167,6 +235,7 @@ mod tests {
     use photofinish_kernels::geometry::{Point, Rect};
     use photofinish_kernels::image::frame::Picture;
     use photofinish_models::traits::ModelIdentity;
+    use photofinish_store::model::album::Grid;
     use photofinish_store::model::photo::FailureReason;
 
     use super::*;
@@ -225,9 +294,10 @@ mod tests {
     fn a_detector_that_lacks_memory_for_a_cell_is_an_outage() {
         let mut small = SmallDetector { max_width: 100, max_long_side: FIRST_PASS_LONG_SIDE };
         let grid = Grid { columns: 1, rows: 1, cell_width: 200, cell_height: 200 };
-        let cells = grid::cut_cells(picture(10, 150, 100).frame(), &grid, &mut Resizer::default());
-        assert_eq!(cells.len(), 1);
-        assert!(CELL_INFERENCE.infer_batch(&mut small, &cells).is_err());
+        let picture = picture(10, 150, 100);
+        let grid = CellGrid::bounded(&grid, picture.size(), 16);
+        let cell = grid.cut(picture.frame(), 0, &mut Resizer::default()).unwrap();
+        assert!(CELL_INFERENCE.infer_batch(&mut small, &[cell]).is_err());
     }
 
     #[test]
@@ -256,7 +326,7 @@ mod tests {
     #[test]
     fn a_face_found_in_both_passes_is_returned_once() {
         let faces =
-            merge_faces(vec![face(0.0, 20.0, 0.7)], vec![face(1.0, 20.0, 0.9), face(50.0, 10.0, 0.8)]);
+            merge_faces(vec![vec![face(0.0, 20.0, 0.7)], vec![face(1.0, 20.0, 0.9), face(50.0, 10.0, 0.8)]]);
         assert_eq!(faces.iter().map(|face| face.score).collect::<Vec<_>>(), [0.9, 0.8]);
     }
 }

@@ -1,7 +1,5 @@
 //! The stage `embed`: computes the embeddings of faces, those of several photos in one call of the network, and records
-//! for the other faces why they are not indexed.
-
-use std::collections::HashMap;
+//! for the other faces why they are not indexed. Each call is a step: a photo of many faces takes several.
 
 use photofinish_kernels::geometry::Point;
 use photofinish_kernels::image::frame::Frame;
@@ -9,7 +7,7 @@ use photofinish_models::traits::{EmbeddedFace, FaceBox, FaceCrop, FaceEmbedder, 
 use photofinish_store::model::photo::{DetectedFace, Embedding, UnindexedReason};
 
 use crate::engine::fault::{Outage, Poison};
-use crate::engine::stage::{BatchResults, Stage};
+use crate::engine::stage::{BatchResults, Step, SteppedStage};
 use crate::stages::inference::{BatchInference, grey_frame};
 use crate::stages::photo::{DetectedPhoto, EmbeddedPhoto};
 use crate::stages::quality::{rejection_after_embedding, rejection_before_embedding, to_bounding_box};
@@ -22,12 +20,6 @@ pub(crate) struct Embed {
     /// Name and version of the network, stored with each embedding.
     model: String,
 }
-
-/// Index of the photo in the batch, and of the face in the photo.
-type FacePosition = (usize, usize);
-
-/// The network's result for each face it was run on.
-type EmbeddingResults = HashMap<FacePosition, Result<EmbeddedFace, Poison>>;
 
 fn crop_inference<'a>() -> BatchInference<dyn FaceEmbedder, FaceCrop<'a>, EmbeddedFace> {
     // The network's input is a crop of fixed size, whatever the size of the photo, so every self-test is the same.
@@ -50,41 +42,19 @@ impl Embed {
         Self { embedder, batch_size: batch_size.max(1), model }
     }
 
-    /// Embeds all faces that are not rejected beforehand.
-    fn embed_faces(&mut self, batch: &[DetectedPhoto]) -> Result<EmbeddingResults, Outage> {
-        let mut positions: Vec<FacePosition> = Vec::new();
-        let mut crops: Vec<FaceCrop<'_>> = Vec::new();
-        for (i, photo) in batch.iter().enumerate().filter(|(_, photo)| wants_faces(photo)) {
-            for (j, face) in
-                photo.faces.iter().enumerate().filter(|(_, face)| rejection_before_embedding(face).is_none())
-            {
-                positions.push((i, j));
-                crops.push(FaceCrop { frame: photo.sized.frame.frame(), landmarks: face.landmarks });
-            }
-        }
-        let mut results = Vec::with_capacity(crops.len());
-        for crops in crops.chunks(self.batch_size) {
-            results.extend(crop_inference().infer_batch(self.embedder.as_mut(), crops)?);
-        }
-        Ok(positions.into_iter().zip(results).collect())
-    }
-
-    /// Moves the results of photo `index` of the batch out of `embeddings`.
-    fn to_embedded_photo(
-        &self,
-        index: usize,
-        photo: &DetectedPhoto,
-        embeddings: &mut EmbeddingResults,
-    ) -> Result<EmbeddedPhoto, Poison> {
+    /// Moves the embeddings of a photo's faces, in their order, into their records.
+    fn to_embedded_photo(&self, photo: &DetectedPhoto, embedded: Vec<EmbeddedFace>) -> EmbeddedPhoto {
+        let mut embedded = embedded.into_iter();
         let mut faces = Vec::new();
         if wants_faces(photo) {
-            for (j, face) in photo.faces.iter().enumerate() {
-                let vector = embeddings.remove(&(index, j)).transpose()?;
+            for face in &photo.faces {
+                let is_rejected = rejection_before_embedding(face).is_some();
+                let vector = if is_rejected { None } else { embedded.next() };
                 faces.extend(self.to_detected_face(face, photo.sized.frame.frame(), vector));
             }
         }
         faces.sort_by(|a: &DetectedFace, b| box_area(b).total_cmp(&box_area(a)));
-        Ok(EmbeddedPhoto { detected: photo.clone(), faces })
+        EmbeddedPhoto { detected: photo.clone(), faces }
     }
 
     /// Builds the record of a face; `vector` is `None` for one that was rejected before embedding. Returns `None` for a
@@ -111,15 +81,67 @@ impl Embed {
     }
 }
 
-impl Stage for Embed {
+impl SteppedStage for Embed {
     type In = DetectedPhoto;
+    type Part = Vec<EmbeddedFace>;
     type Out = EmbeddedPhoto;
 
-    fn run(&mut self, batch: &[DetectedPhoto]) -> Result<BatchResults<EmbeddedPhoto>, Outage> {
-        let mut embeddings = self.embed_faces(batch)?;
-        let photos = batch.iter().enumerate();
-        Ok(photos.map(|(i, photo)| self.to_embedded_photo(i, photo, &mut embeddings)).collect())
+    fn step(
+        &mut self,
+        batch: &[DetectedPhoto],
+        parts: &[Vec<Vec<EmbeddedFace>>],
+    ) -> Result<BatchResults<Step<Vec<EmbeddedFace>, EmbeddedPhoto>>, Outage> {
+        let remaining: Vec<Vec<FaceCrop<'_>>> = batch
+            .iter()
+            .zip(parts)
+            .map(|(photo, parts)| crops_to_embed(photo).skip(parts.iter().map(Vec::len).sum()).collect())
+            .collect();
+        let lengths: Vec<usize> = remaining.iter().map(Vec::len).collect();
+        let shares = share_places(&lengths, self.batch_size);
+        let crops: Vec<FaceCrop<'_>> = remaining
+            .iter()
+            .zip(&shares)
+            .flat_map(|(crops, share)| crops[..*share].iter().copied())
+            .collect();
+        let mut results = crop_inference().infer_batch(self.embedder.as_mut(), &crops)?.into_iter();
+        let mut steps = Vec::with_capacity(batch.len());
+        for (i, photo) in batch.iter().enumerate() {
+            // In two steps: an error must not leave results of this photo for the next one.
+            let found: Vec<Result<EmbeddedFace, Poison>> = results.by_ref().take(shares[i]).collect();
+            let found: Result<Vec<EmbeddedFace>, Poison> = found.into_iter().collect();
+            let is_done = shares[i] == lengths[i];
+            steps.push(found.map(|found| {
+                if !is_done {
+                    return Step::Part(found);
+                }
+                let embedded = parts[i].iter().flatten().cloned().chain(found).collect();
+                Step::Done(self.to_embedded_photo(photo, embedded))
+            }));
+        }
+        Ok(steps)
     }
+}
+
+/// The faces of a photo that are not rejected beforehand.
+fn crops_to_embed(photo: &DetectedPhoto) -> impl Iterator<Item = FaceCrop<'_>> {
+    let faces =
+        photo.faces.iter().filter(|face| wants_faces(photo) && rejection_before_embedding(face).is_none());
+    faces.map(|face| FaceCrop { frame: photo.sized.frame.frame(), landmarks: face.landmarks })
+}
+
+/// Shares the places of one call between photos that have so many faces left, one by one in turn.
+fn share_places(remaining: &[usize], places: usize) -> Vec<usize> {
+    let mut shares = vec![0; remaining.len()];
+    let mut left = places;
+    while left > 0 && shares.as_slice() != remaining {
+        for (share, remaining) in shares.iter_mut().zip(remaining) {
+            if left > 0 && *share < *remaining {
+                *share += 1;
+                left -= 1;
+            }
+        }
+    }
+    shares
 }
 
 fn wants_faces(photo: &DetectedPhoto) -> bool {
@@ -128,4 +150,19 @@ fn wants_faces(photo: &DetectedPhoto) -> bool {
 
 fn box_area(face: &DetectedFace) -> f64 {
     face.bounding_box.width * face.bounding_box.height
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn photos_share_the_places_of_a_call() {
+        assert_eq!(share_places(&[200, 3, 0], 64), [61, 3, 0]);
+        assert_eq!(share_places(&[200, 200], 64), [32, 32]);
+        assert_eq!(share_places(&[200], 1), [1]);
+        assert_eq!(share_places(&[2, 1], 64), [2, 1]);
+        assert_eq!(share_places(&[5, 5, 5], 2), [1, 1, 0]);
+        assert_eq!(share_places(&[0], 64), [0]);
+    }
 }

@@ -4,19 +4,22 @@
 //! Crash suspects are photos whose previous lease expired, so they may have crashed the process that had them. Each is
 //! processed with nothing else in flight, so that a second crash counts only against it.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest};
 
+use crate::engine::edge::{EdgeSender, PhotoSender};
 use crate::engine::fault::{Component, Outage, UNKNOWN_STAGE};
 use crate::engine::leases::LeaseTable;
 use crate::engine::runner::Exit;
 use crate::engine::stage_stats::StageStats;
 use crate::engine::store_client::StoreClient;
 use crate::engine::ticket::{InFlight, Ticket};
+use crate::stages::long_photos::{Admission, LongPhotos};
 
 /// The pause while the queue is empty, unless the feed is woken: the longest time for which a photo waits that another
 /// process confirmed.
@@ -31,9 +34,20 @@ const SUSPECT_POLL_WHEN_IDLE: Duration = Duration::from_secs(1);
 /// How often a busy feed checks for crash suspects. Each one found costs the time in which the pipeline runs empty.
 const SUSPECT_POLL_WHEN_BUSY: Duration = Duration::from_secs(10);
 
-/// When photos are in flight and none has passed a stage for so long, their threads hang. Longer than any healthy batch:
-/// `index` may need 8 rounds of uploads of 30 s each, and `read` a second for each of the 256 cells of a photo.
-const STALL_TIMEOUT: Duration = Duration::from_secs(1800);
+/// When photos are in flight and none has taken a step for so long, their threads hang. Longer than any healthy batch:
+/// `index` may need 8 rounds of uploads of 30 s each; every other step takes seconds, and cells of a photo are steps of
+/// their own.
+const STALL_TIMEOUT: Duration = Duration::from_secs(900);
+
+/// The pause after a lease call that brought nothing but long photos for which there is no place. Others may wait behind
+/// them, so it is short; a call takes milliseconds.
+const SURPLUS_PAUSE: Duration = Duration::from_millis(500);
+
+/// The same when photos were confirmed meanwhile: the queue is not asked for each of them.
+const MIN_SURPLUS_PAUSE: Duration = Duration::from_millis(50);
+
+/// The least number of photos to lease while long photos are given back: one of each of two organizations.
+const MIN_LEASE_LIMIT: usize = 2;
 
 /// The stall timeout is at least this many lease lifetimes, in case the operator configures long ones.
 const STALL_TIMEOUT_LEASES: u32 = 2;
@@ -42,7 +56,8 @@ const STALL_TIMEOUT_LEASES: u32 = 2;
 pub(crate) struct Feed {
     pub(crate) leases: Arc<LeaseTable>,
     pub(crate) store: StoreClient,
-    pub(crate) outlet: Sender<InFlight<Arc<Lease>>>,
+    pub(crate) outlet: EdgeSender<Arc<Lease>, Infallible>,
+    pub(crate) long_photos: LongPhotos,
     /// Receives a message when photos were confirmed or the flags changed.
     pub(crate) wakeup: Receiver<()>,
     /// Set when no more photos may be leased but those in flight are finished.
@@ -59,16 +74,18 @@ impl Feed {
     }
 
     /// Does the same with another stall timeout.
-    pub(crate) fn run_with_stall_timeout(self, stall_timeout: Duration) -> Exit {
+    pub(crate) fn run_with_stall_timeout(mut self, stall_timeout: Duration) -> Exit {
         match self.lease_until_stopped(stall_timeout) {
             Ok(exit) => exit,
             Err(outage) => Exit::Outage(outage),
         }
     }
 
-    fn lease_until_stopped(&self, stall_timeout: Duration) -> Result<Exit, Outage> {
+    fn lease_until_stopped(&mut self, stall_timeout: Duration) -> Result<Exit, Outage> {
         let mut suspects_checked_at: Option<Instant> = None;
-        let mut stall_detector = StallDetector::new(&self.leases, stall_timeout);
+        let leases = Arc::clone(&self.leases);
+        let mut stall_detector = StallDetector::new(&leases, stall_timeout);
+        let mut lease_limit = usize::MAX;
         while !self.is_stopped() {
             stall_detector.check()?;
             let suspect_poll =
@@ -79,7 +96,11 @@ impl Feed {
                     None => suspects_checked_at = Some(Instant::now()),
                 }
             }
-            let capacity = self.outlet.capacity().unwrap_or(1);
+            let seated: Vec<_> = std::iter::from_fn(|| self.long_photos.next_with_seat()).collect();
+            if !self.send(seated) {
+                return Ok(Exit::DownstreamClosed);
+            }
+            let capacity = self.outlet.capacity();
             let free = capacity.saturating_sub(self.outlet.len());
             // Photos are not leased one by one, because each lease call is a transaction. Until a quarter of the edge is
             // free, enough photos wait in it.
@@ -87,26 +108,50 @@ impl Feed {
                 self.wait_for_wakeup(FULL_BACKOFF);
                 continue;
             }
-            let photos = self.lease_fresh_photos(free)?;
-            let is_queue_empty = photos.len() < free;
-            for photo in photos {
-                if self.outlet.send(photo).is_err() {
-                    return Ok(Exit::DownstreamClosed);
-                }
+            let limit = free.min(lease_limit);
+            let photos = self.lease_fresh_photos(limit)?;
+            let is_queue_empty = photos.len() < limit;
+            let Admission { admitted, surplus } = self.long_photos.admit(photos);
+            let useful = admitted.len();
+            if !self.send(admitted) {
+                return Ok(Exit::DownstreamClosed);
             }
-            if is_queue_empty {
+            // What is given back was leased in vain: the next call asks for few more than were of use now.
+            lease_limit =
+                if surplus > 0 { MIN_LEASE_LIMIT.max(4 * useful) } else { lease_limit.saturating_mul(2) };
+            if surplus > 0 && useful == 0 {
+                self.wait_for_place();
+            } else if is_queue_empty {
                 self.wait_for_wakeup(IDLE_POLL);
             }
         }
         Ok(Exit::Drained)
     }
 
+    /// Returns `false` when the next stage has ended.
+    fn send(&self, photos: Vec<InFlight<Arc<Lease>>>) -> bool {
+        photos.into_iter().all(|photo| self.outlet.send(photo).is_ok())
+    }
+
+    /// Waits until a long photo can be sent on, or other photos may have come.
+    fn wait_for_place(&self) {
+        let started_at = Instant::now();
+        let mut pause = SURPLUS_PAUSE;
+        while !self.long_photos.has_free_seat() && started_at.elapsed() < pause {
+            if self.wakeup.recv_timeout(FULL_BACKOFF) != Err(RecvTimeoutError::Timeout) {
+                pause = MIN_SURPLUS_PAUSE;
+            }
+        }
+    }
+
     /// Processes crash suspects one after the other until there are no more.
-    fn process_suspects(&self, stall_timeout: Duration) -> Result<Option<Exit>, Outage> {
+    fn process_suspects(&mut self, stall_timeout: Duration) -> Result<Option<Exit>, Outage> {
         while !self.is_stopped() {
             if self.leases.in_flight() > 0 && !self.is_suspect_waiting()? {
                 return Ok(None);
             }
+            // They count as in flight, and none would be sent on.
+            self.long_photos.give_back();
             if !self.wait_until_empty(stall_timeout, || self.is_stopped())? {
                 return Ok(None);
             }
@@ -164,7 +209,7 @@ impl Feed {
             .store
             .call(Component::Database, self.leases.queue().lease(request))?
             .map_err(Outage::from_queue_error)?;
-        timer.finish(leases.len());
+        timer.finish(leases.len(), leases.len());
         let open_ticket = |lease| {
             let lease = Arc::new(lease);
             InFlight { ticket: Ticket::open(&self.leases, Arc::clone(&lease)), item: lease }

@@ -44,7 +44,7 @@ impl Fetch {
         let bytes = usize::try_from(size).unwrap_or(usize::MAX);
         let permit = self
             .file_budget
-            .acquire(bytes)
+            .acquire(lease.organization, bytes)
             .map_err(|closed| Outage::new(Component::Storage, closed.to_string()))?;
         match self.store_client.call_cancellable(Component::Storage, self.blobs.read(&key, max_bytes))? {
             Ok(bytes) => Ok(Ok(FetchedPhoto { lease: Arc::clone(lease), bytes, _permit: permit })),

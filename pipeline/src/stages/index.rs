@@ -269,7 +269,7 @@ mod tests {
             previews: Previews { preview: Bytes::new(), thumbnail: Bytes::new() },
             faces: Vec::new(),
             texts: Vec::new(),
-            _permit: Arc::new(Budget::new(1).acquire(1).unwrap()),
+            _permit: Arc::new(Budget::new(1).acquire(OrganizationId::generate(), 1).unwrap()),
         }
     }
 

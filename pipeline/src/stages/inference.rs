@@ -48,13 +48,14 @@ impl<N: ?Sized, I, O> BatchInference<N, I, O> {
     /// Runs the network on all items at once; when that fails, on each alone.
     ///
     /// # Errors
-    /// When the network is not healthy, or the device has too little memory for an item.
+    /// When the network is not healthy, the device has too little memory for an item, or the network was interrupted.
     pub(crate) fn infer_batch(&self, network: &mut N, items: &[I]) -> Result<BatchResults<O>, Outage> {
         if items.is_empty() {
             return Ok(Vec::new());
         }
         let error = match self.run_checked(network, items) {
             Ok(outputs) => return Ok(outputs.into_iter().map(Ok).collect()),
+            Err(error @ ModelError::Interrupted) => return Err(error.into()),
             Err(error) => error,
         };
         if let [item] = items {
@@ -84,6 +85,9 @@ impl<N: ?Sized, I, O> BatchInference<N, I, O> {
 
     /// Decides whether an error for a single item is the item's fault (poison) or the network's (an outage).
     fn classify_failure(&self, network: &mut N, item: &I, error: ModelError) -> Result<Poison, Outage> {
+        if matches!(error, ModelError::Interrupted) {
+            return Err(error.into());
+        }
         let is_inference_error = matches!(error, ModelError::Inference { .. });
         if is_inference_error && (self.self_test)(network, item, SelfTest::SameSize).is_ok() {
             return Ok(Poison::new(FailureReason::ProcessingCrashed, error.to_string()));
@@ -101,12 +105,16 @@ mod tests {
 
     #[derive(Default)]
     struct Doubler {
+        is_interrupted: bool,
         is_broken: bool,
         /// Larger numbers fail, as if the device lacked memory for them.
         max_value: Option<u32>,
     }
 
     fn double(network: &mut Doubler, items: &[u32]) -> Result<Vec<u32>, ModelError> {
+        if network.is_interrupted {
+            return Err(ModelError::Interrupted);
+        }
         let lacks_memory = items.iter().any(|item| network.max_value.is_some_and(|memory| *item > memory));
         if network.is_broken || lacks_memory || items.contains(&13) {
             return Err(ModelError::Inference { name: "doubler".into(), detail: "no".into() });
@@ -135,15 +143,23 @@ mod tests {
 
     #[test]
     fn a_network_that_refuses_everything_is_an_outage() {
-        let broken = || Doubler { is_broken: true, max_value: None };
+        let broken = || Doubler { is_broken: true, ..Doubler::default() };
         for items in [&[1, 2][..], &[1]] {
             assert!(!DOUBLE.infer_batch(&mut broken(), items).unwrap_err().counts_as_attempt);
         }
     }
 
     #[test]
+    fn an_interrupted_network_fails_no_item_and_counts_no_attempt() {
+        let mut interrupted = Doubler { is_interrupted: true, ..Doubler::default() };
+        for items in [&[1, 13][..], &[13]] {
+            assert!(!DOUBLE.infer_batch(&mut interrupted, items).unwrap_err().counts_as_attempt);
+        }
+    }
+
+    #[test]
     fn a_network_that_lacks_memory_for_an_item_is_an_outage_for_it() {
-        let mut short = Doubler { is_broken: false, max_value: Some(100) };
+        let mut short = Doubler { max_value: Some(100), ..Doubler::default() };
         assert_eq!(DOUBLE.infer_batch(&mut short, &[100]).unwrap(), [Ok(200)]);
         for items in [&[200][..], &[1, 200]] {
             assert!(DOUBLE.infer_batch(&mut short, items).unwrap_err().counts_as_attempt);

@@ -9,6 +9,7 @@ pub(crate) mod fetch;
 pub(crate) mod grid;
 pub(crate) mod index;
 pub(crate) mod inference;
+pub(crate) mod long_photos;
 pub(crate) mod photo;
 pub(crate) mod quality;
 pub(crate) mod read;

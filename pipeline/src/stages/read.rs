@@ -1,4 +1,5 @@
-//! The stage `read`: reads bibs and classifies each text for search. The last stage that needs pixels.
+//! The stage `read`: reads bibs and classifies each text for search. The last stage that needs pixels. The whole frame is
+//! one step, each grid cell another.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,12 +7,12 @@ use std::sync::Arc;
 use photofinish_kernels::geometry::Rect;
 use photofinish_kernels::resize::Resizer;
 use photofinish_models::traits::{BibPattern, BibReader, BibText, FaceBox, ModelError, ReadRequest};
-use photofinish_store::model::album::{DEFAULT_BIB_PATTERN, Grid, RecognitionMode};
+use photofinish_store::model::album::DEFAULT_BIB_PATTERN;
 use photofinish_store::model::photo::{DetectedText, TextIndexState, UnindexedReason};
 
-use crate::engine::fault::{Outage, Poison};
-use crate::engine::stage::{BatchResults, Stage};
-use crate::stages::grid::{self, Cell};
+use crate::engine::fault::Outage;
+use crate::engine::stage::{BatchResults, Step, SteppedStage};
+use crate::stages::grid::{self, Cell, CellGrid};
 use crate::stages::inference::{BatchInference, SelfTest, grey_frame, grey_picture};
 use crate::stages::photo::{EmbeddedPhoto, ReadPhoto};
 use crate::stages::quality::to_bounding_box;
@@ -34,6 +35,8 @@ pub(crate) struct Read {
     pub(crate) reader: Box<dyn BibReader>,
     pub(crate) resizer: Resizer,
     pub(crate) patterns: PatternCache,
+    /// The most cells per photo in grid mode.
+    pub(crate) max_cells: u32,
 }
 
 fn read_inference<'a>() -> BatchInference<dyn BibReader, ReadRequest<'a>, Vec<BibText>> {
@@ -53,90 +56,114 @@ fn self_test(
     reader.read(&[ReadRequest { frame: picture.frame(), ..*photo }]).map(drop)
 }
 
-impl Stage for Read {
+/// What one step reads of a photo. The cell has its own pixels.
+struct Region {
+    pattern: Arc<BibPattern>,
+    cell: Option<RegionCell>,
+}
+
+struct RegionCell {
+    cell: Cell,
+    /// In pixels of the cell.
+    faces: Vec<FaceBox>,
+}
+
+type BibTexts = Vec<BibText>;
+
+impl SteppedStage for Read {
     type In = EmbeddedPhoto;
+    type Part = BibTexts;
     type Out = ReadPhoto;
 
-    fn run(&mut self, batch: &[EmbeddedPhoto]) -> Result<BatchResults<ReadPhoto>, Outage> {
-        let patterns: Vec<Option<Arc<BibPattern>>> =
-            batch.iter().map(|photo| self.album_pattern(photo)).collect();
+    fn step(
+        &mut self,
+        batch: &[EmbeddedPhoto],
+        parts: &[Vec<BibTexts>],
+    ) -> Result<BatchResults<Step<BibTexts, ReadPhoto>>, Outage> {
+        let photos = || batch.iter().zip(parts);
+        let regions: Vec<Option<Region>> =
+            photos().map(|(photo, parts)| self.next_region(photo, parts.len())).collect();
         let requests: Vec<ReadRequest<'_>> = batch
             .iter()
-            .zip(&patterns)
-            .filter_map(|(photo, pattern)| Some(read_request(photo, pattern.as_deref()?)))
+            .zip(&regions)
+            .filter_map(|(photo, region)| Some(read_request(photo, region.as_ref()?)))
             .collect();
         let mut texts = read_inference().infer_batch(self.reader.as_mut(), &requests)?.into_iter();
         let mut results = Vec::with_capacity(batch.len());
-        for (photo, pattern) in batch.iter().zip(&patterns) {
-            let Some(pattern) = pattern else {
-                results.push(Ok(to_read_photo(photo, Vec::new())));
+        for ((photo, parts), region) in photos().zip(&regions) {
+            let Some(region) = region else {
+                results.push(Ok(Step::Done(to_read_photo(photo, Vec::new()))));
                 continue;
             };
-            let full_frame = texts.next().expect("one result per request, checked by `BatchInference`");
-            let found = match full_frame {
-                Ok(full_frame) => self.add_grid_texts(photo, pattern, full_frame)?,
-                Err(poison) => Err(poison),
-            };
-            results.push(found.map(|found| to_read_photo(photo, found)));
+            let found = texts.next().expect("one result per request, checked by `BatchInference`");
+            results.push(found.map(|found| self.end_step(photo, parts, region.to_frame(found))));
         }
         Ok(results)
     }
 }
 
 impl Read {
-    /// The album's pattern; `None` where it wants no texts.
-    fn album_pattern(&mut self, photo: &EmbeddedPhoto) -> Option<Arc<BibPattern>> {
+    /// What the next step reads after `steps` others; `None` where the album wants no texts.
+    fn next_region(&mut self, photo: &EmbeddedPhoto, steps: usize) -> Option<Region> {
         let config = &photo.detected.sized.metadata.lease.config;
-        config.text.enabled.then(|| self.patterns.get(&config.bib_pattern))
-    }
-
-    /// In grid mode, merges the texts of the whole photo with those of the cells; else returns those of the whole photo.
-    fn add_grid_texts(
-        &mut self,
-        photo: &EmbeddedPhoto,
-        pattern: &BibPattern,
-        full_frame: Vec<BibText>,
-    ) -> Result<Result<Vec<BibText>, Poison>, Outage> {
-        let text = &photo.detected.sized.metadata.lease.config.text;
-        let (RecognitionMode::Grid, Some(grid)) = (text.mode, &text.grid) else { return Ok(Ok(full_frame)) };
-        let cells = self.read_cells(photo, pattern, grid)?;
-        Ok(cells.map(|mut all| {
-            all.extend(full_frame);
-            // Of duplicates the first is kept: bibs before other texts, longer ones before parts of them, then by
-            // confidence.
-            all.sort_by(|a, b| {
-                let rank =
-                    |text: &BibText| (text.is_bib && text.confidence >= INDEXED_CONFIDENCE, text.text.len());
-                rank(b).cmp(&rank(a)).then(b.confidence.total_cmp(&a.confidence))
-            });
-            grid::remove_duplicates(all, |text| text.quad.bounds())
-        }))
-    }
-
-    fn read_cells(
-        &mut self,
-        photo: &EmbeddedPhoto,
-        pattern: &BibPattern,
-        grid: &Grid,
-    ) -> Result<Result<Vec<BibText>, Poison>, Outage> {
-        let mut all = Vec::new();
-        for cell in grid::cut_cells(photo.detected.sized.frame.frame(), grid, &mut self.resizer) {
-            let faces = faces_for_cell(&cell, &photo.detected.faces);
-            let request = ReadRequest { frame: cell.picture.frame(), faces: &faces, pattern };
-            for texts in read_inference().infer_batch(self.reader.as_mut(), &[request])? {
-                match texts {
-                    Ok(texts) => all.extend(
-                        texts
-                            .into_iter()
-                            .filter(|text| cell.contains_whole(&text.quad.bounds()))
-                            .map(|text| BibText { quad: cell.quad_to_frame(&text.quad), ..text }),
-                    ),
-                    Err(poison) => return Ok(Err(poison)),
-                }
-            }
+        if !config.text.enabled {
+            return None;
         }
-        Ok(Ok(all))
+        let pattern = self.patterns.get(&config.bib_pattern);
+        let cell_index = steps.checked_sub(1);
+        let cell = cell_index.zip(self.cell_grid(photo)).and_then(|(index, grid)| {
+            let frame = photo.detected.sized.frame.frame();
+            let cell = grid.cut(frame, index, &mut self.resizer)?;
+            let faces = faces_for_cell(&cell, &photo.detected.faces);
+            Some(RegionCell { cell, faces })
+        });
+        Some(Region { pattern, cell })
     }
+
+    fn cell_grid(&self, photo: &EmbeddedPhoto) -> Option<CellGrid> {
+        let sized = &photo.detected.sized;
+        let grid = grid::grid_of(&sized.metadata.lease.config.text)?;
+        Some(CellGrid::bounded(grid, sized.frame.frame().size(), self.max_cells))
+    }
+
+    /// Adds the texts of a step to those of the steps before it.
+    fn end_step(
+        &self,
+        photo: &EmbeddedPhoto,
+        parts: &[BibTexts],
+        found: BibTexts,
+    ) -> Step<BibTexts, ReadPhoto> {
+        let cell_count = self.cell_grid(photo).map_or(0, |grid| grid.cell_count());
+        if parts.len() < cell_count {
+            return Step::Part(found);
+        }
+        if cell_count == 0 {
+            return Step::Done(to_read_photo(photo, found));
+        }
+        Step::Done(to_read_photo(photo, merge_texts(parts.iter().flatten().cloned().chain(found).collect())))
+    }
+}
+
+impl Region {
+    /// Returns the texts that are whole in the region, in pixels of the frame.
+    fn to_frame(&self, found: BibTexts) -> BibTexts {
+        let Some(RegionCell { cell, .. }) = &self.cell else { return found };
+        found
+            .into_iter()
+            .filter(|text| cell.contains_whole(&text.quad.bounds()))
+            .map(|text| BibText { quad: cell.quad_to_frame(&text.quad), ..text })
+            .collect()
+    }
+}
+
+/// Merges the texts of the whole photo and of its cells. Of duplicates the first is kept: bibs before other texts, longer
+/// ones before parts of them, then by confidence.
+fn merge_texts(mut all: BibTexts) -> BibTexts {
+    all.sort_by(|a, b| {
+        let rank = |text: &BibText| (text.is_bib && text.confidence >= INDEXED_CONFIDENCE, text.text.len());
+        rank(b).cmp(&rank(a)).then(b.confidence.total_cmp(&a.confidence))
+    });
+    grid::remove_duplicates(all, |text| text.quad.bounds())
 }
 
 /// Returns the faces whose bib may be in the cell, in pixels of the cell; the faces themselves may be above it.
@@ -154,8 +181,12 @@ fn faces_for_cell(cell: &Cell, faces: &[FaceBox]) -> Vec<FaceBox> {
     faces.iter().filter(|face| cell.overlaps(&torso(face))).map(|face| cell.face_to_cell(face)).collect()
 }
 
-fn read_request<'a>(photo: &'a EmbeddedPhoto, pattern: &'a BibPattern) -> ReadRequest<'a> {
-    ReadRequest { frame: photo.detected.sized.frame.frame(), faces: &photo.detected.faces, pattern }
+fn read_request<'a>(photo: &'a EmbeddedPhoto, region: &'a Region) -> ReadRequest<'a> {
+    let (frame, faces) = match &region.cell {
+        Some(RegionCell { cell, faces }) => (cell.picture.frame(), faces),
+        None => (photo.detected.sized.frame.frame(), &photo.detected.faces),
+    };
+    ReadRequest { frame, faces, pattern: &region.pattern }
 }
 
 /// Returns the photo with its texts, and shrinks its permit to the previews, as the frame is no longer needed.

@@ -26,24 +26,26 @@ const PREVIEW_QUALITY: i32 = 80;
 pub(crate) struct Resize {
     resizer: UprightResizer,
     compressor: Compressor,
+    /// The most cells per photo and network in grid mode.
+    max_cells: u32,
 }
 
 impl Resize {
-    /// Creates the stage; its pictures take their buffers from `pool`.
+    /// Creates the stage; its pictures take their buffers from `pool`. Grids are divided into at most `max_cells`.
     ///
     /// # Errors
     /// When libjpeg-turbo cannot allocate its state.
-    pub(crate) fn new(pool: PixelPool) -> turbojpeg::Result<Self> {
+    pub(crate) fn new(pool: PixelPool, max_cells: u32) -> turbojpeg::Result<Self> {
         let mut compressor = Compressor::new()?;
         compressor.set_quality(PREVIEW_QUALITY)?;
         // No optimised Huffman tables: they save 1 % of the bytes and cost 13 ms.
         compressor.set_subsamp(Subsamp::Sub2x2)?;
-        Ok(Self { resizer: UprightResizer::new(pool), compressor })
+        Ok(Self { resizer: UprightResizer::new(pool), compressor, max_cells })
     }
 
     fn resize_photo(&mut self, photo: &DecodedPhoto) -> Result<SizedPhoto, Poison> {
         let size = Size { width: photo.metadata.size.width, height: photo.metadata.size.height };
-        let sizes = OutputSizes::for_photo(size, &photo.metadata.lease.config);
+        let sizes = OutputSizes::for_photo(size, &photo.metadata.lease.config, self.max_cells);
         let pictures = resize_all(&mut self.resizer, photo.picture.frame(), photo.orientation, sizes);
         let previews = Previews {
             preview: self.encode_jpeg(pictures.preview.frame())?,

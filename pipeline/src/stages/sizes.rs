@@ -1,7 +1,7 @@
 //! The sizes in which an upright photo is needed: for networks, as preview, as thumbnail.
 
 use photofinish_kernels::image::frame::Size;
-use photofinish_store::model::album::{AlbumConfig, Recognition, RecognitionMode};
+use photofinish_store::model::album::{AlbumConfig, Recognition};
 
 use crate::stages::grid;
 
@@ -23,11 +23,11 @@ pub(crate) struct OutputSizes {
 }
 
 impl OutputSizes {
-    /// Computes the sizes for an upright photo of size `photo` in an album with this configuration.
-    pub(crate) fn for_photo(photo: Size, config: &AlbumConfig) -> Self {
-        let grid_long_side = |recognition: &Recognition| match (&recognition.mode, &recognition.grid) {
-            (RecognitionMode::Grid, Some(grid)) if recognition.enabled => grid::frame_long_side(grid, photo),
-            _ => 0,
+    /// Computes the sizes for an upright photo of size `photo` in an album with this configuration, whose grids are divided
+    /// into at most `max_cells`.
+    pub(crate) fn for_photo(photo: Size, config: &AlbumConfig, max_cells: u32) -> Self {
+        let grid_long_side = |recognition: &Recognition| {
+            grid::grid_of(recognition).map_or(0, |grid| grid::frame_long_side(grid, photo, max_cells))
         };
         let working = WORKING_LONG_SIDE.max(grid_long_side(&config.face)).max(grid_long_side(&config.text));
         Self {
@@ -59,7 +59,7 @@ impl OutputSizes {
 
 #[cfg(test)]
 mod tests {
-    use photofinish_store::model::album::Grid;
+    use photofinish_store::model::album::{Grid, RecognitionMode};
 
     use super::*;
     use crate::testing::album_config;
@@ -69,20 +69,20 @@ mod tests {
     #[test]
     fn the_largest_consumer_decides() {
         let mut config = album_config();
-        assert_eq!(OutputSizes::for_photo(PHOTO, &config).long_side(), 2048);
+        assert_eq!(OutputSizes::for_photo(PHOTO, &config, 16).long_side(), 2048);
         config.preview_max_dimension = 4096;
-        assert_eq!(OutputSizes::for_photo(PHOTO, &config).long_side(), 4096);
+        assert_eq!(OutputSizes::for_photo(PHOTO, &config, 16).long_side(), 4096);
         config.thumbnail_max_dimension = 5000;
-        assert_eq!(OutputSizes::for_photo(PHOTO, &config).long_side(), 5000);
+        assert_eq!(OutputSizes::for_photo(PHOTO, &config, 16).long_side(), 5000);
         config.preview_max_dimension = 512;
         config.thumbnail_max_dimension = 64;
-        assert_eq!(OutputSizes::for_photo(PHOTO, &config).long_side(), 2048);
+        assert_eq!(OutputSizes::for_photo(PHOTO, &config, 16).long_side(), 2048);
     }
 
     #[test]
     fn nothing_is_larger_than_the_photo() {
         let small = Size { width: 300, height: 700 };
-        let sizes = OutputSizes::for_photo(small, &album_config());
+        let sizes = OutputSizes::for_photo(small, &album_config(), 16);
         assert_eq!((sizes.frame, sizes.preview), (small, small));
         assert_eq!(sizes.thumbnail, Size { width: 219, height: 512 });
     }
@@ -92,8 +92,8 @@ mod tests {
         let mut config = album_config();
         config.face.mode = RecognitionMode::Grid;
         config.face.grid = Some(Grid { rows: 2, columns: 3, cell_width: 2000, cell_height: 2000 });
-        assert!(OutputSizes::for_photo(PHOTO, &config).long_side() > 4000);
+        assert!(OutputSizes::for_photo(PHOTO, &config, 16).long_side() > 4000);
         config.face.enabled = false;
-        assert_eq!(OutputSizes::for_photo(PHOTO, &config).long_side(), 2048);
+        assert_eq!(OutputSizes::for_photo(PHOTO, &config, 16).long_side(), 2048);
     }
 }

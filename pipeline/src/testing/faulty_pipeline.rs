@@ -2,6 +2,7 @@
 //! of what happens to photos when parts of the pipeline fail.
 
 use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -15,10 +16,11 @@ use photofinish_store::traits::{Lease, PhotoResults, Queue};
 use tokio::runtime::Runtime;
 
 use crate::engine::budget::{Budget, BudgetPermit, Budgets};
+use crate::engine::edge::{Inlet, edge};
 use crate::engine::fault::{Component, Outage};
 use crate::engine::generation::{Generation, StageSpec, StageThreads};
 use crate::engine::leases::{LeaseRenewer, LeaseTable};
-use crate::engine::runner::{Inlet, Outlet, StageFactory};
+use crate::engine::runner::{Outlet, StageFactory};
 use crate::engine::spans::PhotoOutcome;
 use crate::engine::stage::{BatchResults, Stage};
 use crate::engine::stage_stats::PipelineStats;
@@ -27,8 +29,8 @@ use crate::engine::supervisor::{
     POLL_INTERVAL, PendingGeneration, PipelineStatus, SharedState, StopReport, Supervisor,
     SupervisorTimeouts, stop_channel,
 };
-use crate::engine::ticket::InFlight;
 use crate::stages::feed::Feed;
+use crate::stages::long_photos::LongPhotos;
 use crate::testing::memory_queue::MemoryQueue;
 
 /// A fault in one run of a stage.
@@ -166,7 +168,7 @@ impl Stage for FirstStage {
         self.0.inject_fault_for(batch.iter().map(|lease| lease.photo).collect())?;
         let mut photos = Vec::new();
         for lease in batch {
-            let permit = self.0.resources.budget.acquire(PHOTO_BYTES);
+            let permit = self.0.resources.budget.acquire(lease.organization, PHOTO_BYTES);
             let permit = permit.map_err(|closed| Outage::new(Component::Storage, closed.to_string()))?;
             photos.push(Ok(TestPhoto { lease: Arc::clone(lease), _permit: Some(permit) }));
         }
@@ -244,6 +246,8 @@ pub(crate) struct PipelineTimings {
     pub(crate) backoff: fn(u32) -> Duration,
     /// When photos in flight make no progress for so long, the pipeline is stalled.
     pub(crate) stall_timeout: Duration,
+    /// How long a stop waits for photos in flight.
+    pub(crate) drain_grace: Duration,
 }
 
 impl Default for PipelineTimings {
@@ -253,6 +257,7 @@ impl Default for PipelineTimings {
             timeouts: SupervisorTimeouts::SERVICE,
             backoff: |_| Duration::from_millis(1),
             stall_timeout: Duration::from_secs(60),
+            drain_grace: Duration::from_secs(10),
         }
     }
 }
@@ -291,7 +296,7 @@ impl FaultyPipeline {
             stop: stopped,
             renewer: LeaseRenewer::start(Arc::clone(&shared.leases), store, timings.lease_ttl).unwrap(),
             runtime: runtime.handle().clone(),
-            drain_grace: Duration::from_secs(10),
+            drain_grace: timings.drain_grace,
             backoff: timings.backoff,
             start_generation: Box::new(move |kill_switch| assembly.start_generation(kill_switch)),
         };
@@ -330,13 +335,14 @@ impl FaultyAssembly {
         self.plan.generations.fetch_add(1, Ordering::AcqRel);
         self.plan.fails_to_build.iter().for_each(|fails| fails.store(false, Ordering::Release));
         let store = StoreClient { runtime: self.runtime.clone(), kill_switch: kill_switch.clone() };
-        let (leased_tx, leased_rx) = bounded(4);
+        let (leased_tx, leased_rx) = edge(4);
         let (wakeup_tx, wakeup_rx) = bounded(1);
         let is_draining = Arc::new(AtomicBool::new(false));
         let feed = Feed {
             leases: Arc::clone(&self.shared.leases),
             store: store.clone(),
             outlet: leased_tx,
+            long_photos: LongPhotos::new(1, |_| false),
             wakeup: wakeup_rx,
             is_draining: Arc::clone(&is_draining),
             lease_ttl: self.timings.lease_ttl,
@@ -345,7 +351,7 @@ impl FaultyAssembly {
         // Three photos fit at once, so that stages wait for each other all the time.
         let budgets = Budgets { files: Budget::new(3 * PHOTO_BYTES), pixels: Budget::new(1) };
         let mut threads = StageThreads::new(store.clone(), Arc::clone(&self.shared.stats));
-        self.spawn_stages(&mut threads, store, &budgets, Inlet(leased_rx))?;
+        self.spawn_stages(&mut threads, store, &budgets, leased_rx)?;
         let stall_timeout = self.timings.stall_timeout;
         Ok(PendingGeneration {
             generation: Generation { threads, kill_switch, is_draining, wakeup: wakeup_tx, budgets },
@@ -360,7 +366,7 @@ impl FaultyAssembly {
         threads: &mut StageThreads,
         store: StoreClient,
         budgets: &Budgets,
-        leased_rx: Inlet<InFlight<Arc<Lease>>>,
+        leased_rx: Inlet<Arc<Lease>, Infallible>,
     ) -> Result<(), Outage> {
         let (plan, queue) = (Arc::clone(&self.plan), Arc::clone(&self.queue));
         let resources = StageResources { plan, budget: budgets.files.clone(), queue, store };
@@ -368,11 +374,11 @@ impl FaultyAssembly {
         let one = StageSpec::new("one", count, 1, factory(0, FirstStage, &resources));
         let two = StageSpec::new("two", count, batch_size, factory(1, SecondStage, &resources));
         let three = StageSpec::new("three", 1, 8, factory(2, ThirdStage, &resources));
-        let (one_tx, one_rx) = bounded(2);
-        let (two_tx, two_rx) = bounded(2);
-        threads.spawn_stage(one, leased_rx, Outlet::Next(one_tx))?;
-        threads.spawn_stage(two, Inlet(one_rx), Outlet::Next(two_tx))?;
-        threads.spawn_stage(three, Inlet(two_rx), Outlet::Terminal(|()| PhotoOutcome::Ready))
+        let (one_tx, one_rx) = edge(2);
+        let (two_tx, two_rx) = edge(2);
+        threads.spawn_stage(one, leased_rx, Outlet::to(one_tx))?;
+        threads.spawn_stage(two, one_rx, Outlet::to(two_tx))?;
+        threads.spawn_stage(three, two_rx, Outlet::Terminal(|()| PhotoOutcome::Ready))
     }
 }
 

@@ -39,9 +39,10 @@ struct QueueEntry {
     lease_expires_at: Instant,
 }
 
-/// The queue.
-#[derive(Debug, Default)]
+/// The queue. All photos have one owner.
+#[derive(Debug)]
 pub(crate) struct MemoryQueue {
+    organization: OrganizationId,
     entries: Mutex<HashMap<PhotoId, QueueEntry>>,
     changed: Condvar,
     /// The number of calls that still return `Unavailable`.
@@ -55,6 +56,25 @@ pub(crate) struct MemoryQueue {
     pub(crate) renewal_count: AtomicUsize,
     /// Whether leases expire that are not renewed; otherwise they are valid forever.
     pub(crate) leases_expire: AtomicBool,
+    /// Whether [`Queue::check`] never responds.
+    pub(crate) is_silent: AtomicBool,
+}
+
+impl Default for MemoryQueue {
+    fn default() -> Self {
+        Self {
+            organization: OrganizationId::generate(),
+            entries: Mutex::default(),
+            changed: Condvar::new(),
+            failing_calls: AtomicUsize::default(),
+            is_stream_down: AtomicBool::default(),
+            check_count: AtomicUsize::default(),
+            max_leased_beside_suspect: AtomicUsize::default(),
+            renewal_count: AtomicUsize::default(),
+            leases_expire: AtomicBool::default(),
+            is_silent: AtomicBool::default(),
+        }
+    }
 }
 
 impl MemoryQueue {
@@ -92,6 +112,11 @@ impl MemoryQueue {
     pub(crate) fn end_state(&self, photo: PhotoId) -> (EntryState, u32) {
         let entries = lock(&self.entries);
         (entries[&photo].state, entries[&photo].end_count)
+    }
+
+    /// Returns the number of attempts that a photo has had.
+    pub(crate) fn attempts(&self, photo: PhotoId) -> u32 {
+        lock(&self.entries)[&photo].attempts
     }
 
     /// Returns the number of photos that are leased.
@@ -195,7 +220,7 @@ impl Queue for MemoryQueue {
                 id,
                 photo: *photo,
                 album: AlbumId::generate(),
-                organization: OrganizationId::generate(),
+                organization: self.organization,
                 config: Arc::new(album_config()),
                 attempt: entry.attempts,
                 confirmed_at: OffsetDateTime::now_utc(),
@@ -249,6 +274,9 @@ impl Queue for MemoryQueue {
 
     async fn check(&self) -> Result<()> {
         self.check_count.fetch_add(1, Ordering::AcqRel);
+        if self.is_silent.load(Ordering::Acquire) {
+            std::future::pending::<()>().await;
+        }
         self.check_leasable()
     }
 

@@ -3,7 +3,25 @@
 pub(crate) mod faulty_pipeline;
 pub(crate) mod memory_queue;
 
+use std::sync::Arc;
+
 use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
+use photofinish_store::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
+use photofinish_store::traits::Lease;
+use time::OffsetDateTime;
+
+/// Returns the first lease of a photo of this organization.
+pub(crate) fn lease_of(organization: OrganizationId) -> Lease {
+    Lease {
+        id: LeaseId::generate(),
+        photo: PhotoId::generate(),
+        album: AlbumId::generate(),
+        organization,
+        config: Arc::new(album_config()),
+        attempt: 1,
+        confirmed_at: OffsetDateTime::now_utc(),
+    }
+}
 
 /// Returns the configuration of a new album.
 pub(crate) fn album_config() -> AlbumConfig {

@@ -14,11 +14,12 @@ use photofinish_pipeline::{Component, PipelineSettings, PipelineStatus};
 use photofinish_store::error::{StoreError, StoreErrorKind};
 use photofinish_store::model::ids::{AlbumId, OrganizationId};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
-use photofinish_store::traits::{Blobs, Result, UploadConditions};
+use photofinish_store::traits::{Blobs, LeaseKind, LeaseRequest, Result, UploadConditions};
 use url::Url;
 
 use crate::support::{
-    PipelineFixture, album_config, encode_jpeg, runner_picture, test_settings, wait_for, wait_until_running,
+    PipelineFixture, album_config, encode_jpeg, gradient_picture, grid_config, runner_picture, test_settings,
+    wait_for, wait_until_running,
 };
 
 /// Returns `count` JPEG files, each of another runner with another bib.
@@ -48,6 +49,31 @@ fn a_stop_under_load_gives_everything_back_and_the_next_start_finishes_it() {
     let counts = fixture.wait_until_processed(album);
     assert_eq!((counts.ready, counts.failed), (30, 0));
     assert!(pipeline.stop().drained);
+}
+
+/// Issue 9: a stop waited in vain for all cells, and counted an attempt.
+#[test]
+fn a_stop_ends_between_two_cells_and_counts_no_attempt() {
+    let fixture = PipelineFixture::new();
+    let album = fixture.create_album(grid_config());
+    let photo = fixture.upload_photos(album, &[encode_jpeg(&gradient_picture(2600, 2600))])[0];
+    // 16 cells and the whole photo take 34 s, longer than a stop waits for threads.
+    let slow = FakeModels { read_delay: Duration::from_secs(2), ..FakeModels::default() };
+    for _ in 0..3 {
+        let blobs = Arc::clone(&fixture.store.blobs);
+        let pipeline = fixture.start_pipeline_with(Arc::new(slow), blobs, Duration::from_millis(1));
+        wait_for("photo in processing", || (fixture.state_counts(album).processing > 0).then_some(()));
+        let report = pipeline.stop();
+        assert!(report.abandoned_threads.is_empty() && report.unfinished == 0, "{report:?}");
+        assert_eq!((report.drained, report.given_back), (false, 1));
+        assert_eq!(fixture.state_counts(album).queued, 1);
+    }
+    let request = LeaseRequest { limit: 1, ttl: Duration::from_secs(60), kind: LeaseKind::Fresh };
+    let leases = fixture.runtime.block_on(fixture.store.queue.lease(request)).unwrap();
+    assert_eq!(leases.iter().map(|lease| (lease.photo, lease.attempt)).collect::<Vec<_>>(), [(photo, 1)]);
+    fixture.runtime.block_on(fixture.store.queue.release(&[leases[0].id])).unwrap();
+    fixture.process_album(album, FakeModels::default());
+    assert_eq!(fixture.load_photo(album, photo).failure, None);
 }
 
 #[test]

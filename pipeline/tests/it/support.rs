@@ -15,7 +15,7 @@ use photofinish_pipeline::{
     Limits, Pipeline, PipelineDependencies, PipelineSettings, PipelineStatus, StopReport,
 };
 use photofinish_store::model::album::{
-    AlbumConfig, DEFAULT_BIB_PATTERN, NewAlbum, Recognition, RecognitionMode, Tenant,
+    AlbumConfig, DEFAULT_BIB_PATTERN, Grid, NewAlbum, Recognition, RecognitionMode, Tenant,
 };
 use photofinish_store::model::ids::{AlbumId, KeyId, OrganizationId, PhotoId};
 use photofinish_store::model::key::{KeyMode, NewKey, Scope};
@@ -55,8 +55,21 @@ impl PipelineFixture {
     }
 
     pub fn create_album(&self, config: AlbumConfig) -> AlbumId {
+        self.create_album_of(self.tenant, config)
+    }
+
+    /// Creates another organization.
+    pub fn create_tenant(&self, name: &str) -> Tenant {
+        self.runtime.block_on(async {
+            let organization = self.store.keys.get_or_create_organization(name).await.unwrap();
+            let key = NewKey { digest: [10; 32], ..new_key(organization) };
+            self.store.keys.create(key).await.unwrap().tenant
+        })
+    }
+
+    pub fn create_album_of(&self, tenant: Tenant, config: AlbumConfig) -> AlbumId {
         let album = NewAlbum {
-            tenant: self.tenant,
+            tenant,
             created_by: self.key,
             title: "Test run".into(),
             cover_url: None,
@@ -72,12 +85,16 @@ impl PipelineFixture {
 
     /// Creates photos, writes their files to the storage and confirms them.
     pub fn upload_photos(&self, album: AlbumId, files: &[Vec<u8>]) -> Vec<PhotoId> {
+        self.upload_photos_of(self.tenant, album, files)
+    }
+
+    pub fn upload_photos_of(&self, tenant: Tenant, album: AlbumId, files: &[Vec<u8>]) -> Vec<PhotoId> {
         self.runtime.block_on(async {
             let photos = (0..files.len())
                 .map(|i| NewPhoto { filename: format!("{i}.jpg"), content_type: "image/jpeg".into() });
             let photos = self.store.photos.create(album, photos.collect()).await.unwrap();
             for (photo, file) in photos.iter().zip(files) {
-                let key = self.object_key(album, *photo, ObjectRole::Original);
+                let key = ObjectKey::photo(tenant.organization, album, *photo, ObjectRole::Original);
                 self.store.blobs.write(&key, "image/jpeg", Bytes::from(file.clone())).await.unwrap();
             }
             assert_eq!(self.store.queue.confirm(album, &photos).await.unwrap().len(), photos.len());
@@ -153,6 +170,7 @@ pub fn test_settings() -> PipelineSettings {
         file_budget_bytes: 8 << 20,
         pixel_budget_bytes: 64 << 20,
         limits: LIMITS,
+        max_grid_cells: 16,
         lease_ttl: Duration::from_secs(60),
         drain_grace: Duration::from_secs(30),
     }
@@ -196,6 +214,14 @@ pub fn album_config() -> AlbumConfig {
         thumbnail_max_dimension: 256,
         bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
     }
+}
+
+/// The configuration of an album whose texts are read in a grid of 16 x 16 cells.
+pub fn grid_config() -> AlbumConfig {
+    let mut config = album_config();
+    config.text.mode = RecognitionMode::Grid;
+    config.text.grid = Some(Grid { rows: 16, columns: 16, cell_width: 640, cell_height: 640 });
+    config
 }
 
 /// Returns a picture that gets brighter to the right and to the bottom.

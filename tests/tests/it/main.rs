@@ -20,6 +20,7 @@ mod real_networks;
 mod sample_event;
 mod search;
 mod shell;
+mod stops;
 mod trace_collector;
 mod traces;
 mod uploads;

@@ -1,0 +1,323 @@
+//! An edge: the bounded channel between two stages. Organizations are served in turn, so that the photos of one never
+//! wait behind the backlog of another. It knows nothing of what stages do.
+//!
+//! A stage that works on a photo in several steps puts it back after each ([`Inlet::put_back`]) and takes the next one in
+//! turn: whoever waits, waits for one step and not for one photo.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use photofinish_store::model::ids::OrganizationId;
+
+use crate::engine::spans::StageSpan;
+use crate::engine::sync::lock;
+use crate::engine::ticket::InFlight;
+
+/// A photo that waits for its next step in a stage.
+pub(crate) struct OpenPhoto<T, P> {
+    pub(crate) photo: InFlight<T>,
+    /// What earlier steps found, in their order.
+    pub(crate) parts: Vec<P>,
+    /// The span of the stage, from the first step on.
+    pub(crate) span: Option<StageSpan>,
+}
+
+/// The stage at the end of the edge has ended, or the generation has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EdgeClosed;
+
+/// The sending end, as the stage before sees it: it does not know the steps of the next stage.
+pub(crate) trait PhotoSender<T>: Send + Sync {
+    /// Sends a photo; waits while the edge has no space for its organization.
+    ///
+    /// # Errors
+    /// When the edge is closed; the photo is then given back to the queue.
+    fn send(&self, photo: InFlight<T>) -> Result<(), EdgeClosed>;
+}
+
+/// The only sending end of an edge; threads share it. Its drop tells the receivers that no photos will follow.
+pub(crate) struct EdgeSender<T, P>(Arc<Edge<T, P>>);
+
+/// The receiving end of an edge; threads clone it.
+pub(crate) struct Inlet<T, P>(Arc<Edge<T, P>>);
+
+struct Edge<T, P> {
+    /// The most photos of one organization that wait. Photos of others are not counted: they must not be delayed. What
+    /// all of them use together is bounded by the budgets and by what the feed leases.
+    capacity: usize,
+    state: Mutex<State<T, P>>,
+    photo_added: Condvar,
+    photo_taken: Condvar,
+}
+
+struct State<T, P> {
+    /// The organizations with waiting photos, in the order of their turns.
+    lanes: VecDeque<Lane<T, P>>,
+    has_sender: bool,
+    is_closed: bool,
+}
+
+/// The waiting photos of an organization, at least one.
+struct Lane<T, P> {
+    organization: OrganizationId,
+    photos: VecDeque<OpenPhoto<T, P>>,
+}
+
+/// Creates an edge with space for `capacity` photos of each organization, at least one.
+pub(crate) fn edge<T, P>(capacity: usize) -> (EdgeSender<T, P>, Inlet<T, P>) {
+    let edge = Arc::new(Edge {
+        capacity: capacity.max(1),
+        state: Mutex::new(State { lanes: VecDeque::new(), has_sender: true, is_closed: false }),
+        photo_added: Condvar::new(),
+        photo_taken: Condvar::new(),
+    });
+    (EdgeSender(Arc::clone(&edge)), Inlet(edge))
+}
+
+impl<T, P> State<T, P> {
+    fn len(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.photos.len()).sum()
+    }
+
+    fn count_of(&self, organization: OrganizationId) -> usize {
+        let lane = self.lanes.iter().find(|lane| lane.organization == organization);
+        lane.map_or(0, |lane| lane.photos.len())
+    }
+
+    /// Adds a photo at the end of its organization's lane.
+    fn push(&mut self, photo: OpenPhoto<T, P>) {
+        let organization = photo.photo.ticket.organization();
+        match self.lanes.iter_mut().find(|lane| lane.organization == organization) {
+            Some(lane) => lane.photos.push_back(photo),
+            None => self.lanes.push_back(Lane { organization, photos: [photo].into() }),
+        }
+    }
+
+    /// Takes the photo of the organization whose turn it is, which then has the last turn.
+    fn pop(&mut self) -> Option<OpenPhoto<T, P>> {
+        let mut lane = self.lanes.pop_front()?;
+        let photo = lane.photos.pop_front();
+        if !lane.photos.is_empty() {
+            self.lanes.push_back(lane);
+        }
+        photo
+    }
+}
+
+impl<T, P> EdgeSender<T, P> {
+    /// The space for photos of one organization.
+    pub(crate) fn capacity(&self) -> usize {
+        self.0.capacity
+    }
+
+    /// The number of photos that wait.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.0.state).len()
+    }
+
+    fn send_photo(&self, photo: InFlight<T>) -> Result<(), EdgeClosed> {
+        let organization = photo.ticket.organization();
+        let is_full =
+            |state: &mut State<T, P>| !state.is_closed && state.count_of(organization) >= self.0.capacity;
+        let mut state = self
+            .0
+            .photo_taken
+            .wait_while(lock(&self.0.state), is_full)
+            .unwrap_or_else(PoisonError::into_inner);
+        if state.is_closed {
+            // Outside of the lock: the drop of a ticket locks the lease table.
+            drop(state);
+            return Err(EdgeClosed);
+        }
+        state.push(OpenPhoto { photo, parts: Vec::new(), span: None });
+        drop(state);
+        self.0.photo_added.notify_one();
+        Ok(())
+    }
+}
+
+impl<T: Send, P: Send> PhotoSender<T> for EdgeSender<T, P> {
+    fn send(&self, photo: InFlight<T>) -> Result<(), EdgeClosed> {
+        self.send_photo(photo)
+    }
+}
+
+impl<T, P> Drop for EdgeSender<T, P> {
+    fn drop(&mut self) {
+        lock(&self.0.state).has_sender = false;
+        self.0.photo_added.notify_all();
+    }
+}
+
+impl<T, P> Clone for Inlet<T, P> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T, P> Inlet<T, P> {
+    /// Takes the next photo in turn, waiting for one. Returns `None` when the edge is closed, or empty and no more photos
+    /// will be sent.
+    pub(crate) fn recv(&self) -> Option<OpenPhoto<T, P>> {
+        let must_wait =
+            |state: &mut State<T, P>| state.lanes.is_empty() && state.has_sender && !state.is_closed;
+        let mut state = self
+            .0
+            .photo_added
+            .wait_while(lock(&self.0.state), must_wait)
+            .unwrap_or_else(PoisonError::into_inner);
+        let photo = state.pop();
+        drop(state);
+        // All of them: only one may wait for space of this photo's organization.
+        self.0.photo_taken.notify_all();
+        photo
+    }
+
+    /// Takes the next photo in turn, if there is one.
+    pub(crate) fn try_recv(&self) -> Option<OpenPhoto<T, P>> {
+        let photo = lock(&self.0.state).pop();
+        self.0.photo_taken.notify_all();
+        photo
+    }
+
+    /// Puts back a photo that needs more steps, behind the others of its organization and whatever space there is: a
+    /// thread that waited for space here would wait for itself.
+    pub(crate) fn put_back(&self, photo: OpenPhoto<T, P>) {
+        let mut state = lock(&self.0.state);
+        if state.is_closed {
+            drop(state);
+            drop(photo);
+            return;
+        }
+        state.push(photo);
+        drop(state);
+        self.0.photo_added.notify_one();
+    }
+
+    /// The number of photos that wait.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.0.state).len()
+    }
+
+    /// The space for photos of one organization.
+    pub(crate) fn capacity(&self) -> usize {
+        self.0.capacity
+    }
+
+    /// Closes the edge and gives the photos in it back to the queue. Nothing waits for it from now on, even if the thread
+    /// at its other end hangs.
+    pub(crate) fn close(&self) {
+        let mut state = lock(&self.0.state);
+        state.is_closed = true;
+        let waiting = std::mem::take(&mut state.lanes);
+        drop(state);
+        drop(waiting);
+        self.0.photo_added.notify_all();
+        self.0.photo_taken.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use photofinish_store::traits::Lease;
+
+    use super::*;
+    use crate::engine::leases::LeaseTable;
+    use crate::engine::ticket::Ticket;
+    use crate::testing::lease_of;
+    use crate::testing::memory_queue::MemoryQueue;
+
+    type TestEdge = (EdgeSender<Arc<Lease>, Infallible>, Inlet<Arc<Lease>, Infallible>);
+
+    fn photo_of(leases: &Arc<LeaseTable>, organization: OrganizationId) -> InFlight<Arc<Lease>> {
+        let lease = Arc::new(lease_of(organization));
+        InFlight { ticket: Ticket::open(leases, Arc::clone(&lease)), item: lease }
+    }
+
+    fn empty_table() -> Arc<LeaseTable> {
+        Arc::new(LeaseTable::new(Arc::new(MemoryQueue::default())))
+    }
+
+    fn take_owner(inlet: &Inlet<Arc<Lease>, Infallible>) -> OrganizationId {
+        inlet.recv().unwrap().photo.item.organization
+    }
+
+    #[test]
+    fn organizations_are_served_in_turn_whatever_their_backlogs() {
+        let leases = empty_table();
+        let (large, small) = (OrganizationId::generate(), OrganizationId::generate());
+        let (sender, inlet): TestEdge = edge(8);
+        for _ in 0..5 {
+            sender.send(photo_of(&leases, large)).unwrap();
+        }
+        assert_eq!(take_owner(&inlet), large);
+        sender.send(photo_of(&leases, small)).unwrap();
+        sender.send(photo_of(&leases, small)).unwrap();
+        let owners: Vec<OrganizationId> = (0..6).map(|_| take_owner(&inlet)).collect();
+        assert_eq!(owners, [large, small, large, small, large, large]);
+    }
+
+    #[test]
+    fn a_photo_that_is_put_back_waits_for_one_step_of_the_others() {
+        let leases = empty_table();
+        let (long, short) = (OrganizationId::generate(), OrganizationId::generate());
+        let (sender, inlet): TestEdge = edge(1);
+        sender.send(photo_of(&leases, long)).unwrap();
+        let open = inlet.recv().unwrap();
+        sender.send(photo_of(&leases, long)).unwrap();
+        inlet.put_back(open);
+        assert_eq!(inlet.len(), 2, "photos are put back whatever space there is");
+        sender.send(photo_of(&leases, short)).unwrap();
+        let owners: Vec<OrganizationId> = (0..3).map(|_| take_owner(&inlet)).collect();
+        assert_eq!(owners, [long, short, long]);
+    }
+
+    #[test]
+    fn a_full_edge_has_space_for_another_organization() {
+        let leases = empty_table();
+        let (large, small) = (OrganizationId::generate(), OrganizationId::generate());
+        let (sender, inlet): TestEdge = edge(1);
+        sender.send(photo_of(&leases, large)).unwrap();
+        sender.send(photo_of(&leases, small)).unwrap();
+        let sender = Arc::new(sender);
+        let blocked = {
+            let (sender, photo) = (Arc::clone(&sender), photo_of(&leases, large));
+            std::thread::Builder::new().name("test".into()).spawn(move || sender.send(photo)).unwrap()
+        };
+        assert_eq!(take_owner(&inlet), large);
+        assert_eq!(blocked.join().unwrap(), Ok(()));
+        assert_eq!(inlet.len(), 2);
+    }
+
+    #[test]
+    fn a_closed_edge_gives_its_photos_back_and_nobody_waits_for_it() {
+        let leases = empty_table();
+        let organization = OrganizationId::generate();
+        let (sender, inlet): TestEdge = edge(1);
+        sender.send(photo_of(&leases, organization)).unwrap();
+        let open = inlet.recv().unwrap();
+        sender.send(photo_of(&leases, organization)).unwrap();
+        let sender = Arc::new(sender);
+        let blocked = {
+            let (sender, photo) = (Arc::clone(&sender), photo_of(&leases, organization));
+            std::thread::Builder::new().name("test".into()).spawn(move || sender.send(photo)).unwrap()
+        };
+        inlet.close();
+        assert_eq!(blocked.join().unwrap(), Err(EdgeClosed));
+        inlet.put_back(open);
+        assert!(inlet.recv().is_none());
+        assert_eq!(leases.ticket_count(), 0, "every photo went back: {leases:?}");
+    }
+
+    #[test]
+    fn receivers_end_when_the_sender_is_gone_and_the_edge_is_empty() {
+        let leases = empty_table();
+        let (sender, inlet): TestEdge = edge(4);
+        sender.send(photo_of(&leases, OrganizationId::generate())).unwrap();
+        drop(sender);
+        assert!(inlet.recv().is_some());
+        assert!(inlet.recv().is_none());
+    }
+}

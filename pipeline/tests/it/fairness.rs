@@ -1,0 +1,136 @@
+//! Photos of one organization do not wait for the long photos of another. Counted in runs of the reader, not in time.
+
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use photofinish_kernels::image::frame::Size;
+use photofinish_models::fakes::FakeModels;
+use photofinish_models::traits::{
+    BatchSizes, BibReader, BibText, EmbeddedFace, FaceCrop, FaceDetector, FaceEmbedder, ModelError,
+    ModelFactory, ModelIdentity, ReadRequest,
+};
+use photofinish_pipeline::PipelineSettings;
+use photofinish_store::model::photo::PhotoState;
+
+use crate::support::{
+    PipelineFixture, TEST_TIMEOUT, album_config, encode_jpeg, gradient_picture, grid_config, runner_picture,
+    test_settings,
+};
+
+/// More runs than there are, so that no network waits for the test to look.
+const MAX_RUNS: usize = 1024;
+
+/// Fake models whose reader waits for a permit before each run.
+struct PermittedModels {
+    models: FakeModels,
+    /// One message for each run of the reader; disconnected when none needs one any more.
+    permits: Receiver<()>,
+    /// Told the size of each frame that the reader is about to read, before it waits.
+    asked: Sender<Size>,
+    /// Told when faces are embedded.
+    embedded: Sender<()>,
+}
+
+struct PermittedReader {
+    reader: Box<dyn BibReader>,
+    permits: Receiver<()>,
+    asked: Sender<Size>,
+}
+
+impl BibReader for PermittedReader {
+    fn read(&mut self, photos: &[ReadRequest<'_>]) -> Result<Vec<Vec<BibText>>, ModelError> {
+        self.asked.send(photos[0].frame.size()).unwrap();
+        // Fails once the test needs no more permits.
+        let _permit = self.permits.recv();
+        self.reader.read(photos)
+    }
+
+    fn identity(&self) -> &ModelIdentity {
+        self.reader.identity()
+    }
+}
+
+struct ObservedEmbedder {
+    embedder: Box<dyn FaceEmbedder>,
+    embedded: Sender<()>,
+}
+
+impl FaceEmbedder for ObservedEmbedder {
+    fn embed(&mut self, faces: &[FaceCrop<'_>]) -> Result<Vec<EmbeddedFace>, ModelError> {
+        let result = self.embedder.embed(faces);
+        self.embedded.send(()).unwrap();
+        result
+    }
+
+    fn identity(&self) -> &ModelIdentity {
+        self.embedder.identity()
+    }
+}
+
+impl ModelFactory for PermittedModels {
+    fn create_face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError> {
+        self.models.create_face_detector()
+    }
+
+    fn create_face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError> {
+        let embedder = self.models.create_face_embedder()?;
+        Ok(Box::new(ObservedEmbedder { embedder, embedded: self.embedded.clone() }))
+    }
+
+    fn create_bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError> {
+        let reader = self.models.create_bib_reader()?;
+        let (permits, asked) = (self.permits.clone(), self.asked.clone());
+        Ok(Box::new(PermittedReader { reader, permits, asked }))
+    }
+
+    fn batch_sizes(&self) -> BatchSizes {
+        self.models.batch_sizes()
+    }
+}
+
+/// Issue 9: behind three photos of a 16 x 16 grid, the photo of another organization was not ready in 170 s.
+#[test]
+fn a_photo_does_not_wait_for_the_cells_of_another_organizations_photos() {
+    let fixture = PipelineFixture::new();
+    let large = fixture.create_tenant("large");
+    let large_album = fixture.create_album_of(large, grid_config());
+    let file = encode_jpeg(&gradient_picture(2600, 2600));
+    fixture.upload_photos_of(large, large_album, &vec![file; 12]);
+    let (permit, permits) = bounded(0);
+    let (asked_sender, asked) = bounded(MAX_RUNS);
+    let (embedded_sender, embedded) = bounded(MAX_RUNS);
+    let models = PermittedModels {
+        models: FakeModels::default(),
+        permits,
+        asked: asked_sender,
+        embedded: embedded_sender,
+    };
+    let settings = PipelineSettings { read_threads: 1, ..test_settings() };
+    let pipeline =
+        fixture.start_pipeline_with_settings(settings, Arc::new(models), Arc::clone(&fixture.store.blobs));
+    let next_frame = || asked.recv_timeout(TEST_TIMEOUT).unwrap();
+    // The first of the large photos is being read.
+    next_frame();
+    permit.send(()).unwrap();
+    next_frame();
+
+    let album = fixture.create_album(album_config());
+    let photo = fixture.upload_photos(album, &[encode_jpeg(&runner_picture(7, "1234"))])[0];
+    pipeline.wake();
+    embedded.recv_timeout(TEST_TIMEOUT).expect("only the small photo has a face");
+    let own_size = Size { width: 1200, height: 800 };
+    let mut runs = 1;
+    permit.send(()).unwrap();
+    while next_frame() != own_size {
+        runs += 1;
+        permit.send(()).unwrap();
+    }
+    // One would be exact; the photo may still be on its way from `embed`. Each large photo takes 17.
+    assert!(runs <= 5, "{runs} runs for others before its only one");
+    drop(permit);
+    fixture.wait_until_processed(album);
+    assert_eq!(fixture.load_photo(album, photo).state, PhotoState::Ready);
+    let counts = fixture.wait_until_processed(large_album);
+    assert_eq!((counts.ready, counts.failed), (12, 0), "what found no place is read later");
+    assert!(pipeline.stop().drained);
+}
