@@ -9,6 +9,8 @@
 mod auth;
 pub mod context;
 pub mod errors;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod handlers;
 pub mod key;
 pub mod metrics;

@@ -12,13 +12,12 @@ mod gpu;
 mod load;
 mod networks;
 mod photos;
-mod process;
 mod reading;
 mod service;
 mod store;
 
 use clap::{Parser, Subcommand};
-use photofinish_bench::{paths, prometheus, report};
+use photofinish_bench::{paths, process, prometheus, report};
 
 #[derive(Parser)]
 #[command(name = "photofinish-bench", about = "Measures Photofinish against named baselines.")]

@@ -9,6 +9,8 @@
 
 mod assembly;
 mod engine;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod image;
 mod pipeline;
 mod probe;

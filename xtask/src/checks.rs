@@ -1,4 +1,4 @@
-//! `cargo xtask test`, `eval`, `bench`, `soak` and `cluster`. Cargo builds everything in the checkout's own target folder.
+//! `cargo xtask test`, `eval`, `bench`, `soak`, `cluster`, `attack` and `fuzz`. Cargo builds everything in the checkout's own target folder.
 
 use std::process::Command;
 
@@ -101,6 +101,29 @@ pub fn run_soak(layout: &Layout, command: &[&str], arguments: &[String]) -> anyh
     paths.set_variables(&mut soak);
     set_server_variables(layout, &mut soak);
     run_visibly(soak.args(command).args(arguments))
+}
+
+/// Runs the attacks in a release build, on the service of this checkout, with photos drawn of the portraits that set-up
+/// fetched.
+pub fn run_attack(layout: &Layout, arguments: &[String]) -> anyhow::Result<()> {
+    let paths = setup::run(layout, &SetupArguments::default())?;
+    setup::install_sample_event(layout)?;
+    print_heading("Building the service and the attacks (release; the first time takes minutes)");
+    let build = ["build", "--release", "--workspace", "--bin", "photofinish", "--bin", "attack"];
+    run_visibly(cargo(layout.root(), &build).args(TEST_FEATURES))?;
+    let mut attack = Command::new(layout.service_binary()?.with_file_name("attack"));
+    paths.set_variables(&mut attack);
+    attack.env("PHOTOFINISH_TEST_PORTRAITS", setup::portraits_folder(layout));
+    run_visibly(attack.args(arguments))
+}
+
+/// Runs the fuzzer in a release build. It needs no service and no networks.
+pub fn run_fuzzer(layout: &Layout, arguments: &[String]) -> anyhow::Result<()> {
+    print_heading("Building the fuzzer (release; the first time takes minutes)");
+    let build = ["build", "--release", "--workspace", "--bin", "attack"];
+    run_visibly(cargo(layout.root(), &build).args(TEST_FEATURES))?;
+    let mut fuzzer = Command::new(layout.service_binary()?.with_file_name("attack"));
+    run_visibly(fuzzer.arg("fuzz").args(arguments))
 }
 
 /// Builds the service as it is shipped.

@@ -45,6 +45,10 @@ enum Command {
     Bench(PassthroughArguments),
     /// Inject faults into the cluster profile and account for every photo (see `cargo xtask soak --help`)
     Soak(PassthroughArguments),
+    /// Attack a release build with the real networks, with a normal client beside each attack (see `cargo xtask attack --help`)
+    Attack(PassthroughArguments),
+    /// Feed damaged input to the code that reads it first, for some minutes (see `cargo xtask fuzz --help`)
+    Fuzz(PassthroughArguments),
     /// Run the cluster profile here without containers, to try it: Postgres, S3, NATS, two APIs behind a proxy, two workers
     Cluster(PassthroughArguments),
 }
@@ -73,6 +77,8 @@ fn main() -> anyhow::Result<()> {
         Command::Eval(passed) => checks::run_bench(&layout, &["eval"], &passed.arguments),
         Command::Bench(passed) => checks::run_bench(&layout, &[], &passed.arguments),
         Command::Soak(passed) => checks::run_soak(&layout, &[], &passed.arguments),
+        Command::Attack(passed) => checks::run_attack(&layout, &passed.arguments),
+        Command::Fuzz(passed) => checks::run_fuzzer(&layout, &passed.arguments),
         Command::Cluster(passed) => checks::run_soak(&layout, &["cluster"], &passed.arguments),
     }
 }

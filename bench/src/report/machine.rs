@@ -66,6 +66,7 @@ fn repeat_command(root: &Path) -> String {
     let program = std::env::current_exe().ok();
     let program = program.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
     let prefix = match words.first().map(String::as_str) {
+        _ if program == Some("attack") => "cargo xtask attack",
         _ if program == Some("soak") => "cargo xtask soak",
         Some("eval" | "gpu-check") => "cargo xtask",
         _ => "cargo xtask bench",

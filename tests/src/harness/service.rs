@@ -233,6 +233,14 @@ impl Service {
         self.client.origin().to_owned()
     }
 
+    /// The id of its process.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn process_id(&self) -> u32 {
+        self.running().as_ref().expect("a running service").id()
+    }
+
     /// The port it listens on.
     pub fn port(&self) -> u16 {
         self.port

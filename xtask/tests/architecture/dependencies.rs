@@ -22,7 +22,8 @@ const STORE: &str = "photofinish-store";
 const ZOO: &str = "photofinish-zoo";
 
 /// Packages that may depend on every crate: the composition root, and those that test or measure the whole.
-const MAY_USE_ALL: [&str; 4] = ["photofinish", "photofinish-bench", "photofinish-soak", "photofinish-tests"];
+const MAY_USE_ALL: [&str; 5] =
+    ["photofinish", "photofinish-attack", "photofinish-bench", "photofinish-soak", "photofinish-tests"];
 
 const RULES: [DependencyRule; 12] = [
     DependencyRule { package: KERNELS, workspace: &[], forbidden: &["ort", "image", "tokio", "sqlx"] },

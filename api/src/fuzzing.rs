@@ -1,0 +1,70 @@
+//! What fuzzing needs of this crate: the code that reads bodies and cursors of strangers. Compiled only with the cargo
+//! feature `fuzzing`.
+
+use serde_json::Value;
+
+use crate::validate::input::{self, Input};
+use crate::wire::album::{CreateAlbum, ListAlbums, OneAlbum, UpdateAlbum};
+use crate::wire::cursor::{HitPosition, decode_id, encode_id};
+use crate::wire::photo::{ListPhotos, OnePhoto};
+use crate::wire::search::{SearchFace, SearchText};
+use crate::wire::upload::{ConfirmPhotos, SignPhoto, SignPhotos};
+
+/// Calls a macro with every type of input.
+macro_rules! for_every_input {
+    ($each:ident) => {
+        $each!(
+            CreateAlbum,
+            ListAlbums,
+            OneAlbum,
+            UpdateAlbum,
+            ListPhotos,
+            OnePhoto,
+            SearchFace,
+            SearchText,
+            ConfirmPhotos,
+            SignPhoto,
+            SignPhotos
+        )
+    };
+}
+
+/// Returns a valid body of every type of input.
+pub fn example_bodies() -> Vec<Vec<u8>> {
+    macro_rules! examples {
+        ($($kind:ident),+) => { vec![$($kind::example().to_string().into_bytes()),+] };
+    }
+    for_every_input!(examples)
+}
+
+/// Reads a body as the input of every operation.
+///
+/// # Panics
+/// When an input is refused without an issue that says why.
+pub fn check_body(body: &[u8]) {
+    let Ok(value) = serde_json::from_slice::<Value>(body) else { return };
+    macro_rules! check {
+        ($($kind:ident),+) => { $(check_input::<$kind>(&value);)+ };
+    }
+    for_every_input!(check);
+}
+
+fn check_input<T: Input>(value: &Value) {
+    if let Err(issues) = input::parse::<T>(Some(value)) {
+        assert!(!issues.is_empty(), "{} is refused without an issue", T::NAME);
+        serde_json::to_value(&issues).expect("issues are written into the answer");
+    }
+}
+
+/// Reads a text as both kinds of cursors.
+///
+/// # Panics
+/// When a text is accepted that this service does not write.
+pub fn check_cursor(text: &str) {
+    if let Some(position) = HitPosition::from_cursor(text) {
+        assert_eq!(position.to_cursor(), text);
+    }
+    if let Some(id) = decode_id(text) {
+        assert_eq!(encode_id(id), text);
+    }
+}

@@ -1,0 +1,221 @@
+//! Bombs: files that claim or contain far more than their size, as photos and as selfies; and honest photos in an album
+//! that makes each as slow as it can be.
+
+use std::io::Cursor;
+use std::time::{Duration, Instant};
+
+use image::{DynamicImage, GrayImage, ImageFormat};
+use photofinish_tests::harness::test_photo::{TestPhoto, jpeg_of_four_gigapixels, png_of_four_gigapixels};
+use photofinish_tests::harness::{Partner, UploadFile};
+use serde_json::json;
+
+use super::class::{Class, no_settings};
+use super::stops::grid_config;
+use crate::findings::Findings;
+use crate::site::{Extent, PATIENCE, Site};
+use crate::wire;
+
+pub(super) const BOMBS: Class = Class {
+    name: "bombs",
+    description: "PNG, WebP and JPEG files that claim gigapixels, inflate beyond their header, or repeat their scans, as \
+                  photos and selfies; one-colour selfies of 64 megapixels, 6 at once with one key; large photos in a \
+                  16x16 grid album",
+    settings: no_settings,
+    stops_service: false,
+    run,
+};
+
+/// How long selfies are sent, and how long the photos of the grid album are left to be read.
+const GREED_TIME: Duration = Duration::from_secs(20);
+/// Repetitions of a progressive JPEG's last scan: each is decoded again over the whole picture.
+const SCANS: usize = 300;
+/// Selfies that one key sends at once.
+const SELFIES_AT_ONCE: usize = 6;
+
+/// A file, and what may become of it as a photo.
+struct Bomb {
+    name: &'static str,
+    content_type: &'static str,
+    bytes: Vec<u8>,
+    /// The reasons with which it may fail; empty if it may be ready too.
+    reasons: &'static [&'static str],
+}
+
+fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
+    let partner = site.tenant("Bomb Timing");
+    let album = partner.create_album("Bombs");
+    let bombs = make_bombs(site.extent)?;
+    let photos: Vec<String> = bombs
+        .iter()
+        .map(|bomb| {
+            let file = UploadFile { name: bomb.name, content_type: bomb.content_type, bytes: &bomb.bytes };
+            partner.upload_file(&album, file)
+        })
+        .collect();
+    findings.tried(photos.len());
+    for bomb in &bombs {
+        try_selfie(site, findings, &partner, &album, bomb);
+    }
+    partner.wait_until_idle(&album);
+    for (bomb, photo) in bombs.iter().zip(&photos) {
+        let found = partner.get_photo(&album, photo);
+        let (state, failure) = (&found["state"], found["failure"].as_str().unwrap_or_default());
+        let is_expected = bomb.reasons.contains(&failure)
+            || bomb.reasons.is_empty() && failure != "PROCESSING_CRASHED" && state != "processing";
+        findings.check(is_expected, || format!("{}: {state} {failure}", bomb.name));
+    }
+    send_large_selfies(site, findings, &partner, &album)?;
+    send_grid_photos(site, findings, &partner);
+    Ok(())
+}
+
+fn make_bombs(extent: Extent) -> anyhow::Result<Vec<Bomb>> {
+    const CORRUPT: &[&str] = &["CORRUPT_IMAGE"];
+    const TOO_MANY: &[&str] = &["TOO_MANY_PIXELS"];
+    const NO_PICTURE: &[&str] = &["CORRUPT_IMAGE", "UNSUPPORTED_FORMAT"];
+    let bomb = |name, content_type, bytes, reasons| Bomb { name, content_type, bytes, reasons };
+    let side = extent.pick(2_000, 12_000);
+    let flat = one_colour_png(side)?;
+    let mut claimed = flat.clone();
+    set_png_size(&mut claimed, 8, 8);
+    let mut truncated = flat.clone();
+    truncated.truncate(flat.len() / 2);
+    let webp = TestPhoto::new(64, 64).to_webp();
+    let mut riff = webp.clone();
+    riff[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+    Ok(vec![
+        bomb("png-claims-4-gigapixels.png", "image/png", png_of_four_gigapixels(), TOO_MANY),
+        bomb("jpeg-claims-4-gigapixels.jpg", "image/jpeg", jpeg_of_four_gigapixels(), TOO_MANY),
+        bomb("webp-claims-16383.webp", "image/webp", large_webp(&webp), NO_PICTURE_OR_TOO_MANY),
+        bomb("webp-riff-4-gigabytes.webp", "image/webp", riff, &[]),
+        bomb("png-of-one-colour.png", "image/png", flat, &[]),
+        // What is beyond the header's size may be ignored.
+        bomb("png-inflates-beyond-header.png", "image/png", claimed, &[]),
+        bomb("png-of-one-colour-cut.png", "image/png", truncated, CORRUPT),
+        bomb("jpeg-of-many-scans.jpg", "image/jpeg", repeat_last_scan(extent.pick(800, 4_000))?, &[]),
+        bomb("jpeg-that-is-a-start.jpg", "image/jpeg", b"\xff\xd8\xff".to_vec(), NO_PICTURE),
+        bomb("jpeg-of-noise.jpg", "image/jpeg", noise(extent.pick(100_000, 40_000_000)), NO_PICTURE),
+        bomb("nothing.jpg", "image/jpeg", Vec::new(), NO_PICTURE),
+        bomb("page.jpg", "image/jpeg", b"<html><script>alert(1)</script>".to_vec(), NO_PICTURE),
+    ])
+}
+
+const NO_PICTURE_OR_TOO_MANY: &[&str] = &["CORRUPT_IMAGE", "TOO_MANY_PIXELS", "UNSUPPORTED_FORMAT"];
+
+/// A grey picture of one colour, a thousandth of the size of its pixels.
+fn one_colour_png(side: u32) -> anyhow::Result<Vec<u8>> {
+    let picture = DynamicImage::ImageLuma8(GrayImage::from_pixel(side, side, image::Luma([127])));
+    let mut file = Cursor::new(Vec::new());
+    picture.write_to(&mut file, ImageFormat::Png)?;
+    Ok(file.into_inner())
+}
+
+/// Writes another size into the header of a PNG, with the checksum that it then has.
+fn set_png_size(png: &mut [u8], width: u32, height: u32) {
+    png[16..20].copy_from_slice(&width.to_be_bytes());
+    png[20..24].copy_from_slice(&height.to_be_bytes());
+    let checksum = crc32fast::hash(&png[12..29]);
+    png[29..33].copy_from_slice(&checksum.to_be_bytes());
+}
+
+/// A lossless WebP that claims the largest size of its format: 16,383 pixels a side, in 14 bits each.
+fn large_webp(webp: &[u8]) -> Vec<u8> {
+    let mut large = webp.to_vec();
+    if let Some(at) = wire::find(webp, b"VP8L") {
+        // Behind the chunk's length and the signature byte.
+        large[at + 9..at + 12].fill(0xff);
+        large[at + 12] |= 0x0f;
+    }
+    large
+}
+
+/// A progressive JPEG whose last scan occurs again and again.
+fn repeat_last_scan(side: u32) -> anyhow::Result<Vec<u8>> {
+    let jpeg = TestPhoto::new(side, side).to_progressive_jpeg();
+    let starts = jpeg.windows(2).rposition(|marker| marker == [0xff, 0xda]);
+    let start = starts.ok_or_else(|| anyhow::anyhow!("a JPEG without a scan"))?;
+    let end = jpeg.len() - 2;
+    let scan = jpeg[start..end].repeat(SCANS);
+    Ok([&jpeg[..end], &scan, &jpeg[end..]].concat())
+}
+
+/// The start of a JPEG, and then nothing that means anything.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 7_u32;
+    let mut bytes = b"\xff\xd8\xff\xe0".to_vec();
+    bytes.extend((0..length).map(|_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    }));
+    bytes
+}
+
+fn try_selfie(site: &Site, findings: &Findings, partner: &Partner, album: &str, bomb: &Bomb) {
+    let ticket = partner.call_ok("/photos/search/face/signed", &json!({ "albumId": album }));
+    let url = ticket["uploadUrl"].as_str().unwrap_or_default();
+    let sent = partner.put(url, bomb.content_type, &bomb.bytes);
+    if sent.status == 413 {
+        return findings.tried(1);
+    }
+    let case = format!("a selfie {}", bomb.name);
+    findings.check(sent.status == 200, || format!("{case}: uploaded with {}", sent.text()));
+    let input = json!({ "albumId": album, "imageId": ticket["imageId"] });
+    let reaction = site.call("/photos/search/face/list", partner.key(), &input);
+    findings.expect(&case, reaction, &[422, 429, 503]);
+}
+
+/// One-colour selfies at once with one key. The normal client beside them tells whether others are served.
+fn send_large_selfies(
+    site: &Site,
+    findings: &Findings,
+    partner: &Partner,
+    album: &str,
+) -> anyhow::Result<()> {
+    let selfie = one_colour_png(site.extent.pick(1_000, 8_000))?;
+    let limit = site.extent.pick(Duration::ZERO, GREED_TIME);
+    std::thread::scope(|scope| {
+        for number in 0..SELFIES_AT_ONCE {
+            let (selfie, begun) = (&selfie, Instant::now());
+            scope.spawn(move || {
+                loop {
+                    let uploaded = partner.client().upload_selfie(album, "image/png", selfie);
+                    if let Ok(image) = uploaded {
+                        let input = json!({ "albumId": album, "imageId": image }).to_string();
+                        let request = wire::call("/photos/search/face/list", partner.key(), input.as_bytes());
+                        let reaction = site.endpoint(1 + number as u8).send(&request, PATIENCE);
+                        findings.expect("a large selfie of one colour", reaction, &[422, 429, 503]);
+                    }
+                    if begun.elapsed() >= limit {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    Ok(())
+}
+
+/// Photos in an album of as many cells as the contract permits. They need not be ready; deleting them ends them.
+fn send_grid_photos(site: &Site, findings: &Findings, partner: &Partner) {
+    let album = partner.create_album_with(&json!({ "title": "Grid", "config": grid_config() }));
+    for number in 0..3 {
+        partner.upload_photo(&album, &format!("{number}.jpg"), site.material.largest_photo());
+        findings.tried(1);
+    }
+    match site.extent {
+        Extent::Quick => {
+            let progress = partner.wait_until_idle(&album);
+            findings.check(progress["ready"] == 3, || format!("photos of the grid album: {progress}"));
+        }
+        Extent::Long => {
+            let begun = Instant::now();
+            while begun.elapsed() < GREED_TIME && partner.album_progress(&album)["ready"] != 3 {
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            let progress = partner.album_progress(&album);
+            findings.note(format!("{} of 3 grid photos ready in {GREED_TIME:?}", progress["ready"]));
+        }
+    }
+    let deleted = partner.call("/albums/delete", &json!({ "albumId": album }));
+    findings.check(deleted.status == 200, || format!("deleting the grid album: {}", deleted.text()));
+}

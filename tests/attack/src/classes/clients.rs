@@ -1,0 +1,201 @@
+//! Slow, silent and greedy clients, all at once: heads and bodies that come byte by byte, heads without an end, clients
+//! that never read, idle connections, large bodies of small nodes, and many searches with one key.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use photofinish_tests::harness::Partner;
+use serde_json::json;
+
+use super::class::{Class, Setting};
+use crate::findings::Findings;
+use crate::site::{Extent, PATIENCE, Site};
+use crate::wire::{self, Connection, Reaction};
+
+pub(super) const CLIENTS: Class = Class {
+    name: "clients",
+    description: "at once: 400 heads and 100 bodies that come byte by byte, 50 heads without an end, 100 clients that \
+                  never read, 3,000 idle connections, 64 bodies of a million nodes, 32 searches at once with one key",
+    settings,
+    stops_service: false,
+    run,
+};
+
+/// Between two bytes of a slow client.
+const DRIP_PAUSE: Duration = Duration::from_millis(500);
+/// From the first byte to the end of a head that never ends: 10 s, and what a busy machine adds.
+const HEAD_LIMIT: Duration = Duration::from_secs(25);
+/// As long for a body, whose limit is set to 10 s.
+const BODY_LIMIT: Duration = Duration::from_secs(25);
+/// How long a client may leave its responses unread.
+const UNREAD_LIMIT: Duration = Duration::from_secs(45);
+/// Large responses that fit into no socket's buffers.
+const UNREAD_REQUESTS: usize = 600;
+/// The first of the addresses of each kind of client: a limit per address concerns each kind alone.
+const SLOW_HEADS: u8 = 20;
+const ENDLESS_HEADS: u8 = 30;
+const SLOW_BODIES: u8 = 40;
+const NEVER_READING: u8 = 50;
+const IDLE: u8 = 60;
+const LARGE_BODIES: u8 = 70;
+const SEARCHES: u8 = 80;
+/// Addresses of a kind.
+const ADDRESSES: usize = 8;
+
+fn settings(_: Extent) -> Vec<Setting> {
+    vec![Setting { name: "PHOTOFINISH_BODY_SECONDS", value: "10" }]
+}
+
+fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
+    let partner = site.tenant("Greedy Timing");
+    let album = partner.create_album("Greedy");
+    partner.upload_photo(&album, "1.jpg", site.material.photo(0));
+    partner.wait_until_idle(&album);
+    let (partner, album) = (&partner, album.as_str());
+    std::thread::scope(|scope| {
+        scope.spawn(|| drip_heads(site, findings));
+        scope.spawn(|| send_endless_heads(site, findings));
+        scope.spawn(|| drip_bodies(site, findings, partner.key()));
+        scope.spawn(|| never_read(site, findings));
+        scope.spawn(|| stay_idle(site, findings));
+        scope.spawn(|| send_large_bodies(site, findings, partner.key()));
+        scope.spawn(|| search_greedily(site, findings, partner, album));
+    });
+    let reaction = site.call("/albums/get", partner.key(), &json!({ "albumId": album }));
+    findings.expect("a call after all of them", reaction, &[200]);
+    Ok(())
+}
+
+/// Opens as many connections of a kind as the service accepts, and counts them.
+fn open_many(site: &Site, findings: &Findings, kind: u8, count: usize) -> Vec<Connection> {
+    let open = |number: usize| site.endpoint(kind + (number % ADDRESSES) as u8).connect();
+    findings.tried(count);
+    (0..count).map(open).filter_map(io::Result::ok).collect()
+}
+
+/// Writes one byte to each connection again and again; ends with those that the service has not closed in time.
+fn drip(mut connections: Vec<Connection>, bytes: &[u8], limit: Duration) -> Vec<Connection> {
+    let begun = Instant::now();
+    let mut at = 0;
+    while begun.elapsed() < limit && !connections.is_empty() {
+        let byte = &bytes[at % bytes.len()..=at % bytes.len()];
+        connections.retain_mut(|connection| connection.write_now(byte).is_ok());
+        at += 1;
+        std::thread::sleep(DRIP_PAUSE);
+    }
+    connections
+}
+
+fn drip_heads(site: &Site, findings: &Findings) {
+    let connections = open_many(site, findings, SLOW_HEADS, site.extent.pick(20, 400));
+    let head = b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-slow: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    let open = drip(connections, head, site.extent.pick(Duration::from_secs(1), HEAD_LIMIT));
+    if site.extent == Extent::Long {
+        findings.check(open.is_empty(), || {
+            format!("{} unfinished heads are open after {HEAD_LIMIT:?}", open.len())
+        });
+    }
+}
+
+fn send_endless_heads(site: &Site, findings: &Findings) {
+    let head = format!("GET /healthz HTTP/1.1\r\nhost: x\r\n{}", "x-endless: y\r\n".repeat(15_000));
+    let headers = format!("GET /healthz HTTP/1.1\r\nhost: x\r\nx-endless: {}", "y".repeat(300_000));
+    for number in 0..site.extent.pick(4, 50) {
+        let bytes = if number % 2 == 0 { &head } else { &headers };
+        let reaction =
+            site.endpoint(ENDLESS_HEADS + (number % ADDRESSES) as u8).send(bytes.as_bytes(), PATIENCE);
+        findings.record("a head without an end", &reaction);
+        let is_refused = match &reaction {
+            Reaction::Answered(answer) => matches!(answer.status, 400 | 413 | 431),
+            Reaction::Closed => true,
+            Reaction::Silent => false,
+        };
+        findings.check(is_refused, || format!("a head without an end: {}", reaction.describe()));
+    }
+}
+
+fn drip_bodies(site: &Site, findings: &Findings, key: &str) {
+    let mut connections = open_many(site, findings, SLOW_BODIES, site.extent.pick(5, 100));
+    let head = format!(
+        "POST /openapi/albums/list HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\ncontent-length: 10000\r\n\r\n{{"
+    );
+    connections.retain_mut(|connection| connection.write(head.as_bytes()).is_ok());
+    let open = drip(connections, b" ", site.extent.pick(Duration::from_secs(1), BODY_LIMIT));
+    if site.extent == Extent::Long {
+        findings.check(open.is_empty(), || {
+            format!("{} unfinished bodies are open after {BODY_LIMIT:?}", open.len())
+        });
+    }
+}
+
+/// Asks for a large page again and again, and reads nothing for long. What then comes is what the buffers had.
+fn never_read(site: &Site, findings: &Findings) {
+    let mut connections = open_many(site, findings, NEVER_READING, site.extent.pick(10, 100));
+    let requests = "GET /openapi/openapi.json HTTP/1.1\r\nhost: x\r\n\r\n".repeat(UNREAD_REQUESTS);
+    connections.retain_mut(|connection| connection.write_now(requests.as_bytes()).is_ok());
+    std::thread::sleep(site.extent.pick(Duration::from_millis(500), UNREAD_LIMIT));
+    if site.extent == Extent::Quick {
+        return;
+    }
+    let still_served = connections.into_iter().filter_map(|mut connection| {
+        let deadline = Instant::now() + Duration::from_secs(2);
+        (!connection.ends_before(deadline)).then_some(())
+    });
+    // A few show it as well as all: each that is served takes two seconds.
+    let still_served = still_served.take(3).count();
+    findings.check(still_served == 0, || {
+        format!("clients that read nothing for {UNREAD_LIMIT:?} are still served")
+    });
+}
+
+fn stay_idle(site: &Site, findings: &Findings) {
+    let connections = open_many(site, findings, IDLE, site.extent.pick(100, 3000));
+    std::thread::sleep(site.extent.pick(Duration::from_secs(1), UNREAD_LIMIT));
+    drop(connections);
+}
+
+fn send_large_bodies(site: &Site, findings: &Findings, key: &str) {
+    let body = format!("{{\"title\":\"T\",\"more\":[{}0]}}", "0,".repeat(1_900_000));
+    let operations = [
+        ("/albums/create", &[413][..]),
+        ("/photos/search/face/list", &[413]),
+        // A batch may be as large; that this is none is an issue of its fields.
+        ("/photos/photo/success/batch", &[400, 413, 429, 503]),
+    ];
+    std::thread::scope(|scope| {
+        for number in 0..site.extent.pick(4, 64) {
+            let (path, statuses) = operations[number % operations.len()];
+            let body = body.as_bytes();
+            scope.spawn(move || {
+                let endpoint = site.endpoint(LARGE_BODIES + (number % ADDRESSES) as u8);
+                let reaction = endpoint.send(&wire::call(path, key, body), PATIENCE);
+                findings.expect(&format!("{path} with 1.9 million nodes"), reaction, statuses);
+            });
+        }
+    });
+}
+
+fn search_greedily(site: &Site, findings: &Findings, partner: &Partner, album: &str) {
+    let image = partner.upload_selfie(album, &site.material.selfie);
+    let by_face = json!({ "albumId": album, "imageId": image }).to_string();
+    let by_text = json!({ "albumId": album, "text": site.material.bib }).to_string();
+    let limit = site.extent.pick(Duration::from_secs(1), Duration::from_secs(20));
+    std::thread::scope(|scope| {
+        for number in 0..site.extent.pick(4, 32) {
+            let (by_face, by_text) = (&by_face, &by_text);
+            scope.spawn(move || {
+                let (begun, endpoint) =
+                    (Instant::now(), site.endpoint(SEARCHES + (number % ADDRESSES) as u8));
+                while begun.elapsed() < limit {
+                    for (path, body) in
+                        [("/photos/search/face/list", by_face), ("/photos/search/text/list", by_text)]
+                    {
+                        let request = wire::call(path, partner.key(), body.as_bytes());
+                        let reaction = endpoint.send(&request, PATIENCE);
+                        findings.expect(&format!("{path} of many"), reaction, &[200, 429, 503]);
+                    }
+                }
+            });
+        }
+    });
+}

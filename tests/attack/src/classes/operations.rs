@@ -1,0 +1,141 @@
+//! The operations of the contract with a valid request of each. [`check_complete`] compares the list with the service's
+//! own document, so that a new operation cannot be forgotten.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::site::Site;
+
+pub(super) const SEARCH: &str = "search:read";
+pub(super) const UPLOAD: &str = "photo:upload";
+pub(super) const MANAGE: &str = "album:manage";
+
+/// The ids that a request names.
+#[derive(Clone, Debug)]
+pub(super) struct Ids {
+    pub(super) album: Value,
+    pub(super) photo: Value,
+    pub(super) image: Value,
+}
+
+/// What the ids of a request are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Names {
+    Nothing,
+    Album,
+    Photo,
+    /// Several photos, each with a result of its own.
+    Photos,
+    Image,
+}
+
+/// An operation.
+pub(super) struct Operation {
+    /// Its path below `/openapi`.
+    pub(super) path: &'static str,
+    /// The scope that it needs; `None` if any valid key is enough.
+    pub(super) scope: Option<&'static str>,
+    pub(super) names: Names,
+    /// Whether its success changes what later requests find.
+    pub(super) is_destructive: bool,
+    /// The statuses of a permitted request on a ready photo.
+    pub(super) success: &'static [u16],
+    /// A valid request.
+    pub(super) input: fn(&Ids) -> Value,
+}
+
+const OK: &[u16] = &[200];
+
+const fn operation(
+    path: &'static str,
+    scope: Option<&'static str>,
+    names: Names,
+    input: fn(&Ids) -> Value,
+) -> Operation {
+    Operation { path, scope, names, is_destructive: false, success: OK, input }
+}
+
+const fn destructive(operation: Operation) -> Operation {
+    Operation { is_destructive: true, ..operation }
+}
+
+fn on_album(ids: &Ids) -> Value {
+    json!({ "albumId": ids.album })
+}
+
+fn on_photo(ids: &Ids) -> Value {
+    json!({ "albumId": ids.album, "photoId": ids.photo })
+}
+
+fn sign_batch(ids: &Ids) -> Value {
+    let file = json!({ "filename": "a.jpg", "contentType": "image/jpeg" });
+    json!({ "albumId": ids.album, "entries": [file] })
+}
+
+/// Every operation.
+pub(super) const OPERATIONS: [Operation; 18] = [
+    operation(
+        "/albums/create",
+        Some(MANAGE),
+        Names::Nothing,
+        |_| json!({ "title": "Created by the matrix" }),
+    ),
+    operation("/albums/list", None, Names::Nothing, |_| json!({ "limit": 200 })),
+    operation("/albums/get", None, Names::Album, on_album),
+    operation(
+        "/albums/update",
+        Some(MANAGE),
+        Names::Album,
+        |ids| json!({ "albumId": ids.album, "tags": ["changed"] }),
+    ),
+    destructive(operation("/albums/delete", Some(MANAGE), Names::Album, on_album)),
+    operation("/albums/reprocess", Some(MANAGE), Names::Album, on_album),
+    operation("/albums/progress", Some(UPLOAD), Names::Album, on_album),
+    operation(
+        "/photos/photo/signed",
+        Some(UPLOAD),
+        Names::Album,
+        |ids| json!({ "albumId": ids.album, "filename": "a.jpg", "contentType": "image/jpeg" }),
+    ),
+    operation("/photos/photo/signed/batch", Some(UPLOAD), Names::Album, sign_batch),
+    operation("/photos/photo/success", Some(UPLOAD), Names::Photo, on_photo),
+    operation(
+        "/photos/photo/success/batch",
+        Some(UPLOAD),
+        Names::Photos,
+        |ids| json!({ "albumId": ids.album, "photoIds": [ids.photo] }),
+    ),
+    operation("/photos/photo/list", Some(UPLOAD), Names::Album, on_album),
+    operation("/photos/photo/get", Some(UPLOAD), Names::Photo, on_photo),
+    destructive(operation("/photos/photo/delete", Some(UPLOAD), Names::Photo, on_photo)),
+    // The photo has not failed.
+    Operation { success: &[409], ..operation("/photos/photo/retry", Some(UPLOAD), Names::Photo, on_photo) },
+    operation("/photos/search/face/signed", Some(SEARCH), Names::Album, on_album),
+    operation(
+        "/photos/search/face/list",
+        Some(SEARCH),
+        Names::Image,
+        |ids| json!({ "albumId": ids.album, "imageId": ids.image }),
+    ),
+    operation(
+        "/photos/search/text/list",
+        Some(SEARCH),
+        Names::Album,
+        |ids| json!({ "albumId": ids.album, "text": "4242" }),
+    ),
+];
+
+/// Compares [`OPERATIONS`] with the service's document.
+///
+/// # Errors
+/// Which operations are missing on either side.
+pub(super) fn check_complete(site: &Site) -> anyhow::Result<()> {
+    let document = site.request("GET", "/openapi/openapi.json", &[], b"").answer();
+    let document = document.map(|answer| answer.json()).unwrap_or_default();
+    let paths = document["paths"].as_object().map(|paths| paths.keys().cloned().collect::<BTreeSet<_>>());
+    let known: BTreeSet<String> = OPERATIONS.iter().map(|operation| operation.path.to_owned()).collect();
+    let paths = paths.unwrap_or_default();
+    anyhow::ensure!(paths == known, "the document has {paths:?}, the attack knows {known:?}");
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! Event streams of `albums/progress`: of other tenants, with a key that is revoked while it streams, watched by many,
+//! and by clients that never read.
+
+use std::time::{Duration, Instant};
+
+use photofinish_tests::harness::Partner;
+use serde_json::json;
+
+use super::class::{Class, Setting};
+use crate::findings::Findings;
+use crate::site::{Extent, Site};
+use crate::wire::{Connection, Received};
+
+pub(super) const STREAMS: Class = Class {
+    name: "streams",
+    description: "event streams of foreign and unknown albums, with a key that is revoked while it streams, with 200 \
+                  watchers of one album, and 200 that never read",
+    settings,
+    stops_service: false,
+    run,
+};
+
+const PATH: &str = "/openapi/albums/progress";
+/// A revoked key may be known for some seconds, and a stream looks once a second.
+const REVOCATION_LIMIT: Duration = Duration::from_secs(30);
+/// Between two photos that keep an album busy.
+const UPLOAD_PAUSE: Duration = Duration::from_millis(250);
+/// How long the photos of the watched album may take.
+const WATCH_LIMIT: Duration = Duration::from_secs(150);
+
+/// With fake models photos would be ready before anybody watches.
+fn settings(extent: Extent) -> Vec<Setting> {
+    match extent {
+        Extent::Quick => vec![Setting { name: "PHOTOFINISH_FAKE_DELAY_MS", value: "400" }],
+        Extent::Long => Vec::new(),
+    }
+}
+
+fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
+    let partner = site.tenant("Stream Timing");
+    try_foreign(site, findings, &partner)?;
+    try_revoked_key(site, findings, &partner)?;
+    try_watchers(site, findings, &partner)
+}
+
+fn open(site: &Site, key: &str, album: &str, attacker: u8) -> anyhow::Result<Connection> {
+    let mut connection = site.endpoint(attacker).connect()?;
+    let body = json!({ "albumId": album }).to_string();
+    let head = format!(
+        "POST {PATH} HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\naccept: text/event-stream\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    connection.write(head.as_bytes())?;
+    Ok(connection)
+}
+
+/// Reads until `text` was received; false at the end of the connection or the deadline.
+fn read_until(connection: &mut Connection, text: &str, deadline: Instant) -> bool {
+    while !connection.received().contains(text) {
+        if connection.receive(deadline) != Received::More {
+            return connection.received().contains(text);
+        }
+    }
+    true
+}
+
+fn try_foreign(site: &Site, findings: &Findings, partner: &Partner) -> anyhow::Result<()> {
+    let album = partner.create_album("Streams");
+    let stranger = site.tenant("Stream Stranger");
+    let searcher = site.service.create_key_for("Stream Timing", &["search:read"], "test");
+    let cases = [
+        ("a stream of another tenant's album", stranger.key(), album.as_str(), 404),
+        ("a stream of an unknown album", partner.key(), "01890000-0000-7000-8000-0000000000ff", 404),
+        ("a stream without the scope", &searcher, &album, 403),
+        ("a stream of no album", partner.key(), "no-uuid", 400),
+        ("a stream without a key", "", &album, 401),
+    ];
+    for (case, key, album, status) in cases {
+        let mut connection = open(site, key, album, 1)?;
+        let reaction = connection.read_answer(false, Instant::now() + crate::site::PATIENCE);
+        findings.expect(case, reaction, &[status]);
+    }
+    Ok(())
+}
+
+/// The album is kept busy until the stream ends by itself.
+fn try_revoked_key(site: &Site, findings: &Findings, partner: &Partner) -> anyhow::Result<()> {
+    let key = site.create_labelled_key("Stream Timing", "stream-revoked", &[]);
+    let album = partner.create_album("Streams of a revoked key");
+    for number in 0..4 {
+        partner.upload_photo(&album, &format!("{number}.jpg"), site.material.photo(0));
+    }
+    let mut stream = open(site, &key, &album, 2)?;
+    let is_open = read_until(&mut stream, "event: message", Instant::now() + REVOCATION_LIMIT);
+    findings.check(is_open, || format!("no event before the revocation: {}", stream.received()));
+    site.revoke_key("stream-revoked");
+    let (deadline, mut number) = (Instant::now() + REVOCATION_LIMIT, 4);
+    while Instant::now() < deadline && !stream.received().contains("event: error") {
+        partner.upload_photo(&album, &format!("{number}.jpg"), site.material.photo(0));
+        number += 1;
+        if stream.receive(Instant::now() + UPLOAD_PAUSE) == Received::End {
+            break;
+        }
+    }
+    findings.tried(1);
+    let received = stream.received();
+    let last = received.rsplit("event: ").next().unwrap_or_default();
+    let is_refused = last.starts_with("error") && last.contains("\"status\":401");
+    findings.check(is_refused, || format!("the stream of a revoked key goes on, last: {last}"));
+    // The photos of the next part need not wait for these.
+    partner.call_ok("/albums/delete", &json!({ "albumId": album }));
+    Ok(())
+}
+
+fn try_watchers(site: &Site, findings: &Findings, partner: &Partner) -> anyhow::Result<()> {
+    let album = partner.create_album("Watched");
+    for number in 0..site.extent.pick(6, 24) {
+        partner.upload_photo(&album, &format!("{number}.jpg"), site.material.photo(number));
+    }
+    let count = site.extent.pick(20, 200);
+    let mut watchers = Vec::new();
+    let mut silent = Vec::new();
+    for number in 0..count {
+        watchers.push(open(site, partner.key(), &album, 3 + (number % 8) as u8)?);
+        silent.push(open(site, partner.key(), &album, 11 + (number % 8) as u8)?);
+    }
+    findings.tried(2 * count);
+    let deadline = Instant::now() + WATCH_LIMIT;
+    for (number, watcher) in watchers.iter_mut().enumerate() {
+        let is_done = read_until(watcher, "event: done", deadline);
+        findings.check(is_done, || {
+            let received = watcher.received();
+            let end: String =
+                received.chars().rev().take(300).collect::<Vec<_>>().into_iter().rev().collect();
+            format!("watcher {number} is not told of the end: ..{end}")
+        });
+    }
+    Ok(())
+}

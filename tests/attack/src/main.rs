@@ -1,0 +1,134 @@
+//! `attack`: every class of attacks against a release build with the real models, a normal client beside each, and a
+//! table of what was found; `attack fuzz`: damaged input for the code that reads it first.
+//!
+//! `cargo xtask attack` and `cargo xtask fuzz` call it.
+
+#![forbid(unsafe_code)]
+
+mod table;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand};
+use photofinish_attack::classes::{CLASSES, Class};
+use photofinish_attack::fuzz::campaign::{self, FuzzOptions};
+use photofinish_attack::fuzz::child::{self, ChildOptions};
+use photofinish_attack::run::{ClassOutcome, Plan, run_long};
+use photofinish_attack::site::Material;
+use photofinish_bench::report::OutputOptions;
+use photofinish_tests::harness::ServiceOptions;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+#[derive(Parser)]
+#[command(name = "attack", about = "Attacks the service, and measures what that costs everybody else.")]
+#[command(args_conflicts_with_subcommands = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    attack: AttackOptions,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Feeds damaged photos, metadata, JSON, cursors and signed URLs to the code that reads them, in child processes.
+    Fuzz(FuzzOptions),
+    /// Reads the inputs of one target: a part of `fuzz`.
+    #[command(hide = true)]
+    FuzzChild(ChildOptions),
+}
+
+#[derive(clap::Args)]
+struct AttackOptions {
+    /// Only this class; may be given several times
+    #[arg(long, value_name = "NAME", value_parser = class_names())]
+    class: Vec<String>,
+    /// Decides everything random
+    #[arg(long, default_value_t = 9)]
+    seed: u64,
+    /// Fake models and painted photos, to try an attack without the real models
+    #[arg(long)]
+    fake: bool,
+    #[command(flatten)]
+    output: OutputOptions,
+}
+
+fn class_names() -> clap::builder::PossibleValuesParser {
+    CLASSES.iter().map(|class| class.name).collect::<Vec<_>>().into()
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let arguments = Arguments::parse();
+    match arguments.command {
+        None => attack(&arguments.attack),
+        Some(Command::Fuzz(options)) => campaign::run(&options),
+        Some(Command::FuzzChild(options)) => child::run(&options).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+/// Runs the classes; fails when one found what may never happen.
+fn attack(options: &AttackOptions) -> anyhow::Result<ExitCode> {
+    raise_file_limit()?;
+    let plan = make_plan(options)?;
+    let begun = Instant::now();
+    let mut outcomes = Vec::new();
+    for class in CLASSES.iter().filter(|class| is_selected(options, class)) {
+        println!("{}: {}", class.name, class.description);
+        let outcome = run_long(class, &plan).with_context(|| format!("the class {}", class.name))?;
+        print_findings(&outcome);
+        outcomes.push(outcome);
+    }
+    let report = table::build_report(&outcomes, begun.elapsed(), options.seed);
+    report.print();
+    report.save(&options.output)?;
+    let is_clean = outcomes.iter().all(ClassOutcome::is_clean);
+    let is_met = report.goals.iter().all(|goal| goal.is_met()) || !options.output.strict;
+    Ok(if is_clean && is_met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn is_selected(options: &AttackOptions, class: &Class) -> bool {
+    options.class.is_empty() || options.class.iter().any(|name| name == class.name)
+}
+
+fn make_plan(options: &AttackOptions) -> anyhow::Result<Plan> {
+    let (service, material) = if options.fake {
+        let service = ServiceOptions::with_fake_models().with_setting("PHOTOFINISH_LOG", "info");
+        (service, Material::paint())
+    } else {
+        (ServiceOptions::with_real_models().map_err(anyhow::Error::msg)?, Material::draw()?)
+    };
+    Ok(Plan { options: service, material: Arc::new(material), seed: options.seed })
+}
+
+/// Thousands of connections are files of this process too.
+fn raise_file_limit() -> anyhow::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    setrlimit(Resource::Nofile, raised).context("raising the limit of open files")
+}
+
+fn print_findings(outcome: &ClassOutcome) {
+    let counts = &outcome.counts;
+    println!(
+        "  {} tried in {:.0} s, {} wrong, {} 5xx, {} envelope breaks, {} panics; statuses {:?}",
+        counts.tried,
+        outcome.took.as_secs_f64(),
+        counts.wrong.count,
+        counts.server_errors,
+        counts.envelope_breaks.count,
+        outcome.panics,
+        counts.statuses
+    );
+    for wrong in &counts.wrong.first {
+        println!("  WRONG {wrong}");
+    }
+    for broken in &counts.envelope_breaks.first {
+        println!("  ENVELOPE {broken}");
+    }
+    for note in &counts.notes {
+        println!("  {note}");
+    }
+}

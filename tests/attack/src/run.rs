@@ -1,0 +1,191 @@
+//! Runs one class of attacks against a service of its own: quiet first, then under attack, then after it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use photofinish_bench::process::read_memory;
+use photofinish_tests::harness::ServiceOptions;
+
+use crate::classes::Class;
+use crate::findings::{Counts, Findings};
+use crate::normal::{NormalClient, ServiceLevel};
+use crate::site::{Extent, Material, Site};
+
+/// How long the normal client is alone before an attack.
+const QUIET_TIME: Duration = Duration::from_secs(12);
+/// How long the memory may take to come back after an attack.
+const SETTLE_TIME: Duration = Duration::from_secs(25);
+/// Memory that may stay: caches, and what the normal client's photos added.
+pub const MEMORY_TOLERANCE_BYTES: u64 = 50 << 20;
+/// Between two samples of memory.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What all classes of a run share.
+pub struct Plan {
+    /// How the service is started, before the settings of a class.
+    pub options: ServiceOptions,
+    /// Honest photos.
+    pub material: Arc<Material>,
+    /// Decides everything random.
+    pub seed: u64,
+}
+
+/// Resident memory of the service, bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryUse {
+    /// After the quiet time.
+    pub before: u64,
+    /// The most that was seen during the attack.
+    pub peak: u64,
+    /// After the attack, when it no longer shrank.
+    pub after: u64,
+}
+
+/// How the normal client was served.
+#[derive(Clone, Debug)]
+pub struct Isolation {
+    /// Alone.
+    pub quiet: ServiceLevel,
+    /// Beside the attack.
+    pub beside: ServiceLevel,
+}
+
+/// The result of a class.
+pub struct ClassOutcome {
+    /// Its name.
+    pub name: &'static str,
+    /// What was tried and found.
+    pub counts: Counts,
+    /// Panics in the service's log.
+    pub panics: usize,
+    /// The service's memory; `None` for a class that restarts it.
+    pub memory: Option<MemoryUse>,
+    /// The normal client; `None` for a class that stops the service.
+    pub isolation: Option<Isolation>,
+    /// How long the attack took.
+    pub took: Duration,
+}
+
+impl ClassOutcome {
+    /// Whether nothing was found that may never happen. Latencies and memory are figures, not failures.
+    pub fn is_clean(&self) -> bool {
+        self.counts.wrong.count == 0 && self.counts.envelope_breaks.count == 0 && self.panics == 0
+    }
+}
+
+/// Runs a class without a normal client: for the tests of a change.
+///
+/// # Panics
+/// When the service does not start.
+pub fn run_quick(class: &Class, plan: &Plan) -> ClassOutcome {
+    let site = start_site(class, plan, Extent::Quick);
+    let (findings, begun) = (Findings::default(), Instant::now());
+    attack(class, &site, &findings);
+    check_alive(&site, &findings);
+    let counts = findings.into_counts();
+    ClassOutcome {
+        name: class.name,
+        counts,
+        panics: site.panics(),
+        memory: None,
+        isolation: None,
+        took: begun.elapsed(),
+    }
+}
+
+/// Runs a class with a normal client beside it.
+///
+/// # Errors
+/// When the normal client cannot begin its work in the quiet service.
+///
+/// # Panics
+/// When the service does not start.
+pub fn run_long(class: &Class, plan: &Plan) -> anyhow::Result<ClassOutcome> {
+    if class.stops_service {
+        let site = start_site(class, plan, Extent::Long);
+        let (findings, begun) = (Findings::default(), Instant::now());
+        attack(class, &site, &findings);
+        let (panics, took) = (site.panics(), begun.elapsed());
+        let counts = findings.into_counts();
+        return Ok(ClassOutcome { name: class.name, counts, panics, memory: None, isolation: None, took });
+    }
+    let site = start_site(class, plan, Extent::Long);
+    let pid = site.service.process_id();
+    let normal = NormalClient::new(&site)?;
+    let ((), quiet) = normal.beside(|| std::thread::sleep(QUIET_TIME));
+    let before = read_memory(pid)?.resident;
+    let (findings, begun) = (Findings::default(), Instant::now());
+    let (peak, beside) = normal.beside(|| sample_peak(pid, || attack(class, &site, &findings)));
+    let took = begun.elapsed();
+    check_alive(&site, &findings);
+    let after = read_settled_memory(pid, before).unwrap_or(u64::MAX);
+    for failure in quiet.failures.iter().chain(&beside.failures) {
+        findings.wrong(failure.clone());
+    }
+    Ok(ClassOutcome {
+        name: class.name,
+        counts: findings.into_counts(),
+        panics: site.panics(),
+        memory: Some(MemoryUse { before, peak, after }),
+        isolation: Some(Isolation { quiet, beside }),
+        took,
+    })
+}
+
+fn start_site(class: &Class, plan: &Plan, extent: Extent) -> Site {
+    let settings = (class.settings)(extent);
+    let options = settings
+        .iter()
+        .fold(plan.options.clone(), |options, setting| options.with_setting(setting.name, setting.value));
+    Site::start(options, Arc::clone(&plan.material), extent, plan.seed)
+}
+
+/// Attacks. An attack that cannot go on because the service does not respond as it must is itself a finding.
+fn attack(class: &Class, site: &Site, findings: &Findings) {
+    let ended = catch_unwind(AssertUnwindSafe(|| (class.run)(site, findings)));
+    match ended {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => findings.wrong(format!("the attack broke off: {error:#}")),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
+            findings.wrong(format!("the attack broke off: {text}"));
+        }
+    }
+}
+
+fn check_alive(site: &Site, findings: &Findings) {
+    findings.check(site.service.is_alive(), || "the service does not respond after the attack".to_owned());
+}
+
+/// The most memory that a process uses while `work` is done, bytes.
+fn sample_peak(pid: u32, work: impl FnOnce()) -> u64 {
+    let (is_over, peak) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::SeqCst) {
+                if let Ok(memory) = read_memory(pid) {
+                    peak.fetch_max(memory.resident, Ordering::SeqCst);
+                }
+                std::thread::sleep(SAMPLE_INTERVAL);
+            }
+        });
+        work();
+        is_over.store(true, Ordering::SeqCst);
+    });
+    peak.into_inner()
+}
+
+/// The memory once it has come back to what it was, or at the end of the time in which it may.
+fn read_settled_memory(pid: u32, before: u64) -> anyhow::Result<u64> {
+    let deadline = Instant::now() + SETTLE_TIME;
+    loop {
+        let resident = read_memory(pid)?.resident;
+        if resident <= before + MEMORY_TOLERANCE_BYTES || Instant::now() > deadline {
+            return Ok(resident);
+        }
+        std::thread::sleep(SAMPLE_INTERVAL);
+    }
+}

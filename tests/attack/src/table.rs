@@ -1,0 +1,176 @@
+//! The report of the attacks: a row for each class.
+
+use std::time::Duration;
+
+use photofinish_attack::classes::find_class;
+use photofinish_attack::run::{ClassOutcome, Isolation, MEMORY_TOLERANCE_BYTES, MemoryUse};
+use photofinish_bench::report::goals::Goal;
+use photofinish_bench::report::{Report, Table};
+
+/// The most that an attack may multiply the normal client's 99th percentile by.
+const MAX_SLOWDOWN: f64 = 3.0;
+
+/// Builds the report.
+pub fn build_report(outcomes: &[ClassOutcome], took: Duration, seed: u64) -> Report {
+    let mut report = Report::new("attack", "Attacks, and a normal client beside them");
+    let columns = [
+        "class",
+        "tried",
+        "wrong",
+        "5xx",
+        "envelope breaks",
+        "panics",
+        "memory before, peak, after, MB",
+        "normal client's p99, quiet and beside, ms",
+        "times",
+        "its photo ready after, quiet and beside, s",
+    ];
+    let mut table = Table::new("", &columns);
+    for outcome in outcomes {
+        table.add_row(cells(outcome));
+        report.details.extend(details(outcome));
+    }
+    report.tables.push(table);
+    report.goals = goals(outcomes);
+    report.notes.push(format!(
+        "{} classes in {:.1} minutes, seed {seed}. Each attacks a service of its own, after 12 quiet seconds. Memory is resident; \
+         after an attack it has 25 s to come back.",
+        outcomes.len(),
+        took.as_secs_f64() / 60.0
+    ));
+    report.notes.push(
+        "The normal client is another organization's: `albums/get` and a bib search every 50 ms, every fourth time a selfie \
+         search with its upload, and one photo after the other, of which the longest wait is shown. Each of its calls that \
+         fails is wrong."
+            .to_owned(),
+    );
+    for outcome in outcomes {
+        let Some(class) = find_class(outcome.name) else { continue };
+        let seconds = outcome.took.as_secs_f64();
+        report.notes.push(format!("{} ({seconds:.0} s): {}.", class.name, class.description));
+    }
+    report
+}
+
+fn cells(outcome: &ClassOutcome) -> Vec<String> {
+    let counts = &outcome.counts;
+    let mut cells = vec![outcome.name.to_owned()];
+    let numbers = [
+        counts.tried,
+        counts.wrong.count,
+        counts.server_errors,
+        counts.envelope_breaks.count,
+        outcome.panics,
+    ];
+    cells.extend(numbers.map(|number| number.to_string()));
+    cells.push(outcome.memory.map_or("restarted".to_owned(), |memory| {
+        [memory.before, memory.peak, memory.after].map(megabytes).join(", ")
+    }));
+    match &outcome.isolation {
+        Some(isolation) => {
+            let Isolation { quiet, beside } = isolation;
+            cells.push(format!("{:.1}, {:.1}", quiet.p99_ms(None), beside.p99_ms(None)));
+            cells.push(format!("{:.1}", slowdown(isolation)));
+            cells.push(format!("{:.1}, {:.1}", quiet.longest_photo_wait(), beside.longest_photo_wait()));
+        }
+        None => cells.extend(["stopped", "", ""].map(str::to_owned)),
+    }
+    cells
+}
+
+fn megabytes(bytes: u64) -> String {
+    if bytes == u64::MAX { "unknown".to_owned() } else { (bytes >> 20).to_string() }
+}
+
+fn slowdown(isolation: &Isolation) -> f64 {
+    isolation.beside.p99_ms(None) / isolation.quiet.p99_ms(None)
+}
+
+/// Megabytes that stayed.
+fn growth(memory: MemoryUse) -> f64 {
+    memory.after.saturating_sub(memory.before) as f64 / f64::from(1 << 20)
+}
+
+fn goals(outcomes: &[ClassOutcome]) -> Vec<Goal> {
+    let sum = |number: fn(&ClassOutcome) -> usize| outcomes.iter().map(number).sum::<usize>() as f64;
+    // Not a number where a class has no such figure, which the maximum ignores.
+    let max = |figure: &dyn Fn(&ClassOutcome) -> f64| outcomes.iter().map(figure).fold(f64::NAN, f64::max);
+    let mut goals = vec![
+        Goal::at_most("wrong", sum(|outcome| outcome.counts.wrong.count), 0.0),
+        Goal::at_most("envelope breaks", sum(|outcome| outcome.counts.envelope_breaks.count), 0.0),
+        Goal::at_most("panics", sum(|outcome| outcome.panics), 0.0),
+    ];
+    let slowest = max(&|outcome| outcome.isolation.as_ref().map_or(f64::NAN, slowdown));
+    let grown = max(&|outcome| outcome.memory.map_or(f64::NAN, growth));
+    if !slowest.is_nan() {
+        goals.push(Goal::at_most("normal client's p99, times its quiet value", slowest, MAX_SLOWDOWN));
+    }
+    if !grown.is_nan() {
+        let tolerance = (MEMORY_TOLERANCE_BYTES >> 20) as f64;
+        goals.push(Goal::at_most("memory that stayed, MB", grown, tolerance));
+    }
+    goals
+}
+
+/// What is printed and not written into the page: the operations of the normal client, and notes.
+fn details(outcome: &ClassOutcome) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(Isolation { quiet, beside }) = &outcome.isolation {
+        for operation in beside.operations() {
+            let (before, during) = (quiet.p99_ms(Some(operation)), beside.p99_ms(Some(operation)));
+            lines.push(format!(
+                "{}: {operation}: p99 {before:.1} ms quiet, {during:.1} ms beside",
+                outcome.name
+            ));
+        }
+        let waits = [&quiet.photo_waits, &beside.photo_waits];
+        let [quiet, beside] = waits.map(|waits| {
+            waits.iter().map(|wait| format!("{:.1}", wait.as_secs_f64())).collect::<Vec<_>>().join(" ")
+        });
+        lines.push(format!("{}: photos ready after {quiet} s quiet, {beside} s beside", outcome.name));
+    }
+    lines.extend(outcome.counts.notes.iter().map(|note| format!("{}: {note}", outcome.name)));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use photofinish_attack::findings::Findings;
+    use photofinish_attack::normal::{ServiceLevel, TimedCall};
+
+    use super::*;
+
+    fn outcome(beside_ms: u64, after_mb: u64) -> ClassOutcome {
+        let level = |ms| {
+            let call = TimedCall { operation: "albums/get", took: Duration::from_millis(ms) };
+            ServiceLevel { calls: vec![call], ..ServiceLevel::default() }
+        };
+        let memory = MemoryUse { before: 100 << 20, peak: 300 << 20, after: after_mb << 20 };
+        ClassOutcome {
+            name: "urls",
+            counts: Findings::default().into_counts(),
+            panics: 0,
+            memory: Some(memory),
+            isolation: Some(Isolation { quiet: level(10), beside: level(beside_ms) }),
+            took: Duration::from_secs(1),
+        }
+    }
+
+    #[test]
+    fn figures_above_the_targets_are_shown_as_missed_goals() {
+        let met = |beside_ms, after_mb| {
+            let report = build_report(&[outcome(beside_ms, after_mb)], Duration::from_secs(1), 1);
+            report.goals.iter().map(Goal::is_met).collect::<Vec<_>>()
+        };
+        assert_eq!(met(30, 149), [true, true, true, true, true]);
+        assert_eq!(met(31, 151), [true, true, true, false, false]);
+    }
+
+    #[test]
+    fn a_class_that_stops_the_service_has_no_such_figures() {
+        let stopped = ClassOutcome { memory: None, isolation: None, ..outcome(10, 100) };
+        let report = build_report(&[stopped], Duration::from_secs(1), 1);
+        assert_eq!(report.goals.len(), 3);
+        assert_eq!(report.tables[0].rows[0].len(), report.tables[0].columns.len());
+    }
+}

@@ -1,0 +1,57 @@
+//! Some thousand damaged inputs for each target of the fuzzer, the same in every run; `cargo xtask fuzz` goes on.
+
+use photofinish_attack::fuzz::{FuzzTarget, TARGET_NAMES};
+
+const SEED: u64 = 9;
+
+#[track_caller]
+fn check_target(name: &str, inputs: u64) {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let target = FuzzTarget::new(name, scratch.path()).expect("a target");
+    for number in 0..inputs {
+        target.check(&target.input(SEED, number));
+    }
+}
+
+#[test]
+fn no_damaged_jpeg_makes_reading_it_panic_or_exceed_its_limits() {
+    check_target("jpeg", 1_500);
+}
+
+#[test]
+fn no_damaged_png_makes_reading_it_panic_or_exceed_its_limits() {
+    check_target("png", 1_500);
+}
+
+#[test]
+fn no_damaged_webp_makes_reading_it_panic_or_exceed_its_limits() {
+    check_target("webp", 1_500);
+}
+
+#[test]
+fn no_damaged_metadata_makes_reading_it_panic() {
+    check_target("exif", 5_000);
+}
+
+#[test]
+fn no_json_makes_reading_it_panic_or_refuses_it_without_an_issue() {
+    check_target("json", 5_000);
+}
+
+#[test]
+fn no_text_is_a_cursor_that_the_service_does_not_write() {
+    check_target("cursor", 20_000);
+}
+
+#[test]
+fn no_query_but_the_signed_one_is_accepted() {
+    check_target("signature", 10_000);
+}
+
+#[test]
+fn every_target_has_its_test() {
+    let page = include_str!("fuzz.rs");
+    for name in TARGET_NAMES {
+        assert!(page.contains(&format!("check_target(\"{name}\"")), "no test of the target {name}");
+    }
+}
