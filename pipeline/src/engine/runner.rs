@@ -119,12 +119,12 @@ impl<S: SteppedStage> Worker<S> {
             let results = match results {
                 Ok(results) => results,
                 Err(outage) => {
-                    timer.finish(batch.items.len(), 0);
+                    timer.finish_step(batch.items.len(), 0);
                     return self.exit_after(outage, batch.tickets);
                 }
             };
             let more = results.iter().filter(|result| matches!(result, Ok(Step::Part(_)))).count();
-            timer.finish(batch.items.len(), batch.items.len() - more);
+            timer.finish_step(batch.items.len(), batch.items.len() - more);
             let ended = self.put_back_unfinished(batch, results);
             match self.forward_results(ended) {
                 Ok(true) => {}

@@ -131,8 +131,13 @@ impl StageStats {
 }
 
 impl BatchTimer<'_> {
-    /// Ends the measurement of a batch of `photos`, with `done` of which the stage is done.
-    pub(crate) fn finish(self, photos: usize, done: usize) {
+    /// Ends the measurement of a batch of `photos`.
+    pub(crate) fn finish(self, photos: usize) {
+        self.finish_step(photos, photos);
+    }
+
+    /// Ends the measurement of a step of `photos`; the stage is done with `done` of them.
+    pub(crate) fn finish_step(self, photos: usize, done: usize) {
         let stats = self.stats;
         let waited = WAITED_FOR_BUDGET.get();
         let busy = self.started_at.elapsed().saturating_sub(waited);

@@ -190,7 +190,7 @@ impl ProbeWorker {
                 let _entered = span.enter();
                 self.extract_face(&mut extractor, &selfie)
             };
-            timer.finish(1, 1);
+            timer.finish(1);
             // Before the reply: the span of the request must not end while a child of it is open.
             drop(span);
             self.rate.record_served(started_at.elapsed());

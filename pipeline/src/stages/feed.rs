@@ -46,8 +46,12 @@ const SURPLUS_PAUSE: Duration = Duration::from_millis(500);
 /// The same when photos were confirmed meanwhile: the queue is not asked for each of them.
 const MIN_SURPLUS_PAUSE: Duration = Duration::from_millis(50);
 
-/// The least number of photos to lease while long photos are given back: one of each of two organizations.
+/// The number of photos to lease when there is a place for a long one: one of each of two organizations.
 const MIN_LEASE_LIMIT: usize = 2;
+
+/// The number of photos to lease while there is no place for long ones, in search of others. A message queue may have
+/// several dozen long photos before the first other one.
+const SEARCH_LIMIT: usize = 16;
 
 /// The stall timeout is at least this many lease lifetimes, in case the operator configures long ones.
 const STALL_TIMEOUT_LEASES: u32 = 2;
@@ -111,17 +115,19 @@ impl Feed {
             let limit = free.min(lease_limit);
             let photos = self.lease_fresh_photos(limit)?;
             let is_queue_empty = photos.len() < limit;
+            let leased = photos.len();
             let Admission { admitted, surplus } = self.long_photos.admit(photos);
-            let useful = admitted.len();
             if !self.send(admitted) {
                 return Ok(Exit::DownstreamClosed);
             }
             // What is given back was leased in vain: the next call asks for few more than were of use now.
-            lease_limit =
-                if surplus > 0 { MIN_LEASE_LIMIT.max(4 * useful) } else { lease_limit.saturating_mul(2) };
-            if surplus > 0 && useful == 0 {
-                self.wait_for_place();
-            } else if is_queue_empty {
+            lease_limit = match (surplus, leased - surplus) {
+                (0, _) => lease_limit.saturating_mul(2),
+                (_, 0) if self.wait_for_place() => MIN_LEASE_LIMIT,
+                (_, 0) => SEARCH_LIMIT,
+                (_, useful) => 4 * useful,
+            };
+            if is_queue_empty && surplus == 0 {
                 self.wait_for_wakeup(IDLE_POLL);
             }
         }
@@ -133,8 +139,8 @@ impl Feed {
         photos.into_iter().all(|photo| self.outlet.send(photo).is_ok())
     }
 
-    /// Waits until a long photo can be sent on, or other photos may have come.
-    fn wait_for_place(&self) {
+    /// Waits until a long photo can be sent on, which it returns, or other photos may have come.
+    fn wait_for_place(&self) -> bool {
         let started_at = Instant::now();
         let mut pause = SURPLUS_PAUSE;
         while !self.long_photos.has_free_seat() && started_at.elapsed() < pause {
@@ -142,6 +148,7 @@ impl Feed {
                 pause = MIN_SURPLUS_PAUSE;
             }
         }
+        self.long_photos.has_free_seat()
     }
 
     /// Processes crash suspects one after the other until there are no more.
@@ -209,7 +216,7 @@ impl Feed {
             .store
             .call(Component::Database, self.leases.queue().lease(request))?
             .map_err(Outage::from_queue_error)?;
-        timer.finish(leases.len(), leases.len());
+        timer.finish(leases.len());
         let open_ticket = |lease| {
             let lease = Arc::new(lease);
             InFlight { ticket: Ticket::open(&self.leases, Arc::clone(&lease)), item: lease }
