@@ -14,9 +14,6 @@ use crate::config::Config;
 use crate::role::Role;
 use crate::secrets;
 
-/// On how many cells of a photo a network runs.
-const MAX_CELLS: u32 = 16;
-
 /// Opens database, storage and queue. Creates the data folder, the tables and the signing secret on first start.
 ///
 /// # Errors
@@ -31,7 +28,7 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
         public_url: config.public_url.clone(),
         signing_secret: secrets::load_or_create_signing_secret(&config.secrets_dir())?,
         attempt_limit: config.settings.queue.attempt_limit as u32,
-        max_cells: MAX_CELLS,
+        max_cells: config.settings.pipeline.max_grid_cells,
         face_index_bytes: config.settings.api.face_index_bytes as usize,
         queue: config.queue.clone(),
     };
