@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use time::OffsetDateTime;
-use tokio::time::timeout;
+use tokio::time::{MissedTickBehavior, timeout};
 use url::Url;
 
 use crate::blobs::cloud::CloudSettings;
@@ -49,6 +49,7 @@ pub struct Store {
     pub texts: Arc<dyn traits::Texts>,
     /// Serves signed local URLs; `None` when the bytes are in a bucket.
     pub local: Option<Arc<LocalFiles>>,
+    pub(crate) face_cache: Arc<FaceCache>,
     storage: Storage,
     database: Database,
     sql_queue: Arc<SqlQueue>,
@@ -126,14 +127,14 @@ impl Store {
         });
         let storage = storage.await?;
         let faces = Arc::new(SqlFaces::new(database.clone()));
-        let faces = Arc::new(FaceCache::new(faces, settings.face_index_bytes));
+        let face_cache = Arc::new(FaceCache::new(faces, settings.face_index_bytes));
         let sql_queue =
             Arc::new(SqlQueue::start(database.clone(), settings.attempt_limit, settings.max_cells));
         let jetstream = open_jetstream(settings.queue, Arc::clone(&sql_queue) as _).await?;
         Ok(Self {
             keys: Arc::new(SqlKeys::new(database.clone())),
-            albums: Arc::new(SqlAlbums::new(database.clone(), Arc::clone(&faces))),
-            photos: Arc::new(SqlPhotos::new(database.clone(), Arc::clone(&faces))),
+            albums: Arc::new(SqlAlbums::new(database.clone(), Arc::clone(&face_cache))),
+            photos: Arc::new(SqlPhotos::new(database.clone(), Arc::clone(&face_cache))),
             queue: match &jetstream {
                 Some(jetstream) => Arc::clone(jetstream) as _,
                 None => Arc::clone(&sql_queue) as _,
@@ -141,9 +142,10 @@ impl Store {
             outbox_queue: Arc::clone(&sql_queue) as _,
             probes: Arc::new(SqlProbes::new(database.clone())),
             blobs: storage.blobs(),
-            faces,
+            faces: Arc::clone(&face_cache) as _,
             texts: Arc::new(TextSearch::new(Arc::new(SqlTexts::new(database.clone())))),
             local: storage.local(),
+            face_cache,
             storage,
             database,
             sql_queue,
@@ -188,6 +190,20 @@ impl Store {
         // Never negative: the clock of the machine that confirmed the photo may be ahead of this one.
         let age = since.map_or(0.0, |since| (OffsetDateTime::now_utc() - since).as_seconds_f64().max(0.0));
         Ok((depth as f64, age))
+    }
+
+    /// Brings the albums in memory up to the database every `period`, until it is dropped, for what no search asks for:
+    /// faces that another process has deleted leave the memory of this one too. Costs one query for all albums, and
+    /// reads for those that have changed.
+    pub async fn refresh_faces_every(&self, period: Duration) {
+        let mut interval = tokio::time::interval(period);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            interval.tick().await;
+            if let Err(error) = self.face_cache.refresh().await {
+                tracing::warn!(%error, "failed to refresh the face index, retrying in {} s", period.as_secs());
+            }
+        }
     }
 
     /// Checks that the message queue beside the database responds, if one is configured. Without it photos can still be
@@ -246,6 +262,8 @@ impl Store {
 
     /// Waits for running calls and closes the database; later calls fail.
     pub async fn close(&self) {
+        // First: reading a large album would keep the database from closing.
+        self.face_cache.close();
         if let Some(jetstream) = &self.jetstream {
             jetstream.close().await;
         }

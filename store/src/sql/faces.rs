@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use futures_util::{Stream, TryStreamExt};
 use sqlx::FromRow;
+use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::model::ids::{AlbumId, PhotoId};
@@ -11,7 +12,7 @@ use crate::search::faces::{Change, FaceChanges, FaceSource};
 use crate::sql::database::{Database, Transaction};
 use crate::sql::error::store_error;
 use crate::sql::row_types::BoxRow;
-use crate::sql::statement::query;
+use crate::sql::statement::{Statement, query};
 use crate::traits::Result;
 
 const OPERATION: &str = "read faces";
@@ -29,10 +30,26 @@ pub(crate) const CHANGED_FACES: &str = select_faces!(
      (select photo from photo_change where album = $1 and change > $2 and change <= $3)"
 );
 
-/// The album's latest change, unless the album is closed. The nonce of an album without changes is 0.
-const LATEST_CHANGE: &str = "select changes, coalesce((select mark from photo_change \
-     where photo_change.album = album.id and change = album.changes limit 1), 0) \
-     from album where id = $1 and closed_at is null";
+/// The latest change of albums that are not closed. The nonce of an album without changes is 0.
+macro_rules! select_latest_change {
+    ($columns:literal, $albums:literal) => {
+        concat!(
+            "select ",
+            $columns,
+            "changes, coalesce((select mark from photo_change \
+             where photo_change.album = album.id and change = album.changes limit 1), 0) \
+             from album where closed_at is null and ",
+            $albums
+        )
+    };
+}
+
+const LATEST_CHANGE: &str = select_latest_change!("", "id = $1");
+
+pub(crate) const LATEST_CHANGES: Statement = Statement::PerDialect {
+    sqlite: select_latest_change!("id, ", "id in (select unhex(value) from json_each($1))"),
+    postgres: select_latest_change!("id, ", "id = any($1)"),
+};
 
 pub(crate) struct SqlFaces {
     database: Database,
@@ -64,6 +81,15 @@ impl FaceSource for SqlFaces {
         Ok(row.map(|(number, mark)| Change { number, nonce: mark }))
     }
 
+    async fn last_changes(&self, albums: &[AlbumId]) -> Result<Vec<(AlbumId, Change)>> {
+        let ids: Vec<Uuid> = albums.iter().map(|album| album.0).collect();
+        let rows: Vec<(AlbumId, i64, i64)> = query(OPERATION, LATEST_CHANGES)
+            .bind(ids)
+            .fetch_all(&mut self.database.acquire_reader(OPERATION).await?)
+            .await?;
+        Ok(rows.into_iter().map(|(album, number, nonce)| (album, Change { number, nonce })).collect())
+    }
+
     async fn load_faces(&self, album: AlbumId, memory: &dyn MemoryObserver) -> Result<(Change, FaceMatrix)> {
         let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
         // Reading an album of a million faces takes longer than any other statement may.
@@ -87,7 +113,7 @@ impl FaceSource for SqlFaces {
         memory: &dyn MemoryObserver,
     ) -> Result<Option<FaceChanges>> {
         let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
-        // An album that was searched while it was empty is read completely here.
+        // An album in which no face was found yet may be read almost completely here.
         snapshot.disable_statement_timeout(OPERATION).await?;
         let upto = load_latest_change(&mut snapshot, album).await?;
         if load_nonce(&mut snapshot, album, seen.number).await? != seen.nonce || upto.number < seen.number {

@@ -86,7 +86,7 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
 #[tokio::test]
 async fn hot_statements_use_indexes_only() {
     let (_folder, _store, database) = open_store().await;
-    let expected: [(Statement, &[&str]); 19] = [
+    let expected: [(Statement, &[&str]); 20] = [
         (FRESH_PHOTOS.organizations, &["COVERING INDEX photo_waiting (organization>?)"]),
         (FRESH_PHOTOS.albums, &["COVERING INDEX photo_waiting (organization=? AND album>?)"]),
         (FRESH_PHOTOS.photos, &["COVERING INDEX photo_waiting (organization=? AND album=? AND "]),
@@ -101,6 +101,7 @@ async fn hot_statements_use_indexes_only() {
         (UNPUBLISHED_PHOTOS.photos, &["INDEX photo_outbox (organization=? AND album=? AND "]),
         (crate::sql::queue::outbox::REPUBLISH, &["photo_published (published_at<?)"]),
         (faces::ALBUM_FACES.into(), &["face_by_photo (album=?)"]),
+        (faces::LATEST_CHANGES, &["PRIMARY KEY (id=?)", "PRIMARY KEY (album=? AND change=?)"]),
         (faces::CHANGED_FACES.into(), &["face_by_photo (album=? AND photo=?)"]),
         (texts::FIND_TEXTS, &["seen_text_searched (album=? AND text=?)"]),
         (photos::PHOTO_PAGE_BY_STATE.into(), &["photo_by_state (album=? AND state=? AND id>?)"]),
@@ -205,4 +206,41 @@ async fn faces_of_lost_commits_are_not_found() {
     let third = fixture.add_ready_photo(seen(), Vec::new()).await;
     let fourth = fixture.add_ready_photo(seen(), Vec::new()).await;
     assert_eq!(found().await, [first, third, fourth]);
+}
+
+#[tokio::test]
+async fn deleted_faces_leave_the_memory_of_another_process_without_a_search() {
+    let folder = tempfile::tempdir().unwrap();
+    let [deleting, searching] =
+        [Store::open(test_settings(folder.path())).await, Store::open(test_settings(folder.path())).await]
+            .map(Result::unwrap);
+    let kept = AlbumFixture::create(&deleting).await;
+    let deleted = AlbumFixture::create(&deleting).await;
+    let seen = || vec![face([1.0, 0.0, 0.0, 0.0])];
+    let photos = [kept.add_ready_photo(seen(), vec![]).await, kept.add_ready_photo(seen(), vec![]).await];
+    deleted.add_ready_photo(seen(), vec![]).await;
+    let probe = face([1.0, 0.0, 0.0, 0.0]).embedding.unwrap();
+    for (album, faces) in [(kept.album, 2), (deleted.album, 1)] {
+        assert_eq!(searching.faces.nearest(album, &probe, 10, 0.5).await.unwrap().len(), faces);
+        assert_eq!(searching.face_cache.count_resident_faces(album).await, Some(faces));
+    }
+    deleting.photos.delete(kept.album, photos[0]).await.unwrap();
+    let deleted_album = deleted.album;
+    deleted.delete().await;
+    let resident = async || {
+        let cache = &searching.face_cache;
+        (cache.count_resident_faces(kept.album).await, cache.count_resident_faces(deleted_album).await)
+    };
+    assert_eq!(resident().await, (Some(2), Some(1)));
+    let wait_until_gone = async {
+        while resident().await != (Some(1), None) {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    let period = std::time::Duration::from_millis(20);
+    tokio::select! {
+        () = searching.refresh_faces_every(period) => {}
+        () = wait_until_gone => {}
+        () = tokio::time::sleep(std::time::Duration::from_secs(60)) => panic!("{:?}", resident().await),
+    }
 }

@@ -8,6 +8,7 @@ use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
 use super::matrix::{FaceMatrix, MemoryObserver};
 use super::source::Change;
+use super::updates::AlbumUpdates;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::metric_names;
 use crate::model::ids::AlbumId;
@@ -22,6 +23,8 @@ pub(super) struct ResidentAlbums {
     pending_evictions: Vec<Weak<ResidencyGuard>>,
     /// Number of searches so far; orders the albums by their last use.
     clock: u64,
+    /// Value of the clock at the last refresh.
+    refreshed_at: u64,
 }
 
 /// The entry of one album.
@@ -37,14 +40,21 @@ pub(super) struct ResidentAlbum {
     last_used: u64,
 }
 
+impl ResidentAlbum {
+    /// Whether the slot is this entry's, not that of an earlier entry of the same album.
+    fn owns(&self, slot: &CacheSlot) -> bool {
+        Arc::ptr_eq(&self.slot.faces, &slot.faces)
+    }
+}
+
 /// The faces of one album, shared by its searches. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct CacheSlot {
     pub(super) album: AlbumId,
     pub(super) faces: Arc<RwLock<AlbumFaces>>,
-    /// Locked by the one search that loads the album or waits for its turn to load. Separate from `faces`, so that
-    /// deleting a photo does not wait for other albums to load.
-    pub(super) loading: Arc<tokio::sync::Mutex<()>>,
+    /// The update that reads the album or waits for its turn to load. Separate from `faces`, so that deleting a photo
+    /// does not wait for other albums to load.
+    pub(super) updates: Arc<AlbumUpdates>,
 }
 
 impl CacheSlot {
@@ -111,7 +121,7 @@ pub(super) fn update_entry(
 ) {
     let mut albums = lock(albums);
     let entry = albums.entries.get_mut(&slot.album);
-    if let Some(entry) = entry.filter(|entry| Arc::ptr_eq(&entry.slot.faces, &slot.faces)) {
+    if let Some(entry) = entry.filter(|entry| entry.owns(slot)) {
         change(entry);
     }
     let evicted = albums.evict(slot.album);
@@ -137,7 +147,7 @@ impl ResidentAlbums {
         self.clock += 1;
         let last_used = self.clock;
         let entry = self.entries.entry(album).or_insert_with(|| ResidentAlbum {
-            slot: CacheSlot { album, faces: Arc::default(), loading: Arc::default() },
+            slot: CacheSlot { album, faces: Arc::default(), updates: Arc::default() },
             bytes: 0,
             loading_bytes: 0,
             residency: Weak::new(),
@@ -145,6 +155,20 @@ impl ResidentAlbums {
         });
         entry.last_used = last_used;
         entry.slot.clone()
+    }
+
+    /// Whether the faces of the slot are counted: its album was neither removed nor replaced.
+    pub(super) fn contains(&self, slot: &CacheSlot) -> bool {
+        self.entries.get(&slot.album).is_some_and(|entry| entry.owns(slot))
+    }
+
+    /// Removes entries without faces that no search has used since the last call; returns the slots of the others.
+    pub(super) fn start_refresh(&mut self) -> Vec<CacheSlot> {
+        let last_refresh = std::mem::replace(&mut self.refreshed_at, self.clock);
+        self.entries.retain(|_, entry| {
+            entry.bytes > 0 || entry.last_used > last_refresh || entry.slot.updates.is_running()
+        });
+        self.entries.values().map(|entry| entry.slot.clone()).collect()
     }
 
     /// Removes the least recently used albums except `kept` until the rest fits. Albums that are being read stay:

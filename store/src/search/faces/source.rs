@@ -29,6 +29,8 @@ impl Change {
 pub(crate) trait FaceSource: Send + Sync {
     /// Returns the last change of the album; `None` if there is no such album.
     async fn last_change(&self, album: AlbumId) -> Result<Option<Change>>;
+    /// Returns the last change of each of the albums that exists, in any order and with one query.
+    async fn last_changes(&self, albums: &[AlbumId]) -> Result<Vec<(AlbumId, Change)>>;
     /// Returns all searchable faces of the album and its last change, both from one snapshot.
     async fn load_faces(&self, album: AlbumId, memory: &dyn MemoryObserver) -> Result<(Change, FaceMatrix)>;
     /// Returns what changed after `seen`, from one snapshot; `None` if the database does not know that change.

@@ -105,6 +105,8 @@ impl FaceMatrix {
                 group.remove(*photo);
             }
         }
+        // An album without faces takes no memory.
+        self.groups.retain(|group| group.len() > 0);
     }
 
     /// Returns the photos whose best face reaches the query's cosine, best first; equal ones in the order in which they
