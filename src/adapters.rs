@@ -3,27 +3,48 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use photofinish_api::context::{ComponentHealth, ComponentState, Health, ProbeError};
-use photofinish_pipeline::{Pipeline, PipelineStatus, ProbeService, ProbeServiceError};
+use photofinish_api::context::{ComponentHealth, ComponentState, Health, ProbeEmbedder, ProbeError};
+use photofinish_pipeline::{
+    Pipeline, PipelineStatus, ProbeService, ProbeServiceError, ProbeStatus, ProbeTurn,
+};
 use photofinish_store::Store;
+use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::photo::Embedding;
 
 /// The probe service of this process; `None` in a role without an API.
-pub struct ProbeAdapter(pub Option<ProbeService>);
+pub struct ProbeAdapter(pub Option<Arc<ProbeService>>);
 
 #[async_trait]
-impl photofinish_api::context::ProbeEmbedder for ProbeAdapter {
-    async fn embed(&self, selfie: bytes::Bytes) -> Result<Embedding, ProbeError> {
+impl ProbeEmbedder for ProbeAdapter {
+    async fn take_turn(
+        &self,
+        organization: OrganizationId,
+    ) -> Result<Box<dyn photofinish_api::context::ProbeTurn>, ProbeError> {
         let probes = self.0.as_ref().ok_or(ProbeError::Unavailable)?;
-        match probes.embed(selfie).await {
-            Ok(face) => Ok(Embedding { model: face.model, vector: face.vector }),
-            Err(ProbeServiceError::NoFace) => Err(ProbeError::NoFace),
-            Err(ProbeServiceError::Unreadable) => Err(ProbeError::Unreadable),
-            Err(ProbeServiceError::Busy { retry_after: try_again_in }) => {
-                Err(ProbeError::Busy { try_again_in })
-            }
-            Err(ProbeServiceError::Unavailable) => Err(ProbeError::Unavailable),
+        match probes.take_turn(organization).await {
+            Ok(turn) => Ok(Box::new(TurnAdapter(turn))),
+            Err(error) => Err(to_probe_error(error)),
         }
+    }
+}
+
+struct TurnAdapter(ProbeTurn);
+
+#[async_trait]
+impl photofinish_api::context::ProbeTurn for TurnAdapter {
+    async fn embed(self: Box<Self>, selfie: bytes::Bytes) -> Result<Embedding, ProbeError> {
+        let face = self.0.embed(selfie).await.map_err(to_probe_error)?;
+        Ok(Embedding { model: face.model, vector: face.vector })
+    }
+}
+
+/// A selfie that takes too long is unreadable: the API remembers that, and it is not tried again.
+fn to_probe_error(error: ProbeServiceError) -> ProbeError {
+    match error {
+        ProbeServiceError::NoFace => ProbeError::NoFace,
+        ProbeServiceError::Unreadable | ProbeServiceError::TimedOut => ProbeError::Unreadable,
+        ProbeServiceError::Busy { retry_after: try_again_in } => ProbeError::Busy { try_again_in },
+        ProbeServiceError::Unavailable => ProbeError::Unavailable,
     }
 }
 
@@ -31,6 +52,7 @@ impl photofinish_api::context::ProbeEmbedder for ProbeAdapter {
 pub struct ServiceHealth {
     pub store: Store,
     pub pipeline: Option<Arc<Pipeline>>,
+    pub probes: Option<Arc<ProbeService>>,
 }
 
 #[async_trait]
@@ -56,6 +78,14 @@ impl Health for ServiceHealth {
                 }
             };
             parts.push(ComponentHealth { name: "pipeline", state });
+        }
+        if let Some(probes) = &self.probes {
+            let state = match probes.status() {
+                ProbeStatus::Starting => ComponentState::Starting,
+                ProbeStatus::Running => ComponentState::Running,
+                ProbeStatus::Down(reason) => ComponentState::Down(reason),
+            };
+            parts.push(ComponentHealth { name: "selfies", state });
         }
         parts
     }

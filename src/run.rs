@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use photofinish_api::context::{ApiSettings, Context, Draining, ProgressCache, TraceHook};
 use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{
-    Limits, Pipeline, PipelineDependencies, PipelineSettings, ProbeService, ThreadCounts,
+    Limits, Pipeline, PipelineDependencies, PipelineSettings, ProbeService, ProbeSettings, ThreadCounts,
 };
 use photofinish_store::blobs::local::uploads::UploadPace;
 use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
@@ -30,8 +30,10 @@ use crate::store::{self, EmbeddedLocks};
 use crate::telemetry::{self, Telemetry};
 use crate::{maintenance, models};
 
-/// Selfies that may wait for their embedding; the API responds "busy" to more.
-const PROBE_QUEUE_CAPACITY: usize = 32;
+/// Selfies of one organization that may wait for their embedding; the API responds "busy" to more.
+const PROBE_PLACES: usize = 16;
+/// How long examining one selfie may take. It takes less than a second, and a few on a machine whose cores are all busy.
+const PROBE_TIME_LIMIT: Duration = Duration::from_secs(30);
 /// How long the head of a request may take, counted from the connection or the previous response. Longer than the idle
 /// timeout of common proxies, so that the proxy closes idle connections and no request meets a closing one.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
@@ -102,11 +104,14 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
         .with_context(|| format!("listening on {address} (PHOTOFINISH_LISTEN)"))?;
     reclaim_leases(role, &store).await;
     let pipeline = role.has_pipeline().then(|| Arc::new(start_pipeline(&config, &store, models.clone())));
-    let probes =
-        role.has_api().then(|| ProbeService::start(models, photo_limits(&config), PROBE_QUEUE_CAPACITY));
+    let probes = role.has_api().then(|| Arc::new(ProbeService::start(models, probe_settings(&config))));
     let context = Context {
         store: store.clone(),
-        health: Arc::new(ServiceHealth { store: store.clone(), pipeline: pipeline.clone() }),
+        health: Arc::new(ServiceHealth {
+            store: store.clone(),
+            pipeline: pipeline.clone(),
+            probes: probes.clone(),
+        }),
         settings: Arc::new(api_settings(&config)),
         probe_embedder: Arc::new(ProbeAdapter(probes)),
         render_metrics: Arc::new({
@@ -220,6 +225,10 @@ fn start_pipeline(config: &Config, store: &Store, models: Arc<dyn ModelFactory>)
         runtime: tokio::runtime::Handle::current(),
     };
     Pipeline::start(settings, dependencies)
+}
+
+fn probe_settings(config: &Config) -> ProbeSettings {
+    ProbeSettings { limits: photo_limits(config), places: PROBE_PLACES, time_limit: PROBE_TIME_LIMIT }
 }
 
 fn photo_limits(config: &Config) -> Limits {

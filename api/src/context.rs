@@ -12,6 +12,7 @@ use bytes::Bytes;
 use photofinish_store::Store;
 use photofinish_store::blobs::local::uploads::UploadPace;
 use photofinish_store::model::album::AlbumConfig;
+use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::photo::Embedding;
 use photofinish_store::search::calibration::Calibration;
 use tokio::sync::watch;
@@ -119,11 +120,21 @@ pub enum Environment {
     Local,
 }
 
-/// Computes the embedding of a selfie.
+/// Computes the embeddings of selfies. Organizations take turns, so that one with many selfies delays no other.
 #[async_trait]
 pub trait ProbeEmbedder: Send + Sync {
+    /// Waits for a turn of the organization. The caller reads the selfie only then: selfies that wait are not in memory.
+    ///
+    /// # Errors
+    /// `Busy` when too many of the organization wait already.
+    async fn take_turn(&self, organization: OrganizationId) -> Result<Box<dyn ProbeTurn>, ProbeError>;
+}
+
+/// A turn to have one selfie embedded; given back when it is dropped.
+#[async_trait]
+pub trait ProbeTurn: Send + Sync {
     /// Returns the embedding of the largest face in an encoded image.
-    async fn embed(&self, selfie: Bytes) -> Result<Embedding, ProbeError>;
+    async fn embed(self: Box<Self>, selfie: Bytes) -> Result<Embedding, ProbeError>;
 }
 
 /// Why a selfie has no embedding.
@@ -131,9 +142,9 @@ pub trait ProbeEmbedder: Send + Sync {
 pub enum ProbeError {
     /// The image shows no face.
     NoFace,
-    /// The bytes are not an image, or a damaged one.
+    /// The bytes are not an image, a damaged one, or one that takes too much memory or time.
     Unreadable,
-    /// The queue of selfies is full.
+    /// Too many selfies of the organization wait.
     Busy {
         /// When a retry is likely to succeed.
         try_again_in: Duration,
@@ -161,7 +172,7 @@ impl From<ProbeError> for ApiError {
 /// Reports the health of the service.
 #[async_trait]
 pub trait Health: Send + Sync {
-    /// Checks every component that requests or photos need: database, storage, queue, models, pipeline.
+    /// Checks every component that requests or photos need: database, storage, queue, models, pipeline, selfies.
     async fn check_components(&self) -> Vec<ComponentHealth>;
     /// Returns the pipeline stage that limits the throughput, while the pipeline is busy.
     fn bottleneck(&self) -> Option<String>;
@@ -170,7 +181,7 @@ pub trait Health: Send + Sync {
 /// The health of one component.
 #[derive(Clone, Debug)]
 pub struct ComponentHealth {
-    /// `database`, `storage`, `queue`, `models` or `pipeline`.
+    /// `database`, `storage`, `queue`, `models`, `pipeline` or `selfies`.
     pub name: &'static str,
     /// Whether the component works.
     pub state: ComponentState,

@@ -1,7 +1,7 @@
 //! Face and bib searches.
 //!
-//! A selfie is uploaded to a presigned URL. The first search with it computes the embedding, stores it and deletes the
-//! bytes; later searches use the stored embedding until the `imageId` expires.
+//! A selfie is uploaded to a presigned URL. The first search with it computes the embedding, stores it, or why there is
+//! none, and deletes the bytes; later searches use what is stored until the `imageId` expires.
 //!
 //! Face and text hits differ in what they contain and how they are ranked; [`load_page`] sorts, pages and completes
 //! both.
@@ -13,11 +13,14 @@ use photofinish_store::model::album::{Album, Tenant};
 use photofinish_store::model::ids::{AlbumId, PhotoId, ProbeId};
 use photofinish_store::model::object_key::ObjectKey;
 use photofinish_store::model::photo::{Embedding, Photo};
-use photofinish_store::traits::{self, ANY_IMAGE, Probe, TextQuery, UploadConditions};
+use photofinish_store::traits::{
+    self, ANY_IMAGE, Probe, ProbeOutcome, ProbeRefusal, TextQuery, UploadConditions,
+};
+use tracing::Instrument;
 
-use crate::context::Context;
+use crate::context::{Context, ProbeError, ProbeTurn};
 use crate::errors::ApiError;
-use crate::errors::table::ErrorKind;
+use crate::errors::table::{DeclineCode, ErrorKind};
 use crate::urls::{expiry_after, presign_pictures};
 use crate::wire::cursor::HitPosition;
 use crate::wire::photo::PictureUrls;
@@ -48,41 +51,84 @@ pub(crate) async fn create_probe(
     })
 }
 
-/// Returns the probe's embedding: the stored one, or one computed from the selfie, whose bytes are then deleted.
+/// Returns the probe's embedding: the stored one, or one computed from the selfie. Its bytes are deleted once it is known
+/// whether they can be searched with.
+///
+/// The computation goes on when the request is dropped: what it found is stored, and no retry repeats it.
 pub(crate) async fn load_or_create_embedding(
     ctx: &Context,
     album: &Album,
     id: ProbeId,
 ) -> Result<Embedding, ApiError> {
     let probe = ctx.store.probes.get(album.id, id).await?;
-    if let Some(embedding) = probe.embedding {
-        return Ok(embedding);
+    if let Some(outcome) = probe.outcome {
+        return embedding_from_outcome(outcome);
     }
-    let key = ObjectKey::probe(album.tenant.organization, album.id, id);
-    let selfie = match ctx.store.blobs.read(&key, ctx.settings.max_probe_bytes).await {
-        Ok(selfie) => selfie,
+    let turn = ctx.probe_embedder.take_turn(album.tenant.organization).await?;
+    let (ctx, album) = (ctx.clone(), album.id);
+    let examined = tokio::spawn(async move { examine(&ctx, album, id, turn).await }.in_current_span());
+    match examined.await {
+        Ok(outcome) => outcome.and_then(embedding_from_outcome),
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(error) => Err(ApiError::internal(error.to_string())),
+    }
+}
+
+/// Examines a selfie and stores what it gave.
+async fn examine(
+    ctx: &Context,
+    album: AlbumId,
+    id: ProbeId,
+    turn: Box<dyn ProbeTurn>,
+) -> Result<ProbeOutcome, ApiError> {
+    // While this search waited for its turn, another one may have examined the same selfie.
+    let probe = ctx.store.probes.get(album, id).await?;
+    if let Some(outcome) = probe.outcome {
+        return Ok(outcome);
+    }
+    let key = ObjectKey::probe(probe.organization, album, id);
+    let outcome = match ctx.store.blobs.read(&key, ctx.settings.max_probe_bytes).await {
+        Ok(selfie) => match turn.embed(selfie).await {
+            Ok(embedding) => ProbeOutcome::Embedded(embedding),
+            Err(ProbeError::NoFace) => ProbeOutcome::Refused(ProbeRefusal::NoFace),
+            Err(ProbeError::Unreadable) => ProbeOutcome::Refused(ProbeRefusal::Unreadable),
+            Err(error @ (ProbeError::Busy { .. } | ProbeError::Unavailable)) => return Err(error.into()),
+        },
+        Err(error) if error.kind == StoreErrorKind::TooLarge => ProbeOutcome::Refused(ProbeRefusal::TooLarge),
         Err(error) if error.kind == StoreErrorKind::NotFound => {
-            return embedding_made_meanwhile(ctx, album.id, id).await;
-        }
-        Err(error) if error.kind == StoreErrorKind::TooLarge => {
-            return Err(ApiError::new(ErrorKind::PayloadTooLarge).with_code("SELFIE_TOO_LARGE"));
+            return outcome_stored_meanwhile(ctx, album, id).await;
         }
         Err(error) => return Err(error.into()),
     };
-    // A selfie without an embedding is kept until it expires, so that a repeated search gets the same error.
-    let embedding = ctx.probe_embedder.embed(selfie).await?;
-    ctx.store.probes.set_embedding(id, embedding.clone()).await?;
+    ctx.store.probes.set_outcome(id, outcome.clone()).await?;
     if let Err(error) = ctx.store.blobs.delete(&key).await {
         tracing::warn!(probe.id = %id, %error, "failed to delete a used selfie, it stays until it expires");
     }
-    Ok(embedding)
+    Ok(outcome)
 }
 
-/// Returns the embedding that a concurrent search may have stored before it deleted the bytes.
-async fn embedding_made_meanwhile(ctx: &Context, album: AlbumId, id: ProbeId) -> Result<Embedding, ApiError> {
+/// Returns what a concurrent search may have stored before it deleted the bytes.
+async fn outcome_stored_meanwhile(
+    ctx: &Context,
+    album: AlbumId,
+    id: ProbeId,
+) -> Result<ProbeOutcome, ApiError> {
     let probe: Probe = ctx.store.probes.get(album, id).await?;
     let missing = || ApiError::new(ErrorKind::PreconditionFailed).with_code("UPLOAD_MISSING");
-    probe.embedding.ok_or_else(missing)
+    probe.outcome.ok_or_else(missing)
+}
+
+fn embedding_from_outcome(outcome: ProbeOutcome) -> Result<Embedding, ApiError> {
+    match outcome {
+        ProbeOutcome::Embedded(embedding) => Ok(embedding),
+        ProbeOutcome::Refused(ProbeRefusal::NoFace) => Err(ApiError::declined(DeclineCode::NoFace)),
+        ProbeOutcome::Refused(ProbeRefusal::Unreadable) => {
+            Err(ApiError::declined(DeclineCode::UnreadableImage))
+        }
+        ProbeOutcome::Refused(ProbeRefusal::TooLarge) => {
+            Err(ApiError::new(ErrorKind::PayloadTooLarge).with_code("SELFIE_TOO_LARGE"))
+        }
+    }
 }
 
 /// A hit of the store that can be ranked and, once its photo is loaded, written to the wire.

@@ -38,5 +38,8 @@ pub fn install(role: Role) -> Result<PrometheusHandle, BuildError> {
     if role.has_pipeline() {
         pipeline_metrics::init_counters();
     }
+    if role.has_api() {
+        pipeline_metrics::init_probe_counters();
+    }
     Ok(handle)
 }

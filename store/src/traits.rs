@@ -272,8 +272,51 @@ pub struct Probe {
     pub organization: OrganizationId,
     /// From when on it is `NotFound`.
     pub expires_at: OffsetDateTime,
-    /// Its embedding, once computed.
-    pub embedding: Option<Embedding>,
+    /// What was made of it; `None` until its bytes were examined.
+    pub outcome: Option<ProbeOutcome>,
+}
+
+/// What examining a selfie's bytes gave. It does not change: a later search gets the same.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ProbeOutcome {
+    /// The embedding of its largest face.
+    Embedded(Embedding),
+    /// It cannot be searched with.
+    Refused(ProbeRefusal),
+}
+
+/// Why a selfie cannot be searched with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeRefusal {
+    /// It shows no face.
+    NoFace,
+    /// It is not an image, is damaged, or exceeds the limits of pixels or time.
+    Unreadable,
+    /// The file is too large.
+    TooLarge,
+}
+
+impl ProbeRefusal {
+    /// All refusals.
+    pub const ALL: [Self; 3] = [Self::NoFace, Self::Unreadable, Self::TooLarge];
+
+    /// Its name in the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NoFace => "NO_FACE",
+            Self::Unreadable => "UNREADABLE",
+            Self::TooLarge => "TOO_LARGE",
+        }
+    }
+}
+
+/// The place of a selfie among the expired ones, longest expired first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpiredPosition {
+    /// When it expired.
+    pub expires_at: OffsetDateTime,
+    /// Orders those that expired together.
+    pub id: ProbeId,
 }
 
 /// Selfies.
@@ -283,11 +326,12 @@ pub trait Probes: Send + Sync {
     async fn create(&self, album: AlbumId, ttl: Duration) -> Result<Probe>;
     /// Returns a selfie of the album; `NotFound` once it has expired.
     async fn get(&self, album: AlbumId, id: ProbeId) -> Result<Probe>;
-    /// Stores the embedding of a selfie. `NotFound` once it has expired.
-    async fn set_embedding(&self, id: ProbeId, embedding: Embedding) -> Result<()>;
-    /// Returns some of the expired selfies, longest expired first. They are returned again until they are removed: the
-    /// caller deletes their objects first, so that no object outlives the row that names it.
-    async fn list_expired(&self) -> Result<Vec<Probe>>;
+    /// Stores the embedding of a selfie, or why it has none. `NotFound` once it has expired.
+    async fn set_outcome(&self, id: ProbeId, outcome: ProbeOutcome) -> Result<()>;
+    /// Returns some of the expired selfies after a position, longest expired first; none at the end. They are returned
+    /// again until they are removed: the caller deletes their objects first, so that no object outlives the row that
+    /// names it.
+    async fn list_expired(&self, after: Option<ExpiredPosition>) -> Result<Vec<Probe>>;
     /// Deletes selfies; unknown ids are ignored.
     async fn remove(&self, probes: &[ProbeId]) -> Result<()>;
 }
@@ -330,9 +374,9 @@ pub struct UploadConditions<'a> {
 /// What an upload under a key would be stored for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UploadTarget {
-    /// A photo, in any state, or a selfie without an embedding.
+    /// A photo, in any state, or a selfie that was not examined yet.
     Open,
-    /// A selfie whose embedding exists: no search would read the bytes.
+    /// A selfie that has its embedding or was refused: no search would read the bytes.
     UsedProbe,
     /// No photo and no selfie, or an expired one, or one of an album that is being deleted.
     Missing,

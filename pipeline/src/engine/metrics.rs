@@ -38,6 +38,9 @@ pub const LEASES_LOST: &str = "photofinish_leases_lost_total";
 pub const OUTAGES: &str = "photofinish_outages_total";
 /// Counter, label `answer`: selfies processed or refused.
 pub const PROBES: &str = "photofinish_probes_total";
+/// The values of the label `answer`.
+pub(crate) const PROBE_ANSWERS: [&str; 6] =
+    ["face", "no_face", "unreadable", "timed_out", "busy", "unavailable"];
 
 /// Registers the help texts with the recorder; call once, after the recorder is installed.
 pub fn describe() {
@@ -90,6 +93,14 @@ pub fn init_counters() {
     }
     metrics::counter!(LEASES_LOST).increment(0);
     metrics::counter!(PHOTOS_FINISHED).increment(0);
+}
+
+/// Creates the counters of selfies with value 0. Call once in a process that examines selfies, after the recorder is
+/// installed.
+pub fn init_probe_counters() {
+    for answer in PROBE_ANSWERS {
+        metrics::counter!(PROBES, "answer" => answer).increment(0);
+    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::settings::Limits;
 /// very long line would take gigabytes.
 const MAX_SIDE: u32 = 65_535;
 
-/// Bytes that decoding may take per pixel of [`Limits::max_pixels`], beside a copy of the file. 8-bit RGB never needs
+/// Bytes that decoding may take per pixel of the limit of decoded pixels, beside a copy of the file. 8-bit RGB never needs
 /// more: 3 for the pixels and, in a JPEG of several scans, 6 for the coefficients. 16-bit RGB fits too, and so does CMYK,
 /// as a large CMYK photo is decoded at a smaller scale. Formats that need more per pixel are accepted up to fewer pixels:
 /// with a limit of 200 megapixels, about 163 megapixels at 16 bits with transparency and about 120 of an animation.
@@ -49,6 +49,8 @@ enum DecodeBackend {
 pub(crate) struct Decoder {
     jpeg: JpegDecoder,
     limits: Limits,
+    /// The most pixels of a decoded picture. A JPEG may have more, up to the limit, if a smaller scale is enough.
+    max_decoded_pixels: u64,
     pool: PixelPool,
 }
 
@@ -58,7 +60,21 @@ impl Decoder {
     /// # Errors
     /// When libjpeg-turbo cannot allocate its state.
     pub(crate) fn new(limits: Limits, pool: PixelPool) -> turbojpeg::Result<Self> {
-        Ok(Self { jpeg: JpegDecoder::new()?, limits, pool })
+        Self::with_max_decoded_pixels(limits.max_pixels, limits, pool)
+    }
+
+    /// Creates a decoder of pictures with at most `max_decoded_pixels` once they are decoded. Only JPEGs can be decoded
+    /// at a smaller scale, so this is the limit of all others.
+    ///
+    /// # Errors
+    /// When libjpeg-turbo cannot allocate its state.
+    pub(crate) fn with_max_decoded_pixels(
+        max_decoded_pixels: u64,
+        limits: Limits,
+        pool: PixelPool,
+    ) -> turbojpeg::Result<Self> {
+        let max_decoded_pixels = max_decoded_pixels.min(limits.max_pixels);
+        Ok(Self { jpeg: JpegDecoder::new()?, limits, max_decoded_pixels, pool })
     }
 
     /// Checks the header and plans to decode at the smallest scale whose long side is at least the one that
@@ -73,9 +89,10 @@ impl Decoder {
     ) -> Result<DecodePlan, Poison> {
         let format = Format::from_magic_bytes(file)?;
         if let Some(claimed) = read_claimed_size(file, format) {
-            self.check_size(claimed)?;
+            self.check_size(claimed, self.max_stored_pixels(format))?;
         }
         let plan = self.plan_format(format, file, long_side_for)?;
+        self.check_size(plan.decoded_size, self.max_decoded_pixels)?;
         self.check_peak_bytes(&plan)?;
         Ok(plan)
     }
@@ -90,7 +107,7 @@ impl Decoder {
             && let Some(header) = self.jpeg.read_header(file)?
         {
             let stored_size = header.size;
-            self.check_size(stored_size)?;
+            self.check_size(stored_size, self.limits.max_pixels)?;
             let plan = header.plan_for(long_side_for(stored_size));
             return Ok(DecodePlan {
                 format,
@@ -102,7 +119,7 @@ impl Decoder {
             });
         }
         let header = raster::read_header(file, format)?;
-        self.check_size(header.size)?;
+        self.check_size(header.size, self.max_decoded_pixels)?;
         Ok(DecodePlan {
             format,
             stored_size: header.size,
@@ -134,11 +151,15 @@ impl Decoder {
         Ok(PooledPicture::new(picture, &self.pool))
     }
 
-    fn check_size(&self, size: Size) -> Result<(), Poison> {
+    fn max_stored_pixels(&self, format: Format) -> u64 {
+        if format == Format::Jpeg { self.limits.max_pixels } else { self.max_decoded_pixels }
+    }
+
+    fn check_size(&self, size: Size, max_pixels: u64) -> Result<(), Poison> {
         let Size { width, height } = size;
         let pixels = u64::from(width) * u64::from(height);
-        if pixels > self.limits.max_pixels {
-            let detail = format!("{width} x {height} pixels, the limit is {}", self.limits.max_pixels);
+        if pixels > max_pixels {
+            let detail = format!("{width} x {height} pixels, the limit is {max_pixels}");
             return Err(Poison::new(FailureReason::TooManyPixels, detail));
         }
         if size.long_side() > MAX_SIDE {
@@ -149,8 +170,8 @@ impl Decoder {
     }
 
     fn check_peak_bytes(&self, plan: &DecodePlan) -> Result<(), Poison> {
-        let Limits { max_file_bytes, max_pixels } = self.limits;
-        let limit = max_pixels.saturating_mul(MAX_BYTES_PER_PIXEL).saturating_add(max_file_bytes);
+        let limit = self.max_decoded_pixels.saturating_mul(MAX_BYTES_PER_PIXEL);
+        let limit = limit.saturating_add(self.limits.max_file_bytes);
         if plan.peak_bytes as u64 > limit {
             let Size { width, height } = plan.stored_size;
             let detail = format!(

@@ -18,9 +18,10 @@ use crate::stages::inference::grey_frame;
 /// gain nothing.
 const FRAME_LONG_SIDE: u32 = 1280;
 
-/// The most pixels of a selfie, unless the limit for photos is lower: 64 megapixels, as phones count them, up to
-/// 9248 x 6936. Anyone may send one, and it is decoded in the API's process, without a budget.
-const MAX_SELFIE_PIXELS: u64 = 64 << 20;
+/// The most pixels of a decoded selfie, unless the limit for photos is lower: 24 megapixels, as phones count them. A
+/// JPEG may have more, because it is decoded at a smaller scale. Anyone may send a selfie, and it is decoded in the API's
+/// process, without a budget: 64 megapixels of one colour are a PNG of 200 kB and 192 MB of pixels.
+const MAX_SELFIE_PIXELS: u64 = 24 << 20;
 
 /// The long sides, in pixels, at which faces are detected, in turn, until one is found. At 640 the detector finds faces
 /// from 10 pixels to most of the frame. A face that fills the frame is found at a smaller size, a distant one at a
@@ -80,9 +81,8 @@ impl FaceExtractor {
     /// # Errors
     /// When a model cannot be loaded, or libjpeg-turbo has no memory.
     pub(crate) fn new(models: &dyn ModelFactory, limits: Limits) -> Result<Self, Outage> {
-        let limits = Limits { max_pixels: limits.max_pixels.min(MAX_SELFIE_PIXELS), ..limits };
         let pool = PixelPool::default();
-        let decoder = Decoder::new(limits, pool.clone())
+        let decoder = Decoder::with_max_decoded_pixels(MAX_SELFIE_PIXELS, limits, pool.clone())
             .map_err(|error| Outage::new(Component::Stage("probe"), error.to_string()))?;
         let embedder = models.create_face_embedder()?;
         let model = embedder.identity().to_string();
@@ -195,17 +195,50 @@ mod tests {
         file
     }
 
+    /// Returns the first bytes of a WebP with this canvas.
+    fn webp_header(width: u32, height: u32) -> Vec<u8> {
+        let mut file = b"RIFF\0\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0".to_vec();
+        file.extend(&(width - 1).to_le_bytes()[..3]);
+        file.extend(&(height - 1).to_le_bytes()[..3]);
+        file
+    }
+
+    /// Encodes a grey JPEG of one colour.
+    fn grey_jpeg(width: usize, height: usize) -> Vec<u8> {
+        let (pixels, format) = (vec![120_u8; width * height], turbojpeg::PixelFormat::GRAY);
+        let image = turbojpeg::Image { pixels: pixels.as_slice(), width, pitch: width, height, format };
+        turbojpeg::compress(image, 80, turbojpeg::Subsamp::Gray).unwrap().to_vec()
+    }
+
+    /// Returns why a selfie cannot be read.
+    fn reason(extractor: &mut FaceExtractor, selfie: &[u8]) -> FailureReason {
+        match extractor.extract(selfie) {
+            Err(ExtractionError::Unreadable(poison)) => poison.reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn a_selfie_has_fewer_pixels_than_a_photo_may_have() {
         let limits = Limits { max_file_bytes: 10 << 20, max_pixels: 200_000_000 };
         let mut extractor = FaceExtractor::new(&FakeModels::default(), limits).unwrap();
-        let mut reason = |width, height| match extractor.extract(&png_header(width, height)) {
-            Err(ExtractionError::Unreadable(poison)) => poison.reason,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(reason(9249, 9249), FailureReason::TooManyPixels);
-        // This one is within the limit, so it is decoded, and the file ends early.
-        assert_eq!(reason(9248, 6936), FailureReason::CorruptImage);
+        for header in [png_header, webp_header] {
+            let too_large = header(6145, 4096);
+            assert_eq!(reason(&mut extractor, &too_large), FailureReason::TooManyPixels);
+            // This one is within the limit, so it is decoded, and the file ends early.
+            assert_eq!(reason(&mut extractor, &header(6144, 4096)), FailureReason::CorruptImage);
+        }
+    }
+
+    #[test]
+    fn a_jpeg_of_more_pixels_is_decoded_at_a_smaller_scale() {
+        let limits = Limits { max_file_bytes: 10 << 20, max_pixels: 40_000_000 };
+        let mut extractor = FaceExtractor::new(&FakeModels::default(), limits).unwrap();
+        let selfie = grey_jpeg(8000, 4500);
+        let decoded = extractor.decode_upright(&selfie).unwrap();
+        assert_eq!(decoded.size(), Size { width: 1280, height: 720 });
+        assert!(matches!(extractor.extract(&selfie), Err(ExtractionError::NoFace)));
+        assert_eq!(reason(&mut extractor, &grey_jpeg(8000, 5001)), FailureReason::TooManyPixels);
     }
 
     #[test]

@@ -1,137 +1,125 @@
 //! The probe service turns selfies into face embeddings. It has its own thread and models, so that a search neither
 //! waits for photos nor fails when the pipeline is down. It knows nothing of HTTP, albums or the database.
 //!
-//! Its request queue is bounded: when it is full, the caller is told when to retry.
+//! A caller first waits for its turn, without the selfie's bytes, and then hands them over. Organizations take turns,
+//! and each has a limited number of places: when they are taken, its callers are told when to retry.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_channel::{Sender, bounded};
 use photofinish_models::traits::ModelFactory;
+use photofinish_store::model::ids::OrganizationId;
 use tokio::sync::oneshot;
 use tracing::Span;
 
+use super::error::ProbeServiceError;
+use super::extractor::ProbeFace;
+use super::supervisor::{ProbeRequest, ProbeStatus, ProbeSupervisor, ServiceRate};
+use super::turns::{NoTurn, Turn, Turns};
+use super::worker::{STAGE, WorkerContext};
 use crate::engine::metrics as names;
-use crate::engine::runner::panic_message;
-use crate::engine::spans::StageSpan;
 use crate::engine::stage_stats::StageStats;
 use crate::engine::sync::lock;
-use crate::probe::extractor::{ExtractionError, FaceExtractor, ProbeFace};
 use crate::settings::Limits;
 
-/// Why a selfie has no embedding.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ProbeServiceError {
-    /// No face was found.
-    #[error("no face in the image")]
-    NoFace,
-    /// The file is not an image, is damaged, or exceeds the limits.
-    #[error("not a readable image")]
-    Unreadable,
-    /// The request queue is full.
-    #[error("busy, retry in {} s", retry_after.as_secs())]
-    Busy {
-        /// When the queue should have space, in whole seconds, at least one.
-        retry_after: Duration,
-    },
-    /// The models are not available, or the service has stopped.
-    #[error("the models are not available")]
-    Unavailable,
+/// Callers that have a turn at the same time: one whose selfie is examined, and some that read theirs meanwhile. Their
+/// selfies are the only ones in memory.
+const TURNS: usize = 4;
+
+/// The settings of the service.
+#[derive(Clone, Copy, Debug)]
+pub struct ProbeSettings {
+    /// The limits of a photo. Those of a selfie are lower.
+    pub limits: Limits,
+    /// Selfies of one organization that may wait or be examined at the same time, at least one.
+    pub places: usize,
+    /// How long examining one selfie may take. After that its thread is left behind and replaced.
+    pub time_limit: Duration,
 }
 
-/// The service, running on its own thread. When it is stopped or dropped it accepts no more requests; those in the queue
-/// are still processed.
+/// The service, running on its own threads. When it is stopped or dropped it accepts no more selfies; those whose turn
+/// has come are still examined.
 #[derive(Debug)]
 pub struct ProbeService {
-    requests: Mutex<Option<Sender<ProbeRequest>>>,
-    rate: Arc<ServiceRate>,
+    shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A selfie in the queue.
-struct ProbeRequest {
-    selfie: Bytes,
-    reply: oneshot::Sender<Result<ProbeFace, ProbeServiceError>>,
-    /// The span of the caller's request.
-    span: Span,
-    queued_at: Instant,
-}
-
-/// How fast requests are processed, for the estimate of when to retry.
 #[derive(Debug)]
-struct ServiceRate {
-    /// Requests queued or being processed.
-    waiting: AtomicUsize,
-    /// A moving average.
-    micros_per_selfie: AtomicU64,
+struct Shared {
+    turns: Arc<Turns>,
+    requests: Mutex<Option<Sender<ProbeRequest>>>,
+    rate: Arc<ServiceRate>,
+    status: Arc<Mutex<ProbeStatus>>,
 }
 
-/// The assumed time per selfie until one was measured.
-const INITIAL_ESTIMATE: Duration = Duration::from_millis(200);
-
-/// The pause before the models are loaded again after a failure.
-const LOAD_RETRY_DELAY: Duration = Duration::from_secs(2);
-
-/// The name of the thread's stage in metrics and spans.
-const STAGE: &str = "probe";
+/// The turn of a caller: its selfie is next.
+#[derive(Debug)]
+pub struct ProbeTurn {
+    shared: Arc<Shared>,
+    turn: Turn,
+    asked_at: Instant,
+}
 
 impl ProbeService {
-    /// Starts the service with a queue of `queue_capacity` requests, at least one. The models are loaded in the
-    /// background.
-    pub fn start(models: Arc<dyn ModelFactory>, limits: Limits, queue_capacity: usize) -> Self {
-        let (sender, receiver) = bounded(queue_capacity.max(1));
-        let estimate = u64::try_from(INITIAL_ESTIMATE.as_micros()).unwrap_or(u64::MAX);
-        let rate = Arc::new(ServiceRate {
-            waiting: AtomicUsize::new(0),
-            micros_per_selfie: AtomicU64::new(estimate),
-        });
-        let worker = ProbeWorker { models, limits, rate: Arc::clone(&rate), stats: StageStats::new(STAGE) };
-        let thread = std::thread::Builder::new()
-            .name("probe-0".into())
-            .spawn(move || worker.run(&receiver))
-            .inspect_err(|error| {
+    /// Starts the service. The models are loaded in the background.
+    pub fn start(models: Arc<dyn ModelFactory>, settings: ProbeSettings) -> Self {
+        // Requests hold turns, so there are never more.
+        let (sender, receiver) = bounded(TURNS);
+        let rate = Arc::new(ServiceRate::default());
+        let status = Arc::new(Mutex::new(ProbeStatus::Starting));
+        let context =
+            WorkerContext { models, limits: settings.limits, stats: Arc::new(StageStats::new(STAGE)) };
+        let (time_limit, shared_rate) = (settings.time_limit, Arc::clone(&rate));
+        let supervisor =
+            ProbeSupervisor::new(receiver, context, time_limit, shared_rate, Arc::clone(&status));
+        let spawned =
+            std::thread::Builder::new().name("probe-supervisor".into()).spawn(move || supervisor.run());
+        let thread = match spawned {
+            Ok(thread) => Some(thread),
+            Err(error) => {
                 tracing::error!(error = %error, "failed to start probe thread, selfies are refused");
-            })
-            .ok();
-        Self { requests: Mutex::new(Some(sender)), rate, thread: Mutex::new(thread) }
+                *lock(&status) = ProbeStatus::Down(format!("no thread: {error}"));
+                None
+            }
+        };
+        let turns = Turns::new(TURNS, settings.places);
+        let shared = Arc::new(Shared { turns, requests: Mutex::new(Some(sender)), rate, status });
+        Self { shared, thread: Mutex::new(thread) }
     }
 
-    /// Returns the embedding of the largest face in the selfie, a JPEG, PNG or WebP file.
+    /// Waits for a turn of the organization.
     ///
     /// # Errors
-    /// See [`ProbeServiceError`].
-    pub async fn embed(&self, selfie: Bytes) -> Result<ProbeFace, ProbeServiceError> {
-        let (reply, response) = oneshot::channel();
-        let request = ProbeRequest { selfie, reply, span: Span::current(), queued_at: Instant::now() };
-        let result = match self.enqueue(request) {
-            // The reply is dropped if the thread ends before it gets to this request.
-            Ok(()) => response.await.unwrap_or(Err(ProbeServiceError::Unavailable)),
-            Err(error) => Err(error),
-        };
-        metrics::counter!(names::PROBES, "answer" => result_label(&result)).increment(1);
-        result
-    }
-
-    fn enqueue(&self, request: ProbeRequest) -> Result<(), ProbeServiceError> {
-        let requests = lock(&self.requests);
-        let requests = requests.as_ref().ok_or(ProbeServiceError::Unavailable)?;
-        self.rate.waiting.fetch_add(1, Ordering::AcqRel);
-        requests.try_send(request).map_err(|refused| {
-            self.rate.waiting.fetch_sub(1, Ordering::AcqRel);
-            match refused {
-                TrySendError::Full(_) => ProbeServiceError::Busy { retry_after: self.rate.estimated_wait() },
-                TrySendError::Disconnected(_) => ProbeServiceError::Unavailable,
+    /// `Busy` when all its places are taken, `Unavailable` when the service has stopped.
+    pub async fn take_turn(&self, organization: OrganizationId) -> Result<ProbeTurn, ProbeServiceError> {
+        let asked_at = Instant::now();
+        match self.shared.turns.take(organization).await {
+            Ok(turn) => Ok(ProbeTurn { shared: Arc::clone(&self.shared), turn, asked_at }),
+            Err(no_turn) => {
+                let error = match no_turn {
+                    NoTurn::Full { ahead } => {
+                        ProbeServiceError::Busy { retry_after: self.shared.rate.estimate(ahead) }
+                    }
+                    NoTurn::Closed => ProbeServiceError::Unavailable,
+                };
+                count_result(error.as_label());
+                Err(error)
             }
-        })
+        }
     }
 
-    /// Accepts no more requests, processes those in the queue and ends the thread. Blocks.
+    /// Returns whether selfies can be examined.
+    pub fn status(&self) -> ProbeStatus {
+        lock(&self.shared.status).clone()
+    }
+
+    /// Accepts no more selfies, processes those whose turn has come, and ends the threads but those that hang. Blocks.
     pub fn stop(&self) {
-        lock(&self.requests).take();
+        self.shared.close();
         let Some(thread) = lock(&self.thread).take() else { return };
         if thread.join().is_err() {
             tracing::error!("probe thread panicked");
@@ -139,179 +127,42 @@ impl ProbeService {
     }
 }
 
-impl ServiceRate {
-    /// Returns how long all waiting requests will take, in whole seconds, at least one.
-    fn estimated_wait(&self) -> Duration {
-        let waiting = self.waiting.load(Ordering::Acquire) as u64;
-        let micros = waiting.saturating_mul(self.micros_per_selfie.load(Ordering::Relaxed));
-        Duration::from_secs(micros.div_ceil(1_000_000).max(1))
-    }
-
-    /// Records a request whose caller gave up. It was not processed, so it does not change the average.
-    fn record_cancelled(&self) {
-        self.waiting.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    fn record_served(&self, took: Duration) {
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        let before = self.micros_per_selfie.load(Ordering::Relaxed);
-        self.micros_per_selfie
-            .store((before.saturating_mul(3).saturating_add(micros)) / 4, Ordering::Relaxed);
-        self.waiting.fetch_sub(1, Ordering::AcqRel);
+impl Drop for ProbeService {
+    fn drop(&mut self) {
+        self.shared.close();
     }
 }
 
-/// The thread of the service.
-struct ProbeWorker {
-    models: Arc<dyn ModelFactory>,
-    limits: Limits,
-    rate: Arc<ServiceRate>,
-    stats: StageStats,
-}
-
-impl ProbeWorker {
-    fn run(&self, requests: &Receiver<ProbeRequest>) {
-        let mut extractor = self.load_extractor();
-        let mut loaded_at = Instant::now();
-        while let Ok(ProbeRequest { selfie, reply, span, queued_at }) = requests.recv() {
-            // Nobody would read the reply, and others are waiting.
-            if reply.is_closed() {
-                self.rate.record_cancelled();
-                continue;
-            }
-            if extractor.is_none() && loaded_at.elapsed() >= LOAD_RETRY_DELAY {
-                extractor = self.load_extractor();
-                loaded_at = Instant::now();
-            }
-            let started_at = Instant::now();
-            let span = StageSpan::new(span, STAGE, 1, queued_at.elapsed());
-            let timer = self.stats.start_batch();
-            let result = {
-                let _entered = span.enter();
-                self.extract_face(&mut extractor, &selfie)
-            };
-            timer.finish(1);
-            // Before the reply: the span of the request must not end while a child of it is open.
-            drop(span);
-            self.rate.record_served(started_at.elapsed());
-            // The caller may have given up meanwhile.
-            let _gone = reply.send(result);
-        }
-    }
-
-    /// Processes a selfie. After a panic or a failure of the models the extractor is replaced, or `None` if loading
-    /// fails.
-    fn extract_face(
-        &self,
-        extractor: &mut Option<FaceExtractor>,
-        selfie: &[u8],
-    ) -> Result<ProbeFace, ProbeServiceError> {
-        let Some(current) = extractor.as_mut() else { return Err(ProbeServiceError::Unavailable) };
-        let error = match catch_unwind(AssertUnwindSafe(|| current.extract(selfie))) {
-            Ok(Ok(face)) => return Ok(face),
-            Ok(Err(error)) => error,
-            Err(panic) => {
-                self.stats.record_panic();
-                tracing::warn!(
-                    message = panic_message(panic.as_ref()),
-                    "selfie panicked, reloading probe models"
-                );
-                *extractor = self.load_extractor();
-                return Err(ProbeServiceError::Unreadable);
-            }
-        };
-        match error {
-            ExtractionError::NoFace => Err(ProbeServiceError::NoFace),
-            ExtractionError::Unreadable(poison) => {
-                tracing::debug!(detail = %poison, "failed to read selfie");
-                Err(ProbeServiceError::Unreadable)
-            }
-            ExtractionError::Unavailable(outage) => {
-                tracing::error!(reason = %outage, "probe models failed, reloading them");
-                *extractor = self.load_extractor();
-                Err(ProbeServiceError::Unavailable)
-            }
-        }
-    }
-
-    fn load_extractor(&self) -> Option<FaceExtractor> {
-        let loaded = catch_unwind(AssertUnwindSafe(|| FaceExtractor::new(self.models.as_ref(), self.limits)));
-        let reason = match loaded {
-            Ok(Ok(extractor)) => return Some(extractor),
-            Ok(Err(outage)) => outage.to_string(),
-            Err(panic) => panic_message(panic.as_ref()),
-        };
-        tracing::error!(reason, "failed to load probe models, selfies are refused");
-        None
+impl Shared {
+    fn close(&self) {
+        self.turns.close();
+        lock(&self.requests).take();
     }
 }
 
-/// Returns the value of the metric label `answer`.
-fn result_label(result: &Result<ProbeFace, ProbeServiceError>) -> &'static str {
-    match result {
-        Ok(_) => "face",
-        Err(ProbeServiceError::NoFace) => "no_face",
-        Err(ProbeServiceError::Unreadable) => "unreadable",
-        Err(ProbeServiceError::Busy { .. }) => "busy",
-        Err(ProbeServiceError::Unavailable) => "unavailable",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use photofinish_models::fakes::FakeModels;
-
-    use super::*;
-
-    const LIMITS: Limits = Limits { max_file_bytes: 1 << 20, max_pixels: 1_000_000 };
-
-    fn rate_of_one_second(waiting: usize) -> Arc<ServiceRate> {
-        Arc::new(ServiceRate {
-            waiting: AtomicUsize::new(waiting),
-            micros_per_selfie: AtomicU64::new(1_000_000),
-        })
-    }
-
-    fn serve_all(requests: Vec<ProbeRequest>, rate: &Arc<ServiceRate>) {
-        let worker = ProbeWorker {
-            models: Arc::new(FakeModels::default()),
-            limits: LIMITS,
-            rate: Arc::clone(rate),
-            stats: StageStats::new(STAGE),
-        };
-        let (sender, receiver) = bounded(requests.len().max(1));
-        for request in requests {
-            sender.send(request).unwrap();
-        }
-        drop(sender);
-        worker.run(&receiver);
-    }
-
-    fn new_request() -> (ProbeRequest, oneshot::Receiver<Result<ProbeFace, ProbeServiceError>>) {
+impl ProbeTurn {
+    /// Returns the embedding of the largest face in the selfie, a JPEG, PNG or WebP file. The turn ends when the selfie
+    /// was examined.
+    ///
+    /// # Errors
+    /// All but `Busy`.
+    pub async fn embed(self, selfie: Bytes) -> Result<ProbeFace, ProbeServiceError> {
+        let Self { shared, turn, asked_at } = self;
         let (reply, response) = oneshot::channel();
-        let (selfie, span, queued_at) = (Bytes::from_static(b"not an image"), Span::none(), Instant::now());
-        (ProbeRequest { selfie, reply, span, queued_at }, response)
+        let request = ProbeRequest { selfie, reply, span: Span::current(), asked_at, turn };
+        let is_sent =
+            lock(&shared.requests).as_ref().is_some_and(|requests| requests.try_send(request).is_ok());
+        let result = if is_sent {
+            // The reply is dropped if the threads end before they get to this request.
+            response.await.unwrap_or(Err(ProbeServiceError::Unavailable))
+        } else {
+            Err(ProbeServiceError::Unavailable)
+        };
+        count_result(result.as_ref().map_or_else(ProbeServiceError::as_label, |_| "face"));
+        result
     }
+}
 
-    #[test]
-    fn a_cancelled_request_is_not_processed() {
-        let (cancelled, response) = new_request();
-        drop(response);
-        let rate = rate_of_one_second(1);
-        serve_all(vec![cancelled], &rate);
-        assert_eq!(rate.waiting.load(Ordering::Acquire), 0);
-        assert_eq!(rate.micros_per_selfie.load(Ordering::Relaxed), 1_000_000, "it was processed");
-    }
-
-    #[test]
-    fn a_request_behind_a_cancelled_one_is_served() {
-        let (cancelled, response) = new_request();
-        drop(response);
-        let (waiting, mut response) = new_request();
-        let rate = rate_of_one_second(2);
-        serve_all(vec![cancelled, waiting], &rate);
-        assert_eq!(response.try_recv(), Ok(Err(ProbeServiceError::Unreadable)));
-        assert_eq!(rate.waiting.load(Ordering::Acquire), 0);
-        assert!(rate.micros_per_selfie.load(Ordering::Relaxed) < 1_000_000);
-    }
+fn count_result(label: &'static str) {
+    metrics::counter!(names::PROBES, "answer" => label).increment(1);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use photofinish_models::fakes::FakeModels;
 use photofinish_pipeline::ProbeService;
-use photofinish_store::model::ids::PhotoId;
+use photofinish_store::model::ids::{OrganizationId, PhotoId};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Instrument, Subscriber};
@@ -13,7 +13,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::support::{LIMITS, PipelineFixture, album_config, encode_jpeg, runner_picture, wait_for};
+use crate::support::{PROBE_SETTINGS, PipelineFixture, album_config, encode_jpeg, runner_picture, wait_for};
 
 /// The stages that process a photo, in order.
 const STAGES: [&str; 7] = ["fetch", "decode", "resize", "detect", "embed", "read", "index"];
@@ -210,10 +210,11 @@ fn a_photo_given_back_gets_a_new_span_next_time() {
 fn the_stage_span_of_a_selfie_belongs_to_its_request() {
     let collector = SpanCollector::get();
     let fixture = PipelineFixture::new();
-    let service = ProbeService::start(Arc::new(FakeModels::default()), LIMITS, 4);
+    let service = ProbeService::start(Arc::new(FakeModels::default()), PROBE_SETTINGS);
     let request = tracing::info_span!("request", photo.id = "a selfie of this test");
     let selfie = encode_jpeg(&runner_picture(3, "417"));
-    fixture.runtime.block_on(service.embed(selfie.into()).instrument(request)).unwrap();
+    let search = async { service.take_turn(OrganizationId::generate()).await?.embed(selfie.into()).await };
+    fixture.runtime.block_on(search.instrument(request)).unwrap();
     service.stop();
     let spans = collector.spans_about("a selfie of this test");
     assert_eq!(spans.len(), 2, "{spans:?}");

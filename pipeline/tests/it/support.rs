@@ -12,7 +12,7 @@ use photofinish_kernels::image::orient::{Orientation, apply_orientation};
 use photofinish_models::fakes::{FakeModels, paint_bib, paint_face};
 use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{
-    Limits, Pipeline, PipelineDependencies, PipelineSettings, PipelineStatus, StopReport,
+    Limits, Pipeline, PipelineDependencies, PipelineSettings, PipelineStatus, ProbeSettings, StopReport,
 };
 use photofinish_store::model::album::{
     AlbumConfig, DEFAULT_BIB_PATTERN, Grid, NewAlbum, Recognition, RecognitionMode, Tenant,
@@ -27,6 +27,10 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 pub const LIMITS: Limits = Limits { max_file_bytes: 4 << 20, max_pixels: 50_000_000 };
+
+/// The settings of probe services, with a time limit that no test reaches.
+pub const PROBE_SETTINGS: ProbeSettings =
+    ProbeSettings { limits: LIMITS, places: 16, time_limit: TEST_TIMEOUT };
 
 /// The longest time that [`wait_for`] waits.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(600);

@@ -15,7 +15,7 @@ use crate::model::photo::{
     BoundingBox, DetectedFace, DetectedText, Embedding, FailureReason, Photo, PhotoSize, PhotoState,
     TextIndexState, UnindexedReason,
 };
-use crate::traits::{Probe, Result};
+use crate::traits::{Probe, ProbeOutcome, ProbeRefusal, Result};
 
 pub(crate) fn to_json<T: Serialize>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(|error| corrupt_error("value to store").with_source(error))
@@ -243,6 +243,7 @@ pub(crate) struct ProbeRow {
     expires_at: i64,
     model: Option<String>,
     embedding: Option<Vec<u8>>,
+    refusal: Option<String>,
 }
 
 impl TryFrom<ProbeRow> for Probe {
@@ -253,9 +254,16 @@ impl TryFrom<ProbeRow> for Probe {
             album: row.album,
             organization: row.organization,
             expires_at: from_micros(row.expires_at)?,
-            embedding: embedding_from_columns(row.model, row.embedding)?,
+            outcome: match embedding_from_columns(row.model, row.embedding)? {
+                Some(embedding) => Some(ProbeOutcome::Embedded(embedding)),
+                None => row.refusal.as_deref().map(parse_refusal).transpose()?.map(ProbeOutcome::Refused),
+            },
         })
     }
+}
+
+fn parse_refusal(text: &str) -> Result<ProbeRefusal> {
+    parse_name(&ProbeRefusal::ALL, ProbeRefusal::as_str, text)
 }
 
 /// Converts every row; fails at the first that does not fit.

@@ -14,7 +14,7 @@ const OPERATION: &str = "find the target of an upload";
 const OPEN_PHOTOS: &str = "select count(*) from photo join album on album.id = photo.album \
      where photo.album = $1 and photo.id = $2 and album.organization = $3 and album.closed_at is null";
 
-const OPEN_PROBES: &str = "select count(*), count(probe.embedding) from probe \
+const OPEN_PROBES: &str = "select count(*), count(probe.embedding) + count(probe.refusal) from probe \
      join album on album.id = probe.album where probe.album = $1 and probe.id = $2 \
      and album.organization = $3 and album.closed_at is null and probe.expires_at > $4";
 

@@ -10,7 +10,7 @@ use photofinish_store::conformance::AlbumFixture;
 use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::Embedding;
-use photofinish_store::traits::{UploadConditions, UploadTarget};
+use photofinish_store::traits::{ProbeOutcome, ProbeRefusal, UploadConditions, UploadTarget};
 
 use crate::support::TestStore;
 use crate::{
@@ -112,8 +112,11 @@ async fn an_upload_has_a_target_while_its_photo_or_selfie_exists() {
     let (used, used_key) = probe(TTL).await;
     assert_eq!(find(&used_key).await, UploadTarget::Open);
     let embedding = Embedding { model: "suite@1".to_owned(), vector: vec![1.0, 0.0, 0.0, 0.0] };
-    store.probes.set_embedding(used, embedding).await.unwrap();
+    store.probes.set_outcome(used, ProbeOutcome::Embedded(embedding)).await.unwrap();
     assert_eq!(find(&used_key).await, UploadTarget::UsedProbe);
+    let (refused, refused_key) = probe(TTL).await;
+    store.probes.set_outcome(refused, ProbeOutcome::Refused(ProbeRefusal::NoFace)).await.unwrap();
+    assert_eq!(find(&refused_key).await, UploadTarget::UsedProbe);
     let (_, expired_key) = probe(Duration::ZERO).await;
     assert_eq!(find(&expired_key).await, UploadTarget::Missing);
     let (_, open_key) = probe(TTL).await;

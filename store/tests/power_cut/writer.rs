@@ -15,7 +15,7 @@ use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::FailureReason;
 use photofinish_store::traits::{
-    FinishOutcome, Lease, LeaseKind, LeaseRequest, PhotoResults, UploadConditions,
+    FinishOutcome, Lease, LeaseKind, LeaseRequest, PhotoResults, ProbeOutcome, UploadConditions,
 };
 use sqlx::Connection;
 
@@ -175,7 +175,7 @@ async fn search_by_selfie(fixture: &AlbumFixture) {
     upload(&fixture.store, &key).await;
     print_line(&format!("deleting {key}"));
     let face = conformance::face(FACE).embedding.unwrap();
-    fixture.store.probes.set_embedding(probe.id, face).await.unwrap();
+    fixture.store.probes.set_outcome(probe.id, ProbeOutcome::Embedded(face)).await.unwrap();
     fixture.store.blobs.delete(&key).await.unwrap();
     print_line(&format!("deleted {key}"));
 }

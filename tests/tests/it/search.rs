@@ -1,7 +1,11 @@
 //! Search through the whole pipeline. Order, thresholds and pages are tested in `api/tests/http`.
 
+use std::io::Cursor;
+
 use photofinish_tests::harness::test_photo::TestPhoto;
-use photofinish_tests::harness::{ServiceOptions, SharedService, SharedServiceRef};
+use photofinish_tests::harness::{
+    ALL_SCOPES, Service, ServiceOptions, SharedService, SharedServiceRef, wait_until,
+};
 use serde_json::json;
 
 static GROUP: SharedService = SharedService::new();
@@ -73,4 +77,35 @@ fn a_photo_is_found_as_soon_as_it_is_ready_and_not_after_it_is_deleted() {
         partner.call_ok("/photos/photo/delete", &json!({ "albumId": album, "photoId": photo["id"] }));
     }
     assert_eq!(partner.search_by_image(&album, &image).expect_ok()["total"], 0);
+}
+
+#[test]
+fn many_large_selfies_of_one_organization_keep_no_other_from_searching() {
+    let service = Service::start(ServiceOptions::with_fake_models());
+    let [greedy, modest] = ["Greedy Timing", "Lake Timing"]
+        .map(|name| service.partner_with(&service.create_key_for(name, &ALL_SCOPES, "test")));
+    let mut large = Vec::new();
+    let pixels = image::RgbImage::from_pixel(6000, 4000, image::Rgb([90, 120, 150]));
+    pixels.write_to(&mut Cursor::new(&mut large), image::ImageFormat::Png).expect("a PNG");
+    let album = greedy.create_album("Greedy");
+    let images: Vec<String> = (0..30).map(|_| greedy.upload_selfie(&album, &large)).collect();
+    let others_album = modest.create_album("Modest");
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let (greedy, album) = (&greedy, &album);
+        let searches: Vec<_> = images
+            .iter()
+            .map(|image| scope.spawn(move || greedy.search_by_image(album, image).status))
+            .collect();
+        for person in 1..=4 {
+            // Fails at any response but 200.
+            modest.search_by_selfie(&others_album, &TestPhoto::selfie(person).to_jpeg());
+        }
+        searches.into_iter().map(|search| search.join().expect("a response")).collect()
+    });
+    assert!(statuses.iter().all(|status| [422, 429].contains(status)), "{statuses:?}");
+    assert!(statuses.contains(&422) && statuses.contains(&429), "{statuses:?}");
+    // Those that were refused for lack of a place are examined once there is one.
+    for image in &images {
+        wait_until("the selfie is examined", || greedy.search_by_image(&album, image).status == 422);
+    }
 }

@@ -4,7 +4,7 @@ pub mod client;
 pub mod raw;
 pub mod schema;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,12 +13,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_api::context::{
     ApiSettings, ComponentHealth, ComponentState, Context, Draining, Environment, Health, ProbeEmbedder,
-    ProbeError, ProgressCache,
+    ProbeError, ProbeTurn, ProgressCache,
 };
 use photofinish_api::key::KeyText;
 use photofinish_store::blobs::local::uploads::UploadPace;
 use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
-use photofinish_store::model::ids::{AlbumId, PhotoId};
+use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
 use photofinish_store::model::key::{KeyMode, NewKey, Scope};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::{
@@ -32,7 +32,7 @@ use time::OffsetDateTime;
 use time::macros::datetime;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
 pub use client::{ApiResponse, Partner};
@@ -65,19 +65,47 @@ pub struct TestService {
 }
 
 /// Returns embeddings of fake selfies, whose bytes are words that say what they show.
-#[derive(Default)]
 pub struct TestEmbedder {
-    pub calls: AtomicUsize,
+    /// Selfies that were examined.
+    pub calls: Arc<AtomicUsize>,
+    /// Organizations that have no place left.
+    pub busy: Mutex<HashSet<OrganizationId>>,
+    /// Each selfie `slow` takes a permit before it is examined.
+    pub permits: Arc<Semaphore>,
+}
+
+struct TestTurn {
+    calls: Arc<AtomicUsize>,
+    permits: Arc<Semaphore>,
+}
+
+impl Default for TestEmbedder {
+    fn default() -> Self {
+        Self { calls: Arc::default(), busy: Mutex::default(), permits: Arc::new(Semaphore::new(0)) }
+    }
 }
 
 #[async_trait]
 impl ProbeEmbedder for TestEmbedder {
-    async fn embed(&self, selfie: Bytes) -> Result<Embedding, ProbeError> {
+    async fn take_turn(&self, organization: OrganizationId) -> Result<Box<dyn ProbeTurn>, ProbeError> {
+        if self.busy.lock().unwrap().contains(&organization) {
+            return Err(ProbeError::Busy { try_again_in: Duration::from_millis(1500) });
+        }
+        Ok(Box::new(TestTurn { calls: Arc::clone(&self.calls), permits: Arc::clone(&self.permits) }))
+    }
+}
+
+#[async_trait]
+impl ProbeTurn for TestTurn {
+    async fn embed(self: Box<Self>, selfie: Bytes) -> Result<Embedding, ProbeError> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         match &*selfie {
             b"face" => Ok(embedding(1.0)),
+            b"slow" => {
+                self.permits.acquire().await.unwrap().forget();
+                Ok(embedding(1.0))
+            }
             b"landscape" => Err(ProbeError::NoFace),
-            b"busy" => Err(ProbeError::Busy { try_again_in: Duration::from_millis(1500) }),
             b"down" => Err(ProbeError::Unavailable),
             b"bug" => panic!("the embedder has a bug"),
             b"other model" => Ok(Embedding { model: "unknown@1".to_owned(), ..embedding(1.0) }),

@@ -1,0 +1,184 @@
+//! The thread that owns the models for selfies and does as it is told: load them, or examine one selfie. It decides
+//! nothing, and a native call may keep it forever: whoever gives the commands limits the time and drops it then.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use photofinish_models::traits::ModelFactory;
+use tracing::Span;
+
+use super::error::ProbeServiceError;
+use super::extractor::{ExtractionError, FaceExtractor, ProbeFace};
+use crate::engine::runner::panic_message;
+use crate::engine::spans::StageSpan;
+use crate::engine::stage_stats::StageStats;
+use crate::settings::Limits;
+
+/// The name of the stage in metrics and spans.
+pub(super) const STAGE: &str = "probe";
+
+/// What every worker needs.
+#[derive(Clone)]
+pub(super) struct WorkerContext {
+    pub(super) models: Arc<dyn ModelFactory>,
+    pub(super) limits: Limits,
+    pub(super) stats: Arc<StageStats>,
+}
+
+/// A running worker. Its thread ends when this is dropped, or, if it hangs, once it no longer does.
+pub(super) struct ProbeWorker {
+    thread: JoinHandle<()>,
+    commands: Sender<Command>,
+    /// Gets one value for each command to load: whether the models are loaded.
+    pub(super) loaded: Receiver<bool>,
+    /// Gets one value for each selfie.
+    pub(super) extracted: Receiver<Extraction>,
+}
+
+enum Command {
+    Load,
+    Extract(SelfieJob),
+}
+
+/// A selfie to examine.
+pub(super) struct SelfieJob {
+    pub(super) selfie: Bytes,
+    /// The span of the caller's request.
+    pub(super) span: Span,
+    /// How long it has waited.
+    pub(super) waited: Duration,
+}
+
+/// What examining a selfie gave.
+pub(super) struct Extraction {
+    pub(super) result: Result<ProbeFace, ProbeServiceError>,
+    /// Whether the models were dropped and must be loaded again.
+    pub(super) must_reload: bool,
+}
+
+impl ProbeWorker {
+    /// Starts a worker without models.
+    ///
+    /// # Errors
+    /// When the operating system refuses a thread.
+    pub(super) fn start(number: usize, context: WorkerContext) -> std::io::Result<Self> {
+        // One command is given at a time, so nobody ever waits for space.
+        let (commands, to_do) = bounded(1);
+        let (loaded_sender, loaded) = bounded(1);
+        let (extracted_sender, extracted) = bounded(1);
+        let thread = std::thread::Builder::new().name(format!("probe-{number}")).spawn(move || {
+            let mut extractor = None;
+            for command in to_do {
+                let is_delivered = match command {
+                    Command::Load => {
+                        // The old models first: both at once may not fit the device.
+                        drop(extractor.take());
+                        extractor = context.load_extractor();
+                        loaded_sender.send(extractor.is_some()).is_ok()
+                    }
+                    Command::Extract(job) => {
+                        extracted_sender.send(context.process_selfie(&mut extractor, job)).is_ok()
+                    }
+                };
+                if !is_delivered {
+                    // Given up meanwhile.
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { thread, commands, loaded, extracted })
+    }
+
+    /// Tells the worker to load its models; [`Self::loaded`] gets whether that worked.
+    pub(super) fn load(&self) {
+        self.send(Command::Load);
+    }
+
+    /// Tells the worker to examine a selfie; [`Self::extracted`] gets what it gave.
+    pub(super) fn extract(&self, job: SelfieJob) {
+        self.send(Command::Extract(job));
+    }
+
+    /// Ends the thread, which is idle.
+    ///
+    /// # Errors
+    /// When it has panicked.
+    pub(super) fn join(self) -> std::thread::Result<()> {
+        drop(self.commands);
+        self.thread.join()
+    }
+
+    /// Returns the thread, which ends by itself if what it does ever returns.
+    pub(super) fn abandon(self) -> JoinHandle<()> {
+        self.thread
+    }
+
+    fn send(&self, command: Command) {
+        if self.commands.send(command).is_err() {
+            // Its channels are closed then, so the caller notices when it waits for the outcome.
+            tracing::error!("probe thread has ended");
+        }
+    }
+}
+
+impl WorkerContext {
+    fn process_selfie(&self, extractor: &mut Option<FaceExtractor>, job: SelfieJob) -> Extraction {
+        let SelfieJob { selfie, span, waited } = job;
+        // Dropped before the result is delivered: the span of the request must not end while a child of it is open.
+        let span = StageSpan::new(span, STAGE, 1, waited);
+        let timer = self.stats.start_batch();
+        let result = {
+            let _entered = span.enter();
+            self.extract_face(extractor, &selfie)
+        };
+        timer.finish(1);
+        Extraction { result, must_reload: extractor.is_none() }
+    }
+
+    /// Examines a selfie. After a panic or a failure of the models the extractor is dropped.
+    fn extract_face(
+        &self,
+        extractor: &mut Option<FaceExtractor>,
+        selfie: &[u8],
+    ) -> Result<ProbeFace, ProbeServiceError> {
+        let Some(current) = extractor.as_mut() else { return Err(ProbeServiceError::Unavailable) };
+        let error = match catch_unwind(AssertUnwindSafe(|| current.extract(selfie))) {
+            Ok(Ok(face)) => return Ok(face),
+            Ok(Err(error)) => error,
+            Err(panic) => {
+                self.stats.record_panic();
+                let message = panic_message(panic.as_ref());
+                tracing::warn!(message, "selfie panicked, reloading probe models");
+                *extractor = None;
+                return Err(ProbeServiceError::Unreadable);
+            }
+        };
+        match error {
+            ExtractionError::NoFace => Err(ProbeServiceError::NoFace),
+            ExtractionError::Unreadable(poison) => {
+                tracing::debug!(detail = %poison, "failed to read selfie");
+                Err(ProbeServiceError::Unreadable)
+            }
+            ExtractionError::Unavailable(outage) => {
+                tracing::error!(reason = %outage, "probe models failed, reloading them");
+                *extractor = None;
+                Err(ProbeServiceError::Unavailable)
+            }
+        }
+    }
+
+    fn load_extractor(&self) -> Option<FaceExtractor> {
+        let loaded = catch_unwind(AssertUnwindSafe(|| FaceExtractor::new(self.models.as_ref(), self.limits)));
+        let reason = match loaded {
+            Ok(Ok(extractor)) => return Some(extractor),
+            Ok(Err(outage)) => outage.to_string(),
+            Err(panic) => panic_message(panic.as_ref()),
+        };
+        tracing::error!(reason, "failed to load probe models, selfies are refused");
+        None
+    }
+}

@@ -1,0 +1,266 @@
+//! Removal of expired selfies.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use photofinish_store::model::ids::ProbeId;
+use photofinish_store::model::object_key::ObjectKey;
+use photofinish_store::traits::{Blobs, ExpiredPosition, Probe, Probes};
+use photofinish_store::{Store, StoreError};
+
+/// Pause after everything that had expired was tried.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Objects deleted at once. A key can make hundreds of selfies a second, and a bucket takes tens of milliseconds to
+/// delete one object.
+const DELETIONS_AT_ONCE: usize = 16;
+
+/// Removes expired selfies, until it is dropped.
+pub async fn remove_expired_forever(store: &Store) {
+    let mut removal = ProbeRemoval { probes: &*store.probes, blobs: &*store.blobs, after: None };
+    loop {
+        match removal.run().await {
+            Ok(Removed { failed: 0, .. }) => {}
+            Ok(Removed { failed, .. }) => {
+                tracing::warn!(failed, "failed to delete expired selfies, retrying in 10 s");
+            }
+            Err(error) => tracing::warn!(%error, "failed to remove expired selfies, retrying in 10 s"),
+        }
+        tokio::time::sleep(RETRY_INTERVAL).await;
+    }
+}
+
+/// What one run did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Removed {
+    removed: usize,
+    /// Selfies whose objects could not be deleted. They stay, and are tried again.
+    failed: usize,
+}
+
+struct ProbeRemoval<'a> {
+    probes: &'a dyn Probes,
+    blobs: &'a dyn Blobs,
+    /// Where the next run begins: after selfies that could not be deleted, so that they keep no others waiting. `None`
+    /// at the beginning.
+    after: Option<ExpiredPosition>,
+}
+
+impl ProbeRemoval<'_> {
+    /// Removes expired selfies, one batch after the other, until none is left that was not tried. Ends early when nothing
+    /// of a batch can be deleted: the storage is probably down.
+    async fn run(&mut self) -> Result<Removed, StoreError> {
+        let mut total = Removed::default();
+        loop {
+            let batch = self.probes.list_expired(self.after).await?;
+            let Some(last) = batch.last() else {
+                self.after = None;
+                return Ok(total);
+            };
+            self.after = Some(ExpiredPosition { expires_at: last.expires_at, id: last.id });
+            let size = batch.len();
+            let deleted = self.delete_objects(batch).await;
+            self.probes.remove(&deleted).await?;
+            total.removed += deleted.len();
+            total.failed += size - deleted.len();
+            if deleted.is_empty() {
+                return Ok(total);
+            }
+        }
+    }
+
+    /// Deletes the bytes first, then the caller the rows, so that the next run finds what an interrupted one left.
+    /// Includes selfies that have their embedding: deleting their bytes may have failed then, or a presigned URL may have
+    /// brought bytes again. Returns those whose bytes are gone.
+    async fn delete_objects(&self, batch: Vec<Probe>) -> Vec<ProbeId> {
+        let deletions = batch.into_iter().map(|probe| async move {
+            let key = ObjectKey::probe(probe.organization, probe.album, probe.id);
+            match self.blobs.delete(&key).await {
+                Ok(()) => Some(probe.id),
+                Err(error) => {
+                    tracing::debug!(probe.id = %probe.id, %error, "failed to delete an expired selfie");
+                    None
+                }
+            }
+        });
+        let deletions = futures_util::stream::iter(deletions).buffer_unordered(DELETIONS_AT_ONCE);
+        deletions.filter_map(std::future::ready).collect().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Instant;
+
+    use async_trait::async_trait;
+    use bytes::Bytes;
+    use photofinish_store::conformance::AlbumFixture;
+    use photofinish_store::model::ids::{AlbumId, OrganizationId};
+    use photofinish_store::model::photo::Embedding;
+    use photofinish_store::traits::{ProbeOutcome, Result, UploadConditions};
+    use photofinish_store::{StoreErrorKind, conformance};
+    use tokio::sync::Semaphore;
+    use url::Url;
+
+    use super::*;
+
+    async fn open_store() -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(conformance::test_settings(folder.path())).await.unwrap();
+        (folder, store)
+    }
+
+    fn removal<'a>(store: &'a Store, blobs: &'a dyn Blobs) -> ProbeRemoval<'a> {
+        ProbeRemoval { probes: &*store.probes, blobs, after: None }
+    }
+
+    async fn create_expired(store: &Store, album: AlbumId, count: usize) -> Vec<Probe> {
+        let mut probes = Vec::new();
+        for _ in 0..count {
+            probes.push(store.probes.create(album, Duration::ZERO).await.unwrap());
+        }
+        probes
+    }
+
+    /// Objects of which some cannot be deleted; counts deletions.
+    struct FaultyBlobs {
+        undeletable: Vec<ObjectKey>,
+        deleted: AtomicUsize,
+        running: AtomicUsize,
+        max_running: AtomicUsize,
+        /// Each deletion takes a permit.
+        permits: Semaphore,
+    }
+
+    impl FaultyBlobs {
+        fn new(undeletable: &[Probe], permits: usize) -> Self {
+            let key = |probe: &Probe| ObjectKey::probe(probe.organization, probe.album, probe.id);
+            Self {
+                undeletable: undeletable.iter().map(key).collect(),
+                deleted: AtomicUsize::new(0),
+                running: AtomicUsize::new(0),
+                max_running: AtomicUsize::new(0),
+                permits: Semaphore::new(permits),
+            }
+        }
+    }
+
+    #[async_trait]
+    impl Blobs for FaultyBlobs {
+        async fn read(&self, _: &ObjectKey, _: u64) -> Result<Bytes> {
+            unreachable!("the removal reads nothing")
+        }
+        async fn write(&self, _: &ObjectKey, _: &str, _: Bytes) -> Result<()> {
+            unreachable!("the removal writes nothing")
+        }
+        async fn upload_url(&self, _: &ObjectKey, _: UploadConditions<'_>) -> Result<Url> {
+            unreachable!("the removal signs nothing")
+        }
+        async fn download_url(&self, _: &ObjectKey, _: Duration) -> Result<Url> {
+            unreachable!("the removal signs nothing")
+        }
+        async fn head(&self, _: &ObjectKey) -> Result<Option<u64>> {
+            unreachable!("the removal reads nothing")
+        }
+        async fn delete(&self, key: &ObjectKey) -> Result<()> {
+            let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+            self.max_running.fetch_max(running, Ordering::SeqCst);
+            self.permits.acquire().await.unwrap().forget();
+            self.running.fetch_sub(1, Ordering::SeqCst);
+            if self.undeletable.contains(key) {
+                return Err(StoreError::new(StoreErrorKind::Unavailable, "delete an object"));
+            }
+            self.deleted.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }
+        async fn delete_album(&self, _: OrganizationId, _: AlbumId) -> Result<()> {
+            unreachable!("the removal deletes no album")
+        }
+    }
+
+    #[tokio::test]
+    async fn an_expired_selfie_is_removed_whether_it_was_used_or_not() {
+        let (_folder, store) = open_store().await;
+        let fixture = AlbumFixture::create(&store).await;
+        let mut keys = Vec::new();
+        // A selfie stores an embedding only before it expires: 10 s outlast a commit on a busy disk.
+        for (seconds, is_used) in [(2, false), (10, true), (3600, true)] {
+            let probe = store.probes.create(fixture.album, Duration::from_secs(seconds)).await.unwrap();
+            if is_used {
+                let embedding = Embedding { model: "test@1".to_owned(), vector: vec![1.0, 0.0] };
+                store.probes.set_outcome(probe.id, ProbeOutcome::Embedded(embedding)).await.unwrap();
+            }
+            let key = ObjectKey::probe(probe.organization, probe.album, probe.id);
+            store.blobs.write(&key, "image/jpeg", Bytes::from_static(b"a face")).await.unwrap();
+            keys.push((key, probe.id));
+        }
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while store.probes.list_expired(None).await.unwrap().len() < 2 {
+            assert!(Instant::now() < deadline, "the selfies do not expire");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let removed = removal(&store, &*store.blobs).run().await.unwrap();
+        assert_eq!(removed, Removed { removed: 2, failed: 0 });
+        let mut left = Vec::new();
+        for (key, _) in &keys {
+            left.push(store.blobs.head(key).await.unwrap().is_some());
+        }
+        assert_eq!(left, [false, false, true]);
+        assert!(store.probes.get(fixture.album, keys[2].1).await.is_ok());
+        assert!(store.probes.list_expired(None).await.unwrap().is_empty());
+        store.close().await;
+    }
+
+    #[tokio::test]
+    async fn one_run_removes_everything_but_the_objects_that_cannot_be_deleted() {
+        let (_folder, store) = open_store().await;
+        let fixture = AlbumFixture::create(&store).await;
+        let expired = create_expired(&store, fixture.album, 600).await;
+        // The first that expired, so that every batch of the first selfies would contain it.
+        let mut blobs = FaultyBlobs::new(&expired[..1], 10_000);
+        let removed = removal(&store, &blobs).run().await.unwrap();
+        assert_eq!(removed, Removed { removed: 599, failed: 1 });
+        assert_eq!(store.probes.list_expired(None).await.unwrap(), expired[..1]);
+        blobs.undeletable.clear();
+        assert_eq!(removal(&store, &blobs).run().await.unwrap(), Removed { removed: 1, failed: 0 });
+        assert_eq!(blobs.deleted.load(Ordering::SeqCst), 600);
+    }
+
+    #[tokio::test]
+    async fn a_batch_that_cannot_be_deleted_does_not_stop_the_next_run() {
+        let (_folder, store) = open_store().await;
+        let fixture = AlbumFixture::create(&store).await;
+        let expired = create_expired(&store, fixture.album, 300).await;
+        let stuck = store.probes.list_expired(None).await.unwrap();
+        assert!(stuck.len() < expired.len(), "one batch has all of them");
+        let blobs = FaultyBlobs::new(&stuck, 10_000);
+        let mut removal = removal(&store, &blobs);
+        assert_eq!(removal.run().await.unwrap(), Removed { removed: 0, failed: stuck.len() });
+        let rest = expired.len() - stuck.len();
+        assert_eq!(removal.run().await.unwrap(), Removed { removed: rest, failed: 0 });
+        assert_eq!(removal.run().await.unwrap(), Removed { removed: 0, failed: stuck.len() });
+    }
+
+    #[tokio::test]
+    async fn sixteen_objects_are_deleted_at_once() {
+        let (_folder, store) = open_store().await;
+        let fixture = AlbumFixture::create(&store).await;
+        create_expired(&store, fixture.album, 40).await;
+        let blobs = Arc::new(FaultyBlobs::new(&[], 0));
+        let run = async { removal(&store, &*blobs).run().await.unwrap() };
+        let release = async {
+            let all_run = || blobs.running.load(Ordering::SeqCst) == DELETIONS_AT_ONCE;
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while !all_run() {
+                assert!(Instant::now() < deadline, "fewer are deleted at once");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            blobs.permits.add_permits(40);
+        };
+        let (removed, ()) = tokio::join!(run, release);
+        assert_eq!(removed, Removed { removed: 40, failed: 0 });
+        assert_eq!(blobs.max_running.load(Ordering::SeqCst), DELETIONS_AT_ONCE);
+    }
+}
