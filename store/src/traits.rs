@@ -80,7 +80,7 @@ pub trait Photos: Send + Sync {
     async fn list(&self, album: AlbumId, query: PhotoQuery) -> Result<PhotoPage>;
     /// Deletes the rows of a photo and records the change for face indexes. The caller deletes the objects.
     async fn delete(&self, album: AlbumId, id: PhotoId) -> Result<()>;
-    /// Counts the photos in each state.
+    /// Returns how many photos are in each state. Costs the same for an album of any size.
     async fn count_by_state(&self, album: AlbumId) -> Result<StateCounts>;
     /// Counts the photos of the album that became ready or failed within the last `window`, by the clock that wrote
     /// when they did: the rate of `albums/progress`.
