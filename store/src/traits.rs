@@ -29,7 +29,8 @@ pub trait Keys: Send + Sync {
     async fn get_or_create_organization(&self, name: &str) -> Result<OrganizationId>;
     /// Stores a key. `Conflict` when its digest is stored already.
     async fn create(&self, key: NewKey) -> Result<Key>;
-    /// Returns the key of this digest, also when it is revoked or expired.
+    /// Returns the key of this digest, also when it is revoked or expired. The answer of a store may be a few seconds
+    /// old: it knows at once what itself created and revoked, and other processes' revocations after that time.
     async fn find(&self, digest: &KeyDigest) -> Result<Option<Key>>;
     /// Records that a key was used, at most once a minute.
     async fn touch(&self, id: KeyId, at: OffsetDateTime) -> Result<()>;
