@@ -41,7 +41,7 @@ pub(crate) async fn stream(ctx: Context, caller: Uploader, input: OneAlbum) -> R
     ctx.store.albums.get(&caller.tenant, input.album).await?;
     let (events, mut unread) = mpsc::channel::<Bytes>(EVENT_BUFFER);
     let task = async move { stream_progress(ctx, caller, input.album, events).await };
-    // The task ends when the album is idle, the service drains, a measurement fails, or the
+    // The task ends when the album is idle, the key becomes invalid, the service drains, a measurement fails, or the
     // client disconnects.
     tokio::spawn(task.in_current_span());
     let body =
@@ -101,10 +101,11 @@ struct Watch<'s> {
 }
 
 impl Watch<'_> {
-    /// Returns the progress for the next event, if the album is still there: it may be deleted
+    /// Returns the progress for the next event, if the key is still valid and the album still there: either may change
     /// while the stream is open.
     async fn next_progress(&self) -> Result<Progress, ApiError> {
         let Self { ctx, caller, album, shared, since } = self;
+        caller.check_key(&*ctx.store.keys).await?;
         ctx.store.albums.get(&caller.tenant, *album).await?;
         let now = Instant::now();
         let oldest = now.checked_sub(SNAPSHOT_TTL).map_or(*since, |oldest| oldest.max(*since));
