@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use photofinish_store::model::album::Tenant;
 use photofinish_store::model::ids::KeyId;
-use photofinish_store::model::key::{Key, KeyMode, Scope};
+use photofinish_store::model::key::{Key, KeyDigest, KeyMode, Scope};
 use photofinish_store::traits::Keys;
 use time::{Duration, OffsetDateTime};
 use warp::http::HeaderMap;
@@ -23,12 +23,23 @@ use crate::key::KeyText;
 pub(crate) const KEY_HEADER: &str = "x-api-key";
 
 /// An authenticated caller.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Caller {
     /// The key; the `createdBy` of albums that it creates.
     pub(crate) key: KeyId,
     /// The tenant whose objects the caller can access.
     pub(crate) tenant: Tenant,
+    digest: KeyDigest,
+}
+
+impl Caller {
+    /// Checks that the key has been neither revoked nor expired since: for responses that go on for a while.
+    ///
+    /// # Errors
+    /// 401 as for a new request; 503 if the database cannot be asked.
+    pub(crate) async fn check_key(&self, keys: &dyn Keys) -> Result<(), ApiError> {
+        find_valid_key(keys, &self.digest, OffsetDateTime::now_utc()).await.map(drop)
+    }
 }
 
 /// A caller whose key has a scope.
@@ -94,15 +105,17 @@ impl Authenticator {
     /// 401 without a valid key, with the reason in `data.code`; 403 `INSUFFICIENT_SCOPE` without the scope.
     pub(crate) async fn authenticate<C: ScopedCaller>(&self, headers: &HeaderMap) -> Result<C, ApiError> {
         let now = OffsetDateTime::now_utc();
-        let key = self.verify_key(headers, now).await?;
+        let digest = self.read_digest(headers)?;
+        let key = find_valid_key(&*self.keys, &digest, now).await?;
         self.touch(&key, now);
         if C::SCOPE.is_some_and(|scope| !key.scopes.contains(&scope)) {
             return Err(ApiError::new(ErrorKind::Forbidden).with_code("INSUFFICIENT_SCOPE"));
         }
-        Ok(C::from_caller(Caller { key: key.id, tenant: key.tenant }))
+        Ok(C::from_caller(Caller { key: key.id, tenant: key.tenant, digest }))
     }
 
-    async fn verify_key(&self, headers: &HeaderMap, now: OffsetDateTime) -> Result<Key, ApiError> {
+    /// Returns the digest of the key in the headers, if this environment accepts keys of its mode.
+    fn read_digest(&self, headers: &HeaderMap) -> Result<KeyDigest, ApiError> {
         let sent = headers.get(KEY_HEADER).ok_or_else(|| unauthorized("KEY_MISSING"))?;
         let sent = sent.to_str().map_err(|_| unauthorized("KEY_MALFORMED"))?;
         let text = KeyText::parse(sent).map_err(|_| unauthorized("KEY_MALFORMED"))?;
@@ -114,14 +127,7 @@ impl Authenticator {
         if !is_accepted {
             return Err(unauthorized("KEY_OF_ANOTHER_ENVIRONMENT"));
         }
-        let key = self.keys.find(&text.digest()).await?.ok_or_else(|| unauthorized("KEY_UNKNOWN"))?;
-        if key.revoked_at.is_some() {
-            return Err(unauthorized("KEY_REVOKED"));
-        }
-        if key.expires_at.is_some_and(|expiry| expiry <= now) {
-            return Err(unauthorized("KEY_EXPIRED"));
-        }
-        Ok(key)
+        Ok(text.digest())
     }
 
     /// Records the use of a key in a task of its own, so that the request does not wait for the write.
@@ -141,6 +147,57 @@ impl Authenticator {
     }
 }
 
+async fn find_valid_key(keys: &dyn Keys, digest: &KeyDigest, now: OffsetDateTime) -> Result<Key, ApiError> {
+    let key = keys.find(digest).await?.ok_or_else(|| unauthorized("KEY_UNKNOWN"))?;
+    if key.revoked_at.is_some() {
+        return Err(unauthorized("KEY_REVOKED"));
+    }
+    if key.expires_at.is_some_and(|expiry| expiry <= now) {
+        return Err(unauthorized("KEY_EXPIRED"));
+    }
+    Ok(key)
+}
+
 fn unauthorized(code: &'static str) -> ApiError {
     ApiError::new(ErrorKind::Unauthorized).with_code(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use photofinish_store::conformance::test_settings;
+    use photofinish_store::model::key::NewKey;
+    use photofinish_store::open_keys;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_key_becomes_invalid_at_its_expiry_and_when_it_is_revoked() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = test_settings(folder.path());
+        let keys = open_keys(&settings.database_url, &settings.server_limits).await.unwrap();
+        let expiry = OffsetDateTime::from_unix_timestamp(1_900_000_000).unwrap();
+        let new = NewKey {
+            organization: keys.get_or_create_organization("Lake Timing").await.unwrap(),
+            mode: KeyMode::Live,
+            label: "gate 3".to_owned(),
+            hint: "svc_live_x9".to_owned(),
+            scopes: Scope::ALL.to_vec(),
+            expires_at: Some(expiry),
+            digest: [7; 32],
+        };
+        let key = keys.create(new).await.unwrap();
+        let check = async |now| match find_valid_key(&*keys, &[7; 32], now).await {
+            Ok(found) => Ok(found.id),
+            Err(error) => Err(error.data().cloned()),
+        };
+        let before = expiry - Duration::SECOND;
+        assert_eq!(check(before).await, Ok(key.id));
+        assert_eq!(check(expiry).await, Err(Some(json!({ "code": "KEY_EXPIRED" }))));
+        let caller = Caller { key: key.id, tenant: key.tenant, digest: [7; 32] };
+        caller.check_key(&*keys).await.unwrap();
+        keys.revoke(key.id).await.unwrap();
+        assert_eq!(check(before).await, Err(Some(json!({ "code": "KEY_REVOKED" }))));
+        assert_eq!(caller.check_key(&*keys).await.unwrap_err().kind(), ErrorKind::Unauthorized);
+    }
 }

@@ -42,7 +42,7 @@ pub struct Context {
     pub trace_hook: TraceHook,
     /// Whether the service is shutting down; `Draining::default()` at start.
     pub draining: Draining,
-    /// Measurements that the progress streams share; `ProgressCache::default()` at start.
+    /// Measurements that all who watch an album share; `ProgressCache::default()` at start.
     pub progress_cache: ProgressCache,
 }
 

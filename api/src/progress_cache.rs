@@ -1,23 +1,23 @@
-//! Shares one measurement of an album's progress among all its event streams.
+//! Shares one measurement of an album's progress among all who watch it, by a stream or by calls.
 //!
-//! However many streams an album has, its photos are counted once per interval. The cache has an entry only for albums
-//! with a stream.
+//! However many streams an album has, it is measured once per interval; however many calls arrive during a measurement,
+//! the next one answers all of them. The cache has an entry only for albums with a stream or a call.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use photofinish_store::model::ids::AlbumId;
 
 use crate::errors::ApiError;
 use crate::wire::progress::Progress;
 
-/// The last measured progress of every album with an event stream. Cheap to clone.
+/// The last measured progress of every album that is watched. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct ProgressCache(Arc<Mutex<BTreeMap<AlbumId, Weak<SharedProgress>>>>);
 
 impl ProgressCache {
-    /// Returns the entry of an album; it is dropped with the last stream that uses it.
+    /// Returns the entry of an album; it is dropped with the last stream or call that uses it.
     pub(crate) fn entry(&self, album: AlbumId) -> Arc<SharedProgress> {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = entries.get(&album).and_then(Weak::upgrade) {
@@ -30,41 +30,34 @@ impl ProgressCache {
     }
 }
 
-/// The progress that all streams of one album share.
+/// The progress that all who watch one album share.
 #[derive(Default)]
 pub(crate) struct SharedProgress(tokio::sync::Mutex<Option<Snapshot>>);
 
 /// A measurement and when it was made.
 struct Snapshot {
     started: Instant,
-    finished: Instant,
     result: Result<Progress, ApiError>,
 }
 
 impl SharedProgress {
-    /// Returns the last measurement if it is younger than `max_age` and was started after `since`, else measures.
+    /// Returns the last measurement if it was started at `since` or later, else measures.
     ///
-    /// A stream passes the time of its own start as `since`: an older measurement may miss photos that its client has
-    /// confirmed before. For the same reason a cached measurement never ends a stream: an idle album is measured again.
+    /// A measurement that was started before a client's request may miss photos that the client has confirmed before.
     pub(crate) async fn get_or_measure(
         &self,
         since: Instant,
-        max_age: Duration,
         measure: impl Future<Output = Result<Progress, ApiError>>,
     ) -> Result<Progress, ApiError> {
-        // One stream measures while the others wait for its result. They share errors too: during an outage each would
+        // One measures while the others wait for its result. They share errors too: during an outage each would
         // otherwise wait for a timeout of its own, one after the other.
         let mut last = self.0.lock().await;
-        if let Some(snapshot) = &*last
-            && snapshot.started >= since
-            && snapshot.finished.elapsed() < max_age
-            && !snapshot.result.as_ref().is_ok_and(Progress::is_idle)
-        {
+        if let Some(snapshot) = last.as_ref().filter(|snapshot| snapshot.started >= since) {
             return snapshot.result.clone();
         }
         let started = Instant::now();
         let result = measure.await;
-        *last = Some(Snapshot { started, finished: Instant::now(), result: result.clone() });
+        *last = Some(Snapshot { started, result: result.clone() });
         result
     }
 }
@@ -89,16 +82,30 @@ mod tests {
             tokio::task::yield_now().await;
             Ok(progress.clone())
         };
-        let results = (0..100).map(|_| shared.get_or_measure(since, Duration::MAX, measure()));
+        let results = (0..100).map(|_| shared.get_or_measure(since, measure()));
         for result in join_all(results).await {
             assert_eq!(result.unwrap(), progress);
         }
         assert_eq!(calls.load(Ordering::Relaxed), 1);
         // A stream that starts now gets no measurement from before its start.
-        shared.get_or_measure(Instant::now(), Duration::MAX, measure()).await.unwrap();
+        shared.get_or_measure(Instant::now(), measure()).await.unwrap();
         assert_eq!(calls.load(Ordering::Relaxed), 2);
-        shared.get_or_measure(since, Duration::ZERO, measure()).await.unwrap();
-        assert_eq!(calls.load(Ordering::Relaxed), 3);
+    }
+
+    #[tokio::test]
+    async fn calls_that_arrive_during_a_measurement_share_the_next_one() {
+        let (shared, calls) = (SharedProgress::default(), AtomicUsize::new(0));
+        let progress = Progress::new(AlbumId::generate(), &StateCounts::default(), None);
+        let measure = || async {
+            calls.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+            Ok(progress.clone())
+        };
+        let watch = || async { shared.get_or_measure(Instant::now(), measure()).await };
+        for result in join_all((0..50).map(|_| watch())).await {
+            assert_eq!(result.unwrap(), progress);
+        }
+        assert!(calls.load(Ordering::Relaxed) <= 2, "{calls:?} measurements");
     }
 
     #[tokio::test]
@@ -109,13 +116,13 @@ mod tests {
             tokio::task::yield_now().await;
             Err(ApiError::new(ErrorKind::ServiceUnavailable))
         };
-        let results = (0..3).map(|_| shared.get_or_measure(since, Duration::MAX, fail()));
+        let results = (0..3).map(|_| shared.get_or_measure(since, fail()));
         assert!(join_all(results).await.iter().all(Result::is_err));
         assert_eq!(calls.load(Ordering::Relaxed), 1);
     }
 
     #[test]
-    fn an_album_without_streams_leaves_the_progress_cache() {
+    fn an_album_that_nobody_watches_leaves_the_progress_cache() {
         let (cache, album) = (ProgressCache::default(), AlbumId::generate());
         let first = cache.entry(album);
         assert!(Arc::ptr_eq(&first, &cache.entry(album)));

@@ -18,7 +18,7 @@ pub struct DatabaseArguments {
     #[arg(long, env = "PHOTOFINISH_DATABASE_URL", value_name = "URL", hide_env_values = true)]
     #[arg(value_parser = parsers::database_url)]
     pub database_url: Option<String>,
-    /// Postgres: size of the connection pool; at least 2 connections are used
+    /// Postgres: size of the connection pool; at least 2 connections are used, and 2 more look up API keys
     #[arg(long, env = "PHOTOFINISH_DATABASE_CONNECTIONS", value_name = "COUNT", default_value = "16")]
     #[arg(value_parser = parsers::count)]
     pub database_connections: u64,

@@ -27,7 +27,7 @@ const BATCH: usize = 64;
 /// Connection options that make the server send the plan of each statement to the client.
 const AUTO_EXPLAIN: &str = "options[session_preload_libraries]=auto_explain&options[auto_explain.log_min_duration]=0\
                        &options[auto_explain.log_analyze]=on&options[auto_explain.log_buffers]=on\
-                       &options[client_min_messages]=log";
+                       &options[auto_explain.log_triggers]=on&options[client_min_messages]=log";
 
 /// Inserts photos of an album: most are ready, some in each other state. `$2` makes the ids of the album unique.
 const PHOTOS: &str = "insert into photo (album, id, filename, content_type, state, failure, width, height, \
@@ -50,6 +50,9 @@ const TEXTS: &str = "insert into seen_text (album, photo, text, box_top, box_lef
 
 const CHANGES: &str = "insert into photo_change (album, change, photo) \
      select album, row_number() over () / 64 + 1, id from photo where album = $1";
+
+/// Counts the photos, as for those that are older than the triggers.
+const COUNTS: &str = include_str!("../migrations/postgres/0007_count_photos.sql");
 
 /// Collects the plans that the server sends, in order.
 #[derive(Clone, Default)]
@@ -121,7 +124,7 @@ async fn fill_database(
     small: &[AlbumFixture],
 ) -> Result<(), Box<dyn Error>> {
     let mut connection = PgConnection::connect(url).await?;
-    // Skips foreign key checks: the references are correct by construction.
+    // Skips foreign key checks, because the references are correct by construction, and triggers.
     sqlx::query("set session_replication_role = replica").execute(&mut connection).await?;
     let start = Instant::now();
     for (number, fixture) in std::iter::once(large).chain(small).enumerate() {
@@ -139,6 +142,7 @@ async fn fill_database(
                        where id = $1";
         sqlx::query(changes).bind(fixture.album).execute(&mut connection).await?;
     }
+    sqlx::raw_sql(COUNTS).execute(&mut connection).await?;
     sqlx::query("vacuum analyze").execute(&mut connection).await?;
     eprintln!("filled in {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
@@ -321,10 +325,15 @@ async fn run_searches(
         small.store.photos.get_many(small.album, &ids).await?;
         let query = PhotoQuery { after: None, limit: 50, state: Some(PhotoState::Failed) };
         large.store.photos.list(large.album, query).await?;
+        let query = PhotoQuery { after: hits.first().map(|hit| hit.photo), limit: 50, state: None };
+        small.store.photos.list(small.album, query).await?;
+        large.store.photos.count_by_state(large.album).await?;
     }
     let plans = report.plans.take();
     report.add_plan(&plans, "bib search: one bib and its variants", "text = any");
     report.add_plan(&plans, "the photos of ten hits", "id = any");
+    report.add_plan(&plans, "a page of photos", "where album = $1 and id > $2");
     report.add_plan(&plans, "a page of failed photos", "state = $4");
+    report.add_plan(&plans, "the photos of an album by state", "from photo_count");
     Ok(())
 }

@@ -8,6 +8,7 @@ pub mod blobs;
 pub mod conformance;
 pub mod error;
 pub mod folder;
+mod key_cache;
 pub mod metric_names;
 pub mod model;
 pub mod private;

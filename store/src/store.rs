@@ -12,6 +12,7 @@ use crate::blobs::gc::{GarbageCollector, GcOptions, GcReport};
 use crate::blobs::local::LocalFiles;
 use crate::blobs::storage::{Storage, StorageSettings};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::key_cache::CachedKeys;
 use crate::metric_names;
 use crate::model::object_key::ObjectKey;
 use crate::queue::jetstream::{JetStreamQueue, QueueSettings};
@@ -132,7 +133,7 @@ impl Store {
             Arc::new(SqlQueue::start(database.clone(), settings.attempt_limit, settings.max_cells));
         let jetstream = open_jetstream(settings.queue, Arc::clone(&sql_queue) as _).await?;
         Ok(Self {
-            keys: Arc::new(SqlKeys::new(database.clone())),
+            keys: Arc::new(CachedKeys::new(SqlKeys::new(database.clone()))),
             albums: Arc::new(SqlAlbums::new(database.clone(), Arc::clone(&face_cache))),
             photos: Arc::new(SqlPhotos::new(database.clone(), Arc::clone(&face_cache))),
             queue: match &jetstream {

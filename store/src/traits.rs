@@ -29,7 +29,8 @@ pub trait Keys: Send + Sync {
     async fn get_or_create_organization(&self, name: &str) -> Result<OrganizationId>;
     /// Stores a key. `Conflict` when its digest is stored already.
     async fn create(&self, key: NewKey) -> Result<Key>;
-    /// Returns the key of this digest, also when it is revoked or expired.
+    /// Returns the key of this digest, also when it is revoked or expired. The answer of a store may be a few seconds
+    /// old: it knows at once what itself created and revoked, and other processes' revocations after that time.
     async fn find(&self, digest: &KeyDigest) -> Result<Option<Key>>;
     /// Records that a key was used, at most once a minute.
     async fn touch(&self, id: KeyId, at: OffsetDateTime) -> Result<()>;
@@ -80,7 +81,7 @@ pub trait Photos: Send + Sync {
     async fn list(&self, album: AlbumId, query: PhotoQuery) -> Result<PhotoPage>;
     /// Deletes the rows of a photo and records the change for face indexes. The caller deletes the objects.
     async fn delete(&self, album: AlbumId, id: PhotoId) -> Result<()>;
-    /// Counts the photos in each state.
+    /// Returns how many photos are in each state. Costs the same for an album of any size.
     async fn count_by_state(&self, album: AlbumId) -> Result<StateCounts>;
     /// Counts the photos of the album that became ready or failed within the last `window`, by the clock that wrote
     /// when they did: the rate of `albums/progress`.

@@ -1,5 +1,6 @@
 //! An album's progress, as one response or as a stream of server-sent events.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use crate::auth::Uploader;
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
+use crate::progress_cache::SharedProgress;
 use crate::wire::album::OneAlbum;
 use crate::wire::progress::{Progress, Throughput};
 
@@ -22,22 +24,25 @@ use crate::wire::progress::{Progress, Throughput};
 const RATE_WINDOW: Duration = Duration::from_secs(10);
 /// How often a stream sends an event.
 const STREAM_INTERVAL: Duration = Duration::from_secs(1);
-/// How long other streams of the album use a measurement. Shorter than [`STREAM_INTERVAL`], so that the only stream of
-/// an album measures for every event.
+/// How old a measurement may be that a stream of the album uses. Shorter than [`STREAM_INTERVAL`], so that the only
+/// stream of an album measures for every event.
 const SNAPSHOT_TTL: Duration = Duration::from_millis(750);
 /// Events that a slow client may leave unread before the stream waits for it.
 const EVENT_BUFFER: usize = 4;
 
 pub(crate) async fn get(ctx: Context, caller: Uploader, input: OneAlbum) -> Result<Progress, ApiError> {
+    let since = Instant::now();
     ctx.store.albums.get(&caller.tenant, input.album).await?;
-    measure_progress(&ctx, input.album).await
+    let shared = ctx.progress_cache.entry(input.album);
+    shared.get_or_measure(since, measure_progress(&ctx, input.album)).await
 }
 
 pub(crate) async fn stream(ctx: Context, caller: Uploader, input: OneAlbum) -> Result<Response, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
     let (events, mut unread) = mpsc::channel::<Bytes>(EVENT_BUFFER);
     let task = async move { stream_progress(ctx, caller, input.album, events).await };
-    // The task ends when the album is idle, the service drains, a measurement fails, or the client disconnects.
+    // The task ends when the album is idle, the key becomes invalid, the service drains, a measurement fails, or the
+    // client disconnects.
     tokio::spawn(task.in_current_span());
     let body =
         stream::poll_fn(move |cx| unread.poll_recv(cx).map(|event| event.map(Ok::<_, std::io::Error>)));
@@ -52,7 +57,13 @@ pub(crate) async fn stream(ctx: Context, caller: Uploader, input: OneAlbum) -> R
 
 async fn stream_progress(ctx: Context, caller: Uploader, album: AlbumId, events: mpsc::Sender<Bytes>) {
     let mut interval = tokio::time::interval(STREAM_INTERVAL);
-    let (shared, since) = (ctx.progress_cache.entry(album), Instant::now());
+    let watch = Watch {
+        shared: ctx.progress_cache.entry(album),
+        ctx: &ctx,
+        caller: &caller,
+        album,
+        since: Instant::now(),
+    };
     loop {
         tokio::select! {
             () = events.closed() => return,
@@ -62,13 +73,7 @@ async fn stream_progress(ctx: Context, caller: Uploader, album: AlbumId, events:
             }
             _ = interval.tick() => {}
         }
-        // Checked before every event: the album may be deleted while the stream is open.
-        let album_exists = ctx.store.albums.get(&caller.tenant, album).await.map_err(ApiError::from);
-        let measured = match album_exists {
-            Ok(_) => shared.get_or_measure(since, SNAPSHOT_TTL, measure_progress(&ctx, album)).await,
-            Err(error) => Err(error),
-        };
-        let progress = match measured {
+        let progress = match watch.next_progress().await {
             Ok(progress) => progress,
             Err(error) => {
                 error.log();
@@ -82,6 +87,34 @@ async fn stream_progress(ctx: Context, caller: Uploader, album: AlbumId, events:
         if progress.is_idle() {
             return send_event(&events, "done", &text).await;
         }
+    }
+}
+
+/// What a stream watches, and for whom.
+struct Watch<'s> {
+    ctx: &'s Context,
+    caller: &'s Uploader,
+    album: AlbumId,
+    shared: Arc<SharedProgress>,
+    /// When the stream started.
+    since: Instant,
+}
+
+impl Watch<'_> {
+    /// Returns the progress for the next event, if the key is still valid and the album still there: either may change
+    /// while the stream is open.
+    async fn next_progress(&self) -> Result<Progress, ApiError> {
+        let Self { ctx, caller, album, shared, since } = self;
+        caller.check_key(&*ctx.store.keys).await?;
+        ctx.store.albums.get(&caller.tenant, *album).await?;
+        let now = Instant::now();
+        let oldest = now.checked_sub(SNAPSHOT_TTL).map_or(*since, |oldest| oldest.max(*since));
+        let progress = shared.get_or_measure(oldest, measure_progress(ctx, *album)).await?;
+        if !progress.is_idle() {
+            return Ok(progress);
+        }
+        // Another stream's measurement does not end this one: the client may have confirmed photos since.
+        shared.get_or_measure(now, measure_progress(ctx, *album)).await
     }
 }
 

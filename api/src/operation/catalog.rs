@@ -43,7 +43,7 @@ fn album_operations() -> Vec<Operation> {
         Operation::new(
             info("albums.progress", "Get the progress of an album", "With `accept: text/event-stream` the response is a stream that sends the object as \
                     `event: message` every second, an error body as `event: error`, and `event: done` when no photo is \
-                    queued or processing."),
+                    queued or processing. A key that is revoked or expires ends the stream with the error."),
             progress::get,
         )
         .with_events(progress::stream),

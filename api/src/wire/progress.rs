@@ -52,7 +52,7 @@ impl Progress {
         let seconds_left = rate.filter(|rate| *rate > 0.0).map(|rate| (left / rate).ceil());
         Self {
             album_id: album.0,
-            total: counts.awaiting_upload + counts.queued + counts.processing + counts.ready + counts.failed,
+            total: counts.total(),
             awaiting_upload: counts.awaiting_upload,
             queued: counts.queued,
             processing: counts.processing,

@@ -133,6 +133,31 @@ fn a_stream_of_a_deleted_album_ends_with_an_error_event() {
 }
 
 #[test]
+fn a_stream_ends_with_an_error_event_when_its_key_is_revoked() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    service.queued_photo(&partner, album_id);
+    let key = partner.key.as_ref().unwrap();
+    let mut stream = open_stream(&service, key, &album);
+    stream.read_until("\r\n\r\n");
+    assert_eq!(next_event(&mut stream).0, "message");
+    service.revoke_elsewhere(key);
+    let error = loop {
+        let (name, data) = next_event(&mut stream);
+        if name == "error" {
+            break data;
+        }
+        assert_eq!((name.as_str(), &data["queued"]), ("message", &json!(1)));
+    };
+    let expected = json!({
+        "defined": true, "code": "UNAUTHORIZED", "status": 401, "message": "Unauthorized",
+        "data": { "code": "KEY_REVOKED" },
+    });
+    assert_eq!(error, expected);
+}
+
+#[test]
 fn a_draining_service_ends_its_streams_with_a_503() {
     let mut service = TestService::start();
     let partner = service.partner();

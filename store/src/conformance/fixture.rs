@@ -8,7 +8,8 @@ use crate::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, NewAlbum, Recognitio
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::key::{Key, KeyMode, NewKey, Scope};
 use crate::model::photo::{
-    BoundingBox, DetectedFace, DetectedText, Embedding, NewPhoto, PhotoSize, TextIndexState,
+    BoundingBox, DetectedFace, DetectedText, Embedding, NewPhoto, PhotoQuery, PhotoSize, PhotoState,
+    StateCounts, TextIndexState,
 };
 use crate::store::Store;
 use crate::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults};
@@ -96,6 +97,31 @@ impl AlbumFixture {
         let photos = vec![PhotoResults { faces, texts, ..empty_results(&lease) }];
         let answers = self.store.queue.finish(photos).await.expect("finishes a photo");
         assert_eq!(answers, [crate::traits::FinishOutcome::Done]);
+    }
+
+    /// Counts the photos by state the long way, page by page, and checks that the store gives the same counts.
+    pub async fn check_counts(&self) -> StateCounts {
+        let photos = &self.store.photos;
+        let mut counted = StateCounts::default();
+        let mut query = PhotoQuery { after: None, limit: 1000, state: None };
+        loop {
+            let page = photos.list(self.album, query.clone()).await.expect("lists photos");
+            for photo in &page.photos {
+                *counted.get_mut(photo.state) += 1;
+            }
+            query.after = page.next;
+            if query.after.is_none() {
+                assert_eq!(page.total, counted.total());
+                break;
+            }
+        }
+        assert_eq!(photos.count_by_state(self.album).await.expect("counts"), counted);
+        for state in PhotoState::ALL {
+            let of_state = PhotoQuery { after: None, limit: 1, state: Some(state) };
+            let page = photos.list(self.album, of_state).await.expect("lists photos");
+            assert_eq!(page.total, counted.get(state), "{state:?}");
+        }
+        counted
     }
 
     /// Deletes the album, so that its photos are no longer in the queue.

@@ -110,9 +110,8 @@ async fn states_are_counted_and_listed(store: &Store) {
     fixture.lease_fresh(1, LONG).await;
     fixture.queue_photos(3).await;
     fixture.create_photos(2).await;
-    let counts = store.photos.count_by_state(fixture.album).await.expect("counts");
     let expected = StateCounts { awaiting_upload: 2, queued: 3, processing: 1, ready: 1, failed: 1 };
-    assert_eq!(counts, expected);
+    assert_eq!(fixture.check_counts().await, expected);
     for (state, count) in PhotoState::ALL.into_iter().zip([2, 3, 1, 1, 1]) {
         let query = PhotoQuery { after: None, limit: 2, state: Some(state) };
         let page = store.photos.list(fixture.album, query).await.expect("lists them");
@@ -148,5 +147,6 @@ async fn a_deleted_photo_is_removed_with_its_detections(store: &Store) {
     assert_error_kind(store.photos.delete(fixture.album, photo).await, StoreErrorKind::NotFound);
     let seen = store.photos.get_detections(fixture.album, photo).await.expect("reads");
     assert_eq!(seen, (Vec::new(), Vec::new()));
+    assert_eq!(fixture.check_counts().await, StateCounts::default());
     fixture.delete().await;
 }

@@ -262,3 +262,32 @@ pub struct StateCounts {
     /// Failed.
     pub failed: u64,
 }
+
+impl StateCounts {
+    /// The photos of one state.
+    pub fn get(&self, state: PhotoState) -> u64 {
+        match state {
+            PhotoState::AwaitingUpload => self.awaiting_upload,
+            PhotoState::Queued => self.queued,
+            PhotoState::Processing => self.processing,
+            PhotoState::Ready => self.ready,
+            PhotoState::Failed => self.failed,
+        }
+    }
+
+    /// The photos of one state, to be changed.
+    pub fn get_mut(&mut self, state: PhotoState) -> &mut u64 {
+        match state {
+            PhotoState::AwaitingUpload => &mut self.awaiting_upload,
+            PhotoState::Queued => &mut self.queued,
+            PhotoState::Processing => &mut self.processing,
+            PhotoState::Ready => &mut self.ready,
+            PhotoState::Failed => &mut self.failed,
+        }
+    }
+
+    /// The photos of all states.
+    pub fn total(&self) -> u64 {
+        PhotoState::ALL.into_iter().map(|state| self.get(state)).sum()
+    }
+}

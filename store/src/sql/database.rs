@@ -120,6 +120,15 @@ impl Database {
         .map_err(store_error(operation))
     }
 
+    /// Acquires one of the connections that only look up API keys.
+    pub(super) async fn acquire_key_reader(&self, operation: &'static str) -> Result<Reader> {
+        match self {
+            Self::Sqlite(file) => file.acquire_key_reader().await.map(Reader::Sqlite),
+            Self::Postgres(server) => server.acquire_key_reader().await.map(Reader::Postgres),
+        }
+        .map_err(store_error(operation))
+    }
+
     /// Checks that the database responds and accepts writes.
     pub(crate) async fn check(&self) -> Result<()> {
         const OPERATION: &str = "check the database";

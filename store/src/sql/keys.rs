@@ -101,7 +101,7 @@ impl Keys for SqlKeys {
         let row: Option<KeyRow> =
             query(OPERATION, concat!("select ", key_columns!(), " where k.digest = $1"))
                 .bind(digest.to_vec())
-                .fetch_optional(&mut self.database.acquire_reader(OPERATION).await?)
+                .fetch_optional(&mut self.database.acquire_key_reader(OPERATION).await?)
                 .await?;
         row.map(Key::try_from).transpose()
     }

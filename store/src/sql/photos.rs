@@ -8,14 +8,12 @@ use async_trait::async_trait;
 use crate::error::StoreError;
 use crate::model::encoding::now_micros;
 use crate::model::ids::{AlbumId, PhotoId};
-use crate::model::photo::{
-    DetectedFace, DetectedText, NewPhoto, Photo, PhotoPage, PhotoQuery, PhotoState, StateCounts,
-};
+use crate::model::photo::{DetectedFace, DetectedText, NewPhoto, Photo, PhotoPage, PhotoQuery, StateCounts};
 use crate::search::faces::FaceCache;
 use crate::sql::database::Database;
 use crate::sql::queue::finish::record_changes;
 use crate::sql::row_types::{FaceRow, PhotoRow, TextRow, convert_rows, parse_photo_state};
-use crate::sql::statement::{Statement, query};
+use crate::sql::statement::{ConnectionRef, Statement, query};
 use crate::traits::{Photos, Result};
 
 macro_rules! select_photo {
@@ -41,6 +39,10 @@ pub(crate) const PHOTO_PAGE_BY_STATE: &str = select_photo!(
     "where album = $1 and id in \
      (select id from photo where album = $1 and state = $4 and id > $2 order by id limit $3) order by id"
 );
+
+/// Sums the counts that the database's triggers keep: a few rows, however many photos the album has.
+pub(crate) const COUNT_BY_STATE: &str =
+    "select state, cast(sum(count) as bigint) from photo_count where album = $1 group by state";
 
 /// Uses the clock that writes `settled_at`: the server's, and this machine's for a file. On Postgres `statement_timestamp`,
 /// because an index range cannot end at a clock value that changes during the statement.
@@ -128,24 +130,20 @@ impl Photos for SqlPhotos {
         const OPERATION: &str = "list photos";
         let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
         let after = filter.after.unwrap_or(PhotoId(uuid::Uuid::nil()));
-        let (page, count) = match filter.state {
-            Some(_) => (PHOTO_PAGE_BY_STATE, "select count(*) from photo where album = $1 and state = $2"),
-            None => (PHOTO_PAGE, "select count(*) from photo where album = $1"),
-        };
+        let page = if filter.state.is_some() { PHOTO_PAGE_BY_STATE } else { PHOTO_PAGE };
         let mut page = query(OPERATION, page).bind(album).bind(after).bind(i64::from(filter.limit) + 1);
-        let mut count = query(OPERATION, count).bind(album);
         if let Some(state) = filter.state {
             page = page.bind(state.as_str());
-            count = count.bind(state.as_str());
         }
         let rows: Vec<PhotoRow> = page.fetch_all(&mut snapshot).await?;
-        let (total,): (i64,) = count.fetch_one(&mut snapshot).await?;
+        let counts = load_counts(OPERATION, album, &mut snapshot).await?;
+        let total = filter.state.map_or_else(|| counts.total(), |state| counts.get(state));
         let mut photos: Vec<Photo> = convert_rows(rows)?;
         // One more than the limit shows whether there is a next page.
         let more = photos.len() > filter.limit as usize;
         photos.truncate(filter.limit as usize);
         let next = if more { photos.last().map(|photo| photo.id) } else { None };
-        Ok(PhotoPage { photos, next, total: total.unsigned_abs() })
+        Ok(PhotoPage { photos, next, total })
     }
 
     async fn delete(&self, album: AlbumId, id: PhotoId) -> Result<()> {
@@ -167,23 +165,7 @@ impl Photos for SqlPhotos {
 
     async fn count_by_state(&self, album: AlbumId) -> Result<StateCounts> {
         const OPERATION: &str = "count photos";
-        let count = "select state, count(*) from photo where album = $1 group by state";
-        let rows: Vec<(String, i64)> = query(OPERATION, count)
-            .bind(album)
-            .fetch_all(&mut self.database.acquire_reader(OPERATION).await?)
-            .await?;
-        let mut counts = StateCounts::default();
-        for (state, count) in rows {
-            let count = count.unsigned_abs();
-            match parse_photo_state(&state)? {
-                PhotoState::AwaitingUpload => counts.awaiting_upload = count,
-                PhotoState::Queued => counts.queued = count,
-                PhotoState::Processing => counts.processing = count,
-                PhotoState::Ready => counts.ready = count,
-                PhotoState::Failed => counts.failed = count,
-            }
-        }
-        Ok(counts)
+        load_counts(OPERATION, album, &mut self.database.acquire_reader(OPERATION).await?).await
     }
 
     async fn count_settled_within(&self, album: AlbumId, window: Duration) -> Result<u64> {
@@ -195,6 +177,19 @@ impl Photos for SqlPhotos {
             .await?;
         Ok(count.unsigned_abs())
     }
+}
+
+async fn load_counts<'c>(
+    operation: &'static str,
+    album: AlbumId,
+    on: impl Into<ConnectionRef<'c>>,
+) -> Result<StateCounts> {
+    let rows: Vec<(String, i64)> = query(operation, COUNT_BY_STATE).bind(album).fetch_all(on).await?;
+    let mut counts = StateCounts::default();
+    for (state, count) in rows {
+        *counts.get_mut(parse_photo_state(&state)?) = count.unsigned_abs();
+    }
+    Ok(counts)
 }
 
 fn photo_not_found(id: PhotoId) -> StoreError {

@@ -7,7 +7,7 @@ use super::database::Database;
 use super::queue::lease::FRESH_PHOTOS;
 use super::queue::outbox::UNPUBLISHED_PHOTOS;
 use super::statement::Statement;
-use super::{SqlFaces, SqlPhotos, faces, photos, queue, texts};
+use super::{SqlFaces, SqlKeys, SqlPhotos, faces, photos, queue, texts};
 use crate::conformance::{AlbumFixture, face, test_settings, text};
 use crate::error::StoreErrorKind;
 use crate::sql::connection::sqlite::{SqliteFile, database_path};
@@ -52,7 +52,7 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
     .fetch_all(&database.reader)
     .await
     .unwrap();
-    assert_eq!(tables.len(), 5, "{tables:?}");
+    assert_eq!(tables.len(), 6, "{tables:?}");
     let rows = async |table: &str| -> i64 {
         let count = format!("select count(*) from {table} where album = $1");
         sqlx::query_scalar(AssertSqlSafe(count))
@@ -106,6 +106,7 @@ async fn hot_statements_use_indexes_only() {
         (texts::FIND_TEXTS, &["seen_text_searched (album=? AND text=?)"]),
         (photos::PHOTO_PAGE_BY_STATE.into(), &["photo_by_state (album=? AND state=? AND id>?)"]),
         (photos::PHOTOS_BY_ID, &["PRIMARY KEY (album=? AND id=?)"]),
+        (photos::COUNT_BY_STATE.into(), &["photo_count USING PRIMARY KEY (album=?)"]),
         (photos::COUNT_SETTLED, &["photo_settled (album=? AND settled_at>?)"]),
     ];
     for (statement, indexes) in expected {
@@ -124,6 +125,18 @@ async fn explain_plan(database: &SqliteFile, statement: &str) -> String {
     let explain = AssertSqlSafe(format!("explain query plan {statement}"));
     let steps = sqlx::query(explain).fetch_all(&database.reader).await.unwrap();
     steps.iter().map(|step| step.get::<String, _>("detail") + "\n").collect()
+}
+
+#[tokio::test]
+async fn keys_are_looked_up_while_every_reader_is_busy() {
+    let (_folder, _store, database) = open_store().await;
+    let mut busy = Vec::new();
+    while busy.len() < database.reader.options().get_max_connections() as usize {
+        busy.push(database.acquire_reader().await.unwrap());
+    }
+    let keys = SqlKeys::new(Database::Sqlite(database.clone()));
+    let found = crate::traits::Keys::find(&keys, &[7; 32]).await.unwrap();
+    assert_eq!(found, None);
 }
 
 #[tokio::test]

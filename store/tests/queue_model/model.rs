@@ -130,6 +130,7 @@ impl QueueModel {
             }
         }
         self.compare_with_store().await;
+        assert_eq!(self.fixture.check_counts().await.total(), self.photos.len() as u64);
         let probe = face([1.0, 0.0, 0.0, 0.0]).embedding.unwrap();
         let hits = self.store().faces.nearest(self.fixture.album, &probe, 1000, 0.9).await.unwrap();
         let mut found: Vec<PhotoId> = hits.iter().map(|hit| hit.photo).collect();

@@ -26,7 +26,7 @@ use photofinish_store::model::photo::{
 };
 use photofinish_store::search::calibration::Calibration;
 use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults};
-use photofinish_store::{Store, StoreSettings, conformance};
+use photofinish_store::{ServerLimits, Store, StoreSettings, conformance};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::macros::datetime;
@@ -61,6 +61,7 @@ pub struct TestService {
     pub wakeups: Arc<AtomicUsize>,
     stop: Option<oneshot::Sender<()>>,
     server_task: Option<JoinHandle<()>>,
+    database_url: String,
     _folder: tempfile::TempDir,
 }
 
@@ -176,6 +177,7 @@ impl TestService {
         let address = listener.local_addr().unwrap();
         let public_url = format!("http://{address}").parse().unwrap();
         let opening = StoreSettings { public_url, ..conformance::test_settings(folder.path()) };
+        let database_url = opening.database_url.clone();
         let store = runtime.block_on(Store::open(opening));
         let store = store.unwrap();
         let mut settings = settings();
@@ -217,8 +219,20 @@ impl TestService {
             wakeups,
             stop: Some(stop),
             server_task: Some(served),
+            database_url,
             _folder: folder,
         }
+    }
+
+    /// Revokes a key as another process does: without the service's knowledge.
+    pub fn revoke_elsewhere(&self, text: &str) {
+        let digest = KeyText::parse(text).unwrap().digest();
+        self.block_on(async {
+            let keys =
+                photofinish_store::open_keys(&self.database_url, &ServerLimits::default()).await.unwrap();
+            let key = keys.find(&digest).await.unwrap().unwrap();
+            keys.revoke(key.id).await.unwrap();
+        });
     }
 
     /// Begins the shutdown.

@@ -24,6 +24,10 @@ const IDLE_BEFORE_PING: Duration = Duration::from_secs(1);
 /// How long that ping may take. Shorter than the wait for a connection, so that the call can use another one.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Number of connections that only look up API keys, so that no request waits for the lists and searches of others
+/// before it is known whose it is. Two, so that one that was lost silently does not stop the look-ups.
+const KEY_READERS: u32 = 2;
+
 /// How long a migration continues while the server does not respond, including its connection.
 pub(super) const SILENCE_LIMIT: Duration = Duration::from_secs(20);
 
@@ -41,7 +45,7 @@ pub(crate) const ACCEPTS_WRITES: &str =
 /// How much of a Postgres server one process may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Maximum number of connections.
+    /// Maximum number of connections. A process that looks up API keys opens up to two more for them.
     pub connections: u32,
     /// How long a call waits for a connection.
     pub acquire_timeout: Duration,
@@ -75,6 +79,8 @@ impl ServerLimits {
 #[derive(Clone)]
 pub(crate) struct PostgresServer {
     pub(crate) pool: PgPool,
+    /// Opens its connections at the first look-up: a process without an API has none.
+    key_readers: PgPool,
     step_timeout: Duration,
 }
 
@@ -105,8 +111,9 @@ impl PostgresServer {
                     Ok(true)
                 })
             });
+        let key_readers = pool.clone().max_connections(KEY_READERS).connect_lazy_with(options.clone());
         let pool = pool.connect_with(options).await.map_err(store_error("connect to the database"))?;
-        Ok(Self { pool, step_timeout: limits.step_timeout() })
+        Ok(Self { pool, key_readers, step_timeout: limits.step_timeout() })
     }
 
     /// Begins a transaction whose statements each see what was committed before them: what a transaction bases a
@@ -123,7 +130,12 @@ impl PostgresServer {
         Ok(TimedConnection::new(self.pool.acquire().await?, self.step_timeout))
     }
 
+    pub(crate) async fn acquire_key_reader(&self) -> SqlxResult<TimedConnection> {
+        Ok(TimedConnection::new(self.key_readers.acquire().await?, self.step_timeout))
+    }
+
     pub(crate) async fn close(&self) {
+        self.key_readers.close().await;
         self.pool.close().await;
     }
 }

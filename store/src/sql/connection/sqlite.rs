@@ -27,6 +27,10 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(30);
 /// time.
 const READERS: u32 = 4;
 
+/// Number of connections that only look up API keys, so that no request waits for the lists and searches of others
+/// before it is known whose it is. A look-up takes microseconds.
+const KEY_READERS: u32 = 1;
+
 /// The write-ahead log is checkpointed at this many pages (16 MB). At the default of 1000 a batch of 64 photos with
 /// their embeddings fills it every few commits, and each checkpoint costs two more syncs.
 const CHECKPOINT_PAGES: &str = "4000";
@@ -36,6 +40,7 @@ const CHECKPOINT_PAGES: &str = "4000";
 pub(crate) struct SqliteFile {
     pub(crate) writer: SqlitePool,
     pub(crate) reader: SqlitePool,
+    key_reader: SqlitePool,
 }
 
 /// A result of sqlx; the caller adds which operation failed.
@@ -57,11 +62,15 @@ impl SqliteFile {
         };
         let writer =
             pool(1).connect_with(connect_options(&path)).await.map_err(store_error("open the database"))?;
-        let reader = pool(READERS)
-            .connect_with(connect_options(&path).read_only(true))
-            .await
-            .map_err(store_error("open the database for reading"))?;
-        Ok(Self { writer, reader })
+        let open_readers = async |count| {
+            let readers = pool(count).connect_with(connect_options(&path).read_only(true)).await;
+            readers.map_err(store_error("open the database for reading"))
+        };
+        Ok(Self {
+            writer,
+            reader: open_readers(READERS).await?,
+            key_reader: open_readers(KEY_READERS).await?,
+        })
     }
 
     /// Begins a transaction that holds the write lock from its first statement. One that began as a reader and then
@@ -78,8 +87,13 @@ impl SqliteFile {
         self.reader.acquire().await
     }
 
+    pub(crate) async fn acquire_key_reader(&self) -> SqlxResult<PoolConnection<Sqlite>> {
+        self.key_reader.acquire().await
+    }
+
     /// Closes the connections, which checkpoints the log.
     pub(crate) async fn close(&self) {
+        self.key_reader.close().await;
         self.reader.close().await;
         self.writer.close().await;
     }
