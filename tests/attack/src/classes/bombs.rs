@@ -94,7 +94,12 @@ fn make_bombs(extent: Extent) -> anyhow::Result<Vec<Bomb>> {
         bomb("png-of-one-colour-cut.png", "image/png", truncated, CORRUPT),
         bomb("jpeg-of-many-scans.jpg", "image/jpeg", repeat_last_scan(extent.pick(800, 4_000))?, &[]),
         bomb("jpeg-that-is-a-start.jpg", "image/jpeg", b"\xff\xd8\xff".to_vec(), NO_PICTURE),
-        bomb("jpeg-of-noise.jpg", "image/jpeg", noise(extent.pick(100_000, 40_000_000)), NO_PICTURE),
+        bomb(
+            "jpeg-of-noise.jpg",
+            "image/jpeg",
+            noise(extent.pick(100_000, 40_000_000)),
+            NO_PICTURE_OR_TOO_MANY,
+        ),
         bomb("nothing.jpg", "image/jpeg", Vec::new(), NO_PICTURE),
         bomb("page.jpg", "image/jpeg", b"<html><script>alert(1)</script>".to_vec(), NO_PICTURE),
     ])
