@@ -15,7 +15,7 @@ use crate::wire::{self, Connection, Reaction};
 pub(super) const CLIENTS: Class = Class {
     name: "clients",
     description: "at once: 400 heads, 100 bodies and 60 uploads to one URL that come byte by byte, 50 heads without an end, \
-                  100 clients that never read, 3,000 idle connections, 64 bodies of 1.9 million nodes, 32 searches at once \
+                  100 clients that never read, 4,500 idle connections, 64 bodies of 1.9 million nodes, 32 searches at once \
                   with one key",
     settings,
     stops_service: false,
@@ -178,7 +178,7 @@ fn never_read(site: &Site, findings: &Findings) {
 }
 
 fn stay_idle(site: &Site, findings: &Findings) {
-    let connections = open_many(site, findings, IDLE, site.extent.pick(100, 3000));
+    let connections = open_many(site, findings, IDLE, site.extent.pick(100, 4500));
     std::thread::sleep(site.extent.pick(Duration::from_secs(1), UNREAD_LIMIT));
     drop(connections);
 }
