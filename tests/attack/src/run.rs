@@ -15,6 +15,8 @@ use crate::site::{Extent, Material, Site};
 
 /// How long the normal client is alone before an attack.
 const QUIET_TIME: Duration = Duration::from_secs(12);
+/// An attack is repeated until it has lasted so long: a percentile of few calls says nothing.
+const MIN_ATTACK_TIME: Duration = Duration::from_secs(20);
 /// How long the memory may take to come back after an attack.
 const SETTLE_TIME: Duration = Duration::from_secs(25);
 /// Memory that may stay: caches, and what the normal client's photos added.
@@ -117,7 +119,14 @@ pub fn run_long(class: &Class, plan: &Plan) -> anyhow::Result<ClassOutcome> {
     let ((), quiet) = normal.beside(|| std::thread::sleep(QUIET_TIME));
     let before = read_memory(pid)?.resident;
     let (findings, begun) = (Findings::default(), Instant::now());
-    let (peak, beside) = normal.beside(|| sample_peak(pid, || attack(class, &site, &findings)));
+    let attack_repeatedly = || {
+        attack(class, &site, &findings);
+        while begun.elapsed() < MIN_ATTACK_TIME {
+            site.next_round();
+            attack(class, &site, &findings);
+        }
+    };
+    let (peak, beside) = normal.beside(|| sample_peak(pid, attack_repeatedly));
     let took = begun.elapsed();
     check_alive(&site, &findings);
     let after = read_settled_memory(pid, before).unwrap_or(u64::MAX);

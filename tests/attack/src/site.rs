@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use photofinish_tests::harness::test_photo::TestPhoto;
@@ -99,6 +100,8 @@ pub struct Site {
     /// How much to do.
     pub extent: Extent,
     seed: u64,
+    /// The attack is repeated: each round has its own random numbers and its own organizations.
+    round: AtomicU64,
 }
 
 impl Site {
@@ -107,17 +110,37 @@ impl Site {
     /// # Panics
     /// When it does not become ready.
     pub fn start(options: ServiceOptions, material: Arc<Material>, extent: Extent, seed: u64) -> Self {
-        Self { service: Service::start(options.clone()), options, material, extent, seed }
+        let service = Service::start(options.clone());
+        Self { service, options, material, extent, seed, round: AtomicU64::new(0) }
     }
 
-    /// A generator of random numbers that depends on the seed and on what it is for.
+    /// Begins another round of the same attack.
+    pub fn next_round(&self) {
+        self.round.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn round(&self) -> u64 {
+        self.round.load(Ordering::SeqCst)
+    }
+
+    /// A generator of random numbers that depends on the seed, the round and what it is for.
     pub fn rng(&self, purpose: &str) -> StdRng {
+        let purpose = format!("{purpose} {}", self.round());
         StdRng::seed_from_u64(self.seed ^ u64::from(crc32fast::hash(purpose.as_bytes())))
     }
 
     /// A partner of an organization of its own, with a test key of every scope.
     pub fn tenant(&self, organization: &str) -> Partner {
-        self.service.partner_with(&self.service.create_key_for(organization, &ALL_SCOPES, "test"))
+        self.service.partner_with(&self.create_key(organization, &ALL_SCOPES, "test"))
+    }
+
+    /// Creates a key of an organization of this round.
+    pub fn create_key(&self, organization: &str, scopes: &[&str], mode: &str) -> String {
+        self.service.create_key_for(&self.in_this_round(organization), scopes, mode)
+    }
+
+    fn in_this_round(&self, name: &str) -> String {
+        format!("{name} {}", self.round())
     }
 
     /// The service as an attacker with this number sees it. Honest clients call it from 127.0.0.1.
@@ -141,12 +164,13 @@ impl Site {
         url.strip_prefix(&self.service.origin()).unwrap_or(url).to_owned()
     }
 
-    /// Creates a key with further arguments of the command line, for an organization.
+    /// Creates a key of an organization of this round, with further arguments of the command line.
     ///
     /// # Panics
     /// When the command fails.
     pub fn create_labelled_key(&self, organization: &str, label: &str, more: &[&str]) -> String {
-        let mut arguments = vec!["key", "create", "--organization", organization, "--label", label];
+        let (organization, label) = (self.in_this_round(organization), self.in_this_round(label));
+        let mut arguments = vec!["key", "create", "--organization", &organization, "--label", &label];
         for scope in ALL_SCOPES {
             arguments.extend(["--scope", scope]);
         }
@@ -161,7 +185,8 @@ impl Site {
     /// When there is none.
     pub fn revoke_key(&self, label: &str) {
         let listed = self.service.run(&["key", "list"]);
-        let line = listed.expect_success().lines().find(|line| line.ends_with(label));
+        let label = self.in_this_round(label);
+        let line = listed.expect_success().lines().find(|line| line.ends_with(&label));
         let id = line.and_then(|line| line.split_whitespace().next()).expect("a key with this label");
         self.service.run(&["key", "revoke", id]).expect_success();
     }

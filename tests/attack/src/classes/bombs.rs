@@ -27,8 +27,10 @@ pub(super) const BOMBS: Class = Class {
 
 /// How long selfies are sent, and how long the photos of the grid album are left to be read.
 const GREED_TIME: Duration = Duration::from_secs(20);
-/// Repetitions of a progressive JPEG's last scan: each is decoded again over the whole picture.
+/// Repetitions of a progressive JPEG's last scan, at most: each is decoded again over the whole picture.
 const SCANS: usize = 300;
+/// The size of a file of many scans: below the largest photo that is accepted.
+const SCANNED_BYTES: usize = 40_000_000;
 /// Selfies that one key sends at once.
 const SELFIES_AT_ONCE: usize = 6;
 
@@ -94,7 +96,12 @@ fn make_bombs(extent: Extent) -> anyhow::Result<Vec<Bomb>> {
         bomb("png-of-one-colour-cut.png", "image/png", truncated, CORRUPT),
         bomb("jpeg-of-many-scans.jpg", "image/jpeg", repeat_last_scan(extent.pick(800, 4_000))?, &[]),
         bomb("jpeg-that-is-a-start.jpg", "image/jpeg", b"\xff\xd8\xff".to_vec(), NO_PICTURE),
-        bomb("jpeg-of-noise.jpg", "image/jpeg", noise(extent.pick(100_000, 40_000_000)), NO_PICTURE),
+        bomb(
+            "jpeg-of-noise.jpg",
+            "image/jpeg",
+            noise(extent.pick(100_000, 40_000_000)),
+            NO_PICTURE_OR_TOO_MANY,
+        ),
         bomb("nothing.jpg", "image/jpeg", Vec::new(), NO_PICTURE),
         bomb("page.jpg", "image/jpeg", b"<html><script>alert(1)</script>".to_vec(), NO_PICTURE),
     ])
@@ -135,8 +142,9 @@ fn repeat_last_scan(side: u32) -> anyhow::Result<Vec<u8>> {
     let starts = jpeg.windows(2).rposition(|marker| marker == [0xff, 0xda]);
     let start = starts.ok_or_else(|| anyhow::anyhow!("a JPEG without a scan"))?;
     let end = jpeg.len() - 2;
-    let scan = jpeg[start..end].repeat(SCANS);
-    Ok([&jpeg[..end], &scan, &jpeg[end..]].concat())
+    let scan = &jpeg[start..end];
+    let scans = scan.repeat(SCANS.min(SCANNED_BYTES / scan.len()));
+    Ok([&jpeg[..end], &scans, &jpeg[end..]].concat())
 }
 
 /// The start of a JPEG, and then nothing that means anything.

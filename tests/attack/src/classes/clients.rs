@@ -1,5 +1,5 @@
-//! Slow, silent and greedy clients, all at once: heads and bodies that come byte by byte, heads without an end, clients
-//! that never read, idle connections, large bodies of small nodes, and many searches with one key.
+//! Slow, silent and greedy clients, all at once: heads, bodies and uploads that come byte by byte, heads without an end,
+//! clients that never read, idle connections, large bodies of small nodes, and many searches with one key.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -10,12 +10,13 @@ use serde_json::json;
 use super::class::{Class, Setting};
 use crate::findings::Findings;
 use crate::site::{Extent, PATIENCE, Site};
-use crate::wire::{self, Connection, Reaction};
+use crate::wire::{self, Connection, Reaction, Received};
 
 pub(super) const CLIENTS: Class = Class {
     name: "clients",
-    description: "at once: 400 heads and 100 bodies that come byte by byte, 50 heads without an end, 100 clients that \
-                  never read, 3,000 idle connections, 64 bodies of a million nodes, 32 searches at once with one key",
+    description: "at once: 400 heads, 100 bodies and 60 uploads to one URL that come byte by byte, 50 heads without an end, \
+                  100 clients that never read, 4,500 idle connections, 64 bodies of 1.9 million nodes, 32 searches at once \
+                  with one key",
     settings,
     stops_service: false,
     run,
@@ -39,6 +40,9 @@ const NEVER_READING: u8 = 50;
 const IDLE: u8 = 60;
 const LARGE_BODIES: u8 = 70;
 const SEARCHES: u8 = 80;
+const UPLOADS: u8 = 90;
+/// Uploads to one URL that may go on at once, at most.
+const MAX_UPLOADS_AT_ONCE: usize = 4;
 /// Addresses of a kind.
 const ADDRESSES: usize = 8;
 
@@ -56,6 +60,7 @@ fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
         scope.spawn(|| drip_heads(site, findings));
         scope.spawn(|| send_endless_heads(site, findings));
         scope.spawn(|| drip_bodies(site, findings, partner.key()));
+        scope.spawn(|| drip_uploads(site, findings, partner, album));
         scope.spawn(|| never_read(site, findings));
         scope.spawn(|| stay_idle(site, findings));
         scope.spawn(|| send_large_bodies(site, findings, partner.key()));
@@ -128,6 +133,29 @@ fn drip_bodies(site: &Site, findings: &Findings, key: &str) {
     }
 }
 
+/// Uploads to one presigned URL. A client may have lost its connection and try again; dozens at once are an attack. Each
+/// asks whether it may go on, so that a refusal need not wait for the body.
+fn drip_uploads(site: &Site, findings: &Findings, partner: &Partner, album: &str) {
+    let target = site.target_of(&partner.sign_photo(album, "slow.jpg", "image/jpeg").upload_url);
+    let head = format!(
+        "PUT {target} HTTP/1.1\r\nhost: x\r\ncontent-type: image/jpeg\r\nexpect: 100-continue\r\n\
+         content-length: 90000\r\n\r\n"
+    );
+    let mut connections = open_many(site, findings, UPLOADS, site.extent.pick(20, 60));
+    connections.retain_mut(|connection| connection.write(head.as_bytes()).is_ok());
+    let mut going_on = 0;
+    for connection in &mut connections {
+        let deadline = Instant::now() + PATIENCE;
+        while !connection.received().contains("\r\n\r\n") && connection.receive(deadline) == Received::More {}
+        if connection.received().starts_with("HTTP/1.1 100") {
+            going_on += 1;
+        } else {
+            findings.expect("one of many uploads", connection.read_answer(false, deadline), &[429]);
+        }
+    }
+    findings.check(going_on <= MAX_UPLOADS_AT_ONCE, || format!("{going_on} uploads to one URL at once"));
+}
+
 /// Asks for a large page again and again, and reads nothing for long. What then comes is what the buffers had.
 fn never_read(site: &Site, findings: &Findings) {
     let mut connections = open_many(site, findings, NEVER_READING, site.extent.pick(10, 100));
@@ -149,7 +177,7 @@ fn never_read(site: &Site, findings: &Findings) {
 }
 
 fn stay_idle(site: &Site, findings: &Findings) {
-    let connections = open_many(site, findings, IDLE, site.extent.pick(100, 3000));
+    let connections = open_many(site, findings, IDLE, site.extent.pick(100, 4500));
     std::thread::sleep(site.extent.pick(Duration::from_secs(1), UNREAD_LIMIT));
     drop(connections);
 }

@@ -128,7 +128,7 @@ fn make_callers(site: &Site) -> Vec<Caller> {
     let revoked = site.create_labelled_key(OWNER, "matrix-revoked", &[]);
     site.revoke_key("matrix-revoked");
     let expired = site.create_labelled_key(OWNER, "matrix-expired", &["--expires-in-days", "0"]);
-    let valid = site.service.create_key_for(OWNER, &ALL_SCOPES, "test");
+    let valid = site.create_key(OWNER, &ALL_SCOPES, "test");
     let mut malformed = valid.clone();
     malformed.pop();
     let mut callers = vec![
@@ -139,10 +139,10 @@ fn make_callers(site: &Site) -> Vec<Caller> {
         caller("an expired key", expired, Standing::Refused),
         caller("all scopes", valid, Standing::Scopes(&ALL_SCOPES)),
         caller("another organization", site.tenant("Stranger Timing").key().to_owned(), Standing::Stranger),
-        caller("another mode", site.service.create_key_for(OWNER, &ALL_SCOPES, "live"), Standing::Stranger),
+        caller("another mode", site.create_key(OWNER, &ALL_SCOPES, "live"), Standing::Stranger),
     ];
     for scope in &ALL_SCOPES {
-        let key = site.service.create_key_for(OWNER, &[scope], "test");
+        let key = site.create_key(OWNER, &[scope], "test");
         callers.push(caller(scope, key, Standing::Scopes(std::slice::from_ref(scope))));
     }
     callers

@@ -19,8 +19,8 @@ pub(super) const STOPS: Class = Class {
     run,
 };
 
-/// The settings below, and what closing connections, traces and the database may add.
-const STOP_LIMIT: Duration = Duration::from_secs(12);
+/// The grace below, 4 s for threads and 6 s for giving photos back, and a second for the rest.
+const STOP_LIMIT: Duration = Duration::from_secs(15);
 /// After this a stop counts as hanging, and the process is killed.
 const HANG_LIMIT: Duration = Duration::from_secs(90);
 

@@ -68,7 +68,7 @@ fn read_until(connection: &mut Connection, text: &str, deadline: Instant) -> boo
 fn try_foreign(site: &Site, findings: &Findings, partner: &Partner) -> anyhow::Result<()> {
     let album = partner.create_album("Streams");
     let stranger = site.tenant("Stream Stranger");
-    let searcher = site.service.create_key_for("Stream Timing", &["search:read"], "test");
+    let searcher = site.create_key("Stream Timing", &["search:read"], "test");
     let cases = [
         ("a stream of another tenant's album", stranger.key(), album.as_str(), 404),
         ("a stream of an unknown album", partner.key(), "01890000-0000-7000-8000-0000000000ff", 404),
