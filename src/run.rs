@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use photofinish_api::context::{ApiSettings, Context, Draining, ProgressCache, TraceHook};
+use photofinish_api::context::{
+    ApiSettings, BodyBudget, Context, Draining, ProgressCache, SeatLimits, Seats, TraceHook,
+};
 use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{
     Limits, Pipeline, PipelineDependencies, PipelineSettings, ProbeService, ThreadCounts,
@@ -24,6 +26,7 @@ use tokio::task::JoinHandle;
 use crate::adapters::{ProbeAdapter, ServiceHealth};
 use crate::config::settings::Settings;
 use crate::config::{Config, GcSchedule};
+use crate::file_limit::FileLimit;
 use crate::role::Role;
 use crate::shutdown::{Signals, end_process, wait_until_stopped};
 use crate::store::{self, EmbeddedLocks};
@@ -32,13 +35,21 @@ use crate::{maintenance, models};
 
 /// Selfies that may wait for their embedding; the API responds "busy" to more.
 const PROBE_QUEUE_CAPACITY: usize = 32;
-/// How long the head of a request may take, counted from the connection or the previous response. Longer than the idle
-/// timeout of common proxies, so that the proxy closes idle connections and no request meets a closing one.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
+/// How long the head of a request may take, counted from its first byte; for the first one from the connection. A head
+/// is one packet of the slowest network.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection waits for its next request. Longer than the idle timeout of common proxies, so that the proxy
+/// closes idle connections and no request meets a closing one.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
+/// How long a response waits for a client that does not read it. The operating system reports progress only when a third
+/// of its send buffer is free, which takes a slow network seconds.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the store may take to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Largest JSON body: a batch of 1000 file names of 255 characters, each escaped in six bytes, fits.
-const MAX_BODY_BYTES: u64 = 4 << 20;
+/// Largest JSON body of an operation on one object: a new album with a hundred tags of a hundred characters fits.
+const MAX_BODY_BYTES: u64 = 64 << 10;
+/// Largest JSON body of a batch: 1000 file names of 255 characters, each escaped in six bytes, fits.
+const MAX_BATCH_BYTES: u64 = 4 << 20;
 /// Longest side of a preview and of a thumbnail in a new album, in pixels.
 const PREVIEW_MAX_DIMENSION: u32 = 2048;
 const THUMBNAIL_MAX_DIMENSION: u32 = 512;
@@ -91,6 +102,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let mut signals = Signals::listen()?;
     let _locks = EmbeddedLocks::acquire(&config, role)?;
     let metrics = telemetry::metrics::install(role).context("installing the metrics recorder")?;
+    let seats = Seats::new(raise_file_limit());
     let Some(store) = signals.run_until_signal(store::open_store(&config)).await else {
         return Ok(());
     };
@@ -120,6 +132,8 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
         trace_hook,
         draining: Draining::default(),
         progress_cache: ProgressCache::default(),
+        body_budget: BodyBudget::default(),
+        seats,
     };
     let (stop, stopped) = watch::channel(false);
     let maintenance =
@@ -142,6 +156,20 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     maintenance.await?;
     close_store(&store).await;
     Ok(())
+}
+
+/// Raises the limit of open files; returns how many connections it allows.
+fn raise_file_limit() -> SeatLimits {
+    let files = FileLimit::raise();
+    let limits = SeatLimits::for_open_files(files.current);
+    let (open_files, connections) = (files.current, limits.total);
+    match files.error {
+        None => tracing::info!(open_files, connections, "raised the limit of open files as far as allowed"),
+        Some(error) => {
+            tracing::warn!(open_files, connections, %error, "failed to raise the limit of open files");
+        }
+    }
+    limits
 }
 
 /// Serves the API, or health and metrics alone where the role has no API.
@@ -245,7 +273,10 @@ fn api_settings(config: &Config) -> ApiSettings {
             bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
         },
         max_body_bytes: MAX_BODY_BYTES,
+        max_batch_bytes: MAX_BATCH_BYTES,
         head_timeout: HEAD_TIMEOUT,
+        idle_timeout: IDLE_TIMEOUT,
+        stall_timeout: STALL_TIMEOUT,
         body_timeout: api.body_timeout,
         max_photo_bytes: storage.max_photo_bytes,
         max_probe_bytes: api.max_probe_bytes,

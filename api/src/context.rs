@@ -18,9 +18,11 @@ use tokio::sync::watch;
 use tracing::Span;
 use warp::http::HeaderMap;
 
+pub use crate::body_budget::BodyBudget;
 use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
 pub use crate::progress_cache::ProgressCache;
+pub use crate::seats::{SeatLimits, Seats};
 
 /// The dependencies of every handler. Cheap to clone.
 #[derive(Clone)]
@@ -43,6 +45,10 @@ pub struct Context {
     pub draining: Draining,
     /// Measurements that the progress streams share; `ProgressCache::default()` at start.
     pub progress_cache: ProgressCache,
+    /// The memory of all request bodies; `BodyBudget::default()` at start.
+    pub body_budget: BodyBudget,
+    /// The seats for connections of the API.
+    pub seats: Seats,
 }
 
 /// Makes a request's span a child of the caller's trace, which the headers may name.
@@ -82,10 +88,16 @@ pub struct ApiSettings {
     pub environment: Environment,
     /// The configuration of a new album.
     pub album_defaults: AlbumConfig,
-    /// Largest JSON body, bytes.
+    /// Largest JSON body, bytes, except for batches.
     pub max_body_bytes: u64,
-    /// Time limit for a request head, counted from the connection or from the previous response.
+    /// Largest JSON body of a batch, bytes.
+    pub max_batch_bytes: u64,
+    /// Time limit for a request head, counted from its first byte; for the first one from the connection.
     pub head_timeout: Duration,
+    /// How long a connection waits for its next request.
+    pub idle_timeout: Duration,
+    /// How long a response waits for a client that does not read it.
+    pub stall_timeout: Duration,
     /// Time limit for a JSON body.
     pub body_timeout: Duration,
     /// Largest photo, bytes.

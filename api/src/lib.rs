@@ -7,6 +7,7 @@
 //! one function of `handlers`. `wire` has the JSON types of the contract, [`errors`] the error table and error bodies.
 
 mod auth;
+mod body_budget;
 pub mod context;
 pub mod errors;
 #[cfg(feature = "fuzzing")]
@@ -19,6 +20,7 @@ mod operation;
 mod progress_cache;
 mod reply;
 mod search;
+mod seats;
 mod server;
 mod urls;
 mod validate;

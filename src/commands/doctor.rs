@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use photofinish_api::context::SeatLimits;
 use photofinish_models::onnx::runtime::Runtime;
 use photofinish_models::tuning::PrecisionChoice;
 use photofinish_store::{Store, StoreError};
@@ -10,11 +11,15 @@ use photofinish_zoo::Zoo;
 
 use crate::config::redact::redact_url;
 use crate::config::{Config, ModelKind};
+use crate::file_limit::FileLimit;
 use crate::{models, onnxruntime, run, store};
 
 /// The connection to the queue is made in the background: how often it is checked, and the pause between two checks.
 const CONNECT_ATTEMPTS: usize = 30;
 const CONNECT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Fewest open files with which the API serves more than a handful of clients.
+const MIN_OPEN_FILES: u64 = 1024;
 
 /// The state of one component: what is right with it, or what is wrong.
 struct Finding {
@@ -27,7 +32,7 @@ struct Finding {
 /// # Errors
 /// When the async runtime does not start.
 pub fn run(config: &Config) -> anyhow::Result<ExitCode> {
-    let mut findings = Vec::new();
+    let mut findings = vec![check_open_files()];
     match config.settings.models.models {
         #[cfg(feature = "fakes")]
         ModelKind::Fake => {
@@ -51,6 +56,19 @@ pub fn run(config: &Config) -> anyhow::Result<ExitCode> {
     }
     println!("{}", if ready { "ready" } else { "not ready: the lines marked FAIL say why" });
     Ok(if ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Raises the limit as the service does at its start.
+fn check_open_files() -> Finding {
+    let FileLimit { inherited, current, .. } = FileLimit::raise();
+    let state = if current < MIN_OPEN_FILES {
+        Err(format!("{current} allowed, must be at least {MIN_OPEN_FILES} (ulimit -n)"))
+    } else {
+        let SeatLimits { total, per_address, .. } = SeatLimits::for_open_files(current);
+        let raised = if inherited < current { format!(", raised from {inherited}") } else { String::new() };
+        Ok(format!("{current} allowed{raised}: {total} connections, {per_address} from one address"))
+    };
+    Finding { component: "open files", state }
 }
 
 fn check_runtime_library(config: &Config) -> Finding {

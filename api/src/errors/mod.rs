@@ -50,6 +50,17 @@ struct Envelope<'a> {
     data: Option<&'a Value>,
 }
 
+/// Returns the body of an undefined error with a status that the contract's table does not have.
+pub(crate) fn undefined_json(status: u16, code: &'static str, message: &str) -> String {
+    Envelope { defined: false, code, status, message, data: None }.to_json()
+}
+
+impl Envelope<'_> {
+    fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("strings, numbers and JSON values are always JSON")
+    }
+}
+
 impl ApiError {
     /// Returns a defined error with its default message.
     pub(crate) fn new(kind: ErrorKind) -> Self {
@@ -175,7 +186,7 @@ impl ApiError {
             message: self.message(),
             data: self.data(),
         };
-        serde_json::to_string(&envelope).expect("strings, numbers and JSON values are always JSON")
+        envelope.to_json()
     }
 
     /// Logs an error of the service; errors of the caller are not logged.

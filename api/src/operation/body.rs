@@ -1,19 +1,23 @@
-//! Reads JSON bodies within limits of size and time.
+//! Reads JSON bodies within limits of size, time and memory.
 //!
 //! warp's own filters do not fit: `warp::body::json` has no limits and `content_length_limit` refuses chunked bodies.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, Stream};
-use serde_json::Value;
+use photofinish_store::model::ids::OrganizationId;
 use warp::http::HeaderMap;
 use warp::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 
+use crate::body_budget::{BodyBudget, BodyPermit};
 use crate::context::ApiSettings;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
+use crate::validate::input::{self, BodySize, Input};
+use crate::validate::shape::{self, Shape};
 
 /// Bytes to read and discard of the body of a refused request. Many clients send the whole body before they read the
 /// response, and report a closed connection as a network error.
@@ -72,6 +76,10 @@ impl RequestBody {
     }
 }
 
+/// Bodies of more bytes are parsed on a thread of their own: a batch takes milliseconds, in which the runtime's thread
+/// would serve no other connection.
+const PARSE_INLINE_BYTES: usize = 64 << 10;
+
 /// The limits of a JSON body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyLimits {
@@ -80,32 +88,75 @@ pub(crate) struct BodyLimits {
 }
 
 impl BodyLimits {
-    pub(crate) fn from_settings(settings: &ApiSettings) -> Self {
-        Self { max_bytes: settings.max_body_bytes, timeout: settings.body_timeout }
+    pub(crate) fn new(settings: &ApiSettings, size: BodySize) -> Self {
+        let max_bytes = match size {
+            BodySize::Single => settings.max_body_bytes,
+            BodySize::Batch => settings.max_batch_bytes,
+        };
+        Self { max_bytes, timeout: settings.body_timeout }
     }
 }
 
-/// Reads a body as JSON; `None` if it is empty.
+/// A JSON body that was read.
+pub(crate) struct ReadBody {
+    /// All of it.
+    pub(crate) bytes: Bytes,
+    /// Its part of the budget, to be kept until the request is answered.
+    pub(crate) permit: BodyPermit,
+}
+
+/// Reads a JSON body within its limits and the budget of its organization.
 ///
 /// # Errors
-/// 415 for another media type, 413 over the size limit, 408 over the time limit, 400 for malformed JSON.
-pub(crate) async fn read_json(
+/// 415 for another media type, 413 over the size limit, 408 over the time limit, 400 for a body that ends early, 429 and
+/// 503 where the budget is used up.
+pub(crate) async fn read(
     headers: &HeaderMap,
     body: &mut RequestBody,
     limits: BodyLimits,
-) -> Result<Option<Value>, ApiError> {
+    budget: &BodyBudget,
+    organization: OrganizationId,
+) -> Result<ReadBody, ApiError> {
     check_media_type(headers)?;
-    if content_length(headers).is_some_and(|length| length > limits.max_bytes) {
+    let declared = content_length(headers);
+    if declared.is_some_and(|length| length > limits.max_bytes) {
         return Err(ApiError::new(ErrorKind::PayloadTooLarge));
     }
-    let collected = tokio::time::timeout(limits.timeout, collect_bytes(body, limits.max_bytes)).await;
+    let most = usize::try_from(declared.unwrap_or(limits.max_bytes)).unwrap_or(usize::MAX);
+    let mut permit = budget.take(organization, most).await?;
+    let collected = tokio::time::timeout(limits.timeout, collect_bytes(body, limits)).await;
     let bytes = collected.map_err(|_| ApiError::new(ErrorKind::Timeout).with_connection_close())??;
-    if bytes.is_empty() {
-        return Ok(None);
+    permit.shrink_to(bytes.len());
+    Ok(ReadBody { bytes, permit })
+}
+
+/// Parses a body as the input of an operation. What is built of the JSON is gone when this returns.
+///
+/// # Errors
+/// 400 for malformed JSON and for invalid input.
+pub(crate) async fn parse<I: Input + Send + 'static>(
+    bytes: Bytes,
+    shape: &Arc<Shape>,
+    budget: &BodyBudget,
+) -> Result<I, ApiError> {
+    if bytes.len() <= PARSE_INLINE_BYTES {
+        return parse_now(&bytes, shape);
     }
-    serde_json::from_slice(&bytes)
-        .map(Some)
-        .map_err(|error| ApiError::malformed(format!("Malformed JSON: {error}")))
+    let _parser = budget.parser().await;
+    let shape = Arc::clone(shape);
+    let parsed = tokio::task::spawn_blocking(move || parse_now(&bytes, &shape)).await;
+    parsed.map_err(ApiError::internal)?
+}
+
+fn parse_now<I: Input>(bytes: &[u8], shape: &Shape) -> Result<I, ApiError> {
+    let malformed = |error: &dyn std::fmt::Display| ApiError::malformed(format!("Malformed JSON: {error}"));
+    let value = if bytes.is_empty() {
+        None
+    } else {
+        let text = std::str::from_utf8(bytes).map_err(|error| malformed(&error))?;
+        Some(shape::read_json(text, shape).map_err(|error| malformed(&error))?)
+    };
+    input::parse(value.as_ref()).map_err(|issues| ApiError::invalid(&issues))
 }
 
 /// Returns the declared length of the body.
@@ -130,14 +181,21 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
     if declared.essence_str() == "application/json" && utf8 { Ok(()) } else { Err(unsupported()) }
 }
 
-async fn collect_bytes(body: &mut RequestBody, max_bytes: u64) -> Result<Vec<u8>, ApiError> {
-    let mut collected = Vec::new();
+/// Collects the chunks of a body. Most bodies are one chunk, which is not copied.
+async fn collect_bytes(body: &mut RequestBody, limits: BodyLimits) -> Result<Bytes, ApiError> {
+    let mut first = Bytes::new();
+    let mut collected = BytesMut::new();
     while let Some(chunk) = body.next().await {
         let chunk = chunk.map_err(|_| ApiError::malformed("The body ended early"))?;
-        if (collected.len() + chunk.len()) as u64 > max_bytes {
+        if (first.len() + collected.len() + chunk.len()) as u64 > limits.max_bytes {
             return Err(ApiError::new(ErrorKind::PayloadTooLarge));
         }
+        if first.is_empty() && collected.is_empty() {
+            first = chunk;
+            continue;
+        }
+        collected.extend_from_slice(&std::mem::take(&mut first));
         collected.extend_from_slice(&chunk);
     }
-    Ok(collected)
+    Ok(if collected.is_empty() { first } else { collected.freeze() })
 }

@@ -24,9 +24,9 @@ use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
 use crate::operation::accept::AcceptedFormat;
-use crate::operation::body::{BodyLimits, RequestBody};
+use crate::operation::body::{BodyLimits, ReadBody, RequestBody};
 use crate::reply;
-use crate::validate::input::{self, Input};
+use crate::validate::input::Input;
 use crate::validate::validators::Schemas;
 use crate::wire::Output;
 
@@ -180,14 +180,21 @@ where
     F: Fn(Context, C, I) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<Response, ApiError>> + Send + 'static,
 {
+    let shape = Arc::new(I::shape());
     Arc::new(move |operation_ctx: OperationContext, request: &mut ApiRequest| {
+        let shape = Arc::clone(&shape);
         async move {
             let OperationContext { ctx, authenticator } = operation_ctx;
             let caller = authenticator.authenticate::<C>(&request.headers).await?;
-            let limits = BodyLimits::from_settings(&ctx.settings);
-            let body = body::read_json(&request.headers, &mut request.body, limits).await?;
-            let input = input::parse::<I>(body.as_ref()).map_err(|issues| ApiError::invalid(&issues))?;
-            handler(ctx, caller, input).await
+            let limits = BodyLimits::new(&ctx.settings, I::SIZE);
+            let (headers, body, budget) = (&request.headers, &mut request.body, &ctx.body_budget);
+            let organization = caller.tenant.organization;
+            let ReadBody { bytes, permit } = body::read(headers, body, limits, budget, organization).await?;
+            let input = body::parse::<I>(bytes, &shape, budget).await?;
+            let answered = handler(ctx, caller, input).await;
+            // Not before: what the handler was given may be as large as the body.
+            drop(permit);
+            answered
         }
         .boxed()
     })

@@ -8,7 +8,7 @@ use warp::reply::Response;
 
 use crate::context::{ComponentState, Context};
 use crate::errors::ApiError;
-use crate::reply;
+use crate::{reply, seats};
 
 /// The methods of an admin endpoint.
 const ALLOW: &str = "GET, HEAD, OPTIONS";
@@ -45,6 +45,7 @@ impl AdminEndpoint {
             Self::Healthz => reply::json_text_response(200, r#"{"alive":true}"#.to_owned()),
             Self::Readyz => check_readiness(ctx).await,
             Self::Metrics => {
+                seats::report(&ctx.seats);
                 let media_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
                 reply::body_response(media_type, Bytes::from((ctx.render_metrics)()))
             }
@@ -71,6 +72,11 @@ async fn check_readiness(ctx: &Context) -> Response {
     let mut parts: Vec<ComponentReport> = Vec::new();
     if ctx.draining.has_begun() {
         parts.push(ComponentReport { name: "service", state: "draining", reason: None });
+    }
+    if let Some(full_for) = ctx.seats.full_for() {
+        let (total, seconds) = (ctx.seats.limits().total, full_for.as_secs());
+        let reason = Some(format!("all {total} connections have been at work for {seconds} s"));
+        parts.push(ComponentReport { name: "connections", state: "down", reason });
     }
     for component in ctx.health.check_components().await {
         let (state, reason) = match component.state {

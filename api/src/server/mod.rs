@@ -1,6 +1,7 @@
-//! The HTTP server: listener, request middleware and router.
+//! The HTTP server: listener, connections, request middleware and router.
 
 pub(crate) mod admin;
+pub(crate) mod connection;
 pub(crate) mod listener;
 pub(crate) mod middleware;
 pub(crate) mod router;

@@ -1,19 +1,31 @@
 //! Parses JSON objects field by field, collecting every issue.
 //!
-//! The `read` function of an [`Input`] also describes it for the OpenAPI document: there it runs without a body, and
-//! each field adds its schema.
+//! The `read` function of an [`Input`] also describes it, for the OpenAPI document and for the reader of bodies: there it
+//! runs without a body, and each field adds its schema or its shape.
 
 use serde_json::{Map, Value};
 use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::openapi::{Ref, RefOr};
 
 use crate::validate::issues::{Issue, IssueReport, PathSegment, code};
+use crate::validate::shape::{Member, Shape};
 use crate::validate::validators::{Schemas, Validator, report_wrong_type};
+
+/// How large a request body may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodySize {
+    /// One object.
+    Single,
+    /// Many objects of one kind.
+    Batch,
+}
 
 /// A request body, or an object within one.
 pub(crate) trait Input: Sized {
     /// The name of its schema in the document.
     const NAME: &'static str;
+    /// Its size as a request body.
+    const SIZE: BodySize = BodySize::Single;
 
     /// Reads every field before returning, so that all issues are found at once; `None` if a required field is missing.
     fn read(fields: &mut Fields<'_>) -> Option<Self>;
@@ -24,6 +36,14 @@ pub(crate) trait Input: Sized {
     /// Returns the object as a type, or `None` after adding issues.
     fn check(object: &Map<String, Value>, report: &mut IssueReport) -> Option<Self> {
         Self::read(&mut Fields(FieldsMode::Check { object, report }))
+    }
+
+    /// Returns the members that it takes, and what it takes of each.
+    fn shape() -> Shape {
+        let mut members = Vec::new();
+        // There is no body, so there is no value: only the shapes of the fields matter.
+        drop(Self::read(&mut Fields(FieldsMode::List { members: &mut members })));
+        Shape::Object(members)
     }
 
     /// Adds its schema and those it refers to; returns whether any field is required.
@@ -62,12 +82,13 @@ pub(crate) fn parse<T: Input>(body: Option<&Value>) -> Result<T, Vec<Issue>> {
     }
 }
 
-/// The fields of one object, either being checked or being schema.
+/// The fields of one object: being checked, being described, or being listed for the reader of bodies.
 pub(crate) struct Fields<'a>(FieldsMode<'a>);
 
 enum FieldsMode<'a> {
     Check { object: &'a Map<String, Value>, report: &'a mut IssueReport },
     Describe { schema: &'a mut ObjectSchema, schemas: &'a mut Schemas },
+    List { members: &'a mut Vec<Member> },
 }
 
 /// The schema of an object, built field by field.
@@ -106,6 +127,10 @@ impl Fields<'_> {
                 schema.has_required = true;
                 None
             }
+            FieldsMode::List { members } => {
+                members.push(Member { name, shape: validator.shape() });
+                None
+            }
         }
     }
 
@@ -123,6 +148,10 @@ impl Fields<'_> {
             }
             FieldsMode::Describe { schema, schemas } => {
                 schema.add_property(name, with_description(validator.schema(schemas), description));
+                None
+            }
+            FieldsMode::List { members } => {
+                members.push(Member { name, shape: validator.shape() });
                 None
             }
         }
@@ -176,6 +205,10 @@ impl<T: Input> Validator for Nested<T> {
         }
     }
 
+    fn shape(&self) -> Shape {
+        T::shape()
+    }
+
     fn schema(&self, schemas: &mut Schemas) -> RefOr<Schema> {
         T::describe(schemas);
         RefOr::Ref(Ref::from_schema_name(T::NAME))
@@ -207,9 +240,11 @@ fn with_description(schema: RefOr<Schema>, description: &str) -> RefOr<Schema> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
+    use crate::validate::shape;
     use crate::validate::validators::{Boolean, Integer, ListOf, Nullable, text, uuid};
 
     #[derive(Debug, PartialEq)]
@@ -253,6 +288,34 @@ mod tests {
     fn issues(body: Value) -> Vec<(Value, &'static str)> {
         let issues = parse::<Race>(Some(&body)).unwrap_err();
         issues.into_iter().map(|i| (serde_json::to_value(i.path).unwrap(), i.code)).collect()
+    }
+
+    /// Bodies of every shape, with names that a race has and others.
+    fn bodies() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            (-2i64..12).prop_map(Value::from),
+            (0.0..10.0_f64).prop_map(Value::from),
+            "[a-z]{0,7}".prop_map(Value::from),
+            Just(json!("01932c07-93a1-7c40-8b1f-2d5e6f708192")),
+        ];
+        let name = prop::sample::select(vec!["name", "laps", "night", "legs", "id", "more"]);
+        leaf.prop_recursive(4, 40, 5, move |inner| {
+            let members = prop::collection::vec((name.clone().prop_map(str::to_owned), inner.clone()), 0..6);
+            prop_oneof![
+                prop::collection::vec(inner, 0..5).prop_map(Value::from),
+                members.prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_of_a_body_has_the_issues_of_the_whole_body(body in bodies()) {
+            let read = shape::read_json(&body.to_string(), &Race::shape()).unwrap();
+            prop_assert_eq!(parse::<Race>(Some(&read)), parse::<Race>(Some(&body)));
+        }
     }
 
     #[test]

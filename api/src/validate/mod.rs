@@ -2,4 +2,5 @@
 
 pub(crate) mod input;
 pub(crate) mod issues;
+pub(crate) mod shape;
 pub(crate) mod validators;

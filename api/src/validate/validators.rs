@@ -11,6 +11,7 @@ use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, SchemaFormat,
 use uuid::Uuid;
 
 use crate::validate::issues::{IssueReport, PathSegment, code};
+use crate::validate::shape::Shape;
 
 /// The named schemas of the OpenAPI document.
 pub(crate) type Schemas = BTreeMap<String, RefOr<Schema>>;
@@ -21,6 +22,10 @@ pub(crate) trait Validator {
     type Out;
     /// Returns the value as a type, or `None` after adding at least one issue.
     fn check(&self, value: &Value, report: &mut IssueReport) -> Option<Self::Out>;
+    /// Returns what it takes of a value.
+    fn shape(&self) -> Shape {
+        Shape::Scalar
+    }
     /// Returns the schema; schemas that it refers to are added to `schemas`.
     fn schema(&self, schemas: &mut Schemas) -> RefOr<Schema>;
 }
@@ -316,6 +321,10 @@ impl<R: Validator> Validator for ListOf<R> {
         checked.into_iter().collect()
     }
 
+    fn shape(&self) -> Shape {
+        Shape::List { item: Box::new(self.item.shape()), max: self.max }
+    }
+
     fn schema(&self, schemas: &mut Schemas) -> RefOr<Schema> {
         let minimum = (self.min > 0).then_some(self.min);
         let items = self.item.schema(schemas);
@@ -335,6 +344,10 @@ impl<R: Validator> Validator for Nullable<R> {
             Value::Null => Some(None),
             _ => self.0.check(value, report).map(Some),
         }
+    }
+
+    fn shape(&self) -> Shape {
+        self.0.shape()
     }
 
     fn schema(&self, schemas: &mut Schemas) -> RefOr<Schema> {

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::{EntryError, Output, read_album_id, sample};
 use crate::errors::ApiError;
-use crate::validate::input::{Fields, Input, nested};
+use crate::validate::input::{BodySize, Fields, Input, nested};
 use crate::validate::validators::{AnyText, ListOf, text};
 
 /// Maximum number of entries of a batch.
@@ -85,6 +85,7 @@ pub(crate) struct SignPhotos {
 
 impl Input for SignPhotos {
     const NAME: &'static str = "SignPhotos";
+    const SIZE: BodySize = BodySize::Batch;
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let album = read_album_id(fields);
@@ -152,6 +153,7 @@ pub(crate) struct ConfirmPhotos {
 
 impl Input for ConfirmPhotos {
     const NAME: &'static str = "ConfirmPhotos";
+    const SIZE: BodySize = BodySize::Batch;
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let album = read_album_id(fields);

@@ -6,6 +6,8 @@
 mod admin;
 mod albums;
 mod authentication;
+mod bodies;
+mod connections;
 mod document;
 mod isolation;
 mod photos;

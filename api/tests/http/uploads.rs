@@ -182,7 +182,7 @@ fn each_entry_of_a_batch_has_its_own_ticket_or_reason() {
 
 #[test]
 fn a_batch_has_limits_and_every_issue_has_its_place() {
-    let service = TestService::start_with(|settings| settings.max_body_bytes = 1 << 20);
+    let service = TestService::start();
     let partner = service.partner();
     let (album, _) = partner.create_album();
     let call = |entries: Value| {

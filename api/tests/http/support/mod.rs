@@ -12,8 +12,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_api::context::{
-    ApiSettings, ComponentHealth, ComponentState, Context, Draining, Environment, Health, ProbeEmbedder,
-    ProbeError, ProgressCache,
+    ApiSettings, BodyBudget, ComponentHealth, ComponentState, Context, Draining, Environment, Health,
+    ProbeEmbedder, ProbeError, ProgressCache, SeatLimits, Seats,
 };
 use photofinish_api::key::KeyText;
 use photofinish_store::blobs::local::uploads::UploadPace;
@@ -62,6 +62,13 @@ pub struct TestService {
     stop: Option<oneshot::Sender<()>>,
     server_task: Option<JoinHandle<()>>,
     _folder: tempfile::TempDir,
+}
+
+/// What a test may change of its service.
+pub struct TestSetup {
+    pub settings: ApiSettings,
+    pub seats: SeatLimits,
+    pub body_budget: BodyBudget,
 }
 
 /// Returns embeddings of fake selfies, whose bytes are words that say what they show.
@@ -141,6 +148,17 @@ impl TestService {
 
     /// Starts a service with changed settings.
     pub fn start_with(change: impl FnOnce(&mut ApiSettings)) -> Self {
+        Self::start_as(|setup| change(&mut setup.settings))
+    }
+
+    /// Starts a service with changed settings or limits.
+    pub fn start_as(change: impl FnOnce(&mut TestSetup)) -> Self {
+        let mut setup = TestSetup {
+            settings: settings(),
+            seats: SeatLimits::for_open_files(1 << 20),
+            body_budget: BodyBudget::default(),
+        };
+        change(&mut setup);
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -150,8 +168,6 @@ impl TestService {
         let opening = StoreSettings { public_url, ..conformance::test_settings(folder.path()) };
         let store = runtime.block_on(Store::open(opening));
         let store = store.unwrap();
-        let mut settings = settings();
-        change(&mut settings);
         let embedder = Arc::new(TestEmbedder::default());
         let running = |name| ComponentHealth { name, state: ComponentState::Running };
         let parts = Mutex::new(vec![running("database"), running("models")]);
@@ -161,7 +177,7 @@ impl TestService {
             store: store.clone(),
             probe_embedder: embedder.clone(),
             health: health.clone(),
-            settings: Arc::new(settings),
+            settings: Arc::new(setup.settings),
             render_metrics: Arc::new(|| "photofinish_test_total 1\n".to_owned()),
             on_queued: Arc::new({
                 let wakeups = Arc::clone(&wakeups);
@@ -172,6 +188,8 @@ impl TestService {
             trace_hook: Arc::new(|_, _| {}),
             draining: Draining::default(),
             progress_cache: ProgressCache::default(),
+            body_budget: setup.body_budget,
+            seats: Seats::new(setup.seats),
         };
         let (stop, stopped) = oneshot::channel::<()>();
         let served = runtime.spawn({
@@ -308,8 +326,11 @@ fn settings() -> ApiSettings {
             thumbnail_max_dimension: 512,
             bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
         },
-        max_body_bytes: 100_000,
+        max_body_bytes: 64 << 10,
+        max_batch_bytes: 1 << 20,
         head_timeout: DEADLINE,
+        idle_timeout: DEADLINE,
+        stall_timeout: DEADLINE,
         body_timeout: DEADLINE,
         max_photo_bytes: MAX_PHOTO_BYTES,
         max_probe_bytes: MAX_PROBE_BYTES,

@@ -1,0 +1,277 @@
+//! Seats: how many connections are served at once, in all and per address.
+//!
+//! Seats are never waited for. Where all are taken, the connection that has waited longest for its client gives way: one
+//! whose next request has not come, or whose client has stopped reading. Where all are at work, the new one is refused.
+
+mod activity;
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+pub(crate) use self::activity::{Activity, AnswerGuard};
+use crate::metrics::{self as names, CloseReason};
+
+/// The most connections of one process: each may keep a head and a chunk of a body in memory.
+const MAX_SEATS: usize = 4096;
+/// Files of the process that are no connections of clients: the database, the queue, models, the log, the admin port,
+/// and connections that are being refused.
+const RESERVED_FILES: u64 = 384;
+/// Files of one connection: its own, and one to read or write: a file of the local storage, or a connection to a bucket.
+const FILES_PER_SEAT: u64 = 2;
+/// Fewest seats: with a file limit this low files run out before seats do.
+const MIN_SEATS: usize = 16;
+/// Time for which all connections may be at work.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Connections to the admin port: probes, and a few scrapers.
+const ADMIN_SEATS: usize = 64;
+
+/// How many connections are served at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeatLimits {
+    /// From all addresses together.
+    pub total: usize,
+    /// From one address (one network of 64 bits in IPv6).
+    pub per_address: usize,
+    /// How long connections may be refused before the service is not ready: a peak is shorter.
+    pub patience: Duration,
+}
+
+impl SeatLimits {
+    /// Returns the limits that a number of open files allows.
+    ///
+    /// One address has half of the seats: enough for a load balancer, behind which all clients have its address, and no
+    /// single client shuts out all others.
+    pub fn for_open_files(files: u64) -> Self {
+        let seats = files.saturating_sub(RESERVED_FILES) / FILES_PER_SEAT;
+        let total = usize::try_from(seats).unwrap_or(MAX_SEATS).clamp(MIN_SEATS, MAX_SEATS);
+        Self { total, per_address: total / 2, patience: PATIENCE }
+    }
+
+    /// Returns the limits of the admin port, on which probes and scrapers often have one address.
+    pub(crate) const fn admin() -> Self {
+        Self { total: ADMIN_SEATS, per_address: ADMIN_SEATS, patience: PATIENCE }
+    }
+}
+
+/// The seats of one listener. Cheap to clone; clones share the seats.
+#[derive(Clone, Debug)]
+pub struct Seats(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    limits: SeatLimits,
+    epoch: Instant,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    next_id: u64,
+    taken: HashMap<u64, TakenSeat>,
+    by_address: HashMap<IpAddr, usize>,
+    /// When a connection was refused for the first time since a seat was free.
+    full_since: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct TakenSeat {
+    address: IpAddr,
+    activity: Arc<Activity>,
+}
+
+impl Seats {
+    /// Creates free seats.
+    pub fn new(limits: SeatLimits) -> Self {
+        Self(Arc::new(Shared { limits, epoch: Instant::now(), table: Mutex::default() }))
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> SeatLimits {
+        self.0.limits
+    }
+
+    /// Returns how many seats are taken.
+    pub fn taken(&self) -> usize {
+        self.0.lock().taken.len()
+    }
+
+    /// Returns for how long connections have been refused without a free seat in between, once it is too long.
+    pub(crate) fn full_for(&self) -> Option<Duration> {
+        let full_for = self.0.lock().full_since?.elapsed();
+        (full_for >= self.0.limits.patience).then_some(full_for)
+    }
+
+    /// Gives a new connection a seat, if necessary that of another one, which is closed; `None` if every connection that
+    /// could give way is at work.
+    pub(crate) fn take(&self, address: IpAddr) -> Option<Seat> {
+        let address = group_address(address);
+        let mut table = self.0.lock();
+        let from_address = table.by_address.get(&address).copied().unwrap_or_default();
+        if from_address >= self.0.limits.per_address {
+            table.make_room(Some(address))?;
+        } else if table.taken.len() >= self.0.limits.total && table.make_room(None).is_none() {
+            table.full_since.get_or_insert_with(Instant::now);
+            return None;
+        }
+        let (id, activity) = (table.next_id, Activity::new(self.0.epoch));
+        table.next_id += 1;
+        table.taken.insert(id, TakenSeat { address, activity: Arc::clone(&activity) });
+        *table.by_address.entry(address).or_default() += 1;
+        table.full_since = None;
+        Some(Seat { shared: Arc::clone(&self.0), id, activity })
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// Closes the connection that has waited longest for its client, among those of `address` or among all.
+    fn make_room(&mut self, address: Option<IpAddr>) -> Option<()> {
+        let candidates = self.taken.iter().filter(|(_, seat)| address.is_none_or(|it| it == seat.address));
+        let waiting = candidates.filter_map(|(id, seat)| Some((seat.activity.waiting_since()?, *id)));
+        let (_, id) = waiting.min()?;
+        let seat = self.remove(id)?;
+        seat.activity.ask_to_leave();
+        CloseReason::GaveWay.count();
+        Some(())
+    }
+
+    fn remove(&mut self, id: u64) -> Option<TakenSeat> {
+        let seat = self.taken.remove(&id)?;
+        if let Some(from_address) = self.by_address.get_mut(&seat.address) {
+            *from_address -= 1;
+            if *from_address == 0 {
+                self.by_address.remove(&seat.address);
+            }
+        }
+        Some(seat)
+    }
+}
+
+/// The seat of one connection; dropping it frees the seat.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    shared: Arc<Shared>,
+    id: u64,
+    activity: Arc<Activity>,
+}
+
+impl Seat {
+    /// What the connection is doing.
+    pub(crate) fn activity(&self) -> &Arc<Activity> {
+        &self.activity
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut table = self.shared.lock();
+        // A connection that gave way has no seat any more.
+        if table.remove(self.id).is_some() {
+            table.full_since = None;
+        }
+    }
+}
+
+/// One customer of a network provider has at least 64 bits of IPv6 addresses, so a limit per address would be none.
+fn group_address(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+    }
+}
+
+/// Reports the number of taken seats of the API to the metrics. Called when they are rendered, which is less often than
+/// connections come and go.
+pub(crate) fn report(seats: &Seats) {
+    metrics::gauge!(names::CONNECTIONS).set(seats.taken() as f64);
+    metrics::gauge!(names::CONNECTION_SEATS).set(seats.limits().total as f64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    fn seats(total: usize, per_address: usize) -> Seats {
+        Seats::new(SeatLimits { total, per_address, patience: Duration::ZERO })
+    }
+
+    /// Takes a seat for a connection that is at work.
+    fn take_busy(seats: &Seats, from: IpAddr) -> Option<(Seat, AnswerGuard)> {
+        let seat = seats.take(from)?;
+        let answer = seat.activity().begin_request();
+        Some((seat, answer))
+    }
+
+    #[test]
+    fn a_file_limit_leaves_a_file_for_each_connection() {
+        let seats = |files| {
+            let limits = SeatLimits::for_open_files(files);
+            (limits.total, limits.per_address)
+        };
+        assert_eq!((seats(64), seats(1024)), ((16, 8), (320, 160)));
+        assert_eq!((seats(1 << 20), seats(u64::MAX)), ((4096, 2048), (4096, 2048)));
+    }
+
+    #[test]
+    fn the_connection_that_has_waited_longest_gives_way() {
+        let seats = seats(2, 2);
+        let (busy, _answer) = take_busy(&seats, address(1)).unwrap();
+        let waiting = seats.take(address(2)).unwrap();
+        let newcomer = seats.take(address(3)).unwrap();
+        assert!(seats.0.lock().taken.contains_key(&busy.id));
+        assert!(!seats.0.lock().taken.contains_key(&waiting.id));
+        // Its end frees no seat a second time.
+        drop(waiting);
+        assert_eq!(seats.taken(), 2);
+        drop((busy, newcomer));
+        assert_eq!(seats.taken(), 0);
+        assert!(seats.0.lock().by_address.is_empty());
+    }
+
+    #[test]
+    fn where_all_are_at_work_a_newcomer_is_refused_and_the_seats_are_full_until_one_is_free() {
+        let seats = seats(2, 2);
+        let first = take_busy(&seats, address(1)).unwrap();
+        let _second = take_busy(&seats, address(2)).unwrap();
+        assert_eq!(seats.full_for(), None);
+        assert!(seats.take(address(3)).is_none() && seats.full_for().is_some());
+        drop(first);
+        assert_eq!(seats.full_for(), None);
+        assert!(seats.take(address(3)).is_some());
+    }
+
+    #[test]
+    fn an_address_at_its_limit_gets_the_seats_of_its_own_connections_alone() {
+        let seats = seats(8, 2);
+        let other = seats.take(address(9)).unwrap();
+        let _busy = take_busy(&seats, address(1)).unwrap();
+        let waiting = seats.take(address(1)).unwrap();
+        let newcomer = take_busy(&seats, address(1)).unwrap();
+        assert!(!seats.0.lock().taken.contains_key(&waiting.id));
+        assert!(seats.take(address(1)).is_none());
+        // Others still find a seat, so the seats are not full.
+        assert_eq!(seats.full_for(), None);
+        assert!(seats.0.lock().taken.contains_key(&other.id));
+        drop(newcomer);
+        assert!(seats.take(address(1)).is_some());
+    }
+
+    #[test]
+    fn a_network_of_ipv6_counts_as_one_address() {
+        let group = |text: &str| group_address(text.parse().unwrap());
+        assert_eq!(group("2001:db8::1"), group("2001:db8::ffff:1"));
+        assert_ne!(group("2001:db8:0:1::1"), group("2001:db8:0:2::1"));
+        assert_eq!(group("::ffff:10.0.0.1"), address(1));
+    }
+}

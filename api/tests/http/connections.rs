@@ -1,0 +1,273 @@
+//! Connections: seats, time limits for clients that wait or do not read, and heads that no operation sees.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use photofinish_api::context::SeatLimits;
+use serde_json::json;
+use tokio::net::{TcpListener, TcpSocket};
+
+use crate::support::raw::RawConnection;
+use crate::support::{DEADLINE, Partner, TestService};
+
+/// Shorter than any other limit of the test.
+const SHORT: Duration = Duration::from_millis(300);
+
+fn start_with_seats(total: usize, per_address: usize) -> TestService {
+    TestService::start_as(|setup| {
+        setup.seats = SeatLimits { total, per_address, patience: Duration::ZERO };
+    })
+}
+
+/// A connection whose request is being answered: the service waits for its body.
+fn connect_busy(service: &TestService, partner: &Partner) -> RawConnection {
+    let mut raw = RawConnection::connect(service);
+    begin_request(&mut raw, partner);
+    raw
+}
+
+fn begin_request(raw: &mut RawConnection, partner: &Partner) {
+    let key = partner.key.as_ref().unwrap();
+    raw.write(&format!(
+        "POST /openapi/albums/list HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\nexpect: 100-continue\r\n\
+         content-length: 2\r\n\r\n"
+    ));
+    // The 100 shows that the request is being handled.
+    assert!(raw.read_until("\r\n\r\n").starts_with("HTTP/1.1 100"));
+}
+
+/// Connects from an address of the loopback network.
+fn connect_from(service: &TestService, address: [u8; 4]) -> RawConnection {
+    let connected = service.block_on(async {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::new(IpAddr::V4(Ipv4Addr::from(address)), 0)).unwrap();
+        socket.connect(service.address).await.unwrap()
+    });
+    let socket = connected.into_std().unwrap();
+    socket.set_nonblocking(false).unwrap();
+    socket.set_read_timeout(Some(DEADLINE)).unwrap();
+    RawConnection(socket)
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + DEADLINE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "waited in vain until {what}");
+        std::thread::yield_now();
+    }
+}
+
+fn get(raw: &mut RawConnection, path: &str) {
+    raw.write(&format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n"));
+}
+
+/// Requests more responses than the operating system buffers, and reads none.
+fn stall(raw: &mut RawConnection) {
+    raw.0.set_write_timeout(Some(SHORT)).unwrap();
+    let requests = "GET /openapi/openapi.json HTTP/1.1\r\nhost: x\r\n\r\n".repeat(1000);
+    match raw.0.write_all(requests.as_bytes()) {
+        Ok(()) => {}
+        Err(error) => assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}"),
+    }
+}
+
+#[test]
+fn clients_that_never_read_lose_their_seats() {
+    let service = TestService::start_as(|setup| {
+        setup.settings.stall_timeout = SHORT;
+        setup.seats = SeatLimits { total: 8, per_address: 8, patience: Duration::ZERO };
+    });
+    let mut silent: Vec<_> = (0..8).map(|_| RawConnection::connect(&service)).collect();
+    for raw in &mut silent {
+        stall(raw);
+        // The service is answering.
+        raw.0.read_exact(&mut [0]).unwrap();
+    }
+    wait_until("all seats are free", || service.context.seats.taken() == 0);
+    service.partner().call("/albums/list", &json!({})).ok();
+}
+
+#[test]
+fn a_client_that_reads_slowly_gets_all_of_its_response() {
+    let service = TestService::start();
+    let mut raw = RawConnection::connect(&service);
+    stall(&mut raw);
+    let response = raw.read_response();
+    assert_eq!((response.status, response.bytes[0]), (200, b'{'));
+}
+
+#[test]
+fn a_head_that_does_not_end_in_time_is_408() {
+    let service = TestService::start_with(|settings| settings.head_timeout = SHORT);
+    let mut raw = RawConnection::connect(&service);
+    raw.write("POST /openapi/albums/list HTTP/1.1\r\nhost:");
+    raw.read_response().defined_error(408, "TIMEOUT");
+    assert!(raw.is_closed());
+    // The second head of a connection, too.
+    let mut raw = RawConnection::connect(&service);
+    get(&mut raw, "/healthz");
+    raw.read_response().ok();
+    raw.write("G");
+    raw.read_response().defined_error(408, "TIMEOUT");
+    wait_until("the seats are free", || service.context.seats.taken() == 0);
+}
+
+#[test]
+fn an_idle_connection_is_closed_without_a_response() {
+    let service = TestService::start_with(|settings| settings.idle_timeout = SHORT);
+    let mut raw = RawConnection::connect(&service);
+    get(&mut raw, "/healthz");
+    raw.read_response().ok();
+    assert_eq!(raw.0.read(&mut [0]).unwrap(), 0);
+}
+
+#[test]
+fn a_head_over_32_kilobytes_is_431_however_it_is_sent() {
+    let service = TestService::start();
+    let long_value = format!("GET /healthz HTTP/1.1\r\nhost: x\r\nx-long: {}\r\n\r\n", "x".repeat(33_000));
+    let long_target = format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "x".repeat(33_000));
+    let many_fields = format!("GET /healthz HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(200));
+    let unfinished = format!("GET /healthz HTTP/1.1\r\nx-long: {}", "x".repeat(200_000));
+    for head in [long_value, long_target, many_fields, unfinished] {
+        let mut raw = RawConnection::connect(&service);
+        raw.write(&head);
+        raw.read_response().undefined_error(431, "REQUEST_HEADER_FIELDS_TOO_LARGE");
+        assert!(raw.is_closed(), "{}", &head[..40]);
+    }
+    let fits = format!("GET /healthz HTTP/1.1\r\nhost: x\r\nx-long: {}\r\n\r\n", "x".repeat(32_000));
+    let mut raw = RawConnection::connect(&service);
+    raw.write(&fits);
+    raw.read_response().ok();
+}
+
+#[test]
+fn a_malformed_head_is_400_in_the_envelope() {
+    let service = TestService::start();
+    for head in [
+        "this is not http\r\n\r\n",
+        "GET / HTTP/3.0\r\n\r\n",
+        "GET / HTTP/1.1\r\nno colon\r\n\r\n",
+        "GET /\u{7f} HTTP/1.1\r\n\r\n",
+        "POST / HTTP/1.1\r\ncontent-length: many\r\n\r\n",
+        "POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
+        "POST / HTTP/1.1\r\ntransfer-encoding: gzip\r\n\r\n",
+    ] {
+        let mut raw = RawConnection::connect(&service);
+        raw.write(head);
+        raw.read_response().undefined_error(400, "BAD_REQUEST");
+        assert!(raw.is_closed(), "{head:?}");
+    }
+    // After a request that was answered, and in one packet with it.
+    for second in ["this is not http\r\n\r\n", "G\0T / HTTP/1.1\r\n\r\n"] {
+        let mut raw = RawConnection::connect(&service);
+        raw.write(&format!("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n{second}"));
+        raw.read_response().ok();
+        raw.read_response().undefined_error(400, "BAD_REQUEST");
+        assert!(raw.is_closed());
+    }
+}
+
+#[test]
+fn a_target_that_is_no_path_is_400_and_reaches_no_route() {
+    let service = TestService::start();
+    for line in ["CONNECT x:80", "GET a:80", "POST a:80", "OPTIONS *", "GET *"] {
+        let mut raw = RawConnection::connect(&service);
+        raw.write(&format!("{line} HTTP/1.1\r\nhost: x\r\nx-request-id: mine\r\n\r\n"));
+        let response = raw.read_response();
+        assert_eq!(response.header("x-request-id"), "mine");
+        response.undefined_error(400, "BAD_REQUEST");
+        assert!(raw.is_closed(), "{line}");
+    }
+    let mut raw = RawConnection::connect(&service);
+    get(&mut raw, "http://x/healthz");
+    raw.read_response().ok();
+}
+
+#[test]
+fn an_idle_connection_gives_its_seat_to_a_new_one() {
+    let service = start_with_seats(2, 2);
+    let mut idle: Vec<_> = (0..2).map(|_| RawConnection::connect(&service)).collect();
+    for raw in &mut idle {
+        get(raw, "/healthz");
+        raw.read_response().ok();
+    }
+    // A client may have read a response a moment before its connection counts as idle.
+    wait_until("a new connection is served", || {
+        let mut newcomer = RawConnection::connect(&service);
+        get(&mut newcomer, "/healthz");
+        newcomer.read_response().status == 200
+    });
+    assert!(idle[0].is_closed());
+    get(&mut idle[1], "/healthz");
+    idle[1].read_response().ok();
+}
+
+#[test]
+fn a_connection_without_a_seat_is_503_and_the_seats_return() {
+    let service = start_with_seats(2, 2);
+    let partner = service.partner();
+    let mut busy: Vec<_> = (0..2).map(|_| connect_busy(&service, &partner)).collect();
+    let mut refused = RawConnection::connect(&service);
+    get(&mut refused, "/healthz");
+    let response = refused.read_response();
+    assert_eq!(response.header("retry-after"), "1");
+    response.defined_error(503, "SERVICE_UNAVAILABLE");
+    assert!(refused.is_closed());
+    for raw in &mut busy {
+        raw.write("{}");
+        raw.read_response().ok();
+    }
+    drop(busy);
+    wait_until("the seats are free", || service.context.seats.taken() == 0);
+    partner.call("/albums/list", &json!({})).ok();
+}
+
+#[test]
+fn one_address_has_only_its_share_of_the_seats() {
+    let service = start_with_seats(4, 2);
+    let partner = service.partner();
+    let _busy: Vec<_> = (0..2).map(|_| connect_busy(&service, &partner)).collect();
+    let mut refused = RawConnection::connect(&service);
+    refused.read_response().defined_error(503, "SERVICE_UNAVAILABLE");
+    let mut other = connect_from(&service, [127, 0, 0, 2]);
+    begin_request(&mut other, &partner);
+    other.write("{}");
+    other.read_response().ok();
+}
+
+#[test]
+fn readiness_says_when_no_seat_is_left_and_has_seats_of_its_own() {
+    let service = start_with_seats(1, 1);
+    let listener = service.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+    let readiness = format!("GET http://{}/readyz", listener.local_addr().unwrap());
+    let context = service.context.clone();
+    let (_stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    service.runtime.spawn(async move {
+        photofinish_api::serve_admin(listener, context, async { drop(stopped.await) }).await;
+    });
+    let partner = service.partner();
+    let probe = Partner::new(&service, None);
+    assert_eq!(probe.send(&readiness, &[], "").status, 200);
+    let mut busy = take_last_seat(&service, &partner);
+    let response = probe.send(&readiness, &[], "");
+    let part = &response.json()["parts"][0];
+    assert_eq!(
+        (response.status, &part["name"], &part["state"]),
+        (503, &json!("connections"), &json!("down"))
+    );
+    assert!(part["reason"].as_str().unwrap().contains("all 1 connections"), "{part}");
+    busy.write("{}");
+    busy.read_response().ok();
+    drop(busy);
+    wait_until("the service is ready", || probe.send(&readiness, &[], "").status == 200);
+}
+
+/// Takes the only seat by a request, and lets another connection be refused.
+fn take_last_seat(service: &TestService, partner: &Partner) -> RawConnection {
+    let busy = connect_busy(service, partner);
+    // From another address: at the limit of one address the seats are not all taken.
+    let mut refused = connect_from(service, [127, 0, 0, 2]);
+    refused.read_response().defined_error(503, "SERVICE_UNAVAILABLE");
+    busy
+}
