@@ -117,13 +117,10 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     reclaim_leases(role, &store).await;
     let pipeline = role.has_pipeline().then(|| Arc::new(start_pipeline(&config, &store, models.clone())));
     let probes = role.has_api().then(|| Arc::new(ProbeService::start(models, probe_settings(&config))));
+    let health = ServiceHealth { store: store.clone(), pipeline: pipeline.clone(), probes: probes.clone() };
     let context = Context {
         store: store.clone(),
-        health: Arc::new(ServiceHealth {
-            store: store.clone(),
-            pipeline: pipeline.clone(),
-            probes: probes.clone(),
-        }),
+        health: Arc::new(health),
         settings: Arc::new(api_settings(&config)),
         probe_embedder: Arc::new(ProbeAdapter(probes)),
         render_metrics: Arc::new({
