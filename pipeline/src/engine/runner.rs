@@ -11,7 +11,7 @@ use photofinish_store::model::photo::FailureReason;
 use crate::engine::edge::{EdgeSender, Inlet, OpenPhoto, PhotoSender};
 use crate::engine::fault::{Outage, Poison};
 use crate::engine::spans::{PhotoOutcome, StageSpan};
-use crate::engine::stage::{BatchResults, Step, SteppedStage};
+use crate::engine::stage::{Step, StepResults, SteppedStage};
 use crate::engine::stage_stats::StageStats;
 use crate::engine::store_client::StoreClient;
 use crate::engine::ticket::{InFlight, Ticket};
@@ -20,7 +20,7 @@ use crate::engine::ticket::{InFlight, Ticket};
 pub(crate) type StageFactory<S> = Arc<dyn Fn() -> Result<S, Outage> + Send + Sync>;
 
 /// What the steps of a batch did with its photos.
-type StepResults<S> = BatchResults<Step<<S as SteppedStage>::Part, <S as SteppedStage>::Out>>;
+type ResultsOf<S> = StepResults<<S as SteppedStage>::Part, <S as SteppedStage>::Out>;
 
 /// Where the results of a stage go.
 pub(crate) enum Outlet<T> {
@@ -177,7 +177,7 @@ impl<S: SteppedStage> Worker<S> {
 
     /// Runs a step of each photo. After a panic the stage, whose state is then unknown, is rebuilt and the batch is run
     /// photo by photo; a photo that panics alone is a poison.
-    fn run_isolated(&self, stage: &mut S, batch: &Batch<S>) -> Result<StepResults<S>, Outage> {
+    fn run_isolated(&self, stage: &mut S, batch: &Batch<S>) -> Result<ResultsOf<S>, Outage> {
         let _entered = StageSpan::enter_single(&batch.spans);
         match self.run_catching_panics(stage, &batch.items, &batch.parts)? {
             BatchOutcome::Completed(results) => return Ok(results),
@@ -208,7 +208,7 @@ impl<S: SteppedStage> Worker<S> {
         stage: &mut S,
         items: &[S::In],
         parts: &[Vec<S::Part>],
-    ) -> Result<BatchOutcome<StepResults<S>>, Outage> {
+    ) -> Result<BatchOutcome<ResultsOf<S>>, Outage> {
         let message = match catch_unwind(AssertUnwindSafe(|| stage.step(items, parts))) {
             Ok(Ok(results)) if results.len() == items.len() => return Ok(BatchOutcome::Completed(results)),
             Ok(Ok(results)) => format!("{} results for {} photos", results.len(), items.len()),
@@ -225,7 +225,7 @@ impl<S: SteppedStage> Worker<S> {
 
     /// Puts back the photos that need more steps, and returns the others without their inputs, whose memory is freed
     /// before any of them is sent on.
-    fn put_back_unfinished(&self, batch: Batch<S>, results: StepResults<S>) -> Vec<EndedPhoto<S::Out>> {
+    fn put_back_unfinished(&self, batch: Batch<S>, results: ResultsOf<S>) -> Vec<EndedPhoto<S::Out>> {
         let Batch { tickets, items, parts, spans } = batch;
         let mut ended = Vec::with_capacity(results.len());
         let photos = tickets.into_iter().zip(items).zip(parts).zip(spans);
@@ -302,7 +302,7 @@ mod tests {
     use crate::engine::edge::edge;
     use crate::engine::fault::Component;
     use crate::engine::leases::LeaseTable;
-    use crate::engine::stage::Stage;
+    use crate::engine::stage::{BatchResults, Stage};
     use crate::engine::store_client::KillSwitch;
     use crate::engine::sync::lock;
     use crate::testing::lease_of;
@@ -413,7 +413,7 @@ mod tests {
             &mut self,
             batch: &[usize],
             parts: &[Vec<usize>],
-        ) -> Result<BatchResults<Step<usize, Vec<usize>>>, Outage> {
+        ) -> Result<StepResults<usize, Vec<usize>>, Outage> {
             let taken = lock(&self.log).len();
             (self.before_step)(taken);
             let step = |(steps, parts): (&usize, &Vec<usize>)| {

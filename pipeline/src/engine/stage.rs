@@ -38,6 +38,9 @@ pub enum Step<P, T> {
     Done(T),
 }
 
+/// The results of one step of each photo of a batch, in order.
+pub type StepResults<Part, Out> = BatchResults<Step<Part, Out>>;
+
 /// A stage that works on a photo in steps, because some photos take long: a step is about one run of a network. Between
 /// two steps of a photo the thread takes steps of other photos, and ends if its generation does.
 ///
@@ -59,7 +62,7 @@ pub trait SteppedStage {
         &mut self,
         batch: &[Self::In],
         parts: &[Vec<Self::Part>],
-    ) -> Result<BatchResults<Step<Self::Part, Self::Out>>, Outage>;
+    ) -> Result<StepResults<Self::Part, Self::Out>, Outage>;
 }
 
 impl<S: Stage> SteppedStage for S {
@@ -71,7 +74,7 @@ impl<S: Stage> SteppedStage for S {
         &mut self,
         batch: &[S::In],
         _parts: &[Vec<Infallible>],
-    ) -> Result<BatchResults<Step<Infallible, S::Out>>, Outage> {
+    ) -> Result<StepResults<Infallible, S::Out>, Outage> {
         let results = self.run(batch)?;
         Ok(results.into_iter().map(|result| result.map(Step::Done)).collect())
     }

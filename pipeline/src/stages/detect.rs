@@ -7,7 +7,7 @@ use photofinish_models::traits::{FaceBox, FaceDetector, ModelError};
 use photofinish_store::model::album::AlbumConfig;
 
 use crate::engine::fault::{Outage, Poison};
-use crate::engine::stage::{BatchResults, Step, SteppedStage};
+use crate::engine::stage::{Step, StepResults, SteppedStage};
 use crate::stages::grid::{self, Cell, CellGrid};
 use crate::stages::inference::{BatchInference, SelfTest, grey_frame, grey_picture};
 use crate::stages::photo::{DetectedPhoto, SizedPhoto};
@@ -113,7 +113,7 @@ impl SteppedStage for Detect {
         &mut self,
         batch: &[SizedPhoto],
         parts: &[Vec<FaceBoxes>],
-    ) -> Result<BatchResults<Step<FaceBoxes, DetectedPhoto>>, Outage> {
+    ) -> Result<StepResults<FaceBoxes, DetectedPhoto>, Outage> {
         let photos = || batch.iter().zip(parts);
         let regions: Vec<Region> = photos().map(|(photo, parts)| self.next_region(photo, parts)).collect();
         let frames_of = |region: Region| -> Vec<Frame<'_>> {

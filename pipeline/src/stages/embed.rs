@@ -7,7 +7,7 @@ use photofinish_models::traits::{EmbeddedFace, FaceBox, FaceCrop, FaceEmbedder, 
 use photofinish_store::model::photo::{DetectedFace, Embedding, UnindexedReason};
 
 use crate::engine::fault::{Outage, Poison};
-use crate::engine::stage::{BatchResults, Step, SteppedStage};
+use crate::engine::stage::{Step, StepResults, SteppedStage};
 use crate::stages::inference::{BatchInference, grey_frame};
 use crate::stages::photo::{DetectedPhoto, EmbeddedPhoto};
 use crate::stages::quality::{rejection_after_embedding, rejection_before_embedding, to_bounding_box};
@@ -90,7 +90,7 @@ impl SteppedStage for Embed {
         &mut self,
         batch: &[DetectedPhoto],
         parts: &[Vec<Vec<EmbeddedFace>>],
-    ) -> Result<BatchResults<Step<Vec<EmbeddedFace>, EmbeddedPhoto>>, Outage> {
+    ) -> Result<StepResults<Vec<EmbeddedFace>, EmbeddedPhoto>, Outage> {
         let remaining: Vec<Vec<FaceCrop<'_>>> = batch
             .iter()
             .zip(parts)

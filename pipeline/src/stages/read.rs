@@ -11,7 +11,7 @@ use photofinish_store::model::album::DEFAULT_BIB_PATTERN;
 use photofinish_store::model::photo::{DetectedText, TextIndexState, UnindexedReason};
 
 use crate::engine::fault::Outage;
-use crate::engine::stage::{BatchResults, Step, SteppedStage};
+use crate::engine::stage::{Step, StepResults, SteppedStage};
 use crate::stages::grid::{self, Cell, CellGrid};
 use crate::stages::inference::{BatchInference, SelfTest, grey_frame, grey_picture};
 use crate::stages::photo::{EmbeddedPhoto, ReadPhoto};
@@ -79,7 +79,7 @@ impl SteppedStage for Read {
         &mut self,
         batch: &[EmbeddedPhoto],
         parts: &[Vec<BibTexts>],
-    ) -> Result<BatchResults<Step<BibTexts, ReadPhoto>>, Outage> {
+    ) -> Result<StepResults<BibTexts, ReadPhoto>, Outage> {
         let photos = || batch.iter().zip(parts);
         let regions: Vec<Option<Region>> =
             photos().map(|(photo, parts)| self.next_region(photo, parts.len())).collect();
@@ -255,6 +255,7 @@ mod tests {
     use photofinish_store::model::photo::FailureReason;
 
     use super::*;
+    use crate::engine::stage::BatchResults;
 
     /// A reader that fails on frames wider than 100 pixels and on white ones.
     struct SmallReader;
