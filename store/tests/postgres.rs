@@ -349,51 +349,6 @@ async fn statement_and_lock_timeouts_are_outages() {
 }
 
 #[tokio::test]
-async fn an_exhausted_pool_is_an_outage_after_its_timeout() {
-    let Some(server) = Postgres::shared() else { return };
-    let test_store = TestStore::with_database(server.create_database());
-    let limits = ServerLimits {
-        connections: 1,
-        acquire_timeout: Duration::from_secs(3),
-        lock_timeout: WAIT_LIMIT,
-        ..ServerLimits::default()
-    };
-    let store = Store::open(StoreSettings { server_limits: limits, ..test_store.settings() }).await.unwrap();
-    let fixture = AlbumFixture::create(&store).await;
-    let mut connection = PgConnection::connect(&test_store.settings().database_url).await.unwrap();
-    let mut holder = connection.begin().await.unwrap();
-    sqlx::query("lock table photo in access exclusive mode").execute(&mut *holder).await.unwrap();
-    let refused = tokio::select! {
-        // Polled first, so that it acquires the only connection.
-        biased;
-        _ = store.photos.get(fixture.album, PhotoId::generate()) => panic!("the table is locked"),
-        depth = store.queue.depth() => depth.unwrap_err(),
-    };
-    assert_eq!(refused.kind, StoreErrorKind::Unavailable, "{refused}");
-    holder.rollback().await.unwrap();
-    wait_until_available(&store).await;
-}
-
-#[tokio::test]
-async fn keys_are_looked_up_while_every_other_connection_is_busy() {
-    let Some(server) = Postgres::shared() else { return };
-    let test_store = TestStore::with_database(server.create_database());
-    let limits = ServerLimits { connections: 1, lock_timeout: WAIT_LIMIT, ..ServerLimits::default() };
-    let store = Store::open(StoreSettings { server_limits: limits, ..test_store.settings() }).await.unwrap();
-    let fixture = AlbumFixture::create(&store).await;
-    let mut connection = PgConnection::connect(&test_store.settings().database_url).await.unwrap();
-    let mut holder = connection.begin().await.unwrap();
-    sqlx::query("lock table photo in access exclusive mode").execute(&mut *holder).await.unwrap();
-    tokio::select! {
-        // Polled first, so that it acquires the only connection.
-        biased;
-        _ = store.photos.get(fixture.album, PhotoId::generate()) => panic!("the table is locked"),
-        key = store.keys.find(&[7; 32]) => assert_eq!(key.unwrap(), None),
-    }
-    holder.rollback().await.unwrap();
-}
-
-#[tokio::test]
 async fn an_unreachable_server_and_an_invalid_url_are_refused() {
     let test_store = TestStore::with_database("postgres://nobody:secret@127.0.0.1:1/rows".into());
     let error = Store::open(test_store.settings()).await.err().unwrap();
