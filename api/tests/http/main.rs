@@ -14,6 +14,7 @@ mod photos;
 mod progress;
 mod queued;
 mod search;
+mod selfies;
 mod serving;
 mod storage;
 mod support;

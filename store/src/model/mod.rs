@@ -1,4 +1,4 @@
-//! Albums, photos, keys, their ids and the names of their objects: plain values that know no database.
+//! Albums, photos, selfies, keys, their ids and the names of their objects: plain values that know no database.
 
 pub mod album;
 pub(crate) mod encoding;
@@ -6,3 +6,4 @@ pub mod ids;
 pub mod key;
 pub mod object_key;
 pub mod photo;
+pub mod probe;

@@ -1,7 +1,9 @@
 //! What is loaded when, what is evicted, and that two versions of an album are never in memory at once.
 
+mod loads;
+mod refresh;
+
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicIsize, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, yield_now};
@@ -309,157 +311,6 @@ async fn a_load_waits_until_no_search_uses_the_evicted_faces() {
     assert_eq!(search.await.unwrap(), FACES);
     // The evicted album, which was in use, and only the first chunk of the album that was loading.
     assert_eq!(source.max_chunks.load(Ordering::SeqCst), CHUNKS + 1);
-}
-
-#[tokio::test]
-async fn a_load_goes_on_when_its_searches_have_gone() {
-    let source = Arc::new(ObservedSource::new(0));
-    let cache = Arc::new(FaceCache::new(source.clone(), usize::MAX));
-    let album = AlbumId::generate();
-    for _ in 0..20 {
-        let impatient = spawn_search(&cache, album);
-        run_until_idle().await;
-        impatient.abort();
-        assert!(impatient.await.unwrap_err().is_cancelled());
-    }
-    let search = spawn_search(&cache, album);
-    run_until_idle().await;
-    source.permits.add_permits(1);
-    assert_eq!(search.await.unwrap(), FACES);
-    assert_eq!(source.loads.load(Ordering::SeqCst), 1);
-}
-
-#[tokio::test]
-async fn a_load_without_any_search_left_leaves_its_faces_in_memory() {
-    let source = Arc::new(ObservedSource::new(0));
-    let cache = Arc::new(FaceCache::new(source.clone(), usize::MAX));
-    let album = AlbumId::generate();
-    let impatient = spawn_search(&cache, album);
-    run_until_idle().await;
-    impatient.abort();
-    source.permits.add_permits(1);
-    run_until_idle().await;
-    assert_eq!(cache.count_resident_faces(album).await, Some(FACES));
-    assert_eq!(spawn_search(&cache, album).await.unwrap(), FACES);
-    assert_eq!(source.loads.load(Ordering::SeqCst), 1);
-}
-
-#[tokio::test]
-async fn a_load_that_waits_its_turn_is_given_up_when_no_search_is_left() {
-    let source = Arc::new(ObservedSource::new(0));
-    let cache = Arc::new(FaceCache::new(source.clone(), usize::MAX));
-    let (loading, waiting) = (AlbumId::generate(), AlbumId::generate());
-    let first = spawn_search(&cache, loading);
-    run_until_idle().await;
-    let second = spawn_search(&cache, waiting);
-    run_until_idle().await;
-    let slot = cache.lock_albums().entries[&waiting].slot.clone();
-    assert!(slot.updates.is_running());
-    second.abort();
-    tokio::time::timeout(Duration::from_secs(60), async {
-        while slot.updates.is_running() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await
-    .expect("the load is never given up");
-    source.permits.add_permits(2);
-    assert_eq!(first.await.unwrap(), FACES);
-    assert_eq!(source.loads.load(Ordering::SeqCst), 1);
-    assert_eq!(spawn_search(&cache, waiting).await.unwrap(), FACES);
-}
-
-#[tokio::test]
-async fn all_searches_share_the_error_of_a_load_and_the_next_one_loads_again() {
-    let source = Arc::new(ObservedSource::new(0));
-    let cache = Arc::new(FaceCache::new(source.clone(), usize::MAX));
-    let album = AlbumId::generate();
-    let searches = [(); 5].map(|()| {
-        let cache = Arc::clone(&cache);
-        tokio::spawn(
-            async move { cache.nearest(album, &probe(), 100, 0.5).await.map_err(|error| error.kind) },
-        )
-    });
-    run_until_idle().await;
-    source.permits.close();
-    for search in searches {
-        assert_eq!(search.await.unwrap(), Err(StoreErrorKind::Unavailable));
-    }
-    assert_eq!(source.loads.load(Ordering::SeqCst), 1);
-    assert!(cache.nearest(album, &probe(), 100, 0.5).await.is_err());
-    assert_eq!(source.loads.load(Ordering::SeqCst), 2);
-}
-
-#[tokio::test]
-async fn closing_ends_a_load_and_the_searches_that_wait_for_it() {
-    let source = Arc::new(ObservedSource::new(0));
-    let cache = Arc::new(FaceCache::new(source.clone(), usize::MAX));
-    let waiting = Arc::clone(&cache);
-    let search =
-        tokio::spawn(async move { waiting.nearest(AlbumId::generate(), &probe(), 100, 0.5).await.is_err() });
-    run_until_idle().await;
-    cache.close();
-    assert!(search.await.unwrap());
-    run_until_idle().await;
-    // The loader, the cache of the test and nobody else: no task is left that could read.
-    assert_eq!(Arc::strong_count(&cache.loader), 1);
-}
-
-/// Searches three albums of `source`, which are then in memory.
-async fn cache_of_three(source: &Arc<ObservedSource>) -> (Arc<FaceCache>, [AlbumId; 3]) {
-    let cache = Arc::new(FaceCache::new(Arc::clone(source) as _, usize::MAX));
-    let albums = [(); 3].map(|()| AlbumId::generate());
-    for album in albums {
-        assert_eq!(spawn_search(&cache, album).await.unwrap(), source.faces);
-    }
-    (cache, albums)
-}
-
-#[tokio::test]
-async fn a_refresh_asks_once_and_reads_nothing_while_nothing_changes() {
-    let source = Arc::new(ObservedSource { changed: 1, ..ObservedSource::new(3) });
-    let (cache, albums) = cache_of_three(&source).await;
-    cache.refresh().await.unwrap();
-    assert_eq!((source.refreshes.load(Ordering::SeqCst), source.loads.load(Ordering::SeqCst)), (1, 3));
-    for album in albums {
-        assert_eq!(cache.count_resident_faces(album).await, Some(FACES));
-    }
-}
-
-#[tokio::test]
-async fn a_refresh_applies_changes_and_never_loads() {
-    let source = Arc::new(ObservedSource::new(3));
-    let (cache, albums) = cache_of_three(&source).await;
-    // The database does not know any more what the cache has seen.
-    source.newest.store(2, Ordering::SeqCst);
-    cache.refresh().await.unwrap();
-    assert_eq!(source.loads.load(Ordering::SeqCst), 3);
-    for album in albums {
-        assert_eq!(cache.count_resident_faces(album).await, None);
-    }
-    assert_eq!(cache.lock_albums().bytes(), 0);
-}
-
-#[tokio::test]
-async fn a_refresh_removes_deleted_albums() {
-    let source = Arc::new(ObservedSource::new(3));
-    let (cache, _) = cache_of_three(&source).await;
-    source.is_deleted.store(true, Ordering::SeqCst);
-    cache.refresh().await.unwrap();
-    assert!(cache.lock_albums().entries.is_empty());
-}
-
-#[tokio::test]
-async fn entries_of_albums_without_faces_do_not_stay() {
-    let source = Arc::new(ObservedSource { faces: 0, ..ObservedSource::new(3) });
-    let (cache, albums) = cache_of_three(&source).await;
-    cache.refresh().await.unwrap();
-    assert_eq!(cache.lock_albums().entries.len(), 3, "they were just searched");
-    assert_eq!(spawn_search(&cache, albums[0]).await.unwrap(), 0);
-    cache.refresh().await.unwrap();
-    assert_eq!(cache.lock_albums().entries.keys().collect::<Vec<_>>(), [&albums[0]]);
-    cache.refresh().await.unwrap();
-    assert!(cache.lock_albums().entries.is_empty());
 }
 
 #[tokio::test]
