@@ -61,6 +61,11 @@ impl ServiceLevel {
         if times.is_empty() { f64::NAN } else { to_milliseconds(percentile(&times, 0.99)) }
     }
 
+    /// How many calls of one operation there were.
+    pub fn count(&self, operation: &str) -> usize {
+        self.calls.iter().filter(|call| call.operation == operation).count()
+    }
+
     /// The longest wait for a photo, seconds; not a number without one.
     pub fn longest_photo_wait(&self) -> f64 {
         self.photo_waits.iter().max().map_or(f64::NAN, Duration::as_secs_f64)
