@@ -1,3 +1,5 @@
+//! Tests of the memory of key look-ups, in front of keys that answer when a test lets them.
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
