@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{CALIBRATION, Partner, TestService, bib, face, text, unknown_id};
 
-pub fn search_face(partner: &Partner, album: &Value, image: &Value) -> crate::support::ApiResponse {
+pub(crate) fn search_face(partner: &Partner, album: &Value, image: &Value) -> crate::support::ApiResponse {
     partner.call("/photos/search/face/list", &json!({ "albumId": album, "imageId": image }))
 }
 
@@ -15,7 +15,7 @@ fn search_text(partner: &Partner, album: &Value, mut more: Value) -> Value {
     partner.call("/photos/search/text/list", &more).ok()
 }
 
-pub fn hit_ids(hits: &Value) -> Vec<PhotoId> {
+pub(crate) fn hit_ids(hits: &Value) -> Vec<PhotoId> {
     hits["photos"]
         .as_array()
         .unwrap()
