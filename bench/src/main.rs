@@ -9,6 +9,7 @@
 mod cpu;
 mod eval;
 mod gpu;
+mod jpeg;
 mod load;
 mod networks;
 mod photos;
@@ -40,6 +41,8 @@ enum Command {
     Load(load::LoadOptions),
     /// The store alone: confirmations, the work queue, the face index of 1.5 million faces; SQLite and Postgres.
     Store(store::StoreOptions),
+    /// CPU of our JPEG decoder and of libjpeg-turbo, by sampling and scale, and whether their pixels are the same.
+    Jpeg(jpeg::JpegOptions),
     /// CPU of each step of a photo, in this process, one photo after the other.
     Reading(reading::ReadingOptions),
     /// On a machine with a GPU: whether results on CUDA equal those on the CPU, and the speed of the pipeline.
@@ -56,6 +59,7 @@ fn main() -> anyhow::Result<()> {
         Command::Cpu(options) => cpu::run(&options)?.publish(&options.output),
         Command::Load(options) => load::run(&options)?.publish(&options.output),
         Command::Store(options) => store::run(&options)?.publish(&options.output),
+        Command::Jpeg(options) => jpeg::run(&options)?.publish(&options.output),
         Command::Reading(options) => reading::run(&options)?.publish(&options.output),
         Command::GpuCheck(options) => match gpu::run(&options)? {
             Some(report) => report.publish(&options.output),

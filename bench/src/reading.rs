@@ -89,6 +89,7 @@ struct FoundTotals {
 
 /// Runs the steps and records their times.
 struct StepTimer {
+    baseline: photofinish_jpeg::Decoder,
     decoder: Decompressor,
     encoder: Compressor,
     resizer: Resizer,
@@ -107,6 +108,7 @@ impl StepTimer {
         encoder.set_quality(JPEG_QUALITY)?;
         encoder.set_subsamp(Subsamp::Sub2x2)?;
         Ok(Self {
+            baseline: photofinish_jpeg::Decoder::new(),
             decoder: Decompressor::new()?,
             encoder,
             resizer: Resizer::default(),
@@ -158,20 +160,24 @@ impl StepTimer {
         let long = header.width.max(header.height);
         let is_enough =
             |eighths: &usize| ScalingFactor::new(*eighths, 8).scale(long) >= WORKING_LONG_SIDE as usize;
-        let scale = ScalingFactor::new((1..=8).find(is_enough).unwrap_or(8), 8);
+        let eighths = (1..=8).find(is_enough).unwrap_or(8);
+        let scale = ScalingFactor::new(eighths, 8);
         let (width, height) = (scale.scale(header.width), scale.scale(header.height));
         let mut pixels = std::mem::take(&mut self.pixels);
         pixels.resize(width * height * 3, 0);
-        let image = Image {
-            pixels: pixels.as_mut_slice(),
-            width,
-            pitch: width * 3,
-            height,
-            format: PixelFormat::RGB,
-        };
-        self.decoder.set_scaling_factor(scale)?;
-        self.decoder.decompress(file, image)?;
+        if !self.decode_baseline(file, eighths, &mut pixels) {
+            let (pixels, format) = (pixels.as_mut_slice(), PixelFormat::RGB);
+            self.decoder.set_scaling_factor(scale)?;
+            self.decoder.decompress(file, Image { pixels, width, pitch: width * 3, height, format })?;
+        }
         Ok(Picture::new(pixels, u32::try_from(width)?, u32::try_from(height)?)?)
+    }
+
+    /// Decodes what cameras write; as the pipeline does, leaves the rest to libjpeg-turbo.
+    fn decode_baseline(&mut self, file: &[u8], eighths: usize, pixels: &mut [u8]) -> bool {
+        let scale = u8::try_from(eighths).ok().and_then(photofinish_jpeg::Scale::from_eighths);
+        let (Some(scale), Ok(header)) = (scale, photofinish_jpeg::Header::read(file)) else { return false };
+        header.rgb_bytes(scale) == pixels.len() && self.baseline.decode(&header, scale, pixels).is_ok()
     }
 
     fn shrink(&mut self, frame: Frame<'_>, long_side: u32) -> Picture {

@@ -22,6 +22,9 @@ const MAX_SIDE: u32 = 65_535;
 /// as a large CMYK photo is decoded at a smaller scale. Formats that need more per pixel are accepted up to fewer pixels:
 /// with a limit of 200 megapixels, about 163 megapixels at 16 bits with transparency and about 120 of an animation.
 ///
+/// What a decoder of JPEG keeps for itself, 5 MiB a thread ([`photofinish_jpeg::MAX_BUFFER_BYTES`]), is small beside what a
+/// file of one scan leaves of this.
+///
 /// The pixel budget does not bound a single photo: one above the budget runs alone (see [`crate::engine::budget`]). And
 /// 200 megapixels of one colour are a file of a megabyte.
 const MAX_BYTES_PER_PIXEL: u64 = 9;

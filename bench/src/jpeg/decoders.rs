@@ -1,0 +1,75 @@
+//! Both decoders with their buffers, and the CPU that each takes.
+
+use std::time::Duration;
+
+use photofinish_jpeg::{Header, Scale};
+use turbojpeg::{Decompressor, Image, PixelFormat, ScalingFactor};
+
+use crate::process::own_cpu;
+
+/// Both decoders; they keep their buffers from file to file.
+pub(super) struct Decoders {
+    ours: photofinish_jpeg::Decoder,
+    turbo: Decompressor,
+    our_pixels: Vec<u8>,
+    turbo_pixels: Vec<u8>,
+}
+
+/// What came of a file.
+pub(super) enum Outcome {
+    /// Ours found damage, or libjpeg-turbo warned.
+    Damaged,
+    /// Both decoded it.
+    Decoded {
+        /// The least CPU of all rounds.
+        ours: Duration,
+        /// The least CPU of all rounds.
+        turbo: Duration,
+        has_same_pixels: bool,
+    },
+}
+
+impl Decoders {
+    /// # Errors
+    /// When libjpeg-turbo cannot allocate its state.
+    pub(super) fn new() -> anyhow::Result<Self> {
+        let (ours, turbo) = (photofinish_jpeg::Decoder::new(), Decompressor::new()?);
+        Ok(Self { ours, turbo, our_pixels: Vec::new(), turbo_pixels: Vec::new() })
+    }
+
+    /// Decodes a file with both in turn.
+    ///
+    /// # Errors
+    /// When libjpeg-turbo does not know the scale.
+    pub(super) fn compare(&mut self, file: &[u8], scale: Scale, rounds: usize) -> anyhow::Result<Outcome> {
+        self.turbo.set_scaling_factor(ScalingFactor::new(scale.eighths(), 8))?;
+        let [mut ours, mut turbo] = [Duration::MAX; 2];
+        for _ in 0..rounds.max(1) {
+            let start = own_cpu();
+            let is_decoded = self.decode_with_turbo(file, scale).is_ok();
+            turbo = turbo.min(own_cpu().saturating_sub(start));
+            let start = own_cpu();
+            let is_whole = self.decode_with_ours(file, scale).is_ok();
+            ours = ours.min(own_cpu().saturating_sub(start));
+            if !is_decoded || !is_whole {
+                return Ok(Outcome::Damaged);
+            }
+        }
+        Ok(Outcome::Decoded { ours, turbo, has_same_pixels: self.our_pixels == self.turbo_pixels })
+    }
+
+    fn decode_with_ours(&mut self, file: &[u8], scale: Scale) -> anyhow::Result<()> {
+        let header = Header::read(file)?;
+        self.our_pixels.resize(header.rgb_bytes(scale), 0);
+        Ok(self.ours.decode(&header, scale, &mut self.our_pixels)?)
+    }
+
+    fn decode_with_turbo(&mut self, file: &[u8], scale: Scale) -> anyhow::Result<()> {
+        // `decompress` reads the header again; the size is that of our header, which is cheaper.
+        let size = Header::read(file)?.scaled_size(scale);
+        self.turbo_pixels.resize(size.width * size.height * 3, 0);
+        let (width, height, format) = (size.width, size.height, PixelFormat::RGB);
+        let pixels = self.turbo_pixels.as_mut_slice();
+        Ok(self.turbo.decompress(file, Image { pixels, width, pitch: width * 3, height, format })?)
+    }
+}

@@ -1,0 +1,26 @@
+//! Entropy decoding: from stuffed bytes to coefficients in natural order.
+//!
+//! Two steps, so that the inner loop has nothing to ask for. First the scan's bytes are copied, without their stuffed
+//! zeros, into a window that stays in the cache, some 32 bytes a step. Then the bit reader refills from the window without
+//! a branch: no marker can come, and the window always holds more bytes than the longest batch of blocks can eat, which is
+//! asked once a batch. The first error ends it: what libjpeg-turbo makes of the rest is for libjpeg-turbo to say.
+
+mod bits;
+mod block;
+mod reader;
+mod unstuff;
+mod walk;
+mod window;
+
+pub(crate) use block::Block;
+pub(crate) use reader::Reader;
+pub(crate) use window::Window;
+
+/// Most blocks that are decoded at a go.
+pub(crate) const MAX_BLOCKS: usize = 24;
+
+/// Bytes that a block may eat: a DC coefficient, 63 others and one too many, of at most 27 bits each.
+const MAX_BLOCK_BYTES: usize = 65 * 4;
+
+/// Bytes that a go may eat.
+const MAX_GO_BYTES: usize = MAX_BLOCKS * MAX_BLOCK_BYTES;
