@@ -55,6 +55,7 @@ fn a_full_disk_refuses_writes_and_serves_reads_and_loses_no_confirmed_photo() {
     );
     confirmed.extend(accepted);
     disk.fill(0);
+    create_albums_until_refused(&partner);
     for _ in 0..3 {
         partner.put(&late.upload_url, "image/jpeg", &photo(0)).expect_defined_error(503);
         partner.confirm_photo(&album, &sent.photo_id).expect_defined_error(503);
@@ -231,6 +232,20 @@ fn check_that_none_fails(partner: &Partner, album: &str, time: Duration) {
         assert_eq!(partner.album_progress(album)["failed"], 0, "a full disk fails no photo");
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// A transaction that found no space leaves what it had written at the end of the write-ahead log, where smaller ones still
+/// fit.
+fn create_albums_until_refused(partner: &Partner) {
+    const MOST: usize = 100;
+    for _ in 0..MOST {
+        let response = partner.call("/albums/create", &json!({ "title": "Another" }));
+        if response.status != 200 {
+            response.expect_defined_error(503);
+            return;
+        }
+    }
+    panic!("{MOST} albums were created on a full disk");
 }
 
 fn check_that_readiness_names_the_disk(service: &Service) {
