@@ -1,6 +1,6 @@
 //! Seats: how many connections are served at once, in all and per address.
 //!
-//! Seats are never waited for. Where all are taken, the connection that has waited longest for its client gives way: one
+//! No connection waits for a seat. Where all are taken, the connection that has waited longest for its client gives way: one
 //! whose next request has not come, or whose client has stopped reading. Where all are at work, the new one is refused.
 
 mod activity;

@@ -43,7 +43,7 @@ fn check_three_stops(read_delay_ms: u64, album: &serde_json::Value, picture: &Te
 #[test]
 fn a_photo_whose_network_hangs_at_three_stops_is_ready_in_the_end() {
     let picture = TestPhoto::new(1600, 1200).with_face(1, [200, 150, 140]).with_bib("4242", [200, 600]);
-    // One call of the network takes longer than any thread is waited for.
+    // One call of the network takes longer than a stop waits for any thread.
     let log = check_three_stops(50_000, &json!({ "title": "Hanging" }), &picture);
     let left = log.lines().filter(|line| line.contains("threads did not exit in time"));
     assert_eq!(left.count(), 3, "the calls did not outlast the stops, so the test proves nothing:\n{log}");

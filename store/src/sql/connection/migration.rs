@@ -84,7 +84,7 @@ async fn migrate_in_turn(connection: &mut PgConnection) -> SqlxResult<()> {
     sqlx::query("select pg_advisory_unlock($1)").bind(TURN_LOCK).execute(connection).await.map(drop)
 }
 
-/// Waits until no other replica migrates. The lock is asked for again and again, not waited for: building an index waits
+/// Waits until no other replica migrates. The lock is polled and no statement waits for it: building an index waits
 /// for every statement that began before it, so it would wait for replicas that wait for it.
 async fn wait_for_turn(connection: &mut PgConnection) -> SqlxResult<()> {
     let take_turn = "select pg_try_advisory_lock($1)";

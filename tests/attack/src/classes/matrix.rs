@@ -116,7 +116,7 @@ fn prepare(site: &Site, partner: &Partner, title: &str) -> anyhow::Result<Ids> {
     Ok(Ids { album: json!(album), photo: json!(photo), image: json!(image) })
 }
 
-/// What must stay the same of a photo; its URLs are signed anew each time.
+/// What must stay the same of a photo; each response signs its URLs again.
 fn describe_photo(partner: &Partner, ids: &Ids) -> Value {
     let input = json!({ "albumId": ids.album, "photoId": ids.photo });
     let photo = partner.call_ok("/photos/photo/get", &input);
