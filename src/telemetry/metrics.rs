@@ -36,7 +36,7 @@ pub fn install(role: Role) -> Result<PrometheusHandle, BuildError> {
     // In every role: any process may find a photo whose worker died and count it as failed.
     store_metrics::register_counters();
     if role.has_pipeline() {
-        pipeline_metrics::init_counters();
+        pipeline_metrics::register_counters();
     }
     if role.has_api() {
         pipeline_metrics::init_probe_counters();

@@ -81,7 +81,7 @@ pub fn describe() {
 /// Creates, with value 0, the counters whose increase alerts watch. Prometheus sees no increase in a counter that starts
 /// at 1, so the first event would be missed. Call once in a process that runs the pipeline, after the recorder is
 /// installed.
-pub fn init_counters() {
+pub fn register_counters() {
     for stage in STAGES {
         metrics::counter!(STAGE_PANICS, "stage" => stage).increment(0);
         metrics::counter!(OUTAGES, "part" => stage).increment(0);
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn counters_that_alerts_watch_start_at_0() {
         let recorder = PrometheusBuilder::new().build_recorder();
-        metrics::with_local_recorder(&recorder, init_counters);
+        metrics::with_local_recorder(&recorder, register_counters);
         let page = recorder.handle().render();
         for line in [
             "photofinish_stage_panics_total{stage=\"read\"} 0",
