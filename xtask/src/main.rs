@@ -11,6 +11,7 @@ mod gpu;
 mod layout;
 mod process;
 mod report;
+mod sanitizers;
 mod setup;
 
 use clap::{Args, Parser};
@@ -48,9 +49,20 @@ enum Command {
     /// Attack a release build with the real networks, with a normal client beside each attack (see `cargo xtask attack --help`)
     Attack(PassthroughArguments),
     /// Feed damaged input to the code that reads it first, for some minutes (see `cargo xtask fuzz --help`)
-    Fuzz(PassthroughArguments),
+    Fuzz(FuzzArguments),
     /// Run the cluster profile here without containers, to try it: Postgres, S3, NATS, two APIs behind a proxy, two workers
     Cluster(PassthroughArguments),
+}
+
+/// What to feed with damaged input.
+#[derive(Args)]
+#[command(disable_help_flag = true)]
+struct FuzzArguments {
+    /// Check every access to memory of the JPEG decoder instead, under Miri and the address sanitizer of a nightly toolchain
+    #[arg(long)]
+    sanitizers: bool,
+    #[command(flatten)]
+    passed: PassthroughArguments,
 }
 
 /// Arguments passed on to another program.
@@ -78,7 +90,8 @@ fn main() -> anyhow::Result<()> {
         Command::Bench(passed) => checks::run_bench(&layout, &[], &passed.arguments),
         Command::Soak(passed) => checks::run_soak(&layout, &[], &passed.arguments),
         Command::Attack(passed) => checks::run_attack(&layout, &passed.arguments),
-        Command::Fuzz(passed) => checks::run_fuzzer(&layout, &passed.arguments),
+        Command::Fuzz(FuzzArguments { sanitizers: true, .. }) => sanitizers::run(&layout),
+        Command::Fuzz(arguments) => checks::run_fuzzer(&layout, &arguments.passed.arguments),
         Command::Cluster(passed) => checks::run_soak(&layout, &["cluster"], &passed.arguments),
     }
 }

@@ -1,5 +1,6 @@
-//! Our JPEG decoder beside libjpeg-turbo: CPU by sampling, size and scale, each file decoded by both in turn, into buffers
-//! that are reused, reading the header included. The least time of each counts. Their pixels are compared too.
+//! Our JPEG decoder beside libjpeg-turbo: CPU by sampling, size and scale, and by camera, each file decoded by both in turn,
+//! into buffers that are reused, reading the header included. The least time of each counts. Their pixels are compared
+//! too. Beside them zune-jpeg, at full size.
 
 mod decoders;
 
@@ -52,8 +53,12 @@ struct Lap {
     scale: &'static str,
     is_large: bool,
     megabytes: f64,
+    /// What EXIF names as the camera.
+    camera: Option<String>,
     ours: Duration,
     turbo: Duration,
+    /// At full size only.
+    zune: Option<Duration>,
 }
 
 /// All files.
@@ -129,6 +134,7 @@ fn measure_file(
     };
     let megapixels = header.size().width as f64 * header.size().height as f64 / 1e6;
     let group = (sampling_name(header.sampling()), size_name(megapixels));
+    let camera = read_camera(&file);
     for (scale, name) in SCALES {
         match decoders.compare(&file, scale, rounds)? {
             Outcome::Damaged => {
@@ -140,11 +146,23 @@ fn measure_file(
                     results.differing.push(path.to_owned());
                 }
                 let (megabytes, is_large) = (file.len() as f64 / 1e6, megapixels >= LARGE);
-                results.laps.push(Lap { group, scale: name, is_large, megabytes, ours, turbo });
+                let is_full = matches!(scale, Scale::Full);
+                let zune = is_full.then(|| Decoders::time_zune(&file, rounds)).flatten();
+                let camera = camera.clone();
+                let lap = Lap { group, scale: name, is_large, megabytes, camera, ours, turbo, zune };
+                results.laps.push(lap);
             }
         }
     }
     Ok(())
+}
+
+/// The camera's model, as EXIF names it.
+fn read_camera(file: &[u8]) -> Option<String> {
+    let exif = exif::Reader::new().read_from_container(&mut std::io::Cursor::new(file)).ok()?;
+    let model = exif.get_field(exif::Tag::Model, exif::In::PRIMARY)?;
+    let name = model.display_value().to_string().trim_matches(['"', ' ']).to_owned();
+    (!name.is_empty()).then_some(name)
 }
 
 const SCALES: [(Scale, &str); 5] = [
@@ -176,6 +194,7 @@ fn size_name(megapixels: f64) -> &'static str {
 fn build_report(results: &Results, options: &JpegOptions) -> Report {
     let mut report = Report::new("jpeg", "Our JPEG decoder beside libjpeg-turbo");
     report.tables.push(to_table(&results.laps));
+    report.tables.push(to_camera_table(&results.laps));
     let large = results.laps.iter().filter(|lap| lap.is_large && lap.scale == "1/2");
     let ratios: Vec<f64> = large.map(ratio).collect();
     report.goals = vec![
@@ -183,7 +202,9 @@ fn build_report(results: &Results, options: &JpegOptions) -> Report {
         Goal::at_most("files with other pixels", results.differing.len() as f64, 0.0),
     ];
     report.notes = vec![
-        "Median CPU ms of a file with libjpeg-turbo, with ours, and the median of their ratios.".to_owned(),
+        "Median CPU ms of a file with libjpeg-turbo (in the column of zune-jpeg: with zune-jpeg, at full size), with ours, \
+         and the median of their ratios."
+            .to_owned(),
         format!(
             "{} files of at least {MIN_BYTES} bytes, of which {} are left to libjpeg-turbo by their kind and {} as damaged; \
              {} rounds, the least time of each.",
@@ -202,6 +223,7 @@ fn ratio(lap: &Lap) -> f64 {
 fn to_table(laps: &[Lap]) -> Table {
     let mut columns = vec!["sampling", "size", "files", "MB"];
     columns.extend(SCALES.map(|(_, name)| name));
+    columns.push("full, zune-jpeg");
     let mut table = Table::new("", &columns);
     let mut groups: BTreeMap<Group, Vec<&Lap>> = BTreeMap::new();
     for lap in laps {
@@ -211,19 +233,49 @@ fn to_table(laps: &[Lap]) -> Table {
         let full: Vec<f64> = laps.iter().filter(|lap| lap.scale == "full").map(|lap| lap.megabytes).collect();
         let mut row = vec![sampling.to_owned(), size.to_owned(), full.len().to_string()];
         row.push(format!("{:.2}", median(&full)));
-        row.extend(SCALES.map(|(_, name)| describe(laps.iter().filter(|lap| lap.scale == name).copied())));
+        row.extend(SCALES.map(|(_, name)| {
+            describe(laps.iter().filter(|lap| lap.scale == name).map(|lap| (lap.turbo, lap.ours)))
+        }));
+        row.push(describe(laps.iter().filter_map(|lap| Some((lap.zune?, lap.ours)))));
         table.add_row(row);
     }
     table
 }
 
-/// Both medians, and the median of the ratios.
-fn describe<'a>(laps: impl Iterator<Item = &'a Lap>) -> String {
-    let laps: Vec<&Lap> = laps.collect();
-    let middle = |value: fn(&Lap) -> f64| median(&laps.iter().map(|lap| value(lap)).collect::<Vec<_>>());
-    let turbo = middle(|lap| to_milliseconds(lap.turbo));
-    let ours = middle(|lap| to_milliseconds(lap.ours));
-    format!("{turbo:.1} / {ours:.1}: {:.2}", middle(ratio))
+/// Half size by camera, of the files that name theirs.
+fn to_camera_table(laps: &[Lap]) -> Table {
+    let mut table = Table::new("By camera, at half size", &["camera", "files", "MB", "1/2"]);
+    let mut groups: BTreeMap<&str, Vec<&Lap>> = BTreeMap::new();
+    for lap in laps.iter().filter(|lap| lap.scale == "1/2") {
+        if let Some(camera) = &lap.camera {
+            groups.entry(camera).or_default().push(lap);
+        }
+    }
+    for (camera, laps) in groups {
+        let sizes: Vec<f64> = laps.iter().map(|lap| lap.megabytes).collect();
+        let times = describe(laps.iter().map(|lap| (lap.turbo, lap.ours)));
+        table.add_row(vec![
+            camera.to_owned(),
+            laps.len().to_string(),
+            format!("{:.2}", median(&sizes)),
+            times,
+        ]);
+    }
+    table
+}
+
+/// The medians of another decoder and of ours, and the median of the ratios.
+fn describe(times: impl Iterator<Item = (Duration, Duration)>) -> String {
+    let times: Vec<(Duration, Duration)> = times.collect();
+    if times.is_empty() {
+        return String::new();
+    }
+    let middle =
+        |value: fn(&(Duration, Duration)) -> f64| median(&times.iter().map(value).collect::<Vec<_>>());
+    let other = middle(|(other, _)| to_milliseconds(*other));
+    let ours = middle(|(_, ours)| to_milliseconds(*ours));
+    let ratio = middle(|(other, ours)| other.as_secs_f64() / ours.as_secs_f64());
+    format!("{other:.1} / {ours:.1}: {ratio:.2}")
 }
 
 #[cfg(test)]
@@ -237,6 +289,8 @@ mod tests {
             scale,
             is_large: true,
             megabytes: 6.0,
+            camera: Some("A camera".to_owned()),
+            zune: (scale == "full").then_some(Duration::from_millis(120)),
             ours: Duration::from_millis(ours),
             turbo: Duration::from_millis(turbo),
         };
@@ -245,5 +299,7 @@ mod tests {
         assert_eq!(table.rows.len(), 1);
         assert_eq!(table.rows[0][..4], ["4:2:0", "16 MP and more", "1", "6.00"]);
         assert_eq!(table.rows[0][4..6], ["90.0 / 60.0: 1.50", "80.0 / 40.0: 2.00"]);
+        assert_eq!(table.rows[0][9], "120.0 / 60.0: 2.00");
+        assert_eq!(to_camera_table(&laps).rows, [["A camera", "3", "6.00", "80.0 / 40.0: 2.00"]]);
     }
 }

@@ -3,6 +3,8 @@
 
 #[path = "../tests/turbo/files.rs"]
 mod files;
+#[path = "../tests/turbo/mutate.rs"]
+mod mutate;
 #[path = "../tests/turbo/mutation.rs"]
 mod mutation;
 #[path = "../tests/turbo/reference.rs"]

@@ -158,8 +158,9 @@ struct Scale(u8);
 
 impl Scale {
     const FULL: Self = Self(8);
-    /// Smallest first.
-    const ALL: [Self; 8] = [Self(1), Self(2), Self(3), Self(4), Self(5), Self(6), Self(7), Self(8)];
+    /// Smallest first. 5, 6 and 7 eighths are left out: libjpeg-turbo decodes them with plain code, in 1.2 to 1.7 times the
+    /// time of full size and twice the time of our decoder at full size, which is more than the resize then saves.
+    const ALL: [Self; 5] = [Self(1), Self(2), Self(3), Self(4), Self::FULL];
 
     /// The size of a picture decoded at this scale.
     fn scale_size(self, size: Size) -> Size {
@@ -251,8 +252,8 @@ mod tests {
         compressor.compress_to_vec(image).unwrap()
     }
 
-    /// Whether our decoder decodes a file at each number of eighths, after checking that the result is libjpeg-turbo's.
-    fn decoded_by_ours(file: &[u8]) -> [bool; 8] {
+    /// Whether our decoder decodes a file at each scale, after checking that the result is libjpeg-turbo's.
+    fn decoded_by_ours(file: &[u8]) -> [bool; 5] {
         let mut decoder = JpegDecoder::new().unwrap();
         let header = decoder.read_header(file).unwrap().unwrap();
         Scale::ALL.map(|scale| {
@@ -269,11 +270,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cameras_write_is_decoded_by_our_decoder_at_its_scales() {
-        let at_its_scales = [true, true, true, true, false, false, false, true];
+    fn what_cameras_write_is_decoded_by_our_decoder() {
         for sampling in [Subsamp::None, Subsamp::Sub2x1, Subsamp::Sub2x2, Subsamp::Gray] {
             let file = encode(PixelFormat::RGB, |compressor| compressor.set_subsamp(sampling).unwrap());
-            assert_eq!(decoded_by_ours(&file), at_its_scales, "{sampling:?}");
+            assert_eq!(decoded_by_ours(&file), [true; 5], "{sampling:?}");
         }
     }
 
@@ -287,7 +287,7 @@ mod tests {
         stuffed.splice(whole.len() - 2..whole.len() - 2, [0x11; 7]);
         let cut = whole[..whole.len() / 2].to_vec();
         for file in [progressive, cmyk, sampled, stuffed, cut] {
-            assert_eq!(decoded_by_ours(&file), [false; 8]);
+            assert_eq!(decoded_by_ours(&file), [false; 5]);
         }
     }
 
@@ -297,6 +297,8 @@ mod tests {
             |width, height, long_side| header(width, height).plan_for(long_side).decoded_size().long_side();
         assert_eq!(scaled(6000, 4000, 2048), 2250);
         assert_eq!(scaled(4000, 6000, 2048), 2250);
+        assert_eq!(scaled(4096, 3072, 2048), 2048);
+        assert_eq!(scaled(4095, 3072, 2048), 4095);
         assert_eq!(scaled(2048, 1000, 2048), 2048);
         assert_eq!(scaled(1500, 1000, 2048), 1500);
         assert_eq!(scaled(16384, 100, 2048), 2048);

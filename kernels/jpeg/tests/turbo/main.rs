@@ -5,6 +5,8 @@ mod damage;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod mutate;
+#[cfg(test)]
 mod mutation;
 #[cfg(test)]
 mod photos;

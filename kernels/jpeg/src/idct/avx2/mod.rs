@@ -1,11 +1,13 @@
-//! The transforms to 8 and 4 pixels a side with AVX2. Two blocks at once, one in each 128-bit lane: every shuffle stays in
-//! its lane, so this is the plain 8-lane transform done twice for the price of one. The other sizes are the plain code,
-//! compiled for AVX2.
+//! The transforms with AVX2. Two blocks at once, one in each 128-bit lane: every shuffle stays in its lane, so this is the
+//! transform of one block done twice for the price of one.
 
 #![expect(
     unsafe_code,
     reason = "loads and stores of vectors take pointers; AVX2 is there only where detected"
 )]
+
+mod plain_sizes;
+mod to_2;
 
 use std::arch::x86_64::*;
 
@@ -31,12 +33,16 @@ pub(super) fn transform_pair(
 #[target_feature(enable = "avx2")]
 fn transform(side: usize, pair: [&Coefficients; 2], quant: &Quant, out: &mut [u8], stride: usize) {
     let reach = match side {
-        8 | 4 => reach(pair),
+        8 | 6 | 4 => reach(pair),
+        3 => return plain_sizes::transform_to_3(pair, quant, out, stride),
+        2 => return to_2::transform_to_2(pair, quant, out, stride),
         _ => return portable::transform_pair(side, pair, quant, out, stride),
     };
     match (side, reach) {
         (8, Reach::Flat) => store_flat::<8>(pair, quant, out, stride),
+        (6, Reach::Flat) => store_flat::<6>(pair, quant, out, stride),
         (_, Reach::Flat) => store_flat::<4>(pair, quant, out, stride),
+        (6, _) => plain_sizes::transform_to_6(pair, quant, out, stride),
         (8, Reach::Low) => {
             let rows = [row(pair, quant, 0), row(pair, quant, 1), row(pair, quant, 2), row(pair, quant, 3)];
             let [c0, c1, c2, c3, ..] = transpose(points_8_low::<11>(rows));
@@ -72,12 +78,23 @@ fn store_16(pixels: __m128i, out: &mut [u8], offset: usize) {
     unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), pixels) };
 }
 
-/// Row `y` of both blocks, dequantised.
+/// Row `y` of both blocks.
+#[target_feature(enable = "avx2")]
+fn load_row(pair: [&Coefficients; 2], y: usize) -> __m256i {
+    let (a, b) = (load(&pair[0].as_chunks().0[y]), load(&pair[1].as_chunks().0[y]));
+    _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(a), b)
+}
+
+/// Row `y` of a quantisation table, in both lanes.
+#[target_feature(enable = "avx2")]
+fn broadcast_row(quant: &Quant, y: usize) -> __m256i {
+    _mm256_broadcastsi128_si256(load(&quant.as_chunks().0[y]))
+}
+
+/// Row `y` of both blocks, dequantised to 16 bits.
 #[target_feature(enable = "avx2")]
 fn row(pair: [&Coefficients; 2], quant: &Quant, y: usize) -> __m256i {
-    let (a, b) = (load(&pair[0].as_chunks().0[y]), load(&pair[1].as_chunks().0[y]));
-    let both = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(a), b);
-    _mm256_mullo_epi16(both, _mm256_broadcastsi128_si256(load(&quant.as_chunks().0[y])))
+    _mm256_mullo_epi16(load_row(pair, y), broadcast_row(quant, y))
 }
 
 /// How far from the DC coefficient the last one is.
