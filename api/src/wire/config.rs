@@ -156,8 +156,8 @@ impl Input for ConfigChange {
     const NAME: &'static str = "AlbumConfigChange";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let description = "Face recognition. Without a `confidenceThreshold` the default of the service applies, which is \
-            higher for an album that reads no bibs.";
+        let description = "Face recognition. A `confidenceThreshold` that was never set is the default of the service, which \
+            is higher for an album that reads no bibs.";
         let face = fields.optional("face", description, nested());
         let text = fields.optional("text", "Bib recognition.", nested());
         let preview = fields.optional("preview", "The picture at a hit's `url`.", nested());

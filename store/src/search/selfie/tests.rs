@@ -303,7 +303,9 @@ fn a_search_asks_for_few_faces_of_a_large_album() {
         face.vector = near(&mut random, &probe, 0.1);
     }
     let album = ListedFaces { faces, given: Cell::new(0) };
-    let hits = find_photos(&album, &SelfieSearch { probe: &probe, scale: SCALE, min_score: 0.5 });
-    assert!(hits.len() >= 30);
+    // Random directions of few dimensions are much more similar than strangers.
+    let scale = SelfieScale { sure_cosine: 0.9, ..SCALE };
+    let hits = find_photos(&album, &SelfieSearch { probe: &probe, scale, min_score: 0.5 });
+    assert!(hits.len() >= 30, "{} hits", hits.len());
     assert!(album.given.get() < 400, "{} faces", album.given.get());
 }
