@@ -10,6 +10,7 @@ use photofinish_models::fakes::FakeModels;
 use photofinish_models::onnx::runtime::{Runtime, RuntimeSettings};
 use photofinish_models::traits::ModelFactory;
 use photofinish_store::search::calibration::Calibration;
+use photofinish_store::traits::SelfieScale;
 use photofinish_zoo::{Contract, Zoo};
 
 use crate::config::{Config, ModelKind};
@@ -70,17 +71,22 @@ pub fn open_runtime(config: &Config) -> anyhow::Result<Runtime> {
     Ok(Runtime::open(&settings)?)
 }
 
-/// How to turn a cosine into a confidence, by identity of every embedder whose vectors an album may contain.
+/// How to search and to turn a score into a confidence, by identity of every embedder whose vectors an album may contain.
 pub fn calibrations() -> HashMap<String, Calibration> {
     let mut calibrations = HashMap::new();
     // Fake embeddings are either equal or nearly orthogonal.
     #[cfg(feature = "fakes")]
-    calibrations.insert("fake-embedder@1".to_owned(), Calibration { midpoint: 0.6, slope: 14.0 });
+    calibrations.insert(
+        "fake-embedder@1".to_owned(),
+        Calibration { midpoint: 0.6, slope: 14.0, scale: SelfieScale { sure_cosine: 0.9, bib_weight: 0.2 } },
+    );
     for model in Zoo::embedded().models {
         let identity = model.identity();
         if let Contract::Embedder(contract) = model.contract {
-            let photofinish_zoo::Calibration { midpoint, slope } = contract.calibration;
-            calibrations.insert(identity, Calibration { midpoint, slope });
+            let photofinish_zoo::Calibration { midpoint, slope, sure_cosine, bib_weight } =
+                contract.calibration;
+            let scale = SelfieScale { sure_cosine, bib_weight };
+            calibrations.insert(identity, Calibration { midpoint, slope, scale });
         }
     }
     calibrations

@@ -278,6 +278,7 @@ fn api_settings(config: &Config) -> ApiSettings {
             thumbnail_max_dimension: THUMBNAIL_MAX_DIMENSION,
             bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
         },
+        face_threshold_without_bibs: api.face_threshold_without_bibs,
         max_body_bytes: MAX_BODY_BYTES,
         max_batch_bytes: MAX_BATCH_BYTES,
         head_timeout: HEAD_TIMEOUT,

@@ -89,6 +89,8 @@ pub struct ApiSettings {
     pub environment: Environment,
     /// The configuration of a new album.
     pub album_defaults: AlbumConfig,
+    /// The face threshold of a new album that reads no bibs, which then tell no strangers apart, 0 to 100.
+    pub face_threshold_without_bibs: f64,
     /// Largest JSON body, bytes, except for batches.
     pub max_body_bytes: u64,
     /// Largest JSON body of a batch, bytes.
@@ -115,7 +117,7 @@ pub struct ApiSettings {
     pub probe_ttl: Duration,
     /// Media types that a photo may be declared as.
     pub media_types: Vec<String>,
-    /// How cosines become confidences, by model identity (`name@version`).
+    /// How cosines become scores and confidences, by model identity (`name@version`).
     pub calibrations: HashMap<String, Calibration>,
     /// Whether health and metrics are served on the API's port too.
     pub admin_on_api_port: bool,

@@ -14,7 +14,8 @@ use photofinish_store::model::ids::{AlbumId, PhotoId, ProbeId};
 use photofinish_store::model::object_key::ObjectKey;
 use photofinish_store::model::photo::{Embedding, Photo};
 use photofinish_store::traits::{
-    self, ANY_IMAGE, Probe, ProbeOutcome, ProbeRefusal, TextQuery, UploadConditions,
+    self, ANY_IMAGE, HitReason, Probe, ProbeOutcome, ProbeRefusal, SelfieHit, SelfieQuery, TextQuery,
+    UploadConditions,
 };
 use tracing::Instrument;
 
@@ -25,7 +26,7 @@ use crate::urls::{expiry_after, presign_pictures};
 use crate::wire::cursor::HitPosition;
 use crate::wire::photo::PictureUrls;
 use crate::wire::round_percent;
-use crate::wire::search::{FACE_MATCH, FaceHit, Hits, Paging, ProbeTicket, READ_HERE, TextHit};
+use crate::wire::search::{FACE_MATCH, FaceHit, Hits, Paging, ProbeTicket, READ_HERE, SAME_BIB, TextHit};
 
 /// Most hits that one face search counts: more photos than any runner is in.
 const MAX_HITS: usize = 100_000;
@@ -145,7 +146,7 @@ pub(crate) trait RankedHit {
 
 /// A face hit with its calibrated confidence, 0 to 100.
 pub(crate) struct RankedFace {
-    hit: traits::FaceHit,
+    hit: SelfieHit,
     confidence: f64,
 }
 
@@ -153,7 +154,7 @@ impl RankedHit for RankedFace {
     type Wire = FaceHit;
 
     fn position(&self) -> HitPosition {
-        HitPosition { score: f64::from(self.hit.cosine), photo: self.hit.photo }
+        HitPosition { score: self.hit.score, photo: self.hit.photo }
     }
 
     fn into_wire(self, photo: &Photo, urls: PictureUrls) -> FaceHit {
@@ -163,7 +164,10 @@ impl RankedHit for RankedFace {
             thumbnail_url: urls.thumbnail,
             confidence: round_percent(self.confidence),
             bounding_box: self.hit.bounding_box.into(),
-            why: FACE_MATCH,
+            why: match self.hit.reason {
+                HitReason::Face => FACE_MATCH,
+                HitReason::SameBib => SAME_BIB,
+            },
             taken_at: photo.taken_at,
         }
     }
@@ -191,7 +195,7 @@ impl RankedHit for traits::TextHit {
     }
 }
 
-/// Finds the photos whose best face matches with at least `threshold` confidence, 0 to 100.
+/// Finds the photos of the person on a selfie with at least `threshold` confidence, 0 to 100.
 pub(crate) async fn find_faces(
     ctx: &Context,
     album: AlbumId,
@@ -203,10 +207,16 @@ pub(crate) async fn find_faces(
         .calibrations
         .get(&probe.model)
         .ok_or_else(|| ApiError::internal(format!("no calibration for {}", probe.model)))?;
-    let min_cosine = minus_epsilon(calibration.cosine(threshold));
-    let found = ctx.store.faces.nearest(album, probe, MAX_HITS, min_cosine).await?;
+    let query = SelfieQuery {
+        probe: probe.clone(),
+        scale: calibration.scale,
+        // A little less: rounding must not lose a hit exactly at the threshold.
+        min_score: calibration.score(threshold) - 1e-9,
+        limit: MAX_HITS,
+    };
+    let found = ctx.store.faces.find_person(album, query).await?;
     let ranked = found.into_iter().map(|hit| {
-        let confidence = calibration.confidence(f64::from(hit.cosine));
+        let confidence = calibration.confidence(hit.score);
         RankedFace { hit, confidence }
     });
     Ok(ranked.filter(|face| face.confidence >= threshold).collect())
@@ -225,11 +235,6 @@ pub(crate) async fn find_texts(
     }
     let found = ctx.store.texts.search(album, query).await?;
     Ok(found.into_iter().filter(|hit| hit.confidence >= threshold).collect())
-}
-
-/// Subtracts a small amount from a cosine: rounding to `f32` must not lose a hit exactly at the threshold.
-fn minus_epsilon(cosine: f64) -> f32 {
-    (cosine - 1e-6) as f32
 }
 
 /// Loads one page of hits, best first, with the URLs of their photos.
@@ -300,13 +305,13 @@ mod tests {
                 photo: PhotoId(Uuid::from_u128(hit.1)),
             };
             let hits: Vec<(u8, u128)> = scores.into_iter().zip(0_u128..).collect();
-            let all_hits = Paging { limit: 1000, after: None, min_confidence: 0.0 };
+            let all_hits = Paging { limit: 1000, after: None, min_confidence: None };
             let (expected, next) = paginate(hits.clone(), position, &all_hits);
             prop_assert!(next.is_none());
             let mut concatenated = Vec::new();
             let mut after = None;
             loop {
-                let paging = Paging { limit, after, min_confidence: 0.0 };
+                let paging = Paging { limit, after, min_confidence: None };
                 let (page, next) = paginate(hits.clone(), position, &paging);
                 prop_assert!(page.len() <= limit);
                 concatenated.extend(page);

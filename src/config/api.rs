@@ -23,9 +23,13 @@ pub struct ApiArguments {
     #[arg(default_value = "10", value_parser = parsers::megabytes)]
     pub max_probe_bytes: u64,
     /// Face confidence threshold of a new album, percent
-    #[arg(long, env = "PHOTOFINISH_FACE_THRESHOLD", value_name = "CONFIDENCE", default_value = "10")]
+    #[arg(long, env = "PHOTOFINISH_FACE_THRESHOLD", value_name = "CONFIDENCE", default_value = "50")]
     #[arg(value_parser = parsers::confidence)]
     pub face_threshold: f64,
+    /// The same for an album that reads no bibs, percent
+    #[arg(long, env = "PHOTOFINISH_FACE_THRESHOLD_WITHOUT_BIBS", value_name = "CONFIDENCE")]
+    #[arg(default_value = "60", value_parser = parsers::confidence)]
+    pub face_threshold_without_bibs: f64,
     /// Bib confidence threshold of a new album, percent
     #[arg(long, env = "PHOTOFINISH_TEXT_THRESHOLD", value_name = "CONFIDENCE", default_value = "0")]
     #[arg(value_parser = parsers::confidence)]

@@ -300,6 +300,7 @@ async fn run_searches(
         "face search: load a cold album (60,000 faces)",
         "from face where album = $1 and embedding",
     );
+    report.add_plan(&plans, "face search: the bibs of its faces", "from face where album = $1 union all");
     let queued = small.queue_photos(BATCH).await;
     let names: Vec<_> = queued
         .iter()
@@ -316,7 +317,7 @@ async fn run_searches(
     report.add_plan(
         &report.plans.take(),
         "face search: catch up with 64 photos",
-        "photo in (select photo from photo_change",
+        "embedding is not null and photo in (select photo from photo_change",
     );
     let ids: Vec<_> = hits.iter().map(|hit| hit.photo).collect();
     for _ in 0..6 {

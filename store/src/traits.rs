@@ -19,6 +19,7 @@ use crate::model::photo::{
     PhotoQuery, PhotoSize, StateCounts,
 };
 
+pub use crate::model::hit::{FaceHit, HitReason, SelfieHit, SelfieQuery, SelfieScale};
 pub use crate::model::probe::{ExpiredPosition, Probe, ProbeOutcome, ProbeRefusal};
 
 /// The result of every call.
@@ -327,17 +328,6 @@ pub enum UploadTarget {
     Missing,
 }
 
-/// A photo that contains the face of a probe.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FaceHit {
-    /// The photo.
-    pub photo: PhotoId,
-    /// Cosine similarity to the probe, -1 to 1.
-    pub cosine: f32,
-    /// The most similar face of that photo.
-    pub bounding_box: BoundingBox,
-}
-
 /// The embeddings of albums in memory: a cache that follows the database by change number.
 #[async_trait]
 pub trait FaceIndex: Send + Sync {
@@ -350,6 +340,9 @@ pub trait FaceIndex: Send + Sync {
         k: usize,
         min_cosine: f32,
     ) -> Result<Vec<FaceHit>>;
+    /// Catches up with the database, then returns the photos of the person on a selfie, best first: see
+    /// [`crate::search::selfie`]. The answer depends on what the database has and on nothing else.
+    async fn find_person(&self, album: AlbumId, query: SelfieQuery) -> Result<Vec<SelfieHit>>;
 }
 
 /// A bib search.

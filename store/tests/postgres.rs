@@ -32,6 +32,13 @@ async fn the_suites_pass() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_process_finds_the_same_person_however_the_album_came_into_memory() {
+    let Some(server) = Postgres::shared() else { return };
+    let test_store = TestStore::with_database(server.create_database());
+    support::check_that_all_processes_find_the_same(&test_store).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn replicas_that_start_together_create_the_tables_once() {
     let Some(server) = Postgres::shared() else { return };
     let url = server.create_database();

@@ -19,6 +19,11 @@ async fn the_suites_pass() {
 }
 
 #[tokio::test]
+async fn every_process_finds_the_same_person_however_the_album_came_into_memory() {
+    support::check_that_all_processes_find_the_same(&TestStore::new()).await;
+}
+
+#[tokio::test]
 async fn confirmed_photos_and_results_survive_a_restart() {
     let test_store = TestStore::new();
     let store = test_store.open().await;

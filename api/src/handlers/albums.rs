@@ -10,18 +10,25 @@ use crate::errors::table::ErrorKind;
 use crate::wire::album::{
     Album, AlbumPage, CreateAlbum, ListAlbums, OneAlbum, Reprocessing, UpdateAlbum, UpdatedAlbum,
 };
-use crate::wire::cursor;
-use crate::wire::{Acknowledgement, config};
+use crate::wire::config::{self, FaceThresholds};
+use crate::wire::{Acknowledgement, cursor};
 
 /// Attempts to update a configuration. Of concurrent updates of one album, one succeeds per attempt.
 const MAX_UPDATE_ATTEMPTS: u32 = 20;
+
+fn face_thresholds(ctx: &Context) -> FaceThresholds {
+    FaceThresholds {
+        with_bibs: ctx.settings.album_defaults.face.confidence_threshold,
+        without_bibs: ctx.settings.face_threshold_without_bibs,
+    }
+}
 
 pub(crate) async fn create(
     ctx: Context,
     caller: AlbumManager,
     input: CreateAlbum,
 ) -> Result<Album, ApiError> {
-    let config = input.config.apply_to(&ctx.settings.album_defaults);
+    let config = input.config.apply_to(&ctx.settings.album_defaults, face_thresholds(&ctx));
     let album = NewAlbum {
         tenant: caller.tenant,
         created_by: caller.key,
@@ -62,7 +69,8 @@ pub(crate) async fn update(
     // so that concurrent updates of different fields both persist.
     for _ in 0..MAX_UPDATE_ATTEMPTS {
         let before = ctx.store.albums.get(&caller.tenant, id).await?;
-        let after = config.apply_to(&before.config).map_err(|issues| ApiError::invalid(&issues))?;
+        let after = config.apply_to(&before.config, face_thresholds(&ctx));
+        let after = after.map_err(|issues| ApiError::invalid(&issues))?;
         let reprocessing_needed = config::needs_reprocessing(&before.config, &after);
         let unchanged_since = Some(before.updated_at);
         let change = AlbumChange { config: Some(after), unchanged_since, ..change.clone() };

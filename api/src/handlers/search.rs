@@ -31,7 +31,7 @@ pub(crate) async fn search_faces(
         return Err(ApiError::declined(DeclineCode::FaceSearchDisabled));
     }
     let probe = search::load_or_create_embedding(&ctx, &album, parse_id(&input.image)?).await?;
-    let threshold = album.config.face.confidence_threshold.max(input.paging.min_confidence);
+    let threshold = input.paging.min_confidence.unwrap_or(album.config.face.confidence_threshold);
     let hits = search::find_faces(&ctx, album.id, &probe, threshold).await?;
     Ok(search::load_page(&ctx, &album, hits, &input.paging).await?.into())
 }
@@ -46,7 +46,7 @@ pub(crate) async fn search_texts(
         return Err(ApiError::declined(DeclineCode::TextSearchDisabled));
     }
     let query = TextQuery { text: normalise_bib(&input.text), exact: input.exact };
-    let threshold = album.config.text.confidence_threshold.max(input.paging.min_confidence);
+    let threshold = input.paging.min_confidence.unwrap_or(album.config.text.confidence_threshold);
     let hits = search::find_texts(&ctx, album.id, &query, threshold).await?;
     Ok(search::load_page(&ctx, &album, hits, &input.paging).await?.into())
 }

@@ -156,7 +156,9 @@ impl Input for ConfigChange {
     const NAME: &'static str = "AlbumConfigChange";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let face = fields.optional("face", "Face recognition.", nested());
+        let description = "Face recognition. A `confidenceThreshold` that was never set is the default of the service, which \
+            is higher for an album that reads no bibs.";
+        let face = fields.optional("face", description, nested());
         let text = fields.optional("text", "Bib recognition.", nested());
         let preview = fields.optional("preview", "The picture at a hit's `url`.", nested());
         let thumbnail = fields.optional("thumbnail", "The picture at a hit's `thumbnailUrl`.", nested());
@@ -229,19 +231,41 @@ impl Input for Grid {
     }
 }
 
+/// The default face thresholds, 0 to 100.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FaceThresholds {
+    pub(crate) with_bibs: f64,
+    pub(crate) without_bibs: f64,
+}
+
+impl FaceThresholds {
+    fn default_for(self, text: &Recognition) -> f64 {
+        if text.enabled { self.with_bibs } else { self.without_bibs }
+    }
+}
+
 impl ConfigChange {
-    /// Returns `base` with the changes applied.
+    /// Returns `base` with the changes applied. A face threshold that is the default and is not changed stays the
+    /// default when the reading of bibs is switched on or off.
     ///
     /// # Errors
     /// The issues of fields that are valid alone but not together.
-    pub(crate) fn apply_to(&self, base: &stored::AlbumConfig) -> Result<stored::AlbumConfig, Vec<Issue>> {
-        let config = stored::AlbumConfig {
+    pub(crate) fn apply_to(
+        &self,
+        base: &stored::AlbumConfig,
+        defaults: FaceThresholds,
+    ) -> Result<stored::AlbumConfig, Vec<Issue>> {
+        let mut config = stored::AlbumConfig {
             face: self.face.apply_to(&base.face),
             text: self.text.apply_to(&base.text),
             preview_max_dimension: self.preview.max_dimension.unwrap_or(base.preview_max_dimension),
             thumbnail_max_dimension: self.thumbnail.max_dimension.unwrap_or(base.thumbnail_max_dimension),
             bib_pattern: self.bib_pattern.as_ref().unwrap_or(&base.bib_pattern).clone(),
         };
+        let had_default = base.face.confidence_threshold == defaults.default_for(&base.text);
+        if had_default && self.face.confidence_threshold.is_none() {
+            config.face.confidence_threshold = defaults.default_for(&config.text);
+        }
         let mut report = IssueReport::default();
         let lacks = |it: &Recognition| it.mode == RecognitionMode::Grid && it.grid.is_none();
         report_missing_grids(&mut report, [("face", lacks(&config.face)), ("text", lacks(&config.text))]);

@@ -11,8 +11,10 @@ use crate::validate::input::{Fields, Input};
 use crate::validate::validators::{AnyText, Boolean, Integer, Number, text};
 use crate::wire::cursor::{self, HitPosition};
 
-/// `why` of a face hit.
+/// `why` of a face hit that the face alone makes.
 pub(crate) const FACE_MATCH: &str = "face match";
+/// `why` of a face hit that needs, beside a similar face, the bib of the hits that are sure by their face.
+pub(crate) const SAME_BIB: &str = "same bib as your sure photos";
 /// `why` of a bib hit.
 pub(crate) const READ_HERE: &str = "read here";
 
@@ -91,7 +93,8 @@ pub(crate) struct FaceHit {
     pub(crate) confidence: f64,
     /// Where the face is.
     pub(crate) bounding_box: BoundingBox,
-    /// Why this photo is a hit.
+    /// Why this photo is a hit: `face match`, or `same bib as your sure photos` for a face that is not surely the
+    /// person's by itself, above the bib that was read below the person's sure hits.
     #[schema(example = "face match")]
     pub(crate) why: &'static str,
     /// When the photo was taken, from its EXIF data.
@@ -175,20 +178,21 @@ impl Output for TextHits {
 pub(crate) struct Paging {
     pub(crate) limit: usize,
     pub(crate) after: Option<HitPosition>,
-    /// 0 to 100; 0 by default.
-    pub(crate) min_confidence: f64,
+    /// 0 to 100; takes the place of the album's threshold.
+    pub(crate) min_confidence: Option<f64>,
 }
 
 impl Paging {
     fn read(fields: &mut Fields<'_>) -> Self {
         let limit = fields.optional_or("limit", "Hits per page.", 100, Integer { min: 1, max: 1000 });
         let after = fields.optional("cursor", "`nextCursor` of the previous page.", cursor::hit_cursor());
-        let description = "Only hits of this confidence or more. The album's threshold also applies.";
+        let description = "Only hits of this confidence or more, in place of the album's `confidenceThreshold`: a lower \
+            value also returns weaker hits.";
         let min_confidence = fields.optional("minConfidence", description, Number { min: 0.0, max: 100.0 });
         Self {
             limit: limit as usize,
             after: after.and_then(|text| HitPosition::from_cursor(&text)),
-            min_confidence: min_confidence.unwrap_or_default(),
+            min_confidence,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Face and bib searches.
 
 use photofinish_store::model::ids::PhotoId;
-use photofinish_store::model::photo::TextIndexState;
+use photofinish_store::model::photo::{BoundingBox, DetectedFace, DetectedText, TextIndexState};
 use serde_json::{Value, json};
 
 use crate::support::{CALIBRATION, Partner, TestService, bib, face, text, unknown_id};
@@ -39,8 +39,9 @@ fn faces_are_found_best_first_down_to_the_threshold() {
     assert_eq!(hit_ids(&hits), [sure, likely]);
     assert_eq!((&hits["total"], &hits["nextCursor"]), (&json!(2), &json!(null)));
     let best = &hits["photos"][0];
-    let expected = (CALIBRATION.confidence(0.95) * 100.0).round() / 100.0;
-    assert!((best["confidence"].as_f64().unwrap() - expected).abs() < 0.02, "{best}");
+    // The sure photos become a part of the query: they are a little more similar to it than to the selfie.
+    let confidence = best["confidence"].as_f64().unwrap();
+    assert!((CALIBRATION.confidence(0.95)..CALIBRATION.confidence(0.98)).contains(&confidence), "{best}");
     assert_eq!(best["boundingBox"], json!({ "top": 0.25, "left": 0.5, "width": 0.125, "height": 0.0625 }));
     assert_eq!(best["why"], json!("face match"));
     assert_eq!(best["takenAt"], json!("2026-10-04T09:41:07Z"));
@@ -51,7 +52,7 @@ fn faces_are_found_best_first_down_to_the_threshold() {
 }
 
 #[test]
-fn thresholds_and_min_confidence_exclude_faces() {
+fn the_threshold_excludes_faces_that_min_confidence_includes() {
     let service = TestService::start();
     let partner = service.partner();
     let (album, album_id) = partner.create_album();
@@ -66,17 +67,50 @@ fn thresholds_and_min_confidence_exclude_faces() {
     };
     assert_eq!(total(json!({})), json!(3));
     assert_eq!(total(json!({ "minConfidence": 80 })), json!(2));
-    assert_eq!(total(json!({ "minConfidence": 10 })), json!(3));
+    // In place of the album's threshold, which is higher.
+    assert_eq!(total(json!({ "minConfidence": 10 })), json!(4));
+    assert_eq!(total(json!({ "minConfidence": 0 })), json!(4));
     let threshold = |value: u32| {
         let config = json!({ "face": { "confidenceThreshold": value } });
         partner.call("/albums/update", &json!({ "albumId": album, "config": config })).ok();
     };
-    threshold(95);
+    threshold(97);
     assert_eq!(total(json!({})), json!(1));
+    assert_eq!(total(json!({ "minConfidence": 80 })), json!(2));
     threshold(0);
     assert_eq!(total(json!({})), json!(4));
     threshold(100);
     assert_eq!(total(json!({})), json!(0));
+}
+
+/// A face with this cosine to the selfie, and the bib on the chest below it.
+fn runner(cosine: f32, number: &str) -> (Vec<DetectedFace>, Vec<DetectedText>) {
+    let at = |top| BoundingBox { top, left: 0.4, width: 0.1, height: 0.1 };
+    let face = DetectedFace { bounding_box: at(0.1), ..face(cosine) };
+    (vec![face], vec![DetectedText { bounding_box: at(0.3), ..bib(number) }])
+}
+
+#[test]
+fn the_bib_of_sure_photos_finds_weak_ones_and_excludes_strangers() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    let photo = |(faces, texts)| service.ready_photo(&partner, album_id, faces, texts);
+    let sure = photo(runner(0.9, "0120"));
+    let weak = photo(runner(0.35, "120"));
+    let stranger = photo(runner(0.55, "4077"));
+    // Its bib is not read: nothing is known against it.
+    let likely = photo((vec![face(0.56)], vec![]));
+    let image = partner.upload_selfie(&album, b"face");
+    let hits = search_face(&partner, &album, &image).ok();
+    let found: Vec<(PhotoId, &str)> = std::iter::zip(hit_ids(&hits), hits["photos"].as_array().unwrap())
+        .map(|(id, hit)| (id, hit["why"].as_str().unwrap()))
+        .collect();
+    let by_bib = "same bib as your sure photos";
+    assert_eq!(found, [(sure, "face match"), (likely, "face match"), (weak, by_bib)]);
+    let body = json!({ "albumId": album, "imageId": image, "minConfidence": 10 });
+    let weaker = partner.call("/photos/search/face/list", &body).ok();
+    assert_eq!(hit_ids(&weaker), [sure, likely, weak, stranger]);
 }
 
 #[test]

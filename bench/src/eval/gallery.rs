@@ -1,5 +1,5 @@
-//! Embeds the labelled faces with the networks directly: in race photos the detected face that overlaps the label, in
-//! portraits the largest face.
+//! Embeds the faces of the labelled photos with the networks directly: in race photos all detected faces, in portraits the
+//! largest face.
 
 use std::path::Path;
 
@@ -17,12 +17,13 @@ const FACE_LONG_SIDE: u32 = 640;
 /// Least intersection over union of a detected face with the label.
 const SAME_FACE_IOU: f32 = 0.2;
 
-/// A labelled face with its embedding.
-pub struct LabelledVector {
+/// A face with its embedding.
+#[derive(Clone, Debug)]
+pub struct EmbeddedFace {
     /// File of its photo.
     pub file: String,
-    /// Bib or name of the person.
-    pub person: String,
+    /// Bib or name of the person; `None` where nobody knows.
+    pub person: Option<String>,
     /// Embedding of length 1.
     pub vector: Vec<f32>,
 }
@@ -47,47 +48,63 @@ impl Gallery {
         self.embedder.identity().to_string()
     }
 
-    /// Embeds the labelled faces of runners; those not detected are left out.
+    /// Embeds all faces of a photo. The one that overlaps a label most gets its bib.
     ///
     /// # Errors
-    /// When a photo cannot be read or a network fails.
-    pub fn embed_runners(
+    /// When the photo cannot be read or a network fails.
+    pub fn embed_photo(
         &mut self,
         folder: &Path,
-        faces: &[LabelledFace],
-    ) -> anyhow::Result<Vec<LabelledVector>> {
-        let mut known = Vec::new();
-        for face in faces {
-            let picture = load_working_frame(&folder.join(&face.file))?;
-            let found = self.find_faces(&picture)?;
-            let [left, top, right, bottom] = face.face_box.map(|side| side as f32);
-            let label = Rect { left, top, right, bottom };
-            let overlap = |found: &FaceBox| found.rect.iou(&label);
-            let best = found.iter().max_by(|a, b| overlap(a).total_cmp(&overlap(b)));
-            let Some(best) = best.filter(|best| overlap(best) >= SAME_FACE_IOU) else { continue };
-            known.push(self.embed_labelled(&picture, best, &face.file, &face.bib)?);
+        file: &str,
+        labels: &[LabelledFace],
+    ) -> anyhow::Result<Vec<EmbeddedFace>> {
+        let picture = load_working_frame(&folder.join(file))?;
+        let found = self.find_faces(&picture)?;
+        let mut persons: Vec<Option<String>> = vec![None; found.len()];
+        for label in labels.iter().filter(|label| label.file == file) {
+            let [left, top, right, bottom] = label.face_box.map(|side| side as f32);
+            let place = Rect { left, top, right, bottom };
+            let overlaps = found.iter().enumerate().map(|(index, face)| (index, face.rect.iou(&place)));
+            if let Some((index, overlap)) = overlaps.max_by(|a, b| a.1.total_cmp(&b.1))
+                && overlap >= SAME_FACE_IOU
+            {
+                persons[index] = Some(label.bib.clone());
+            }
         }
-        Ok(known)
+        let faces = found.iter().zip(persons);
+        faces
+            .map(|(face, person)| {
+                Ok(EmbeddedFace { file: file.to_owned(), person, vector: self.embed(&picture, face)? })
+            })
+            .collect()
     }
 
-    /// Embeds the largest face of each portrait; portraits without a face are left out.
+    /// Embeds the largest face of a portrait, after shrinking it so that the face has this width in pixels. `None` when
+    /// no face is found.
     ///
     /// # Errors
-    /// When a photo cannot be read or a network fails.
-    pub fn embed_portraits(
+    /// When the photo cannot be read or a network fails.
+    pub fn embed_portrait(
         &mut self,
         folder: &Path,
-        portraits: &[LabelledPortrait],
-    ) -> anyhow::Result<Vec<LabelledVector>> {
-        let mut known = Vec::new();
-        for portrait in portraits {
-            let picture = load_working_frame(&folder.join(&portrait.file))?;
-            let found = self.find_faces(&picture)?;
-            let largest = found.iter().max_by(|a, b| a.rect.area().total_cmp(&b.rect.area()));
-            let Some(largest) = largest else { continue };
-            known.push(self.embed_labelled(&picture, largest, &portrait.file, &portrait.person)?);
+        portrait: &LabelledPortrait,
+        face_width: Option<f64>,
+    ) -> anyhow::Result<Option<EmbeddedFace>> {
+        let mut picture = load_working_frame(&folder.join(&portrait.file))?;
+        let mut largest = largest_face(self.find_faces(&picture)?);
+        if let (Some(width), Some(face)) = (face_width, &largest) {
+            let frame = picture.frame();
+            let zoom = (width / f64::from(face.rect.right - face.rect.left)).min(1.0);
+            let shrunk = |length: u32| ((f64::from(length) * zoom).round() as u32).max(1);
+            let photo = load_photo(&folder.join(&portrait.file), frame.width().max(frame.height()))?;
+            let small = enlarge::resample(&photo, shrunk(photo.width()), shrunk(photo.height()))?;
+            let (width, height) = small.dimensions();
+            picture = Picture::new(small.into_raw(), width, height)?;
+            largest = largest_face(self.find_faces(&picture)?);
         }
-        Ok(known)
+        let Some(face) = largest else { return Ok(None) };
+        let vector = self.embed(&picture, &face)?;
+        Ok(Some(EmbeddedFace { file: portrait.file.clone(), person: Some(portrait.person.clone()), vector }))
     }
 
     fn find_faces(&mut self, picture: &Picture) -> anyhow::Result<Vec<FaceBox>> {
@@ -95,18 +112,15 @@ impl Gallery {
         found.into_iter().next().context("the detector returns one result per frame")
     }
 
-    fn embed_labelled(
-        &mut self,
-        picture: &Picture,
-        face: &FaceBox,
-        file: &str,
-        person: &str,
-    ) -> anyhow::Result<LabelledVector> {
+    fn embed(&mut self, picture: &Picture, face: &FaceBox) -> anyhow::Result<Vec<f32>> {
         let crop = FaceCrop { frame: picture.frame(), landmarks: face.landmarks };
         let embedded = self.embedder.embed(&[crop])?;
-        let vector = embedded.into_iter().next().context("the embedder returns one result per face")?.vector;
-        Ok(LabelledVector { file: file.to_owned(), person: person.to_owned(), vector })
+        Ok(embedded.into_iter().next().context("the embedder returns one result per face")?.vector)
     }
+}
+
+fn largest_face(found: Vec<FaceBox>) -> Option<FaceBox> {
+    found.into_iter().max_by(|a, b| a.rect.area().total_cmp(&b.rect.area()))
 }
 
 /// Returns the cosine of two unit vectors.
@@ -120,15 +134,18 @@ pub fn cosine(a: &[f32], b: &[f32]) -> f64 {
 /// When it is missing or not a picture.
 pub fn load_working_frame(path: &Path) -> anyhow::Result<Picture> {
     const WORKING_LONG_SIDE: u32 = 2048;
-    let photo = enlarge::load_picture(path)?;
-    let long = photo.width().max(photo.height());
-    let photo = if long > WORKING_LONG_SIDE {
-        let side =
-            |length: u32| (f64::from(length) * f64::from(WORKING_LONG_SIDE) / f64::from(long)).round() as u32;
-        enlarge::resample(&photo, side(photo.width()).max(1), side(photo.height()).max(1))?
-    } else {
-        photo
-    };
+    let photo = load_photo(path, WORKING_LONG_SIDE)?;
     let (width, height) = photo.dimensions();
     Ok(Picture::new(photo.into_raw(), width, height)?)
+}
+
+/// Loads a photo, shrunk until its long side has at most this many pixels.
+fn load_photo(path: &Path, long_side: u32) -> anyhow::Result<image::RgbImage> {
+    let photo = enlarge::load_picture(path)?;
+    let long = photo.width().max(photo.height());
+    if long <= long_side {
+        return Ok(photo);
+    }
+    let side = |length: u32| (f64::from(length) * f64::from(long_side) / f64::from(long)).round() as u32;
+    enlarge::resample(&photo, side(photo.width()).max(1), side(photo.height()).max(1))
 }

@@ -1,33 +1,33 @@
-//! Fits a weighted logistic curve to right and wrong hits: `confidence = 100 / (1 + exp(-slope (cosine - midpoint)))`.
+//! Fits a weighted logistic curve to right and wrong hits: `confidence = 100 / (1 + exp(-slope (score - midpoint)))`.
 
 /// A hit of a search with its weight in the fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WeightedHit {
-    /// Cosine between probe and hit.
-    pub cosine: f64,
+    /// Score of the hit.
+    pub score: f64,
     /// Whether it shows the same person.
     pub right: bool,
     /// Number of hits in a real album that it represents.
     pub weight: f64,
 }
 
-/// A logistic curve from cosine to confidence.
+/// A logistic curve from score to confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LogisticCurve {
-    /// The cosine of confidence 50.
+    /// The score of confidence 50.
     pub midpoint: f64,
     /// Steepness of the curve.
     pub slope: f64,
 }
 
 impl LogisticCurve {
-    /// Returns the confidence of a cosine, 0 to 100.
-    pub fn confidence(&self, cosine: f64) -> f64 {
-        100.0 / (1.0 + (-self.slope * (cosine - self.midpoint)).exp())
+    /// Returns the confidence of a score, 0 to 100.
+    pub fn confidence(&self, score: f64) -> f64 {
+        100.0 / (1.0 + (-self.slope * (score - self.midpoint)).exp())
     }
 
-    /// Returns the cosine of a confidence between 0 and 100.
-    pub fn cosine(&self, confidence: f64) -> f64 {
+    /// Returns the score of a confidence between 0 and 100.
+    pub fn score(&self, confidence: f64) -> f64 {
         self.midpoint - (100.0 / confidence - 1.0).ln() / self.slope
     }
 }
@@ -38,15 +38,15 @@ const MAX_ITERATIONS: usize = 100;
 /// Returns the maximum-likelihood curve. `None` when the samples do not determine one: all right, all wrong, or separated by
 /// a threshold without overlap.
 pub fn fit_curve(samples: &[WeightedHit]) -> Option<LogisticCurve> {
-    let cosines =
-        |right: bool| samples.iter().filter(move |sample| sample.right == right).map(|sample| sample.cosine);
-    let least_right = cosines(true).reduce(f64::min)?;
-    let most_wrong = cosines(false).reduce(f64::max)?;
+    let scores =
+        |right: bool| samples.iter().filter(move |sample| sample.right == right).map(|sample| sample.score);
+    let least_right = scores(true).reduce(f64::min)?;
+    let most_wrong = scores(false).reduce(f64::max)?;
     if least_right > most_wrong {
         return None;
     }
     // Centring makes the two parameters nearly independent and keeps the steps small.
-    let centre = cosines(true).sum::<f64>() / cosines(true).count() as f64;
+    let centre = scores(true).sum::<f64>() / scores(true).count() as f64;
     let mut line = LinearPredictor { centre, offset: 0.0, slope: 1.0 };
     for _ in 0..MAX_ITERATIONS {
         let next = line.improve(samples)?;
@@ -60,7 +60,7 @@ pub fn fit_curve(samples: &[WeightedHit]) -> Option<LogisticCurve> {
         .then(|| LogisticCurve { midpoint: centre - line.offset / line.slope, slope: line.slope })
 }
 
-/// `z = offset + slope (cosine - centre)`, whose logistic is the probability of a right hit.
+/// `z = offset + slope (score - centre)`, whose logistic is the probability of a right hit.
 #[derive(Clone, Copy)]
 struct LinearPredictor {
     centre: f64,
@@ -69,8 +69,8 @@ struct LinearPredictor {
 }
 
 impl LinearPredictor {
-    fn evaluate(&self, cosine: f64) -> f64 {
-        self.offset + self.slope * (cosine - self.centre)
+    fn evaluate(&self, score: f64) -> f64 {
+        self.offset + self.slope * (score - self.centre)
     }
 
     /// Makes one Newton step, halved until the likelihood grows; returns the same line at the maximum. `None` when the samples
@@ -99,8 +99,8 @@ impl LinearPredictor {
     fn newton_step(&self, samples: &[WeightedHit]) -> (f64, f64) {
         let (mut g0, mut g1, mut h00, mut h01, mut h11) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for sample in samples {
-            let x = sample.cosine - self.centre;
-            let p = 1.0 / (1.0 + (-self.evaluate(sample.cosine)).exp());
+            let x = sample.score - self.centre;
+            let p = 1.0 / (1.0 + (-self.evaluate(sample.score)).exp());
             let error = sample.weight * (f64::from(u8::from(sample.right)) - p);
             let curvature = sample.weight * p * (1.0 - p);
             g0 += error;
@@ -115,7 +115,7 @@ impl LinearPredictor {
 
     fn log_likelihood(&self, samples: &[WeightedHit]) -> f64 {
         let one = |sample: &WeightedHit| {
-            let z = self.evaluate(sample.cosine);
+            let z = self.evaluate(sample.score);
             let z = if sample.right { z } else { -z };
             // ln(logistic(z)) in a form that is stable for large |z|.
             -sample.weight * if z > 0.0 { (-z).exp().ln_1p() } else { z.exp().ln_1p() - z }
@@ -133,20 +133,20 @@ mod tests {
         let truth = LogisticCurve { midpoint: 0.45, slope: 18.0 };
         let mut samples = Vec::new();
         for i in 0..1000 {
-            let cosine = -0.2 + f64::from(i) / 1000.0;
-            let right = truth.confidence(cosine) / 100.0;
-            samples.push(WeightedHit { cosine, right: true, weight: right });
-            samples.push(WeightedHit { cosine, right: false, weight: 1.0 - right });
+            let score = -0.2 + f64::from(i) / 1000.0;
+            let right = truth.confidence(score) / 100.0;
+            samples.push(WeightedHit { score, right: true, weight: right });
+            samples.push(WeightedHit { score, right: false, weight: 1.0 - right });
         }
         let found = fit_curve(&samples).unwrap();
         assert!((found.midpoint - truth.midpoint).abs() < 1e-6, "{found:?}");
         assert!((found.slope - truth.slope).abs() < 1e-4, "{found:?}");
-        assert!((found.cosine(found.confidence(0.3)) - 0.3).abs() < 1e-9);
+        assert!((found.score(found.confidence(0.3)) - 0.3).abs() < 1e-9);
     }
 
     #[test]
     fn hits_separated_without_overlap_determine_no_curve() {
-        let sample = |cosine, right| WeightedHit { cosine, right, weight: 1.0 };
+        let sample = |score, right| WeightedHit { score, right, weight: 1.0 };
         assert_eq!(
             fit_curve(&[sample(0.1, false), sample(0.2, false), sample(0.8, true), sample(0.9, true)]),
             None
@@ -159,9 +159,9 @@ mod tests {
         let samples = |weight: f64| {
             let mut samples = Vec::new();
             for i in 0..200 {
-                let cosine = f64::from(i) / 200.0;
-                samples.push(WeightedHit { cosine, right: true, weight: cosine });
-                samples.push(WeightedHit { cosine, right: false, weight: weight * (1.0 - cosine) });
+                let score = f64::from(i) / 200.0;
+                samples.push(WeightedHit { score, right: true, weight: score });
+                samples.push(WeightedHit { score, right: false, weight: weight * (1.0 - score) });
             }
             samples
         };

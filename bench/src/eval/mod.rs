@@ -10,7 +10,7 @@ mod options;
 
 use clap::Subcommand;
 
-use self::options::{BibOptions, EvalOptions};
+use self::options::{BibOptions, FaceOptions};
 
 /// What to evaluate.
 #[derive(Clone, Debug, Subcommand)]
@@ -18,7 +18,7 @@ pub enum Evaluation {
     /// Bib search over the labelled race photos, end to end through the API.
     Bibs(BibOptions),
     /// Selfie search: runners by another photo's face, portraits by person.
-    Faces(EvalOptions),
+    Faces(FaceOptions),
     /// Fits the confidence of a face hit from its cosine.
     Calibrate(calibrate::CalibrateOptions),
 }
@@ -31,7 +31,7 @@ pub fn run(evaluation: Evaluation) -> anyhow::Result<()> {
     match evaluation {
         Evaluation::Bibs(options) if options.crowds => crowds::run(&options)?.publish(&options.common.output),
         Evaluation::Bibs(options) => bibs::run(&options.common)?.publish(&options.common.output),
-        Evaluation::Faces(options) => faces::run(&options)?.publish(&options.output),
+        Evaluation::Faces(options) => faces::run(&options)?.publish(&options.common.output),
         Evaluation::Calibrate(options) => calibrate::run(&options)?.publish(&options.output),
     }
 }

@@ -16,6 +16,16 @@ pub struct BibOptions {
     pub common: EvalOptions,
 }
 
+/// Options of the evaluation of faces.
+#[derive(Clone, Debug, clap::Args)]
+pub struct FaceOptions {
+    /// How many jittered pictures of each face to search with.
+    #[arg(long, default_value_t = 5)]
+    pub seeds: u32,
+    #[command(flatten)]
+    pub common: EvalOptions,
+}
+
 /// Options of the end-to-end evaluations.
 #[derive(Clone, Debug, clap::Args)]
 pub struct EvalOptions {

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use image::RgbImage;
 
-use crate::photos::encode_jpeg;
 use crate::photos::enlarge::{load_picture, resample};
 use crate::photos::labels::LabelledPhoto;
 use crate::photos::random::SplitMix;
+use crate::photos::{change_brightness, encode_jpeg};
 
 /// Size of a frame in pixels: the pipeline's working size.
 const FRAME_WIDTH: u32 = 2048;
@@ -115,12 +115,6 @@ fn compose_frame(
         optional: alone.iter().flat_map(|photo| photo.optional.clone()).collect(),
     };
     Ok(CrowdFrame { crowd, alone })
-}
-
-fn change_brightness(picture: &mut RgbImage, factor: f64) {
-    for value in picture.iter_mut() {
-        *value = (f64::from(*value) * factor).round().min(255.0) as u8;
-    }
 }
 
 #[cfg(test)]

@@ -94,6 +94,14 @@ pub fn load_portraits(path: &Path) -> anyhow::Result<Vec<LabelledPortrait>> {
         .collect())
 }
 
+/// Reads the files of a CSV file of pictures with several people: `file,faces`.
+///
+/// # Errors
+/// When it cannot be read or a column is missing.
+pub fn load_groups(path: &Path) -> anyhow::Result<Vec<String>> {
+    Ok(read_columns(path, &["file"])?.into_iter().flatten().collect())
+}
+
 /// Returns the photo's bib with the same digits as `bib`, in any order and without leading zeros; `bib` itself if there is
 /// none.
 fn correct_bib(bib: &str, photo_bibs: &BTreeSet<String>) -> String {

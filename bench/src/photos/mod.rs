@@ -6,6 +6,13 @@ pub(crate) mod labels;
 pub(crate) mod random;
 pub(crate) mod score;
 
+/// Multiplies the brightness of every pixel.
+pub(crate) fn change_brightness(picture: &mut image::RgbImage, factor: f64) {
+    for value in picture.iter_mut() {
+        *value = (f64::from(*value) * factor).round().min(255.0) as u8;
+    }
+}
+
 /// Encodes as JPEG with 4:2:0 chroma.
 ///
 /// # Errors

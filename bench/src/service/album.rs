@@ -98,6 +98,30 @@ impl UploadedAlbum {
         Ok(album)
     }
 
+    /// Deletes a photo.
+    ///
+    /// # Errors
+    /// When the service returns an error.
+    pub fn remove(&mut self, client: &Client, file: &str) -> anyhow::Result<()> {
+        for photo in self.photos.extract_if(.., |photo| photo.file == file) {
+            client.delete_photo(&self.id, &photo.id)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a photo and waits until it is processed.
+    ///
+    /// # Errors
+    /// When the photo cannot be read or fails, or the service returns an error.
+    pub fn add(&mut self, client: &Client, folder: &Path, file: &str) -> anyhow::Result<()> {
+        let photo = upload_photo(client, &self.id, folder, file)?;
+        client.confirm_photo(&self.id, &photo.id)?;
+        let progress = self.wait_until_idle(client)?;
+        anyhow::ensure!(progress.failed == 0, "{file} failed");
+        self.photos.push(photo);
+        Ok(())
+    }
+
     /// Returns the file of a photo.
     pub fn find_file(&self, id: &str) -> Option<&str> {
         self.photos.iter().find(|photo| photo.id == id).map(|photo| photo.file.as_str())

@@ -63,12 +63,18 @@ pub enum ChannelOrder {
     Bgr,
 }
 
-/// Confidence from cosine: `100 / (1 + exp(-slope * (cosine - midpoint)))`, fitted by `cargo xtask eval calibrate`.
+/// How a selfie search reads cosines, measured and fitted as docs/EVALUATION.md says. The confidence of a hit is
+/// `100 / (1 + exp(-slope * (score - midpoint)))`; its score is a cosine to the probe and the person's sure hits, less half
+/// of the cosine that strangers reach.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
-    /// The cosine of confidence 50.
+    /// The score of confidence 50.
     pub midpoint: f64,
     /// Steepness of the curve.
     pub slope: f64,
+    /// From this cosine on two faces are surely of one person.
+    pub sure_cosine: f64,
+    /// What the bib of the person adds to a score, and another bib subtracts.
+    pub bib_weight: f64,
 }

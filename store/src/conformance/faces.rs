@@ -1,11 +1,14 @@
 //! Face search: follows the database at once, one hit per photo, nothing of another album.
 
 use super::assert_error_kind;
-use crate::conformance::fixture::{AlbumFixture, LONG, face};
+use crate::conformance::fixture::{AlbumFixture, LONG, face, text};
 use crate::error::StoreErrorKind;
 use crate::model::ids::{AlbumId, PhotoId};
-use crate::model::photo::{DetectedFace, Embedding, FailureReason, UnindexedReason};
+use crate::model::photo::{
+    BoundingBox, DetectedFace, DetectedText, Embedding, FailureReason, UnindexedReason,
+};
 use crate::store::Store;
+use crate::traits::{HitReason, SelfieHit, SelfieQuery, SelfieScale};
 
 /// Checks the backend of [`crate::traits::FaceIndex`].
 pub async fn faces_suite(store: &Store) {
@@ -14,6 +17,7 @@ pub async fn faces_suite(store: &Store) {
     faces_without_a_vector_or_of_another_model_are_not_found(store).await;
     the_index_follows_changes_in_the_database(store).await;
     searches_during_ingest_miss_nothing(store).await;
+    a_person_is_found_by_face_and_bib(store).await;
 }
 
 const EAST: [f32; 4] = [1.0, 0.0, 0.0, 0.0];
@@ -115,5 +119,68 @@ async fn searches_during_ingest_miss_nothing(store: &Store) {
         }
     };
     tokio::join!(ingest, search(), search(), search());
+    fixture.delete().await;
+}
+
+/// How similar faces of the suites' network must be.
+const SCALE: SelfieScale = SelfieScale { sure_cosine: 0.6, bib_weight: 0.2 };
+
+/// A face with a bib on the chest below it.
+fn runner(vector: [f32; 4], bib: &str) -> (DetectedFace, DetectedText) {
+    let at = |top| BoundingBox { top, left: 0.4, width: 0.1, height: 0.1 };
+    let face = DetectedFace { bounding_box: at(0.1), ..face(vector) };
+    (face, DetectedText { bounding_box: at(0.3), ..text(bib, 0.95) })
+}
+
+/// Adds an album in which bibs matter, searching it with each of `stores` after each change: a photo is read again and
+/// has another bib, one is deleted. Returns the album, the query, and what must be found in the end.
+///
+/// # Panics
+/// When a search misses a change.
+pub async fn add_album_with_bibs(stores: &[&Store]) -> (AlbumFixture, SelfieQuery, Vec<SelfieHit>) {
+    let fixture = AlbumFixture::create(stores[0]).await;
+    let query = SelfieQuery { probe: make_embedding(EAST), scale: SCALE, min_score: 0.35, limit: 1000 };
+    let search = async || {
+        let mut answers = Vec::new();
+        for store in stores {
+            answers.push(store.faces.find_person(fixture.album, query.clone()).await.expect("searches"));
+        }
+        assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:#?}");
+        answers.swap_remove(0)
+    };
+    let add = async |vector, bib: &str| {
+        let (face, text) = runner(vector, bib);
+        fixture.add_ready_photo(vec![face], vec![text]).await
+    };
+    let photos_of = |hits: &[SelfieHit]| hits.iter().map(|hit| hit.photo).collect::<Vec<_>>();
+    let sure = add([0.8, 0.6, 0.0, 0.0], "0120").await;
+    let look_alike = add([0.4, 0.0, 0.9, 0.0], "88").await;
+    assert_eq!(photos_of(&search().await), [sure], "the bib of the look-alike excludes it");
+    let weak = add([0.25, 0.0, 0.0, 0.97], "120").await;
+    let found = search().await;
+    assert_eq!(photos_of(&found), [sure, weak]);
+    assert_eq!(found[1].reason, HitReason::SameBib);
+    // The look-alike is read again, now with the runner's bib: what was known of its face must not stay.
+    stores[0].queue.reprocess(fixture.album).await.expect("requeues");
+    for (vector, bib) in
+        [([0.8, 0.6, 0.0, 0.0], "120"), ([0.4, 0.0, 0.9, 0.0], "120"), ([0.25, 0.0, 0.0, 0.97], "77")]
+    {
+        let (face, text) = runner(vector, bib);
+        fixture.process_next_photo(vec![face], vec![text]).await;
+    }
+    let found = search().await;
+    assert_eq!(photos_of(&found), [sure, look_alike], "{weak} has another bib now");
+    let other = add([0.85, 0.0, 0.5, 0.0], "120").await;
+    stores[0].photos.delete(fixture.album, sure).await.expect("deletes");
+    let found = search().await;
+    assert_eq!(photos_of(&found), [other, look_alike]);
+    (fixture, query, found)
+}
+
+async fn a_person_is_found_by_face_and_bib(store: &Store) {
+    let (fixture, query, found) = add_album_with_bibs(&[store]).await;
+    let best = SelfieQuery { limit: 1, ..query.clone() };
+    assert_eq!(store.faces.find_person(fixture.album, best).await.expect("searches"), found[..1]);
+    assert_error_kind(store.faces.find_person(AlbumId::generate(), query).await, StoreErrorKind::NotFound);
     fixture.delete().await;
 }

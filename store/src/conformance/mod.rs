@@ -29,7 +29,7 @@ use crate::traits::Result;
 
 pub use self::albums::albums_suite;
 pub use self::blobs::blobs_suite;
-pub use self::faces::faces_suite;
+pub use self::faces::{add_album_with_bibs, faces_suite};
 pub use self::fixture::{AlbumFixture, face, text};
 pub use self::gc::gc_suite;
 pub use self::keys::keys_suite;

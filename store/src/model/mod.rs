@@ -2,6 +2,7 @@
 
 pub mod album;
 pub(crate) mod encoding;
+pub mod hit;
 pub mod ids;
 pub mod key;
 pub mod object_key;

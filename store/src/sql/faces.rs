@@ -7,10 +7,12 @@ use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::model::ids::{AlbumId, PhotoId};
+use crate::search::face_bibs::FaceBibs;
 use crate::search::faces::matrix::{FaceMatrix, IndexedFace, MemoryObserver};
 use crate::search::faces::{Change, FaceChanges, FaceSource};
 use crate::sql::database::{Database, Transaction};
 use crate::sql::error::store_error;
+use crate::sql::face_bibs::{load_album_bibs, load_changed_bibs};
 use crate::sql::row_types::BoxRow;
 use crate::sql::statement::{Statement, query};
 use crate::traits::Result;
@@ -19,7 +21,10 @@ const OPERATION: &str = "read faces";
 
 macro_rules! select_faces {
     ($rest:literal) => {
-        concat!("select photo, box_top, box_left, box_width, box_height, model, embedding from face ", $rest)
+        concat!(
+            "select id, photo, box_top, box_left, box_width, box_height, model, embedding from face ",
+            $rest
+        )
     };
 }
 
@@ -64,6 +69,7 @@ impl SqlFaces {
 /// A searchable face that borrows from its row, so that the vector is copied only once, into the matrix.
 #[derive(FromRow)]
 struct FaceRecord<'r> {
+    id: i64,
     photo: PhotoId,
     #[sqlx(flatten)]
     bounding_box: BoxRow,
@@ -95,12 +101,14 @@ impl FaceSource for SqlFaces {
         // Reading an album of a million faces takes longer than any other statement may.
         snapshot.disable_statement_timeout(OPERATION).await?;
         let change = load_latest_change(&mut snapshot, album).await?;
+        let bibs = load_album_bibs(&mut snapshot, album).await?;
         let matrix = match &mut snapshot {
             Transaction::Sqlite(snapshot) => {
-                collect_faces(sqlx::query(ALBUM_FACES).bind(album).fetch(&mut **snapshot), memory).await
+                collect_faces(sqlx::query(ALBUM_FACES).bind(album).fetch(&mut **snapshot), &bibs, memory)
+                    .await
             }
             Transaction::Postgres(link) => {
-                collect_faces(sqlx::query(ALBUM_FACES).bind(album).fetch(link), memory).await
+                collect_faces(sqlx::query(ALBUM_FACES).bind(album).fetch(link), &bibs, memory).await
             }
         };
         Ok((change, matrix?))
@@ -128,14 +136,15 @@ impl FaceSource for SqlFaces {
         .bind(upto.number)
         .fetch_all(&mut snapshot)
         .await?;
+        let bibs = load_changed_bibs(&mut snapshot, album, seen.number..=upto.number).await?;
         let faces = match &mut snapshot {
             Transaction::Sqlite(snapshot) => {
                 let query = sqlx::query(CHANGED_FACES).bind(album).bind(seen.number).bind(upto.number);
-                collect_faces(query.fetch(&mut **snapshot), memory).await
+                collect_faces(query.fetch(&mut **snapshot), &bibs, memory).await
             }
             Transaction::Postgres(link) => {
                 let query = sqlx::query(CHANGED_FACES).bind(album).bind(seen.number).bind(upto.number);
-                collect_faces(query.fetch(link), memory).await
+                collect_faces(query.fetch(link), &bibs, memory).await
             }
         };
         let photos = photos.into_iter().map(|(photo,)| photo).collect();
@@ -161,20 +170,34 @@ async fn load_nonce(snapshot: &mut Transaction, album: AlbumId, number: i64) -> 
     Ok(mark.map_or(0, |(mark,)| mark))
 }
 
+/// Counts what is in memory beside the matrix that is being filled.
+struct BesideMatrix<'a> {
+    bytes: usize,
+    memory: &'a dyn MemoryObserver,
+}
+
+impl MemoryObserver for BesideMatrix<'_> {
+    fn reserve(&self, bytes: usize) -> Result<()> {
+        self.memory.reserve(self.bytes + bytes)
+    }
+}
+
 /// Collects the faces of the rows one by one: all rows together would need as much memory as the matrix again.
 async fn collect_faces<R: sqlx::Row>(
     mut rows: impl Stream<Item = std::result::Result<R, sqlx::Error>> + Unpin,
+    bibs: &FaceBibs,
     memory: &dyn MemoryObserver,
 ) -> Result<FaceMatrix>
 where
     for<'r> FaceRecord<'r>: FromRow<'r, R>,
 {
     let mut matrix = FaceMatrix::default();
+    let memory = BesideMatrix { bytes: bibs.bytes(), memory };
     while let Some(row) = rows.try_next().await.map_err(store_error(OPERATION))? {
-        let FaceRecord { photo, bounding_box: place, model, embedding } =
+        let FaceRecord { id, photo, bounding_box: place, model, embedding } =
             FaceRecord::from_row(&row).map_err(store_error(OPERATION))?;
-        let bounding_box = place.into();
-        matrix.push(&IndexedFace { photo, bounding_box, model, vector: embedding }, memory)?;
+        let (bounding_box, bib) = (place.into(), bibs.get(id));
+        matrix.push(&IndexedFace { photo, bounding_box, model, vector: embedding, bib }, &memory)?;
     }
     Ok(matrix)
 }

@@ -13,6 +13,7 @@ mod connection;
 mod database;
 mod dialect;
 mod error;
+mod face_bibs;
 mod faces;
 mod gc_queries;
 mod keys;

@@ -7,7 +7,7 @@ use super::database::Database;
 use super::queue::lease::FRESH_PHOTOS;
 use super::queue::outbox::UNPUBLISHED_PHOTOS;
 use super::statement::Statement;
-use super::{SqlFaces, SqlKeys, SqlPhotos, faces, photos, queue, texts};
+use super::{SqlFaces, SqlKeys, SqlPhotos, face_bibs, faces, photos, queue, texts};
 use crate::conformance::{AlbumFixture, face, test_settings, text};
 use crate::error::StoreErrorKind;
 use crate::sql::connection::sqlite::{SqliteFile, database_path};
@@ -86,7 +86,7 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
 #[tokio::test]
 async fn hot_statements_use_indexes_only() {
     let (_folder, _store, database) = open_store().await;
-    let expected: [(Statement, &[&str]); 21] = [
+    let expected: [(Statement, &[&str]); 23] = [
         (FRESH_PHOTOS.organizations, &["COVERING INDEX photo_waiting (organization>?)"]),
         (FRESH_PHOTOS.albums, &["COVERING INDEX photo_waiting (organization=? AND album>?)"]),
         (FRESH_PHOTOS.photos, &["COVERING INDEX photo_waiting (organization=? AND album=? AND "]),
@@ -103,6 +103,11 @@ async fn hot_statements_use_indexes_only() {
         (faces::ALBUM_FACES.into(), &["face_by_photo (album=?)"]),
         (faces::LATEST_CHANGES, &["PRIMARY KEY (id=?)", "PRIMARY KEY (album=? AND change=?)"]),
         (faces::CHANGED_FACES.into(), &["face_by_photo (album=? AND photo=?)"]),
+        (
+            face_bibs::ALBUM_DETECTIONS.into(),
+            &["face_by_photo (album=?)", "seen_text_by_photo (album=?)", "PRIMARY KEY (album=? AND id=?)"],
+        ),
+        (face_bibs::CHANGED_DETECTIONS.into(), &["face_by_photo (album=?", "seen_text_by_photo (album=?"]),
         (texts::FIND_TEXTS, &["seen_text_searched (album=? AND text=?)"]),
         (photos::PHOTO_PAGE_BY_STATE.into(), &["photo_by_state (album=? AND state=? AND id>?)"]),
         (photos::PHOTOS_BY_ID, &["PRIMARY KEY (album=? AND id=?)"]),

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
-use photofinish_store::conformance::{AlbumFixture, test_settings};
+use photofinish_store::conformance::{AlbumFixture, add_album_with_bibs, test_settings};
 use photofinish_store::model::album::Tenant;
 use photofinish_store::model::ids::AlbumId;
 use photofinish_store::{Store, StoreSettings};
@@ -49,4 +49,23 @@ pub async fn reopen_fixture(store: &Store, album: AlbumId) -> AlbumFixture {
     let tenant: Tenant = key.tenant;
     store.albums.get(&tenant, album).await.unwrap();
     AlbumFixture { store: store.clone(), tenant, key, album }
+}
+
+/// Checks that a selfie search is answered the same by a process that followed every change of the album, by one that
+/// has just loaded it, and by one that has evicted and loaded it again.
+pub async fn check_that_all_processes_find_the_same(test_store: &TestStore) {
+    let (writing, following) = (test_store.open().await, test_store.open().await);
+    let (fixture, query, expected) = add_album_with_bibs(&[&writing, &following]).await;
+    let other = AlbumFixture::create(&writing).await;
+    other.add_ready_photo(vec![photofinish_store::conformance::face([1.0, 0.0, 0.0, 0.0])], Vec::new()).await;
+    let cold = test_store.open().await;
+    // It has memory for one album only.
+    let evicting = Store::open(StoreSettings { face_index_bytes: 1, ..test_store.settings() }).await.unwrap();
+    for store in [&writing, &following, &cold, &evicting] {
+        for _ in 0..2 {
+            let found = store.faces.find_person(fixture.album, query.clone()).await.unwrap();
+            assert_eq!(found, expected);
+            assert_eq!(store.faces.find_person(other.album, query.clone()).await.unwrap().len(), 1);
+        }
+    }
 }

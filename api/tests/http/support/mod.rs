@@ -25,7 +25,7 @@ use photofinish_store::model::photo::{
     BoundingBox, DetectedFace, DetectedText, Embedding, FailureReason, NewPhoto, PhotoSize, TextIndexState,
 };
 use photofinish_store::search::calibration::Calibration;
-use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults};
+use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults, SelfieScale};
 use photofinish_store::{ServerLimits, Store, StoreSettings, conformance};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -138,14 +138,19 @@ impl Health for TestHealth {
     }
 }
 
-/// Returns a unit vector with this cosine to the embedding of the selfie `face`.
+/// Returns a unit vector with this cosine to the embedding of the selfie `face`. Vectors of different cosines have
+/// nothing else in common, as faces of different strangers.
 pub fn embedding(cosine: f32) -> Embedding {
-    let vector = vec![cosine, (1.0 - cosine * cosine).sqrt(), 0.0, 0.0];
+    const OTHER_AXES: u32 = 61;
+    let mut vector = vec![0.0; 1 + OTHER_AXES as usize];
+    vector[0] = cosine;
+    vector[1 + (cosine.to_bits() % OTHER_AXES) as usize] = (1.0 - cosine * cosine).sqrt();
     Embedding { model: MODEL.to_owned(), vector }
 }
 
 /// How the tests turn cosines into confidences.
-pub const CALIBRATION: Calibration = Calibration { midpoint: 0.5, slope: 10.0 };
+pub const CALIBRATION: Calibration =
+    Calibration { midpoint: 0.5, slope: 10.0, scale: SelfieScale { sure_cosine: 0.6, bib_weight: 0.2 } };
 
 /// The bounding box of every face and text in the tests.
 pub const TEST_BOX: BoundingBox = BoundingBox { top: 0.25, left: 0.5, width: 0.125, height: 0.0625 };
@@ -368,6 +373,7 @@ fn settings() -> ApiSettings {
             thumbnail_max_dimension: 512,
             bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
         },
+        face_threshold_without_bibs: 60.0,
         max_body_bytes: 64 << 10,
         max_batch_bytes: 1 << 20,
         head_timeout: DEADLINE,

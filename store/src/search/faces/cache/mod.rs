@@ -25,7 +25,7 @@ use super::source::{Change, FaceSource};
 use crate::error::StoreError;
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::photo::Embedding;
-use crate::traits::{FaceHit, FaceIndex, Result};
+use crate::traits::{FaceHit, FaceIndex, Result, SelfieHit, SelfieQuery};
 
 /// An album of at most this many faces is scored on the calling thread: a quarter of a millisecond, given the 12 ms
 /// measured for 100,000 vectors of 256 (`cargo xtask bench store`).
@@ -175,6 +175,15 @@ impl FaceIndex for FaceCache {
         }
         let scorer = self.scorer;
         offload("score faces", move || faces.matrix.nearest(&scorer, &query)).await
+    }
+
+    async fn find_person(&self, album: AlbumId, query: SelfieQuery) -> Result<Vec<SelfieHit>> {
+        let Some(faces) = self.current_faces(album).await? else { return Ok(Vec::new()) };
+        if faces.matrix.len() <= INLINE_SCORING_FACES {
+            return Ok(faces.matrix.find_person(&self.scorer, &query));
+        }
+        let scorer = self.scorer;
+        offload("find a person", move || faces.matrix.find_person(&scorer, &query)).await
     }
 }
 

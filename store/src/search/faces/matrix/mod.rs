@@ -4,7 +4,9 @@
 //! The cost of a change depends on the change, not on the album: the last row moves to the place of a removed one.
 //! Rows are therefore in no order, and each face has a sequence number that orders equal scores.
 
+mod bibs;
 mod model_faces;
+mod scored_faces;
 #[cfg(test)]
 mod tests;
 
@@ -13,11 +15,13 @@ use std::collections::HashSet;
 use photofinish_kernels::cosine::{Cosine, VectorQuery};
 
 use self::model_faces::{FaceEntry, ModelFaces};
+use self::scored_faces::ScoredFaces;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::encoding::floats_from_bytes;
 use crate::model::ids::PhotoId;
 use crate::model::photo::{BoundingBox, Embedding};
-use crate::traits::{FaceHit, Result};
+use crate::search::selfie::{self, SelfieSearch, WornBib};
+use crate::traits::{FaceHit, Result, SelfieHit, SelfieQuery};
 
 /// Accounts for the memory of a matrix that is being filled.
 pub(crate) trait MemoryObserver: Send + Sync {
@@ -36,6 +40,7 @@ pub(crate) struct IndexedFace<'a> {
     pub(crate) model: &'a str,
     /// Numbers as f32, little endian.
     pub(crate) vector: &'a [u8],
+    pub(crate) bib: Option<WornBib<'a>>,
 }
 
 /// A search in the matrix.
@@ -72,7 +77,8 @@ impl FaceMatrix {
             memory.reserve(self.bytes() + growth)?;
         }
         let IndexedFace { photo, bounding_box, .. } = *face;
-        self.groups[index].push(FaceEntry::new(photo, bounding_box, self.next_sequence), values);
+        let entry = FaceEntry::new(photo, bounding_box, self.next_sequence);
+        self.groups[index].push(entry, face.bib, values);
         self.next_sequence += 1;
         Ok(())
     }
@@ -112,16 +118,11 @@ impl FaceMatrix {
     /// Returns the photos whose best face reaches the query's cosine, best first; equal ones in the order in which they
     /// were added.
     pub(crate) fn nearest(&self, scorer: &Cosine, query: &FaceQuery) -> Vec<FaceHit> {
-        let Some(group) = self.groups.iter().find(|group| group.model() == query.probe.model) else {
-            return Vec::new();
-        };
-        if group.dimension() != query.probe.vector.len() {
-            return Vec::new();
-        }
+        let Some(group) = self.comparable_faces(&query.probe) else { return Vec::new() };
         // All faces that are close enough: how many of them belong to one photo is not known yet.
         let mut near: Vec<(f32, &FaceEntry)> = Vec::new();
         let search = VectorQuery { probe: &query.probe.vector, min_score: query.min_cosine };
-        group.for_each_hit(scorer, &search, |score, face| near.push((score, face)));
+        group.for_each_hit(scorer, &search, |score, row| near.push((score, group.face(row))));
         near.sort_unstable_by(|(a, first), (b, second)| {
             b.total_cmp(a).then_with(|| first.sequence.cmp(&second.sequence))
         });
@@ -135,6 +136,22 @@ impl FaceMatrix {
                 bounding_box: face.bounding_box,
             })
             .collect()
+    }
+
+    /// Returns the photos of the person on a selfie, best first.
+    pub(crate) fn find_person(&self, scorer: &Cosine, query: &SelfieQuery) -> Vec<SelfieHit> {
+        let Some(group) = self.comparable_faces(&query.probe) else { return Vec::new() };
+        let SelfieQuery { probe, scale, min_score, limit } = query;
+        let search = SelfieSearch { probe: &probe.vector, scale: *scale, min_score: *min_score };
+        let mut hits = selfie::find_photos(&ScoredFaces { faces: group, scorer }, &search);
+        hits.truncate(*limit);
+        hits
+    }
+
+    /// Returns the faces that can be compared with a probe: those of its model.
+    fn comparable_faces(&self, probe: &Embedding) -> Option<&ModelFaces> {
+        let group = self.groups.iter().find(|group| group.model() == probe.model)?;
+        (group.dimension() == probe.vector.len()).then_some(group)
     }
 
     /// Returns the number of faces.

@@ -1,11 +1,13 @@
 //! The faces of one embedding model: vectors and their photos in chunks, so that growing never copies the whole list.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use photofinish_kernels::cosine::{Cosine, VectorQuery};
 
+use super::bibs::{BibId, BibIndex};
 use crate::model::ids::PhotoId;
 use crate::model::photo::BoundingBox;
+use crate::search::selfie::WornBib;
 
 /// Faces of a full chunk, 4 MiB of vectors of 256. A single list would have to be copied to grow, and be in memory twice
 /// meanwhile. Few in tests, where a small album must have several chunks.
@@ -19,6 +21,7 @@ pub(super) struct ModelFaces {
     chunks: Vec<FaceChunk>,
     /// One row of each photo; [`FaceEntry::next_row`] leads to the others.
     rows: HashMap<PhotoId, usize>,
+    bibs: BibIndex,
 }
 
 /// A part of the rows: row `i` is face `i % CHUNK_FACES` of chunk `i / CHUNK_FACES`.
@@ -31,7 +34,7 @@ struct FaceChunk {
     _live: live_chunks::LiveChunk,
 }
 
-/// A face without its vector: 64 bytes in addition to the 1,024 of a vector of 256.
+/// A face without its vector: 72 bytes in addition to the 1,024 of a vector of 256.
 #[derive(Clone, Copy)]
 pub(super) struct FaceEntry {
     pub(super) photo: PhotoId,
@@ -40,17 +43,30 @@ pub(super) struct FaceEntry {
     pub(super) sequence: u64,
     /// Another row of the same photo. The rows of a photo form a ring.
     next_row: usize,
+    /// The bib it wears.
+    bib: Option<BibId>,
+    /// When the photo of its bib was taken, hours since 1970; [`UNKNOWN_HOUR`] if that is not known.
+    taken_hour: i32,
 }
+
+/// No photo was taken 245,000 years ago.
+const UNKNOWN_HOUR: i32 = i32::MIN;
 
 impl FaceEntry {
     pub(super) fn new(photo: PhotoId, bounding_box: BoundingBox, sequence: u64) -> Self {
-        Self { photo, bounding_box, sequence, next_row: 0 }
+        Self { photo, bounding_box, sequence, next_row: 0, bib: None, taken_hour: UNKNOWN_HOUR }
     }
 }
 
 impl ModelFaces {
     pub(super) fn new(model: &str, dimension: usize) -> Self {
-        Self { model: model.to_owned(), dimension, chunks: Vec::new(), rows: HashMap::new() }
+        Self {
+            model: model.to_owned(),
+            dimension,
+            chunks: Vec::new(),
+            rows: HashMap::new(),
+            bibs: BibIndex::default(),
+        }
     }
 
     pub(super) fn model(&self) -> &str {
@@ -69,7 +85,7 @@ impl ModelFaces {
     /// Returns the allocated memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         let chunks: usize = self.chunks.iter().map(FaceChunk::bytes).sum();
-        chunks + self.rows.capacity() * size_of::<(PhotoId, usize)>()
+        chunks + self.rows.capacity() * size_of::<(PhotoId, usize)>() + self.bibs.bytes()
     }
 
     /// Returns the bytes that adding one face will allocate; 0 while there is space.
@@ -88,9 +104,16 @@ impl ModelFaces {
         }
     }
 
-    /// Adds a face after the others; `vector` has `dimension` numbers.
-    pub(super) fn push(&mut self, mut face: FaceEntry, vector: impl Iterator<Item = f32>) {
+    /// Adds a face with its bib after the others; `vector` has `dimension` numbers.
+    pub(super) fn push(
+        &mut self,
+        mut face: FaceEntry,
+        bib: Option<WornBib<'_>>,
+        vector: impl Iterator<Item = f32>,
+    ) {
         let row = self.len();
+        face.bib = bib.map(|bib| self.bibs.add(bib.text, face.photo));
+        face.taken_hour = bib.and_then(|bib| bib.taken_hour).unwrap_or(UNKNOWN_HOUR);
         face.next_row = match self.rows.get(&face.photo).copied() {
             Some(other) => std::mem::replace(&mut self.face_mut(other).next_row, row),
             None => {
@@ -115,24 +138,23 @@ impl ModelFaces {
         // Each chunk is dropped once its faces are copied, so that few faces are in memory twice.
         for chunk in other.chunks {
             for (face, vector) in chunk.faces.iter().zip(chunk.vectors.chunks_exact(other.dimension)) {
+                let bib = worn_bib(&other.bibs, face);
                 let face = FaceEntry { sequence: first_sequence + face.sequence, ..*face };
-                self.push(face, vector.iter().copied());
+                self.push(face, bib, vector.iter().copied());
             }
         }
     }
 
     /// Removes the faces of a photo, if it has any.
     pub(super) fn remove(&mut self, photo: PhotoId) {
-        let Some(first) = self.rows.remove(&photo) else { return };
-        let mut removed = vec![first];
-        let mut row = self.face(first).next_row;
-        while row != first {
-            removed.push(row);
-            row = self.face(row).next_row;
-        }
+        let mut removed = self.rows_of(photo);
+        self.rows.remove(&photo);
         // From the last row to the first: the row that fills a gap is then never one that must be removed too.
         removed.sort_unstable();
         for row in removed.into_iter().rev() {
+            if let Some(bib) = self.face(row).bib {
+                self.bibs.remove(bib, photo);
+            }
             self.swap_remove(row);
         }
     }
@@ -171,19 +193,48 @@ impl ModelFaces {
         Some((face, vector))
     }
 
-    /// Calls `on_hit` with the score of every face that reaches the query's minimum.
-    pub(super) fn for_each_hit<'s>(
-        &'s self,
+    /// Calls `on_hit` with the score and the row of every face that reaches the query's minimum.
+    pub(super) fn for_each_hit(
+        &self,
         scorer: &Cosine,
         query: &VectorQuery<'_>,
-        mut on_hit: impl FnMut(f32, &'s FaceEntry),
+        mut on_hit: impl FnMut(f32, usize),
     ) {
-        for chunk in &self.chunks {
-            scorer.for_each_hit(query, &chunk.vectors, |hit| on_hit(hit.score, &chunk.faces[hit.row]));
+        for (index, chunk) in self.chunks.iter().enumerate() {
+            let first = index * CHUNK_FACES;
+            scorer.for_each_hit(query, &chunk.vectors, |hit| on_hit(hit.score, first + hit.row));
         }
     }
 
-    fn face(&self, row: usize) -> &FaceEntry {
+    /// Returns the rows of the faces that wear a bib, each once.
+    pub(super) fn wearers(&self, bib: &str) -> Vec<usize> {
+        let Some((id, photos)) = self.bibs.find(bib) else { return Vec::new() };
+        let photos: HashSet<PhotoId> = photos.iter().copied().collect();
+        let rows = photos.into_iter().flat_map(|photo| self.rows_of(photo));
+        rows.filter(|row| self.face(*row).bib == Some(id)).collect()
+    }
+
+    /// Returns the bib that a face wears.
+    pub(super) fn bib(&self, row: usize) -> Option<WornBib<'_>> {
+        worn_bib(&self.bibs, self.face(row))
+    }
+
+    pub(super) fn vector(&self, row: usize) -> &[f32] {
+        let start = (row % CHUNK_FACES) * self.dimension;
+        &self.chunks[row / CHUNK_FACES].vectors[start..start + self.dimension]
+    }
+
+    fn rows_of(&self, photo: PhotoId) -> Vec<usize> {
+        let mut rows: Vec<usize> = self.rows.get(&photo).copied().into_iter().collect();
+        while let (Some(first), Some(last)) = (rows.first(), rows.last())
+            && self.face(*last).next_row != *first
+        {
+            rows.push(self.face(*last).next_row);
+        }
+        rows
+    }
+
+    pub(super) fn face(&self, row: usize) -> &FaceEntry {
         &self.chunks[row / CHUNK_FACES].faces[row % CHUNK_FACES]
     }
 
@@ -196,6 +247,11 @@ impl ModelFaces {
     pub(super) fn list_rows(&self) -> Vec<(PhotoId, u64)> {
         self.chunks.iter().flat_map(|chunk| &chunk.faces).map(|face| (face.photo, face.sequence)).collect()
     }
+}
+
+fn worn_bib<'b>(bibs: &'b BibIndex, face: &FaceEntry) -> Option<WornBib<'b>> {
+    let taken_hour = (face.taken_hour != UNKNOWN_HOUR).then_some(face.taken_hour);
+    face.bib.map(|bib| WornBib { text: bibs.text(bib), taken_hour })
 }
 
 impl FaceChunk {

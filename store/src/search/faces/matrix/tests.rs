@@ -4,17 +4,22 @@ use std::sync::Mutex;
 
 use photofinish_kernels::device::Device;
 use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
 use super::model_faces::CHUNK_FACES;
 use super::*;
 use crate::model::encoding::vector_to_bytes;
+use crate::traits::SelfieScale;
+
+const SCALE: SelfieScale = SelfieScale { sure_cosine: 0.75, bib_weight: 0.2 };
 
 const BOX: BoundingBox = BoundingBox { top: 0.1, left: 0.2, width: 0.3, height: 0.4 };
 
 fn push(matrix: &mut FaceMatrix, photo: PhotoId, model: &str, vector: &[f32]) -> Result<()> {
     let vector = vector_to_bytes(vector);
-    matrix.push(&IndexedFace { photo, bounding_box: BOX, model, vector: &vector }, &UnlimitedMemory)
+    let face = IndexedFace { photo, bounding_box: BOX, model, vector: &vector, bib: None };
+    matrix.push(&face, &UnlimitedMemory)
 }
 
 fn find_photos(matrix: &FaceMatrix, probe: &[f32], k: usize, min_cosine: f32) -> Vec<(PhotoId, f32)> {
@@ -72,6 +77,7 @@ struct ListedFace {
     model: &'static str,
     vector: [f32; 2],
     bounding_box: BoundingBox,
+    bib: Option<WornBib<'static>>,
 }
 
 /// Returns one of a few vectors, so that many scores are equal, with a bounding box that no other face has.
@@ -82,14 +88,33 @@ fn random_face(random: &mut StdRng, photo: PhotoId) -> ListedFace {
         model: if random.random_bool(0.2) { "net@2" } else { "net@1" },
         vector: VECTORS[random.random_range(0..VECTORS.len())],
         bounding_box: BoundingBox { top: random.random_range(0.0..1.0), ..BOX },
+        bib: [None, Some("12"), Some("345"), Some("678")][random.random_range(0..4)]
+            .map(|text| WornBib { text, taken_hour: random.random_bool(0.5).then_some(9) }),
     }
 }
 
 fn push_listed(matrix: &mut FaceMatrix, face: &ListedFace) {
-    let ListedFace { photo, model, vector, bounding_box } = *face;
+    let ListedFace { photo, model, vector, bounding_box, bib } = *face;
     let vector = vector_to_bytes(&vector);
-    let face = IndexedFace { photo, bounding_box, model, vector: &vector };
+    let face = IndexedFace { photo, bounding_box, model, vector: &vector, bib };
     matrix.push(&face, &UnlimitedMemory).unwrap();
+}
+
+/// Returns the bib of every face, found by row and by text, in the order of the faces' boxes.
+fn worn_bibs(matrix: &FaceMatrix) -> Vec<(u64, Option<WornBib<'_>>)> {
+    let mut worn = Vec::new();
+    for group in &matrix.groups {
+        for row in 0..group.len() {
+            let bib = group.bib(row);
+            worn.push((group.face(row).bounding_box.top.to_bits(), bib));
+            for text in ["12", "345", "678"] {
+                let is_listed = group.wearers(text).contains(&row);
+                assert_eq!(is_listed, bib.is_some_and(|bib| bib.text == text), "{text} in row {row}");
+            }
+        }
+    }
+    worn.sort_by_key(|(place, _)| *place);
+    worn
 }
 
 fn nearest_in_list(faces: &[ListedFace], scorer: &Cosine, query: &FaceQuery) -> Vec<FaceHit> {
@@ -161,6 +186,14 @@ fn after_any_changes_a_search_returns_what_a_plain_list_returns() {
             };
             let found = matrix.nearest(&scorer, &query);
             assert_eq!(found, nearest_in_list(&list, &scorer, &query), "seed {seed}, step {step}");
+            // Loaded at once, in any order, the same faces give the same answer, and every face has kept its bib.
+            let (mut cold, mut shuffled) = (FaceMatrix::default(), list.clone());
+            shuffled.shuffle(&mut random);
+            shuffled.iter().for_each(|face| push_listed(&mut cold, face));
+            assert_eq!(worn_bibs(&matrix), worn_bibs(&cold), "seed {seed}, step {step}");
+            let person = SelfieQuery { probe: query.probe, scale: SCALE, min_score: 0.0, limit: query.k };
+            let found = matrix.find_person(&scorer, &person);
+            assert_eq!(found, cold.find_person(&scorer, &person), "seed {seed}, step {step}");
         }
         matrix.remove(&photos);
         assert_eq!(matrix.len(), 0, "seed {seed}");
@@ -220,7 +253,8 @@ impl MemoryObserver for RefusingObserver {
 fn the_observer_is_called_before_memory_is_allocated_and_can_refuse() {
     let observer = RefusingObserver::default();
     let vector = vector_to_bytes(&[1.0, 0.0]);
-    let face = IndexedFace { photo: PhotoId::generate(), bounding_box: BOX, model: "net@1", vector: &vector };
+    let photo = PhotoId::generate();
+    let face = IndexedFace { photo, bounding_box: BOX, model: "net@1", vector: &vector, bib: None };
     let mut matrix = FaceMatrix::default();
     while matrix.push(&face, &observer).is_ok() {}
     let (bytes, chunks): (Vec<usize>, Vec<isize>) =

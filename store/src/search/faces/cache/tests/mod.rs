@@ -59,6 +59,7 @@ fn push(matrix: &mut FaceMatrix, vector: &[f32], memory: &dyn MemoryObserver) ->
         bounding_box: BoundingBox { top: 0.0, left: 0.0, width: 0.1, height: 0.1 },
         model: "net@1",
         vector: &vector_to_bytes(vector),
+        bib: None,
     };
     matrix.push(&face, memory)
 }
