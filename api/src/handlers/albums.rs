@@ -10,7 +10,7 @@ use crate::errors::table::ErrorKind;
 use crate::wire::album::{
     Album, AlbumPage, CreateAlbum, ListAlbums, OneAlbum, Reprocessing, UpdateAlbum, UpdatedAlbum,
 };
-use crate::wire::cursor;
+use crate::wire::cursor::AlbumPosition;
 use crate::wire::{Acknowledgement, config};
 
 /// Attempts to update a configuration. Of concurrent updates of one album, one succeeds per attempt.
@@ -34,12 +34,16 @@ pub(crate) async fn create(
 }
 
 pub(crate) async fn list(ctx: Context, caller: AnyScope, input: ListAlbums) -> Result<AlbumPage, ApiError> {
-    let query = AlbumQuery { after: input.after, limit: input.limit, title: input.title };
+    let after = input.after.map(|position| position.album);
+    let query = AlbumQuery { after, limit: input.limit, title: input.title };
     let page = ctx.store.albums.list(&caller.tenant, query).await?;
+    let counted = input.after.map(|position| u64::from(position.total));
+    let total = page.total.or(counted).unwrap_or_default();
+    let to_position = |album| AlbumPosition { album, total: u32::try_from(total).unwrap_or(u32::MAX) };
     Ok(AlbumPage {
         albums: page.albums.into_iter().map(Album::from).collect(),
-        next_cursor: page.next.map(|id| cursor::encode_id(id.0)),
-        total: page.total,
+        next_cursor: page.next.map(|album| to_position(album).to_cursor()),
+        total,
     })
 }
 
