@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use photofinish_bench::report::statistics::{percentile, to_milliseconds};
-use photofinish_store::Store;
 use photofinish_store::conformance::{face, test_settings};
 use photofinish_store::model::ids::AlbumId;
 use photofinish_store::model::photo::{DetectedFace, Embedding, NewPhoto, PhotoSize};
 use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults};
+use photofinish_store::{Store, StoreSettings};
 use photofinish_tests::harness::Partner;
 use serde_json::{Value, json};
 
@@ -94,7 +94,9 @@ impl Scene {
 
 /// Writes the photos of one album and the faces of the other, while no service runs.
 async fn fill(site: &Site, scene: &Scene, photos: usize, faces: usize) -> anyhow::Result<()> {
-    let store = Store::open(test_settings(&site.service.data_dir())).await?;
+    let folder = site.service.data_dir();
+    let database_url = format!("sqlite:{}", folder.join("photofinish.sqlite").display());
+    let store = Store::open(StoreSettings { database_url, ..test_settings(&folder) }).await?;
     let (watched, searched): (AlbumId, AlbumId) =
         (AlbumId(scene.watched.parse()?), AlbumId(scene.searched.parse()?));
     for _ in (0..photos).step_by(PHOTOS_PER_CALL) {
