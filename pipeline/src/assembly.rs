@@ -133,11 +133,16 @@ impl Assembly<'_> {
         let embed_batch = batch.embed.div_ceil(FACES_PER_PHOTO);
 
         let fetch = StageSpec::new("fetch", settings.fetch_threads, 1, self.fetch_factory(store, budgets));
-        let decode = StageSpec::new("decode", settings.decode_threads, 1, self.decode_factory(budgets));
-        let resize = StageSpec::new("resize", settings.resize_threads, 1, self.resize_factory());
-        let detect = StageSpec::new("detect", settings.detect_threads, batch.detect, self.detect_factory());
-        let embed = StageSpec::new("embed", settings.embed_threads, embed_batch, self.embed_factory());
-        let read = StageSpec::new("read", settings.read_threads, batch.read, self.read_factory(store));
+        let decode = StageSpec::new("decode", settings.decode_threads, 1, self.decode_factory(budgets))
+            .at_low_priority();
+        let resize =
+            StageSpec::new("resize", settings.resize_threads, 1, self.resize_factory()).at_low_priority();
+        let detect = StageSpec::new("detect", settings.detect_threads, batch.detect, self.detect_factory())
+            .at_low_priority();
+        let embed = StageSpec::new("embed", settings.embed_threads, embed_batch, self.embed_factory())
+            .at_low_priority();
+        let read = StageSpec::new("read", settings.read_threads, batch.read, self.read_factory(store))
+            .at_low_priority();
         let index = StageSpec::new("index", 1, INDEX_BATCH, self.index_factory(store));
 
         let (fetched_tx, fetched_rx) = edge(FETCHED_CAPACITY);
