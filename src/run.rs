@@ -138,8 +138,12 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
         seats,
     };
     let (stop, stopped) = watch::channel(false);
-    let maintenance =
-        tokio::spawn(maintenance::run(store.clone(), daily_gc(&config, role), metrics, stopped.clone()));
+    let is_idle = {
+        let pipeline = pipeline.clone();
+        move || pipeline.iter().all(|pipeline| pipeline.in_flight() == 0)
+    };
+    let gc = daily_gc(&config, role);
+    let maintenance = tokio::spawn(maintenance::run(store.clone(), gc, metrics, is_idle, stopped.clone()));
     let admin = start_admin(&config, &context, stopped.clone()).await?;
     tracing::info!(listen = %address, role = %role, "ready for requests");
     let api = start_api(role, listener, context, stopped);

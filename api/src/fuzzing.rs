@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::validate::input::{self, Input};
 use crate::validate::shape;
 use crate::wire::album::{CreateAlbum, ListAlbums, OneAlbum, UpdateAlbum};
-use crate::wire::cursor::{HitPosition, decode_id, encode_id};
+use crate::wire::cursor::{AlbumPosition, HitPosition, decode_id, encode_id};
 use crate::wire::photo::{ListPhotos, OnePhoto};
 use crate::wire::search::{SearchFace, SearchText};
 use crate::wire::upload::{ConfirmPhotos, SignPhoto, SignPhotos};
@@ -68,12 +68,15 @@ fn check_input<T: Input>(text: &str, whole: Option<&Value>) {
     }
 }
 
-/// Reads a text as both kinds of cursors.
+/// Reads a text as each kind of cursor.
 ///
 /// # Panics
 /// When a text is accepted that this service does not write.
 pub fn check_cursor(text: &str) {
     if let Some(position) = HitPosition::from_cursor(text) {
+        assert_eq!(position.to_cursor(), text);
+    }
+    if let Some(position) = AlbumPosition::from_cursor(text) {
         assert_eq!(position.to_cursor(), text);
     }
     if let Some(id) = decode_id(text) {

@@ -66,8 +66,10 @@ pub(crate) async fn load_or_create_embedding(
         return embedding_from_outcome(outcome);
     }
     let turn = ctx.probe_embedder.take_turn(album.tenant.organization).await?;
-    let (ctx, album) = (ctx.clone(), album.id);
-    let examined = tokio::spawn(async move { examine(&ctx, album, id, turn).await }.in_current_span());
+    let (ctx, organization, album) = (ctx.clone(), album.tenant.organization, album.id);
+    let examining = async move { examine(&ctx, album, id, turn).await };
+    let examining = photofinish_store::on_behalf_of(organization, examining);
+    let examined = tokio::spawn(examining.in_current_span());
     match examined.await {
         Ok(outcome) => outcome.and_then(embedding_from_outcome),
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),

@@ -11,7 +11,6 @@
 //!
 //! Each organization has this capacity for itself.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -19,7 +18,7 @@ use crossbeam_channel::bounded;
 use photofinish_kernels::resize::Resizer;
 use photofinish_store::traits::Lease;
 
-use crate::engine::budget::{Budget, Budgets};
+use crate::engine::budget::{Budget, BudgetRequest, Budgets};
 use crate::engine::edge::{Inlet, edge};
 use crate::engine::fault::{Component, Outage};
 use crate::engine::generation::{EXIT_TIMEOUT, Generation, StageSpec, StageThreads};
@@ -58,9 +57,9 @@ pub(crate) fn generation_factory(
     settings: PipelineSettings,
     dependencies: PipelineDependencies,
     shared: Arc<SharedState>,
+    pool: PixelPool,
 ) -> GenerationFactory {
     // All generations share the pool of buffers. Each has its own budgets, because closing one ends it.
-    let pool = PixelPool::default();
     Box::new(move |kill_switch| {
         Assembly { settings: &settings, dependencies: &dependencies, shared: &shared, pool: &pool }
             .start_generation(kill_switch)
@@ -127,18 +126,23 @@ impl Assembly<'_> {
         threads: &mut StageThreads,
         store: &StoreClient,
         budgets: &Budgets,
-        leased_rx: Inlet<Arc<Lease>, Infallible>,
+        leased_rx: Inlet<Arc<Lease>, Option<BudgetRequest>>,
     ) -> Result<(), Outage> {
         let settings = self.settings;
         let batch = self.dependencies.models.batch_sizes();
         let embed_batch = batch.embed.div_ceil(FACES_PER_PHOTO);
 
         let fetch = StageSpec::new("fetch", settings.fetch_threads, 1, self.fetch_factory(store, budgets));
-        let decode = StageSpec::new("decode", settings.decode_threads, 1, self.decode_factory(budgets));
-        let resize = StageSpec::new("resize", settings.resize_threads, 1, self.resize_factory());
-        let detect = StageSpec::new("detect", settings.detect_threads, batch.detect, self.detect_factory());
-        let embed = StageSpec::new("embed", settings.embed_threads, embed_batch, self.embed_factory());
-        let read = StageSpec::new("read", settings.read_threads, batch.read, self.read_factory(store));
+        let decode = StageSpec::new("decode", settings.decode_threads, 1, self.decode_factory(budgets))
+            .at_low_priority();
+        let resize =
+            StageSpec::new("resize", settings.resize_threads, 1, self.resize_factory()).at_low_priority();
+        let detect = StageSpec::new("detect", settings.detect_threads, batch.detect, self.detect_factory())
+            .at_low_priority();
+        let embed = StageSpec::new("embed", settings.embed_threads, embed_batch, self.embed_factory())
+            .at_low_priority();
+        let read = StageSpec::new("read", settings.read_threads, batch.read, self.read_factory(store))
+            .at_low_priority();
         let index = StageSpec::new("index", 1, INDEX_BATCH, self.index_factory(store));
 
         let (fetched_tx, fetched_rx) = edge(FETCHED_CAPACITY);

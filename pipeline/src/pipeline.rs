@@ -14,6 +14,7 @@ use crate::engine::stage_stats::PipelineStats;
 use crate::engine::store_client::{KillSwitch, StoreClient};
 use crate::engine::supervisor::{PipelineStatus, SharedState, StopReport, Supervisor, backoff, stop_channel};
 use crate::engine::sync::lock;
+use crate::image::pool::{IDLE_LIFETIME, PixelPool};
 use crate::settings::{PipelineDependencies, PipelineSettings};
 
 /// The pipeline, running on its own threads.
@@ -101,6 +102,8 @@ fn start_supervisor(
 ) -> std::io::Result<JoinHandle<StopReport>> {
     // The renewer outlives every generation, so its kill switch is never set.
     let store = StoreClient { runtime: dependencies.runtime.clone(), kill_switch: KillSwitch::new() };
+    let pool = PixelPool::default();
+    let idle_pool = pool.clone();
     let supervisor = Supervisor {
         shared: Arc::clone(shared),
         stop,
@@ -108,7 +111,8 @@ fn start_supervisor(
         runtime: dependencies.runtime.clone(),
         drain_grace: settings.drain_grace,
         backoff,
-        start_generation: assembly::generation_factory(settings, dependencies, Arc::clone(shared)),
+        start_generation: assembly::generation_factory(settings, dependencies, Arc::clone(shared), pool),
+        free_idle_memory: Box::new(move || idle_pool.free_idle_for(IDLE_LIFETIME)),
     };
     std::thread::Builder::new().name("supervisor".into()).spawn(move || supervisor.run())
 }

@@ -81,12 +81,15 @@ impl ThreadCounts {
     /// Reading bibs takes a third, and the models of a reader need 150 to 400 MB: one thread per two cores. The cheaper
     /// stages get one thread per four cores. Together these are more threads than cores on purpose: a stage without
     /// input sleeps, and any stage can then use a core that the others leave.
+    ///
+    /// A very large photo takes seconds to decode and .3 s to resize (144 megapixels), in one step. There is one such photo
+    /// at a time, and always a second thread for those of others.
     pub fn for_cores(cores: usize) -> Self {
         let cores = cores.max(1);
         let quarter = cores.div_ceil(4);
         Self {
-            decode: cores,
-            resize: quarter,
+            decode: cores.max(2),
+            resize: quarter.max(2),
             fetch: 2,
             detect: quarter,
             embed: quarter,

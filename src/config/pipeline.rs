@@ -8,10 +8,11 @@ use super::parsers::{self, MEGABYTE};
 /// More threads than this make nothing faster.
 const MAX_PROCESSING_THREADS: u64 = 256;
 
-/// Default memory per core: two files and three decoded frames of photos of 24 megapixels, so that a core works on one
-/// photo while the next waits. Twice as much made nothing faster on two cores. A larger photo uses the budget alone.
-const FILE_MEGABYTES_PER_CORE: u64 = 16;
-const PIXEL_MEGABYTES_PER_CORE: u64 = 28;
+/// Default memory per core: twice what makes the photos of one organization as fast as they can be, which is two files and
+/// three decoded frames of photos of 24 megapixels, so that a core works on one photo while the next waits. An organization
+/// has half of a budget; the rest is for others.
+const FILE_MEGABYTES_PER_CORE: u64 = 32;
+const PIXEL_MEGABYTES_PER_CORE: u64 = 56;
 /// The budgets of a machine with fewer cores are those of this many.
 const MIN_BUDGET_CORES: u64 = 2;
 
@@ -22,11 +23,11 @@ pub struct PipelineArguments {
     /// Cores that the pipeline uses, 256 at most [default: all]
     #[arg(long, env = "PHOTOFINISH_PROCESSING_THREADS", value_name = "COUNT", value_parser = parsers::count)]
     pub processing_threads: Option<u64>,
-    /// Undecoded photos in memory at once, megabytes [default: 16 per core, 32 at least]
+    /// Undecoded photos in memory at once, megabytes; half is for one organization [default: 32 per core, 64 at least]
     #[arg(long = "file-budget-mb", env = "PHOTOFINISH_FILE_BUDGET_MB", value_name = "MEGABYTES")]
     #[arg(value_parser = parsers::megabytes)]
     pub file_budget_bytes: Option<u64>,
-    /// Decoded pixels in memory at once, megabytes [default: 28 per core, 56 at least]
+    /// Decoded pixels in memory at once, megabytes; half is for one organization [default: 56 per core, 112 at least]
     #[arg(long = "pixel-budget-mb", env = "PHOTOFINISH_PIXEL_BUDGET_MB", value_name = "MEGABYTES")]
     #[arg(value_parser = parsers::megabytes)]
     pub pixel_budget_bytes: Option<u64>,

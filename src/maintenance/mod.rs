@@ -1,7 +1,8 @@
 //! Periodic work of every process: measures the queue, finishes stalled deletions, removes expired selfies, refreshes the
-//! face index, trims the metrics recorder, and collects garbage of the storage.
+//! face index, trims the metrics recorder, returns memory to the system, and collects garbage of the storage.
 
 mod gc;
+mod memory;
 mod probes;
 mod queue;
 
@@ -12,6 +13,7 @@ use photofinish_store::{GcOptions, Store};
 use tokio::sync::watch;
 
 use self::gc::{finish_stalled_deletions, run_daily_gc};
+use self::memory::return_memory_forever;
 use self::probes::remove_expired_forever;
 use self::queue::measure_queue_forever;
 use crate::shutdown::wait_until_stopped;
@@ -24,11 +26,12 @@ const ROUND_INTERVAL: Duration = Duration::from_secs(10);
 const FACE_REFRESH_INTERVAL: Duration = Duration::from_secs(20);
 
 /// Runs a round every [`ROUND_INTERVAL`], beside it what may take longer (measuring the queue, removing selfies, refreshing
-/// the face index), and garbage collection where it is configured, until the service stops.
+/// the face index), what is done while `is_idle` says that no photo is processed (returning memory), and garbage collection where it is configured, until the service stops.
 pub async fn run(
     store: Store,
     gc: Option<GcOptions>,
     metrics: PrometheusHandle,
+    is_idle: impl Fn() -> bool,
     stopped: watch::Receiver<bool>,
 ) {
     if let Some(options) = gc {
@@ -41,6 +44,7 @@ pub async fn run(
         () = remove_expired_forever(&store) => {}
         () = store.refresh_faces_every(FACE_REFRESH_INTERVAL) => {}
         () = measure_queue_forever(&store) => {}
+        () = return_memory_forever(is_idle) => {}
     }
 }
 

@@ -17,9 +17,11 @@ pub mod search;
 mod sql;
 mod store;
 pub mod traits;
+mod turns;
 
 pub use blobs::gc::{GcOptions, GcReport};
 pub use error::{StoreError, StoreErrorKind};
 pub use queue::jetstream::QueueSettings;
 pub use sql::{DatabaseKind, ServerLimits, lock_database, migrate};
 pub use store::{Embedded, Store, StoreSettings, open_keys};
+pub use turns::on_behalf_of;

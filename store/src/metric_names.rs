@@ -6,6 +6,8 @@ use crate::model::photo::FailureReason;
 pub const PHOTOS_FAILED: &str = "photofinish_photos_failed_total";
 /// Histogram: calls of `confirm` per transaction.
 pub const CONFIRMATIONS_PER_COMMIT: &str = "photofinish_confirmations_together";
+/// Histogram: seconds until a transaction that writes to the database file may begin.
+pub const WRITE_WAIT_SECONDS: &str = "photofinish_write_wait_seconds";
 /// Gauge: bytes of embeddings in the face index.
 pub const FACE_INDEX_BYTES: &str = "photofinish_face_index_bytes";
 /// Counter: albums loaded completely into the face index.
@@ -34,6 +36,11 @@ pub const QUEUE_AGE_SECONDS: &str = "photofinish_queue_age_seconds";
 pub fn describe() {
     metrics::describe_counter!(PHOTOS_FAILED, "Failed photos");
     metrics::describe_histogram!(CONFIRMATIONS_PER_COMMIT, "Confirmation calls per transaction");
+    metrics::describe_histogram!(
+        WRITE_WAIT_SECONDS,
+        metrics::Unit::Seconds,
+        "Wait of a transaction that writes to the database file in seconds"
+    );
     metrics::describe_gauge!(FACE_INDEX_BYTES, "Size of the embeddings in the face index in bytes");
     metrics::describe_counter!(FACE_INDEX_LOADS, "Albums loaded completely into the face index");
     metrics::describe_counter!(FACE_INDEX_EVICTIONS, "Albums evicted from the full face index");

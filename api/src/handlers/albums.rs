@@ -7,11 +7,12 @@ use crate::auth::{AlbumManager, AnyScope};
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
+use crate::wire::Acknowledgement;
 use crate::wire::album::{
     Album, AlbumPage, CreateAlbum, ListAlbums, OneAlbum, Reprocessing, UpdateAlbum, UpdatedAlbum,
 };
 use crate::wire::config::{self, FaceThresholds};
-use crate::wire::{Acknowledgement, cursor};
+use crate::wire::cursor::AlbumPosition;
 
 /// Attempts to update a configuration. Of concurrent updates of one album, one succeeds per attempt.
 const MAX_UPDATE_ATTEMPTS: u32 = 20;
@@ -41,12 +42,16 @@ pub(crate) async fn create(
 }
 
 pub(crate) async fn list(ctx: Context, caller: AnyScope, input: ListAlbums) -> Result<AlbumPage, ApiError> {
-    let query = AlbumQuery { after: input.after, limit: input.limit, title: input.title };
+    let after = input.after.map(|position| position.album);
+    let query = AlbumQuery { after, limit: input.limit, title: input.title };
     let page = ctx.store.albums.list(&caller.tenant, query).await?;
+    let counted = input.after.map(|position| u64::from(position.total));
+    let total = page.total.or(counted).unwrap_or_default();
+    let to_position = |album| AlbumPosition { album, total: u32::try_from(total).unwrap_or(u32::MAX) };
     Ok(AlbumPage {
         albums: page.albums.into_iter().map(Album::from).collect(),
-        next_cursor: page.next.map(|id| cursor::encode_id(id.0)),
-        total: page.total,
+        next_cursor: page.next.map(|album| to_position(album).to_cursor()),
+        total,
     })
 }
 

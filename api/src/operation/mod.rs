@@ -191,7 +191,7 @@ where
             let organization = caller.tenant.organization;
             let ReadBody { bytes, permit } = body::read(headers, body, limits, budget, organization).await?;
             let input = body::parse::<I>(bytes, &shape, budget).await?;
-            let answered = handler(ctx, caller, input).await;
+            let answered = photofinish_store::on_behalf_of(organization, handler(ctx, caller, input)).await;
             // Not before: what the handler was given may be as large as the body.
             drop(permit);
             answered

@@ -22,6 +22,8 @@ pub(crate) struct Activity {
     phase: AtomicU64,
     /// Since when the client reads nothing of the response; 0 if it does.
     stalled_since: AtomicU64,
+    /// How many requests there were so far.
+    requests: AtomicU64,
     leave: Notify,
 }
 
@@ -32,6 +34,7 @@ impl Activity {
             epoch,
             phase: AtomicU64::new(ANSWERING),
             stalled_since: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
             leave: Notify::new(),
         };
         activity.phase.store(activity.now(), Ordering::Relaxed);
@@ -41,6 +44,7 @@ impl Activity {
     /// Records that a head is complete; the request is being answered as long as the guard lives.
     pub(crate) fn begin_request(self: &Arc<Self>) -> AnswerGuard {
         self.phase.store(ANSWERING, Ordering::Relaxed);
+        self.requests.fetch_add(1, Ordering::Relaxed);
         AnswerGuard(Arc::clone(self))
     }
 
@@ -58,6 +62,12 @@ impl Activity {
     /// Whether the head of a request is awaited, and no response is being sent.
     pub(crate) fn awaits_head(&self) -> bool {
         self.phase.load(Ordering::Relaxed) >= FIRST_TIME
+    }
+
+    /// Returns the number of the request whose response is complete and being sent; `None` in other phases.
+    pub(crate) fn flushing_request(&self) -> Option<u64> {
+        let is_flushing = self.phase.load(Ordering::Relaxed) == FLUSHING;
+        is_flushing.then(|| self.requests.load(Ordering::Relaxed))
     }
 
     /// Records that the client reads nothing from now on.

@@ -12,7 +12,7 @@ use super::config::{AlbumConfig, ConfigChange};
 use super::{Output, read_album_id, sample};
 use crate::validate::input::{Fields, Input, nested};
 use crate::validate::validators::{Integer, ListOf, Nullable, Text, text, web_uri};
-use crate::wire::cursor;
+use crate::wire::cursor::{AlbumPosition, album_cursor};
 
 /// An album: the photos of one event.
 #[derive(Serialize, ToSchema)]
@@ -93,15 +93,15 @@ pub(crate) struct AlbumPage {
     /// The cursor of the next page; null on the last page.
     #[schema(required)]
     pub(crate) next_cursor: Option<String>,
-    /// Number of albums on all pages.
+    /// Number of albums on all pages, counted when the first page was made.
     #[schema(value_type = f64, minimum = 0)]
     pub(crate) total: u64,
 }
 
 impl Output for AlbumPage {
     fn example() -> Self {
-        let next_cursor = Some(cursor::encode_id(sample::ALBUM.0));
-        Self { albums: vec![Album::example()], next_cursor, total: 12 }
+        let position = AlbumPosition { album: sample::ALBUM, total: 12 };
+        Self { albums: vec![Album::example()], next_cursor: Some(position.to_cursor()), total: 12 }
     }
 }
 
@@ -212,7 +212,7 @@ impl Input for OneAlbum {
 
 /// Body of `albums/list`.
 pub(crate) struct ListAlbums {
-    pub(crate) after: Option<AlbumId>,
+    pub(crate) after: Option<AlbumPosition>,
     pub(crate) limit: u32,
     pub(crate) title: Option<String>,
 }
@@ -222,10 +222,10 @@ impl Input for ListAlbums {
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let limit = fields.optional_or("limit", "Albums per page.", 50, Integer { min: 1, max: 200 });
-        let after = fields.optional("cursor", "`nextCursor` of the previous page.", cursor::id_cursor());
+        let after = fields.optional("cursor", "`nextCursor` of the previous page.", album_cursor());
         let description = "Only albums whose title contains this text, ignoring case.";
         let title = fields.optional("title", description, text(0, 500));
-        let after = after.and_then(|text| cursor::decode_id(&text)).map(AlbumId);
+        let after = after.and_then(|text| AlbumPosition::from_cursor(&text));
         Some(Self { after, limit, title: title.filter(|title| !title.is_empty()) })
     }
 

@@ -3,17 +3,23 @@
 
 use std::cmp::Ordering;
 
-use photofinish_store::model::ids::PhotoId;
+use photofinish_store::model::ids::{AlbumId, PhotoId};
 use uuid::Uuid;
 
 use crate::validate::validators::{Text, formatted};
 
 const ID_CURSOR_PATTERN: &str = "^[0-9a-f]{32}$";
+const ALBUM_CURSOR_PATTERN: &str = "^[0-9a-f]{40}$";
 const HIT_CURSOR_PATTERN: &str = "^[0-9a-f]{48}$";
 
 /// Returns the validator of a cursor that contains the id of the last object of a page.
 pub(crate) fn id_cursor() -> Text {
     formatted(32, ID_CURSOR_PATTERN, |text| decode_hex::<16>(text).map(drop))
+}
+
+/// Returns the validator of a cursor into a list of albums.
+pub(crate) fn album_cursor() -> Text {
+    formatted(40, ALBUM_CURSOR_PATTERN, |text| decode_hex::<20>(text).map(drop))
 }
 
 /// Returns the validator of a cursor into search results.
@@ -29,6 +35,32 @@ pub(crate) fn encode_id(id: Uuid) -> String {
 /// Returns the id in a cursor; `None` for text that [`id_cursor`] refuses.
 pub(crate) fn decode_id(text: &str) -> Option<Uuid> {
     decode_hex::<16>(text).ok().map(Uuid::from_bytes)
+}
+
+/// The position in a list of albums, with the number of albums on all pages: they are counted for the first page only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AlbumPosition {
+    /// The last album of the page before.
+    pub(crate) album: AlbumId,
+    /// What the first page counted.
+    pub(crate) total: u32,
+}
+
+impl AlbumPosition {
+    /// Returns the cursor after this position.
+    pub(crate) fn to_cursor(self) -> String {
+        let mut bytes = [0; 20];
+        bytes[..4].copy_from_slice(&self.total.to_be_bytes());
+        bytes[4..].copy_from_slice(self.album.0.as_bytes());
+        hex::encode(bytes)
+    }
+
+    /// Returns the position in a cursor; `None` for text that [`album_cursor`] refuses.
+    pub(crate) fn from_cursor(text: &str) -> Option<Self> {
+        let bytes = decode_hex::<20>(text).ok()?;
+        let (total, album) = bytes.split_first_chunk::<4>()?;
+        Some(Self { total: u32::from_be_bytes(*total), album: AlbumId(Uuid::from_slice(album).ok()?) })
+    }
 }
 
 /// The position of a hit in the results of a search: by descending score, then by photo id. It does not change when
@@ -88,11 +120,14 @@ mod tests {
             let parsed = HitPosition::from_cursor(&position.to_cursor()).unwrap();
             prop_assert_eq!(parsed.compare(&position), Ordering::Equal);
             prop_assert_eq!(decode_id(&encode_id(position.photo.0)), Some(position.photo.0));
+            let album = AlbumPosition { album: AlbumId(position.photo.0), total: bits as u32 };
+            prop_assert_eq!(AlbumPosition::from_cursor(&album.to_cursor()), Some(album));
         }
 
         #[test]
         fn no_text_makes_a_cursor_panic(text: String) {
             prop_assert!(HitPosition::from_cursor(&text).is_none());
+            prop_assert!(AlbumPosition::from_cursor(&text).is_none());
             prop_assert!(decode_id(&text).is_none());
         }
     }

@@ -1,20 +1,24 @@
 //! Limits the memory of photos in flight across all stages. Channels limit how many photos there are, budgets how large
 //! they are together. Budgets know nothing of photos.
 //!
-//! A stage acquires once all the bytes that it will need ([`Budget::acquire`]) and puts the [`BudgetPermit`] into its
+//! A stage requests once all the bytes that it will need ([`Budget::request`]) and puts the [`BudgetPermit`] into its
 //! output. Bytes are released by [`BudgetPermit::shrink_to`] and by dropping the permit. A permit never grows, so
 //! permit holders cannot deadlock.
 //!
-//! Requests are served in the order of their arrival, with one exception: a request whose owner has permits already lets
-//! those of others pass. It waits, at least in part, for its owner, and others need not wait for that. As soon as its owner
-//! has none, it is next.
+//! An owner never has more than half of the budget: the other half is for those who come later, who therefore do not wait
+//! until a long photo has ended. A photo that needs more is oversize. It has its owner's half, and there is one such photo
+//! at a time, whoever owns it.
 //!
-//! Permits together never exceed the limit, but one photo may need more memory than its permit says. Stages bound that
-//! before they acquire: the budget then only keeps other photos away.
+//! Requests are served in the order of their arrival, with one exception: a request that waits for its owner's permits, or
+//! for another oversize photo, lets those of others pass. They need not wait for that.
+//!
+//! Permits together never exceed the limit, but an oversize photo needs more memory than its permit says. Stages bound that
+//! before they request.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use photofinish_store::model::ids::OrganizationId;
 
@@ -54,6 +58,10 @@ fn publish_used_bytes(budget: &'static str, bytes: usize) {
     metrics::gauge!(names::BUDGET_USED_BYTES, "budget" => budget).set(bytes as f64);
 }
 
+/// How long a stage waits for memory before it looks whether a photo of another owner can go on: what such a photo waits for
+/// one that cannot.
+pub(crate) const MEMORY_PATIENCE: Duration = Duration::from_millis(10);
+
 /// A number of bytes that all photos share. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Inner>);
@@ -70,18 +78,22 @@ struct State {
     used: usize,
     /// The bytes of each owner that uses any.
     used_by: HashMap<OrganizationId, usize>,
+    /// Whether a permit is for a photo that needs more than an owner's share.
+    has_oversize: bool,
     is_closed: bool,
     next_turn: u64,
     /// The requests that wait, in order of arrival. Without the order small requests would overtake a large one forever.
-    waiting: VecDeque<Request>,
+    waiting: VecDeque<Claim>,
 }
 
-/// A request for bytes that waits.
+/// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Request {
+struct Claim {
     turn: u64,
     owner: OrganizationId,
     bytes: usize,
+    /// Whether the photo needs more than `bytes`, which is then the share of an owner.
+    is_oversize: bool,
 }
 
 /// The budget was closed and gives out no more permits.
@@ -95,6 +107,15 @@ pub struct BudgetPermit {
     budget: Budget,
     owner: OrganizationId,
     bytes: AtomicUsize,
+    /// Whether the photo needs more than its owner's share.
+    is_oversize: AtomicBool,
+}
+
+/// A place in the queue for bytes, left on drop.
+#[derive(Debug)]
+pub struct BudgetRequest {
+    budget: Budget,
+    claim: Claim,
 }
 
 impl Budget {
@@ -103,34 +124,29 @@ impl Budget {
         Self(Arc::new(Inner { limit, state: Mutex::default(), changed: Condvar::new() }))
     }
 
-    /// Acquires `bytes` for `owner`, waiting until they are free and it is the request's turn.
-    ///
-    /// A request above the limit is reduced to the limit: one huge photo waits until it has the whole budget, not
-    /// forever. It then uses more memory than the budget counts. Callers must therefore check first that the machine
-    /// has enough memory for such a photo alone; `image::decoder` refuses larger ones.
-    ///
-    /// # Errors
-    /// When the budget is closed, before or during the wait.
-    pub fn acquire(&self, owner: OrganizationId, bytes: usize) -> Result<BudgetPermit, BudgetClosed> {
-        let bytes = bytes.min(self.0.limit);
+    /// Asks for `bytes` for `owner`. A request above an owner's share, half of the limit, is reduced to it: one huge photo
+    /// waits until there is no other, not forever. It then uses more memory than the budget counts. Callers must therefore
+    /// check first that the machine has enough memory for such a photo; `image::decoder` refuses larger ones.
+    pub fn request(&self, owner: OrganizationId, bytes: usize) -> BudgetRequest {
+        let share = self.0.share();
         let mut state = lock(&self.0.state);
-        let request = Request { turn: state.next_turn, owner, bytes };
+        let claim =
+            Claim { turn: state.next_turn, owner, bytes: bytes.min(share), is_oversize: bytes > share };
         state.next_turn += 1;
-        state.waiting.push_back(request);
-        if !self.can_acquire(&state, &request) {
-            state = exclude_from_busy_time(|| self.wait_for_turn(state, &request));
+        state.waiting.push_back(claim);
+        drop(state);
+        BudgetRequest { budget: self.clone(), claim }
+    }
+
+    /// Waits for `bytes` for `owner` as long as it takes.
+    #[cfg(test)]
+    pub fn acquire(&self, owner: OrganizationId, bytes: usize) -> Result<BudgetPermit, BudgetClosed> {
+        let request = self.request(owner, bytes);
+        loop {
+            if let Some(permit) = request.take_within(Duration::from_secs(1))? {
+                return Ok(permit);
+            }
         }
-        state.waiting.retain(|waiting| *waiting != request);
-        // The next request may fit too.
-        self.0.changed.notify_all();
-        if state.is_closed {
-            return Err(BudgetClosed);
-        }
-        state.used += bytes;
-        if bytes > 0 {
-            *state.used_by.entry(owner).or_default() += bytes;
-        }
-        Ok(BudgetPermit { budget: self.clone(), owner, bytes: AtomicUsize::new(bytes) })
     }
 
     /// Fails all waiting and all later requests.
@@ -144,22 +160,8 @@ impl Budget {
         lock(&self.0.state).used
     }
 
-    fn can_acquire(&self, state: &State, request: &Request) -> bool {
-        let lets_pass =
-            |earlier: &Request| earlier.owner != request.owner && state.used_by.contains_key(&earlier.owner);
-        let is_next = || state.waiting.iter().take_while(|waiting| *waiting != request).all(lets_pass);
-        state.is_closed || (state.used + request.bytes <= self.0.limit && is_next())
-    }
-
-    fn wait_for_turn<'a>(&'a self, state: MutexGuard<'a, State>, request: &Request) -> MutexGuard<'a, State> {
-        self.0
-            .changed
-            .wait_while(state, |state| !self.can_acquire(state, request))
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn release(&self, owner: OrganizationId, bytes: usize) {
-        if bytes == 0 {
+    fn release(&self, owner: OrganizationId, bytes: usize, ends_oversize: bool) {
+        if bytes == 0 && !ends_oversize {
             return;
         }
         let mut state = lock(&self.0.state);
@@ -170,8 +172,100 @@ impl Budget {
                 state.used_by.remove(&owner);
             }
         }
+        if ends_oversize {
+            state.has_oversize = false;
+        }
         drop(state);
         self.0.changed.notify_all();
+    }
+}
+
+impl Inner {
+    /// The most bytes of one owner.
+    fn share(&self) -> usize {
+        self.limit.div_ceil(2)
+    }
+
+    fn can_grant(&self, state: &State, claim: &Claim) -> bool {
+        let fits = state.used + claim.bytes <= self.limit && !self.waits_for_its_own(state, claim);
+        let is_next = || {
+            state
+                .waiting
+                .iter()
+                .take_while(|other| *other != claim)
+                .all(|earlier| self.lets_pass(state, earlier, claim))
+        };
+        state.is_closed || (fits && is_next())
+    }
+
+    /// Whether an earlier request lets a later one pass.
+    fn lets_pass(&self, state: &State, earlier: &Claim, later: &Claim) -> bool {
+        earlier.owner != later.owner
+            && (state.used_by.contains_key(&earlier.owner) || self.waits_for_its_own(state, earlier))
+    }
+
+    /// Whether a request waits for something else than free bytes: its owner's share, or another oversize photo.
+    fn waits_for_its_own(&self, state: &State, claim: &Claim) -> bool {
+        let used = state.used_by.get(&claim.owner).copied().unwrap_or_default();
+        used + claim.bytes > self.share() || (claim.is_oversize && state.has_oversize)
+    }
+}
+
+impl BudgetRequest {
+    /// Waits at most `patience` until the bytes are free and it is the request's turn. `None` when they are not: the
+    /// request keeps its place.
+    ///
+    /// # Errors
+    /// When the budget is closed, before or during the wait.
+    pub fn take_within(&self, patience: Duration) -> Result<Option<BudgetPermit>, BudgetClosed> {
+        let inner = &self.budget.0;
+        let mut state = lock(&inner.state);
+        if !inner.can_grant(&state, &self.claim) {
+            state = exclude_from_busy_time(|| self.wait_for_turn(state, patience));
+        }
+        if state.is_closed {
+            return Err(BudgetClosed);
+        }
+        if !inner.can_grant(&state, &self.claim) {
+            return Ok(None);
+        }
+        let Claim { owner, bytes, is_oversize, .. } = self.claim;
+        state.waiting.retain(|waiting| *waiting != self.claim);
+        state.used += bytes;
+        if bytes > 0 {
+            *state.used_by.entry(owner).or_default() += bytes;
+        }
+        state.has_oversize |= is_oversize;
+        drop(state);
+        // The next request may fit too.
+        inner.changed.notify_all();
+        let (budget, bytes, is_oversize) =
+            (self.budget.clone(), AtomicUsize::new(bytes), AtomicBool::new(is_oversize));
+        Ok(Some(BudgetPermit { budget, owner, bytes, is_oversize }))
+    }
+
+    fn wait_for_turn<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        patience: Duration,
+    ) -> MutexGuard<'a, State> {
+        let inner = &self.budget.0;
+        let must_wait = |state: &mut State| !inner.can_grant(state, &self.claim);
+        let waited = inner.changed.wait_timeout_while(state, patience, must_wait);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+impl Drop for BudgetRequest {
+    fn drop(&mut self) {
+        let mut state = lock(&self.budget.0.state);
+        let before = state.waiting.len();
+        state.waiting.retain(|waiting| *waiting != self.claim);
+        let has_left = state.waiting.len() < before;
+        drop(state);
+        if has_left {
+            self.budget.0.changed.notify_all();
+        }
     }
 }
 
@@ -179,7 +273,8 @@ impl BudgetPermit {
     /// Releases all but `bytes`; does nothing if the permit has no more than that.
     pub fn shrink_to(&self, bytes: usize) {
         let before = self.bytes.fetch_min(bytes, Ordering::AcqRel);
-        self.budget.release(self.owner, before.saturating_sub(bytes));
+        let ends_oversize = bytes <= self.budget.0.share() && self.is_oversize.swap(false, Ordering::AcqRel);
+        self.budget.release(self.owner, before.saturating_sub(bytes), ends_oversize);
     }
 
     /// Returns the bytes of the permit.
@@ -243,50 +338,90 @@ mod tests {
     }
 
     #[test]
-    fn a_request_above_the_limit_gets_the_whole_budget() {
+    fn an_owner_has_half_and_another_need_not_wait_for_it() {
         let budget = Budget::new(100);
-        let large = budget.acquire(*OWNER, 1_000_000).unwrap();
-        assert_eq!(budget.used(), 100);
-        large.shrink_to(10);
-        assert_eq!(budget.acquire(*OWNER, 90).unwrap().bytes(), 90);
+        let first = budget.acquire(*OWNER, 50).unwrap();
+        let more = acquire_on_thread(&budget, 1);
+        wait_until_queued(&budget, 1);
+        let other =
+            acquire_for(OrganizationId::generate(), &budget, 50).recv_timeout(TIMEOUT).unwrap().unwrap();
+        assert!(more.try_recv().is_err(), "an owner has more than half");
+        drop(other);
+        thread::sleep(Duration::from_millis(5));
+        assert!(more.try_recv().is_err(), "an owner has more than half of an otherwise free budget");
+        drop(first);
+        assert_eq!(more.recv_timeout(TIMEOUT).unwrap().unwrap().bytes(), 1);
+    }
+
+    #[test]
+    fn there_is_one_oversize_photo_at_a_time_and_others_pass_it() {
+        let budget = Budget::new(100);
+        let huge = budget.acquire(*OWNER, 1_000_000).unwrap();
+        assert_eq!(budget.used(), 50);
+        let other = OrganizationId::generate();
+        let second = acquire_for(other, &budget, 51);
+        wait_until_queued(&budget, 1);
+        let third =
+            acquire_for(OrganizationId::generate(), &budget, 50).recv_timeout(TIMEOUT).unwrap().unwrap();
+        drop(third);
+        huge.shrink_to(60);
+        thread::sleep(Duration::from_millis(5));
+        assert!(second.try_recv().is_err(), "two oversize photos at once");
+        huge.shrink_to(50);
+        let second = second.recv_timeout(TIMEOUT).unwrap().unwrap();
+        huge.shrink_to(10);
+        assert_eq!((second.bytes(), budget.used()), (50, 60));
+        drop((huge, second));
+        assert!(!lock(&budget.0.state).has_oversize && budget.used() == 0);
     }
 
     #[test]
     fn small_requests_do_not_overtake_a_large_one() {
         let budget = Budget::new(100);
-        let first = budget.acquire(*OWNER, 50).unwrap();
-        let large = acquire_on_thread(&budget, 100);
+        let (other, third) = (OrganizationId::generate(), OrganizationId::generate());
+        let first = budget.acquire(*OWNER, 40).unwrap();
+        let second = budget.acquire(other, 40).unwrap();
+        let large = acquire_for(third, &budget, 50);
         wait_until_queued(&budget, 1);
         let small = acquire_on_thread(&budget, 10);
         wait_until_queued(&budget, 2);
-        assert!(small.try_recv().is_err(), "the small request came first because 50 bytes are free");
+        thread::sleep(Duration::from_millis(5));
+        assert!(small.try_recv().is_err(), "the small request came first because 20 bytes are free");
         drop(first);
-        let large = large.recv_timeout(TIMEOUT).unwrap();
-        assert!(small.try_recv().is_err());
-        drop(large);
-        assert_eq!(small.recv_timeout(TIMEOUT).unwrap().unwrap().bytes(), 10);
+        assert!(large.recv_timeout(TIMEOUT).unwrap().is_ok());
+        assert!(small.recv_timeout(TIMEOUT).unwrap().is_ok());
+        drop(second);
     }
 
     #[test]
-    fn a_large_request_lets_others_pass_only_while_its_owner_has_permits() {
+    fn a_request_lets_others_pass_only_while_its_owner_has_permits() {
         let budget = Budget::new(100);
         let other = OrganizationId::generate();
         let first = budget.acquire(*OWNER, 50).unwrap();
-        let large = acquire_on_thread(&budget, 100);
+        let large = acquire_on_thread(&budget, 50);
         wait_until_queued(&budget, 1);
-        let passing = acquire_for(other, &budget, 20).recv_timeout(TIMEOUT).unwrap().unwrap();
+        let passing = acquire_for(other, &budget, 50).recv_timeout(TIMEOUT).unwrap().unwrap();
         let of_same_owner = acquire_on_thread(&budget, 1);
         wait_until_queued(&budget, 2);
         assert!(of_same_owner.try_recv().is_err(), "an owner's requests keep their order");
         drop(first);
-        let late = acquire_for(other, &budget, 20);
-        wait_until_queued(&budget, 3);
-        assert!(late.try_recv().is_err(), "the large request is next, because its owner has nothing");
-        drop(passing);
         drop(large.recv_timeout(TIMEOUT).unwrap());
         assert!(of_same_owner.recv_timeout(TIMEOUT).unwrap().is_ok());
-        assert!(late.recv_timeout(TIMEOUT).unwrap().is_ok());
+        drop(passing);
         assert!(lock(&budget.0.state).used_by.is_empty());
+    }
+
+    #[test]
+    fn a_request_keeps_its_place_until_it_is_dropped() {
+        let budget = Budget::new(100);
+        let first = budget.acquire(*OWNER, 50).unwrap();
+        let waiting = budget.request(*OWNER, 10);
+        assert!(waiting.take_within(Duration::from_millis(1)).unwrap().is_none());
+        let later = budget.request(*OWNER, 10);
+        drop(first);
+        assert!(later.take_within(Duration::ZERO).unwrap().is_none(), "it is not its turn");
+        drop(waiting);
+        assert!(later.take_within(Duration::ZERO).unwrap().is_some());
     }
 
     #[test]
@@ -325,7 +460,7 @@ mod tests {
             for operation in operations {
                 match operation {
                     // Only requests that fit: a single thread must not wait for its own permits.
-                    Operation::Acquire { bytes } if budget.used() + bytes <= 100 => {
+                    Operation::Acquire { bytes } if budget.used() + bytes <= 50 => {
                         permits.push(budget.acquire(*OWNER, bytes).unwrap());
                     }
                     Operation::Shrink { permit, bytes } if permit < permits.len() => permits[permit].shrink_to(bytes),
@@ -333,7 +468,7 @@ mod tests {
                     _ => {}
                 }
                 prop_assert_eq!(budget.used(), permits.iter().map(BudgetPermit::bytes).sum::<usize>());
-                prop_assert!(budget.used() <= 100);
+                prop_assert!(budget.used() <= 50);
             }
             drop(permits);
             prop_assert_eq!(budget.used(), 0);
@@ -348,9 +483,10 @@ mod tests {
                 .chunks(10)
                 .map(|requests| {
                     let (budget, requests) = (budget.clone(), requests.to_vec());
+                    let owner = OrganizationId::generate();
                     run_on_thread(move || {
                         requests.iter().all(|bytes| {
-                            let permit = budget.acquire(*OWNER, *bytes).unwrap();
+                            let permit = budget.acquire(owner, *bytes).unwrap();
                             let is_within_limit = budget.used() <= 100;
                             permit.shrink_to(bytes / 2);
                             is_within_limit

@@ -93,6 +93,15 @@ impl<T, P> State<T, P> {
         }
     }
 
+    /// Adds a photo at the start of its organization's lane.
+    fn push_first(&mut self, photo: OpenPhoto<T, P>) {
+        let organization = photo.photo.ticket.organization();
+        match self.lanes.iter_mut().find(|lane| lane.organization == organization) {
+            Some(lane) => lane.photos.push_front(photo),
+            None => self.lanes.push_back(Lane { organization, photos: [photo].into() }),
+        }
+    }
+
     /// Takes the photo of the organization whose turn it is, which then has the last turn.
     fn pop(&mut self) -> Option<OpenPhoto<T, P>> {
         let mut lane = self.lanes.pop_front()?;
@@ -183,13 +192,22 @@ impl<T, P> Inlet<T, P> {
     /// Puts back a photo that needs more steps, behind the others of its organization and whatever space there is: a
     /// thread that waited for space here would wait for itself.
     pub(crate) fn put_back(&self, photo: OpenPhoto<T, P>) {
+        self.put_back_with(photo, State::push);
+    }
+
+    /// Puts back a photo that could not go on, before the others of its organization, which wait for the same.
+    pub(crate) fn put_back_first(&self, photo: OpenPhoto<T, P>) {
+        self.put_back_with(photo, State::push_first);
+    }
+
+    fn put_back_with(&self, photo: OpenPhoto<T, P>, push: fn(&mut State<T, P>, OpenPhoto<T, P>)) {
         let mut state = lock(&self.0.state);
         if state.is_closed {
             drop(state);
             drop(photo);
             return;
         }
-        state.push(photo);
+        push(&mut state, photo);
         drop(state);
         self.0.photo_added.notify_one();
     }
@@ -272,6 +290,21 @@ mod tests {
         sender.send(photo_of(&leases, short)).unwrap();
         let owners: Vec<OrganizationId> = (0..3).map(|_| take_owner(&inlet)).collect();
         assert_eq!(owners, [long, short, long]);
+    }
+
+    #[test]
+    fn a_photo_that_could_not_go_on_is_the_next_of_its_organization() {
+        let leases = empty_table();
+        let (large, small) = (OrganizationId::generate(), OrganizationId::generate());
+        let (sender, inlet): TestEdge = edge(4);
+        sender.send(photo_of(&leases, large)).unwrap();
+        let waiting = inlet.recv().unwrap();
+        let id = waiting.photo.item.id;
+        sender.send(photo_of(&leases, large)).unwrap();
+        sender.send(photo_of(&leases, small)).unwrap();
+        inlet.put_back_first(waiting);
+        assert_eq!(inlet.recv().unwrap().photo.item.id, id);
+        assert_eq!([take_owner(&inlet), take_owner(&inlet)], [small, large]);
     }
 
     #[test]

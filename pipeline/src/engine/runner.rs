@@ -123,8 +123,12 @@ impl<S: SteppedStage> Worker<S> {
                     return self.exit_after(outage, batch.tickets);
                 }
             };
-            let more = results.iter().filter(|result| matches!(result, Ok(Step::Part(_)))).count();
-            timer.finish_step(batch.items.len(), batch.items.len() - more);
+            let count = |is_counted: fn(&Step<S::Part, S::Out>) -> bool| {
+                results.iter().flatten().filter(|step| is_counted(step)).count()
+            };
+            let waiting = count(|step| matches!(step, Step::Wait(_)));
+            let more = count(|step| matches!(step, Step::Part(_)));
+            timer.finish_step(batch.items.len() - waiting, batch.items.len() - waiting - more);
             let ended = self.put_back_unfinished(batch, results);
             match self.forward_results(ended) {
                 Ok(true) => {}
@@ -230,12 +234,19 @@ impl<S: SteppedStage> Worker<S> {
         let mut ended = Vec::with_capacity(results.len());
         let photos = tickets.into_iter().zip(items).zip(parts).zip(spans);
         for ((((mut ticket, item), mut parts), span), result) in photos.zip(results) {
-            ticket.mark_waiting();
+            if !matches!(result, Ok(Step::Wait(_))) {
+                ticket.mark_waiting();
+            }
             match result {
                 Ok(Step::Part(part)) => {
                     parts.push(part);
                     let photo = InFlight { ticket, item };
                     self.inlet.put_back(OpenPhoto { photo, parts, span: Some(span) });
+                }
+                Ok(Step::Wait(part)) => {
+                    parts.push(part);
+                    let photo = InFlight { ticket, item };
+                    self.inlet.put_back_first(OpenPhoto { photo, parts, span: Some(span) });
                 }
                 Ok(Step::Done(output)) => ended.push(EndedPhoto { ticket, result: Ok(output) }),
                 Err(poison) => ended.push(EndedPhoto { ticket, result: Err(poison) }),

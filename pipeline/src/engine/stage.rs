@@ -34,6 +34,8 @@ pub trait Stage {
 pub enum Step<P, T> {
     /// It found a part of the results; the photo needs more steps.
     Part(P),
+    /// It found nothing, because the photo waits for memory that others use. Photos of others are next; that is no progress.
+    Wait(P),
     /// The photo is done.
     Done(T),
 }

@@ -147,7 +147,10 @@ impl BatchTimer<'_> {
         metrics::gauge!(names::STAGE_BUSY_SECONDS, "stage" => stats.name).increment(busy.as_secs_f64());
         metrics::gauge!(names::STAGE_CPU_SECONDS, "stage" => stats.name).increment(cpu.as_secs_f64());
         metrics::counter!(names::STAGE_PHOTOS, "stage" => stats.name).increment(done as u64);
-        metrics::histogram!(names::STAGE_BATCH_SIZE, "stage" => stats.name).record(photos as f64);
+        // No step was taken of photos that wait for memory.
+        if photos > 0 {
+            metrics::histogram!(names::STAGE_BATCH_SIZE, "stage" => stats.name).record(photos as f64);
+        }
     }
 }
 

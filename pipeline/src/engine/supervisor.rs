@@ -74,6 +74,8 @@ pub(crate) struct SharedState {
 pub(crate) struct Supervisor {
     pub(crate) shared: Arc<SharedState>,
     pub(crate) start_generation: GenerationFactory,
+    /// Frees what stages have kept for further photos and not used for a while.
+    pub(crate) free_idle_memory: Box<dyn Fn() + Send>,
     pub(crate) stop: Receiver<()>,
     pub(crate) renewer: LeaseRenewer,
     pub(crate) runtime: tokio::runtime::Handle,
@@ -302,6 +304,7 @@ impl Supervisor {
             }
             self.shared.stats.update_bottleneck();
             generation.budgets.publish_used();
+            (self.free_idle_memory)();
             let is_idle = self.shared.leases.in_flight() == 0;
             if !is_idle {
                 idle_since = Instant::now();

@@ -1,7 +1,9 @@
 //! A pool of pixel buffers. A newly allocated buffer of 24 megapixels costs up to 37 ms of page faults, nearly half the
-//! time of decoding into it; a reused one costs nothing.
+//! time of decoding into it; a reused one costs nothing. Buffers that nobody has reused for a while are freed, so that the
+//! memory of large photos comes back when there are no more photos.
 
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use photofinish_kernels::image::frame::{Frame, Picture, Size};
 
@@ -11,13 +13,29 @@ use crate::engine::sync::lock;
 /// working frames.
 const MAX_IDLE_BYTES: usize = 48 << 20;
 
+/// How long a buffer is kept for the next photo. While photos are processed, one comes every few hundred milliseconds.
+pub(crate) const IDLE_LIFETIME: Duration = Duration::from_secs(5);
+
 /// A buffer is reused only for requests of at least its capacity divided by this: the rest of it is allocated, but no
 /// budget counts it.
 const MAX_OVERSIZE_FACTOR: usize = 2;
 
 /// Idle buffers, the longest idle first. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PixelPool(Arc<Mutex<Vec<Vec<u8>>>>);
+pub(crate) struct PixelPool(Arc<Mutex<Vec<IdleBuffer>>>);
+
+/// A buffer that nobody uses.
+#[derive(Debug)]
+struct IdleBuffer {
+    buffer: Vec<u8>,
+    since: Instant,
+}
+
+impl IdleBuffer {
+    fn capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
+}
 
 impl PixelPool {
     /// Returns a buffer of `bytes` bytes of unspecified content: the smallest idle one that is large enough and not more
@@ -31,7 +49,7 @@ impl PixelPool {
         let taken = fitting.map(|i| idle.remove(i));
         drop(idle);
         match taken {
-            Some(mut buffer) => {
+            Some(IdleBuffer { mut buffer, .. }) => {
                 // Writes only beyond the buffer's former length.
                 buffer.resize(bytes, 0);
                 buffer
@@ -47,10 +65,21 @@ impl PixelPool {
             return;
         }
         let mut idle = lock(&self.0);
-        idle.push(buffer);
+        idle.push(IdleBuffer { buffer, since: Instant::now() });
         while total_capacity(&idle) > MAX_IDLE_BYTES {
             idle.remove(0);
         }
+    }
+
+    /// Frees the buffers that nobody has used for `lifetime`.
+    pub(crate) fn free_idle_for(&self, lifetime: Duration) {
+        let mut idle = lock(&self.0);
+        let is_old = |buffer: &IdleBuffer| buffer.since.elapsed() >= lifetime;
+        let kept = idle.iter().position(|buffer| !is_old(buffer)).unwrap_or(idle.len());
+        let freed: Vec<IdleBuffer> = idle.drain(..kept).collect();
+        drop(idle);
+        // Outside of the lock: returning many pages to the system takes milliseconds.
+        drop(freed);
     }
 
     /// Bytes of idle buffers.
@@ -60,8 +89,8 @@ impl PixelPool {
     }
 }
 
-fn total_capacity(idle: &[Vec<u8>]) -> usize {
-    idle.iter().map(Vec::capacity).sum()
+fn total_capacity(idle: &[IdleBuffer]) -> usize {
+    idle.iter().map(IdleBuffer::capacity).sum()
 }
 
 /// A picture whose buffer returns to the pool on drop.
@@ -141,6 +170,21 @@ mod tests {
         assert_eq!(pool.idle_bytes(), 10 << 20);
         pool.return_buffer(vec![0; MAX_IDLE_BYTES + 1]);
         assert_eq!(pool.idle_bytes(), 10 << 20);
+    }
+
+    #[test]
+    fn buffers_that_nobody_uses_are_freed() {
+        let pool = PixelPool::default();
+        let used = pool.acquire_buffer(1000);
+        pool.return_buffer(vec![0; 2000]);
+        pool.free_idle_for(IDLE_LIFETIME);
+        assert!(pool.idle_bytes() >= 2000, "just returned");
+        std::thread::sleep(Duration::from_millis(2));
+        pool.return_buffer(used);
+        pool.free_idle_for(Duration::from_millis(2));
+        assert!((1000..2000).contains(&pool.idle_bytes()), "only the older one");
+        pool.free_idle_for(Duration::ZERO);
+        assert_eq!(pool.idle_bytes(), 0);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Processes one selfie: decodes it like a photo but with a lower limit of pixels, makes it upright, detects faces and
 //! embeds the largest one. It knows nothing of requests and queues.
 
+use std::time::Duration;
+
 use photofinish_kernels::image::frame::{Frame, Picture, Size};
 use photofinish_kernels::resize::{ResizeTarget, Resizer};
 use photofinish_models::traits::{FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelError, ModelFactory};
@@ -53,6 +55,7 @@ pub(crate) struct FaceExtractor {
     embedder: Box<dyn FaceEmbedder>,
     model: String,
     limits: Limits,
+    pool: PixelPool,
 }
 
 /// Why no face was extracted.
@@ -86,9 +89,14 @@ impl FaceExtractor {
             .map_err(|error| Outage::new(Component::Stage("probe"), error.to_string()))?;
         let embedder = models.create_face_embedder()?;
         let model = embedder.identity().to_string();
-        let upright_resizer = UprightResizer::new(pool);
+        let upright_resizer = UprightResizer::new(pool.clone());
         let (resizer, detector) = (Resizer::default(), models.create_face_detector()?);
-        Ok(Self { decoder, upright_resizer, resizer, detector, embedder, model, limits })
+        Ok(Self { decoder, upright_resizer, resizer, detector, embedder, model, limits, pool })
+    }
+
+    /// Frees the buffers that were kept for the next selfie.
+    pub(crate) fn free_buffers(&self) {
+        self.pool.free_idle_for(Duration::ZERO);
     }
 
     /// Returns the embedding of the largest face. If none is found, tries again with a border around the image.

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use photofinish_models::traits::ModelFactory;
 use tracing::Span;
 
@@ -16,6 +16,7 @@ use super::extractor::{ExtractionError, FaceExtractor, ProbeFace};
 use crate::engine::runner::panic_message;
 use crate::engine::spans::StageSpan;
 use crate::engine::stage_stats::StageStats;
+use crate::image::pool::IDLE_LIFETIME;
 use crate::settings::Limits;
 
 /// The name of the stage in metrics and spans.
@@ -71,8 +72,16 @@ impl ProbeWorker {
         let (loaded_sender, loaded) = bounded(1);
         let (extracted_sender, extracted) = bounded(1);
         let thread = std::thread::Builder::new().name(format!("probe-{number}")).spawn(move || {
-            let mut extractor = None;
-            for command in to_do {
+            let mut extractor: Option<FaceExtractor> = None;
+            loop {
+                let command = match to_do.recv_timeout(IDLE_LIFETIME) {
+                    Ok(command) => command,
+                    Err(RecvTimeoutError::Timeout) => {
+                        extractor.iter().for_each(FaceExtractor::free_buffers);
+                        continue;
+                    }
+                    Err(RecvTimeoutError::Disconnected) => return,
+                };
                 let is_delivered = match command {
                     Command::Load => {
                         // The old models first: both at once may not fit the device.

@@ -2,13 +2,14 @@
 //! budget. The pixels keep their stored orientation; the stage `resize` turns them upright once they are fewer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use photofinish_kernels::image::frame::Size;
 use photofinish_store::model::photo::PhotoSize;
 
-use crate::engine::budget::Budget;
+use crate::engine::budget::{Budget, BudgetClosed, BudgetRequest, MEMORY_PATIENCE};
 use crate::engine::fault::{Component, Outage, Poison};
-use crate::engine::stage::{BatchResults, Stage};
+use crate::engine::stage::{Step, StepResults, SteppedStage};
 use crate::image::decoder::Decoder;
 use crate::image::exif::ExifData;
 use crate::stages::photo::{DecodedPhoto, FetchedPhoto, PhotoMetadata};
@@ -22,19 +23,41 @@ pub(crate) struct Decode {
     pub(crate) max_cells: u32,
 }
 
-impl Stage for Decode {
+impl SteppedStage for Decode {
     type In = FetchedPhoto;
+    type Part = Option<BudgetRequest>;
     type Out = DecodedPhoto;
 
-    fn run(&mut self, batch: &[FetchedPhoto]) -> Result<BatchResults<DecodedPhoto>, Outage> {
-        batch.iter().map(|photo| self.decode(photo)).collect()
+    fn step(
+        &mut self,
+        batch: &[FetchedPhoto],
+        parts: &[Vec<Option<BudgetRequest>>],
+    ) -> Result<StepResults<Option<BudgetRequest>, DecodedPhoto>, Outage> {
+        batch.iter().zip(parts).map(|(photo, parts)| self.decode(photo, parts)).collect()
     }
 }
 
+type DecodeStep = Result<Step<Option<BudgetRequest>, DecodedPhoto>, Poison>;
+
 impl Decode {
+    /// Decodes the photo when the budget has its bytes; `parts` has the request of an earlier step.
+    ///
     /// # Errors
     /// The outer error only when the budget is closed, because the generation ends.
-    fn decode(&mut self, photo: &FetchedPhoto) -> Result<Result<DecodedPhoto, Poison>, Outage> {
+    fn decode(
+        &mut self,
+        photo: &FetchedPhoto,
+        parts: &[Option<BudgetRequest>],
+    ) -> Result<DecodeStep, Outage> {
+        let closed = |closed: BudgetClosed| Outage::new(Component::Stage("decode"), closed.to_string());
+        let earlier = parts.iter().flatten().next();
+        let mut granted = None;
+        if let Some(request) = earlier {
+            granted = request.take_within(MEMORY_PATIENCE).map_err(closed)?;
+            if granted.is_none() {
+                return Ok(Ok(Step::Wait(None)));
+            }
+        }
         let exif = ExifData::read(&photo.bytes);
         let (config, max_cells) = (&photo.lease.config, self.max_cells);
         let output_sizes =
@@ -46,10 +69,17 @@ impl Decode {
         };
         // Acquired once, for the peak of this stage or of `resize`, whichever is higher: a permit never grows.
         let resize_bytes = plan.buffer_bytes + output_sizes(plan.stored_size).memory_bytes();
-        let permit = self
-            .pixel_budget
-            .acquire(photo.lease.organization, plan.peak_bytes.max(resize_bytes))
-            .map_err(|closed| Outage::new(Component::Stage("decode"), closed.to_string()))?;
+        let permit = match granted {
+            Some(permit) => permit,
+            None => {
+                let bytes = plan.peak_bytes.max(resize_bytes);
+                let request = self.pixel_budget.request(photo.lease.organization, bytes);
+                match request.take_within(Duration::ZERO).map_err(closed)? {
+                    Some(permit) => permit,
+                    None => return Ok(Ok(Step::Wait(Some(request)))),
+                }
+            }
+        };
         let picture = match self.decoder.decode(&photo.bytes, &plan) {
             Ok(picture) => picture,
             Err(poison) => return Ok(Err(poison)),
@@ -63,6 +93,7 @@ impl Decode {
             camera: exif.camera,
         };
         let orientation = exif.orientation;
-        Ok(Ok(DecodedPhoto { metadata: Arc::new(metadata), picture, orientation, permit: Arc::new(permit) }))
+        let (metadata, permit) = (Arc::new(metadata), Arc::new(permit));
+        Ok(Ok(Step::Done(DecodedPhoto { metadata, picture, orientation, permit })))
     }
 }

@@ -4,7 +4,6 @@
 //! Crash suspects are photos whose previous lease expired, so they may have crashed the process that had them. Each is
 //! processed with nothing else in flight, so that a second crash counts only against it.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -56,11 +55,11 @@ const SEARCH_LIMIT: usize = 16;
 /// The stall timeout is at least this many lease lifetimes, in case the operator configures long ones.
 const STALL_TIMEOUT_LEASES: u32 = 2;
 
-/// The first stage, which runs on its own thread without the runner.
-pub(crate) struct Feed {
+/// The first stage, which runs on its own thread without the runner. `P` is what the steps of the next stage find.
+pub(crate) struct Feed<P> {
     pub(crate) leases: Arc<LeaseTable>,
     pub(crate) store: StoreClient,
-    pub(crate) outlet: EdgeSender<Arc<Lease>, Infallible>,
+    pub(crate) outlet: EdgeSender<Arc<Lease>, P>,
     pub(crate) long_photos: LongPhotos,
     /// Receives a message when photos were confirmed or the flags changed.
     pub(crate) wakeup: Receiver<()>,
@@ -70,7 +69,7 @@ pub(crate) struct Feed {
     pub(crate) stats: Arc<StageStats>,
 }
 
-impl Feed {
+impl<P: Send> Feed<P> {
     /// Leases photos until the generation drains or ends.
     pub(crate) fn run(self) -> Exit {
         let stall_timeout = STALL_TIMEOUT.max(self.lease_ttl.saturating_mul(STALL_TIMEOUT_LEASES));

@@ -1,15 +1,16 @@
 //! The stage `fetch`: reads a photo's file from storage, at most the upload limit, within the file budget.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use photofinish_store::error::{StoreError, StoreErrorKind};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::FailureReason;
 use photofinish_store::traits::{Blobs, Lease};
 
-use crate::engine::budget::Budget;
+use crate::engine::budget::{Budget, BudgetClosed, BudgetPermit, BudgetRequest, MEMORY_PATIENCE};
 use crate::engine::fault::{Component, Outage, Poison};
-use crate::engine::stage::{BatchResults, Stage};
+use crate::engine::stage::{Step, StepResults, SteppedStage};
 use crate::engine::store_client::StoreClient;
 use crate::settings::Limits;
 use crate::stages::photo::FetchedPhoto;
@@ -22,19 +23,32 @@ pub(crate) struct Fetch {
     pub(crate) limits: Limits,
 }
 
-impl Stage for Fetch {
+impl SteppedStage for Fetch {
     type In = Arc<Lease>;
+    type Part = Option<BudgetRequest>;
     type Out = FetchedPhoto;
 
-    fn run(&mut self, batch: &[Arc<Lease>]) -> Result<BatchResults<FetchedPhoto>, Outage> {
-        batch.iter().map(|lease| self.fetch(lease)).collect()
+    fn step(
+        &mut self,
+        batch: &[Arc<Lease>],
+        parts: &[Vec<Option<BudgetRequest>>],
+    ) -> Result<StepResults<Option<BudgetRequest>, FetchedPhoto>, Outage> {
+        batch.iter().zip(parts).map(|(lease, parts)| self.fetch(lease, parts)).collect()
     }
 }
 
+type FetchStep = Result<Step<Option<BudgetRequest>, FetchedPhoto>, Poison>;
+
 impl Fetch {
-    fn fetch(&self, lease: &Arc<Lease>) -> Result<Result<FetchedPhoto, Poison>, Outage> {
+    /// Reads the file when the budget has its bytes; `parts` has the request of an earlier step.
+    fn fetch(&self, lease: &Arc<Lease>, parts: &[Option<BudgetRequest>]) -> Result<FetchStep, Outage> {
         let key = ObjectKey::photo(lease.organization, lease.album, lease.photo, ObjectRole::Original);
         let max_bytes = self.limits.max_file_bytes;
+        let closed = |closed: BudgetClosed| Outage::new(Component::Storage, closed.to_string());
+        if let Some(request) = parts.iter().flatten().next() {
+            let permit = request.take_within(MEMORY_PATIENCE).map_err(closed)?;
+            return permit.map_or(Ok(Ok(Step::Wait(None))), |permit| self.read(lease, &key, permit));
+        }
         let size = match self.store_client.call_cancellable(Component::Storage, self.blobs.head(&key))? {
             Ok(Some(size)) if size > max_bytes => return Ok(Err(too_large(max_bytes))),
             Ok(Some(size)) => size,
@@ -42,12 +56,19 @@ impl Fetch {
             Err(error) => return classify_error(error, max_bytes).map(Err),
         };
         let bytes = usize::try_from(size).unwrap_or(usize::MAX);
-        let permit = self
-            .file_budget
-            .acquire(lease.organization, bytes)
-            .map_err(|closed| Outage::new(Component::Storage, closed.to_string()))?;
-        match self.store_client.call_cancellable(Component::Storage, self.blobs.read(&key, max_bytes))? {
-            Ok(bytes) => Ok(Ok(FetchedPhoto { lease: Arc::clone(lease), bytes, _permit: permit })),
+        let request = self.file_budget.request(lease.organization, bytes);
+        match request.take_within(Duration::ZERO).map_err(closed)? {
+            Some(permit) => self.read(lease, &key, permit),
+            None => Ok(Ok(Step::Wait(Some(request)))),
+        }
+    }
+
+    fn read(&self, lease: &Arc<Lease>, key: &ObjectKey, permit: BudgetPermit) -> Result<FetchStep, Outage> {
+        let max_bytes = self.limits.max_file_bytes;
+        match self.store_client.call_cancellable(Component::Storage, self.blobs.read(key, max_bytes))? {
+            Ok(bytes) => {
+                Ok(Ok(Step::Done(FetchedPhoto { lease: Arc::clone(lease), bytes, _permit: permit })))
+            }
             Err(error) => classify_error(error, max_bytes).map(Err),
         }
     }

@@ -298,6 +298,7 @@ impl FaultyPipeline {
             runtime: runtime.handle().clone(),
             drain_grace: timings.drain_grace,
             backoff: timings.backoff,
+            free_idle_memory: Box::new(|| ()),
             start_generation: Box::new(move |kill_switch| assembly.start_generation(kill_switch)),
         };
         let recorder = PrometheusBuilder::new().build_recorder();

@@ -88,6 +88,24 @@ impl ModelFactory for PermittedModels {
     }
 }
 
+/// What a test does with [`PermittedModels`].
+struct Controls {
+    permit: Sender<()>,
+    asked: Receiver<Size>,
+    embedded: Receiver<()>,
+}
+
+impl PermittedModels {
+    fn new() -> (Self, Controls) {
+        let (permit, permits) = bounded(0);
+        let (asked_sender, asked) = bounded(MAX_RUNS);
+        let (embedded_sender, embedded) = bounded(MAX_RUNS);
+        let models = FakeModels::default();
+        let models = Self { models, permits, asked: asked_sender, embedded: embedded_sender };
+        (models, Controls { permit, asked, embedded })
+    }
+}
+
 /// Issue 9: behind three photos of a 16 x 16 grid, the photo of another organization was not ready in 170 s.
 #[test]
 fn a_photo_does_not_wait_for_the_cells_of_another_organizations_photos() {
@@ -96,15 +114,7 @@ fn a_photo_does_not_wait_for_the_cells_of_another_organizations_photos() {
     let large_album = fixture.create_album_of(large, grid_config());
     let file = encode_jpeg(&gradient_picture(2600, 2600));
     fixture.upload_photos_of(large, large_album, &vec![file; 12]);
-    let (permit, permits) = bounded(0);
-    let (asked_sender, asked) = bounded(MAX_RUNS);
-    let (embedded_sender, embedded) = bounded(MAX_RUNS);
-    let models = PermittedModels {
-        models: FakeModels::default(),
-        permits,
-        asked: asked_sender,
-        embedded: embedded_sender,
-    };
+    let (models, Controls { permit, asked, embedded }) = PermittedModels::new();
     let settings = PipelineSettings { read_threads: 1, ..test_settings() };
     let pipeline =
         fixture.start_pipeline_with_settings(settings, Arc::new(models), Arc::clone(&fixture.store.blobs));
@@ -132,5 +142,37 @@ fn a_photo_does_not_wait_for_the_cells_of_another_organizations_photos() {
     assert_eq!(fixture.load_photo(album, photo).state, PhotoState::Ready);
     let counts = fixture.wait_until_processed(large_album);
     assert_eq!((counts.ready, counts.failed), (12, 0), "what found no place is read later");
+    assert!(pipeline.stop().drained);
+}
+
+/// Issue 9: what one organization's photos have of the memory is not waited for by another's, and neither are the threads in
+/// which its further photos wait for it.
+#[test]
+fn a_photo_does_not_wait_for_the_memory_of_another_organizations_photos() {
+    let fixture = PipelineFixture::new();
+    let large = fixture.create_tenant("large");
+    let large_album = fixture.create_album_of(large, album_config());
+    let file = encode_jpeg(&gradient_picture(2000, 1500));
+    fixture.upload_photos_of(large, large_album, &vec![file; 12]);
+    let (models, Controls { permit, asked, embedded }) = PermittedModels::new();
+    // Room for two of these photos while they are decoded, and a single thread for that.
+    let settings = PipelineSettings {
+        decode_threads: 1,
+        read_threads: 1,
+        pixel_budget_bytes: 2 * (2000 * 1500 * 3) * 4,
+        ..test_settings()
+    };
+    let pipeline =
+        fixture.start_pipeline_with_settings(settings, Arc::new(models), Arc::clone(&fixture.store.blobs));
+    asked.recv_timeout(TEST_TIMEOUT).expect("the first large photo is being read");
+    let album = fixture.create_album(album_config());
+    let photo = fixture.upload_photos(album, &[encode_jpeg(&runner_picture(7, "1234"))])[0];
+    pipeline.wake();
+    embedded.recv_timeout(TEST_TIMEOUT).expect("only the small photo has a face, and it waits for no memory");
+    drop(permit);
+    fixture.wait_until_processed(album);
+    assert_eq!(fixture.load_photo(album, photo).state, PhotoState::Ready);
+    let counts = fixture.wait_until_processed(large_album);
+    assert_eq!((counts.ready, counts.failed), (12, 0));
     assert!(pipeline.stop().drained);
 }

@@ -257,3 +257,35 @@ fn a_pipeline_with_nothing_to_do_stops_at_once() {
     let report = pipeline.stop();
     assert!(report.drained && report.abandoned_threads.is_empty(), "{report:?}");
 }
+
+/// The niceness of the threads of this process whose name begins so.
+#[cfg(target_os = "linux")]
+fn niceness_of(name: &str) -> Vec<i32> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let stats = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+    let named = stats.filter_map(|stat| {
+        let (head, rest) = stat.rsplit_once(')')?;
+        let is_named = head.split_once('(')?.1.starts_with(name);
+        // Field 19; the first after the name is number 3.
+        is_named.then(|| rest.split_whitespace().nth(16)?.parse().ok())?
+    });
+    named.collect()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn threads_that_process_photos_have_a_lower_priority_than_the_others() {
+    let fixture = PipelineFixture::new();
+    let pipeline = fixture.start_pipeline(FakeModels::default());
+    wait_until_running(&pipeline);
+    let usual = niceness_of("supervisor").into_iter().min().unwrap();
+    for stage in ["decode", "resize", "detect", "embed", "read"] {
+        let found = niceness_of(stage);
+        assert!(
+            !found.is_empty() && found.iter().all(|nice| *nice == (usual + 5).min(19)),
+            "{stage}: {found:?}"
+        );
+    }
+    assert!(niceness_of("index").iter().all(|nice| *nice == usual));
+    pipeline.stop();
+}

@@ -91,28 +91,15 @@ fn each_selfie_without_a_face_gets_the_reason() {
     assert_eq!(embed_error(encode_jpeg(&runner_picture(1, "1"))), ProbeServiceError::Unavailable);
 }
 
-/// Models whose detector panics for frames 333 pixels wide, and returns a device error for frames 334 pixels wide.
-struct FragileModels;
+/// Fake models whose detectors are made by a function. Selfies need no bib reader.
+struct ModelsWith<F>(F);
 
-struct FragileDetector(Box<dyn FaceDetector>);
-
-impl FaceDetector for FragileDetector {
-    fn detect(&mut self, frames: &[Frame<'_>], long_side: u32) -> Result<Vec<Vec<FaceBox>>, ModelError> {
-        assert!(frames[0].width() != 333, "injected panic");
-        if frames[0].width() == 334 {
-            return Err(ModelError::Device { device: "fake".into(), detail: "lost".into() });
-        }
-        self.0.detect(frames, long_side)
-    }
-
-    fn identity(&self) -> &ModelIdentity {
-        self.0.identity()
-    }
-}
-
-impl ModelFactory for FragileModels {
+impl<F> ModelFactory for ModelsWith<F>
+where
+    F: Fn(Box<dyn FaceDetector>) -> Result<Box<dyn FaceDetector>, ModelError> + Send + Sync,
+{
     fn create_face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError> {
-        Ok(Box::new(FragileDetector(FakeModels::default().create_face_detector()?)))
+        self.0(FakeModels::default().create_face_detector()?)
     }
 
     fn create_face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError> {
@@ -128,9 +115,38 @@ impl ModelFactory for FragileModels {
     }
 }
 
+fn models_with<F>(make_detector: F) -> Arc<dyn ModelFactory>
+where
+    F: Fn(Box<dyn FaceDetector>) -> Result<Box<dyn FaceDetector>, ModelError> + Send + Sync + 'static,
+{
+    Arc::new(ModelsWith(make_detector))
+}
+
+fn lost_device() -> ModelError {
+    ModelError::Device { device: "fake".into(), detail: "lost".into() }
+}
+
+/// A detector that panics for frames 333 pixels wide, and returns a device error for frames 334 pixels wide.
+struct FragileDetector(Box<dyn FaceDetector>);
+
+impl FaceDetector for FragileDetector {
+    fn detect(&mut self, frames: &[Frame<'_>], long_side: u32) -> Result<Vec<Vec<FaceBox>>, ModelError> {
+        assert!(frames[0].width() != 333, "injected panic");
+        if frames[0].width() == 334 {
+            return Err(lost_device());
+        }
+        self.0.detect(frames, long_side)
+    }
+
+    fn identity(&self) -> &ModelIdentity {
+        self.0.identity()
+    }
+}
+
 #[test]
 fn a_selfie_that_panics_does_not_affect_other_selfies() {
-    let service = ProbeService::start(Arc::new(FragileModels), PROBE_SETTINGS);
+    let service =
+        ProbeService::start(models_with(|detector| Ok(Box::new(FragileDetector(detector)))), PROBE_SETTINGS);
     let runtime = new_runtime();
     let embed = |selfie: Vec<u8>| runtime.block_on(embed(&service, selfie));
     let good = encode_jpeg(&runner_picture(8, "1"));
@@ -203,23 +219,13 @@ impl FaceDetector for GatedDetector {
     }
 }
 
-impl ModelFactory for GatedModels {
-    fn create_face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError> {
-        self.loads.fetch_add(1, Ordering::SeqCst);
-        let detector = FakeModels::default().create_face_detector()?;
-        Ok(Box::new(GatedDetector { gate: Arc::clone(&self.gate), detector }))
-    }
-
-    fn create_face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError> {
-        FakeModels::default().create_face_embedder()
-    }
-
-    fn create_bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError> {
-        Err(ModelError::Runtime("the probe service reads no bibs".into()))
-    }
-
-    fn batch_sizes(&self) -> BatchSizes {
-        FakeModels::default().batch_sizes()
+impl GatedModels {
+    fn to_factory(&self) -> Arc<dyn ModelFactory> {
+        let Self { gate, loads } = self.clone();
+        models_with(move |detector| {
+            loads.fetch_add(1, Ordering::SeqCst);
+            Ok(Box::new(GatedDetector { gate: Arc::clone(&gate), detector }))
+        })
     }
 }
 
@@ -253,7 +259,7 @@ fn spawn_search(
 fn an_organization_that_takes_all_its_places_is_refused_and_others_are_served() {
     let models = GatedModels::default();
     let settings = ProbeSettings { places: 12, ..PROBE_SETTINGS };
-    let service = Arc::new(ProbeService::start(Arc::new(models.clone()), settings));
+    let service = Arc::new(ProbeService::start(models.to_factory(), settings));
     let runtime = new_runtime();
     let (greedy, modest) = (OrganizationId::generate(), OrganizationId::generate());
     let searches: Vec<Search> =
@@ -294,7 +300,7 @@ fn an_organization_that_takes_all_its_places_is_refused_and_others_are_served() 
 fn selfies_of_callers_that_went_away_are_not_examined() {
     let models = GatedModels::default();
     let settings = ProbeSettings { places: 2, ..PROBE_SETTINGS };
-    let service = Arc::new(ProbeService::start(Arc::new(models.clone()), settings));
+    let service = Arc::new(ProbeService::start(models.to_factory(), settings));
     let runtime = new_runtime();
     let organization = OrganizationId::generate();
     let first = spawn_search(&runtime, &service, organization, gated_selfie());
@@ -319,7 +325,7 @@ fn selfies_of_callers_that_went_away_are_not_examined() {
 fn a_selfie_that_hangs_ends_with_an_error_and_others_are_served() {
     let models = GatedModels::default();
     let settings = ProbeSettings { time_limit: Duration::from_secs(2), ..PROBE_SETTINGS };
-    let service = Arc::new(ProbeService::start(Arc::new(models.clone()), settings));
+    let service = Arc::new(ProbeService::start(models.to_factory(), settings));
     let runtime = new_runtime();
     let hanging = spawn_search(&runtime, &service, OrganizationId::generate(), gated_selfie());
     models.gate.wait_for_entered(1);
@@ -336,7 +342,7 @@ fn a_selfie_that_hangs_ends_with_an_error_and_others_are_served() {
 fn too_many_hanging_threads_are_reported_until_one_ends() {
     let models = GatedModels::default();
     let settings = ProbeSettings { time_limit: Duration::from_secs(2), ..PROBE_SETTINGS };
-    let service = Arc::new(ProbeService::start(Arc::new(models.clone()), settings));
+    let service = Arc::new(ProbeService::start(models.to_factory(), settings));
     let runtime = new_runtime();
     for hanging in 1..=4 {
         let result = runtime.block_on(embed(&service, gated_selfie()));
@@ -357,34 +363,16 @@ fn too_many_hanging_threads_are_reported_until_one_ends() {
     service.stop();
 }
 
-/// Models that cannot be loaded until they are repaired.
-struct BrokenModels(Arc<AtomicBool>);
-
-impl ModelFactory for BrokenModels {
-    fn create_face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError> {
-        if self.0.load(Ordering::SeqCst) {
-            return Err(ModelError::Device { device: "fake".into(), detail: "lost".into() });
-        }
-        FakeModels::default().create_face_detector()
-    }
-
-    fn create_face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError> {
-        FakeModels::default().create_face_embedder()
-    }
-
-    fn create_bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError> {
-        Err(ModelError::Runtime("the probe service reads no bibs".into()))
-    }
-
-    fn batch_sizes(&self) -> BatchSizes {
-        FakeModels::default().batch_sizes()
-    }
-}
-
 #[test]
 fn models_that_cannot_be_loaded_are_reported_and_loaded_when_they_can_be() {
     let is_broken = Arc::new(AtomicBool::new(true));
-    let service = ProbeService::start(Arc::new(BrokenModels(Arc::clone(&is_broken))), PROBE_SETTINGS);
+    let broken = Arc::clone(&is_broken);
+    let models = models_with(
+        move |detector| {
+            if broken.load(Ordering::SeqCst) { Err(lost_device()) } else { Ok(detector) }
+        },
+    );
+    let service = ProbeService::start(models, PROBE_SETTINGS);
     let runtime = new_runtime();
     wait_for("the report", || matches!(service.status(), ProbeStatus::Down(_)).then_some(()));
     let selfie = || small_selfie(3);

@@ -113,7 +113,7 @@ async fn pages_contain_every_album_once_newest_first(store: &Store) {
     loop {
         let query = AlbumQuery { after, limit: 3, title: None };
         let page = store.albums.list(&fixture.tenant, query).await.expect("lists them");
-        assert_eq!(page.total, 7);
+        assert_eq!(page.total, if after.is_none() { Some(7) } else { None }, "only the first page counts");
         listed.extend(page.albums.iter().map(|album| album.id));
         after = page.next;
         if after.is_none() {
@@ -133,7 +133,7 @@ async fn titles_are_found_regardless_of_case(store: &Store) {
     let found = async |title: &str| {
         let query = AlbumQuery { after: None, limit: 50, title: Some(title.into()) };
         let page = store.albums.list(&fixture.tenant, query).await.expect("lists them");
-        assert_eq!(page.total, page.albums.len() as u64);
+        assert_eq!(page.total, Some(page.albums.len() as u64));
         page.albums.into_iter().map(|album| album.title).collect::<Vec<_>>()
     };
     assert_eq!(found("ZÜRCHER silvester").await, ["Zürcher SILVESTERLAUF"]);
@@ -194,7 +194,7 @@ async fn a_closed_album_is_not_found_until_it_is_deleted(store: &Store) {
     );
     let query = AlbumQuery { after: None, limit: 10, title: None };
     let page = store.albums.list(&tenant, query).await.expect("lists them");
-    assert_eq!((page.albums, page.total), (Vec::new(), 0));
+    assert_eq!((page.albums, page.total), (Vec::new(), Some(0)));
     assert_error_kind(store.faces.nearest(album, &vector, 10, 0.0).await, StoreErrorKind::NotFound);
     assert_error_kind(store.probes.get(album, probe.id).await, StoreErrorKind::NotFound);
     let more = NewPhoto { filename: "late.jpg".into(), content_type: "image/jpeg".into() };

@@ -14,6 +14,7 @@ pub(crate) mod photos;
 pub(crate) mod probes;
 pub(crate) mod queue;
 pub(crate) mod queue_outcomes;
+pub(crate) mod signed_urls;
 pub(crate) mod texts;
 pub(crate) mod waiting_queue;
 
@@ -37,6 +38,7 @@ pub use self::outbox::outbox_suite;
 pub use self::photos::photos_suite;
 pub use self::probes::probes_suite;
 pub use self::queue::{queue_suite, queue_suite_with_lead};
+pub use self::signed_urls::other_spellings;
 pub use self::texts::texts_suite;
 pub use self::waiting_queue::WaitingQueue;
 

@@ -143,6 +143,6 @@ pub struct AlbumPage {
     pub albums: Vec<Album>,
     /// Where the next page begins, when there is one.
     pub next: Option<AlbumId>,
-    /// How many match in all.
-    pub total: u64,
+    /// How many match in all; `None` on later pages, for which nobody counts.
+    pub total: Option<u64>,
 }

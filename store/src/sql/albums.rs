@@ -10,7 +10,7 @@ use crate::model::album::{Album, AlbumChange, AlbumPage, AlbumQuery, NewAlbum, T
 use crate::model::encoding::{now_micros, to_micros};
 use crate::model::ids::{AlbumId, OrganizationId};
 use crate::search::faces::FaceCache;
-use crate::sql::database::Database;
+use crate::sql::database::{Database, Transaction};
 use crate::sql::row_types::{AlbumRow, convert_rows, parse_key_mode, to_json};
 use crate::sql::statement::{Statement, query};
 use crate::traits::{Albums, Result};
@@ -252,22 +252,32 @@ impl Albums for SqlAlbums {
         .bind(i64::from(filter.limit) + 1)
         .fetch_all(&mut snapshot)
         .await?;
-        let (total,): (i64,) = query(
-            OPERATION,
-            "select count(*) from album where organization = $1 and mode = $2 and closed_at is null \
-             and ($3 is null or title_folded like $3 escape '\\')",
-        )
-        .bind(tenant.organization)
-        .bind(tenant.mode.as_str())
-        .bind(title.clone())
-        .fetch_one(&mut snapshot)
-        .await?;
+        // Counting reads every album of the organization: once for a list, not for each of its pages.
+        let total = match filter.after {
+            None => Some(count_albums(&mut snapshot, tenant, title).await?),
+            Some(_) => None,
+        };
         let mut albums: Vec<Album> = convert_rows(rows)?;
         let more = albums.len() > filter.limit as usize;
         albums.truncate(filter.limit as usize);
         let next = if more { albums.last().map(|album| album.id) } else { None };
-        Ok(AlbumPage { albums, next, total: total.unsigned_abs() })
+        Ok(AlbumPage { albums, next, total })
     }
+}
+
+/// Counts the albums of a tenant whose title is like `title`, in the snapshot of the list.
+async fn count_albums(snapshot: &mut Transaction, tenant: &Tenant, title: Option<String>) -> Result<u64> {
+    let (total,): (i64,) = query(
+        "count albums",
+        "select count(*) from album where organization = $1 and mode = $2 and closed_at is null \
+         and ($3 is null or title_folded like $3 escape '\\')",
+    )
+    .bind(tenant.organization)
+    .bind(tenant.mode.as_str())
+    .bind(title)
+    .fetch_one(snapshot)
+    .await?;
+    Ok(total.unsigned_abs())
 }
 
 fn album_not_found(id: AlbumId) -> StoreError {

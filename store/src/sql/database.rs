@@ -8,7 +8,7 @@ use sqlx::pool::PoolConnection;
 
 use super::connection::migration;
 use super::connection::postgres::{self, PostgresServer, ServerLimits};
-use super::connection::sqlite::{self, SqliteFile};
+use super::connection::sqlite::{self, SqliteFile, SqliteTransaction};
 use super::connection::timed::TimedConnection;
 use super::error::store_error;
 use super::statement::{ConnectionRef, query};
@@ -174,7 +174,7 @@ impl<'c> From<&'c mut Reader> for ConnectionRef<'c> {
 
 /// A running transaction; rolled back when dropped.
 pub(super) enum Transaction {
-    Sqlite(sqlx::Transaction<'static, Sqlite>),
+    Sqlite(SqliteTransaction),
     Postgres(TimedConnection),
 }
 

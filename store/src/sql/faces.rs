@@ -6,7 +6,7 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use crate::error::StoreError;
-use crate::model::ids::{AlbumId, PhotoId};
+use crate::model::ids::{AlbumId, OrganizationId, PhotoId};
 use crate::search::face_bibs::FaceBibs;
 use crate::search::faces::matrix::{FaceMatrix, IndexedFace, MemoryObserver};
 use crate::search::faces::{Change, FaceChanges, FaceSource};
@@ -85,6 +85,15 @@ impl FaceSource for SqlFaces {
             .fetch_optional(&mut self.database.acquire_reader(OPERATION).await?)
             .await?;
         Ok(row.map(|(number, mark)| Change { number, nonce: mark }))
+    }
+
+    async fn owner(&self, album: AlbumId) -> Result<Option<OrganizationId>> {
+        let owner = "select organization from album where id = $1 and closed_at is null";
+        let row: Option<(OrganizationId,)> = query(OPERATION, owner)
+            .bind(album)
+            .fetch_optional(&mut self.database.acquire_reader(OPERATION).await?)
+            .await?;
+        Ok(row.map(|(organization,)| organization))
     }
 
     async fn last_changes(&self, albums: &[AlbumId]) -> Result<Vec<(AlbumId, Change)>> {

@@ -1,5 +1,7 @@
 //! Tests of the SQLite database that the conformance suite cannot make: the file, its limits, query plans.
 
+use std::sync::{Arc, Mutex};
+
 use sqlx::{AssertSqlSafe, Row};
 use tempfile::TempDir;
 
@@ -10,9 +12,11 @@ use super::statement::Statement;
 use super::{SqlFaces, SqlKeys, SqlPhotos, face_bibs, faces, photos, queue, texts};
 use crate::conformance::{AlbumFixture, face, test_settings, text};
 use crate::error::StoreErrorKind;
+use crate::model::ids::OrganizationId;
 use crate::sql::connection::sqlite::{SqliteFile, database_path};
 use crate::sql::error::store_error;
 use crate::store::Store;
+use crate::turns::on_behalf_of;
 
 /// Opens a store in a new folder, and its database file a second time.
 async fn open_store() -> (TempDir, Store, SqliteFile) {
@@ -261,4 +265,31 @@ async fn deleted_faces_leave_the_memory_of_another_process_without_a_search() {
         () = wait_until_gone => {}
         () = tokio::time::sleep(std::time::Duration::from_secs(60)) => panic!("{:?}", resident().await),
     }
+}
+
+#[tokio::test]
+async fn one_writer_of_many_of_another_organization_waits_for_one_of_them() {
+    let (_folder, _store, database) = open_store().await;
+    let (large, small) = (OrganizationId::generate(), OrganizationId::generate());
+    let first = database.begin_write().await.unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut writers = Vec::new();
+    for organization in [large; 8].into_iter().chain([small]) {
+        let (database, order) = (database.clone(), Arc::clone(&order));
+        writers.push(tokio::spawn(on_behalf_of(organization, async move {
+            let transaction = database.begin_write().await.unwrap();
+            order.lock().unwrap().push(organization);
+            transaction.rollback().await.unwrap();
+        })));
+        // Each is waiting before the next one comes.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+    first.commit().await.unwrap();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let order = order.lock().unwrap();
+    assert_eq!((order.len(), order[1]), (9, small), "{order:?}");
 }

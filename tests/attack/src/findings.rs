@@ -42,8 +42,19 @@ pub struct Counts {
     pub envelope_breaks: Tally,
     /// Responses by status.
     pub statuses: BTreeMap<u16, usize>,
-    /// Figures worth showing that are neither right nor wrong.
+    /// What is worth printing that is neither right nor wrong.
     pub notes: Vec<String>,
+    /// Figures for the page of results.
+    pub figures: Vec<Figure>,
+}
+
+/// A figure that only one class has.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// What was measured.
+    pub what: String,
+    /// The result, with units.
+    pub value: String,
 }
 
 /// Collects what an attack finds.
@@ -68,7 +79,12 @@ impl Findings {
         }
     }
 
-    /// Records a figure.
+    /// Records a figure for the page of results.
+    pub fn figure(&self, what: &str, value: impl Into<String>) {
+        self.counts().figures.push(Figure { what: what.to_owned(), value: value.into() });
+    }
+
+    /// Records what is only printed.
     pub fn note(&self, text: impl Into<String>) {
         self.counts().notes.push(text.into());
     }

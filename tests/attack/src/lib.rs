@@ -11,6 +11,7 @@ pub mod classes;
 pub mod findings;
 pub mod fuzz;
 pub mod normal;
+pub mod priority;
 pub mod run;
 pub mod site;
 pub mod wire;

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
-use photofinish_attack::classes::{CLASSES, Class};
+use photofinish_attack::classes::{CLASSES, Class, all_classes};
 use photofinish_attack::fuzz::campaign::{self, FuzzOptions};
 use photofinish_attack::fuzz::child::{self, ChildOptions};
 use photofinish_attack::run::{ClassOutcome, Plan, run_long};
@@ -46,6 +46,9 @@ struct AttackOptions {
     /// Only this class; may be given several times
     #[arg(long, value_name = "NAME", value_parser = class_names())]
     class: Vec<String>,
+    /// Also the classes with large albums, which take minutes to prepare
+    #[arg(long)]
+    large: bool,
     /// Decides everything random
     #[arg(long, default_value_t = 9)]
     seed: u64,
@@ -57,7 +60,7 @@ struct AttackOptions {
 }
 
 fn class_names() -> clap::builder::PossibleValuesParser {
-    CLASSES.iter().map(|class| class.name).collect::<Vec<_>>().into()
+    all_classes().map(|class| class.name).collect::<Vec<_>>().into()
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -75,7 +78,7 @@ fn attack(options: &AttackOptions) -> anyhow::Result<ExitCode> {
     let plan = make_plan(options)?;
     let begun = Instant::now();
     let mut outcomes = Vec::new();
-    for class in CLASSES.iter().filter(|class| is_selected(options, class)) {
+    for class in all_classes().filter(|class| is_selected(options, class)) {
         println!("{}: {}", class.name, class.description);
         let outcome = run_long(class, &plan).with_context(|| format!("the class {}", class.name))?;
         print_findings(&outcome);
@@ -90,7 +93,9 @@ fn attack(options: &AttackOptions) -> anyhow::Result<ExitCode> {
 }
 
 fn is_selected(options: &AttackOptions, class: &Class) -> bool {
-    options.class.is_empty() || options.class.iter().any(|name| name == class.name)
+    let is_of_every_run = CLASSES.iter().any(|of_every_run| of_every_run.name == class.name);
+    let is_named = options.class.iter().any(|name| name == class.name);
+    is_named || (options.class.is_empty() && (is_of_every_run || options.large))
 }
 
 fn make_plan(options: &AttackOptions) -> anyhow::Result<Plan> {

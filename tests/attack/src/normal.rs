@@ -56,14 +56,28 @@ pub struct ServiceLevel {
 impl ServiceLevel {
     /// The 99th percentile of all calls, milliseconds; of one operation when it is named.
     pub fn p99_ms(&self, operation: Option<&str>) -> f64 {
+        self.percentile_ms(operation, 0.99)
+    }
+
+    /// The median, as [`Self::p99_ms`].
+    pub fn p50_ms(&self, operation: Option<&str>) -> f64 {
+        self.percentile_ms(operation, 0.5)
+    }
+
+    fn percentile_ms(&self, operation: Option<&str>, fraction: f64) -> f64 {
         let calls = self.calls.iter().filter(|call| operation.is_none_or(|name| name == call.operation));
         let times: Vec<Duration> = calls.map(|call| call.took).collect();
-        if times.is_empty() { f64::NAN } else { to_milliseconds(percentile(&times, 0.99)) }
+        if times.is_empty() { f64::NAN } else { to_milliseconds(percentile(&times, fraction)) }
     }
 
     /// How many calls of one operation there were.
     pub fn count(&self, operation: &str) -> usize {
         self.calls.iter().filter(|call| call.operation == operation).count()
+    }
+
+    /// The median of the waits for photos, seconds; not a number without one.
+    pub fn median_photo_wait(&self) -> f64 {
+        if self.photo_waits.is_empty() { f64::NAN } else { percentile(&self.photo_waits, 0.5).as_secs_f64() }
     }
 
     /// The longest wait for a photo, seconds; not a number without one.
@@ -216,6 +230,7 @@ mod tests {
         let calls = vec![call("a", 10), call("b", 200), call("a", 30)];
         let level = ServiceLevel { calls, ..ServiceLevel::default() };
         assert_eq!((level.p99_ms(None), level.p99_ms(Some("a"))), (200.0, 30.0));
+        assert_eq!((level.p50_ms(None), level.p50_ms(Some("a"))), (30.0, 10.0));
         assert_eq!(level.operations(), ["a", "b"]);
         assert!(level.p99_ms(Some("c")).is_nan() && level.longest_photo_wait().is_nan());
     }

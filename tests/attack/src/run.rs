@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use photofinish_bench::process::read_memory;
+use photofinish_bench::process::{own_cpu, process_tree_cpu, read_memory};
 use photofinish_tests::harness::ServiceOptions;
 
 use crate::classes::Class;
 use crate::findings::{Counts, Findings};
 use crate::normal::{NormalClient, ServiceLevel};
+use crate::priority::run_at_low_priority;
 use crate::site::{Extent, Material, Site};
 
 /// How long the normal client is alone before an attack.
-const QUIET_TIME: Duration = Duration::from_secs(12);
+pub const QUIET_TIME: Duration = Duration::from_secs(24);
 /// An attack is repeated until it has lasted so long: a percentile of few calls says nothing.
 const MIN_ATTACK_TIME: Duration = Duration::from_secs(20);
 /// How long the memory may take to come back after an attack.
@@ -45,6 +46,15 @@ pub struct MemoryUse {
     pub after: u64,
 }
 
+/// CPU time that an attack took.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuUse {
+    /// In the service.
+    pub service: Duration,
+    /// In this program: the attackers' own and the normal client's.
+    pub clients: Duration,
+}
+
 /// How the normal client was served.
 #[derive(Clone, Debug)]
 pub struct Isolation {
@@ -64,6 +74,8 @@ pub struct ClassOutcome {
     pub panics: usize,
     /// The service's memory; `None` for a class that restarts it.
     pub memory: Option<MemoryUse>,
+    /// CPU time; `None` for a class that restarts the service.
+    pub cpu: Option<CpuUse>,
     /// The normal client; `None` for a class that stops the service.
     pub isolation: Option<Isolation>,
     /// How long the attack took.
@@ -92,6 +104,7 @@ pub fn run_quick(class: &Class, plan: &Plan) -> ClassOutcome {
         counts,
         panics: site.panics(),
         memory: None,
+        cpu: None,
         isolation: None,
         took: begun.elapsed(),
     }
@@ -111,7 +124,15 @@ pub fn run_long(class: &Class, plan: &Plan) -> anyhow::Result<ClassOutcome> {
         attack(class, &site, &findings);
         let (panics, took) = (site.panics(), begun.elapsed());
         let counts = findings.into_counts();
-        return Ok(ClassOutcome { name: class.name, counts, panics, memory: None, isolation: None, took });
+        return Ok(ClassOutcome {
+            name: class.name,
+            counts,
+            panics,
+            memory: None,
+            cpu: None,
+            isolation: None,
+            took,
+        });
     }
     let site = start_site(class, plan, Extent::Long);
     let pid = site.service.process_id();
@@ -126,8 +147,13 @@ pub fn run_long(class: &Class, plan: &Plan) -> anyhow::Result<ClassOutcome> {
             attack(class, &site, &findings);
         }
     };
-    let (peak, beside) = normal.beside(|| sample_peak(pid, attack_repeatedly));
+    let (service_cpu, clients_cpu) = (process_tree_cpu(pid)?, own_cpu());
+    let (peak, beside) = normal.beside(|| sample_peak(pid, || run_at_low_priority(attack_repeatedly)));
     let took = begun.elapsed();
+    let cpu = CpuUse {
+        service: process_tree_cpu(pid)?.saturating_sub(service_cpu),
+        clients: own_cpu().saturating_sub(clients_cpu),
+    };
     check_alive(&site, &findings);
     let after = read_settled_memory(pid, before).unwrap_or(u64::MAX);
     for failure in quiet.failures.iter().chain(&beside.failures) {
@@ -138,6 +164,7 @@ pub fn run_long(class: &Class, plan: &Plan) -> anyhow::Result<ClassOutcome> {
         counts: findings.into_counts(),
         panics: site.panics(),
         memory: Some(MemoryUse { before, peak, after }),
+        cpu: Some(cpu),
         isolation: Some(Isolation { quiet, beside }),
         took,
     })

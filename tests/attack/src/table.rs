@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use photofinish_attack::classes::find_class;
 use photofinish_attack::normal::ServiceLevel;
-use photofinish_attack::run::{ClassOutcome, Isolation, MEMORY_TOLERANCE_BYTES, MemoryUse};
+use photofinish_attack::run::{ClassOutcome, Isolation, MEMORY_TOLERANCE_BYTES, MemoryUse, QUIET_TIME};
 use photofinish_bench::report::goals::Goal;
 use photofinish_bench::report::{Report, Table};
 
@@ -25,13 +25,15 @@ pub fn build_report(outcomes: &[ClassOutcome], took: Duration, seed: u64) -> Rep
         "envelope breaks",
         "panics",
         "memory before, peak, after, MB",
-        "normal client's p99, quiet and beside, ms",
+        "CPU of service and clients, s",
+        "normal client's p50, quiet and beside, ms",
+        "p99",
         "times",
-        "its photo ready after, quiet and beside, s",
+        "its photo ready after, s: median, longest; quiet and beside",
     ];
     let mut table = Table::new("", &columns);
-    let caption = "The normal client by operation: calls and 99th percentile, ms.";
-    let columns = ["class", "operation", "calls, quiet and beside", "p99, quiet and beside", "times"];
+    let caption = "The normal client by operation, quiet and beside: calls, and percentiles in ms.";
+    let columns = ["class", "operation", "calls", "p50", "p99", "times"];
     let mut operations = Table::new(caption, &columns);
     for outcome in outcomes {
         table.add_row(cells(outcome));
@@ -39,17 +41,31 @@ pub fn build_report(outcomes: &[ClassOutcome], took: Duration, seed: u64) -> Rep
         report.details.extend(details(outcome));
     }
     report.tables.extend([table, operations]);
+    let mut large = Table::new("Large albums.", &["measured", "result"]);
+    for figure in outcomes.iter().flat_map(|outcome| &outcome.counts.figures) {
+        large.add_row([figure.what.clone(), figure.value.clone()]);
+    }
+    if !large.rows.is_empty() {
+        report.tables.push(large);
+    }
     report.goals = goals(outcomes);
     report.notes.push(format!(
-        "{} classes in {:.1} minutes, seed {seed}. Each attacks a service of its own, after 12 quiet seconds. Memory is resident; \
+        "{} classes in {:.1} minutes, seed {seed}. Each attacks a service of its own, after {} quiet seconds. Memory is resident; \
          after an attack it has 25 s to come back.",
         outcomes.len(),
-        took.as_secs_f64() / 60.0
+        took.as_secs_f64() / 60.0,
+        QUIET_TIME.as_secs()
     ));
     report.notes.push(
         "The normal client is another organization's: `albums/get` and a bib search every 50 ms, every fourth time a selfie \
          search with its upload, and one photo after the other, of which the longest wait is shown. Each of its calls that \
          fails is wrong."
+            .to_owned(),
+    );
+    report.notes.push(
+        "Attackers, service and normal client share the cores of one machine. The attackers have a lower priority (nice 10), \
+         so that what is measured is what the service does to the normal client, not what their own work does. Of fewer than \
+         100 calls the 99th percentile is the longest."
             .to_owned(),
     );
     for outcome in outcomes {
@@ -74,14 +90,21 @@ fn cells(outcome: &ClassOutcome) -> Vec<String> {
     cells.push(outcome.memory.map_or("restarted".to_owned(), |memory| {
         [memory.before, memory.peak, memory.after].map(megabytes).join(", ")
     }));
+    cells.push(outcome.cpu.map_or(String::new(), |cpu| {
+        format!("{:.0}, {:.0}", cpu.service.as_secs_f64(), cpu.clients.as_secs_f64())
+    }));
     match &outcome.isolation {
         Some(isolation) => {
             let Isolation { quiet, beside } = isolation;
+            cells.push(format!("{:.1}, {:.1}", quiet.p50_ms(None), beside.p50_ms(None)));
             cells.push(format!("{:.1}, {:.1}", quiet.p99_ms(None), beside.p99_ms(None)));
             cells.push(format!("{:.1}", slowdown(isolation)));
-            cells.push(format!("{:.1}, {:.1}", quiet.longest_photo_wait(), beside.longest_photo_wait()));
+            let waits = |level: &ServiceLevel| {
+                format!("{:.2}, {:.2}", level.median_photo_wait(), level.longest_photo_wait())
+            };
+            cells.push(format!("{}; {}", waits(quiet), waits(beside)));
         }
-        None => cells.extend(["stopped", "", ""].map(str::to_owned)),
+        None => cells.extend(["stopped", "", "", ""].map(str::to_owned)),
     }
     cells
 }
@@ -95,6 +118,7 @@ fn add_operations(table: &mut Table, outcome: &ClassOutcome) {
             outcome.name.to_owned(),
             operation.to_owned(),
             format!("{}, {}", calls(quiet), calls(beside)),
+            format!("{:.1}, {:.1}", quiet.p50_ms(Some(operation)), beside.p50_ms(Some(operation))),
             format!("{before:.1}, {during:.1}"),
             format!("{:.1}", during / before),
         ]);
@@ -161,7 +185,7 @@ fn details(outcome: &ClassOutcome) -> Vec<String> {
     if let Some(Isolation { quiet, beside }) = &outcome.isolation {
         let waits = [&quiet.photo_waits, &beside.photo_waits];
         let [quiet, beside] = waits.map(|waits| {
-            waits.iter().map(|wait| format!("{:.1}", wait.as_secs_f64())).collect::<Vec<_>>().join(" ")
+            waits.iter().map(|wait| format!("{:.2}", wait.as_secs_f64())).collect::<Vec<_>>().join(" ")
         });
         lines.push(format!("{}: photos ready after {quiet} s quiet, {beside} s beside", outcome.name));
     }
@@ -187,6 +211,7 @@ mod tests {
             counts: Findings::default().into_counts(),
             panics: 0,
             memory: Some(memory),
+            cpu: None,
             isolation: Some(Isolation { quiet: level(10), beside: level(beside_ms) }),
             took: Duration::from_secs(1),
         }

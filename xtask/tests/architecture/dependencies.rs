@@ -13,6 +13,7 @@ struct DependencyRule {
     forbidden: &'static [&'static str],
 }
 
+const ALLOCATORS: &str = "photofinish-allocators";
 const CLIENT: &str = "photofinish-client";
 const JPEG: &str = "photofinish-jpeg";
 const KERNELS: &str = "photofinish-kernels";
@@ -26,7 +27,13 @@ const ZOO: &str = "photofinish-zoo";
 const MAY_USE_ALL: [&str; 5] =
     ["photofinish", "photofinish-attack", "photofinish-bench", "photofinish-soak", "photofinish-tests"];
 
-const RULES: [DependencyRule; 13] = [
+const RULES: [DependencyRule; 14] = [
+    // Its unsafe code must stay small.
+    DependencyRule {
+        package: ALLOCATORS,
+        workspace: &[],
+        forbidden: &["ort", "image", "tokio", "sqlx", "ureq"],
+    },
     // It could be published on its own.
     DependencyRule { package: JPEG, workspace: &[], forbidden: &["image", "turbojpeg", "tokio"] },
     DependencyRule { package: KERNELS, workspace: &[], forbidden: &["ort", "image", "tokio", "sqlx"] },

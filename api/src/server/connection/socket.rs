@@ -2,7 +2,9 @@
 //! read a response.
 //!
 //! It lies under the HTTP library, which has no time limit for writes, closes slow heads without a response, and answers
-//! malformed ones without a body: what it writes while a head is awaited is replaced here.
+//! malformed ones without a body: what it writes while a head is awaited is replaced here. A client that sends the next
+//! request before it has read a response may have a malformed one refused while the response is still being sent: what
+//! the library adds to a response that was complete is such a refusal too.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -45,10 +47,19 @@ pub(crate) struct GuardedSocket {
     head_has_begun: bool,
     /// While a write waits for the client.
     stall: Option<Stall>,
+    /// What the HTTP library has still to write; `None` while it may add to it.
+    unwritten: Option<Unwritten>,
     /// The response in place of the one of the HTTP library.
     refusal: Option<RefusalResponse>,
     /// Fires at the earliest deadline or before; it is set only when it has fired too early or would too late.
     timer: Pin<Box<Sleep>>,
+}
+
+/// What is left of a response that is complete.
+struct Unwritten {
+    /// The number of the request.
+    request: u64,
+    bytes: usize,
 }
 
 struct Stall {
@@ -75,6 +86,7 @@ impl GuardedSocket {
             head_deadline,
             head_has_begun: false,
             stall: None,
+            unwritten: None,
             refusal: None,
             timer,
         }
@@ -119,14 +131,43 @@ impl GuardedSocket {
         self.refusal.is_some() || self.activity.awaits_head()
     }
 
-    /// Takes a response of the HTTP library and prepares another in its place.
-    fn replace(&mut self, head: &[u8]) {
-        self.refusal.get_or_insert_with(|| RefusalResponse {
-            bytes: Refusal::from_bare_response(head).into_response(),
-            written: 0,
-            discarded: 0,
-            linger_until: None,
+    /// Takes a response of the HTTP library and prepares another in its place, to be sent after `rest`.
+    fn replace(&mut self, head: &[u8], mut rest: Vec<u8>) {
+        self.refusal.get_or_insert_with(|| {
+            rest.extend(Refusal::from_bare_response(head).into_response());
+            RefusalResponse { bytes: rest, written: 0, discarded: 0, linger_until: None }
         });
+    }
+
+    /// Takes everything that the HTTP library has to write, if a response of its own is in it. Returns its length.
+    fn take_bare_response(&mut self, bufs: &[IoSlice<'_>]) -> Option<usize> {
+        let length = bufs.iter().map(|buf| buf.len()).sum();
+        // The library adds a head to the first buffer, which has what is left of earlier heads, also if parts of an
+        // earlier body are in the buffers after it.
+        let head = bufs.first().map_or(&[][..], |buf| &**buf);
+        if self.is_bare_response() {
+            self.replace(head, Vec::new());
+            return Some(length);
+        }
+        let unwritten = self.unwritten.as_ref()?;
+        if self.activity.flushing_request() != Some(unwritten.request) || length <= unwritten.bytes {
+            return None;
+        }
+        let added = length - unwritten.bytes;
+        let (first, bare) = head.split_at(head.len().checked_sub(added)?);
+        let rest = bufs[1..].iter().fold(first.to_vec(), |mut rest, buf| {
+            rest.extend_from_slice(buf);
+            rest
+        });
+        self.replace(bare, rest);
+        Some(length)
+    }
+
+    /// Remembers how much is left of a complete response after a write of `length` bytes.
+    fn record_unwritten(&mut self, length: usize, written: &Poll<io::Result<usize>>) {
+        let written = if let Poll::Ready(Ok(written)) = written { *written } else { 0 };
+        let bytes = length.saturating_sub(written);
+        self.unwritten = self.activity.flushing_request().map(|request| Unwritten { request, bytes });
     }
 
     /// Passes on the result of a write, or an error when the client has not read enough for too long.
@@ -215,11 +256,11 @@ impl AsyncRead for GuardedSocket {
 impl AsyncWrite for GuardedSocket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if this.is_bare_response() {
-            this.replace(buf);
-            return Poll::Ready(Ok(buf.len()));
+        if let Some(taken) = this.take_bare_response(&[IoSlice::new(buf)]) {
+            return Poll::Ready(Ok(taken));
         }
         let written = Pin::new(&mut this.socket).poll_write(cx, buf);
+        this.record_unwritten(buf.len(), &written);
         this.check_progress(cx, written)
     }
 
@@ -229,11 +270,11 @@ impl AsyncWrite for GuardedSocket {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if this.is_bare_response() {
-            this.replace(bufs.first().map_or(&[][..], |head| &**head));
-            return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
+        if let Some(taken) = this.take_bare_response(bufs) {
+            return Poll::Ready(Ok(taken));
         }
         let written = Pin::new(&mut this.socket).poll_write_vectored(cx, bufs);
+        this.record_unwritten(bufs.iter().map(|buf| buf.len()).sum(), &written);
         this.check_progress(cx, written)
     }
 
@@ -246,7 +287,7 @@ impl AsyncWrite for GuardedSocket {
         let this = self.get_mut();
         ready!(this.poll_write_refusal(cx))?;
         ready!(Pin::new(&mut this.socket).poll_flush(cx))?;
-        this.stall = None;
+        (this.stall, this.unwritten) = (None, None);
         if this.activity.end_flush() {
             this.head_deadline = Instant::now() + this.limits.idle;
             this.head_has_begun = false;
@@ -268,4 +309,86 @@ impl AsyncWrite for GuardedSocket {
 
 fn timed_out(message: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+    /// What hyper writes of itself to a head that it cannot parse.
+    const BARE: &[u8] = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+
+    /// Returns a socket that is sending a complete response, its client, which has read nothing, and the number of bytes
+    /// that the system has taken.
+    async fn begin_unread_response(response: &[u8]) -> (GuardedSocket, TcpStream, usize) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (socket, _) = listener.accept().await.unwrap();
+        let activity = Activity::new(std::time::Instant::now());
+        let limits = SocketLimits { head: LONG, idle: LONG, stall: LONG };
+        let mut guarded = GuardedSocket::new(socket, Arc::clone(&activity), limits);
+        drop(activity.begin_request());
+        let mut sent = 0;
+        poll_fn(|cx| {
+            loop {
+                let bufs = [IoSlice::new(&response[sent..])];
+                match Pin::new(&mut guarded).poll_write_vectored(cx, &bufs) {
+                    Poll::Ready(written) => sent += written.unwrap(),
+                    Poll::Pending => return Poll::Ready(()),
+                }
+            }
+        })
+        .await;
+        assert!(sent < response.len(), "the client's buffers take the whole response");
+        (guarded, client, sent)
+    }
+
+    async fn read_all(mut client: TcpStream) -> Vec<u8> {
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).await.unwrap();
+        received
+    }
+
+    #[tokio::test]
+    async fn a_bare_refusal_behind_an_unread_response_becomes_one_with_the_envelope() {
+        let response: Vec<u8> = (0..32_u32 << 20).map(|i| (i % 251) as u8).collect();
+        let (mut guarded, client, sent) = begin_unread_response(&response).await;
+        // The library adds its head to the first buffer, which is before what is left of the body.
+        let bufs = [IoSlice::new(BARE), IoSlice::new(&response[sent..])];
+        let taken = poll_fn(|cx| Pin::new(&mut guarded).poll_write_vectored(cx, &bufs)).await.unwrap();
+        assert_eq!(taken, BARE.len() + response.len() - sent);
+        let received = tokio::spawn(read_all(client));
+        guarded.shutdown().await.unwrap();
+        drop(guarded);
+        let received = received.await.unwrap();
+        assert!(received.starts_with(&response), "the response arrives whole and in order");
+        let refusal = String::from_utf8_lossy(&received[response.len()..]);
+        assert!(
+            refusal.starts_with("HTTP/1.1 400 Bad Request\r\ncontent-type: application/json"),
+            "{refusal}"
+        );
+        assert!(refusal.contains("x-request-id: ") && refusal.ends_with('}'), "{refusal}");
+    }
+
+    #[tokio::test]
+    async fn a_response_behind_an_unread_one_is_sent_as_it_is() {
+        let response = vec![7; 32 << 20];
+        let (mut guarded, client, sent) = begin_unread_response(&response).await;
+        let next = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+        drop(guarded.activity.begin_request());
+        let rest = [&response[sent..], &next[..]].concat();
+        let received = tokio::spawn(read_all(client));
+        guarded.write_all(&rest).await.unwrap();
+        guarded.shutdown().await.unwrap();
+        drop(guarded);
+        let received = received.await.unwrap();
+        assert_eq!(received.len(), response.len() + next.len());
+        assert!(received.ends_with(next));
+    }
 }

@@ -1,8 +1,8 @@
 //! Brings the faces of albums up to date: reads what changed, or the whole album. Runs as a task per album that no
 //! request owns: a search whose client has gone leaves the faces to the next one.
 //!
-//! The size of an album is known only while it is read. Therefore albums are loaded one after the other, others are
-//! evicted as one grows, and the previous faces of an album are dropped before it is reloaded.
+//! The size of an album is known only while it is read. Therefore albums are loaded one after the other, the organizations
+//! in turn, others are evicted as one grows, and the previous faces of an album are dropped before it is reloaded.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -20,7 +20,9 @@ use super::source::{Change, FaceSource};
 use super::updates::{PendingUpdate, UpdateTicket};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::metric_names;
+use crate::model::ids::AlbumId;
 use crate::traits::Result;
+use crate::turns::{Turn, Turns};
 
 /// Changes of at most this many faces are applied on the calling thread: what a worker finishes at once, 2 MB of
 /// vectors of 256.
@@ -44,8 +46,7 @@ pub(super) enum Reload {
 pub(super) struct AlbumLoader {
     pub(super) source: Arc<dyn FaceSource>,
     pub(super) albums: Arc<Mutex<ResidentAlbums>>,
-    /// Locked by the running load. Fair: the load that has waited longest is next.
-    load_turn: tokio::sync::Mutex<()>,
+    turns: Turns,
     /// Wakes the running load when the faces of an album have left memory.
     memory_freed: Arc<AtomicWaker>,
     is_closed: watch::Sender<bool>,
@@ -56,7 +57,7 @@ impl AlbumLoader {
         Self {
             source,
             albums: Arc::new(Mutex::new(ResidentAlbums::new(limit_bytes))),
-            load_turn: tokio::sync::Mutex::default(),
+            turns: Turns::default(),
             memory_freed: Arc::default(),
             is_closed: watch::Sender::new(false),
         }
@@ -137,7 +138,7 @@ impl AlbumLoader {
     /// Loads an album that is not in memory, when its turn has come. While it waits, it is given up once no search
     /// awaits it; from then on it is read to the end.
     async fn load(&self, slot: &CacheSlot, ticket: &UpdateTicket) -> Result<()> {
-        let Some(_turn) = self.wait_for_turn(ticket).await else { return Ok(()) };
+        let Some(_turn) = self.wait_for_turn(slot.album, ticket).await? else { return Ok(()) };
         if !self.lock_albums().contains(slot) {
             // Its faces would not be counted: the search that awaits this makes a new entry.
             return Ok(());
@@ -157,12 +158,14 @@ impl AlbumLoader {
         Ok(())
     }
 
-    async fn wait_for_turn(&self, ticket: &UpdateTicket) -> Option<tokio::sync::MutexGuard<'_, ()>> {
-        tokio::select! {
+    async fn wait_for_turn(&self, album: AlbumId, ticket: &UpdateTicket) -> Result<Option<Turn>> {
+        let owner = self.source.owner(album).await?;
+        let owner = owner.ok_or_else(|| StoreError::not_found(format!("album {album}")))?;
+        Ok(tokio::select! {
             biased;
-            turn = self.load_turn.lock() => Some(turn),
+            turn = self.turns.take(Some(owner)) => Some(turn),
             () = ticket.wait_until_abandoned() => None,
-        }
+        })
     }
 
     /// Counts the faces of this album that are read while the reservation exists.

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::matrix::{FaceMatrix, MemoryObserver};
-use crate::model::ids::{AlbumId, PhotoId};
+use crate::model::ids::{AlbumId, OrganizationId, PhotoId};
 use crate::traits::Result;
 
 /// A change of an album's faces.
@@ -29,6 +29,8 @@ impl Change {
 pub(crate) trait FaceSource: Send + Sync {
     /// Returns the last change of the album; `None` if there is no such album.
     async fn last_change(&self, album: AlbumId) -> Result<Option<Change>>;
+    /// Returns the organization of an album; `None` if there is no such album.
+    async fn owner(&self, album: AlbumId) -> Result<Option<OrganizationId>>;
     /// Returns the last change of each of the albums that exists, in any order and with one query.
     async fn last_changes(&self, albums: &[AlbumId]) -> Result<Vec<(AlbumId, Change)>>;
     /// Returns all searchable faces of the album and its last change, both from one snapshot.

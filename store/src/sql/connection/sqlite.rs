@@ -1,21 +1,25 @@
 //! One SQLite file: the database of the embedded profile.
 //!
 //! One connection writes, several read (write-ahead log): writers never wait for a lock within the process, and readers
-//! see the last commit.
+//! see the last commit. Writers take turns by organization, so that one with many writes delays its own.
 
 use std::fs::{File, TryLockError};
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Sqlite, SqliteConnection, SqlitePool, Transaction};
+use tokio::time::timeout;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::folder::make_folder;
+use crate::metric_names;
 use crate::private::{private_file, restrict_to_owner};
 use crate::sql::error::store_error;
 use crate::traits::Result;
+use crate::turns::{Turn, Turns, current_organization};
 
 /// How long a statement waits for another process (a command beside the service) to commit.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,6 +45,38 @@ pub(crate) struct SqliteFile {
     pub(crate) writer: SqlitePool,
     pub(crate) reader: SqlitePool,
     key_reader: SqlitePool,
+    write_turns: Turns,
+}
+
+/// A running transaction; rolled back when dropped.
+pub(crate) struct SqliteTransaction {
+    transaction: Transaction<'static, Sqlite>,
+    /// Declared after the transaction, so that the next writer has its turn when this one has ended.
+    _turn: Option<Turn>,
+}
+
+impl SqliteTransaction {
+    pub(crate) async fn commit(self) -> SqlxResult<()> {
+        self.transaction.commit().await
+    }
+
+    pub(crate) async fn rollback(self) -> SqlxResult<()> {
+        self.transaction.rollback().await
+    }
+}
+
+impl Deref for SqliteTransaction {
+    type Target = SqliteConnection;
+
+    fn deref(&self) -> &SqliteConnection {
+        &self.transaction
+    }
+}
+
+impl DerefMut for SqliteTransaction {
+    fn deref_mut(&mut self) -> &mut SqliteConnection {
+        &mut self.transaction
+    }
 }
 
 /// A result of sqlx; the caller adds which operation failed.
@@ -70,17 +106,23 @@ impl SqliteFile {
             writer,
             reader: open_readers(READERS).await?,
             key_reader: open_readers(KEY_READERS).await?,
+            write_turns: Turns::default(),
         })
     }
 
     /// Begins a transaction that holds the write lock from its first statement. One that began as a reader and then
     /// wrote could fail because another process wrote meanwhile.
-    pub(crate) async fn begin_write(&self) -> SqlxResult<Transaction<'static, Sqlite>> {
-        self.writer.begin_with("begin immediate").await
+    pub(crate) async fn begin_write(&self) -> SqlxResult<SqliteTransaction> {
+        let asked_at = Instant::now();
+        let turn = timeout(ACQUIRE_TIMEOUT, self.write_turns.take(current_organization())).await;
+        let turn = turn.map_err(|_elapsed| sqlx::Error::PoolTimedOut)?;
+        let transaction = self.writer.begin_with("begin immediate").await?;
+        metrics::histogram!(metric_names::WRITE_WAIT_SECONDS).record(asked_at.elapsed().as_secs_f64());
+        Ok(SqliteTransaction { transaction, _turn: Some(turn) })
     }
 
-    pub(crate) async fn begin_snapshot(&self) -> SqlxResult<Transaction<'static, Sqlite>> {
-        self.reader.begin().await
+    pub(crate) async fn begin_snapshot(&self) -> SqlxResult<SqliteTransaction> {
+        Ok(SqliteTransaction { transaction: self.reader.begin().await?, _turn: None })
     }
 
     pub(crate) async fn acquire_reader(&self) -> SqlxResult<PoolConnection<Sqlite>> {

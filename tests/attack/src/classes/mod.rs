@@ -4,6 +4,7 @@ mod bombs;
 mod class;
 mod clients;
 mod cursors;
+mod large;
 mod malformed;
 mod matrix;
 mod operations;
@@ -14,7 +15,7 @@ mod urls;
 
 pub use class::{Class, Setting};
 
-/// All classes, in the order in which they run.
+/// The classes of every run, in the order in which they run.
 pub const CLASSES: [&Class; 9] = [
     &matrix::MATRIX,
     &urls::URLS,
@@ -27,7 +28,15 @@ pub const CLASSES: [&Class; 9] = [
     &stops::STOPS,
 ];
 
+/// Classes that run only when they are asked for, because they take long to prepare.
+pub const LONG_CLASSES: [&Class; 1] = [&large::LARGE];
+
+/// All classes, those that run only when they are asked for last.
+pub fn all_classes() -> impl Iterator<Item = &'static Class> {
+    CLASSES.into_iter().chain(LONG_CLASSES)
+}
+
 /// The class of this name.
 pub fn find_class(name: &str) -> Option<&'static Class> {
-    CLASSES.into_iter().find(|class| class.name == name)
+    all_classes().find(|class| class.name == name)
 }

@@ -4,6 +4,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
+use photofinish_store::conformance::other_spellings;
 use photofinish_tests::harness::{Partner, wait_until};
 use rand::RngExt as _;
 use rand::rngs::StdRng;
@@ -113,25 +114,9 @@ fn other_letter(byte: &str, rng: &mut StdRng) -> char {
 fn changed_parameters(target: &str) -> Vec<String> {
     let Some((path, query)) = target.split_once('?') else { return Vec::new() };
     let parameters: Vec<&str> = query.split('&').collect();
-    let mut queries = vec![
-        String::new(),
-        format!("{query}&"),
-        format!("&{query}"),
-        format!("{query}&extra=1"),
-        format!("extra=1&{query}"),
-        format!("{query}&extra"),
-        query.replace('&', "&&"),
-        query.replace('&', ";"),
-        query.replace("%2F", "/"),
-        query.replace("%2F", "%2f"),
-        query.replace("expires=", "expires=%2B"),
-        query.replace("expires=", "expires=+"),
-        query.replace("expires=", "expires=0"),
-        query.replace("max=", "max=0"),
-        query.replace("signature=", "SIGNATURE="),
-    ];
+    let mut queries = other_spellings(query);
+    queries.extend([String::new(), query.replace('&', ";")]);
     let (rest, signature) = query.split_once("signature=").unwrap_or((query, ""));
-    queries.push(format!("{rest}signature={}", signature.to_uppercase()));
     queries.push(format!("{rest}signature="));
     queries.push(format!("{rest}signature={}", "0".repeat(signature.len())));
     for at in 0..parameters.len() {

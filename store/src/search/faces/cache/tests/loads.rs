@@ -63,6 +63,27 @@ async fn a_load_that_waits_its_turn_is_given_up_when_no_search_is_left() {
 }
 
 #[tokio::test]
+async fn ten_cold_albums_of_one_organization_delay_an_album_of_another_by_one_load() {
+    let source = Arc::new(ObservedSource::new(0));
+    let cache = Arc::new(FaceCache::new(source.clone(), usize::MAX));
+    let large: Vec<_> = (0..10).map(|_| spawn_search(&cache, AlbumId::generate())).collect();
+    run_until_idle().await;
+    let small = AlbumId::generate();
+    *source.small_album.lock().unwrap() = Some(small);
+    let search = spawn_search(&cache, small);
+    run_until_idle().await;
+    // The load that runs, one more of the organization that came first, and this one.
+    source.permits.add_permits(3);
+    run_until_idle().await;
+    assert!(search.is_finished(), "{} albums were loaded first", source.loads.load(Ordering::SeqCst));
+    assert_eq!(large.iter().filter(|search| search.is_finished()).count(), 2);
+    source.permits.add_permits(10);
+    for search in large.into_iter().chain([search]) {
+        assert_eq!(search.await.unwrap(), FACES);
+    }
+}
+
+#[tokio::test]
 async fn all_searches_share_the_error_of_a_load_and_the_next_one_loads_again() {
     let source = Arc::new(ObservedSource::new(0));
     let cache = Arc::new(FaceCache::new(source.clone(), usize::MAX));

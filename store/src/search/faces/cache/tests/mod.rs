@@ -3,6 +3,7 @@
 mod loads;
 mod refresh;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicIsize, AtomicUsize, Ordering};
 
 use tokio::sync::Semaphore;
@@ -11,6 +12,7 @@ use tokio::task::{JoinHandle, yield_now};
 use super::*;
 use crate::error::StoreErrorKind;
 use crate::model::encoding::vector_to_bytes;
+use crate::model::ids::OrganizationId;
 use crate::model::photo::BoundingBox;
 use crate::search::faces::loader::CATCH_UP_BYTES;
 use crate::search::faces::matrix::{FaceMatrix, IndexedFace, MemoryObserver, UnlimitedMemory, live_chunks};
@@ -32,6 +34,10 @@ impl FaceSource for CountingSource {
 
     async fn last_changes(&self, albums: &[AlbumId]) -> Result<Vec<(AlbumId, Change)>> {
         Ok(albums.iter().map(|album| (*album, ONLY_CHANGE)).collect())
+    }
+
+    async fn owner(&self, _: AlbumId) -> Result<Option<OrganizationId>> {
+        Ok(Some(OrganizationId(uuid::Uuid::nil())))
     }
 
     async fn load_faces(&self, _: AlbumId, memory: &dyn MemoryObserver) -> Result<(Change, FaceMatrix)> {
@@ -79,6 +85,8 @@ struct ObservedSource {
     /// How many faces an album has.
     faces: usize,
     is_deleted: AtomicBool,
+    /// The album of another organization than that of all other albums.
+    small_album: Mutex<Option<AlbumId>>,
     /// How often the last changes of all albums in memory were read.
     refreshes: AtomicUsize,
     loads: AtomicUsize,
@@ -95,6 +103,7 @@ impl ObservedSource {
             permits: Semaphore::new(permits),
             faces: FACES,
             is_deleted: AtomicBool::new(false),
+            small_album: Mutex::default(),
             refreshes: AtomicUsize::new(0),
             loads: AtomicUsize::new(0),
             loading: AtomicUsize::new(0),
@@ -118,6 +127,11 @@ impl FaceSource for ObservedSource {
         self.refreshes.fetch_add(1, Ordering::SeqCst);
         let existing = if self.is_deleted.load(Ordering::SeqCst) { &[] } else { albums };
         Ok(existing.iter().map(|album| (*album, self.current_change())).collect())
+    }
+
+    async fn owner(&self, album: AlbumId) -> Result<Option<OrganizationId>> {
+        let is_small = *self.small_album.lock().unwrap() == Some(album);
+        Ok(Some(OrganizationId(if is_small { uuid::Uuid::max() } else { uuid::Uuid::nil() })))
     }
 
     async fn load_faces(&self, _: AlbumId, memory: &dyn MemoryObserver) -> Result<(Change, FaceMatrix)> {

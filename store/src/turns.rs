@@ -1,0 +1,153 @@
+//! One at a time, the organizations in turn: whoever asks for much delays itself. Another waits for what is running and for
+//! one of each organization before it. Used where something cannot be done twice at once: loading the faces of an album
+//! into memory, and writing to a database file.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use crate::model::ids::OrganizationId;
+
+tokio::task_local! {
+    static ORGANIZATION: OrganizationId;
+}
+
+/// Runs work on behalf of an organization: where the store serves one at a time, it waits in that organization's turns.
+/// Work outside of this is the service's own. A task that the work spawns is outside.
+pub async fn on_behalf_of<T>(organization: OrganizationId, work: impl Future<Output = T>) -> T {
+    ORGANIZATION.scope(organization, work).await
+}
+
+/// The organization on whose behalf this task runs.
+pub(crate) fn current_organization() -> Option<OrganizationId> {
+    ORGANIZATION.try_with(|organization| *organization).ok()
+}
+
+/// Gives out one turn at a time. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Turns(Arc<Mutex<Queue>>);
+
+#[derive(Default)]
+struct Queue {
+    is_taken: bool,
+    /// The organizations with waiting callers, the next one first.
+    lanes: VecDeque<Lane>,
+}
+
+/// The callers of one organization that wait, in the order of their arrival; at least one.
+struct Lane {
+    /// `None` stands for the service itself, which has turns as an organization has.
+    organization: Option<OrganizationId>,
+    waiting: VecDeque<oneshot::Sender<Turn>>,
+}
+
+/// A turn, passed on when it is dropped.
+pub(crate) struct Turn {
+    /// `None` for one that nobody took.
+    turns: Option<Turns>,
+}
+
+impl Turns {
+    /// Waits for a turn. A caller that stops waiting leaves its place.
+    pub(crate) async fn take(&self, organization: Option<OrganizationId>) -> Turn {
+        let turn = {
+            let mut queue = self.lock();
+            if !queue.is_taken {
+                queue.is_taken = true;
+                return Turn { turns: Some(self.clone()) };
+            }
+            queue.join(organization)
+        };
+        // Fails only when the queue is dropped with its senders, and `self` keeps it.
+        turn.await.unwrap_or(Turn { turns: None })
+    }
+
+    /// Gives the turn to the next that waits.
+    fn pass_on(&self) {
+        loop {
+            let mut queue = self.lock();
+            let Some(next) = queue.next() else {
+                queue.is_taken = false;
+                return;
+            };
+            drop(queue);
+            match next.send(Turn { turns: Some(self.clone()) }) {
+                Ok(()) => return,
+                // Has stopped waiting. Its turn was not taken, so it is not passed on when it is dropped.
+                Err(mut turn) => turn.turns = None,
+            }
+        }
+    }
+
+    /// Each change of the queue is complete in itself.
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn join(&mut self, organization: Option<OrganizationId>) -> oneshot::Receiver<Turn> {
+        let (sender, receiver) = oneshot::channel();
+        match self.lanes.iter_mut().find(|lane| lane.organization == organization) {
+            Some(lane) => lane.waiting.push_back(sender),
+            None => self.lanes.push_back(Lane { organization, waiting: [sender].into() }),
+        }
+        receiver
+    }
+
+    /// Takes the next caller of the organization whose turn it is, which then has the last turn.
+    fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
+        while let Some(mut lane) = self.lanes.pop_front() {
+            lane.waiting.retain(|caller| !caller.is_closed());
+            let Some(next) = lane.waiting.pop_front() else { continue };
+            if !lane.waiting.is_empty() {
+                self.lanes.push_back(lane);
+            }
+            return Some(next);
+        }
+        None
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(turns) = self.turns.take() {
+            turns.pass_on();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn organizations_take_turns_and_those_who_left_are_passed_over() {
+        let turns = Turns::default();
+        let (large, small) = (Some(OrganizationId::generate()), None);
+        let first = turns.take(large).await;
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let callers: Vec<_> = [(large, "a"), (large, "b"), (large, "c"), (small, "d"), (small, "e")]
+            .into_iter()
+            .map(|(organization, name)| {
+                let (turns, order) = (turns.clone(), Arc::clone(&order));
+                tokio::spawn(async move {
+                    let _turn = turns.take(organization).await;
+                    order.lock().unwrap().push(name);
+                })
+            })
+            .collect();
+        while turns.lock().lanes.iter().map(|lane| lane.waiting.len()).sum::<usize>() < callers.len() {
+            tokio::task::yield_now().await;
+        }
+        callers[1].abort();
+        tokio::task::yield_now().await;
+        drop(first);
+        for caller in callers {
+            assert!(caller.await.map_or_else(|error| error.is_cancelled(), |()| true));
+        }
+        assert_eq!(*order.lock().unwrap(), ["a", "d", "c", "e"]);
+        assert!(!turns.lock().is_taken && turns.lock().lanes.is_empty());
+    }
+}

@@ -1,0 +1,261 @@
+//! Large albums: many watchers of an album of half a million photos, and searches that leave after a second in an album
+//! whose faces take longer to load. Another organization's calls tell what that costs everybody else. Not one of the
+//! classes of every run: writing the rows takes minutes.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use photofinish_bench::report::statistics::{percentile, to_milliseconds};
+use photofinish_store::conformance::{face, test_settings};
+use photofinish_store::model::ids::AlbumId;
+use photofinish_store::model::photo::{DetectedFace, Embedding, NewPhoto, PhotoSize};
+use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults};
+use photofinish_store::{Store, StoreSettings};
+use photofinish_tests::harness::Partner;
+use serde_json::{Value, json};
+
+use super::class::{Class, no_settings};
+use crate::findings::Findings;
+use crate::priority::run_at_low_priority;
+use crate::site::{Extent, PATIENCE, Site};
+use crate::wire;
+
+pub(super) const LARGE: Class = Class {
+    name: "large",
+    description: "32 clients that ask for the progress of an album of 500,000 photos again and again, and 116 searches \
+                  that leave after a second, again and again, in a cold album of 700,000 faces",
+    settings: no_settings,
+    stops_service: true,
+    run,
+};
+
+const WATCHERS: usize = 32;
+const IMPATIENT: usize = 116;
+/// How long an impatient search waits.
+const IMPATIENCE: Duration = Duration::from_secs(1);
+/// How long each measurement of the normal client takes.
+const MEASURED_TIME: Duration = Duration::from_secs(15);
+/// Between two calls of the normal client.
+const PAUSE: Duration = Duration::from_millis(20);
+/// The cold album must be searchable within this time.
+const LOAD_LIMIT: Duration = Duration::from_secs(120);
+/// The longest stop and start of the service.
+const STOP_LIMIT: Duration = Duration::from_secs(90);
+/// Photos per call of the store.
+const PHOTOS_PER_CALL: usize = 1_000;
+/// Photos per transaction, as workers write them.
+const PHOTOS_PER_TRANSACTION: usize = 64;
+/// More than at a real event: fewer photos for the same number of faces.
+const FACES_PER_PHOTO: usize = 30;
+
+/// The albums and their owners.
+struct Scene {
+    large: Partner,
+    /// Its photos are watched.
+    watched: String,
+    /// Its faces are searched.
+    searched: String,
+    /// A selfie that was examined: searches with it wait for the faces alone.
+    image: String,
+    normal: Partner,
+    normal_album: String,
+}
+
+fn run(site: &Site, findings: &Findings) -> anyhow::Result<()> {
+    let photos = site.extent.pick(2_000, 500_000);
+    let faces = site.extent.pick(900, 700_000);
+    let scene = Scene::prepare(site);
+    let exit = site.service.terminate(STOP_LIMIT);
+    findings.check(exit.code == Some(0), || format!("the service ended with {exit:?}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(fill(site, &scene, photos, faces)).context("writing the rows of large albums")?;
+    site.service.restart();
+    watch_progress(site, findings, &scene, photos);
+    search_impatiently(site, findings, &scene, faces);
+    Ok(())
+}
+
+impl Scene {
+    fn prepare(site: &Site) -> Self {
+        let (large, normal) = (site.tenant("Large Timing"), site.tenant("Small Timing"));
+        let (watched, searched) = (large.create_album("Watched"), large.create_album("Searched"));
+        let normal_album = normal.create_album("Normal");
+        for (partner, album) in [(&large, &searched), (&normal, &normal_album)] {
+            partner.upload_photo(album, "1.jpg", site.material.photo(0));
+            partner.wait_until_idle(album);
+        }
+        let image = large.upload_selfie(&searched, &site.material.selfie);
+        large.search_by_image(&searched, &image);
+        Self { large, watched, searched, image, normal, normal_album }
+    }
+}
+
+/// Writes the photos of one album and the faces of the other, while no service runs.
+async fn fill(site: &Site, scene: &Scene, photos: usize, faces: usize) -> anyhow::Result<()> {
+    let folder = site.service.data_dir();
+    let database_url = format!("sqlite:{}", folder.join("photofinish.sqlite").display());
+    let store = Store::open(StoreSettings { database_url, ..test_settings(&folder) }).await?;
+    let (watched, searched): (AlbumId, AlbumId) =
+        (AlbumId(scene.watched.parse()?), AlbumId(scene.searched.parse()?));
+    for _ in (0..photos).step_by(PHOTOS_PER_CALL) {
+        store.photos.create(watched, new_photos(PHOTOS_PER_CALL)).await?;
+    }
+    let known = scene.large.list_photos(&scene.searched);
+    let known = known.first().and_then(|photo| photo["id"].as_str());
+    let known = known.context("the album has no photo")?.parse()?;
+    let (found, _) =
+        store.photos.get_detections(searched, photofinish_store::model::ids::PhotoId(known)).await?;
+    let found = found.into_iter().find_map(|face| face.embedding).context("the photo has no face")?;
+    let mut number = 0;
+    while number < faces {
+        let created = store.photos.create(searched, new_photos(PHOTOS_PER_TRANSACTION)).await?;
+        store.queue.confirm(searched, &created).await?;
+        let request =
+            LeaseRequest { limit: created.len(), ttl: Duration::from_secs(600), kind: LeaseKind::Fresh };
+        let leases = store.queue.lease(request).await?;
+        let results = leases.iter().map(|lease| {
+            let faces = (number..number + FACES_PER_PHOTO).map(|number| DetectedFace {
+                embedding: Some(make_embedding(&found, number)),
+                ..face([1.0, 0.0, 0.0, 0.0])
+            });
+            number += FACES_PER_PHOTO;
+            results_with(lease, faces.collect())
+        });
+        store.queue.finish(results.collect()).await?;
+    }
+    store.close().await;
+    Ok(())
+}
+
+fn new_photos(count: usize) -> Vec<NewPhoto> {
+    let photo = |i| NewPhoto { filename: format!("{i}.jpg"), content_type: "image/jpeg".into() };
+    (0..count).map(photo).collect()
+}
+
+fn results_with(lease: &Lease, faces: Vec<DetectedFace>) -> PhotoResults {
+    PhotoResults {
+        lease: lease.clone(),
+        size: PhotoSize { width: 6000, height: 4000 },
+        taken_at: None,
+        camera: None,
+        faces,
+        texts: Vec::new(),
+    }
+}
+
+/// A unit vector that is different for each number, by the model and of the length of a real one.
+fn make_embedding(like: &Embedding, number: usize) -> Embedding {
+    let mut state = number as u64 + 1;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1_u64 << 23) as f32 - 1.0
+    };
+    let values: Vec<f32> = like.vector.iter().map(|_| next()).collect();
+    let length = values.iter().map(|value| value * value).sum::<f32>().sqrt();
+    Embedding { model: like.model.clone(), vector: values.into_iter().map(|value| value / length).collect() }
+}
+
+fn watch_progress(site: &Site, findings: &Findings, scene: &Scene, photos: usize) {
+    let quiet = measure_beside(site, scene, || std::thread::sleep(measured_time(site)));
+    let body = json!({ "albumId": scene.watched }).to_string();
+    let looks = Mutex::new(0_usize);
+    let beside = measure_beside(site, scene, || {
+        let begun = Instant::now();
+        attack_with(WATCHERS, |number| {
+            while begun.elapsed() < measured_time(site) {
+                let request = wire::call("/albums/progress", scene.large.key(), body.as_bytes());
+                let reaction = site.endpoint(1 + (number % 8) as u8).send(&request, PATIENCE);
+                let answer = findings.expect("the progress of a large album", reaction, &[200]);
+                let total = answer.map(|answer| answer.json()["total"].clone());
+                findings.check(total == Some(json!(photos)), || format!("{total:?} of {photos} photos"));
+                *looks.lock().unwrap_or_else(std::sync::PoisonError::into_inner) += 1;
+            }
+        });
+    });
+    let looks = looks.into_inner().unwrap_or_default();
+    let what = format!("`albums/get` beside {WATCHERS} watchers of {photos} photos ({looks} looks)");
+    findings.figure(&what, format!("{} quiet, {} beside", describe(&quiet), describe(&beside)));
+}
+
+fn search_impatiently(site: &Site, findings: &Findings, scene: &Scene, faces: usize) {
+    let body = json!({ "albumId": scene.searched, "imageId": scene.image }).to_string();
+    let request = wire::call("/photos/search/face/list", scene.large.key(), body.as_bytes());
+    let (begun, is_loaded) = (Instant::now(), AtomicBool::new(false));
+    let first_answer = Mutex::new(None);
+    let beside = measure_beside(site, scene, || {
+        attack_with(IMPATIENT, |number| {
+            while !is_loaded.load(Ordering::SeqCst) && begun.elapsed() < LOAD_LIMIT {
+                let reaction = site.endpoint(1 + (number % 8) as u8).send(&request, IMPATIENCE);
+                findings.record("an impatient search", &reaction);
+                if reaction.answer().is_some_and(|answer| answer.status == 200) {
+                    is_loaded.store(true, Ordering::SeqCst);
+                    let mut first = first_answer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    first.get_or_insert_with(|| begun.elapsed());
+                }
+            }
+        });
+    });
+    let first = first_answer.into_inner().unwrap_or_default();
+    findings.check(first.is_some(), || {
+        format!("no search of {IMPATIENT} that leave after {IMPATIENCE:?} was answered within {LOAD_LIMIT:?}")
+    });
+    let later = Instant::now();
+    let reaction = site.endpoint(1).send(&request, PATIENCE);
+    findings.expect("a search in the loaded album", reaction, &[200]);
+    let what = format!("{IMPATIENT} searches that leave after a second in a cold album of {faces} faces");
+    let first = first
+        .map_or("no answer".to_owned(), |first| format!("first answer after {:.1} s", first.as_secs_f64()));
+    let later = to_milliseconds(later.elapsed());
+    findings.figure(
+        &what,
+        format!("{first}, the next after {later:.0} ms; `albums/get` beside: {}", describe(&beside)),
+    );
+}
+
+fn measured_time(site: &Site) -> Duration {
+    if site.extent == Extent::Quick { Duration::from_secs(1) } else { MEASURED_TIME }
+}
+
+/// Runs `attack` on many threads of a low priority; it is given their numbers.
+fn attack_with(threads: usize, attack: impl Fn(usize) + Sync) {
+    run_at_low_priority(|| {
+        std::thread::scope(|scope| {
+            for number in 0..threads {
+                let attack = &attack;
+                scope.spawn(move || attack(number));
+            }
+        });
+    });
+}
+
+/// The latencies of another organization's `albums/get` while `work` is done.
+fn measure_beside(site: &Site, scene: &Scene, work: impl FnOnce()) -> Vec<Duration> {
+    let is_over = AtomicBool::new(false);
+    let body: Value = json!({ "albumId": scene.normal_album });
+    let call = || {
+        let mut times = Vec::new();
+        while !is_over.load(Ordering::SeqCst) {
+            let begun = Instant::now();
+            let response = scene.normal.call("/albums/get", &body);
+            times.push(if response.status == 200 { begun.elapsed() } else { PATIENCE });
+            std::thread::sleep(PAUSE);
+        }
+        times
+    };
+    // The first call opens a connection.
+    drop(scene.normal.call("/albums/get", &body));
+    let _alive = site.service.is_alive();
+    std::thread::scope(|scope| {
+        let measured = scope.spawn(call);
+        work();
+        is_over.store(true, Ordering::SeqCst);
+        measured.join().unwrap_or_default()
+    })
+}
+
+fn describe(times: &[Duration]) -> String {
+    let [p50, p99] = [0.5, 0.99].map(|fraction| to_milliseconds(percentile(times, fraction)));
+    format!("p50 {p50:.1}, p99 {p99:.1} ms")
+}
