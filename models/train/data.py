@@ -11,7 +11,8 @@ import cv2
 import numpy as np
 
 import materials
-from draw import HEIGHT, WIDTH, Draw
+from draw import Draw
+from patterns import HEIGHT, WIDTH
 from teacher import NUMBER_CONFIDENCE, Teacher
 
 # The gate's input, pixels, and the cells of its map: 8 x 12.

@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 
 from data import INPUT_HEIGHT, INPUT_WIDTH, cells
-from draw import HEIGHT, REACH, TOP, UNIT, WIDTH
+from patterns import HEIGHT, REACH, TOP, UNIT, WIDTH
 from teacher import NUMBER_CONFIDENCE, Teacher, session
 
 BOTTOM, MAX_ENLARGEMENT, MIN_UNIT = 5.06, 4.0, 20

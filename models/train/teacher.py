@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import onnxruntime
 
-from draw import HEIGHT, UNIT, WIDTH
+from patterns import HEIGHT, UNIT, WIDTH
 
 # Step 6.
 BIN_THRESH, BOX_THRESH, UNCLIP_RATIO, MIN_SIDE, MIN_UNCLIPPED_SIDE = 0.3, 0.5, 1.6, 3, 5
