@@ -42,7 +42,8 @@ fn open_zoo(config: &Config) -> anyhow::Result<Arc<dyn ModelFactory>> {
 /// # Errors
 /// When a model file is missing or wrong.
 pub fn open_networks(config: &Config, runtime: Runtime) -> anyhow::Result<ZooModels> {
-    Ok(ZooModels::open(Arc::new(runtime), config.settings.models.models_dir.clone())?)
+    let models = &config.settings.models;
+    Ok(ZooModels::open(Arc::new(runtime), models.models_dir.clone())?.with_bib_gate(models.bib_gate))
 }
 
 /// Where the measured speeds of the networks are kept.

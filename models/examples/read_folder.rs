@@ -1,7 +1,8 @@
 //! Reads the bibs of a folder of photos and compares them with labels: recall, precision, CPU time per step.
 //!
-//! `read_folder PHOTOS BIBS.csv MODELS LIBONNXRUNTIME [bf16] [--out F.json]`: PHOTOS is the folder that the `file`
-//! column of the csv is relative to. Photos are the working frames as they are. A photo's result is the set of its
+//! `read_folder PHOTOS BIBS.csv MODELS LIBONNXRUNTIME [bf16] [nogate] [--faces SIDE] [--out F.json]`: PHOTOS is the folder
+//! that the `file` column of the csv is relative to; `nogate` reads every torso; faces are detected at a long side of SIDE,
+//! 640 by default. Photos are the working frames as they are. A photo's result is the set of its
 //! accepted bibs; leading zeros do not count. Precision is a lower bound where not every readable bib is labelled.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use image::{DynamicImage, ImageDecoder, ImageReader};
 use photofinish_kernels::image::frame::Picture;
-use photofinish_models::factory::ZooModels;
+use photofinish_models::factory::{BibGateChoice, ZooModels};
 use photofinish_models::onnx::runtime::{DeviceChoice, Precision, Runtime, RuntimeSettings};
 use photofinish_models::traits::{BibPattern, BibReader, BibText, FaceDetector, ModelFactory, ReadRequest};
 use photofinish_models::tuning::PrecisionChoice;
@@ -24,7 +25,7 @@ use tracing_subscriber::registry::{LookupSpan, Registry};
 
 /// The pattern of albums that set none.
 const PATTERN: &str = "[A-Z]{0,2}[0-9]{2,5}[A-Z]?";
-/// Long side of the frame for face detection, in pixels.
+/// Long side of the frame for face detection, in pixels, unless the arguments say another.
 const FACE_LONG_SIDE: u32 = 640;
 /// Least confidence of an accepted bib.
 const ACCEPT_CONFIDENCE: f32 = 0.9;
@@ -41,11 +42,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         Runtime::open(&RuntimeSettings { library: run.library.clone(), device: DeviceChoice::Auto })?;
     println!("{runtime}");
     let models = ZooModels::open(Arc::new(runtime), run.models.clone())?
+        .with_bib_gate(run.bib_gate)
         .with_precision(PrecisionChoice::Always(run.precision), None)?;
     let mut bench = FolderReader {
         detector: models.create_face_detector()?,
         reader: models.create_bib_reader()?,
         pattern: BibPattern::new(PATTERN)?,
+        face_side: run.face_side,
     };
 
     let labels = load_labels(&run.labels)?;
@@ -69,6 +72,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{part:>5} {score}");
     }
     steps.print(labels.len());
+    println!("{:?}", bench.reader.take_counts());
     if let Some(out) = run.out {
         std::fs::write(out, serde_json::to_string_pretty(&written)?)?;
     }
@@ -81,6 +85,8 @@ struct Arguments {
     models: PathBuf,
     library: PathBuf,
     precision: Precision,
+    bib_gate: BibGateChoice,
+    face_side: u32,
     out: Option<PathBuf>,
 }
 
@@ -90,10 +96,13 @@ impl Arguments {
         let mut next =
             || words.next().map(PathBuf::from).ok_or("see the first lines of this file for arguments");
         let (photos, labels, models, library) = (next()?, next()?, next()?, next()?);
-        let mut run = Self { photos, labels, models, library, precision: Precision::F32, out: None };
+        let (precision, bib_gate, face_side) = (Precision::F32, BibGateChoice::On, FACE_LONG_SIDE);
+        let mut run = Self { photos, labels, models, library, precision, bib_gate, face_side, out: None };
         while let Some(word) = words.next() {
             match word.as_str() {
                 "bf16" => run.precision = Precision::Bf16,
+                "nogate" => run.bib_gate = BibGateChoice::Off,
+                "--faces" => run.face_side = words.next().ok_or("--faces needs a number")?.parse()?,
                 "--out" => run.out = words.next().map(PathBuf::from),
                 _ => return Err(format!("unknown argument {word}").into()),
             }
@@ -107,6 +116,7 @@ struct FolderReader {
     detector: Box<dyn FaceDetector>,
     reader: Box<dyn BibReader>,
     pattern: BibPattern,
+    face_side: u32,
 }
 
 impl FolderReader {
@@ -114,7 +124,7 @@ impl FolderReader {
         let frame = photo.frame();
         let faces = {
             let _step = tracing::debug_span!(target: "photofinish_models", "faces").entered();
-            self.detector.detect(&[frame], FACE_LONG_SIDE)?
+            self.detector.detect(&[frame], self.face_side)?
         };
         let _step = tracing::debug_span!(target: "photofinish_models", "bibs").entered();
         let request = ReadRequest { frame, faces: &faces[0], pattern: &self.pattern };

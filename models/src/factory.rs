@@ -4,21 +4,33 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use photofinish_kernels::device::Device;
-use photofinish_zoo::{Contract, Model, ModelRole, ModelSet, Zoo};
+use photofinish_zoo::{Contract, FileState, Model, ModelRole, ModelSet, Zoo};
 
 use crate::faces::embedder::AlignedEmbedder;
 use crate::faces::libfacedetection::Libfacedetection;
 use crate::faces::yunet::{Yunet, YunetThresholds};
-use crate::onnx::runtime::{Backend, Runtime};
+use crate::onnx::runtime::{Backend, NetworkDevice, Runtime};
 use crate::onnx::session::{Network, Workload};
-use crate::reading::{self, ReaderNetworks, SharedTextDetector, TorsoBibReader};
+use crate::reading::{self, BibGate, ReaderNetworks, SharedTextDetector, TorsoBibReader, TorsoPassKind};
 use crate::traits::{
     BatchSizes, BibReader, FaceDetector, FaceEmbedder, ModelError, ModelFactory, ModelIdentity,
 };
 use crate::tuning::{self, Backends, Candidate, Measurements, PrecisionChoice};
 
+/// Letters of a digest that tell an operator's networks apart.
+const DIGEST_LETTERS: usize = 12;
+
 /// Input values of black and white pixels of the text networks.
 const TEXT_BLACK_AND_WHITE: [f32; 2] = [-1.0, 1.0];
+
+/// Whether a bib gate decides which torsos are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BibGateChoice {
+    /// It does: the operator's, else the one of the binary.
+    On,
+    /// Every torso is read.
+    Off,
+}
 
 /// Creates the networks of one model set.
 pub struct ZooModels {
@@ -27,6 +39,7 @@ pub struct ZooModels {
     zoo: Zoo,
     model_set: ModelSet,
     backends: Backends,
+    bib_gate: BibGateChoice,
     /// Shared by all readers: it is rarely used and takes more memory than any other network. Loaded on first use.
     full_frame_detector: Mutex<Option<SharedTextDetector>>,
 }
@@ -49,7 +62,21 @@ impl ZooModels {
             );
         }
         let backends = Backends::all(Backend::OnnxRuntime);
-        Ok(Self { runtime, folder, zoo, model_set: set, backends, full_frame_detector: Mutex::default() })
+        Ok(Self {
+            runtime,
+            folder,
+            zoo,
+            model_set: set,
+            backends,
+            bib_gate: BibGateChoice::On,
+            full_frame_detector: Mutex::default(),
+        })
+    }
+
+    /// Reads with or without the bib gate. Call before [`Self::with_precision`], which measures what is used.
+    #[must_use]
+    pub fn with_bib_gate(self, choice: BibGateChoice) -> Self {
+        Self { bib_gate: choice, ..self }
     }
 
     /// Chooses what computes each network: the configured precision, or the fastest, which is measured unless the file
@@ -74,11 +101,12 @@ impl ZooModels {
                     embedder: fastest(ModelRole::FaceEmbedder)?,
                     text_detector: fastest(ModelRole::TextDetector)?,
                     recogniser: fastest(ModelRole::TextRecogniser)?,
+                    bib_gate: measurements.fastest(&self.bib_gate_identity()?),
                 }
             }
         };
-        let Backends { embedder, text_detector, recogniser } = self.backends;
-        tracing::info!(%embedder, %text_detector, %recogniser, "chose the backends of the networks");
+        let Backends { embedder, text_detector, recogniser, bib_gate } = self.backends;
+        tracing::info!(%embedder, %text_detector, %recogniser, %bib_gate, "chose the backends of the networks");
         Ok(self)
     }
 
@@ -93,7 +121,7 @@ impl ZooModels {
     fn list_candidates(&self) -> Result<Vec<Candidate>, ModelError> {
         let candidate = |model: &Model, workload, rows: u32, columns: u32, black_and_white| Candidate {
             identity: model.identity(),
-            file: self.folder.join(model.network_file()),
+            file: model.locate(&self.folder),
             workload,
             input_shape: [3, rows as usize, columns as usize],
             black_and_white,
@@ -105,11 +133,11 @@ impl ZooModels {
         let strip = reading::RECOGNISER_INPUT;
         let detector = self.model(ModelRole::TextDetector)?;
         let recogniser = self.model(ModelRole::TextRecogniser)?;
-        Ok(vec![
+        let mut candidates = vec![
             candidate(embedder, Workload::Embedding, contract.size, contract.size, black_and_white),
             candidate(
                 detector,
-                reading::FIRST_PASS_WORKLOAD,
+                TorsoPassKind::First.whole_workload(),
                 canvas.height,
                 canvas.width,
                 TEXT_BLACK_AND_WHITE,
@@ -121,7 +149,52 @@ impl ZooModels {
                 strip.width,
                 TEXT_BLACK_AND_WHITE,
             ),
-        ])
+        ];
+        if self.bib_gate == BibGateChoice::On {
+            let input = reading::BIB_GATE_INPUT;
+            let gate = self.model(ModelRole::BibGate)?;
+            let measured = candidate(gate, Workload::BibGate, input.height, input.width, [0.0, 255.0]);
+            candidates.push(Candidate { identity: self.bib_gate_identity()?, ..measured });
+        }
+        Ok(candidates)
+    }
+
+    /// Name and version of the bib gate; of an operator's own the beginning of its digest.
+    fn bib_gate_identity(&self) -> Result<String, ModelError> {
+        let model = self.model(ModelRole::BibGate)?;
+        let own = self.zoo.verify(&self.folder).into_iter().find(|status| status.role == ModelRole::BibGate);
+        match own.and_then(|status| status.files.into_iter().next()) {
+            Some((name, FileState::Own(digest))) => Ok(format!("{name} {}", &digest[..DIGEST_LETTERS])),
+            _ => Ok(model.identity()),
+        }
+    }
+
+    /// Loads the bib gate and says which it is and how it decides; `None` when none is used.
+    ///
+    /// # Errors
+    /// When its file cannot be used.
+    pub fn describe_bib_gate(&self) -> Result<Option<String>, ModelError> {
+        let Some(gate) = self.load_bib_gate()? else { return Ok(None) };
+        Ok(Some(format!("{}, {}", self.bib_gate_identity()?, gate.thresholds())))
+    }
+
+    fn load_bib_gate(&self) -> Result<Option<BibGate>, ModelError> {
+        if self.bib_gate == BibGateChoice::Off {
+            return Ok(None);
+        }
+        let model = self.model(ModelRole::BibGate)?;
+        let network = self.load_network(model, Workload::BibGate, self.backends.bib_gate)?;
+        BibGate::new(&Device::Cpu, network).map(Some)
+    }
+
+    /// Loads a text detector for each height of a pass's canvas. Without a gate nothing says where on a torso a number is;
+    /// on a GPU small inputs take as long as large ones.
+    fn load_torso_detectors(&self, pass: TorsoPassKind, has_gate: bool) -> Result<Vec<Network>, ModelError> {
+        let detector = self.model(ModelRole::TextDetector)?;
+        let uses_windows = has_gate && self.runtime.device() == NetworkDevice::Cpu;
+        let workloads = if uses_windows { pass.workloads().to_vec() } else { vec![pass.whole_workload()] };
+        let load = |workload| self.load_network(detector, workload, self.backends.text_detector);
+        workloads.into_iter().map(load).collect()
     }
 
     /// The model set in use.
@@ -157,7 +230,7 @@ impl ZooModels {
         workload: Workload,
         backend: Backend,
     ) -> Result<Network, ModelError> {
-        Network::load(&self.runtime, &self.folder.join(model.network_file()), workload, backend)
+        Network::load(&self.runtime, &model.locate(&self.folder), workload, backend)
     }
 }
 
@@ -198,16 +271,15 @@ impl ModelFactory for ZooModels {
         let Contract::TextRecogniser { characters } = &recogniser.contract else {
             return Err(wrong_contract(recogniser));
         };
-        let backends = &self.backends;
+        let bib_gate = self.load_bib_gate()?;
+        let has_gate = bib_gate.is_some();
+        let strips = reading::RECOGNISER_WORKLOAD;
         let networks = ReaderNetworks {
-            first_pass: self.load_network(detector, reading::FIRST_PASS_WORKLOAD, backends.text_detector)?,
-            second_pass: self.load_network(
-                detector,
-                reading::SECOND_PASS_WORKLOAD,
-                backends.text_detector,
-            )?,
+            bib_gate,
+            first_pass: self.load_torso_detectors(TorsoPassKind::First, has_gate)?,
+            second_pass: self.load_torso_detectors(TorsoPassKind::Second, has_gate)?,
             full_frame: self.load_full_frame_detector(detector)?,
-            recogniser: self.load_network(recogniser, reading::RECOGNISER_WORKLOAD, backends.recogniser)?,
+            recogniser: self.load_network(recogniser, strips, self.backends.recogniser)?,
             characters: characters.clone(),
         };
         let identity = ModelIdentity {

@@ -64,6 +64,10 @@ pub trait BibReader: Send {
     /// Has calls end early once `interrupt` is set. Reading a photo takes many runs of networks, up to seconds; a reader
     /// that runs a single one per photo ignores this.
     fn end_when_set(&mut self, _interrupt: Interrupt) {}
+    /// Returns what became of the torsos since the last call.
+    fn take_counts(&mut self) -> TorsoCounts {
+        TorsoCounts::default()
+    }
     /// Names and version of the networks.
     fn identity(&self) -> &ModelIdentity;
 }
@@ -127,6 +131,17 @@ pub struct EmbeddedFace {
     pub vector: Vec<f32>,
     /// Variance of the Laplacian of the aligned crop's grey values (0 to 255), scaled to a 112 px crop. Low means blurred.
     pub sharpness: f32,
+}
+
+/// What became of torsos.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TorsoCounts {
+    /// Text was detected on them, as far as there was any.
+    pub read: u64,
+    /// The bib gate saw no number.
+    pub no_number: u64,
+    /// They were the smallest of too many in one photo.
+    pub too_many: u64,
 }
 
 /// A photo to read.

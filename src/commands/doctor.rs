@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use photofinish_api::context::SeatLimits;
-use photofinish_models::onnx::runtime::Runtime;
+use photofinish_models::factory::ZooModels;
 use photofinish_models::tuning::PrecisionChoice;
 use photofinish_store::{Store, StoreError};
 use photofinish_zoo::Zoo;
@@ -82,24 +82,35 @@ fn check_runtime_library(config: &Config) -> Finding {
     Finding { component: "onnx runtime", state }
 }
 
-/// Opens the device, then shows which library and precision computes each network on it, and how fast.
+/// Opens the device and the bib gate, then shows which library and precision computes each network on it, and how fast.
 fn check_device(config: &Config) -> Vec<Finding> {
     let runtime = match models::open_runtime(config) {
         Ok(runtime) => runtime,
         Err(error) => return vec![Finding { component: "device", state: Err(format!("{error:#}")) }],
     };
     let device = Finding { component: "device", state: Ok(runtime.to_string()) };
-    let speed = match config.settings.models.text_precision {
-        _ if !runtime.has_openvino() => Ok("f32 for all networks, nothing to choose".to_owned()),
-        PrecisionChoice::Always(precision) => Ok(format!("{precision} for all networks, as configured")),
-        PrecisionChoice::Auto => describe_speeds(config, runtime).map_err(|error| format!("{error:#}")),
+    let has_choice = runtime.has_openvino();
+    let networks = match models::open_networks(config, runtime) {
+        Ok(networks) => networks,
+        Err(error) => {
+            return vec![device, Finding { component: "networks", state: Err(format!("{error:#}")) }];
+        }
     };
-    vec![device, Finding { component: "networks", state: speed }]
+    let gate = match networks.describe_bib_gate() {
+        Ok(description) => Ok(description.unwrap_or_else(|| "off: every torso is read".to_owned())),
+        Err(error) => Err(error.to_string()),
+    };
+    let gate = Finding { component: "bib gate", state: gate };
+    let speed = match config.settings.models.text_precision {
+        _ if !has_choice => Ok("f32 for all networks, nothing to choose".to_owned()),
+        PrecisionChoice::Always(precision) => Ok(format!("{precision} for all networks, as configured")),
+        PrecisionChoice::Auto => describe_speeds(config, &networks).map_err(|error| format!("{error:#}")),
+    };
+    vec![device, gate, Finding { component: "networks", state: speed }]
 }
 
 /// Returns the measurements of the last start, or measures.
-fn describe_speeds(config: &Config, runtime: Runtime) -> anyhow::Result<String> {
-    let networks = models::open_networks(config, runtime)?;
+fn describe_speeds(config: &Config, networks: &ZooModels) -> anyhow::Result<String> {
     let measurements = networks.measure(Some(&models::tuning_file(config)))?;
     Ok(measurements.lines().join("; "))
 }

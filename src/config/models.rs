@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use photofinish_models::factory::BibGateChoice;
 use photofinish_models::onnx::runtime::{DeviceChoice, Precision};
 use photofinish_models::tuning::PrecisionChoice;
 
@@ -21,6 +22,8 @@ const PRECISIONS: Choice<PrecisionChoice> = Choice(&[
     ("bf16", PrecisionChoice::Always(Precision::Bf16)),
     ("f32", PrecisionChoice::Always(Precision::F32)),
 ]);
+
+const BIB_GATES: Choice<BibGateChoice> = Choice(&[("on", BibGateChoice::On), ("off", BibGateChoice::Off)]);
 
 /// Which models read the photos.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,4 +61,8 @@ pub struct ModelArguments {
     #[arg(long, env = "PHOTOFINISH_TEXT_PRECISION", value_name = "NAME", default_value = "auto")]
     #[arg(value_parser = PRECISIONS)]
     pub text_precision: PrecisionChoice,
+    /// Whether a small network decides which torsos are read for bibs: the file bib_gate.onnx of the models folder, or the one of the binary
+    #[arg(long, env = "PHOTOFINISH_BIB_GATE", value_name = "NAME", default_value = "on")]
+    #[arg(value_parser = BIB_GATES)]
+    pub bib_gate: BibGateChoice,
 }

@@ -1,13 +1,12 @@
 //! One loaded network. Every network takes one input tensor. A session runs on the calling thread only, without a thread
 //! pool of its own: the pipeline's threads provide the parallelism.
 
-use std::path::Path;
-
 use ort::ep::{self, ArbitrarilyConfigurableExecutionProvider, ExecutionProviderDispatch};
 use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 use ort::session::{Session, SessionOutputs};
 use ort::value::TensorRef;
 use photofinish_kernels::image::tensor::Tensor;
+use photofinish_zoo::NetworkFile;
 
 use crate::onnx::runtime::{Backend, NetworkDevice, Runtime};
 use crate::traits::ModelError;
@@ -29,6 +28,8 @@ pub enum Workload {
     },
     /// Detects text in pictures of any size.
     DynamicTextDetection,
+    /// Looks for numbers on one torso per call; the file fixes the shape.
+    BibGate,
     /// Reads one strip of text per call.
     TextRecognition {
         /// Width in pixels.
@@ -47,7 +48,7 @@ impl Workload {
     /// Returns the dynamic dimensions that this workload fixes, with their sizes.
     fn dimension_overrides(self) -> Vec<(&'static str, i64)> {
         match self {
-            Self::FaceDetection | Self::DynamicTextDetection => Vec::new(),
+            Self::FaceDetection | Self::DynamicTextDetection | Self::BibGate => Vec::new(),
             Self::Embedding => vec![(EMBEDDER_BATCH_DIMENSION, 1)],
             Self::TextDetection { width, height } => {
                 vec![
@@ -91,13 +92,15 @@ impl Network {
     /// `File` when the file is missing or the runtime rejects it; `Device` when the execution provider cannot be loaded.
     pub fn load(
         runtime: &Runtime,
-        path: &Path,
+        file: &NetworkFile,
         workload: Workload,
         backend: Backend,
     ) -> Result<Self, ModelError> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = file.name();
         let file_error = |detail: String| ModelError::File { name: name.clone(), detail };
-        if !path.is_file() {
+        if let NetworkFile::Path(path) = file
+            && !path.is_file()
+        {
             return Err(file_error(format!("no file at {}", path.display())));
         }
         let mut builder =
@@ -115,8 +118,22 @@ impl Network {
                     .map_err(|error| file_error(error.to_string()))?;
             }
         }
-        let session = builder.commit_from_file(path).map_err(|error| file_error(error.to_string()))?;
+        let session = match file {
+            NetworkFile::Path(path) => builder.commit_from_file(path),
+            NetworkFile::CompiledIn { bytes, .. } => builder.commit_from_memory(bytes),
+        };
+        let session = session.map_err(|error| file_error(error.to_string()))?;
         Ok(Self { name, session })
+    }
+
+    /// The file's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns an entry of the file's metadata; `None` if there is none of this name.
+    pub fn metadata(&self, key: &str) -> Option<String> {
+        self.session.metadata().ok()?.custom(key)
     }
 
     /// Runs on one tensor.

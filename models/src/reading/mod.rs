@@ -1,16 +1,18 @@
 //! The bib reader. Bibs are on torsos under faces, so text is detected there only, at the scale at which the text
 //! network reads digits best. `docs/READING.md` lists the steps; comments here cite them by number.
 //!
-//! Each runner gets a first pass (`torso`, `text_detector`), and the detected texts of a photo are read
-//! (`text_recogniser`). A runner without a confident bib but with some text gets a second pass at a larger scale. The
-//! full frame is read when no bib was accepted. `readings` decides which of two readings of one text is kept.
+//! A gate looks at each torso (`bib_gate`). Where it sees that a number may be, the runner gets a first pass (`torso`,
+//! `torso_detector`, `text_detector`), and the detected texts of a photo are read (`text_recogniser`). A runner without a
+//! confident bib but with some text gets a second pass at a larger scale. The full frame is read when no bib was accepted. `readings` decides which of two readings of one text is kept.
 //!
 //! Knows nothing of albums except the pattern of their bibs.
 
+mod bib_gate;
 mod readings;
 mod text_detector;
 mod text_recogniser;
 mod torso;
+mod torso_detector;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,12 +20,16 @@ use photofinish_kernels::device::Device;
 use photofinish_kernels::geometry::Quad;
 use photofinish_kernels::image::frame::{Frame, Size};
 
+use self::bib_gate::GateOpinion;
 use self::readings::{TextReading, drop_contained, merge_readings};
 use self::text_detector::TextDetector;
 use self::text_recogniser::TextRecogniser;
-use self::torso::{FIRST_PASS, Runner, SECOND_PASS, select_runners};
+use self::torso::{FIRST_PASS, Runner, SECOND_PASS, TorsoPass, select_runners};
+use self::torso_detector::TorsoDetector;
 use crate::onnx::session::{Network, Workload};
-use crate::traits::{BibReader, BibText, Interrupt, ModelError, ModelIdentity, ReadRequest};
+use crate::traits::{BibReader, BibText, Interrupt, ModelError, ModelIdentity, ReadRequest, TorsoCounts};
+
+pub use self::bib_gate::{BibGate, GateThresholds};
 
 /// Least text probability around a runner in the first pass at which a second pass can help (step 13). Values there are
 /// either below .005 or above .3.
@@ -41,10 +47,13 @@ const MIN_CONFIDENCE: f32 = 0.5;
 
 /// The networks that the reader runs. Each has its own session, because a session is fastest on one input shape.
 pub struct ReaderNetworks {
-    /// Text detector of the first pass; its input is always 256 x 384.
-    pub first_pass: Network,
-    /// Text detector of the second pass; its input is always 384 x 480.
-    pub second_pass: Network,
+    /// Decides which torsos are read, and where; without it, all are.
+    pub bib_gate: Option<BibGate>,
+    /// Text detectors of the first pass, loaded with all of [`TorsoPassKind::workloads`] in this order, or with
+    /// [`TorsoPassKind::whole_workload`] alone, which reads all of every torso.
+    pub first_pass: Vec<Network>,
+    /// The same for the second pass.
+    pub second_pass: Vec<Network>,
     /// Text detector for full frames of any shape.
     pub full_frame: SharedTextDetector,
     /// Text recogniser; its input is always 160 x 48.
@@ -53,20 +62,46 @@ pub struct ReaderNetworks {
     pub characters: String,
 }
 
-/// The input of [`ReaderNetworks::first_pass`], in pixels.
+/// The input of the bib gate, in pixels.
+pub const BIB_GATE_INPUT: Size = bib_gate::INPUT;
+/// The largest input of [`ReaderNetworks::first_pass`], in pixels.
 pub const FIRST_PASS_CANVAS: Size = FIRST_PASS.canvas;
 /// The input of [`ReaderNetworks::recogniser`], in pixels.
 pub const RECOGNISER_INPUT: Size =
     Size { width: text_recogniser::INPUT_WIDTH as u32, height: text_recogniser::INPUT_HEIGHT as u32 };
-/// Workload to load [`ReaderNetworks::first_pass`] with.
-pub const FIRST_PASS_WORKLOAD: Workload =
-    Workload::TextDetection { width: FIRST_PASS.canvas.width, height: FIRST_PASS.canvas.height };
-/// Workload to load [`ReaderNetworks::second_pass`] with.
-pub const SECOND_PASS_WORKLOAD: Workload =
-    Workload::TextDetection { width: SECOND_PASS.canvas.width, height: SECOND_PASS.canvas.height };
 /// Workload to load [`ReaderNetworks::recogniser`] with.
 pub const RECOGNISER_WORKLOAD: Workload =
     Workload::TextRecognition { width: text_recogniser::INPUT_WIDTH as u32 };
+
+/// A pass over a torso.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TorsoPassKind {
+    /// That of every torso.
+    First,
+    /// The one at a larger scale.
+    Second,
+}
+
+impl TorsoPassKind {
+    const fn pass(self) -> &'static TorsoPass {
+        match self {
+            Self::First => &FIRST_PASS,
+            Self::Second => &SECOND_PASS,
+        }
+    }
+
+    /// Workloads to load its networks with: windows of the canvas, lowest first, and the whole canvas.
+    pub fn workloads(self) -> [Workload; 3] {
+        let width = self.pass().canvas.width;
+        self.pass().heights().map(|height| Workload::TextDetection { width, height })
+    }
+
+    /// Workload for the whole canvas.
+    pub fn whole_workload(self) -> Workload {
+        let Size { width, height } = self.pass().canvas;
+        Workload::TextDetection { width, height }
+    }
+}
 
 /// A text detector for full frames that all readers share, because it is rarely used and takes much memory. Cheap to
 /// clone; calls are serialised by a mutex.
@@ -88,24 +123,37 @@ impl SharedTextDetector {
 
 /// Reads bibs on torsos, by the steps of `docs/READING.md`. Keeps its buffers between calls.
 pub struct TorsoBibReader {
-    first_pass: TextDetector,
-    second_pass: TextDetector,
+    bib_gate: Option<BibGate>,
+    first_pass: TorsoDetector,
+    second_pass: TorsoDetector,
     full_frame: SharedTextDetector,
     recogniser: TextRecogniser,
     identity: ModelIdentity,
     interrupt: Interrupt,
+    counts: TorsoCounts,
+}
+
+/// A runner with what is known of the torso.
+struct Torso<'r> {
+    runner: &'r Runner,
+    /// What the gate says, if there is one.
+    opinion: Option<GateOpinion>,
+    /// The highest text probability of the first pass; 0 where none ran.
+    text_probability: f32,
 }
 
 impl TorsoBibReader {
     /// Builds a reader whose kernels run on `device`.
     pub fn new(device: &Device, networks: ReaderNetworks, identity: ModelIdentity) -> Self {
         Self {
-            first_pass: TextDetector::new(device, networks.first_pass),
-            second_pass: TextDetector::new(device, networks.second_pass),
+            bib_gate: networks.bib_gate,
+            first_pass: TorsoDetector::new(device, &FIRST_PASS, networks.first_pass),
+            second_pass: TorsoDetector::new(device, &SECOND_PASS, networks.second_pass),
             full_frame: networks.full_frame,
             recogniser: TextRecogniser::new(device, networks.recogniser, &networks.characters),
             identity,
             interrupt: Interrupt::default(),
+            counts: TorsoCounts::default(),
         }
     }
 
@@ -118,6 +166,7 @@ impl TorsoBibReader {
                 "skipped the smallest runners of a crowd: only the largest {MAX_RUNNERS} are read"
             );
             runners.truncate(MAX_RUNNERS);
+            self.counts.too_many += skipped as u64;
         }
         let mut readings = self.read_torsos(request, &runners)?;
         if !readings.iter().any(TextReading::is_accepted) {
@@ -127,36 +176,79 @@ impl TorsoBibReader {
         Ok(into_bib_texts(readings))
     }
 
-    /// Runs the first pass on every runner, and the second on those without a confident bib.
+    /// Asks the gate about every runner, runs the first pass on those who may wear a number, and the second on those of
+    /// them without a confident bib.
     fn read_torsos(
         &mut self,
         request: &ReadRequest<'_>,
         runners: &[Runner],
     ) -> Result<Vec<TextReading>, ModelError> {
+        let mut torsos = self.ask_gate(request, runners)?;
         let mut texts = Vec::new();
-        let mut text_probabilities = Vec::with_capacity(runners.len());
-        for runner in runners {
+        for torso in &mut torsos {
             self.interrupt.check()?;
             let _span = tracing::debug_span!("first_pass").entered();
-            let torso = self.first_pass.detect_on_torso(request.frame, runner, &FIRST_PASS)?;
-            texts.extend(torso.texts);
-            text_probabilities.push(torso.text_probability);
+            let cells = torso.opinion.as_ref().map(|opinion| &opinion.rows);
+            let found = self.first_pass.detect(request.frame, torso.runner, cells)?;
+            texts.extend(found.texts);
+            torso.text_probability = found.text_probability;
         }
         let mut readings = self.recognise_texts(request, texts)?;
 
         let mut texts = Vec::new();
-        for (runner, text_probability) in runners.iter().zip(text_probabilities) {
-            let is_resolved = readings.iter().any(|reading| reading.resolves(runner));
-            if is_resolved || text_probability <= MIN_TEXT_PROBABILITY {
-                continue;
-            }
+        torsos.retain(|torso| self.deserves_second_pass(torso, &readings));
+        for torso in &torsos {
             self.interrupt.check()?;
             let _span = tracing::debug_span!("second_pass").entered();
-            texts.extend(self.second_pass.detect_on_torso(request.frame, runner, &SECOND_PASS)?.texts);
+            let cells = torso.opinion.as_ref().map(|opinion| &opinion.rows);
+            texts.extend(self.second_pass.detect(request.frame, torso.runner, cells)?.texts);
         }
         let second_readings = self.recognise_texts(request, texts)?;
         merge_readings(&mut readings, second_readings);
         Ok(readings)
+    }
+
+    /// Returns the torsos that may show a number; all, when there is no gate.
+    fn ask_gate<'r>(
+        &mut self,
+        request: &ReadRequest<'_>,
+        runners: &'r [Runner],
+    ) -> Result<Vec<Torso<'r>>, ModelError> {
+        let mut torsos = Vec::with_capacity(runners.len());
+        for runner in runners {
+            let Some(gate) = &mut self.bib_gate else {
+                torsos.push(Torso { runner, opinion: None, text_probability: 0.0 });
+                continue;
+            };
+            self.interrupt.check()?;
+            let _span = tracing::debug_span!("bib_gate").entered();
+            let opinion = gate.look(request.frame, runner)?;
+            if opinion.score >= gate.thresholds().skip_below {
+                torsos.push(Torso { runner, opinion: Some(opinion), text_probability: 0.0 });
+            }
+        }
+        let skipped = runners.len() - torsos.len();
+        if skipped > 0 {
+            tracing::debug!(
+                skipped,
+                torsos = runners.len(),
+                "skipped torsos on which the gate saw no number"
+            );
+        }
+        self.counts.read += torsos.len() as u64;
+        self.counts.no_number += skipped as u64;
+        Ok(torsos)
+    }
+
+    /// Whether a runner without a confident bib may have one that a larger scale shows (step 13).
+    fn deserves_second_pass(&self, torso: &Torso<'_>, readings: &[TextReading]) -> bool {
+        let is_likely = match (&self.bib_gate, &torso.opinion) {
+            (Some(gate), Some(opinion)) => opinion.score >= gate.thresholds().second_pass_from,
+            _ => true,
+        };
+        is_likely
+            && torso.text_probability > MIN_TEXT_PROBABILITY
+            && !readings.iter().any(|reading| reading.resolves(torso.runner))
     }
 
     fn read_full_frame(
@@ -197,6 +289,10 @@ impl BibReader for TorsoBibReader {
 
     fn end_when_set(&mut self, interrupt: Interrupt) {
         self.interrupt = interrupt;
+    }
+
+    fn take_counts(&mut self) -> TorsoCounts {
+        std::mem::take(&mut self.counts)
     }
 
     fn identity(&self) -> &ModelIdentity {

@@ -10,7 +10,7 @@ use photofinish_kernels::image::tensor::{Channels, Normalisation, Slot, Tensor};
 use photofinish_kernels::regions::{DbParameters, DbPostprocess, DetectedBox, ProbabilityMap};
 use photofinish_kernels::resize::letterbox::Letterbox;
 
-use super::torso::{Region, Runner, TorsoPass};
+use super::torso::{CanvasRows, Region, Runner, TorsoPass};
 use crate::onnx::session::Network;
 use crate::traits::ModelError;
 
@@ -69,10 +69,11 @@ pub(super) struct TorsoTexts {
     pub(super) text_probability: f32,
 }
 
-/// Where a part of a photo goes on the canvas: scaled to `size`, in the top left corner.
+/// Where a part of a photo goes on the canvas: scaled to `size`, in the top left corner, without the first rows.
 struct CanvasPlacement<'a> {
     window: Window<'a>,
     size: Size,
+    skipped_rows: u32,
     canvas: Size,
 }
 
@@ -88,12 +89,13 @@ impl TextDetector {
         Self { network, input: Tensor::default(), letterbox, postprocess: DbPostprocess::default() }
     }
 
-    /// Detects texts on the torso of a runner; none when the torso is outside the photo.
+    /// Detects texts on the torso of a runner, in these rows of the pass's canvas; none when the torso is outside the photo.
     pub(super) fn detect_on_torso(
         &mut self,
         frame: Frame<'_>,
         runner: &Runner,
         pass: &TorsoPass,
+        rows: CanvasRows,
     ) -> Result<TorsoTexts, ModelError> {
         let photo = frame.size();
         let Some(region) = runner.region(pass, photo) else { return Ok(TorsoTexts::default()) };
@@ -101,9 +103,14 @@ impl TextDetector {
             return Ok(TorsoTexts::default());
         };
         let zoom = runner.zoom(pass);
-        let placement = CanvasPlacement { window, size: scale_size(region.size, zoom), canvas: pass.canvas };
+        let placement = CanvasPlacement {
+            window,
+            size: region.scaled_size(zoom),
+            skipped_rows: rows.first,
+            canvas: Size { width: pass.canvas.width, height: rows.count },
+        };
         let found = self.detect(placement, probability_columns(runner, &region, zoom))?;
-        let (left, top) = (region.left as f32, region.top as f32);
+        let (left, top) = (region.left as f32, region.top as f32 + rows.first as f32 / zoom);
         let in_photo = |found: DetectedBox| {
             Quad(found.quad.0.map(|corner| Point { x: corner.x / zoom + left, y: corner.y / zoom + top }))
         };
@@ -120,7 +127,8 @@ impl TextDetector {
     ) -> Result<Vec<Quad>, ModelError> {
         let photo = frame.size();
         let (size, canvas) = full_frame_sizes(photo, long_side);
-        let found = self.detect(CanvasPlacement { window: frame.as_window(), size, canvas }, 0..0)?;
+        let placement = CanvasPlacement { window: frame.as_window(), size, skipped_rows: 0, canvas };
+        let found = self.detect(placement, 0..0)?;
         let x_scale = photo.width as f32 / size.width as f32;
         let y_scale = photo.height as f32 / size.height as f32;
         let in_photo = |found: DetectedBox| {
@@ -135,10 +143,10 @@ impl TextDetector {
         placement: CanvasPlacement<'_>,
         columns: Range<usize>,
     ) -> Result<DetectedBoxes, ModelError> {
-        let CanvasPlacement { window, size, canvas } = placement;
+        let CanvasPlacement { window, size, skipped_rows, canvas } = placement;
         self.input.reshape([1, 3, canvas.height as usize, canvas.width as usize]);
         let slot = Slot { tensor: &mut self.input, item: 0, normalisation: &INPUT_NORMALISATION };
-        self.letterbox.place(window, size, slot);
+        self.letterbox.place_rows(window, size, skipped_rows, slot);
         let outputs = self.network.run(&self.input)?;
         let output = outputs.first()?;
         let map = ProbabilityMap::new(output.values, canvas).ok_or_else(|| ModelError::Inference {
@@ -151,11 +159,6 @@ impl TextDetector {
         let max_probability = map.max_in_columns(columns.start, columns.end);
         Ok(DetectedBoxes { boxes: self.postprocess.find_boxes(map, &POSTPROCESS), max_probability })
     }
-}
-
-fn scale_size(size: Size, zoom: f32) -> Size {
-    let side = |pixels: u32| (pixels as f32 * zoom).round_ties_even().max(1.0) as u32;
-    Size { width: side(size.width), height: side(size.height) }
 }
 
 /// Returns the size that a full frame is scaled to, and its canvas.

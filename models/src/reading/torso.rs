@@ -44,15 +44,46 @@ pub(super) struct TorsoPass {
     pub(super) scale: f32,
     /// The network's input, in pixels: one shape for all torsos.
     pub(super) canvas: Size,
+    /// Heights of windows of the canvas, in pixels, lowest first: inputs for torsos of which the gate says where a number is.
+    pub(super) window_heights: [u32; 2],
+    /// Windows begin at multiples of this many rows.
+    pub(super) window_step: u32,
+    /// Height around the gate's cells, in cells, that a window shows too.
+    pub(super) window_margin: u32,
 }
 
 /// The pass that every runner gets (steps 4 and 5): digits become 48 pixels high.
-pub(super) const FIRST_PASS: TorsoPass =
-    TorsoPass { reach: 1.45, top: 0.7, bottom: 5.06, scale: 88.0, canvas: Size { width: 256, height: 384 } };
+pub(super) const FIRST_PASS: TorsoPass = TorsoPass {
+    reach: 1.45,
+    top: 0.7,
+    bottom: 5.06,
+    scale: 88.0,
+    canvas: Size { width: 256, height: 384 },
+    window_heights: [192, 256],
+    window_step: 32,
+    window_margin: 1,
+};
 
 /// The pass for runners where the first pass saw text but no confident bib (step 13): wider and at a larger scale.
-pub(super) const SECOND_PASS: TorsoPass =
-    TorsoPass { reach: 1.7, top: 0.8, bottom: 5.0, scale: 112.0, canvas: Size { width: 384, height: 480 } };
+pub(super) const SECOND_PASS: TorsoPass = TorsoPass {
+    reach: 1.7,
+    top: 0.8,
+    bottom: 5.0,
+    scale: 112.0,
+    canvas: Size { width: 384, height: 480 },
+    window_heights: [256, 320],
+    window_step: 4,
+    window_margin: 2,
+};
+
+/// Rows of a pass's canvas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CanvasRows {
+    /// The first one.
+    pub(super) first: u32,
+    /// How many.
+    pub(super) count: u32,
+}
 
 /// A person who may wear a bib, in pixels of the photo.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -136,6 +167,12 @@ impl Runner {
 }
 
 impl Region {
+    /// The region's size when it is scaled by `zoom`; at least a pixel.
+    pub(super) fn scaled_size(&self, zoom: f32) -> Size {
+        let side = |pixels: u32| (pixels as f32 * zoom).round_ties_even().max(1.0) as u32;
+        Size { width: side(self.size.width), height: side(self.size.height) }
+    }
+
     /// The region in floating-point pixels.
     pub(super) fn rect(&self) -> Rect {
         let (left, top) = (self.left as f32, self.top as f32);

@@ -9,10 +9,11 @@
 mod measurements;
 mod picture;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use photofinish_kernels::image::tensor::Tensor;
+use photofinish_zoo::NetworkFile;
 
 pub use self::measurements::{Measurement, Measurements};
 use crate::onnx::cpu::Cpu;
@@ -44,12 +45,14 @@ pub struct Backends {
     pub text_detector: Backend,
     /// The text recogniser.
     pub recogniser: Backend,
+    /// The bib gate.
+    pub bib_gate: Backend,
 }
 
 impl Backends {
     /// The same backend for all networks.
     pub const fn all(backend: Backend) -> Self {
-        Self { embedder: backend, text_detector: backend, recogniser: backend }
+        Self { embedder: backend, text_detector: backend, recogniser: backend, bib_gate: backend }
     }
 }
 
@@ -59,7 +62,7 @@ pub struct Candidate {
     /// Name and version.
     pub identity: String,
     /// The model file.
-    pub file: PathBuf,
+    pub file: NetworkFile,
     /// What it is used for.
     pub workload: Workload,
     /// The shape of its input: planes, rows, columns.

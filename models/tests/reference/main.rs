@@ -6,6 +6,8 @@
 mod environment;
 mod pictures;
 
+use std::path::Path;
+
 use photofinish_kernels::device::Device;
 use photofinish_kernels::geometry::Quad;
 use photofinish_models::faces::embedder::AlignedEmbedder;
@@ -13,12 +15,14 @@ use photofinish_models::faces::libfacedetection::Libfacedetection;
 use photofinish_models::faces::yunet::{Yunet, YunetThresholds};
 use photofinish_models::onnx::runtime::{Backend, Precision};
 use photofinish_models::onnx::session::{Network, Workload};
-use photofinish_models::reading::{self, ReaderNetworks, SharedTextDetector, TorsoBibReader};
+use photofinish_models::reading::{
+    self, BibGate, ReaderNetworks, SharedTextDetector, TorsoBibReader, TorsoPassKind,
+};
 use photofinish_models::traits::{
     BibPattern, BibReader, EmbeddedFace, FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelIdentity,
     ReadRequest,
 };
-use photofinish_zoo::{Contract, Model, ModelRole, ModelSet, Zoo};
+use photofinish_zoo::{Contract, Model, ModelRole, ModelSet, NetworkFile, Zoo};
 
 use environment::{TestEnvironment, shared_environment};
 use pictures::{ReferenceFace, ReferencePicture};
@@ -40,7 +44,7 @@ fn load_network(environment: &TestEnvironment, model: &Model, workload: Workload
         true => Backend::OpenVino(Precision::F32),
         false => Backend::OnnxRuntime,
     };
-    Some(Network::load(environment.runtime, &file, workload, backend).unwrap())
+    Some(Network::load(environment.runtime, &NetworkFile::Path(file), workload, backend).unwrap())
 }
 
 fn load_yunet(environment: &TestEnvironment) -> Option<Yunet> {
@@ -61,15 +65,31 @@ fn load_embedder(environment: &TestEnvironment, set: ModelSet) -> Option<Aligned
     Some(AlignedEmbedder::new(network, contract, identity(&model), 1))
 }
 
-fn load_bib_reader(environment: &TestEnvironment) -> Option<TorsoBibReader> {
+fn load_detectors(
+    environment: &TestEnvironment,
+    detector: &Model,
+    pass: TorsoPassKind,
+) -> Option<Vec<Network>> {
+    pass.workloads().into_iter().map(|workload| load_network(environment, detector, workload)).collect()
+}
+
+/// The gate of the binary.
+fn load_bib_gate(environment: &TestEnvironment) -> BibGate {
+    let file = find_model(ModelSet::Default, ModelRole::BibGate).locate(Path::new("no folder"));
+    let network = Network::load(environment.runtime, &file, Workload::BibGate, Backend::OnnxRuntime).unwrap();
+    BibGate::new(&Device::Cpu, network).unwrap()
+}
+
+fn load_bib_reader(environment: &TestEnvironment, with_gate: bool) -> Option<TorsoBibReader> {
     let (detector, recogniser) = (
         find_model(ModelSet::Default, ModelRole::TextDetector),
         find_model(ModelSet::Default, ModelRole::TextRecogniser),
     );
     let Contract::TextRecogniser { characters } = &recogniser.contract else { panic!("not a recogniser") };
     let networks = ReaderNetworks {
-        first_pass: load_network(environment, &detector, reading::FIRST_PASS_WORKLOAD)?,
-        second_pass: load_network(environment, &detector, reading::SECOND_PASS_WORKLOAD)?,
+        bib_gate: with_gate.then(|| load_bib_gate(environment)),
+        first_pass: load_detectors(environment, &detector, TorsoPassKind::First)?,
+        second_pass: load_detectors(environment, &detector, TorsoPassKind::Second)?,
         full_frame: SharedTextDetector::new(
             &Device::Cpu,
             load_network(environment, &detector, Workload::DynamicTextDetection)?,
@@ -187,9 +207,63 @@ fn a_batch_of_photos_gives_the_faces_of_each_alone() {
 }
 
 #[test]
+fn a_file_that_is_no_bib_gate_is_refused_by_name() {
+    let Some(environment) = shared_environment() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let gate = find_model(ModelSet::Default, ModelRole::BibGate);
+    let load = || {
+        let file = gate.locate(folder.path());
+        Network::load(environment.runtime, &file, Workload::BibGate, Backend::OnnxRuntime)
+            .and_then(|network| BibGate::new(&Device::Cpu, network))
+    };
+    assert!(load().is_ok(), "the binary's");
+    std::fs::write(folder.path().join(gate.network_file()), b"no network").unwrap();
+    let error = load().err().expect("damaged").to_string();
+    assert!(error.starts_with("model bib_gate.onnx"), "{error}");
+    let recogniser = find_model(ModelSet::Default, ModelRole::TextRecogniser);
+    let Some(other) = environment.model_file(recogniser.network_file()) else { return };
+    std::fs::copy(other, folder.path().join(gate.network_file())).unwrap();
+    let error = load().err().expect("another network").to_string();
+    assert!(error.starts_with("model bib_gate.onnx: not a bib gate"), "{error}");
+}
+
+/// Of the reference pictures one shows a race, and the others people without numbers.
+#[test]
+fn the_gate_skips_torsos_without_a_number_and_changes_no_reading() {
+    let Some(environment) = shared_environment() else { return };
+    let Some(mut detector) = load_yunet(environment) else { return };
+    let (Some(mut gated), Some(mut ungated)) =
+        (load_bib_reader(environment, true), load_bib_reader(environment, false))
+    else {
+        return;
+    };
+    let pattern = BibPattern::new("[A-Z]{0,2}[0-9]{2,5}[A-Z]?").unwrap();
+    for picture in ReferencePicture::load_all(&environment.reference) {
+        let frame = picture.pixels.frame();
+        let faces = detector.detect(&[frame], LONG_SIDE).unwrap().remove(0);
+        let bibs = |reader: &mut TorsoBibReader| -> Vec<String> {
+            let request = ReadRequest { frame, faces: &faces, pattern: &pattern };
+            let texts = reader.read(&[request]).unwrap().remove(0);
+            let accepted = texts.into_iter().filter(|text| text.is_bib && text.confidence >= 0.9);
+            accepted.map(|text| text.text).collect()
+        };
+        assert_eq!(bibs(&mut gated), bibs(&mut ungated), "{}", picture.name);
+        let (with, without) = (gated.take_counts(), ungated.take_counts());
+        assert_eq!(without.no_number, 0);
+        assert_eq!(with.read + with.no_number, without.read, "each torso is counted once");
+        if picture.bibs.is_empty() {
+            assert!(with.no_number > 0, "{}: {with:?}", picture.name);
+        } else {
+            assert!(with.read > 0, "{}: {with:?}", picture.name);
+        }
+    }
+}
+
+#[test]
 fn the_bib_reader_reads_the_bib_of_the_reference_alone_and_in_a_batch() {
     let Some(environment) = shared_environment() else { return };
-    let (Some(mut detector), Some(mut reader)) = (load_yunet(environment), load_bib_reader(environment))
+    let (Some(mut detector), Some(mut reader)) =
+        (load_yunet(environment), load_bib_reader(environment, true))
     else {
         return;
     };

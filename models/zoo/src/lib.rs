@@ -5,8 +5,10 @@
 
 pub mod catalog;
 pub mod contract;
+pub mod network_file;
 pub mod verify;
 
 pub use catalog::{Model, ModelFile, ModelRole, ModelSet, PackageRegistry, Source, Zoo};
 pub use contract::{Calibration, ChannelOrder, Contract, EmbedderContract};
+pub use network_file::NetworkFile;
 pub use verify::{FileState, ModelStatus, NoModelSet};

@@ -16,10 +16,21 @@ pub enum FileState {
     Valid,
     /// Not present.
     Missing,
+    /// Not present, and not needed: the binary contains it.
+    CompiledIn,
+    /// Present with another digest than that of the binary's, which is given: the operator's own.
+    Own(String),
     /// Present with another digest, which is given.
     WrongDigest(String),
     /// Present but not readable; the error.
     Unreadable(String),
+}
+
+impl FileState {
+    /// Whether the file can be used.
+    pub fn is_usable(&self) -> bool {
+        matches!(self, Self::Valid | Self::CompiledIn | Self::Own(_))
+    }
 }
 
 impl fmt::Display for FileState {
@@ -27,6 +38,8 @@ impl fmt::Display for FileState {
         match self {
             Self::Valid => f.write_str("right"),
             Self::Missing => f.write_str("missing"),
+            Self::CompiledIn => f.write_str("in the binary"),
+            Self::Own(digest) => write!(f, "the operator's own (sha256 {digest})"),
             Self::WrongDigest(digest) => write!(f, "wrong (sha256 {digest})"),
             Self::Unreadable(error) => write!(f, "unreadable ({error})"),
         }
@@ -47,9 +60,9 @@ pub struct ModelStatus {
 }
 
 impl ModelStatus {
-    /// Whether every file is valid.
+    /// Whether every file can be used.
     pub fn is_complete(&self) -> bool {
-        self.files.iter().all(|(_, state)| *state == FileState::Valid)
+        self.files.iter().all(|(_, state)| state.is_usable())
     }
 }
 
@@ -89,7 +102,12 @@ impl Zoo {
 
 /// Checks a model's files in `folder`.
 fn check_model(model: &Model, folder: &Path) -> ModelStatus {
-    let files = model.files.iter().map(|file| (file.name.clone(), check_file(file, folder))).collect();
+    let state = |file| match check_file(file, folder) {
+        FileState::Missing if model.is_compiled_in() => FileState::CompiledIn,
+        FileState::WrongDigest(digest) if model.is_compiled_in() => FileState::Own(digest),
+        state => state,
+    };
+    let files = model.files.iter().map(|file| (file.name.clone(), state(file))).collect();
     ModelStatus { identity: model.identity(), sets: model.sets.clone(), role: model.role, files }
 }
 
@@ -109,10 +127,7 @@ fn choose_set(zoo: &Zoo, folder: &Path) -> Result<ModelSet, NoModelSet> {
 fn list_wrong_files(zoo: &Zoo, set: ModelSet, folder: &Path) -> Vec<String> {
     let models = ModelRole::ALL.iter().filter_map(|role| zoo.model(set, *role));
     let files = models.flat_map(|found| check_model(found, folder).files);
-    files
-        .filter(|(_, state)| *state != FileState::Valid)
-        .map(|(name, state)| format!("{name} ({state})"))
-        .collect()
+    files.filter(|(_, state)| !state.is_usable()).map(|(name, state)| format!("{name} ({state})")).collect()
 }
 
 fn check_file(file: &ModelFile, folder: &Path) -> FileState {
@@ -152,6 +167,21 @@ mod tests {
         for file in ["yunet_n_dynamic.onnx", "libfacedetection.so", "rec_v4_alnum.onnx"] {
             assert!(message.contains(file), "{file} is not in: {message}");
         }
+    }
+
+    #[test]
+    fn a_network_of_the_binary_needs_no_file_and_may_be_the_operators_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let gate = || {
+            let statuses = Zoo::embedded().verify(folder.path());
+            statuses.into_iter().find(|status| status.role == ModelRole::BibGate).unwrap()
+        };
+        assert_eq!(gate().files[0].1, FileState::CompiledIn);
+        std::fs::write(folder.path().join("bib_gate.onnx"), b"another").unwrap();
+        assert!(matches!(gate().files[0].1, FileState::Own(_)));
+        assert!(gate().is_complete());
+        let problems = Zoo::embedded().choose_set(folder.path()).unwrap_err().to_string();
+        assert!(!problems.contains("bib_gate.onnx"), "{problems}");
     }
 
     #[test]

@@ -6,11 +6,14 @@ use std::sync::Arc;
 
 use photofinish_kernels::geometry::Rect;
 use photofinish_kernels::resize::Resizer;
-use photofinish_models::traits::{BibPattern, BibReader, BibText, FaceBox, ModelError, ReadRequest};
+use photofinish_models::traits::{
+    BibPattern, BibReader, BibText, FaceBox, ModelError, ReadRequest, TorsoCounts,
+};
 use photofinish_store::model::album::DEFAULT_BIB_PATTERN;
 use photofinish_store::model::photo::{DetectedText, TextIndexState, UnindexedReason};
 
 use crate::engine::fault::Outage;
+use crate::engine::metrics::TORSOS;
 use crate::engine::stage::{Step, StepResults, SteppedStage};
 use crate::stages::grid::{self, Cell, CellGrid};
 use crate::stages::inference::{BatchInference, SelfTest, grey_frame, grey_picture};
@@ -56,6 +59,13 @@ fn self_test(
     reader.read(&[ReadRequest { frame: picture.frame(), ..*photo }]).map(drop)
 }
 
+fn count_torsos(counts: TorsoCounts) {
+    let TorsoCounts { read, no_number, too_many } = counts;
+    for (outcome, count) in [("read", read), ("no_number", no_number), ("too_many", too_many)] {
+        metrics::counter!(TORSOS, "outcome" => outcome).increment(count);
+    }
+}
+
 /// What one step reads of a photo. The cell has its own pixels.
 struct Region {
     pattern: Arc<BibPattern>,
@@ -89,6 +99,7 @@ impl SteppedStage for Read {
             .filter_map(|(photo, region)| Some(read_request(photo, region.as_ref()?)))
             .collect();
         let mut texts = read_inference().infer_batch(self.reader.as_mut(), &requests)?.into_iter();
+        count_torsos(self.reader.take_counts());
         let mut results = Vec::with_capacity(batch.len());
         for ((photo, parts), region) in photos().zip(&regions) {
             let Some(region) = region else {

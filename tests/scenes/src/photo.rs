@@ -16,8 +16,8 @@ const GRAIN: f32 = 2.2;
 pub struct Entrant<'a> {
     /// The portrait used for the head.
     pub portrait: &'a Portrait,
-    /// The race number.
-    pub bib: &'a str,
+    /// The race number; none is worn where there is none.
+    pub bib: Option<&'a str>,
     /// Colour of the shirt.
     pub shirt: Color,
 }
@@ -68,9 +68,13 @@ impl PhotoRenderer {
                 is_mirrored: rng.uniform(0.0, 1.0) < 0.3,
                 light,
             };
-            let sheet = self.print_sheet(entrant.bib);
-            let figure =
-                RunnerFigure { portrait: entrant.portrait, sheet: &sheet, shirt: entrant.shirt, pose };
+            let sheet = entrant.bib.map(|bib| self.print_sheet(bib));
+            let figure = RunnerFigure {
+                portrait: entrant.portrait,
+                sheet: sheet.as_ref(),
+                shirt: entrant.shirt,
+                pose,
+            };
             runner::draw_runner(&mut canvas, &figure, plan.seed.wrapping_add(index as u64));
         }
         canvas.to_image(plan.seed, GRAIN)

@@ -17,8 +17,8 @@ const FEET_BELOW_CHIN: f32 = 9.6;
 pub struct RunnerFigure<'a> {
     /// The portrait used for the head.
     pub portrait: &'a Portrait,
-    /// The bib.
-    pub sheet: &'a Sheet,
+    /// The bib, if one is worn.
+    pub sheet: Option<&'a Sheet>,
     /// Colour of the shirt.
     pub shirt: Color,
     /// Position and size.
@@ -52,7 +52,9 @@ pub fn draw_runner(canvas: &mut Canvas, runner: &RunnerFigure<'_>, seed: u64) {
         rotation: rng.uniform(-0.09, 0.09),
         slant: rng.uniform(-0.06, 0.06),
     };
-    runner.sheet.draw_on(body.canvas, placement);
+    if let Some(sheet) = runner.sheet {
+        sheet.draw_on(body.canvas, placement);
+    }
     runner.portrait.draw_head(body.canvas, runner.pose);
 }
 

@@ -39,6 +39,47 @@ fn the_registry_models_distinguish_the_runners_of_the_sample_event() {
     }
 }
 
+/// The gate's effect as an operator sees it: of drawn runners those without a number are skipped, the number of the one
+/// who wears one is found all the same, and with the gate off nobody is skipped.
+#[test]
+fn torsos_without_a_number_are_skipped_and_the_numbers_of_others_are_found() {
+    const TEST: &str = "torsos_without_a_number_are_skipped_and_the_numbers_of_others_are_found";
+    let portraits = variable_or_installed_path("PHOTOFINISH_TEST_PORTRAITS", "portraits");
+    if !portraits.is_dir() {
+        return skip_or_fail(
+            TEST,
+            &format!("{} is missing: run `cargo xtask setup --all`", portraits.display()),
+        );
+    }
+    const SEEDS: u64 = 3;
+    let photos: Vec<Vec<u8>> = (1..=SEEDS)
+        .map(|seed| event::draw_group_photo(&portraits, [None, Some("4817"), None], seed).expect("a photo"))
+        .collect();
+    for (gate, least_skipped, most_skipped) in [("on", SEEDS, 2 * SEEDS), ("off", 0, 0)] {
+        let options = match ServiceOptions::with_real_models() {
+            Ok(options) => options.with_setting("PHOTOFINISH_BIB_GATE", gate),
+            Err(why) => return skip_or_fail(TEST, &why),
+        };
+        let service = Service::start(options);
+        let partner = service.partner();
+        let album = partner.create_album("Few numbers");
+        for (index, photo) in photos.iter().enumerate() {
+            partner.upload_photo(&album, &format!("{index}.jpg"), photo);
+        }
+        partner.wait_until_idle(&album);
+        let found = partner.search_by_bib_exact(&album, "4817").len();
+        assert_eq!(found, photos.len(), "photos of the bib with the gate {gate}");
+        let page = partner.get(&format!("{}/metrics", service.origin())).text();
+        let count = |outcome: &str| -> u64 {
+            let name = format!("photofinish_torsos_total{{outcome=\"{outcome}\"}} ");
+            page.lines().find_map(|line| line.strip_prefix(&name)).map_or(0, |count| count.parse().unwrap())
+        };
+        let (read, skipped) = (count("read"), count("no_number"));
+        assert_eq!(read + skipped, 3 * SEEDS, "torsos with the gate {gate}: {page}");
+        assert!((least_skipped..=most_skipped).contains(&skipped), "{skipped} skipped with the gate {gate}");
+    }
+}
+
 /// Uploads the event and searches it by every bib and every selfie.
 fn check_event(test: &str, options: ServiceOptions) {
     let portraits = variable_or_installed_path("PHOTOFINISH_TEST_PORTRAITS", "portraits");

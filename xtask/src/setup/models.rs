@@ -85,7 +85,9 @@ impl ModelInstaller<'_> {
         for role in ModelRole::ALL {
             let model =
                 zoo.model(set, role).with_context(|| format!("the zoo has no {role:?} in the {set}"))?;
-            run_step(&format!("network {}", model.name), || self.install_model(model))?;
+            if !model.is_compiled_in() {
+                run_step(&format!("network {}", model.name), || self.install_model(model))?;
+            }
         }
         Ok(())
     }

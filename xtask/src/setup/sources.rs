@@ -36,6 +36,7 @@ impl fmt::Display for Origin<'_> {
             Self::Listed(Source::Https { files, .. }) => {
                 f.write_str(files.first().map_or("no address", String::as_str))
             }
+            Self::Listed(Source::CompiledIn) => f.write_str("the binary"),
             Self::Listed(Source::Package { registry, package, version, .. }) => {
                 write!(f, "{} {package} {version}", format!("{registry:?}").to_lowercase())
             }
@@ -53,6 +54,7 @@ pub fn stage_files(
     match origin {
         Origin::Operator(folder) => copy_files(model, folder, staging),
         Origin::Listed(Source::Shared) => copy_files(model, &layout.shared_models_folder(), staging),
+        Origin::Listed(Source::CompiledIn) => bail!("{} is part of the binary", model.name),
         Origin::Listed(Source::Https { files, convert }) => {
             let fetched =
                 files.iter().map(|url| download(url, staging)).collect::<anyhow::Result<Vec<_>>>()?;

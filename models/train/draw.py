@@ -1,0 +1,93 @@
+"""Draws torsos with known and unknown contents: the canvas of the text detector's first pass, 256 x 384 pixels, as the
+service cuts it from a photo. Most torsos wear clothes with patterns, straps, logos and words; half wear a bib.
+"""
+
+import cv2
+import numpy as np
+
+from patterns import HEIGHT, UNIT, WIDTH
+from people import People
+from sheets import Sheets
+
+
+class Draw(People, Sheets):
+    """Draws whole examples."""
+
+    def finish(self, image):
+        """Light, colour, lens, sensor and file of a camera."""
+        if self.chance(0.3):
+            shadow = self.fractal(HEIGHT, WIDTH, self.uni(30, 150)) > self.uni(-0.3, 0.4)
+            soft = cv2.GaussianBlur(shadow.astype(np.float32), (0, 0), self.uni(1, 8))[..., None]
+            image = image * (1 - self.uni(0.2, 0.6) * soft)
+        if self.chance(0.2):
+            ramp = np.linspace(self.uni(0.5, 1.2), self.uni(0.5, 1.2), WIDTH, dtype=np.float32)[None, :, None]
+            image = image * ramp
+        image = np.clip(image, 0, 255)
+        if self.chance(0.7):
+            image = 255 * (np.clip(image * self.uni(0.55, 1.35) + self.uni(-20, 25), 0, 255) / 255) ** self.uni(0.65, 1.5)
+        if self.chance(0.3):
+            image = image * self.rng.uniform(0.8, 1.2, 3).astype(np.float32)
+        if self.chance(0.05):
+            image = np.repeat(image.mean(2, keepdims=True), 3, 2)
+        if self.chance(0.2):
+            if self.chance(0.5):
+                image = cv2.GaussianBlur(image, (0, 0), self.uni(0.5, 2.5))
+            else:
+                n = self.pick([3, 5, 7, 9])
+                image = cv2.blur(image, (n, 1) if self.chance(0.6) else (1, n))
+        unit = min(UNIT, float(np.exp(self.uni(np.log(20), np.log(150)))))
+        k = unit / UNIT
+        small = cv2.resize(image, (int(WIDTH * k), int(HEIGHT * k)), interpolation=cv2.INTER_AREA) if k < 1 else image
+        if self.chance(0.5):
+            small = small + cv2.GaussianBlur(self.rng.normal(0, self.uni(1, 14), small.shape).astype(np.float32), (0, 0), self.uni(0.3, 0.8))
+        small = np.clip(small, 0, 255).astype(np.uint8)
+        if self.chance(0.3):
+            soft = cv2.GaussianBlur(small, (0, 0), 1)
+            small = np.clip(small + (small.astype(np.float32) - soft) * self.uni(0.2, 1.2), 0, 255).astype(np.uint8)
+        if self.chance(0.75):
+            small = cv2.imdecode(cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, int(self.rng.integers(30, 96))])[1], 1)
+        enlarged = min(1 / k, 4.0)
+        size = (min(WIDTH, int(small.shape[1] * enlarged)), min(HEIGHT, int(small.shape[0] * enlarged)))
+        return cv2.resize(small, size, interpolation=cv2.INTER_LINEAR) if k < 1 else small
+
+    def clip(self, image):
+        """What the photo's edges leave of the region, at the top left of a black canvas; and which sides are edges."""
+        at_left = at_right = False
+        if self.chance(0.1):
+            image = image[:, int(self.uni(0.05, 0.6) * image.shape[1]):]
+            at_left = True
+        elif self.chance(0.1):
+            image = image[:, :max(24, int(self.uni(0.4, 0.95) * image.shape[1]))]
+            at_right = True
+        if self.chance(0.25):
+            image = image[:max(24, int(self.uni(0.3, 0.98) * image.shape[0]))]
+        canvas = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+        canvas[:image.shape[0], :image.shape[1]] = image
+        return canvas, image.shape[:2], (at_left, at_right)
+
+    def torso_canvas(self, scene=None):
+        """One example: the canvas, rows and columns of it that the photo fills, and which sides are the photo's edges."""
+        mode = self.rng.random()
+        self.scale = UNIT * (self.uni(0.85, 1.18) if mode < 0.75 else self.uni(0.5, 1.6))
+        self.left = -WIDTH / 2 / self.scale + self.rng.normal(0, 0.15)
+        self.up = self.rng.normal(0, 0.15)
+        if mode > 0.8:
+            self.left += self.uni(-2, 2)
+            self.up += self.uni(-2.5, 2)
+        image = self.background() if scene is None else scene
+        has_body = scene is None and self.chance(0.9)
+        if has_body:
+            if self.chance(0.35):
+                image = self.neighbour(image)
+            if self.chance(0.7):
+                image = self.arms(image, front=False)
+            image = self.torso(image)
+        if self.chance(0.6 if scene is None else 0.25):
+            image = self.bib(image, (self.rng.normal(0, 0.3), self.uni(1.3, 4.7)))
+        if has_body and self.chance(0.35):
+            image = self.arms(image, front=True)
+        if self.chance(0.08):
+            image = self.passer_by(image)
+        if self.chance(0.12):
+            image = self.neighbour(image)
+        return self.clip(self.finish(image))

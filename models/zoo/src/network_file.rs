@@ -1,0 +1,81 @@
+//! Where the bytes of a network are: in a file of the models directory, or in the binary.
+
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use crate::catalog::Model;
+
+/// The networks that the binary contains, by file name.
+const COMPILED_IN: [(&str, &[u8]); 1] = [("bib_gate.onnx", include_bytes!("../../trained/bib_gate.onnx"))];
+
+/// The bytes of a network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NetworkFile {
+    /// A file.
+    Path(PathBuf),
+    /// Part of the binary.
+    CompiledIn {
+        /// Its name in `models/trained`.
+        name: &'static str,
+        /// An ONNX model.
+        bytes: &'static [u8],
+    },
+}
+
+impl NetworkFile {
+    /// The file's name without its folder.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Path(path) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            Self::CompiledIn { name, .. } => (*name).to_owned(),
+        }
+    }
+}
+
+impl Model {
+    /// Returns the network's file in `folder`; that of the binary where the folder has none.
+    pub fn locate(&self, folder: &Path) -> NetworkFile {
+        let path = folder.join(self.network_file());
+        let compiled_in = COMPILED_IN.iter().find(|(name, _)| *name == self.network_file());
+        match compiled_in {
+            Some((name, bytes)) if self.is_compiled_in() && !path.exists() => {
+                NetworkFile::CompiledIn { name, bytes }
+            }
+            _ => NetworkFile::Path(path),
+        }
+    }
+}
+
+/// Returns the SHA-256 of the file that is compiled in under this name, lowercase hexadecimal; `None` if there is none.
+pub fn compiled_in_sha256(name: &str) -> Option<String> {
+    let (_, bytes) = COMPILED_IN.iter().find(|(known, _)| *known == name)?;
+    Some(hex::encode(Sha256::digest(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::{ModelRole, ModelSet, Zoo};
+
+    #[test]
+    fn the_binary_contains_the_files_whose_digests_the_list_pins() {
+        for model in Zoo::embedded().models.iter().filter(|model| model.is_compiled_in()) {
+            for file in &model.files {
+                let digest = compiled_in_sha256(&file.name).expect("listed as compiled in");
+                assert!(file.sha256.contains(&digest), "{} has the SHA-256 {digest}", file.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_in_the_folder_comes_before_the_one_in_the_binary() {
+        let folder = tempfile::tempdir().unwrap();
+        let zoo = Zoo::embedded();
+        let gate = zoo.model(ModelSet::Default, ModelRole::BibGate).unwrap();
+        assert!(matches!(gate.locate(folder.path()), NetworkFile::CompiledIn { .. }));
+        let own = folder.path().join(gate.network_file());
+        std::fs::write(&own, b"trained by the operator").unwrap();
+        assert_eq!(gate.locate(folder.path()), NetworkFile::Path(own));
+    }
+}
