@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,9 +112,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let store = store?;
     let models = models::open_models(&config)?;
     let address = config.settings.service.listen;
-    let listener = TcpListener::bind(address)
-        .await
-        .with_context(|| format!("listening on {address} (PHOTOFINISH_LISTEN)"))?;
+    let listener = listen(address).await?;
     reclaim_leases(role, &store).await;
     let pipeline = role.has_pipeline().then(|| Arc::new(start_pipeline(&config, &store, models.clone())));
     let probes = role.has_api().then(|| Arc::new(ProbeService::start(models, probe_settings(&config))));
@@ -162,6 +161,10 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     maintenance.await?;
     close_store(&store).await;
     Ok(())
+}
+
+async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("listening on {address} (PHOTOFINISH_LISTEN)"))
 }
 
 /// Raises the limit of open files; returns how many connections it allows.
