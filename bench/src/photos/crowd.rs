@@ -8,6 +8,7 @@ use image::RgbImage;
 
 use crate::photos::encode_jpeg;
 use crate::photos::enlarge::{load_picture, resample};
+use crate::photos::jitter::change_brightness;
 use crate::photos::labels::LabelledPhoto;
 use crate::photos::random::SplitMix;
 
@@ -115,12 +116,6 @@ fn compose_frame(
         optional: alone.iter().flat_map(|photo| photo.optional.clone()).collect(),
     };
     Ok(CrowdFrame { crowd, alone })
-}
-
-fn change_brightness(picture: &mut RgbImage, factor: f64) {
-    for value in picture.iter_mut() {
-        *value = (f64::from(*value) * factor).round().min(255.0) as u8;
-    }
 }
 
 #[cfg(test)]
