@@ -247,6 +247,7 @@ fn start_pipeline(config: &Config, store: &Store, models: Arc<dyn ModelFactory>)
         pixel_budget_bytes: config.capacity.pixel_budget_bytes,
         limits: photo_limits(config),
         max_grid_cells: config.settings.pipeline.max_grid_cells,
+        max_runners: config.settings.pipeline.max_runners,
         lease_ttl: config.settings.pipeline.lease_ttl,
         drain_grace: config.settings.pipeline.drain_grace,
     };

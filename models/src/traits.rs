@@ -39,6 +39,14 @@ pub trait FaceDetector: Send {
     /// # Errors
     /// `Inference` when the runtime fails; then no frame has a result.
     fn detect(&mut self, frames: &[Frame<'_>], long_side: u32) -> Result<Vec<Vec<FaceBox>>, ModelError>;
+    /// Detects the same faces, and also returns what may be a face: it tells where to look more closely. None by default.
+    ///
+    /// # Errors
+    /// As of [`Self::detect`].
+    fn look(&mut self, frames: &[Frame<'_>], long_side: u32) -> Result<Vec<Look>, ModelError> {
+        let to_look = |faces| Look { faces, traces: Vec::new() };
+        Ok(self.detect(frames, long_side)?.into_iter().map(to_look).collect())
+    }
     /// Name and version of the network.
     fn identity(&self) -> &ModelIdentity;
 }
@@ -115,6 +123,15 @@ pub struct FaceBox {
     pub score: f32,
 }
 
+/// What a detector saw in a frame.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Look {
+    /// The faces, highest score first.
+    pub faces: Vec<FaceBox>,
+    /// Boxes whose score is too low for a face. Half of the small ones are faces that the detector finds at a larger scale.
+    pub traces: Vec<FaceBox>,
+}
+
 /// A face to embed.
 #[derive(Clone, Copy, Debug)]
 pub struct FaceCrop<'a> {
@@ -140,8 +157,6 @@ pub struct TorsoCounts {
     pub read: u64,
     /// The bib gate saw no number.
     pub no_number: u64,
-    /// They were the smallest of too many in one photo.
-    pub too_many: u64,
 }
 
 /// A photo to read.

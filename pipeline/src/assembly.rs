@@ -203,13 +203,14 @@ impl Assembly<'_> {
     }
 
     fn read_factory(&self, store: &StoreClient) -> StageFactory<Read> {
-        let (models, max_cells) = (Arc::clone(&self.dependencies.models), self.settings.max_grid_cells);
+        let models = Arc::clone(&self.dependencies.models);
+        let (max_cells, max_runners) = (self.settings.max_grid_cells, self.settings.max_runners);
         let kill_switch = store.kill_switch.clone();
         Arc::new(move || {
             let (resizer, patterns) = (Resizer::default(), PatternCache::default());
             let mut reader = models.create_bib_reader()?;
             reader.end_when_set(kill_switch.interrupt().clone());
-            Ok(Read { reader, resizer, patterns, max_cells })
+            Ok(Read { reader, resizer, patterns, max_cells, max_runners })
         })
     }
 

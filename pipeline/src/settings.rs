@@ -29,6 +29,8 @@ pub struct PipelineSettings {
     pub limits: Limits,
     /// The most cells into which a photo is divided for each network, in albums in grid mode; at least 1.
     pub max_grid_cells: u32,
+    /// The most runners of a photo whose bibs are read, largest first; at least 1.
+    pub max_runners: usize,
     /// How long a lease is valid unless it is renewed. It is renewed after each third of this time.
     pub lease_ttl: Duration,
     /// How long [`Pipeline::stop`](crate::Pipeline::stop) waits for photos in flight before it gives them back.

@@ -21,6 +21,9 @@ const MAX_INTEGER: u64 = 1_000_000;
 const MAX_PHOTO_MEGABYTES: u64 = 500;
 /// An album's grid has at most 16 rows and 16 columns.
 const MAX_GRID_CELLS: u64 = 256;
+
+/// A frame of 2048 pixels has room for a few hundred faces whose bibs are large enough to be read.
+const MAX_RUNNERS: u64 = 1000;
 /// The largest number of replicas that JetStream allows.
 const MAX_REPLICAS: u64 = 5;
 
@@ -131,6 +134,11 @@ pub fn count(text: &str) -> Result<u64, String> {
 /// Parses the number of cells of a photo.
 pub fn grid_cells(text: &str) -> Result<u32, String> {
     integer(text, 1, MAX_GRID_CELLS).map(|count| count as u32)
+}
+
+/// Parses the number of runners of a photo.
+pub fn runners(text: &str) -> Result<usize, String> {
+    integer(text, 1, MAX_RUNNERS).map(|count| count as usize)
 }
 
 /// Parses the number of replicas of a stream.

@@ -36,6 +36,11 @@ pub struct PipelineArguments {
     #[arg(long = "max-grid-cells", env = "PHOTOFINISH_MAX_GRID_CELLS", value_name = "COUNT")]
     #[arg(default_value = "16", value_parser = parsers::grid_cells)]
     pub max_grid_cells: u32,
+    /// Runners of a photo whose bibs are read, at most, largest first; each costs a run of the text network. Photos say how
+    /// many were skipped
+    #[arg(long = "max-runners", env = "PHOTOFINISH_MAX_RUNNERS", value_name = "COUNT")]
+    #[arg(default_value = "100", value_parser = parsers::runners)]
+    pub max_runners: usize,
     /// How long a worker has a photo before another may take it, seconds
     #[arg(long = "lease-seconds", env = "PHOTOFINISH_LEASE_SECONDS", value_name = "SECONDS")]
     #[arg(default_value = "60", value_parser = parsers::seconds)]

@@ -141,6 +141,8 @@ pub struct PhotoResults {
     pub taken_at: Option<OffsetDateTime>,
     /// The camera (EXIF).
     pub camera: Option<String>,
+    /// Runners whose bibs were not read, because the photo has too many: the smallest.
+    pub skipped_runners: u32,
     /// Its faces, largest first.
     pub faces: Vec<DetectedFace>,
     /// Its texts.

@@ -45,6 +45,9 @@ pub(crate) struct Photo {
     /// Make and model of the camera, from its EXIF data.
     #[schema(required)]
     camera: Option<String>,
+    /// Runners whose bibs were not read, because the photo shows more than the service reads of one photo: the smallest.
+    #[schema(value_type = f64)]
+    skipped_runners: u32,
     /// The preview; null until the photo is ready.
     #[schema(required, format = "uri")]
     url: Option<String>,
@@ -78,6 +81,7 @@ impl Photo {
             width: photo.size.map(|size| size.width),
             height: photo.size.map(|size| size.height),
             camera: photo.camera,
+            skipped_runners: photo.skipped_runners,
             url,
             thumbnail_url,
             created_at: photo.created_at,
@@ -97,6 +101,7 @@ impl Photo {
             width: Some(6000),
             height: Some(4000),
             camera: Some("NIKON Z 9".to_owned()),
+            skipped_runners: 0,
             url: Some(sample::PREVIEW_URL.to_owned()),
             thumbnail_url: Some(sample::THUMBNAIL_URL.to_owned()),
             created_at: sample::TIME,

@@ -1,12 +1,15 @@
 //! Accuracy: bib search and selfie search end to end, and the calibration of face confidences.
 
 mod bibs;
+mod bootstrap;
 mod calibrate;
 mod crowds;
 mod faces;
 pub mod gallery;
 mod logistic;
 mod options;
+mod tally;
+mod variants;
 
 use clap::Subcommand;
 
@@ -30,7 +33,7 @@ pub enum Evaluation {
 pub fn run(evaluation: Evaluation) -> anyhow::Result<()> {
     match evaluation {
         Evaluation::Bibs(options) if options.crowds => crowds::run(&options)?.publish(&options.common.output),
-        Evaluation::Bibs(options) => bibs::run(&options.common)?.publish(&options.common.output),
+        Evaluation::Bibs(options) => bibs::run(&options)?.publish(&options.common.output),
         Evaluation::Faces(options) => faces::run(&options)?.publish(&options.common.output),
         Evaluation::Calibrate(options) => calibrate::run(&options)?.publish(&options.output),
     }

@@ -1,5 +1,7 @@
 //! Options of the end-to-end evaluations.
 
+use std::path::PathBuf;
+
 use crate::paths::InputPaths;
 use crate::report::OutputOptions;
 
@@ -9,9 +11,15 @@ pub struct BibOptions {
     /// Composes the photos into crowds of 4, 9 and 16 and compares with the same photos alone.
     #[arg(long)]
     pub crowds: bool,
-    /// How many random arrangements of the crowds to read.
-    #[arg(long, default_value_t = 5)]
+    /// How many changes of each photo (scale, shift, brightness, JPEG quality), or arrangements of the crowds, to read.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub seeds: u32,
+    /// Most photos, spread evenly over the labelled ones; all by default.
+    #[arg(long, value_name = "COUNT")]
+    pub limit: Option<usize>,
+    /// What to compare.
+    #[command(flatten)]
+    pub comparison: ComparisonOptions,
     #[command(flatten)]
     pub common: EvalOptions,
 }
@@ -26,6 +34,40 @@ pub struct FaceOptions {
     pub common: EvalOptions,
 }
 
+/// A second variant of the service, which reads the same photos in the same run.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ComparisonOptions {
+    /// A setting of the second variant, `PHOTOFINISH_NAME=VALUE`; may be given several times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_setting)]
+    pub against: Vec<Setting>,
+    /// The binary of the second variant; that of the first by default.
+    #[arg(long, value_name = "FILE")]
+    pub against_binary: Option<PathBuf>,
+}
+
+/// A setting of the service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// `PHOTOFINISH_*`.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+impl std::fmt::Display for Setting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}={}", self.name, self.value)
+    }
+}
+
+fn parse_setting(text: &str) -> Result<Setting, String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    if !name.starts_with("PHOTOFINISH_") {
+        return Err(format!("{name}: names of settings begin with PHOTOFINISH_"));
+    }
+    Ok(Setting { name: name.to_owned(), value: value.to_owned() })
+}
+
 /// Options of the end-to-end evaluations.
 #[derive(Clone, Debug, clap::Args)]
 pub struct EvalOptions {
@@ -35,4 +77,17 @@ pub struct EvalOptions {
     /// Where to save the report.
     #[command(flatten)]
     pub output: OutputOptions,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_has_a_name_of_the_service_and_a_value() {
+        let setting = parse_setting("PHOTOFINISH_MAX_RUNNERS=40").unwrap();
+        assert_eq!((setting.name.as_str(), setting.value.as_str()), ("PHOTOFINISH_MAX_RUNNERS", "40"));
+        assert!(parse_setting("PHOTOFINISH_MAX_RUNNERS").is_err());
+        assert!(parse_setting("MAX_RUNNERS=40").is_err());
+    }
 }

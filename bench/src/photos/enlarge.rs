@@ -86,7 +86,7 @@ pub fn run(options: &EnlargeOptions) -> anyhow::Result<()> {
 }
 
 /// Picks `count` of the photos at equal distances.
-fn pick_evenly(photos: &[LabelledPhoto], count: usize) -> Vec<&LabelledPhoto> {
+pub fn pick_evenly(photos: &[LabelledPhoto], count: usize) -> Vec<&LabelledPhoto> {
     let count = count.min(photos.len());
     (0..count).map(|i| &photos[i * photos.len() / count]).collect()
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod crowd;
 pub(crate) mod enlarge;
+pub(crate) mod jitter;
 pub(crate) mod labels;
 pub(crate) mod random;
 pub(crate) mod score;

@@ -38,11 +38,6 @@ impl BibScore {
     pub fn precision(&self) -> f64 {
         ratio(self.right, self.right + self.unlabelled)
     }
-
-    /// Returns the harmonic mean of recall and precision.
-    pub fn f1(&self) -> f64 {
-        ratio(2 * self.right, 2 * self.right + self.unlabelled + self.missed)
-    }
 }
 
 /// Returns `part / whole`; NaN when `whole` is 0.
@@ -87,7 +82,7 @@ mod tests {
         let mut score = BibScore::default();
         score.add_photo(&set(&["891", "12", "77"]), &set(&["0891", "34"]), &set(&["77"]));
         assert_eq!(score, BibScore { right: 1, unlabelled: 1, missed: 1 });
-        assert_eq!((score.recall(), score.precision(), score.f1()), (0.5, 0.5, 0.5));
+        assert_eq!((score.recall(), score.precision()), (0.5, 0.5));
     }
 
     #[test]

@@ -9,13 +9,17 @@ use photofinish_kernels::image::tensor::{Channels, Normalisation, Slot, Tensor};
 use photofinish_kernels::resize::letterbox::{Letterbox, round_up_to_multiple};
 
 use crate::onnx::session::{Network, Outputs};
-use crate::traits::{FaceBox, FaceDetector, ModelError, ModelIdentity};
+use crate::traits::{FaceBox, FaceDetector, Look, ModelError, ModelIdentity};
 
 /// The strides of the network's outputs.
 const STRIDES: [u32; 3] = [8, 16, 32];
 /// The input's sides are multiples of this, in pixels.
 const SIZE_MULTIPLE: u32 = 32;
 const INPUT_NORMALISATION: Normalisation = Normalisation::raw(Channels::Bgr);
+
+/// Least score of a trace. Small faces that are missed at one scale and found at twice the scale mostly have more at the
+/// first one.
+const TRACE_SCORE: f32 = 0.2;
 
 /// Thresholds of a detection.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +63,7 @@ impl Yunet {
         frames: &[Frame<'_>],
         placements: &[LetterboxPlacement],
         group: &[usize],
-    ) -> Result<Vec<Vec<FaceBox>>, ModelError> {
+    ) -> Result<Vec<Look>, ModelError> {
         let canvas = placements[group[0]].canvas;
         self.input.reshape([group.len(), 3, canvas.height as usize, canvas.width as usize]);
         for (item, &index) in group.iter().enumerate() {
@@ -77,16 +81,20 @@ impl Yunet {
 
 impl FaceDetector for Yunet {
     fn detect(&mut self, frames: &[Frame<'_>], long_side: u32) -> Result<Vec<Vec<FaceBox>>, ModelError> {
+        Ok(self.look(frames, long_side)?.into_iter().map(|look| look.faces).collect())
+    }
+
+    fn look(&mut self, frames: &[Frame<'_>], long_side: u32) -> Result<Vec<Look>, ModelError> {
         let placements: Vec<LetterboxPlacement> =
             frames.iter().map(|frame| plan_letterbox(*frame, long_side)).collect();
-        let mut found = vec![Vec::new(); frames.len()];
+        let mut found = vec![Look::default(); frames.len()];
         let mut remaining: Vec<usize> = (0..frames.len()).collect();
         while let Some(&first) = remaining.first() {
             let canvas = placements[first].canvas;
             let (group, rest) = remaining.into_iter().partition(|&index| placements[index].canvas == canvas);
             let group: Vec<usize> = group;
-            for (faces, &index) in self.detect_group(frames, &placements, &group)?.into_iter().zip(&group) {
-                found[index] = faces;
+            for (look, &index) in self.detect_group(frames, &placements, &group)?.into_iter().zip(&group) {
+                found[index] = look;
             }
             remaining = rest;
         }
@@ -167,16 +175,19 @@ fn decode_faces(
     item: usize,
     placement: LetterboxPlacement,
     thresholds: YunetThresholds,
-) -> Result<Vec<FaceBox>, ModelError> {
+) -> Result<Look, ModelError> {
     let mut found = Vec::new();
     for stride in STRIDES {
         let level = FeatureLevel::from_outputs(outputs, item, placement.canvas, stride)?;
         for (cell, (class, object)) in level.class_scores.iter().zip(level.objectness).enumerate() {
             let score = (class.clamp(0.0, 1.0) * object.clamp(0.0, 1.0)).sqrt();
-            if score >= thresholds.score {
+            if score >= TRACE_SCORE.min(thresholds.score) {
                 found.push(level.decode_face(cell, score, placement.scale));
             }
         }
     }
-    Ok(non_max_suppression(found, thresholds.iou, |face| face.rect, |face| face.score))
+    // A trace suppresses no face: boxes are kept by their score.
+    let kept = non_max_suppression(found, thresholds.iou, |face| face.rect, |face| face.score);
+    let (faces, traces) = kept.into_iter().partition(|face| face.score >= thresholds.score);
+    Ok(Look { faces, traces })
 }

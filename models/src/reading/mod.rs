@@ -25,6 +25,7 @@ use self::readings::{TextReading, drop_contained, merge_readings};
 use self::text_detector::TextDetector;
 use self::text_recogniser::TextRecogniser;
 use self::torso::{FIRST_PASS, Runner, SECOND_PASS, TorsoPass, select_runners};
+pub use self::torso::{RunnerBudget, limit_runners};
 use self::torso_detector::TorsoDetector;
 use crate::onnx::session::{Network, Workload};
 use crate::traits::{BibReader, BibText, Interrupt, ModelError, ModelIdentity, ReadRequest, TorsoCounts};
@@ -37,10 +38,6 @@ const MIN_TEXT_PROBABILITY: f32 = 0.1;
 
 /// Long side, in pixels, of a full frame that is read because no bib was accepted (step 14).
 const FULL_FRAME_LONG_SIDE: u32 = 960;
-
-/// Most runners of a photo, largest first (step 3): bounds the time a photo takes. A frame of 2048 x 2048 pixels has room
-/// for about 100 runners whose digits are large enough to be read; photos of starts show 20 to 40.
-const MAX_RUNNERS: usize = 100;
 
 /// Readings below this confidence are dropped: they are not used even for fuzzy search (step 15).
 const MIN_CONFIDENCE: f32 = 0.5;
@@ -158,16 +155,7 @@ impl TorsoBibReader {
     }
 
     fn read_photo(&mut self, request: &ReadRequest<'_>) -> Result<Vec<BibText>, ModelError> {
-        let mut runners = select_runners(request.faces, request.frame.size());
-        if runners.len() > MAX_RUNNERS {
-            let skipped = runners.len() - MAX_RUNNERS;
-            tracing::warn!(
-                skipped,
-                "skipped the smallest runners of a crowd: only the largest {MAX_RUNNERS} are read"
-            );
-            runners.truncate(MAX_RUNNERS);
-            self.counts.too_many += skipped as u64;
-        }
+        let runners = select_runners(request.faces, request.frame.size());
         let mut readings = self.read_torsos(request, &runners)?;
         if !readings.iter().any(TextReading::is_accepted) {
             let full_frame = self.read_full_frame(request, FULL_FRAME_LONG_SIDE)?;

@@ -130,6 +130,26 @@ pub(super) fn select_runners(faces: &[FaceBox], photo: Size) -> Vec<Runner> {
     kept.into_iter().map(|(runner, _)| runner).collect()
 }
 
+/// The faces of a photo whose bibs are read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunnerBudget {
+    /// The faces, in their order.
+    pub faces: Vec<FaceBox>,
+    /// Runners that are left out.
+    pub skipped: usize,
+}
+
+/// Chooses the faces of the `max` largest runners of a photo (step 3), because each costs a run of the text network. All
+/// faces are kept when there are no more runners.
+pub fn limit_runners(faces: &[FaceBox], photo: Size, max: usize) -> RunnerBudget {
+    let runners = select_runners(faces, photo);
+    let Some(kept) = runners.get(..max).filter(|kept| kept.len() < runners.len()) else {
+        return RunnerBudget { faces: faces.to_vec(), skipped: 0 };
+    };
+    let faces = faces.iter().filter(|face| kept.contains(&Runner::from_face(&face.rect)));
+    RunnerBudget { faces: faces.copied().collect(), skipped: runners.len() - kept.len() }
+}
+
 impl Runner {
     fn from_face(face: &Rect) -> Self {
         Self {
@@ -229,6 +249,20 @@ mod tests {
     fn a_long_face_counts_by_its_height_and_small_ones_not_at_all() {
         let found = select_runners(&[face(100.0, 100.0, 30.0, 50.0), face(700.0, 100.0, 19.0, 24.0)], PHOTO);
         assert_eq!(found.iter().map(|runner| runner.unit).collect::<Vec<_>>(), [40.0]);
+    }
+
+    #[test]
+    fn of_too_many_runners_the_smallest_are_skipped() {
+        let faces = [
+            face(100.0, 100.0, 30.0, 30.0),
+            face(700.0, 100.0, 50.0, 50.0),
+            face(400.0, 100.0, 40.0, 40.0),
+            face(900.0, 700.0, 8.0, 8.0),
+        ];
+        let budget = limit_runners(&faces, PHOTO, 2);
+        assert_eq!(budget, RunnerBudget { faces: vec![faces[1], faces[2]], skipped: 1 });
+        assert_eq!(select_runners(&budget.faces, PHOTO), select_runners(&faces, PHOTO)[..2]);
+        assert_eq!(limit_runners(&faces, PHOTO, 3), RunnerBudget { faces: faces.to_vec(), skipped: 0 });
     }
 
     #[test]

@@ -132,11 +132,14 @@ impl CellGrid {
     }
 
     fn shrink_to_cell(&self, window: Window<'_>, resizer: &mut Resizer) -> Picture {
-        let (from, size) = (window.size(), self.cell_picture_size(window.size()));
-        let mut pixels = Vec::new();
-        resizer.resize(window, ResizeTarget::for_network_input(from, size), &mut pixels);
-        Picture::new(pixels, size.width, size.height).expect("resize writes width * height * 3 bytes")
+        shrink(window, self.cell_picture_size(window.size()), resizer)
     }
+}
+
+fn shrink(window: Window<'_>, size: Size, resizer: &mut Resizer) -> Picture {
+    let mut pixels = Vec::new();
+    resizer.resize(window, ResizeTarget::for_network_input(window.size(), size), &mut pixels);
+    Picture::new(pixels, size.width, size.height).expect("resize writes width * height * 3 bytes")
 }
 
 /// Returns into how many cells a side of `length` pixels can be divided, `count` at most.
@@ -169,6 +172,17 @@ fn cell_span(length: u32, count: u32, index: u32) -> (u32, u32) {
 }
 
 impl Cell {
+    /// Cuts a part, in whole pixels of the frame, and multiplies its sides by `scale`, at most 1. `None` where the frame does
+    /// not contain it.
+    pub(crate) fn cut_out(frame: Frame<'_>, part: Rect, scale: f32, resizer: &mut Resizer) -> Option<Self> {
+        let size = Size { width: part.width() as u32, height: part.height() as u32 };
+        let window = frame.window(part.left as u32, part.top as u32, size)?;
+        let scaled = |side: u32| ((side as f32 * scale).round() as u32).clamp(1, side);
+        let target = Size { width: scaled(size.width), height: scaled(size.height) };
+        let picture = shrink(window, target, resizer);
+        Some(Self { picture, frame_rect: part, frame_size: frame.size() })
+    }
+
     /// The long side of the cell's picture, pixels.
     pub(crate) fn long_side(&self) -> u32 {
         self.picture.long_side()

@@ -168,6 +168,7 @@ fn to_photo_results(photo: &ReadPhoto) -> PhotoResults {
         size: photo.metadata.size,
         taken_at: photo.metadata.taken_at,
         camera: photo.metadata.camera.clone(),
+        skipped_runners: photo.skipped_runners,
         faces: photo.faces.clone(),
         texts: photo.texts.clone(),
     }
@@ -269,6 +270,7 @@ mod tests {
             previews: Previews { preview: Bytes::new(), thumbnail: Bytes::new() },
             faces: Vec::new(),
             texts: Vec::new(),
+            skipped_runners: 0,
             _permit: Arc::new(Budget::new(1).acquire(OrganizationId::generate(), 1).unwrap()),
         }
     }

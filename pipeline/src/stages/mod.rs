@@ -1,6 +1,7 @@
 //! The stages of the pipeline, in order: feed, fetch, decode, resize, detect, embed, read, index; and what they share:
 //! the photo types that travel between them, inference with fault isolation, grid cells, face quality, sizes.
 
+pub(crate) mod closer_look;
 pub(crate) mod decode;
 pub(crate) mod detect;
 pub(crate) mod embed;

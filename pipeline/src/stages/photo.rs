@@ -90,6 +90,8 @@ pub(crate) struct ReadPhoto {
     pub(crate) previews: Previews,
     pub(crate) faces: Vec<DetectedFace>,
     pub(crate) texts: Vec<DetectedText>,
+    /// Runners whose bibs were not read, because there are too many.
+    pub(crate) skipped_runners: u32,
     /// Of the pixel budget, for the previews. Declared after them, so that it is returned after they are freed.
     pub(crate) _permit: Arc<BudgetPermit>,
 }

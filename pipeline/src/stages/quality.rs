@@ -44,7 +44,7 @@ pub(crate) fn rejection_after_embedding(sharpness: f32) -> Option<UnindexedReaso
 }
 
 /// The size of a face in pixels, measured as bib reading does.
-fn face_size(face: &Rect) -> f32 {
+pub(crate) fn face_size(face: &Rect) -> f32 {
     face.width().max(0.8 * face.height())
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use photofinish_kernels::geometry::Rect;
 use photofinish_kernels::resize::Resizer;
+use photofinish_models::reading::{RunnerBudget, limit_runners};
 use photofinish_models::traits::{
     BibPattern, BibReader, BibText, FaceBox, ModelError, ReadRequest, TorsoCounts,
 };
@@ -40,6 +41,8 @@ pub(crate) struct Read {
     pub(crate) patterns: PatternCache,
     /// The most cells per photo in grid mode.
     pub(crate) max_cells: u32,
+    /// The most runners per photo.
+    pub(crate) max_runners: usize,
 }
 
 fn read_inference<'a>() -> BatchInference<dyn BibReader, ReadRequest<'a>, Vec<BibText>> {
@@ -60,22 +63,21 @@ fn self_test(
 }
 
 fn count_torsos(counts: TorsoCounts) {
-    let TorsoCounts { read, no_number, too_many } = counts;
-    for (outcome, count) in [("read", read), ("no_number", no_number), ("too_many", too_many)] {
+    let TorsoCounts { read, no_number } = counts;
+    for (outcome, count) in [("read", read), ("no_number", no_number)] {
         metrics::counter!(TORSOS, "outcome" => outcome).increment(count);
     }
 }
 
-/// What one step reads of a photo. The cell has its own pixels.
+/// What one step reads of a photo.
 struct Region {
     pattern: Arc<BibPattern>,
-    cell: Option<RegionCell>,
-}
-
-struct RegionCell {
-    cell: Cell,
-    /// In pixels of the cell.
+    /// A cell, which has its own pixels; the whole frame if absent.
+    cell: Option<Cell>,
+    /// The faces whose bibs are read, in pixels of the cell or frame.
     faces: Vec<FaceBox>,
+    /// Runners of the photo that are not read.
+    skipped: usize,
 }
 
 type BibTexts = Vec<BibText>;
@@ -103,11 +105,11 @@ impl SteppedStage for Read {
         let mut results = Vec::with_capacity(batch.len());
         for ((photo, parts), region) in photos().zip(&regions) {
             let Some(region) = region else {
-                results.push(Ok(Step::Done(to_read_photo(photo, Vec::new()))));
+                results.push(Ok(Step::Done(to_read_photo(photo, Vec::new(), 0))));
                 continue;
             };
             let found = texts.next().expect("one result per request, checked by `BatchInference`");
-            results.push(found.map(|found| self.end_step(photo, parts, region.to_frame(found))));
+            results.push(found.map(|found| self.end_step(photo, parts, region, found)));
         }
         Ok(results)
     }
@@ -122,13 +124,16 @@ impl Read {
         }
         let pattern = self.patterns.get(&config.bib_pattern);
         let cell_index = steps.checked_sub(1);
-        let cell = cell_index.zip(self.cell_grid(photo)).and_then(|(index, grid)| {
-            let frame = photo.detected.sized.frame.frame();
-            let cell = grid.cut(frame, index, &mut self.resizer)?;
-            let faces = faces_for_cell(&cell, &photo.detected.faces);
-            Some(RegionCell { cell, faces })
-        });
-        Some(Region { pattern, cell })
+        let frame = photo.detected.sized.frame.frame();
+        let RunnerBudget { mut faces, skipped } =
+            limit_runners(&photo.detected.faces, frame.size(), self.max_runners);
+        let cell = cell_index
+            .zip(self.cell_grid(photo))
+            .and_then(|(index, grid)| grid.cut(frame, index, &mut self.resizer));
+        if let Some(cell) = &cell {
+            faces = faces_for_cell(cell, &faces);
+        }
+        Some(Region { pattern, cell, faces, skipped })
     }
 
     fn cell_grid(&self, photo: &EmbeddedPhoto) -> Option<CellGrid> {
@@ -142,23 +147,26 @@ impl Read {
         &self,
         photo: &EmbeddedPhoto,
         parts: &[BibTexts],
+        region: &Region,
         found: BibTexts,
     ) -> Step<BibTexts, ReadPhoto> {
+        let (found, skipped) = (region.to_frame(found), region.skipped);
         let cell_count = self.cell_grid(photo).map_or(0, |grid| grid.cell_count());
         if parts.len() < cell_count {
             return Step::Part(found);
         }
         if cell_count == 0 {
-            return Step::Done(to_read_photo(photo, found));
+            return Step::Done(to_read_photo(photo, found, skipped));
         }
-        Step::Done(to_read_photo(photo, merge_texts(parts.iter().flatten().cloned().chain(found).collect())))
+        let texts = merge_texts(parts.iter().flatten().cloned().chain(found).collect());
+        Step::Done(to_read_photo(photo, texts, skipped))
     }
 }
 
 impl Region {
     /// Returns the texts that are whole in the region, in pixels of the frame.
     fn to_frame(&self, found: BibTexts) -> BibTexts {
-        let Some(RegionCell { cell, .. }) = &self.cell else { return found };
+        let Some(cell) = &self.cell else { return found };
         found
             .into_iter()
             .filter(|text| cell.contains_whole(&text.quad.bounds()))
@@ -193,18 +201,19 @@ fn faces_for_cell(cell: &Cell, faces: &[FaceBox]) -> Vec<FaceBox> {
 }
 
 fn read_request<'a>(photo: &'a EmbeddedPhoto, region: &'a Region) -> ReadRequest<'a> {
-    let (frame, faces) = match &region.cell {
-        Some(RegionCell { cell, faces }) => (cell.picture.frame(), faces),
-        None => (photo.detected.sized.frame.frame(), &photo.detected.faces),
+    let frame = match &region.cell {
+        Some(cell) => cell.picture.frame(),
+        None => photo.detected.sized.frame.frame(),
     };
-    ReadRequest { frame, faces, pattern: &region.pattern }
+    ReadRequest { frame, faces: &region.faces, pattern: &region.pattern }
 }
 
 /// Returns the photo with its texts, and shrinks its permit to the previews, as the frame is no longer needed.
-fn to_read_photo(photo: &EmbeddedPhoto, found: Vec<BibText>) -> ReadPhoto {
+fn to_read_photo(photo: &EmbeddedPhoto, found: Vec<BibText>, skipped_runners: usize) -> ReadPhoto {
     let sized = &photo.detected.sized;
     let frame = sized.frame.frame();
     sized.permit.shrink_to(sized.previews.size_bytes());
+    metrics::counter!(TORSOS, "outcome" => "too_many").increment(skipped_runners as u64);
     ReadPhoto {
         metadata: Arc::clone(&sized.metadata),
         previews: sized.previews.clone(),
@@ -213,6 +222,7 @@ fn to_read_photo(photo: &EmbeddedPhoto, found: Vec<BibText>) -> ReadPhoto {
             .into_iter()
             .filter_map(|text| to_detected_text(text, frame.width(), frame.height()))
             .collect(),
+        skipped_runners: u32::try_from(skipped_runners).unwrap_or(u32::MAX),
         _permit: Arc::clone(&sized.permit),
     }
 }

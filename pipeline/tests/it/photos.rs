@@ -1,11 +1,16 @@
 //! The results of photos: detections, previews and failures.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use exif::{Tag, Value};
 use image::ImageFormat;
+use photofinish_kernels::image::frame::Frame;
 use photofinish_models::fakes::{FakeModels, PANIC_BIB, paint_bib, paint_face};
-use photofinish_models::traits::BatchSizes;
+use photofinish_models::traits::{
+    BatchSizes, BibReader, FaceBox, FaceDetector, FaceEmbedder, Look, ModelError, ModelFactory, ModelIdentity,
+};
+use photofinish_pipeline::PipelineSettings;
 use photofinish_store::model::album::{Grid, RecognitionMode};
 use photofinish_store::model::object_key::ObjectRole;
 use photofinish_store::model::photo::{
@@ -16,7 +21,7 @@ use time::macros::datetime;
 
 use crate::support::{
     LIMITS, PipelineFixture, album_config, encode_jpeg, encode_jpeg_with_orientation, exif_text,
-    gradient_picture, runner_picture, wait_until_running, with_exif,
+    gradient_picture, runner_picture, test_settings, wait_until_running, with_exif,
 };
 
 /// Whether a box is within 1 % of the expected left, top, width and height.
@@ -70,6 +75,99 @@ fn a_photo_becomes_detections_and_previews() {
         assert_eq!(picture.height(), (long_side * 2 + 1) / 3);
         assert!(!file.windows(4).any(|bytes| bytes == b"Exif"), "the camera's EXIF data is removed");
     }
+}
+
+#[test]
+fn a_photo_with_more_runners_than_are_read_says_how_many_were_skipped() {
+    let fixture = PipelineFixture::new();
+    let album = fixture.create_album(album_config());
+    let mut crowd = gradient_picture(1800, 1200);
+    for (person, [left, side]) in [[100, 200], [500, 160], [900, 120], [1300, 80]].into_iter().enumerate() {
+        paint_face(&mut crowd, person as u16 + 1, [left, 100, side]);
+    }
+    let skipped_of = |max_runners: usize| {
+        let photo = fixture.upload_photos(album, &[encode_jpeg(&crowd)])[0];
+        let settings = PipelineSettings { max_runners, ..test_settings() };
+        let (models, blobs) = (Arc::new(FakeModels::default()), Arc::clone(&fixture.store.blobs));
+        let pipeline = fixture.start_pipeline_with_settings(settings, models, blobs);
+        fixture.wait_until_processed(album);
+        pipeline.stop();
+        let (faces, _) = fixture.load_detections(album, photo);
+        assert!(faces.len() == 4 && faces.iter().all(|face| face.unindexed.is_none()), "selfies find all");
+        fixture.load_photo(album, photo).skipped_runners
+    };
+    assert_eq!([4, 3, 1].map(skipped_of), [0, 1, 3]);
+}
+
+/// Sees small faces in small frames only, as a detector does that shrinks what it sees; in large frames they are traces.
+struct ShortSightedModels;
+
+struct ShortSighted(Box<dyn FaceDetector>);
+
+impl FaceDetector for ShortSighted {
+    fn detect(&mut self, frames: &[Frame<'_>], long_side: u32) -> Result<Vec<Vec<FaceBox>>, ModelError> {
+        Ok(self.look(frames, long_side)?.into_iter().map(|look| look.faces).collect())
+    }
+
+    fn look(&mut self, frames: &[Frame<'_>], long_side: u32) -> Result<Vec<Look>, ModelError> {
+        let found = self.0.detect(frames, long_side)?;
+        let looks = frames.iter().zip(found).map(|(frame, found)| {
+            let scale = long_side.min(frame.long_side()) as f32 / frame.long_side() as f32;
+            let (faces, traces) = found.into_iter().partition(|face| face.rect.width() * scale >= 20.0);
+            Look { faces, traces }
+        });
+        Ok(looks.collect())
+    }
+
+    fn identity(&self) -> &ModelIdentity {
+        self.0.identity()
+    }
+}
+
+impl ModelFactory for ShortSightedModels {
+    fn create_face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError> {
+        Ok(Box::new(ShortSighted(FakeModels::default().create_face_detector()?)))
+    }
+
+    fn create_face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError> {
+        FakeModels::default().create_face_embedder()
+    }
+
+    fn create_bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError> {
+        FakeModels::default().create_bib_reader()
+    }
+
+    fn batch_sizes(&self) -> BatchSizes {
+        FakeModels::default().batch_sizes()
+    }
+}
+
+#[test]
+fn faces_that_the_first_look_only_suspects_are_found_by_a_closer_one() {
+    let fixture = PipelineFixture::new();
+    let album = fixture.create_album(album_config());
+    let mut photo = gradient_picture(2000, 1500);
+    for (person, place) in
+        [[800, 300, 400], [100, 100, 32], [1900, 1400, 32], [1860, 60, 32]].iter().enumerate()
+    {
+        paint_face(&mut photo, person as u16 + 1, *place);
+    }
+    let photo = fixture.upload_photos(album, &[encode_jpeg(&photo)])[0];
+    let blobs = Arc::clone(&fixture.store.blobs);
+    let pipeline = fixture.start_pipeline_with(Arc::new(ShortSightedModels), blobs, Duration::from_secs(30));
+    fixture.wait_until_processed(album);
+    pipeline.stop();
+    let (faces, _) = fixture.load_detections(album, photo);
+    for expected in [
+        [0.4, 0.2, 0.2, 0.2667],
+        [0.05, 0.0667, 0.016, 0.0213],
+        [0.95, 0.9333, 0.016, 0.0213],
+        [0.93, 0.04, 0.016, 0.0213],
+    ] {
+        let found = faces.iter().filter(|face| is_near(&face.bounding_box, expected)).count();
+        assert_eq!(found, 1, "{expected:?} in {faces:?}");
+    }
+    assert!(faces.len() == 4 && faces.iter().all(|face| face.unindexed.is_none()), "{faces:?}");
 }
 
 #[test]

@@ -175,6 +175,7 @@ pub fn test_settings() -> PipelineSettings {
         pixel_budget_bytes: 64 << 20,
         limits: LIMITS,
         max_grid_cells: 16,
+        max_runners: 100,
         lease_ttl: Duration::from_secs(60),
         drain_grace: Duration::from_secs(30),
     }

@@ -176,6 +176,7 @@ pub(super) fn empty_results(lease: &Lease) -> PhotoResults {
             time::OffsetDateTime::UNIX_EPOCH + time::Duration::microseconds(1_754_000_000_123_456),
         ),
         camera: Some("Canon EOS R5".into()),
+        skipped_runners: 0,
         faces: Vec::new(),
         texts: Vec::new(),
     }

@@ -34,6 +34,7 @@ async fn a_finished_photo_has_all_its_results(store: &Store) {
     };
     let standing = |standing| DetectedText { index_state: standing, ..text("99", 0.625) };
     let reading = PhotoResults {
+        skipped_runners: 17,
         faces: vec![face([0.0, 1.0, 0.0, 0.0]), turned_away],
         texts: vec![
             text("1234", 0.99),
@@ -47,6 +48,7 @@ async fn a_finished_photo_has_all_its_results(store: &Store) {
     let kept = store.photos.get(fixture.album, photo).await.expect("gets it");
     assert_eq!((kept.state, kept.size), (PhotoState::Ready, Some(reading.size)));
     assert_eq!((kept.taken_at, &kept.camera), (reading.taken_at, &reading.camera));
+    assert_eq!(kept.skipped_runners, 17);
     let seen = store.photos.get_detections(fixture.album, photo).await.expect("reads");
     assert_eq!(seen, (reading.faces.clone(), reading.texts.clone()));
     // The same call again, as after a lost response: refused, and nothing is written twice.

@@ -156,6 +156,8 @@ pub struct Photo {
     pub taken_at: Option<OffsetDateTime>,
     /// Camera make and model (EXIF).
     pub camera: Option<String>,
+    /// Runners whose bibs were not read, because the photo has more than the service reads of one: the smallest.
+    pub skipped_runners: u32,
     /// When it was created.
     pub created_at: OffsetDateTime,
     /// When its row last changed.

@@ -20,7 +20,7 @@ macro_rules! select_photo {
     ($rest:literal) => {
         concat!(
             "select album, id, filename, content_type, state, failure, width, height, taken_at, camera, \
-             created_at, updated_at from photo ",
+             skipped_runners, created_at, updated_at from photo ",
             $rest
         )
     };

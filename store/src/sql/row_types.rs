@@ -115,6 +115,7 @@ pub(crate) struct PhotoRow {
     height: Option<i64>,
     taken_at: Option<i64>,
     camera: Option<String>,
+    skipped_runners: i64,
     created_at: i64,
     updated_at: i64,
 }
@@ -141,6 +142,8 @@ impl TryFrom<PhotoRow> for Photo {
             size,
             taken_at: row.taken_at.map(from_micros).transpose()?,
             camera: row.camera,
+            skipped_runners: u32::try_from(row.skipped_runners)
+                .map_err(|cause| corrupt_error("skipped runners").with_source(cause))?,
             created_at: from_micros(row.created_at)?,
             updated_at: from_micros(row.updated_at)?,
         })

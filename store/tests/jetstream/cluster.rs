@@ -131,7 +131,15 @@ pub async fn lease_suspect(fixture: &AlbumFixture, ttl: Duration) -> Lease {
 pub fn finished(lease: &Lease) -> PhotoResults {
     let size = PhotoSize { width: 6000, height: 4000 };
     let (faces, texts) = (Vec::new(), Vec::new());
-    PhotoResults { lease: lease.clone(), size, taken_at: None, camera: None, faces, texts }
+    PhotoResults {
+        lease: lease.clone(),
+        size,
+        taken_at: None,
+        camera: None,
+        skipped_runners: 0,
+        faces,
+        texts,
+    }
 }
 
 /// Finishes photos until none waits; returns how many leases that took.

@@ -100,6 +100,7 @@ impl QueueModel {
             size: PhotoSize { width: 6000, height: 4000 },
             taken_at: None,
             camera: None,
+            skipped_runners: 0,
             faces: vec![face([1.0, 0.0, 0.0, 0.0])],
             texts: vec![text(&format!("READING{}", self.readings), 0.99)],
         }

@@ -335,6 +335,7 @@ impl TestService {
             size: PhotoSize { width: 6000, height: 4000 },
             taken_at: Some(TAKEN_AT),
             camera: Some("NIKON Z 9".to_owned()),
+            skipped_runners: 3,
             faces,
             texts,
         };

@@ -147,26 +147,27 @@ impl QueueWrites for TimedConnection {
 
     async fn mark_ready(&mut self, photos: &[&PhotoResults], now: i64) -> Result<()> {
         let (albums, ids) = unzip_refs(photos.iter().map(|results| photo_ref(results)));
-        let side = |side: fn(&PhotoResults) -> u32| -> Vec<i64> {
-            photos.iter().map(|results| i64::from(side(results))).collect()
+        let number = |number: fn(&PhotoResults) -> u32| -> Vec<i64> {
+            photos.iter().map(|results| i64::from(number(results))).collect()
         };
         let times: Vec<Option<i64>> = photos.iter().map(|results| results.taken_at.map(to_micros)).collect();
         let cameras: Vec<Option<String>> =
             photos.iter().map(|results| results.camera.clone().map(strip_nul)).collect();
         sqlx::query(
             "update photo set state = 'ready', width = seen.width, height = seen.height, \
-             taken_at = seen.taken_at, camera = seen.camera, settled_at = $7, updated_at = $7, attempts = 0, \
-             lease = null, lease_until = 0 \
-             from unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[]) \
-             as seen (album, id, width, height, taken_at, camera) \
+             taken_at = seen.taken_at, camera = seen.camera, skipped_runners = seen.skipped_runners, settled_at = $8, \
+             updated_at = $8, attempts = 0, lease = null, lease_until = 0 \
+             from unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[]) \
+             as seen (album, id, width, height, taken_at, camera, skipped_runners) \
              where photo.album = seen.album and photo.id = seen.id",
         )
         .bind(albums)
         .bind(ids)
-        .bind(side(|results| results.size.width))
-        .bind(side(|results| results.size.height))
+        .bind(number(|results| results.size.width))
+        .bind(number(|results| results.size.height))
         .bind(times)
         .bind(cameras)
+        .bind(number(|results| results.skipped_runners))
         .bind(now)
         .execute(self)
         .await

@@ -137,7 +137,7 @@ impl QueueWrites for SqliteConnection {
         for results in photos {
             sqlx::query(
                 "update photo set state = 'ready', width = $3, height = $4, taken_at = $5, camera = $6, \
-                 settled_at = $7, updated_at = $7, attempts = 0, lease = null, lease_until = 0 \
+                 skipped_runners = $7, settled_at = $8, updated_at = $8, attempts = 0, lease = null, lease_until = 0 \
                  where album = $1 and id = $2",
             )
             .bind(results.lease.album)
@@ -146,6 +146,7 @@ impl QueueWrites for SqliteConnection {
             .bind(i64::from(results.size.height))
             .bind(results.taken_at.map(to_micros))
             .bind(results.camera.as_deref())
+            .bind(i64::from(results.skipped_runners))
             .bind(now)
             .execute(&mut *self)
             .await

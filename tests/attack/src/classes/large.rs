@@ -142,6 +142,7 @@ fn results_with(lease: &Lease, faces: Vec<DetectedFace>) -> PhotoResults {
         camera: None,
         faces,
         texts: Vec::new(),
+        skipped_runners: 0,
     }
 }
 

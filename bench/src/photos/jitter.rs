@@ -1,0 +1,138 @@
+//! Changes a photo a little, as another camera, another distance or another minute would: networks are sensitive to scale
+//! and to shifts of less than a pixel, so one run over a set of photos says little. An evaluation is the mean over several
+//! of these changes.
+//!
+//! Scale and shift move the face boxes that the detector returns by a few per cent, so the regions that are read change
+//! too: boxes need no change of their own.
+
+use fast_image_resize::images::{Image, ImageRef};
+use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use image::RgbImage;
+
+use super::{change_brightness, encode_jpeg};
+use super::random::SplitMix;
+
+/// Pixels that are cut from each side together: the shift of the picture against the pixels of the file is between zero
+/// and this.
+const SHIFT: f64 = 2.0;
+
+/// Factor of the size.
+const ZOOM: [f64; 2] = [0.7, 1.3];
+
+/// Factor of the brightness.
+const BRIGHTNESS: [f64; 2] = [0.8, 1.2];
+
+/// JPEG quality; the upper end is excluded.
+const QUALITY: [f64; 2] = [80.0, 96.0];
+
+/// How a photo is changed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Jitter {
+    /// Factor of its width and height.
+    pub zoom: f64,
+    /// Pixels of the original, with fractions, that are cut at the left.
+    pub left: f64,
+    /// The same at the top.
+    pub top: f64,
+    /// Factor of its brightness.
+    pub brightness: f64,
+    /// JPEG quality of the result.
+    pub quality: i32,
+}
+
+impl Jitter {
+    /// Draws a change. It depends on the seed and the photo alone, so that a photo is changed in the same way whatever the
+    /// other photos of a run are.
+    pub fn draw(seed: u64, file: &str) -> Self {
+        let mut random = SplitMix(seed);
+        for byte in file.bytes() {
+            random.0 ^= u64::from(byte);
+            random.next();
+        }
+        Self {
+            zoom: random.uniform(ZOOM[0], ZOOM[1]),
+            left: random.uniform(0.0, SHIFT),
+            top: random.uniform(0.0, SHIFT),
+            brightness: random.uniform(BRIGHTNESS[0], BRIGHTNESS[1]),
+            quality: random.uniform(QUALITY[0], QUALITY[1]) as i32,
+        }
+    }
+
+    /// Returns the changed photo.
+    ///
+    /// # Errors
+    /// When the picture is smaller than the shift.
+    pub fn apply(&self, picture: &RgbImage) -> anyhow::Result<RgbImage> {
+        let (width, height) = (f64::from(picture.width()) - SHIFT, f64::from(picture.height()) - SHIFT);
+        anyhow::ensure!(width >= 1.0 && height >= 1.0, "a picture of {width} x {height} pixels");
+        let scaled = |length: f64| ((length * self.zoom).round() as u32).max(1);
+        let source = ImageRef::new(picture.width(), picture.height(), picture.as_raw(), PixelType::U8x3)?;
+        let mut target = Image::new(scaled(width), scaled(height), PixelType::U8x3);
+        let options = ResizeOptions::new()
+            .resize_alg(ResizeAlg::Convolution(FilterType::Lanczos3))
+            .crop(self.left, self.top, width, height);
+        Resizer::new().resize(&source, &mut target, &options)?;
+        let (width, height) = (target.width(), target.height());
+        let mut changed = RgbImage::from_raw(width, height, target.into_vec())
+            .ok_or_else(|| anyhow::anyhow!("a picture of no pixels"))?;
+        change_brightness(&mut changed, self.brightness);
+        Ok(changed)
+    }
+
+    /// Returns the changed photo as JPEG.
+    ///
+    /// # Errors
+    /// When the picture is smaller than the shift.
+    pub fn make_jpeg(&self, picture: &RgbImage) -> anyhow::Result<Vec<u8>> {
+        encode_jpeg(&self.apply(picture)?, self.quality)
+    }
+
+    /// Returns where a box of the original (left, top, right, bottom, in pixels) is in the changed photo.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for evaluations that use labelled boxes"))]
+    pub fn move_box(&self, [left, top, right, bottom]: [f64; 4]) -> [f64; 4] {
+        let [x0, x1] = [left, right].map(|x| (x - self.left) * self.zoom);
+        let [y0, y1] = [top, bottom].map(|y| (y - self.top) * self.zoom);
+        [x0, y0, x1, y1]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_depends_on_the_seed_and_the_photo_alone() {
+        assert_eq!(Jitter::draw(1, "a.jpg"), Jitter::draw(1, "a.jpg"));
+        assert_ne!(Jitter::draw(1, "a.jpg"), Jitter::draw(2, "a.jpg"));
+        assert_ne!(Jitter::draw(1, "a.jpg"), Jitter::draw(1, "b.jpg"));
+        for seed in 0..200 {
+            let jitter = Jitter::draw(seed, "a.jpg");
+            assert!((0.7..1.3).contains(&jitter.zoom) && (80..=95).contains(&jitter.quality), "{jitter:?}");
+        }
+    }
+
+    #[test]
+    fn a_box_moves_with_what_it_shows() {
+        let mut picture = RgbImage::new(400, 300);
+        for (x, y) in (100..140).flat_map(|x| (60..80).map(move |y| (x, y))) {
+            picture.put_pixel(x, y, image::Rgb([200; 3]));
+        }
+        for seed in 0..5 {
+            let jitter = Jitter { brightness: 1.1, ..Jitter::draw(seed, "a.jpg") };
+            let changed = jitter.apply(&picture).unwrap();
+            let [left, top, right, bottom] = jitter.move_box([100.0, 60.0, 140.0, 80.0]);
+            let value = |x: f64, y: f64| changed.get_pixel(x as u32, y as u32).0[0];
+            let middle = [(left + right) / 2.0, (top + bottom) / 2.0];
+            assert_eq!(value(middle[0], middle[1]), 220, "brighter by a tenth");
+            for (x, y) in [
+                (left - 4.0, middle[1]),
+                (right + 4.0, middle[1]),
+                (middle[0], top - 4.0),
+                (middle[0], bottom + 4.0),
+            ] {
+                assert!(value(x, y) < 30, "outside at {x}, {y} with {jitter:?}");
+            }
+            assert!(value(left + 3.0, top + 3.0) > 190 && value(right - 4.0, bottom - 4.0) > 190);
+        }
+    }
+}
