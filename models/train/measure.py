@@ -4,6 +4,7 @@ Use photos that the gate was not trained on. Nothing here trains.
 
 usage: measure.py torsos OUT.npz PHOTOS BIBS.csv --models FOLDER [--jitters 3]
        measure.py gates TORSOS.npz GATE.onnx...
+       measure.py set GATE.onnx SKIP_BELOW SECOND_PASS_FROM
 """
 
 import argparse
@@ -13,6 +14,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+import onnx_file
 from data import INPUT_HEIGHT, INPUT_WIDTH, cells
 from patterns import HEIGHT, REACH, TOP, UNIT, WIDTH
 from teacher import NUMBER_CONFIDENCE, Teacher, session
@@ -113,13 +115,23 @@ def compare_gates(arguments):
         runs = [network.run(["score", "map"], {"image": np.float32(i[None].transpose(0, 3, 1, 2))}) for i in data["image"]]
         score = np.stack([r[0][0, 1] for r in runs])
         in_map = np.stack([r[1][0, 1] for r in runs])
-        less = np.searchsorted(np.sort(score[~accepted]), score[accepted]).mean() / (~accepted).sum()
-        print(f"{path}: area under the curve {less:.3f}; .99 of accepted numbers score at least {np.quantile(score[accepted], 0.01):.3f}")
+        print(path)
+        if accepted.any() and not accepted.all():
+            area = np.searchsorted(np.sort(score[~accepted]), score[accepted]).mean() / (~accepted).sum()
+            limit = np.quantile(score[accepted], 0.01)
+            print(f"  area under the curve {area:.3f}; .99 of accepted numbers score at least {limit:.3f}")
         for skip in SKIPS:
             kept = score >= skip
             rows = [window_rows(m, s) for m, s in zip(in_map[kept], score[kept])]
-            print(f"  skip below {skip:.2f}: {(~kept).mean():.3f} skipped, {kept[accepted].mean():.3f} of accepted numbers kept, "
-                  f"{kept[with_text].mean():.3f} of text; rows of the canvas read {np.sum(rows) / (12 * len(kept)):.3f}")
+            line = f"  skip below {skip:.2f}: {(~kept).mean():.3f} skipped, {np.sum(rows) / (12 * len(kept)):.3f} of all rows read"
+            if accepted.any():
+                line += f"; kept {kept[accepted].mean():.3f} of accepted numbers, {kept[with_text].mean():.3f} of text"
+            print(line)
+
+
+def set_thresholds(arguments):
+    values = {"skip_below": arguments.skip_below, "second_pass_from": arguments.second_pass_from}
+    arguments.gate.write_bytes(onnx_file.with_metadata(arguments.gate.read_bytes(), values))
 
 
 def window_rows(probabilities, score, margin=1):
@@ -143,6 +155,11 @@ def main():
     gates.add_argument("torsos", type=Path)
     gates.add_argument("gates", nargs="+")
     gates.set_defaults(run=compare_gates)
+    setting = commands.add_parser("set")
+    setting.add_argument("gate", type=Path)
+    setting.add_argument("skip_below")
+    setting.add_argument("second_pass_from")
+    setting.set_defaults(run=set_thresholds)
     arguments = parser.parse_args()
     arguments.run(arguments)
 

@@ -45,6 +45,28 @@ def node(operator, inputs, output, **attributes):
     return content + b"".join(block(5, attribute(*item)) for item in attributes.items())
 
 
+def read_varint(data, at):
+    value = shift = 0
+    while True:
+        value |= (data[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 0x80:
+            return value, at
+
+
+def with_metadata(file, metadata):
+    """The file with this metadata in place of its own. The outer level of a model has numbers and blocks only."""
+    kept, at = b"", 0
+    while at < len(file):
+        start = at
+        tag, at = read_varint(file, at)
+        length, at = read_varint(file, at)
+        at += length if tag & 7 == 2 else 0
+        if tag >> 3 != 14:
+            kept += file[start:at]
+    return kept + b"".join(block(14, block(1, k) + block(2, v)) for k, v in metadata.items())
+
+
 def model(nodes, tensors, inputs, outputs, metadata):
     """`tensors` is a dict of arrays; `inputs` and `outputs` are dicts of shapes; `metadata` is a dict of texts."""
     graph = b"".join(block(1, n) for n in nodes) + block(2, "bib_gate")
@@ -52,4 +74,4 @@ def model(nodes, tensors, inputs, outputs, metadata):
     graph += b"".join(block(11, value_info(*item)) for item in inputs.items())
     graph += b"".join(block(12, value_info(*item)) for item in outputs.items())
     file = number(1, 8) + block(2, "photofinish") + block(7, graph) + block(8, number(2, 13))
-    return file + b"".join(block(14, block(1, k) + block(2, v)) for k, v in metadata.items())
+    return with_metadata(file, metadata)

@@ -178,7 +178,7 @@ def main():
     parser.add_argument("--check", type=Path)
     parser.add_argument("--epochs", type=int, default=14)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--skip-below", default="0.05")
+    parser.add_argument("--skip-below", default="0.03")
     parser.add_argument("--second-pass-from", default="0.5")
     arguments = parser.parse_args()
     data = load(arguments.data)
