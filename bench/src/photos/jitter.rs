@@ -9,8 +9,8 @@ use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
 use image::RgbImage;
 
-use super::{change_brightness, encode_jpeg};
 use super::random::SplitMix;
+use super::{change_brightness, encode_jpeg};
 
 /// Pixels that are cut from each side together: the shift of the picture against the pixels of the file is between zero
 /// and this.
