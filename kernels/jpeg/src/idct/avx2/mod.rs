@@ -1,17 +1,16 @@
 //! The transforms with AVX2. Two blocks at once, one in each 128-bit lane: every shuffle stays in its lane, so this is the
 //! transform of one block done twice for the price of one.
 
-#![expect(
-    unsafe_code,
-    reason = "loads and stores of vectors take pointers; AVX2 is there only where detected"
-)]
+#![expect(unsafe_code, reason = "AVX2 is there only where detected")]
 
+mod lanes;
 mod plain_sizes;
 mod to_2;
 
 use std::arch::x86_64::*;
 
 use crate::cpu::Avx2;
+use crate::idct::avx2::lanes::{add, load_wide, row, store_16, sub, weigh};
 use crate::idct::block::{Coefficients, Quant};
 use crate::idct::points::fix;
 use crate::idct::portable;
@@ -59,44 +58,6 @@ fn transform(side: usize, pair: [&Coefficients; 2], quant: &Quant, out: &mut [u8
     }
 }
 
-#[target_feature(enable = "avx2")]
-fn load(from: &[i16; 8]) -> __m128i {
-    // SAFETY: an unaligned load of the array's 16 bytes.
-    unsafe { _mm_loadu_si128(from.as_ptr().cast()) }
-}
-
-#[target_feature(enable = "avx2")]
-fn load_wide(from: &[i16; 16]) -> __m256i {
-    // SAFETY: an unaligned load of the array's 32 bytes.
-    unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
-}
-
-#[target_feature(enable = "avx2")]
-fn store_16(pixels: __m128i, out: &mut [u8], offset: usize) {
-    let out: &mut [u8; 16] = out[offset..].first_chunk_mut().expect("planes have room for pairs of blocks");
-    // SAFETY: an unaligned store to the array's 16 bytes.
-    unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), pixels) };
-}
-
-/// Row `y` of both blocks.
-#[target_feature(enable = "avx2")]
-fn load_row(pair: [&Coefficients; 2], y: usize) -> __m256i {
-    let (a, b) = (load(&pair[0].as_chunks().0[y]), load(&pair[1].as_chunks().0[y]));
-    _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(a), b)
-}
-
-/// Row `y` of a quantisation table, in both lanes.
-#[target_feature(enable = "avx2")]
-fn broadcast_row(quant: &Quant, y: usize) -> __m256i {
-    _mm256_broadcastsi128_si256(load(&quant.as_chunks().0[y]))
-}
-
-/// Row `y` of both blocks, dequantised to 16 bits.
-#[target_feature(enable = "avx2")]
-fn row(pair: [&Coefficients; 2], quant: &Quant, y: usize) -> __m256i {
-    _mm256_mullo_epi16(load_row(pair, y), broadcast_row(quant, y))
-}
-
 /// How far from the DC coefficient the last one is.
 enum Reach {
     /// There is nothing else.
@@ -131,28 +92,6 @@ fn store_flat<const N: usize>(pair: [&Coefficients; 2], quant: &Quant, out: &mut
         row[..N].fill(a);
         row[N..].fill(b);
     }
-}
-
-/// Two 16-bit factors for `_mm256_madd_epi16`, side by side in every 32 bits.
-#[target_feature(enable = "avx2")]
-fn factors(low: i32, high: i32) -> __m256i {
-    _mm256_set1_epi32((low & 0xffff) | high << 16)
-}
-
-/// `low` times the lower of each pair of 16-bit numbers plus `high` times the upper.
-#[target_feature(enable = "avx2")]
-fn weigh(pair: __m256i, low: i32, high: i32) -> __m256i {
-    _mm256_madd_epi16(pair, factors(low, high))
-}
-
-#[target_feature(enable = "avx2")]
-fn add(a: __m256i, b: __m256i) -> __m256i {
-    _mm256_add_epi32(a, b)
-}
-
-#[target_feature(enable = "avx2")]
-fn sub(a: __m256i, b: __m256i) -> __m256i {
-    _mm256_sub_epi32(a, b)
 }
 
 /// The last step of 8 points: sums and differences of the even and the odd part.

@@ -4,7 +4,7 @@
 use std::arch::x86_64::*;
 use std::f64::consts::FRAC_1_SQRT_2;
 
-use crate::idct::avx2::{add, broadcast_row, load_row, sub};
+use crate::idct::avx2::lanes::{add, broadcast_row, load_row, sub};
 use crate::idct::block::{Coefficients, Quant};
 use crate::idct::points::fix;
 

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use crate::idct::avx2::{add, row, sub, weigh};
+use crate::idct::avx2::lanes::{add, row, sub, weigh};
 use crate::idct::block::{Coefficients, Quant};
 use crate::idct::points::fix;
 
