@@ -68,12 +68,12 @@ impl ZooModels {
             zoo,
             model_set: set,
             backends,
-            bib_gate: BibGateChoice::On,
+            bib_gate: BibGateChoice::Off,
             full_frame_detector: Mutex::default(),
         })
     }
 
-    /// Reads with or without the bib gate. Call before [`Self::with_precision`], which measures what is used.
+    /// Reads with or without the bib gate; without it unless this is called. Call before [`Self::with_precision`], which measures what is used.
     #[must_use]
     pub fn with_bib_gate(self, choice: BibGateChoice) -> Self {
         Self { bib_gate: choice, ..self }

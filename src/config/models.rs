@@ -61,8 +61,8 @@ pub struct ModelArguments {
     #[arg(long, env = "PHOTOFINISH_TEXT_PRECISION", value_name = "NAME", default_value = "auto")]
     #[arg(value_parser = PRECISIONS)]
     pub text_precision: PrecisionChoice,
-    /// Whether a small network decides which torsos are read for bibs: the file bib_gate.onnx of the models folder, or the one of the binary
-    #[arg(long, env = "PHOTOFINISH_BIB_GATE", value_name = "NAME", default_value = "on")]
+    /// Whether a small network decides which torsos are read for bibs, which is faster and misses more: the file bib_gate.onnx of the models folder, or the one of the binary
+    #[arg(long, env = "PHOTOFINISH_BIB_GATE", value_name = "NAME", default_value = "off")]
     #[arg(value_parser = BIB_GATES)]
     pub bib_gate: BibGateChoice,
 }
