@@ -105,8 +105,9 @@ impl Network {
         }
         let mut builder =
             session_builder(runtime).map_err(|error: ort::Error| file_error(error.to_string()))?;
-        if let Some(provider) = execution_provider(runtime, workload, backend) {
-            builder = builder.with_execution_providers([provider]).map_err(|error| ModelError::Device {
+        let providers = execution_providers(runtime, workload, backend);
+        if !providers.is_empty() {
+            builder = builder.with_execution_providers(providers).map_err(|error| ModelError::Device {
                 device: runtime.device().to_string(),
                 detail: error.to_string(),
             })?;
@@ -185,26 +186,29 @@ fn session_builder(runtime: &Runtime) -> ort::Result<SessionBuilder> {
         .with_intra_op_spinning(false)?)
 }
 
-fn execution_provider(
+/// The providers in the order of preference; ONNX Runtime's own with its defaults where there is none.
+fn execution_providers(
     runtime: &Runtime,
     workload: Workload,
     backend: Backend,
-) -> Option<ExecutionProviderDispatch> {
+) -> Vec<ExecutionProviderDispatch> {
     if runtime.device() == NetworkDevice::Cuda {
         // Input shapes vary with the photos, and an exhaustive algorithm search takes seconds per shape.
         let cuda = ep::CUDA::default().with_conv_algorithm_search(ep::cuda::ConvAlgorithmSearch::Heuristic);
-        return Some(cuda.build().error_on_failure());
+        return vec![cuda.build().error_on_failure()];
     }
+    let without_arena = ep::CPU::default().with_arena_allocator(false).build();
     if workload == Workload::FaceDetection {
         // The arena never releases the memory of the largest picture (80 MB after one at 1280) and saves no time here.
-        return Some(ep::CPU::default().with_arena_allocator(false).build());
+        return vec![without_arena];
     }
-    let Backend::OpenVino(precision) = backend else { return None };
+    let Backend::OpenVino(precision) = backend else { return Vec::new() };
     // The runtime cache would keep 20 MB for every input shape ever seen, and saves no time.
     let config = format!(
         r#"{{"CPU":{{"INFERENCE_PRECISION_HINT":"{precision}","INFERENCE_NUM_THREADS":"1","NUM_STREAMS":"1","CPU_RUNTIME_CACHE_CAPACITY":"0"}}}}"#
     );
     let openvino =
         ep::OpenVINO::default().with_device_type("CPU").with_arbitrary_config("load_config", config);
-    Some(openvino.build().error_on_failure())
+    // OpenVINO computes, but ONNX Runtime allocates the outputs: an arena would keep those of the largest picture.
+    vec![openvino.build().error_on_failure(), without_arena]
 }

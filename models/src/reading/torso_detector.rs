@@ -100,7 +100,7 @@ mod tests {
         // A row above and one below: 4 rows of cells of 32 pixels, in the middle of 6.
         assert_eq!(first(5..7), CanvasRows { first: 96, count: 192 });
         // 3 rows; the window is one row longer below than above.
-        assert_eq!(first(5..6), CanvasRows { first: 128, count: 192 });
+        assert_eq!(first(5..6), CanvasRows { first: 96, count: 192 });
         assert_eq!(first(4..10), CanvasRows { first: 96, count: 256 });
         assert_eq!(first(1..8), CanvasRows { first: 0, count: 384 });
     }
