@@ -3,9 +3,14 @@
 //!
 //! A stage that works on a photo in several steps puts it back after each ([`Inlet::put_back`]) and takes the next one in
 //! turn: whoever waits, waits for one step and not for one photo.
+//!
+//! A thread of a stage never waits with a photo in its hands for space after it. It leaves the photos of an organization in
+//! its own edge while the next one is full of theirs ([`PhotoSender::has_space`]), and takes those of others. So a next edge
+//! may have as many photos of an organization above its capacity as the stage has threads: those that all began at once.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use photofinish_store::model::ids::OrganizationId;
 
@@ -26,13 +31,29 @@ pub(crate) struct OpenPhoto<T, P> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EdgeClosed;
 
+/// What is called when an edge has space again.
+pub(crate) type OnSpace = Box<dyn Fn() + Send + Sync>;
+
 /// The sending end, as the stage before sees it: it does not know the steps of the next stage.
 pub(crate) trait PhotoSender<T>: Send + Sync {
-    /// Sends a photo; waits while the edge has no space for its organization.
+    /// Whether the edge has space for a photo of the organization, or is closed, so that nothing can be waited for.
+    fn has_space(&self, organization: OrganizationId) -> bool;
+    /// Sends a photo, whatever space there is.
     ///
     /// # Errors
     /// When the edge is closed; the photo is then given back to the queue.
     fn send(&self, photo: InFlight<T>) -> Result<(), EdgeClosed>;
+    /// Sets what is called whenever there may be space again. Only the first call counts.
+    fn call_on_space(&self, on_space: OnSpace);
+}
+
+/// A photo that was taken from an edge, and how long that took.
+pub(crate) struct Received<T, P> {
+    pub(crate) photo: OpenPhoto<T, P>,
+    /// How long there was none.
+    pub(crate) starved: Duration,
+    /// How long there were only photos with no space after the stage.
+    pub(crate) blocked: Duration,
 }
 
 /// The only sending end of an edge; threads share it. Its drop tells the receivers that no photos will follow.
@@ -48,6 +69,8 @@ struct Edge<T, P> {
     state: Mutex<State<T, P>>,
     photo_added: Condvar,
     photo_taken: Condvar,
+    /// Wakes the threads of the stage before, which wait for space here at their own edge.
+    on_space: OnceLock<OnSpace>,
 }
 
 struct State<T, P> {
@@ -70,6 +93,7 @@ pub(crate) fn edge<T, P>(capacity: usize) -> (EdgeSender<T, P>, Inlet<T, P>) {
         state: Mutex::new(State { lanes: VecDeque::new(), has_sender: true, is_closed: false }),
         photo_added: Condvar::new(),
         photo_taken: Condvar::new(),
+        on_space: OnceLock::new(),
     });
     (EdgeSender(Arc::clone(&edge)), Inlet(edge))
 }
@@ -82,6 +106,10 @@ impl<T, P> State<T, P> {
     fn count_of(&self, organization: OrganizationId) -> usize {
         let lane = self.lanes.iter().find(|lane| lane.organization == organization);
         lane.map_or(0, |lane| lane.photos.len())
+    }
+
+    fn has_space(&self, organization: OrganizationId, capacity: usize) -> bool {
+        self.is_closed || self.count_of(organization) < capacity
     }
 
     /// Adds a photo at the end of its organization's lane.
@@ -102,14 +130,39 @@ impl<T, P> State<T, P> {
         }
     }
 
-    /// Takes the photo of the organization whose turn it is, which then has the last turn.
-    fn pop(&mut self) -> Option<OpenPhoto<T, P>> {
-        let mut lane = self.lanes.pop_front()?;
+    /// Takes the photo of the organization whose turn it is, among those with space after the stage; it then has the last
+    /// turn.
+    fn pop(&mut self, has_space: &impl Fn(OrganizationId) -> bool) -> Option<OpenPhoto<T, P>> {
+        let next = self.lanes.iter().position(|lane| has_space(lane.organization))?;
+        let mut lane = self.lanes.remove(next)?;
         let photo = lane.photos.pop_front();
         if !lane.photos.is_empty() {
             self.lanes.push_back(lane);
         }
         photo
+    }
+}
+
+impl<T, P> Edge<T, P> {
+    /// Tells whoever waits for space.
+    fn report_space(&self) {
+        // All of them: only one may wait for space of this photo's organization.
+        self.photo_taken.notify_all();
+        if let Some(on_space) = self.on_space.get() {
+            on_space();
+        }
+    }
+
+    fn add(&self, mut state: MutexGuard<'_, State<T, P>>, photo: InFlight<T>) -> Result<(), EdgeClosed> {
+        if state.is_closed {
+            // Outside of the lock: the drop of a ticket locks the lease table.
+            drop(state);
+            return Err(EdgeClosed);
+        }
+        state.push(OpenPhoto { photo, parts: Vec::new(), span: None });
+        drop(state);
+        self.photo_added.notify_one();
+        Ok(())
     }
 }
 
@@ -124,30 +177,29 @@ impl<T, P> EdgeSender<T, P> {
         lock(&self.0.state).len()
     }
 
-    fn send_photo(&self, photo: InFlight<T>) -> Result<(), EdgeClosed> {
+    /// Sends a photo; waits while the edge has no space for its organization.
+    ///
+    /// # Errors
+    /// When the edge is closed; the photo is then given back to the queue.
+    pub(crate) fn send_when_free(&self, photo: InFlight<T>) -> Result<(), EdgeClosed> {
         let organization = photo.ticket.organization();
-        let is_full =
-            |state: &mut State<T, P>| !state.is_closed && state.count_of(organization) >= self.0.capacity;
-        let mut state = self
-            .0
-            .photo_taken
-            .wait_while(lock(&self.0.state), is_full)
-            .unwrap_or_else(PoisonError::into_inner);
-        if state.is_closed {
-            // Outside of the lock: the drop of a ticket locks the lease table.
-            drop(state);
-            return Err(EdgeClosed);
-        }
-        state.push(OpenPhoto { photo, parts: Vec::new(), span: None });
-        drop(state);
-        self.0.photo_added.notify_one();
-        Ok(())
+        let is_full = |state: &mut State<T, P>| !state.has_space(organization, self.0.capacity);
+        let state = self.0.photo_taken.wait_while(lock(&self.0.state), is_full);
+        self.0.add(state.unwrap_or_else(PoisonError::into_inner), photo)
     }
 }
 
 impl<T: Send, P: Send> PhotoSender<T> for EdgeSender<T, P> {
+    fn has_space(&self, organization: OrganizationId) -> bool {
+        lock(&self.0.state).has_space(organization, self.0.capacity)
+    }
+
     fn send(&self, photo: InFlight<T>) -> Result<(), EdgeClosed> {
-        self.send_photo(photo)
+        self.0.add(lock(&self.0.state), photo)
+    }
+
+    fn call_on_space(&self, on_space: OnSpace) {
+        let _is_first = self.0.on_space.set(on_space).is_ok();
     }
 }
 
@@ -165,28 +217,39 @@ impl<T, P> Clone for Inlet<T, P> {
 }
 
 impl<T, P> Inlet<T, P> {
-    /// Takes the next photo in turn, waiting for one. Returns `None` when the edge is closed, or empty and no more photos
-    /// will be sent.
-    pub(crate) fn recv(&self) -> Option<OpenPhoto<T, P>> {
-        let must_wait =
-            |state: &mut State<T, P>| state.lanes.is_empty() && state.has_sender && !state.is_closed;
-        let mut state = self
-            .0
-            .photo_added
-            .wait_while(lock(&self.0.state), must_wait)
-            .unwrap_or_else(PoisonError::into_inner);
-        let photo = state.pop();
-        drop(state);
-        // All of them: only one may wait for space of this photo's organization.
-        self.0.photo_taken.notify_all();
-        photo
+    /// Takes the next photo in turn of an organization for which `has_space` says that there is space after the stage,
+    /// waiting for one. Returns `None` when the edge is closed, or empty and no more photos will be sent.
+    pub(crate) fn recv(&self, has_space: impl Fn(OrganizationId) -> bool) -> Option<Received<T, P>> {
+        let (mut starved, mut blocked) = (Duration::ZERO, Duration::ZERO);
+        let mut state = lock(&self.0.state);
+        loop {
+            if let Some(photo) = state.pop(&has_space) {
+                drop(state);
+                self.0.report_space();
+                return Some(Received { photo, starved, blocked });
+            }
+            if state.is_closed || (state.lanes.is_empty() && !state.has_sender) {
+                return None;
+            }
+            let waiting = if state.lanes.is_empty() { &mut starved } else { &mut blocked };
+            let began_at = Instant::now();
+            state = self.0.photo_added.wait(state).unwrap_or_else(PoisonError::into_inner);
+            *waiting += began_at.elapsed();
+        }
     }
 
-    /// Takes the next photo in turn, if there is one.
-    pub(crate) fn try_recv(&self) -> Option<OpenPhoto<T, P>> {
-        let photo = lock(&self.0.state).pop();
-        self.0.photo_taken.notify_all();
-        photo
+    /// Takes the next photo in turn, as [`Self::recv`] does, if there is one.
+    pub(crate) fn try_recv(&self, has_space: impl Fn(OrganizationId) -> bool) -> Option<OpenPhoto<T, P>> {
+        let photo = lock(&self.0.state).pop(&has_space)?;
+        self.0.report_space();
+        Some(photo)
+    }
+
+    /// Wakes the threads that wait in [`Self::recv`]: there may be space after the stage.
+    pub(crate) fn wake(&self) {
+        // Whoever has looked for space without finding any waits already, or still has the lock.
+        drop(lock(&self.0.state));
+        self.0.photo_added.notify_all();
     }
 
     /// Puts back a photo that needs more steps, behind the others of its organization and whatever space there is: a
@@ -231,7 +294,7 @@ impl<T, P> Inlet<T, P> {
         drop(state);
         drop(waiting);
         self.0.photo_added.notify_all();
-        self.0.photo_taken.notify_all();
+        self.0.report_space();
     }
 }
 
@@ -258,8 +321,13 @@ mod tests {
         Arc::new(LeaseTable::new(Arc::new(MemoryQueue::default())))
     }
 
+    /// Takes the next photo of a stage with space after it.
+    fn recv(inlet: &Inlet<Arc<Lease>, Infallible>) -> Option<OpenPhoto<Arc<Lease>, Infallible>> {
+        inlet.recv(|_| true).map(|received| received.photo)
+    }
+
     fn take_owner(inlet: &Inlet<Arc<Lease>, Infallible>) -> OrganizationId {
-        inlet.recv().unwrap().photo.item.organization
+        recv(inlet).unwrap().photo.item.organization
     }
 
     #[test]
@@ -283,7 +351,7 @@ mod tests {
         let (long, short) = (OrganizationId::generate(), OrganizationId::generate());
         let (sender, inlet): TestEdge = edge(1);
         sender.send(photo_of(&leases, long)).unwrap();
-        let open = inlet.recv().unwrap();
+        let open = recv(&inlet).unwrap();
         sender.send(photo_of(&leases, long)).unwrap();
         inlet.put_back(open);
         assert_eq!(inlet.len(), 2, "photos are put back whatever space there is");
@@ -298,12 +366,12 @@ mod tests {
         let (large, small) = (OrganizationId::generate(), OrganizationId::generate());
         let (sender, inlet): TestEdge = edge(4);
         sender.send(photo_of(&leases, large)).unwrap();
-        let waiting = inlet.recv().unwrap();
+        let waiting = recv(&inlet).unwrap();
         let id = waiting.photo.item.id;
         sender.send(photo_of(&leases, large)).unwrap();
         sender.send(photo_of(&leases, small)).unwrap();
         inlet.put_back_first(waiting);
-        assert_eq!(inlet.recv().unwrap().photo.item.id, id);
+        assert_eq!(recv(&inlet).unwrap().photo.item.id, id);
         assert_eq!([take_owner(&inlet), take_owner(&inlet)], [small, large]);
     }
 
@@ -317,11 +385,50 @@ mod tests {
         let sender = Arc::new(sender);
         let blocked = {
             let (sender, photo) = (Arc::clone(&sender), photo_of(&leases, large));
-            std::thread::Builder::new().name("test".into()).spawn(move || sender.send(photo)).unwrap()
+            std::thread::Builder::new()
+                .name("test".into())
+                .spawn(move || sender.send_when_free(photo))
+                .unwrap()
         };
         assert_eq!(take_owner(&inlet), large);
         assert_eq!(blocked.join().unwrap(), Ok(()));
         assert_eq!(inlet.len(), 2);
+    }
+
+    #[test]
+    fn photos_without_space_after_the_stage_let_others_pass_and_are_taken_when_there_is_space() {
+        let leases = empty_table();
+        let (large, small) = (OrganizationId::generate(), OrganizationId::generate());
+        let (sender, inlet): TestEdge = edge(4);
+        let (next_sender, next_inlet): TestEdge = edge(1);
+        let upstream = inlet.clone();
+        next_sender.call_on_space(Box::new(move || upstream.wake()));
+        for owner in [large, large, small] {
+            sender.send(photo_of(&leases, owner)).unwrap();
+        }
+        let take = |inlet: &Inlet<Arc<Lease>, Infallible>| inlet.recv(|owner| next_sender.has_space(owner));
+        let first = take(&inlet).unwrap().photo;
+        assert_eq!(first.photo.item.organization, large);
+        next_sender.send(first.photo).unwrap();
+        // The next edge is full of the large organization's photos.
+        let second = take(&inlet).unwrap().photo;
+        assert_eq!(second.photo.item.organization, small);
+        next_sender.send(second.photo).unwrap();
+        assert!(inlet.try_recv(|owner| next_sender.has_space(owner)).is_none());
+        std::thread::scope(|scope| {
+            let waiting =
+                std::thread::Builder::new().name("test".into()).spawn_scoped(scope, || take(&inlet));
+            let waiting = waiting.unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+            assert_eq!(take_owner(&next_inlet), large);
+            let received = waiting.join().unwrap().unwrap();
+            assert_eq!(received.photo.photo.item.organization, large);
+            assert!(received.blocked > Duration::ZERO && received.starved == Duration::ZERO);
+        });
+        // Nothing is waited for once the next stage has ended.
+        sender.send(photo_of(&leases, small)).unwrap();
+        next_inlet.close();
+        assert!(take(&inlet).is_some());
     }
 
     #[test]
@@ -330,17 +437,20 @@ mod tests {
         let organization = OrganizationId::generate();
         let (sender, inlet): TestEdge = edge(1);
         sender.send(photo_of(&leases, organization)).unwrap();
-        let open = inlet.recv().unwrap();
+        let open = recv(&inlet).unwrap();
         sender.send(photo_of(&leases, organization)).unwrap();
         let sender = Arc::new(sender);
         let blocked = {
             let (sender, photo) = (Arc::clone(&sender), photo_of(&leases, organization));
-            std::thread::Builder::new().name("test".into()).spawn(move || sender.send(photo)).unwrap()
+            std::thread::Builder::new()
+                .name("test".into())
+                .spawn(move || sender.send_when_free(photo))
+                .unwrap()
         };
         inlet.close();
         assert_eq!(blocked.join().unwrap(), Err(EdgeClosed));
         inlet.put_back(open);
-        assert!(inlet.recv().is_none());
+        assert!(recv(&inlet).is_none());
         assert_eq!(leases.ticket_count(), 0, "every photo went back: {leases:?}");
     }
 
@@ -350,7 +460,7 @@ mod tests {
         let (sender, inlet): TestEdge = edge(4);
         sender.send(photo_of(&leases, OrganizationId::generate())).unwrap();
         drop(sender);
-        assert!(inlet.recv().is_some());
-        assert!(inlet.recv().is_none());
+        assert!(recv(&inlet).is_some());
+        assert!(recv(&inlet).is_none());
     }
 }

@@ -127,7 +127,8 @@ impl StageThreads {
     ) -> Result<(), Outage> {
         let stats = self.stats.stage(spec.name);
         stats.configure(spec.threads, inlet.capacity());
-        let closed = inlet.clone();
+        let (closed, woken) = (inlet.clone(), inlet.clone());
+        outlet.call_on_space(Box::new(move || woken.wake()));
         self.edge_closers.push(Box::new(move || closed.close()));
         for i in 0..spec.threads {
             let worker = Worker {

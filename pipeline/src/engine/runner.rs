@@ -4,11 +4,11 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
 
+use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::photo::FailureReason;
 
-use crate::engine::edge::{EdgeSender, Inlet, OpenPhoto, PhotoSender};
+use crate::engine::edge::{EdgeSender, Inlet, OnSpace, OpenPhoto, PhotoSender, Received};
 use crate::engine::fault::{Outage, Poison};
 use crate::engine::spans::{PhotoOutcome, StageSpan};
 use crate::engine::stage::{Step, StepResults, SteppedStage};
@@ -34,6 +34,23 @@ impl<T: Send + 'static> Outlet<T> {
     /// The outlet into an edge.
     pub(crate) fn to<P: Send + 'static>(sender: EdgeSender<T, P>) -> Self {
         Self::Next(Arc::new(sender))
+    }
+}
+
+impl<T> Outlet<T> {
+    /// Whether a photo of the organization can be sent on now.
+    fn has_space(&self, organization: OrganizationId) -> bool {
+        match self {
+            Self::Next(sender) => sender.has_space(organization),
+            Self::Terminal(_) => true,
+        }
+    }
+
+    /// Calls `on_space` whenever there may be space again.
+    pub(crate) fn call_on_space(&self, on_space: OnSpace) {
+        if let Self::Next(sender) = self {
+            sender.call_on_space(on_space);
+        }
     }
 }
 
@@ -153,17 +170,17 @@ impl<S: SteppedStage> Worker<S> {
     /// Waits for one photo, then adds those that are queued already, up to the batch size, without waiting for more. So
     /// a busy device gets large batches, and an idle one starts at once.
     fn next_batch(&self) -> Option<Batch<S>> {
-        let started_at = Instant::now();
-        let first = self.inlet.recv()?;
-        let waited = started_at.elapsed();
+        let has_space = |organization| self.outlet.has_space(organization);
+        let Received { photo, starved, blocked } = self.inlet.recv(has_space)?;
         let mut photos = Vec::with_capacity(self.batch_size);
-        photos.push(first);
+        photos.push(photo);
         while photos.len() < self.batch_size
-            && let Some(photo) = self.inlet.try_recv()
+            && let Some(photo) = self.inlet.try_recv(has_space)
         {
             photos.push(photo);
         }
-        self.stats.record_received(photos.len(), || self.inlet.len(), waited);
+        self.stats.record_received(photos.len(), || self.inlet.len(), starved);
+        self.stats.record_blocked_out(blocked);
         let batch_size = photos.len();
         let empty = Batch { tickets: Vec::new(), items: Vec::new(), parts: Vec::new(), spans: Vec::new() };
         Some(photos.into_iter().fold(empty, |mut batch, OpenPhoto { photo, parts, span }| {
@@ -268,11 +285,9 @@ impl<S: SteppedStage> Worker<S> {
                     }
                 }
                 (Ok(item), Outlet::Next(sender)) => {
-                    let started_at = Instant::now();
                     if sender.send(InFlight { ticket, item }).is_err() {
                         return Ok(false);
                     }
-                    self.stats.record_blocked_out(started_at.elapsed());
                 }
             }
         }
@@ -479,7 +494,7 @@ mod tests {
             has_drained: false,
         };
         let exit = worker.run(|| {});
-        let sent = std::iter::from_fn(|| next_inlet.try_recv()).map(|open| open.photo.item).collect();
+        let sent = std::iter::from_fn(|| next_inlet.try_recv(|_| true)).map(|open| open.photo.item).collect();
         let steps = lock(&log).clone();
         SteppingRun { exit, steps, sent, leases }
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest};
 
-use crate::engine::edge::{EdgeSender, PhotoSender};
+use crate::engine::edge::EdgeSender;
 use crate::engine::fault::{Component, Outage, UNKNOWN_STAGE};
 use crate::engine::leases::LeaseTable;
 use crate::engine::runner::Exit;
@@ -135,7 +135,7 @@ impl<P: Send> Feed<P> {
 
     /// Returns `false` when the next stage has ended.
     fn send(&self, photos: Vec<InFlight<Arc<Lease>>>) -> bool {
-        photos.into_iter().all(|photo| self.outlet.send(photo).is_ok())
+        photos.into_iter().all(|photo| self.outlet.send_when_free(photo).is_ok())
     }
 
     /// Waits until a long photo can be sent on, which it returns, or other photos may have come.
@@ -163,7 +163,7 @@ impl<P: Send> Feed<P> {
             }
             let Some(suspect) = self.lease_suspect()? else { return Ok(None) };
             suspect.ticket.span().in_scope(|| tracing::info!("retrying crash suspect alone"));
-            if self.outlet.send(suspect).is_err() {
+            if self.outlet.send_when_free(suspect).is_err() {
                 return Ok(Some(Exit::DownstreamClosed));
             }
             // Neither another suspect nor a fresh photo may start before this one has ended.
