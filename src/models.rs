@@ -79,14 +79,18 @@ pub fn calibrations() -> HashMap<String, Calibration> {
     #[cfg(feature = "fakes")]
     calibrations.insert(
         "fake-embedder@1".to_owned(),
-        Calibration { midpoint: 0.6, slope: 14.0, scale: SelfieScale { sure_cosine: 0.9, bib_weight: 0.2 } },
+        Calibration {
+            midpoint: 0.6,
+            slope: 14.0,
+            scale: SelfieScale { sure_cosine: 0.9, bib_weight: 0.2, few_faces_level: 0.0 },
+        },
     );
     for model in Zoo::embedded().models {
         let identity = model.identity();
         if let Contract::Embedder(contract) = model.contract {
-            let photofinish_zoo::Calibration { midpoint, slope, sure_cosine, bib_weight } =
+            let photofinish_zoo::Calibration { midpoint, slope, sure_cosine, bib_weight, few_faces_level } =
                 contract.calibration;
-            let scale = SelfieScale { sure_cosine, bib_weight };
+            let scale = SelfieScale { sure_cosine, bib_weight, few_faces_level };
             calibrations.insert(identity, Calibration { midpoint, slope, scale });
         }
     }

@@ -80,4 +80,6 @@ pub struct Calibration {
     pub sure_cosine: f64,
     /// What the bib of the person adds to a score, and another bib subtracts.
     pub bib_weight: f64,
+    /// The cosine of strangers where an album has too few faces to measure it.
+    pub few_faces_level: f64,
 }

@@ -34,6 +34,8 @@ pub struct SelfieScale {
     pub sure_cosine: f64,
     /// What the bib of the person adds to the score of a face, and another bib subtracts.
     pub bib_weight: f64,
+    /// The cosine of strangers where an album has too few faces to measure it.
+    pub few_faces_level: f64,
 }
 
 /// A photo of the person on a selfie.

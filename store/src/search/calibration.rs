@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn confidence_and_score_are_inverse() {
-        let scale = SelfieScale { sure_cosine: 0.6, bib_weight: 0.2 };
+        let scale = SelfieScale { sure_cosine: 0.6, bib_weight: 0.2, few_faces_level: 0.0 };
         let calibration = Calibration { midpoint: 0.4, slope: 14.0, scale };
         for confidence in [1.0, 25.0, 50.0, 75.0, 99.0] {
             let there_and_back = calibration.confidence(calibration.score(confidence));

@@ -123,7 +123,7 @@ mod tests {
             known("b", "1", [0.0, 1.0]),
             EmbeddedFace { person: None, ..known("c", "", [0.0, 1.0]) },
         ];
-        let scale = SelfieScale { sure_cosine: 0.6, bib_weight: 0.2 };
+        let scale = SelfieScale { sure_cosine: 0.6, bib_weight: 0.2, few_faces_level: 0.0 };
         let album = CalibrationAlbum::new(faces.iter(), scale);
         let pairs = album.score_pairs(&[&faces[0], &faces[1]], |_| true);
         assert_eq!((pairs.same, pairs.different), (vec![0.0], vec![0.0]));

@@ -73,9 +73,13 @@ fn find_calibration(embedder: &str) -> anyhow::Result<Calibration> {
     let known = Zoo::embedded().models.into_iter().find(|model| model.identity() == embedder);
     match known.map(|model| model.contract) {
         Some(Contract::Embedder(contract)) => {
-            let photofinish_zoo::Calibration { midpoint, slope, sure_cosine, bib_weight } =
+            let photofinish_zoo::Calibration { midpoint, slope, sure_cosine, bib_weight, few_faces_level } =
                 contract.calibration;
-            Ok(Calibration { midpoint, slope, scale: SelfieScale { sure_cosine, bib_weight } })
+            Ok(Calibration {
+                midpoint,
+                slope,
+                scale: SelfieScale { sure_cosine, bib_weight, few_faces_level },
+            })
         }
         _ => anyhow::bail!("{embedder} is not in models/models.toml"),
     }

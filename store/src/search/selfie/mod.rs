@@ -84,7 +84,7 @@ pub struct SelfieSearch<'a> {
 /// Returns the photos of the person, best first, one hit per photo; equal scores in the order of their photos.
 pub fn find_photos(faces: &impl AlbumFaces, search: &SelfieSearch<'_>) -> Vec<SelfieHit> {
     let first = look_at_best(faces, search);
-    let half_level = STRANGER_SHARE * first.stranger_level(faces.count(), search.scale.sure_cosine);
+    let half_level = STRANGER_SHARE * first.stranger_level(faces.count(), search.scale);
     // What a face scores whose bib changes nothing.
     let min_cosine = search.min_score + half_level;
     let sure = first_of_photos(faces, above(&first.best, search.scale.sure_cosine));
@@ -135,12 +135,12 @@ fn look_at_best(faces: &impl AlbumFaces, search: &SelfieSearch<'_>) -> FirstLook
 
 impl FirstLook {
     /// Returns the mean cosine of the strangers that are most similar to the probe. In an album of fewer than 80 faces
-    /// they end at the middle rank, and below 22 there are none: 0.
-    fn stranger_level(&self, faces: usize, sure_cosine: f64) -> f64 {
-        let strangers = &self.best[above(&self.best, sure_cosine).len()..];
+    /// they end at the middle rank, and below 22 there are none: then it is that of the network.
+    fn stranger_level(&self, faces: usize, scale: SelfieScale) -> f64 {
+        let strangers = &self.best[above(&self.best, scale.sure_cosine).len()..];
         let last = LAST_STRANGER.min(faces / 2).min(strangers.len());
         let Some(measured) = strangers.get(FIRST_STRANGER - 1..last).filter(|ranks| !ranks.is_empty()) else {
-            return 0.0;
+            return scale.few_faces_level;
         };
         measured.iter().map(|face| f64::from(face.cosine)).sum::<f64>() / measured.len() as f64
     }

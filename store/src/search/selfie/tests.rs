@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::*;
 
-const SCALE: SelfieScale = SelfieScale { sure_cosine: 0.6, bib_weight: 0.2 };
+const SCALE: SelfieScale = SelfieScale { sure_cosine: 0.6, bib_weight: 0.2, few_faces_level: 0.0 };
 const DIMENSION: usize = 12;
 
 #[derive(Clone)]
@@ -269,6 +269,18 @@ fn the_bib_of_sure_photos_finds_weak_ones_and_excludes_look_alikes() {
     assert_eq!(found(album_with_bibs(Some("1207"), Some("88"))), [(1, face), (2, bib)]);
     // A part of the bib is no other bib.
     assert_eq!(found(album_with_bibs(None, Some("120"))), [(1, face), (3, face)]);
+}
+
+#[test]
+fn an_album_of_few_faces_has_the_level_of_the_network() {
+    // A network whose vectors of strangers are similar: its cosines mean something only above that level.
+    let scale = SelfieScale { sure_cosine: 0.96, few_faces_level: 0.91, ..SCALE };
+    let found = |cosine: f32| {
+        let faces = vec![lone_face(1, at_cosine(cosine, 1), None)];
+        let search = SelfieSearch { probe: &at_cosine(1.0, 1), scale, min_score: 0.491 };
+        find_photos(&ListedFaces { faces, given: Cell::new(0) }, &search).len()
+    };
+    assert_eq!((found(0.9), found(0.95)), (0, 1));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::*;
 use crate::model::encoding::vector_to_bytes;
 use crate::traits::SelfieScale;
 
-const SCALE: SelfieScale = SelfieScale { sure_cosine: 0.75, bib_weight: 0.2 };
+const SCALE: SelfieScale = SelfieScale { sure_cosine: 0.75, bib_weight: 0.2, few_faces_level: 0.0 };
 
 const BOX: BoundingBox = BoundingBox { top: 0.1, left: 0.2, width: 0.3, height: 0.4 };
 
