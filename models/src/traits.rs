@@ -128,7 +128,7 @@ pub struct FaceBox {
 pub struct Look {
     /// The faces, highest score first.
     pub faces: Vec<FaceBox>,
-    /// Boxes whose score is too low for a face. Half of the small ones are faces that the detector finds at a larger scale.
+    /// Boxes whose score is too low for a face. Some are small faces, which the detector finds at a larger scale.
     pub traces: Vec<FaceBox>,
 }
 

@@ -12,8 +12,8 @@ use photofinish_models::traits::Look;
 use crate::stages::quality::face_size;
 use crate::stages::sizes::WORKING_LONG_SIDE;
 
-/// A face or trace smaller than this, in pixels of the first look, asks for a closer one. At half of it the first look finds
-/// two faces of three; at this size all.
+/// A face or trace smaller than this, in pixels of the first look, asks for a closer one. In composed crowds
+/// whose median labelled face has 7, 9 and 15 of these pixels the first look finds .62, .84 and .98 of those faces.
 const MAX_HINT_SIZE: f32 = 12.0;
 
 /// Side of the squares into which a frame is divided, and how far a part extends beyond them, in pixels of the working frame.
