@@ -46,15 +46,19 @@ pub fn run(options: &BibOptions) -> anyhow::Result<Report> {
     let variants = Variant::start_all(options)?;
     let mut results: Vec<VariantResult> =
         variants.iter().map(|variant| VariantResult::new(&variant.name, labels.len())).collect();
-    for seed in 1..=u64::from(options.seeds) {
+    let seeds: Vec<Option<u64>> = match options.unchanged {
+        true => vec![None],
+        false => (1..=u64::from(options.seeds)).map(Some).collect(),
+    };
+    for (number, seed) in seeds.iter().enumerate() {
         let changed = tempfile::tempdir()?;
-        let files = make_photos(&labels, &folder, changed.path(), seed)?;
+        let files = make_photos(&labels, &folder, changed.path(), *seed)?;
         for (variant, result) in variants.iter().zip(&mut results) {
             let (album, cost) = variant.read(changed.path(), &files)?;
             result.cost += &cost;
             result.add_readings(variant.client(), &album, &labels)?;
         }
-        println!("seed {seed}: done");
+        println!("reading {} of {}: done", number + 1, seeds.len());
     }
     for (variant, result) in variants.iter().zip(&mut results) {
         result.peak_megabytes = variant.peak_megabytes()?;
@@ -65,12 +69,22 @@ pub fn run(options: &BibOptions) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Writes the photos, changed by the seed, into `to`. Returns their names there, in the order of the labels.
-fn make_photos(labels: &[&LabelledPhoto], from: &Path, to: &Path, seed: u64) -> anyhow::Result<Vec<String>> {
+/// Writes the photos, changed by the seed if there is one, into `to`. Returns their names there, in the order of the labels.
+fn make_photos(
+    labels: &[&LabelledPhoto],
+    from: &Path,
+    to: &Path,
+    seed: Option<u64>,
+) -> anyhow::Result<Vec<String>> {
     let make = |index: usize, photo: &LabelledPhoto| {
-        let name = format!("{index:04}.jpg");
-        let picture = load_picture(&from.join(&photo.file))?;
-        std::fs::write(to.join(&name), Jitter::draw(seed, &photo.file).make_jpeg(&picture)?)?;
+        let (name, original) = (format!("{index:04}.jpg"), from.join(&photo.file));
+        match seed {
+            None => drop(std::fs::copy(original, to.join(&name))?),
+            Some(seed) => {
+                let jitter = Jitter::draw(seed, &photo.file);
+                std::fs::write(to.join(&name), jitter.make_jpeg(&load_picture(&original)?)?)?;
+            }
+        }
         Ok(name)
     };
     labels.iter().enumerate().map(|(index, photo)| make(index, photo)).collect()
@@ -120,12 +134,8 @@ impl VariantResult {
 }
 
 fn build_report(options: &BibOptions, labels: &[&LabelledPhoto], results: &[VariantResult]) -> Report {
-    let mut report = Report::new("bibs", "Bib search on RBNR set1 + set2, end to end");
-    let caption = format!(
-        "{} readings of each photo, with other scales (.7 to 1.3), shifts, brightness and JPEG qualities (80 to 95); 90 % \
-         intervals.",
-        options.seeds
-    );
+    let (name, title, readings, caption) = describe_run(options);
+    let mut report = Report::new(name, title);
     let mut table = Table::new(
         &caption,
         &[
@@ -168,11 +178,30 @@ fn build_report(options: &BibOptions, labels: &[&LabelledPhoto], results: &[Vari
     ];
     for result in results {
         let lines = result.differences.iter();
-        report.details.extend(
-            lines.map(|(line, count)| format!("{}: {count} of {}: {line}", result.name, options.seeds)),
-        );
+        report
+            .details
+            .extend(lines.map(|(line, count)| format!("{}: {count} of {readings}: {line}", result.name)));
     }
     report
+}
+
+/// Returns the name and the title of the report, how often each photo was read, and the caption of its table.
+fn describe_run(options: &BibOptions) -> (&'static str, &'static str, u32, String) {
+    if options.unchanged {
+        let title = "Bib search on RBNR set1 + set2, end to end, photos as they are";
+        return (
+            "bibs unchanged",
+            title,
+            1,
+            "One reading of each photo as it is; 90 % intervals.".to_owned(),
+        );
+    }
+    let caption = format!(
+        "{} readings of each photo, with other scales (.7 to 1.3), shifts, brightness and JPEG qualities (80 to 95); 90 % \
+         intervals.",
+        options.seeds
+    );
+    ("bibs", "Bib search on RBNR set1 + set2, end to end", options.seeds, caption)
 }
 
 /// Adds a row for each variant over the photos of one set, and for two variants what the first gains on the second.

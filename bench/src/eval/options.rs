@@ -14,6 +14,9 @@ pub struct BibOptions {
     /// How many changes of each photo (scale, shift, brightness, JPEG quality), or arrangements of the crowds, to read.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub seeds: u32,
+    /// Read each photo once, as it is, instead of changed by seeds.
+    #[arg(long, conflicts_with = "crowds")]
+    pub unchanged: bool,
     /// Most photos, spread evenly over the labelled ones; all by default.
     #[arg(long, value_name = "COUNT")]
     pub limit: Option<usize>,

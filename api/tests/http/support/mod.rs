@@ -149,11 +149,8 @@ pub fn embedding(cosine: f32) -> Embedding {
 }
 
 /// How the tests turn cosines into confidences.
-pub const CALIBRATION: Calibration = Calibration {
-    midpoint: 0.5,
-    slope: 10.0,
-    scale: SelfieScale { sure_cosine: 0.6, bib_weight: 0.2, few_faces_level: 0.0 },
-};
+pub const CALIBRATION: Calibration = Calibration { midpoint: 0.5, slope: 10.0, scale: SCALE };
+const SCALE: SelfieScale = SelfieScale { sure_cosine: 0.6, bib_weight: 0.2, few_faces_level: 0.0 };
 
 /// The bounding box of every face and text in the tests.
 pub const TEST_BOX: BoundingBox = BoundingBox { top: 0.25, left: 0.5, width: 0.125, height: 0.0625 };

@@ -57,6 +57,8 @@ struct Scene {
     watched: String,
     /// Its faces are searched.
     searched: String,
+    /// A photo in it, with a face.
+    known_photo: String,
     /// A selfie that was examined: searches with it wait for the faces alone.
     image: String,
     normal: Partner,
@@ -88,7 +90,8 @@ impl Scene {
         }
         let image = large.upload_selfie(&searched, &site.material.selfie);
         large.search_by_image(&searched, &image);
-        Self { large, watched, searched, image, normal, normal_album }
+        let known_photo = large.list_photos(&searched)[0]["id"].as_str().expect("an id").to_owned();
+        Self { large, watched, searched, known_photo, image, normal, normal_album }
     }
 }
 
@@ -102,9 +105,7 @@ async fn fill(site: &Site, scene: &Scene, photos: usize, faces: usize) -> anyhow
     for _ in (0..photos).step_by(PHOTOS_PER_CALL) {
         store.photos.create(watched, new_photos(PHOTOS_PER_CALL)).await?;
     }
-    let known = scene.large.list_photos(&scene.searched);
-    let known = known.first().and_then(|photo| photo["id"].as_str());
-    let known = known.context("the album has no photo")?.parse()?;
+    let known = scene.known_photo.parse()?;
     let (found, _) =
         store.photos.get_detections(searched, photofinish_store::model::ids::PhotoId(known)).await?;
     let found = found.into_iter().find_map(|face| face.embedding).context("the photo has no face")?;
