@@ -86,14 +86,6 @@ impl Jitter {
     pub fn make_jpeg(&self, picture: &RgbImage) -> anyhow::Result<Vec<u8>> {
         encode_jpeg(&self.apply(picture)?, self.quality)
     }
-
-    /// Returns where a box of the original (left, top, right, bottom, in pixels) is in the changed photo.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for evaluations that use labelled boxes"))]
-    pub fn move_box(&self, [left, top, right, bottom]: [f64; 4]) -> [f64; 4] {
-        let [x0, x1] = [left, right].map(|x| (x - self.left) * self.zoom);
-        let [y0, y1] = [top, bottom].map(|y| (y - self.top) * self.zoom);
-        [x0, y0, x1, y1]
-    }
 }
 
 #[cfg(test)]
@@ -111,6 +103,13 @@ mod tests {
         }
     }
 
+    /// Returns where a box of the original (left, top, right, bottom, in pixels) is in the changed photo.
+    fn move_box(jitter: &Jitter, [left, top, right, bottom]: [f64; 4]) -> [f64; 4] {
+        let [x0, x1] = [left, right].map(|x| (x - jitter.left) * jitter.zoom);
+        let [y0, y1] = [top, bottom].map(|y| (y - jitter.top) * jitter.zoom);
+        [x0, y0, x1, y1]
+    }
+
     #[test]
     fn a_box_moves_with_what_it_shows() {
         let mut picture = RgbImage::new(400, 300);
@@ -120,7 +119,7 @@ mod tests {
         for seed in 0..5 {
             let jitter = Jitter { brightness: 1.1, ..Jitter::draw(seed, "a.jpg") };
             let changed = jitter.apply(&picture).unwrap();
-            let [left, top, right, bottom] = jitter.move_box([100.0, 60.0, 140.0, 80.0]);
+            let [left, top, right, bottom] = move_box(&jitter, [100.0, 60.0, 140.0, 80.0]);
             let value = |x: f64, y: f64| changed.get_pixel(x as u32, y as u32).0[0];
             let middle = [(left + right) / 2.0, (top + bottom) / 2.0];
             assert_eq!(value(middle[0], middle[1]), 220, "brighter by a tenth");

@@ -425,7 +425,7 @@ mod tests {
             assert_eq!(received.photo.photo.item.organization, large);
             assert!(received.blocked > Duration::ZERO && received.starved == Duration::ZERO);
         });
-        // Nothing is waited for once the next stage has ended.
+        // Once the next stage has ended, nobody waits for space there.
         sender.send(photo_of(&leases, small)).unwrap();
         next_inlet.close();
         assert!(take(&inlet).is_some());
