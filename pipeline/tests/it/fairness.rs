@@ -145,8 +145,8 @@ fn a_photo_does_not_wait_for_the_cells_of_another_organizations_photos() {
     assert!(pipeline.stop().drained);
 }
 
-/// Issue 9: what one organization's photos have of the memory is not waited for by another's, and neither are the threads in
-/// which its further photos wait for it.
+/// Issue 9: a photo waited for the memory of another organization's photos, and for the threads in which further ones of them
+/// waited for it.
 #[test]
 fn a_photo_does_not_wait_for_the_memory_of_another_organizations_photos() {
     let fixture = PipelineFixture::new();
