@@ -11,7 +11,7 @@ use url::Url;
 
 use crate::error::StoreError;
 use crate::model::album::{Album, AlbumChange, AlbumConfig, AlbumPage, AlbumQuery, NewAlbum, Tenant};
-use crate::model::ids::{AlbumId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId};
+use crate::model::ids::{AlbumId, FaceId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId};
 use crate::model::key::{Key, KeyDigest, NewKey};
 use crate::model::object_key::ObjectKey;
 use crate::model::photo::{
@@ -19,7 +19,9 @@ use crate::model::photo::{
     PhotoQuery, PhotoSize, StateCounts,
 };
 
+pub use crate::model::face_search::{FaceHit, FaceQuery, HitsPer};
 pub use crate::model::probe::{ExpiredPosition, Probe, ProbeOutcome, ProbeRefusal};
+pub use crate::model::text_search::{TextHit, TextMatch, TextQuery};
 
 /// The result of every call.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -327,66 +329,36 @@ pub enum UploadTarget {
     Missing,
 }
 
-/// A photo that contains the face of a probe.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FaceHit {
-    /// The photo.
-    pub photo: PhotoId,
-    /// Cosine similarity to the probe, -1 to 1.
-    pub cosine: f32,
-    /// The most similar face of that photo.
-    pub bounding_box: BoundingBox,
-}
-
 /// The embeddings of albums in memory: a cache that follows the database by change number.
 #[async_trait]
 pub trait FaceIndex: Send + Sync {
-    /// Catches up with the database, then returns the photos whose most similar face has a cosine of at least
-    /// `min_cosine` to the probe (same model only): most similar first, at most `k`, one hit per photo.
+    /// Catches up with the database, then searches for each of the queries in one pass over the album: the hits of each, most
+    /// similar first, of equally similar ones the first detected. Exactly those that comparing all stored vectors would find.
+    async fn search(&self, album: AlbumId, queries: Vec<FaceQuery>) -> Result<Vec<Vec<FaceHit>>>;
+
+    /// Returns the embeddings of those of the faces that are in the album, in any order.
+    async fn read_embeddings(&self, album: AlbumId, faces: &[FaceId]) -> Result<Vec<(FaceId, Embedding)>>;
+
+    /// Returns the cosine of each of the faces to the probe: the same as that of a hit; `None` for a face that is not in the
+    /// album any more or that another model has embedded.
+    async fn score_faces(
+        &self,
+        album: AlbumId,
+        probe: &Embedding,
+        faces: &[FaceId],
+    ) -> Result<Vec<Option<f32>>>;
+
+    /// Searches for photos with one probe: at most `k`, whose most similar face has a cosine of at least `min_cosine`.
     async fn nearest(
         &self,
         album: AlbumId,
         probe: &Embedding,
         k: usize,
         min_cosine: f32,
-    ) -> Result<Vec<FaceHit>>;
-}
-
-/// A bib search.
-#[derive(Clone, Debug)]
-pub struct TextQuery {
-    /// Upper-case letters and digits only, at least one: see [`crate::search::variants::normalise_bib`].
-    pub text: String,
-    /// No fuzzy matches.
-    pub exact: bool,
-}
-
-/// How a text matches a query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TextMatch {
-    /// It equals the query.
-    Exact,
-    /// It differs in characters that look alike: 0/O, 1/I/7, 5/S, 8/B, 6/G.
-    Confusable,
-    /// It lacks a character at one end: cut off by the frame or a fold.
-    Truncated,
-    /// It is one edit away.
-    OneEdit,
-}
-
-/// A photo in which a bib was found.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TextHit {
-    /// The photo.
-    pub photo: PhotoId,
-    /// The text in the photo.
-    pub text: String,
-    /// Where in the photo.
-    pub bounding_box: BoundingBox,
-    /// 0 to 100: from the reader's score and the kind of match.
-    pub confidence: f64,
-    /// How it matches.
-    pub match_kind: TextMatch,
+    ) -> Result<Vec<FaceHit>> {
+        let query = FaceQuery { probe: probe.clone(), k, min_cosine, per: HitsPer::Photo };
+        Ok(self.search(album, vec![query]).await?.pop().unwrap_or_default())
+    }
 }
 
 /// Bib search.

@@ -2,8 +2,10 @@
 
 pub mod album;
 pub(crate) mod encoding;
+pub mod face_search;
 pub mod ids;
 pub mod key;
 pub mod object_key;
 pub mod photo;
 pub mod probe;
+pub mod text_search;

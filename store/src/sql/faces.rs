@@ -6,7 +6,9 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use crate::error::StoreError;
-use crate::model::ids::{AlbumId, PhotoId};
+use crate::model::encoding::floats_from_bytes;
+use crate::model::ids::{AlbumId, FaceId, PhotoId};
+use crate::model::photo::Embedding;
 use crate::search::faces::matrix::{FaceMatrix, IndexedFace, MemoryObserver};
 use crate::search::faces::{Change, FaceChanges, FaceSource};
 use crate::sql::database::{Database, Transaction};
@@ -19,7 +21,10 @@ const OPERATION: &str = "read faces";
 
 macro_rules! select_faces {
     ($rest:literal) => {
-        concat!("select photo, box_top, box_left, box_width, box_height, model, embedding from face ", $rest)
+        concat!(
+            "select id, photo, box_top, box_left, box_width, box_height, model, embedding from face ",
+            $rest
+        )
     };
 }
 
@@ -29,6 +34,13 @@ pub(crate) const CHANGED_FACES: &str = select_faces!(
     "where album = $1 and embedding is not null and photo in \
      (select photo from photo_change where album = $1 and change > $2 and change <= $3)"
 );
+
+/// The vectors of some faces. The plus keeps SQLite from reading the whole album by its index.
+pub(crate) const EMBEDDINGS: Statement = Statement::PerDialect {
+    sqlite: "select id, model, embedding from face where id in (select value from json_each($2)) \
+             and +album = $1 and embedding is not null",
+    postgres: "select id, model, embedding from face where id = any($2) and album = $1 and embedding is not null",
+};
 
 /// The latest change of albums that are not closed. The nonce of an album without changes is 0.
 macro_rules! select_latest_change {
@@ -64,6 +76,7 @@ impl SqlFaces {
 /// A searchable face that borrows from its row, so that the vector is copied only once, into the matrix.
 #[derive(FromRow)]
 struct FaceRecord<'r> {
+    id: FaceId,
     photo: PhotoId,
     #[sqlx(flatten)]
     bounding_box: BoxRow,
@@ -141,6 +154,19 @@ impl FaceSource for SqlFaces {
         let photos = photos.into_iter().map(|(photo,)| photo).collect();
         Ok(Some(FaceChanges { up_to: upto, photos, faces: faces? }))
     }
+
+    async fn read_embeddings(&self, album: AlbumId, faces: &[FaceId]) -> Result<Vec<(FaceId, Embedding)>> {
+        let ids: Vec<i64> = faces.iter().map(|face| face.0).collect();
+        let rows: Vec<(FaceId, String, Vec<u8>)> = query(OPERATION, EMBEDDINGS)
+            .bind(album)
+            .bind(ids)
+            .fetch_all(&mut self.database.acquire_reader(OPERATION).await?)
+            .await?;
+        let to_embedding = |(face, model, bytes): (FaceId, String, Vec<u8>)| {
+            Ok((face, Embedding { model, vector: floats_from_bytes(&bytes)?.collect() }))
+        };
+        rows.into_iter().map(to_embedding).collect()
+    }
 }
 
 async fn load_latest_change(snapshot: &mut Transaction, album: AlbumId) -> Result<Change> {
@@ -171,10 +197,10 @@ where
 {
     let mut matrix = FaceMatrix::default();
     while let Some(row) = rows.try_next().await.map_err(store_error(OPERATION))? {
-        let FaceRecord { photo, bounding_box: place, model, embedding } =
+        let FaceRecord { id, photo, bounding_box: place, model, embedding } =
             FaceRecord::from_row(&row).map_err(store_error(OPERATION))?;
         let bounding_box = place.into();
-        matrix.push(&IndexedFace { photo, bounding_box, model, vector: embedding }, memory)?;
+        matrix.push(&IndexedFace { id, photo, bounding_box, model, vector: embedding }, memory)?;
     }
     Ok(matrix)
 }

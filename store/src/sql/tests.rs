@@ -102,6 +102,7 @@ async fn hot_statements_use_indexes_only() {
         (crate::sql::queue::outbox::REPUBLISH, &["photo_published (published_at<?)"]),
         (faces::ALBUM_FACES.into(), &["face_by_photo (album=?)"]),
         (faces::LATEST_CHANGES, &["PRIMARY KEY (id=?)", "PRIMARY KEY (album=? AND change=?)"]),
+        (faces::EMBEDDINGS, &["SEARCH face USING INTEGER PRIMARY KEY (rowid=?)"]),
         (faces::CHANGED_FACES.into(), &["face_by_photo (album=? AND photo=?)"]),
         (texts::FIND_TEXTS, &["seen_text_searched (album=? AND text=?)"]),
         (photos::PHOTO_PAGE_BY_STATE.into(), &["photo_by_state (album=? AND state=? AND id>?)"]),

@@ -14,6 +14,7 @@ struct DependencyRule {
 }
 
 const CLIENT: &str = "photofinish-client";
+const DOT: &str = "photofinish-dot";
 const JPEG: &str = "photofinish-jpeg";
 const KERNELS: &str = "photofinish-kernels";
 const LAUNCHER: &str = "photofinish-launcher";
@@ -26,10 +27,11 @@ const ZOO: &str = "photofinish-zoo";
 const MAY_USE_ALL: [&str; 5] =
     ["photofinish", "photofinish-attack", "photofinish-bench", "photofinish-soak", "photofinish-tests"];
 
-const RULES: [DependencyRule; 13] = [
+const RULES: [DependencyRule; 14] = [
+    DependencyRule { package: DOT, workspace: &[], forbidden: &["image", "tokio"] },
     // It could be published on its own.
     DependencyRule { package: JPEG, workspace: &[], forbidden: &["image", "turbojpeg", "tokio"] },
-    DependencyRule { package: KERNELS, workspace: &[], forbidden: &["ort", "image", "tokio", "sqlx"] },
+    DependencyRule { package: KERNELS, workspace: &[DOT], forbidden: &["ort", "image", "tokio", "sqlx"] },
     DependencyRule { package: ZOO, workspace: &[], forbidden: &["ort", "image", "tokio", "sqlx", "ureq"] },
     DependencyRule {
         package: LIBFACEDETECTION,

@@ -16,31 +16,42 @@ use std::time::Instant;
 use async_trait::async_trait;
 use photofinish_kernels::cosine::Cosine;
 use photofinish_kernels::device::Device;
+use photofinish_kernels::quantised::Scanner;
 use tokio::sync::OwnedRwLockReadGuard;
 
-use super::loader::{AlbumLoader, Reload, offload};
-use super::matrix::FaceQuery;
+use super::loader::{AlbumLoader, Reload};
+use super::matrix::shortlist::ShortlistedFace;
+use super::ranking::Ranker;
 use super::residency::{AlbumFaces, CacheSlot, ResidentAlbums, update_entry};
 use super::source::{Change, FaceSource};
 use crate::error::StoreError;
-use crate::model::ids::{AlbumId, PhotoId};
+use crate::model::ids::{AlbumId, FaceId, PhotoId};
 use crate::model::photo::Embedding;
-use crate::traits::{FaceHit, FaceIndex, Result};
+use crate::traits::{FaceHit, FaceIndex, FaceQuery, Result};
 
-/// An album of at most this many faces is scored on the calling thread: a quarter of a millisecond, given the 12 ms
-/// measured for 100,000 vectors of 256 (`cargo xtask bench store`).
-const INLINE_SCORING_FACES: usize = 2_000;
+/// An album of at most this many faces is searched on the calling thread: a fifth of a millisecond
+/// (`cargo xtask bench search`), and nothing is gained by sharing that.
+const INLINE_SCORING_FACES: usize = 10_000;
+
+/// How often a search begins again when faces that it found have changed before it read their vectors. Each time it first
+/// catches up with what changed; only a deletion in the milliseconds in between makes another one necessary.
+const MAX_ATTEMPTS: usize = 4;
 
 /// The albums in memory.
 pub(crate) struct FaceCache {
     loader: Arc<AlbumLoader>,
+    scanner: Scanner,
     scorer: Cosine,
 }
 
 impl FaceCache {
     /// Creates an empty cache of `limit_bytes`. An album larger than the limit is kept alone.
     pub(crate) fn new(source: Arc<dyn FaceSource>, limit_bytes: usize) -> Self {
-        Self { loader: Arc::new(AlbumLoader::new(source, limit_bytes)), scorer: Cosine::new(&Device::Cpu) }
+        Self {
+            loader: Arc::new(AlbumLoader::new(source, limit_bytes)),
+            scanner: Scanner::new(&Device::Cpu),
+            scorer: Cosine::new(&Device::Cpu),
+        }
     }
 
     /// Ends what is being read; searches that wait for it fail.
@@ -146,6 +157,19 @@ impl FaceCache {
         }
     }
 
+    /// Returns the faces that may be answers to each of the queries.
+    async fn shortlist(
+        &self,
+        faces: OwnedRwLockReadGuard<AlbumFaces>,
+        queries: &[FaceQuery],
+    ) -> Result<Vec<Vec<ShortlistedFace>>> {
+        if faces.matrix.len() <= INLINE_SCORING_FACES {
+            return Ok(faces.matrix.shortlist(self.scanner, &queries.iter().collect::<Vec<_>>(), 1));
+        }
+        let passes = Arc::clone(&faces.passes);
+        passes.shortlist(self.scanner, faces, queries.to_vec()).await
+    }
+
     /// Returns the number of an album's faces in memory; `None` without an entry.
     #[cfg(test)]
     pub(crate) async fn count_resident_faces(&self, album: AlbumId) -> Option<usize> {
@@ -161,20 +185,51 @@ impl FaceCache {
 
 #[async_trait]
 impl FaceIndex for FaceCache {
-    async fn nearest(
+    async fn search(&self, album: AlbumId, queries: Vec<FaceQuery>) -> Result<Vec<Vec<FaceHit>>> {
+        let source = &*self.loader.source;
+        let ranker = Ranker { source, album, scorer: self.scorer };
+        let mut attempt = 1;
+        loop {
+            let Some(faces) = self.current_faces(album).await? else {
+                return Ok(vec![Vec::new(); queries.len()]);
+            };
+            // From here on the faces may change: reading from the database holds up no update of the album.
+            let shortlists = self.shortlist(faces, &queries).await?;
+            let (mut hits, mut is_current) = (Vec::with_capacity(queries.len()), true);
+            for (query, shortlist) in queries.iter().zip(shortlists) {
+                let ranking = ranker.rank(query, shortlist).await?;
+                hits.push(ranking.hits);
+                is_current &= ranking.is_current;
+            }
+            if is_current || attempt == MAX_ATTEMPTS {
+                return Ok(hits);
+            }
+            attempt += 1;
+        }
+    }
+
+    async fn read_embeddings(&self, album: AlbumId, faces: &[FaceId]) -> Result<Vec<(FaceId, Embedding)>> {
+        if self.loader.source.last_change(album).await?.is_none() {
+            return Err(StoreError::not_found(format!("album {album}")));
+        }
+        self.loader.source.read_embeddings(album, faces).await
+    }
+
+    async fn score_faces(
         &self,
         album: AlbumId,
         probe: &Embedding,
-        k: usize,
-        at_least: f32,
-    ) -> Result<Vec<FaceHit>> {
-        let Some(faces) = self.current_faces(album).await? else { return Ok(Vec::new()) };
-        let query = FaceQuery { probe: probe.clone(), k, min_cosine: at_least };
-        if faces.matrix.len() <= INLINE_SCORING_FACES {
-            return Ok(faces.matrix.nearest(&self.scorer, &query));
-        }
-        let scorer = self.scorer;
-        offload("score faces", move || faces.matrix.nearest(&scorer, &query)).await
+        faces: &[FaceId],
+    ) -> Result<Vec<Option<f32>>> {
+        let embeddings = self.read_embeddings(album, faces).await?;
+        let is_comparable =
+            |found: &Embedding| found.model == probe.model && found.vector.len() == probe.vector.len();
+        let scores: HashMap<FaceId, f32> = embeddings
+            .into_iter()
+            .filter(|(_, found)| is_comparable(found))
+            .map(|(face, found)| (face, self.scorer.score(&probe.vector, &found.vector).clamp(-1.0, 1.0)))
+            .collect();
+        Ok(faces.iter().map(|face| scores.get(face).copied()).collect())
     }
 }
 

@@ -2,22 +2,29 @@
 //! database, cache or clock. Memory is reported to a [`MemoryObserver`] before it is allocated.
 //!
 //! The cost of a change depends on the change, not on the album: the last row moves to the place of a removed one.
-//! Rows are therefore in no order, and each face has a sequence number that orders equal scores.
+//! Rows are therefore in no order.
+//!
+//! Vectors are kept in 8 bits a component, so a search of the matrix finds a shortlist: all faces that may be answers, and
+//! few others.
 
+mod entry;
 mod model_faces;
+pub(crate) mod shortlist;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use photofinish_kernels::quantised::{QuantisedRow, Scanner};
 
-use photofinish_kernels::cosine::{Cosine, VectorQuery};
-
-use self::model_faces::{FaceEntry, ModelFaces};
+use self::entry::FaceEntry;
+use self::model_faces::ModelFaces;
+use self::shortlist::ShortlistedFace;
+use super::fingerprint::fingerprint;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::encoding::floats_from_bytes;
-use crate::model::ids::PhotoId;
-use crate::model::photo::{BoundingBox, Embedding};
-use crate::traits::{FaceHit, Result};
+use crate::model::face_search::FaceQuery;
+use crate::model::ids::{FaceId, PhotoId};
+use crate::model::photo::BoundingBox;
+use crate::traits::Result;
 
 /// Accounts for the memory of a matrix that is being filled.
 pub(crate) trait MemoryObserver: Send + Sync {
@@ -30,6 +37,7 @@ pub(crate) trait MemoryObserver: Send + Sync {
 
 /// A face as read from the database.
 pub(crate) struct IndexedFace<'a> {
+    pub(crate) id: FaceId,
     pub(crate) photo: PhotoId,
     pub(crate) bounding_box: BoundingBox,
     /// The model that computed the vector; vectors of different models are never compared.
@@ -38,20 +46,10 @@ pub(crate) struct IndexedFace<'a> {
     pub(crate) vector: &'a [u8],
 }
 
-/// A search in the matrix.
-pub(crate) struct FaceQuery {
-    pub(crate) probe: Embedding,
-    /// The largest number of photos.
-    pub(crate) k: usize,
-    pub(crate) min_cosine: f32,
-}
-
 /// Searchable faces.
 #[derive(Default)]
 pub(crate) struct FaceMatrix {
     groups: Vec<ModelFaces>,
-    /// Number of faces added so far, including those that were removed since.
-    next_sequence: u64,
 }
 
 impl FaceMatrix {
@@ -60,8 +58,8 @@ impl FaceMatrix {
     /// # Errors
     /// `Corrupt` if the vector is incomplete or differs in length from the others of its model; any error of `memory`.
     pub(crate) fn push(&mut self, face: &IndexedFace<'_>, memory: &dyn MemoryObserver) -> Result<()> {
-        let values = floats_from_bytes(face.vector)?;
-        let dimension = face.vector.len() / size_of::<f32>();
+        let vector: Vec<f32> = floats_from_bytes(face.vector)?.collect();
+        let dimension = vector.len();
         let index = self.group_index(face.model, dimension);
         if self.groups[index].dimension() != dimension {
             let what = format!("embedding of photo {}: {dimension} numbers", face.photo);
@@ -71,9 +69,9 @@ impl FaceMatrix {
         if growth > 0 {
             memory.reserve(self.bytes() + growth)?;
         }
-        let IndexedFace { photo, bounding_box, .. } = *face;
-        self.groups[index].push(FaceEntry::new(photo, bounding_box, self.next_sequence), values);
-        self.next_sequence += 1;
+        let IndexedFace { id, photo, bounding_box, .. } = *face;
+        let entry = FaceEntry { id, photo, bounding_box, fingerprint: fingerprint(&vector), next_row: 0 };
+        self.groups[index].push(entry, &QuantisedRow::new(&vector));
         Ok(())
     }
 
@@ -92,9 +90,8 @@ impl FaceMatrix {
         self.remove(changed);
         for group in fresh.groups {
             let index = self.group_index(group.model(), group.dimension());
-            self.groups[index].append(group, self.next_sequence);
+            self.groups[index].append(group);
         }
-        self.next_sequence += fresh.next_sequence;
         Ok(())
     }
 
@@ -109,32 +106,27 @@ impl FaceMatrix {
         self.groups.retain(|group| group.len() > 0);
     }
 
-    /// Returns the photos whose best face reaches the query's cosine, best first; equal ones in the order in which they
-    /// were added.
-    pub(crate) fn nearest(&self, scorer: &Cosine, query: &FaceQuery) -> Vec<FaceHit> {
-        let Some(group) = self.groups.iter().find(|group| group.model() == query.probe.model) else {
-            return Vec::new();
-        };
-        if group.dimension() != query.probe.vector.len() {
-            return Vec::new();
+    /// Returns per query the faces that may be answers to it, in any order: all that are, and as few others as can be told
+    /// without their vectors. `threads` share the work.
+    pub(crate) fn shortlist(
+        &self,
+        scanner: Scanner,
+        queries: &[&FaceQuery],
+        threads: usize,
+    ) -> Vec<Vec<ShortlistedFace>> {
+        let mut shortlists = vec![Vec::new(); queries.len()];
+        for group in &self.groups {
+            let is_comparable = |query: &FaceQuery| {
+                query.probe.model == group.model() && query.probe.vector.len() == group.dimension()
+            };
+            let (places, own): (Vec<usize>, Vec<&FaceQuery>) =
+                queries.iter().copied().enumerate().filter(|(_, query)| is_comparable(query)).unzip();
+            if !own.is_empty() {
+                let found = group.shortlist(scanner, &own, threads);
+                places.into_iter().zip(found).for_each(|(place, faces)| shortlists[place] = faces);
+            }
         }
-        // All faces that are close enough: how many of them belong to one photo is not known yet.
-        let mut near: Vec<(f32, &FaceEntry)> = Vec::new();
-        let search = VectorQuery { probe: &query.probe.vector, min_score: query.min_cosine };
-        group.for_each_hit(scorer, &search, |score, face| near.push((score, face)));
-        near.sort_unstable_by(|(a, first), (b, second)| {
-            b.total_cmp(a).then_with(|| first.sequence.cmp(&second.sequence))
-        });
-        let mut returned = HashSet::new();
-        near.into_iter()
-            .filter(|(_, face)| returned.insert(face.photo))
-            .take(query.k)
-            .map(|(score, face)| FaceHit {
-                photo: face.photo,
-                cosine: score.clamp(-1.0, 1.0),
-                bounding_box: face.bounding_box,
-            })
-            .collect()
+        shortlists
     }
 
     /// Returns the number of faces.

@@ -2,14 +2,18 @@
 
 use std::collections::HashMap;
 
-use photofinish_kernels::cosine::{Cosine, VectorQuery};
+use photofinish_kernels::quantised::{BLOCK_ROWS, ProbeBatch, QuantisedRow, QuantisedRows, Scanner};
 
+use super::entry::FaceEntry;
+use super::shortlist::{Collector, ShortlistedFace};
+use crate::model::face_search::FaceQuery;
+#[cfg(test)]
+use crate::model::ids::FaceId;
 use crate::model::ids::PhotoId;
-use crate::model::photo::BoundingBox;
 
-/// Faces of a full chunk, 4 MiB of vectors of 256. A single list would have to be copied to grow, and be in memory twice
-/// meanwhile. Few in tests, where a small album must have several chunks.
-pub(super) const CHUNK_FACES: usize = if cfg!(test) { 4 } else { 4096 };
+/// Faces of a full chunk: a huge page of vectors of 256. A single list would have to be copied to grow, and be in memory
+/// twice meanwhile. Few in tests, where a small album must have several chunks.
+pub(super) const CHUNK_FACES: usize = if cfg!(test) { 2 * BLOCK_ROWS } else { 8192 };
 
 /// Faces whose vectors were computed by the same model.
 pub(super) struct ModelFaces {
@@ -18,34 +22,16 @@ pub(super) struct ModelFaces {
     /// All but the last are full, and the last has at least one face.
     chunks: Vec<FaceChunk>,
     /// One row of each photo; [`FaceEntry::next_row`] leads to the others.
-    rows: HashMap<PhotoId, usize>,
+    rows: HashMap<PhotoId, u32>,
 }
 
 /// A part of the rows: row `i` is face `i % CHUNK_FACES` of chunk `i / CHUNK_FACES`.
-#[derive(Default)]
 struct FaceChunk {
-    /// The vectors one after the other, in the order of `faces`.
-    vectors: Vec<f32>,
+    /// The vectors in the order of `faces`.
+    vectors: QuantisedRows,
     faces: Vec<FaceEntry>,
     #[cfg(test)]
     _live: live_chunks::LiveChunk,
-}
-
-/// A face without its vector: 64 bytes in addition to the 1,024 of a vector of 256.
-#[derive(Clone, Copy)]
-pub(super) struct FaceEntry {
-    pub(super) photo: PhotoId,
-    pub(super) bounding_box: BoundingBox,
-    /// Number of faces that were added to the matrix before this one.
-    pub(super) sequence: u64,
-    /// Another row of the same photo. The rows of a photo form a ring.
-    next_row: usize,
-}
-
-impl FaceEntry {
-    pub(super) fn new(photo: PhotoId, bounding_box: BoundingBox, sequence: u64) -> Self {
-        Self { photo, bounding_box, sequence, next_row: 0 }
-    }
 }
 
 impl ModelFaces {
@@ -69,54 +55,58 @@ impl ModelFaces {
     /// Returns the allocated memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         let chunks: usize = self.chunks.iter().map(FaceChunk::bytes).sum();
-        chunks + self.rows.capacity() * size_of::<(PhotoId, usize)>()
+        chunks + self.rows.capacity() * size_of::<(PhotoId, u32)>()
     }
 
     /// Returns the bytes that adding one face will allocate; 0 while there is space.
     pub(super) fn bytes_to_reserve(&self) -> usize {
-        self.faces_to_reserve() * (self.dimension * size_of::<f32>() + size_of::<FaceEntry>())
+        let faces = self.faces_to_reserve();
+        QuantisedRows::bytes_of(faces, self.dimension) + faces * size_of::<FaceEntry>()
     }
 
     /// Returns for how many faces memory is allocated when one is added; 0 while there is space. The first chunk
     /// doubles, so that a small album takes little.
     fn faces_to_reserve(&self) -> usize {
-        let Some(last) = self.chunks.last() else { return 1 };
+        let Some(last) = self.chunks.last() else { return BLOCK_ROWS };
         match last.faces.len() {
             CHUNK_FACES => CHUNK_FACES,
-            few if few < last.faces.capacity() => 0,
+            few if few < last.vectors.capacity() => 0,
             few => few.min(CHUNK_FACES - few),
         }
     }
 
-    /// Adds a face after the others; `vector` has `dimension` numbers.
-    pub(super) fn push(&mut self, mut face: FaceEntry, vector: impl Iterator<Item = f32>) {
+    /// Adds a face after the others; its vector has `dimension` numbers.
+    pub(super) fn push(&mut self, mut face: FaceEntry, vector: &QuantisedRow) {
         let row = self.len();
+        // Four billion faces of 336 bytes would not fit into memory.
+        let number = row as u32;
         face.next_row = match self.rows.get(&face.photo).copied() {
-            Some(other) => std::mem::replace(&mut self.face_mut(other).next_row, row),
+            Some(other) => std::mem::replace(&mut self.face_mut(other as usize).next_row, number),
             None => {
-                self.rows.insert(face.photo, row);
-                row
+                self.rows.insert(face.photo, number);
+                number
             }
         };
         let reserve = self.faces_to_reserve();
         let index = row / CHUNK_FACES;
         if index == self.chunks.len() {
-            self.chunks.push(FaceChunk::default());
+            self.chunks.push(FaceChunk::new(self.dimension));
         }
         let chunk = &mut self.chunks[index];
-        chunk.vectors.reserve_exact(reserve * self.dimension);
-        chunk.vectors.extend(vector);
-        chunk.faces.reserve_exact(reserve);
+        if reserve > 0 {
+            chunk.vectors.reserve_exact(reserve);
+            chunk.faces.reserve_exact(reserve);
+        }
+        chunk.vectors.push(vector);
         chunk.faces.push(face);
     }
 
-    /// Adds the faces of `other`, which has vectors of the same length, with sequence numbers from `first_sequence`.
-    pub(super) fn append(&mut self, other: Self, first_sequence: u64) {
+    /// Adds the faces of `other`, which has vectors of the same length.
+    pub(super) fn append(&mut self, other: Self) {
         // Each chunk is dropped once its faces are copied, so that few faces are in memory twice.
         for chunk in other.chunks {
-            for (face, vector) in chunk.faces.iter().zip(chunk.vectors.chunks_exact(other.dimension)) {
-                let face = FaceEntry { sequence: first_sequence + face.sequence, ..*face };
-                self.push(face, vector.iter().copied());
+            for (row, face) in chunk.faces.iter().enumerate() {
+                self.push(*face, &chunk.vectors.get(row));
             }
         }
     }
@@ -124,11 +114,11 @@ impl ModelFaces {
     /// Removes the faces of a photo, if it has any.
     pub(super) fn remove(&mut self, photo: PhotoId) {
         let Some(first) = self.rows.remove(&photo) else { return };
-        let mut removed = vec![first];
-        let mut row = self.face(first).next_row;
+        let mut removed = vec![first as usize];
+        let mut row = self.face(first as usize).next_row;
         while row != first {
-            removed.push(row);
-            row = self.face(row).next_row;
+            removed.push(row as usize);
+            row = self.face(row as usize).next_row;
         }
         // From the last row to the first: the row that fills a gap is then never one that must be removed too.
         removed.sort_unstable();
@@ -142,45 +132,75 @@ impl ModelFaces {
         let last = self.len() - 1;
         if gap != last {
             let mut before = last;
-            while self.face(before).next_row != last {
-                before = self.face(before).next_row;
+            while self.face(before).next_row as usize != last {
+                before = self.face(before).next_row as usize;
             }
-            self.face_mut(before).next_row = gap;
+            self.face_mut(before).next_row = gap as u32;
             let photo = self.face(last).photo;
-            self.rows.insert(photo, gap);
+            self.rows.insert(photo, gap as u32);
         }
         if let Some((face, vector)) = self.pop()
             && gap != last
         {
             *self.face_mut(gap) = face;
-            let start = (gap % CHUNK_FACES) * self.dimension;
-            self.chunks[gap / CHUNK_FACES].vectors[start..start + self.dimension].copy_from_slice(&vector);
+            self.chunks[gap / CHUNK_FACES].vectors.set(gap % CHUNK_FACES, &vector);
         }
     }
 
     /// Removes the last row, and its chunk if it was the only one in it.
-    fn pop(&mut self) -> Option<(FaceEntry, Vec<f32>)> {
+    fn pop(&mut self) -> Option<(FaceEntry, QuantisedRow)> {
         let chunk = self.chunks.last_mut()?;
         let face = chunk.faces.pop()?;
-        let start = chunk.faces.len() * self.dimension;
-        let vector = chunk.vectors[start..].to_vec();
-        chunk.vectors.truncate(start);
+        let vector = chunk.vectors.pop();
         if chunk.faces.is_empty() {
             self.chunks.pop();
         }
         Some((face, vector))
     }
 
-    /// Calls `on_hit` with the score of every face that reaches the query's minimum.
-    pub(super) fn for_each_hit<'s>(
-        &'s self,
-        scorer: &Cosine,
-        query: &VectorQuery<'_>,
-        mut on_hit: impl FnMut(f32, &'s FaceEntry),
-    ) {
-        for chunk in &self.chunks {
-            scorer.for_each_hit(query, &chunk.vectors, |hit| on_hit(hit.score, &chunk.faces[hit.row]));
+    /// Returns per query the faces that may be answers to it. The queries have probes of this model.
+    pub(super) fn shortlist(
+        &self,
+        scanner: Scanner,
+        queries: &[&FaceQuery],
+        threads: usize,
+    ) -> Vec<Vec<ShortlistedFace>> {
+        let vectors: Vec<&[f32]> = queries.iter().map(|query| query.probe.vector.as_slice()).collect();
+        let probes = ProbeBatch::new(&vectors);
+        let part_chunks = self.chunks.len().div_ceil(threads.max(1)).max(1);
+        let collect = |part: usize| {
+            self.collect(scanner, &probes, queries, part * part_chunks..(part + 1) * part_chunks)
+        };
+        let parts = self.chunks.len().div_ceil(part_chunks);
+        let collectors = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..parts).map(|part| scope.spawn(move || collect(part))).collect();
+            let mut collectors = collect(0);
+            for other in others {
+                let found = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                collectors.iter_mut().zip(found).for_each(|(own, found)| own.merge(found));
+            }
+            collectors
+        });
+        collectors.into_iter().map(|collector| collector.finish(|row| self.face(row))).collect()
+    }
+
+    /// Collects candidates from some of the chunks.
+    fn collect<'q>(
+        &self,
+        scanner: Scanner,
+        probes: &ProbeBatch,
+        queries: &[&'q FaceQuery],
+        chunks: std::ops::Range<usize>,
+    ) -> Vec<Collector<'q>> {
+        let mut collectors: Vec<Collector<'q>> = queries.iter().map(|query| Collector::new(query)).collect();
+        let mut min_scores: Vec<f32> = collectors.iter().map(Collector::min_score).collect();
+        for index in chunks.start..chunks.end.min(self.chunks.len()) {
+            let first_row = index * CHUNK_FACES;
+            scanner.scan(probes, &self.chunks[index].vectors, &mut min_scores, |candidate| {
+                collectors[candidate.probe].add(first_row + candidate.row, &candidate, |row| self.face(row))
+            });
         }
+        collectors
     }
 
     fn face(&self, row: usize) -> &FaceEntry {
@@ -191,16 +211,25 @@ impl ModelFaces {
         &mut self.chunks[row / CHUNK_FACES].faces[row % CHUNK_FACES]
     }
 
-    /// Returns photo and sequence number of every row.
+    /// Returns the face of every row.
     #[cfg(test)]
-    pub(super) fn list_rows(&self) -> Vec<(PhotoId, u64)> {
-        self.chunks.iter().flat_map(|chunk| &chunk.faces).map(|face| (face.photo, face.sequence)).collect()
+    pub(super) fn list_rows(&self) -> Vec<FaceId> {
+        self.chunks.iter().flat_map(|chunk| &chunk.faces).map(|face| face.id).collect()
     }
 }
 
 impl FaceChunk {
+    fn new(dimension: usize) -> Self {
+        Self {
+            vectors: QuantisedRows::new(dimension),
+            faces: Vec::new(),
+            #[cfg(test)]
+            _live: live_chunks::LiveChunk::default(),
+        }
+    }
+
     fn bytes(&self) -> usize {
-        self.vectors.capacity() * size_of::<f32>() + self.faces.capacity() * size_of::<FaceEntry>()
+        self.vectors.bytes() + self.faces.capacity() * size_of::<FaceEntry>()
     }
 }
 
