@@ -79,9 +79,8 @@ impl<F: FnMut(Candidate) -> f32> Visit for Pass<'_, F> {
         let (scale, norm) = (self.probes.probe(probe).scale, self.probes.probe(probe).norm);
         let (margin, min_score) = (self.margins[probe], self.min_scores[probe]);
         let mut is_any_near = false;
-        for lane in 0..BLOCK_ROWS {
-            let score = dots[lane] as f32 * (scale * factors.scales[lane]);
-            let upper = score + (norm * factors.errors[lane] + margin);
+        for ((dot, row_scale), error) in dots.iter().zip(&factors.scales).zip(&factors.errors) {
+            let upper = *dot as f32 * (scale * row_scale) + (norm * error + margin);
             is_any_near |= upper >= min_score || upper.is_nan();
         }
         if is_any_near {
