@@ -13,7 +13,9 @@ mod jpeg;
 mod load;
 mod networks;
 mod photos;
+mod python;
 mod reading;
+mod search;
 mod service;
 mod store;
 
@@ -41,6 +43,8 @@ enum Command {
     Load(load::LoadOptions),
     /// The store alone: confirmations, the work queue, the face index of 1.5 million faces; SQLite and Postgres.
     Store(store::StoreOptions),
+    /// The kernel of face search over a million vectors: time and bandwidth, one probe and 32, beside faiss.
+    Search(search::SearchOptions),
     /// CPU of our JPEG decoder and of libjpeg-turbo, by sampling and scale, and whether their pixels are the same.
     Jpeg(jpeg::JpegOptions),
     /// CPU of each step of a photo, in this process, one photo after the other.
@@ -59,6 +63,7 @@ fn main() -> anyhow::Result<()> {
         Command::Cpu(options) => cpu::run(&options)?.publish(&options.output),
         Command::Load(options) => load::run(&options)?.publish(&options.output),
         Command::Store(options) => store::run(&options)?.publish(&options.output),
+        Command::Search(options) => search::run(&options)?.publish(&options.output),
         Command::Jpeg(options) => jpeg::run(&options)?.publish(&options.output),
         Command::Reading(options) => reading::run(&options)?.publish(&options.output),
         Command::GpuCheck(options) => match gpu::run(&options)? {

@@ -299,9 +299,14 @@ async fn run_searches(
     report.add_plan(
         &plans,
         "face search: load a cold album (60,000 faces)",
-        "from face where album = $1 and embedding",
+        "model, embedding from face where album = $1",
     );
-    report.add_plan(&plans, "face search: the bibs of its faces", "from face where album = $1 union all");
+    report.add_plan(&plans, "face search: the bibs of its faces", "order by seen_text.album");
+    report.add_plan(
+        &plans,
+        "face search: the vectors of its answer",
+        "select id, model, embedding from face",
+    );
     let queued = small.queue_photos(BATCH).await;
     let names: Vec<_> = queued
         .iter()
@@ -318,7 +323,7 @@ async fn run_searches(
     report.add_plan(
         &report.plans.take(),
         "face search: catch up with 64 photos",
-        "embedding is not null and photo in (select photo from photo_change",
+        "embedding from face where album = $1 and photo in (select photo from photo_change",
     );
     let ids: Vec<_> = hits.iter().map(|hit| hit.photo).collect();
     for _ in 0..6 {

@@ -9,7 +9,8 @@ use std::process::Command;
 use anyhow::Context as _;
 use serde::Deserialize;
 
-use crate::paths::{InputPaths, state_dir};
+use crate::paths::InputPaths;
+use crate::python::{self, run_command};
 
 /// Packages of the peer, pinned, so that a figure states what it is compared with.
 const PACKAGES: [&str; 9] = [
@@ -89,26 +90,7 @@ impl Peer {
     /// # Errors
     /// When Python, a package, the peer or its models are not available.
     pub fn prepare(paths: &InputPaths) -> anyhow::Result<Self> {
-        let folder = state_dir().join("venv-peer");
-        let python = folder.join("bin").join("python");
-        let marker = folder.join("packages.txt");
-        let wanted = PACKAGES.join("\n") + "\n" + TEXT_READER;
-        if std::fs::read_to_string(&marker).is_ok_and(|found| found == wanted) {
-            println!("using the peer's environment: {}", folder.display());
-        } else {
-            println!("creating the peer's environment: {}", folder.display());
-            run_command(Command::new("python3").arg("-m").arg("venv").arg(&folder))?;
-            let pip = |arguments: &[&str]| {
-                run_command(
-                    Command::new(&python)
-                        .args(["-m", "pip", "install", "-q", "--disable-pip-version-check"])
-                        .args(arguments),
-                )
-            };
-            pip(&PACKAGES)?;
-            pip(&["--no-deps", TEXT_READER])?;
-            std::fs::write(&marker, wanted)?;
-        }
+        let python = python::prepare_environment("venv-peer", &PACKAGES, &[TEXT_READER])?;
         let models = paths.find_models_dir()?;
         Ok(Self {
             python,
@@ -155,13 +137,4 @@ impl Peer {
         results.seen = serde_json::from_slice(&std::fs::read(&results_file)?)?;
         Ok(results)
     }
-}
-
-/// Runs a command and returns its standard output.
-fn run_command(command: &mut Command) -> anyhow::Result<String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().with_context(|| format!("starting {program}"))?;
-    let error = String::from_utf8_lossy(&output.stderr);
-    anyhow::ensure!(output.status.success(), "{program} failed ({}): {error}", output.status);
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

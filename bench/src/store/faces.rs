@@ -10,6 +10,7 @@ use photofinish_store::traits::FaceIndex;
 use super::backends::{Backend, BenchDatabase};
 use super::setup::{PHOTOS_PER_CALL, StoreOptions};
 use crate::process;
+use crate::report::goals::Goal;
 use crate::report::statistics::{median, to_milliseconds};
 use crate::report::{Report, Table};
 
@@ -21,6 +22,8 @@ const FACES_PER_PHOTO: usize = 30;
 const CATCH_UP_PHOTOS: usize = 64;
 const WARM_SEARCHES: usize = 20;
 const HITS: usize = 100;
+/// The album in memory, everything included.
+const TARGET_BYTES_PER_FACE: f64 = 400.0;
 
 /// Adds the table of the face index to the report.
 pub async fn measure(
@@ -37,6 +40,7 @@ pub async fn measure(
         "faces",
         "first search s",
         "next searches ms",
+        "100 hits of other vectors ms",
         "catch-up ms",
         "bytes per face in memory",
     ];
@@ -54,6 +58,8 @@ pub async fn measure(
             warm.push(to_milliseconds(timed_search(&*searcher.faces, &fixture).await?));
         }
         let warm = median(&warm);
+        let far = measure_far_searches(&*searcher.faces, &fixture, options.faces).await?;
+        let bytes_per_face = after.saturating_sub(before) as f64 / options.faces as f64;
         add_photos(&fixture, CATCH_UP_PHOTOS, options.faces).await?;
         let catch_up = timed_search(&*searcher.faces, &fixture).await?;
         table.add_row([
@@ -61,9 +67,12 @@ pub async fn measure(
             options.faces.to_string(),
             format!("{:.1}", cold.as_secs_f64()),
             format!("{warm:.1}"),
+            format!("{far:.1}"),
             format!("{:.1}", (to_milliseconds(catch_up) - warm).max(0.0)),
-            format!("{:.0}", after.saturating_sub(before) as f64 / options.faces as f64),
+            format!("{bytes_per_face:.0}"),
         ]);
+        let what = format!("bytes per face in memory, {}", backend.name);
+        report.goals.push(Goal::at_most(&what, bytes_per_face.round(), TARGET_BYTES_PER_FACE));
         searcher.close().await;
         fixture.store.close().await;
     }
@@ -77,6 +86,24 @@ async fn timed_search(index: &dyn FaceIndex, fixture: &AlbumFixture) -> anyhow::
     let hits = index.nearest(fixture.album, &probe, HITS, 0.5).await?;
     anyhow::ensure!(!hits.is_empty(), "a search does not find the photo of its own face");
     Ok(start.elapsed())
+}
+
+/// Measures searches for vectors that are in no photo, without a least similarity: the hardest case, in which nothing
+/// separates the hits from the rest, and all hits are read from the database.
+async fn measure_far_searches(
+    index: &dyn FaceIndex,
+    fixture: &AlbumFixture,
+    faces: usize,
+) -> anyhow::Result<f64> {
+    let mut times = Vec::new();
+    for number in 0..WARM_SEARCHES {
+        let probe = make_embedding(2 * faces + number);
+        let start = Instant::now();
+        let hits = index.nearest(fixture.album, &probe, HITS, -1.0).await?;
+        anyhow::ensure!(hits.len() == HITS.min(faces.div_ceil(FACES_PER_PHOTO)), "{} hits", hits.len());
+        times.push(to_milliseconds(start.elapsed()));
+    }
+    Ok(median(&times))
 }
 
 async fn fill_album(database: &BenchDatabase, faces: usize) -> anyhow::Result<AlbumFixture> {

@@ -1,5 +1,5 @@
-//! Newtypes for every identifier, so that mixing up two kinds does not compile. All are UUIDs of version 7 and sort by
-//! creation time.
+//! Newtypes for every identifier, so that mixing up two kinds does not compile. All but [`FaceId`] are UUIDs of version 7 and
+//! sort by creation time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -42,6 +42,11 @@ macro_rules! id {
         }
     )+};
 }
+
+/// A face of a photo: the key of its row, in the order of detection. Reading a photo again makes new ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, sqlx::Type)]
+#[sqlx(transparent)]
+pub struct FaceId(pub i64);
 
 id! {
     /// An organization: the owner of albums and keys.

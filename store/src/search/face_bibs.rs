@@ -2,12 +2,9 @@
 //! that it holds for photos of every version of the service. Contains no SQL.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
-use std::sync::Arc;
 
-use crate::model::ids::PhotoId;
 use crate::model::photo::{BoundingBox, PhotoSize};
-use crate::search::selfie::WornBib;
+use crate::search::scoring::WornBib;
 
 /// The least confidence and length of a reading that counts as somebody's bib.
 const MIN_CONFIDENCE: f64 = 0.9;
@@ -23,6 +20,14 @@ const HEIGHT_FRACTION: f64 = 0.8;
 
 const MICROS_PER_HOUR: i64 = 3_600_000_000;
 
+/// The bibs that were read in one photo, in any order.
+#[derive(Clone, Debug)]
+pub(crate) struct PhotoReadings {
+    size: PhotoSize,
+    taken_hour: Option<i32>,
+    readings: Vec<BibReading>,
+}
+
 /// A bib that was read in a photo.
 #[derive(Clone, Debug)]
 pub(crate) struct BibReading {
@@ -31,113 +36,40 @@ pub(crate) struct BibReading {
     /// The reader's score, 0 to 1.
     pub(crate) confidence: f64,
     pub(crate) bounding_box: BoundingBox,
-    pub(crate) photo: ReadPhoto,
 }
 
-/// What a reading knows of its photo.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReadPhoto {
-    pub(crate) size: PhotoSize,
-    /// Microseconds since 1970.
-    pub(crate) taken_at: Option<i64>,
-}
-
-/// The bibs of an album's faces, by the faces' numbers in the database.
-#[derive(Default)]
-pub(crate) struct FaceBibs {
-    texts: Vec<Arc<str>>,
-    by_face: HashMap<i64, StoredBib>,
-}
-
-#[derive(Clone, Copy)]
-struct StoredBib {
-    text: u32,
-    taken_hour: Option<i32>,
-}
-
-impl FaceBibs {
-    /// Returns the bib of a face.
-    pub(crate) fn get(&self, face: i64) -> Option<WornBib<'_>> {
-        let StoredBib { text, taken_hour } = *self.by_face.get(&face)?;
-        Some(WornBib { text: &self.texts[text as usize], taken_hour })
-    }
-
-    /// Returns the allocated memory in bytes, roughly.
-    pub(crate) fn bytes(&self) -> usize {
-        let texts: usize = self.texts.iter().map(|text| text.len() + size_of::<Arc<str>>()).sum();
-        self.by_face.capacity() * (size_of::<(i64, StoredBib)>() + 1) + texts
-    }
-}
-
-/// Collects the bibs of an album whose faces and readings arrive photo by photo.
-#[derive(Default)]
-pub(crate) struct FaceBibsBuilder {
-    bibs: FaceBibs,
-    numbers: HashMap<Arc<str>, u32>,
-    photo: Option<PhotoId>,
-    faces: Vec<(i64, BoundingBox)>,
-    readings: Vec<BibReading>,
-}
-
-impl FaceBibsBuilder {
-    /// Adds a detected face, searchable or not: a bib below a blurred face is not that of its neighbour.
-    pub(crate) fn add_face(&mut self, photo: PhotoId, face: i64, place: BoundingBox) {
-        self.enter(photo);
-        self.faces.push((face, place));
+impl PhotoReadings {
+    /// Creates the readings of a photo without any. `taken_at` is in microseconds since 1970.
+    pub(crate) fn new(size: PhotoSize, taken_at: Option<i64>) -> Self {
+        let taken_hour = taken_at.and_then(|micros| i32::try_from(micros.div_euclid(MICROS_PER_HOUR)).ok());
+        Self { size, taken_hour, readings: Vec::new() }
     }
 
     /// Adds a bib that was read.
-    pub(crate) fn add_reading(&mut self, photo: PhotoId, reading: BibReading) {
-        self.enter(photo);
+    pub(crate) fn add(&mut self, reading: BibReading) {
         if reading.confidence >= MIN_CONFIDENCE && reading.text.chars().count() >= MIN_CHARACTERS {
             self.readings.push(reading);
         }
     }
 
-    /// Returns the bibs of all faces that wear one.
-    pub(crate) fn finish(mut self) -> FaceBibs {
-        self.assign();
-        self.bibs
-    }
-
-    fn enter(&mut self, photo: PhotoId) {
-        if self.photo != Some(photo) {
-            self.assign();
-            self.photo = Some(photo);
-        }
-    }
-
-    /// Assigns the readings of the photo that ends here.
-    fn assign(&mut self) {
-        let (mut faces, mut readings) = (std::mem::take(&mut self.faces), std::mem::take(&mut self.readings));
-        let Some(ReadPhoto { size, taken_at }) = readings.first().map(|reading| reading.photo) else {
-            return;
-        };
+    /// Returns the faces that wear a bib, by their index, with their bibs. `faces` are all faces of the photo,
+    /// searchable or not: a bib below a blurred face is not that of its neighbour.
+    pub(crate) fn match_faces(&self, faces: &[BoundingBox]) -> Vec<(usize, WornBib<'_>)> {
         // The result depends on what is in the photo, not on the order of the rows.
-        faces.sort_by(|(_, a), (_, b)| compare_boxes(a, b));
+        let mut face_order: Vec<usize> = (0..faces.len()).collect();
+        face_order.sort_by(|a, b| compare_boxes(&faces[*a], &faces[*b]));
+        let mut readings: Vec<&BibReading> = self.readings.iter().collect();
         readings.sort_by(|a, b| {
             compare_boxes(&a.bounding_box, &b.bounding_box).then_with(|| a.text.cmp(&b.text))
         });
-        let boxes: Vec<BoundingBox> = faces.iter().map(|(_, place)| *place).collect();
+        let boxes: Vec<BoundingBox> = face_order.iter().map(|face| faces[*face]).collect();
         let places: Vec<BoundingBox> = readings.iter().map(|reading| reading.bounding_box).collect();
-        let taken_hour = taken_at.and_then(|micros| i32::try_from(micros.div_euclid(MICROS_PER_HOUR)).ok());
-        for (face, reading) in match_readings(size, &boxes, &places) {
+        let pairs = match_readings(self.size, &boxes, &places).into_iter();
+        let worn = pairs.map(|(face, reading)| {
             let text = readings[reading].text.trim_start_matches('0');
-            if !text.is_empty() {
-                let text = self.number(text);
-                self.bibs.by_face.insert(faces[face].0, StoredBib { text, taken_hour });
-            }
-        }
-    }
-
-    fn number(&mut self, text: &str) -> u32 {
-        if let Some(number) = self.numbers.get(text) {
-            return *number;
-        }
-        let (text, number): (Arc<str>, u32) = (text.into(), self.bibs.texts.len() as u32);
-        self.bibs.texts.push(Arc::clone(&text));
-        self.numbers.insert(text, number);
-        number
+            (face_order[face], WornBib { text, taken_hour: self.taken_hour })
+        });
+        worn.filter(|(_, bib)| !bib.text.is_empty()).collect()
     }
 }
 
@@ -197,21 +129,17 @@ mod tests {
     }
 
     fn reading(text: &str, confidence: f64, place: BoundingBox) -> BibReading {
-        let photo = ReadPhoto { size: SIZE, taken_at: Some(7 * MICROS_PER_HOUR + 1) };
-        BibReading { text: text.into(), confidence, bounding_box: place, photo }
+        BibReading { text: text.into(), confidence, bounding_box: place }
     }
 
     fn bibs_of(faces: &[BoundingBox], readings: &[BibReading]) -> Vec<Option<String>> {
-        let mut builder = FaceBibsBuilder::default();
-        let photo = PhotoId::generate();
-        for reading in readings {
-            builder.add_reading(photo, reading.clone());
+        let mut photo = PhotoReadings::new(SIZE, None);
+        readings.iter().for_each(|reading| photo.add(reading.clone()));
+        let mut bibs = vec![None; faces.len()];
+        for (face, worn) in photo.match_faces(faces) {
+            bibs[face] = Some(worn.text.to_owned());
         }
-        for (number, place) in (0..).zip(faces) {
-            builder.add_face(photo, number, *place);
-        }
-        let bibs = builder.finish();
-        (0..faces.len() as i64).map(|face| bibs.get(face).map(|bib| bib.text.to_owned())).collect()
+        bibs
     }
 
     #[test]
@@ -257,15 +185,15 @@ mod tests {
     }
 
     #[test]
-    fn photos_do_not_mix_and_their_hour_is_kept() {
-        let mut builder = FaceBibsBuilder::default();
-        let (a, b) = (PhotoId::generate(), PhotoId::generate());
+    fn a_bib_has_the_hour_of_its_photo() {
         let face = pixels(950.0, 100.0, 100.0, 100.0);
-        builder.add_face(a, 1, face);
-        builder.add_face(b, 2, face);
-        builder.add_reading(b, reading("34", 0.95, around(1000.0, 400.0)));
-        let bibs = builder.finish();
-        assert_eq!(bibs.get(1), None);
-        assert_eq!(bibs.get(2), Some(WornBib { text: "34", taken_hour: Some(7) }));
+        let worn_at = |taken_at| {
+            let mut photo = PhotoReadings::new(SIZE, taken_at);
+            photo.add(reading("34", 0.95, around(1000.0, 400.0)));
+            photo.match_faces(&[face])[0].1.taken_hour
+        };
+        assert_eq!(worn_at(Some(7 * MICROS_PER_HOUR + 1)), Some(7));
+        assert_eq!(worn_at(Some(-1)), Some(-1));
+        assert_eq!(worn_at(None), None);
     }
 }

@@ -3,6 +3,7 @@
 pub mod calibration;
 pub(crate) mod face_bibs;
 pub(crate) mod faces;
+pub mod scoring;
 pub mod selfie;
 pub(crate) mod texts;
 pub mod variants;

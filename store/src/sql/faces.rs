@@ -1,18 +1,22 @@
 //! Faces in the database, for the face index.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 use futures_util::{Stream, TryStreamExt};
 use sqlx::FromRow;
+use tokio::task::consume_budget;
 use uuid::Uuid;
 
 use crate::error::StoreError;
-use crate::model::ids::{AlbumId, OrganizationId, PhotoId};
-use crate::search::face_bibs::FaceBibs;
+use crate::model::encoding::floats_from_bytes;
+use crate::model::ids::{AlbumId, FaceId, OrganizationId, PhotoId};
+use crate::model::photo::{BoundingBox, Embedding};
 use crate::search::faces::matrix::{FaceMatrix, IndexedFace, MemoryObserver};
 use crate::search::faces::{Change, FaceChanges, FaceSource};
 use crate::sql::database::{Database, Transaction};
 use crate::sql::error::store_error;
-use crate::sql::face_bibs::{load_album_bibs, load_changed_bibs};
+use crate::sql::face_bibs::{ALBUM_READINGS, CHANGED_READINGS, ReadingRow, for_each_photo};
 use crate::sql::row_types::BoxRow;
 use crate::sql::statement::{Statement, query};
 use crate::traits::Result;
@@ -28,12 +32,20 @@ macro_rules! select_faces {
     };
 }
 
-pub(crate) const ALBUM_FACES: &str = select_faces!("where album = $1 and embedding is not null");
+/// Also those that are not searchable: a bib below one of them is not that of its neighbour.
+pub(crate) const ALBUM_FACES: &str = select_faces!("where album = $1");
 
 pub(crate) const CHANGED_FACES: &str = select_faces!(
-    "where album = $1 and embedding is not null and photo in \
+    "where album = $1 and photo in \
      (select photo from photo_change where album = $1 and change > $2 and change <= $3)"
 );
+
+/// The vectors of some faces. The plus keeps SQLite from reading the whole album by its index.
+pub(crate) const EMBEDDINGS: Statement = Statement::PerDialect {
+    sqlite: "select id, model, embedding from face where id in (select value from json_each($2)) \
+             and +album = $1 and embedding is not null",
+    postgres: "select id, model, embedding from face where id = any($2) and album = $1 and embedding is not null",
+};
 
 /// The latest change of albums that are not closed. The nonce of an album without changes is 0.
 macro_rules! select_latest_change {
@@ -66,15 +78,16 @@ impl SqlFaces {
     }
 }
 
-/// A searchable face that borrows from its row, so that the vector is copied only once, into the matrix.
+/// A face that borrows from its row, so that the vector is copied only once, into the matrix. One that is not searchable
+/// has neither model nor vector.
 #[derive(FromRow)]
 struct FaceRecord<'r> {
-    id: i64,
+    id: FaceId,
     photo: PhotoId,
     #[sqlx(flatten)]
     bounding_box: BoxRow,
-    model: &'r str,
-    embedding: &'r [u8],
+    model: Option<&'r str>,
+    embedding: Option<&'r [u8]>,
 }
 
 #[async_trait]
@@ -110,17 +123,18 @@ impl FaceSource for SqlFaces {
         // Reading an album of a million faces takes longer than any other statement may.
         snapshot.disable_statement_timeout(OPERATION).await?;
         let change = load_latest_change(&mut snapshot, album).await?;
-        let bibs = load_album_bibs(&mut snapshot, album).await?;
-        let matrix = match &mut snapshot {
+        let mut faces = ReadFaces::new(memory);
+        match &mut snapshot {
             Transaction::Sqlite(snapshot) => {
-                collect_faces(sqlx::query(ALBUM_FACES).bind(album).fetch(&mut **snapshot), &bibs, memory)
-                    .await
+                faces.read(sqlx::query(ALBUM_FACES).bind(album).fetch(&mut **snapshot)).await?;
+                faces.read_bibs(sqlx::query_as(ALBUM_READINGS).bind(album).fetch(&mut **snapshot)).await?;
             }
             Transaction::Postgres(link) => {
-                collect_faces(sqlx::query(ALBUM_FACES).bind(album).fetch(link), &bibs, memory).await
+                faces.read(sqlx::query(ALBUM_FACES).bind(album).fetch(&mut *link)).await?;
+                faces.read_bibs(sqlx::query_as(ALBUM_READINGS).bind(album).fetch(link)).await?;
             }
-        };
-        Ok((change, matrix?))
+        }
+        Ok((change, faces.matrix))
     }
 
     async fn changes_since(
@@ -145,19 +159,37 @@ impl FaceSource for SqlFaces {
         .bind(upto.number)
         .fetch_all(&mut snapshot)
         .await?;
-        let bibs = load_changed_bibs(&mut snapshot, album, seen.number..=upto.number).await?;
-        let faces = match &mut snapshot {
+        let (after, up_to) = (seen.number, upto.number);
+        let mut faces = ReadFaces::new(memory);
+        match &mut snapshot {
             Transaction::Sqlite(snapshot) => {
-                let query = sqlx::query(CHANGED_FACES).bind(album).bind(seen.number).bind(upto.number);
-                collect_faces(query.fetch(&mut **snapshot), &bibs, memory).await
+                let changed = sqlx::query(CHANGED_FACES).bind(album).bind(after).bind(up_to);
+                faces.read(changed.fetch(&mut **snapshot)).await?;
+                let changed = sqlx::query_as(CHANGED_READINGS).bind(album).bind(after).bind(up_to);
+                faces.read_bibs(changed.fetch(&mut **snapshot)).await?;
             }
             Transaction::Postgres(link) => {
-                let query = sqlx::query(CHANGED_FACES).bind(album).bind(seen.number).bind(upto.number);
-                collect_faces(query.fetch(link), &bibs, memory).await
+                let changed = sqlx::query(CHANGED_FACES).bind(album).bind(after).bind(up_to);
+                faces.read(changed.fetch(&mut *link)).await?;
+                let changed = sqlx::query_as(CHANGED_READINGS).bind(album).bind(after).bind(up_to);
+                faces.read_bibs(changed.fetch(link)).await?;
             }
-        };
+        }
         let photos = photos.into_iter().map(|(photo,)| photo).collect();
-        Ok(Some(FaceChanges { up_to: upto, photos, faces: faces? }))
+        Ok(Some(FaceChanges { up_to: upto, photos, faces: faces.matrix }))
+    }
+
+    async fn read_embeddings(&self, album: AlbumId, faces: &[FaceId]) -> Result<Vec<(FaceId, Embedding)>> {
+        let ids: Vec<i64> = faces.iter().map(|face| face.0).collect();
+        let rows: Vec<(FaceId, String, Vec<u8>)> = query(OPERATION, EMBEDDINGS)
+            .bind(album)
+            .bind(ids)
+            .fetch_all(&mut self.database.acquire_reader(OPERATION).await?)
+            .await?;
+        let to_embedding = |(face, model, bytes): (FaceId, String, Vec<u8>)| {
+            Ok((face, Embedding { model, vector: floats_from_bytes(&bytes)?.collect() }))
+        };
+        rows.into_iter().map(to_embedding).collect()
     }
 }
 
@@ -191,22 +223,53 @@ impl MemoryObserver for BesideMatrix<'_> {
     }
 }
 
-/// Collects the faces of the rows one by one: all rows together would need as much memory as the matrix again.
-async fn collect_faces<R: sqlx::Row>(
-    mut rows: impl Stream<Item = std::result::Result<R, sqlx::Error>> + Unpin,
-    bibs: &FaceBibs,
-    memory: &dyn MemoryObserver,
-) -> Result<FaceMatrix>
-where
-    for<'r> FaceRecord<'r>: FromRow<'r, R>,
-{
-    let mut matrix = FaceMatrix::default();
-    let memory = BesideMatrix { bytes: bibs.bytes(), memory };
-    while let Some(row) = rows.try_next().await.map_err(store_error(OPERATION))? {
-        let FaceRecord { id, photo, bounding_box: place, model, embedding } =
-            FaceRecord::from_row(&row).map_err(store_error(OPERATION))?;
-        let (bounding_box, bib) = (place.into(), bibs.get(id));
-        matrix.push(&IndexedFace { photo, bounding_box, model, vector: embedding, bib }, &memory)?;
+/// Faces that are being read, then their bibs.
+struct ReadFaces<'a> {
+    matrix: FaceMatrix,
+    /// Places of faces that are not searchable.
+    others: HashMap<PhotoId, Vec<BoundingBox>>,
+    memory: BesideMatrix<'a>,
+}
+
+impl<'a> ReadFaces<'a> {
+    fn new(memory: &'a dyn MemoryObserver) -> Self {
+        let memory = BesideMatrix { bytes: 0, memory };
+        Self { matrix: FaceMatrix::default(), others: HashMap::new(), memory }
     }
-    Ok(matrix)
+
+    /// Reads faces one by one: all rows together would need as much memory as the matrix again.
+    async fn read<R: sqlx::Row>(
+        &mut self,
+        mut rows: impl Stream<Item = std::result::Result<R, sqlx::Error>> + Unpin,
+    ) -> Result<()>
+    where
+        for<'r> FaceRecord<'r>: FromRow<'r, R>,
+    {
+        while let Some(row) = rows.try_next().await.map_err(store_error(OPERATION))? {
+            let FaceRecord { id, photo, bounding_box, model, embedding } =
+                FaceRecord::from_row(&row).map_err(store_error(OPERATION))?;
+            let bounding_box = bounding_box.into();
+            if let (Some(model), Some(vector)) = (model, embedding) {
+                self.matrix.push(&IndexedFace { id, photo, bounding_box, model, vector }, &self.memory)?;
+            } else {
+                self.others.entry(photo).or_default().push(bounding_box);
+                self.memory.bytes += size_of::<(PhotoId, Vec<BoundingBox>)>() + size_of::<BoundingBox>();
+            }
+            // Rows may arrive faster than they are read: other tasks of this thread have their turn in between.
+            consume_budget().await;
+        }
+        Ok(())
+    }
+
+    /// Reads what was read below the faces.
+    async fn read_bibs(
+        &mut self,
+        rows: impl Stream<Item = std::result::Result<ReadingRow, sqlx::Error>> + Unpin,
+    ) -> Result<()> {
+        let Self { matrix, others, .. } = self;
+        for_each_photo(rows, |photo, readings| {
+            matrix.assign_bibs(photo, readings, others.get(&photo).map_or(&[][..], Vec::as_slice));
+        })
+        .await
+    }
 }

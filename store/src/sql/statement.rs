@@ -57,6 +57,8 @@ pub(crate) enum Value {
     /// An array; for SQLite, which has none, a JSON list of hexadecimal strings.
     Ids(Vec<Uuid>),
     /// An array; for SQLite, which has none, a JSON list.
+    Numbers(Vec<i64>),
+    /// An array; for SQLite, which has none, a JSON list.
     Texts(Vec<String>),
 }
 
@@ -84,6 +86,7 @@ impl_value_from! {
     Option<String> => |text| Self::Text(text),
     Vec<u8> => |bytes| Self::Bytes(bytes),
     Vec<Uuid> => |ids| Self::Ids(ids),
+    Vec<i64> => |numbers| Self::Numbers(numbers),
     Vec<String> => |texts| Self::Texts(texts),
 }
 
@@ -186,6 +189,9 @@ fn sqlite_arguments(values: Vec<Value>) -> EncodeResult<SqliteArguments> {
                 let ids: Vec<String> = ids.iter().map(|id| id.simple().to_string()).collect();
                 Arguments::add(&mut arguments, json(&ids).map_err(encode_error)?)
             }
+            Value::Numbers(numbers) => {
+                Arguments::add(&mut arguments, serde_json::to_string(&numbers).map_err(encode_error)?)
+            }
             Value::Texts(texts) => Arguments::add(&mut arguments, json(&texts).map_err(encode_error)?),
         }
         .map_err(encode_error)?;
@@ -202,6 +208,7 @@ fn postgres_arguments(values: Vec<Value>) -> EncodeResult<PgArguments> {
             Value::Text(text) => arguments.add(text.map(strip_nul)),
             Value::Bytes(bytes) => arguments.add(bytes),
             Value::Ids(ids) => arguments.add(ids),
+            Value::Numbers(numbers) => arguments.add(numbers),
             Value::Texts(texts) => arguments.add(texts.into_iter().map(strip_nul).collect::<Vec<_>>()),
         }
         .map_err(encode_error)?;

@@ -30,8 +30,12 @@ const FORBIDDEN_ENDINGS: [&str; 17] = [
 const TRAINED: &str = "models/trained/";
 
 /// Folders of the crates that may be unsafe, and why.
-const MAY_BE_UNSAFE: [(&str, &str); 3] = [
+const MAY_BE_UNSAFE: [(&str, &str); 4] = [
     ("allocators/", "declares a function of the C library"),
+    (
+        "kernels/dot/",
+        "vector instructions that multiply bytes, which the standard library has no safe form of",
+    ),
     ("kernels/jpeg/", "vector instructions, and a reader of bits whose checks would cost what it gains"),
     ("models/libfacedetection/", "calls a C++ library"),
 ];

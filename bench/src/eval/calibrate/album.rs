@@ -3,10 +3,12 @@
 
 use std::collections::HashMap;
 
-use photofinish_store::model::ids::PhotoId;
-use photofinish_store::model::photo::BoundingBox;
-use photofinish_store::search::selfie::{AlbumFaces, ScoredRow, SelfieSearch, WornBib, find_photos};
-use photofinish_store::traits::SelfieScale;
+use futures_util::FutureExt as _;
+use photofinish_store::model::ids::{FaceId, PhotoId};
+use photofinish_store::model::photo::{BoundingBox, Embedding};
+use photofinish_store::search::scoring::{FaceQuery, ScoredFace};
+use photofinish_store::search::selfie::{AlbumFaces, SelfieSearch, find_photos};
+use photofinish_store::traits::{Result, SelfieHit, SelfieScale};
 
 use super::super::gallery::{EmbeddedFace, cosine};
 
@@ -62,8 +64,12 @@ impl<'a> CalibrationAlbum<'a> {
 
     fn score_all(&self, probe: &EmbeddedFace) -> HashMap<PhotoId, f64> {
         let faces = self.faces.iter().filter(|other| other.face.file != probe.file).collect();
-        let search = SelfieSearch { probe: &probe.vector, scale: self.scale, min_score: f64::NEG_INFINITY };
-        let hits = find_photos(&Searched { faces }, &search);
+        let probe = Embedding { model: String::new(), vector: probe.vector.clone() };
+        let (min_score, limit) = (f64::NEG_INFINITY, usize::MAX);
+        let search = SelfieSearch { probe: &probe, scale: self.scale, min_score, limit };
+        let hits = find_photos(&Searched { faces }, &search).now_or_never();
+        let hits: Vec<SelfieHit> =
+            hits.and_then(Result::ok).expect("a search in memory neither waits nor fails");
         hits.into_iter().map(|hit| (hit.photo, hit.score)).collect()
     }
 }
@@ -73,37 +79,30 @@ impl AlbumFaces for Searched<'_, '_> {
         self.faces.len()
     }
 
-    fn nearest(&self, query: &[f32], k: usize, min_cosine: f32) -> Vec<ScoredRow> {
-        let score = |row| ScoredRow { row, cosine: self.cosine(query, row) };
-        let mut found: Vec<ScoredRow> =
-            (0..self.faces.len()).map(score).filter(|face| face.cosine >= min_cosine).collect();
-        found.sort_by(|a, b| b.cosine.total_cmp(&a.cosine));
-        found.truncate(k);
-        found
+    async fn search(&self, queries: Vec<FaceQuery>) -> Result<Vec<Vec<ScoredFace>>> {
+        let search = |query: &FaceQuery| {
+            let score = |(number, other): (usize, &&AlbumFace<'_>)| {
+                let cosine = cosine(&query.probe.vector, &other.face.vector) as f32;
+                ScoredFace {
+                    face: FaceId(number as i64),
+                    photo: other.id,
+                    bounding_box: BoundingBox { top: 0.0, left: 0.0, width: 0.0, height: 0.0 },
+                    bib: None,
+                    cosine,
+                    score: query.rule.score(cosine, None),
+                }
+            };
+            query.choose_hits(self.faces.iter().enumerate().map(score).collect())
+        };
+        Ok(queries.iter().map(search).collect())
     }
 
-    fn wearers(&self, _: &str) -> Vec<usize> {
-        Vec::new()
-    }
-
-    fn cosine(&self, query: &[f32], row: usize) -> f32 {
-        cosine(query, self.vector(row)) as f32
-    }
-
-    fn vector(&self, row: usize) -> &[f32] {
-        &self.faces[row].face.vector
-    }
-
-    fn photo(&self, row: usize) -> PhotoId {
-        self.faces[row].id
-    }
-
-    fn bounding_box(&self, _: usize) -> BoundingBox {
-        BoundingBox { top: 0.0, left: 0.0, width: 0.0, height: 0.0 }
-    }
-
-    fn bib(&self, _: usize) -> Option<WornBib<'_>> {
-        None
+    async fn read_vectors(&self, faces: &[ScoredFace]) -> Result<Vec<Option<Vec<f32>>>> {
+        let vector = |face: &ScoredFace| {
+            let own = self.faces.get(usize::try_from(face.face.0).ok()?)?;
+            Some(own.face.vector.clone())
+        };
+        Ok(faces.iter().map(vector).collect())
     }
 }
 

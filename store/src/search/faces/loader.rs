@@ -24,7 +24,7 @@ use crate::model::ids::AlbumId;
 use crate::traits::Result;
 use crate::turns::{Turn, Turns};
 
-/// Changes of at most this many faces are applied on the calling thread: what a worker finishes at once, 2 MB of
+/// Changes of at most this many faces are applied on the calling thread: what a worker finishes at once, half a megabyte of
 /// vectors of 256.
 const INLINE_UPDATE_FACES: usize = 2_000;
 
@@ -152,7 +152,8 @@ impl AlbumLoader {
         let bytes = matrix.bytes();
         let residency = Arc::new(ResidencyGuard(Arc::clone(&self.memory_freed)));
         let weak = Arc::downgrade(&residency);
-        *faces = AlbumFaces { change: Some(change), matrix, _residency: Some(residency) };
+        *faces =
+            AlbumFaces { change: Some(change), matrix, passes: Arc::default(), _residency: Some(residency) };
         metrics::counter!(metric_names::FACE_INDEX_LOADS).increment(1);
         update_entry(&self.albums, slot, |entry| (entry.bytes, entry.residency) = (bytes, weak));
         Ok(())
@@ -203,10 +204,7 @@ impl AlbumLoader {
 }
 
 /// Runs work that would block the runtime's thread for too long; `operation` names it in errors.
-pub(super) async fn offload<T: Send + 'static>(
-    operation: &str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T> {
+async fn offload<T: Send + 'static>(operation: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|cause| unavailable(operation).with_source(cause))
 }

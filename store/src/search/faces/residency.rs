@@ -7,6 +7,7 @@ use futures_util::task::AtomicWaker;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
 use super::matrix::{FaceMatrix, MemoryObserver};
+use super::passes::SharedPasses;
 use super::source::Change;
 use super::updates::AlbumUpdates;
 use crate::error::{StoreError, StoreErrorKind};
@@ -70,6 +71,8 @@ pub(super) struct AlbumFaces {
     /// The last change in the matrix; `None` until the album is loaded.
     pub(super) change: Option<Change>,
     pub(super) matrix: FaceMatrix,
+    /// The searches that wait for a pass over the matrix.
+    pub(super) passes: Arc<SharedPasses>,
     /// Declared after the matrix, so that it is dropped after it.
     pub(super) _residency: Option<Arc<ResidencyGuard>>,
 }

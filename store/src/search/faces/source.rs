@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::matrix::{FaceMatrix, MemoryObserver};
-use crate::model::ids::{AlbumId, OrganizationId, PhotoId};
+use crate::model::ids::{AlbumId, FaceId, OrganizationId, PhotoId};
+use crate::model::photo::Embedding;
 use crate::traits::Result;
 
 /// A change of an album's faces.
@@ -42,6 +43,8 @@ pub(crate) trait FaceSource: Send + Sync {
         seen: Change,
         memory: &dyn MemoryObserver,
     ) -> Result<Option<FaceChanges>>;
+    /// Returns the embeddings of those of the faces that are in the album, in any order.
+    async fn read_embeddings(&self, album: AlbumId, faces: &[FaceId]) -> Result<Vec<(FaceId, Embedding)>>;
 }
 
 /// What changed in an album.

@@ -9,6 +9,8 @@
 //! [`FaceCache::refresh`], called periodically, brings up to date what no search asks for: faces that another process
 //! has deleted leave the memory of this one too.
 
+mod person_search;
+
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
@@ -16,31 +18,45 @@ use std::time::Instant;
 use async_trait::async_trait;
 use photofinish_kernels::cosine::Cosine;
 use photofinish_kernels::device::Device;
+use photofinish_kernels::quantised::Scanner;
 use tokio::sync::OwnedRwLockReadGuard;
 
-use super::loader::{AlbumLoader, Reload, offload};
-use super::matrix::FaceQuery;
+use self::person_search::PersonSearch;
+use super::loader::{AlbumLoader, Reload};
+use super::matrix::shortlist::ShortlistedFace;
+use super::ranking::Ranker;
 use super::residency::{AlbumFaces, CacheSlot, ResidentAlbums, update_entry};
 use super::source::{Change, FaceSource};
 use crate::error::StoreError;
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::photo::Embedding;
+use crate::search::scoring::{FaceQuery, HitsPer, ScoreRule, ScoredFace};
+use crate::search::selfie::{self, SelfieSearch};
 use crate::traits::{FaceHit, FaceIndex, Result, SelfieHit, SelfieQuery};
 
-/// An album of at most this many faces is scored on the calling thread: a quarter of a millisecond, given the 12 ms
-/// measured for 100,000 vectors of 256 (`cargo xtask bench store`).
-const INLINE_SCORING_FACES: usize = 2_000;
+/// An album of at most this many faces is searched on the calling thread: a fifth of a millisecond
+/// (`cargo xtask bench search`), and nothing is gained by sharing that. Few in tests.
+const INLINE_SCORING_FACES: usize = if cfg!(test) { 512 } else { 10_000 };
+
+/// How often a search begins again when faces that it found have changed before it read their vectors. Each time it first
+/// catches up with what changed; only a deletion in the milliseconds in between makes another one necessary.
+const MAX_ATTEMPTS: usize = 4;
 
 /// The albums in memory.
 pub(crate) struct FaceCache {
     loader: Arc<AlbumLoader>,
+    scanner: Scanner,
     scorer: Cosine,
 }
 
 impl FaceCache {
     /// Creates an empty cache of `limit_bytes`. An album larger than the limit is kept alone.
     pub(crate) fn new(source: Arc<dyn FaceSource>, limit_bytes: usize) -> Self {
-        Self { loader: Arc::new(AlbumLoader::new(source, limit_bytes)), scorer: Cosine::new(&Device::Cpu) }
+        Self {
+            loader: Arc::new(AlbumLoader::new(source, limit_bytes)),
+            scanner: Scanner::new(&Device::Cpu),
+            scorer: Cosine::new(&Device::Cpu),
+        }
     }
 
     /// Ends what is being read; searches that wait for it fail.
@@ -146,6 +162,35 @@ impl FaceCache {
         }
     }
 
+    /// Returns the faces that may be answers to each of the queries.
+    async fn shortlist(
+        &self,
+        faces: OwnedRwLockReadGuard<AlbumFaces>,
+        queries: &[FaceQuery],
+    ) -> Result<Vec<Vec<ShortlistedFace>>> {
+        if faces.matrix.len() <= INLINE_SCORING_FACES {
+            return Ok(faces.matrix.shortlist(self.scanner, &queries.iter().collect::<Vec<_>>(), 1));
+        }
+        let passes = Arc::clone(&faces.passes);
+        passes.shortlist(self.scanner, faces, queries.to_vec()).await
+    }
+
+    fn ranker(&self, album: AlbumId) -> Ranker<'_> {
+        Ranker::new(&*self.loader.source, album, self.scorer)
+    }
+
+    /// Returns the faces of an album as they are in memory, brought up to date only if they are not there.
+    async fn faces_in_memory(&self, album: AlbumId) -> Result<Option<OwnedRwLockReadGuard<AlbumFaces>>> {
+        let slot = self.lock_albums().entries.get(&album).map(|entry| entry.slot.clone());
+        if let Some(slot) = slot {
+            let faces = slot.read_faces().await;
+            if faces.change.is_some() {
+                return Ok(Some(faces));
+            }
+        }
+        self.current_faces(album).await
+    }
+
     /// Returns the number of an album's faces in memory; `None` without an entry.
     #[cfg(test)]
     pub(crate) async fn count_resident_faces(&self, album: AlbumId) -> Option<usize> {
@@ -168,22 +213,41 @@ impl FaceIndex for FaceCache {
         k: usize,
         at_least: f32,
     ) -> Result<Vec<FaceHit>> {
-        let Some(faces) = self.current_faces(album).await? else { return Ok(Vec::new()) };
-        let query = FaceQuery { probe: probe.clone(), k, min_cosine: at_least };
-        if faces.matrix.len() <= INLINE_SCORING_FACES {
-            return Ok(faces.matrix.nearest(&self.scorer, &query));
+        let scores = f64::from(at_least)..f64::INFINITY;
+        let query =
+            FaceQuery { probe: probe.clone(), k, per: HitsPer::Photo, scores, rule: ScoreRule::default() };
+        let mut attempt = 1;
+        loop {
+            let Some(faces) = self.current_faces(album).await? else { return Ok(Vec::new()) };
+            // From here on the faces may change: reading from the database holds up no update of the album.
+            let shortlist = self.shortlist(faces, std::slice::from_ref(&query)).await?.pop();
+            let mut ranker = self.ranker(album);
+            let hits = ranker.rank(&query, shortlist.unwrap_or_default()).await?;
+            if ranker.is_current() || attempt == MAX_ATTEMPTS {
+                let to_hit = |face: ScoredFace| FaceHit {
+                    photo: face.photo,
+                    cosine: face.cosine.clamp(-1.0, 1.0),
+                    bounding_box: face.bounding_box,
+                };
+                return Ok(hits.into_iter().map(to_hit).collect());
+            }
+            attempt += 1;
         }
-        let scorer = self.scorer;
-        offload("score faces", move || faces.matrix.nearest(&scorer, &query)).await
     }
 
     async fn find_person(&self, album: AlbumId, query: SelfieQuery) -> Result<Vec<SelfieHit>> {
-        let Some(faces) = self.current_faces(album).await? else { return Ok(Vec::new()) };
-        if faces.matrix.len() <= INLINE_SCORING_FACES {
-            return Ok(faces.matrix.find_person(&self.scorer, &query));
+        let SelfieQuery { probe, scale, min_score, limit } = &query;
+        let search = SelfieSearch { probe, scale: *scale, min_score: *min_score, limit: *limit };
+        let mut attempt = 1;
+        loop {
+            let Some(faces) = self.current_faces(album).await? else { return Ok(Vec::new()) };
+            let person = PersonSearch::new(self, album, faces, probe);
+            let hits = selfie::find_photos(&person, &search).await?;
+            if person.is_current().await || attempt == MAX_ATTEMPTS {
+                return Ok(hits);
+            }
+            attempt += 1;
         }
-        let scorer = self.scorer;
-        offload("find a person", move || faces.matrix.find_person(&scorer, &query)).await
     }
 }
 

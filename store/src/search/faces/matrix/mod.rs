@@ -2,26 +2,31 @@
 //! database, cache or clock. Memory is reported to a [`MemoryObserver`] before it is allocated.
 //!
 //! The cost of a change depends on the change, not on the album: the last row moves to the place of a removed one.
-//! Rows are therefore in no order, and each face has a sequence number that orders equal scores.
+//! Rows are therefore in no order.
+//!
+//! Vectors are kept in 8 bits a component, so a search of the matrix finds a shortlist: all faces that may be answers, and
+//! few others.
 
 mod bibs;
+mod entry;
 mod model_faces;
-mod scored_faces;
+pub(crate) mod shortlist;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use photofinish_kernels::quantised::{QuantisedRow, Scanner};
 
-use photofinish_kernels::cosine::{Cosine, VectorQuery};
-
-use self::model_faces::{FaceEntry, ModelFaces};
-use self::scored_faces::ScoredFaces;
+use self::entry::FaceEntry;
+use self::model_faces::ModelFaces;
+use self::shortlist::ShortlistedFace;
+use super::fingerprint::fingerprint;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::encoding::floats_from_bytes;
-use crate::model::ids::PhotoId;
+use crate::model::ids::{FaceId, PhotoId};
 use crate::model::photo::{BoundingBox, Embedding};
-use crate::search::selfie::{self, SelfieSearch, WornBib};
-use crate::traits::{FaceHit, Result, SelfieHit, SelfieQuery};
+use crate::search::face_bibs::PhotoReadings;
+use crate::search::scoring::FaceQuery;
+use crate::traits::Result;
 
 /// Accounts for the memory of a matrix that is being filled.
 pub(crate) trait MemoryObserver: Send + Sync {
@@ -34,29 +39,19 @@ pub(crate) trait MemoryObserver: Send + Sync {
 
 /// A face as read from the database.
 pub(crate) struct IndexedFace<'a> {
+    pub(crate) id: FaceId,
     pub(crate) photo: PhotoId,
     pub(crate) bounding_box: BoundingBox,
     /// The model that computed the vector; vectors of different models are never compared.
     pub(crate) model: &'a str,
     /// Numbers as f32, little endian.
     pub(crate) vector: &'a [u8],
-    pub(crate) bib: Option<WornBib<'a>>,
-}
-
-/// A search in the matrix.
-pub(crate) struct FaceQuery {
-    pub(crate) probe: Embedding,
-    /// The largest number of photos.
-    pub(crate) k: usize,
-    pub(crate) min_cosine: f32,
 }
 
 /// Searchable faces.
 #[derive(Default)]
 pub(crate) struct FaceMatrix {
     groups: Vec<ModelFaces>,
-    /// Number of faces added so far, including those that were removed since.
-    next_sequence: u64,
 }
 
 impl FaceMatrix {
@@ -65,8 +60,8 @@ impl FaceMatrix {
     /// # Errors
     /// `Corrupt` if the vector is incomplete or differs in length from the others of its model; any error of `memory`.
     pub(crate) fn push(&mut self, face: &IndexedFace<'_>, memory: &dyn MemoryObserver) -> Result<()> {
-        let values = floats_from_bytes(face.vector)?;
-        let dimension = face.vector.len() / size_of::<f32>();
+        let vector: Vec<f32> = floats_from_bytes(face.vector)?.collect();
+        let dimension = vector.len();
         let index = self.group_index(face.model, dimension);
         if self.groups[index].dimension() != dimension {
             let what = format!("embedding of photo {}: {dimension} numbers", face.photo);
@@ -76,11 +71,27 @@ impl FaceMatrix {
         if growth > 0 {
             memory.reserve(self.bytes() + growth)?;
         }
-        let IndexedFace { photo, bounding_box, .. } = *face;
-        let entry = FaceEntry::new(photo, bounding_box, self.next_sequence);
-        self.groups[index].push(entry, face.bib, values);
-        self.next_sequence += 1;
+        let IndexedFace { id, photo, bounding_box, .. } = *face;
+        let entry =
+            FaceEntry { id, photo, bounding_box, fingerprint: fingerprint(&vector), next_row: 0, worn: None };
+        self.groups[index].push(entry, &QuantisedRow::new(&vector));
         Ok(())
+    }
+
+    /// Gives the faces of a photo, which have none yet, the bibs that were read below them. `others` are its faces that
+    /// are not in the matrix: they wear bibs too.
+    pub(crate) fn assign_bibs(&mut self, photo: PhotoId, readings: &PhotoReadings, others: &[BoundingBox]) {
+        let mut rows: Vec<(usize, usize)> = Vec::new();
+        for (index, group) in self.groups.iter().enumerate() {
+            rows.extend(group.rows_of(photo).into_iter().map(|row| (index, row)));
+        }
+        let places = rows.iter().map(|(group, row)| self.groups[*group].face(*row).bounding_box);
+        let places: Vec<BoundingBox> = places.chain(others.iter().copied()).collect();
+        for (face, worn) in readings.match_faces(&places) {
+            if let Some((group, row)) = rows.get(face) {
+                self.groups[*group].set_bib(*row, worn);
+            }
+        }
     }
 
     /// Removes the faces of the `changed` photos and adds the `fresh` ones.
@@ -98,9 +109,8 @@ impl FaceMatrix {
         self.remove(changed);
         for group in fresh.groups {
             let index = self.group_index(group.model(), group.dimension());
-            self.groups[index].append(group, self.next_sequence);
+            self.groups[index].append(group);
         }
-        self.next_sequence += fresh.next_sequence;
         Ok(())
     }
 
@@ -115,43 +125,31 @@ impl FaceMatrix {
         self.groups.retain(|group| group.len() > 0);
     }
 
-    /// Returns the photos whose best face reaches the query's cosine, best first; equal ones in the order in which they
-    /// were added.
-    pub(crate) fn nearest(&self, scorer: &Cosine, query: &FaceQuery) -> Vec<FaceHit> {
-        let Some(group) = self.comparable_faces(&query.probe) else { return Vec::new() };
-        // All faces that are close enough: how many of them belong to one photo is not known yet.
-        let mut near: Vec<(f32, &FaceEntry)> = Vec::new();
-        let search = VectorQuery { probe: &query.probe.vector, min_score: query.min_cosine };
-        group.for_each_hit(scorer, &search, |score, row| near.push((score, group.face(row))));
-        near.sort_unstable_by(|(a, first), (b, second)| {
-            b.total_cmp(a).then_with(|| first.sequence.cmp(&second.sequence))
-        });
-        let mut returned = HashSet::new();
-        near.into_iter()
-            .filter(|(_, face)| returned.insert(face.photo))
-            .take(query.k)
-            .map(|(score, face)| FaceHit {
-                photo: face.photo,
-                cosine: score.clamp(-1.0, 1.0),
-                bounding_box: face.bounding_box,
-            })
-            .collect()
+    /// Returns per query the faces that may be answers to it, in any order: all that are, and as few others as can be told
+    /// without their vectors. `threads` share the work.
+    pub(crate) fn shortlist(
+        &self,
+        scanner: Scanner,
+        queries: &[&FaceQuery],
+        threads: usize,
+    ) -> Vec<Vec<ShortlistedFace>> {
+        let mut shortlists = vec![Vec::new(); queries.len()];
+        for group in &self.groups {
+            let own = queries.iter().copied().enumerate();
+            let (places, own): (Vec<usize>, Vec<&FaceQuery>) =
+                own.filter(|(_, query)| group.holds_comparable(&query.probe)).unzip();
+            if !own.is_empty() {
+                let found = group.shortlist(scanner, &own, threads);
+                places.into_iter().zip(found).for_each(|(place, faces)| shortlists[place] = faces);
+            }
+        }
+        shortlists
     }
 
-    /// Returns the photos of the person on a selfie, best first.
-    pub(crate) fn find_person(&self, scorer: &Cosine, query: &SelfieQuery) -> Vec<SelfieHit> {
-        let Some(group) = self.comparable_faces(&query.probe) else { return Vec::new() };
-        let SelfieQuery { probe, scale, min_score, limit } = query;
-        let search = SelfieSearch { probe: &probe.vector, scale: *scale, min_score: *min_score };
-        let mut hits = selfie::find_photos(&ScoredFaces { faces: group, scorer }, &search);
-        hits.truncate(*limit);
-        hits
-    }
-
-    /// Returns the faces that can be compared with a probe: those of its model.
-    fn comparable_faces(&self, probe: &Embedding) -> Option<&ModelFaces> {
-        let group = self.groups.iter().find(|group| group.model() == probe.model)?;
-        (group.dimension() == probe.vector.len()).then_some(group)
+    /// Returns the number of faces that can be compared with a probe: those of its model.
+    pub(crate) fn count_comparable(&self, probe: &Embedding) -> usize {
+        let groups = self.groups.iter().filter(|group| group.holds_comparable(probe));
+        groups.map(ModelFaces::len).sum()
     }
 
     /// Returns the number of faces.

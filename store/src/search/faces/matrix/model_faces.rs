@@ -1,17 +1,22 @@
 //! The faces of one embedding model: vectors and their photos in chunks, so that growing never copies the whole list.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::sync::Arc;
 
-use photofinish_kernels::cosine::{Cosine, VectorQuery};
+use photofinish_kernels::quantised::{BLOCK_ROWS, ProbeBatch, QuantisedRow, QuantisedRows, Scanner};
 
-use super::bibs::{BibId, BibIndex};
+use super::bibs::BibTexts;
+use super::entry::{EntryBib, FaceEntry};
+use super::shortlist::{Collector, RowFaces, ShortlistedFace};
+#[cfg(test)]
+use crate::model::ids::FaceId;
 use crate::model::ids::PhotoId;
-use crate::model::photo::BoundingBox;
-use crate::search::selfie::WornBib;
+use crate::model::photo::Embedding;
+use crate::search::scoring::{FaceBib, FaceQuery, WornBib};
 
-/// Faces of a full chunk, 4 MiB of vectors of 256. A single list would have to be copied to grow, and be in memory twice
-/// meanwhile. Few in tests, where a small album must have several chunks.
-pub(super) const CHUNK_FACES: usize = if cfg!(test) { 4 } else { 4096 };
+/// Faces of a full chunk: a huge page of vectors of 256. A single list would have to be copied to grow, and be in memory
+/// twice meanwhile. Few in tests, where a small album must have several chunks.
+pub(super) const CHUNK_FACES: usize = if cfg!(test) { 2 * BLOCK_ROWS } else { 8192 };
 
 /// Faces whose vectors were computed by the same model.
 pub(super) struct ModelFaces {
@@ -20,42 +25,17 @@ pub(super) struct ModelFaces {
     /// All but the last are full, and the last has at least one face.
     chunks: Vec<FaceChunk>,
     /// One row of each photo; [`FaceEntry::next_row`] leads to the others.
-    rows: HashMap<PhotoId, usize>,
-    bibs: BibIndex,
+    rows: HashMap<PhotoId, u32>,
+    bibs: BibTexts,
 }
 
 /// A part of the rows: row `i` is face `i % CHUNK_FACES` of chunk `i / CHUNK_FACES`.
-#[derive(Default)]
 struct FaceChunk {
-    /// The vectors one after the other, in the order of `faces`.
-    vectors: Vec<f32>,
+    /// The vectors in the order of `faces`.
+    vectors: QuantisedRows,
     faces: Vec<FaceEntry>,
     #[cfg(test)]
     _live: live_chunks::LiveChunk,
-}
-
-/// A face without its vector: 72 bytes in addition to the 1,024 of a vector of 256.
-#[derive(Clone, Copy)]
-pub(super) struct FaceEntry {
-    pub(super) photo: PhotoId,
-    pub(super) bounding_box: BoundingBox,
-    /// Number of faces that were added to the matrix before this one.
-    pub(super) sequence: u64,
-    /// Another row of the same photo. The rows of a photo form a ring.
-    next_row: usize,
-    /// The bib it wears.
-    bib: Option<BibId>,
-    /// When the photo of its bib was taken, hours since 1970; [`UNKNOWN_HOUR`] if that is not known.
-    taken_hour: i32,
-}
-
-/// No photo was taken 245,000 years ago.
-const UNKNOWN_HOUR: i32 = i32::MIN;
-
-impl FaceEntry {
-    pub(super) fn new(photo: PhotoId, bounding_box: BoundingBox, sequence: u64) -> Self {
-        Self { photo, bounding_box, sequence, next_row: 0, bib: None, taken_hour: UNKNOWN_HOUR }
-    }
 }
 
 impl ModelFaces {
@@ -65,7 +45,7 @@ impl ModelFaces {
             dimension,
             chunks: Vec::new(),
             rows: HashMap::new(),
-            bibs: BibIndex::default(),
+            bibs: BibTexts::default(),
         }
     }
 
@@ -78,6 +58,11 @@ impl ModelFaces {
         self.dimension
     }
 
+    /// Whether a probe can be compared with these faces: its model computed their vectors.
+    pub(super) fn holds_comparable(&self, probe: &Embedding) -> bool {
+        self.model == probe.model && self.dimension == probe.vector.len()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK_FACES + last.faces.len())
     }
@@ -85,64 +70,70 @@ impl ModelFaces {
     /// Returns the allocated memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         let chunks: usize = self.chunks.iter().map(FaceChunk::bytes).sum();
-        chunks + self.rows.capacity() * size_of::<(PhotoId, usize)>() + self.bibs.bytes()
+        chunks + self.rows.capacity() * (size_of::<(PhotoId, u32)>() + 1) + self.bibs.bytes()
     }
 
     /// Returns the bytes that adding one face will allocate; 0 while there is space.
     pub(super) fn bytes_to_reserve(&self) -> usize {
-        self.faces_to_reserve() * (self.dimension * size_of::<f32>() + size_of::<FaceEntry>())
+        let faces = self.faces_to_reserve();
+        QuantisedRows::bytes_of(faces, self.dimension) + faces * size_of::<FaceEntry>()
     }
 
     /// Returns for how many faces memory is allocated when one is added; 0 while there is space. The first chunk
     /// doubles, so that a small album takes little.
     fn faces_to_reserve(&self) -> usize {
-        let Some(last) = self.chunks.last() else { return 1 };
+        let Some(last) = self.chunks.last() else { return BLOCK_ROWS };
         match last.faces.len() {
             CHUNK_FACES => CHUNK_FACES,
-            few if few < last.faces.capacity() => 0,
+            few if few < last.vectors.capacity() => 0,
             few => few.min(CHUNK_FACES - few),
         }
     }
 
-    /// Adds a face with its bib after the others; `vector` has `dimension` numbers.
-    pub(super) fn push(
-        &mut self,
-        mut face: FaceEntry,
-        bib: Option<WornBib<'_>>,
-        vector: impl Iterator<Item = f32>,
-    ) {
+    /// Adds a face after the others; its vector has `dimension` numbers.
+    pub(super) fn push(&mut self, mut face: FaceEntry, vector: &QuantisedRow) {
         let row = self.len();
-        face.bib = bib.map(|bib| self.bibs.add(bib.text, face.photo));
-        face.taken_hour = bib.and_then(|bib| bib.taken_hour).unwrap_or(UNKNOWN_HOUR);
+        // Four billion faces of 344 bytes would not fit into memory.
+        let number = row as u32;
         face.next_row = match self.rows.get(&face.photo).copied() {
-            Some(other) => std::mem::replace(&mut self.face_mut(other).next_row, row),
+            Some(other) => std::mem::replace(&mut self.face_mut(other as usize).next_row, number),
             None => {
-                self.rows.insert(face.photo, row);
-                row
+                self.rows.insert(face.photo, number);
+                number
             }
         };
         let reserve = self.faces_to_reserve();
         let index = row / CHUNK_FACES;
         if index == self.chunks.len() {
-            self.chunks.push(FaceChunk::default());
+            self.chunks.push(FaceChunk::new(self.dimension));
         }
         let chunk = &mut self.chunks[index];
-        chunk.vectors.reserve_exact(reserve * self.dimension);
-        chunk.vectors.extend(vector);
-        chunk.faces.reserve_exact(reserve);
+        if reserve > 0 {
+            chunk.vectors.reserve_exact(reserve);
+            chunk.faces.reserve_exact(reserve);
+        }
+        chunk.vectors.push(vector);
         chunk.faces.push(face);
     }
 
-    /// Adds the faces of `other`, which has vectors of the same length, with sequence numbers from `first_sequence`.
-    pub(super) fn append(&mut self, other: Self, first_sequence: u64) {
+    /// Adds the faces of `other`, which has vectors of the same length.
+    pub(super) fn append(&mut self, other: Self) {
         // Each chunk is dropped once its faces are copied, so that few faces are in memory twice.
-        for chunk in other.chunks {
-            for (face, vector) in chunk.faces.iter().zip(chunk.vectors.chunks_exact(other.dimension)) {
-                let bib = worn_bib(&other.bibs, face);
-                let face = FaceEntry { sequence: first_sequence + face.sequence, ..*face };
-                self.push(face, bib, vector.iter().copied());
+        let Self { chunks, bibs, .. } = other;
+        for chunk in chunks {
+            for (row, face) in chunk.faces.iter().enumerate() {
+                self.push(FaceEntry { worn: None, ..*face }, &chunk.vectors.get(row));
+                if let Some(worn) = worn_bib(&bibs, face) {
+                    self.set_bib(self.len() - 1, worn);
+                }
             }
         }
+    }
+
+    /// Gives a face without a bib the one that it wears.
+    pub(super) fn set_bib(&mut self, row: usize, worn: WornBib<'_>) {
+        let id = self.bibs.add(worn.text);
+        self.face_mut(row).worn = Some(EntryBib::new(id, worn.taken_hour));
     }
 
     /// Removes the faces of a photo, if it has any.
@@ -152,11 +143,23 @@ impl ModelFaces {
         // From the last row to the first: the row that fills a gap is then never one that must be removed too.
         removed.sort_unstable();
         for row in removed.into_iter().rev() {
-            if let Some(bib) = self.face(row).bib {
-                self.bibs.remove(bib, photo);
+            if let Some(worn) = self.face(row).worn {
+                self.bibs.remove(worn.id);
             }
             self.swap_remove(row);
         }
+    }
+
+    /// Returns the rows of a photo's faces.
+    pub(super) fn rows_of(&self, photo: PhotoId) -> Vec<usize> {
+        let Some(first) = self.rows.get(&photo).copied() else { return Vec::new() };
+        let mut rows = vec![first as usize];
+        let mut row = self.face(first as usize).next_row;
+        while row != first {
+            rows.push(row as usize);
+            row = self.face(row as usize).next_row;
+        }
+        rows
     }
 
     /// Removes a row of a photo that is being removed; the last row, of any photo, takes its place.
@@ -164,74 +167,75 @@ impl ModelFaces {
         let last = self.len() - 1;
         if gap != last {
             let mut before = last;
-            while self.face(before).next_row != last {
-                before = self.face(before).next_row;
+            while self.face(before).next_row as usize != last {
+                before = self.face(before).next_row as usize;
             }
-            self.face_mut(before).next_row = gap;
+            self.face_mut(before).next_row = gap as u32;
             let photo = self.face(last).photo;
-            self.rows.insert(photo, gap);
+            self.rows.insert(photo, gap as u32);
         }
         if let Some((face, vector)) = self.pop()
             && gap != last
         {
             *self.face_mut(gap) = face;
-            let start = (gap % CHUNK_FACES) * self.dimension;
-            self.chunks[gap / CHUNK_FACES].vectors[start..start + self.dimension].copy_from_slice(&vector);
+            self.chunks[gap / CHUNK_FACES].vectors.set(gap % CHUNK_FACES, &vector);
         }
     }
 
     /// Removes the last row, and its chunk if it was the only one in it.
-    fn pop(&mut self) -> Option<(FaceEntry, Vec<f32>)> {
+    fn pop(&mut self) -> Option<(FaceEntry, QuantisedRow)> {
         let chunk = self.chunks.last_mut()?;
         let face = chunk.faces.pop()?;
-        let start = chunk.faces.len() * self.dimension;
-        let vector = chunk.vectors[start..].to_vec();
-        chunk.vectors.truncate(start);
+        let vector = chunk.vectors.pop();
         if chunk.faces.is_empty() {
             self.chunks.pop();
         }
         Some((face, vector))
     }
 
-    /// Calls `on_hit` with the score and the row of every face that reaches the query's minimum.
-    pub(super) fn for_each_hit(
+    /// Returns per query the faces that may be answers to it. The queries have probes of this model.
+    pub(super) fn shortlist(
         &self,
-        scorer: &Cosine,
-        query: &VectorQuery<'_>,
-        mut on_hit: impl FnMut(f32, usize),
-    ) {
-        for (index, chunk) in self.chunks.iter().enumerate() {
-            let first = index * CHUNK_FACES;
-            scorer.for_each_hit(query, &chunk.vectors, |hit| on_hit(hit.score, first + hit.row));
+        scanner: Scanner,
+        queries: &[&FaceQuery],
+        threads: usize,
+    ) -> Vec<Vec<ShortlistedFace>> {
+        let vectors: Vec<&[f32]> = queries.iter().map(|query| query.probe.vector.as_slice()).collect();
+        let probes = ProbeBatch::new(&vectors);
+        let part_chunks = self.chunks.len().div_ceil(threads.max(1)).max(1);
+        let collect = |part: usize| {
+            self.collect(scanner, &probes, queries, part * part_chunks..(part + 1) * part_chunks)
+        };
+        let parts = self.chunks.len().div_ceil(part_chunks);
+        let collectors = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..parts).map(|part| scope.spawn(move || collect(part))).collect();
+            let mut collectors = collect(0);
+            for other in others {
+                let found = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                collectors.iter_mut().zip(found).for_each(|(own, found)| own.merge(found));
+            }
+            collectors
+        });
+        collectors.into_iter().map(|collector| collector.finish(self)).collect()
+    }
+
+    /// Collects candidates from some of the chunks.
+    fn collect<'q>(
+        &self,
+        scanner: Scanner,
+        probes: &ProbeBatch,
+        queries: &[&'q FaceQuery],
+        chunks: std::ops::Range<usize>,
+    ) -> Vec<Collector<'q>> {
+        let mut collectors: Vec<Collector<'q>> = queries.iter().map(|query| Collector::new(query)).collect();
+        let mut min_cosines: Vec<f32> = collectors.iter().map(Collector::min_cosine).collect();
+        for index in chunks.start..chunks.end.min(self.chunks.len()) {
+            let first_row = index * CHUNK_FACES;
+            scanner.scan(probes, &self.chunks[index].vectors, &mut min_cosines, |candidate| {
+                collectors[candidate.probe].add(first_row + candidate.row, &candidate, self)
+            });
         }
-    }
-
-    /// Returns the rows of the faces that wear a bib, each once.
-    pub(super) fn wearers(&self, bib: &str) -> Vec<usize> {
-        let Some((id, photos)) = self.bibs.find(bib) else { return Vec::new() };
-        let photos: HashSet<PhotoId> = photos.iter().copied().collect();
-        let rows = photos.into_iter().flat_map(|photo| self.rows_of(photo));
-        rows.filter(|row| self.face(*row).bib == Some(id)).collect()
-    }
-
-    /// Returns the bib that a face wears.
-    pub(super) fn bib(&self, row: usize) -> Option<WornBib<'_>> {
-        worn_bib(&self.bibs, self.face(row))
-    }
-
-    pub(super) fn vector(&self, row: usize) -> &[f32] {
-        let start = (row % CHUNK_FACES) * self.dimension;
-        &self.chunks[row / CHUNK_FACES].vectors[start..start + self.dimension]
-    }
-
-    fn rows_of(&self, photo: PhotoId) -> Vec<usize> {
-        let mut rows: Vec<usize> = self.rows.get(&photo).copied().into_iter().collect();
-        while let (Some(first), Some(last)) = (rows.first(), rows.last())
-            && self.face(*last).next_row != *first
-        {
-            rows.push(self.face(*last).next_row);
-        }
-        rows
+        collectors
     }
 
     pub(super) fn face(&self, row: usize) -> &FaceEntry {
@@ -242,21 +246,46 @@ impl ModelFaces {
         &mut self.chunks[row / CHUNK_FACES].faces[row % CHUNK_FACES]
     }
 
-    /// Returns photo and sequence number of every row.
+    /// Returns the face of every row.
     #[cfg(test)]
-    pub(super) fn list_rows(&self) -> Vec<(PhotoId, u64)> {
-        self.chunks.iter().flat_map(|chunk| &chunk.faces).map(|face| (face.photo, face.sequence)).collect()
+    pub(super) fn list_rows(&self) -> Vec<FaceId> {
+        self.chunks.iter().flat_map(|chunk| &chunk.faces).map(|face| face.id).collect()
     }
 }
 
-fn worn_bib<'b>(bibs: &'b BibIndex, face: &FaceEntry) -> Option<WornBib<'b>> {
-    let taken_hour = (face.taken_hour != UNKNOWN_HOUR).then_some(face.taken_hour);
-    face.bib.map(|bib| WornBib { text: bibs.text(bib), taken_hour })
+impl RowFaces for ModelFaces {
+    fn photo(&self, row: usize) -> PhotoId {
+        self.face(row).photo
+    }
+
+    fn worn(&self, row: usize) -> Option<WornBib<'_>> {
+        worn_bib(&self.bibs, self.face(row))
+    }
+
+    fn shortlisted(&self, row: usize, upper: f64) -> ShortlistedFace {
+        let FaceEntry { id, photo, bounding_box, fingerprint, worn, .. } = *self.face(row);
+        let bib = worn
+            .map(|worn| FaceBib { text: Arc::clone(self.bibs.text(worn.id)), taken_hour: worn.taken_hour() });
+        ShortlistedFace { face: id, photo, bounding_box, bib, fingerprint, upper }
+    }
+}
+
+fn worn_bib<'b>(bibs: &'b BibTexts, face: &FaceEntry) -> Option<WornBib<'b>> {
+    face.worn.map(|worn| WornBib { text: bibs.text(worn.id), taken_hour: worn.taken_hour() })
 }
 
 impl FaceChunk {
+    fn new(dimension: usize) -> Self {
+        Self {
+            vectors: QuantisedRows::new(dimension),
+            faces: Vec::new(),
+            #[cfg(test)]
+            _live: live_chunks::LiveChunk::default(),
+        }
+    }
+
     fn bytes(&self) -> usize {
-        self.vectors.capacity() * size_of::<f32>() + self.faces.capacity() * size_of::<FaceEntry>()
+        self.vectors.bytes() + self.faces.capacity() * size_of::<FaceEntry>()
     }
 }
 

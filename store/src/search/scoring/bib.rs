@@ -1,6 +1,7 @@
 //! The bib of a person as evidence: sure hits vote for it, and other faces are compared with it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// How much heavier the votes for a bib must be than those for the second one.
 const CLEAR_MAJORITY: f64 = 1.5;
@@ -18,23 +19,39 @@ pub struct WornBib<'a> {
     pub taken_hour: Option<i32>,
 }
 
+/// The same, apart from the album's bibs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaceBib {
+    /// See [`WornBib::text`].
+    pub text: Arc<str>,
+    /// See [`WornBib::taken_hour`].
+    pub taken_hour: Option<i32>,
+}
+
+impl FaceBib {
+    /// Borrows it.
+    pub fn worn(&self) -> WornBib<'_> {
+        WornBib { text: &self.text, taken_hour: self.taken_hour }
+    }
+}
+
 /// A sure hit's vote for the bib it wears.
-pub(super) struct Vote<'a> {
-    pub(super) bib: WornBib<'a>,
-    pub(super) weight: f64,
+pub(crate) struct Vote<'a> {
+    pub(crate) bib: WornBib<'a>,
+    pub(crate) weight: f64,
 }
 
 /// The bib of the person who is searched for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct PersonBib<'a> {
-    text: &'a str,
+pub(crate) struct PersonBib {
+    text: String,
     /// When it was seen, where photos say.
     hours: Vec<i32>,
 }
 
 /// What the bib of a face says about whose face it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BibEvidence {
+pub(crate) enum BibEvidence {
     /// It is the person's.
     Same,
     /// It is clearly another one.
@@ -44,7 +61,7 @@ pub(super) enum BibEvidence {
 }
 
 /// Returns the bib that has a clear majority of the votes; `None` without one.
-pub(super) fn elect_bib<'a>(votes: impl Iterator<Item = Vote<'a>>) -> Option<PersonBib<'a>> {
+pub(crate) fn elect_bib<'a>(votes: impl Iterator<Item = Vote<'a>>) -> Option<PersonBib> {
     let mut weights: BTreeMap<&str, f64> = BTreeMap::new();
     let mut hours: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
     for Vote { bib, weight } in votes {
@@ -56,21 +73,17 @@ pub(super) fn elect_bib<'a>(votes: impl Iterator<Item = Vote<'a>>) -> Option<Per
     let (text, weight) = *ranking.first()?;
     let second = ranking.get(1).map_or(0.0, |(_, weight)| *weight);
     (weight >= CLEAR_MAJORITY * second)
-        .then(|| PersonBib { text, hours: hours.remove(text).unwrap_or_default() })
+        .then(|| PersonBib { text: text.to_owned(), hours: hours.remove(text).unwrap_or_default() })
 }
 
-impl PersonBib<'_> {
-    pub(super) fn text(&self) -> &str {
-        self.text
-    }
-
+impl PersonBib {
     /// Compares the bib of a face with the person's. Bibs of two races say nothing about each other.
-    pub(super) fn compare(&self, worn: WornBib<'_>) -> BibEvidence {
+    pub(crate) fn compare(&self, worn: WornBib<'_>) -> BibEvidence {
         if self.is_of_another_race(worn) {
             BibEvidence::None
         } else if worn.text == self.text {
             BibEvidence::Same
-        } else if may_be_one_bib(worn.text, self.text) {
+        } else if may_be_one_bib(worn.text, &self.text) {
             BibEvidence::None
         } else {
             BibEvidence::Different
@@ -105,7 +118,7 @@ mod tests {
     use super::*;
 
     /// The bib that these votes of equal weight elect.
-    fn elected<'a>(votes: &[WornBib<'a>]) -> PersonBib<'a> {
+    fn elected(votes: &[WornBib<'_>]) -> PersonBib {
         elect_bib(votes.iter().map(|bib| Vote { bib: *bib, weight: 0.9 })).unwrap()
     }
 
@@ -120,9 +133,9 @@ mod tests {
             elect_bib(votes).map(|bib| bib.text)
         };
         assert_eq!(elect(&[]), None);
-        assert_eq!(elect(&[("12", 0.6)]), Some("12"));
+        assert_eq!(elect(&[("12", 0.6)]).as_deref(), Some("12"));
         assert_eq!(elect(&[("12", 0.7), ("34", 0.7)]), None);
-        assert_eq!(elect(&[("12", 0.8), ("34", 0.7), ("34", 0.7)]), Some("34"));
+        assert_eq!(elect(&[("12", 0.8), ("34", 0.7), ("34", 0.7)]).as_deref(), Some("34"));
         assert_eq!(elect(&[("12", 1.0), ("34", 0.7), ("34", 0.7)]), None);
     }
 

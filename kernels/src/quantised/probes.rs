@@ -1,0 +1,101 @@
+//! The probes of one pass.
+
+use photofinish_dot::Probes;
+
+use super::codes::{Codes, round_up};
+
+/// Probes of one length, with what the bounds of their scores need.
+pub struct ProbeBatch {
+    dimension: usize,
+    probes: Vec<Probe>,
+    codes: Probes,
+}
+
+pub(super) struct Probe {
+    vector: Vec<f32>,
+    pub(super) scale: f32,
+    /// Upper bound of its length.
+    pub(super) norm: f32,
+    /// Upper bound of the distance to its approximation.
+    error: f32,
+}
+
+impl ProbeBatch {
+    /// Approximates the probes.
+    ///
+    /// # Panics
+    /// When there is none, they differ in length, or are empty.
+    pub fn new(vectors: &[&[f32]]) -> Self {
+        let all: Vec<Codes> = vectors.iter().map(|vector| Codes::new(vector)).collect();
+        let codes: Vec<&[i8]> = all.iter().map(|probe| probe.codes.as_slice()).collect();
+        let codes = Probes::new(&codes);
+        let probes = vectors.iter().zip(all).map(|(vector, codes)| Probe {
+            vector: vector.to_vec(),
+            scale: codes.scale,
+            norm: length(vector),
+            error: codes.error,
+        });
+        Self { dimension: vectors[0].len(), probes: probes.collect(), codes }
+    }
+
+    /// Returns the number of probes.
+    pub fn len(&self) -> usize {
+        self.probes.len()
+    }
+
+    /// Whether there is no probe; never.
+    pub fn is_empty(&self) -> bool {
+        self.probes.is_empty()
+    }
+
+    /// Returns the length of the probes.
+    pub fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    pub(super) fn codes(&self) -> &Probes {
+        &self.codes
+    }
+
+    #[inline(always)]
+    pub(super) fn probe(&self, probe: usize) -> &Probe {
+        &self.probes[probe]
+    }
+}
+
+impl Probe {
+    /// Returns by how much the approximate score of a row of no error may be off, if its approximation is no longer than
+    /// `max_norm`.
+    pub(super) fn margin(&self, max_norm: f32) -> f32 {
+        let margin = f64::from(self.error) * f64::from(max_norm) + self.rounding(max_norm);
+        round_up(margin)
+    }
+
+    /// Returns an upper bound of all rounding: of a score in `f32` as `cosine` computes it (a sum of products in 32 lanes,
+    /// then of the lanes), and of the few operations on an approximate one. Twice what they can add up to.
+    fn rounding(&self, max_norm: f32) -> f64 {
+        let operations = self.vector.len().div_ceil(32) as f64 + 16.0;
+        let product = (f64::from(self.norm) + f64::from(self.error)) * f64::from(max_norm);
+        2.0 * operations * f64::from(f32::EPSILON) * product + operations * f64::from(f32::MIN_POSITIVE)
+    }
+
+    /// Returns bounds of the score of a row, from the probe in full and the row's approximation.
+    pub(super) fn bound(
+        &self,
+        codes: impl Iterator<Item = i8>,
+        scale: f32,
+        error: f32,
+        max_norm: f32,
+    ) -> (f32, f32) {
+        let products = self.vector.iter().zip(codes).map(|(value, code)| f64::from(*value) * f64::from(code));
+        let score = f64::from(scale) * products.sum::<f64>();
+        let row_norm = f64::from(max_norm) + f64::from(error);
+        let margin = f64::from(self.norm) * f64::from(error) + self.rounding(round_up(row_norm));
+        (-round_up(margin - score), round_up(score + margin))
+    }
+}
+
+/// Returns an upper bound of the length of a vector; infinite or NaN if a component is.
+fn length(vector: &[f32]) -> f32 {
+    round_up(vector.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt())
+}

@@ -1,0 +1,239 @@
+//! Passes over the faces of an album. Searches that come while one is under way share the next: a pass reads the whole album,
+//! and reading it costs more than multiplying what was read with some more probes.
+
+use std::num::NonZero;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use photofinish_kernels::quantised::Scanner;
+use tokio::sync::{OwnedRwLockReadGuard, oneshot};
+
+use super::matrix::shortlist::ShortlistedFace;
+use super::residency::AlbumFaces;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::search::scoring::FaceQuery;
+use crate::traits::Result;
+
+/// Probes of one pass. A pass of 32 takes two to three times as long as one of 1 (`cargo xtask bench search`), which is how
+/// much longer the first search of it waits.
+const MAX_PROBES: usize = 32;
+
+/// Rows times probes for which one thread more is worth starting: about two milliseconds of work, forty times what starting
+/// a thread costs.
+const THREAD_SCORES: usize = 128 * 1024;
+
+/// Threads of a pass. Beyond this the memory of most machines gives no more.
+const MAX_THREADS: usize = 8;
+
+static CORES: LazyLock<usize> =
+    LazyLock::new(|| std::thread::available_parallelism().map_or(1, NonZero::get));
+
+/// The searches of one album that wait for a pass over it.
+#[derive(Default)]
+pub(super) struct SharedPasses {
+    state: Mutex<PassState>,
+}
+
+#[derive(Default)]
+struct PassState {
+    is_running: bool,
+    waiting: Vec<WaitingSearch>,
+    #[cfg(test)]
+    passes: usize,
+}
+
+/// A search and its hold on the faces, which do not change until it has its shortlists.
+struct WaitingSearch {
+    queries: Vec<FaceQuery>,
+    faces: OwnedRwLockReadGuard<AlbumFaces>,
+    shortlists: oneshot::Sender<Vec<Vec<ShortlistedFace>>>,
+}
+
+impl SharedPasses {
+    /// Returns a shortlist per query, after the next pass over `faces`, whose passes these are.
+    pub(super) async fn shortlist(
+        self: &Arc<Self>,
+        scanner: Scanner,
+        faces: OwnedRwLockReadGuard<AlbumFaces>,
+        queries: Vec<FaceQuery>,
+    ) -> Result<Vec<Vec<ShortlistedFace>>> {
+        let (shortlists, outcome) = oneshot::channel();
+        let was_running = {
+            let mut state = self.lock();
+            state.waiting.push(WaitingSearch { queries, faces, shortlists });
+            std::mem::replace(&mut state.is_running, true)
+        };
+        if !was_running {
+            let mut running = RunningPasses { passes: Arc::clone(self), has_ended: false };
+            tokio::task::spawn_blocking(move || while running.run_next(scanner) {});
+        }
+        // Fails when a pass panics or the runtime stops.
+        outcome.await.map_err(|_| StoreError::new(StoreErrorKind::Unavailable, "score faces"))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PassState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The thread that makes the passes. When it ends, by a panic too, the next search starts another one.
+struct RunningPasses {
+    passes: Arc<SharedPasses>,
+    /// Whether it has found nobody waiting, so that the passes are not its own any more.
+    has_ended: bool,
+}
+
+impl RunningPasses {
+    /// Makes a pass for those that wait; returns false when nobody does, and another thread is then started for the next.
+    fn run_next(&mut self, scanner: Scanner) -> bool {
+        let searches = {
+            let mut state = self.passes.lock();
+            // The clients of these have gone.
+            state.waiting.retain(|search| !search.shortlists.is_closed());
+            let count = count_searches(&state.waiting);
+            state.is_running = count > 0;
+            self.has_ended = count == 0;
+            #[cfg(test)]
+            {
+                state.passes += count.min(1);
+            }
+            state.waiting.drain(..count).collect::<Vec<_>>()
+        };
+        let Some(first) = searches.first() else { return false };
+        // All hold the same faces: they have not changed since the first one of them came.
+        let matrix = &first.faces.matrix;
+        let queries: Vec<&FaceQuery> = searches.iter().flat_map(|search| &search.queries).collect();
+        let threads = count_threads(matrix.len(), queries.len());
+        let mut shortlists = matrix.shortlist(scanner, &queries, threads).into_iter();
+        for search in searches {
+            let own = shortlists.by_ref().take(search.queries.len()).collect();
+            drop(search.faces);
+            // A client may have gone meanwhile.
+            drop(search.shortlists.send(own));
+        }
+        true
+    }
+}
+
+impl Drop for RunningPasses {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            let mut state = self.passes.lock();
+            state.is_running = false;
+            // Those that wait fail: what they would meet is what ended this thread.
+            let failed = std::mem::take(&mut state.waiting);
+            drop(state);
+            drop(failed);
+        }
+    }
+}
+
+/// Returns how many of the searches share the next pass: all that fit, and at least one.
+fn count_searches(waiting: &[WaitingSearch]) -> usize {
+    let mut probes = 0;
+    let fitting = waiting.iter().take_while(|search| {
+        probes += search.queries.len();
+        probes <= MAX_PROBES
+    });
+    fitting.count().max(waiting.len().min(1))
+}
+
+/// Returns how many threads make a pass.
+fn count_threads(rows: usize, probes: usize) -> usize {
+    (rows.saturating_mul(probes) / THREAD_SCORES).clamp(1, MAX_THREADS.min(*CORES))
+}
+
+#[cfg(test)]
+mod tests {
+    use photofinish_kernels::device::Device;
+    use tokio::sync::RwLock;
+
+    use super::*;
+    use crate::model::encoding::vector_to_bytes;
+    use crate::model::ids::{FaceId, PhotoId};
+    use crate::model::photo::{BoundingBox, Embedding};
+    use crate::search::faces::matrix::{FaceMatrix, IndexedFace, UnlimitedMemory};
+    use crate::search::scoring::{HitsPer, ScoreRule};
+
+    /// Faces in all directions of a plane, one per degree.
+    fn make_faces() -> AlbumFaces {
+        let mut matrix = FaceMatrix::default();
+        for degree in 0..360 {
+            let face = IndexedFace {
+                id: FaceId(degree),
+                photo: PhotoId::generate(),
+                bounding_box: BoundingBox { top: 0.0, left: 0.0, width: 0.1, height: 0.1 },
+                model: "net@1",
+                vector: &vector_to_bytes(&direction(degree)),
+            };
+            matrix.push(&face, &UnlimitedMemory).unwrap();
+        }
+        AlbumFaces { matrix, ..AlbumFaces::default() }
+    }
+
+    fn direction(degree: i64) -> [f32; 2] {
+        let angle = (degree as f32).to_radians();
+        [angle.cos(), angle.sin()]
+    }
+
+    fn make_query(degree: i64) -> FaceQuery {
+        let probe = Embedding { model: "net@1".into(), vector: direction(degree).to_vec() };
+        FaceQuery { probe, k: 1, per: HitsPer::Face, scores: 0.5..2.0, rule: ScoreRule::default() }
+    }
+
+    #[test]
+    fn searches_that_wait_share_a_pass_and_each_gets_its_own_faces() {
+        // One thread for passes, which is busy until all searches have come.
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        runtime.block_on(async move {
+            let busy = tokio::task::spawn_blocking(move || released.recv());
+            let faces = Arc::new(RwLock::new(make_faces()));
+            let passes = Arc::clone(&faces.read().await.passes);
+            let searches: Vec<_> = (0..40)
+                .map(|number| {
+                    let (faces, passes) = (Arc::clone(&faces), Arc::clone(&passes));
+                    tokio::spawn(async move {
+                        let guard = faces.read_owned().await;
+                        let queries = vec![make_query(number), make_query(number + 180)];
+                        passes.shortlist(Scanner::new(&Device::Cpu), guard, queries).await.unwrap()
+                    })
+                })
+                .collect();
+            let gone = tokio::spawn({
+                let (faces, passes) = (Arc::clone(&faces), Arc::clone(&passes));
+                async move {
+                    let guard = faces.read_owned().await;
+                    passes.shortlist(Scanner::new(&Device::Cpu), guard, vec![make_query(0)]).await
+                }
+            });
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            gone.abort();
+            assert!(gone.await.unwrap_err().is_cancelled());
+            release.send(()).unwrap();
+            busy.await.unwrap().unwrap();
+            for (number, search) in searches.into_iter().enumerate() {
+                let shortlists = search.await.unwrap();
+                for (degree, faces) in [number, number + 180].into_iter().zip(shortlists) {
+                    assert!(faces.iter().any(|face| face.face.0 == degree as i64), "degree {degree}");
+                    assert!(faces.len() < 30, "{} faces for degree {degree}", faces.len());
+                }
+            }
+            // 80 probes, 32 at once.
+            assert_eq!(passes.lock().passes, 3);
+            // The next search starts another thread, and nobody holds the faces any more.
+            let guard = Arc::clone(&faces).read_owned().await;
+            let again = passes.shortlist(Scanner::new(&Device::Cpu), guard, vec![make_query(7)]).await;
+            assert_eq!(again.unwrap().len(), 1);
+            assert!(faces.try_write().is_ok());
+        });
+    }
+
+    #[test]
+    fn only_large_albums_and_many_probes_are_worth_several_threads() {
+        assert_eq!(count_threads(20_000, 1), 1);
+        assert_eq!(count_threads(1_000_000, 1), MAX_THREADS.min(*CORES).min(7));
+        assert_eq!(count_threads(usize::MAX, 32), MAX_THREADS.min(*CORES));
+    }
+}
