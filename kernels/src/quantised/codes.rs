@@ -61,25 +61,21 @@ struct Distances {
 
 fn measure(vector: &[f32], codes: &[i8], scale: f32) -> Distances {
     let (mut errors, mut norms) = ([0.0_f64; LANES], [0.0_f64; LANES]);
-    let squares = |value: f32, code: i8| {
-        let approximation = f64::from(scale) * f64::from(code);
-        let error = f64::from(value) - approximation;
-        (error * error, approximation * approximation)
+    let mut add_squares = |values: &[f32], codes: &[i8]| {
+        let sums = errors.iter_mut().zip(&mut norms);
+        for ((error, norm), (value, code)) in sums.zip(values.iter().zip(codes)) {
+            let approximation = f64::from(scale) * f64::from(*code);
+            let distance = f64::from(*value) - approximation;
+            *error += distance * distance;
+            *norm += approximation * approximation;
+        }
     };
     let (values, last_values) = vector.as_chunks::<LANES>();
     let (blocks, last_codes) = codes.as_chunks::<LANES>();
     for (values, codes) in values.iter().zip(blocks) {
-        for lane in 0..LANES {
-            let (error, norm) = squares(values[lane], codes[lane]);
-            errors[lane] += error;
-            norms[lane] += norm;
-        }
+        add_squares(values, codes);
     }
-    for (lane, (value, code)) in last_values.iter().zip(last_codes).enumerate() {
-        let (error, norm) = squares(*value, *code);
-        errors[lane] += error;
-        norms[lane] += norm;
-    }
+    add_squares(last_values, last_codes);
     Distances { error: errors.iter().sum(), norm: norms.iter().sum() }
 }
 
