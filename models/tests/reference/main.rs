@@ -9,15 +9,16 @@ mod pictures;
 use std::path::Path;
 
 use photofinish_kernels::device::Device;
-use photofinish_kernels::geometry::Quad;
-use photofinish_kernels::image::frame::Picture;
+use photofinish_kernels::geometry::{Quad, Rect};
+use photofinish_kernels::image::frame::{Picture, Size};
+use photofinish_kernels::resize::{Filter, ResizeTarget, Resizer};
 use photofinish_models::faces::embedder::AlignedEmbedder;
 use photofinish_models::faces::libfacedetection::Libfacedetection;
 use photofinish_models::faces::yunet::{Yunet, YunetThresholds};
 use photofinish_models::onnx::runtime::{Backend, Precision};
 use photofinish_models::onnx::session::{Network, Workload};
 use photofinish_models::reading::{
-    self, BibGate, ReaderNetworks, SharedTextDetector, TorsoBibReader, TorsoPassKind,
+    self, BibGate, GateScope, ReaderNetworks, SharedTextDetector, TorsoBibReader, TorsoPassKind,
 };
 use photofinish_models::traits::{
     BibPattern, BibReader, EmbeddedFace, FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelIdentity,
@@ -75,20 +76,20 @@ fn load_detectors(
 }
 
 /// The gate of the binary.
-fn load_bib_gate(environment: &TestEnvironment) -> BibGate {
+fn load_bib_gate(environment: &TestEnvironment, scope: GateScope) -> BibGate {
     let file = find_model(ModelSet::Default, ModelRole::BibGate).locate(Path::new("no folder"));
     let network = Network::load(environment.runtime, &file, Workload::BibGate, Backend::OnnxRuntime).unwrap();
-    BibGate::new(&Device::Cpu, network).unwrap()
+    BibGate::new(&Device::Cpu, network, scope).unwrap()
 }
 
-fn load_bib_reader(environment: &TestEnvironment, with_gate: bool) -> Option<TorsoBibReader> {
+fn load_bib_reader(environment: &TestEnvironment, scope: Option<GateScope>) -> Option<TorsoBibReader> {
     let (detector, recogniser) = (
         find_model(ModelSet::Default, ModelRole::TextDetector),
         find_model(ModelSet::Default, ModelRole::TextRecogniser),
     );
     let Contract::TextRecogniser { characters } = &recogniser.contract else { panic!("not a recogniser") };
     let networks = ReaderNetworks {
-        bib_gate: with_gate.then(|| load_bib_gate(environment)),
+        bib_gate: scope.map(|scope| load_bib_gate(environment, scope)),
         first_pass: load_detectors(environment, &detector, TorsoPassKind::First)?,
         second_pass: load_detectors(environment, &detector, TorsoPassKind::Second)?,
         full_frame: SharedTextDetector::new(
@@ -215,7 +216,7 @@ fn a_file_that_is_no_bib_gate_is_refused_by_name() {
     let load = || {
         let file = gate.locate(folder.path());
         Network::load(environment.runtime, &file, Workload::BibGate, Backend::OnnxRuntime)
-            .and_then(|network| BibGate::new(&Device::Cpu, network))
+            .and_then(|network| BibGate::new(&Device::Cpu, network, GateScope::All))
     };
     assert!(load().is_ok(), "the binary's");
     std::fs::write(folder.path().join(gate.network_file()), b"no network").unwrap();
@@ -233,7 +234,7 @@ fn the_gate_skips_torsos_without_a_number_and_changes_no_reading() {
     let Some(environment) = shared_environment() else { return };
     let Some(mut detector) = load_yunet(environment) else { return };
     let (Some(mut gated), Some(mut ungated)) =
-        (load_bib_reader(environment, true), load_bib_reader(environment, false))
+        (load_bib_reader(environment, Some(GateScope::All)), load_bib_reader(environment, None))
     else {
         return;
     };
@@ -262,11 +263,52 @@ fn the_gate_skips_torsos_without_a_number_and_changes_no_reading() {
     }
 }
 
+/// As at the far side of a crowd: the runners of the reference, shrunk until the bib's wearer has a face of 18 pixels.
+#[test]
+fn the_bib_of_a_small_runner_is_read_where_the_gate_sees_a_number() {
+    let Some(environment) = shared_environment() else { return };
+    let Some(mut detector) = load_yunet(environment) else { return };
+    let (Some(mut reader), Some(mut without_gate)) =
+        (load_bib_reader(environment, Some(GateScope::Small)), load_bib_reader(environment, None))
+    else {
+        return;
+    };
+    let pattern = BibPattern::new("[A-Z]{0,2}[0-9]{2,5}[A-Z]?").unwrap();
+    for picture in ReferencePicture::load_all(&environment.reference).iter().filter(|p| !p.bibs.is_empty()) {
+        let frame = picture.pixels.frame();
+        let faces = detector.detect(&[frame], LONG_SIDE).unwrap().remove(0);
+        let widest =
+            faces.iter().map(|face| face.rect.width().max(0.8 * face.rect.height())).fold(0.0, f32::max);
+        let zoom = 18.0 / widest;
+        let side = |pixels: u32| (pixels as f32 * zoom).round() as u32;
+        let target = ResizeTarget {
+            size: Size { width: side(frame.width()), height: side(frame.height()) },
+            filter: Filter::Lanczos,
+        };
+        let small = Resizer::default().resize_frame(frame, target);
+        let shrink = |rect: &Rect| Rect {
+            left: rect.left * zoom,
+            top: rect.top * zoom,
+            right: rect.right * zoom,
+            bottom: rect.bottom * zoom,
+        };
+        let faces: Vec<FaceBox> =
+            faces.iter().map(|face| FaceBox { rect: shrink(&face.rect), ..*face }).collect();
+        let request = ReadRequest { frame: small.frame(), faces: &faces, pattern: &pattern };
+        let texts = reader.read(&[request]).unwrap().remove(0);
+        let is_found = |bib: &str| texts.iter().any(|text| text.text == bib && text.confidence >= 0.9);
+        assert!(picture.bibs.iter().all(|(bib, _)| is_found(bib)), "{}: {texts:?}", picture.name);
+        assert!(reader.take_counts().read > 0, "{}", picture.name);
+        without_gate.read(&[request]).unwrap();
+        assert_eq!(without_gate.take_counts().read, 0, "{}", picture.name);
+    }
+}
+
 #[test]
 fn the_bib_reader_reads_the_bib_of_the_reference_alone_and_in_a_batch() {
     let Some(environment) = shared_environment() else { return };
     let (Some(mut detector), Some(mut reader)) =
-        (load_yunet(environment), load_bib_reader(environment, true))
+        (load_yunet(environment), load_bib_reader(environment, Some(GateScope::All)))
     else {
         return;
     };
