@@ -59,7 +59,7 @@ pub enum GateScope {
 impl Default for GateThresholds {
     /// For files that name none: two trainings of this network kept .99 of the accepted numbers at this score.
     fn default() -> Self {
-        Self { skip_below: 0.05, second_pass_from: 0.5, small_from: 0.1 }
+        Self { skip_below: 0.05, second_pass_from: 0.0, small_from: 0.1 }
     }
 }
 

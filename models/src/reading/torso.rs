@@ -64,7 +64,7 @@ pub(super) const FIRST_PASS: TorsoPass = TorsoPass {
     canvas: Size { width: 256, height: 384 },
     window_heights: [192, 256],
     window_step: 32,
-    window_margin: 1,
+    window_margin: 2,
 };
 
 /// The pass for runners where the first pass saw text but no confident bib (step 13): wider and at a larger scale.
