@@ -1,8 +1,8 @@
 //! Reads the bibs of a folder of photos and compares them with labels: recall, precision, CPU time per step.
 //!
 //! `read_folder PHOTOS BIBS.csv MODELS LIBONNXRUNTIME [bf16] [gate] [--faces SIDE] [--out F.json]`: PHOTOS is the folder
-//! that the `file` column of the csv is relative to; `gate` has the bib gate decide about all torsos; faces are detected at a long side of SIDE,
-//! 640 by default. Photos are the working frames as they are. A photo's result is the set of its
+//! that the `file` column of the csv is relative to; `gate` has the bib gate decide about all torsos; faces are detected at
+//! a long side of SIDE, 640 by default. Photos are the working frames as they are. A photo's result is the set of its
 //! accepted bibs; leading zeros do not count. Precision is a lower bound where not every readable bib is labelled.
 
 use std::collections::{BTreeMap, BTreeSet};

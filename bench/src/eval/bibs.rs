@@ -70,7 +70,8 @@ pub fn run(options: &BibOptions) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Writes the photos, changed by a seed, in one way only or in all, into `to`. Returns their names there, in the order of the labels.
+/// Writes the photos into `to`, changed by a seed, in one way only or in all. Returns their names there, in the order of
+/// the labels.
 fn make_photos(
     labels: &[&LabelledPhoto],
     from: &Path,

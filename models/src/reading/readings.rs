@@ -79,7 +79,7 @@ impl TextReading {
     }
 
     /// Takes what a longer strip shows if that is certainly a bib with more characters before or after these. Detected
-    /// boxes leave out digits at the ends, and what remains of a number looks like a whole one: the recogniser is sure of it.
+    /// boxes leave out digits at the ends, and the recogniser is sure of what remains of a number.
     pub(super) fn complete(&mut self, beyond: &str, confidence: f32, pattern: &BibPattern) {
         let is_more = beyond.len() > self.text.len()
             && (beyond.starts_with(&self.text) || beyond.ends_with(&self.text));
