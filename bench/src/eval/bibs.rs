@@ -12,7 +12,7 @@ use super::options::BibOptions;
 use super::tally::{self, Tally, estimate, estimate_gain, indexed_texts};
 use super::variants::{Cost, Variant, add_cost_row, new_cost_table};
 use crate::photos::enlarge::{load_picture, pick_evenly};
-use crate::photos::jitter::Jitter;
+use crate::photos::jitter::{Change, Jitter};
 use crate::photos::labels::{self, LabelledPhoto};
 use crate::photos::score::trim_zeros;
 use crate::report::goals::Goal;
@@ -52,7 +52,8 @@ pub fn run(options: &BibOptions) -> anyhow::Result<Report> {
     };
     for (number, seed) in seeds.iter().enumerate() {
         let changed = tempfile::tempdir()?;
-        let files = make_photos(&labels, &folder, changed.path(), *seed)?;
+        let change = seed.map(|seed| (seed, options.only));
+        let files = make_photos(&labels, &folder, changed.path(), change)?;
         for (variant, result) in variants.iter().zip(&mut results) {
             let (album, cost) = variant.read(changed.path(), &files)?;
             result.cost += &cost;
@@ -69,19 +70,21 @@ pub fn run(options: &BibOptions) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Writes the photos, changed by the seed if there is one, into `to`. Returns their names there, in the order of the labels.
+/// Writes the photos into `to`, changed by a seed, in one way only or in all. Returns their names there, in the order of
+/// the labels.
 fn make_photos(
     labels: &[&LabelledPhoto],
     from: &Path,
     to: &Path,
-    seed: Option<u64>,
+    change: Option<(u64, Option<Change>)>,
 ) -> anyhow::Result<Vec<String>> {
     let make = |index: usize, photo: &LabelledPhoto| {
         let (name, original) = (format!("{index:04}.jpg"), from.join(&photo.file));
-        match seed {
+        match change {
             None => drop(std::fs::copy(original, to.join(&name))?),
-            Some(seed) => {
+            Some((seed, only)) => {
                 let jitter = Jitter::draw(seed, &photo.file);
+                let jitter = only.map_or(jitter, |change| jitter.only(change));
                 std::fs::write(to.join(&name), jitter.make_jpeg(&load_picture(&original)?)?)?;
             }
         }
@@ -197,9 +200,10 @@ fn describe_run(options: &BibOptions) -> (&'static str, &'static str, u32, Strin
         );
     }
     let caption = format!(
-        "{} readings of each photo, with other scales (.7 to 1.3), shifts, brightness and JPEG qualities (80 to 95); 90 % \
+        "{} readings of each photo, with other scales (.7 to 1.3), shifts, brightness and JPEG qualities (80 to 95){}; 90 % \
          intervals.",
-        options.seeds
+        options.seeds,
+        options.only.map_or_else(String::new, |change| format!(", of these the {change:?} only")),
     );
     ("bibs", "Bib search on RBNR set1 + set2, end to end", options.seeds, caption)
 }
