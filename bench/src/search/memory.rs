@@ -10,13 +10,11 @@ const PIECE_BYTES: usize = 2 << 20;
 /// Passes, of which the fastest counts: the machine can at least do that.
 const PASSES: usize = 15;
 
-/// How far ahead memory is asked for, in lines; 0 leaves it to the processor.
-const AHEAD: [usize; 4] = [0, 16, 32, 128];
-
 /// Sums kept side by side: additions must not be what is waited for.
 const CHAINS: usize = 4;
 
-/// Returns the bandwidth in GB/s of reading `bytes` on this many threads.
+/// Returns the bandwidth in GB/s of reading `bytes` on this many threads. Fetching ahead is left to the
+/// processor, so a search that asks for memory ahead may be faster on one thread.
 pub fn measure_bandwidth(bytes: usize, threads: usize) -> f64 {
     let piece_lines = PIECE_BYTES / size_of::<Line>();
     let pieces: Vec<Lines> = (0..bytes.div_ceil(PIECE_BYTES))
@@ -27,32 +25,28 @@ pub fn measure_bandwidth(bytes: usize, threads: usize) -> f64 {
             piece
         })
         .collect();
-    let read = |ahead: usize| {
+    let read = |_| {
         time(|| {
             std::thread::scope(|scope| {
                 for part in pieces.chunks(pieces.len().div_ceil(threads)) {
                     scope.spawn(move || {
                         for piece in part {
-                            std::hint::black_box(add_up(piece, ahead));
+                            std::hint::black_box(add_up(piece));
                         }
                     });
                 }
             });
         })
     };
-    let times = AHEAD.iter().flat_map(|ahead| (0..PASSES).map(move |_| *ahead)).map(read);
-    let least = times.fold(f64::INFINITY, f64::min);
+    let least = (0..PASSES).map(read).fold(f64::INFINITY, f64::min);
     (pieces.len() * PIECE_BYTES) as f64 / least / 1e6
 }
 
-fn add_up(lines: &[Line], ahead: usize) -> u32 {
+fn add_up(lines: &[Line]) -> u32 {
     pulp::Arch::new().dispatch(|| {
         let mut sums = [[0_u32; 16]; CHAINS];
         for lines in lines.as_chunks::<CHAINS>().0 {
             for (sums, line) in sums.iter_mut().zip(lines) {
-                if ahead > 0 {
-                    fetch(std::ptr::from_ref(line).wrapping_add(ahead));
-                }
                 for (sum, word) in sums.iter_mut().zip(&line.0) {
                     *sum = sum.wrapping_add(u32::from_le_bytes(*word));
                 }
@@ -61,12 +55,3 @@ fn add_up(lines: &[Line], ahead: usize) -> u32 {
         sums.as_flattened().iter().fold(0, |sum, part| sum.wrapping_add(*part))
     })
 }
-
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn fetch(line: *const Line) {
-    std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.cast());
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn fetch(_line: *const Line) {}

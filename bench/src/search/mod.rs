@@ -163,7 +163,8 @@ fn make_report(
     add_goals(&mut report, album, lines, bandwidths);
     for (threads, read) in bandwidths {
         report.notes.push(format!(
-            "Read bandwidth on {threads} threads: {read:.1} GB/s, a sum over as many bytes in the same kind of pages."
+            "Read bandwidth on {threads} threads: {read:.1} GB/s, a sum over as many bytes in the same kind of pages, \
+             which leaves fetching ahead to the processor."
         ));
     }
     report.notes.push(format!(
