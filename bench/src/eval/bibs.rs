@@ -12,7 +12,7 @@ use super::options::BibOptions;
 use super::tally::{self, Tally, estimate, estimate_gain, indexed_texts};
 use super::variants::{Cost, Variant, add_cost_row, new_cost_table};
 use crate::photos::enlarge::{load_picture, pick_evenly};
-use crate::photos::jitter::{Change, Jitter};
+use crate::photos::jitter::Jitter;
 use crate::photos::labels::{self, LabelledPhoto};
 use crate::photos::score::trim_zeros;
 use crate::report::goals::Goal;
@@ -52,8 +52,11 @@ pub fn run(options: &BibOptions) -> anyhow::Result<Report> {
     };
     for (number, seed) in seeds.iter().enumerate() {
         let changed = tempfile::tempdir()?;
-        let change = seed.map(|seed| (seed, options.only));
-        let files = make_photos(&labels, &folder, changed.path(), change)?;
+        let draw = |name: &str| {
+            let jitter = Jitter::draw((*seed)?, name);
+            Some(options.only.map_or(jitter, |change| jitter.only(change)))
+        };
+        let files = make_photos(&labels, &folder, changed.path(), draw)?;
         for (variant, result) in variants.iter().zip(&mut results) {
             let (album, cost) = variant.read(changed.path(), &files)?;
             result.cost += &cost;
@@ -70,23 +73,19 @@ pub fn run(options: &BibOptions) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Writes the photos into `to`, changed by a seed, in one way only or in all. Returns their names there, in the order of
-/// the labels.
+/// Writes the photos into `to`, each changed as `draw` says of its file, or as it is. Returns their names there, in the
+/// order of the labels.
 fn make_photos(
     labels: &[&LabelledPhoto],
     from: &Path,
     to: &Path,
-    change: Option<(u64, Option<Change>)>,
+    draw: impl Fn(&str) -> Option<Jitter>,
 ) -> anyhow::Result<Vec<String>> {
     let make = |index: usize, photo: &LabelledPhoto| {
         let (name, original) = (format!("{index:04}.jpg"), from.join(&photo.file));
-        match change {
+        match draw(&photo.file) {
             None => drop(std::fs::copy(original, to.join(&name))?),
-            Some((seed, only)) => {
-                let jitter = Jitter::draw(seed, &photo.file);
-                let jitter = only.map_or(jitter, |change| jitter.only(change));
-                std::fs::write(to.join(&name), jitter.make_jpeg(&load_picture(&original)?)?)?;
-            }
+            Some(jitter) => std::fs::write(to.join(&name), jitter.make_jpeg(&load_picture(&original)?)?)?,
         }
         Ok(name)
     };
