@@ -7,8 +7,8 @@ use std::process::Command;
 
 use serde::Deserialize;
 
+use super::contender::{DIMENSION, HITS, REPETITIONS, SearchTimes};
 use super::ours::Answer;
-use super::{DIMENSION, HITS, REPETITIONS, SearchTimes};
 use crate::paths;
 use crate::python::{prepare_environment, run_command};
 

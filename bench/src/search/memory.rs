@@ -2,7 +2,7 @@
 
 use photofinish_dot::{Line, Lines};
 
-use super::time;
+use super::contender::time;
 
 /// Bytes of a piece of memory, as the index has them.
 const PIECE_BYTES: usize = 2 << 20;

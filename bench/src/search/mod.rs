@@ -4,31 +4,19 @@
 //!
 //! Vectors are in random directions, the hardest case: nothing separates the answers from the rest.
 
+mod contender;
 mod faiss;
 mod memory;
 mod ours;
 
-use std::time::Instant;
-
 use photofinish_kernels::quantised::Scanner;
 
+use self::contender::{DIMENSION, HITS, MANY_PROBES, SearchTimes};
 use self::faiss::Faiss;
 use self::ours::QuantisedAlbum;
 use crate::report::goals::Goal;
-use crate::report::statistics::{median, to_milliseconds};
+use crate::report::statistics::median;
 use crate::report::{OutputOptions, Report, Table};
-
-/// Length of the default model's embeddings.
-pub const DIMENSION: usize = 256;
-
-/// Probes of a large pass.
-pub const MANY_PROBES: usize = 32;
-
-/// Hits of a search.
-pub const HITS: usize = 100;
-
-/// Searches of which the median counts, per round.
-pub const REPETITIONS: usize = 15;
 
 /// Least part of the measured bandwidth that a search with one probe uses.
 const TARGET_BANDWIDTH: f64 = 0.75;
@@ -51,21 +39,6 @@ pub struct SearchOptions {
     /// Where to save the report.
     #[command(flatten)]
     pub output: OutputOptions,
-}
-
-/// Times of one contender on one number of threads, milliseconds.
-#[derive(Clone, Debug, Default)]
-pub struct SearchTimes {
-    /// Of a search with one probe.
-    pub one: Vec<f64>,
-    /// Of a search with [`MANY_PROBES`], per probe.
-    pub each_of_many: Vec<f64>,
-    /// Searches whose hits are those of the full comparison, in the same order.
-    pub right: usize,
-    /// Searches that were checked.
-    pub checked: usize,
-    /// Hits of the full comparison that were found.
-    pub recall: f64,
 }
 
 /// A contender, the threads it may use, and its times.
@@ -229,11 +202,4 @@ fn make_vectors(count: usize) -> Vec<f32> {
         vector.iter_mut().for_each(|value| *value /= length);
     }
     vectors
-}
-
-/// Returns the time of `work` in milliseconds.
-fn time(work: impl FnOnce()) -> f64 {
-    let start = Instant::now();
-    work();
-    to_milliseconds(start.elapsed())
 }

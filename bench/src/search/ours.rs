@@ -6,7 +6,7 @@ use photofinish_kernels::cosine::{Cosine, VectorQuery};
 use photofinish_kernels::device::Device;
 use photofinish_kernels::quantised::{Candidate, ProbeBatch, QuantisedRow, QuantisedRows, Scanner};
 
-use super::{DIMENSION, HITS, REPETITIONS, SearchTimes, time};
+use super::contender::{DIMENSION, HITS, REPETITIONS, SearchTimes, time};
 use crate::process;
 
 /// Rows of a chunk, as in the face index.
