@@ -52,6 +52,6 @@ fn add_up(lines: &[Line]) -> u32 {
                 }
             }
         }
-        sums.as_flattened().iter().fold(0, |sum, part| sum.wrapping_add(*part))
+        sums.as_flattened().iter().fold(0_u32, |sum, part| sum.wrapping_add(*part))
     })
 }

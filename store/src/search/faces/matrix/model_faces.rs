@@ -280,7 +280,7 @@ impl FaceChunk {
             vectors: QuantisedRows::new(dimension),
             faces: Vec::new(),
             #[cfg(test)]
-            _live: live_chunks::LiveChunk::default(),
+            _live: live_chunks::LiveChunk::new(),
         }
     }
 
@@ -306,8 +306,8 @@ pub(crate) mod live_chunks {
     /// Is counted as long as it exists.
     pub(super) struct LiveChunk;
 
-    impl Default for LiveChunk {
-        fn default() -> Self {
+    impl LiveChunk {
+        pub(super) fn new() -> Self {
             CHUNKS.set(CHUNKS.get() + 1);
             Self
         }
