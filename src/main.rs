@@ -13,6 +13,7 @@ mod run;
 mod secrets;
 mod shutdown;
 mod store;
+mod tasks;
 mod telemetry;
 
 use std::process::ExitCode;

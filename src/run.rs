@@ -32,7 +32,7 @@ use crate::role::Role;
 use crate::shutdown::{Signals, end_process, wait_until_stopped};
 use crate::store::{self, EmbeddedLocks};
 use crate::telemetry::{self, Telemetry};
-use crate::{maintenance, models};
+use crate::{maintenance, models, tasks};
 
 /// Selfies of one organization that may wait for their embedding; the API responds "busy" to more.
 const PROBE_PLACES: usize = 16;
@@ -117,6 +117,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let pipeline = role.has_pipeline().then(|| Arc::new(start_pipeline(&config, &store, models.clone())));
     let probes = role.has_api().then(|| Arc::new(ProbeService::start(models, probe_settings(&config))));
     let health = ServiceHealth { store: store.clone(), pipeline: pipeline.clone(), probes: probes.clone() };
+    let reporter = tasks::reports::start(&store, role, pipeline.clone());
     let context = Context {
         store: store.clone(),
         health: Arc::new(health),
@@ -137,10 +138,8 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
         seats,
     };
     let (stop, stopped) = watch::channel(false);
-    let is_idle = {
-        let pipeline = pipeline.clone();
-        move || pipeline.iter().all(|pipeline| pipeline.in_flight() == 0)
-    };
+    let idle = pipeline.clone();
+    let is_idle = move || idle.iter().all(|pipeline| pipeline.in_flight() == 0);
     let gc = daily_gc(&config, role);
     let maintenance = tokio::spawn(maintenance::run(store.clone(), gc, metrics, is_idle, stopped.clone()));
     let admin = start_admin(&config, &context, stopped.clone()).await?;
@@ -150,6 +149,8 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     signals.wait().await;
     tracing::info!("stopping");
     stop.send_replace(true);
+    // First: what this process does until its end is no longer of interest.
+    reporter.stop().await;
     if let Some(pipeline) = pipeline {
         // Blocks for up to the drain grace; logs its own report.
         tokio::task::spawn_blocking(move || pipeline.stop()).await?;

@@ -188,8 +188,8 @@ impl From<ProbeError> for ApiError {
 pub trait Health: Send + Sync {
     /// Checks every component that requests or photos need: database, storage, queue, models, pipeline, selfies.
     async fn check_components(&self) -> Vec<ComponentHealth>;
-    /// Returns the pipeline stage that limits the throughput, while the pipeline is busy.
-    fn bottleneck(&self) -> Option<String>;
+    /// Returns the pipeline stage that limits the throughput, while photos are processed, in whatever process.
+    async fn find_bottleneck(&self) -> Option<String>;
 }
 
 /// The health of one component.

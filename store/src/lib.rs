@@ -12,6 +12,7 @@ mod key_cache;
 pub mod metric_names;
 pub mod model;
 pub mod private;
+mod process_traits;
 mod queue;
 pub mod search;
 mod sql;

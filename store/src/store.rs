@@ -20,7 +20,7 @@ use crate::search::faces::FaceCache;
 use crate::search::texts::TextSearch;
 use crate::sql::{
     Database, DatabaseKind, ServerLimits, SqlAlbums, SqlFaces, SqlGcQueries, SqlKeys, SqlPhotos, SqlProbes,
-    SqlQueue, SqlTexts, SqlUploadTargets,
+    SqlProcesses, SqlQueue, SqlTaskLeases, SqlTexts, SqlUploadTargets,
 };
 use crate::traits::{self, UploadTarget};
 
@@ -48,6 +48,10 @@ pub struct Store {
     pub faces: Arc<dyn traits::FaceIndex>,
     /// Bib search.
     pub texts: Arc<dyn traits::Texts>,
+    /// Tasks that one process at a time does.
+    pub tasks: Arc<dyn traits::TaskLeases>,
+    /// What the processes of this database report.
+    pub processes: Arc<dyn traits::Processes>,
     /// Serves signed local URLs; `None` when the bytes are in a bucket.
     pub local: Option<Arc<LocalFiles>>,
     pub(crate) face_cache: Arc<FaceCache>,
@@ -145,6 +149,8 @@ impl Store {
             blobs: storage.blobs(),
             faces: Arc::clone(&face_cache) as _,
             texts: Arc::new(TextSearch::new(Arc::new(SqlTexts::new(database.clone())))),
+            tasks: Arc::new(SqlTaskLeases::new(database.clone())),
+            processes: Arc::new(SqlProcesses::new(database.clone())),
             local: storage.local(),
             face_cache,
             storage,

@@ -21,6 +21,7 @@ use crate::model::photo::{
 
 pub use crate::model::hit::{FaceHit, HitReason, SelfieHit, SelfieQuery, SelfieScale};
 pub use crate::model::probe::{ExpiredPosition, Probe, ProbeOutcome, ProbeRefusal};
+pub use crate::process_traits::{Processes, TaskLeases};
 
 /// The result of every call.
 pub type Result<T> = std::result::Result<T, StoreError>;

@@ -133,6 +133,6 @@ async fn measure_progress(ctx: &Context, album: AlbumId) -> Result<Progress, Api
     }
     let settled = ctx.store.photos.count_settled_within(album, RATE_WINDOW).await?;
     let photos_per_second = settled as f64 / RATE_WINDOW.as_secs_f64();
-    let throughput = Throughput { photos_per_second, bottleneck: ctx.health.bottleneck() };
+    let throughput = Throughput { photos_per_second, bottleneck: ctx.health.find_bottleneck().await };
     Ok(Progress::new(album, &counts, Some(throughput)))
 }

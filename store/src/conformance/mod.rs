@@ -12,9 +12,11 @@ pub(crate) mod keys;
 pub(crate) mod outbox;
 pub(crate) mod photos;
 pub(crate) mod probes;
+pub(crate) mod processes;
 pub(crate) mod queue;
 pub(crate) mod queue_outcomes;
 pub(crate) mod signed_urls;
+pub(crate) mod tasks;
 pub(crate) mod texts;
 pub(crate) mod waiting_queue;
 
@@ -37,8 +39,10 @@ pub use self::keys::keys_suite;
 pub use self::outbox::outbox_suite;
 pub use self::photos::photos_suite;
 pub use self::probes::probes_suite;
+pub use self::processes::processes_suite;
 pub use self::queue::{queue_suite, queue_suite_with_lead};
 pub use self::signed_urls::other_spellings;
+pub use self::tasks::tasks_suite;
 pub use self::texts::texts_suite;
 pub use self::waiting_queue::WaitingQueue;
 
@@ -54,6 +58,8 @@ pub async fn run_all_suites(store: &Store) {
     probes_suite(store).await;
     blobs_suite(store).await;
     gc_suite(store).await;
+    tasks_suite(store).await;
+    processes_suite(store).await;
 }
 
 /// Settings of an embedded store in `folder`, with small limits. A test changes the ones it is about.

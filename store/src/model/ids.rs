@@ -56,4 +56,6 @@ id! {
     ProbeId,
     /// One lease of one photo by one worker; fences `finish` and `fail`.
     LeaseId,
+    /// A running process, from its start to its end.
+    ProcessId,
 }

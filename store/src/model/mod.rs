@@ -8,3 +8,4 @@ pub mod key;
 pub mod object_key;
 pub mod photo;
 pub mod probe;
+pub mod process;

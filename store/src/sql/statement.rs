@@ -9,7 +9,7 @@ use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, FromRow, SqliteConnection};
 use uuid::Uuid;
 
-use crate::model::ids::{AlbumId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId};
+use crate::model::ids::{AlbumId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId, ProcessId};
 use crate::sql::connection::timed::TimedConnection;
 use crate::sql::error::store_error;
 use crate::traits::Result;
@@ -77,6 +77,7 @@ impl_value_from! {
     OrganizationId => |id| Self::Id(id.0),
     PhotoId => |id| Self::Id(id.0),
     ProbeId => |id| Self::Id(id.0),
+    ProcessId => |id| Self::Id(id.0),
     i64 => |number| Self::Number(Some(number)),
     Option<i64> => |number| Self::Number(number),
     &str => |text| Self::Text(Some(text.to_owned())),

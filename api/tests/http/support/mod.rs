@@ -133,7 +133,7 @@ impl Health for TestHealth {
         self.parts.lock().unwrap().clone()
     }
 
-    fn bottleneck(&self) -> Option<String> {
+    async fn find_bottleneck(&self) -> Option<String> {
         Some("read".to_owned())
     }
 }

@@ -1,0 +1,3 @@
+//! What processes of one database do for each other, a file a task.
+
+pub mod reports;
