@@ -4,6 +4,7 @@ mod adapters;
 mod allocators;
 mod commands;
 mod config;
+mod events;
 mod file_limit;
 mod maintenance;
 mod models;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use photofinish_api::context::{
-    ApiSettings, BodyBudget, Context, Draining, ProgressCache, SeatLimits, Seats, TraceHook,
+    ApiSettings, BodyBudget, Context, Draining, EventFeed, ProgressCache, SeatLimits, Seats, TraceHook,
 };
 use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{
@@ -31,8 +31,9 @@ use crate::file_limit::FileLimit;
 use crate::role::Role;
 use crate::shutdown::{Signals, end_process, wait_until_stopped};
 use crate::store::{self, EmbeddedLocks};
+use crate::tasks::Tasks;
 use crate::telemetry::{self, Telemetry};
-use crate::{maintenance, models, tasks};
+use crate::{maintenance, models};
 
 /// Selfies of one organization that may wait for their embedding; the API responds "busy" to more.
 const PROBE_PLACES: usize = 16;
@@ -117,7 +118,6 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let pipeline = role.has_pipeline().then(|| Arc::new(start_pipeline(&config, &store, models.clone())));
     let probes = role.has_api().then(|| Arc::new(ProbeService::start(models, probe_settings(&config))));
     let health = ServiceHealth { store: store.clone(), pipeline: pipeline.clone(), probes: probes.clone() };
-    let reporter = tasks::reports::start(&store, role, pipeline.clone());
     let context = Context {
         store: store.clone(),
         health: Arc::new(health),
@@ -134,6 +134,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
         trace_hook,
         draining: Draining::default(),
         progress_cache: ProgressCache::default(),
+        event_feed: EventFeed::default(),
         body_budget: BodyBudget::default(),
         seats,
     };
@@ -142,6 +143,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let is_idle = move || idle.iter().all(|pipeline| pipeline.in_flight() == 0);
     let gc = daily_gc(&config, role);
     let maintenance = tokio::spawn(maintenance::run(store.clone(), gc, metrics, is_idle, stopped.clone()));
+    let tasks = Tasks::start(&config, role, &store, pipeline.clone(), &stopped);
     let admin = start_admin(&config, &context, stopped.clone()).await?;
     tracing::info!(listen = %address, role = %role, "ready for requests");
     let api = start_api(role, listener, context, stopped);
@@ -149,8 +151,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     signals.wait().await;
     tracing::info!("stopping");
     stop.send_replace(true);
-    // First: what this process does until its end is no longer of interest.
-    reporter.stop().await;
+    tasks.stop().await?;
     if let Some(pipeline) = pipeline {
         // Blocks for up to the drain grace; logs its own report.
         tokio::task::spawn_blocking(move || pipeline.stop()).await?;

@@ -22,6 +22,7 @@ use warp::http::HeaderMap;
 pub use crate::body_budget::BodyBudget;
 use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
+pub use crate::event_feed::EventFeed;
 pub use crate::progress_cache::ProgressCache;
 pub use crate::seats::{SeatLimits, Seats};
 
@@ -46,6 +47,8 @@ pub struct Context {
     pub draining: Draining,
     /// Measurements that all who watch an album share; `ProgressCache::default()` at start.
     pub progress_cache: ProgressCache,
+    /// The newest events, for all streams; `EventFeed::default()` at start.
+    pub event_feed: EventFeed,
     /// The memory of all request bodies; `BodyBudget::default()` at start.
     pub body_budget: BodyBudget,
     /// The seats for connections of the API.

@@ -10,6 +10,7 @@ mod auth;
 mod body_budget;
 pub mod context;
 pub mod errors;
+mod event_feed;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod handlers;
@@ -22,6 +23,7 @@ mod reply;
 mod search;
 mod seats;
 mod server;
+mod sse;
 mod urls;
 mod validate;
 mod wire;

@@ -31,8 +31,7 @@ pub struct Reporter {
 }
 
 /// Starts to report. Role `all` on an embedded database does not: it is the only process there.
-pub fn start(store: &Store, role: Role, pipeline: Option<Arc<Pipeline>>) -> Reporter {
-    let id = ProcessId::generate();
+pub fn start(store: &Store, id: ProcessId, role: Role, pipeline: Option<Arc<Pipeline>>) -> Reporter {
     let is_alone = role == Role::All && store.embedded().is_some();
     let task = (!is_alone).then(|| tokio::spawn(report_forever(store.clone(), id, role, pipeline)));
     Reporter { store: store.clone(), id, task }

@@ -7,6 +7,7 @@ pub mod blobs;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod error;
+mod event_traits;
 pub mod folder;
 mod key_cache;
 pub mod metric_names;

@@ -19,8 +19,8 @@ use crate::queue::jetstream::{JetStreamQueue, QueueSettings};
 use crate::search::faces::FaceCache;
 use crate::search::texts::TextSearch;
 use crate::sql::{
-    Database, DatabaseKind, ServerLimits, SqlAlbums, SqlFaces, SqlGcQueries, SqlKeys, SqlPhotos, SqlProbes,
-    SqlProcesses, SqlQueue, SqlTaskLeases, SqlTexts, SqlUploadTargets,
+    Database, DatabaseKind, ServerLimits, SqlAlbums, SqlEvents, SqlFaces, SqlGcQueries, SqlKeys, SqlPhotos,
+    SqlProbes, SqlProcesses, SqlQueue, SqlTaskLeases, SqlTexts, SqlUploadTargets,
 };
 use crate::traits::{self, UploadTarget};
 
@@ -48,6 +48,10 @@ pub struct Store {
     pub faces: Arc<dyn traits::FaceIndex>,
     /// Bib search.
     pub texts: Arc<dyn traits::Texts>,
+    /// What happened.
+    pub events: Arc<dyn traits::Events>,
+    /// Makes events of what happened.
+    pub event_publisher: Arc<dyn traits::EventPublisher>,
     /// Tasks that one process at a time does.
     pub tasks: Arc<dyn traits::TaskLeases>,
     /// What the processes of this database report.
@@ -131,6 +135,7 @@ impl Store {
             has_photos: SqlGcQueries::new(database.clone()).has_photos().await?,
         });
         let storage = storage.await?;
+        let events = Arc::new(SqlEvents::new(database.clone()));
         let faces = Arc::new(SqlFaces::new(database.clone()));
         let face_cache = Arc::new(FaceCache::new(faces, settings.face_index_bytes));
         let sql_queue =
@@ -149,6 +154,8 @@ impl Store {
             blobs: storage.blobs(),
             faces: Arc::clone(&face_cache) as _,
             texts: Arc::new(TextSearch::new(Arc::new(SqlTexts::new(database.clone())))),
+            events: Arc::clone(&events) as _,
+            event_publisher: events,
             tasks: Arc::new(SqlTaskLeases::new(database.clone())),
             processes: Arc::new(SqlProcesses::new(database.clone())),
             local: storage.local(),

@@ -1,6 +1,6 @@
 //! The list of all operations, in the order in which the readable page shows them.
 
-use crate::handlers::{albums, photos, progress, search, uploads};
+use crate::handlers::{albums, events, photos, progress, search, uploads};
 use crate::operation::{Operation, OperationInfo};
 
 /// Returns all operations of the partner API.
@@ -10,6 +10,7 @@ pub(crate) fn all_operations() -> Vec<Operation> {
         .chain(upload_operations())
         .chain(photo_operations())
         .chain(search_operations())
+        .chain(event_operations())
         .collect()
 }
 
@@ -156,6 +157,28 @@ fn search_operations() -> Vec<Operation> {
             ),
             search::search_texts,
         ),
+    ]
+}
+
+fn event_operations() -> Vec<Operation> {
+    vec![
+        Operation::new(
+            info(
+                "events.list",
+                "List events",
+                "What happened in your albums, oldest first, for as long as events are kept. `photo.ready` and \
+                    `photo.failed` name up to 250 photos each (`photos`: `photoId`, and `reason` of a failure; `count`); \
+                    `album.idle` says that nothing of an album has been queued or processing for ten seconds (`total`, \
+                    `ready`, `failed`, `awaitingUpload`), at most once a minute; `album.deleted` says how many `photos` \
+                    it had. An event may be told twice; its `id` stays the same. With `accept: text/event-stream` the \
+                    response is a stream that sends each event as `event: message`, with its cursor as `id:`. It begins \
+                    after the header `last-event-id`, else after `cursor`, else now. An event `events.lost` says that \
+                    older events are no longer kept. The stream ends with an error body as `event: error`. 429 with \
+                    `data.code` `TOO_MANY_STREAMS` if the key has 20 streams.",
+            ),
+            events::list,
+        )
+        .with_resumable_events(events::stream),
     ]
 }
 

@@ -5,12 +5,13 @@
 pub(crate) mod album;
 pub(crate) mod config;
 pub(crate) mod cursor;
+pub(crate) mod event;
 pub(crate) mod photo;
 pub(crate) mod progress;
 pub(crate) mod search;
 pub(crate) mod upload;
 
-use photofinish_store::model::ids::{AlbumId, KeyId, OrganizationId, PhotoId, ProbeId};
+use photofinish_store::model::ids::{AlbumId, EventId, KeyId, OrganizationId, PhotoId, ProbeId};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -131,7 +132,7 @@ pub(crate) fn string_enum<const N: usize>(names: [&'static str; N]) -> Object {
 
 /// Ids, times and URLs that all examples use.
 pub(crate) mod sample {
-    use super::{AlbumId, KeyId, OrganizationId, PhotoId, ProbeId, Uuid, uuid};
+    use super::{AlbumId, EventId, KeyId, OrganizationId, PhotoId, ProbeId, Uuid, uuid};
     use time::OffsetDateTime;
     use time::macros::datetime;
 
@@ -141,11 +142,14 @@ pub(crate) mod sample {
     const ORGANIZATION_UUID: Uuid = uuid!("01932bff-71e0-7a10-9f00-0a1b2c3d4e5f");
     const KEY_UUID: Uuid = uuid!("01932bff-82f1-7b21-8e11-1b2c3d4e5f60");
 
+    const EVENT_UUID: Uuid = uuid!("01932c0b-32d4-7f73-9e4c-508192a3b4c5");
+
     pub(crate) const ALBUM: AlbumId = AlbumId(ALBUM_UUID);
     pub(crate) const PHOTO: PhotoId = PhotoId(PHOTO_UUID);
     pub(crate) const PROBE: ProbeId = ProbeId(PROBE_UUID);
     pub(crate) const ORGANIZATION: OrganizationId = OrganizationId(ORGANIZATION_UUID);
     pub(crate) const KEY: KeyId = KeyId(KEY_UUID);
+    pub(crate) const EVENT: EventId = EventId(EVENT_UUID);
     pub(crate) const TIME: OffsetDateTime = datetime!(2026-10-04 09:41:07 UTC);
     pub(crate) const UPLOAD_URL: &str = "https://photos.example/storage/o/a/p?signature=3f9c";
     pub(crate) const PREVIEW_URL: &str = "https://photos.example/storage/preview.jpg?signature=77ab";

@@ -9,6 +9,7 @@ mod authentication;
 mod bodies;
 mod connections;
 mod document;
+mod events;
 mod isolation;
 mod photos;
 mod progress;

@@ -4,6 +4,7 @@
 
 pub(crate) mod albums;
 pub(crate) mod blobs;
+pub(crate) mod events;
 pub(crate) mod faces;
 pub(crate) mod fair_shares;
 pub(crate) mod fixture;
@@ -32,6 +33,7 @@ use crate::traits::Result;
 
 pub use self::albums::albums_suite;
 pub use self::blobs::blobs_suite;
+pub use self::events::events_suite;
 pub use self::faces::{add_album_with_bibs, faces_suite};
 pub use self::fixture::{AlbumFixture, face, text};
 pub use self::gc::gc_suite;
@@ -60,6 +62,7 @@ pub async fn run_all_suites(store: &Store) {
     gc_suite(store).await;
     tasks_suite(store).await;
     processes_suite(store).await;
+    events_suite(store).await;
 }
 
 /// Settings of an embedded store in `folder`, with small limits. A test changes the ones it is about.

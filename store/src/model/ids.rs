@@ -58,4 +58,6 @@ id! {
     LeaseId,
     /// A running process, from its start to its end.
     ProcessId,
+    /// An event.
+    EventId,
 }

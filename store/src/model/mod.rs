@@ -2,6 +2,7 @@
 
 pub mod album;
 pub(crate) mod encoding;
+pub mod event;
 pub mod hit;
 pub mod ids;
 pub mod key;

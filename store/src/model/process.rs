@@ -21,7 +21,8 @@ impl Task {
     }
 }
 
-/// The right of a process to do a task.
+/// The right of a process to do a task. Every transaction of the task checks it, and fails with `Conflict` once another
+/// process has taken the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskLease {
     /// The task.

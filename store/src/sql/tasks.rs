@@ -1,13 +1,18 @@
 //! Tasks that one process at a time does, in the database.
+//!
+//! A lease that expired can be taken by another process while its holder is still in the middle of a transaction. The
+//! fence rules that out: it updates the row of the task, so that a transaction with the fence and a process that takes the
+//! task wait for each other.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::error::{StoreError, StoreErrorKind};
 use crate::model::encoding::micros_after;
 use crate::model::ids::ProcessId;
 use crate::model::process::{Task, TaskLease};
-use crate::sql::database::Database;
+use crate::sql::database::{Database, Transaction};
 use crate::sql::statement::query;
 use crate::traits::{Result, TaskLeases};
 
@@ -22,6 +27,29 @@ impl SqlTaskLeases {
 }
 
 const RENEW: &str = "update task_lease set held_until = $3 where name = $1 and holder = $2";
+
+/// Begins the work of a task inside a transaction: until its end no other process can take the task. To be called before
+/// the transaction reads or writes anything else.
+///
+/// # Errors
+/// `Conflict` when another process has the task.
+pub(crate) async fn fence(
+    transaction: &mut Transaction,
+    operation: &'static str,
+    lease: TaskLease,
+) -> Result<()> {
+    let fence = "update task_lease set held_until = held_until where name = $1 and holder = $2";
+    let held =
+        query(operation, fence).bind(lease.task.as_str()).bind(lease.holder).execute(transaction).await?;
+    if held == 0 {
+        let task = lease.task.as_str();
+        return Err(StoreError::new(
+            StoreErrorKind::Conflict,
+            format!("another process has the task {task}"),
+        ));
+    }
+    Ok(())
+}
 
 #[async_trait]
 impl TaskLeases for SqlTaskLeases {

@@ -8,6 +8,7 @@ mod crashes;
 mod deletion;
 mod disk_full;
 mod end_to_end;
+mod events;
 mod health;
 mod keys;
 mod openapi;

@@ -12,8 +12,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_api::context::{
-    ApiSettings, BodyBudget, ComponentHealth, ComponentState, Context, Draining, Environment, Health,
-    ProbeEmbedder, ProbeError, ProbeTurn, ProgressCache, SeatLimits, Seats,
+    ApiSettings, BodyBudget, ComponentHealth, ComponentState, Context, Draining, Environment, EventFeed,
+    Health, ProbeEmbedder, ProbeError, ProbeTurn, ProgressCache, SeatLimits, Seats,
 };
 use photofinish_api::key::KeyText;
 use photofinish_store::blobs::local::uploads::UploadPace;
@@ -223,6 +223,7 @@ impl TestService {
             trace_hook: Arc::new(|_, _| {}),
             draining: Draining::default(),
             progress_cache: ProgressCache::default(),
+            event_feed: EventFeed::default(),
             body_budget: setup.body_budget,
             seats: Seats::new(setup.seats),
         };

@@ -155,16 +155,14 @@ impl QueueWrites for SqliteConnection {
         Ok(())
     }
 
-    async fn delete_detections(&mut self, photos: &[PhotoRef]) -> Result<bool> {
-        let mut faces = 0;
+    async fn delete_detections(&mut self, photos: &[PhotoRef]) -> Result<()> {
         for PhotoRef { album, photo } in photos {
-            let deleted = sqlx::query("delete from face where album = $1 and photo = $2")
+            sqlx::query("delete from face where album = $1 and photo = $2")
                 .bind(album)
                 .bind(photo)
                 .execute(&mut *self)
                 .await
                 .map_err(store_error("delete faces"))?;
-            faces += deleted.rows_affected();
             sqlx::query("delete from seen_text where album = $1 and photo = $2")
                 .bind(album)
                 .bind(photo)
@@ -172,7 +170,7 @@ impl QueueWrites for SqliteConnection {
                 .await
                 .map_err(store_error("delete texts"))?;
         }
-        Ok(faces > 0)
+        Ok(())
     }
 
     async fn insert_detections(&mut self, photos: &[&PhotoResults]) -> Result<()> {

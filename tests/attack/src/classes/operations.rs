@@ -74,7 +74,7 @@ fn sign_batch(ids: &Ids) -> Value {
 }
 
 /// Every operation.
-pub(super) const OPERATIONS: [Operation; 18] = [
+pub(super) const OPERATIONS: [Operation; 19] = [
     operation(
         "/albums/create",
         Some(MANAGE),
@@ -124,6 +124,7 @@ pub(super) const OPERATIONS: [Operation; 18] = [
         Names::Album,
         |ids| json!({ "albumId": ids.album, "text": "4242" }),
     ),
+    operation("/events/list", None, Names::Nothing, |_| json!({ "limit": 500 })),
 ];
 
 /// Compares [`OPERATIONS`] with the service's document.

@@ -1,0 +1,3 @@
+//! Events: making them of what happened in the store.
+
+pub mod publisher;
