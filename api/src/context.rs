@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use photofinish_store::Store;
 use photofinish_store::blobs::local::uploads::UploadPace;
 use photofinish_store::model::album::AlbumConfig;
 use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::photo::Embedding;
+use photofinish_store::model::webhook::{Delivery, DueDelivery};
 use photofinish_store::search::calibration::Calibration;
+use photofinish_store::{Store, StoreError};
 use tokio::sync::watch;
 use tracing::Span;
 use warp::http::HeaderMap;
@@ -33,6 +34,8 @@ pub struct Context {
     pub store: Store,
     /// Computes the embeddings of selfies.
     pub probe_embedder: Arc<dyn ProbeEmbedder>,
+    /// Sends events to webhooks.
+    pub webhooks: Arc<dyn WebhookGateway>,
     /// Reports the health of the service's components.
     pub health: Arc<dyn Health>,
     /// The settings of the API.
@@ -185,6 +188,19 @@ impl From<ProbeError> for ApiError {
         }
     }
 }
+
+/// Sends events to webhooks.
+#[async_trait]
+pub trait WebhookGateway: Send + Sync {
+    /// Judges the URL of a webhook: whether events may be sent there.
+    async fn check_url(&self, url: &str) -> Result<(), RefusedUrl>;
+    /// Sends a test, which is attempted once, and returns the finished delivery.
+    async fn send_test(&self, due: DueDelivery) -> Result<Delivery, StoreError>;
+}
+
+/// What is wrong with a URL, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedUrl(pub String);
 
 /// Reports the health of the service.
 #[async_trait]

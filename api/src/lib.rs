@@ -32,3 +32,4 @@ pub use errors::ApiError;
 pub use openapi::openapi_document;
 pub use server::listener::{serve, serve_admin};
 pub use server::router::{admin_routes, routes};
+pub use wire::webhook::webhook_body;

@@ -5,7 +5,6 @@ mod reports;
 use std::sync::Arc;
 
 use photofinish_pipeline::Pipeline;
-use photofinish_store::Store;
 use photofinish_store::model::ids::ProcessId;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
@@ -13,6 +12,7 @@ use tokio::task::{JoinError, JoinHandle};
 use self::reports::Reporter;
 use crate::config::Config;
 use crate::events::publisher;
+use crate::events::sender::WebhookSender;
 use crate::role::Role;
 use crate::shutdown::wait_until_stopped;
 
@@ -20,6 +20,7 @@ use crate::shutdown::wait_until_stopped;
 pub struct Tasks {
     reporter: Reporter,
     publisher: JoinHandle<()>,
+    sender: JoinHandle<()>,
 }
 
 impl Tasks {
@@ -27,12 +28,13 @@ impl Tasks {
     pub fn start(
         config: &Config,
         role: Role,
-        store: &Store,
+        webhooks: WebhookSender,
         pipeline: Option<Arc<Pipeline>>,
         stopped: &watch::Receiver<bool>,
     ) -> Self {
         let process = ProcessId::generate();
-        let (publishing, stopped) = (store.clone(), stopped.clone());
+        let store = webhooks.store().clone();
+        let (publishing, sending, stopped) = (store.clone(), stopped.clone(), stopped.clone());
         let retention = config.settings.api.event_retention;
         let publisher = tokio::spawn(async move {
             if !role.has_api() {
@@ -44,7 +46,12 @@ impl Tasks {
             }
             publisher::release(&publishing, process).await;
         });
-        Self { reporter: reports::start(store, process, role, pipeline), publisher }
+        let sender = tokio::spawn(async move {
+            if role.has_api() {
+                webhooks.send_until(wait_until_stopped(sending)).await;
+            }
+        });
+        Self { reporter: reports::start(&store, process, role, pipeline), publisher, sender }
     }
 
     /// Waits until they have ended: others go on with what this process did.
@@ -53,6 +60,7 @@ impl Tasks {
     /// When a task has panicked.
     pub async fn stop(self) -> Result<(), JoinError> {
         self.reporter.stop().await;
-        self.publisher.await
+        self.publisher.await?;
+        self.sender.await
     }
 }

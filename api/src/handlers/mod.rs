@@ -9,6 +9,7 @@ pub(crate) mod photos;
 pub(crate) mod progress;
 pub(crate) mod search;
 pub(crate) mod uploads;
+pub(crate) mod webhooks;
 
 use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::photo::{Photo, PhotoState};

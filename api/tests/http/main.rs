@@ -21,4 +21,5 @@ mod storage;
 mod support;
 mod upload_limits;
 mod uploads;
+mod webhooks;
 mod wire_rules;

@@ -20,6 +20,7 @@ pub(crate) mod signed_urls;
 pub(crate) mod tasks;
 pub(crate) mod texts;
 pub(crate) mod waiting_queue;
+pub(crate) mod webhooks;
 
 use std::path::Path;
 
@@ -27,6 +28,7 @@ use url::Url;
 
 use crate::blobs::cloud::CloudSettings;
 use crate::error::StoreErrorKind;
+use crate::sealing::MasterSecret;
 use crate::sql::ServerLimits;
 use crate::store::{Store, StoreSettings};
 use crate::traits::Result;
@@ -47,6 +49,7 @@ pub use self::signed_urls::other_spellings;
 pub use self::tasks::tasks_suite;
 pub use self::texts::texts_suite;
 pub use self::waiting_queue::WaitingQueue;
+pub use self::webhooks::webhooks_suite;
 
 /// Runs all suites, one after the other.
 pub async fn run_all_suites(store: &Store) {
@@ -63,6 +66,7 @@ pub async fn run_all_suites(store: &Store) {
     tasks_suite(store).await;
     processes_suite(store).await;
     events_suite(store).await;
+    webhooks_suite(store).await;
 }
 
 /// Settings of an embedded store in `folder`, with small limits. A test changes the ones it is about.
@@ -74,6 +78,7 @@ pub fn test_settings(folder: &Path) -> StoreSettings {
         cloud: CloudSettings::default(),
         public_url: Url::parse("http://127.0.0.1:8080").expect("a URL"),
         signing_secret: [7; 32],
+        master_secret: Some(MasterSecret::new([9; 32], None)),
         attempt_limit: 3,
         max_cells: 16,
         face_index_bytes: 64 << 20,

@@ -18,11 +18,14 @@ pub enum EventType {
     AlbumIdle,
     /// An album was deleted.
     AlbumDeleted,
+    /// A webhook was disabled by the service.
+    WebhookDisabled,
 }
 
 impl EventType {
     /// Every type.
-    pub const ALL: [Self; 4] = [Self::PhotoReady, Self::PhotoFailed, Self::AlbumIdle, Self::AlbumDeleted];
+    pub const ALL: [Self; 5] =
+        [Self::PhotoReady, Self::PhotoFailed, Self::AlbumIdle, Self::AlbumDeleted, Self::WebhookDisabled];
 
     /// Its name on the wire and in the database.
     pub const fn as_str(self) -> &'static str {
@@ -31,6 +34,7 @@ impl EventType {
             Self::PhotoFailed => "photo.failed",
             Self::AlbumIdle => "album.idle",
             Self::AlbumDeleted => "album.deleted",
+            Self::WebhookDisabled => "webhook.disabled",
         }
     }
 }

@@ -60,4 +60,8 @@ id! {
     ProcessId,
     /// An event.
     EventId,
+    /// A webhook.
+    WebhookId,
+    /// The delivery of an event to a webhook.
+    DeliveryId,
 }

@@ -10,3 +10,4 @@ pub mod object_key;
 pub mod photo;
 pub mod probe;
 pub mod process;
+pub mod webhook;

@@ -210,7 +210,7 @@ impl Albums for SqlAlbums {
             let photos = load_counts(OPERATION, id, &mut transaction).await?.total();
             let data = json!({ "albumId": id, "photos": photos, "cause": "request" });
             let (tenant, event_type) = (*tenant, EventType::AlbumDeleted);
-            let event = PendingEvent { tenant, event_type, album: id, data, created_at: now };
+            let event = PendingEvent { tenant, event_type, album: Some(id), data, created_at: now };
             insert_pending_event(&mut transaction, OPERATION, &event).await?;
         }
         transaction.commit(OPERATION).await?;

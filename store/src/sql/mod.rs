@@ -29,6 +29,7 @@ mod tasks;
 mod tests;
 mod texts;
 mod upload_targets;
+mod webhooks;
 
 pub(crate) use self::albums::SqlAlbums;
 pub(crate) use self::connection::postgres::MIN_IDLE_IN_TRANSACTION;
@@ -46,3 +47,7 @@ pub(crate) use self::queue::SqlQueue;
 pub(crate) use self::tasks::SqlTaskLeases;
 pub(crate) use self::texts::SqlTexts;
 pub(crate) use self::upload_targets::SqlUploadTargets;
+pub(crate) use self::webhooks::SqlWebhooks;
+pub use self::webhooks::sealed::SealedSecrets;
+pub(crate) use self::webhooks::sealed::{check as check_sealed_secrets, reseal};
+pub(crate) use self::webhooks::sending::SqlDeliveryQueue;

@@ -9,7 +9,9 @@ use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, FromRow, SqliteConnection};
 use uuid::Uuid;
 
-use crate::model::ids::{AlbumId, EventId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId, ProcessId};
+use crate::model::ids::{
+    AlbumId, DeliveryId, EventId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId, ProcessId, WebhookId,
+};
 use crate::sql::connection::timed::TimedConnection;
 use crate::sql::error::store_error;
 use crate::traits::Result;
@@ -74,6 +76,7 @@ macro_rules! impl_value_from {
 impl_value_from! {
     AlbumId => |id| Self::Id(id.0),
     Option<AlbumId> => |id| Self::OptionalId(id.map(|id| id.0)),
+    DeliveryId => |id| Self::Id(id.0),
     EventId => |id| Self::Id(id.0),
     KeyId => |id| Self::Id(id.0),
     LeaseId => |id| Self::Id(id.0),
@@ -81,6 +84,7 @@ impl_value_from! {
     PhotoId => |id| Self::Id(id.0),
     ProbeId => |id| Self::Id(id.0),
     ProcessId => |id| Self::Id(id.0),
+    WebhookId => |id| Self::Id(id.0),
     i64 => |number| Self::Number(Some(number)),
     Option<i64> => |number| Self::Number(number),
     &str => |text| Self::Text(Some(text.to_owned())),

@@ -9,7 +9,7 @@ use super::database::Database;
 use super::queue::lease::FRESH_PHOTOS;
 use super::queue::outbox::UNPUBLISHED_PHOTOS;
 use super::statement::Statement;
-use super::{SqlFaces, SqlKeys, SqlPhotos, events, face_bibs, faces, photos, queue, texts};
+use super::{SqlFaces, SqlKeys, SqlPhotos, events, face_bibs, faces, photos, queue, texts, webhooks};
 use crate::conformance::{AlbumFixture, face, test_settings, text};
 use crate::error::StoreErrorKind;
 use crate::model::ids::OrganizationId;
@@ -57,7 +57,7 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
     // Events outlive their album.
     let tables: Vec<String> = sqlx::query_scalar(
         "select m.name from sqlite_master m join pragma_table_info(m.name) c \
-         where m.type = 'table' and c.name = 'album' and m.name not in ('event', 'event_outbox')",
+         where m.type = 'table' and c.name = 'album' and m.name not in ('event', 'event_outbox', 'webhook')",
     )
     .fetch_all(&database.reader)
     .await
@@ -96,7 +96,7 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
 #[tokio::test]
 async fn hot_statements_use_indexes_only() {
     let (_folder, _store, database) = open_store().await;
-    let expected: [(Statement, &[&str]); 29] = [
+    let expected: [(Statement, &[&str]); 30] = [
         (FRESH_PHOTOS.organizations, &["COVERING INDEX photo_waiting (organization>?)"]),
         (FRESH_PHOTOS.albums, &["COVERING INDEX photo_waiting (organization=? AND album>?)"]),
         (FRESH_PHOTOS.photos, &["COVERING INDEX photo_waiting (organization=? AND album=? AND "]),
@@ -129,6 +129,7 @@ async fn hot_statements_use_indexes_only() {
         (events::NEWEST_OF_TENANT.into(), &["event_by_tenant (organization=? AND mode=?)"]),
         (events::publisher::CHANGED_PHOTOS.into(), &["PRIMARY KEY (album=? AND change>? AND change<?)"]),
         (events::publisher::IDLE_ALBUMS.into(), &["event_cursor_idle (idle_check_at<?)"]),
+        (webhooks::sending::DUE_DELIVERIES, &["webhook_delivery_due (webhook=? AND next_at<?)"]),
     ];
     for (statement, indexes) in expected {
         let statement = statement.sqlite_text();

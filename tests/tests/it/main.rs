@@ -25,3 +25,4 @@ mod stops;
 mod trace_collector;
 mod traces;
 mod uploads;
+mod webhooks;

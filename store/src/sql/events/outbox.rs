@@ -15,7 +15,7 @@ use crate::traits::Result;
 pub(crate) struct PendingEvent {
     pub(crate) tenant: Tenant,
     pub(crate) event_type: EventType,
-    pub(crate) album: AlbumId,
+    pub(crate) album: Option<AlbumId>,
     pub(crate) data: Value,
     /// Microseconds.
     pub(crate) created_at: i64,

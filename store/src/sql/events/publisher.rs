@@ -7,7 +7,7 @@
 //! Locks rows of `album_change_feed`, then rows of `event_cursor`, and waits for nothing that a writer of an album locks
 //! before them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 use sqlx::FromRow;
@@ -21,6 +21,7 @@ use crate::sql::database::Transaction;
 use crate::sql::photos::load_counts;
 use crate::sql::row_types::{parse_key_mode, parse_photo_state, to_json};
 use crate::sql::statement::{Statement, query};
+use crate::sql::webhooks::deliveries::{PublishedEvent, Subscriber, list_subscribers};
 use crate::traits::Result;
 
 pub(crate) const OPERATION: &str = "publish events";
@@ -82,7 +83,8 @@ const TAKE_PENDING: &str = "delete from event_outbox where id in (select id from
 /// Publishes some of what is due.
 pub(crate) async fn publish(transaction: &mut Transaction) -> Result<PublishedEvents> {
     let now = transaction.read_clock(OPERATION).await?;
-    let mut turn = Turn { transaction, now, published: PublishedEvents::default() };
+    let mut turn =
+        Turn { transaction, now, published: PublishedEvents::default(), subscribers: HashMap::new() };
     let changed: Vec<(AlbumId,)> = query(OPERATION, CHANGED_ALBUMS)
         .bind(now - GATHER_MICROS)
         .bind(ALBUMS_PER_TURN)
@@ -110,6 +112,8 @@ struct Turn<'t> {
     /// Microseconds.
     now: i64,
     published: PublishedEvents,
+    /// The webhooks of each tenant with an event of this turn.
+    subscribers: HashMap<Tenant, Vec<Subscriber>>,
 }
 
 /// An event to number.
@@ -189,7 +193,7 @@ impl Turn<'_> {
         let ids: Vec<Uuid> = photos.iter().map(|photo| photo.0).collect();
         let rows: Vec<(PhotoId, String, Option<String>)> =
             query(OPERATION, PHOTO_STATES).bind(album.id).bind(ids).fetch_all(&mut *self.transaction).await?;
-        let rows: std::collections::HashMap<PhotoId, (String, Option<String>)> =
+        let rows: HashMap<PhotoId, (String, Option<String>)> =
             rows.into_iter().map(|(photo, state, failure)| (photo, (state, failure))).collect();
         let mut settled = SettledPhotos::default();
         for photo in photos {
@@ -268,17 +272,28 @@ impl Turn<'_> {
 
     async fn publish_event(&mut self, event: NewEvent) -> Result<()> {
         let insert = "insert into event (id, organization, mode, type, album, data, created_at) \
-                      values ($1, $2, $3, $4, $5, $6, $7)";
-        query(OPERATION, insert)
+                      values ($1, $2, $3, $4, $5, $6, $7) returning sequence";
+        let (sequence,): (i64,) = query(OPERATION, insert)
             .bind(event.id)
             .bind(event.tenant.organization)
             .bind(event.tenant.mode.as_str())
-            .bind(event.event_type)
+            .bind(event.event_type.as_str())
             .bind(event.album)
             .bind(event.data)
             .bind(event.created_at)
-            .execute(&mut *self.transaction)
+            .fetch_one(&mut *self.transaction)
             .await?;
+        if !self.subscribers.contains_key(&event.tenant) {
+            let subscribers = list_subscribers(self.transaction, &event.tenant).await?;
+            self.subscribers.insert(event.tenant, subscribers);
+        }
+        let published =
+            PublishedEvent { sequence, id: event.id, event_type: &event.event_type, album: event.album };
+        for subscriber in self.subscribers.get(&event.tenant).into_iter().flatten() {
+            if subscriber.wants(&published) {
+                subscriber.deliver(self.transaction, &published, self.now).await?;
+            }
+        }
         self.published.events += 1;
         Ok(())
     }

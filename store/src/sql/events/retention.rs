@@ -42,5 +42,12 @@ pub(crate) async fn remove_expired(transaction: &mut Transaction, before: i64) -
             .execute(&mut *transaction)
             .await?;
     }
+    // Deliveries of events that are no longer there say nothing any more; tests are as old as the events of their time.
+    for (delete, bound) in [
+        ("delete from webhook_delivery where event <= $1", last),
+        ("delete from webhook_delivery where event is null and created_at < $1", before),
+    ] {
+        query(OPERATION, delete).bind(bound).execute(&mut *transaction).await?;
+    }
     query(OPERATION, "delete from event where sequence <= $1").bind(last).execute(transaction).await
 }
