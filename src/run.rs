@@ -256,6 +256,7 @@ async fn close_store(store: &Store) {
 fn start_pipeline(config: &Config, store: &Store, models: Arc<dyn ModelFactory>) -> Pipeline {
     let threads = ThreadCounts::for_cores(config.capacity.processing_threads);
     let settings = PipelineSettings {
+        cores: config.capacity.processing_threads,
         decode_threads: threads.decode,
         resize_threads: threads.resize,
         fetch_threads: threads.fetch,

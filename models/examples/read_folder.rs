@@ -1,8 +1,8 @@
 //! Reads the bibs of a folder of photos and compares them with labels: recall, precision, CPU time per step.
 //!
 //! `read_folder PHOTOS BIBS.csv MODELS LIBONNXRUNTIME [bf16] [gate] [--faces SIDE] [--out F.json]`: PHOTOS is the folder
-//! that the `file` column of the csv is relative to; `gate` has the bib gate decide which torsos are read; faces are detected at a long side of SIDE,
-//! 640 by default. Photos are the working frames as they are. A photo's result is the set of its
+//! that the `file` column of the csv is relative to; `gate` has the bib gate decide about all torsos; faces are detected at
+//! a long side of SIDE, 640 by default. Photos are the working frames as they are. A photo's result is the set of its
 //! accepted bibs; leading zeros do not count. Precision is a lower bound where not every readable bib is labelled.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,12 +96,12 @@ impl Arguments {
         let mut next =
             || words.next().map(PathBuf::from).ok_or("see the first lines of this file for arguments");
         let (photos, labels, models, library) = (next()?, next()?, next()?, next()?);
-        let (precision, bib_gate, face_side) = (Precision::F32, BibGateChoice::Off, FACE_LONG_SIDE);
+        let (precision, bib_gate, face_side) = (Precision::F32, BibGateChoice::Small, FACE_LONG_SIDE);
         let mut run = Self { photos, labels, models, library, precision, bib_gate, face_side, out: None };
         while let Some(word) = words.next() {
             match word.as_str() {
                 "bf16" => run.precision = Precision::Bf16,
-                "gate" => run.bib_gate = BibGateChoice::On,
+                "gate" => run.bib_gate = BibGateChoice::All,
                 "--faces" => run.face_side = words.next().ok_or("--faces needs a number")?.parse()?,
                 "--out" => run.out = words.next().map(PathBuf::from),
                 _ => return Err(format!("unknown argument {word}").into()),

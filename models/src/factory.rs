@@ -11,7 +11,9 @@ use crate::faces::libfacedetection::Libfacedetection;
 use crate::faces::yunet::{Yunet, YunetThresholds};
 use crate::onnx::runtime::{Backend, NetworkDevice, Runtime};
 use crate::onnx::session::{Network, Workload};
-use crate::reading::{self, BibGate, ReaderNetworks, SharedTextDetector, TorsoBibReader, TorsoPassKind};
+use crate::reading::{
+    self, BibGate, GateScope, ReaderNetworks, SharedTextDetector, TorsoBibReader, TorsoPassKind,
+};
 use crate::traits::{
     BatchSizes, BibReader, FaceDetector, FaceEmbedder, ModelError, ModelFactory, ModelIdentity,
 };
@@ -23,13 +25,25 @@ const DIGEST_LETTERS: usize = 12;
 /// Input values of black and white pixels of the text networks.
 const TEXT_BLACK_AND_WHITE: [f32; 2] = [-1.0, 1.0];
 
-/// Whether a bib gate decides which torsos are read.
+/// Which torsos are read only where a bib gate, the operator's or else the one of the binary, sees a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BibGateChoice {
-    /// It does: the operator's, else the one of the binary.
-    On,
-    /// Every torso is read.
+    /// All.
+    All,
+    /// Those of small runners.
+    Small,
+    /// None: those of small runners are not read at all, all others are.
     Off,
+}
+
+impl BibGateChoice {
+    fn scope(self) -> Option<GateScope> {
+        match self {
+            Self::All => Some(GateScope::All),
+            Self::Small => Some(GateScope::Small),
+            Self::Off => None,
+        }
+    }
 }
 
 /// Creates the networks of one model set.
@@ -68,12 +82,13 @@ impl ZooModels {
             zoo,
             model_set: set,
             backends,
-            bib_gate: BibGateChoice::Off,
+            bib_gate: BibGateChoice::Small,
             full_frame_detector: Mutex::default(),
         })
     }
 
-    /// Reads with or without the bib gate; without it unless this is called. Call before [`Self::with_precision`], which measures what is used.
+    /// Sets what the bib gate decides, which is about small runners unless this is called. Call before
+    /// [`Self::with_precision`], which measures what is used.
     #[must_use]
     pub fn with_bib_gate(self, choice: BibGateChoice) -> Self {
         Self { bib_gate: choice, ..self }
@@ -150,7 +165,7 @@ impl ZooModels {
                 TEXT_BLACK_AND_WHITE,
             ),
         ];
-        if self.bib_gate == BibGateChoice::On {
+        if self.bib_gate != BibGateChoice::Off {
             let input = reading::BIB_GATE_INPUT;
             let gate = self.model(ModelRole::BibGate)?;
             let measured = candidate(gate, Workload::BibGate, input.height, input.width, [0.0, 255.0]);
@@ -179,19 +194,17 @@ impl ZooModels {
     }
 
     fn load_bib_gate(&self) -> Result<Option<BibGate>, ModelError> {
-        if self.bib_gate == BibGateChoice::Off {
-            return Ok(None);
-        }
+        let Some(scope) = self.bib_gate.scope() else { return Ok(None) };
         let model = self.model(ModelRole::BibGate)?;
         let network = self.load_network(model, Workload::BibGate, self.backends.bib_gate)?;
-        BibGate::new(&Device::Cpu, network).map(Some)
+        BibGate::new(&Device::Cpu, network, scope).map(Some)
     }
 
     /// Loads a text detector for each height of a pass's canvas. Without a gate nothing says where on a torso a number is;
     /// on a GPU small inputs take as long as large ones.
-    fn load_torso_detectors(&self, pass: TorsoPassKind, has_gate: bool) -> Result<Vec<Network>, ModelError> {
+    fn load_torso_detectors(&self, pass: TorsoPassKind) -> Result<Vec<Network>, ModelError> {
         let detector = self.model(ModelRole::TextDetector)?;
-        let uses_windows = has_gate && self.runtime.device() == NetworkDevice::Cpu;
+        let uses_windows = self.bib_gate == BibGateChoice::All && self.runtime.device() == NetworkDevice::Cpu;
         let workloads = if uses_windows { pass.workloads().to_vec() } else { vec![pass.whole_workload()] };
         let load = |workload| self.load_network(detector, workload, self.backends.text_detector);
         workloads.into_iter().map(load).collect()
@@ -272,12 +285,11 @@ impl ModelFactory for ZooModels {
             return Err(wrong_contract(recogniser));
         };
         let bib_gate = self.load_bib_gate()?;
-        let has_gate = bib_gate.is_some();
         let strips = reading::RECOGNISER_WORKLOAD;
         let networks = ReaderNetworks {
             bib_gate,
-            first_pass: self.load_torso_detectors(TorsoPassKind::First, has_gate)?,
-            second_pass: self.load_torso_detectors(TorsoPassKind::Second, has_gate)?,
+            first_pass: self.load_torso_detectors(TorsoPassKind::First)?,
+            second_pass: self.load_torso_detectors(TorsoPassKind::Second)?,
             full_frame: self.load_full_frame_detector(detector)?,
             recogniser: self.load_network(recogniser, strips, self.backends.recogniser)?,
             characters: characters.clone(),

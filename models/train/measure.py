@@ -130,11 +130,12 @@ def compare_gates(arguments):
 
 
 def set_thresholds(arguments):
-    values = {"skip_below": arguments.skip_below, "second_pass_from": arguments.second_pass_from}
+    names = ("skip_below", "second_pass_from", "small_from")
+    values = {name: getattr(arguments, name) for name in names}
     arguments.gate.write_bytes(onnx_file.with_metadata(arguments.gate.read_bytes(), values))
 
 
-def window_rows(probabilities, score, margin=1):
+def window_rows(probabilities, score, margin=2):
     """Rows of cells of the window: 6, 8 or all 12."""
     rows = np.flatnonzero((probabilities > min(0.05, score / 2)).any(1))
     span = min(rows[-1] + 1 + margin, 12) - max(rows[0] - margin, 0)
@@ -159,6 +160,7 @@ def main():
     setting.add_argument("gate", type=Path)
     setting.add_argument("skip_below")
     setting.add_argument("second_pass_from")
+    setting.add_argument("small_from")
     setting.set_defaults(run=set_thresholds)
     arguments = parser.parse_args()
     arguments.run(arguments)

@@ -105,7 +105,8 @@ impl Assembly<'_> {
             files: Budget::new(self.settings.file_budget_bytes),
             pixels: Budget::new(self.settings.pixel_budget_bytes),
         };
-        let mut threads = StageThreads::new(store.clone(), Arc::clone(&self.shared.stats));
+        let mut threads =
+            StageThreads::new(store.clone(), Arc::clone(&self.shared.stats), self.settings.cores);
         let spawned = self.spawn_stages(&mut threads, &store, &budgets, leased_rx);
         let generation = Generation { threads, kill_switch, is_draining, wakeup: wakeup_tx, budgets };
         if let Err(outage) = spawned {
@@ -126,23 +127,25 @@ impl Assembly<'_> {
         threads: &mut StageThreads,
         store: &StoreClient,
         budgets: &Budgets,
-        leased_rx: Inlet<Arc<Lease>, Option<BudgetRequest>>,
+        leased_rx: Inlet<Arc<Lease>, BudgetRequest>,
     ) -> Result<(), Outage> {
         let settings = self.settings;
         let batch = self.dependencies.models.batch_sizes();
         let embed_batch = batch.embed.div_ceil(FACES_PER_PHOTO);
 
+        // Batches are for devices; a thread that waits for one needs no core.
+        let networks_use_cpu = batch.detect == 1 && batch.embed == 1 && batch.read == 1;
+
         let fetch = StageSpec::new("fetch", settings.fetch_threads, 1, self.fetch_factory(store, budgets));
-        let decode = StageSpec::new("decode", settings.decode_threads, 1, self.decode_factory(budgets))
-            .at_low_priority();
-        let resize =
-            StageSpec::new("resize", settings.resize_threads, 1, self.resize_factory()).at_low_priority();
+        let decode =
+            StageSpec::new("decode", settings.decode_threads, 1, self.decode_factory(budgets)).on_cpu(true);
+        let resize = StageSpec::new("resize", settings.resize_threads, 1, self.resize_factory()).on_cpu(true);
         let detect = StageSpec::new("detect", settings.detect_threads, batch.detect, self.detect_factory())
-            .at_low_priority();
+            .on_cpu(networks_use_cpu);
         let embed = StageSpec::new("embed", settings.embed_threads, embed_batch, self.embed_factory())
-            .at_low_priority();
+            .on_cpu(networks_use_cpu);
         let read = StageSpec::new("read", settings.read_threads, batch.read, self.read_factory(store))
-            .at_low_priority();
+            .on_cpu(networks_use_cpu);
         let index = StageSpec::new("index", 1, INDEX_BATCH, self.index_factory(store));
 
         let (fetched_tx, fetched_rx) = edge(FETCHED_CAPACITY);

@@ -9,6 +9,8 @@ use photofinish_store::traits::{Blobs, Queue};
 /// The settings that the operator decides.
 #[derive(Clone, Debug)]
 pub struct PipelineSettings {
+    /// The most threads that compute at once, of all stages together; at least 2 are allowed.
+    pub cores: usize,
     /// Threads that decode. Decoding is the largest part of the work: one thread per core is right.
     pub decode_threads: usize,
     /// Threads that resize and encode.

@@ -97,7 +97,9 @@ fn check_device(config: &Config) -> Vec<Finding> {
         }
     };
     let gate = match networks.describe_bib_gate() {
-        Ok(description) => Ok(description.unwrap_or_else(|| "off: every torso is read".to_owned())),
+        Ok(description) => {
+            Ok(description.unwrap_or_else(|| "off: small runners are not read, all others are".to_owned()))
+        }
         Err(error) => Err(error.to_string()),
     };
     let gate = Finding { component: "bib gate", state: gate };

@@ -23,7 +23,8 @@ const PRECISIONS: Choice<PrecisionChoice> = Choice(&[
     ("f32", PrecisionChoice::Always(Precision::F32)),
 ]);
 
-const BIB_GATES: Choice<BibGateChoice> = Choice(&[("on", BibGateChoice::On), ("off", BibGateChoice::Off)]);
+const BIB_GATES: Choice<BibGateChoice> =
+    Choice(&[("small", BibGateChoice::Small), ("all", BibGateChoice::All), ("off", BibGateChoice::Off)]);
 
 /// Which models read the photos.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +62,8 @@ pub struct ModelArguments {
     #[arg(long, env = "PHOTOFINISH_TEXT_PRECISION", value_name = "NAME", default_value = "auto")]
     #[arg(value_parser = PRECISIONS)]
     pub text_precision: PrecisionChoice,
-    /// Whether a small network decides which torsos are read for bibs, which is faster and misses more: the file bib_gate.onnx of the models folder, or the one of the binary
-    #[arg(long, env = "PHOTOFINISH_BIB_GATE", value_name = "NAME", default_value = "off")]
+    /// Which runners are read for bibs only where a small network sees a number, the file bib_gate.onnx of the models folder or the one of the binary: small ones, all (faster, misses more), or none, and then small ones not at all
+    #[arg(long, env = "PHOTOFINISH_BIB_GATE", value_name = "NAME", default_value = "small")]
     #[arg(value_parser = BIB_GATES)]
     pub bib_gate: BibGateChoice,
 }

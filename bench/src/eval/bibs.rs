@@ -52,7 +52,11 @@ pub fn run(options: &BibOptions) -> anyhow::Result<Report> {
     };
     for (number, seed) in seeds.iter().enumerate() {
         let changed = tempfile::tempdir()?;
-        let files = make_photos(&labels, &folder, changed.path(), *seed)?;
+        let draw = |name: &str| {
+            let jitter = Jitter::draw((*seed)?, name);
+            Some(options.only.map_or(jitter, |change| jitter.only(change)))
+        };
+        let files = make_photos(&labels, &folder, changed.path(), draw)?;
         for (variant, result) in variants.iter().zip(&mut results) {
             let (album, cost) = variant.read(changed.path(), &files)?;
             result.cost += &cost;
@@ -69,21 +73,19 @@ pub fn run(options: &BibOptions) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Writes the photos, changed by the seed if there is one, into `to`. Returns their names there, in the order of the labels.
+/// Writes the photos into `to`, each changed as `draw` says of its file, or as it is. Returns their names there, in the
+/// order of the labels.
 fn make_photos(
     labels: &[&LabelledPhoto],
     from: &Path,
     to: &Path,
-    seed: Option<u64>,
+    draw: impl Fn(&str) -> Option<Jitter>,
 ) -> anyhow::Result<Vec<String>> {
     let make = |index: usize, photo: &LabelledPhoto| {
         let (name, original) = (format!("{index:04}.jpg"), from.join(&photo.file));
-        match seed {
+        match draw(&photo.file) {
             None => drop(std::fs::copy(original, to.join(&name))?),
-            Some(seed) => {
-                let jitter = Jitter::draw(seed, &photo.file);
-                std::fs::write(to.join(&name), jitter.make_jpeg(&load_picture(&original)?)?)?;
-            }
+            Some(jitter) => std::fs::write(to.join(&name), jitter.make_jpeg(&load_picture(&original)?)?)?,
         }
         Ok(name)
     };
@@ -197,9 +199,10 @@ fn describe_run(options: &BibOptions) -> (&'static str, &'static str, u32, Strin
         );
     }
     let caption = format!(
-        "{} readings of each photo, with other scales (.7 to 1.3), shifts, brightness and JPEG qualities (80 to 95); 90 % \
+        "{} readings of each photo, with other scales (.7 to 1.3), shifts, brightness and JPEG qualities (80 to 95){}; 90 % \
          intervals.",
-        options.seeds
+        options.seeds,
+        options.only.map_or_else(String::new, |change| format!(", of these the {change:?} only")),
     );
     ("bibs", "Bib search on RBNR set1 + set2, end to end", options.seeds, caption)
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::paths::InputPaths;
+use crate::photos::jitter::Change;
 use crate::report::OutputOptions;
 
 /// Options of the evaluation of bibs.
@@ -17,6 +18,9 @@ pub struct BibOptions {
     /// Read each photo once, as it is, instead of changed by seeds.
     #[arg(long, conflicts_with = "crowds")]
     pub unchanged: bool,
+    /// Change the photos in this way only: which change costs how much.
+    #[arg(long, value_name = "CHANGE", conflicts_with_all = ["crowds", "unchanged"])]
+    pub only: Option<Change>,
     /// Most photos, spread evenly over the labelled ones; all by default.
     #[arg(long, value_name = "COUNT")]
     pub limit: Option<usize>,

@@ -25,6 +25,19 @@ const BRIGHTNESS: [f64; 2] = [0.8, 1.2];
 /// JPEG quality; the upper end is excluded.
 const QUALITY: [f64; 2] = [80.0, 96.0];
 
+/// One of the changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Change {
+    /// The size.
+    Scale,
+    /// Where the picture is in the file.
+    Shift,
+    /// The brightness.
+    Brightness,
+    /// The JPEG quality.
+    Quality,
+}
+
 /// How a photo is changed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Jitter {
@@ -55,6 +68,20 @@ impl Jitter {
             top: random.uniform(0.0, SHIFT),
             brightness: random.uniform(BRIGHTNESS[0], BRIGHTNESS[1]),
             quality: random.uniform(QUALITY[0], QUALITY[1]) as i32,
+        }
+    }
+
+    /// Keeps one change and undoes the others, to measure it alone. The highest quality is not undone: the file has to be
+    /// written again.
+    #[must_use]
+    pub fn only(self, change: Change) -> Self {
+        let unchanged =
+            Self { zoom: 1.0, left: 0.0, top: 0.0, brightness: 1.0, quality: QUALITY[1] as i32 - 1 };
+        match change {
+            Change::Scale => Self { zoom: self.zoom, ..unchanged },
+            Change::Shift => Self { left: self.left, top: self.top, ..unchanged },
+            Change::Brightness => Self { brightness: self.brightness, ..unchanged },
+            Change::Quality => Self { quality: self.quality, ..unchanged },
         }
     }
 
@@ -101,6 +128,17 @@ mod tests {
             let jitter = Jitter::draw(seed, "a.jpg");
             assert!((0.7..1.3).contains(&jitter.zoom) && (80..=95).contains(&jitter.quality), "{jitter:?}");
         }
+    }
+
+    #[test]
+    fn one_change_alone_leaves_the_rest_as_it_is() {
+        let jitter = Jitter::draw(1, "a.jpg");
+        let scaled = jitter.only(Change::Scale);
+        assert_eq!(scaled, Jitter { zoom: jitter.zoom, left: 0.0, top: 0.0, brightness: 1.0, quality: 95 });
+        let picture = RgbImage::from_fn(40, 30, |x, y| image::Rgb([x as u8 * 6, y as u8 * 8, 100]));
+        let darker = Jitter { brightness: 0.5, ..jitter }.only(Change::Brightness).apply(&picture).unwrap();
+        assert_eq!(darker.dimensions(), (38, 28), "without the two pixels that a shift may take");
+        assert_eq!(darker.get_pixel(20, 10).0, [60, 40, 50]);
     }
 
     /// Returns where a box of the original (left, top, right, bottom, in pixels) is in the changed photo.

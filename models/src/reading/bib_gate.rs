@@ -34,6 +34,7 @@ const CELL_PART_OF_SCORE: f32 = 0.5;
 /// Names of the thresholds in the file's metadata.
 const SKIP_BELOW: &str = "skip_below";
 const SECOND_PASS_FROM: &str = "second_pass_from";
+const SMALL_FROM: &str = "small_from";
 
 /// From which score on a torso is read. Training moves scores, so a file names its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,19 +43,34 @@ pub struct GateThresholds {
     pub skip_below: f32,
     /// Least score for a second pass.
     pub second_pass_from: f32,
+    /// Least score at which the torso of a small runner is read.
+    pub small_from: f32,
+}
+
+/// Whose torsos the gate decides about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GateScope {
+    /// Small runners only: few of them have a readable bib, and all others are read.
+    Small,
+    /// All runners.
+    All,
 }
 
 impl Default for GateThresholds {
     /// For files that name none: two trainings of this network kept .99 of the accepted numbers at this score.
     fn default() -> Self {
-        Self { skip_below: 0.05, second_pass_from: 0.5 }
+        Self { skip_below: 0.05, second_pass_from: 0.0, small_from: 0.1 }
     }
 }
 
 impl fmt::Display for GateThresholds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { skip_below, second_pass_from } = self;
-        write!(f, "torsos below {skip_below} are skipped, a second pass from {second_pass_from}")
+        let Self { skip_below, second_pass_from, small_from } = self;
+        write!(
+            f,
+            "torsos below {skip_below} are skipped, those of small runners below {small_from}, a second pass from \
+             {second_pass_from}"
+        )
     }
 }
 
@@ -76,6 +92,7 @@ impl GateThresholds {
         Ok(Self {
             skip_below: threshold(SKIP_BELOW, default.skip_below)?,
             second_pass_from: threshold(SECOND_PASS_FROM, default.second_pass_from)?,
+            small_from: threshold(SMALL_FROM, default.small_from)?,
         })
     }
 }
@@ -84,6 +101,7 @@ impl GateThresholds {
 pub struct BibGate {
     network: Network,
     thresholds: GateThresholds,
+    scope: GateScope,
     input: Tensor,
     letterbox: Letterbox,
 }
@@ -102,10 +120,10 @@ impl BibGate {
     ///
     /// # Errors
     /// `File` when it is not a bib gate or its thresholds are no probabilities.
-    pub fn new(device: &Device, network: Network) -> Result<Self, ModelError> {
+    pub fn new(device: &Device, network: Network, scope: GateScope) -> Result<Self, ModelError> {
         let thresholds = GateThresholds::from_metadata(network.name(), |key| network.metadata(key))?;
         let (letterbox, input) = (Letterbox::new(device), Tensor::default());
-        let mut gate = Self { network, thresholds, input, letterbox };
+        let mut gate = Self { network, thresholds, scope, input, letterbox };
         gate.input.reshape([1, 3, INPUT.height as usize, INPUT.width as usize]);
         gate.run().map_err(|error| ModelError::File {
             name: gate.network.name().to_owned(),
@@ -117,6 +135,15 @@ impl BibGate {
     /// From which scores on torsos are read.
     pub fn thresholds(&self) -> GateThresholds {
         self.thresholds
+    }
+
+    /// The least score at which a runner is read; `None` where every one is.
+    pub(super) fn least_score(&self, runner: &Runner) -> Option<f32> {
+        match self.scope {
+            _ if runner.is_small() => Some(self.thresholds.small_from),
+            GateScope::All => Some(self.thresholds.skip_below),
+            GateScope::Small => None,
+        }
     }
 
     /// Looks at the torso of a runner; nothing is there when it is outside the photo.

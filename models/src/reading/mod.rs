@@ -3,7 +3,8 @@
 //!
 //! A gate looks at each torso (`bib_gate`). Where it sees that a number may be, the runner gets a first pass (`torso`,
 //! `torso_detector`, `text_detector`), and the detected texts of a photo are read (`text_recogniser`). A runner without a
-//! confident bib but with some text gets a second pass at a larger scale. The full frame is read when no bib was accepted. `readings` decides which of two readings of one text is kept.
+//! confident bib but with some text gets a second pass at a larger scale. The full frame is read when no bib was accepted.
+//! `readings` decides which of two readings of one text is kept.
 //!
 //! Knows nothing of albums except the pattern of their bibs.
 
@@ -21,16 +22,16 @@ use photofinish_kernels::geometry::Quad;
 use photofinish_kernels::image::frame::{Frame, Size};
 
 use self::bib_gate::GateOpinion;
-use self::readings::{TextReading, drop_contained, merge_readings};
+use self::readings::{FoundText, TextReading, drop_contained, merge_readings};
 use self::text_detector::TextDetector;
-use self::text_recogniser::TextRecogniser;
+use self::text_recogniser::{RecognisedLine, TextRecogniser};
 use self::torso::{FIRST_PASS, Runner, SECOND_PASS, TorsoPass, select_runners};
 pub use self::torso::{RunnerBudget, limit_runners};
 use self::torso_detector::TorsoDetector;
 use crate::onnx::session::{Network, Workload};
 use crate::traits::{BibReader, BibText, Interrupt, ModelError, ModelIdentity, ReadRequest, TorsoCounts};
 
-pub use self::bib_gate::{BibGate, GateThresholds};
+pub use self::bib_gate::{BibGate, GateScope, GateThresholds};
 
 /// Least text probability around a runner in the first pass at which a second pass can help (step 13). Values there are
 /// either below .005 or above .3.
@@ -44,7 +45,7 @@ const MIN_CONFIDENCE: f32 = 0.5;
 
 /// The networks that the reader runs. Each has its own session, because a session is fastest on one input shape.
 pub struct ReaderNetworks {
-    /// Decides which torsos are read, and where; without it, all are.
+    /// Decides which torsos are read, and where; without it, all are but those of small runners.
     pub bib_gate: Option<BibGate>,
     /// Text detectors of the first pass, loaded with all of [`TorsoPassKind::workloads`] in this order, or with
     /// [`TorsoPassKind::whole_workload`] alone, which reads all of every torso.
@@ -137,6 +138,14 @@ struct Torso<'r> {
     opinion: Option<GateOpinion>,
     /// The highest text probability of the first pass; 0 where none ran.
     text_probability: f32,
+    /// Whether a second pass may show a bib that the first one did not (step 13).
+    is_unresolved: bool,
+}
+
+impl<'r> Torso<'r> {
+    fn new(runner: &'r Runner, opinion: Option<GateOpinion>) -> Self {
+        Self { runner, opinion, text_probability: 0.0, is_unresolved: false }
+    }
 }
 
 impl TorsoBibReader {
@@ -165,57 +174,89 @@ impl TorsoBibReader {
     }
 
     /// Asks the gate about every runner, runs the first pass on those who may wear a number, and the second on those of
-    /// them without a confident bib.
+    /// them without a confident bib. The largest runner gets a second pass in any case when the photo has no bib.
     fn read_torsos(
         &mut self,
         request: &ReadRequest<'_>,
         runners: &[Runner],
     ) -> Result<Vec<TextReading>, ModelError> {
         let mut torsos = self.ask_gate(request, runners)?;
-        let mut texts = Vec::new();
+        let mut readings = self.run_first_pass(request, &mut torsos)?;
         for torso in &mut torsos {
+            torso.is_unresolved = self.deserves_second_pass(torso, &readings);
+        }
+        let unresolved = torsos.iter().filter(|torso| torso.is_unresolved);
+        self.run_second_pass(request, unresolved, &mut readings)?;
+        let largest = torsos.first().filter(|torso| !torso.is_unresolved && self.may_get_second_pass(torso));
+        if largest.is_some() && !readings.iter().any(TextReading::is_accepted) {
+            self.run_second_pass(request, largest, &mut readings)?;
+        }
+        Ok(readings)
+    }
+
+    fn run_first_pass(
+        &mut self,
+        request: &ReadRequest<'_>,
+        torsos: &mut [Torso<'_>],
+    ) -> Result<Vec<TextReading>, ModelError> {
+        let mut texts = Vec::new();
+        for torso in torsos {
             self.interrupt.check()?;
             let _span = tracing::debug_span!("first_pass").entered();
             let cells = torso.opinion.as_ref().map(|opinion| &opinion.rows);
             let found = self.first_pass.detect(request.frame, torso.runner, cells)?;
-            texts.extend(found.texts);
+            let is_small = torso.runner.is_small();
+            texts.extend(found.texts.into_iter().map(|quad| FoundText { quad, is_small }));
             torso.text_probability = found.text_probability;
         }
-        let mut readings = self.recognise_texts(request, texts)?;
+        self.recognise_texts(request, texts)
+    }
 
+    /// Reads torsos at the larger scale and merges what is read into `readings`.
+    fn run_second_pass<'t>(
+        &mut self,
+        request: &ReadRequest<'_>,
+        torsos: impl IntoIterator<Item = &'t Torso<'t>>,
+        readings: &mut Vec<TextReading>,
+    ) -> Result<(), ModelError> {
         let mut texts = Vec::new();
-        torsos.retain(|torso| self.deserves_second_pass(torso, &readings));
-        for torso in &torsos {
+        for torso in torsos {
             self.interrupt.check()?;
             let _span = tracing::debug_span!("second_pass").entered();
             let cells = torso.opinion.as_ref().map(|opinion| &opinion.rows);
-            texts.extend(self.second_pass.detect(request.frame, torso.runner, cells)?.texts);
+            let found = self.second_pass.detect(request.frame, torso.runner, cells)?;
+            texts.extend(found.texts.into_iter().map(FoundText::from));
         }
-        let second_readings = self.recognise_texts(request, texts)?;
-        merge_readings(&mut readings, second_readings);
-        Ok(readings)
+        merge_readings(readings, self.recognise_texts(request, texts)?);
+        Ok(())
     }
 
-    /// Returns the torsos that may show a number; all, when there is no gate.
+    /// Returns the torsos that may show a number; without a gate all but those of small runners.
     fn ask_gate<'r>(
         &mut self,
         request: &ReadRequest<'_>,
         runners: &'r [Runner],
     ) -> Result<Vec<Torso<'r>>, ModelError> {
+        let has_gate = self.bib_gate.is_some();
         let mut torsos = Vec::with_capacity(runners.len());
-        for runner in runners {
-            let Some(gate) = &mut self.bib_gate else {
-                torsos.push(Torso { runner, opinion: None, text_probability: 0.0 });
+        let mut skipped = 0;
+        for runner in runners.iter().filter(|runner| has_gate || !runner.is_small()) {
+            let gate = self.bib_gate.as_mut();
+            let Some((gate, least)) =
+                gate.and_then(|gate| gate.least_score(runner).map(|least| (gate, least)))
+            else {
+                torsos.push(Torso::new(runner, None));
                 continue;
             };
             self.interrupt.check()?;
             let _span = tracing::debug_span!("bib_gate").entered();
             let opinion = gate.look(request.frame, runner)?;
-            if opinion.score >= gate.thresholds().skip_below {
-                torsos.push(Torso { runner, opinion: Some(opinion), text_probability: 0.0 });
+            if opinion.score >= least {
+                torsos.push(Torso::new(runner, Some(opinion)));
+            } else {
+                skipped += 1;
             }
         }
-        let skipped = runners.len() - torsos.len();
         if skipped > 0 {
             tracing::debug!(
                 skipped,
@@ -224,19 +265,25 @@ impl TorsoBibReader {
             );
         }
         self.counts.read += torsos.len() as u64;
-        self.counts.no_number += skipped as u64;
+        self.counts.no_number += skipped;
         Ok(torsos)
     }
 
     /// Whether a runner without a confident bib may have one that a larger scale shows (step 13).
     fn deserves_second_pass(&self, torso: &Torso<'_>, readings: &[TextReading]) -> bool {
+        self.may_get_second_pass(torso)
+            && torso.text_probability > MIN_TEXT_PROBABILITY
+            && !readings.iter().any(|reading| reading.resolves(torso.runner))
+    }
+
+    /// Whether a second pass is worth its time: not on small runners, whose text it only enlarges, and not where the gate
+    /// saw hardly anything.
+    fn may_get_second_pass(&self, torso: &Torso<'_>) -> bool {
         let is_likely = match (&self.bib_gate, &torso.opinion) {
             (Some(gate), Some(opinion)) => opinion.score >= gate.thresholds().second_pass_from,
             _ => true,
         };
-        is_likely
-            && torso.text_probability > MIN_TEXT_PROBABILITY
-            && !readings.iter().any(|reading| reading.resolves(torso.runner))
+        is_likely && !torso.runner.is_small()
     }
 
     fn read_full_frame(
@@ -248,7 +295,7 @@ impl TorsoBibReader {
         let span = tracing::debug_span!("full_frame").entered();
         let texts = self.full_frame.detect_full_frame(request.frame, long_side)?;
         drop(span);
-        self.recognise_texts(request, texts)
+        self.recognise_texts(request, texts.into_iter().map(FoundText::from).collect())
     }
 
     /// Reads the texts that are not contained in larger ones. The pattern is matched before upper-casing: letters on bibs
@@ -256,15 +303,27 @@ impl TorsoBibReader {
     fn recognise_texts(
         &mut self,
         request: &ReadRequest<'_>,
-        texts: Vec<Quad>,
+        texts: Vec<FoundText>,
     ) -> Result<Vec<TextReading>, ModelError> {
         let mut readings = Vec::with_capacity(texts.len());
-        for quad in drop_contained(texts) {
+        for found in drop_contained(texts) {
+            let FoundText { quad, is_small } = found;
             self.interrupt.check()?;
             let _span = tracing::debug_span!("recognise").entered();
             let line = self.recogniser.read(request.frame, &quad)?;
-            let is_bib = !line.text.is_empty() && request.pattern.matches(&line.text);
-            readings.push(TextReading { quad, text: line.text, confidence: line.confidence, is_bib });
+            let is_bib = !line.text.is_empty()
+                && request.pattern.matches(&line.text)
+                && found.is_filled_by(&line.text);
+            let confidence = |line: &RecognisedLine| match is_small {
+                true => line.confidence_when_small(),
+                false => line.confidence,
+            };
+            let mut reading = TextReading { quad, confidence: confidence(&line), text: line.text, is_bib };
+            if reading.may_be_longer(request.pattern) {
+                let beyond = self.recogniser.read_beyond_ends(request.frame, &quad)?;
+                reading.complete(&beyond.text, confidence(&beyond), request.pattern);
+            }
+            readings.push(reading);
         }
         Ok(readings)
     }

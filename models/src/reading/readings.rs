@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use photofinish_kernels::geometry::{Quad, Rect};
 
 use super::torso::Runner;
+use crate::traits::BibPattern;
 
 /// Least confidence of a bib that an exact search returns (step 15).
 const ACCEPT_CONFIDENCE: f32 = 0.9;
@@ -25,6 +26,33 @@ const RESOLVE_REACH: f32 = 1.3;
 const RESOLVE_BELOW_CHIN: RangeInclusive<f32> = 0.8..=4.9;
 const RESOLVE_HEIGHTS: RangeInclusive<f32> = 0.3..=1.0;
 
+/// Greatest width of a bib's text for each of its characters, in heights of the text (step 11): no character is wider than
+/// high. A wider text has others that were not read.
+const MAX_CHARACTER_WIDTH: f32 = 1.0;
+
+/// A detected text, to be read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct FoundText {
+    /// Corners in pixels of the photo.
+    pub(super) quad: Quad,
+    /// Whether it is on the torso of a small runner.
+    pub(super) is_small: bool,
+}
+
+impl From<Quad> for FoundText {
+    fn from(quad: Quad) -> Self {
+        Self { quad, is_small: false }
+    }
+}
+
+impl FoundText {
+    /// Whether it has no room for more characters than these.
+    pub(super) fn is_filled_by(&self, text: &str) -> bool {
+        let (width, height) = self.quad.size();
+        width <= MAX_CHARACTER_WIDTH * text.len() as f32 * height
+    }
+}
+
 /// A text of the photo, read.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TextReading {
@@ -42,6 +70,23 @@ impl TextReading {
     /// Whether an exact search returns it.
     pub(super) fn is_accepted(&self) -> bool {
         self.is_bib && self.confidence >= ACCEPT_CONFIDENCE
+    }
+
+    /// Whether it is accepted, and would match the pattern with one digit more at an end too (step 11).
+    pub(super) fn may_be_longer(&self, pattern: &BibPattern) -> bool {
+        self.is_accepted()
+            && (pattern.matches(&format!("{}0", self.text)) || pattern.matches(&format!("0{}", self.text)))
+    }
+
+    /// Takes what a longer strip shows if that is certainly a bib with more characters before or after these. Detected
+    /// boxes leave out digits at the ends, and the recogniser is sure of what remains of a number.
+    pub(super) fn complete(&mut self, beyond: &str, confidence: f32, pattern: &BibPattern) {
+        let is_more = beyond.len() > self.text.len()
+            && (beyond.starts_with(&self.text) || beyond.ends_with(&self.text));
+        if is_more && confidence >= RESOLVE_CONFIDENCE && pattern.matches(beyond) {
+            beyond.clone_into(&mut self.text);
+            self.confidence = confidence;
+        }
     }
 
     /// Whether it is certainly this runner's bib, so that the runner needs no second pass.
@@ -86,13 +131,13 @@ fn is_same_text(a: &Rect, b: &Rect) -> bool {
 }
 
 /// Returns the texts that are not contained in larger ones, largest first.
-pub(super) fn drop_contained(mut texts: Vec<Quad>) -> Vec<Quad> {
-    texts.sort_by(|a, b| b.bounds().area().total_cmp(&a.bounds().area()));
-    let mut kept: Vec<Quad> = Vec::with_capacity(texts.len());
+pub(super) fn drop_contained(mut texts: Vec<FoundText>) -> Vec<FoundText> {
+    texts.sort_by(|a, b| b.quad.bounds().area().total_cmp(&a.quad.bounds().area()));
+    let mut kept: Vec<FoundText> = Vec::with_capacity(texts.len());
     for text in texts {
-        let bounds = text.bounds();
+        let bounds = text.quad.bounds();
         let limit = CONTAINED_PART * bounds.area();
-        if kept.iter().all(|larger| bounds.intersection_area(&larger.bounds()) < limit) {
+        if kept.iter().all(|larger| bounds.intersection_area(&larger.quad.bounds()) < limit) {
             kept.push(text);
         }
     }
@@ -125,6 +170,7 @@ mod tests {
         let large = upright(0.0, 0.0, 100.0, 30.0);
         let within = upright(60.0, 0.0, 60.0, 30.0);
         let beside = upright(75.0, 0.0, 60.0, 30.0);
+        let [large, within, beside] = [large, within, beside].map(FoundText::from);
         assert_eq!(drop_contained(vec![within, large]), [large]);
         assert_eq!(drop_contained(vec![beside, large]), [large, beside]);
         assert!(drop_contained(Vec::new()).is_empty());
@@ -173,6 +219,44 @@ mod tests {
         assert!(!reading("123", 0.96, 70.0).resolves(&runner));
         assert!(!reading("123", 0.96, 0.0).resolves(&Runner { chin: 290.0, ..runner }));
         assert!(!reading("123", 0.96, 0.0).resolves(&Runner { unit: 20.0, ..runner }));
+    }
+
+    #[test]
+    fn a_text_of_few_characters_in_a_wide_box_is_not_filled_by_them() {
+        let text = |width: f32| FoundText::from(upright(0.0, 0.0, width, 30.0));
+        assert!(text(60.0).is_filled_by("25"));
+        assert!(!text(61.0).is_filled_by("25"));
+        assert!(text(61.0).is_filled_by("251"));
+        assert!(FoundText::from(upright(0.0, 0.0, 30.0, 90.0)).is_filled_by("25"), "vertical");
+    }
+
+    #[test]
+    fn a_bib_is_completed_by_what_a_longer_strip_shows() {
+        let pattern = BibPattern::new("[0-9]{2,5}").unwrap();
+        let completed = |short: &str, beyond: &str, confidence| {
+            let mut reading = reading(short, 0.99, 0.0);
+            reading.complete(beyond, confidence, &pattern);
+            reading.text
+        };
+        assert_eq!(completed("0433", "70433", 0.97), "70433");
+        assert_eq!(completed("1026", "10264", 0.97), "10264");
+        assert_eq!(completed("0433", "70433", 0.94), "0433", "a guess");
+        assert_eq!(completed("0433", "70438", 0.97), "0433", "another number");
+        assert_eq!(completed("0433", "x0433", 0.97), "0433", "no bib");
+        assert_eq!(completed("0433", "433", 0.97), "0433");
+    }
+
+    #[test]
+    fn only_an_accepted_bib_that_can_be_longer_is_looked_at_beyond_its_ends() {
+        let may_be_longer = |text: &str, confidence, pattern: &str| {
+            reading(text, confidence, 0.0).may_be_longer(&BibPattern::new(pattern).unwrap())
+        };
+        assert!(may_be_longer("433", 0.9, "[0-9]{2,5}"));
+        assert!(!may_be_longer("433", 0.89, "[0-9]{2,5}"));
+        assert!(!may_be_longer("run", 0.99, "[0-9]{2,5}"));
+        assert!(!may_be_longer("70433", 0.99, "[0-9]{2,5}"), "five digits are the most");
+        assert!(!may_be_longer("433", 0.99, "[0-9]{3}"));
+        assert!(may_be_longer("433", 0.99, "[0-9]{3}[0-9A-Z]?"));
     }
 
     #[test]

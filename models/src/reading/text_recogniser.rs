@@ -31,6 +31,17 @@ const RETRY_EXTENSION: f32 = 0.3;
 /// Range of confidence in which a reading is tried again (step 10).
 const RETRY_CONFIDENCE: Range<f32> = 0.5..0.95;
 
+/// The same for a look beyond the ends of a bib (step 11): room for one digit more at each end.
+const ENDS_EXTENSION: f32 = 0.6;
+
+/// Least probability of each character of a text on a small runner for its confidence to count, and the highest confidence
+/// of others (step 10): only fuzzy searches find those.
+const SMALL_LEAST: f32 = 0.97;
+const SMALL_MAX_CONFIDENCE: f32 = 0.89;
+
+/// How far the confidence in a text may exceed the probability of its least certain character (step 10).
+const MAX_ABOVE_LEAST: f32 = 0.3;
+
 /// A text recognition network for single lines. Keeps its buffers between calls.
 pub(super) struct TextRecogniser {
     network: Network,
@@ -45,8 +56,11 @@ pub(super) struct TextRecogniser {
 pub(super) struct RecognisedLine {
     /// Letters, in the case that was read, and digits; may be empty.
     pub(super) text: String,
-    /// Mean probability of all characters read, 0 to 1; 0 when there are none.
+    /// Mean probability of all characters read, 0 to 1, and at most [`MAX_ABOVE_LEAST`] above the lowest one: a mean alone
+    /// hides that one digit of five is a guess. 0 when there are none.
     pub(super) confidence: f32,
+    /// The lowest of these probabilities.
+    pub(super) least: f32,
 }
 
 impl TextRecogniser {
@@ -68,6 +82,15 @@ impl TextRecogniser {
         Ok(if longer.confidence > line.confidence { longer } else { line })
     }
 
+    /// Reads a text with what is beyond its ends.
+    pub(super) fn read_beyond_ends(
+        &mut self,
+        frame: Frame<'_>,
+        text: &Quad,
+    ) -> Result<RecognisedLine, ModelError> {
+        self.read_strip(frame, &text.lengthened(ENDS_EXTENSION))
+    }
+
     fn read_strip(&mut self, frame: Frame<'_>, strip: &Quad) -> Result<RecognisedLine, ModelError> {
         let slot = Slot { tensor: &mut self.input, item: 0, normalisation: &INPUT_NORMALISATION };
         self.rectifier.place(frame, strip, slot);
@@ -87,7 +110,7 @@ impl RecognisedLine {
     ///
     /// `probabilities` contains, for each column of the strip, the blank and then the alphabet.
     fn decode_ctc(probabilities: &[f32], alphabet: &[char]) -> Self {
-        let (mut text, mut sum, mut count) = (String::new(), 0.0, 0_u32);
+        let (mut text, mut sum, mut count, mut least) = (String::new(), 0.0, 0_u32, 1.0_f32);
         let mut last = 0;
         for column in probabilities.chunks_exact(alphabet.len() + 1) {
             let (class, probability) = argmax(column);
@@ -98,11 +121,18 @@ impl RecognisedLine {
                 }
                 sum += probability;
                 count += 1;
+                least = least.min(probability);
             }
             last = class;
         }
-        let confidence = if count > 0 { sum / count as f32 } else { 0.0 };
-        Self { text, confidence }
+        let mean = if count > 0 { sum / count as f32 } else { 0.0 };
+        let confidence = mean.min(least + MAX_ABOVE_LEAST);
+        Self { text, confidence, least: if count > 0 { least } else { 0.0 } }
+    }
+
+    /// The confidence in a text on a small runner: not enough for an exact search unless every character is certain.
+    pub(super) fn confidence_when_small(&self) -> f32 {
+        if self.least >= SMALL_LEAST { self.confidence } else { self.confidence.min(SMALL_MAX_CONFIDENCE) }
     }
 
     fn needs_retry(&self) -> bool {
@@ -152,14 +182,34 @@ mod tests {
     }
 
     #[test]
+    fn a_text_with_a_guessed_character_is_not_confident() {
+        let digits = |probability| {
+            decode(&[(1, 1.0), (0, 1.0), (1, 1.0), (0, 1.0), (1, 1.0), (2, 1.0), (1, probability)])
+        };
+        assert!((digits(0.7).confidence - 0.94).abs() < 1e-6, "the mean");
+        assert!((digits(0.55).confidence - 0.85).abs() < 1e-6, "not the mean, which is .91");
+    }
+
+    #[test]
+    fn on_a_small_runner_every_character_must_be_certain() {
+        let digits = |probability| decode(&[(1, 1.0), (0, 1.0), (1, probability)]).confidence_when_small();
+        assert!((digits(0.98) - 0.99).abs() < 1e-6);
+        assert!(digits(0.96) < 0.9);
+    }
+
+    #[test]
     fn blanks_decode_to_nothing() {
-        assert_eq!(decode(&[(0, 0.9), (0, 1.0)]), RecognisedLine { text: String::new(), confidence: 0.0 });
-        assert_eq!(decode(&[]), RecognisedLine { text: String::new(), confidence: 0.0 });
+        assert_eq!(
+            decode(&[(0, 0.9), (0, 1.0)]),
+            RecognisedLine { text: String::new(), confidence: 0.0, least: 0.0 }
+        );
+        assert_eq!(decode(&[]), RecognisedLine { text: String::new(), confidence: 0.0, least: 0.0 });
     }
 
     #[test]
     fn only_digits_of_medium_confidence_are_read_again() {
-        let line = |text: &str, confidence| RecognisedLine { text: text.into(), confidence };
+        let line =
+            |text: &str, confidence| RecognisedLine { text: text.into(), confidence, least: confidence };
         assert!(line("a1", 0.5).needs_retry());
         assert!(!line("a1", 0.49).needs_retry());
         assert!(!line("a1", 0.95).needs_retry());

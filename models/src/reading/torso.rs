@@ -12,7 +12,10 @@ use crate::traits::FaceBox;
 const FACE_WIDTH_PER_HEIGHT: f32 = 0.8;
 
 /// Least unit in pixels: smaller runners have no readable bib (step 2).
-const MIN_UNIT: f32 = 20.0;
+const MIN_UNIT: f32 = 12.0;
+
+/// Runners with a smaller unit are small: few of their bibs can be read, and those not as surely (step 2).
+const SMALL_UNIT: f32 = 20.0;
 
 /// The core of a torso (step 3), in units: half its width, and its upper and lower edge below the chin.
 const CORE_HALF_WIDTH: f32 = 1.2;
@@ -61,7 +64,7 @@ pub(super) const FIRST_PASS: TorsoPass = TorsoPass {
     canvas: Size { width: 256, height: 384 },
     window_heights: [192, 256],
     window_step: 32,
-    window_margin: 1,
+    window_margin: 2,
 };
 
 /// The pass for runners where the first pass saw text but no confident bib (step 13): wider and at a larger scale.
@@ -159,6 +162,11 @@ impl Runner {
         }
     }
 
+    /// Whether the digits of a bib are so low, 11 pixels, that they are easily mistaken for others.
+    pub(super) fn is_small(&self) -> bool {
+        self.unit < SMALL_UNIT
+    }
+
     /// Returns the part of the photo that a pass covers; `None` when too little of it is in the photo.
     pub(super) fn region(&self, pass: &TorsoPass, photo: Size) -> Option<Region> {
         let clamp = |position: f32, side: u32| position.clamp(0.0, side as f32).round_ties_even() as u32;
@@ -247,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_long_face_counts_by_its_height_and_small_ones_not_at_all() {
-        let found = select_runners(&[face(100.0, 100.0, 30.0, 50.0), face(700.0, 100.0, 19.0, 24.0)], PHOTO);
+        let found = select_runners(&[face(100.0, 100.0, 30.0, 50.0), face(700.0, 100.0, 11.0, 14.0)], PHOTO);
         assert_eq!(found.iter().map(|runner| runner.unit).collect::<Vec<_>>(), [40.0]);
     }
 

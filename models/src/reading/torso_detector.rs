@@ -97,12 +97,12 @@ mod tests {
 
     #[test]
     fn few_rows_make_a_low_window_around_them() {
-        // A row above and one below: 4 rows of cells of 32 pixels, in the middle of 6.
+        // Two rows above and two below: 6 rows of cells of 32 pixels.
         assert_eq!(first(5..7), CanvasRows { first: 96, count: 192 });
-        // 3 rows; the window is one row longer below than above.
+        // 5 rows; the window is one row longer below than above.
         assert_eq!(first(5..6), CanvasRows { first: 96, count: 192 });
-        assert_eq!(first(4..10), CanvasRows { first: 96, count: 256 });
-        assert_eq!(first(1..8), CanvasRows { first: 0, count: 384 });
+        assert_eq!(first(4..8), CanvasRows { first: 64, count: 256 });
+        assert_eq!(first(2..8), CanvasRows { first: 0, count: 384 });
     }
 
     #[test]

@@ -221,7 +221,9 @@ impl BudgetRequest {
         let inner = &self.budget.0;
         let mut state = lock(&inner.state);
         if !inner.can_grant(&state, &self.claim) {
-            state = exclude_from_busy_time(|| self.wait_for_turn(state, patience));
+            // Without the lock afterwards: the thread may then wait for a core.
+            exclude_from_busy_time(|| drop(self.wait_for_turn(state, patience)));
+            state = lock(&inner.state);
         }
         if state.is_closed {
             return Err(BudgetClosed);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::engine::budget::Budgets;
+use crate::engine::cpu_shares::CpuShares;
 use crate::engine::edge::Inlet;
 use crate::engine::fault::{Component, Outage};
 use crate::engine::runner::{Exit, Outlet, StageFactory, Worker, panic_message};
@@ -40,6 +41,7 @@ pub(crate) struct StageThreads {
     /// Closes each edge, so that no thread waits for one that hangs.
     edge_closers: Vec<Box<dyn Fn() + Send>>,
     store: StoreClient,
+    cpu_shares: CpuShares,
     stats: Arc<PipelineStats>,
 }
 
@@ -54,13 +56,13 @@ pub(crate) struct StageSpec<S: SteppedStage> {
     threads: usize,
     batch_size: usize,
     factory: StageFactory<S>,
-    has_low_priority: bool,
+    computes_on_cpu: bool,
 }
 
 /// How much lower the priority of stages that compute is than that of the threads that answer requests and examine selfies:
-/// a runner who searches waits for an answer, a photo is processed in the background. The scheduler gives a thread five
-/// steps lower a third of the time, so that photos go on however many requests there are.
-const NICENESS: i32 = 5;
+/// a runner who searches waits for an answer, a photo is processed in the background. The scheduler gives a thread ten
+/// steps lower a tenth of the time, so that photos go on however many requests there are.
+const NICENESS: i32 = 10;
 
 impl<S: SteppedStage> StageSpec<S> {
     /// Configures a stage with at least one thread and batches of at least one photo.
@@ -70,19 +72,14 @@ impl<S: SteppedStage> StageSpec<S> {
         batch_size: usize,
         factory: StageFactory<S>,
     ) -> Self {
-        Self {
-            name,
-            threads: threads.max(1),
-            batch_size: batch_size.max(1),
-            factory,
-            has_low_priority: false,
-        }
+        Self { name, threads: threads.max(1), batch_size: batch_size.max(1), factory, computes_on_cpu: false }
     }
 
-    /// Configures that its threads let those of requests go first.
+    /// Configures whether its threads compute on the CPU: then they let those of requests go first, and organizations
+    /// share the cores.
     #[must_use]
-    pub(crate) fn at_low_priority(self) -> Self {
-        Self { has_low_priority: true, ..self }
+    pub(crate) fn on_cpu(self, computes_on_cpu: bool) -> Self {
+        Self { computes_on_cpu, ..self }
     }
 }
 
@@ -99,7 +96,8 @@ fn lower_priority() {
 const MAX_THREADS: usize = 1024;
 
 impl StageThreads {
-    pub(crate) fn new(store: StoreClient, stats: Arc<PipelineStats>) -> Self {
+    /// Threads that compute on the CPU share as many cores.
+    pub(crate) fn new(store: StoreClient, stats: Arc<PipelineStats>, cores: usize) -> Self {
         let (exit_sender, exit_receiver) = bounded(MAX_THREADS);
         let (ready_sender, ready_receiver) = bounded(MAX_THREADS);
         Self {
@@ -110,6 +108,7 @@ impl StageThreads {
             ready_receiver,
             edge_closers: Vec::new(),
             store,
+            cpu_shares: CpuShares::new(cores),
             stats,
         }
     }
@@ -138,11 +137,12 @@ impl StageThreads {
                 outlet: outlet.clone(),
                 stats: Arc::clone(&stats),
                 store: self.store.clone(),
+                cpu_shares: spec.computes_on_cpu.then(|| self.cpu_shares.clone()),
                 has_drained: false,
             };
-            let (ready, has_low_priority) = (self.ready_sender.clone(), spec.has_low_priority);
+            let (ready, computes_on_cpu) = (self.ready_sender.clone(), spec.computes_on_cpu);
             self.spawn_thread(spec.name, i, move || {
-                if has_low_priority {
+                if computes_on_cpu {
                     lower_priority();
                 }
                 worker.run(|| {
@@ -232,6 +232,7 @@ impl Generation {
         self.is_draining.store(true, Ordering::Release);
         self.kill_switch.set();
         self.budgets.close();
+        self.threads.cpu_shares.close();
         self.threads.edge_closers.iter().for_each(|close| close());
         self.wake_feed();
         self.wait_for_exits(timeout, &mut exits);

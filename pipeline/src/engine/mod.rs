@@ -2,6 +2,7 @@
 //! images or models.
 
 pub(crate) mod budget;
+pub(crate) mod cpu_shares;
 pub(crate) mod edge;
 pub(crate) mod fault;
 pub(crate) mod generation;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::photo::FailureReason;
 
+use crate::engine::cpu_shares::CpuShares;
 use crate::engine::edge::{EdgeSender, Inlet, OnSpace, OpenPhoto, PhotoSender, Received};
 use crate::engine::fault::{Outage, Poison};
 use crate::engine::spans::{PhotoOutcome, StageSpan};
@@ -86,6 +87,8 @@ pub(crate) struct Worker<S: SteppedStage> {
     pub(crate) outlet: Outlet<S::Out>,
     pub(crate) stats: Arc<StageStats>,
     pub(crate) store: StoreClient,
+    /// Of the cores, for a stage that computes on them.
+    pub(crate) cpu_shares: Option<CpuShares>,
     /// Whether the worker ended because nothing was left to do; its edge then belongs to the other threads of the stage.
     pub(crate) has_drained: bool,
 }
@@ -132,7 +135,10 @@ impl<S: SteppedStage> Worker<S> {
                 return Exit::Drained;
             };
             let timer = self.stats.start_batch();
+            let share = self.cpu_shares.as_ref().zip(batch.tickets.first());
+            let share = share.map(|(shares, ticket)| shares.hold(ticket.organization()));
             let results = self.run_isolated(&mut stage, &batch);
+            drop(share);
             let results = match results {
                 Ok(results) => results,
                 Err(outage) => {
@@ -261,7 +267,7 @@ impl<S: SteppedStage> Worker<S> {
                     self.inlet.put_back(OpenPhoto { photo, parts, span: Some(span) });
                 }
                 Ok(Step::Wait(part)) => {
-                    parts.push(part);
+                    parts.extend(part);
                     let photo = InFlight { ticket, item };
                     self.inlet.put_back_first(OpenPhoto { photo, parts, span: Some(span) });
                 }
@@ -399,6 +405,7 @@ mod tests {
             outlet: Outlet::Terminal(|()| PhotoOutcome::Ready),
             stats: Arc::new(StageStats::new("one")),
             store: StoreClient { runtime: runtime.handle().clone(), kill_switch: KillSwitch::new() },
+            cpu_shares: None,
             has_drained: false,
         };
         let exit = metrics::with_local_recorder(recorder, || worker.run(|| {}));
@@ -491,6 +498,7 @@ mod tests {
             outlet: Outlet::to(next_sender),
             stats: Arc::new(StageStats::new("one")),
             store: StoreClient { runtime: runtime.handle().clone(), kill_switch: kill_switch.clone() },
+            cpu_shares: None,
             has_drained: false,
         };
         let exit = worker.run(|| {});

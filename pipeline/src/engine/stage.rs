@@ -34,8 +34,9 @@ pub trait Stage {
 pub enum Step<P, T> {
     /// It found a part of the results; the photo needs more steps.
     Part(P),
-    /// It found nothing, because the photo waits for memory that others use. Photos of others are next; that is no progress.
-    Wait(P),
+    /// It took no step, because the photo waits for memory that others use: photos of others are next. What it found before is
+    /// a part; nothing when an earlier step found it.
+    Wait(Option<P>),
     /// The photo is done.
     Done(T),
 }

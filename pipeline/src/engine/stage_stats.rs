@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::engine::cpu_shares::wait_without_share;
 use crate::engine::metrics as names;
 use crate::engine::sync::lock;
 
@@ -16,10 +17,11 @@ thread_local! {
     static WAITED_FOR_BUDGET: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// Runs `wait`, whose time does not count as work of the stage that calls it.
+/// Runs `wait`, whose time does not count as work of the stage that calls it, and which leaves its core to others. It must not
+/// return with a lock.
 pub(crate) fn exclude_from_busy_time<T>(wait: impl FnOnce() -> T) -> T {
     let started_at = Instant::now();
-    let result = wait();
+    let result = wait_without_share(wait);
     WAITED_FOR_BUDGET.set(WAITED_FOR_BUDGET.get() + started_at.elapsed());
     result
 }

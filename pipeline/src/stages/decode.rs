@@ -25,32 +25,28 @@ pub(crate) struct Decode {
 
 impl SteppedStage for Decode {
     type In = FetchedPhoto;
-    type Part = Option<BudgetRequest>;
+    type Part = BudgetRequest;
     type Out = DecodedPhoto;
 
     fn step(
         &mut self,
         batch: &[FetchedPhoto],
-        parts: &[Vec<Option<BudgetRequest>>],
-    ) -> Result<StepResults<Option<BudgetRequest>, DecodedPhoto>, Outage> {
+        parts: &[Vec<BudgetRequest>],
+    ) -> Result<StepResults<BudgetRequest, DecodedPhoto>, Outage> {
         batch.iter().zip(parts).map(|(photo, parts)| self.decode(photo, parts)).collect()
     }
 }
 
-type DecodeStep = Result<Step<Option<BudgetRequest>, DecodedPhoto>, Poison>;
+type DecodeStep = Result<Step<BudgetRequest, DecodedPhoto>, Poison>;
 
 impl Decode {
     /// Decodes the photo when the budget has its bytes; `parts` has the request of an earlier step.
     ///
     /// # Errors
     /// The outer error only when the budget is closed, because the generation ends.
-    fn decode(
-        &mut self,
-        photo: &FetchedPhoto,
-        parts: &[Option<BudgetRequest>],
-    ) -> Result<DecodeStep, Outage> {
+    fn decode(&mut self, photo: &FetchedPhoto, parts: &[BudgetRequest]) -> Result<DecodeStep, Outage> {
         let closed = |closed: BudgetClosed| Outage::new(Component::Stage("decode"), closed.to_string());
-        let earlier = parts.iter().flatten().next();
+        let earlier = parts.first();
         let mut granted = None;
         if let Some(request) = earlier {
             granted = request.take_within(MEMORY_PATIENCE).map_err(closed)?;

@@ -25,27 +25,27 @@ pub(crate) struct Fetch {
 
 impl SteppedStage for Fetch {
     type In = Arc<Lease>;
-    type Part = Option<BudgetRequest>;
+    type Part = BudgetRequest;
     type Out = FetchedPhoto;
 
     fn step(
         &mut self,
         batch: &[Arc<Lease>],
-        parts: &[Vec<Option<BudgetRequest>>],
-    ) -> Result<StepResults<Option<BudgetRequest>, FetchedPhoto>, Outage> {
+        parts: &[Vec<BudgetRequest>],
+    ) -> Result<StepResults<BudgetRequest, FetchedPhoto>, Outage> {
         batch.iter().zip(parts).map(|(lease, parts)| self.fetch(lease, parts)).collect()
     }
 }
 
-type FetchStep = Result<Step<Option<BudgetRequest>, FetchedPhoto>, Poison>;
+type FetchStep = Result<Step<BudgetRequest, FetchedPhoto>, Poison>;
 
 impl Fetch {
     /// Reads the file when the budget has its bytes; `parts` has the request of an earlier step.
-    fn fetch(&self, lease: &Arc<Lease>, parts: &[Option<BudgetRequest>]) -> Result<FetchStep, Outage> {
+    fn fetch(&self, lease: &Arc<Lease>, parts: &[BudgetRequest]) -> Result<FetchStep, Outage> {
         let key = ObjectKey::photo(lease.organization, lease.album, lease.photo, ObjectRole::Original);
         let max_bytes = self.limits.max_file_bytes;
         let closed = |closed: BudgetClosed| Outage::new(Component::Storage, closed.to_string());
-        if let Some(request) = parts.iter().flatten().next() {
+        if let Some(request) = parts.first() {
             let permit = request.take_within(MEMORY_PATIENCE).map_err(closed)?;
             return permit.map_or(Ok(Ok(Step::Wait(None))), |permit| self.read(lease, &key, permit));
         }

@@ -352,7 +352,7 @@ impl FaultyAssembly {
         };
         // Three photos fit at once, so that stages wait for each other all the time.
         let budgets = Budgets { files: Budget::new(3 * PHOTO_BYTES), pixels: Budget::new(1) };
-        let mut threads = StageThreads::new(store.clone(), Arc::clone(&self.shared.stats));
+        let mut threads = StageThreads::new(store.clone(), Arc::clone(&self.shared.stats), 2);
         self.spawn_stages(&mut threads, store, &budgets, leased_rx)?;
         let stall_timeout = self.timings.stall_timeout;
         Ok(PendingGeneration {

@@ -282,7 +282,7 @@ fn threads_that_process_photos_have_a_lower_priority_than_the_others() {
     for stage in ["decode", "resize", "detect", "embed", "read"] {
         let found = niceness_of(stage);
         assert!(
-            !found.is_empty() && found.iter().all(|nice| *nice == (usual + 5).min(19)),
+            !found.is_empty() && found.iter().all(|nice| *nice == (usual + 10).min(19)),
             "{stage}: {found:?}"
         );
     }

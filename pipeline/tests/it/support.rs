@@ -165,6 +165,7 @@ impl PipelineFixture {
 
 pub fn test_settings() -> PipelineSettings {
     PipelineSettings {
+        cores: 4,
         decode_threads: 2,
         resize_threads: 1,
         fetch_threads: 2,

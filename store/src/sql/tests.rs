@@ -6,6 +6,7 @@ use sqlx::{AssertSqlSafe, Row};
 use tempfile::TempDir;
 
 use super::database::Database;
+use super::dialect::sqlite;
 use super::queue::lease::FRESH_PHOTOS;
 use super::queue::outbox::UNPUBLISHED_PHOTOS;
 use super::statement::Statement;
@@ -96,12 +97,20 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
 #[tokio::test]
 async fn hot_statements_use_indexes_only() {
     let (_folder, _store, database) = open_store().await;
-    let expected: [(Statement, &[&str]); 30] = [
+    let expected: [(Statement, &[&str]); 38] = [
         (FRESH_PHOTOS.organizations, &["COVERING INDEX photo_waiting (organization>?)"]),
         (FRESH_PHOTOS.albums, &["COVERING INDEX photo_waiting (organization=? AND album>?)"]),
         (FRESH_PHOTOS.photos, &["COVERING INDEX photo_waiting (organization=? AND album=? AND "]),
         (crate::sql::queue::lease::NEXT_CRASH_SUSPECT, &["photo_suspect (lease_until<?)"]),
-        (crate::sql::dialect::sqlite::RENEW_LEASE.into(), &["photo_lease (lease=?)"]),
+        (sqlite::LOCK_PHOTOS.into(), &["PRIMARY KEY (album=? AND id=?)"]),
+        (sqlite::QUEUE_PHOTOS.into(), &["PRIMARY KEY (album=? AND id=?)"]),
+        (sqlite::ASSIGN_LEASES.into(), &["PRIMARY KEY (album=? AND id=?)"]),
+        (sqlite::MARK_READY.into(), &["PRIMARY KEY (album=? AND id=?)"]),
+        (sqlite::MARK_PUBLISHED.into(), &["PRIMARY KEY (album=? AND id=?)"]),
+        (sqlite::RENEW_LEASES.into(), &["photo_lease (lease=?)"]),
+        (sqlite::RELEASE_LEASES.into(), &["photo_lease (lease=?)"]),
+        (sqlite::DELETE_FACES.into(), &["face_by_photo (album=? AND photo=?)"]),
+        (sqlite::DELETE_TEXTS.into(), &["seen_text_by_photo (album=? AND photo=?)"]),
         (queue::RECLAIM_LEASES.into(), &["photo_suspect (lease_until>?)"]),
         (queue::DEPTH.into(), &["photo_fresh", "photo_suspect (lease_until<?)"]),
         (queue::WAITING_SINCE.into(), &["photo_fresh (album>?)", "photo_fresh (album=?)"]),

@@ -55,7 +55,7 @@ fn torsos_without_a_number_are_skipped_and_the_numbers_of_others_are_found() {
     let photos: Vec<Vec<u8>> = (1..=SEEDS)
         .map(|seed| event::draw_group_photo(&portraits, [None, Some("4817"), None], seed).expect("a photo"))
         .collect();
-    for (gate, least_skipped, most_skipped) in [("on", SEEDS, 2 * SEEDS), ("off", 0, 0)] {
+    for (gate, least_skipped, most_skipped) in [("all", SEEDS, 2 * SEEDS), ("off", 0, 0)] {
         let options = match ServiceOptions::with_real_models() {
             Ok(options) => options.with_setting("PHOTOFINISH_BIB_GATE", gate),
             Err(why) => return skip_or_fail(TEST, &why),

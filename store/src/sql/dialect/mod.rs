@@ -1,5 +1,5 @@
-//! Writes to many photos in one transaction, implemented per database: [`sqlite`] runs a statement per photo, which costs
-//! microseconds; [`postgres`] runs a statement for all photos, because each costs a network round trip.
+//! Writes to many photos in one transaction, one statement for all of them, implemented per database: [`postgres`] has
+//! arrays and locks rows, [`sqlite`] has neither.
 //!
 //! The callers decide which photos may be changed, once for both databases.
 
@@ -61,12 +61,15 @@ impl PhotoStateRow {
     }
 }
 
-/// What [`QueueWrites::queue_photos`] sets, except for the values of each call.
+/// What [`QueueWrites::queue_photos`] sets, except for the values of each photo. `$now` is the parameter of the time.
 macro_rules! queue_uploaded {
-    ($rest:literal) => {
+    ($now:literal, $rest:expr) => {
         concat!(
-            "update photo set state = 'queued', confirmed_at = $4, updated_at = $4, published_at = null, \
-             attempts = 0, failure = null, failure_detail = null, settled_at = null, \
+            "update photo set state = 'queued', confirmed_at = ",
+            $now,
+            ", updated_at = ",
+            $now,
+            ", published_at = null, attempts = 0, failure = null, failure_detail = null, settled_at = null, \
              organization = (select organization from album where album.id = photo.album), ",
             $rest
         )

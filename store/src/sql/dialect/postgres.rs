@@ -83,6 +83,7 @@ impl QueueWrites for TimedConnection {
         let (albums, ids) = unzip_refs(uploads.iter().map(|(photo, _)| *photo));
         let sizes: Vec<Option<i64>> = uploads.iter().map(|(_, size_bytes)| *size_bytes).collect();
         sqlx::query(queue_uploaded!(
+            "$4",
             "size_bytes = uploaded.size_bytes \
              from unnest($1::uuid[], $2::uuid[], $3::bigint[]) as uploaded (album, id, size_bytes) \
              where photo.album = uploaded.album and photo.id = uploaded.id"

@@ -1,10 +1,14 @@
-//! SQLite: one statement per photo. A write transaction holds the lock of the whole file, so that there is nothing to lock
-//! per photo.
+//! SQLite: one statement for all photos, with their values in a JSON list, as SQLite has no arrays. A connection is a thread,
+//! so that each statement costs two switches between threads: for a photo, that is more than its work.
+//!
+//! A write transaction holds the lock of the whole file, so that there is nothing to lock per photo.
 
 use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
-use sqlx::SqliteConnection;
+use serde::Serialize;
+use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
+use uuid::Uuid;
 
 use super::{LeaseWindow, PhotoRowState, PhotoStateRow, QueueWrites, album_not_found, queue_uploaded};
 use crate::model::encoding::{to_micros, vector_to_bytes};
@@ -12,30 +16,118 @@ use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{DetectedFace, DetectedText, NewPhoto};
 use crate::search::faces::Change;
 use crate::sql::error::store_error;
-use crate::sql::row_types::index_state_to_str;
+use crate::sql::row_types::{index_state_to_str, to_json};
+use crate::sql::statement::strip_nul;
 use crate::traits::{PhotoRef, PhotoResults, Result, UnpublishedPhoto};
 
-/// Public for the test of query plans.
-pub(in crate::sql) const RENEW_LEASE: &str =
-    "update photo set lease_until = $2 where lease = $1 and state = 'processing'";
+/// Rows that one statement inserts. Each number of rows is a text of its own in the cache of prepared statements.
+const ROWS_PER_INSERT: usize = 16;
+
+/// The rows of the JSON list `$1` as a table `named` of photos, followed by further columns.
+macro_rules! named_photos {
+    ($columns:literal) => {
+        concat!(
+            "(select unhex(value ->> 0) as album, unhex(value ->> 1) as id",
+            $columns,
+            " from json_each($1)) as named"
+        )
+    };
+}
+
+/// The condition that joins [`named_photos`].
+macro_rules! is_named {
+    () => {
+        " where photo.album = named.album and photo.id = named.id"
+    };
+}
+
+macro_rules! album_is_open {
+    () => {
+        " and (select closed_at from album where album.id = photo.album) is null"
+    };
+}
+
+macro_rules! is_running {
+    () => {
+        " where lease in (select unhex(value) from json_each($1)) and state = 'processing'"
+    };
+}
+
+macro_rules! delete_of_photos {
+    ($table:literal) => {
+        concat!(
+            "delete from ",
+            $table,
+            " where (album, photo) in (select unhex(value ->> 0), unhex(value ->> 1) from json_each($1))"
+        )
+    };
+}
+
+// Constants of this module for the test of query plans.
+
+pub(in crate::sql) const LOCK_PHOTOS: &str = concat!(
+    "select photo.album, photo.id, state, attempts, lease, lease_until from ",
+    named_photos!(""),
+    " cross join photo",
+    is_named!(),
+    album_is_open!(),
+);
+
+pub(in crate::sql) const QUEUE_PHOTOS: &str = queue_uploaded!(
+    "$2",
+    concat!("size_bytes = named.size_bytes from ", named_photos!(", value ->> 2 as size_bytes"), is_named!())
+);
+
+pub(in crate::sql) const ASSIGN_LEASES: &str = concat!(
+    "update photo set state = 'processing', attempts = attempts + 1, lease = named.lease, lease_until = $2, \
+     updated_at = $3 from ",
+    named_photos!(", unhex(value ->> 2) as lease"),
+    is_named!(),
+    " returning lease, confirmed_at",
+);
+
+pub(in crate::sql) const RENEW_LEASES: &str =
+    concat!("update photo set lease_until = $2", is_running!(), " returning lease");
+
+pub(in crate::sql) const RELEASE_LEASES: &str = concat!(
+    "update photo set state = 'queued', attempts = attempts - 1, lease = null, lease_until = 0, updated_at = $2, \
+     published_at = null, confirmed_at = confirmed_at + 1",
+    is_running!(),
+);
+
+pub(in crate::sql) const MARK_READY: &str = concat!(
+    "update photo set state = 'ready', width = named.width, height = named.height, taken_at = named.taken_at, \
+     camera = named.camera, skipped_runners = named.skipped_runners, settled_at = $2, updated_at = $2, \
+     attempts = 0, lease = null, lease_until = 0 from ",
+    named_photos!(
+        ", value ->> 2 as width, value ->> 3 as height, value ->> 4 as taken_at, value ->> 5 as camera, \
+         value ->> 6 as skipped_runners"
+    ),
+    is_named!(),
+);
+
+pub(in crate::sql) const MARK_PUBLISHED: &str = concat!(
+    "update photo set published_at = $2 from ",
+    named_photos!(", value ->> 2 as confirmed_at"),
+    is_named!(),
+    " and photo.confirmed_at = named.confirmed_at",
+    album_is_open!(),
+);
+
+pub(in crate::sql) const DELETE_FACES: &str = delete_of_photos!("face");
+
+pub(in crate::sql) const DELETE_TEXTS: &str = delete_of_photos!("seen_text");
 
 #[async_trait]
 impl QueueWrites for SqliteConnection {
     async fn lock_photos(&mut self, photos: &[PhotoRef]) -> Result<HashMap<PhotoRef, PhotoRowState>> {
-        let mut locked = HashMap::with_capacity(photos.len());
-        for PhotoRef { album, photo } in photos {
-            let row: Option<PhotoStateRow> = sqlx::query_as(
-                "select album, id, state, attempts, lease, lease_until from photo where album = $1 and id = $2 \
-                 and (select closed_at from album where album.id = photo.album) is null",
-            )
-            .bind(album)
-            .bind(photo)
-            .fetch_optional(&mut *self)
+        let named = json_rows(photos.iter().map(|photo| key_of(*photo)))?;
+        let rows: Vec<PhotoStateRow> = sqlx::query_as(LOCK_PHOTOS)
+            .bind(named)
+            .fetch_all(self)
             .await
             .map_err(store_error("lock photos"))?;
-            locked.extend(row.map(PhotoStateRow::into_state).transpose()?);
-        }
-        Ok(locked)
+        rows.into_iter().map(PhotoStateRow::into_state).collect()
     }
 
     async fn insert_photos(
@@ -44,38 +136,39 @@ impl QueueWrites for SqliteConnection {
         photos: Vec<(PhotoId, NewPhoto)>,
         now: i64,
     ) -> Result<()> {
-        for (id, photo) in photos {
-            let inserted = sqlx::query(
-                "insert into photo (album, id, filename, content_type, state, created_at, updated_at) \
-                 select id, $2, $3, $4, 'awaiting_upload', $5, $5 from album where id = $1 and closed_at is null",
-            )
-            .bind(album)
-            .bind(id)
-            .bind(photo.filename)
-            .bind(photo.content_type)
-            .bind(now)
-            .execute(&mut *self)
-            .await
-            .map_err(store_error("create photos"))?;
-            if inserted.rows_affected() == 0 {
-                return Err(album_not_found(album));
-            }
-        }
-        Ok(())
+        let expected = photos.len() as u64;
+        let rows = json_rows(
+            photos
+                .into_iter()
+                .map(|(id, photo)| (hex(id.0), strip_nul(photo.filename), strip_nul(photo.content_type))),
+        )?;
+        let inserted = sqlx::query(
+            "insert into photo (album, id, filename, content_type, state, created_at, updated_at) \
+             select album.id, unhex(value ->> 0), value ->> 1, value ->> 2, 'awaiting_upload', $3, $3 \
+             from album cross join json_each($1) where album.id = $2 and closed_at is null",
+        )
+        .bind(rows)
+        .bind(album)
+        .bind(now)
+        .execute(self)
+        .await
+        .map_err(store_error("create photos"))?
+        .rows_affected();
+        if inserted == expected { Ok(()) } else { Err(album_not_found(album)) }
     }
 
     async fn queue_photos(&mut self, uploads: &[(PhotoRef, Option<i64>)], now: i64) -> Result<()> {
-        for (PhotoRef { album, photo }, size_bytes) in uploads {
-            sqlx::query(queue_uploaded!("size_bytes = $3 where album = $1 and id = $2"))
-                .bind(album)
-                .bind(photo)
-                .bind(size_bytes)
-                .bind(now)
-                .execute(&mut *self)
-                .await
-                .map_err(store_error("confirm photos"))?;
-        }
-        Ok(())
+        let rows = uploads.iter().map(|(photo, size_bytes)| {
+            let (album, id) = key_of(*photo);
+            (album, id, *size_bytes)
+        });
+        sqlx::query(QUEUE_PHOTOS)
+            .bind(json_rows(rows)?)
+            .bind(now)
+            .execute(self)
+            .await
+            .map_err(store_error("confirm photos"))
+            .map(drop)
     }
 
     async fn assign_leases(
@@ -83,189 +176,173 @@ impl QueueWrites for SqliteConnection {
         photos: &[(PhotoRef, LeaseId)],
         window: LeaseWindow,
     ) -> Result<HashMap<LeaseId, i64>> {
-        let mut queued = HashMap::with_capacity(photos.len());
-        for (PhotoRef { album, photo }, lease) in photos {
-            let confirmed_at: i64 = sqlx::query_scalar(
-                "update photo set state = 'processing', attempts = attempts + 1, lease = $3, lease_until = $4, \
-                 updated_at = $5 where album = $1 and id = $2 returning confirmed_at",
-            )
-            .bind(album)
-            .bind(photo)
-            .bind(lease)
+        let rows = photos.iter().map(|(photo, lease)| {
+            let (album, id) = key_of(*photo);
+            (album, id, hex(lease.0))
+        });
+        let queued: Vec<(LeaseId, i64)> = sqlx::query_as(ASSIGN_LEASES)
+            .bind(json_rows(rows)?)
             .bind(window.until)
             .bind(window.now)
-            .fetch_one(&mut *self)
+            .fetch_all(self)
             .await
             .map_err(store_error("lease photos"))?;
-            queued.insert(*lease, confirmed_at);
-        }
-        Ok(queued)
+        Ok(queued.into_iter().collect())
     }
 
     async fn renew_leases(&mut self, leases: &[LeaseId], until: i64) -> Result<HashSet<LeaseId>> {
-        let mut running = HashSet::with_capacity(leases.len());
-        for lease in leases {
-            let renewed = sqlx::query(RENEW_LEASE)
-                .bind(lease)
-                .bind(until)
-                .execute(&mut *self)
-                .await
-                .map_err(store_error("renew leases"))?;
-            if renewed.rows_affected() > 0 {
-                running.insert(*lease);
-            }
-        }
-        Ok(running)
+        let renewed: Vec<LeaseId> = sqlx::query_scalar(RENEW_LEASES)
+            .bind(json_rows(leases.iter().map(|lease| hex(lease.0)))?)
+            .bind(until)
+            .fetch_all(self)
+            .await
+            .map_err(store_error("renew leases"))?;
+        Ok(renewed.into_iter().collect())
     }
 
     async fn release_leases(&mut self, leases: &[LeaseId], now: i64) -> Result<()> {
-        for lease in leases {
-            sqlx::query(
-                "update photo set state = 'queued', attempts = attempts - 1, lease = null, lease_until = 0, \
-                 updated_at = $2, published_at = null, confirmed_at = confirmed_at + 1 where lease = $1 and state = 'processing'",
-            )
-            .bind(lease)
+        sqlx::query(RELEASE_LEASES)
+            .bind(json_rows(leases.iter().map(|lease| hex(lease.0)))?)
             .bind(now)
-            .execute(&mut *self)
+            .execute(self)
             .await
-            .map_err(store_error("release photos"))?;
-        }
-        Ok(())
+            .map_err(store_error("release photos"))
+            .map(drop)
     }
 
     async fn mark_ready(&mut self, photos: &[&PhotoResults], now: i64) -> Result<()> {
-        for results in photos {
-            sqlx::query(
-                "update photo set state = 'ready', width = $3, height = $4, taken_at = $5, camera = $6, \
-                 skipped_runners = $7, settled_at = $8, updated_at = $8, attempts = 0, lease = null, lease_until = 0 \
-                 where album = $1 and id = $2",
-            )
-            .bind(results.lease.album)
-            .bind(results.lease.photo)
-            .bind(i64::from(results.size.width))
-            .bind(i64::from(results.size.height))
-            .bind(results.taken_at.map(to_micros))
-            .bind(results.camera.as_deref())
-            .bind(i64::from(results.skipped_runners))
+        let rows = photos.iter().map(|results| {
+            let (album, id) = key_of(photo_ref(results));
+            let taken_at = results.taken_at.map(to_micros);
+            let camera = results.camera.clone().map(strip_nul);
+            (album, id, results.size.width, results.size.height, taken_at, camera, results.skipped_runners)
+        });
+        sqlx::query(MARK_READY)
+            .bind(json_rows(rows)?)
             .bind(now)
-            .execute(&mut *self)
+            .execute(self)
             .await
-            .map_err(store_error("finish photos"))?;
-        }
-        Ok(())
+            .map_err(store_error("finish photos"))
+            .map(drop)
     }
 
     async fn delete_detections(&mut self, photos: &[PhotoRef]) -> Result<()> {
-        for PhotoRef { album, photo } in photos {
-            sqlx::query("delete from face where album = $1 and photo = $2")
-                .bind(album)
-                .bind(photo)
-                .execute(&mut *self)
-                .await
-                .map_err(store_error("delete faces"))?;
-            sqlx::query("delete from seen_text where album = $1 and photo = $2")
-                .bind(album)
-                .bind(photo)
-                .execute(&mut *self)
-                .await
-                .map_err(store_error("delete texts"))?;
-        }
-        Ok(())
+        let named = json_rows(photos.iter().map(|photo| key_of(*photo)))?;
+        sqlx::query(DELETE_FACES)
+            .bind(&named)
+            .execute(&mut *self)
+            .await
+            .map_err(store_error("delete faces"))?;
+        sqlx::query(DELETE_TEXTS)
+            .bind(named)
+            .execute(self)
+            .await
+            .map_err(store_error("delete texts"))
+            .map(drop)
     }
 
     async fn insert_detections(&mut self, photos: &[&PhotoResults]) -> Result<()> {
-        for results in photos {
-            let photo = PhotoRef { album: results.lease.album, photo: results.lease.photo };
-            for face in &results.faces {
-                insert_face(self, photo, face).await?;
-            }
-            for text in &results.texts {
-                insert_text(self, photo, text).await?;
-            }
+        let faces: Vec<(PhotoRef, &DetectedFace)> = photos
+            .iter()
+            .flat_map(|results| results.faces.iter().map(|face| (photo_ref(results), face)))
+            .collect();
+        for faces in faces.chunks(ROWS_PER_INSERT) {
+            insert_faces(self, faces).await?;
+        }
+        let texts: Vec<(PhotoRef, &DetectedText)> = photos
+            .iter()
+            .flat_map(|results| results.texts.iter().map(|text| (photo_ref(results), text)))
+            .collect();
+        for texts in texts.chunks(ROWS_PER_INSERT) {
+            insert_texts(self, texts).await?;
         }
         Ok(())
     }
 
     async fn record_change(&mut self, album: AlbumId, change: Change, photos: &[PhotoId]) -> Result<()> {
-        for photo in photos {
-            sqlx::query(
-                "insert into photo_change (album, change, photo, mark) values ($1, $2, $3, $4) \
-                 on conflict do nothing",
-            )
-            .bind(album)
-            .bind(change.number)
-            .bind(photo)
-            .bind(change.nonce)
-            .execute(&mut *self)
-            .await
-            .map_err(store_error("record a change"))?;
-        }
-        Ok(())
+        sqlx::query(
+            "insert into photo_change (album, change, photo, mark) select $2, $3, unhex(value), $4 \
+             from json_each($1) where true on conflict do nothing",
+        )
+        .bind(json_rows(photos.iter().map(|photo| hex(photo.0)))?)
+        .bind(album)
+        .bind(change.number)
+        .bind(change.nonce)
+        .execute(self)
+        .await
+        .map_err(store_error("record a change"))
+        .map(drop)
     }
 
     async fn mark_published(&mut self, photos: &[UnpublishedPhoto], now: i64) -> Result<()> {
-        for UnpublishedPhoto { photo, confirmed_at } in photos {
-            sqlx::query(
-                "update photo set published_at = $4 where album = $1 and id = $2 and confirmed_at = $3 \
-                 and (select closed_at from album where album.id = photo.album) is null",
-            )
-            .bind(photo.album)
-            .bind(photo.photo)
-            .bind(confirmed_at)
+        let rows = photos.iter().map(|UnpublishedPhoto { photo, confirmed_at }| {
+            let (album, id) = key_of(*photo);
+            (album, id, *confirmed_at)
+        });
+        sqlx::query(MARK_PUBLISHED)
+            .bind(json_rows(rows)?)
             .bind(now)
-            .execute(&mut *self)
+            .execute(self)
             .await
-            .map_err(store_error("mark photos as published"))?;
-        }
-        Ok(())
+            .map_err(store_error("mark photos as published"))
+            .map(drop)
     }
 }
 
-async fn insert_face(
-    connection: &mut SqliteConnection,
-    PhotoRef { album, photo }: PhotoRef,
-    face: &DetectedFace,
-) -> Result<()> {
-    sqlx::query(
-        "insert into face (album, photo, box_top, box_left, box_width, box_height, confidence, unindexed, \
-         model, embedding) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-    )
-    .bind(album)
-    .bind(photo)
-    .bind(face.bounding_box.top)
-    .bind(face.bounding_box.left)
-    .bind(face.bounding_box.width)
-    .bind(face.bounding_box.height)
-    .bind(face.confidence)
-    .bind(face.unindexed.map(|reason| reason.as_str()))
-    .bind(face.embedding.as_ref().map(|embedding| embedding.model.as_str()))
-    .bind(face.embedding.as_ref().map(|embedding| vector_to_bytes(&embedding.vector)))
-    .execute(connection)
-    .await
-    .map_err(store_error("insert faces"))
-    .map(drop)
+/// A JSON list of rows, for `json_each`.
+fn json_rows<T: Serialize>(rows: impl Iterator<Item = T>) -> Result<String> {
+    to_json(&rows.collect::<Vec<_>>())
 }
 
-async fn insert_text(
-    connection: &mut SqliteConnection,
-    PhotoRef { album, photo }: PhotoRef,
-    text: &DetectedText,
-) -> Result<()> {
-    sqlx::query(
+/// An id as `unhex` reads it.
+fn hex(id: Uuid) -> String {
+    id.simple().to_string()
+}
+
+fn key_of(PhotoRef { album, photo }: PhotoRef) -> (String, String) {
+    (hex(album.0), hex(photo.0))
+}
+
+fn photo_ref(results: &PhotoResults) -> PhotoRef {
+    PhotoRef { album: results.lease.album, photo: results.lease.photo }
+}
+
+/// Not from JSON, which would round the numbers and double the bytes of the vectors.
+async fn insert_faces(connection: &mut SqliteConnection, faces: &[(PhotoRef, &DetectedFace)]) -> Result<()> {
+    let mut insert = QueryBuilder::<Sqlite>::new(
+        "insert into face (album, photo, box_top, box_left, box_width, box_height, confidence, unindexed, \
+         model, embedding) ",
+    );
+    insert.push_values(faces, |mut row, (PhotoRef { album, photo }, face)| {
+        row.push_bind(*album)
+            .push_bind(*photo)
+            .push_bind(face.bounding_box.top)
+            .push_bind(face.bounding_box.left)
+            .push_bind(face.bounding_box.width)
+            .push_bind(face.bounding_box.height)
+            .push_bind(face.confidence)
+            .push_bind(face.unindexed.map(|reason| reason.as_str()))
+            .push_bind(face.embedding.as_ref().map(|embedding| embedding.model.clone()))
+            .push_bind(face.embedding.as_ref().map(|embedding| vector_to_bytes(&embedding.vector)));
+    });
+    insert.build().execute(connection).await.map_err(store_error("insert faces")).map(drop)
+}
+
+async fn insert_texts(connection: &mut SqliteConnection, texts: &[(PhotoRef, &DetectedText)]) -> Result<()> {
+    let mut insert = QueryBuilder::<Sqlite>::new(
         "insert into seen_text (album, photo, text, box_top, box_left, box_width, box_height, confidence, \
-         standing) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-    )
-    .bind(album)
-    .bind(photo)
-    .bind(text.text.as_str())
-    .bind(text.bounding_box.top)
-    .bind(text.bounding_box.left)
-    .bind(text.bounding_box.width)
-    .bind(text.bounding_box.height)
-    .bind(text.confidence)
-    .bind(index_state_to_str(text.index_state))
-    .execute(connection)
-    .await
-    .map_err(store_error("insert texts"))
-    .map(drop)
+         standing) ",
+    );
+    insert.push_values(texts, |mut row, (PhotoRef { album, photo }, text)| {
+        row.push_bind(*album)
+            .push_bind(*photo)
+            .push_bind(text.text.clone())
+            .push_bind(text.bounding_box.top)
+            .push_bind(text.bounding_box.left)
+            .push_bind(text.bounding_box.width)
+            .push_bind(text.bounding_box.height)
+            .push_bind(text.confidence)
+            .push_bind(index_state_to_str(text.index_state));
+    });
+    insert.build().execute(connection).await.map_err(store_error("insert texts")).map(drop)
 }
