@@ -35,6 +35,11 @@ impl Received {
     }
 }
 
+/// Runs `work` on a thread that nobody waits for.
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
+    drop(std::thread::Builder::new().name(name.to_owned()).spawn(work).expect("a thread"));
+}
+
 /// A partner's program that receives webhooks. It answers with the statuses of its script, then with 204.
 struct Receiver {
     port: u16,
@@ -48,10 +53,10 @@ impl Receiver {
         let received: Arc<Mutex<Vec<Received>>> = Arc::default();
         let script: Arc<Mutex<VecDeque<u16>>> = Arc::new(Mutex::new(script.iter().copied().collect()));
         let kept = Arc::clone(&received);
-        std::thread::spawn(move || {
+        spawn("receiver", move || {
             for socket in listener.incoming().flatten() {
                 let (kept, script) = (Arc::clone(&kept), Arc::clone(&script));
-                std::thread::spawn(move || answer(&socket, &kept, &script));
+                spawn("answer", move || answer(&socket, &kept, &script));
             }
         });
         Self { port, received }
