@@ -28,7 +28,7 @@ pub struct WebhookArguments {
     pub webhook_allow: Option<AllowedTargets>,
     /// Whether the URL of a webhook may begin with http://, for a trial on one machine
     #[arg(long, env = "PHOTOFINISH_WEBHOOK_HTTP", value_name = "SWITCH", default_value = "off")]
-    #[arg(value_parser = SWITCH)]
+    #[arg(value_parser = SWITCH, action = clap::ArgAction::Set)]
     pub webhook_http: bool,
 }
 
