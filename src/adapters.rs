@@ -1,5 +1,6 @@
 //! Implements the API's traits with the store and the pipeline. No rules of its own.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,6 +11,7 @@ use photofinish_pipeline::{
 use photofinish_store::Store;
 use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::photo::Embedding;
+use photofinish_store::model::process::Process;
 
 /// The probe service of this process; `None` in a role without an API.
 pub struct ProbeAdapter(pub Option<Arc<ProbeService>>);
@@ -90,7 +92,60 @@ impl Health for ServiceHealth {
         parts
     }
 
-    fn bottleneck(&self) -> Option<String> {
-        self.pipeline.as_ref()?.bottleneck().map(str::to_owned)
+    /// The bottleneck of this process; where it processes nothing, that of the others.
+    async fn find_bottleneck(&self) -> Option<String> {
+        if let Some(stage) = self.pipeline.as_ref().and_then(|pipeline| pipeline.bottleneck()) {
+            return Some(stage.to_owned());
+        }
+        match self.store.processes.list().await {
+            Ok(processes) => find_common_bottleneck(&processes),
+            Err(error) => {
+                tracing::warn!(%error, "failed to read the reports of processes");
+                None
+            }
+        }
+    }
+}
+
+/// The stage that limits the processes with most of the photos in flight.
+fn find_common_bottleneck(processes: &[Process]) -> Option<String> {
+    let mut photos: BTreeMap<&str, u64> = BTreeMap::new();
+    for pipeline in processes.iter().filter_map(|process| process.report.pipeline.as_ref()) {
+        if let Some(stage) = &pipeline.bottleneck {
+            *photos.entry(stage).or_default() += pipeline.photos_in_flight;
+        }
+    }
+    photos.into_iter().max_by_key(|(_, photos)| *photos).map(|(stage, _)| stage.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use photofinish_store::model::ids::ProcessId;
+    use photofinish_store::model::process::{PipelineReport, ProcessReport};
+    use time::OffsetDateTime;
+
+    use super::*;
+
+    fn worker(bottleneck: Option<&str>, photos_in_flight: u64) -> Process {
+        let bottleneck = bottleneck.map(str::to_owned);
+        Process {
+            id: ProcessId::generate(),
+            role: "work".to_owned(),
+            host: "a".to_owned(),
+            version: "1".to_owned(),
+            started_at: OffsetDateTime::UNIX_EPOCH,
+            report: ProcessReport {
+                pipeline: Some(PipelineReport { photos_in_flight, bottleneck, stages: Vec::new() }),
+            },
+        }
+    }
+
+    #[test]
+    fn the_bottleneck_of_a_cluster_is_where_most_photos_are() {
+        let api = Process { report: ProcessReport::default(), ..worker(None, 0) };
+        let workers = [worker(Some("decode"), 20), worker(Some("read"), 12), worker(Some("read"), 12)];
+        assert_eq!(find_common_bottleneck(&workers).as_deref(), Some("read"));
+        assert_eq!(find_common_bottleneck(&workers[..2]).as_deref(), Some("decode"));
+        assert_eq!(find_common_bottleneck(&[api, worker(None, 3)]), None);
     }
 }

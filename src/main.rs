@@ -4,6 +4,7 @@ mod adapters;
 mod allocators;
 mod commands;
 mod config;
+mod events;
 mod file_limit;
 mod maintenance;
 mod models;
@@ -13,13 +14,14 @@ mod run;
 mod secrets;
 mod shutdown;
 mod store;
+mod tasks;
 mod telemetry;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::commands::{doctor, key, models as model_files, sweep, upload};
+use crate::commands::{doctor, key, models as model_files, secret, sweep, upload};
 use crate::config::settings::Settings;
 use crate::config::{Config, ForeignVariables};
 use crate::role::Role;
@@ -58,6 +60,9 @@ enum Command {
     Migrate,
     /// Removes stored bytes that no photo and no selfie needs
     Sweep(sweep::SweepArguments),
+    /// Changes the key that seals the secrets in the database
+    #[command(subcommand)]
+    Secret(secret::SecretCommand),
     /// Verifies the model files, measures the networks
     #[command(subcommand)]
     Models(model_files::ModelsCommand),
@@ -94,6 +99,7 @@ fn run_command() -> anyhow::Result<ExitCode> {
         Command::Config => Ok(print_config(&config)),
         Command::Migrate => run::migrate(&config),
         Command::Sweep(arguments) => sweep::run(&config, &arguments),
+        Command::Secret(command) => secret::run(&config, &command),
         Command::Models(model_files::ModelsCommand::Verify) => model_files::verify(&config),
         Command::Models(model_files::ModelsCommand::Tune) => model_files::tune(&config),
     }

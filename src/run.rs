@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use metrics_exporter_prometheus::PrometheusHandle;
 use photofinish_api::context::{
-    ApiSettings, BodyBudget, Context, Draining, ProgressCache, SeatLimits, Seats, TraceHook,
+    ApiSettings, BodyBudget, Context, Draining, EventFeed, ProgressCache, SeatLimits, Seats, TraceHook,
 };
 use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{
@@ -27,10 +28,13 @@ use tokio::task::JoinHandle;
 use crate::adapters::{ProbeAdapter, ServiceHealth};
 use crate::config::settings::Settings;
 use crate::config::{Config, GcSchedule};
+use crate::events::client::{SystemLookup, WebhookClients};
+use crate::events::sender::WebhookSender;
 use crate::file_limit::FileLimit;
 use crate::role::Role;
 use crate::shutdown::{Signals, end_process, wait_until_stopped};
 use crate::store::{self, EmbeddedLocks};
+use crate::tasks::Tasks;
 use crate::telemetry::{self, Telemetry};
 use crate::{maintenance, models};
 
@@ -116,16 +120,15 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     reclaim_leases(role, &store).await;
     let pipeline = role.has_pipeline().then(|| Arc::new(start_pipeline(&config, &store, models.clone())));
     let probes = role.has_api().then(|| Arc::new(ProbeService::start(models, probe_settings(&config))));
+    let webhooks = prepare_webhooks(&config, role, &store).await?;
     let health = ServiceHealth { store: store.clone(), pipeline: pipeline.clone(), probes: probes.clone() };
     let context = Context {
         store: store.clone(),
         health: Arc::new(health),
         settings: Arc::new(api_settings(&config)),
         probe_embedder: Arc::new(ProbeAdapter(probes)),
-        render_metrics: Arc::new({
-            let metrics = metrics.clone();
-            move || telemetry::metrics_page::render(&metrics)
-        }),
+        webhooks: Arc::new(webhooks.clone()),
+        render_metrics: metrics_renderer(&metrics),
         on_queued: Arc::new({
             let pipeline = pipeline.clone();
             move || pipeline.iter().for_each(|pipeline| pipeline.wake())
@@ -133,16 +136,16 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
         trace_hook,
         draining: Draining::default(),
         progress_cache: ProgressCache::default(),
+        event_feed: EventFeed::default(),
         body_budget: BodyBudget::default(),
         seats,
     };
     let (stop, stopped) = watch::channel(false);
-    let is_idle = {
-        let pipeline = pipeline.clone();
-        move || pipeline.iter().all(|pipeline| pipeline.in_flight() == 0)
-    };
+    let idle = pipeline.clone();
+    let is_idle = move || idle.iter().all(|pipeline| pipeline.in_flight() == 0);
     let gc = daily_gc(&config, role);
     let maintenance = tokio::spawn(maintenance::run(store.clone(), gc, metrics, is_idle, stopped.clone()));
+    let tasks = Tasks::start(&config, role, webhooks, pipeline.clone(), &stopped);
     let admin = start_admin(&config, &context, stopped.clone()).await?;
     tracing::info!(listen = %address, role = %role, "ready for requests");
     let api = start_api(role, listener, context, stopped);
@@ -150,6 +153,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     signals.wait().await;
     tracing::info!("stopping");
     stop.send_replace(true);
+    tasks.stop().await?;
     if let Some(pipeline) = pipeline {
         // Blocks for up to the drain grace; logs its own report.
         tokio::task::spawn_blocking(move || pipeline.stop()).await?;
@@ -161,6 +165,21 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     maintenance.await?;
     close_store(&store).await;
     Ok(())
+}
+
+/// Prepares to send events to webhooks.
+async fn prepare_webhooks(config: &Config, role: Role, store: &Store) -> anyhow::Result<WebhookSender> {
+    if role.has_api() {
+        store::check_sealed_secrets(store).await?;
+    }
+    let rules = config.settings.webhooks.address_rules();
+    let clients = WebhookClients::new(rules, Arc::new(SystemLookup));
+    Ok(WebhookSender::new(store.clone(), clients.context("preparing the HTTP client of webhooks")?))
+}
+
+fn metrics_renderer(metrics: &PrometheusHandle) -> Arc<dyn Fn() -> String + Send + Sync> {
+    let metrics = metrics.clone();
+    Arc::new(move || telemetry::metrics_page::render(&metrics))
 }
 
 async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {

@@ -6,12 +6,51 @@ use std::path::Path;
 
 use anyhow::Context;
 use photofinish_store::private::{private_file, private_folder, restrict_to_owner};
+use photofinish_store::{DatabaseKind, MasterSecret};
+
+use crate::config::Config;
+use crate::config::webhooks::{SecretSource, decode_secret};
 
 /// Reads the secret that signs local upload and download URLs; creates it when there is none.
 ///
 /// # Errors
 /// When the folder cannot be written, or the file is not 32 bytes.
 pub fn load_or_create_signing_secret(folder: &Path) -> anyhow::Result<[u8; 32]> {
+    load_or_create(folder, "url-signing.key")
+}
+
+/// Returns the secret that seals those in the database: the one that is configured, else, for an embedded database, one that
+/// is created at first start. `None` for a server without one: all processes of a server must have the same.
+///
+/// # Errors
+/// When a file cannot be read or does not contain 32 bytes.
+pub fn load_master_secret(config: &Config) -> anyhow::Result<Option<MasterSecret>> {
+    let settings = &config.settings.webhooks;
+    let current = match &settings.secret_key {
+        Some(source) => read_secret(source, "PHOTOFINISH_SECRET_KEY")?,
+        None if DatabaseKind::from_url(&config.database_url) == Some(DatabaseKind::Sqlite) => {
+            load_or_create(&config.secrets_dir(), "master.key")?
+        }
+        None => return Ok(None),
+    };
+    let old = settings.secret_key_old.as_ref();
+    let old = old.map(|source| read_secret(source, "PHOTOFINISH_SECRET_KEY_OLD")).transpose()?;
+    Ok(Some(MasterSecret::new(current, old)))
+}
+
+fn read_secret(source: &SecretSource, setting: &str) -> anyhow::Result<[u8; 32]> {
+    let path = match source {
+        SecretSource::Given(secret) => return Ok(*secret),
+        SecretSource::File(path) => path,
+    };
+    let bytes = std::fs::read(path).with_context(|| format!("{setting}: reading {}", path.display()))?;
+    // Bare, as a secret that was created at first start, or in base64.
+    let decode = || decode_secret(std::str::from_utf8(&bytes).ok()?);
+    let wrong = || anyhow::anyhow!("{setting}: {} must contain 32 bytes or their base64", path.display());
+    bytes.as_slice().try_into().ok().or_else(decode).ok_or_else(wrong)
+}
+
+fn load_or_create(folder: &Path, name: &str) -> anyhow::Result<[u8; 32]> {
     private_folder()
         .recursive(true)
         .create(folder)
@@ -19,7 +58,7 @@ pub fn load_or_create_signing_secret(folder: &Path) -> anyhow::Result<[u8; 32]> 
     // Locked until the end: two processes may start on a new folder at the same moment.
     let lock = File::open(folder).with_context(|| format!("opening {}", folder.display()))?;
     lock.lock().with_context(|| format!("locking {}", folder.display()))?;
-    let path = folder.join("url-signing.key");
+    let path = folder.join(name);
     restrict_to_owner(folder);
     restrict_to_owner(&path);
     match std::fs::read(&path) {
@@ -28,7 +67,7 @@ pub fn load_or_create_signing_secret(folder: &Path) -> anyhow::Result<[u8; 32]> 
             let secret: [u8; 32] = rand::random();
             write_atomically(&secret, &path)
                 .and_then(|()| lock.sync_all())
-                .context("writing the signing secret")?;
+                .with_context(|| format!("writing {}", path.display()))?;
             Ok(secret)
         }
         Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),

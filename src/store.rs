@@ -8,7 +8,7 @@ use anyhow::Context;
 use photofinish_store::folder::make_folder;
 use photofinish_store::private::{private_file, restrict_to_owner};
 use photofinish_store::traits::Keys;
-use photofinish_store::{DatabaseKind, Store, StoreSettings};
+use photofinish_store::{DatabaseKind, SealedSecrets, Store, StoreSettings};
 
 use crate::config::Config;
 use crate::role::Role;
@@ -27,12 +27,30 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
         cloud: config.cloud.clone(),
         public_url: config.public_url.clone(),
         signing_secret: secrets::load_or_create_signing_secret(&config.secrets_dir())?,
+        master_secret: secrets::load_master_secret(config)?,
         attempt_limit: config.settings.queue.attempt_limit as u32,
         max_cells: config.settings.pipeline.max_grid_cells,
         face_index_bytes: config.settings.api.face_index_bytes as usize,
         queue: config.queue.clone(),
     };
     Ok(Store::open(settings).await?)
+}
+
+/// Checks that the secrets in the database can be opened: not at the first webhook that is sent to, but at the start.
+///
+/// # Errors
+/// When they cannot, with the setting that is missing or wrong; when the database cannot be used.
+pub async fn check_sealed_secrets(store: &Store) -> anyhow::Result<()> {
+    match store.check_sealed_secrets().await? {
+        SealedSecrets::Readable => Ok(()),
+        SealedSecrets::NoMasterSecret => {
+            anyhow::bail!("PHOTOFINISH_SECRET_KEY is missing: the secrets of webhooks are sealed with it")
+        }
+        SealedSecrets::OtherMasterSecret => anyhow::bail!(
+            "PHOTOFINISH_SECRET_KEY is another key than the one with which secrets in the database are sealed: give that \
+             one as PHOTOFINISH_SECRET_KEY_OLD"
+        ),
+    }
 }
 
 /// Opens the API keys alone. Needs the database but not the storage.

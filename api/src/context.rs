@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use photofinish_store::Store;
 use photofinish_store::blobs::local::uploads::UploadPace;
 use photofinish_store::model::album::AlbumConfig;
 use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::photo::Embedding;
+use photofinish_store::model::webhook::{Delivery, DueDelivery};
 use photofinish_store::search::calibration::Calibration;
+use photofinish_store::{Store, StoreError};
 use tokio::sync::watch;
 use tracing::Span;
 use warp::http::HeaderMap;
@@ -22,6 +23,7 @@ use warp::http::HeaderMap;
 pub use crate::body_budget::BodyBudget;
 use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
+pub use crate::event_feed::EventFeed;
 pub use crate::progress_cache::ProgressCache;
 pub use crate::seats::{SeatLimits, Seats};
 
@@ -32,6 +34,8 @@ pub struct Context {
     pub store: Store,
     /// Computes the embeddings of selfies.
     pub probe_embedder: Arc<dyn ProbeEmbedder>,
+    /// Sends events to webhooks.
+    pub webhooks: Arc<dyn WebhookGateway>,
     /// Reports the health of the service's components.
     pub health: Arc<dyn Health>,
     /// The settings of the API.
@@ -46,6 +50,8 @@ pub struct Context {
     pub draining: Draining,
     /// Measurements that all who watch an album share; `ProgressCache::default()` at start.
     pub progress_cache: ProgressCache,
+    /// The newest events, for all streams; `EventFeed::default()` at start.
+    pub event_feed: EventFeed,
     /// The memory of all request bodies; `BodyBudget::default()` at start.
     pub body_budget: BodyBudget,
     /// The seats for connections of the API.
@@ -183,13 +189,26 @@ impl From<ProbeError> for ApiError {
     }
 }
 
+/// Sends events to webhooks.
+#[async_trait]
+pub trait WebhookGateway: Send + Sync {
+    /// Judges the URL of a webhook: whether events may be sent there.
+    async fn check_url(&self, url: &str) -> Result<(), RefusedUrl>;
+    /// Sends a test, which is attempted once, and returns the finished delivery.
+    async fn send_test(&self, due: DueDelivery) -> Result<Delivery, StoreError>;
+}
+
+/// What is wrong with a URL, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedUrl(pub String);
+
 /// Reports the health of the service.
 #[async_trait]
 pub trait Health: Send + Sync {
     /// Checks every component that requests or photos need: database, storage, queue, models, pipeline, selfies.
     async fn check_components(&self) -> Vec<ComponentHealth>;
-    /// Returns the pipeline stage that limits the throughput, while the pipeline is busy.
-    fn bottleneck(&self) -> Option<String>;
+    /// Returns the pipeline stage that limits the throughput, while photos are processed, in whatever process.
+    async fn find_bottleneck(&self) -> Option<String>;
 }
 
 /// The health of one component.

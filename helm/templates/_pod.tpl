@@ -71,6 +71,14 @@ capabilities:
 - name: AWS_SECRET_ACCESS_KEY
   {{- include "photofinish.secret" (list .Values.storage.existingSecret .Values.storage.secretAccessKeyKey) | nindent 2 }}
 {{- end }}
+{{- with .Values.secretKey.existingSecret }}
+- name: PHOTOFINISH_SECRET_KEY
+  {{- include "photofinish.secret" (list . $.Values.secretKey.key) | nindent 2 }}
+{{- with $.Values.secretKey.oldKey }}
+- name: PHOTOFINISH_SECRET_KEY_OLD
+  {{- include "photofinish.secret" (list $.Values.secretKey.existingSecret .) | nindent 2 }}
+{{- end }}
+{{- end }}
 {{- range $name, $value := .Values.settings }}
 - name: PHOTOFINISH_{{ $name }}
   value: {{ include "photofinish.number" $value | quote }}

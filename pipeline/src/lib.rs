@@ -21,6 +21,7 @@ mod testing;
 
 pub use crate::engine::fault::Component;
 pub use crate::engine::metrics;
+pub use crate::engine::stage_stats::StageLoad;
 pub use crate::engine::supervisor::{PipelineStatus, StopReport};
 pub use crate::pipeline::Pipeline;
 pub use crate::probe::error::ProbeServiceError;

@@ -10,7 +10,7 @@ use crate::assembly;
 use crate::engine::fault::Component;
 use crate::engine::leases::{LeaseRenewer, LeaseTable};
 use crate::engine::stage::STAGES;
-use crate::engine::stage_stats::PipelineStats;
+use crate::engine::stage_stats::{PipelineStats, StageLoad};
 use crate::engine::store_client::{KillSwitch, StoreClient};
 use crate::engine::supervisor::{PipelineStatus, SharedState, StopReport, Supervisor, backoff, stop_channel};
 use crate::engine::sync::lock;
@@ -57,6 +57,11 @@ impl Pipeline {
     /// Returns the stage that limits the throughput; `None` while few photos are processed.
     pub fn bottleneck(&self) -> Option<&'static str> {
         self.shared.stats.bottleneck()
+    }
+
+    /// Returns what each stage did over the last seconds, in the order in which photos pass the stages.
+    pub fn stage_loads(&self) -> Vec<StageLoad> {
+        self.shared.stats.loads()
     }
 
     /// Returns the number of photos that this process is working on.

@@ -3,5 +3,6 @@
 pub mod doctor;
 pub mod key;
 pub mod models;
+pub mod secret;
 pub mod sweep;
 pub(crate) mod upload;

@@ -50,6 +50,10 @@ pub struct ApiArguments {
     #[arg(long = "body-seconds", env = "PHOTOFINISH_BODY_SECONDS", value_name = "SECONDS")]
     #[arg(default_value = "30", value_parser = parsers::seconds)]
     pub body_timeout: Duration,
+    /// How long events are kept, days
+    #[arg(long = "event-days", env = "PHOTOFINISH_EVENT_DAYS", value_name = "DAYS")]
+    #[arg(default_value = "7", value_parser = parsers::event_days)]
+    pub event_retention: Duration,
 }
 
 impl ApiArguments {

@@ -22,6 +22,7 @@ pub mod settings;
 mod storage;
 mod traces;
 mod variables;
+pub mod webhooks;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -155,6 +156,8 @@ impl Config {
             "database_url" => Some(redact_url(&self.database_url)),
             "database_connections" => Some(self.server_limits.connections.to_string()),
             "storage_url" => Some(redact_url(&self.storage_url)),
+            "secret_key" => self.settings.webhooks.secret_key.as_ref().map(|key| format!("{key:?}")),
+            "secret_key_old" => self.settings.webhooks.secret_key_old.as_ref().map(|key| format!("{key:?}")),
             "queue_url" => Some(match &self.queue {
                 Some(queue) => redact_servers(&queue.url),
                 None => redact_url(&self.database_url),

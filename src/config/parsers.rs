@@ -24,6 +24,8 @@ const MAX_GRID_CELLS: u64 = 256;
 
 /// A frame of 2048 pixels has room for a few hundred faces whose bibs are large enough to be read.
 const MAX_RUNNERS: u64 = 1000;
+/// The console and a partner that was away for a season's break read what is kept.
+const MAX_EVENT_DAYS: u64 = 90;
 /// The largest number of replicas that JetStream allows.
 const MAX_REPLICAS: u64 = 5;
 
@@ -154,6 +156,11 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 /// Parses hours.
 pub fn hours(text: &str) -> Result<Duration, String> {
     integer(text, 1, MAX_INTEGER).map(|hours| Duration::from_secs(hours * 3600))
+}
+
+/// Parses the days for which events are kept.
+pub fn event_days(text: &str) -> Result<Duration, String> {
+    integer(text, 1, MAX_EVENT_DAYS).map(|days| Duration::from_secs(days * 86_400))
 }
 
 /// Parses megabytes into bytes, and megapixels into pixels.

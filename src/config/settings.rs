@@ -22,6 +22,7 @@ use super::queue::QueueArguments;
 use super::redact::{redact_credentials, redact_servers};
 use super::service::ServiceArguments;
 use super::storage::StorageArguments;
+use super::webhooks::WebhookArguments;
 
 /// Flags and `PHOTOFINISH_*` variables, as types.
 #[derive(Args, Clone, Debug)]
@@ -38,6 +39,8 @@ pub struct Settings {
     pub models: ModelArguments,
     #[command(flatten)]
     pub api: ApiArguments,
+    #[command(flatten)]
+    pub webhooks: WebhookArguments,
     #[command(flatten)]
     pub pipeline: PipelineArguments,
     #[command(flatten)]

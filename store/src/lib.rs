@@ -7,21 +7,26 @@ pub mod blobs;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod error;
+mod event_traits;
 pub mod folder;
 mod key_cache;
 pub mod metric_names;
 pub mod model;
 pub mod private;
+mod process_traits;
 mod queue;
+mod sealing;
 pub mod search;
 mod sql;
 mod store;
 pub mod traits;
 mod turns;
+mod webhook_traits;
 
 pub use blobs::gc::{GcOptions, GcReport};
 pub use error::{StoreError, StoreErrorKind};
 pub use queue::jetstream::QueueSettings;
-pub use sql::{DatabaseKind, ServerLimits, lock_database, migrate};
+pub use sealing::MasterSecret;
+pub use sql::{DatabaseKind, SealedSecrets, ServerLimits, lock_database, migrate};
 pub use store::{Embedded, Store, StoreSettings, open_keys};
 pub use turns::on_behalf_of;

@@ -16,11 +16,14 @@ use crate::key_cache::CachedKeys;
 use crate::metric_names;
 use crate::model::object_key::ObjectKey;
 use crate::queue::jetstream::{JetStreamQueue, QueueSettings};
+use crate::sealing::MasterSecret;
 use crate::search::faces::FaceCache;
 use crate::search::texts::TextSearch;
+use crate::sql;
 use crate::sql::{
-    Database, DatabaseKind, ServerLimits, SqlAlbums, SqlFaces, SqlGcQueries, SqlKeys, SqlPhotos, SqlProbes,
-    SqlQueue, SqlTexts, SqlUploadTargets,
+    Database, DatabaseKind, SealedSecrets, ServerLimits, SqlAlbums, SqlDeliveryQueue, SqlEvents, SqlFaces,
+    SqlGcQueries, SqlKeys, SqlPhotos, SqlProbes, SqlProcesses, SqlQueue, SqlTaskLeases, SqlTexts,
+    SqlUploadTargets, SqlWebhooks,
 };
 use crate::traits::{self, UploadTarget};
 
@@ -48,11 +51,24 @@ pub struct Store {
     pub faces: Arc<dyn traits::FaceIndex>,
     /// Bib search.
     pub texts: Arc<dyn traits::Texts>,
+    /// What happened.
+    pub events: Arc<dyn traits::Events>,
+    /// Makes events of what happened.
+    pub event_publisher: Arc<dyn traits::EventPublisher>,
+    /// Webhooks.
+    pub webhooks: Arc<dyn traits::Webhooks>,
+    /// The work of sending events to webhooks.
+    pub deliveries: Arc<dyn traits::DeliveryQueue>,
+    /// Tasks that one process at a time does.
+    pub tasks: Arc<dyn traits::TaskLeases>,
+    /// What the processes of this database report.
+    pub processes: Arc<dyn traits::Processes>,
     /// Serves signed local URLs; `None` when the bytes are in a bucket.
     pub local: Option<Arc<LocalFiles>>,
     pub(crate) face_cache: Arc<FaceCache>,
     storage: Storage,
     database: Database,
+    master_secret: Option<MasterSecret>,
     sql_queue: Arc<SqlQueue>,
     /// The message queue beside the database, if one is configured.
     jetstream: Option<Arc<JetStreamQueue>>,
@@ -98,6 +114,8 @@ pub struct StoreSettings {
     pub public_url: Url,
     /// Signs local URLs; 32 bytes.
     pub signing_secret: [u8; 32],
+    /// Seals secrets in the database. Without one there can be none.
+    pub master_secret: Option<MasterSecret>,
     /// How many leases of one photo may expire, their worker crashed, before the photo fails.
     pub attempt_limit: u32,
     /// On how many cells of a photo a network runs at most: bounds the estimated cost of photos of a grid, by which
@@ -127,6 +145,7 @@ impl Store {
             has_photos: SqlGcQueries::new(database.clone()).has_photos().await?,
         });
         let storage = storage.await?;
+        let events = Arc::new(SqlEvents::new(database.clone()));
         let faces = Arc::new(SqlFaces::new(database.clone()));
         let face_cache = Arc::new(FaceCache::new(faces, settings.face_index_bytes));
         let sql_queue =
@@ -145,6 +164,13 @@ impl Store {
             blobs: storage.blobs(),
             faces: Arc::clone(&face_cache) as _,
             texts: Arc::new(TextSearch::new(Arc::new(SqlTexts::new(database.clone())))),
+            events: Arc::clone(&events) as _,
+            event_publisher: events,
+            webhooks: Arc::new(SqlWebhooks::new(database.clone(), settings.master_secret.clone())),
+            deliveries: Arc::new(SqlDeliveryQueue::new(database.clone(), settings.master_secret.clone())),
+            master_secret: settings.master_secret,
+            tasks: Arc::new(SqlTaskLeases::new(database.clone())),
+            processes: Arc::new(SqlProcesses::new(database.clone())),
             local: storage.local(),
             face_cache,
             storage,
@@ -254,6 +280,23 @@ impl Store {
             storage: &self.storage,
             queries: SqlGcQueries::new(self.database.clone()),
         }
+    }
+
+    /// Returns whether the secrets in the database can be opened.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn check_sealed_secrets(&self) -> Result<SealedSecrets, StoreError> {
+        sql::check_sealed_secrets(&self.database, self.master_secret.as_ref()).await
+    }
+
+    /// Seals every secret with the current master secret that is sealed with the old one; returns how many.
+    ///
+    /// # Errors
+    /// `Corrupt` when a secret was sealed with neither of them, `Invalid` without a master secret, `Unavailable`.
+    pub async fn reseal(&self) -> Result<u64, StoreError> {
+        let missing = || StoreError::new(StoreErrorKind::Invalid, "there is no master secret");
+        sql::reseal(&self.database, self.master_secret.as_ref().ok_or_else(missing)?).await
     }
 
     /// The calls of the embedded profile; `None` when the database is a server.

@@ -19,8 +19,11 @@ use crate::model::photo::{
     PhotoQuery, PhotoSize, StateCounts,
 };
 
+pub use crate::event_traits::{EventPublisher, Events};
 pub use crate::model::hit::{FaceHit, HitReason, SelfieHit, SelfieQuery, SelfieScale};
 pub use crate::model::probe::{ExpiredPosition, Probe, ProbeOutcome, ProbeRefusal};
+pub use crate::process_traits::{Processes, TaskLeases};
+pub use crate::webhook_traits::{DeliveryQueue, Webhooks};
 
 /// The result of every call.
 pub type Result<T> = std::result::Result<T, StoreError>;

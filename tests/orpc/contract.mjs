@@ -29,6 +29,9 @@ export const contract = {
       textList: post('/photos/search/text/list'),
     },
   },
+  events: {
+    list: post('/events/list'),
+  },
   // Not part of the API: an unknown path must still come back as an error that the client understands.
   nothing: post('/no/such/path'),
 }

@@ -73,6 +73,23 @@ const steps = {
     assert.equal(page.nextCursor, null)
   },
 
+  async 'events are listed and streamed'() {
+    const { nextCursor } = await client.events.list({ types: ['album.deleted'] })
+    assert.match(nextCursor, /^[0-9a-f]{32}$/)
+    const { id } = await client.albums.create({ title: 'Soon gone' })
+    const streaming = clientWith(KEY, { accept: 'text/event-stream' })
+    const stream = await streaming.events.list({ cursor: nextCursor, types: ['album.deleted'] })
+    await client.albums.delete({ albumId: id })
+    for await (const event of stream) {
+      assert.equal(event.type, 'album.deleted')
+      assert.equal(event.data.albumId, id)
+      assert.ok(event.data.sequence > 0)
+      break
+    }
+    const page = await client.events.list({ cursor: nextCursor, types: ['album.deleted'] })
+    assert.deepEqual(page.events.map((event) => event.data.albumId), [id])
+  },
+
   async 'a photo goes the whole way and progress streams as an event iterator'() {
     const ticket = await client.photos.photo.signed({ albumId: steps.album, filename: 'a.jpg', contentType: 'image/jpeg' })
     await put(ticket.uploadUrl, await readFile(PHOTO))

@@ -1,13 +1,15 @@
 //! One function per operation: from an authenticated caller and a validated body to the body of the response.
 //!
-//! Handlers know nothing of HTTP, except for the event stream of `progress`. The type of the caller says which scope an
+//! Handlers know nothing of HTTP, except for the event streams of `progress` and `events`. The type of the caller says which scope an
 //! operation requires.
 
 pub(crate) mod albums;
+pub(crate) mod events;
 pub(crate) mod photos;
 pub(crate) mod progress;
 pub(crate) mod search;
 pub(crate) mod uploads;
+pub(crate) mod webhooks;
 
 use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::photo::{Photo, PhotoState};

@@ -3,13 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use futures_util::stream;
 use photofinish_store::model::ids::AlbumId;
-use tokio::sync::mpsc;
 use tracing::Instrument;
-use warp::Reply;
-use warp::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use warp::reply::Response;
 
 use crate::auth::Uploader;
@@ -17,6 +12,7 @@ use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
 use crate::progress_cache::SharedProgress;
+use crate::sse::{EventSender, open_stream, send_event};
 use crate::wire::album::OneAlbum;
 use crate::wire::progress::{Progress, Throughput};
 
@@ -27,8 +23,6 @@ const STREAM_INTERVAL: Duration = Duration::from_secs(1);
 /// How old a measurement may be that a stream of the album uses. Shorter than [`STREAM_INTERVAL`], so that the only
 /// stream of an album measures for every event.
 const SNAPSHOT_TTL: Duration = Duration::from_millis(750);
-/// Events that a slow client may leave unread before the stream waits for it.
-const EVENT_BUFFER: usize = 4;
 
 pub(crate) async fn get(ctx: Context, caller: Uploader, input: OneAlbum) -> Result<Progress, ApiError> {
     let since = Instant::now();
@@ -39,23 +33,15 @@ pub(crate) async fn get(ctx: Context, caller: Uploader, input: OneAlbum) -> Resu
 
 pub(crate) async fn stream(ctx: Context, caller: Uploader, input: OneAlbum) -> Result<Response, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let (events, mut unread) = mpsc::channel::<Bytes>(EVENT_BUFFER);
+    let (events, response) = open_stream();
     let task = async move { stream_progress(ctx, caller, input.album, events).await };
     // The task ends when the album is idle, the key becomes invalid, the service drains, a measurement fails, or the
     // client disconnects.
     tokio::spawn(task.in_current_span());
-    let body =
-        stream::poll_fn(move |cx| unread.poll_recv(cx).map(|event| event.map(Ok::<_, std::io::Error>)));
-    let mut response = warp::reply::stream(body).into_response();
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // Tells nginx and others not to buffer the response.
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     Ok(response)
 }
 
-async fn stream_progress(ctx: Context, caller: Uploader, album: AlbumId, events: mpsc::Sender<Bytes>) {
+async fn stream_progress(ctx: Context, caller: Uploader, album: AlbumId, events: EventSender) {
     let mut interval = tokio::time::interval(STREAM_INTERVAL);
     let watch = Watch {
         shared: ctx.progress_cache.entry(album),
@@ -118,13 +104,6 @@ impl Watch<'_> {
     }
 }
 
-/// Sends one event. `json` has no line breaks, so it is one `data` line.
-async fn send_event(events: &mpsc::Sender<Bytes>, name: &str, json: &str) {
-    let event = format!("event: {name}\ndata: {json}\n\n");
-    // Fails only when the client has disconnected, which the loop of the stream notices.
-    drop(events.send(event.into()).await);
-}
-
 async fn measure_progress(ctx: &Context, album: AlbumId) -> Result<Progress, ApiError> {
     let counts = ctx.store.photos.count_by_state(album).await?;
     let idle = Progress::new(album, &counts, None);
@@ -133,6 +112,6 @@ async fn measure_progress(ctx: &Context, album: AlbumId) -> Result<Progress, Api
     }
     let settled = ctx.store.photos.count_settled_within(album, RATE_WINDOW).await?;
     let photos_per_second = settled as f64 / RATE_WINDOW.as_secs_f64();
-    let throughput = Throughput { photos_per_second, bottleneck: ctx.health.bottleneck() };
+    let throughput = Throughput { photos_per_second, bottleneck: ctx.health.find_bottleneck().await };
     Ok(Progress::new(album, &counts, Some(throughput)))
 }

@@ -1,6 +1,6 @@
 //! The list of all operations, in the order in which the readable page shows them.
 
-use crate::handlers::{albums, photos, progress, search, uploads};
+use crate::handlers::{albums, events, photos, progress, search, uploads, webhooks};
 use crate::operation::{Operation, OperationInfo};
 
 /// Returns all operations of the partner API.
@@ -10,6 +10,9 @@ pub(crate) fn all_operations() -> Vec<Operation> {
         .chain(upload_operations())
         .chain(photo_operations())
         .chain(search_operations())
+        .chain(event_operations())
+        .chain(webhook_operations())
+        .chain(delivery_operations())
         .collect()
 }
 
@@ -155,6 +158,108 @@ fn search_operations() -> Vec<Operation> {
                     with `data.declineCode` `TEXT_SEARCH_DISABLED` if the album's bib search is disabled.",
             ),
             search::search_texts,
+        ),
+    ]
+}
+
+fn event_operations() -> Vec<Operation> {
+    vec![
+        Operation::new(
+            info(
+                "events.list",
+                "List events",
+                "What happened in your albums, oldest first, for as long as events are kept. `photo.ready` and \
+                    `photo.failed` name up to 250 photos each (`photos`: `photoId`, and `reason` of a failure; `count`); \
+                    `album.idle` says that nothing of an album has been queued or processing for ten seconds (`total`, \
+                    `ready`, `failed`, `awaitingUpload`), at most once a minute; `album.deleted` says how many `photos` \
+                    it had; `webhook.disabled` names a webhook that the service disabled. An event may be told twice; its `id` \
+                    stays the same. With `accept: text/event-stream` the \
+                    response is a stream that sends each event as `event: message`, with its cursor as `id:`. It begins \
+                    after the header `last-event-id`, else after `cursor`, else now. An event `events.lost` says that \
+                    older events are no longer kept. The stream ends with an error body as `event: error`. 429 with \
+                    `data.code` `TOO_MANY_STREAMS` if the key has 20 streams.",
+            ),
+            events::list,
+        )
+        .with_resumable_events(events::stream),
+    ]
+}
+
+fn webhook_operations() -> Vec<Operation> {
+    vec![
+        Operation::new(
+            info(
+                "webhooks.create",
+                "Create a webhook",
+                "Events are sent to the URL by HTTP POST, signed by the scheme of Standard Webhooks with the `secret`, \
+                    which only this response shows. Any status of 200 to 299 within 15 seconds accepts an event; else it is \
+                    sent again, nine times within a day. 410 disables the webhook. An event may arrive twice, with the same \
+                    `webhook-id`, and not in order: `data.sequence` gives the order. 400 with the issue `address_refused` \
+                    for a URL that is not public, 409 with `data.code` `TOO_MANY_WEBHOOKS` if there are 20, 501 with \
+                    `NO_SECRET_KEY` if the service has no key to keep secrets with.",
+            ),
+            webhooks::create,
+        ),
+        Operation::new(
+            info("webhooks.list", "List webhooks", "Oldest first. The body may be omitted."),
+            webhooks::list,
+        ),
+        Operation::new(info("webhooks.get", "Get a webhook", ""), webhooks::get),
+        Operation::new(
+            info(
+                "webhooks.update",
+                "Update a webhook",
+                "Missing fields are not changed. What was cancelled while it was disabled is not sent again by enabling \
+                    it: use `webhooks/redeliver`.",
+            ),
+            webhooks::update,
+        ),
+        Operation::new(
+            info("webhooks.delete", "Delete a webhook", "Deletes the webhook with its deliveries."),
+            webhooks::delete,
+        ),
+        Operation::new(
+            info(
+                "webhooks.rotate",
+                "Replace the secret of a webhook",
+                "Returns the new secret, which only this response shows. For `overlapHours` both secrets sign.",
+            ),
+            webhooks::rotate,
+        ),
+        Operation::new(
+            info(
+                "webhooks.test",
+                "Test a webhook",
+                "Sends an event of the type `webhook.test` at once and returns its delivery, within 15 seconds. It is not \
+                    sent again.",
+            ),
+            webhooks::test,
+        ),
+    ]
+}
+
+fn delivery_operations() -> Vec<Operation> {
+    vec![
+        Operation::new(
+            info("webhooks.deliveries.list", "List deliveries of a webhook", "Newest first."),
+            webhooks::list_deliveries,
+        ),
+        Operation::new(
+            info(
+                "webhooks.deliveries.get",
+                "Get a delivery",
+                "With its body and every attempt. Kept as long as its event.",
+            ),
+            webhooks::get_delivery,
+        ),
+        Operation::new(
+            info(
+                "webhooks.redeliver",
+                "Send deliveries again",
+                "One of any state, or all since a time that failed or were cancelled. The `webhook-id` stays the same. 409 if \
+                    the webhook is disabled.",
+            ),
+            webhooks::redeliver,
         ),
     ]
 }

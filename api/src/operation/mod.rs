@@ -26,6 +26,7 @@ use crate::errors::table::ErrorKind;
 use crate::operation::accept::AcceptedFormat;
 use crate::operation::body::{BodyLimits, ReadBody, RequestBody};
 use crate::reply;
+use crate::sse::LastEventId;
 use crate::validate::input::Input;
 use crate::validate::validators::Schemas;
 use crate::wire::Output;
@@ -110,7 +111,7 @@ impl Operation {
         F: Fn(Context, C, I) -> Fut + Copy + Send + Sync + 'static,
         Fut: Future<Output = Result<O, ApiError>> + Send + 'static,
     {
-        let json_handler = build_handler(move |ctx, caller, input| {
+        let json_handler = build_handler(move |ctx, caller, input, _| {
             let output = handler(ctx, caller, input);
             output.map(|output| reply::json_response(&output?).map_err(ApiError::internal))
         });
@@ -130,6 +131,19 @@ impl Operation {
         C: ScopedCaller,
         I: Input + Send + 'static,
         F: Fn(Context, C, I) -> Fut + Copy + Send + Sync + 'static,
+        Fut: Future<Output = Result<Response, ApiError>> + Send + 'static,
+    {
+        let handler = move |ctx, caller, input, _| handler(ctx, caller, input);
+        Self { has_events: true, event_handler: Some(build_handler(handler)), ..self }
+    }
+
+    /// As [`Self::with_events`], for a stream that a client can resume.
+    #[must_use]
+    pub(crate) fn with_resumable_events<C, I, F, Fut>(self, handler: F) -> Self
+    where
+        C: ScopedCaller,
+        I: Input + Send + 'static,
+        F: Fn(Context, C, I, LastEventId) -> Fut + Copy + Send + Sync + 'static,
         Fut: Future<Output = Result<Response, ApiError>> + Send + 'static,
     {
         Self { has_events: true, event_handler: Some(build_handler(handler)), ..self }
@@ -177,7 +191,7 @@ fn build_handler<C, I, F, Fut>(handler: F) -> Handler
 where
     C: ScopedCaller,
     I: Input + Send + 'static,
-    F: Fn(Context, C, I) -> Fut + Copy + Send + Sync + 'static,
+    F: Fn(Context, C, I, LastEventId) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<Response, ApiError>> + Send + 'static,
 {
     let shape = Arc::new(I::shape());
@@ -191,7 +205,8 @@ where
             let organization = caller.tenant.organization;
             let ReadBody { bytes, permit } = body::read(headers, body, limits, budget, organization).await?;
             let input = body::parse::<I>(bytes, &shape, budget).await?;
-            let answered = photofinish_store::on_behalf_of(organization, handler(ctx, caller, input)).await;
+            let answer = handler(ctx, caller, input, LastEventId::from_headers(headers));
+            let answered = photofinish_store::on_behalf_of(organization, answer).await;
             // Not before: what the handler was given may be as large as the body.
             drop(permit);
             answered

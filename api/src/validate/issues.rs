@@ -37,6 +37,8 @@ pub(crate) mod code {
     pub(crate) const NOT_MULTIPLE_OF: &str = "not_multiple_of";
     /// The string does not have the required format.
     pub(crate) const INVALID_FORMAT: &str = "invalid_format";
+    /// The URL names an address that is not public.
+    pub(crate) const ADDRESS_REFUSED: &str = "address_refused";
     /// The value is not one of those allowed.
     pub(crate) const INVALID_VALUE: &str = "invalid_value";
 }

@@ -3,4 +3,5 @@
 pub(crate) mod input;
 pub(crate) mod issues;
 pub(crate) mod shape;
+pub(crate) mod times;
 pub(crate) mod validators;

@@ -27,6 +27,11 @@ pub(crate) fn hit_cursor() -> Text {
     formatted(48, HIT_CURSOR_PATTERN, |text| decode_hex::<24>(text).map(drop))
 }
 
+/// Returns the validator of a position among events.
+pub(crate) fn event_cursor() -> Text {
+    formatted(32, ID_CURSOR_PATTERN, |text| decode_hex::<16>(text).map(drop))
+}
+
 /// Returns the cursor after an object.
 pub(crate) fn encode_id(id: Uuid) -> String {
     id.simple().to_string()
@@ -96,6 +101,27 @@ impl HitPosition {
     }
 }
 
+/// The sequence of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EventPosition(pub(crate) i64);
+
+impl EventPosition {
+    /// Returns the cursor after this position.
+    pub(crate) fn to_cursor(self) -> String {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.0.to_be_bytes());
+        hex::encode(bytes)
+    }
+
+    /// Returns the position in a cursor; `None` for text that [`event_cursor`] refuses.
+    pub(crate) fn from_cursor(text: &str) -> Option<Self> {
+        let bytes = decode_hex::<16>(text).ok()?;
+        let (sequence, _) = bytes.split_first_chunk::<8>()?;
+        // No event has a number below 1.
+        Some(Self(i64::from_be_bytes(*sequence).max(0)))
+    }
+}
+
 fn decode_hex<const N: usize>(text: &str) -> Result<[u8; N], String> {
     let invalid = || "must be a cursor that an earlier answer gave".to_owned();
     // The decoder also accepts upper case, which the pattern excludes.
@@ -122,12 +148,15 @@ mod tests {
             prop_assert_eq!(decode_id(&encode_id(position.photo.0)), Some(position.photo.0));
             let album = AlbumPosition { album: AlbumId(position.photo.0), total: bits as u32 };
             prop_assert_eq!(AlbumPosition::from_cursor(&album.to_cursor()), Some(album));
+            let event = EventPosition((bits >> 1) as i64);
+            prop_assert_eq!(EventPosition::from_cursor(&event.to_cursor()), Some(event));
         }
 
         #[test]
         fn no_text_makes_a_cursor_panic(text: String) {
             prop_assert!(HitPosition::from_cursor(&text).is_none());
             prop_assert!(AlbumPosition::from_cursor(&text).is_none());
+            prop_assert!(EventPosition::from_cursor(&text).is_none());
             prop_assert!(decode_id(&text).is_none());
         }
     }

@@ -5,12 +5,17 @@
 pub(crate) mod album;
 pub(crate) mod config;
 pub(crate) mod cursor;
+pub(crate) mod delivery;
+pub(crate) mod event;
 pub(crate) mod photo;
 pub(crate) mod progress;
 pub(crate) mod search;
 pub(crate) mod upload;
+pub(crate) mod webhook;
 
-use photofinish_store::model::ids::{AlbumId, KeyId, OrganizationId, PhotoId, ProbeId};
+use photofinish_store::model::ids::{
+    AlbumId, DeliveryId, EventId, KeyId, OrganizationId, PhotoId, ProbeId, WebhookId,
+};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -131,7 +136,9 @@ pub(crate) fn string_enum<const N: usize>(names: [&'static str; N]) -> Object {
 
 /// Ids, times and URLs that all examples use.
 pub(crate) mod sample {
-    use super::{AlbumId, KeyId, OrganizationId, PhotoId, ProbeId, Uuid, uuid};
+    use super::{
+        AlbumId, DeliveryId, EventId, KeyId, OrganizationId, PhotoId, ProbeId, Uuid, WebhookId, uuid,
+    };
     use time::OffsetDateTime;
     use time::macros::datetime;
 
@@ -141,11 +148,19 @@ pub(crate) mod sample {
     const ORGANIZATION_UUID: Uuid = uuid!("01932bff-71e0-7a10-9f00-0a1b2c3d4e5f");
     const KEY_UUID: Uuid = uuid!("01932bff-82f1-7b21-8e11-1b2c3d4e5f60");
 
+    const EVENT_UUID: Uuid = uuid!("01932c0b-32d4-7f73-9e4c-508192a3b4c5");
+
+    const WEBHOOK_UUID: Uuid = uuid!("01932c0c-43e5-7084-8f5d-6192a3b4c5d6");
+    const DELIVERY_UUID: Uuid = uuid!("01932c0d-54f6-7195-906e-72a3b4c5d6e7");
+
     pub(crate) const ALBUM: AlbumId = AlbumId(ALBUM_UUID);
     pub(crate) const PHOTO: PhotoId = PhotoId(PHOTO_UUID);
     pub(crate) const PROBE: ProbeId = ProbeId(PROBE_UUID);
     pub(crate) const ORGANIZATION: OrganizationId = OrganizationId(ORGANIZATION_UUID);
     pub(crate) const KEY: KeyId = KeyId(KEY_UUID);
+    pub(crate) const EVENT: EventId = EventId(EVENT_UUID);
+    pub(crate) const WEBHOOK: WebhookId = WebhookId(WEBHOOK_UUID);
+    pub(crate) const DELIVERY: DeliveryId = DeliveryId(DELIVERY_UUID);
     pub(crate) const TIME: OffsetDateTime = datetime!(2026-10-04 09:41:07 UTC);
     pub(crate) const UPLOAD_URL: &str = "https://photos.example/storage/o/a/p?signature=3f9c";
     pub(crate) const PREVIEW_URL: &str = "https://photos.example/storage/preview.jpg?signature=77ab";

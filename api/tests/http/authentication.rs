@@ -89,7 +89,7 @@ fn each_environment_accepts_only_its_keys() {
 }
 
 /// The scope that each operation requires.
-const SCOPES: [(&str, Option<Scope>); 18] = [
+const SCOPES: [(&str, Option<Scope>); 29] = [
     ("/albums/create", Some(Scope::AlbumManage)),
     ("/albums/list", None),
     ("/albums/get", None),
@@ -108,6 +108,17 @@ const SCOPES: [(&str, Option<Scope>); 18] = [
     ("/photos/search/face/signed", Some(Scope::SearchRead)),
     ("/photos/search/face/list", Some(Scope::SearchRead)),
     ("/photos/search/text/list", Some(Scope::SearchRead)),
+    ("/events/list", None),
+    ("/webhooks/create", Some(Scope::AlbumManage)),
+    ("/webhooks/list", Some(Scope::AlbumManage)),
+    ("/webhooks/get", Some(Scope::AlbumManage)),
+    ("/webhooks/update", Some(Scope::AlbumManage)),
+    ("/webhooks/delete", Some(Scope::AlbumManage)),
+    ("/webhooks/rotate", Some(Scope::AlbumManage)),
+    ("/webhooks/test", Some(Scope::AlbumManage)),
+    ("/webhooks/deliveries/list", Some(Scope::AlbumManage)),
+    ("/webhooks/deliveries/get", Some(Scope::AlbumManage)),
+    ("/webhooks/redeliver", Some(Scope::AlbumManage)),
 ];
 
 #[test]

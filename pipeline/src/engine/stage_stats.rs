@@ -40,6 +40,10 @@ pub(crate) struct StageStats {
     blocked_out_nanos: AtomicU64,
     /// Photos that ended in this stage with their results written.
     finished: AtomicU64,
+    /// Photos that the stage was done with.
+    done: AtomicU64,
+    /// Photos in the channel into the stage.
+    depth: AtomicUsize,
 }
 
 /// Measures one batch, from its creation to [`BatchTimer::finish`].
@@ -59,6 +63,8 @@ impl StageStats {
             busy_nanos: AtomicU64::new(0),
             blocked_out_nanos: AtomicU64::new(0),
             finished: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            depth: AtomicUsize::new(0),
         }
     }
 
@@ -112,6 +118,7 @@ impl StageStats {
     }
 
     fn publish_depth(&self, depth: usize) {
+        self.depth.store(depth, Ordering::Relaxed);
         metrics::gauge!(names::EDGE_DEPTH, "stage" => self.name).set(depth as f64);
     }
 
@@ -124,6 +131,23 @@ impl StageStats {
         StageSample {
             busy_nanos: self.busy_nanos.load(Ordering::Relaxed),
             blocked_out_nanos: self.blocked_out_nanos.load(Ordering::Relaxed),
+            done: self.done.load(Ordering::Relaxed),
+        }
+    }
+
+    /// What the stage did between two samples.
+    fn load_between(&self, last: &StageSample, now: &StageSample, elapsed: Duration) -> StageLoad {
+        let threads = self.threads.load(Ordering::Relaxed);
+        let share = |before: u64, after: u64| {
+            let nanos = elapsed.as_secs_f64() * 1e9 * threads as f64;
+            (after.saturating_sub(before) as f64 / nanos).min(1.0)
+        };
+        StageLoad {
+            stage: self.name,
+            depth: self.depth.load(Ordering::Relaxed),
+            photos_per_second: now.done.saturating_sub(last.done) as f64 / elapsed.as_secs_f64(),
+            busy: share(last.busy_nanos, now.busy_nanos),
+            blocked: share(last.blocked_out_nanos, now.blocked_out_nanos),
         }
     }
 
@@ -149,6 +173,7 @@ impl BatchTimer<'_> {
         metrics::gauge!(names::STAGE_BUSY_SECONDS, "stage" => stats.name).increment(busy.as_secs_f64());
         metrics::gauge!(names::STAGE_CPU_SECONDS, "stage" => stats.name).increment(cpu.as_secs_f64());
         metrics::counter!(names::STAGE_PHOTOS, "stage" => stats.name).increment(done as u64);
+        stats.done.fetch_add(done as u64, Ordering::Relaxed);
         // No step was taken of photos that wait for memory.
         if photos > 0 {
             metrics::histogram!(names::STAGE_BATCH_SIZE, "stage" => stats.name).record(photos as f64);
@@ -179,6 +204,22 @@ struct SampleWindow {
     sampled_at: Instant,
     last_samples: Vec<StageSample>,
     bottleneck: Option<&'static str>,
+    loads: Vec<StageLoad>,
+}
+
+/// What one stage did between the last two samples.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StageLoad {
+    /// The stage.
+    pub stage: &'static str,
+    /// Photos that wait for it.
+    pub depth: usize,
+    /// Photos that it was done with, per second.
+    pub photos_per_second: f64,
+    /// The share of its threads' time in which they worked, 0 to 1.
+    pub busy: f64,
+    /// The share in which they waited for space downstream or in a budget, 0 to 1.
+    pub blocked: f64,
 }
 
 /// The counters of one stage at one time.
@@ -186,6 +227,7 @@ struct SampleWindow {
 struct StageSample {
     busy_nanos: u64,
     blocked_out_nanos: u64,
+    done: u64,
 }
 
 /// The time between two samples: long enough for several photos, short enough for a progress bar.
@@ -205,6 +247,7 @@ impl PipelineStats {
                 sampled_at: Instant::now(),
                 last_samples: vec![StageSample::default(); stages.len()],
                 bottleneck: None,
+                loads: Vec::new(),
             }),
         }
     }
@@ -234,6 +277,11 @@ impl PipelineStats {
         lock(&self.window).bottleneck
     }
 
+    /// Returns what each stage did between the last two samples; nothing before the second sample.
+    pub(crate) fn loads(&self) -> Vec<StageLoad> {
+        lock(&self.window).loads.clone()
+    }
+
     /// Samples all stages if [`SAMPLE_INTERVAL`] has passed, and finds the bottleneck. The supervisor calls this
     /// several times a second.
     pub(crate) fn update_bottleneck(&self) {
@@ -244,6 +292,8 @@ impl PipelineStats {
         }
         let samples: Vec<StageSample> = self.stages.iter().map(|stage| stage.sample()).collect();
         window.bottleneck = self.find_bottleneck(&window.last_samples, &samples, elapsed);
+        let pairs = self.stages.iter().zip(window.last_samples.iter().zip(&samples));
+        window.loads = pairs.map(|(stage, (last, now))| stage.load_between(last, now, elapsed)).collect();
         for stage in &self.stages {
             let is_bottleneck = window.bottleneck == Some(stage.name);
             metrics::gauge!(names::STAGE_BOTTLENECK, "stage" => stage.name).set(f64::from(is_bottleneck));
@@ -291,7 +341,7 @@ mod tests {
     use super::*;
 
     fn sample(busy_ms: u64, blocked_ms: u64) -> StageSample {
-        StageSample { busy_nanos: busy_ms * 1_000_000, blocked_out_nanos: blocked_ms * 1_000_000 }
+        StageSample { busy_nanos: busy_ms * 1_000_000, blocked_out_nanos: blocked_ms * 1_000_000, done: 0 }
     }
 
     #[test]
@@ -306,6 +356,18 @@ mod tests {
         let samples = [sample(500, 450), sample(490, 0), sample(100, 0)];
         assert_eq!(stats.find_bottleneck(&start, &samples, second), Some("read"));
         assert_eq!(stats.find_bottleneck(&start, &start, second), None);
+    }
+
+    #[test]
+    fn the_load_of_a_stage_is_per_thread_and_second() {
+        let stats = StageStats::new("read");
+        stats.configure(2, 8);
+        stats.record_received(1, || 5, Duration::ZERO);
+        let (last, now) = (sample(100, 0), StageSample { done: 30, ..sample(1_100, 500) });
+        let load = stats.load_between(&last, &now, Duration::from_secs(1));
+        let expected =
+            StageLoad { stage: "read", depth: 5, photos_per_second: 30.0, busy: 0.5, blocked: 0.25 };
+        assert_eq!(load, expected);
     }
 
     #[test]

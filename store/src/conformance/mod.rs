@@ -4,6 +4,7 @@
 
 pub(crate) mod albums;
 pub(crate) mod blobs;
+pub(crate) mod events;
 pub(crate) mod faces;
 pub(crate) mod fair_shares;
 pub(crate) mod fixture;
@@ -12,11 +13,14 @@ pub(crate) mod keys;
 pub(crate) mod outbox;
 pub(crate) mod photos;
 pub(crate) mod probes;
+pub(crate) mod processes;
 pub(crate) mod queue;
 pub(crate) mod queue_outcomes;
 pub(crate) mod signed_urls;
+pub(crate) mod tasks;
 pub(crate) mod texts;
 pub(crate) mod waiting_queue;
+pub(crate) mod webhooks;
 
 use std::path::Path;
 
@@ -24,12 +28,14 @@ use url::Url;
 
 use crate::blobs::cloud::CloudSettings;
 use crate::error::StoreErrorKind;
+use crate::sealing::MasterSecret;
 use crate::sql::ServerLimits;
 use crate::store::{Store, StoreSettings};
 use crate::traits::Result;
 
 pub use self::albums::albums_suite;
 pub use self::blobs::blobs_suite;
+pub use self::events::events_suite;
 pub use self::faces::{add_album_with_bibs, faces_suite};
 pub use self::fixture::{AlbumFixture, face, text};
 pub use self::gc::gc_suite;
@@ -37,10 +43,13 @@ pub use self::keys::keys_suite;
 pub use self::outbox::outbox_suite;
 pub use self::photos::photos_suite;
 pub use self::probes::probes_suite;
+pub use self::processes::processes_suite;
 pub use self::queue::{queue_suite, queue_suite_with_lead};
 pub use self::signed_urls::other_spellings;
+pub use self::tasks::tasks_suite;
 pub use self::texts::texts_suite;
 pub use self::waiting_queue::WaitingQueue;
+pub use self::webhooks::webhooks_suite;
 
 /// Runs all suites, one after the other.
 pub async fn run_all_suites(store: &Store) {
@@ -54,6 +63,10 @@ pub async fn run_all_suites(store: &Store) {
     probes_suite(store).await;
     blobs_suite(store).await;
     gc_suite(store).await;
+    tasks_suite(store).await;
+    processes_suite(store).await;
+    events_suite(store).await;
+    webhooks_suite(store).await;
 }
 
 /// Settings of an embedded store in `folder`, with small limits. A test changes the ones it is about.
@@ -65,6 +78,7 @@ pub fn test_settings(folder: &Path) -> StoreSettings {
         cloud: CloudSettings::default(),
         public_url: Url::parse("http://127.0.0.1:8080").expect("a URL"),
         signing_secret: [7; 32],
+        master_secret: Some(MasterSecret::new([9; 32], None)),
         attempt_limit: 3,
         max_cells: 16,
         face_index_bytes: 64 << 20,

@@ -61,4 +61,12 @@ id! {
     ProbeId,
     /// One lease of one photo by one worker; fences `finish` and `fail`.
     LeaseId,
+    /// A running process, from its start to its end.
+    ProcessId,
+    /// An event.
+    EventId,
+    /// A webhook.
+    WebhookId,
+    /// The delivery of an event to a webhook.
+    DeliveryId,
 }

@@ -2,9 +2,12 @@
 
 pub mod album;
 pub(crate) mod encoding;
+pub mod event;
 pub mod hit;
 pub mod ids;
 pub mod key;
 pub mod object_key;
 pub mod photo;
 pub mod probe;
+pub mod process;
+pub mod webhook;

@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use serde_json::json;
 use time::OffsetDateTime;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::album::{Album, AlbumChange, AlbumPage, AlbumQuery, NewAlbum, Tenant};
 use crate::model::encoding::{now_micros, to_micros};
+use crate::model::event::EventType;
 use crate::model::ids::{AlbumId, OrganizationId};
 use crate::search::faces::FaceCache;
 use crate::sql::database::{Database, Transaction};
+use crate::sql::events::outbox::{PendingEvent, insert_pending_event};
+use crate::sql::photos::load_counts;
 use crate::sql::row_types::{AlbumRow, convert_rows, parse_key_mode, to_json};
 use crate::sql::statement::{Statement, query};
 use crate::traits::{Albums, Result};
@@ -67,13 +71,14 @@ const DELETE_ALBUM_ROWS: [Statement; 3] = [
 ];
 
 /// Closes an album. Waits for transactions that insert photos into it and blocks new ones. Matches a closed album too and
-/// leaves it unchanged.
+/// leaves it unchanged. Returns when it was closed.
 const CLOSE_ALBUM: Statement = Statement::PerDialect {
     sqlite: "update album set closed_at = coalesce(closed_at, $4) \
-             where id = $1 and organization = $2 and mode = $3",
+             where id = $1 and organization = $2 and mode = $3 returning closed_at",
     postgres: "with gone as materialized \
                (select id from album where id = $1 and organization = $2 and mode = $3 for update) \
-               update album set closed_at = coalesce(closed_at, $4) from gone where album.id = gone.id",
+               update album set closed_at = coalesce(closed_at, $4) from gone where album.id = gone.id \
+               returning closed_at",
 };
 
 const CLOSED_ALBUMS: &str =
@@ -198,8 +203,15 @@ impl Albums for SqlAlbums {
             .bind(tenant.organization)
             .bind(tenant.mode.as_str())
             .bind(now);
-        if close.execute(&mut transaction).await? == 0 {
-            return Err(album_not_found(id));
+        let closed: Option<(i64,)> = close.fetch_optional(&mut transaction).await?;
+        let (closed_at,) = closed.ok_or_else(|| album_not_found(id))?;
+        // Else it is told already.
+        if closed_at == now {
+            let photos = load_counts(OPERATION, id, &mut transaction).await?.total();
+            let data = json!({ "albumId": id, "photos": photos, "cause": "request" });
+            let (tenant, event_type) = (*tenant, EventType::AlbumDeleted);
+            let event = PendingEvent { tenant, event_type, album: Some(id), data, created_at: now };
+            insert_pending_event(&mut transaction, OPERATION, &event).await?;
         }
         transaction.commit(OPERATION).await?;
         self.face_cache.forget_album(id);

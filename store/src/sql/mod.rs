@@ -5,38 +5,49 @@
 //! Postgres a network round trip.
 //!
 //! **Rows are locked in one order** to rule out deadlocks: first photos by album and id, then albums by id, and nothing
-//! after an album within the same transaction. SQLite has one lock for the whole file; Postgres has one per row. The
-//! counts of photos have no place in that order: triggers insert rows whose sum they are, and no statement waits for one.
+//! after an album within the same transaction but its row of `album_change_feed`, which a trigger locks. SQLite has one lock
+//! for the whole file; Postgres has one per row. The counts of photos have no place in that order: triggers insert rows whose sum they are, and no statement waits for one.
 
 mod albums;
 mod connection;
 mod database;
 mod dialect;
 mod error;
+mod events;
 mod face_bibs;
 mod faces;
 mod gc_queries;
 mod keys;
 mod photos;
 mod probes;
+mod processes;
 mod queue;
 mod row_types;
 mod statement;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod texts;
 mod upload_targets;
+mod webhooks;
 
 pub(crate) use self::albums::SqlAlbums;
 pub(crate) use self::connection::postgres::MIN_IDLE_IN_TRANSACTION;
 pub use self::connection::postgres::ServerLimits;
 pub(crate) use self::database::Database;
 pub use self::database::{DatabaseKind, lock_database, migrate};
+pub(crate) use self::events::SqlEvents;
 pub(crate) use self::faces::SqlFaces;
 pub(crate) use self::gc_queries::SqlGcQueries;
 pub(crate) use self::keys::SqlKeys;
 pub(crate) use self::photos::SqlPhotos;
 pub(crate) use self::probes::SqlProbes;
+pub(crate) use self::processes::SqlProcesses;
 pub(crate) use self::queue::SqlQueue;
+pub(crate) use self::tasks::SqlTaskLeases;
 pub(crate) use self::texts::SqlTexts;
 pub(crate) use self::upload_targets::SqlUploadTargets;
+pub(crate) use self::webhooks::SqlWebhooks;
+pub use self::webhooks::sealed::SealedSecrets;
+pub(crate) use self::webhooks::sealed::{check as check_sealed_secrets, reseal};
+pub(crate) use self::webhooks::sending::SqlDeliveryQueue;

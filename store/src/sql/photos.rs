@@ -179,7 +179,7 @@ impl Photos for SqlPhotos {
     }
 }
 
-async fn load_counts<'c>(
+pub(crate) async fn load_counts<'c>(
     operation: &'static str,
     album: AlbumId,
     on: impl Into<ConnectionRef<'c>>,

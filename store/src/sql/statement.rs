@@ -9,7 +9,9 @@ use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, FromRow, SqliteConnection};
 use uuid::Uuid;
 
-use crate::model::ids::{AlbumId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId};
+use crate::model::ids::{
+    AlbumId, DeliveryId, EventId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId, ProcessId, WebhookId,
+};
 use crate::sql::connection::timed::TimedConnection;
 use crate::sql::error::store_error;
 use crate::traits::Result;
@@ -51,6 +53,7 @@ impl From<&'static str> for Statement {
 /// The value of a parameter.
 pub(crate) enum Value {
     Id(Uuid),
+    OptionalId(Option<Uuid>),
     Number(Option<i64>),
     Text(Option<String>),
     Bytes(Vec<u8>),
@@ -74,11 +77,16 @@ macro_rules! impl_value_from {
 
 impl_value_from! {
     AlbumId => |id| Self::Id(id.0),
+    Option<AlbumId> => |id| Self::OptionalId(id.map(|id| id.0)),
+    DeliveryId => |id| Self::Id(id.0),
+    EventId => |id| Self::Id(id.0),
     KeyId => |id| Self::Id(id.0),
     LeaseId => |id| Self::Id(id.0),
     OrganizationId => |id| Self::Id(id.0),
     PhotoId => |id| Self::Id(id.0),
     ProbeId => |id| Self::Id(id.0),
+    ProcessId => |id| Self::Id(id.0),
+    WebhookId => |id| Self::Id(id.0),
     i64 => |number| Self::Number(Some(number)),
     Option<i64> => |number| Self::Number(number),
     &str => |text| Self::Text(Some(text.to_owned())),
@@ -182,6 +190,7 @@ fn sqlite_arguments(values: Vec<Value>) -> EncodeResult<SqliteArguments> {
     for value in values {
         match value {
             Value::Id(id) => Arguments::add(&mut arguments, id),
+            Value::OptionalId(id) => Arguments::add(&mut arguments, id),
             Value::Number(number) => Arguments::add(&mut arguments, number),
             Value::Text(text) => Arguments::add(&mut arguments, text),
             Value::Bytes(bytes) => Arguments::add(&mut arguments, bytes),
@@ -204,6 +213,7 @@ fn postgres_arguments(values: Vec<Value>) -> EncodeResult<PgArguments> {
     for value in values {
         match value {
             Value::Id(id) => arguments.add(id),
+            Value::OptionalId(id) => arguments.add(id),
             Value::Number(number) => arguments.add(number),
             Value::Text(text) => arguments.add(text.map(strip_nul)),
             Value::Bytes(bytes) => arguments.add(bytes),

@@ -10,7 +10,7 @@ use super::dialect::sqlite;
 use super::queue::lease::FRESH_PHOTOS;
 use super::queue::outbox::UNPUBLISHED_PHOTOS;
 use super::statement::Statement;
-use super::{SqlFaces, SqlKeys, SqlPhotos, face_bibs, faces, photos, queue, texts};
+use super::{SqlFaces, SqlKeys, SqlPhotos, events, face_bibs, faces, photos, queue, texts, webhooks};
 use crate::conformance::{AlbumFixture, face, test_settings, text};
 use crate::error::StoreErrorKind;
 use crate::model::ids::OrganizationId;
@@ -50,14 +50,20 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
     }
     store.probes.create(fixture.album, std::time::Duration::from_secs(60)).await.unwrap();
     fixture.create_photos(1200).await;
+    sqlx::query("insert into event_cursor (album, published) values ($1, 0)")
+        .bind(fixture.album)
+        .execute(&database.writer)
+        .await
+        .unwrap();
+    // Events outlive their album.
     let tables: Vec<String> = sqlx::query_scalar(
         "select m.name from sqlite_master m join pragma_table_info(m.name) c \
-         where m.type = 'table' and c.name = 'album'",
+         where m.type = 'table' and c.name = 'album' and m.name not in ('event', 'event_outbox', 'webhook')",
     )
     .fetch_all(&database.reader)
     .await
     .unwrap();
-    assert_eq!(tables.len(), 6, "{tables:?}");
+    assert_eq!(tables.len(), 8, "{tables:?}");
     let rows = async |table: &str| -> i64 {
         let count = format!("select count(*) from {table} where album = $1");
         sqlx::query_scalar(AssertSqlSafe(count))
@@ -91,7 +97,7 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
 #[tokio::test]
 async fn hot_statements_use_indexes_only() {
     let (_folder, _store, database) = open_store().await;
-    let expected: [(Statement, &[&str]); 32] = [
+    let expected: [(Statement, &[&str]); 39] = [
         (FRESH_PHOTOS.organizations, &["COVERING INDEX photo_waiting (organization>?)"]),
         (FRESH_PHOTOS.albums, &["COVERING INDEX photo_waiting (organization=? AND album>?)"]),
         (FRESH_PHOTOS.photos, &["COVERING INDEX photo_waiting (organization=? AND album=? AND "]),
@@ -127,6 +133,13 @@ async fn hot_statements_use_indexes_only() {
         (photos::PHOTOS_BY_ID, &["PRIMARY KEY (album=? AND id=?)"]),
         (photos::COUNT_BY_STATE.into(), &["photo_count USING PRIMARY KEY (album=?)"]),
         (photos::COUNT_SETTLED, &["photo_settled (album=? AND settled_at>?)"]),
+        (events::EVENT_PAGE, &["event_by_tenant (organization=? AND mode=? AND sequence>?)"]),
+        (events::ALL_EVENTS_PAGE.into(), &["event_by_tenant (organization=? AND mode=? AND sequence>?)"]),
+        (events::EVENTS_AFTER.into(), &["INTEGER PRIMARY KEY (rowid>?)"]),
+        (events::NEWEST_OF_TENANT.into(), &["event_by_tenant (organization=? AND mode=?)"]),
+        (events::publisher::CHANGED_PHOTOS.into(), &["PRIMARY KEY (album=? AND change>? AND change<?)"]),
+        (events::publisher::IDLE_ALBUMS.into(), &["event_cursor_idle (idle_check_at<?)"]),
+        (webhooks::sending::DUE_DELIVERIES, &["webhook_delivery_due (webhook=? AND next_at<?)"]),
     ];
     for (statement, indexes) in expected {
         let statement = statement.sqlite_text();

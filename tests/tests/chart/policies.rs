@@ -51,13 +51,14 @@ fn pods_may_connect_only_to_what_they_need() {
         r#"networkPolicy.egress.database=[{"ports":[{"port":6432,"protocol":"TCP"}]}]"#,
         r#"networkPolicy.egress.queue=[{"ports":[{"port":4333,"protocol":"TCP"}]}]"#,
         r#"networkPolicy.egress.storage=[{"ports":[{"port":9000,"protocol":"TCP"}]}]"#,
+        r#"networkPolicy.egress.webhooks=[{"ports":[{"port":8443,"protocol":"TCP"}]}]"#,
         r#"networkPolicy.egress.other=[{"ports":[{"port":7000,"protocol":"TCP"}]}]"#,
         r#"tracing.endpoint="http://collector:4318""#,
     ];
     let values: Vec<&str> = values.into_iter().flat_map(|value| ["--set-json", value]).collect();
     let manifests = helm.manifests(EXAMPLES[0], &values);
     let cases: [(&str, &[u64]); 4] = [
-        ("api", &[53, 6432, 4333, 9000, 7000, 4318]),
+        ("api", &[53, 6432, 4333, 9000, 8443, 7000, 4318]),
         ("worker", &[53, 6432, 4333, 9000, 7000, 4318]),
         ("sweep", &[53, 6432, 4333, 9000]),
         ("migrate", &[53, 6432]),

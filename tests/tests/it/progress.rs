@@ -29,3 +29,21 @@ fn progress_streams_until_the_album_is_idle() {
     let missing = partner.client().stream_progress("01890000-0000-7000-8000-000000000000");
     assert!(matches!(missing.err(), Some(ClientError::Refused { error, .. }) if error.status == 404));
 }
+
+#[test]
+fn an_api_names_the_bottleneck_of_its_workers() {
+    let api = Service::start(ServiceOptions::with_fake_models().with_role("serve"));
+    let delay = ServiceOptions::with_fake_models().with_setting("PHOTOFINISH_FAKE_DELAY_MS", "400");
+    let worker = api.start_beside(delay.with_role("work"));
+    let partner = api.partner();
+    let album = partner.create_album("Cluster");
+    let photo = TestPhoto::new(600, 400).to_jpeg();
+    for number in 0..40 {
+        partner.upload_photo(&album, &format!("{number}.jpg"), &photo);
+    }
+    let stream = partner.client().stream_progress(&album).expect("a stream");
+    let events: Vec<Progress> = stream.map(|event| event.expect("progress until the end")).collect();
+    let named: Vec<&str> = events.iter().filter_map(|event| event.bottleneck.as_deref()).collect();
+    assert!(named.contains(&"read"), "{events:?}");
+    drop(worker);
+}

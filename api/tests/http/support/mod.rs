@@ -1,6 +1,7 @@
 //! A service for one test, with its own data folder, port, organization and keys.
 
 pub mod client;
+mod gateway;
 pub mod raw;
 pub mod schema;
 
@@ -12,8 +13,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_api::context::{
-    ApiSettings, BodyBudget, ComponentHealth, ComponentState, Context, Draining, Environment, Health,
-    ProbeEmbedder, ProbeError, ProbeTurn, ProgressCache, SeatLimits, Seats,
+    ApiSettings, BodyBudget, ComponentHealth, ComponentState, Context, Draining, Environment, EventFeed,
+    Health, ProbeEmbedder, ProbeError, ProbeTurn, ProgressCache, SeatLimits, Seats,
 };
 use photofinish_api::key::KeyText;
 use photofinish_store::blobs::local::uploads::UploadPace;
@@ -133,7 +134,7 @@ impl Health for TestHealth {
         self.parts.lock().unwrap().clone()
     }
 
-    fn bottleneck(&self) -> Option<String> {
+    async fn find_bottleneck(&self) -> Option<String> {
         Some("read".to_owned())
     }
 }
@@ -201,16 +202,15 @@ impl TestService {
         let public_url = format!("http://{address}").parse().unwrap();
         let opening = StoreSettings { public_url, ..conformance::test_settings(folder.path()) };
         let database_url = opening.database_url.clone();
-        let store = runtime.block_on(Store::open(opening));
-        let store = store.unwrap();
+        let store = runtime.block_on(Store::open(opening)).unwrap();
         let embedder = Arc::new(TestEmbedder::default());
         let running = |name| ComponentHealth { name, state: ComponentState::Running };
-        let parts = Mutex::new(vec![running("database"), running("models")]);
-        let health = Arc::new(TestHealth { parts });
+        let health = Arc::new(TestHealth { parts: Mutex::new(vec![running("database"), running("models")]) });
         let wakeups: Arc<AtomicUsize> = Arc::default();
         let context = Context {
             store: store.clone(),
             probe_embedder: embedder.clone(),
+            webhooks: Arc::new(gateway::TestGateway { store: store.clone() }),
             health: health.clone(),
             settings: Arc::new(setup.settings),
             render_metrics: Arc::new(|| "photofinish_test_total 1\n".to_owned()),
@@ -223,6 +223,7 @@ impl TestService {
             trace_hook: Arc::new(|_, _| {}),
             draining: Draining::default(),
             progress_cache: ProgressCache::default(),
+            event_feed: EventFeed::default(),
             body_budget: setup.body_budget,
             seats: Seats::new(setup.seats),
         };

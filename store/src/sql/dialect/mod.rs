@@ -112,8 +112,8 @@ pub(crate) trait QueueWrites: Send {
     async fn release_leases(&mut self, leases: &[LeaseId], now: i64) -> Result<()>;
     /// Makes locked photos ready.
     async fn mark_ready(&mut self, photos: &[&PhotoResults], now: i64) -> Result<()>;
-    /// Deletes the faces and texts of locked photos; returns whether there were faces.
-    async fn delete_detections(&mut self, photos: &[PhotoRef]) -> Result<bool>;
+    /// Deletes the faces and texts of locked photos.
+    async fn delete_detections(&mut self, photos: &[PhotoRef]) -> Result<()>;
     /// Inserts the faces and texts of photos.
     async fn insert_detections(&mut self, photos: &[&PhotoResults]) -> Result<()>;
     /// Records that these photos belong to a change of their album.

@@ -176,17 +176,16 @@ impl QueueWrites for TimedConnection {
         .map(drop)
     }
 
-    async fn delete_detections(&mut self, photos: &[PhotoRef]) -> Result<bool> {
+    async fn delete_detections(&mut self, photos: &[PhotoRef]) -> Result<()> {
         let (albums, ids) = unzip_refs(photos.iter().copied());
-        let faces = sqlx::query(
+        sqlx::query(
             "delete from face where (album, photo) in (select * from unnest($1::uuid[], $2::uuid[]))",
         )
         .bind(&albums)
         .bind(&ids)
         .execute(&mut *self)
         .await
-        .map_err(store_error("delete faces"))?
-        .rows_affected();
+        .map_err(store_error("delete faces"))?;
         sqlx::query(
             "delete from seen_text where (album, photo) in (select * from unnest($1::uuid[], $2::uuid[]))",
         )
@@ -194,8 +193,8 @@ impl QueueWrites for TimedConnection {
         .bind(ids)
         .execute(self)
         .await
-        .map_err(store_error("delete texts"))?;
-        Ok(faces > 0)
+        .map_err(store_error("delete texts"))
+        .map(drop)
     }
 
     async fn insert_detections(&mut self, photos: &[&PhotoResults]) -> Result<()> {

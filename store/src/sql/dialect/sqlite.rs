@@ -226,16 +226,19 @@ impl QueueWrites for SqliteConnection {
             .map(drop)
     }
 
-    async fn delete_detections(&mut self, photos: &[PhotoRef]) -> Result<bool> {
+    async fn delete_detections(&mut self, photos: &[PhotoRef]) -> Result<()> {
         let named = json_rows(photos.iter().map(|photo| key_of(*photo)))?;
-        let faces = sqlx::query(DELETE_FACES)
+        sqlx::query(DELETE_FACES)
             .bind(&named)
             .execute(&mut *self)
             .await
-            .map_err(store_error("delete faces"))?
-            .rows_affected();
-        sqlx::query(DELETE_TEXTS).bind(named).execute(self).await.map_err(store_error("delete texts"))?;
-        Ok(faces > 0)
+            .map_err(store_error("delete faces"))?;
+        sqlx::query(DELETE_TEXTS)
+            .bind(named)
+            .execute(self)
+            .await
+            .map_err(store_error("delete texts"))
+            .map(drop)
     }
 
     async fn insert_detections(&mut self, photos: &[&PhotoResults]) -> Result<()> {

@@ -64,7 +64,8 @@ pub(crate) async fn fail_leased_photo(
     Ok(outcome)
 }
 
-/// Marks a locked photo as failed and deletes the detections of an earlier attempt.
+/// Marks a locked photo as failed and deletes the detections of an earlier attempt. A change of its album even if there
+/// were none: its failure is told.
 pub(crate) async fn fail_locked_photo(
     transaction: &mut Transaction,
     photo: PhotoRef,
@@ -82,10 +83,8 @@ pub(crate) async fn fail_locked_photo(
         .bind(now)
         .execute(&mut *transaction)
         .await?;
-    if transaction.queue_writes().delete_detections(&[photo]).await? {
-        record_changes(transaction, photo.album, &[photo.photo]).await?;
-    }
-    Ok(())
+    transaction.queue_writes().delete_detections(&[photo]).await?;
+    record_changes(transaction, photo.album, &[photo.photo]).await
 }
 
 /// Increments the album's change number and records which photos changed.

@@ -56,6 +56,15 @@ const fn operation(
     Operation { path, scope, names, is_destructive: false, success: OK, input }
 }
 
+/// An operation on a webhook that does not exist: webhooks are no part of the matrix of albums and photos.
+const fn on_unknown_webhook(path: &'static str) -> Operation {
+    let input = |_: &Ids| {
+        let unknown = "01890000-0000-7000-8000-000000000000";
+        json!({ "webhookId": unknown, "deliveryId": unknown })
+    };
+    Operation { success: &[404], ..operation(path, Some(MANAGE), Names::Nothing, input) }
+}
+
 const fn destructive(operation: Operation) -> Operation {
     Operation { is_destructive: true, ..operation }
 }
@@ -74,7 +83,7 @@ fn sign_batch(ids: &Ids) -> Value {
 }
 
 /// Every operation.
-pub(super) const OPERATIONS: [Operation; 18] = [
+pub(super) const OPERATIONS: [Operation; 29] = [
     operation(
         "/albums/create",
         Some(MANAGE),
@@ -124,6 +133,26 @@ pub(super) const OPERATIONS: [Operation; 18] = [
         Names::Album,
         |ids| json!({ "albumId": ids.album, "text": "4242" }),
     ),
+    operation("/events/list", None, Names::Nothing, |_| json!({ "limit": 500 })),
+    // The name does not resolve; a tenant has twenty at most.
+    Operation {
+        success: &[200, 409],
+        ..operation(
+            "/webhooks/create",
+            Some(MANAGE),
+            Names::Nothing,
+            |_| json!({ "url": "https://hook.invalid/", "label": "Created by the matrix" }),
+        )
+    },
+    operation("/webhooks/list", Some(MANAGE), Names::Nothing, |_| json!({})),
+    on_unknown_webhook("/webhooks/get"),
+    on_unknown_webhook("/webhooks/update"),
+    on_unknown_webhook("/webhooks/delete"),
+    on_unknown_webhook("/webhooks/rotate"),
+    on_unknown_webhook("/webhooks/test"),
+    on_unknown_webhook("/webhooks/deliveries/list"),
+    on_unknown_webhook("/webhooks/deliveries/get"),
+    on_unknown_webhook("/webhooks/redeliver"),
 ];
 
 /// Compares [`OPERATIONS`] with the service's document.

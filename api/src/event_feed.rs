@@ -1,0 +1,236 @@
+//! Reads new events once for all streams of this process, and counts its streams.
+//!
+//! While there are streams, a task reads the events of all tenants and keeps the newest in memory. A stream that is further
+//! behind than these reads its own events from the database until it has caught up.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use photofinish_store::model::event::Event;
+use photofinish_store::model::ids::KeyId;
+use photofinish_store::traits::{Events, Result};
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::errors::ApiError;
+use crate::errors::table::ErrorKind;
+
+/// Time between two reads.
+const READ_INTERVAL: Duration = Duration::from_millis(500);
+/// Events of one read.
+const READ_LIMIT: u32 = 500;
+/// Events in memory, 20 KB each at most.
+const MAX_RECENT: usize = 1000;
+/// Streams of one key, and of all keys.
+const MAX_STREAMS_PER_KEY: usize = 20;
+const MAX_STREAMS: usize = 2000;
+/// When a stream that was refused may be tried again: streams last long.
+const RETRY_AFTER: Duration = Duration::from_secs(30);
+
+/// The newest events, for all streams. Cheap to clone.
+#[derive(Clone)]
+pub struct EventFeed(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    /// Up to where [`State::recent`] goes; 0 before the first read.
+    newest: watch::Sender<i64>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The number of streams of each key.
+    streams: HashMap<KeyId, usize>,
+    has_reader: bool,
+    /// All events after `begin`, in their order.
+    recent: VecDeque<Arc<Event>>,
+    begin: i64,
+    /// How often the database has forgotten events that were read.
+    restores: u64,
+}
+
+impl Default for EventFeed {
+    fn default() -> Self {
+        Self(Arc::new(Shared { state: Mutex::default(), newest: watch::Sender::new(0) }))
+    }
+}
+
+/// Events after a position.
+pub(crate) enum Recent {
+    /// All of them, of all tenants.
+    Events(Vec<Arc<Event>>),
+    /// Some are no longer in memory: those up to this sequence are in the database.
+    UpTo(i64),
+    /// The database was restored since the stream began: positions from before mean nothing.
+    Restored,
+}
+
+/// A stream that counts as open until this is dropped.
+pub(crate) struct StreamPermit {
+    feed: EventFeed,
+    key: KeyId,
+    /// [`State::restores`] when it began.
+    restores: u64,
+}
+
+impl StreamPermit {
+    /// Changes whenever there are new events. Begins as changed.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<i64> {
+        let mut newest = self.feed.0.newest.subscribe();
+        newest.mark_changed();
+        newest
+    }
+
+    /// Returns what came after a position.
+    pub(crate) fn after(&self, position: i64) -> Recent {
+        let state = self.feed.state();
+        if state.restores != self.restores {
+            return Recent::Restored;
+        }
+        if position < state.begin {
+            return Recent::UpTo(state.begin);
+        }
+        let first = state.recent.partition_point(|event| event.sequence <= position);
+        Recent::Events(state.recent.range(first..).cloned().collect())
+    }
+}
+
+impl Drop for StreamPermit {
+    fn drop(&mut self) {
+        let mut state = self.feed.state();
+        if let Some(count) = state.streams.get_mut(&self.key) {
+            *count -= 1;
+            if *count == 0 {
+                state.streams.remove(&self.key);
+            }
+        }
+    }
+}
+
+impl EventFeed {
+    /// Opens a stream of a key. The first one starts the task that reads.
+    ///
+    /// # Errors
+    /// 429 if the key has too many, 503 if all keys together have.
+    pub(crate) fn open(
+        &self,
+        key: KeyId,
+        events: &Arc<dyn Events>,
+    ) -> std::result::Result<StreamPermit, ApiError> {
+        let mut state = self.state();
+        if state.streams.get(&key).is_some_and(|count| *count >= MAX_STREAMS_PER_KEY) {
+            let data = json!({ "code": "TOO_MANY_STREAMS", "tryAgainIn": RETRY_AFTER.as_secs() });
+            return Err(ApiError::rate_limited(RETRY_AFTER).with_data(data));
+        }
+        if state.streams.values().sum::<usize>() >= MAX_STREAMS {
+            let error = ApiError::new(ErrorKind::ServiceUnavailable).with_code("TOO_MANY_STREAMS");
+            return Err(error.with_retry_after(Some(RETRY_AFTER)));
+        }
+        *state.streams.entry(key).or_default() += 1;
+        if !state.has_reader {
+            state.has_reader = true;
+            tokio::spawn(self.clone().read_while_needed(Arc::clone(events)));
+        }
+        Ok(StreamPermit { feed: self.clone(), key, restores: state.restores })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn read_while_needed(self, events: Arc<dyn Events>) {
+        let mut interval = tokio::time::interval(READ_INTERVAL);
+        let mut position = None;
+        let mut is_failing = false;
+        loop {
+            interval.tick().await;
+            {
+                let mut state = self.state();
+                if state.streams.is_empty() {
+                    *state = State { restores: state.restores, ..State::default() };
+                    self.0.newest.send_replace(0);
+                    return;
+                }
+            }
+            let read = self.read(&*events, &mut position).await;
+            // Once per outage. Streams end by themselves when they cannot check their key.
+            if let Err(error) = &read
+                && !is_failing
+            {
+                tracing::warn!(%error, "failed to read new events, retrying every 500 ms");
+            }
+            is_failing = read.is_err();
+        }
+    }
+
+    /// Reads what is new since the last read. `None` before the first, and after a database was restored that does not
+    /// know what was read.
+    async fn read(&self, events: &dyn Events, position: &mut Option<i64>) -> Result<()> {
+        let newest = events.newest().await?;
+        let mut last = match *position {
+            Some(last) if last <= newest => last,
+            known => {
+                let mut state = self.state();
+                state.recent.clear();
+                state.begin = newest;
+                state.restores += u64::from(known.is_some());
+                newest
+            }
+        };
+        while last < newest {
+            let read = events.read_after(last, READ_LIMIT).await?;
+            let Some(newest_read) = read.last() else { break };
+            last = newest_read.sequence;
+            let mut state = self.state();
+            state.recent.extend(read.into_iter().map(Arc::new));
+            while state.recent.len() > MAX_RECENT {
+                state.begin = state.recent.pop_front().map_or(last, |event| event.sequence);
+            }
+        }
+        *position = Some(last);
+        self.0.newest.send_if_modified(|newest| std::mem::replace(newest, last) != last);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use photofinish_store::Store;
+    use photofinish_store::conformance::test_settings;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_key_has_its_number_of_streams_and_the_reader_ends_with_the_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(test_settings(folder.path())).await.unwrap();
+        let feed = EventFeed::default();
+        let (key, other) = (KeyId::generate(), KeyId::generate());
+        let mut streams: Vec<StreamPermit> =
+            (0..MAX_STREAMS_PER_KEY).map(|_| feed.open(key, &store.events).unwrap()).collect();
+        let refused = feed.open(key, &store.events).err().unwrap();
+        assert_eq!(refused.kind(), ErrorKind::TooManyRequests);
+        assert_eq!(refused.data().unwrap()["code"], json!("TOO_MANY_STREAMS"));
+        drop(feed.open(other, &store.events).unwrap());
+        streams.pop();
+        streams.push(feed.open(key, &store.events).unwrap());
+        drop(streams);
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+        while feed.state().has_reader {
+            assert!(tokio::time::Instant::now() < deadline, "the reader goes on");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[test]
+    fn a_position_before_the_memory_is_read_from_the_database() {
+        let feed = EventFeed::default();
+        feed.state().begin = 7;
+        let stream = StreamPermit { feed: feed.clone(), key: KeyId::generate(), restores: 0 };
+        assert!(matches!(stream.after(6), Recent::UpTo(7)));
+        assert!(matches!(stream.after(7), Recent::Events(events) if events.is_empty()));
+        feed.state().restores = 1;
+        assert!(matches!(stream.after(7), Recent::Restored));
+    }
+}

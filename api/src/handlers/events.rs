@@ -1,0 +1,175 @@
+//! The events of a tenant, as a list or as a stream of server-sent events that can be resumed.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use photofinish_store::model::event::{EventQuery, EventType};
+use photofinish_store::model::ids::AlbumId;
+use time::OffsetDateTime;
+use tracing::Instrument;
+use warp::reply::Response;
+
+use crate::auth::AnyScope;
+use crate::context::Context;
+use crate::errors::ApiError;
+use crate::errors::table::ErrorKind;
+use crate::event_feed::{Recent, StreamPermit};
+use crate::sse::{EventSender, LastEventId, open_stream, send_event, send_text};
+use crate::wire::cursor::EventPosition;
+use crate::wire::event::{Event, EventPage, ListEvents};
+
+/// How often a stream checks its key.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// A comment is sent with every this many checks, so that no proxy takes the stream for a dead one.
+const CHECKS_PER_COMMENT: u32 = 15;
+/// When a client connects again: the service is being updated.
+const RETRY_AFTER: Duration = Duration::from_secs(3);
+/// Events of one page that a stream reads from the database.
+const PAGE: u32 = 100;
+
+pub(crate) async fn list(ctx: Context, caller: AnyScope, input: ListEvents) -> Result<EventPage, ApiError> {
+    let after = input.after.map_or(0, |position| position.0);
+    let query = EventQuery { after, types: input.types, album: input.album, limit: input.limit };
+    let page = ctx.store.events.list(&caller.tenant, query).await?;
+    Ok(EventPage {
+        events: page.events.iter().map(Event::from).collect(),
+        next_cursor: EventPosition(page.up_to).to_cursor(),
+    })
+}
+
+/// Begins after the last event that the client has got, else after the cursor, else now.
+pub(crate) async fn stream(
+    ctx: Context,
+    caller: AnyScope,
+    input: ListEvents,
+    last_event_id: LastEventId,
+) -> Result<Response, ApiError> {
+    let permit = ctx.event_feed.open(caller.key, &ctx.store.events)?;
+    let resumed = match last_event_id.0 {
+        Some(id) => {
+            let refused = || ApiError::malformed("last-event-id must be the id of an event of this stream");
+            Some(EventPosition::from_cursor(&id).ok_or_else(refused)?)
+        }
+        None => input.after,
+    };
+    let position = match resumed {
+        Some(position) => position.0,
+        None => ctx.store.events.newest().await?,
+    };
+    let (sender, response) = open_stream();
+    let types = input.types.into_iter().collect();
+    let stream = EventStream { ctx, caller, permit, sender, position, types, album: input.album };
+    let task = async move { stream.run().await };
+    // The task ends when the key becomes invalid, the service drains, the database fails, or the client disconnects.
+    tokio::spawn(task.in_current_span());
+    Ok(response)
+}
+
+/// A stream of events to one client.
+struct EventStream {
+    ctx: Context,
+    caller: AnyScope,
+    permit: StreamPermit,
+    sender: EventSender,
+    /// Everything up to this sequence was sent.
+    position: i64,
+    /// All if empty.
+    types: HashSet<EventType>,
+    album: Option<AlbumId>,
+}
+
+impl EventStream {
+    async fn run(mut self) {
+        let mut new_events = self.permit.subscribe();
+        send_text(&self.sender, format!("retry: {}\n\n", RETRY_AFTER.as_millis())).await;
+        let mut outcome = self.report_loss().await;
+        let mut checks = tokio::time::interval(CHECK_INTERVAL);
+        let mut checks_until_comment = CHECKS_PER_COMMENT;
+        while outcome.is_ok() {
+            tokio::select! {
+                () = self.sender.closed() => return,
+                () = self.ctx.draining.wait_until_begun() => {
+                    outcome = Err(ApiError::new(ErrorKind::ServiceUnavailable).with_retry_after(Some(RETRY_AFTER)));
+                }
+                _ = checks.tick() => {
+                    outcome = self.caller.check_key(&*self.ctx.store.keys).await;
+                    checks_until_comment -= 1;
+                    if checks_until_comment == 0 {
+                        checks_until_comment = CHECKS_PER_COMMENT;
+                        send_text(&self.sender, ": \n\n".to_owned()).await;
+                    }
+                }
+                // Cannot fail: the feed, which the permit has, keeps the sender.
+                _ = new_events.changed() => outcome = self.send_new().await,
+            }
+        }
+        if let Err(error) = outcome {
+            error.log();
+            send_event(&self.sender, "error", &error.to_json()).await;
+        }
+    }
+
+    /// Says so if the client asks for events that are no longer there, and continues behind them.
+    async fn report_loss(&mut self) -> Result<(), ApiError> {
+        if let Some(loss) = self.ctx.store.events.find_loss(&self.caller.tenant, self.position).await? {
+            self.position = loss.resume_after;
+            let event = Event::lost(&loss, OffsetDateTime::now_utc());
+            self.send(loss.resume_after, &event).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends everything after the position.
+    async fn send_new(&mut self) -> Result<(), ApiError> {
+        loop {
+            let newest = match self.permit.after(self.position) {
+                Recent::Events(events) => events,
+                Recent::UpTo(begin) => {
+                    self.send_page(begin).await?;
+                    continue;
+                }
+                // The client asks again with the id of its last event and learns what was lost.
+                Recent::Restored => {
+                    let error = ApiError::new(ErrorKind::ServiceUnavailable);
+                    return Err(error.with_retry_after(Some(RETRY_AFTER)));
+                }
+            };
+            for event in newest {
+                self.position = event.sequence;
+                let is_wanted = event.tenant == self.caller.tenant
+                    && (self.types.is_empty()
+                        || self.types.iter().any(|wanted| wanted.as_str() == event.event_type))
+                    && self.album.is_none_or(|album| event.album == Some(album));
+                if is_wanted {
+                    self.send(event.sequence, &Event::from(&*event)).await?;
+                }
+            }
+            return Ok(());
+        }
+    }
+
+    /// Sends a page from the database, on the way to `begin`.
+    async fn send_page(&mut self, begin: i64) -> Result<(), ApiError> {
+        let query = EventQuery {
+            after: self.position,
+            types: self.types.iter().copied().collect(),
+            album: self.album,
+            limit: PAGE,
+        };
+        let page = self.ctx.store.events.list(&self.caller.tenant, query).await?;
+        for event in &page.events {
+            self.send(event.sequence, &Event::from(event)).await?;
+        }
+        let is_last = page.events.len() < PAGE as usize;
+        // Events up to `begin` were visible when the page was read.
+        self.position = if is_last { page.up_to.max(begin) } else { page.up_to };
+        Ok(())
+    }
+
+    async fn send(&self, sequence: i64, event: &Event) -> Result<(), ApiError> {
+        let json = serde_json::to_string(event).map_err(ApiError::internal)?;
+        let id = EventPosition(sequence).to_cursor();
+        send_text(&self.sender, format!("id: {id}\nevent: message\ndata: {json}\n\n")).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,122 @@
+//! Publishes events, in one process at a time. Whoever finds something to publish takes the task, and keeps it while there is
+//! more; where nothing happens nobody writes anything.
+
+use std::time::Duration;
+
+use photofinish_store::model::ids::ProcessId;
+use photofinish_store::model::process::{Task, TaskLease};
+use photofinish_store::{Store, StoreError, StoreErrorKind};
+use time::OffsetDateTime;
+use tokio::time::{Instant, MissedTickBehavior, sleep};
+
+/// How often the publisher looks for something to publish.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// How long a process has the task after it last took it, and how often it takes it again.
+const LEASE_TTL: Duration = Duration::from_secs(15);
+const RENEW_INTERVAL: Duration = Duration::from_secs(5);
+/// When a process asks again for a task that another has.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// How often old events are deleted.
+const RETENTION_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Publishes events and deletes those older than `retention`, until it is dropped.
+pub async fn publish_forever(store: &Store, holder: ProcessId, retention: Duration) {
+    let publisher = Publisher { store, holder, retention };
+    tokio::join!(publisher.publish_forever(), publisher.remove_expired_forever());
+}
+
+/// Gives the task back, so that another process goes on at once.
+pub async fn release(store: &Store, holder: ProcessId) {
+    if let Err(error) = store.tasks.release(TaskLease { task: Task::EventPublisher, holder }).await {
+        tracing::warn!(%error, "failed to release the publishing of events");
+    }
+}
+
+struct Publisher<'s> {
+    store: &'s Store,
+    holder: ProcessId,
+    retention: Duration,
+}
+
+impl Publisher<'_> {
+    async fn publish_forever(&self) {
+        let mut held: Option<HeldTask> = None;
+        let mut is_failing = false;
+        loop {
+            sleep(POLL_INTERVAL).await;
+            let published = self.publish_due(&mut held).await;
+            match &published {
+                Err(error) if error.kind == StoreErrorKind::Conflict => held = None,
+                // Once per outage: four lines a second would bury all others.
+                Err(error) if !is_failing => {
+                    tracing::warn!(%error, "failed to publish events, retrying every 250 ms");
+                }
+                _ => {}
+            }
+            is_failing = published.is_err();
+            if held.is_none() && published.is_ok_and(|is_due| is_due) {
+                sleep(RETRY_INTERVAL).await;
+            }
+        }
+    }
+
+    /// Publishes all that is due if this process has or gets the task; returns whether something was due.
+    async fn publish_due(&self, held: &mut Option<HeldTask>) -> Result<bool, StoreError> {
+        if !self.store.event_publisher.is_due().await? {
+            return Ok(false);
+        }
+        loop {
+            if held.as_ref().is_none_or(|held| held.taken_at.elapsed() >= RENEW_INTERVAL) {
+                *held = self.take().await?;
+            }
+            let Some(HeldTask { lease, .. }) = held else { return Ok(true) };
+            if !self.store.event_publisher.publish(*lease).await?.has_more {
+                return Ok(true);
+            }
+        }
+    }
+
+    async fn take(&self) -> Result<Option<HeldTask>, StoreError> {
+        let taken_at = Instant::now();
+        let lease = self.store.tasks.take(Task::EventPublisher, self.holder, LEASE_TTL).await?;
+        Ok(lease.map(|lease| HeldTask { lease, taken_at }))
+    }
+
+    async fn remove_expired_forever(&self) {
+        let mut interval = tokio::time::interval(RETENTION_INTERVAL);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            interval.tick().await;
+            match self.remove_expired().await {
+                Ok(0) => {}
+                Ok(removed) => tracing::info!(removed, "deleted old events"),
+                // Another process has the task, and does this too.
+                Err(error) if error.kind == StoreErrorKind::Conflict => {}
+                Err(error) => tracing::warn!(%error, "failed to delete old events, retrying in 60 s"),
+            }
+        }
+    }
+
+    /// Deletes events that are too old; returns how many.
+    async fn remove_expired(&self) -> Result<u64, StoreError> {
+        let before = OffsetDateTime::now_utc() - self.retention;
+        if !self.store.event_publisher.has_expired(before).await? {
+            return Ok(0);
+        }
+        let mut removed = 0;
+        while let Some(HeldTask { lease, .. }) = self.take().await? {
+            let batch = self.store.event_publisher.remove_expired(lease, before).await?;
+            removed += batch;
+            if batch == 0 {
+                break;
+            }
+        }
+        Ok(removed)
+    }
+}
+
+/// The task, and when this process took it.
+struct HeldTask {
+    lease: TaskLease,
+    taken_at: Instant,
+}

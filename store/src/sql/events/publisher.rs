@@ -1,0 +1,341 @@
+//! Makes events of what happened: of changes of albums, of albums that have become idle, and of the events that other
+//! transactions left in the outbox. Every function runs inside a transaction of the one process that has the task.
+//!
+//! Photos are told from `photo_change`, which numbers the changes of an album without gaps. A photo is told in the state that
+//! it has now: one that is queued again is told when it has settled, one that was deleted is not told.
+//!
+//! Locks rows of `album_change_feed`, then rows of `event_cursor`, and waits for nothing that a writer of an album locks
+//! before them.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Value, json};
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use crate::model::album::Tenant;
+use crate::model::event::{EventType, PublishedEvents};
+use crate::model::ids::{AlbumId, EventId, OrganizationId, PhotoId};
+use crate::model::photo::{PhotoState, StateCounts};
+use crate::sql::database::Transaction;
+use crate::sql::photos::load_counts;
+use crate::sql::row_types::{parse_key_mode, parse_photo_state, to_json};
+use crate::sql::statement::{Statement, query};
+use crate::sql::webhooks::deliveries::{PublishedEvent, Subscriber, list_subscribers};
+use crate::traits::Result;
+
+pub(crate) const OPERATION: &str = "publish events";
+
+/// How long photos of an album are gathered before they are told, from the first: 500,000 photos are 2,000 events.
+pub(crate) const GATHER_MICROS: i64 = 2_000_000;
+
+/// Photos of one event. An event stays under the 20 KB that receivers of webhooks are advised to accept.
+const PHOTOS_PER_EVENT: usize = 250;
+
+/// Changes of one album, albums and pending events of one transaction, for which writers of these albums may have to wait.
+/// A change is a batch of results: some dozen photos at most.
+const CHANGES_PER_TURN: i64 = 64;
+const ALBUMS_PER_TURN: i64 = 16;
+const PENDING_PER_TURN: i64 = 200;
+
+/// How long nothing may have settled until an album is idle, and how often that is told at most.
+const IDLE_AFTER_MICROS: i64 = 10_000_000;
+const IDLE_INTERVAL_MICROS: i64 = 60_000_000;
+
+/// Counts, up to one of each kind, the changes, pending events and idle albums that are due.
+pub(crate) const COUNT_DUE: Statement = Statement::PerDialect {
+    sqlite: "select count(*) from ( \
+             select 1 from (select 1 from album_change_feed \
+             where since <= cast(unixepoch('now', 'subsec') * 1000000 as integer) - $1 limit 1) \
+             union all select 1 from (select 1 from event_outbox limit 1) \
+             union all select 1 from (select 1 from event_cursor \
+             where idle_check_at <= cast(unixepoch('now', 'subsec') * 1000000 as integer) limit 1))",
+    postgres: "select count(*) from ( \
+               select 1 from (select 1 from album_change_feed where since \
+               <= (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1 limit 1) as changed \
+               union all select 1 from (select 1 from event_outbox limit 1) as pending \
+               union all select 1 from (select 1 from event_cursor where idle_check_at \
+               <= (extract(epoch from statement_timestamp()) * 1000000)::bigint limit 1) as idle) as due",
+};
+
+/// Leaves out albums whose changes are being written: they are taken at the next turn, with these changes.
+pub(crate) const CHANGED_ALBUMS: Statement = Statement::PerDialect {
+    sqlite: "select album from album_change_feed where since <= $1 order by since limit $2",
+    postgres: "select album from album_change_feed where since <= $1 order by since limit $2 \
+               for update skip locked",
+};
+
+pub(crate) const CHANGED_PHOTOS: &str = "select change, photo, mark from photo_change \
+     where album = $1 and change >= $2 and change <= $3 order by change, photo";
+
+pub(crate) const IDLE_ALBUMS: &str =
+    "select album from event_cursor where idle_check_at <= $1 order by idle_check_at limit $2";
+
+const PHOTO_STATES: Statement = Statement::PerDialect {
+    sqlite: "select id, state, failure from photo where album = $1 and id in (select unhex(value) from json_each($2))",
+    postgres: "select id, state, failure from photo where album = $1 and id = any($2)",
+};
+
+/// Deletes what it returns.
+const TAKE_PENDING: &str = "delete from event_outbox where id in (select id from event_outbox order by id limit $1) \
+     returning id, organization, mode, type, album, data, created_at";
+
+/// Publishes some of what is due.
+pub(crate) async fn publish(transaction: &mut Transaction) -> Result<PublishedEvents> {
+    let now = transaction.read_clock(OPERATION).await?;
+    let mut turn =
+        Turn { transaction, now, published: PublishedEvents::default(), subscribers: HashMap::new() };
+    let changed: Vec<(AlbumId,)> = query(OPERATION, CHANGED_ALBUMS)
+        .bind(now - GATHER_MICROS)
+        .bind(ALBUMS_PER_TURN)
+        .fetch_all(&mut *turn.transaction)
+        .await?;
+    turn.published.has_more |= changed.len() as i64 == ALBUMS_PER_TURN;
+    for (album,) in changed {
+        turn.publish_changes(album).await?;
+    }
+    let idle: Vec<(AlbumId,)> = query(OPERATION, IDLE_ALBUMS)
+        .bind(now)
+        .bind(ALBUMS_PER_TURN)
+        .fetch_all(&mut *turn.transaction)
+        .await?;
+    for (album,) in idle {
+        turn.check_idle(album).await?;
+    }
+    turn.publish_pending().await?;
+    Ok(turn.published)
+}
+
+/// One transaction of the publisher.
+struct Turn<'t> {
+    transaction: &'t mut Transaction,
+    /// Microseconds.
+    now: i64,
+    published: PublishedEvents,
+    /// The webhooks of each tenant with an event of this turn.
+    subscribers: HashMap<Tenant, Vec<Subscriber>>,
+}
+
+/// An event to number.
+struct NewEvent {
+    id: EventId,
+    tenant: Tenant,
+    event_type: String,
+    album: Option<AlbumId>,
+    data: String,
+    created_at: i64,
+}
+
+/// An album that is not closed.
+struct OpenAlbum {
+    id: AlbumId,
+    tenant: Tenant,
+    changes: i64,
+}
+
+/// How far the publisher has got in an album.
+#[derive(Clone, Copy, Default, FromRow)]
+struct Cursor {
+    published: i64,
+    mark: Option<i64>,
+    idle_told_at: i64,
+}
+
+/// Photos that have settled, in the order in which they did.
+#[derive(Default)]
+struct SettledPhotos {
+    ready: Vec<Value>,
+    failed: Vec<Value>,
+}
+
+impl Turn<'_> {
+    /// Tells the photos of the next changes of an album. The album stays in the feed if there are more.
+    async fn publish_changes(&mut self, album: AlbumId) -> Result<()> {
+        let Some(album) = self.find_open_album(album).await? else { return self.leave_feed(album).await };
+        let cursor = "select published, mark, idle_told_at from event_cursor where album = $1";
+        let cursor: Option<Cursor> =
+            query(OPERATION, cursor).bind(album.id).fetch_optional(&mut *self.transaction).await?;
+        let cursor = cursor.unwrap_or_default();
+        let up_to = album.changes.min(cursor.published.saturating_add(CHANGES_PER_TURN));
+        let rows: Vec<(i64, PhotoId, i64)> = query(OPERATION, CHANGED_PHOTOS)
+            .bind(album.id)
+            .bind(cursor.published)
+            .bind(up_to)
+            .fetch_all(&mut *self.transaction)
+            .await?;
+        let is_another = |(change, _, mark): &(i64, PhotoId, i64)| {
+            *change == cursor.published && cursor.mark.is_some_and(|known| known != *mark)
+        };
+        if cursor.published > album.changes || rows.iter().any(is_another) {
+            tracing::warn!(album.id = %album.id, "the changes of an album are not those that were published: continuing at its present");
+            self.move_cursor(album.id, Cursor { published: album.changes, mark: None, ..cursor }, None)
+                .await?;
+            return self.leave_feed(album.id).await;
+        }
+        let mark = rows.iter().rev().find(|(change, ..)| *change == up_to).map(|(.., mark)| *mark);
+        let mut seen = HashSet::new();
+        let new = rows.iter().filter(|(change, ..)| *change > cursor.published).map(|(_, photo, _)| *photo);
+        let photos: Vec<PhotoId> = new.filter(|photo| seen.insert(*photo)).collect();
+        let has_settled = self.publish_photos(&album, &photos).await?;
+        let idle_check_at = has_settled.then(|| {
+            (self.now + IDLE_AFTER_MICROS).max(cursor.idle_told_at.saturating_add(IDLE_INTERVAL_MICROS))
+        });
+        self.move_cursor(album.id, Cursor { published: up_to, mark, ..cursor }, idle_check_at).await?;
+        if up_to < album.changes {
+            self.published.has_more = true;
+            return Ok(());
+        }
+        self.leave_feed(album.id).await
+    }
+
+    /// Tells photos in the state that they have now; returns whether any of them has settled.
+    async fn publish_photos(&mut self, album: &OpenAlbum, photos: &[PhotoId]) -> Result<bool> {
+        let ids: Vec<Uuid> = photos.iter().map(|photo| photo.0).collect();
+        let rows: Vec<(PhotoId, String, Option<String>)> =
+            query(OPERATION, PHOTO_STATES).bind(album.id).bind(ids).fetch_all(&mut *self.transaction).await?;
+        let rows: HashMap<PhotoId, (String, Option<String>)> =
+            rows.into_iter().map(|(photo, state, failure)| (photo, (state, failure))).collect();
+        let mut settled = SettledPhotos::default();
+        for photo in photos {
+            let Some((state, failure)) = rows.get(photo) else { continue };
+            match parse_photo_state(state)? {
+                PhotoState::Ready => settled.ready.push(json!({ "photoId": photo })),
+                PhotoState::Failed => {
+                    settled.failed.push(json!({ "photoId": photo, "reason": failure }));
+                }
+                PhotoState::AwaitingUpload | PhotoState::Queued | PhotoState::Processing => {}
+            }
+        }
+        for (event_type, photos) in
+            [(EventType::PhotoReady, &settled.ready), (EventType::PhotoFailed, &settled.failed)]
+        {
+            for photos in photos.chunks(PHOTOS_PER_EVENT) {
+                let data = json!({ "albumId": album.id, "photos": photos, "count": photos.len() });
+                self.publish_of_album(album, event_type, &data).await?;
+            }
+        }
+        Ok(!settled.ready.is_empty() || !settled.failed.is_empty())
+    }
+
+    /// Tells that an album is idle, or looks again later.
+    async fn check_idle(&mut self, album: AlbumId) -> Result<()> {
+        let set = "update event_cursor set idle_check_at = $2, idle_told_at = coalesce($3, idle_told_at) where album = $1";
+        let (mut check_at, mut told_at) = (None, None);
+        if let Some(album) = self.find_open_album(album).await? {
+            let counts = load_counts(OPERATION, album.id, &mut *self.transaction).await?;
+            if counts.queued + counts.processing > 0 {
+                check_at = Some(self.now + IDLE_AFTER_MICROS);
+            } else {
+                told_at = Some(self.now);
+                self.publish_of_album(&album, EventType::AlbumIdle, &idle_data(album.id, &counts)).await?;
+            }
+        }
+        query(OPERATION, set)
+            .bind(album)
+            .bind(check_at)
+            .bind(told_at)
+            .execute(&mut *self.transaction)
+            .await
+            .map(drop)
+    }
+
+    /// Numbers the events that other transactions left.
+    async fn publish_pending(&mut self) -> Result<()> {
+        type PendingRow = (EventId, OrganizationId, String, String, Option<AlbumId>, String, i64);
+        let mut pending: Vec<PendingRow> =
+            query(OPERATION, TAKE_PENDING).bind(PENDING_PER_TURN).fetch_all(&mut *self.transaction).await?;
+        self.published.has_more |= pending.len() as i64 == PENDING_PER_TURN;
+        pending.sort_by_key(|(id, ..)| *id);
+        for (id, organization, mode, event_type, album, data, created_at) in pending {
+            let tenant = Tenant { organization, mode: parse_key_mode(&mode)? };
+            self.publish_event(NewEvent { id, tenant, event_type, album, data, created_at }).await?;
+        }
+        Ok(())
+    }
+
+    async fn publish_of_album(
+        &mut self,
+        album: &OpenAlbum,
+        event_type: EventType,
+        data: &Value,
+    ) -> Result<()> {
+        let event = NewEvent {
+            id: EventId::generate(),
+            tenant: album.tenant,
+            event_type: event_type.as_str().to_owned(),
+            album: Some(album.id),
+            data: to_json(data)?,
+            created_at: self.now,
+        };
+        self.publish_event(event).await
+    }
+
+    async fn publish_event(&mut self, event: NewEvent) -> Result<()> {
+        let insert = "insert into event (id, organization, mode, type, album, data, created_at) \
+                      values ($1, $2, $3, $4, $5, $6, $7) returning sequence";
+        let (sequence,): (i64,) = query(OPERATION, insert)
+            .bind(event.id)
+            .bind(event.tenant.organization)
+            .bind(event.tenant.mode.as_str())
+            .bind(event.event_type.as_str())
+            .bind(event.album)
+            .bind(event.data)
+            .bind(event.created_at)
+            .fetch_one(&mut *self.transaction)
+            .await?;
+        if !self.subscribers.contains_key(&event.tenant) {
+            let subscribers = list_subscribers(self.transaction, &event.tenant).await?;
+            self.subscribers.insert(event.tenant, subscribers);
+        }
+        let published =
+            PublishedEvent { sequence, id: event.id, event_type: &event.event_type, album: event.album };
+        for subscriber in self.subscribers.get(&event.tenant).into_iter().flatten() {
+            if subscriber.wants(&published) {
+                subscriber.deliver(self.transaction, &published, self.now).await?;
+            }
+        }
+        self.published.events += 1;
+        Ok(())
+    }
+
+    async fn find_open_album(&mut self, id: AlbumId) -> Result<Option<OpenAlbum>> {
+        let find = "select organization, mode, changes from album where id = $1 and closed_at is null";
+        let row: Option<(OrganizationId, String, i64)> =
+            query(OPERATION, find).bind(id).fetch_optional(&mut *self.transaction).await?;
+        let Some((organization, mode, changes)) = row else { return Ok(None) };
+        Ok(Some(OpenAlbum { id, tenant: Tenant { organization, mode: parse_key_mode(&mode)? }, changes }))
+    }
+
+    /// `idle_check_at` stays as it is where it is `None`.
+    async fn move_cursor(&mut self, album: AlbumId, to: Cursor, idle_check_at: Option<i64>) -> Result<()> {
+        let set = "insert into event_cursor (album, published, mark, idle_check_at) values ($1, $2, $3, $4) \
+                   on conflict (album) do update set published = excluded.published, mark = excluded.mark, \
+                   idle_check_at = coalesce(excluded.idle_check_at, event_cursor.idle_check_at)";
+        query(OPERATION, set)
+            .bind(album)
+            .bind(to.published)
+            .bind(to.mark)
+            .bind(idle_check_at)
+            .execute(&mut *self.transaction)
+            .await
+            .map(drop)
+    }
+
+    async fn leave_feed(&mut self, album: AlbumId) -> Result<()> {
+        query(OPERATION, "delete from album_change_feed where album = $1")
+            .bind(album)
+            .execute(&mut *self.transaction)
+            .await
+            .map(drop)
+    }
+}
+
+fn idle_data(album: AlbumId, counts: &StateCounts) -> Value {
+    json!({
+        "albumId": album,
+        "total": counts.total(),
+        "ready": counts.ready,
+        "failed": counts.failed,
+        "awaitingUpload": counts.awaiting_upload,
+    })
+}

@@ -1,0 +1,53 @@
+//! Deletes old events, and remembers of each tenant up to where.
+
+use std::collections::BTreeMap;
+
+use crate::model::ids::OrganizationId;
+use crate::sql::database::Transaction;
+use crate::sql::statement::query;
+use crate::traits::Result;
+
+pub(crate) const OPERATION: &str = "delete old events";
+
+/// How many events one transaction looks at.
+const BATCH: i64 = 1000;
+
+/// Deletes the oldest events, those from before `before` (microseconds); returns how many. An event that is younger than
+/// its number suggests keeps those after it for a while.
+pub(crate) async fn remove_expired(transaction: &mut Transaction, before: i64) -> Result<u64> {
+    let oldest: Vec<(i64, OrganizationId, String, i64)> = query(
+        OPERATION,
+        "select sequence, organization, mode, created_at from event order by sequence limit $1",
+    )
+    .bind(BATCH)
+    .fetch_all(&mut *transaction)
+    .await?;
+    let mut lost: BTreeMap<(OrganizationId, String), i64> = BTreeMap::new();
+    let mut last = None;
+    for (sequence, organization, mode, created_at) in oldest {
+        if created_at >= before {
+            break;
+        }
+        lost.insert((organization, mode), sequence);
+        last = Some(sequence);
+    }
+    let Some(last) = last else { return Ok(0) };
+    for ((organization, mode), sequence) in lost {
+        let record = "insert into event_loss (organization, mode, sequence) values ($1, $2, $3) \
+                      on conflict (organization, mode) do update set sequence = excluded.sequence";
+        query(OPERATION, record)
+            .bind(organization)
+            .bind(mode)
+            .bind(sequence)
+            .execute(&mut *transaction)
+            .await?;
+    }
+    // Deliveries of events that are no longer there say nothing any more; tests are as old as the events of their time.
+    for (delete, bound) in [
+        ("delete from webhook_delivery where event <= $1", last),
+        ("delete from webhook_delivery where event is null and created_at < $1", before),
+    ] {
+        query(OPERATION, delete).bind(bound).execute(&mut *transaction).await?;
+    }
+    query(OPERATION, "delete from event where sequence <= $1").bind(last).execute(transaction).await
+}

@@ -1,0 +1,79 @@
+//! The sealed secrets of webhooks: whether they can be opened, and sealing them again with another master secret.
+
+use crate::error::StoreErrorKind;
+use crate::model::ids::WebhookId;
+use crate::sealing::{MasterSecret, Purpose};
+use crate::sql::database::Database;
+use crate::sql::statement::query;
+use crate::traits::Result;
+
+/// How many rows one transaction reseals.
+const BATCH: i64 = 200;
+
+/// Whether what is sealed in the database can be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SealedSecrets {
+    /// Yes, or nothing is sealed.
+    Readable,
+    /// There is no master secret.
+    NoMasterSecret,
+    /// It was sealed with another master secret.
+    OtherMasterSecret,
+}
+
+/// Checks the secret that was sealed first and the one that was sealed last: after an interrupted change of the master
+/// secret the two may differ.
+pub(crate) async fn check(database: &Database, master: Option<&MasterSecret>) -> Result<SealedSecrets> {
+    const OPERATION: &str = "check sealed secrets";
+    let ends = "select id, secret from webhook where id = (select id from webhook order by updated_at limit 1) \
+                or id = (select id from webhook order by updated_at desc limit 1)";
+    let rows: Vec<(WebhookId, Vec<u8>)> =
+        query(OPERATION, ends).fetch_all(&mut database.acquire_reader(OPERATION).await?).await?;
+    for (id, sealed) in rows {
+        let Some(master) = master else { return Ok(SealedSecrets::NoMasterSecret) };
+        match master.open(Purpose::Webhook, id.0, &sealed) {
+            Err(error) if error.kind == StoreErrorKind::Corrupt => {
+                return Ok(SealedSecrets::OtherMasterSecret);
+            }
+            opened => drop(opened?),
+        }
+    }
+    Ok(SealedSecrets::Readable)
+}
+
+/// Seals everything with the current master secret that is sealed with the old one; returns how many secrets. An interrupted
+/// call is completed by calling again.
+pub(crate) async fn reseal(database: &Database, master: &MasterSecret) -> Result<u64> {
+    const OPERATION: &str = "reseal secrets";
+    let (mut after, mut resealed) = (WebhookId(uuid::Uuid::nil()), 0);
+    loop {
+        let mut transaction = database.begin_write(OPERATION).await?;
+        let select = "select id, secret, old_secret from webhook where id > $1 order by id limit $2";
+        let rows: Vec<(WebhookId, Vec<u8>, Option<Vec<u8>>)> =
+            query(OPERATION, select).bind(after).bind(BATCH).fetch_all(&mut transaction).await?;
+        let Some((last, ..)) = rows.last() else { return Ok(resealed) };
+        after = *last;
+        for (id, sealed, old_sealed) in rows {
+            // Only what is still as it was read: a rotation at this moment has sealed with the current one.
+            let columns = [
+                ("update webhook set secret = $3 where id = $1 and secret = $2", Some(sealed)),
+                ("update webhook set old_secret = $3 where id = $1 and old_secret = $2", old_sealed),
+            ];
+            for (update, sealed) in columns {
+                let Some(sealed) = sealed else { continue };
+                let opened = master.open(Purpose::Webhook, id.0, &sealed)?;
+                if !opened.is_old {
+                    continue;
+                }
+                let new = master.seal(Purpose::Webhook, id.0, &opened.secret)?;
+                resealed += query(OPERATION, update)
+                    .bind(id)
+                    .bind(sealed)
+                    .bind(new)
+                    .execute(&mut transaction)
+                    .await?;
+            }
+        }
+        transaction.commit(OPERATION).await?;
+    }
+}

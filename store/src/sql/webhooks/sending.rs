@@ -1,0 +1,312 @@
+//! The work of sending deliveries: which are due, who attempts them, and what follows. As with photos, an attempt is counted
+//! and committed before it is made, and its outcome is written only while no later one has begun.
+//!
+//! Rows are locked in one order: the webhook, then its deliveries. Taking deliveries skips those that are locked.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::FromRow;
+
+use super::cancel_pending;
+use super::deliveries::{self, find};
+use super::rows::ContentRow;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::album::Tenant;
+use crate::model::encoding::{micros_after, to_micros};
+use crate::model::event::EventType;
+use crate::model::ids::{AlbumId, DeliveryId, EventId, OrganizationId, WebhookId};
+use crate::model::webhook::{
+    Attempt, AttemptOutcome, Delivery, DisableReason, DueDelivery, TEST_TYPE, WebhookSecret,
+};
+use crate::sealing::{MasterSecret, Purpose};
+use crate::sql::database::{Database, Transaction};
+use crate::sql::dialect::LeaseWindow;
+use crate::sql::events::outbox::{PendingEvent, insert_pending_event};
+use crate::sql::row_types::parse_key_mode;
+use crate::sql::statement::{Statement, query};
+use crate::traits::{DeliveryQueue, Result};
+
+const OPERATION: &str = "send deliveries";
+
+/// A webhook is disabled when every attempt has failed for so long, of at least so many deliveries.
+const FAILING_MICROS: i64 = 5 * 86_400_000_000;
+const FAILING_DELIVERIES: i64 = 20;
+
+/// Webhooks with a delivery that is due.
+pub(crate) const DUE_WEBHOOKS: &str = "select id from webhook where exists (select 1 from webhook_delivery \
+     where webhook_delivery.webhook = webhook.id and state = 'pending' and next_at <= $1)";
+
+pub(crate) const DUE_DELIVERIES: Statement = Statement::PerDialect {
+    sqlite: "select id from webhook_delivery where webhook = $1 and state = 'pending' and next_at <= $2 \
+             order by next_at limit $3",
+    postgres: "select id from webhook_delivery where webhook = $1 and state = 'pending' and next_at <= $2 \
+               order by next_at limit $3 for update skip locked",
+};
+
+pub(crate) struct SqlDeliveryQueue {
+    database: Database,
+    master: Option<MasterSecret>,
+}
+
+#[derive(FromRow)]
+struct SenderRow {
+    url: String,
+    secret: Vec<u8>,
+    old_secret: Option<Vec<u8>>,
+    old_secret_until: i64,
+}
+
+#[derive(FromRow)]
+struct TakenRow {
+    event_id: EventId,
+    attempts: i64,
+    first_attempt: i64,
+}
+
+impl SqlDeliveryQueue {
+    pub(crate) fn new(database: Database, master: Option<MasterSecret>) -> Self {
+        Self { database, master }
+    }
+
+    /// Counts the attempt of a delivery that is locked, and returns what to send.
+    async fn take(
+        &self,
+        transaction: &mut Transaction,
+        webhook: WebhookId,
+        id: DeliveryId,
+        window: LeaseWindow,
+    ) -> Result<DueDelivery> {
+        let take = "update webhook_delivery set attempts = attempts + 1, next_at = $2 where id = $1 \
+                    returning event_id, attempts, first_attempt";
+        let taken: TakenRow =
+            query(OPERATION, take).bind(id).bind(window.until).fetch_one(&mut *transaction).await?;
+        let content = "select d.event, d.type, d.created_at as delivery_created_at, e.data, \
+                       e.created_at as event_created_at from webhook_delivery d \
+                       left join event e on e.sequence = d.event where d.id = $1";
+        let content: ContentRow = query(OPERATION, content).bind(id).fetch_one(&mut *transaction).await?;
+        let sender = "select url, secret, old_secret, old_secret_until from webhook where id = $1";
+        let sender: SenderRow = query(OPERATION, sender).bind(webhook).fetch_one(transaction).await?;
+        let old = sender.old_secret.filter(|_| sender.old_secret_until > window.now);
+        let sealed = [Some(sender.secret), old];
+        Ok(DueDelivery {
+            id,
+            webhook,
+            url: sender.url,
+            event: taken.event_id,
+            content: content.into_content(webhook)?,
+            attempt: u32::try_from(taken.attempts - taken.first_attempt).unwrap_or(u32::MAX),
+            number: u32::try_from(taken.attempts).unwrap_or(u32::MAX),
+            secrets: sealed
+                .into_iter()
+                .flatten()
+                .map(|sealed| self.open(webhook, &sealed))
+                .collect::<Result<_>>()?,
+        })
+    }
+
+    fn open(&self, webhook: WebhookId, sealed: &[u8]) -> Result<WebhookSecret> {
+        let missing = || StoreError::new(StoreErrorKind::Invalid, "there is no master secret");
+        let master = self.master.as_ref().ok_or_else(missing)?;
+        let opened = master.open(Purpose::Webhook, webhook.0, sealed)?;
+        let corrupt = |_| StoreError::new(StoreErrorKind::Corrupt, "secret of a webhook");
+        opened.secret.try_into().map_err(corrupt)
+    }
+}
+
+#[async_trait]
+impl DeliveryQueue for SqlDeliveryQueue {
+    async fn is_due(&self) -> Result<bool> {
+        let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
+        let now = snapshot.read_clock(OPERATION).await?;
+        let due: Option<(WebhookId,)> =
+            query(OPERATION, DUE_WEBHOOKS).bind(now).fetch_optional(&mut snapshot).await?;
+        Ok(due.is_some())
+    }
+
+    async fn lease(
+        &self,
+        limit: usize,
+        ttl: Duration,
+        room: &(dyn Fn(WebhookId) -> usize + Sync),
+    ) -> Result<Vec<DueDelivery>> {
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        let now = transaction.read_clock(OPERATION).await?;
+        let mut webhooks: Vec<(WebhookId,)> =
+            query(OPERATION, DUE_WEBHOOKS).bind(now).fetch_all(&mut transaction).await?;
+        // Beginning with another one each time: none is left out while there is room for some only.
+        let first = now.unsigned_abs() as usize % webhooks.len().max(1);
+        webhooks.rotate_left(first);
+        let window = LeaseWindow { now, until: micros_after(now, ttl) };
+        let mut taken = Vec::new();
+        for (webhook,) in webhooks {
+            let free = room(webhook).min(limit - taken.len());
+            if free == 0 {
+                continue;
+            }
+            let due: Vec<(DeliveryId,)> = query(OPERATION, DUE_DELIVERIES)
+                .bind(webhook)
+                .bind(now)
+                .bind(free as i64)
+                .fetch_all(&mut transaction)
+                .await?;
+            for (id,) in due {
+                taken.push(self.take(&mut transaction, webhook, id, window).await?);
+            }
+        }
+        transaction.commit(OPERATION).await?;
+        Ok(taken)
+    }
+
+    async fn create_test(&self, tenant: &Tenant, id: WebhookId, ttl: Duration) -> Result<DueDelivery> {
+        let insert = "insert into webhook_delivery (id, webhook, event, event_id, type, state, next_at, created_at) \
+                      select $2, id, null, $3, $4, 'pending', $5, $6 from webhook \
+                      where id = $1 and organization = $7 and mode = $8";
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        let now = transaction.read_clock(OPERATION).await?;
+        let (window, delivery) = (LeaseWindow { now, until: micros_after(now, ttl) }, DeliveryId::generate());
+        let inserted = query(OPERATION, insert)
+            .bind(id)
+            .bind(delivery)
+            .bind(EventId::generate())
+            .bind(TEST_TYPE)
+            .bind(window.until)
+            .bind(now)
+            .bind(tenant.organization)
+            .bind(tenant.mode.as_str())
+            .execute(&mut transaction)
+            .await?;
+        if inserted == 0 {
+            return Err(StoreError::not_found(format!("webhook {id}")));
+        }
+        let due = self.take(&mut transaction, id, delivery, window).await?;
+        transaction.commit(OPERATION).await?;
+        Ok(due)
+    }
+
+    async fn finish(
+        &self,
+        due: &DueDelivery,
+        attempt: &Attempt,
+        outcome: AttemptOutcome,
+    ) -> Result<Delivery> {
+        let mut transaction = self.database.begin_write(OPERATION).await?;
+        let now = transaction.read_clock(OPERATION).await?;
+        let mut finish = Finish { transaction: &mut transaction, due, attempt, now };
+        let disable = finish.update_webhook(outcome).await?;
+        finish.update_delivery(outcome).await?;
+        finish.insert_attempt().await?;
+        if let Some(reason) = disable {
+            finish.disable(reason).await?;
+        }
+        let delivery = find(&mut transaction, due.webhook, due.id).await?;
+        transaction.commit(OPERATION).await?;
+        Ok(delivery)
+    }
+}
+
+/// The end of an attempt.
+struct Finish<'f> {
+    transaction: &'f mut Transaction,
+    due: &'f DueDelivery,
+    attempt: &'f Attempt,
+    now: i64,
+}
+
+impl Finish<'_> {
+    /// Locks the webhook, and returns why it is to be disabled.
+    async fn update_webhook(&mut self, outcome: AttemptOutcome) -> Result<Option<DisableReason>> {
+        if outcome == AttemptOutcome::Delivered {
+            let succeed = "update webhook set last_success_at = $2, failing_since = null, failing_deliveries = 0 \
+                           where id = $1";
+            query(OPERATION, succeed)
+                .bind(self.due.webhook)
+                .bind(self.now)
+                .execute(&mut *self.transaction)
+                .await?;
+            return Ok(None);
+        }
+        let fail = "update webhook set last_failure_at = $2, failing_since = coalesce(failing_since, $2), \
+                    failing_deliveries = failing_deliveries + $3 where id = $1 \
+                    returning failing_since, failing_deliveries, enabled";
+        let failing: Option<(i64, i64, i64)> = query(OPERATION, fail)
+            .bind(self.due.webhook)
+            .bind(self.now)
+            .bind(i64::from(self.due.attempt == 1))
+            .fetch_optional(&mut *self.transaction)
+            .await?;
+        Ok(match failing {
+            Some((_, _, 1)) if outcome == AttemptOutcome::Gone => Some(DisableReason::Gone),
+            Some((since, deliveries, 1))
+                if self.now - since >= FAILING_MICROS && deliveries >= FAILING_DELIVERIES =>
+            {
+                Some(DisableReason::Failing)
+            }
+            _ => None,
+        })
+    }
+
+    /// # Errors
+    /// `Conflict` when a later attempt has begun, or the delivery was cancelled.
+    async fn update_delivery(&mut self, outcome: AttemptOutcome) -> Result<()> {
+        let (state, next_at) = match outcome {
+            AttemptOutcome::Delivered => ("delivered", self.now),
+            AttemptOutcome::Retry(after) => ("pending", micros_after(self.now, after)),
+            AttemptOutcome::Failed | AttemptOutcome::Gone => ("failed", self.now),
+        };
+        let update = "update webhook_delivery set state = $3, next_at = $4, last_status = $5, last_error = $6, \
+                      delivered_at = case when $3 = 'delivered' then $7 else delivered_at end \
+                      where id = $1 and attempts = $2 and state = 'pending'";
+        let updated = query(OPERATION, update)
+            .bind(self.due.id)
+            .bind(i64::from(self.due.number))
+            .bind(state)
+            .bind(next_at)
+            .bind(self.attempt.status.map(i64::from))
+            .bind(self.attempt.error.clone())
+            .bind(self.now)
+            .execute(&mut *self.transaction)
+            .await?;
+        if updated == 0 {
+            let what = format!("delivery {} has gone on without this attempt", self.due.id);
+            return Err(StoreError::new(StoreErrorKind::Conflict, what));
+        }
+        Ok(())
+    }
+
+    async fn insert_attempt(&mut self) -> Result<()> {
+        let insert = "insert into webhook_attempt (delivery, number, at, duration_ms, status, error, answer) \
+                      select id, attempts, $2, $3, $4, $5, $6 from webhook_delivery where id = $1";
+        query(OPERATION, insert)
+            .bind(self.due.id)
+            .bind(to_micros(self.attempt.at))
+            .bind(i64::try_from(self.attempt.duration.as_millis()).unwrap_or(i64::MAX))
+            .bind(self.attempt.status.map(i64::from))
+            .bind(self.attempt.error.clone())
+            .bind(self.attempt.answer.as_str())
+            .execute(&mut *self.transaction)
+            .await
+            .map(drop)
+    }
+
+    async fn disable(&mut self, reason: DisableReason) -> Result<()> {
+        let disable = "update webhook set enabled = 0, disabled_reason = $2, updated_at = $3 where id = $1 \
+                       returning organization, mode, album";
+        let (organization, mode, album): (OrganizationId, String, Option<AlbumId>) =
+            query(OPERATION, disable)
+                .bind(self.due.webhook)
+                .bind(reason.as_str())
+                .bind(self.now)
+                .fetch_one(&mut *self.transaction)
+                .await?;
+        cancel_pending(self.transaction, self.due.webhook).await?;
+        let event = PendingEvent {
+            tenant: Tenant { organization, mode: parse_key_mode(&mode)? },
+            event_type: EventType::WebhookDisabled,
+            album,
+            data: serde_json::json!({ "webhookId": self.due.webhook, "reason": reason.as_str() }),
+            created_at: self.now,
+        };
+        insert_pending_event(self.transaction, deliveries::OPERATION, &event).await
+    }
+}
