@@ -321,7 +321,7 @@ impl TorsoBibReader {
             let mut reading = TextReading { quad, confidence: confidence(&line), text: line.text, is_bib };
             if reading.may_be_longer(request.pattern) {
                 let beyond = self.recogniser.read_beyond_ends(request.frame, &quad)?;
-                reading.complete(&beyond.text, confidence(&beyond), request.pattern);
+                reading.complete(&beyond.text, confidence(&beyond), beyond.least, request.pattern);
             }
             readings.push(reading);
         }

@@ -80,10 +80,13 @@ impl TextReading {
 
     /// Takes what a longer strip shows if that is certainly a bib with more characters before or after these. Detected
     /// boxes leave out digits at the ends, and the recogniser is sure of what remains of a number.
-    pub(super) fn complete(&mut self, beyond: &str, confidence: f32, pattern: &BibPattern) {
+    ///
+    /// `least` is the probability of its least certain character: the edge of a bib looks like a 1, and a mean of five
+    /// hides that one of them is such a guess.
+    pub(super) fn complete(&mut self, beyond: &str, confidence: f32, least: f32, pattern: &BibPattern) {
         let is_more = beyond.len() > self.text.len()
             && (beyond.starts_with(&self.text) || beyond.ends_with(&self.text));
-        if is_more && confidence >= RESOLVE_CONFIDENCE && pattern.matches(beyond) {
+        if is_more && least >= RESOLVE_CONFIDENCE && pattern.matches(beyond) {
             beyond.clone_into(&mut self.text);
             self.confidence = confidence;
         }
@@ -233,9 +236,9 @@ mod tests {
     #[test]
     fn a_bib_is_completed_by_what_a_longer_strip_shows() {
         let pattern = BibPattern::new("[0-9]{2,5}").unwrap();
-        let completed = |short: &str, beyond: &str, confidence| {
+        let completed = |short: &str, beyond: &str, least| {
             let mut reading = reading(short, 0.99, 0.0);
-            reading.complete(beyond, confidence, &pattern);
+            reading.complete(beyond, 0.99, least, &pattern);
             reading.text
         };
         assert_eq!(completed("0433", "70433", 0.97), "70433");
