@@ -10,7 +10,7 @@ const PIECE_BYTES: usize = 2 << 20;
 /// Passes, of which the fastest counts: the machine can at least do that.
 const PASSES: usize = 15;
 
-/// Sums kept side by side: additions must not be what is waited for.
+/// Sums kept side by side, so that memory limits the loop and not the latency of additions.
 const CHAINS: usize = 4;
 
 /// Returns the bandwidth in GB/s of reading `bytes` on this many threads. Fetching ahead is left to the

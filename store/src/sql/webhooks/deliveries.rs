@@ -173,7 +173,7 @@ pub(super) async fn redeliver(
     redelivery: Redelivery,
 ) -> Result<u64> {
     let now = transaction.read_clock(OPERATION).await?;
-    // The attempts of the first time stay: the schedule begins anew, their numbers go on.
+    // The earlier attempts stay and numbering goes on after them; the schedule restarts.
     match redelivery {
         Redelivery::One(id) => {
             let one = "update webhook_delivery set state = 'pending', next_at = $3, first_attempt = attempts \

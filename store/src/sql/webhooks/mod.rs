@@ -107,7 +107,7 @@ impl Webhooks for SqlWebhooks {
     }
 
     async fn update(&self, tenant: &Tenant, id: WebhookId, change: WebhookChange) -> Result<Webhook> {
-        // Enabling begins anew: what failed before does not disable it again.
+        // Enabling resets the failure counters: earlier failures do not disable it again.
         let update = "update webhook set url = coalesce($4, url), types = coalesce($5, types), \
                       label = coalesce($6, label), enabled = coalesce($7, enabled), \
                       disabled_reason = case when $7 = 1 then null else disabled_reason end, \
