@@ -30,7 +30,7 @@ fn corrupt_error(context: &str) -> StoreError {
 }
 
 /// The value in `all` whose stored name is `text`.
-fn parse_name<T: Copy>(all: &[T], name: fn(T) -> &'static str, text: &str) -> Result<T> {
+pub(crate) fn parse_name<T: Copy>(all: &[T], name: fn(T) -> &'static str, text: &str) -> Result<T> {
     let found = all.iter().copied().find(|value| name(*value) == text);
     found.ok_or_else(|| corrupt_error(&format!("unknown name `{text}` in a row")))
 }

@@ -31,7 +31,7 @@ const TRAINED: &str = "models/trained/";
 
 /// Folders of the crates that may be unsafe, and why.
 const MAY_BE_UNSAFE: [(&str, &str); 4] = [
-    ("allocators/", "declares a function of the C library"),
+    ("allocators/", "declares a function of each allocator"),
     (
         "kernels/dot/",
         "vector instructions that multiply bytes, which the standard library has no safe form of",

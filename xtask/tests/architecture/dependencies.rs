@@ -53,7 +53,7 @@ const RULES: [DependencyRule; 15] = [
     DependencyRule { package: STORE, workspace: &[KERNELS], forbidden: &["warp", "ort"] },
     DependencyRule {
         package: "photofinish-pipeline",
-        workspace: &[JPEG, KERNELS, MODELS, STORE],
+        workspace: &[ALLOCATORS, JPEG, KERNELS, MODELS, STORE],
         forbidden: &["warp", "sqlx", "object_store", "serde_json"],
     },
     DependencyRule {

@@ -2,12 +2,12 @@
 
 use sqlx::FromRow;
 
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::model::album::Tenant;
 use crate::model::encoding::from_micros;
 use crate::model::ids::{AlbumId, DeliveryId, EventId, OrganizationId, WebhookId};
 use crate::model::webhook::{Delivery, DeliveryState, EventContent, TEST_TYPE, Webhook};
-use crate::sql::row_types::{from_json, parse_key_mode};
+use crate::sql::row_types::{from_json, parse_key_mode, parse_name};
 use crate::traits::Result;
 
 macro_rules! webhook_columns {
@@ -82,9 +82,7 @@ pub(super) struct DeliveryRow {
 impl TryFrom<DeliveryRow> for Delivery {
     type Error = StoreError;
     fn try_from(row: DeliveryRow) -> Result<Self> {
-        let state = DeliveryState::ALL.into_iter().find(|state| state.as_str() == row.state);
-        let unknown = || StoreError::new(StoreErrorKind::Corrupt, "state of a delivery");
-        let state = state.ok_or_else(unknown)?;
+        let state = parse_name(&DeliveryState::ALL, DeliveryState::as_str, &row.state)?;
         let next_at = (state == DeliveryState::Pending).then_some(row.next_at);
         Ok(Self {
             id: row.id,

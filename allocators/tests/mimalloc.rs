@@ -1,0 +1,56 @@
+//! With mimalloc as the allocator of Rust code, as in the service.
+
+#![cfg(target_os = "linux")]
+
+mod resident;
+
+use std::sync::mpsc;
+
+use photofinish_allocators::{return_free_memory, return_thread_memory};
+use resident::resident_bytes;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const MEGABYTES: usize = 64;
+
+/// Buffers of different sizes, as those of photos are.
+fn allocate() -> Vec<Vec<u8>> {
+    (0..MEGABYTES / 4).map(|index| vec![1; (4 << 20) + index * (256 << 10)]).collect()
+}
+
+fn assert_returned(before: usize) {
+    let returned = before.saturating_sub(resident_bytes());
+    assert!(returned > (MEGABYTES / 2) << 20, "{returned} bytes were returned");
+}
+
+/// One test: resident memory is that of the process.
+#[test]
+fn an_idle_process_returns_what_it_freed() {
+    // A process that is idle neither allocates nor frees, so mimalloc does not look whether its delay is over.
+    drop(allocate());
+    let before = resident_bytes();
+    return_free_memory();
+    assert_returned(before);
+
+    // A stage allocates what the next one frees.
+    let (allocated_sender, allocated) = mpsc::channel();
+    let (freed_sender, freed) = mpsc::channel();
+    let (returned_sender, returned) = mpsc::channel();
+    let stage = std::thread::spawn(move || {
+        allocated_sender.send(allocate()).unwrap();
+        freed.recv().unwrap();
+        return_thread_memory();
+        returned_sender.send(()).unwrap();
+        // The end of a thread would return its memory too.
+        freed.recv().unwrap_err();
+    });
+    drop(allocated.recv().unwrap());
+    return_free_memory();
+    let before = resident_bytes();
+    freed_sender.send(()).unwrap();
+    returned.recv().unwrap();
+    assert_returned(before);
+    drop(freed_sender);
+    stage.join().unwrap();
+}
