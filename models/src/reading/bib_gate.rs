@@ -43,7 +43,8 @@ pub struct GateThresholds {
     pub skip_below: f32,
     /// Least score for a second pass.
     pub second_pass_from: f32,
-    /// Least score at which the torso of a small runner is read.
+    /// Least score at which the torso of a small runner is read, and at which one where the text detector saw nothing gets a
+    /// second pass.
     pub small_from: f32,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! A gate looks at each torso (`bib_gate`). Where it sees that a number may be, the runner gets a first pass (`torso`,
 //! `torso_detector`, `text_detector`), and the detected texts of a photo are read (`text_recogniser`). A runner without a
-//! confident bib but with some text gets a second pass at a larger scale. The full frame is read when no bib was accepted.
+//! confident bib but with a trace of one gets a second pass at a larger scale. The full frame is read when no bib was accepted.
 //! `readings` decides which of two readings of one text is kept.
 //!
 //! Knows nothing of albums except the pattern of their bibs.
@@ -183,7 +183,7 @@ impl TorsoBibReader {
         let mut torsos = self.ask_gate(request, runners)?;
         let mut readings = self.run_first_pass(request, &mut torsos)?;
         for torso in &mut torsos {
-            torso.is_unresolved = self.deserves_second_pass(torso, &readings);
+            torso.is_unresolved = self.deserves_second_pass(request, torso, &readings)?;
         }
         let unresolved = torsos.iter().filter(|torso| torso.is_unresolved);
         self.run_second_pass(request, unresolved, &mut readings)?;
@@ -269,11 +269,26 @@ impl TorsoBibReader {
         Ok(torsos)
     }
 
-    /// Whether a runner without a confident bib may have one that a larger scale shows (step 13).
-    fn deserves_second_pass(&self, torso: &Torso<'_>, readings: &[TextReading]) -> bool {
-        self.may_get_second_pass(torso)
-            && torso.text_probability > MIN_TEXT_PROBABILITY
-            && !readings.iter().any(|reading| reading.resolves(torso.runner))
+    /// Whether a runner without a confident bib may have one that a larger scale shows (step 13): the text detector or the
+    /// gate saw a trace of it.
+    fn deserves_second_pass(
+        &mut self,
+        request: &ReadRequest<'_>,
+        torso: &Torso<'_>,
+        readings: &[TextReading],
+    ) -> Result<bool, ModelError> {
+        if !self.may_get_second_pass(torso) || readings.iter().any(|reading| reading.resolves(torso.runner)) {
+            return Ok(false);
+        }
+        if torso.text_probability > MIN_TEXT_PROBABILITY {
+            return Ok(true);
+        }
+        let Some(gate) = &mut self.bib_gate else { return Ok(false) };
+        let score = match &torso.opinion {
+            Some(opinion) => opinion.score,
+            None => gate.look(request.frame, torso.runner)?.score,
+        };
+        Ok(score >= gate.thresholds().small_from)
     }
 
     /// Whether a second pass is worth its time: not on small runners, whose text it only enlarges, and not where the gate
