@@ -283,7 +283,8 @@ impl TorsoBibReader {
         if torso.text_probability > MIN_TEXT_PROBABILITY {
             return Ok(true);
         }
-        let Some(gate) = &mut self.bib_gate else { return Ok(false) };
+        let gate = self.bib_gate.as_mut().filter(|_| torso.runner.may_be_overlooked());
+        let Some(gate) = gate else { return Ok(false) };
         let score = match &torso.opinion {
             Some(opinion) => opinion.score,
             None => gate.look(request.frame, torso.runner)?.score,

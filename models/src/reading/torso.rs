@@ -17,6 +17,9 @@ const MIN_UNIT: f32 = 12.0;
 /// Runners with a smaller unit are small: few of their bibs can be read, and those not as surely (step 2).
 const SMALL_UNIT: f32 = 20.0;
 
+/// Below this unit, digits are less than 22 pixels high and the text detector overlooks some that the gate sees (step 13).
+const MEDIUM_UNIT: f32 = 40.0;
+
 /// The core of a torso (step 3), in units: half its width, and its upper and lower edge below the chin.
 const CORE_HALF_WIDTH: f32 = 1.2;
 const CORE_TOP: f32 = 0.9;
@@ -165,6 +168,11 @@ impl Runner {
     /// Whether the digits of a bib are so low, 11 pixels, that they are easily mistaken for others.
     pub(super) fn is_small(&self) -> bool {
         self.unit < SMALL_UNIT
+    }
+
+    /// Whether the text detector may overlook a number on the torso because it is small.
+    pub(super) fn may_be_overlooked(&self) -> bool {
+        self.unit < MEDIUM_UNIT
     }
 
     /// Returns the part of the photo that a pass covers; `None` when too little of it is in the photo.
