@@ -37,6 +37,10 @@ pub use self::bib_gate::{BibGate, GateScope, GateThresholds};
 /// either below .005 or above .3.
 const MIN_TEXT_PROBABILITY: f32 = 0.1;
 
+/// Score of the gate from which a torso where the text detector saw nothing gets a second pass, also if its digits are not
+/// small (step 13).
+const LIKELY_SCORE: f32 = 0.5;
+
 /// Long side, in pixels, of a full frame that is read because no bib was accepted (step 14).
 const FULL_FRAME_LONG_SIDE: u32 = 960;
 
@@ -283,13 +287,16 @@ impl TorsoBibReader {
         if torso.text_probability > MIN_TEXT_PROBABILITY {
             return Ok(true);
         }
-        let gate = self.bib_gate.as_mut().filter(|_| torso.runner.may_be_overlooked());
-        let Some(gate) = gate else { return Ok(false) };
+        let Some(gate) = &mut self.bib_gate else { return Ok(false) };
         let score = match &torso.opinion {
             Some(opinion) => opinion.score,
             None => gate.look(request.frame, torso.runner)?.score,
         };
-        Ok(score >= gate.thresholds().small_from)
+        let least = match torso.runner.is_medium_or_small() {
+            true => gate.thresholds().small_from,
+            false => LIKELY_SCORE,
+        };
+        Ok(score >= least)
     }
 
     /// Whether a second pass is worth its time: not on small runners, whose text it only enlarges, and not where the gate

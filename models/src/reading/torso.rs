@@ -17,7 +17,7 @@ const MIN_UNIT: f32 = 12.0;
 /// Runners with a smaller unit are small: few of their bibs can be read, and those not as surely (step 2).
 const SMALL_UNIT: f32 = 20.0;
 
-/// Below this unit, digits are less than 22 pixels high and the text detector overlooks some that the gate sees (step 13).
+/// Below this unit, digits are less than 22 pixels high and the text detector overlooks more of them (step 13).
 const MEDIUM_UNIT: f32 = 40.0;
 
 /// The core of a torso (step 3), in units: half its width, and its upper and lower edge below the chin.
@@ -170,8 +170,8 @@ impl Runner {
         self.unit < SMALL_UNIT
     }
 
-    /// Whether the text detector may overlook a number on the torso because it is small.
-    pub(super) fn may_be_overlooked(&self) -> bool {
+    /// Whether digits of a bib are so low that the text detector overlooks many.
+    pub(super) fn is_medium_or_small(&self) -> bool {
         self.unit < MEDIUM_UNIT
     }
 
