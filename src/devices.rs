@@ -1,5 +1,5 @@
-//! Chooses the device of the models. Each is tried in a process of its own: a provider that cannot start may end its process,
-//! and a driver that hangs must not hang the service.
+//! Chooses the device of the models. Each is tried in a process of its own: a provider that cannot start may end its
+//! process, and a driver that hangs must not hang the service.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

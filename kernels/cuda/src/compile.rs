@@ -16,8 +16,8 @@ pub struct Compiled {
     pub log: String,
 }
 
-/// Compiles a source. [`crate::libraries::open_compiler`] has to have succeeded. Products and sums are rounded one by one,
-/// as on a processor: a fused multiply-add would differ in the last bit.
+/// Compiles a source. [`crate::libraries::open_compiler`] has to have succeeded. Products and sums are rounded one by
+/// one, as on a processor: a fused multiply-add would differ in the last bit.
 ///
 /// # Errors
 /// `Compile` with the compiler's messages; `Unavailable` when there is no compiler.

@@ -123,8 +123,8 @@ impl CudaDevice {
             block_dim: (threads_x, threads_y, threads_z),
             shared_mem_bytes: 0,
         };
-        // SAFETY: every parameter of our kernels is a pointer to memory of this device that is borrowed here and freed on
-        // the same stream, so after the kernel has run; the kernels stay within it (see the crate's documentation).
+        // SAFETY: every parameter of our kernels is a pointer to memory of this device that is borrowed here and freed
+        // on the same stream, so after the kernel has run; the kernels stay within it (see the crate's documentation).
         unsafe { launch.launch(config) }.map(|_| ()).map_err(to_error)
     }
 }

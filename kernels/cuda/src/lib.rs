@@ -1,14 +1,14 @@
 //! CUDA C++ that is compiled at run time and launched: the only crate that calls NVIDIA's libraries.
 //!
-//! Nothing is linked. Libraries are opened by their path ([`libraries`]), because cudarc opens them by name and panics where
-//! there are none; a library that is loaded already is found by its name wherever it came from. So every entry into cudarc
-//! here is behind a check that its library is there, and a missing one is an error.
+//! Nothing is linked. Libraries are opened by their path ([`libraries`]), because cudarc opens them by name and panics
+//! where there are none; a library that is loaded already is found by its name wherever it came from. So every entry
+//! into cudarc here is behind a check that its library is there, and a missing one is an error.
 //!
 //! # Why this is sound
-//! [`Module`] takes texts that are compiled into the program, and a kernel stays within the memory that it is given as any
-//! `unsafe` code does: by review, and by tests that compare it with plain Rust at every size, here on a processor through
-//! [`on_cpu`] and on a GPU by `cargo xtask gpu-check`. Arguments are device memory that a launch borrows, so it lives until
-//! the launch is done.
+//! [`Module`] takes texts that are compiled into the program, and a kernel stays within the memory that it is given as
+//! any `unsafe` code does: by review, and by tests that compare it with plain Rust at every size, here on a processor
+//! through [`on_cpu`] and on a GPU by `cargo xtask gpu-check`. Arguments are device memory that a launch borrows, so it
+//! lives until the launch is done.
 
 pub mod compile;
 pub mod device;

@@ -6,8 +6,8 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
 use crate::CudaError;
 
-/// Opens every shared library of the folders for the life of the process, each after those it needs: whatever fails is tried
-/// again once others have been opened. Returns those that could not be opened, with the reason.
+/// Opens every shared library of the folders for the life of the process, each after those it needs: whatever fails is
+/// tried again once others have been opened. Returns those that could not be opened, with the reason.
 pub fn preload(folders: &[PathBuf]) -> Vec<(PathBuf, String)> {
     let mut waiting: Vec<PathBuf> = folders.iter().flat_map(|folder| list_libraries(folder)).collect();
     waiting.sort();
@@ -36,7 +36,8 @@ fn list_libraries(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn open_forever(path: &Path) -> Result<(), String> {
-    // SAFETY: the libraries are those that set-up has fetched and checked; their initialisers set up their own state only.
+    // SAFETY: the libraries are those that set-up has fetched and checked; their initialisers set up their own state
+    // only.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
     // Never closed: others hold what they found in it.
     library.map(std::mem::forget).map_err(|error| error.to_string())

@@ -1,5 +1,5 @@
-// Runs a .cu file on the CPU, for tests: just enough of CUDA for g++ or clang++ to take our kernels as they are.
-// Blocks run one after the other; the threads of a block are fibers that run to the next barrier in turn, so barriers and
+// Runs a .cu file on the CPU, for tests: just enough of CUDA for g++ or clang++ to take our kernels as they are. Blocks
+// run one after the other; the threads of a block are fibers that run to the next barrier in turn, so barriers and
 // shared memory work, races do not show, and every run is the same. (Races: `compute-sanitizer` on a real device.)
 #pragma once
 #include <algorithm>

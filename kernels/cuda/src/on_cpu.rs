@@ -1,6 +1,6 @@
-//! Runs CUDA C++ on the processor, for tests on machines without a GPU: the sources are compiled by the C++ compiler with a
-//! header that has just enough of CUDA. Blocks run one after another, the threads of a block in turn up to the next barrier,
-//! so shared memory and barriers work; races do not show.
+//! Runs CUDA C++ on the processor, for tests on machines without a GPU: the sources are compiled by the C++ compiler
+//! with a header that has just enough of CUDA. Blocks run one after another, the threads of a block in turn up to the
+//! next barrier, so shared memory and barriers work; races do not show.
 
 use std::ffi::c_void;
 use std::fmt::Write as _;

@@ -1,9 +1,9 @@
 //! Operations on many photos at once, on any device.
 //!
-//! Each operation has a reference in plain Rust (`cpu.rs`, or the kernel for one picture that the rest of this crate has), and
-//! the same arithmetic in WGSL and in CUDA C++ beside it. Coefficients, homographies and weights are computed on the host in
-//! f64 and passed as tables, so that devices add and multiply the same numbers in the same order: pixels are equal on every
-//! device whose products and sums are rounded one by one.
+//! Each operation has a reference in plain Rust (`cpu.rs`, or the kernel for one picture that the rest of this crate
+//! has), and the same arithmetic in WGSL and in CUDA C++ beside it. Coefficients, homographies and weights are computed
+//! on the host in f64 and passed as tables, so that devices add and multiply the same numbers in the same order: pixels
+//! are equal on every device whose products and sums are rounded one by one.
 //!
 //! What is more than a device's largest buffer is split: batches between items, one photo between rows.
 

@@ -1,4 +1,5 @@
-// Bytes of RGB pixels in words: WGSL has no 8-bit type. Photos are tightly packed, one after another, at offsets in bytes.
+// Bytes of RGB pixels in words: WGSL has no 8-bit type. Photos are tightly packed, one after another, at offsets in
+// bytes.
 
 @group(0) @binding(0) var<storage, read> pixels: array<u32>;
 

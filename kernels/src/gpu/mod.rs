@@ -1,8 +1,8 @@
-//! Programs for a GPU: buffers, and kernels launched on them in order. An operation of [`crate::batch`] describes its work
-//! once as a [`Program`]; what executes it, Vulkan or CUDA, implements [`Gpu`].
+//! Programs for a GPU: buffers, and kernels launched on them in order. An operation of [`crate::batch`] describes its
+//! work once as a [`Program`]; what executes it, Vulkan or CUDA, implements [`Gpu`].
 //!
-//! Every kernel exists twice, in WGSL and in CUDA C++, with the same name, the same buffers in the same order and the same
-//! size of a workgroup, and has the arithmetic of the plain Rust that it is compared with.
+//! Every kernel exists twice, in WGSL and in CUDA C++, with the same name, the same buffers in the same order and the
+//! same size of a workgroup, and has the arithmetic of the plain Rust that it is compared with.
 
 #[cfg(feature = "cuda")]
 pub mod cuda;

@@ -61,8 +61,8 @@ pub struct ChosenDevice {
 /// Devices in the order in which they are tried where none is demanded.
 const PREFERENCE: [NetworkDevice; 3] = [NetworkDevice::Cuda, NetworkDevice::Wgpu, NetworkDevice::Cpu];
 
-/// Chooses a device. `probe` runs something on one, with software in the place of a GPU only where its second argument says
-/// so, and returns the device's name or why it cannot be used.
+/// Chooses a device. `probe` runs something on one, with software in the place of a GPU only where its second argument
+/// says so, and returns the device's name or why it cannot be used.
 ///
 /// # Errors
 /// `Device` when the one demanded cannot be used.

@@ -17,8 +17,8 @@ use crate::onnx::devices::NetworkDevice;
 /// A minimal ONNX file, hand-written protobuf: `y = Relu(x)` for two numbers. Each value follows a byte
 /// `field number * 8 + wire type` (0: number; 2: bytes, preceded by their length).
 ///
-/// Line by line: IR version 8; operator set 13; the graph; its node with input, output and operator; the graph's name; its
-/// input and its output, each with name, element type (1: f32) and length.
+/// Line by line: IR version 8; operator set 13; the graph; its node with input, output and operator; the graph's name;
+/// its input and its output, each with name, element type (1: f32) and length.
 const RELU_MODEL: [u8; 59] = *b"\
     \x08\x08\
     \x42\x02\x10\x0d\

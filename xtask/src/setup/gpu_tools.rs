@@ -1,5 +1,5 @@
-//! What shows that GPU code is right on a machine without a GPU: Mesa's software Vulkan, and NVIDIA's run-time compiler and
-//! assembler. Nothing is installed: packages are unpacked into `.photofinish`.
+//! What shows that GPU code is right on a machine without a GPU: Mesa's software Vulkan, and NVIDIA's run-time compiler
+//! and assembler. Nothing is installed: packages are unpacked into `.photofinish`.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -18,8 +18,8 @@ use crate::report::{StepOutcome, Unavailable};
 const VULKAN_FOLDER: &str = "vulkan";
 const CUDA_FOLDER: &str = "cuda-check";
 
-/// The loader and the drivers, of which the software one is kept. From Mesa 25 on, ONNX Runtime's WebGPU provider takes it,
-/// so the suite with newer packages is asked too.
+/// The loader and the drivers, of which the software one is kept. From Mesa 25 on, ONNX Runtime's WebGPU provider takes
+/// it, so the suite with newer packages is asked too.
 const VULKAN_PACKAGES: [&str; 2] = ["mesa-vulkan-drivers", "libvulkan1"];
 
 /// Changes when the folder is made in another way.
@@ -42,8 +42,8 @@ pub fn cuda_folder(layout: &Layout) -> PathBuf {
     layout.state_path(CUDA_FOLDER)
 }
 
-/// Names to a program what is here, and where compiled shaders are kept: the first compilation of a network takes most of a
-/// minute.
+/// Names to a program what is here, and where compiled shaders are kept: the first compilation of a network takes most
+/// of a minute.
 pub fn set_variables(layout: &Layout, command: &mut Command) {
     let folder = vulkan_folder(layout);
     command

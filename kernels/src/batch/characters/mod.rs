@@ -1,5 +1,5 @@
-//! Greedy CTC decoding of recognised strips: the most probable class of each column, repetitions collapsed, blanks dropped
-//! (Graves et al.: "Connectionist Temporal Classification", 2006).
+//! Greedy CTC decoding of recognised strips: the most probable class of each column, repetitions collapsed, blanks
+//! dropped (Graves et al.: "Connectionist Temporal Classification", 2006).
 
 mod cpu;
 mod plan;

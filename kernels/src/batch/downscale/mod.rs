@@ -1,5 +1,5 @@
-//! Photos resized to 8-bit pictures by Lanczos: working frames, previews, thumbnails. Of photos and results of any sizes, in
-//! one launch a pass.
+//! Photos resized to 8-bit pictures by Lanczos: working frames, previews, thumbnails. Of photos and results of any
+//! sizes, in one launch a pass.
 
 mod plan;
 mod weights;
@@ -24,7 +24,8 @@ static COLUMNS: Kernel =
 /// A photo and the size of its result; neither side is zero.
 pub type Downscale<'a> = (Frame<'a>, Size);
 
-/// Resizes each photo as [`Filter::Lanczos`] does. The arithmetic is of whole numbers, so pixels are the same on every device.
+/// Resizes each photo as [`Filter::Lanczos`] does. The arithmetic is of whole numbers, so pixels are the same on every
+/// device.
 ///
 /// # Errors
 /// When the device fails, or one row of a photo is more than its largest buffer.

@@ -1,6 +1,6 @@
-//! Lanczos weights in whole numbers, those that the crate fast_image_resize uses for pictures of 8 bits, after Pillow: of each
-//! result pixel the source pixels within 3 of its centre, in units of the result where it is smaller; normalised; scaled by
-//! the largest power of 2 at which the largest weight has 16 bits.
+//! Lanczos weights in whole numbers, those that the crate fast_image_resize uses for pictures of 8 bits, after Pillow:
+//! of each result pixel the source pixels within 3 of its centre, in units of the result where it is smaller;
+//! normalised; scaled by the largest power of 2 at which the largest weight has 16 bits.
 
 /// The weights of all result pixels along one axis.
 #[derive(Default)]

@@ -1,6 +1,6 @@
-// YuNet's outputs to faces. `faces_decode` runs once for each stride, one invocation for each cell of each photo, and appends
-// the cells that score enough to the photo's candidates, in any order. `faces_suppress` runs once, a workgroup a photo: it
-// ranks the candidates and drops those that overlap a better one.
+// YuNet's outputs to faces. `faces_decode` runs once for each stride, one invocation for each cell of each photo, and
+// appends the cells that score enough to the photo's candidates, in any order. `faces_suppress` runs once, a workgroup
+// a photo: it ranks the candidates and drops those that overlap a better one.
 
 const CAPACITY: u32 = 1024u;   // candidates of a photo
 const RECORD: u32 = 16u;       // numbers of a candidate: rectangle, landmarks, score, bits of its cell's place

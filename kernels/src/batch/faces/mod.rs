@@ -69,20 +69,20 @@ impl Level<'_> {
     }
 }
 
-/// Returns the faces of each photo, by score in descending order. Of equal scores the one of the earlier cell is first. On a
-/// GPU, boxes differ by what its exponential does: less than 1e-4 of a side.
+/// Returns the faces of each photo, by score in descending order. Of equal scores the one of the earlier cell is first.
+/// On a GPU, boxes differ by what its exponential does: less than 1e-4 of a side.
 ///
 /// # Errors
-/// When the device fails.
-///
-/// # Panics
-/// When an output has not the length that levels and photos give.
+/// When the device fails, or an output has not the length that levels and photos give.
 pub fn find_all(device: &Device, detections: &Detections<'_>) -> Result<Vec<Vec<FoundFace>>, GpuError> {
     let photos = detections.scales.len();
     for level in detections.levels {
         let lengths = [level.classes, level.objects, level.boxes, level.landmarks].map(<[f32]>::len);
         let numbers = [1, 1, 4, 10].map(|numbers| numbers * level.cells() * photos);
-        assert_eq!(lengths, numbers, "outputs of {photos} photos at stride {}", level.stride);
+        if lengths != numbers {
+            let (stride, text) = (level.stride, "outputs have another length than");
+            return Err(GpuError::Failed(format!("{text} those of {photos} photos at stride {stride}")));
+        }
     }
     match device {
         Device::Cpu => Ok((0..photos).map(|photo| cpu::find(detections, photo)).collect()),

@@ -1,5 +1,5 @@
-// Resizes windows of photos into rows of NCHW canvases. One invocation makes one pixel of all three planes; z is the block.
-// After pixels.wgsl.
+// Resizes windows of photos into rows of NCHW canvases. One invocation makes one pixel of all three planes; z is the
+// block. After pixels.wgsl.
 
 const COPY: u32 = 0u;
 const BILINEAR: u32 = 1u;

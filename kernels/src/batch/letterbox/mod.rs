@@ -1,5 +1,5 @@
-//! Windows of photos, resized into the canvases of one tensor: whole frames, grid cells, torsos. Of photos and windows of any
-//! sizes, in one launch.
+//! Windows of photos, resized into the canvases of one tensor: whole frames, grid cells, torsos. Of photos and windows
+//! of any sizes, in one launch.
 
 mod cpu;
 mod plan;
@@ -31,8 +31,9 @@ pub struct Placement<'a> {
     pub skipped_rows: u32,
 }
 
-/// Writes each picture at the top left of its item of a tensor, which is given the shape of the batch: resized with the filter
-/// of [`crate::resize::ResizeTarget::for_network_input`], normalised and padded. Pixels are the same on every device.
+/// Writes each picture at the top left of its item of a tensor, which is given the shape of the batch: resized with the
+/// filter of [`crate::resize::ResizeTarget::for_network_input`], normalised and padded. Pixels are the same on every
+/// device.
 ///
 /// # Errors
 /// When the device fails, or one row of a photo is more than its largest buffer.

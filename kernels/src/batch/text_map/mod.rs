@@ -1,8 +1,8 @@
 //! DBNet's probability maps to text boxes: binary maps, contours, rectangles and scores.
 //!
-//! The device does what touches every pixel: it thresholds and dilates, packs the result into one bit a pixel, and adds up
-//! the probabilities in boxes. Contours are traced on the host: they are a union of runs whose parents are looked up one
-//! after another, a map of 256 x 384 pixels has few runs, and what is copied for them is a 32nd of the map.
+//! The device does what touches every pixel: it thresholds and dilates, packs the result into one bit a pixel, and adds
+//! up the probabilities in boxes. Contours are traced on the host: they are a union of runs whose parents are looked up
+//! one after another, a map of 256 x 384 pixels has few runs, and what is copied for them is a 32nd of the map.
 
 mod plan;
 
@@ -40,8 +40,8 @@ pub struct MapTexts {
     pub max_probability: f32,
 }
 
-/// Finds the boxes of each map. Boxes are the same on every device, their scores within 1e-5 of the reference, which adds up
-/// in f64.
+/// Finds the boxes of each map. Boxes are the same on every device, their scores within 1e-5 of the reference, which
+/// adds up in f64.
 ///
 /// # Errors
 /// When the device fails, or a map is more than its largest buffer.

@@ -1,4 +1,5 @@
-//! Text boxes with a GPU: a launch for the binary maps, one for the scores of the rectangles that the host finds in them.
+//! Text boxes with a GPU: a launch for the binary maps, one for the scores of the rectangles that the host finds in
+//! them.
 
 use super::{BITS, MapTexts, SCORES, TextMap};
 use crate::gpu::{Gpu, GpuError, MAX_GROUPS, Program, to_floats, to_words};

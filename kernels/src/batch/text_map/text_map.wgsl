@@ -1,6 +1,6 @@
-// DBNet's probability maps. `text_bits`: one invocation makes 32 pixels of the binary map, dilated by one pixel to the right
-// and down, and finds the highest probability in a range of columns. `text_scores`: a workgroup a box, the mean probability
-// in its rows.
+// DBNet's probability maps. `text_bits`: one invocation makes 32 pixels of the binary map, dilated by one pixel to the
+// right and down, and finds the highest probability in a range of columns. `text_scores`: a workgroup a box, the mean
+// probability in its rows.
 
 struct Map {
     values: u32,       // index of the first value

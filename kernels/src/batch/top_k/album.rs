@@ -1,5 +1,5 @@
-//! Vectors as the kernels read them: words of four or two components, in blocks of 32 vectors, of which first come all first
-//! words, then all second ones.
+//! Vectors as the kernels read them: words of four or two components, in blocks of 32 vectors, of which first come all
+//! first words, then all second ones.
 
 use super::Vectors;
 use crate::device::Device;

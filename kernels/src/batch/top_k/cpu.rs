@@ -42,8 +42,8 @@ fn dot_of_halves(pairs: impl Iterator<Item = (u32, u32)>) -> f32 {
     sum
 }
 
-/// The number of which the lower 16 bits are the half precision: exponent and fraction are moved to where those of 32 bits
-/// are, and the difference of the biases, 112, is multiplied away.
+/// The number of which the lower 16 bits are the half precision: exponent and fraction are moved to where those of 32
+/// bits are, and the difference of the biases, 112, is multiplied away.
 fn half_to_f32(half: u32) -> f32 {
     let magnitude = f32::from_bits((half & 0x7fff) << 13) * f32::from_bits((112 + 127) << 23);
     if half & 0x8000 == 0 { magnitude } else { -magnitude }

@@ -1,5 +1,5 @@
-//! The k rows of an album most similar to each of many probes, with vectors of 8-bit or 16-bit components that stay on the
-//! device.
+//! The k rows of an album most similar to each of many probes, with vectors of 8-bit or 16-bit components that stay on
+//! the device.
 
 mod album;
 mod cpu;
@@ -41,8 +41,8 @@ pub struct Found {
     pub score: f32,
 }
 
-/// Returns the `k` best rows for each probe, best first; of equal scores the lower index is first. With 8-bit components
-/// scores are the same on every device; with 16-bit ones within 1e-5 where a device fuses products and sums.
+/// Returns the `k` best rows for each probe, best first; of equal scores the lower index is first. With 8-bit
+/// components scores are the same on every device; with 16-bit ones within 1e-5 where a device fuses products and sums.
 ///
 /// # Errors
 /// When the device fails.

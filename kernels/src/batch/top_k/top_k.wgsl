@@ -1,8 +1,9 @@
-// The k rows of an album most similar to each of some probes. A workgroup looks at CHUNK rows and PROBES probes and gives the
-// k best of its rows for each; the host merges the lists. Equal scores go by index, so that every device answers the same.
+// The k rows of an album most similar to each of some probes. A workgroup looks at CHUNK rows and PROBES probes and
+// gives the k best of its rows for each; the host merges the lists. Equal scores go by index, so that every device
+// answers the same.
 //
-// Rows are in blocks of 32: the first word of each of them, then the second. So neighbouring invocations read neighbouring
-// words.
+// Rows are in blocks of 32: the first word of each of them, then the second. So neighbouring invocations read
+// neighbouring words.
 
 const CHUNK: u32 = 1024u;
 const THREADS: u32 = 256u;

@@ -1,5 +1,5 @@
-//! Faces and texts of many photos, sampled into the items of one tensor in one launch: aligned squares for the embedder,
-//! rectified strips for the text recogniser.
+//! Faces and texts of many photos, sampled into the items of one tensor in one launch: aligned squares for the
+//! embedder, rectified strips for the text recogniser.
 
 mod cpu;
 mod plan;
@@ -38,8 +38,8 @@ pub struct Text<'a> {
     pub quad: Quad,
 }
 
-/// Aligns each face as [`crate::warp::align::align`] does and writes it into its item of a tensor, which is given the shape of
-/// the batch. On devices that fuse products and sums, a pixel may differ by one level.
+/// Aligns each face as [`crate::warp::align::align`] does and writes it into its item of a tensor, which is given the
+/// shape of the batch. On devices that fuse products and sums, a pixel may differ by one level.
 ///
 /// # Errors
 /// When the device fails, or a photo is more than its largest buffer.
@@ -64,8 +64,8 @@ pub fn align_all(
     }
 }
 
-/// Rectifies each text as [`crate::warp::rectify::Rectifier::place`] does, into items of `strip` pixels. On devices that
-/// divide with less than full precision or fuse products and sums, a pixel may differ by one level.
+/// Rectifies each text as [`crate::warp::rectify::Rectifier::place`] does, into items of `strip` pixels. On devices
+/// that divide with less than full precision or fuse products and sums, a pixel may differ by one level.
 ///
 /// # Errors
 /// When the device fails, or a photo is more than its largest buffer.

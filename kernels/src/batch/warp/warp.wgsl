@@ -1,5 +1,5 @@
-// Samples photos through homographies into NCHW canvases: aligned faces, rectified texts. One invocation makes one pixel of
-// all three planes; z is the item. After pixels.wgsl.
+// Samples photos through homographies into NCHW canvases: aligned faces, rectified texts. One invocation makes one
+// pixel of all three planes; z is the item. After pixels.wgsl.
 
 struct Item {
     offset: u32,         // of the photo's first pixel, bytes, modulo 2^32
