@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::OnceLock;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -105,12 +106,11 @@ fn probe_in_child(device: NetworkDevice, library: &Path, allow_software: bool) -
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
-    let said = child.stdout.take().map(read_in_background);
-    let complained = child.stderr.take().map(read_in_background);
+    let said = child.stdout.take().and_then(read_in_background);
+    let complained = child.stderr.take().and_then(read_in_background);
     let status = wait(&mut child)?;
-    let text = |thread: Option<std::thread::JoinHandle<String>>| {
-        thread.and_then(|thread| thread.join().ok()).unwrap_or_default()
-    };
+    let text =
+        |thread: Option<JoinHandle<String>>| thread.and_then(|thread| thread.join().ok()).unwrap_or_default();
     let (said, complained) = (text(said), text(complained));
     if status.success() {
         return Ok(said.trim().to_owned());
@@ -122,13 +122,15 @@ fn probe_in_child(device: NetworkDevice, library: &Path, allow_software: bool) -
     Err(format!("the process that tries it ended by {status}: {reason}"))
 }
 
-fn read_in_background(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
-    std::thread::spawn(move || {
+/// Reads to the end, so that a process that says much does not wait for its pipe.
+fn read_in_background(mut pipe: impl Read + Send + 'static) -> Option<JoinHandle<String>> {
+    let read = move || {
         let mut bytes = Vec::new();
         // What was read before an error is the message.
         let _read = pipe.read_to_end(&mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
-    })
+    };
+    std::thread::Builder::new().name("probe-output".into()).spawn(read).ok()
 }
 
 fn wait(child: &mut Child) -> Result<std::process::ExitStatus, String> {

@@ -31,7 +31,7 @@ enum Command {
         /// Also fetch ONNX Runtime with CUDA for a GPU image: 13 for drivers from 580 on, 12 for older ones
         #[arg(long, value_enum, value_name = "VERSION")]
         cuda: Option<CudaVersion>,
-        /// Also unpack Mesa's software Vulkan, on which GPU code is tested without a GPU
+        /// Also fetch ONNX Runtime for GPUs with Vulkan, and Mesa's software Vulkan, on which GPU code is tested without one
         #[arg(long)]
         wgpu: bool,
         /// Also unpack NVIDIA's compilers, with which GPU code is checked without a GPU

@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn auto_takes_the_first_that_works_and_keeps_the_reasons_of_others() {
-        let probe = |device, allow_software| match device {
+        let probe = |device, allow_software: bool| match device {
             NetworkDevice::Cuda => Err("no driver".to_owned()),
             NetworkDevice::Wgpu if !allow_software => Err("only software".to_owned()),
             _ => Ok("it".to_owned()),

@@ -37,3 +37,25 @@ fn a_device_that_is_demanded_and_not_there_is_a_sentence() {
         assert!(text.contains(reason), "{reason} is not in {text}");
     }
 }
+
+#[test]
+fn software_vulkan_is_used_only_when_it_is_demanded() {
+    const TEST: &str = "software_vulkan_is_used_only_when_it_is_demanded";
+    let (library, vulkan) = match (variable("PHOTOFINISH_TEST_WEBGPU"), variable("PHOTOFINISH_TEST_VULKAN")) {
+        (Some(library), Some(vulkan)) => (library, vulkan),
+        _ => return skip_or_fail(TEST, "there is no ONNX Runtime with WebGPU, or no software Vulkan"),
+    };
+    let shell = Shell::new();
+    let driver = format!("{vulkan}/lvp_icd.json");
+    let settings = [("LD_LIBRARY_PATH", vulkan.as_str()), ("VK_DRIVER_FILES", driver.as_str())];
+    let refused = shell.run(&["probe-device", "wgpu", &library], &settings);
+    assert_eq!(refused.code, Some(1), "{}", refused.combined_output());
+    assert!(refused.stderr.contains("only software computes Vulkan here"), "{}", refused.stderr);
+    let taken = shell.run(&["probe-device", "wgpu", &library, "--allow-software"], &settings);
+    assert!(taken.expect_success().contains("llvmpipe"), "{}", taken.combined_output());
+}
+
+#[expect(clippy::disallowed_methods, reason = "the environment tells tests where set-up put its files")]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}

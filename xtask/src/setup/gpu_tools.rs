@@ -8,8 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use super::packages::{self, CUDA_COMPILER, CUDA_RUNTIME_COMPILER};
-use super::python;
+use super::packages::{self, CUDA_COMPILER, CUDA_RUNTIME_COMPILER, ONNX_RUNTIME_WEBGPU};
+use super::{python, runtime};
 use crate::digest;
 use crate::layout::Layout;
 use crate::process::{capture_output, capture_output_with_retries};
@@ -27,6 +27,11 @@ const VULKAN_RECIPE: &str = "mesa-vulkan-drivers, newest of Debian's backports, 
 
 /// The file that names the driver to the loader.
 const DRIVER_FILE: &str = "lvp_icd.json";
+
+/// ONNX Runtime with the WebGPU provider, which is the only one that computes networks on Vulkan.
+const WEBGPU_FOLDER: &str = "runtime-webgpu";
+const WEBGPU_FILES: [&str; 3] =
+    ["onnxruntime/capi/libonnx*", "onnxruntime/LICENSE", "onnxruntime/ThirdPartyNotices.txt"];
 
 /// Where Debian keeps the libraries of this machine's processor.
 const LIBRARIES: &str =
@@ -51,6 +56,9 @@ pub fn set_variables(layout: &Layout, command: &mut Command) {
         .env("VK_DRIVER_FILES", folder.join(DRIVER_FILE))
         .env("MESA_SHADER_CACHE_DIR", folder.join("cache"))
         .env("PHOTOFINISH_TEST_CUDA", cuda_folder(layout));
+    if let Ok(library) = runtime::find_library_in(&layout.state_path(WEBGPU_FOLDER)) {
+        command.env("PHOTOFINISH_TEST_WEBGPU", library);
+    }
 }
 
 /// Fetches software Vulkan from Debian's archive, checked by its signatures, with apt's own files in a folder of ours.
@@ -95,8 +103,15 @@ fn fetch_vulkan(folder: &Path) -> anyhow::Result<()> {
     };
     run(&["update"])?;
     let suite = format!("{codename}-backports");
-    let fetch =
-        ["install", "--download-only", "--yes", "--no-install-recommends", "--target-release", &suite];
+    let fetch = [
+        "install",
+        "--download-only",
+        "--reinstall",
+        "--yes",
+        "--no-install-recommends",
+        "--target-release",
+        &suite,
+    ];
     // Those that are installed here already are not among them.
     run(&[&fetch, VULKAN_PACKAGES.as_slice()].concat())?;
     for entry in apt.join("archives").read_dir()? {
@@ -175,6 +190,22 @@ fn keep_libraries(unpacked: &Path, folder: &Path) -> anyhow::Result<()> {
     );
     std::fs::write(folder.join(DRIVER_FILE), text)?;
     Ok(())
+}
+
+/// Fetches ONNX Runtime with the WebGPU provider.
+pub fn install_webgpu_runtime(layout: &Layout) -> anyhow::Result<StepOutcome> {
+    let folder = layout.state_path(WEBGPU_FOLDER);
+    let recipe = ONNX_RUNTIME_WEBGPU.recipe();
+    if digest::has_stamp(&folder, &recipe) {
+        return Ok(StepOutcome::Present);
+    }
+    let wheel = packages::fetch(layout, &ONNX_RUNTIME_WEBGPU)?;
+    digest::recreate_folder(&folder)?;
+    let mut arguments = vec![wheel.as_os_str(), folder.as_os_str()];
+    arguments.extend(WEBGPU_FILES.map(OsStr::new));
+    python::run_script(layout, "unpack.py", &arguments)?;
+    digest::write_stamp(&folder, &recipe)?;
+    Ok(StepOutcome::Done(format!("{} {}", ONNX_RUNTIME_WEBGPU.name, ONNX_RUNTIME_WEBGPU.version)))
 }
 
 /// Fetches NVIDIA's run-time compiler and assembler.

@@ -102,8 +102,12 @@ pub fn install_cluster_servers(layout: &Layout) -> anyhow::Result<()> {
     run_step("S3 server", || test_tools::install_s3_server(layout))
 }
 
-/// Unpacks Mesa's software Vulkan, on which tests run GPU code where there is no GPU.
+/// Unpacks ONNX Runtime with the WebGPU provider, and Mesa's software Vulkan, on which tests run GPU code where there is no
+/// GPU.
 pub fn install_vulkan(layout: &Layout) -> anyhow::Result<()> {
+    if cfg!(target_arch = "x86_64") {
+        run_step("ONNX Runtime with WebGPU", || gpu_tools::install_webgpu_runtime(layout))?;
+    }
     run_step("software Vulkan", || gpu_tools::install_vulkan(layout))
 }
 

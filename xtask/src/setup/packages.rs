@@ -112,6 +112,15 @@ pub const FACE_RECOGNITION: PinnedPackage = PinnedPackage {
     format: PackageFormat::Source,
 };
 
+/// ONNX Runtime with the WebGPU provider.
+pub const ONNX_RUNTIME_WEBGPU: PinnedPackage = PinnedPackage {
+    name: "onnxruntime-webgpu",
+    version: "1.27.0",
+    file: "onnxruntime_webgpu-1.27.0-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl",
+    sha256: "142eb8bdb803c58117bf64164d201f43180bc87229cac14b590aa4ea79e0f70b",
+    format: PackageFormat::WheelFor("manylinux_2_28_x86_64"),
+};
+
 /// NVRTC, which compiles CUDA C++ without a GPU.
 pub const CUDA_RUNTIME_COMPILER: PinnedPackage = PinnedPackage {
     name: "nvidia-cuda-nvrtc",
