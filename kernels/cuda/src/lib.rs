@@ -5,9 +5,9 @@
 //! into cudarc here is behind a check that its library is there, and a missing one is an error.
 //!
 //! # Why this is sound
-//! [`Module`] takes texts that are compiled into the program, and a kernel stays within the memory that it is given as
+//! [`device::Module`] takes texts that are compiled into the program, and a kernel stays within the memory that it is given as
 //! any `unsafe` code does: by review, and by tests that compare it with plain Rust at every size, here on a processor
-//! through [`on_cpu`] and on a GPU by `cargo xtask gpu-check`. Arguments are device memory that a launch borrows, so it
+//! through `on_cpu` and on a GPU by `cargo xtask gpu-check`. Arguments are device memory that a launch borrows, so it
 //! lives until the launch is done.
 
 pub mod compile;
