@@ -6,14 +6,16 @@
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod open;
 #[cfg(feature = "wgpu")]
 pub mod vulkan;
 
 use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
+
+pub use self::open::{open_cuda, open_vulkan};
 
 /// A file of kernels in both languages.
 #[derive(Debug)]
@@ -127,34 +129,6 @@ pub trait Gpu: fmt::Debug + Send + Sync {
     /// # Errors
     /// When the device fails: see [`GpuError`].
     fn run(&self, program: &Program<'_>) -> Result<Vec<Vec<u8>>, GpuError>;
-}
-
-/// Opens an NVIDIA GPU, with the run-time compiler of a folder or of the system.
-///
-/// # Errors
-/// When there is no driver, compiler or such device, or this program was built without CUDA.
-pub fn open_cuda(ordinal: usize, compiler: Option<&Path>) -> Result<Arc<dyn Gpu>, GpuError> {
-    #[cfg(feature = "cuda")]
-    return Ok(Arc::new(cuda::Cuda::open(ordinal, compiler)?));
-    #[cfg(not(feature = "cuda"))]
-    return Err(GpuError::Failed(format!(
-        "built without CUDA: neither device {ordinal} nor {compiler:?} is used"
-    )));
-}
-
-/// Opens the best device with Vulkan; one that the processor computes only where `allow_software`.
-///
-/// # Errors
-/// When there is none, or this program was built without Vulkan.
-pub fn open_vulkan(allow_software: bool) -> Result<Arc<dyn Gpu>, GpuError> {
-    #[cfg(feature = "wgpu")]
-    {
-        use vulkan::{Adapters, Vulkan};
-        let adapters = if allow_software { Adapters::Any } else { Adapters::Hardware };
-        Ok(Arc::new(Vulkan::open(adapters)?))
-    }
-    #[cfg(not(feature = "wgpu"))]
-    return Err(GpuError::Failed(format!("built without Vulkan (software allowed: {allow_software})")));
 }
 
 impl fmt::Debug for Resident {

@@ -21,24 +21,28 @@ const MAX_REGISTERS: u32 = 64;
 #[test]
 fn kernels_compile_for_every_architecture_without_spills() {
     let Some(folder) = find_folder(CUDA) else { return };
-    libraries::open_compiler(Some(&folder.join("lib"))).unwrap();
-    let scratch = tempfile::tempdir().unwrap();
+    libraries::open_compiler(Some(&folder.join("lib"))).expect("no error");
+    let scratch = tempfile::tempdir().expect("no error");
     for source in list_sources() {
         for architecture in ARCHITECTURES {
-            let cubin = compile(source.name, source.cuda, &format!("sm_{architecture}")).unwrap();
+            let cubin = compile(source.name, source.cuda, &format!("sm_{architecture}")).expect("no error");
             assert!(cubin.code.starts_with(b"\x7fELF") && cubin.log.is_empty(), "{}", cubin.log);
-            let ptx = compile(source.name, source.cuda, &format!("compute_{architecture}")).unwrap();
+            let ptx =
+                compile(source.name, source.cuda, &format!("compute_{architecture}")).expect("no error");
             let (from, to) = (scratch.path().join("kernel.ptx"), scratch.path().join("kernel.cubin"));
-            std::fs::write(&from, ptx.code.strip_suffix(&[0]).unwrap_or(&ptx.code)).unwrap();
+            std::fs::write(&from, ptx.code.strip_suffix(&[0]).unwrap_or(&ptx.code)).expect("no error");
             let mut assembler = Command::new(folder.join("bin/ptxas"));
             assembler.arg("-v").arg(format!("--gpu-name=sm_{architecture}")).arg(&from).arg("-o").arg(&to);
-            let said = String::from_utf8(assembler.output().unwrap().stderr).unwrap();
+            let said = String::from_utf8(assembler.output().expect("no error").stderr).expect("no error");
             let kernels: Vec<&str> = said.split("Compiling entry function").skip(1).collect();
             assert_eq!(kernels.len(), source.entries.len(), "{said}");
             for kernel in kernels {
                 assert!(kernel.contains("0 bytes spill stores, 0 bytes spill loads"), "{kernel}");
-                let registers: u32 = word_before(kernel, " registers").parse().unwrap();
-                println!("sm_{architecture} {} {registers} registers", kernel.split('\'').nth(1).unwrap());
+                let registers: u32 = word_before(kernel, " registers").parse().expect("no error");
+                println!(
+                    "sm_{architecture} {} {registers} registers",
+                    kernel.split('\'').nth(1).expect("no error")
+                );
                 assert!(registers <= MAX_REGISTERS, "{kernel}");
             }
         }
@@ -46,13 +50,13 @@ fn kernels_compile_for_every_architecture_without_spills() {
 }
 
 fn word_before<'t>(text: &'t str, end: &str) -> &'t str {
-    text.split(end).next().and_then(|before| before.rsplit(' ').next()).unwrap()
+    text.split(end).next().and_then(|before| before.rsplit(' ').next()).expect("no error")
 }
 
 #[test]
 fn a_mistake_in_a_kernel_is_an_error_with_its_line() {
     let Some(folder) = find_folder(CUDA) else { return };
-    libraries::open_compiler(Some(&folder.join("lib"))).unwrap();
+    libraries::open_compiler(Some(&folder.join("lib"))).expect("no error");
     let error = compile("wrong", "extern \"C\" __global__ void k() {\n nonsense; }", "sm_90").unwrap_err();
     assert!(matches!(error, CudaError::Compile { .. }), "{error}");
     assert!(error.to_string().contains("wrong(2)"), "{error}");

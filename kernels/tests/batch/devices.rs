@@ -38,7 +38,7 @@ pub fn list() -> &'static [Arc<dyn Gpu>] {
             for (library, reason) in libraries::preload(&[folder]) {
                 println!("not opened: {}: {reason}", library.display());
             }
-            devices.push(Arc::new(Vulkan::open(Adapters::Any).unwrap()));
+            devices.push(Arc::new(Vulkan::open(Adapters::Any).expect("no error")));
         }
         devices
     })
@@ -114,6 +114,6 @@ impl Noise {
             let level = ((x as f32 * fx).sin() * (y as f32 * fy).cos() * 100.0 + 128.0) as u32;
             bytes.extend([0, 8, 16].map(|shift| (level + (grain >> shift) % 28) as u8));
         }
-        Picture::new(bytes, width, height).unwrap()
+        Picture::new(bytes, width, height).expect("no error")
     }
 }

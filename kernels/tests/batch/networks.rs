@@ -50,9 +50,9 @@ fn compare_faces(photos: usize, part_above: f32) {
         .collect();
     let scales: Vec<Point> = (0..photos).map(|photo| Point { x: 1.0 + photo as f32, y: 1.5 }).collect();
     let detections = Detections { levels: &levels, scales: &scales, min_score: 0.2, max_iou: 0.3 };
-    let expected = faces::find_all(&Device::Cpu, &detections).unwrap();
+    let expected = faces::find_all(&Device::Cpu, &detections).expect("no error");
     devices::for_each(2 << 16, |device| {
-        let found = faces::find_all(device, &detections).unwrap();
+        let found = faces::find_all(device, &detections).expect("no error");
         assert_eq!(found.len(), photos);
         for (found, expected) in found.iter().zip(&expected) {
             assert_eq!(found.len(), expected.len(), "on {device:?}");
@@ -89,9 +89,9 @@ fn a_photo_of_more_candidates_than_a_kernel_keeps_loses_none() {
     let level = Level { stride: 8, columns: side, rows: side, classes, objects, boxes, landmarks };
     let scales = [Point { x: 1.0, y: 1.0 }];
     let detections = Detections { levels: &[level], scales: &scales, min_score: 0.2, max_iou: 0.3 };
-    let expected = faces::find_all(&Device::Cpu, &detections).unwrap();
+    let expected = faces::find_all(&Device::Cpu, &detections).expect("no error");
     devices::for_each(1 << 17, |device| {
-        assert_eq!(faces::find_all(device, &detections).unwrap(), expected, "on {device:?}");
+        assert_eq!(faces::find_all(device, &detections).expect("no error"), expected, "on {device:?}");
     });
 }
 
@@ -126,12 +126,15 @@ fn text_boxes_are_found_as_on_the_processor() {
     let maps: Vec<TextMap<'_>> = sizes
         .iter()
         .zip(&values)
-        .map(|(size, values)| TextMap { map: ProbabilityMap::new(values, *size).unwrap(), columns: 20..90 })
+        .map(|(size, values)| TextMap {
+            map: ProbabilityMap::new(values, *size).expect("no error"),
+            columns: 20..90,
+        })
         .collect();
-    let expected = text_map::find_all(&Device::Cpu, &maps, &PARAMETERS).unwrap();
+    let expected = text_map::find_all(&Device::Cpu, &maps, &PARAMETERS).expect("no error");
     assert!(expected.iter().map(|texts| texts.boxes.len()).sum::<usize>() > 20);
     devices::for_each(500_000, |device| {
-        let found = text_map::find_all(device, &maps, &PARAMETERS).unwrap();
+        let found = text_map::find_all(device, &maps, &PARAMETERS).expect("no error");
         assert_eq!(found.len(), expected.len());
         for (found, expected) in found.iter().zip(&expected) {
             assert_eq!(found.max_probability, expected.max_probability);
@@ -141,7 +144,7 @@ fn text_boxes_are_found_as_on_the_processor() {
                 assert!((found.score - expected.score).abs() < 1e-5, "{} {}", found.score, expected.score);
             }
         }
-        assert!(text_map::find_all(device, &[], &PARAMETERS).unwrap().is_empty());
+        assert!(text_map::find_all(device, &[], &PARAMETERS).expect("no error").is_empty());
     });
 }
 
@@ -153,9 +156,9 @@ fn characters_are_decoded_as_on_the_processor() {
         let probabilities: Vec<f32> =
             (0..strips * columns * classes).map(|_| (noise.word() % 64) as f32 / 64.0).collect();
         let strips = Strips { probabilities: &probabilities, columns, classes };
-        let expected = decode_all(&Device::Cpu, &strips).unwrap();
+        let expected = decode_all(&Device::Cpu, &strips).expect("no error");
         devices::for_each(1 << 22, |device| {
-            assert_eq!(decode_all(device, &strips).unwrap(), expected, "on {device:?}");
+            assert_eq!(decode_all(device, &strips).expect("no error"), expected, "on {device:?}");
         });
     }
 }

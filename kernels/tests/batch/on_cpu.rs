@@ -18,9 +18,10 @@ pub struct OnCpu {
 
 impl OnCpu {
     pub fn compile() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().expect("no error");
         let compile = |source: &&'static photofinish_kernels::gpu::Source| {
-            let library = Library::compile(folder.path(), source.name, source.cuda, source.entries).unwrap();
+            let library =
+                Library::compile(folder.path(), source.name, source.cuda, source.entries).expect("no error");
             (source.name, library)
         };
         let libraries = Mutex::new(batch::list_sources().iter().map(compile).collect());
@@ -54,7 +55,9 @@ impl Gpu for OnCpu {
             .map(|buffer| {
                 let mut memory = match buffer {
                     Buffer::Input(bytes) => bytes.to_vec(),
-                    Buffer::Resident(resident) => resident.memory.downcast_ref::<Vec<u8>>().unwrap().clone(),
+                    Buffer::Resident(resident) => {
+                        resident.memory.downcast_ref::<Vec<u8>>().expect("no error").clone()
+                    }
                     Buffer::Scratch(_) | Buffer::Output(_) => Vec::new(),
                 };
                 memory.resize(padded_bytes(buffer.device_bytes()), 0);
@@ -63,14 +66,14 @@ impl Gpu for OnCpu {
             .collect();
         let mut libraries = self.libraries.lock().unwrap_or_else(PoisonError::into_inner);
         for step in &program.steps {
-            let library = libraries.get_mut(step.kernel.source.name).unwrap();
+            let library = libraries.get_mut(step.kernel.source.name).expect("no error");
             // Each memory is lent once; no kernel has the same one twice.
             let mut lent: Vec<Option<&mut [u8]>> =
                 memories.iter_mut().map(|memory| Some(memory.as_mut_slice())).collect();
             let mut arguments: Vec<&mut [u8]> =
-                step.bindings.iter().map(|&index| lent[index].take().unwrap()).collect();
+                step.bindings.iter().map(|&index| lent[index].take().expect("no error")).collect();
             let grid = Grid { blocks: step.groups, threads: step.kernel.group };
-            library.launch(step.kernel.entry, grid, &mut arguments).unwrap();
+            library.launch(step.kernel.entry, grid, &mut arguments).expect("no error");
         }
         let outputs = program.buffers.iter().zip(memories).filter_map(|(buffer, mut memory)| match buffer {
             Buffer::Output(bytes) => {

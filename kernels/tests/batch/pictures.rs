@@ -21,7 +21,7 @@ fn size(width: u32, height: u32) -> Size {
 
 fn placed(device: &Device, placements: &[Placement<'_>], canvas: Size) -> Vec<f32> {
     let mut tensor = Tensor::default();
-    place_all(device, placements, canvas, &NORMALISATION, &mut tensor).unwrap();
+    place_all(device, placements, canvas, &NORMALISATION, &mut tensor).expect("no error");
     assert_eq!(tensor.shape()[0], placements.len());
     tensor.data().to_vec()
 }
@@ -71,7 +71,7 @@ fn torsos_of_several_photos_are_placed_on_canvases_as_on_the_processor() {
     let placements: Vec<Placement<'_>> = windows
         .iter()
         .flat_map(|&(photo, left, top, width, height)| {
-            let window = photos[photo].frame().window(left, top, size(width, height)).unwrap();
+            let window = photos[photo].frame().window(left, top, size(width, height)).expect("no error");
             let zoomed =
                 |zoom: f32| size((width as f32 * zoom).round() as u32, (height as f32 * zoom).round() as u32);
             [(1.7, 0), (0.6, 0), (0.6, 32), (1.7, 96), (1.0, 0), (1.0, 17)]
@@ -98,9 +98,9 @@ fn photos_are_downscaled_as_on_the_processor() {
     let photos: Vec<(Picture, Size)> =
         cases.iter().map(|&((w, h), (to_w, to_h))| (noise.picture(w, h), size(to_w, to_h))).collect();
     let photos: Vec<(_, Size)> = photos.iter().map(|(photo, size)| (photo.frame(), *size)).collect();
-    let expected = downscale::resize_all(&Device::Cpu, &photos).unwrap();
+    let expected = downscale::resize_all(&Device::Cpu, &photos).expect("no error");
     devices::for_each(150_000, |device| {
-        let found = downscale::resize_all(device, &photos).unwrap();
+        let found = downscale::resize_all(device, &photos).expect("no error");
         for ((found, expected), case) in found.iter().zip(&expected).zip(&cases) {
             let worst = found
                 .frame()
@@ -111,7 +111,7 @@ fn photos_are_downscaled_as_on_the_processor() {
                 .max();
             assert_eq!(worst, Some(0), "{case:?}");
         }
-        assert!(downscale::resize_all(device, &[]).unwrap().is_empty());
+        assert!(downscale::resize_all(device, &[]).expect("no error").is_empty());
     });
 }
 
@@ -121,7 +121,7 @@ fn a_photo_larger_than_a_buffer_is_split() {
     let side = 6_720;
     let photo =
         Picture::new((0..side * side * 3).map(|i: u32| (i >> 9 ^ i >> 3) as u8).collect(), side, side)
-            .unwrap();
+            .expect("no error");
     let window = photo.frame().as_window();
     let placements = [Placement { window, size: size(96, 96), skipped_rows: 0 }];
     let expected = placed(&Device::Cpu, &placements, size(96, 96));

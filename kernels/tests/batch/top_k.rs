@@ -28,10 +28,10 @@ fn compare(rows: usize, dimension: usize, probes: usize, k: usize) {
     for is_half in [false, true] {
         let vectors = |numbers: &Numbers, device: &Device| -> Vec<Vec<Found>> {
             let album = Vectors { components: rows.components(is_half), factors: &rows.factors };
-            let album = Album::new(device, &album, dimension).unwrap();
+            let album = Album::new(device, &album, dimension).expect("no error");
             assert_eq!(album.len(), rows.factors.len());
             search(&album, &Vectors { components: numbers.components(is_half), factors: &numbers.factors }, k)
-                .unwrap()
+                .expect("no error")
         };
         let expected = vectors(&probes, &Device::Cpu);
         devices::for_each(1 << 17, |device| {

@@ -44,10 +44,10 @@ fn faces_of_many_photos_are_aligned_as_on_the_processor() {
     faces.push(Face { frame: photos[2].frame(), landmarks: [Point { x: 5.0, y: 5.0 }; 5] });
     for faces in [&faces[..], &[]] {
         let mut expected = Tensor::default();
-        align_all(&Device::Cpu, faces, &template, &NORMALISATION, &mut expected).unwrap();
+        align_all(&Device::Cpu, faces, &template, &NORMALISATION, &mut expected).expect("no error");
         devices::for_each(900_000, |device| {
             let mut found = Tensor::default();
-            align_all(device, faces, &template, &NORMALISATION, &mut found).unwrap();
+            align_all(device, faces, &template, &NORMALISATION, &mut found).expect("no error");
             compare(&expected, &found, device);
         });
     }
@@ -69,10 +69,10 @@ fn texts_in_perspective_are_rectified_as_on_the_processor() {
     let strip = Size { width: 160, height: 48 };
     for texts in [&texts[..], &[]] {
         let mut expected = Tensor::default();
-        rectify_all(&Device::Cpu, texts, strip, &NORMALISATION, &mut expected).unwrap();
+        rectify_all(&Device::Cpu, texts, strip, &NORMALISATION, &mut expected).expect("no error");
         devices::for_each(900_000, |device| {
             let mut found = Tensor::default();
-            rectify_all(device, texts, strip, &NORMALISATION, &mut found).unwrap();
+            rectify_all(device, texts, strip, &NORMALISATION, &mut found).expect("no error");
             compare(&expected, &found, device);
         });
     }

@@ -23,7 +23,10 @@ const CUDA_FOLDER: &str = "cuda-check";
 const VULKAN_PACKAGES: [&str; 2] = ["mesa-vulkan-drivers", "libvulkan1"];
 
 /// Changes when the folder is made in another way.
-const VULKAN_RECIPE: &str = "mesa-vulkan-drivers, newest of Debian's backports, 1";
+const VULKAN_RECIPE: &str = "mesa-vulkan-drivers, newest of Debian's backports, 2";
+
+/// What the packages contain beside the driver: OpenGL, and layers.
+const OTHER_LIBRARIES: [&str; 5] = ["libEGL", "libGL", "libgallium", "libgbm", "libVkLayer"];
 
 /// The file that names the driver to the loader.
 const DRIVER_FILE: &str = "lvp_icd.json";
@@ -174,8 +177,9 @@ fn keep_libraries(unpacked: &Path, folder: &Path) -> anyhow::Result<()> {
     for entry in unpacked.read_dir().with_context(|| format!("cannot list {}", unpacked.display()))? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        let is_other_driver = name.starts_with("libvulkan_") && name != "libvulkan_lvp.so";
-        if name.starts_with("lib") && name.contains(".so") && !is_other_driver && !name.contains("Layer") {
+        let is_other_driver = name.starts_with("libvulkan_") && name != "libvulkan_lvp.so"
+            || OTHER_LIBRARIES.iter().any(|other| name.starts_with(other));
+        if name.starts_with("lib") && name.contains(".so") && !is_other_driver {
             std::fs::rename(entry.path(), folder.join(&name))
                 .with_context(|| format!("cannot move {name}"))?;
         }
@@ -184,10 +188,8 @@ fn keep_libraries(unpacked: &Path, folder: &Path) -> anyhow::Result<()> {
     if !driver.is_file() {
         bail!("the packages contain no libvulkan_lvp.so");
     }
-    let text = format!(
-        r#"{{"file_format_version": "1.0.0", "ICD": {{"library_path": "{}", "api_version": "1.3.0"}}}}"#,
-        driver.display()
-    );
+    // Relative to this file, so that the folder may be reached by another path.
+    let text = r#"{"file_format_version": "1.0.0", "ICD": {"library_path": "./libvulkan_lvp.so", "api_version": "1.3.0"}}"#;
     std::fs::write(folder.join(DRIVER_FILE), text)?;
     Ok(())
 }

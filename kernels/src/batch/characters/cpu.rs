@@ -1,6 +1,6 @@
 //! The reference.
 
-use super::Character;
+use super::types::Character;
 
 pub(super) fn decode(probabilities: &[f32], classes: usize) -> Vec<Character> {
     let (mut characters, mut last) = (Vec::new(), 0);

@@ -1,6 +1,6 @@
 //! The same on a GPU.
 
-use super::{CHARACTERS, Character, Strips};
+use super::types::{CHARACTERS, Character, Strips};
 use crate::gpu::{Gpu, GpuError, MAX_GROUPS, Program, to_words};
 
 /// Columns that the kernel has room for, as in the sources.

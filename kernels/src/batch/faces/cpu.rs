@@ -1,6 +1,6 @@
 //! The reference.
 
-use super::{Detections, FoundFace, Level};
+use super::types::{Detections, FoundFace, Level};
 use crate::geometry::nms::non_max_suppression;
 use crate::geometry::{Point, Rect};
 

@@ -1,6 +1,7 @@
 //! The same on a GPU: one launch for each stride, one for the suppression.
 
-use super::{DECODE, Detections, FoundFace, SUPPRESS, cpu};
+use super::cpu;
+use super::types::{DECODE, Detections, FoundFace, SUPPRESS};
 use crate::geometry::{Point, Rect};
 use crate::gpu::{Gpu, GpuError, MAX_GROUPS, Program, to_floats, to_words};
 

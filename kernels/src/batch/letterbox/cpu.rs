@@ -1,6 +1,6 @@
 //! The reference: one picture after another.
 
-use super::Placement;
+use super::types::Placement;
 use crate::device::Device;
 use crate::image::tensor::{Normalisation, Slot, Tensor};
 use crate::resize::letterbox::Letterbox;

@@ -3,33 +3,15 @@
 
 mod cpu;
 mod plan;
+mod types;
 
-pub(super) use self::plan::canvas_words;
+pub use self::types::Placement;
+pub(super) use self::{plan::canvas_words, types::SOURCE};
 
 use crate::device::Device;
-use crate::gpu::{GpuError, Kernel, Source};
-use crate::image::frame::{Size, Window};
+use crate::gpu::GpuError;
+use crate::image::frame::Size;
 use crate::image::tensor::{Normalisation, Tensor};
-
-pub(super) static SOURCE: Source = Source {
-    name: "letterbox",
-    wgsl: concat!(include_str!("../pixels.wgsl"), include_str!("letterbox.wgsl")),
-    cuda: include_str!("letterbox.cu"),
-    entries: &["letterbox"],
-};
-
-static LETTERBOX: Kernel = Kernel { source: &SOURCE, entry: "letterbox", group: [32, 8, 1], writable: &[5] };
-
-/// A picture and where it goes, as in [`crate::resize::letterbox::Letterbox::place_rows`].
-#[derive(Clone, Copy, Debug)]
-pub struct Placement<'a> {
-    /// What is placed.
-    pub window: Window<'a>,
-    /// Its size on the canvas; neither side is zero. What does not fit is cropped.
-    pub size: Size,
-    /// Rows of the resized picture above the canvas.
-    pub skipped_rows: u32,
-}
 
 /// Writes each picture at the top left of its item of a tensor, which is given the shape of the batch: resized with the
 /// filter of [`crate::resize::ResizeTarget::for_network_input`], normalised and padded. Pixels are the same on every

@@ -1,6 +1,6 @@
 //! The same on a GPU: tables of weights, and launches that fit its buffers.
 
-use super::{LETTERBOX, Placement};
+use super::types::{LETTERBOX, Placement};
 use crate::batch::pixels::{PixelBuffer, Rows};
 use crate::gpu::{Gpu, GpuError, MAX_GROUPS, Program, to_floats};
 use crate::image::frame::Size;

@@ -1,21 +1,12 @@
 //! Vectors as the kernels read them: words of four or two components, in blocks of 32 vectors, of which first come all
 //! first words, then all second ones.
 
-use super::Vectors;
+use super::types::{Components, Vectors};
 use crate::device::Device;
 use crate::gpu::{GpuError, Resident};
 
 /// Vectors of a block.
 pub(super) const BLOCK: usize = 32;
-
-/// Components of vectors.
-#[derive(Clone, Copy, Debug)]
-pub enum Components<'a> {
-    /// Whole numbers.
-    I8(&'a [i8]),
-    /// Bits of IEEE 754 half precision; finite.
-    F16(&'a [u16]),
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {

@@ -1,7 +1,7 @@
 //! The reference: every score, sorted.
 
 use super::album::{Album, BLOCK, Kind, Memory, Packed};
-use super::{Found, plan};
+use super::types::{Found, keep_best};
 
 pub(super) fn search(album: &Album, probes: &Packed, k: usize) -> Vec<Vec<Found>> {
     let each = probes.words.chunks_exact(probes.stride).zip(&probes.factors);
@@ -22,7 +22,7 @@ fn search_one(album: &Album, probe: &[u32], probe_factor: f32, k: usize) -> Vec<
             };
             Found { row: part.first + row, score: dot * (factor * probe_factor) }
         }));
-        plan::keep_best(&mut found, k);
+        keep_best(&mut found, k);
     }
     found
 }

@@ -4,42 +4,14 @@
 mod album;
 mod cpu;
 mod plan;
+mod types;
 
 use crate::device::Device;
-use crate::gpu::{GpuError, Kernel, Source};
+use crate::gpu::GpuError;
 
-pub use self::album::{Album, Components};
-
-pub(super) static SOURCE: Source = Source {
-    name: "top_k",
-    wgsl: include_str!("top_k.wgsl"),
-    cuda: include_str!("top_k.cu"),
-    entries: &["top_k_i8", "top_k_f16"],
-};
-
-static TOP_K_I8: Kernel = Kernel { source: &SOURCE, entry: "top_k_i8", group: [256, 1, 1], writable: &[5] };
-static TOP_K_F16: Kernel = Kernel { source: &SOURCE, entry: "top_k_f16", group: [256, 1, 1], writable: &[5] };
-
-/// Most rows that a search returns a probe.
-pub const MAX_K: usize = 256;
-
-/// Vectors of equal length: their components, and a factor for each vector.
-#[derive(Clone, Copy, Debug)]
-pub struct Vectors<'a> {
-    /// Vector after vector.
-    pub components: Components<'a>,
-    /// By which a vector's components are multiplied, one a vector.
-    pub factors: &'a [f32],
-}
-
-/// A row found.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Found {
-    /// Its index.
-    pub row: usize,
-    /// The dot product of the components times both factors.
-    pub score: f32,
-}
+pub use self::album::Album;
+pub(super) use self::types::SOURCE;
+pub use self::types::{Components, Found, MAX_K, Vectors};
 
 /// Returns the `k` best rows for each probe, best first; of equal scores the lower index is first. With 8-bit
 /// components scores are the same on every device; with 16-bit ones within 1e-5 where a device fuses products and sums.

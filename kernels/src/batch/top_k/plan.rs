@@ -1,7 +1,7 @@
 //! The same on a GPU: a list of k for each chunk of rows and probe, merged by the host.
 
 use super::album::{Album, Kind, Memory, Packed, Part};
-use super::{Found, TOP_K_F16, TOP_K_I8};
+use super::types::{Found, TOP_K_F16, TOP_K_I8, keep_best};
 use crate::gpu::{Buffer, Gpu, GpuError, MAX_GROUPS, Program, to_words};
 
 /// Rows of a workgroup, and probes, as in the sources.
@@ -82,10 +82,4 @@ impl PartSearch<'_> {
         }
         Ok(())
     }
-}
-
-/// Sorts best first and keeps `k`.
-pub(super) fn keep_best(found: &mut Vec<Found>, k: usize) {
-    found.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.row.cmp(&b.row)));
-    found.truncate(k);
 }

@@ -1,6 +1,6 @@
 //! The reference: one face or text after another.
 
-use super::{Face, Text};
+use super::types::{Face, Text};
 use crate::device::Device;
 use crate::image::frame::Size;
 use crate::image::tensor::{Normalisation, Slot, Tensor};

@@ -3,40 +3,16 @@
 
 mod cpu;
 mod plan;
+mod types;
 
 use crate::device::Device;
-use crate::geometry::{Point, Quad};
-use crate::gpu::{GpuError, Kernel, Source};
-use crate::image::frame::{Frame, Size};
+use crate::gpu::GpuError;
+use crate::image::frame::Size;
 use crate::image::tensor::{Normalisation, Tensor};
 use crate::warp::align::Template;
 
-pub(super) static SOURCE: Source = Source {
-    name: "warp",
-    wgsl: concat!(include_str!("../pixels.wgsl"), include_str!("warp.wgsl")),
-    cuda: include_str!("warp.cu"),
-    entries: &["warp"],
-};
-
-static WARP: Kernel = Kernel { source: &SOURCE, entry: "warp", group: [32, 8, 1], writable: &[3] };
-
-/// A face of a photo: its landmarks in pixels, in the order of the detector.
-#[derive(Clone, Copy, Debug)]
-pub struct Face<'a> {
-    /// The photo.
-    pub frame: Frame<'a>,
-    /// Where the landmarks are.
-    pub landmarks: [Point; 5],
-}
-
-/// A text of a photo: its corners in pixels.
-#[derive(Clone, Copy, Debug)]
-pub struct Text<'a> {
-    /// The photo.
-    pub frame: Frame<'a>,
-    /// Where the text is.
-    pub quad: Quad,
-}
+pub(super) use self::types::SOURCE;
+pub use self::types::{Face, Text};
 
 /// Aligns each face as [`crate::warp::align::align`] does and writes it into its item of a tensor, which is given the
 /// shape of the batch. On devices that fuse products and sums, a pixel may differ by one level.

@@ -1,6 +1,6 @@
 //! The same on a GPU: homographies from the host, and launches that fit its buffers.
 
-use super::{Face, Text, WARP};
+use super::types::{Face, Text, WARP};
 use crate::batch::letterbox::canvas_words;
 use crate::batch::pixels::{PixelBuffer, Rows};
 use crate::gpu::{Gpu, GpuError, MAX_GROUPS, Program, to_floats};
