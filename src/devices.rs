@@ -115,7 +115,8 @@ fn probe_in_child(device: NetworkDevice, library: &Path, allow_software: bool) -
     if status.success() {
         return Ok(said.trim().to_owned());
     }
-    let reason: String = complained.trim().trim_start_matches("error: ").chars().take(MAX_REASON).collect();
+    let sentence = complained.rsplit(&format!("device {device}: ")).next().unwrap_or_default();
+    let reason: String = sentence.trim().chars().take(MAX_REASON).collect();
     if status.code().is_some() && !reason.is_empty() {
         return Err(reason.split_whitespace().collect::<Vec<_>>().join(" "));
     }
