@@ -68,6 +68,9 @@ impl Health for ServiceHealth {
             ComponentHealth { name: "database", state: running(self.store.check_database().await) },
             ComponentHealth { name: "storage", state: running(self.store.check_storage().await) },
         ];
+        if let Some(device) = crate::devices::describe() {
+            parts.push(ComponentHealth { name: "device", state: ComponentState::RunningWith(device) });
+        }
         if let Some(pipeline) = &self.pipeline {
             // Only in workers: the API confirms photos and searches albums without the queue, and a load balancer would
             // remove an API that reports a component as down.

@@ -4,6 +4,7 @@ mod adapters;
 mod allocators;
 mod commands;
 mod config;
+mod devices;
 mod events;
 mod file_limit;
 mod maintenance;
@@ -63,6 +64,9 @@ enum Command {
     /// Changes the key that seals the secrets in the database
     #[command(subcommand)]
     Secret(secret::SecretCommand),
+    /// Runs a tiny network and a tiny kernel on a device: the service starts itself so before it uses one
+    #[command(name = devices::PROBE_COMMAND, hide = true)]
+    ProbeDevice(devices::ProbeArguments),
     /// Verifies the model files, measures the networks
     #[command(subcommand)]
     Models(model_files::ModelsCommand),
@@ -85,6 +89,9 @@ fn run_command() -> anyhow::Result<ExitCode> {
         // Runs on a partner's machine, which has none of the service's settings.
         return upload::run(arguments);
     }
+    if let Command::ProbeDevice(arguments) = &command {
+        return devices::probe(arguments);
+    }
     if matches!(command, Command::All | Command::Serve | Command::Work) {
         allocators::reexec_with_malloc_settings();
     }
@@ -95,6 +102,7 @@ fn run_command() -> anyhow::Result<ExitCode> {
         Command::Work => match run::run(config, Role::Work)? {},
         Command::Key(command) => key::run(&config, command),
         Command::Upload(arguments) => upload::run(&arguments),
+        Command::ProbeDevice(arguments) => devices::probe(&arguments),
         Command::Doctor => doctor::run(&config),
         Command::Config => Ok(print_config(&config)),
         Command::Migrate => run::migrate(&config),

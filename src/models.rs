@@ -7,14 +7,14 @@ use std::sync::Arc;
 use photofinish_models::factory::ZooModels;
 #[cfg(feature = "fakes")]
 use photofinish_models::fakes::FakeModels;
-use photofinish_models::onnx::runtime::{Runtime, RuntimeSettings};
+use photofinish_models::onnx::runtime::Runtime;
 use photofinish_models::traits::ModelFactory;
 use photofinish_store::search::calibration::Calibration;
 use photofinish_store::traits::SelfieScale;
 use photofinish_zoo::{Contract, Zoo};
 
 use crate::config::{Config, ModelKind};
-use crate::onnxruntime;
+use crate::{devices, onnxruntime};
 
 /// Opens the factory of the configured models.
 ///
@@ -65,10 +65,9 @@ fn open_fakes(config: &Config) -> Arc<dyn ModelFactory> {
 /// When the library or the device cannot be used.
 pub fn open_runtime(config: &Config) -> anyhow::Result<Runtime> {
     let models = &config.settings.models;
-    let settings = RuntimeSettings {
-        library: onnxruntime::find_library(models.onnxruntime.as_deref())?,
-        device: models.device,
-    };
+    let library = onnxruntime::find_library(models.onnxruntime.as_deref())?;
+    let chosen = devices::choose(models.device, &library)?;
+    let settings = devices::settings(&chosen, library);
     Ok(Runtime::open(&settings)?)
 }
 

@@ -214,7 +214,7 @@ pub trait Health: Send + Sync {
 /// The health of one component.
 #[derive(Clone, Debug)]
 pub struct ComponentHealth {
-    /// `database`, `storage`, `queue`, `models`, `pipeline` or `selfies`.
+    /// `database`, `storage`, `queue`, `device`, `models`, `pipeline` or `selfies`.
     pub name: &'static str,
     /// Whether the component works.
     pub state: ComponentState,
@@ -227,6 +227,8 @@ pub enum ComponentState {
     Starting,
     /// Working.
     Running,
+    /// Working, with what an operator should know of it.
+    RunningWith(String),
     /// Not working, with the reason.
     Down(String),
 }

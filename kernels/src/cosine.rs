@@ -34,7 +34,7 @@ impl Cosine {
     /// Creates a scorer on this device.
     pub fn new(device: &Device) -> Self {
         match device {
-            Device::Cpu => Self { arch: pulp::Arch::new() },
+            Device::Cpu | Device::Gpu(_) => Self { arch: pulp::Arch::new() },
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use photofinish_api::context::SeatLimits;
 use photofinish_models::factory::ZooModels;
+use photofinish_models::onnx::runtime::Runtime;
 use photofinish_models::tuning::PrecisionChoice;
 use photofinish_store::{Store, StoreError};
 use photofinish_zoo::Zoo;
@@ -12,7 +13,7 @@ use photofinish_zoo::Zoo;
 use crate::config::redact::redact_url;
 use crate::config::{Config, ModelKind};
 use crate::file_limit::FileLimit;
-use crate::{models, onnxruntime, run, store};
+use crate::{devices, models, onnxruntime, run, store};
 
 /// The connection to the queue is made in the background: how often it is checked, and the pause between two checks.
 const CONNECT_ATTEMPTS: usize = 30;
@@ -88,7 +89,7 @@ fn check_device(config: &Config) -> Vec<Finding> {
         Ok(runtime) => runtime,
         Err(error) => return vec![Finding { component: "device", state: Err(format!("{error:#}")) }],
     };
-    let device = Finding { component: "device", state: Ok(runtime.to_string()) };
+    let device = Finding { component: "device", state: Ok(describe_device(&runtime)) };
     let has_choice = runtime.has_openvino();
     let networks = match models::open_networks(config, runtime) {
         Ok(networks) => networks,
@@ -109,6 +110,11 @@ fn check_device(config: &Config) -> Vec<Finding> {
         PrecisionChoice::Auto => describe_speeds(config, &networks).map_err(|error| format!("{error:#}")),
     };
     vec![device, gate, Finding { component: "networks", state: speed }]
+}
+
+/// The runtime, the device, and the devices that are not used, with the reasons.
+fn describe_device(runtime: &Runtime) -> String {
+    devices::describe().map_or(runtime.to_string(), |device| format!("{runtime}; {device}"))
 }
 
 /// Returns the measurements of the last start, or measures.

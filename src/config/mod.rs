@@ -224,7 +224,7 @@ pub mod tests {
     fn a_problem_names_variable_value_and_what_is_allowed() {
         for (name, value, allowed) in [
             ("PHOTOFINISH_MAX_PHOTO_MB", "501", "must be a whole number from 1 to 500"),
-            ("PHOTOFINISH_DEVICE", "wgpu", "must be one of auto, cpu, cuda"),
+            ("PHOTOFINISH_DEVICE", "abacus", "must be one of auto, cpu, cuda, wgpu"),
             ("PHOTOFINISH_TEXT_THRESHOLD", "", "must be a number from 0 to 100"),
         ] {
             assert_eq!(problems(&[(name, value)]), [format!("{name}={value}: {allowed}")]);

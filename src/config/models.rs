@@ -14,8 +14,12 @@ const KINDS: Choice<ModelKind> = Choice(&[
     ("fake", ModelKind::Fake),
 ]);
 
-const DEVICES: Choice<DeviceChoice> =
-    Choice(&[("auto", DeviceChoice::Auto), ("cpu", DeviceChoice::Cpu), ("cuda", DeviceChoice::Cuda)]);
+const DEVICES: Choice<DeviceChoice> = Choice(&[
+    ("auto", DeviceChoice::Auto),
+    ("cpu", DeviceChoice::Cpu),
+    ("cuda", DeviceChoice::Cuda),
+    ("wgpu", DeviceChoice::Wgpu),
+]);
 
 const PRECISIONS: Choice<PrecisionChoice> = Choice(&[
     ("auto", PrecisionChoice::Auto),
@@ -54,7 +58,7 @@ pub struct ModelArguments {
     /// The ONNX Runtime library, libonnxruntime.so [default: searched beside the binary, in .photofinish/runtime and in /opt]
     #[arg(long, env = "PHOTOFINISH_ONNXRUNTIME", value_name = "FILE")]
     pub onnxruntime: Option<PathBuf>,
-    /// Device of the models; auto is CUDA where it is available
+    /// Device of the models; auto is CUDA where it is available, else a GPU with Vulkan, else the CPU
     #[arg(long, env = "PHOTOFINISH_DEVICE", value_name = "NAME", default_value = "auto")]
     #[arg(value_parser = DEVICES)]
     pub device: DeviceChoice,

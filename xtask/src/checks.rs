@@ -142,6 +142,7 @@ fn set_test_variables(layout: &Layout, paths: &SetupPaths, tests: &mut Command) 
         .env("PHOTOFINISH_TEST_SCHEMATHESIS", setup::schemathesis(layout))
         .env("PHOTOFINISH_TEST_HELM", setup::helm(layout))
         .env("PHOTOFINISH_TEST_CHART_SCHEMAS", setup::chart_schemas(layout));
+    setup::set_gpu_variables(layout, tests);
     set_server_variables(layout, tests);
 }
 

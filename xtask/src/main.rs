@@ -31,6 +31,12 @@ enum Command {
         /// Also fetch ONNX Runtime with CUDA for a GPU image: 13 for drivers from 580 on, 12 for older ones
         #[arg(long, value_enum, value_name = "VERSION")]
         cuda: Option<CudaVersion>,
+        /// Also fetch ONNX Runtime for GPUs with Vulkan, and Mesa's software Vulkan, on which GPU code is tested without one
+        #[arg(long)]
+        wgpu: bool,
+        /// Also unpack NVIDIA's compilers, with which GPU code is checked without a GPU
+        #[arg(long)]
+        cuda_check: bool,
         #[command(flatten)]
         setup: SetupArguments,
     },
@@ -76,10 +82,16 @@ struct PassthroughArguments {
 fn main() -> anyhow::Result<()> {
     let layout = Layout::from_this_checkout()?;
     match Command::parse() {
-        Command::Setup { all, cuda, setup: arguments } => {
+        Command::Setup { all, cuda, wgpu, cuda_check, setup: arguments } => {
             setup::run(&layout, &arguments)?;
             if let Some(cuda) = cuda {
                 setup::install_gpu_image_libraries(&layout, cuda)?;
+            }
+            if wgpu {
+                setup::install_vulkan(&layout)?;
+            }
+            if cuda_check {
+                setup::install_cuda_check(&layout)?;
             }
             if all { setup::install_test_tools(&layout) } else { Ok(()) }
         }

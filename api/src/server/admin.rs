@@ -82,6 +82,7 @@ async fn check_readiness(ctx: &Context) -> Response {
         let (state, reason) = match component.state {
             ComponentState::Starting => ("starting", None),
             ComponentState::Running => ("running", None),
+            ComponentState::RunningWith(note) => ("running", Some(note)),
             ComponentState::Down(reason) => ("down", Some(reason)),
         };
         parts.push(ComponentReport { name: component.name, state, reason });

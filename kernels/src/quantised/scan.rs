@@ -29,7 +29,7 @@ impl Scanner {
     /// Creates a scanner on this device.
     pub fn new(device: &Device) -> Self {
         match device {
-            Device::Cpu => Self { dots: DotProducts::detect() },
+            Device::Cpu | Device::Gpu(_) => Self { dots: DotProducts::detect() },
         }
     }
 

@@ -1,32 +1,45 @@
 //! The score of a box: the mean probability of the pixels inside and on its outline (`box_score_fast` of DBNet).
 
+use std::ops::Range;
+
 use crate::geometry::Point;
+use crate::image::frame::Size;
 use crate::regions::probability_map::ProbabilityMap;
 
 /// Returns the mean probability of the pixels inside or on the outline of a convex quadrilateral, whose corners are
 /// truncated to whole pixels first; 0 when no pixel of it is on the map.
 pub(super) fn box_score(map: ProbabilityMap<'_>, corners: &[Point; 4]) -> f32 {
+    let (mut sum, mut count) = (0.0_f64, 0_usize);
+    for Span { row, columns } in list_spans(map.size, corners) {
+        let row = &map.row(row)[columns];
+        sum += row.iter().map(|&value| f64::from(value)).sum::<f64>();
+        count += row.len();
+    }
+    if count == 0 { 0.0 } else { (sum / count as f64) as f32 }
+}
+
+/// Pixels of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) row: usize,
+    pub(crate) columns: Range<usize>,
+}
+
+/// Lists the pixels of a map that a box's score is of, row by row.
+pub(super) fn list_spans(size: Size, corners: &[Point; 4]) -> Vec<Span> {
     // The tolerance keeps a corner that is a rounding error below a whole number.
     let truncate = |value: f32| {
         if value < 0.0 { value.trunc() as i32 } else { (value + 1e-3) as i32 }
     };
     let corners = corners.map(|corner| (truncate(corner.x), truncate(corner.y)));
     let top = corners.iter().map(|c| c.1).min().unwrap_or(0).max(0);
-    let bottom = corners.iter().map(|c| c.1).max().unwrap_or(0).min(map.size.height as i32 - 1);
-    let (mut sum, mut count) = (0.0_f64, 0_usize);
-    for y in top..=bottom {
-        let Some((left, right)) = row_span(&corners, y) else {
-            continue;
-        };
-        let (left, right) = (left.max(0), right.min(map.size.width as i32 - 1));
-        if left > right {
-            continue;
-        }
-        let row = &map.row(y as usize)[left as usize..=right as usize];
-        sum += row.iter().map(|&value| f64::from(value)).sum::<f64>();
-        count += row.len();
-    }
-    if count == 0 { 0.0 } else { (sum / count as f64) as f32 }
+    let bottom = corners.iter().map(|c| c.1).max().unwrap_or(0).min(size.height as i32 - 1);
+    let span = |y: i32| {
+        let (left, right) = row_span(&corners, y)?;
+        let (left, right) = (left.max(0), right.min(size.width as i32 - 1));
+        (left <= right).then(|| Span { row: y as usize, columns: left as usize..right as usize + 1 })
+    };
+    (top..=bottom).filter_map(span).collect()
 }
 
 /// The leftmost and rightmost pixel of the outline in row `y`; `None` when the outline does not cross the row.

@@ -2,6 +2,7 @@
 //! region its outer contour, of every 4-connected hole the region's pixels around it. Keeps only the points that can be
 //! corners of a convex hull.
 
+use crate::regions::bitmap::Bitmap;
 use crate::regions::probability_map::ProbabilityMap;
 
 /// A run of equal pixels in a row; `end` is exclusive.
@@ -51,7 +52,29 @@ impl Contours {
             return;
         }
         self.find_runs(map, threshold);
-        self.join_runs(map.size.width);
+        self.collect_contours(map.size.width);
+    }
+
+    /// Finds the contours of a map that is thresholded and dilated.
+    pub(super) fn trace_bitmap(&mut self, bitmap: &Bitmap) {
+        self.points.clear();
+        self.contour_ends.clear();
+        if bitmap.is_empty() {
+            return;
+        }
+        self.mask.resize(bitmap.size.width as usize, false);
+        self.runs.clear();
+        self.row_starts.clear();
+        for y in 0..bitmap.size.height as usize {
+            bitmap.read_row(y, &mut self.mask);
+            self.add_row_of_runs();
+        }
+        self.row_starts.push(self.runs.len());
+        self.collect_contours(bitmap.size.width);
+    }
+
+    fn collect_contours(&mut self, width: u32) {
+        self.join_runs(width);
         self.collect_points();
         self.contour_points.sort_unstable();
         self.contour_points.dedup();
@@ -92,16 +115,21 @@ impl Contours {
                 *above = here.0;
                 left = here;
             }
-            self.row_starts.push(self.runs.len());
-            let mut start = 0;
-            for end in 1..=width {
-                if end == width || self.mask[end] != self.mask[start] {
-                    self.runs.push(Run { start: start as u32, end: end as u32, is_set: self.mask[start] });
-                    start = end;
-                }
-            }
+            self.add_row_of_runs();
         }
         self.row_starts.push(self.runs.len());
+    }
+
+    /// Splits the row in `mask` into runs.
+    fn add_row_of_runs(&mut self) {
+        self.row_starts.push(self.runs.len());
+        let mut start = 0;
+        for end in 1..=self.mask.len() {
+            if end == self.mask.len() || self.mask[end] != self.mask[start] {
+                self.runs.push(Run { start: start as u32, end: end as u32, is_set: self.mask[start] });
+                start = end;
+            }
+        }
     }
 
     /// Joins touching runs of neighbouring rows: set ones 8-connected, unset ones 4-connected.

@@ -4,14 +4,17 @@
 //! The algorithm and its parameters are those of "Real-time Scene Text Detection with Differentiable Binarization"
 //! (Liao et al., 2020, <https://arxiv.org/abs/1911.08947>) in PaddleOCR's `DBPostProcess`.
 
+mod bitmap;
 mod box_score;
 mod contours;
 mod probability_map;
 mod rotated_rect;
 
+pub(crate) use self::bitmap::Bitmap;
 pub use self::probability_map::ProbabilityMap;
 use crate::geometry::Quad;
-use crate::regions::box_score::box_score;
+use crate::image::frame::Size;
+use crate::regions::box_score::{Span, box_score, list_spans};
 use crate::regions::contours::Contours;
 use crate::regions::rotated_rect::{RotatedRect, convex_hull};
 
@@ -50,24 +53,54 @@ impl DbPostprocess {
     /// to the right and down: outer contours (8-connected) and those of holes. The order is unspecified but
     /// deterministic.
     pub fn find_boxes(&mut self, map: ProbabilityMap<'_>, parameters: &DbParameters) -> Vec<DetectedBox> {
-        let mut found = Vec::new();
         self.contours.trace(map, parameters.bin_thresh);
+        let candidates = self.list_candidates(parameters);
+        let accept = |candidate: Candidate| {
+            candidate.accept(box_score(map, &candidate.rectangle.corners()), parameters)
+        };
+        candidates.into_iter().filter_map(accept).collect()
+    }
+
+    /// Finds what may be boxes in a binary map, which is thresholded and dilated.
+    pub(crate) fn find_candidates(&mut self, bitmap: &Bitmap, parameters: &DbParameters) -> Vec<Candidate> {
+        self.contours.trace_bitmap(bitmap);
+        self.list_candidates(parameters)
+    }
+
+    fn list_candidates(&self, parameters: &DbParameters) -> Vec<Candidate> {
+        let mut found = Vec::new();
         for contour in self.contours.iter() {
             let rectangle = RotatedRect::min_area_around(&convex_hull(contour));
             if rectangle.shorter_side() < parameters.min_side {
                 continue;
             }
             let distance = parameters.unclip_ratio * rectangle.area() / rectangle.perimeter();
-            if rectangle.shorter_side() + 2.0 * distance < parameters.min_unclipped_side {
-                continue;
+            if rectangle.shorter_side() + 2.0 * distance >= parameters.min_unclipped_side {
+                found.push(Candidate { rectangle, distance });
             }
-            let score = box_score(map, &rectangle.corners());
-            if score < parameters.box_thresh {
-                continue;
-            }
-            found.push(DetectedBox { quad: to_reading_order(rectangle.unclipped(distance)), score });
         }
         found
+    }
+}
+
+/// A rectangle around a contour, large enough for a box.
+#[derive(Clone, Copy)]
+pub(crate) struct Candidate {
+    rectangle: RotatedRect,
+    /// By how much each side moves outwards.
+    distance: f32,
+}
+
+impl Candidate {
+    /// The pixels whose mean is the score.
+    pub(crate) fn spans(&self, size: Size) -> Vec<Span> {
+        list_spans(size, &self.rectangle.corners())
+    }
+
+    /// Returns the box, if the score is enough.
+    pub(crate) fn accept(self, score: f32, parameters: &DbParameters) -> Option<DetectedBox> {
+        let quad = || to_reading_order(self.rectangle.unclipped(self.distance));
+        (score >= parameters.box_thresh).then(|| DetectedBox { quad: quad(), score })
     }
 }
 
@@ -84,7 +117,6 @@ fn to_reading_order(rectangle: RotatedRect) -> Quad {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::frame::Size;
 
     const PARAMETERS: DbParameters = DbParameters {
         bin_thresh: 0.3,

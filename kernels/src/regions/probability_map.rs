@@ -20,6 +20,11 @@ impl<'a> ProbabilityMap<'a> {
         self.size
     }
 
+    /// All values, row after row.
+    pub fn values(&self) -> &'a [f32] {
+        self.values
+    }
+
     /// Row `y`.
     ///
     /// # Panics

@@ -5,18 +5,18 @@ use crate::image::frame::{Size, Window};
 
 /// The source pixels that one output pixel (cell) covers along one axis.
 #[derive(Clone, Copy)]
-struct CellWeights {
-    first_pixel: u32,
+pub(crate) struct CellWeights {
+    pub(crate) first_pixel: u32,
     /// Index of the first weight in [`AreaWeights::weights`].
-    offset: u32,
-    count: u32,
+    pub(crate) offset: u32,
+    pub(crate) count: u32,
 }
 
 /// The weights of all output pixels along one axis.
 #[derive(Default)]
-struct AreaWeights {
-    cells: Vec<CellWeights>,
-    weights: Vec<f32>,
+pub(crate) struct AreaWeights {
+    pub(crate) cells: Vec<CellWeights>,
+    pub(crate) weights: Vec<f32>,
 }
 
 /// Shrinks windows; owns the buffers, so that a warm call allocates nothing.
@@ -31,7 +31,7 @@ pub(crate) struct AreaShrinker {
 impl AreaWeights {
     /// Computes the weights of `to` cells of equal length over `from` pixels. Fractions of a pixel below 0.001 are
     /// dropped.
-    fn compute(&mut self, from: u32, to: u32) {
+    pub(crate) fn compute(&mut self, from: u32, to: u32) {
         self.cells.clear();
         self.weights.clear();
         let length = f64::from(from) / f64::from(to);

@@ -5,10 +5,10 @@ use crate::image::frame::{Size, Window};
 
 /// The two source pixels that an output pixel is interpolated from, and its distance from the first (0 to 1).
 #[derive(Clone, Copy)]
-struct Interpolation {
-    low: u32,
-    high: u32,
-    fraction: f32,
+pub(crate) struct Interpolation {
+    pub(crate) low: u32,
+    pub(crate) high: u32,
+    pub(crate) fraction: f32,
 }
 
 /// Resizes windows; owns the buffers, so that a warm call allocates nothing.
@@ -18,7 +18,7 @@ pub(crate) struct Bilinear {
     lines: [Vec<f32>; 2],
 }
 
-fn interpolation_for(cell: u32, from: u32, to: u32) -> Interpolation {
+pub(crate) fn interpolation_for(cell: u32, from: u32, to: u32) -> Interpolation {
     let position = (f64::from(cell) + 0.5) * f64::from(from) / f64::from(to) - 0.5;
     let low = position.floor();
     let clamp = |value: f64| value.clamp(0.0, f64::from(from - 1)) as u32;

@@ -15,7 +15,7 @@ impl Letterbox {
     /// Creates a letterbox on this device.
     pub fn new(device: &Device) -> Self {
         match device {
-            Device::Cpu => Self { resizer: Resizer::default(), pixels: Vec::new() },
+            Device::Cpu | Device::Gpu(_) => Self { resizer: Resizer::default(), pixels: Vec::new() },
         }
     }
 

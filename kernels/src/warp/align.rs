@@ -71,16 +71,21 @@ impl Similarity {
     }
 }
 
+/// The transform from the aligned square to the frame; `None` when the landmarks coincide.
+pub(crate) fn homography_to_face(landmarks: &[Point; 5], template: &Template) -> Option<Homography> {
+    Some(Similarity::fit(landmarks, &template.points)?.inverse())
+}
+
 /// Writes the aligned square into `out`: row-major RGB, `side * side * 3` bytes, sampled bilinearly, black outside the
 /// frame. All black when the landmarks coincide.
 pub fn align(frame: Frame<'_>, landmarks: &[Point; 5], template: &Template, out: &mut Vec<u8>) {
     let stride = template.side as usize * 3;
     out.clear();
     out.resize(stride * template.side as usize, 0);
-    let Some(similarity) = Similarity::fit(landmarks, &template.points) else {
+    let Some(homography) = homography_to_face(landmarks, template) else {
         return;
     };
-    let sampler = Sampler { frame, border: Border::Black, homography: similarity.inverse() };
+    let sampler = Sampler { frame, border: Border::Black, homography };
     for (y, line) in out.chunks_exact_mut(stride).enumerate() {
         sampler.sample_row(y as f32, line);
     }

@@ -36,11 +36,46 @@ impl Quad {
     }
 }
 
+/// How a text becomes a strip.
+pub(crate) struct StripPlan {
+    /// What is text, at the left of the item.
+    pub(crate) strip: Size,
+    /// Samples of a pixel along each side.
+    pub(crate) oversampling: u32,
+    quad: Quad,
+}
+
+impl StripPlan {
+    pub(crate) fn new(quad: &Quad, item: Size) -> Self {
+        let (mut quad, (mut width, mut height)) = (*quad, quad.size());
+        if height / width.max(1e-6) >= VERTICAL_TEXT_RATIO {
+            let [tl, tr, br, bl] = quad.0;
+            quad = Quad([tr, br, bl, tl]);
+            (width, height) = (height, width);
+        }
+        let rows = item.height as f32;
+        let columns = (rows * width / height.max(1.0)).ceil().clamp(1.0, item.width as f32) as u32;
+        let oversampling = ((height / rows) as u32).clamp(1, MAX_OVERSAMPLING);
+        Self { strip: Size { width: columns, height: item.height }, oversampling, quad }
+    }
+
+    /// The transform from the strip, with its oversampling, to the frame.
+    pub(crate) fn homography(&self) -> Homography {
+        let Self { strip, oversampling, quad } = self;
+        homography_to_quad(
+            quad,
+            Size { width: strip.width * oversampling, height: strip.height * oversampling },
+        )
+    }
+}
+
 impl Rectifier {
     /// Creates a rectifier on this device.
     pub fn new(device: &Device) -> Self {
         match device {
-            Device::Cpu => Self { area: AreaShrinker::default(), large: Vec::new(), strip: Vec::new() },
+            Device::Cpu | Device::Gpu(_) => {
+                Self { area: AreaShrinker::default(), large: Vec::new(), strip: Vec::new() }
+            }
         }
     }
 
@@ -52,18 +87,8 @@ impl Rectifier {
     /// # Panics
     /// When the tensor has no such item.
     pub fn place(&mut self, frame: Frame<'_>, quad: &Quad, slot: Slot<'_>) {
-        let item = slot.tensor.item_size();
-        let (mut quad, (mut width, mut height)) = (*quad, quad.size());
-        if height / width.max(1e-6) >= VERTICAL_TEXT_RATIO {
-            let [tl, tr, br, bl] = quad.0;
-            quad = Quad([tr, br, bl, tl]);
-            (width, height) = (height, width);
-        }
-        let rows = item.height as f32;
-        let columns = (rows * width / height.max(1.0)).ceil().clamp(1.0, item.width as f32) as u32;
-        let oversampling = ((height / rows) as u32).clamp(1, MAX_OVERSAMPLING);
-        let strip = Size { width: columns, height: item.height };
-        let large = Size { width: columns * oversampling, height: item.height * oversampling };
+        let StripPlan { strip, oversampling, quad } = StripPlan::new(quad, slot.tensor.item_size());
+        let large = Size { width: strip.width * oversampling, height: strip.height * oversampling };
         warp_quad(frame, &quad, large, &mut self.large);
         let pixels = if oversampling == 1 {
             &self.large

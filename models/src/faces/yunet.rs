@@ -1,9 +1,9 @@
 //! The default face detector, YuNet: boxes and five landmarks in one pass at three strides (Wu, Peng, Yu: "YuNet: a tiny
 //! millisecond-level face detector", 2023).
 
+use photofinish_kernels::batch::faces::{self, Detections, FoundFace, Level};
 use photofinish_kernels::device::Device;
-use photofinish_kernels::geometry::nms::non_max_suppression;
-use photofinish_kernels::geometry::{Point, Rect};
+use photofinish_kernels::geometry::Point;
 use photofinish_kernels::image::frame::{Frame, Size};
 use photofinish_kernels::image::tensor::{Channels, Normalisation, Slot, Tensor};
 use photofinish_kernels::resize::letterbox::{Letterbox, round_up_to_multiple};
@@ -71,11 +71,8 @@ impl Yunet {
             self.letterbox.place(frames[index].as_window(), placements[index].size, slot);
         }
         let outputs = self.network.run(&self.input)?;
-        let mut found = Vec::with_capacity(group.len());
-        for (item, &index) in group.iter().enumerate() {
-            found.push(decode_faces(&outputs, item, placements[index], self.thresholds)?);
-        }
-        Ok(found)
+        let placements: Vec<LetterboxPlacement> = group.iter().map(|&index| placements[index]).collect();
+        decode_faces(&outputs, &placements, self.thresholds)
     }
 }
 
@@ -117,77 +114,40 @@ fn plan_letterbox(frame: Frame<'_>, long_side: u32) -> LetterboxPlacement {
     LetterboxPlacement { size, canvas, scale }
 }
 
-/// The outputs of one stride for one item of the batch.
-struct FeatureLevel<'o> {
-    stride: u32,
-    columns: usize,
-    class_scores: &'o [f32],
-    objectness: &'o [f32],
-    boxes: &'o [f32],
-    landmarks: &'o [f32],
+fn read_level<'o>(outputs: &'o Outputs<'_>, canvas: Size, stride: u32) -> Result<Level<'o>, ModelError> {
+    let values = |head: &str| outputs.get(&format!("{head}_{stride}")).map(|output| output.values);
+    Ok(Level {
+        stride,
+        columns: (canvas.width / stride) as usize,
+        rows: (canvas.height / stride) as usize,
+        classes: values("cls")?,
+        objects: values("obj")?,
+        boxes: values("bbox")?,
+        landmarks: values("kps")?,
+    })
 }
 
-impl<'o> FeatureLevel<'o> {
-    fn from_outputs(
-        outputs: &'o Outputs<'_>,
-        item: usize,
-        canvas: Size,
-        stride: u32,
-    ) -> Result<Self, ModelError> {
-        let columns = (canvas.width / stride) as usize;
-        let cells = columns * (canvas.height / stride) as usize;
-        let values = |head: &str, width: usize| {
-            let name = format!("{head}_{stride}");
-            let output = outputs.get(&name)?;
-            output.values.get(item * cells * width..(item + 1) * cells * width).ok_or_else(|| {
-                ModelError::Inference { name: "yunet".into(), detail: format!("{name} is too short") }
-            })
-        };
-        Ok(Self {
-            stride,
-            columns,
-            class_scores: values("cls", 1)?,
-            objectness: values("obj", 1)?,
-            boxes: values("bbox", 4)?,
-            landmarks: values("kps", 10)?,
-        })
-    }
-
-    fn decode_face(&self, cell: usize, score: f32, scale: Point) -> FaceBox {
-        let stride = self.stride as f32;
-        let (column, row) = ((cell % self.columns) as f32, (cell / self.columns) as f32);
-        let at = |x: f32, y: f32| Point { x: x * stride * scale.x, y: y * stride * scale.y };
-        let [dx, dy, width, height] = [0, 1, 2, 3].map(|i| self.boxes[cell * 4 + i]);
-        let (half_width, half_height) = (width.exp() / 2.0, height.exp() / 2.0);
-        let top_left = at(column + dx - half_width, row + dy - half_height);
-        let bottom_right = at(column + dx + half_width, row + dy + half_height);
-        let landmarks = [0, 1, 2, 3, 4].map(|point| {
-            let offset = cell * 10 + point * 2;
-            at(column + self.landmarks[offset], row + self.landmarks[offset + 1])
-        });
-        let rect = Rect { left: top_left.x, top: top_left.y, right: bottom_right.x, bottom: bottom_right.y };
-        FaceBox { rect, landmarks, score }
-    }
-}
-
+/// Decodes the outputs of frames whose inputs have one size.
 fn decode_faces(
     outputs: &Outputs<'_>,
-    item: usize,
-    placement: LetterboxPlacement,
+    placements: &[LetterboxPlacement],
     thresholds: YunetThresholds,
-) -> Result<Look, ModelError> {
-    let mut found = Vec::new();
-    for stride in STRIDES {
-        let level = FeatureLevel::from_outputs(outputs, item, placement.canvas, stride)?;
-        for (cell, (class, object)) in level.class_scores.iter().zip(level.objectness).enumerate() {
-            let score = (class.clamp(0.0, 1.0) * object.clamp(0.0, 1.0)).sqrt();
-            if score >= TRACE_SCORE.min(thresholds.score) {
-                found.push(level.decode_face(cell, score, placement.scale));
-            }
-        }
-    }
+) -> Result<Vec<Look>, ModelError> {
+    let canvas = placements[0].canvas;
+    let levels = STRIDES.map(|stride| read_level(outputs, canvas, stride));
+    let [small, medium, large] = levels;
+    let levels = [small?, medium?, large?];
+    let scales: Vec<Point> = placements.iter().map(|placement| placement.scale).collect();
+    let min_score = TRACE_SCORE.min(thresholds.score);
+    let detections = Detections { levels: &levels, scales: &scales, min_score, max_iou: thresholds.iou };
+    let failed = |detail: String| ModelError::Inference { name: "yunet".into(), detail };
+    let found = faces::find_all(&Device::Cpu, &detections).map_err(|error| failed(error.to_string()))?;
     // A trace suppresses no face: boxes are kept by their score.
-    let kept = non_max_suppression(found, thresholds.iou, |face| face.rect, |face| face.score);
-    let (faces, traces) = kept.into_iter().partition(|face| face.score >= thresholds.score);
-    Ok(Look { faces, traces })
+    let look = |found: Vec<FoundFace>| {
+        let boxes =
+            found.into_iter().map(|FoundFace { rect, landmarks, score }| FaceBox { rect, landmarks, score });
+        let (faces, traces) = boxes.partition(|face| face.score >= thresholds.score);
+        Look { faces, traces }
+    };
+    Ok(found.into_iter().map(look).collect())
 }

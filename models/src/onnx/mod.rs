@@ -1,6 +1,8 @@
-//! ONNX Runtime: the library and its device ([`runtime`]), and one loaded network ([`session`]). The only module that calls
+//! ONNX Runtime: the library and its device ([`runtime`], chosen by [`devices`]), and one loaded network ([`session`]). The only module that calls
 //! `ort`.
 
 pub mod cpu;
+pub mod devices;
+mod probe;
 pub mod runtime;
 pub mod session;

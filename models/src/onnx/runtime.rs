@@ -6,25 +6,13 @@ use std::path::{Path, PathBuf};
 
 use ort::environment::Environment;
 use ort::ep::{self, ExecutionProvider};
-use ort::session::Session;
-use ort::session::builder::SessionBuilder;
-use ort::value::TensorRef;
 
+pub use crate::onnx::devices::{DeviceChoice, NetworkDevice};
+use crate::onnx::{devices, probe};
 use crate::traits::{BatchSizes, ModelError};
 
 /// Oldest supported minor version of ONNX Runtime 1; matches the `api-23` feature of the `ort` crate.
 const MIN_MINOR_VERSION: u32 = 23;
-
-/// The device an operator configures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeviceChoice {
-    /// CUDA if it is available, else the CPU.
-    Auto,
-    /// The CPU.
-    Cpu,
-    /// An NVIDIA GPU; an error if there is none.
-    Cuda,
-}
 
 /// Precision of a network under OpenVINO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,24 +51,6 @@ impl fmt::Display for Precision {
     }
 }
 
-/// The device that networks run on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NetworkDevice {
-    /// The CPU.
-    Cpu,
-    /// An NVIDIA GPU.
-    Cuda,
-}
-
-impl fmt::Display for NetworkDevice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cpu => "cpu",
-            Self::Cuda => "cuda",
-        })
-    }
-}
-
 /// Settings of [`Runtime::open`].
 #[derive(Clone, Debug)]
 pub struct RuntimeSettings {
@@ -107,15 +77,24 @@ impl Runtime {
     /// used.
     pub fn open(settings: &RuntimeSettings) -> Result<Self, ModelError> {
         let version = read_library_version(&settings.library)?;
-        let environment = ort::init_from(&settings.library)
-            .map_err(|error| ModelError::Runtime(error.to_string()))?
-            .with_name("photofinish")
-            .with_telemetry(false)
-            .build()
-            .map_err(|error| ModelError::Runtime(error.to_string()))?;
-        let device = open_device(&environment, settings.device)?;
+        let environment = open_environment(&settings.library)?;
+        let probe =
+            |device, allow_software| probe::check(&environment, &settings.library, device, allow_software);
+        let device = devices::choose(settings.device, probe)?.device;
         let has_openvino = device == NetworkDevice::Cpu && ep::OpenVINO::is_available().unwrap_or(false);
         Ok(Self { environment, library: settings.library.clone(), version, device, has_openvino })
+    }
+
+    /// Runs a tiny network and a tiny kernel on a device, and returns its name. Software in the place of a GPU is taken only
+    /// where `allow_software`. A provider that cannot start may end the process: call this in one of its own.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn probe(library: &Path, device: NetworkDevice, allow_software: bool) -> Result<String, ModelError> {
+        read_library_version(library)?;
+        let environment = open_environment(library)?;
+        probe::check(&environment, library, device, allow_software)
+            .map_err(|detail| ModelError::Device { device: device.to_string(), detail })
     }
 
     /// Describes the library by version and size, not by its path: the same library elsewhere computes the same.
@@ -138,7 +117,8 @@ impl Runtime {
     /// longer fit the cache), and networks with one fixed shape are faster.
     pub fn batch_sizes(&self) -> BatchSizes {
         match self.device {
-            NetworkDevice::Cpu => BatchSizes { detect: 1, embed: 1, read: 1 },
+            // Vulkan as the CPU: one shape of each network is compiled.
+            NetworkDevice::Cpu | NetworkDevice::Wgpu => BatchSizes { detect: 1, embed: 1, read: 1 },
             NetworkDevice::Cuda => BatchSizes { detect: 16, embed: 64, read: 16 },
         }
     }
@@ -148,11 +128,18 @@ impl fmt::Display for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let device = match (self.device, self.has_openvino) {
             (NetworkDevice::Cuda, _) => "CUDA",
+            (NetworkDevice::Wgpu, _) => "WebGPU",
             (NetworkDevice::Cpu, true) => "CPU with OpenVINO",
             (NetworkDevice::Cpu, false) => "CPU",
         };
         write!(f, "ONNX Runtime 1.{} ({}), {device}", self.version, self.library.display())
     }
+}
+
+fn open_environment(library: &Path) -> Result<Environment, ModelError> {
+    let failed = |error: ort::Error| ModelError::Runtime(error.to_string());
+    let builder = ort::init_from(library).map_err(|error| ModelError::Runtime(error.to_string()))?;
+    builder.with_name("photofinish").with_telemetry(false).build().map_err(failed)
 }
 
 /// Returns the minor version of an ONNX Runtime 1 library without initialising it.
@@ -171,60 +158,6 @@ pub fn read_library_version(library: &Path) -> Result<u32, ModelError> {
         ))),
         None => Err(ModelError::Runtime(format!("{} is not an ONNX Runtime 1 library", library.display()))),
     }
-}
-
-fn open_device(environment: &Environment, choice: DeviceChoice) -> Result<NetworkDevice, ModelError> {
-    match choice {
-        DeviceChoice::Cpu => Ok(NetworkDevice::Cpu),
-        DeviceChoice::Cuda => try_cuda(environment)
-            .map_err(|detail| ModelError::Device { device: "cuda".into(), detail })
-            .map(|()| NetworkDevice::Cuda),
-        DeviceChoice::Auto => Ok(match try_cuda(environment) {
-            Ok(()) => NetworkDevice::Cuda,
-            Err(reason) => {
-                tracing::info!(reason, "networks run on the CPU: CUDA is not available");
-                NetworkDevice::Cpu
-            }
-        }),
-    }
-}
-
-/// A minimal ONNX file, hand-written protobuf: `y = Relu(x)` for two numbers. Each value follows a byte
-/// `field number * 8 + wire type` (0: number; 2: bytes, preceded by their length).
-///
-/// Line by line: IR version 8; operator set 13; the graph; its node with input, output and operator; the graph's name; its
-/// input and its output, each with name, element type (1: f32) and length.
-const RELU_MODEL: [u8; 59] = *b"\
-    \x08\x08\
-    \x42\x02\x10\x0d\
-    \x3a\x33\
-        \x0a\x0c\x0a\x01x\x12\x01y\x22\x04Relu\
-        \x12\x01g\
-        \x5a\x0f\x0a\x01x\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x02\
-        \x62\x0f\x0a\x01y\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x02";
-
-/// Runs a network on CUDA, and returns the reason if that fails. Loading the provider is not enough: it opens the device
-/// when a network is loaded, and its libraries when one is run.
-fn try_cuda(environment: &Environment) -> Result<(), String> {
-    if !ep::CUDA::is_available().unwrap_or(false) {
-        return Err("this ONNX Runtime library has no CUDA provider".into());
-    }
-    let builder = Session::builder(environment).map_err(|error| error.to_string())?;
-    let builder = builder
-        .with_execution_providers([ep::CUDA::default().build().error_on_failure()])
-        .map_err(|error| format!("the CUDA provider cannot be loaded: {error}"))?;
-    let result =
-        run_relu_model(builder).map_err(|error| format!("the CUDA device cannot be used: {error}"))?;
-    if result == [0.0, 2.0] { Ok(()) } else { Err("the CUDA device computes wrong results".into()) }
-}
-
-/// Runs [`RELU_MODEL`] on -1 and 2 with the builder's execution provider.
-fn run_relu_model(mut builder: SessionBuilder) -> ort::Result<Vec<f32>> {
-    let mut session = builder.commit_from_memory(&RELU_MODEL)?;
-    let input: &[f32] = &[-1.0, 2.0];
-    let outputs = session.run(ort::inputs![TensorRef::from_array_view(([input.len()], input))?])?;
-    let (_shape, values) = outputs[0].try_extract_tensor::<f32>()?;
-    Ok(values.to_vec())
 }
 
 #[cfg(test)]
@@ -270,7 +203,7 @@ mod tests {
         let Some(library) = find_library() else { return };
         let settings = RuntimeSettings { library, device: DeviceChoice::Cpu };
         let runtime = Runtime::open(&settings).unwrap();
-        let builder = Session::builder(&runtime.environment).unwrap();
-        assert_eq!(run_relu_model(builder).unwrap(), [0.0, 2.0]);
+        let builder = ort::session::Session::builder(&runtime.environment).unwrap();
+        assert_eq!(probe::run_relu_model(builder).unwrap(), [0.0, 2.0]);
     }
 }

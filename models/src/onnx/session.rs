@@ -112,7 +112,7 @@ impl Network {
                 detail: error.to_string(),
             })?;
         }
-        if runtime.device() == NetworkDevice::Cpu {
+        if runtime.device() != NetworkDevice::Cuda {
             for (dimension, size) in workload.dimension_overrides() {
                 builder = builder
                     .with_dimension_override(dimension, size)
@@ -196,6 +196,9 @@ fn execution_providers(
         // Input shapes vary with the photos, and an exhaustive algorithm search takes seconds per shape.
         let cuda = ep::CUDA::default().with_conv_algorithm_search(ep::cuda::ConvAlgorithmSearch::Heuristic);
         return vec![cuda.build().error_on_failure()];
+    }
+    if runtime.device() == NetworkDevice::Wgpu {
+        return vec![ep::WebGPU::default().build().error_on_failure()];
     }
     let without_arena = ep::CPU::default().with_arena_allocator(false).build();
     if workload == Workload::FaceDetection {

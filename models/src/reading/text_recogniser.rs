@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use photofinish_kernels::batch::characters::{self, Character};
 use photofinish_kernels::device::Device;
 use photofinish_kernels::geometry::Quad;
 use photofinish_kernels::image::frame::Frame;
@@ -111,19 +112,14 @@ impl RecognisedLine {
     /// `probabilities` contains, for each column of the strip, the blank and then the alphabet.
     fn decode_ctc(probabilities: &[f32], alphabet: &[char]) -> Self {
         let (mut text, mut sum, mut count, mut least) = (String::new(), 0.0, 0_u32, 1.0_f32);
-        let mut last = 0;
-        for column in probabilities.chunks_exact(alphabet.len() + 1) {
-            let (class, probability) = argmax(column);
-            if class != last && class != 0 {
-                let character = alphabet[class - 1];
-                if character.is_ascii_alphanumeric() {
-                    text.push(character);
-                }
-                sum += probability;
-                count += 1;
-                least = least.min(probability);
+        for Character { class, probability } in characters::decode(probabilities, alphabet.len() + 1) {
+            let character = alphabet[class - 1];
+            if character.is_ascii_alphanumeric() {
+                text.push(character);
             }
-            last = class;
+            sum += probability;
+            count += 1;
+            least = least.min(probability);
         }
         let mean = if count > 0 { sum / count as f32 } else { 0.0 };
         let confidence = mean.min(least + MAX_ABOVE_LEAST);
@@ -142,16 +138,6 @@ impl RecognisedLine {
 
 fn has_class_count(classes: usize, output: OutputTensor<'_>) -> bool {
     output.shape.last() == Some(&(classes as i64)) && output.values.len().is_multiple_of(classes)
-}
-
-fn argmax(column: &[f32]) -> (usize, f32) {
-    let mut best = (0, f32::NEG_INFINITY);
-    for (class, &probability) in column.iter().enumerate() {
-        if probability > best.1 {
-            best = (class, probability);
-        }
-    }
-    best
 }
 
 #[cfg(test)]

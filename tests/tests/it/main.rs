@@ -6,6 +6,7 @@ mod command_line;
 mod command_upload;
 mod crashes;
 mod deletion;
+mod devices;
 mod disk_full;
 mod end_to_end;
 mod events;

@@ -6,6 +6,7 @@ mod cargo_tools;
 mod chart_tools;
 pub mod cuda;
 mod go;
+mod gpu_tools;
 mod models;
 mod packages;
 mod portraits;
@@ -26,6 +27,7 @@ use crate::report::{print_heading, run_step};
 
 pub use cargo_tools::programs as cargo_tools;
 pub use chart_tools::{helm, schemas as chart_schemas};
+pub use gpu_tools::set_variables as set_gpu_variables;
 pub use models::REGISTRY_FOLDER;
 pub use portraits::folder as portraits_folder;
 pub use system::postgres_bin_folder;
@@ -100,8 +102,25 @@ pub fn install_cluster_servers(layout: &Layout) -> anyhow::Result<()> {
     run_step("S3 server", || test_tools::install_s3_server(layout))
 }
 
+/// Unpacks ONNX Runtime with the WebGPU provider, and Mesa's software Vulkan, on which tests run GPU code where there is no
+/// GPU.
+pub fn install_vulkan(layout: &Layout) -> anyhow::Result<()> {
+    if cfg!(target_arch = "x86_64") {
+        run_step("ONNX Runtime with WebGPU", || gpu_tools::install_webgpu_runtime(layout))?;
+    }
+    run_step("software Vulkan", || gpu_tools::install_vulkan(layout))
+}
+
+/// Unpacks NVIDIA's compilers, which take GPU code where there is no GPU.
+pub fn install_cuda_check(layout: &Layout) -> anyhow::Result<()> {
+    if !cfg!(target_arch = "x86_64") {
+        return Ok(());
+    }
+    run_step("NVIDIA's compilers", || gpu_tools::install_cuda_compiler(layout))
+}
+
 /// Installs what only checks need: the other set of networks, the cargo commands, an oRPC client and a fuzzer of the API,
-/// the servers of the cluster profile, Helm and the schemas of Kubernetes.
+/// the servers of the cluster profile, software Vulkan, NVIDIA's compilers, Helm and the schemas of Kubernetes.
 pub fn install_test_tools(layout: &Layout) -> anyhow::Result<()> {
     run_step("cargo commands of the checks", || cargo_tools::install(layout))?;
     run_step("system packages for tests", || system::install(system::TESTS))?;
@@ -110,6 +129,8 @@ pub fn install_test_tools(layout: &Layout) -> anyhow::Result<()> {
     run_step("oRPC client", || test_tools::install_client(layout))?;
     run_step("schemathesis", || test_tools::install_schemathesis(layout))?;
     install_cluster_servers(layout)?;
+    install_vulkan(layout)?;
+    install_cuda_check(layout)?;
     run_step("Helm", || chart_tools::install_helm(layout))?;
     run_step("schemas of Kubernetes", || chart_tools::install_schemas(layout))
 }

@@ -112,6 +112,33 @@ pub const FACE_RECOGNITION: PinnedPackage = PinnedPackage {
     format: PackageFormat::Source,
 };
 
+/// ONNX Runtime with the WebGPU provider.
+pub const ONNX_RUNTIME_WEBGPU: PinnedPackage = PinnedPackage {
+    name: "onnxruntime-webgpu",
+    version: "1.27.0",
+    file: "onnxruntime_webgpu-1.27.0-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl",
+    sha256: "142eb8bdb803c58117bf64164d201f43180bc87229cac14b590aa4ea79e0f70b",
+    format: PackageFormat::WheelFor("manylinux_2_28_x86_64"),
+};
+
+/// NVRTC, which compiles CUDA C++ without a GPU.
+pub const CUDA_RUNTIME_COMPILER: PinnedPackage = PinnedPackage {
+    name: "nvidia-cuda-nvrtc",
+    version: "13.5.37",
+    file: "nvidia_cuda_nvrtc-13.5.37-py3-none-manylinux2010_x86_64.manylinux_2_12_x86_64.whl",
+    sha256: "86b4d68058807988b7d9af5b44917a0601e9c337f35ccd657bfb3c759ff8d8bc",
+    format: PackageFormat::Wheel,
+};
+
+/// The compiler with its assembler, `ptxas`, which says how many registers a kernel takes.
+pub const CUDA_COMPILER: PinnedPackage = PinnedPackage {
+    name: "nvidia-cuda-nvcc",
+    version: "13.5.37",
+    file: "nvidia_cuda_nvcc-13.5.37-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl",
+    sha256: "f5c4f7ead5d964fb4af42bbf1e6d3ec3c1e6e9d83b53749f691d387e7fcaa3a7",
+    format: PackageFormat::Wheel,
+};
+
 /// The schemas of Kubernetes, of many versions.
 pub const KUBERNETES_VALIDATE: PinnedPackage = PinnedPackage {
     name: "kubernetes-validate",

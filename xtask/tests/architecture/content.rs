@@ -30,8 +30,9 @@ const FORBIDDEN_ENDINGS: [&str; 17] = [
 const TRAINED: &str = "models/trained/";
 
 /// Folders of the crates that may be unsafe, and why.
-const MAY_BE_UNSAFE: [(&str, &str); 4] = [
+const MAY_BE_UNSAFE: [(&str, &str); 5] = [
     ("allocators/", "declares a function of each allocator"),
+    ("kernels/cuda/", "calls NVIDIA's driver and compiler, and launches kernels, which are unsafe by nature"),
     (
         "kernels/dot/",
         "vector instructions that multiply bytes, which the standard library has no safe form of",

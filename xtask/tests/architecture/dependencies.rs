@@ -15,6 +15,7 @@ struct DependencyRule {
 
 const ALLOCATORS: &str = "photofinish-allocators";
 const CLIENT: &str = "photofinish-client";
+const CUDA: &str = "photofinish-cuda";
 const DOT: &str = "photofinish-dot";
 const JPEG: &str = "photofinish-jpeg";
 const KERNELS: &str = "photofinish-kernels";
@@ -28,7 +29,7 @@ const ZOO: &str = "photofinish-zoo";
 const MAY_USE_ALL: [&str; 5] =
     ["photofinish", "photofinish-attack", "photofinish-bench", "photofinish-soak", "photofinish-tests"];
 
-const RULES: [DependencyRule; 15] = [
+const RULES: [DependencyRule; 16] = [
     // Its unsafe code must stay small.
     DependencyRule {
         package: ALLOCATORS,
@@ -38,7 +39,13 @@ const RULES: [DependencyRule; 15] = [
     DependencyRule { package: DOT, workspace: &[], forbidden: &["image", "tokio"] },
     // It could be published on its own.
     DependencyRule { package: JPEG, workspace: &[], forbidden: &["image", "turbojpeg", "tokio"] },
-    DependencyRule { package: KERNELS, workspace: &[DOT], forbidden: &["ort", "image", "tokio", "sqlx"] },
+    // Its unsafe code must stay small.
+    DependencyRule { package: CUDA, workspace: &[], forbidden: &["ort", "image", "tokio", "wgpu"] },
+    DependencyRule {
+        package: KERNELS,
+        workspace: &[CUDA, DOT],
+        forbidden: &["ort", "image", "tokio", "sqlx"],
+    },
     DependencyRule { package: ZOO, workspace: &[], forbidden: &["ort", "image", "tokio", "sqlx", "ureq"] },
     DependencyRule {
         package: LIBFACEDETECTION,

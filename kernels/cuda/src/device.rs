@@ -1,0 +1,156 @@
+//! A device of the NVIDIA driver: memory, modules, launches, all on one stream in order.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cudarc::driver::sys::CUresult;
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DriverError, LaunchConfig, PushKernelArg,
+};
+use cudarc::nvrtc::Ptx;
+
+use crate::{CudaError, compile, libraries};
+
+/// An open device with a stream. Shared by all threads.
+#[derive(Debug)]
+pub struct CudaDevice {
+    context: Arc<CudaContext>,
+    stream: Arc<CudaStream>,
+    architecture: String,
+    name: String,
+}
+
+/// Bytes on a device.
+#[derive(Debug)]
+pub struct Memory {
+    slice: CudaSlice<u8>,
+}
+
+/// Compiled kernels.
+#[derive(Debug)]
+pub struct Module {
+    module: Arc<CudaModule>,
+}
+
+/// A kernel.
+#[derive(Clone, Debug)]
+pub struct Function {
+    function: CudaFunction,
+}
+
+/// Blocks and threads of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Blocks in x, y and z.
+    pub blocks: [u32; 3],
+    /// Threads of a block in x, y and z.
+    pub threads: [u32; 3],
+}
+
+impl CudaDevice {
+    /// Opens device `ordinal`, with the compiler of a folder or of the system.
+    ///
+    /// # Errors
+    /// `Unavailable` when there is no driver, compiler or such device.
+    pub fn open(ordinal: usize, compiler: Option<&Path>) -> Result<Self, CudaError> {
+        libraries::check_driver()?;
+        libraries::open_compiler(compiler)?;
+        let unavailable = |error: DriverError| CudaError::Unavailable(error.to_string());
+        let count = CudaContext::device_count().map_err(unavailable)?;
+        if ordinal >= usize::try_from(count).unwrap_or(0) {
+            return Err(CudaError::Unavailable(format!("the driver has {count} devices, none is {ordinal}")));
+        }
+        let context = CudaContext::new(ordinal).map_err(unavailable)?;
+        let (major, minor) = context.compute_capability().map_err(unavailable)?;
+        let stream = context.new_stream().map_err(unavailable)?;
+        let name = context.name().map_err(unavailable)?;
+        Ok(Self { context, stream, architecture: format!("sm_{major}{minor}"), name })
+    }
+
+    /// The device's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Compiles kernels for this device.
+    ///
+    /// # Errors
+    /// `Compile` with the compiler's messages.
+    pub fn load(&self, name: &str, source: &'static str) -> Result<Module, CudaError> {
+        let compiled = compile::compile(name, source, &self.architecture)?;
+        let module = self.context.load_module(Ptx::from_binary(compiled.code)).map_err(to_error)?;
+        Ok(Module { module })
+    }
+
+    /// Copies bytes to the device, followed by zeros up to `length`.
+    ///
+    /// # Errors
+    /// When there is not enough memory, or the driver fails.
+    pub fn upload(&self, bytes: &[u8], length: usize) -> Result<Memory, CudaError> {
+        let mut slice = self.stream.alloc_zeros::<u8>(length.max(bytes.len())).map_err(to_error)?;
+        if !bytes.is_empty() {
+            self.stream.memcpy_htod(bytes, &mut slice.slice_mut(..bytes.len())).map_err(to_error)?;
+        }
+        Ok(Memory { slice })
+    }
+
+    /// Copies the first bytes back, after every launch before.
+    ///
+    /// # Errors
+    /// When the driver fails, of a launch before too.
+    pub fn download(&self, memory: &Memory, length: usize) -> Result<Vec<u8>, CudaError> {
+        let mut bytes = vec![0; length];
+        if length > 0 {
+            self.stream.memcpy_dtoh(&memory.slice.slice(..length), &mut bytes).map_err(to_error)?;
+        }
+        self.stream.synchronize().map_err(to_error)?;
+        Ok(bytes)
+    }
+
+    /// Launches a kernel whose parameters are pointers to these memories, in order.
+    ///
+    /// # Errors
+    /// When the driver refuses the launch.
+    pub fn launch(&self, function: &Function, grid: Grid, memories: &[&Memory]) -> Result<(), CudaError> {
+        let mut launch = self.stream.launch_builder(&function.function);
+        for memory in memories {
+            launch.arg(&memory.slice);
+        }
+        let [x, y, z] = grid.blocks;
+        let [threads_x, threads_y, threads_z] = grid.threads;
+        let config = LaunchConfig {
+            grid_dim: (x, y, z),
+            block_dim: (threads_x, threads_y, threads_z),
+            shared_mem_bytes: 0,
+        };
+        // SAFETY: every parameter of our kernels is a pointer to memory of this device that is borrowed here and freed
+        // on the same stream, so after the kernel has run; the kernels stay within it (see the crate's documentation).
+        unsafe { launch.launch(config) }.map(|_| ()).map_err(to_error)
+    }
+}
+
+impl Module {
+    /// Finds a kernel.
+    ///
+    /// # Errors
+    /// When the module has none of this name.
+    pub fn function(&self, name: &str) -> Result<Function, CudaError> {
+        let function = self.module.load_function(name).map_err(to_error)?;
+        Ok(Function { function })
+    }
+}
+
+fn to_error(error: DriverError) -> CudaError {
+    let text = error.to_string();
+    match error.0 {
+        CUresult::CUDA_ERROR_OUT_OF_MEMORY => CudaError::OutOfMemory(text),
+        CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+        | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
+        | CUresult::CUDA_ERROR_LAUNCH_FAILED
+        | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
+        | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
+        | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
+        | CUresult::CUDA_ERROR_UNKNOWN => CudaError::Lost(text),
+        _ => CudaError::Driver(text),
+    }
+}

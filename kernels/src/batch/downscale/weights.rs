@@ -1,0 +1,57 @@
+//! Lanczos weights in whole numbers, those that the crate fast_image_resize uses for pictures of 8 bits, after Pillow:
+//! of each result pixel the source pixels within 3 of its centre, in units of the result where it is smaller;
+//! normalised; scaled by the largest power of 2 at which the largest weight has 16 bits.
+
+/// The weights of all result pixels along one axis.
+#[derive(Default)]
+pub(super) struct LanczosWeights {
+    /// For each: the first source pixel, the first weight, how many.
+    pub(super) cells: Vec<[u32; 3]>,
+    pub(super) weights: Vec<i32>,
+    /// Fraction bits of the weights.
+    pub(super) shift: u32,
+}
+
+/// Source pixels that count, in each direction, where the result is not smaller.
+const SUPPORT: f64 = 3.0;
+
+/// Most fraction bits: products of weights and pixels are added up in 32 bits.
+const MAX_SHIFT: u32 = 21;
+
+fn lanczos(x: f64) -> f64 {
+    let sinc =
+        |x: f64| if x == 0.0 { 1.0 } else { (x * std::f64::consts::PI).sin() / (x * std::f64::consts::PI) };
+    if (-SUPPORT..SUPPORT).contains(&x) { sinc(x) * sinc(x / SUPPORT) } else { 0.0 }
+}
+
+impl LanczosWeights {
+    pub(super) fn new(from: u32, to: u32) -> Self {
+        if from == to {
+            // Copies: one whole is the weight of each.
+            let cells = (0..to).map(|pixel| [pixel, 0, 1]).collect();
+            return Self { cells, weights: vec![1 << 8], shift: 8 };
+        }
+        let scale = f64::from(from) / f64::from(to);
+        let shrinking = scale.max(1.0);
+        let (mut cells, mut exact) = (Vec::with_capacity(to as usize), Vec::new());
+        for pixel in 0..to {
+            let centre = (f64::from(pixel) + 0.5) * scale;
+            let first = (centre - SUPPORT * shrinking).floor().max(0.0) as u32;
+            let last = (centre + SUPPORT * shrinking).ceil().min(f64::from(from)) as u32;
+            let values: Vec<f64> = (first..last)
+                .map(|at| lanczos((f64::from(at) - (centre - 0.5)) * (1.0 / shrinking)))
+                .collect();
+            let zeros = values.iter().take_while(|value| **value == 0.0).count();
+            let values = &values[zeros..];
+            let kept = values.len() - values.iter().rev().take_while(|value| **value == 0.0).count();
+            let sum: f64 = values.iter().sum();
+            cells.push([first + zeros as u32, exact.len() as u32, kept as u32]);
+            exact.extend(values[..kept].iter().map(|value| value / sum));
+        }
+        let largest = exact.iter().copied().fold(0.0, f64::max);
+        let fits = |shift: &u32| (largest * f64::from(1_u32 << (shift + 1))).round() >= 32_768.0;
+        let shift = (0..MAX_SHIFT).find(fits).unwrap_or(MAX_SHIFT);
+        let whole = f64::from(1_u32 << shift);
+        Self { cells, weights: exact.iter().map(|value| (value * whole).round() as i32).collect(), shift }
+    }
+}
