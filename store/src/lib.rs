@@ -6,6 +6,7 @@
 pub mod blobs;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod credit_traits;
 pub mod error;
 mod event_traits;
 pub mod folder;
@@ -28,5 +29,5 @@ pub use error::{StoreError, StoreErrorKind};
 pub use queue::jetstream::QueueSettings;
 pub use sealing::MasterSecret;
 pub use sql::{DatabaseKind, SealedSecrets, ServerLimits, lock_database, migrate};
-pub use store::{Embedded, Store, StoreSettings, open_keys};
+pub use store::{Accounts, Embedded, Store, StoreSettings, open_accounts, open_keys};
 pub use turns::on_behalf_of;

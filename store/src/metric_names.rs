@@ -32,6 +32,10 @@ pub const QUEUE_DEPTH: &str = "photofinish_queue_depth";
 /// process reports the same value.
 pub const QUEUE_AGE_SECONDS: &str = "photofinish_queue_age_seconds";
 
+/// Gauge, label `organization`: credits that the live keys of an organization can still use, where credits are enforced. Every
+/// process with an API reports the same value.
+pub const CREDITS_AVAILABLE: &str = "photofinish_credits_available";
+
 /// Describes the metrics to the recorder. To be called once, after it is installed.
 pub fn describe() {
     metrics::describe_counter!(PHOTOS_FAILED, "Failed photos");
@@ -50,6 +54,7 @@ pub fn describe() {
     metrics::describe_counter!(QUEUE_SWEPT, "Photos whose lost message is published again");
     metrics::describe_gauge!(QUEUE_STREAM_LAG, "Undelivered messages of the work stream");
     metrics::describe_gauge!(QUEUE_STREAM_HELD, "Delivered and unacknowledged messages of the work stream");
+    metrics::describe_gauge!(CREDITS_AVAILABLE, "Credits that live keys can still use, by organization");
     metrics::describe_gauge!(QUEUE_DEPTH, "Waiting photos of all albums, NaN if unknown");
     metrics::describe_gauge!(
         QUEUE_AGE_SECONDS,

@@ -11,6 +11,7 @@ use url::Url;
 
 use crate::error::StoreError;
 use crate::model::album::{Album, AlbumChange, AlbumConfig, AlbumPage, AlbumQuery, NewAlbum, Tenant};
+use crate::model::credit::Credits;
 use crate::model::ids::{AlbumId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId};
 use crate::model::key::{Key, KeyDigest, NewKey};
 use crate::model::object_key::ObjectKey;
@@ -19,6 +20,7 @@ use crate::model::photo::{
     PhotoQuery, PhotoSize, StateCounts,
 };
 
+pub use crate::credit_traits::{CreditLedger, LedgerTask, RateWindows};
 pub use crate::event_traits::{EventPublisher, Events};
 pub use crate::model::hit::{FaceHit, HitReason, SelfieHit, SelfieQuery, SelfieScale};
 pub use crate::model::probe::{ExpiredPosition, Probe, ProbeOutcome, ProbeRefusal};
@@ -33,6 +35,8 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 pub trait Keys: Send + Sync {
     /// Returns the organization of this name; creates it when there is none.
     async fn get_or_create_organization(&self, name: &str) -> Result<OrganizationId>;
+    /// Returns the organization of this name.
+    async fn find_organization(&self, name: &str) -> Result<Option<OrganizationId>>;
     /// Stores a key. `Conflict` when its digest is stored already.
     async fn create(&self, key: NewKey) -> Result<Key>;
     /// Returns the key of this digest, also when it is revoked or expired. The answer of a store may be a few seconds
@@ -172,21 +176,44 @@ pub struct Upload {
     pub size_bytes: Option<u64>,
 }
 
+/// Why photos were not queued: the balance of their tenant does not cover them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decline {
+    /// What the tenant has left.
+    pub balance: Credits,
+    /// What one photo costs.
+    pub price: Credits,
+}
+
+/// What became of a call of [`Queue::confirm_uploads`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfirmedUploads {
+    /// The photos that exist and are not declined, in order, also those that were confirmed before.
+    pub photos: Vec<PhotoId>,
+    /// The photos that were not queued.
+    pub declined: Vec<PhotoId>,
+    /// Why, at the first of them; `None` if none was declined.
+    pub decline: Option<Decline>,
+}
+
 /// The work queue. The database is the source of truth; delivery is at least once, effects are exactly once.
 #[async_trait]
 pub trait Queue: Send + Sync {
     /// Queues photos that wait for their upload, and failed ones, which were uploaded again, with their attempts reset;
-    /// idempotent, durable when it returns. Returns the ids that exist, also those that were confirmed before.
-    async fn confirm_uploads(&self, album: AlbumId, uploads: &[Upload]) -> Result<Vec<PhotoId>>;
-    /// Does the same for uploads of unknown size.
+    /// idempotent, durable when it returns. Holds the price of each that was never ready; where credits are enforced, those
+    /// that the balance does not cover are declined, the last ones first.
+    async fn confirm_uploads(&self, album: AlbumId, uploads: &[Upload]) -> Result<ConfirmedUploads>;
+    /// Does the same for uploads of unknown size; returns the ids that exist and are not declined.
     async fn confirm(&self, album: AlbumId, photos: &[PhotoId]) -> Result<Vec<PhotoId>> {
         let uploads: Vec<Upload> =
             photos.iter().map(|photo| Upload { photo: *photo, size_bytes: None }).collect();
-        self.confirm_uploads(album, &uploads).await
+        Ok(self.confirm_uploads(album, &uploads).await?.photos)
     }
-    /// Requeues a failed photo with its attempts reset. `Conflict` when it has not failed.
+    /// Requeues a failed photo with its attempts reset. `Conflict` when it has not failed, `InsufficientCredits` when its
+    /// price must be held again and the balance does not cover it.
     async fn retry(&self, album: AlbumId, photo: PhotoId) -> Result<()>;
-    /// Requeues every ready or failed photo of an album; returns how many.
+    /// Requeues every ready or failed photo of an album; returns how many. Holds the price of those that were never ready,
+    /// also beyond the balance: they were accepted before.
     async fn reprocess(&self, album: AlbumId) -> Result<u64>;
     /// Leases photos, in turn between organizations and between the albums of each, by what photos cost. The attempt is
     /// counted and committed before this returns. Photos that have reached their attempt limit become failed
@@ -195,7 +222,8 @@ pub trait Queue: Send + Sync {
     /// Extends leases to `ttl` from now; returns those that are still running.
     async fn renew(&self, leases: &[LeaseId], ttl: Duration) -> Result<Vec<LeaseId>>;
     /// Writes faces, texts, state and a new change number for all photos in one transaction, fenced by lease. Replaces
-    /// what an earlier attempt wrote. Returns one outcome per photo, in order.
+    /// what an earlier attempt wrote, and charges what is held for photos that become ready for the first time. Returns one
+    /// outcome per photo, in order.
     async fn finish(&self, photos: Vec<PhotoResults>) -> Result<Vec<FinishOutcome>>;
     /// Marks a photo as failed; final unless it is retried.
     async fn fail(&self, lease: &Lease, reason: FailureReason, detail: &str) -> Result<FinishOutcome>;

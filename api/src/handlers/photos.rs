@@ -8,6 +8,7 @@ use photofinish_store::model::photo::PhotoQuery;
 use super::{parse_id, presign_picture_urls};
 use crate::auth::Uploader;
 use crate::context::Context;
+use crate::credits::{self, Declined};
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
 use crate::wire::Acknowledgement;
@@ -85,6 +86,9 @@ pub(crate) async fn retry(
         Err(error) if error.kind == StoreErrorKind::Conflict => {
             Err(ApiError::new(ErrorKind::Conflict).with_code("PHOTO_HAS_NOT_FAILED"))
         }
-        Err(error) => Err(error.into()),
+        Err(error) => {
+            let price = ctx.store.credits.settings().prices.photo;
+            Err(credits::explain(&ctx, &caller.tenant, price, Declined::Retry, error).await)
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::model::ids::{AlbumId, KeyId, OrganizationId};
 use crate::model::key::KeyMode;
 
 /// The scope of a call: the albums of one organization that were created with keys of one mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tenant {
     /// The organization.
     pub organization: OrganizationId,

@@ -55,10 +55,10 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
         .execute(&database.writer)
         .await
         .unwrap();
-    // Events outlive their album.
+    // Events and usage outlive their album.
     let tables: Vec<String> = sqlx::query_scalar(
         "select m.name from sqlite_master m join pragma_table_info(m.name) c \
-         where m.type = 'table' and c.name = 'album' and m.name not in ('event', 'event_outbox', 'webhook')",
+         where m.type = 'table' and c.name = 'album' and m.name not in ('event', 'event_outbox', 'webhook', 'usage_rollup')",
     )
     .fetch_all(&database.reader)
     .await

@@ -14,17 +14,19 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_api::context::{
     ApiSettings, BodyBudget, ComponentHealth, ComponentState, Context, Draining, Environment, EventFeed,
-    Health, ProbeEmbedder, ProbeError, ProbeTurn, ProgressCache, SeatLimits, Seats,
+    Health, ProbeEmbedder, ProbeError, ProbeTurn, ProgressCache, RateLimiter, SeatLimits, Seats,
 };
 use photofinish_api::key::KeyText;
 use photofinish_store::blobs::local::uploads::UploadPace;
 use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
+use photofinish_store::model::credit::CreditSettings;
 use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
 use photofinish_store::model::key::{KeyMode, NewKey, Scope};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::{
     BoundingBox, DetectedFace, DetectedText, Embedding, FailureReason, NewPhoto, PhotoSize, TextIndexState,
 };
+use photofinish_store::model::rate::RateLimits;
 use photofinish_store::search::calibration::Calibration;
 use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults, SelfieScale};
 use photofinish_store::{ServerLimits, Store, StoreSettings, conformance};
@@ -70,6 +72,7 @@ pub struct TestService {
 pub struct TestSetup {
     pub settings: ApiSettings,
     pub seats: SeatLimits,
+    pub credits: CreditSettings,
     pub body_budget: BodyBudget,
 }
 
@@ -191,6 +194,7 @@ impl TestService {
         let mut setup = TestSetup {
             settings: settings(),
             seats: SeatLimits::for_open_files(1 << 20),
+            credits: CreditSettings::default(),
             body_budget: BodyBudget::default(),
         };
         change(&mut setup);
@@ -200,7 +204,8 @@ impl TestService {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let public_url = format!("http://{address}").parse().unwrap();
-        let opening = StoreSettings { public_url, ..conformance::test_settings(folder.path()) };
+        let credits = setup.credits;
+        let opening = StoreSettings { public_url, credits, ..conformance::test_settings(folder.path()) };
         let database_url = opening.database_url.clone();
         let store = runtime.block_on(Store::open(opening)).unwrap();
         let embedder = Arc::new(TestEmbedder::default());
@@ -223,6 +228,7 @@ impl TestService {
             trace_hook: Arc::new(|_, _| {}),
             draining: Draining::default(),
             progress_cache: ProgressCache::default(),
+            rate_limiter: RateLimiter::default(),
             event_feed: EventFeed::default(),
             body_budget: setup.body_budget,
             seats: Seats::new(setup.seats),
@@ -299,6 +305,7 @@ impl TestService {
                 label: "test".to_owned(),
                 hint: text.hint(),
                 scopes: Scope::ALL.to_vec(),
+                limits: RateLimits::default(),
                 expires_at: None,
                 digest: text.digest(),
             };
@@ -368,6 +375,7 @@ fn settings() -> ApiSettings {
     };
     ApiSettings {
         environment: Environment::Local,
+        rate_limits: RateLimits::default(),
         album_defaults: AlbumConfig {
             face: recognition(50.0),
             text: recognition(0.0),
