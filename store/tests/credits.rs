@@ -124,7 +124,7 @@ async fn work_once(store: &Store, fixtures: &[AlbumFixture], choice: u64) {
     use photofinish_store::traits::{LeaseKind, LeaseRequest, PhotoResults};
     let fixture = &fixtures[(choice / 16) as usize % fixtures.len()];
     let lease = async |kind| {
-        let ttl = if choice % 5 == 0 { Duration::ZERO } else { Duration::from_secs(60) };
+        let ttl = if choice.is_multiple_of(5) { Duration::ZERO } else { Duration::from_secs(60) };
         store.queue.lease(LeaseRequest { limit: 8, ttl, kind }).await.unwrap()
     };
     match choice % 16 {
@@ -132,7 +132,7 @@ async fn work_once(store: &Store, fixtures: &[AlbumFixture], choice: u64) {
             let new = NewPhoto { filename: "a.jpg".into(), content_type: "image/jpeg".into() };
             let photos = store.photos.create(fixture.album, vec![new; 8]).await.unwrap();
             store.queue.confirm(fixture.album, &photos).await.unwrap();
-            if choice % 3 == 0 {
+            if choice.is_multiple_of(3) {
                 store.photos.delete(fixture.album, photos[0]).await.unwrap();
             }
         }

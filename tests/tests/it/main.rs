@@ -5,6 +5,7 @@ mod command_keys;
 mod command_line;
 mod command_upload;
 mod crashes;
+mod credits;
 mod deletion;
 mod disk_full;
 mod end_to_end;

@@ -131,6 +131,13 @@ pub struct TestHealth {
     pub parts: Mutex<Vec<ComponentHealth>>,
 }
 
+impl TestHealth {
+    fn running() -> Self {
+        let running = |name| ComponentHealth { name, state: ComponentState::Running };
+        Self { parts: Mutex::new(vec![running("database"), running("models")]) }
+    }
+}
+
 #[async_trait]
 impl Health for TestHealth {
     async fn check_components(&self) -> Vec<ComponentHealth> {
@@ -204,13 +211,12 @@ impl TestService {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let public_url = format!("http://{address}").parse().unwrap();
-        let credits = setup.credits;
-        let opening = StoreSettings { public_url, credits, ..conformance::test_settings(folder.path()) };
+        let opening =
+            StoreSettings { public_url, credits: setup.credits, ..conformance::test_settings(folder.path()) };
         let database_url = opening.database_url.clone();
         let store = runtime.block_on(Store::open(opening)).unwrap();
         let embedder = Arc::new(TestEmbedder::default());
-        let running = |name| ComponentHealth { name, state: ComponentState::Running };
-        let health = Arc::new(TestHealth { parts: Mutex::new(vec![running("database"), running("models")]) });
+        let health = Arc::new(TestHealth::running());
         let wakeups: Arc<AtomicUsize> = Arc::default();
         let context = Context {
             store: store.clone(),

@@ -58,7 +58,7 @@ impl Refills {
         if !self.is_due(tenant, now) {
             return Ok(balance);
         }
-        let refilled = query(OPERATION, REFILL)
+        query(OPERATION, REFILL)
             .bind(GrantId::generate())
             .bind(tenant.organization)
             .bind(tenant.mode.as_str())
@@ -68,7 +68,8 @@ impl Refills {
             .bind(now)
             .execute(&mut *transaction)
             .await?;
-        if refilled == 0 { Ok(balance) } else { load_balance(transaction, OPERATION, tenant).await }
+        // Also when another has refilled meanwhile.
+        load_balance(transaction, OPERATION, tenant).await
     }
 
     /// Whether this process does not know of a refill on this day.
