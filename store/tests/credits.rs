@@ -185,3 +185,29 @@ async fn check_sums(connection: &mut PgConnection) {
     assert_eq!(spent, credits);
     assert!(charged <= spent, "{charged} of {spent}");
 }
+
+/// The statements with which the version before credits finishes and fails photos.
+#[tokio::test]
+async fn photos_that_an_older_version_settles_are_charged_and_released() {
+    let Some(server) = Postgres::shared() else { return };
+    let url = server.create_database();
+    let test_store = TestStore::with_database(url.clone());
+    let store = test_store.open().await;
+    let fixture = AlbumFixture::create(&store).await;
+    let photos = fixture.queue_photos(4).await;
+    assert_eq!(fixture.lease_fresh(3, Duration::from_secs(60)).await.len(), 3);
+    let mut connection = PgConnection::connect(&url).await.unwrap();
+    let ready = "update photo set state = 'ready', settled_at = 86400000000 * 7, attempts = 0, lease = null, \
+                 lease_until = 0 where id = any($1)";
+    sqlx::query(ready).bind(&photos[..2]).execute(&mut connection).await.unwrap();
+    let failed = "update photo set state = 'failed', failure = 'CORRUPT_IMAGE', settled_at = 1, attempts = 0, \
+                  lease = null, lease_until = 0 where id = $1";
+    sqlx::query(failed).bind(photos[2]).execute(&mut connection).await.unwrap();
+    let balance = store.credits.balance(&fixture.tenant).await.unwrap();
+    assert_eq!((balance.held, balance.spent), (Credits::whole(1), Credits::whole(2)));
+    check_sums(&mut connection).await;
+    // Read again, they cost nothing; the failed one does.
+    assert_eq!(store.queue.reprocess(fixture.album).await.unwrap(), 3);
+    let balance = store.credits.balance(&fixture.tenant).await.unwrap();
+    assert_eq!((balance.held, balance.spent), (Credits::whole(2), Credits::whole(2)));
+}
