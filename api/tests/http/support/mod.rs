@@ -388,6 +388,7 @@ fn settings() -> ApiSettings {
             preview_max_dimension: 2048,
             thumbnail_max_dimension: 512,
             bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
+            rest: serde_json::Map::new(),
         },
         face_threshold_without_bibs: 60.0,
         max_body_bytes: 64 << 10,
