@@ -8,11 +8,31 @@ use crate::model::credit::{
     Balance, ChargedSearch, CreditSettings, Credits, NewGrant, TenantBalance, UsageOperation, UsageQuery,
     UsageRow,
 };
-use crate::model::ids::{AlbumId, OrganizationId};
+use crate::model::ids::{AlbumId, OrganizationId, PhotoId};
 use crate::model::process::TaskLease;
 use crate::model::rate::RateShare;
 
 type Result<T> = std::result::Result<T, StoreError>;
+
+/// Why photos were not queued: the balance of their tenant does not cover them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decline {
+    /// What the tenant has left.
+    pub balance: Credits,
+    /// What one photo costs.
+    pub price: Credits,
+}
+
+/// What became of a call of [`crate::traits::Queue::confirm_uploads`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfirmedUploads {
+    /// The photos that exist and are not declined, in order, also those that were confirmed before.
+    pub photos: Vec<PhotoId>,
+    /// The photos that were not queued.
+    pub declined: Vec<PhotoId>,
+    /// Why, at the first of them; `None` if none was declined.
+    pub decline: Option<Decline>,
+}
 
 /// What tenants have and use. Photos are charged by [`crate::traits::Queue`].
 #[async_trait]

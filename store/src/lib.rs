@@ -13,6 +13,7 @@ pub mod folder;
 mod key_cache;
 pub mod metric_names;
 pub mod model;
+mod outbox_traits;
 pub mod private;
 mod process_traits;
 mod queue;

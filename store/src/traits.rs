@@ -11,7 +11,6 @@ use url::Url;
 
 use crate::error::StoreError;
 use crate::model::album::{Album, AlbumChange, AlbumConfig, AlbumPage, AlbumQuery, NewAlbum, Tenant};
-use crate::model::credit::Credits;
 use crate::model::ids::{AlbumId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId};
 use crate::model::key::{Key, KeyDigest, NewKey};
 use crate::model::object_key::ObjectKey;
@@ -20,10 +19,11 @@ use crate::model::photo::{
     PhotoQuery, PhotoSize, StateCounts,
 };
 
-pub use crate::credit_traits::{CreditLedger, LedgerTask, RateWindows};
+pub use crate::credit_traits::{ConfirmedUploads, CreditLedger, Decline, LedgerTask, RateWindows};
 pub use crate::event_traits::{EventPublisher, Events};
 pub use crate::model::hit::{FaceHit, HitReason, SelfieHit, SelfieQuery, SelfieScale};
 pub use crate::model::probe::{ExpiredPosition, Probe, ProbeOutcome, ProbeRefusal};
+pub use crate::outbox_traits::{NamedLease, OutboxQueue, UnpublishedPhoto, UnpublishedPhotos};
 pub use crate::process_traits::{Processes, TaskLeases};
 pub use crate::webhook_traits::{DeliveryQueue, Webhooks};
 
@@ -176,26 +176,6 @@ pub struct Upload {
     pub size_bytes: Option<u64>,
 }
 
-/// Why photos were not queued: the balance of their tenant does not cover them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decline {
-    /// What the tenant has left.
-    pub balance: Credits,
-    /// What one photo costs.
-    pub price: Credits,
-}
-
-/// What became of a call of [`Queue::confirm_uploads`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ConfirmedUploads {
-    /// The photos that exist and are not declined, in order, also those that were confirmed before.
-    pub photos: Vec<PhotoId>,
-    /// The photos that were not queued.
-    pub declined: Vec<PhotoId>,
-    /// Why, at the first of them; `None` if none was declined.
-    pub decline: Option<Decline>,
-}
-
 /// The work queue. The database is the source of truth; delivery is at least once, effects are exactly once.
 #[async_trait]
 pub trait Queue: Send + Sync {
@@ -245,57 +225,6 @@ pub struct PhotoRef {
     pub album: AlbumId,
     /// Its id.
     pub photo: PhotoId,
-}
-
-/// A queued photo for which no message has been published yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnpublishedPhoto {
-    /// The photo.
-    pub photo: PhotoRef,
-    /// When it was queued, microseconds. Distinguishes this stay in the queue from earlier and later ones.
-    pub confirmed_at: i64,
-}
-
-/// Photos to publish now.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UnpublishedPhotos {
-    /// The photos in the order in which workers should get them.
-    pub photos: Vec<UnpublishedPhoto>,
-    /// What they cost together, in photos of 24 megapixels without a grid.
-    pub cost: u64,
-}
-
-/// The answer to a message that names a photo.
-#[derive(Clone, Debug)]
-pub enum NamedLease {
-    /// The caller has leased it.
-    Leased(Lease),
-    /// It needs no work: it is ready, failed or deleted. Its message can be acknowledged.
-    Obsolete,
-    /// Another worker has leased it. Its message is still needed: that worker may die.
-    HeldElsewhere,
-    /// An earlier lease of it expired. It will be leased alone, as a crash suspect, and not by a message.
-    CrashSuspect,
-}
-
-/// The database's side of a message queue that carries photo ids to workers. The database stays the source of truth:
-/// messages may be lost, duplicated or late, and every confirmed photo is still processed once.
-#[async_trait]
-pub trait OutboxQueue: Queue {
-    /// Returns queued photos that are not published yet, until they cost `max_cost`: in turn between organizations, in
-    /// turn between the albums of one, each by cost, and oldest first within an album. Returns fewer when there are no
-    /// more, or when there are more organizations than one call reads.
-    async fn list_unpublished(&self, max_cost: u64) -> Result<UnpublishedPhotos>;
-    /// Records that messages were published for these photos. Skips photos that were requeued meanwhile (their
-    /// `confirmed_at` differs) and those of closed albums.
-    async fn mark_published(&self, photos: &[UnpublishedPhoto]) -> Result<()>;
-    /// Leases exactly these photos, if they are fresh; the attempt is counted and committed before this returns. A crash
-    /// suspect is left as it is, or becomes failed when it has reached its attempt limit. Returns one answer per photo,
-    /// in order.
-    async fn lease_named(&self, photos: &[PhotoRef], ttl: Duration) -> Result<Vec<NamedLease>>;
-    /// Makes photos unpublished again that were published before `before` (microseconds) and still wait, or whose lease
-    /// expired; the latter wait as crash suspects. Returns how many.
-    async fn republish(&self, before: i64) -> Result<u64>;
 }
 
 /// Selfies.
