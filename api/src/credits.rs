@@ -2,46 +2,28 @@
 
 use photofinish_store::model::album::Tenant;
 use photofinish_store::model::credit::{ChargedSearch, Credits};
-use photofinish_store::model::ids::AlbumId;
+use photofinish_store::model::ids::{AlbumId, ProbeId};
 use photofinish_store::traits::Decline;
 use photofinish_store::{StoreError, StoreErrorKind};
 
 use crate::context::Context;
 use crate::errors::ApiError;
-use crate::metrics::CREDITS_DECLINED;
-use crate::search::Selfie;
+use crate::metrics::Declined;
 
-/// What was declined, for the metric.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Declined {
-    Ticket,
-    Confirmation,
-    Retry,
-    FaceSearch,
-    TextSearch,
+/// Returns the error of something that was declined, and counts it.
+pub(crate) fn declined(what: Declined, decline: &Decline) -> ApiError {
+    what.count();
+    ApiError::insufficient_credits(decline)
 }
 
-impl Declined {
-    /// Every kind.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Ticket, Self::Confirmation, Self::Retry, Self::FaceSearch, Self::TextSearch];
-
-    /// The value of the label.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ticket => "ticket",
-            Self::Confirmation => "confirmation",
-            Self::Retry => "retry",
-            Self::FaceSearch => "face_search",
-            Self::TextSearch => "text_search",
-        }
-    }
-
-    /// Returns the error of something that was declined, and counts it.
-    pub(crate) fn error(self, decline: &Decline) -> ApiError {
-        metrics::counter!(CREDITS_DECLINED, "what" => self.as_str()).increment(1);
-        ApiError::insufficient_credits(decline)
-    }
+/// What charging the search with a selfie depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SelfieSearch {
+    pub(crate) probe: ProbeId,
+    /// Whether searching with it was charged.
+    pub(crate) is_charged: bool,
+    /// Whether this search examined it: the first one.
+    pub(crate) is_new: bool,
 }
 
 /// Returns for how many photos tickets are given out, by a balance that may be some seconds old: uploads that are sure to be
@@ -67,7 +49,7 @@ pub(crate) async fn require_face_search(ctx: &Context, tenant: &Tenant) -> Resul
         return Ok(());
     }
     let balance = ctx.store.credits.recent_balance(tenant).await?.available();
-    if balance >= price { Ok(()) } else { Err(Declined::FaceSearch.error(&Decline { balance, price })) }
+    if balance >= price { Ok(()) } else { Err(declined(Declined::FaceSearch, &Decline { balance, price })) }
 }
 
 /// Charges the search with a selfie, once, or counts it where it costs nothing.
@@ -75,13 +57,15 @@ pub(crate) async fn charge_face_search(
     ctx: &Context,
     tenant: &Tenant,
     album: AlbumId,
-    selfie: &Selfie,
+    selfie: SelfieSearch,
 ) -> Result<(), ApiError> {
     let search = ChargedSearch::Face(selfie.probe);
     let is_free = search.price(&ctx.store.credits.settings().prices) <= Credits::ZERO;
     match (is_free, selfie) {
-        (true, Selfie { is_new: true, .. }) => ctx.store.credits.count(tenant, album, search.operation()),
-        (false, Selfie { is_charged: false, .. }) => {
+        (true, SelfieSearch { is_new: true, .. }) => {
+            ctx.store.credits.count(tenant, album, search.operation())
+        }
+        (false, SelfieSearch { is_charged: false, .. }) => {
             charge(ctx, tenant, album, search, Declined::FaceSearch).await?;
         }
         _ => {}
@@ -108,12 +92,12 @@ async fn charge(
     tenant: &Tenant,
     album: AlbumId,
     search: ChargedSearch,
-    declined: Declined,
+    what: Declined,
 ) -> Result<(), ApiError> {
     let price = search.price(&ctx.store.credits.settings().prices);
     match ctx.store.credits.charge_search(tenant, album, search).await {
         Ok(()) => Ok(()),
-        Err(error) => Err(explain(ctx, tenant, price, declined, error).await),
+        Err(error) => Err(explain(ctx, tenant, price, what, error).await),
     }
 }
 
@@ -122,14 +106,14 @@ pub(crate) async fn explain(
     ctx: &Context,
     tenant: &Tenant,
     price: Credits,
-    declined: Declined,
+    what: Declined,
     error: StoreError,
 ) -> ApiError {
     if error.kind != StoreErrorKind::InsufficientCredits {
         return error.into();
     }
     match ctx.store.credits.balance(tenant).await {
-        Ok(balance) => declined.error(&Decline { balance: balance.available(), price }),
+        Ok(balance) => declined(what, &Decline { balance: balance.available(), price }),
         Err(error) => error.into(),
     }
 }

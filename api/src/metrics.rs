@@ -3,8 +3,6 @@
 
 use photofinish_store::model::rate::RateClass;
 
-use crate::credits::Declined;
-
 /// HTTP requests; labels `operation` and `status` (`2xx`, `4xx`, .., `499` if the client disconnected).
 pub const REQUESTS: &str = "photofinish_http_requests_total";
 /// Seconds from the request head to the response head; label `operation`.
@@ -24,6 +22,38 @@ pub const BODY_BYTES: &str = "photofinish_http_body_bytes";
 pub const RATE_LIMITED: &str = "photofinish_rate_limited_total";
 /// What was declined because the balance does not cover it; label `what`.
 pub const CREDITS_DECLINED: &str = "photofinish_credits_declined_total";
+
+/// What was declined, for the metric.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Declined {
+    Ticket,
+    Confirmation,
+    Retry,
+    FaceSearch,
+    TextSearch,
+}
+
+impl Declined {
+    /// Every kind.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Ticket, Self::Confirmation, Self::Retry, Self::FaceSearch, Self::TextSearch];
+
+    /// The value of the label.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ticket => "ticket",
+            Self::Confirmation => "confirmation",
+            Self::Retry => "retry",
+            Self::FaceSearch => "face_search",
+            Self::TextSearch => "text_search",
+        }
+    }
+
+    /// Counts one of them.
+    pub(crate) fn count(self) {
+        metrics::counter!(CREDITS_DECLINED, "what" => self.as_str()).increment(1);
+    }
+}
 
 /// Why the service closed or refused a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

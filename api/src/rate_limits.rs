@@ -344,22 +344,24 @@ mod tests {
         assert_eq!((over.is_admitted, over.status.remaining), (false, 0));
     }
 
-    /// The cost of a check per request; run by hand with `--release -- --ignored --nocapture`.
     #[tokio::test]
-    #[ignore = "a measurement"]
     async fn a_check_takes_less_than_twenty_microseconds() {
+        const CHECKS: u32 = 10_000;
         let (row, limiter) = (OneRow::default(), RateLimiter::default());
         let keys: Vec<KeyId> = (0..1000).map(|_| KeyId::generate()).collect();
-        let start = std::time::Instant::now();
-        const CHECKS: u32 = 1_000_000;
         let mut headers = HeaderMap::new();
-        for check in 0..CHECKS {
-            let key = keys[check as usize % keys.len()];
-            let claim = RateClaim { key, class: RateClass::Read, limit: 1_000_000, units: 1 };
-            limiter.spend_at(Some(&row), &claim, 60).await.unwrap().status.add_to(&mut headers);
+        let mut fastest = Duration::MAX;
+        // The fastest of some rounds: other tests run beside this one.
+        for _ in 0..10 {
+            let start = std::time::Instant::now();
+            for check in 0..CHECKS {
+                let key = keys[check as usize % keys.len()];
+                let claim = RateClaim { key, class: RateClass::Read, limit: 1_000_000, units: 1 };
+                limiter.spend_at(Some(&row), &claim, 60).await.unwrap().status.add_to(&mut headers);
+            }
+            fastest = fastest.min(start.elapsed() / CHECKS);
         }
-        let each = start.elapsed() / CHECKS;
-        println!("{} ns a check with its headers, 1000 keys", each.as_nanos());
-        assert!(each < Duration::from_micros(20), "{each:?}");
+        println!("{} ns a check with its headers, 1000 keys", fastest.as_nanos());
+        assert!(fastest < Duration::from_micros(20), "{fastest:?}");
     }
 }

@@ -20,7 +20,7 @@ use photofinish_store::traits::{
 use tracing::Instrument;
 
 use crate::context::{Context, ProbeError, ProbeTurn};
-use crate::credits;
+use crate::credits::{self, SelfieSearch};
 use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
 use crate::urls::{expiry_after, presign_pictures};
@@ -55,18 +55,14 @@ pub(crate) async fn create_probe(
 
 /// A selfie that can be searched with.
 pub(crate) struct Selfie {
-    pub(crate) probe: ProbeId,
     pub(crate) embedding: Embedding,
-    /// Whether searching with it was charged.
-    pub(crate) is_charged: bool,
-    /// Whether this search examined it: the first one.
-    pub(crate) is_new: bool,
+    pub(crate) search: SelfieSearch,
 }
 
 impl Selfie {
     fn new(probe: &Probe, outcome: ProbeOutcome, is_new: bool) -> Result<Self, ApiError> {
-        let embedding = embedding_from_outcome(outcome)?;
-        Ok(Self { probe: probe.id, embedding, is_charged: probe.is_charged, is_new })
+        let search = SelfieSearch { probe: probe.id, is_charged: probe.is_charged, is_new };
+        Ok(Self { embedding: embedding_from_outcome(outcome)?, search })
     }
 }
 

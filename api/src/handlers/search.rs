@@ -35,7 +35,7 @@ pub(crate) async fn search_faces(
     let threshold = input.paging.min_confidence.unwrap_or(album.config.face.confidence_threshold);
     let hits = search::find_faces(&ctx, album.id, &selfie.embedding, threshold).await?;
     // Now that there is an answer.
-    credits::charge_face_search(&ctx, &caller.tenant, album.id, &selfie).await?;
+    credits::charge_face_search(&ctx, &caller.tenant, album.id, selfie.search).await?;
     Ok(search::load_page(&ctx, &album, hits, &input.paging).await?.into())
 }
 

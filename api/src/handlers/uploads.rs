@@ -12,9 +12,10 @@ use serde_json::json;
 use super::parse_id;
 use crate::auth::Uploader;
 use crate::context::{ApiSettings, Context};
-use crate::credits::{self, Declined};
+use crate::credits::{self, declined};
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
+use crate::metrics::Declined;
 use crate::urls::expiry_after;
 use crate::wire::Acknowledgement;
 use crate::wire::photo::OnePhoto;
@@ -37,7 +38,7 @@ pub(crate) async fn sign_photo(
     let photo = check_file(&ctx.settings, input.file)?;
     let (covered, decline) = credits::count_covered_photos(&ctx, &caller.tenant).await?;
     if covered == 0 {
-        return Err(Declined::Ticket.error(&decline));
+        return Err(declined(Declined::Ticket, &decline));
     }
     let content_type = photo.content_type.clone();
     let ids = ctx.store.photos.create(input.album, vec![photo]).await?;
@@ -54,7 +55,7 @@ pub(crate) async fn sign_photos(
     let (mut covered, decline) = credits::count_covered_photos(&ctx, &caller.tenant).await?;
     let mut check = |file: PhotoFile| {
         let photo = check_file(&ctx.settings, file)?;
-        covered = covered.checked_sub(1).ok_or_else(|| Declined::Ticket.error(&decline))?;
+        covered = covered.checked_sub(1).ok_or_else(|| declined(Declined::Ticket, &decline))?;
         Ok(photo)
     };
     let files = input.files.into_iter();
@@ -91,7 +92,7 @@ pub(crate) async fn confirm_photo(
         let upload = check_uploaded(&ctx, &caller, &photo).await?;
         let confirmed = ctx.store.queue.confirm_uploads(input.album, &[upload]).await?;
         if let Some(decline) = confirmed.decline {
-            return Err(Declined::Confirmation.error(&decline));
+            return Err(declined(Declined::Confirmation, &decline));
         }
         if confirmed.photos.is_empty() {
             return Err(ApiError::not_found());
@@ -124,7 +125,7 @@ pub(crate) async fn confirm_photos(
     }
     if let Some(decline) = confirmed.decline {
         for photo in confirmed.declined {
-            outcomes.insert(photo, Err(Declined::Confirmation.error(&decline)));
+            outcomes.insert(photo, Err(declined(Declined::Confirmation, &decline)));
         }
     }
     ApiError::log_entries(outcomes.values().filter_map(|outcome| outcome.as_ref().err()));

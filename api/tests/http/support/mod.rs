@@ -4,8 +4,9 @@ pub mod client;
 mod gateway;
 pub mod raw;
 pub mod schema;
+mod settings;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,12 +14,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_api::context::{
-    ApiSettings, BodyBudget, ComponentHealth, ComponentState, Context, Draining, Environment, EventFeed,
-    Health, ProbeEmbedder, ProbeError, ProbeTurn, ProgressCache, RateLimiter, SeatLimits, Seats,
+    ApiSettings, BodyBudget, ComponentHealth, ComponentState, Context, Draining, EventFeed, Health,
+    ProbeEmbedder, ProbeError, ProbeTurn, ProgressCache, RateLimiter, SeatLimits, Seats,
 };
 use photofinish_api::key::KeyText;
-use photofinish_store::blobs::local::uploads::UploadPace;
-use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
 use photofinish_store::model::credit::CreditSettings;
 use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
 use photofinish_store::model::key::{KeyMode, NewKey, Scope};
@@ -199,7 +198,7 @@ impl TestService {
     /// Starts a service with changed settings or limits.
     pub fn start_as(change: impl FnOnce(&mut TestSetup)) -> Self {
         let mut setup = TestSetup {
-            settings: settings(),
+            settings: settings::settings(),
             seats: SeatLimits::for_open_files(1 << 20),
             credits: CreditSettings::default(),
             body_budget: BodyBudget::default(),
@@ -369,43 +368,6 @@ impl TestService {
         let request = LeaseRequest { limit: 100, ttl: Duration::from_secs(60), kind: LeaseKind::Fresh };
         let leases = self.block_on(self.store.queue.lease(request)).unwrap();
         leases.into_iter().find(|lease| lease.photo == id).unwrap()
-    }
-}
-
-fn settings() -> ApiSettings {
-    let recognition = |confidence_threshold| Recognition {
-        enabled: true,
-        confidence_threshold,
-        mode: RecognitionMode::Photo,
-        grid: None,
-    };
-    ApiSettings {
-        environment: Environment::Local,
-        rate_limits: RateLimits::default(),
-        album_defaults: AlbumConfig {
-            face: recognition(50.0),
-            text: recognition(0.0),
-            preview_max_dimension: 2048,
-            thumbnail_max_dimension: 512,
-            bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
-            rest: serde_json::Map::new(),
-        },
-        face_threshold_without_bibs: 60.0,
-        max_body_bytes: 64 << 10,
-        max_batch_bytes: 1 << 20,
-        head_timeout: DEADLINE,
-        idle_timeout: DEADLINE,
-        stall_timeout: DEADLINE,
-        body_timeout: DEADLINE,
-        max_photo_bytes: MAX_PHOTO_BYTES,
-        max_probe_bytes: MAX_PROBE_BYTES,
-        upload_ttl: Duration::from_secs(900),
-        upload_pace: UploadPace::SERVICE,
-        download_ttl: Duration::from_secs(3600),
-        probe_ttl: Duration::from_secs(3600),
-        media_types: ["image/jpeg", "image/png", "image/webp"].map(str::to_owned).to_vec(),
-        calibrations: HashMap::from([(MODEL.to_owned(), CALIBRATION)]),
-        admin_on_api_port: true,
     }
 }
 
