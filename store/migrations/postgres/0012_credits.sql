@@ -86,17 +86,13 @@ create trigger photo_hold_delete after delete on photo
     referencing old table as removed for each statement execute function release_holds();
 
 -- During a rolling update a version that does not know credits settles photos for which something is held. What it should
--- have done is done for it: nobody else leaves a hold behind.
+-- have done is done for it, in the order in which results lock rows: usage_rollup before credit_shard.
 create function settle_hold() returns trigger language plpgsql set search_path from current as $$
 declare
     is_charged boolean := new.state = 'ready' and new.charged_at is null;
     spent bigint := case when is_charged then new.held else 0 end;
     backend_part bigint := pg_backend_pid() % 16;
 begin
-    insert into credit_shard as shard (organization, mode, part, held, spent)
-        select organization, mode, backend_part, -new.held, spent from album where id = new.album
-        on conflict (organization, mode, part)
-        do update set held = shard.held + excluded.held, spent = shard.spent + excluded.spent;
     if is_charged then
         insert into usage_rollup as rollup (organization, mode, day, album, operation, part, count, credits)
             select organization, mode, new.settled_at / 86400000000, new.album, 'photo', backend_part, 1, spent
@@ -104,6 +100,10 @@ begin
             on conflict (organization, mode, day, album, operation, part)
             do update set count = rollup.count + excluded.count, credits = rollup.credits + excluded.credits;
     end if;
+    insert into credit_shard as shard (organization, mode, part, held, spent)
+        select organization, mode, backend_part, -new.held, spent from album where id = new.album
+        on conflict (organization, mode, part)
+        do update set held = shard.held + excluded.held, spent = shard.spent + excluded.spent;
     update photo set held = 0, charged_at = case when is_charged then new.settled_at else charged_at end
         where album = new.album and id = new.id;
     return null;

@@ -5,7 +5,7 @@
 //! Postgres a network round trip.
 //!
 //! **Rows are locked in one order** to rule out deadlocks: first photos by album and id, then the ledger by tenant
-//! (`credit_shard`, `usage_rollup`), then albums by id, and nothing after an album within the same transaction but its row of `album_change_feed`, which a trigger locks. SQLite has one lock
+//! (`usage_rollup`, `credit_shard`), then albums by id, and nothing after an album within the same transaction but its row of `album_change_feed`, which a trigger locks. SQLite has one lock
 //! for the whole file; Postgres has one per row. The counts of photos have no place in that order: triggers insert rows whose sum they are, and no statement waits for one.
 
 mod albums;

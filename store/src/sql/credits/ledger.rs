@@ -47,7 +47,8 @@ pub(crate) const WRITE_USAGE: &str = "insert into usage_rollup (organization, mo
      from json_each($1) where true on conflict (organization, mode, day, album, operation, part) \
      do update set count = count + excluded.count, credits = credits + excluded.credits";
 
-/// Both at once: a statement costs Postgres a round trip.
+/// Both at once: a statement costs Postgres a round trip. Rows of `usage_rollup` are locked first: Postgres runs a `with` that
+/// changes rows, and that nothing reads, after the rest.
 pub(crate) const WRITE_BALANCES_AND_USAGE: &str = concat!(
     "with balances as (",
     balances_of_postgres!(),
