@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::commands::{doctor, key, models as model_files, secret, sweep, upload};
+use crate::commands::{credits, doctor, key, models as model_files, secret, sweep, upload, usage};
 use crate::config::settings::Settings;
 use crate::config::{Config, ForeignVariables};
 use crate::role::Role;
@@ -51,6 +51,11 @@ enum Command {
     /// Creates, lists and revokes API keys
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// Grants credits to organizations and shows what they have
+    #[command(subcommand)]
+    Credits(credits::CreditsCommand),
+    /// Sums up what an organization used
+    Usage(usage::UsageArguments),
     /// Uploads a folder of photos through the partner API; a second run uploads only what is missing
     Upload(upload::UploadArguments),
     /// Checks each component; exit code 1 when one of them cannot be used
@@ -101,6 +106,8 @@ fn run_command() -> anyhow::Result<ExitCode> {
         Command::Serve => match run::run(config, Role::Serve)? {},
         Command::Work => match run::run(config, Role::Work)? {},
         Command::Key(command) => key::run(&config, command),
+        Command::Credits(command) => credits::run(&config, command),
+        Command::Usage(arguments) => usage::run(&config, &arguments),
         Command::Upload(arguments) => upload::run(&arguments),
         Command::ProbeDevice(arguments) => devices::probe(&arguments),
         Command::Doctor => doctor::run(&config),

@@ -11,7 +11,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use metrics_exporter_prometheus::PrometheusHandle;
 use photofinish_api::context::{
-    ApiSettings, BodyBudget, Context, Draining, EventFeed, ProgressCache, SeatLimits, Seats, TraceHook,
+    ApiSettings, BodyBudget, Context, Draining, EventFeed, ProgressCache, RateLimiter, SeatLimits, Seats,
+    TraceHook,
 };
 use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{
@@ -136,6 +137,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
         trace_hook,
         draining: Draining::default(),
         progress_cache: ProgressCache::default(),
+        rate_limiter: RateLimiter::default(),
         event_feed: EventFeed::default(),
         body_budget: BodyBudget::default(),
         seats,
@@ -296,15 +298,17 @@ fn api_settings(config: &Config) -> ApiSettings {
         mode: RecognitionMode::Photo,
         grid: None,
     };
-    let Settings { service, storage, api, .. } = &config.settings;
+    let Settings { service, storage, api, credits, .. } = &config.settings;
     ApiSettings {
         environment: service.environment,
+        rate_limits: credits.rate_limits(service.environment),
         album_defaults: AlbumConfig {
             face: recognition(api.face_threshold),
             text: recognition(api.text_threshold),
             preview_max_dimension: PREVIEW_MAX_DIMENSION,
             thumbnail_max_dimension: THUMBNAIL_MAX_DIMENSION,
             bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
+            rest: Default::default(),
         },
         face_threshold_without_bibs: api.face_threshold_without_bibs,
         max_body_bytes: MAX_BODY_BYTES,

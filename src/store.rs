@@ -8,7 +8,7 @@ use anyhow::Context;
 use photofinish_store::folder::make_folder;
 use photofinish_store::private::{private_file, restrict_to_owner};
 use photofinish_store::traits::Keys;
-use photofinish_store::{DatabaseKind, SealedSecrets, Store, StoreSettings};
+use photofinish_store::{Accounts, DatabaseKind, SealedSecrets, Store, StoreSettings};
 
 use crate::config::Config;
 use crate::role::Role;
@@ -30,6 +30,7 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
         master_secret: secrets::load_master_secret(config)?,
         attempt_limit: config.settings.queue.attempt_limit as u32,
         max_cells: config.settings.pipeline.max_grid_cells,
+        credits: config.settings.credits.credit_settings(),
         face_index_bytes: config.settings.api.face_index_bytes as usize,
         queue: config.queue.clone(),
     };
@@ -60,6 +61,16 @@ pub async fn check_sealed_secrets(store: &Store) -> anyhow::Result<()> {
 pub async fn open_keys(config: &Config) -> anyhow::Result<Arc<dyn Keys>> {
     create_data_folder(&config.settings.service.data_dir)?;
     Ok(photofinish_store::open_keys(&config.database_url, &config.server_limits).await?)
+}
+
+/// Opens the accounts of organizations alone. Needs the database but not the storage.
+///
+/// # Errors
+/// When the data folder or the database cannot be used.
+pub async fn open_accounts(config: &Config) -> anyhow::Result<Accounts> {
+    create_data_folder(&config.settings.service.data_dir)?;
+    let credits = config.settings.credits.credit_settings();
+    Ok(photofinish_store::open_accounts(&config.database_url, &config.server_limits, credits).await?)
 }
 
 /// Applies all pending migrations.

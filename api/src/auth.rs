@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use photofinish_store::model::album::Tenant;
 use photofinish_store::model::ids::KeyId;
 use photofinish_store::model::key::{Key, KeyDigest, KeyMode, Scope};
+use photofinish_store::model::rate::{RateClass, RateLimits};
 use photofinish_store::traits::Keys;
 use time::{Duration, OffsetDateTime};
 use warp::http::HeaderMap;
@@ -29,10 +30,20 @@ pub(crate) struct Caller {
     pub(crate) key: KeyId,
     /// The tenant whose objects the caller can access.
     pub(crate) tenant: Tenant,
+    /// Whether the key has the scope `album:manage`.
+    pub(crate) can_manage: bool,
+    /// The key's own limits.
+    limits: RateLimits,
     digest: KeyDigest,
 }
 
 impl Caller {
+    /// Returns the limit of the key, units a minute; `None` if there is none. `service` has the limits of keys without their
+    /// own.
+    pub(crate) fn rate_limit(&self, class: RateClass, service: &RateLimits) -> Option<u32> {
+        self.limits.get(class).or(service.get(class)).filter(|limit| *limit > 0)
+    }
+
     /// Checks that the key has been neither revoked nor expired since: for responses that go on for a while.
     ///
     /// # Errors
@@ -111,7 +122,9 @@ impl Authenticator {
         if C::SCOPE.is_some_and(|scope| !key.scopes.contains(&scope)) {
             return Err(ApiError::new(ErrorKind::Forbidden).with_code("INSUFFICIENT_SCOPE"));
         }
-        Ok(C::from_caller(Caller { key: key.id, tenant: key.tenant, digest }))
+        let can_manage = key.scopes.contains(&Scope::AlbumManage);
+        let Key { id, tenant, limits, .. } = key;
+        Ok(C::from_caller(Caller { key: id, tenant, can_manage, limits, digest }))
     }
 
     /// Returns the digest of the key in the headers, if this environment accepts keys of its mode.
@@ -183,6 +196,7 @@ mod tests {
             label: "gate 3".to_owned(),
             hint: "svc_live_x9".to_owned(),
             scopes: Scope::ALL.to_vec(),
+            limits: RateLimits::default(),
             expires_at: Some(expiry),
             digest: [7; 32],
         };
@@ -194,7 +208,8 @@ mod tests {
         let before = expiry - Duration::SECOND;
         assert_eq!(check(before).await, Ok(key.id));
         assert_eq!(check(expiry).await, Err(Some(json!({ "code": "KEY_EXPIRED" }))));
-        let caller = Caller { key: key.id, tenant: key.tenant, digest: [7; 32] };
+        let limits = RateLimits::default();
+        let caller = Caller { key: key.id, tenant: key.tenant, can_manage: true, limits, digest: [7; 32] };
         caller.check_key(&*keys).await.unwrap();
         keys.revoke(key.id).await.unwrap();
         assert_eq!(check(before).await, Err(Some(json!({ "code": "KEY_REVOKED" }))));

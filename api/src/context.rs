@@ -13,6 +13,7 @@ use photofinish_store::blobs::local::uploads::UploadPace;
 use photofinish_store::model::album::AlbumConfig;
 use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::photo::Embedding;
+use photofinish_store::model::rate::RateLimits;
 use photofinish_store::model::webhook::{Delivery, DueDelivery};
 use photofinish_store::search::calibration::Calibration;
 use photofinish_store::{Store, StoreError};
@@ -25,6 +26,7 @@ use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
 pub use crate::event_feed::EventFeed;
 pub use crate::progress_cache::ProgressCache;
+pub use crate::rate_limits::RateLimiter;
 pub use crate::seats::{SeatLimits, Seats};
 
 /// The dependencies of every handler. Cheap to clone.
@@ -54,6 +56,8 @@ pub struct Context {
     pub event_feed: EventFeed,
     /// The memory of all request bodies; `BodyBudget::default()` at start.
     pub body_budget: BodyBudget,
+    /// How much of their limits keys have spent; `RateLimiter::default()` at start.
+    pub rate_limiter: RateLimiter,
     /// The seats for connections of the API.
     pub seats: Seats,
 }
@@ -93,6 +97,8 @@ impl Draining {
 pub struct ApiSettings {
     /// Which keys are accepted.
     pub environment: Environment,
+    /// How many requests a key may make in a minute that has no limits of its own.
+    pub rate_limits: RateLimits,
     /// The configuration of a new album.
     pub album_defaults: AlbumConfig,
     /// The face threshold of a new album that reads no bibs, which then tell no strangers apart, 0 to 100.

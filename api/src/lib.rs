@@ -9,6 +9,7 @@
 mod auth;
 mod body_budget;
 pub mod context;
+mod credits;
 pub mod errors;
 mod event_feed;
 #[cfg(feature = "fuzzing")]
@@ -19,6 +20,7 @@ pub mod metrics;
 mod openapi;
 mod operation;
 mod progress_cache;
+mod rate_limits;
 mod reply;
 mod search;
 mod seats;

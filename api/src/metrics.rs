@@ -1,6 +1,8 @@
 //! The names of the API's metrics. Label values come from the list of operations and from status classes, never from
 //! requests.
 
+use photofinish_store::model::rate::RateClass;
+
 /// HTTP requests; labels `operation` and `status` (`2xx`, `4xx`, .., `499` if the client disconnected).
 pub const REQUESTS: &str = "photofinish_http_requests_total";
 /// Seconds from the request head to the response head; label `operation`.
@@ -15,6 +17,43 @@ pub const CONNECTION_SEATS: &str = "photofinish_http_connection_seats";
 pub const CONNECTIONS_CLOSED: &str = "photofinish_http_connections_closed_total";
 /// Bytes of the request bodies in flight.
 pub const BODY_BYTES: &str = "photofinish_http_body_bytes";
+
+/// Requests that were refused because their key has spent its limit; label `class`.
+pub const RATE_LIMITED: &str = "photofinish_rate_limited_total";
+/// What was declined because the balance does not cover it; label `what`.
+pub const CREDITS_DECLINED: &str = "photofinish_credits_declined_total";
+
+/// What was declined, for the metric.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Declined {
+    Ticket,
+    Confirmation,
+    Retry,
+    FaceSearch,
+    TextSearch,
+}
+
+impl Declined {
+    /// Every kind.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Ticket, Self::Confirmation, Self::Retry, Self::FaceSearch, Self::TextSearch];
+
+    /// The value of the label.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ticket => "ticket",
+            Self::Confirmation => "confirmation",
+            Self::Retry => "retry",
+            Self::FaceSearch => "face_search",
+            Self::TextSearch => "text_search",
+        }
+    }
+
+    /// Counts one of them.
+    pub(crate) fn count(self) {
+        metrics::counter!(CREDITS_DECLINED, "what" => self.as_str()).increment(1);
+    }
+}
 
 /// Why the service closed or refused a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +122,14 @@ pub fn describe() {
     );
     for reason in CloseReason::ALL {
         metrics::counter!(CONNECTIONS_CLOSED, "reason" => reason.as_str()).increment(0);
+    }
+    metrics::describe_counter!(RATE_LIMITED, "Requests above the limit of their key, by class");
+    for class in RateClass::ALL {
+        metrics::counter!(RATE_LIMITED, "class" => class.as_str()).increment(0);
+    }
+    metrics::describe_counter!(CREDITS_DECLINED, "What balances did not cover, by kind");
+    for declined in Declined::ALL {
+        metrics::counter!(CREDITS_DECLINED, "what" => declined.as_str()).increment(0);
     }
     metrics::describe_gauge!(BODY_BYTES, metrics::Unit::Bytes, "Bytes of the request bodies in flight");
     metrics::gauge!(BODY_BYTES).set(0.0);

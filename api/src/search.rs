@@ -20,6 +20,7 @@ use photofinish_store::traits::{
 use tracing::Instrument;
 
 use crate::context::{Context, ProbeError, ProbeTurn};
+use crate::credits::{self, SelfieSearch};
 use crate::errors::ApiError;
 use crate::errors::table::{DeclineCode, ErrorKind};
 use crate::urls::{expiry_after, presign_pictures};
@@ -52,6 +53,19 @@ pub(crate) async fn create_probe(
     })
 }
 
+/// A selfie that can be searched with.
+pub(crate) struct Selfie {
+    pub(crate) embedding: Embedding,
+    pub(crate) search: SelfieSearch,
+}
+
+impl Selfie {
+    fn new(probe: &Probe, outcome: ProbeOutcome, is_new: bool) -> Result<Self, ApiError> {
+        let search = SelfieSearch { probe: probe.id, is_charged: probe.is_charged, is_new };
+        Ok(Self { embedding: embedding_from_outcome(outcome)?, search })
+    }
+}
+
 /// Returns the probe's embedding: the stored one, or one computed from the selfie. Its bytes are deleted once it is known
 /// whether they can be searched with.
 ///
@@ -60,10 +74,13 @@ pub(crate) async fn load_or_create_embedding(
     ctx: &Context,
     album: &Album,
     id: ProbeId,
-) -> Result<Embedding, ApiError> {
-    let probe = ctx.store.probes.get(album.id, id).await?;
-    if let Some(outcome) = probe.outcome {
-        return embedding_from_outcome(outcome);
+) -> Result<Selfie, ApiError> {
+    let mut probe = ctx.store.probes.get(album.id, id).await?;
+    if !probe.is_charged {
+        credits::require_face_search(ctx, &album.tenant).await?;
+    }
+    if let Some(outcome) = probe.outcome.take() {
+        return Selfie::new(&probe, outcome, false);
     }
     let turn = ctx.probe_embedder.take_turn(album.tenant.organization).await?;
     let (ctx, organization, album) = (ctx.clone(), album.tenant.organization, album.id);
@@ -71,7 +88,7 @@ pub(crate) async fn load_or_create_embedding(
     let examining = photofinish_store::on_behalf_of(organization, examining);
     let examined = tokio::spawn(examining.in_current_span());
     match examined.await {
-        Ok(outcome) => outcome.and_then(embedding_from_outcome),
+        Ok(outcome) => Selfie::new(&probe, outcome?, true),
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         Err(error) => Err(ApiError::internal(error.to_string())),
     }

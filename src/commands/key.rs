@@ -7,11 +7,13 @@ use clap::{Args, Subcommand, ValueEnum};
 use photofinish_api::key::KeyText;
 use photofinish_store::model::ids::KeyId;
 use photofinish_store::model::key::{Key, KeyMode, NewKey, Scope};
+use photofinish_store::model::rate::{RateClass, RateLimits};
 use photofinish_store::traits::Keys;
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
 use crate::config::Config;
+use crate::config::credits::{limits_to_text, rate_limit};
 use crate::{run, store};
 
 /// What to do with keys.
@@ -43,15 +45,30 @@ pub struct CreateArguments {
     /// A name for people
     #[arg(long, default_value = "")]
     label: String,
+    /// Limits of its own in place of the service's, such as search=6000: units a minute, 0 for none; several allowed
+    #[arg(long = "limit", value_name = "CLASS=UNITS", value_delimiter = ',', value_parser = rate_limit)]
+    limits: Vec<(RateClass, u32)>,
     /// The key expires after this many days; never when left out
     #[arg(long = "expires-in-days", value_name = "DAYS", value_parser = parse_expiry)]
     expires_at: Option<OffsetDateTime>,
 }
 
+/// The mode of a key.
 #[derive(Clone, Copy, ValueEnum)]
-enum ModeArgument {
+pub enum ModeArgument {
+    /// Sandbox
     Test,
+    /// Production
     Live,
+}
+
+impl From<ModeArgument> for KeyMode {
+    fn from(mode: ModeArgument) -> Self {
+        match mode {
+            ModeArgument::Test => Self::Test,
+            ModeArgument::Live => Self::Live,
+        }
+    }
 }
 
 fn parse_scope(text: &str) -> Result<Scope, String> {
@@ -90,10 +107,11 @@ async fn create(keys: &dyn Keys, arguments: CreateArguments) -> anyhow::Result<(
     if arguments.organization.trim().is_empty() {
         bail!("--organization must have a name");
     }
-    let mode = match arguments.mode {
-        ModeArgument::Test => KeyMode::Test,
-        ModeArgument::Live => KeyMode::Live,
-    };
+    let mode = KeyMode::from(arguments.mode);
+    let mut limits = RateLimits::default();
+    for (class, limit) in arguments.limits {
+        limits.set(class, limit);
+    }
     let text = KeyText::generate(mode);
     let key = NewKey {
         organization: keys.get_or_create_organization(arguments.organization.trim()).await?,
@@ -101,6 +119,7 @@ async fn create(keys: &dyn Keys, arguments: CreateArguments) -> anyhow::Result<(
         label: arguments.label,
         hint: text.hint(),
         scopes: arguments.scopes,
+        limits,
         expires_at: arguments.expires_at,
         digest: text.digest(),
     };
@@ -131,8 +150,12 @@ fn format_key(key: &Key, now: OffsetDateTime) -> anyhow::Result<String> {
     let format = |time: Option<OffsetDateTime>| time.map_or(Ok("never".to_owned()), |t| t.format(&Rfc3339));
     let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.as_str()).collect();
     let state = key_state(key, now);
+    let limits = match limits_to_text(&key.limits) {
+        limits if limits.is_empty() => String::new(),
+        limits => format!("limits {limits}  "),
+    };
     Ok(format!(
-        "{}  {}  {}…  {state}  {}  created {}  used {}  expires {}  {}",
+        "{}  {}  {}…  {state}  {}  created {}  used {}  expires {}  {limits}{}",
         key.id,
         key.organization_name,
         key.hint,

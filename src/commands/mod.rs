@@ -1,8 +1,10 @@
 //! The commands beside the three roles, one module each.
 
+pub mod credits;
 pub mod doctor;
 pub mod key;
 pub mod models;
 pub mod secret;
 pub mod sweep;
 pub(crate) mod upload;
+pub mod usage;

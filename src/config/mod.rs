@@ -5,6 +5,7 @@
 //! belong to clouds and to OpenTelemetry.
 
 mod api;
+pub mod credits;
 mod database;
 #[cfg(test)]
 mod documentation;
@@ -156,6 +157,10 @@ impl Config {
             "database_url" => Some(redact_url(&self.database_url)),
             "database_connections" => Some(self.server_limits.connections.to_string()),
             "storage_url" => Some(redact_url(&self.storage_url)),
+            "rate_limits" => {
+                let limits = self.settings.credits.rate_limits(self.settings.service.environment);
+                Some(credits::limits_to_text(&limits))
+            }
             "secret_key" => self.settings.webhooks.secret_key.as_ref().map(|key| format!("{key:?}")),
             "secret_key_old" => self.settings.webhooks.secret_key_old.as_ref().map(|key| format!("{key:?}")),
             "queue_url" => Some(match &self.queue {

@@ -12,6 +12,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
 use super::api::ApiArguments;
+use super::credits::CreditArguments;
 use super::database::DatabaseArguments;
 #[cfg(feature = "fakes")]
 use super::fakes::FakeArguments;
@@ -39,6 +40,8 @@ pub struct Settings {
     pub models: ModelArguments,
     #[command(flatten)]
     pub api: ApiArguments,
+    #[command(flatten)]
+    pub credits: CreditArguments,
     #[command(flatten)]
     pub webhooks: WebhookArguments,
     #[command(flatten)]

@@ -1,5 +1,6 @@
 //! What processes of one database do for each other.
 
+mod ledger;
 mod reports;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ pub struct Tasks {
     reporter: Reporter,
     publisher: JoinHandle<()>,
     sender: JoinHandle<()>,
+    ledger: JoinHandle<()>,
 }
 
 impl Tasks {
@@ -34,7 +36,8 @@ impl Tasks {
     ) -> Self {
         let process = ProcessId::generate();
         let store = webhooks.store().clone();
-        let (publishing, sending, stopped) = (store.clone(), stopped.clone(), stopped.clone());
+        let (publishing, keeping) = (store.clone(), store.clone());
+        let (sending, kept, stopped) = (stopped.clone(), stopped.clone(), stopped.clone());
         let retention = config.settings.api.event_retention;
         let publisher = tokio::spawn(async move {
             if !role.has_api() {
@@ -51,7 +54,17 @@ impl Tasks {
                 webhooks.send_until(wait_until_stopped(sending)).await;
             }
         });
-        Self { reporter: reports::start(&store, process, role, pipeline), publisher, sender }
+        let ledger = tokio::spawn(async move {
+            if !role.has_api() {
+                return;
+            }
+            tokio::select! {
+                () = wait_until_stopped(kept) => {}
+                () = ledger::keep_forever(&keeping, process) => {}
+            }
+            ledger::stop(&keeping).await;
+        });
+        Self { reporter: reports::start(&store, process, role, pipeline), publisher, sender, ledger }
     }
 
     /// Waits until they have ended: others go on with what this process did.
@@ -61,6 +74,7 @@ impl Tasks {
     pub async fn stop(self) -> Result<(), JoinError> {
         self.reporter.stop().await;
         self.publisher.await?;
-        self.sender.await
+        self.sender.await?;
+        self.ledger.await
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use photofinish_servers::Postgres;
 use photofinish_store::conformance::{AlbumFixture, face, test_settings, text};
 use photofinish_store::model::photo::{Embedding, PhotoQuery, PhotoState};
+use photofinish_store::model::rate::{RateClass, RateShare};
 use photofinish_store::traits::{Lease, PhotoResults, TextQuery};
 use photofinish_store::{Store, StoreSettings};
 use sqlx::{Connection, PgConnection};
@@ -231,6 +232,12 @@ async fn run_queue_calls(report: &mut PlanReport, fixture: &AlbumFixture) -> Res
     let plans = report.plans.take();
     report.add_plan(&plans, "confirm: lock the photos", "for no key update");
     report.add_plan(&plans, "confirm: queue the photos", "state = 'queued', confirmed_at");
+    report.add_plan(&plans, "confirm: hold their price", "Query Text: insert into credit_shard");
+    for _ in 0..6 {
+        fixture.store.credits.balance(&fixture.tenant).await?;
+    }
+    let plans = report.plans.take();
+    report.add_plan(&plans, "confirm, credits enforced: what the tenant has left", "from credit_grant");
     let mut leases = Vec::new();
     for _ in 0..6 {
         leases = fixture.lease_fresh(BATCH, LONG).await;
@@ -257,7 +264,15 @@ async fn run_queue_calls(report: &mut PlanReport, fixture: &AlbumFixture) -> Res
     report.add_plan(&plans, "finish: make the photos ready", "set state = 'ready'");
     report.add_plan(&plans, "finish: delete earlier detections", "delete from face");
     report.add_plan(&plans, "finish: insert the faces", "insert into face");
+    report.add_plan(&plans, "finish: spend what is held, and count it", "Query Text: with balances as");
     report.add_plan(&plans, "finish: increment the change number of the album", "changes = changes + 1");
+    let windows = fixture.store.rate_windows.clone().ok_or("no Postgres")?;
+    for _ in 0..6 {
+        let (key, class) = (fixture.key.id, RateClass::Read);
+        windows.take(RateShare { key, class, begins: 60, units: 6, limit: 600 }).await?;
+    }
+    let plans = report.plans.take();
+    report.add_plan(&plans, "rate limit: take a hundredth", "insert into rate_window");
     for _ in 0..6 {
         fixture.store.outbox_queue.list_unpublished(256).await?;
     }

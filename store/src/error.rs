@@ -19,6 +19,8 @@ pub enum StoreErrorKind {
     Invalid,
     /// The row or object does not have the shape that this version writes.
     Corrupt,
+    /// The balance of the tenant does not cover the price.
+    InsufficientCredits,
 }
 
 impl fmt::Display for StoreErrorKind {
@@ -30,6 +32,7 @@ impl fmt::Display for StoreErrorKind {
             Self::Unavailable => "unavailable",
             Self::Invalid => "invalid setting",
             Self::Corrupt => "corrupt",
+            Self::InsufficientCredits => "insufficient credits",
         })
     }
 }

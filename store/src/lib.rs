@@ -6,12 +6,14 @@
 pub mod blobs;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod credit_traits;
 pub mod error;
 mod event_traits;
 pub mod folder;
 mod key_cache;
 pub mod metric_names;
 pub mod model;
+mod outbox_traits;
 pub mod private;
 mod process_traits;
 mod queue;
@@ -28,5 +30,5 @@ pub use error::{StoreError, StoreErrorKind};
 pub use queue::jetstream::QueueSettings;
 pub use sealing::MasterSecret;
 pub use sql::{DatabaseKind, SealedSecrets, ServerLimits, lock_database, migrate};
-pub use store::{Embedded, Store, StoreSettings, open_keys};
+pub use store::{Accounts, Embedded, Store, StoreSettings, open_accounts, open_keys};
 pub use turns::on_behalf_of;

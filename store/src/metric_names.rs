@@ -1,6 +1,7 @@
 //! The names and descriptions of this crate's metrics.
 
 use crate::model::photo::FailureReason;
+use crate::model::webhook::AttemptOutcome;
 
 /// Counter, label `reason`: failed photos, reported by a worker or by the queue at their attempt limit.
 pub const PHOTOS_FAILED: &str = "photofinish_photos_failed_total";
@@ -32,6 +33,19 @@ pub const QUEUE_DEPTH: &str = "photofinish_queue_depth";
 /// process reports the same value.
 pub const QUEUE_AGE_SECONDS: &str = "photofinish_queue_age_seconds";
 
+/// Gauge, label `organization`: credits that the live keys of an organization can still use, where credits are enforced. Every
+/// process with an API reports the same value.
+pub const CREDITS_AVAILABLE: &str = "photofinish_credits_available";
+
+/// Counter: events that were published.
+pub const EVENTS_PUBLISHED: &str = "photofinish_events_published_total";
+/// Counter, label `outcome`: attempts to send an event to a webhook, by what came of them.
+pub const WEBHOOK_ATTEMPTS: &str = "photofinish_webhook_attempts_total";
+/// Histogram: seconds that an attempt to send an event to a webhook took.
+pub const WEBHOOK_ATTEMPT_SECONDS: &str = "photofinish_webhook_attempt_duration_seconds";
+/// Histogram: seconds from an event to its delivery.
+pub const WEBHOOK_LAG_SECONDS: &str = "photofinish_webhook_lag_seconds";
+
 /// Describes the metrics to the recorder. To be called once, after it is installed.
 pub fn describe() {
     metrics::describe_counter!(PHOTOS_FAILED, "Failed photos");
@@ -50,6 +64,20 @@ pub fn describe() {
     metrics::describe_counter!(QUEUE_SWEPT, "Photos whose lost message is published again");
     metrics::describe_gauge!(QUEUE_STREAM_LAG, "Undelivered messages of the work stream");
     metrics::describe_gauge!(QUEUE_STREAM_HELD, "Delivered and unacknowledged messages of the work stream");
+    metrics::describe_gauge!(CREDITS_AVAILABLE, "Credits that live keys can still use, by organization");
+    metrics::describe_counter!(EVENTS_PUBLISHED, "Published events");
+    metrics::describe_counter!(WEBHOOK_ATTEMPTS, "Attempts to send events to webhooks, by outcome");
+    let seconds = metrics::Unit::Seconds;
+    metrics::describe_histogram!(
+        WEBHOOK_ATTEMPT_SECONDS,
+        seconds,
+        "Duration of attempts to send events in seconds"
+    );
+    metrics::describe_histogram!(
+        WEBHOOK_LAG_SECONDS,
+        seconds,
+        "Time from an event to its delivery in seconds"
+    );
     metrics::describe_gauge!(QUEUE_DEPTH, "Waiting photos of all albums, NaN if unknown");
     metrics::describe_gauge!(
         QUEUE_AGE_SECONDS,
@@ -63,5 +91,8 @@ pub fn describe() {
 pub fn register_counters() {
     for reason in FailureReason::ALL {
         metrics::counter!(PHOTOS_FAILED, "reason" => reason.as_str()).increment(0);
+    }
+    for outcome in AttemptOutcome::NAMES {
+        metrics::counter!(WEBHOOK_ATTEMPTS, "outcome" => outcome).increment(0);
     }
 }

@@ -14,6 +14,7 @@ use crate::blobs::storage::{Storage, StorageSettings};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key_cache::CachedKeys;
 use crate::metric_names;
+use crate::model::credit::{CreditSettings, TenantBalance};
 use crate::model::object_key::ObjectKey;
 use crate::queue::jetstream::{JetStreamQueue, QueueSettings};
 use crate::sealing::MasterSecret;
@@ -21,9 +22,9 @@ use crate::search::faces::FaceCache;
 use crate::search::texts::TextSearch;
 use crate::sql;
 use crate::sql::{
-    Database, DatabaseKind, SealedSecrets, ServerLimits, SqlAlbums, SqlDeliveryQueue, SqlEvents, SqlFaces,
-    SqlGcQueries, SqlKeys, SqlPhotos, SqlProbes, SqlProcesses, SqlQueue, SqlTaskLeases, SqlTexts,
-    SqlUploadTargets, SqlWebhooks,
+    Database, DatabaseKind, SealedSecrets, ServerLimits, SharedLedger, SqlAlbums, SqlCredits,
+    SqlDeliveryQueue, SqlEvents, SqlFaces, SqlGcQueries, SqlKeys, SqlPhotos, SqlProbes, SqlProcesses,
+    SqlQueue, SqlRateWindows, SqlTaskLeases, SqlTexts, SqlUploadTargets, SqlWebhooks,
 };
 use crate::traits::{self, UploadTarget};
 
@@ -59,6 +60,12 @@ pub struct Store {
     pub webhooks: Arc<dyn traits::Webhooks>,
     /// The work of sending events to webhooks.
     pub deliveries: Arc<dyn traits::DeliveryQueue>,
+    /// What tenants have and use.
+    pub credits: Arc<dyn traits::CreditLedger>,
+    /// What one process at a time does with credits.
+    pub ledger_task: Arc<dyn traits::LedgerTask>,
+    /// The rate limits that processes share; `None` where one process alone has requests.
+    pub rate_windows: Option<Arc<dyn traits::RateWindows>>,
     /// Tasks that one process at a time does.
     pub tasks: Arc<dyn traits::TaskLeases>,
     /// What the processes of this database report.
@@ -121,6 +128,8 @@ pub struct StoreSettings {
     /// On how many cells of a photo a network runs at most: bounds the estimated cost of photos of a grid, by which
     /// organizations share the work.
     pub max_cells: u32,
+    /// What things cost, and what is declined.
+    pub credits: CreditSettings,
     /// Upper bound of the vectors in the face index, bytes.
     pub face_index_bytes: usize,
     /// The message queue that offers photos to workers; without one they poll the database.
@@ -148,8 +157,12 @@ impl Store {
         let events = Arc::new(SqlEvents::new(database.clone()));
         let faces = Arc::new(SqlFaces::new(database.clone()));
         let face_cache = Arc::new(FaceCache::new(faces, settings.face_index_bytes));
+        let ledger = SharedLedger::new(settings.credits);
+        let credits = Arc::new(SqlCredits::new(database.clone(), Arc::clone(&ledger)));
+        let rate_windows = SqlRateWindows::new(database.clone());
+        let is_shared = database.kind() == DatabaseKind::Postgres;
         let sql_queue =
-            Arc::new(SqlQueue::start(database.clone(), settings.attempt_limit, settings.max_cells));
+            Arc::new(SqlQueue::start(database.clone(), ledger, settings.attempt_limit, settings.max_cells));
         let jetstream = open_jetstream(settings.queue, Arc::clone(&sql_queue) as _).await?;
         Ok(Self {
             keys: Arc::new(CachedKeys::new(SqlKeys::new(database.clone()))),
@@ -169,6 +182,9 @@ impl Store {
             webhooks: Arc::new(SqlWebhooks::new(database.clone(), settings.master_secret.clone())),
             deliveries: Arc::new(SqlDeliveryQueue::new(database.clone(), settings.master_secret.clone())),
             master_secret: settings.master_secret,
+            credits: Arc::clone(&credits) as _,
+            ledger_task: credits,
+            rate_windows: is_shared.then(|| Arc::new(rate_windows) as _),
             tasks: Arc::new(SqlTaskLeases::new(database.clone())),
             processes: Arc::new(SqlProcesses::new(database.clone())),
             local: storage.local(),
@@ -217,6 +233,21 @@ impl Store {
         // Never negative: the clock of the machine that confirmed the photo may be ahead of this one.
         let age = since.map_or(0.0, |since| (OffsetDateTime::now_utc() - since).as_seconds_f64().max(0.0));
         Ok((depth as f64, age))
+    }
+
+    /// Sets the gauge of what live keys can still use, where credits are enforced.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn measure_credits(&self) -> Result<(), StoreError> {
+        if !self.credits.settings().is_enforced {
+            return Ok(());
+        }
+        for TenantBalance { organization, balance, .. } in self.credits.list_balances().await? {
+            metrics::gauge!(metric_names::CREDITS_AVAILABLE, "organization" => organization)
+                .set(balance.available().to_f64());
+        }
+        Ok(())
     }
 
     /// Brings the albums in memory up to the database every `period`, until it is dropped, for what no search asks for:
@@ -324,6 +355,31 @@ pub async fn open_keys(
     server_limits: &ServerLimits,
 ) -> Result<Arc<dyn traits::Keys>, StoreError> {
     Ok(Arc::new(SqlKeys::new(Database::open(database_url, server_limits).await?)))
+}
+
+/// Organizations, their keys and their credits.
+pub struct Accounts {
+    /// Organizations and API keys.
+    pub keys: Arc<dyn traits::Keys>,
+    /// What tenants have and use.
+    pub credits: Arc<dyn traits::CreditLedger>,
+}
+
+/// Opens (and creates, at first start) the database alone, for the accounts of organizations.
+///
+/// # Errors
+/// As [`Store::open`].
+pub async fn open_accounts(
+    database_url: &str,
+    server_limits: &ServerLimits,
+    credits: CreditSettings,
+) -> Result<Accounts, StoreError> {
+    let database = Database::open(database_url, server_limits).await?;
+    let ledger = SharedLedger::new(credits);
+    Ok(Accounts {
+        keys: Arc::new(SqlKeys::new(database.clone())),
+        credits: Arc::new(SqlCredits::new(database, ledger)),
+    })
 }
 
 /// Opens the message queue beside the database, if one is configured.

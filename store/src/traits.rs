@@ -19,9 +19,11 @@ use crate::model::photo::{
     PhotoQuery, PhotoSize, StateCounts,
 };
 
+pub use crate::credit_traits::{ConfirmedUploads, CreditLedger, Decline, LedgerTask, RateWindows};
 pub use crate::event_traits::{EventPublisher, Events};
 pub use crate::model::hit::{FaceHit, HitReason, SelfieHit, SelfieQuery, SelfieScale};
 pub use crate::model::probe::{ExpiredPosition, Probe, ProbeOutcome, ProbeRefusal};
+pub use crate::outbox_traits::{NamedLease, OutboxQueue, UnpublishedPhoto, UnpublishedPhotos};
 pub use crate::process_traits::{Processes, TaskLeases};
 pub use crate::webhook_traits::{DeliveryQueue, Webhooks};
 
@@ -33,6 +35,8 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 pub trait Keys: Send + Sync {
     /// Returns the organization of this name; creates it when there is none.
     async fn get_or_create_organization(&self, name: &str) -> Result<OrganizationId>;
+    /// Returns the organization of this name.
+    async fn find_organization(&self, name: &str) -> Result<Option<OrganizationId>>;
     /// Stores a key. `Conflict` when its digest is stored already.
     async fn create(&self, key: NewKey) -> Result<Key>;
     /// Returns the key of this digest, also when it is revoked or expired. The answer of a store may be a few seconds
@@ -176,17 +180,20 @@ pub struct Upload {
 #[async_trait]
 pub trait Queue: Send + Sync {
     /// Queues photos that wait for their upload, and failed ones, which were uploaded again, with their attempts reset;
-    /// idempotent, durable when it returns. Returns the ids that exist, also those that were confirmed before.
-    async fn confirm_uploads(&self, album: AlbumId, uploads: &[Upload]) -> Result<Vec<PhotoId>>;
-    /// Does the same for uploads of unknown size.
+    /// idempotent, durable when it returns. Holds the price of each that was never ready; where credits are enforced, those
+    /// that the balance does not cover are declined, the last ones first.
+    async fn confirm_uploads(&self, album: AlbumId, uploads: &[Upload]) -> Result<ConfirmedUploads>;
+    /// Does the same for uploads of unknown size; returns the ids that exist and are not declined.
     async fn confirm(&self, album: AlbumId, photos: &[PhotoId]) -> Result<Vec<PhotoId>> {
         let uploads: Vec<Upload> =
             photos.iter().map(|photo| Upload { photo: *photo, size_bytes: None }).collect();
-        self.confirm_uploads(album, &uploads).await
+        Ok(self.confirm_uploads(album, &uploads).await?.photos)
     }
-    /// Requeues a failed photo with its attempts reset. `Conflict` when it has not failed.
+    /// Requeues a failed photo with its attempts reset. `Conflict` when it has not failed, `InsufficientCredits` when its
+    /// price must be held again and the balance does not cover it.
     async fn retry(&self, album: AlbumId, photo: PhotoId) -> Result<()>;
-    /// Requeues every ready or failed photo of an album; returns how many.
+    /// Requeues every ready or failed photo of an album; returns how many. Holds the price of those that were never ready,
+    /// also beyond the balance: they were accepted before.
     async fn reprocess(&self, album: AlbumId) -> Result<u64>;
     /// Leases photos, in turn between organizations and between the albums of each, by what photos cost. The attempt is
     /// counted and committed before this returns. Photos that have reached their attempt limit become failed
@@ -195,7 +202,8 @@ pub trait Queue: Send + Sync {
     /// Extends leases to `ttl` from now; returns those that are still running.
     async fn renew(&self, leases: &[LeaseId], ttl: Duration) -> Result<Vec<LeaseId>>;
     /// Writes faces, texts, state and a new change number for all photos in one transaction, fenced by lease. Replaces
-    /// what an earlier attempt wrote. Returns one outcome per photo, in order.
+    /// what an earlier attempt wrote, and charges what is held for photos that become ready for the first time. Returns one
+    /// outcome per photo, in order.
     async fn finish(&self, photos: Vec<PhotoResults>) -> Result<Vec<FinishOutcome>>;
     /// Marks a photo as failed; final unless it is retried.
     async fn fail(&self, lease: &Lease, reason: FailureReason, detail: &str) -> Result<FinishOutcome>;
@@ -217,57 +225,6 @@ pub struct PhotoRef {
     pub album: AlbumId,
     /// Its id.
     pub photo: PhotoId,
-}
-
-/// A queued photo for which no message has been published yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnpublishedPhoto {
-    /// The photo.
-    pub photo: PhotoRef,
-    /// When it was queued, microseconds. Distinguishes this stay in the queue from earlier and later ones.
-    pub confirmed_at: i64,
-}
-
-/// Photos to publish now.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UnpublishedPhotos {
-    /// The photos in the order in which workers should get them.
-    pub photos: Vec<UnpublishedPhoto>,
-    /// What they cost together, in photos of 24 megapixels without a grid.
-    pub cost: u64,
-}
-
-/// The answer to a message that names a photo.
-#[derive(Clone, Debug)]
-pub enum NamedLease {
-    /// The caller has leased it.
-    Leased(Lease),
-    /// It needs no work: it is ready, failed or deleted. Its message can be acknowledged.
-    Obsolete,
-    /// Another worker has leased it. Its message is still needed: that worker may die.
-    HeldElsewhere,
-    /// An earlier lease of it expired. It will be leased alone, as a crash suspect, and not by a message.
-    CrashSuspect,
-}
-
-/// The database's side of a message queue that carries photo ids to workers. The database stays the source of truth:
-/// messages may be lost, duplicated or late, and every confirmed photo is still processed once.
-#[async_trait]
-pub trait OutboxQueue: Queue {
-    /// Returns queued photos that are not published yet, until they cost `max_cost`: in turn between organizations, in
-    /// turn between the albums of one, each by cost, and oldest first within an album. Returns fewer when there are no
-    /// more, or when there are more organizations than one call reads.
-    async fn list_unpublished(&self, max_cost: u64) -> Result<UnpublishedPhotos>;
-    /// Records that messages were published for these photos. Skips photos that were requeued meanwhile (their
-    /// `confirmed_at` differs) and those of closed albums.
-    async fn mark_published(&self, photos: &[UnpublishedPhoto]) -> Result<()>;
-    /// Leases exactly these photos, if they are fresh; the attempt is counted and committed before this returns. A crash
-    /// suspect is left as it is, or becomes failed when it has reached its attempt limit. Returns one answer per photo,
-    /// in order.
-    async fn lease_named(&self, photos: &[PhotoRef], ttl: Duration) -> Result<Vec<NamedLease>>;
-    /// Makes photos unpublished again that were published before `before` (microseconds) and still wait, or whose lease
-    /// expired; the latter wait as crash suspects. Returns how many.
-    async fn republish(&self, before: i64) -> Result<u64>;
 }
 
 /// Selfies.

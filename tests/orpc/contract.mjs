@@ -32,6 +32,13 @@ export const contract = {
   events: {
     list: post('/events/list'),
   },
+  credits: {
+    get: post('/credits/get'),
+    mockSet: post('/credits/mock/set'),
+  },
+  usage: {
+    get: post('/usage/get'),
+  },
   // Not part of the API: an unknown path must still come back as an error that the client understands.
   nothing: post('/no/such/path'),
 }

@@ -1,5 +1,6 @@
 // Calls the running service through the real oRPC client, as a partner's program would.
-// Environment: BASE_URL (ends with /openapi), KEY, NARROW_KEY (search:read alone), PHOTO (a JPEG file), SELFIE (a JPEG
+// Environment: BASE_URL (ends with /openapi), KEY, NARROW_KEY (search:read alone), POOR_KEY (a test key of an organization
+// of its own), LIMITED_KEY (two reads a minute), PHOTO (a JPEG file), SELFIE (a JPEG
 // file of the person in it), BIB (the number in it). Run by the integration test `orpc`.
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
@@ -7,7 +8,7 @@ import { isDefinedError, ORPCError, createORPCClient, safe } from '@orpc/client'
 import { OpenAPILink } from '@orpc/openapi-client/fetch'
 import { contract } from './contract.mjs'
 
-const { BASE_URL, KEY, NARROW_KEY, PHOTO, SELFIE, BIB } = process.env
+const { BASE_URL, KEY, NARROW_KEY, POOR_KEY, LIMITED_KEY, PHOTO, SELFIE, BIB } = process.env
 
 function clientWith(key, extraHeaders = {}) {
   const headers = key === undefined ? extraHeaders : { 'x-api-key': key, ...extraHeaders }
@@ -145,6 +146,36 @@ const steps = {
       code: 'UNPROCESSABLE_CONTENT', status: 422, defined: true,
       data: (data) => assert.equal(data.declineCode, 'TEXT_SEARCH_DISABLED'),
     })
+  },
+
+  async 'credits are shown and used up, and the decline arrives with its code'() {
+    const poor = clientWith(POOR_KEY)
+    const rich = await poor.credits.get()
+    assert.equal(rich.mode, 'test')
+    assert.equal(rich.balance, 10_000)
+    assert.equal(rich.unlimited, false)
+    assert.equal((await poor.credits.mockSet({ balance: 0.5 })).balance, 0.5)
+    const { id } = await poor.albums.create({ title: 'Too dear' })
+    await fails(poor.photos.photo.signed({ albumId: id, filename: 'a.jpg', contentType: 'image/jpeg' }), {
+      code: 'UNPROCESSABLE_CONTENT', status: 422, defined: true,
+      data: (data) => assert.deepEqual(data, { declineCode: 'INSUFFICIENT_CREDITS', balance: 0.5, price: 1 }),
+    })
+    const today = new Date().toISOString().slice(0, 10)
+    const usage = await client.usage.get({ from: today, to: today, by: ['operation'] })
+    assert.ok(usage.rows.some((row) => row.operation === 'photo' && row.count >= 1), JSON.stringify(usage))
+  },
+
+  async 'a request above the limit arrives with the seconds to wait'() {
+    const limited = clientWith(LIMITED_KEY)
+    // A third request may be the first of the next minute, a fifth cannot be.
+    const calls = []
+    for (let call = 0; call < 5; call++) calls.push(await safe(limited.credits.get()))
+    const refused = calls.find(({ error }) => error)
+    assert.ok(refused, 'none of five requests was refused')
+    assert.equal(refused.error.code, 'TOO_MANY_REQUESTS')
+    assert.equal(refused.error.status, 429)
+    assert.equal(refused.error.defined, true)
+    assert.ok(refused.error.data.tryAgainIn > 0 && refused.error.data.tryAgainIn <= 60)
   },
 
   async 'input problems arrive as undefined ORPCErrors with issues'() {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use photofinish_store::error::{StoreError, StoreErrorKind};
+use photofinish_store::traits::Decline;
 use serde::Serialize;
 use serde_json::{Value, json};
 use warp::http::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER};
@@ -102,6 +103,14 @@ impl ApiError {
     /// Returns a 422 for a valid request that this selfie or this album cannot serve.
     pub(crate) fn declined(code: DeclineCode) -> Self {
         Self::new(ErrorKind::UnprocessableContent).with_data(json!({ "declineCode": code.as_str() }))
+    }
+
+    /// Returns a 422 for something that the balance does not cover.
+    pub(crate) fn insufficient_credits(decline: &Decline) -> Self {
+        let Decline { balance, price } = decline;
+        let code = DeclineCode::InsufficientCredits.as_str();
+        let data = json!({ "declineCode": code, "balance": balance, "price": price });
+        Self::new(ErrorKind::UnprocessableContent).with_data(data)
     }
 
     /// Returns a 429; the wait is in the body (milliseconds precision) and in `retry-after`.
@@ -237,6 +246,9 @@ impl From<StoreError> for ApiError {
         let api_error = match error.kind {
             StoreErrorKind::NotFound => return Self::not_found(),
             StoreErrorKind::Conflict => return Self::new(ErrorKind::Conflict),
+            StoreErrorKind::InsufficientCredits => {
+                return Self::declined(DeclineCode::InsufficientCredits);
+            }
             StoreErrorKind::TooLarge => return Self::new(ErrorKind::PayloadTooLarge),
             StoreErrorKind::Unavailable => {
                 Self::new(ErrorKind::ServiceUnavailable).with_retry_after(retry_after)
@@ -300,6 +312,7 @@ mod tests {
         assert_eq!(status_of(StoreErrorKind::NotFound), 404);
         assert_eq!(status_of(StoreErrorKind::Conflict), 409);
         assert_eq!(status_of(StoreErrorKind::TooLarge), 413);
+        assert_eq!(status_of(StoreErrorKind::InsufficientCredits), 422);
         assert_eq!(status_of(StoreErrorKind::Unavailable), 503);
         assert_eq!(status_of(StoreErrorKind::Corrupt), 500);
         assert_eq!(status_of(StoreErrorKind::Invalid), 500);

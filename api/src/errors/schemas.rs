@@ -57,7 +57,11 @@ fn data_schema(kind: ErrorKind) -> Object {
         ErrorKind::UnprocessableContent => {
             let codes = DeclineCode::ALL.map(DeclineCode::as_str);
             let reasons = format!("Why the request is declined: {}.", codes.join(", "));
-            data.property("declineCode", typed_schema(Type::String).description(Some(reasons))).build()
+            let number = |description: &str| typed_schema(Type::Number).description(Some(description));
+            data.property("declineCode", typed_schema(Type::String).description(Some(reasons)))
+                .property("balance", number("Of `INSUFFICIENT_CREDITS`: the credits that can still be used."))
+                .property("price", number("Of `INSUFFICIENT_CREDITS`: the credits that were needed."))
+                .build()
         }
         ErrorKind::TooManyRequests => {
             let seconds = typed_schema(Type::Number).minimum(Some(0.0));

@@ -29,7 +29,8 @@ const PAGE: u32 = 100;
 
 pub(crate) async fn list(ctx: Context, caller: AnyScope, input: ListEvents) -> Result<EventPage, ApiError> {
     let after = input.after.map_or(0, |position| position.0);
-    let query = EventQuery { after, types: input.types, album: input.album, limit: input.limit };
+    let types = visible_types(&caller, input.types)?;
+    let query = EventQuery { after, types, album: input.album, limit: input.limit };
     let page = ctx.store.events.list(&caller.tenant, query).await?;
     Ok(EventPage {
         events: page.events.iter().map(Event::from).collect(),
@@ -44,6 +45,7 @@ pub(crate) async fn stream(
     input: ListEvents,
     last_event_id: LastEventId,
 ) -> Result<Response, ApiError> {
+    let types = visible_types(&caller, input.types)?.into_iter().collect();
     let permit = ctx.event_feed.open(caller.key, &ctx.store.events)?;
     let resumed = match last_event_id.0 {
         Some(id) => {
@@ -57,12 +59,26 @@ pub(crate) async fn stream(
         None => ctx.store.events.newest().await?,
     };
     let (sender, response) = open_stream();
-    let types = input.types.into_iter().collect();
     let stream = EventStream { ctx, caller, permit, sender, position, types, album: input.album };
     let task = async move { stream.run().await };
     // The task ends when the key becomes invalid, the service drains, the database fails, or the client disconnects.
     tokio::spawn(task.in_current_span());
     Ok(response)
+}
+
+/// Returns the types that a caller asks for and may see; empty for all.
+///
+/// # Errors
+/// 403 if it asks for one that is only for keys that manage albums.
+fn visible_types(caller: &AnyScope, asked: Vec<EventType>) -> Result<Vec<EventType>, ApiError> {
+    if caller.can_manage {
+        return Ok(asked);
+    }
+    if asked.iter().any(|event_type| event_type.is_for_managers()) {
+        return Err(ApiError::new(ErrorKind::Forbidden).with_code("INSUFFICIENT_SCOPE"));
+    }
+    let visible = EventType::ALL.into_iter().filter(|event_type| !event_type.is_for_managers());
+    Ok(if asked.is_empty() { visible.collect() } else { asked })
 }
 
 /// A stream of events to one client.

@@ -4,6 +4,7 @@
 //! operation requires.
 
 pub(crate) mod albums;
+pub(crate) mod credits;
 pub(crate) mod events;
 pub(crate) mod photos;
 pub(crate) mod progress;

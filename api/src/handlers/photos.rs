@@ -8,8 +8,10 @@ use photofinish_store::model::photo::PhotoQuery;
 use super::{parse_id, presign_picture_urls};
 use crate::auth::Uploader;
 use crate::context::Context;
+use crate::credits;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
+use crate::metrics::Declined;
 use crate::wire::Acknowledgement;
 use crate::wire::cursor;
 use crate::wire::photo::{ListPhotos, OnePhoto, Photo, PhotoDetail, PhotoPage};
@@ -85,6 +87,9 @@ pub(crate) async fn retry(
         Err(error) if error.kind == StoreErrorKind::Conflict => {
             Err(ApiError::new(ErrorKind::Conflict).with_code("PHOTO_HAS_NOT_FAILED"))
         }
-        Err(error) => Err(error.into()),
+        Err(error) => {
+            let price = ctx.store.credits.settings().prices.photo;
+            Err(credits::explain(&ctx, &caller.tenant, price, Declined::Retry, error).await)
+        }
     }
 }

@@ -6,6 +6,7 @@ use photofinish_store::traits::TextQuery;
 use super::parse_id;
 use crate::auth::Searcher;
 use crate::context::Context;
+use crate::credits;
 use crate::errors::ApiError;
 use crate::errors::table::DeclineCode;
 use crate::search;
@@ -30,9 +31,11 @@ pub(crate) async fn search_faces(
     if !album.config.face.enabled {
         return Err(ApiError::declined(DeclineCode::FaceSearchDisabled));
     }
-    let probe = search::load_or_create_embedding(&ctx, &album, parse_id(&input.image)?).await?;
+    let selfie = search::load_or_create_embedding(&ctx, &album, parse_id(&input.image)?).await?;
     let threshold = input.paging.min_confidence.unwrap_or(album.config.face.confidence_threshold);
-    let hits = search::find_faces(&ctx, album.id, &probe, threshold).await?;
+    let hits = search::find_faces(&ctx, album.id, &selfie.embedding, threshold).await?;
+    // Now that there is an answer.
+    credits::charge_face_search(&ctx, &caller.tenant, album.id, selfie.search).await?;
     Ok(search::load_page(&ctx, &album, hits, &input.paging).await?.into())
 }
 
@@ -48,5 +51,8 @@ pub(crate) async fn search_texts(
     let query = TextQuery { text: normalise_bib(&input.text), exact: input.exact };
     let threshold = input.paging.min_confidence.unwrap_or(album.config.text.confidence_threshold);
     let hits = search::find_texts(&ctx, album.id, &query, threshold).await?;
+    if input.paging.after.is_none() {
+        credits::charge_text_search(&ctx, &caller.tenant, album.id).await?;
+    }
     Ok(search::load_page(&ctx, &album, hits, &input.paging).await?.into())
 }

@@ -12,8 +12,10 @@ use serde_json::json;
 use super::parse_id;
 use crate::auth::Uploader;
 use crate::context::{ApiSettings, Context};
+use crate::credits::{self, declined};
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
+use crate::metrics::Declined;
 use crate::urls::expiry_after;
 use crate::wire::Acknowledgement;
 use crate::wire::photo::OnePhoto;
@@ -34,6 +36,10 @@ pub(crate) async fn sign_photo(
 ) -> Result<PhotoTicket, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
     let photo = check_file(&ctx.settings, input.file)?;
+    let (covered, decline) = credits::count_covered_photos(&ctx, &caller.tenant).await?;
+    if covered == 0 {
+        return Err(declined(Declined::Ticket, &decline));
+    }
     let content_type = photo.content_type.clone();
     let ids = ctx.store.photos.create(input.album, vec![photo]).await?;
     let id = ids.first().ok_or_else(|| ApiError::internal("the store created no photo"))?;
@@ -46,11 +52,14 @@ pub(crate) async fn sign_photos(
     input: SignPhotos,
 ) -> Result<PhotoTickets, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
-    let checked: Vec<_> = input
-        .files
-        .into_iter()
-        .map(|file| (file.filename.clone(), check_file(&ctx.settings, file)))
-        .collect();
+    let (mut covered, decline) = credits::count_covered_photos(&ctx, &caller.tenant).await?;
+    let mut check = |file: PhotoFile| {
+        let photo = check_file(&ctx.settings, file)?;
+        covered = covered.checked_sub(1).ok_or_else(|| declined(Declined::Ticket, &decline))?;
+        Ok(photo)
+    };
+    let files = input.files.into_iter();
+    let checked: Vec<_> = files.map(|file| (file.filename.clone(), check(file))).collect();
     let photos: Vec<NewPhoto> = checked.iter().filter_map(|(_, photo)| photo.clone().ok()).collect();
     let ids =
         if photos.is_empty() { Vec::new() } else { ctx.store.photos.create(input.album, photos).await? };
@@ -81,7 +90,11 @@ pub(crate) async fn confirm_photo(
     let photo = ctx.store.photos.get(input.album, id).await?;
     if is_to_be_queued(photo.state) {
         let upload = check_uploaded(&ctx, &caller, &photo).await?;
-        if ctx.store.queue.confirm_uploads(input.album, &[upload]).await?.is_empty() {
+        let confirmed = ctx.store.queue.confirm_uploads(input.album, &[upload]).await?;
+        if let Some(decline) = confirmed.decline {
+            return Err(declined(Declined::Confirmation, &decline));
+        }
+        if confirmed.photos.is_empty() {
             return Err(ApiError::not_found());
         }
         (ctx.on_queued)();
@@ -97,15 +110,23 @@ pub(crate) async fn confirm_photos(
     ctx.store.albums.get(&caller.tenant, input.album).await?;
     let ids: Vec<PhotoId> = input.photos.iter().filter_map(|id| parse_id(id).ok()).collect();
     let known = ctx.store.photos.get_many(input.album, &ids).await?;
-    let UploadChecks { mut outcomes, uploaded } = check_uploads(&ctx, &caller, known).await;
-    let confirmed: HashSet<PhotoId> =
-        ctx.store.queue.confirm_uploads(input.album, &uploaded).await?.into_iter().collect();
-    if !confirmed.is_empty() {
+    let UploadChecks { mut outcomes, mut uploaded } = check_uploads(&ctx, &caller, known).await;
+    // In the order of the request: where the balance does not cover all, the first ones are confirmed.
+    let places: HashMap<PhotoId, usize> = ids.iter().copied().zip(0..).collect();
+    uploaded.sort_by_key(|upload| places.get(&upload.photo).copied());
+    let confirmed = ctx.store.queue.confirm_uploads(input.album, &uploaded).await?;
+    if !confirmed.photos.is_empty() {
         (ctx.on_queued)();
     }
+    let queued: HashSet<PhotoId> = confirmed.photos.into_iter().collect();
     // A photo that was deleted since it was checked cannot be confirmed.
-    for upload in uploaded.iter().filter(|upload| !confirmed.contains(&upload.photo)) {
+    for upload in uploaded.iter().filter(|upload| !queued.contains(&upload.photo)) {
         outcomes.insert(upload.photo, Err(ApiError::not_found()));
+    }
+    if let Some(decline) = confirmed.decline {
+        for photo in confirmed.declined {
+            outcomes.insert(photo, Err(declined(Declined::Confirmation, &decline)));
+        }
     }
     ApiError::log_entries(outcomes.values().filter_map(|outcome| outcome.as_ref().err()));
     let results = input.photos.into_iter().map(|text| {

@@ -27,7 +27,7 @@ use crate::auth::KEY_HEADER;
 use crate::errors::ApiError;
 use crate::errors::schemas as error_schemas;
 use crate::errors::table::ErrorKind;
-use crate::operation::{BASE_PATH, Operation, catalog};
+use crate::operation::{BASE_PATH, Operation, OperationInfo, catalog};
 use crate::reply::{self, REQUEST_ID_HEADER};
 use crate::validate::validators::Schemas;
 
@@ -84,10 +84,21 @@ pub fn openapi_document() -> Value {
     document
 }
 
-const TAGS: [(&str, &str); 3] = [
+const TAGS: [(&str, &str); 5] = [
     ("albums", "One album per event."),
     ("photos", "Upload photos and see what was detected in them."),
     ("search", "Find photos by selfie or by bib number."),
+    ("events", "Be told what happens, by a list, a stream or webhooks."),
+    ("credits", "What you have and what you used."),
+];
+
+/// The headers of a response to a key with a limit.
+const RATE_HEADERS: [(&str, &str); 5] = [
+    ("ratelimit-policy", "The limit: units (`q`) in a window of seconds (`w`)."),
+    ("ratelimit", "What is left of it: units (`r`), and seconds until the next window (`t`)."),
+    ("ratelimit-limit", "The limit, units a minute."),
+    ("ratelimit-remaining", "The units that are left."),
+    ("ratelimit-reset", "Seconds until the next window."),
 ];
 
 fn build_tag(name: &str, description: &str) -> Tag {
@@ -99,6 +110,10 @@ fn operation_tag(id: &str) -> &'static str {
         "albums"
     } else if id.starts_with("photos.search.") {
         "search"
+    } else if id.starts_with("events.") || id.starts_with("webhooks.") {
+        "events"
+    } else if id.starts_with("credits.") || id.starts_with("usage.") {
+        "credits"
     } else {
         "photos"
     }
@@ -120,16 +135,22 @@ fn build_path_item(operation: &Operation, schemas: &mut Schemas) -> PathItem {
         .operation_id(Some(info.id))
         .tag(operation_tag(info.id))
         .summary(Some(info.summary))
-        .description(Some(describe_operation(info.description, operation.scope)))
+        .description(Some(describe_operation(&info, operation.scope)))
         .request_body(Some(body))
         .responses(responses.build())
         .build();
     PathItem::new(HttpMethod::Post, operation)
 }
 
-fn describe_operation(description: &str, scope: Option<Scope>) -> String {
+fn describe_operation(info: &OperationInfo, scope: Option<Scope>) -> String {
     let scope = scope.map_or("Any scope.".to_owned(), |scope| format!("Scope: `{}`.", scope.as_str()));
-    if description.is_empty() { scope } else { format!("{description}\n\n{scope}") }
+    let class = format!("Limit: `{}`.", info.class.as_str());
+    let description = info.description;
+    if description.is_empty() {
+        format!("{class} {scope}")
+    } else {
+        format!("{description}\n\n{class} {scope}")
+    }
 }
 
 fn build_success_response(operation: &Operation, schemas: &mut Schemas) -> ResponseObject {
@@ -142,6 +163,9 @@ fn build_success_response(operation: &Operation, schemas: &mut Schemas) -> Respo
         .description("Success")
         .content(JSON_MEDIA_TYPE, content)
         .header(REQUEST_ID_HEADER, header);
+    for (name, description) in RATE_HEADERS {
+        response = response.header(name, HeaderBuilder::new().description(Some(description)).build());
+    }
     if operation.has_events {
         let text = utoipa::openapi::schema::ObjectBuilder::new()
             .schema_type(utoipa::openapi::schema::Type::String)

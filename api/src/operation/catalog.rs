@@ -1,6 +1,8 @@
 //! The list of all operations, in the order in which the readable page shows them.
 
-use crate::handlers::{albums, events, photos, progress, search, uploads, webhooks};
+use photofinish_store::model::rate::RateClass;
+
+use crate::handlers::{albums, credits, events, photos, progress, search as searches, uploads, webhooks};
 use crate::operation::{Operation, OperationInfo};
 
 /// Returns all operations of the partner API.
@@ -13,38 +15,39 @@ pub(crate) fn all_operations() -> Vec<Operation> {
         .chain(event_operations())
         .chain(webhook_operations())
         .chain(delivery_operations())
+        .chain(credit_operations())
         .collect()
 }
 
 fn album_operations() -> Vec<Operation> {
     vec![
         Operation::new(
-            info("albums.create", "Create an album", "Use one album per event. Settings missing in `config` get the defaults of the service."),
+            manage("albums.create", "Create an album", "Use one album per event. Settings missing in `config` get the defaults of the service."),
             albums::create,
         ),
         Operation::new(
-            info("albums.list", "List albums", "Newest first. The body may be omitted."),
+            read("albums.list", "List albums", "Newest first. The body may be omitted."),
             albums::list,
         ),
         Operation::new(
-            info("albums.get", "Get an album", ""),
+            read("albums.get", "Get an album", ""),
             albums::get,
         ),
         Operation::new(
-            info("albums.update", "Update an album", "Missing fields are not changed, within `config` too. Photos that are already processed \
+            manage("albums.update", "Update an album", "Missing fields are not changed, within `config` too. Photos that are already processed \
                     keep their results; `reprocessingNeeded` says whether processing them again would change these."),
             albums::update,
         ),
         Operation::new(
-            info("albums.delete", "Delete an album", "Deletes the album with its photos, their results, its selfies, and all their bytes."),
+            manage("albums.delete", "Delete an album", "Deletes the album with its photos, their results, its selfies, and all their bytes."),
             albums::delete,
         ),
         Operation::new(
-            info("albums.reprocess", "Reprocess an album", "Queues every ready or failed photo again."),
+            manage("albums.reprocess", "Reprocess an album", "Queues every ready or failed photo again."),
             albums::reprocess,
         ),
         Operation::new(
-            info("albums.progress", "Get the progress of an album", "With `accept: text/event-stream` the response is a stream that sends the object as \
+            read("albums.progress", "Get the progress of an album", "With `accept: text/event-stream` the response is a stream that sends the object as \
                     `event: message` every second, an error body as `event: error`, and `event: done` when no photo is \
                     queued or processing. A key that is revoked or expires ends the stream with the error."),
             progress::get,
@@ -56,38 +59,42 @@ fn album_operations() -> Vec<Operation> {
 fn upload_operations() -> Vec<Operation> {
     vec![
         Operation::new(
-            info(
+            upload(
                 "photos.photo.signed",
                 "Get an upload URL for a photo",
                 "Upload the bytes to the URL by HTTP PUT with the declared `Content-Type`, then call \
-                    `photos/photo/success`.",
+                    `photos/photo/success`. 422 with `data.declineCode` `INSUFFICIENT_CREDITS` if the balance covers \
+                    no photo.",
             ),
             uploads::sign_photo,
         ),
         Operation::new(
-            info(
+            upload(
                 "photos.photo.signed.batch",
                 "Get upload URLs for many photos",
-                "Each entry has its own result, in the order of the entries.",
+                "Each entry has its own result, in the order of the entries. Those that the balance does not cover are \
+                    declined, the last ones first.",
             ),
             uploads::sign_photos,
         ),
         Operation::new(
-            info(
+            upload(
                 "photos.photo.success",
                 "Confirm an upload",
                 "Queues the photo for processing. After the 200 the photo cannot get lost. May be repeated. A photo \
                     that failed is queued again, with the bytes that were uploaded last. \
                     412 with `data.code` `UPLOAD_MISSING` if the bytes were not uploaded; 413 with `PHOTO_TOO_LARGE` \
-                    if there are too many: they are deleted, and the upload URL can be used again.",
+                    if there are too many: they are deleted, and the upload URL can be used again. Holds the price of the \
+                    photo; 422 with `data.declineCode` `INSUFFICIENT_CREDITS` if the balance does not cover it.",
             ),
             uploads::confirm_photo,
         ),
         Operation::new(
-            info(
+            upload(
                 "photos.photo.success.batch",
                 "Confirm many uploads",
-                "Each photo has its own result, in the order of the request.",
+                "Each photo has its own result, in the order of the request. Those that the balance does not cover are \
+                    declined, the last ones first.",
             ),
             uploads::confirm_photos,
         ),
@@ -97,7 +104,7 @@ fn upload_operations() -> Vec<Operation> {
 fn photo_operations() -> Vec<Operation> {
     vec![
         Operation::new(
-            info(
+            read(
                 "photos.photo.list",
                 "List photos",
                 "Oldest first. Use `state` `failed` to list failures and their reasons.",
@@ -105,7 +112,7 @@ fn photo_operations() -> Vec<Operation> {
             photos::list,
         ),
         Operation::new(
-            info(
+            read(
                 "photos.photo.get",
                 "Get a photo and its results",
                 "Returns the detected faces and texts, whether searches find them, and if not, why.",
@@ -113,7 +120,7 @@ fn photo_operations() -> Vec<Operation> {
             photos::get,
         ),
         Operation::new(
-            info(
+            upload(
                 "photos.photo.delete",
                 "Delete a photo",
                 "Deletes the photo with its results and all its bytes.",
@@ -121,7 +128,12 @@ fn photo_operations() -> Vec<Operation> {
             photos::delete,
         ),
         Operation::new(
-            info("photos.photo.retry", "Retry a failed photo", "409 if the photo has not failed."),
+            upload(
+                "photos.photo.retry",
+                "Retry a failed photo",
+                "409 if the photo has not failed; 422 with `data.declineCode` `INSUFFICIENT_CREDITS` if the balance does \
+                    not cover it.",
+            ),
             photos::retry,
         ),
     ]
@@ -130,16 +142,16 @@ fn photo_operations() -> Vec<Operation> {
 fn search_operations() -> Vec<Operation> {
     vec![
         Operation::new(
-            info(
+            search(
                 "photos.search.face.signed",
                 "Get an upload URL for a selfie",
                 "Upload the bytes to the URL by HTTP PUT with the `Content-Type` of the image, then call \
                     `photos/search/face/list`.",
             ),
-            search::sign_selfie,
+            searches::sign_selfie,
         ),
         Operation::new(
-            info(
+            search(
                 "photos.search.face.list",
                 "Search a face",
                 "Searches for the largest face of the selfie. Its bytes are deleted as soon as the face \
@@ -147,17 +159,17 @@ fn search_operations() -> Vec<Operation> {
                     after the `imageId` has expired, 422 with `data.declineCode` `NO_FACE`, `UNREADABLE_IMAGE` or \
                     `FACE_SEARCH_DISABLED`.",
             ),
-            search::search_faces,
+            searches::search_faces,
         ),
         Operation::new(
-            info(
+            search(
                 "photos.search.text.list",
                 "Search a bib",
                 "Returns exact matches first; then, with lower confidence and unless `exact` is true, texts \
                     that differ by one edit or by look-alike characters, and numbers cut by the frame or a fold. 422 \
                     with `data.declineCode` `TEXT_SEARCH_DISABLED` if the album's bib search is disabled.",
             ),
-            search::search_texts,
+            searches::search_texts,
         ),
     ]
 }
@@ -165,14 +177,16 @@ fn search_operations() -> Vec<Operation> {
 fn event_operations() -> Vec<Operation> {
     vec![
         Operation::new(
-            info(
+            read(
                 "events.list",
                 "List events",
                 "What happened in your albums, oldest first, for as long as events are kept. `photo.ready` and \
-                    `photo.failed` name up to 250 photos each (`photos`: `photoId`, and `reason` of a failure; `count`); \
+                    `photo.failed` name up to 250 photos each (`photos`: `photoId`, and `reason` of a failure or whether the photo was ready \
+                    before, `again`; `count`); \
                     `album.idle` says that nothing of an album has been queued or processing for ten seconds (`total`, \
                     `ready`, `failed`, `awaitingUpload`), at most once a minute; `album.deleted` says how many `photos` \
-                    it had; `webhook.disabled` names a webhook that the service disabled. An event may be told twice; its `id` \
+                    it had; `webhook.disabled` names a webhook that the service disabled; `credits.low`, for keys with the \
+                    scope `album:manage`, says that the `balance` is below the `threshold` of the `mode`, once each time. An event may be told twice; its `id` \
                     stays the same. With `accept: text/event-stream` the \
                     response is a stream that sends each event as `event: message`, with its cursor as `id:`. It begins \
                     after the header `last-event-id`, else after `cursor`, else now. An event `events.lost` says that \
@@ -188,7 +202,7 @@ fn event_operations() -> Vec<Operation> {
 fn webhook_operations() -> Vec<Operation> {
     vec![
         Operation::new(
-            info(
+            manage(
                 "webhooks.create",
                 "Create a webhook",
                 "Events are sent to the URL by HTTP POST, signed by the scheme of Standard Webhooks with the `secret`, \
@@ -201,12 +215,12 @@ fn webhook_operations() -> Vec<Operation> {
             webhooks::create,
         ),
         Operation::new(
-            info("webhooks.list", "List webhooks", "Oldest first. The body may be omitted."),
+            read("webhooks.list", "List webhooks", "Oldest first. The body may be omitted."),
             webhooks::list,
         ),
-        Operation::new(info("webhooks.get", "Get a webhook", ""), webhooks::get),
+        Operation::new(read("webhooks.get", "Get a webhook", ""), webhooks::get),
         Operation::new(
-            info(
+            manage(
                 "webhooks.update",
                 "Update a webhook",
                 "Missing fields are not changed. What was cancelled while it was disabled is not sent again by enabling \
@@ -215,11 +229,11 @@ fn webhook_operations() -> Vec<Operation> {
             webhooks::update,
         ),
         Operation::new(
-            info("webhooks.delete", "Delete a webhook", "Deletes the webhook with its deliveries."),
+            manage("webhooks.delete", "Delete a webhook", "Deletes the webhook with its deliveries."),
             webhooks::delete,
         ),
         Operation::new(
-            info(
+            manage(
                 "webhooks.rotate",
                 "Replace the secret of a webhook",
                 "Returns the new secret, which only this response shows. For `overlapHours` both secrets sign.",
@@ -227,7 +241,7 @@ fn webhook_operations() -> Vec<Operation> {
             webhooks::rotate,
         ),
         Operation::new(
-            info(
+            manage(
                 "webhooks.test",
                 "Test a webhook",
                 "Sends an event of the type `webhook.test` at once and returns its delivery, within 15 seconds. It is not \
@@ -241,11 +255,11 @@ fn webhook_operations() -> Vec<Operation> {
 fn delivery_operations() -> Vec<Operation> {
     vec![
         Operation::new(
-            info("webhooks.deliveries.list", "List deliveries of a webhook", "Newest first."),
+            read("webhooks.deliveries.list", "List deliveries of a webhook", "Newest first."),
             webhooks::list_deliveries,
         ),
         Operation::new(
-            info(
+            read(
                 "webhooks.deliveries.get",
                 "Get a delivery",
                 "With its body and every attempt. Kept as long as its event.",
@@ -253,7 +267,7 @@ fn delivery_operations() -> Vec<Operation> {
             webhooks::get_delivery,
         ),
         Operation::new(
-            info(
+            manage(
                 "webhooks.redeliver",
                 "Send deliveries again",
                 "One of any state, or all since a time that failed or were cancelled. The `webhook-id` stays the same. 409 if \
@@ -264,6 +278,52 @@ fn delivery_operations() -> Vec<Operation> {
     ]
 }
 
-const fn info(id: &'static str, summary: &'static str, description: &'static str) -> OperationInfo {
-    OperationInfo { id, summary, description }
+fn credit_operations() -> Vec<Operation> {
+    vec![
+        Operation::new(
+            read(
+                "credits.get",
+                "Get the balance",
+                "Of the key's organization and mode. The body may be omitted. Confirming a photo holds its price; it is \
+                    spent when the photo is ready, and given back when it fails or is deleted. What a balance does not \
+                    cover is declined with 422 and `data.declineCode` `INSUFFICIENT_CREDITS`, unless `unlimited`. Test \
+                    keys have mock credits, which are refilled each day at 00:00 UTC.",
+            ),
+            credits::get,
+        ),
+        Operation::new(
+            manage(
+                "credits.mock.set",
+                "Set the mock credits of test keys",
+                "For trying what happens when credits run out. 403 with `data.code` `TEST_KEYS_ONLY` for a live key.",
+            ),
+            credits::set_mock,
+        ),
+        Operation::new(
+            read(
+                "usage.get",
+                "Get what was used",
+                "By day (UTC), album and operation, of the key's organization and mode. Searches that cost nothing are \
+                    counted some seconds later. Kept for 25 months. 400 with the issue `too_big` at `by` if there are \
+                    more than 10,000 rows.",
+            ),
+            credits::get_usage,
+        ),
+    ]
+}
+
+const fn read(id: &'static str, summary: &'static str, description: &'static str) -> OperationInfo {
+    OperationInfo { id, summary, description, class: RateClass::Read }
+}
+
+const fn manage(id: &'static str, summary: &'static str, description: &'static str) -> OperationInfo {
+    OperationInfo { class: RateClass::Manage, ..read(id, summary, description) }
+}
+
+const fn upload(id: &'static str, summary: &'static str, description: &'static str) -> OperationInfo {
+    OperationInfo { class: RateClass::Upload, ..read(id, summary, description) }
+}
+
+const fn search(id: &'static str, summary: &'static str, description: &'static str) -> OperationInfo {
+    OperationInfo { class: RateClass::Search, ..read(id, summary, description) }
 }

@@ -1,7 +1,7 @@
 //! An operation of the partner API: its id and path, its input and output types, and its handler.
 //!
 //! The router and the OpenAPI document are both made from the same list of operations, so they cannot differ. Every
-//! request to an operation passes the same steps: method, `accept` header, key and scope, body, validation, handler.
+//! request to an operation passes the same steps: method, `accept` header, key and scope, limit, body, validation, handler.
 
 pub(crate) mod accept;
 pub(crate) mod body;
@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use photofinish_store::model::key::Scope;
+use photofinish_store::model::rate::RateClass;
 use serde_json::Value;
 use utoipa::ToSchema;
 use utoipa::openapi::RefOr;
@@ -19,12 +20,14 @@ use utoipa::openapi::schema::Schema;
 use warp::http::{HeaderMap, Method};
 use warp::reply::Response;
 
-use crate::auth::{AnyScope, Authenticator, ScopedCaller};
+use crate::auth::{AnyScope, Authenticator, Caller, ScopedCaller};
 use crate::context::Context;
 use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
+use crate::metrics::RATE_LIMITED;
 use crate::operation::accept::AcceptedFormat;
 use crate::operation::body::{BodyLimits, ReadBody, RequestBody};
+use crate::rate_limits::{RateClaim, RateStatus};
 use crate::reply;
 use crate::sse::LastEventId;
 use crate::validate::input::Input;
@@ -57,6 +60,8 @@ pub(crate) struct OperationInfo {
     pub(crate) summary: &'static str,
     /// What a partner should know beyond the fields, in Markdown; may be empty.
     pub(crate) description: &'static str,
+    /// Which limit of a key its requests spend.
+    pub(crate) class: RateClass,
 }
 
 impl OperationInfo {
@@ -83,6 +88,8 @@ pub(crate) struct ApiRequest {
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
     pub(crate) body: RequestBody,
+    /// What is left of the limit that it spends; `None` while nothing was spent, and without a limit.
+    pub(crate) rate: Option<RateStatus>,
 }
 
 /// The dependencies of all operations.
@@ -111,7 +118,7 @@ impl Operation {
         F: Fn(Context, C, I) -> Fut + Copy + Send + Sync + 'static,
         Fut: Future<Output = Result<O, ApiError>> + Send + 'static,
     {
-        let json_handler = build_handler(move |ctx, caller, input, _| {
+        let json_handler = build_handler(info.class, move |ctx, caller, input, _| {
             let output = handler(ctx, caller, input);
             output.map(|output| reply::json_response(&output?).map_err(ApiError::internal))
         });
@@ -134,7 +141,8 @@ impl Operation {
         Fut: Future<Output = Result<Response, ApiError>> + Send + 'static,
     {
         let handler = move |ctx, caller, input, _| handler(ctx, caller, input);
-        Self { has_events: true, event_handler: Some(build_handler(handler)), ..self }
+        let event_handler = Some(build_handler(self.info.class, handler));
+        Self { has_events: true, event_handler, ..self }
     }
 
     /// As [`Self::with_events`], for a stream that a client can resume.
@@ -146,7 +154,8 @@ impl Operation {
         F: Fn(Context, C, I, LastEventId) -> Fut + Copy + Send + Sync + 'static,
         Fut: Future<Output = Result<Response, ApiError>> + Send + 'static,
     {
-        Self { has_events: true, event_handler: Some(build_handler(handler)), ..self }
+        let event_handler = Some(build_handler(self.info.class, handler));
+        Self { has_events: true, event_handler, ..self }
     }
 
     /// Responds to a request of any method.
@@ -165,10 +174,14 @@ impl Operation {
                 reject_accept_header(&ctx, &request.headers).await
             }
         };
-        match result {
+        let mut response = match result {
             Ok(response) => response,
             Err(error) => respond_with_error(error, &mut request.body).await,
+        };
+        if let Some(rate) = request.rate {
+            rate.add_to(response.headers_mut());
         }
+        response
     }
 }
 
@@ -187,7 +200,7 @@ pub(crate) async fn respond_with_error(error: ApiError, body: &mut RequestBody) 
 }
 
 /// Wraps the handler of an operation in the steps that all operations have.
-fn build_handler<C, I, F, Fut>(handler: F) -> Handler
+fn build_handler<C, I, F, Fut>(class: RateClass, handler: F) -> Handler
 where
     C: ScopedCaller,
     I: Input + Send + 'static,
@@ -200,11 +213,14 @@ where
         async move {
             let OperationContext { ctx, authenticator } = operation_ctx;
             let caller = authenticator.authenticate::<C>(&request.headers).await?;
+            // Before the body is read: one above the limit costs little.
+            spend_rate(&ctx, &caller, class, 1, &mut request.rate).await?;
             let limits = BodyLimits::new(&ctx.settings, I::SIZE);
             let (headers, body, budget) = (&request.headers, &mut request.body, &ctx.body_budget);
             let organization = caller.tenant.organization;
             let ReadBody { bytes, permit } = body::read(headers, body, limits, budget, organization).await?;
             let input = body::parse::<I>(bytes, &shape, budget).await?;
+            spend_rate(&ctx, &caller, class, input.units().saturating_sub(1), &mut request.rate).await?;
             let answer = handler(ctx, caller, input, LastEventId::from_headers(headers));
             let answered = photofinish_store::on_behalf_of(organization, answer).await;
             // Not before: what the handler was given may be as large as the body.
@@ -213,6 +229,30 @@ where
         }
         .boxed()
     })
+}
+
+/// Spends the limit of the caller's key, and keeps what is left of it for the headers of the response.
+///
+/// # Errors
+/// 429 above the limit; 503 if the database cannot be asked.
+async fn spend_rate(
+    ctx: &Context,
+    caller: &Caller,
+    class: RateClass,
+    units: u32,
+    rate: &mut Option<RateStatus>,
+) -> Result<(), ApiError> {
+    let Some(limit) = caller.rate_limit(class, &ctx.settings.rate_limits).filter(|_| units > 0) else {
+        return Ok(());
+    };
+    let claim = RateClaim { key: caller.key, class, limit, units };
+    let decision = ctx.rate_limiter.spend(ctx.store.rate_windows.as_deref(), &claim).await?;
+    *rate = Some(decision.status);
+    if decision.is_admitted {
+        return Ok(());
+    }
+    metrics::counter!(RATE_LIMITED, "class" => class.as_str()).increment(1);
+    Err(ApiError::rate_limited(decision.status.wait()))
 }
 
 fn add_output_schema<O: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {

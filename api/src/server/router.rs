@@ -128,7 +128,7 @@ fn extract_request() -> impl Filter<Extract = (ApiRequest,), Error = Rejection> 
     let parts = warp::method().and(warp::header::headers_cloned());
     parts.and(warp::body::stream()).map(|method, headers: HeaderMap, chunks| {
         let body = RequestBody::new(&headers, chunks);
-        ApiRequest { method, headers, body }
+        ApiRequest { method, headers, body, rate: None }
     })
 }
 

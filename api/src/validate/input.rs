@@ -11,6 +11,14 @@ use crate::validate::issues::{Issue, IssueReport, PathSegment, code};
 use crate::validate::shape::{Member, Shape};
 use crate::validate::validators::{Schemas, Validator, report_wrong_type};
 
+/// Entries of a batch that cost as much of the limit of a key as a request for one.
+pub(crate) const ENTRIES_PER_UNIT: usize = 20;
+
+/// Returns what a batch costs of the limit of a key.
+pub(crate) fn batch_units(entries: usize) -> u32 {
+    u32::try_from(entries.div_ceil(ENTRIES_PER_UNIT)).unwrap_or(u32::MAX).max(1)
+}
+
 /// How large a request body may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodySize {
@@ -26,6 +34,11 @@ pub(crate) trait Input: Sized {
     const NAME: &'static str;
     /// Its size as a request body.
     const SIZE: BodySize = BodySize::Single;
+
+    /// What it costs of the limit of a key: one unit, and in a batch one for each [`ENTRIES_PER_UNIT`] entries.
+    fn units(&self) -> u32 {
+        1
+    }
 
     /// Reads every field before returning, so that all issues are found at once; `None` if a required field is missing.
     fn read(fields: &mut Fields<'_>) -> Option<Self>;

@@ -261,6 +261,7 @@ impl ConfigChange {
             preview_max_dimension: self.preview.max_dimension.unwrap_or(base.preview_max_dimension),
             thumbnail_max_dimension: self.thumbnail.max_dimension.unwrap_or(base.thumbnail_max_dimension),
             bib_pattern: self.bib_pattern.as_ref().unwrap_or(&base.bib_pattern).clone(),
+            rest: base.rest.clone(),
         };
         let had_default = base.face.confidence_threshold == defaults.default_for(&base.text);
         if had_default && self.face.confidence_threshold.is_none() {

@@ -4,6 +4,7 @@
 
 pub(crate) mod album;
 pub(crate) mod config;
+pub(crate) mod credit;
 pub(crate) mod cursor;
 pub(crate) mod delivery;
 pub(crate) mod event;

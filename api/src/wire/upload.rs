@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::{EntryError, Output, read_album_id, sample};
 use crate::errors::ApiError;
-use crate::validate::input::{BodySize, Fields, Input, nested};
+use crate::validate::input::{BodySize, Fields, Input, batch_units, nested};
 use crate::validate::validators::{AnyText, ListOf, text};
 
 /// Maximum number of entries of a batch.
@@ -87,6 +87,10 @@ impl Input for SignPhotos {
     const NAME: &'static str = "SignPhotos";
     const SIZE: BodySize = BodySize::Batch;
 
+    fn units(&self) -> u32 {
+        batch_units(self.files.len())
+    }
+
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let album = read_album_id(fields);
         let entries = ListOf { item: nested(), min: 1, max: BATCH_LIMIT };
@@ -154,6 +158,10 @@ pub(crate) struct ConfirmPhotos {
 impl Input for ConfirmPhotos {
     const NAME: &'static str = "ConfirmPhotos";
     const SIZE: BodySize = BodySize::Batch;
+
+    fn units(&self) -> u32 {
+        batch_units(self.photos.len())
+    }
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let album = read_album_id(fields);

@@ -1,5 +1,6 @@
 //! Creating, listing, updating, deleting and reprocessing albums.
 
+use photofinish_store::model::album::AlbumChange;
 use serde_json::{Value, json};
 
 use crate::support::{TestService, bib, face};
@@ -304,4 +305,27 @@ fn reprocessing_queues_ready_and_failed_photos() {
     assert_eq!(partner.call("/albums/reprocess", &on_album).ok()["queued"], json!(2));
     assert_eq!(partner.call("/albums/progress", &on_album).ok()["queued"], json!(2));
     assert_eq!(partner.call("/albums/reprocess", &on_album).ok()["queued"], json!(0));
+}
+
+/// During a rolling update the version before changes the albums of the next one.
+#[test]
+fn members_of_a_configuration_that_this_version_does_not_know_are_kept() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    let tenant = service.block_on(async {
+        let key = photofinish_api::key::KeyText::parse(partner.key.as_ref().unwrap()).unwrap();
+        service.store.keys.find(&key.digest()).await.unwrap().unwrap().tenant
+    });
+    let stored = || service.block_on(service.store.albums.get(&tenant, album_id)).unwrap().config;
+    let mut config = stored();
+    config.rest.insert("retention".to_owned(), json!({ "days": 30 }));
+    let change = AlbumChange { config: Some(config.clone()), ..AlbumChange::default() };
+    service.block_on(service.store.albums.update(&tenant, album_id, change)).unwrap();
+    assert_eq!(stored(), config);
+    let body = json!({ "albumId": album, "config": { "text": { "enabled": false } } });
+    let updated = partner.call("/albums/update", &body).ok();
+    assert!(updated["config"].get("retention").is_none(), "{updated}");
+    assert!(!stored().text.enabled);
+    assert_eq!(stored().rest, config.rest);
 }

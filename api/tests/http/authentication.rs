@@ -89,7 +89,7 @@ fn each_environment_accepts_only_its_keys() {
 }
 
 /// The scope that each operation requires.
-const SCOPES: [(&str, Option<Scope>); 29] = [
+const SCOPES: [(&str, Option<Scope>); 32] = [
     ("/albums/create", Some(Scope::AlbumManage)),
     ("/albums/list", None),
     ("/albums/get", None),
@@ -119,6 +119,9 @@ const SCOPES: [(&str, Option<Scope>); 29] = [
     ("/webhooks/deliveries/list", Some(Scope::AlbumManage)),
     ("/webhooks/deliveries/get", Some(Scope::AlbumManage)),
     ("/webhooks/redeliver", Some(Scope::AlbumManage)),
+    ("/credits/get", None),
+    ("/credits/mock/set", Some(Scope::AlbumManage)),
+    ("/usage/get", Some(Scope::AlbumManage)),
 ];
 
 #[test]

@@ -166,8 +166,7 @@ fn a_stream_sends_what_was_asked_for_and_nothing_of_others() {
     let event = next_event(&mut of_type);
     let mut data = event.data["data"].clone();
     data["sequence"].take();
-    let expected =
-        json!({ "sequence": null, "albumId": album, "photos": [{ "photoId": photo }], "count": 1 });
+    let expected = json!({ "sequence": null, "albumId": album, "photos": [{ "photoId": photo, "again": false }], "count": 1 });
     assert_eq!((&event.data["type"], data), (&json!("photo.ready"), expected));
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use photofinish_servers::{NatsServer, Postgres};
 use photofinish_store::conformance::test_settings;
+use photofinish_store::model::credit::CreditSettings;
 use photofinish_store::{DatabaseKind, QueueSettings, Store, StoreSettings};
 use tempfile::TempDir;
 
@@ -74,6 +75,13 @@ fn queue_settings(nats: &NatsServer, folder: &Path) -> QueueSettings {
 }
 
 impl BenchDatabase {
+    /// Declines what balances do not cover, or not.
+    #[must_use]
+    pub fn with_credits(mut self, is_enforced: bool) -> Self {
+        self.settings.credits = CreditSettings { is_enforced, ..CreditSettings::default() };
+        self
+    }
+
     /// Opens a store of its own, as another process would.
     pub async fn open_store(&self) -> anyhow::Result<Store> {
         let store = Store::open(self.settings.clone()).await?;

@@ -1,8 +1,9 @@
 //! Measures the store alone, on SQLite and on a real Postgres that syncs to disk: confirmations, the work queue with
-//! workers that do no work, and the face index of a very large album.
+//! workers that do no work, both with credits enforced and not, and the face index of a very large album.
 
 mod backends;
 mod confirms;
+mod credits;
 mod faces;
 mod queue;
 mod setup;
@@ -25,6 +26,7 @@ pub fn run(options: &StoreOptions) -> anyhow::Result<Report> {
     runtime.block_on(async {
         confirms::measure(options, &backends, &mut report).await?;
         queue::measure(options, &backends, &mut report).await?;
+        credits::measure(options, &backends, &mut report).await?;
         faces::measure(options, &backends, &mut report).await
     })?;
     report.notes.push(

@@ -9,8 +9,8 @@ use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::photo::{DetectedFace, PhotoSize};
 use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults};
 
-use super::backends::Backend;
-use super::setup::{PHOTOS_PER_CALL, StoreOptions, insert_expected_photos};
+use super::backends::{Backend, BenchDatabase};
+use super::setup::{PHOTOS_PER_CALL, StoreOptions, create_album, insert_expected_photos};
 use crate::process::{machine_cpu, own_cpu};
 use crate::report::goals::Goal;
 use crate::report::{Report, Table};
@@ -24,8 +24,8 @@ const LEASE_TTL: Duration = Duration::from_secs(3600);
 const TARGET_RATE: f64 = 2000.0;
 
 /// Time that one backend took.
-struct QueueCost {
-    seconds: f64,
+pub struct QueueCost {
+    pub seconds: f64,
     caller_cpu: Duration,
     total_cpu: Duration,
 }
@@ -50,7 +50,7 @@ pub async fn measure(
     ];
     let mut table = Table::new(&caption, &columns);
     for backend in backends {
-        let cost = measure_backend(options, backend).await?;
+        let cost = measure_database(options, &backend.create_database(options)?).await?;
         let per_photo = |time: Duration| format!("{:.0}", time.as_secs_f64() * 1e6 / options.queued as f64);
         let rate = options.queued as f64 / cost.seconds;
         table.add_row([
@@ -73,10 +73,10 @@ pub async fn measure(
     Ok(())
 }
 
-async fn measure_backend(options: &StoreOptions, backend: &Backend) -> anyhow::Result<QueueCost> {
-    let database = backend.create_database(options)?;
+/// Measures photos from confirm to ready.
+pub async fn measure_database(options: &StoreOptions, database: &BenchDatabase) -> anyhow::Result<QueueCost> {
     let api = database.open_store().await?;
-    let fixture = AlbumFixture::create(&api).await;
+    let fixture = create_album(&api).await?;
     let photos = insert_expected_photos(&fixture, options.queued).await;
     let workers = database.open_workers(&api, options.workers.max(1)).await?;
     let (start, caller_cpu, total_cpu) = (Instant::now(), own_cpu(), machine_cpu()?);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use photofinish_store::Store;
 use photofinish_store::conformance::AlbumFixture;
+use photofinish_store::model::credit::{Credits, NewGrant};
 use photofinish_store::model::ids::PhotoId;
 
 use crate::report::OutputOptions;
@@ -26,6 +27,9 @@ pub struct StoreOptions {
     /// Workers that lease and finish.
     #[arg(long, default_value_t = 2)]
     pub workers: usize,
+    /// Pairs of measurements with credits enforced and not.
+    #[arg(long, default_value_t = 5)]
+    pub credit_pairs: usize,
     /// Faces of the large album.
     #[arg(long, default_value_t = 1_500_000)]
     pub faces: usize,
@@ -44,6 +48,19 @@ pub async fn insert_expected_photos(fixture: &AlbumFixture, count: usize) -> Vec
         photos.extend(fixture.create_photos(PHOTOS_PER_CALL.min(count - photos.len())).await);
     }
     photos
+}
+
+/// Creates an album whose owner has credits for everything that is measured.
+pub async fn create_album(store: &Store) -> anyhow::Result<AlbumFixture> {
+    let fixture = AlbumFixture::create(store).await;
+    let grant = NewGrant {
+        tenant: fixture.tenant,
+        amount: Credits::MAX,
+        note: String::new(),
+        granted_by: "bench".to_owned(),
+    };
+    store.credits.grant(grant).await?;
+    Ok(fixture)
 }
 
 /// An open store and the folder of its files.

@@ -80,9 +80,10 @@ fn classify_error(error: StoreError, max_bytes: u64) -> Result<Poison, Outage> {
         StoreErrorKind::NotFound => Ok(missing_object()),
         StoreErrorKind::TooLarge => Ok(too_large(max_bytes)),
         StoreErrorKind::Corrupt => Ok(Poison::new(FailureReason::CorruptImage, error.to_string())),
-        StoreErrorKind::Conflict | StoreErrorKind::Unavailable | StoreErrorKind::Invalid => {
-            Err(Outage::from_store_error(Component::Storage, error))
-        }
+        StoreErrorKind::Conflict
+        | StoreErrorKind::Unavailable
+        | StoreErrorKind::Invalid
+        | StoreErrorKind::InsufficientCredits => Err(Outage::from_store_error(Component::Storage, error)),
     }
 }
 

@@ -11,7 +11,7 @@ use photofinish_store::error::{StoreError, StoreErrorKind};
 use photofinish_store::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
 use photofinish_store::model::photo::FailureReason;
 use photofinish_store::traits::{
-    FinishOutcome, Lease, LeaseKind, LeaseRequest, PhotoResults, Queue, Result, Upload,
+    ConfirmedUploads, FinishOutcome, Lease, LeaseKind, LeaseRequest, PhotoResults, Queue, Result, Upload,
 };
 use time::OffsetDateTime;
 
@@ -188,7 +188,7 @@ fn count_leased(entries: &HashMap<PhotoId, QueueEntry>) -> usize {
 
 #[async_trait]
 impl Queue for MemoryQueue {
-    async fn confirm_uploads(&self, _album: AlbumId, _uploads: &[Upload]) -> Result<Vec<PhotoId>> {
+    async fn confirm_uploads(&self, _album: AlbumId, _uploads: &[Upload]) -> Result<ConfirmedUploads> {
         unreachable!("the pipeline confirms no photos")
     }
 

@@ -21,6 +21,7 @@ use photofinish_store::model::ids::{AlbumId, KeyId, OrganizationId, PhotoId};
 use photofinish_store::model::key::{KeyMode, NewKey, Scope};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::{DetectedFace, DetectedText, NewPhoto, Photo, StateCounts};
+use photofinish_store::model::rate::RateLimits;
 use photofinish_store::traits::Blobs;
 use photofinish_store::{Store, conformance};
 use tempfile::TempDir;
@@ -189,6 +190,7 @@ fn new_key(organization: OrganizationId) -> NewKey {
         label: "tests".into(),
         hint: "svc_live_test".into(),
         scopes: Scope::ALL.to_vec(),
+        limits: RateLimits::default(),
         expires_at: None,
         digest: [9; 32],
     }
@@ -219,6 +221,7 @@ pub fn album_config() -> AlbumConfig {
         preview_max_dimension: 2048,
         thumbnail_max_dimension: 256,
         bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
+        rest: Default::default(),
     }
 }
 

@@ -103,6 +103,9 @@ async fn settled_photos_are_told_once_and_the_album_when_it_is_idle(
         photos_of(&events, EventType::PhotoReady).iter().map(|photo| photo["photoId"].to_string()).collect();
     let expected = |id: PhotoId| json!(id).to_string();
     assert_eq!(ready, BTreeSet::from([expected(photos[0]), expected(photos[2])]));
+    for photo in photos_of(&events, EventType::PhotoReady) {
+        assert_eq!(photo["again"], json!(false), "{photo}");
+    }
     let failed = photos_of(&events, EventType::PhotoFailed);
     assert_eq!(failed, [json!({ "photoId": photos[1], "reason": "CORRUPT_IMAGE" })]);
     let idle = events.last().expect("an event");
@@ -140,6 +143,8 @@ async fn a_photo_that_is_queued_again_is_told_when_it_has_settled(fixture: &Albu
     let is_told = |events: &[Event]| photos_of(events, EventType::PhotoReady).len() >= leases.len();
     let events = publish_until_told(fixture, lease, before, is_told).await;
     let told = photos_of(&events, EventType::PhotoReady);
+    let again = told.iter().find(|told| told["photoId"] == json!(photo)).expect("it is told");
+    assert_eq!(again["again"], json!(true), "it was ready before");
     let told: BTreeSet<String> = told.iter().map(|photo| photo["photoId"].to_string()).collect();
     assert_eq!(told, leases.iter().map(|held| json!(held.photo).to_string()).collect());
 }

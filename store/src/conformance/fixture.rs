@@ -11,6 +11,7 @@ use crate::model::photo::{
     BoundingBox, DetectedFace, DetectedText, Embedding, NewPhoto, PhotoQuery, PhotoSize, PhotoState,
     StateCounts, TextIndexState,
 };
+use crate::model::rate::RateLimits;
 use crate::store::Store;
 use crate::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults};
 
@@ -140,6 +141,7 @@ pub(super) async fn create_key(store: &Store, organization: &str) -> Key {
         label: "suite".into(),
         hint: "svc_live_abcd".into(),
         scopes: Scope::ALL.to_vec(),
+        limits: RateLimits::default(),
         expires_at: None,
         digest: random_digest(),
     };
@@ -164,6 +166,7 @@ pub(super) fn album_config() -> AlbumConfig {
         preview_max_dimension: 2048,
         thumbnail_max_dimension: 512,
         bib_pattern: DEFAULT_BIB_PATTERN.into(),
+        rest: serde_json::Map::new(),
     }
 }
 

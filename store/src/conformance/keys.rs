@@ -8,6 +8,7 @@ use crate::conformance::fixture::{create_key, random_digest};
 use crate::error::StoreErrorKind;
 use crate::model::ids::{KeyId, OrganizationId};
 use crate::model::key::{KeyMode, NewKey, Scope};
+use crate::model::rate::{RateClass, RateLimits};
 use crate::store::Store;
 
 /// Checks the backend of [`crate::traits::Keys`].
@@ -27,6 +28,9 @@ async fn an_organization_is_created_once_by_concurrent_calls(store: &Store) {
     for id in ids {
         assert_eq!(id.expect("finds the organization"), first);
     }
+    assert_eq!(store.keys.find_organization(&name).await.expect("looks"), Some(first));
+    let nobody = format!("{name} that nobody made");
+    assert_eq!(store.keys.find_organization(&nobody).await.expect("looks"), None);
     let other =
         store.keys.get_or_create_organization(&format!("{name} e.V.")).await.expect("creates another");
     assert_ne!(other, first);
@@ -36,12 +40,15 @@ async fn a_key_is_found_by_its_digest_with_all_its_fields(store: &Store) {
     let name = format!("organization {}", Uuid::now_v7());
     let organization = store.keys.get_or_create_organization(&name).await.expect("creates an organization");
     let expires_at = OffsetDateTime::from_unix_timestamp(1_900_000_000).expect("a time");
+    let mut limits = RateLimits::default();
+    limits.set(RateClass::Search, 6000);
     let new = NewKey {
         organization,
         mode: KeyMode::Test,
         label: "gate 3".into(),
         hint: "svc_test_x9".into(),
         scopes: vec![Scope::PhotoUpload, Scope::SearchRead],
+        limits,
         expires_at: Some(expires_at),
         digest: random_digest(),
     };
@@ -49,6 +56,7 @@ async fn a_key_is_found_by_its_digest_with_all_its_fields(store: &Store) {
     assert_eq!((made.tenant.organization, made.tenant.mode), (organization, KeyMode::Test));
     assert_eq!((made.organization_name.as_str(), made.label.as_str()), (name.as_str(), "gate 3"));
     assert_eq!((made.hint.as_str(), &made.scopes), ("svc_test_x9", &new.scopes));
+    assert_eq!(made.limits, limits);
     assert_eq!((made.expires_at, made.last_used_at, made.revoked_at), (Some(expires_at), None, None));
     let found = store.keys.find(&new.digest).await.expect("finds a key");
     assert_eq!(found.as_ref(), Some(&made));
@@ -64,6 +72,7 @@ async fn a_digest_is_unique(store: &Store) {
         label: "copy".into(),
         hint: String::new(),
         scopes: Vec::new(),
+        limits: RateLimits::default(),
         expires_at: None,
         digest: random_digest(),
     };

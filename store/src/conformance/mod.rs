@@ -4,6 +4,7 @@
 
 pub(crate) mod albums;
 pub(crate) mod blobs;
+pub(crate) mod credits;
 pub(crate) mod events;
 pub(crate) mod faces;
 pub(crate) mod fair_shares;
@@ -28,6 +29,7 @@ use url::Url;
 
 use crate::blobs::cloud::CloudSettings;
 use crate::error::StoreErrorKind;
+use crate::model::credit::CreditSettings;
 use crate::sealing::MasterSecret;
 use crate::sql::ServerLimits;
 use crate::store::{Store, StoreSettings};
@@ -35,6 +37,7 @@ use crate::traits::Result;
 
 pub use self::albums::albums_suite;
 pub use self::blobs::blobs_suite;
+pub use self::credits::{credits_suite, rates_suite};
 pub use self::events::events_suite;
 pub use self::faces::{add_album_with_bibs, faces_suite};
 pub use self::fixture::{AlbumFixture, face, text};
@@ -81,6 +84,7 @@ pub fn test_settings(folder: &Path) -> StoreSettings {
         master_secret: Some(MasterSecret::new([9; 32], None)),
         attempt_limit: 3,
         max_cells: 16,
+        credits: CreditSettings::default(),
         face_index_bytes: 64 << 20,
         queue: None,
     }

@@ -9,7 +9,9 @@ use time::OffsetDateTime;
 
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::FailureReason;
-use crate::traits::{FinishOutcome, Lease, LeaseKind, LeaseRequest, PhotoResults, Queue, Result, Upload};
+use crate::traits::{
+    ConfirmedUploads, FinishOutcome, Lease, LeaseKind, LeaseRequest, PhotoResults, Queue, Result, Upload,
+};
 
 /// How long to retry a lease that is not full while the database has waiting photos. Bounded, because these may be crash
 /// suspects, which a lease of fresh photos never returns.
@@ -27,7 +29,7 @@ pub struct WaitingQueue(pub Arc<dyn Queue>);
 
 #[async_trait]
 impl Queue for WaitingQueue {
-    async fn confirm_uploads(&self, album: AlbumId, uploads: &[Upload]) -> Result<Vec<PhotoId>> {
+    async fn confirm_uploads(&self, album: AlbumId, uploads: &[Upload]) -> Result<ConfirmedUploads> {
         self.0.confirm_uploads(album, uploads).await
     }
 

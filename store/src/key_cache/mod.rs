@@ -51,6 +51,10 @@ impl<K: Keys> Keys for CachedKeys<K> {
         self.keys.get_or_create_organization(name).await
     }
 
+    async fn find_organization(&self, name: &str) -> Result<Option<OrganizationId>> {
+        self.keys.find_organization(name).await
+    }
+
     async fn create(&self, key: NewKey) -> Result<Key> {
         let created = self.keys.create(key).await;
         // Even after a failure: a commit without an answer may have happened.

@@ -10,6 +10,7 @@ use super::*;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::album::Tenant;
 use crate::model::key::KeyMode;
+use crate::model::rate::RateLimits;
 
 /// Counts look-ups, and answers each when it is allowed to: with the key as it was when the look-up began.
 struct CountingKeys {
@@ -29,6 +30,10 @@ impl CountingKeys {
 impl Keys for CountingKeys {
     async fn get_or_create_organization(&self, _: &str) -> Result<OrganizationId> {
         unreachable!("no test creates an organization")
+    }
+
+    async fn find_organization(&self, _: &str) -> Result<Option<OrganizationId>> {
+        unreachable!("no test looks for an organization")
     }
 
     async fn create(&self, key: NewKey) -> Result<Key> {
@@ -70,6 +75,7 @@ fn key_of(organization: OrganizationId) -> Key {
         label: "gate 3".into(),
         hint: "svc_live_x9".into(),
         scopes: Vec::new(),
+        limits: RateLimits::default(),
         created_at: OffsetDateTime::UNIX_EPOCH,
         last_used_at: None,
         expires_at: None,
@@ -136,6 +142,7 @@ async fn a_key_that_was_unknown_is_found_once_it_is_created() {
         label: "new".into(),
         hint: String::new(),
         scopes: Vec::new(),
+        limits: RateLimits::default(),
         expires_at: None,
         digest: digest(1),
     };

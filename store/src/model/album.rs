@@ -1,13 +1,14 @@
 //! Albums, their configuration and their owners. Not the wire types, which the API defines.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use time::OffsetDateTime;
 
 use crate::model::ids::{AlbumId, KeyId, OrganizationId};
 use crate::model::key::KeyMode;
 
 /// The scope of a call: the albums of one organization that were created with keys of one mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tenant {
     /// The organization.
     pub organization: OrganizationId,
@@ -51,6 +52,9 @@ pub struct AlbumConfig {
     pub thumbnail_max_dimension: u32,
     /// The regular expression that a whole bib of this event matches, in upper-case letters and digits.
     pub bib_pattern: String,
+    /// Members that a newer version writes. Kept, so that a change by this version does not drop them.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
 }
 
 /// The bib pattern of an album that is created without one.

@@ -20,12 +20,20 @@ pub enum EventType {
     AlbumDeleted,
     /// A webhook was disabled by the service.
     WebhookDisabled,
+    /// The credits of the tenant have become low.
+    CreditsLow,
 }
 
 impl EventType {
     /// Every type.
-    pub const ALL: [Self; 5] =
-        [Self::PhotoReady, Self::PhotoFailed, Self::AlbumIdle, Self::AlbumDeleted, Self::WebhookDisabled];
+    pub const ALL: [Self; 6] = [
+        Self::PhotoReady,
+        Self::PhotoFailed,
+        Self::AlbumIdle,
+        Self::AlbumDeleted,
+        Self::WebhookDisabled,
+        Self::CreditsLow,
+    ];
 
     /// Its name on the wire and in the database.
     pub const fn as_str(self) -> &'static str {
@@ -35,7 +43,13 @@ impl EventType {
             Self::AlbumIdle => "album.idle",
             Self::AlbumDeleted => "album.deleted",
             Self::WebhookDisabled => "webhook.disabled",
+            Self::CreditsLow => "credits.low",
         }
+    }
+
+    /// Whether it is told only to keys that manage albums.
+    pub const fn is_for_managers(self) -> bool {
+        matches!(self, Self::CreditsLow)
     }
 }
 

@@ -69,4 +69,6 @@ id! {
     WebhookId,
     /// The delivery of an event to a webhook.
     DeliveryId,
+    /// A grant of credits.
+    GrantId,
 }

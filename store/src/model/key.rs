@@ -5,9 +5,10 @@ use time::OffsetDateTime;
 
 use crate::model::album::Tenant;
 use crate::model::ids::{KeyId, OrganizationId};
+use crate::model::rate::RateLimits;
 
 /// Which environment a key belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyMode {
     /// `svc_test_`: sandbox.
@@ -72,6 +73,8 @@ pub struct Key {
     pub hint: String,
     /// What it permits.
     pub scopes: Vec<Scope>,
+    /// Limits of its own.
+    pub limits: RateLimits,
     /// When it was created.
     pub created_at: OffsetDateTime,
     /// When it was last used, to the minute.
@@ -95,6 +98,8 @@ pub struct NewKey {
     pub hint: String,
     /// What it permits.
     pub scopes: Vec<Scope>,
+    /// Limits of its own.
+    pub limits: RateLimits,
     /// From when on it is refused.
     pub expires_at: Option<OffsetDateTime>,
     /// The digest of the key's full text.

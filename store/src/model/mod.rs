@@ -1,6 +1,7 @@
 //! Albums, photos, selfies, keys, their ids and the names of their objects: plain values that know no database.
 
 pub mod album;
+pub mod credit;
 pub(crate) mod encoding;
 pub mod event;
 pub mod hit;
@@ -10,4 +11,5 @@ pub mod object_key;
 pub mod photo;
 pub mod probe;
 pub mod process;
+pub mod rate;
 pub mod webhook;

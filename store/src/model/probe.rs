@@ -18,6 +18,8 @@ pub struct Probe {
     pub expires_at: OffsetDateTime,
     /// What was made of it; `None` until its bytes were examined.
     pub outcome: Option<ProbeOutcome>,
+    /// Whether searching with it was charged.
+    pub is_charged: bool,
 }
 
 /// What examining a selfie's bytes gave. It does not change: a later search gets the same.

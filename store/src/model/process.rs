@@ -10,6 +10,8 @@ use crate::model::ids::ProcessId;
 pub enum Task {
     /// Numbers what happened and hands it to those who want to know.
     EventPublisher,
+    /// Watches balances and deletes what the ledger no longer needs.
+    Ledger,
 }
 
 impl Task {
@@ -17,6 +19,7 @@ impl Task {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::EventPublisher => "event_publisher",
+            Self::Ledger => "ledger",
         }
     }
 }

@@ -255,3 +255,18 @@ pub enum AttemptOutcome {
     /// The webhook does not exist any more: it is disabled.
     Gone,
 }
+
+impl AttemptOutcome {
+    /// The names of all outcomes.
+    pub const NAMES: [&str; 4] = ["delivered", "retry", "failed", "gone"];
+
+    /// Its name, for metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Retry(_) => "retry",
+            Self::Failed => "failed",
+            Self::Gone => "gone",
+        }
+    }
+}

@@ -20,7 +20,7 @@ const TOUCH_INTERVAL_MICROS: i64 = 60_000_000;
 
 macro_rules! key_columns {
     () => {
-        "k.id, k.organization, o.name as organization_name, k.mode, k.label, k.hint, k.scopes, k.created_at, \
+        "k.id, k.organization, o.name as organization_name, k.mode, k.label, k.hint, k.scopes, k.limits, k.created_at, \
          k.last_used_at, k.expires_at, k.revoked_at \
          from api_key k join organization o on o.id = k.organization"
     };
@@ -70,12 +70,22 @@ impl Keys for SqlKeys {
         Ok(id)
     }
 
+    async fn find_organization(&self, name: &str) -> Result<Option<OrganizationId>> {
+        const OPERATION: &str = "find an organization";
+        let found: Option<(OrganizationId,)> =
+            query(OPERATION, "select id from organization where name = $1")
+                .bind(name)
+                .fetch_optional(&mut self.database.acquire_reader(OPERATION).await?)
+                .await?;
+        Ok(found.map(|(id,)| id))
+    }
+
     async fn create(&self, key: NewKey) -> Result<Key> {
         const OPERATION: &str = "store a key";
         let id = KeyId::generate();
         let mut transaction = self.database.begin_write(OPERATION).await?;
         let insert = "insert into api_key (id, organization, mode, label, hint, digest, scopes, created_at, \
-                      expires_at) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+                      expires_at, limits) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
         query(OPERATION, insert)
             .bind(id)
             .bind(key.organization)
@@ -86,6 +96,7 @@ impl Keys for SqlKeys {
             .bind(to_json(&key.scopes)?)
             .bind(now_micros())
             .bind(key.expires_at.map(to_micros))
+            .bind((!key.limits.is_empty()).then(|| to_json(&key.limits)).transpose()?)
             .execute(&mut transaction)
             .await?;
         let row: KeyRow = query(OPERATION, concat!("select ", key_columns!(), " where k.id = $1"))

@@ -4,12 +4,13 @@
 //! Writes to many photos at once are implemented per database ([`dialect`]): a statement costs SQLite microseconds and
 //! Postgres a network round trip.
 //!
-//! **Rows are locked in one order** to rule out deadlocks: first photos by album and id, then albums by id, and nothing
-//! after an album within the same transaction but its row of `album_change_feed`, which a trigger locks. SQLite has one lock
+//! **Rows are locked in one order** to rule out deadlocks: first photos by album and id, then the ledger by tenant
+//! (`usage_rollup`, `credit_shard`), then albums by id, and nothing after an album within the same transaction but its row of `album_change_feed`, which a trigger locks. SQLite has one lock
 //! for the whole file; Postgres has one per row. The counts of photos have no place in that order: triggers insert rows whose sum they are, and no statement waits for one.
 
 mod albums;
 mod connection;
+mod credits;
 mod database;
 mod dialect;
 mod error;
@@ -34,6 +35,8 @@ mod webhooks;
 pub(crate) use self::albums::SqlAlbums;
 pub(crate) use self::connection::postgres::MIN_IDLE_IN_TRANSACTION;
 pub use self::connection::postgres::ServerLimits;
+pub(crate) use self::credits::rates::SqlRateWindows;
+pub(crate) use self::credits::{SharedLedger, SqlCredits};
 pub(crate) use self::database::Database;
 pub use self::database::{DatabaseKind, lock_database, migrate};
 pub(crate) use self::events::SqlEvents;

@@ -21,7 +21,7 @@ macro_rules! select_probe {
     ($rest:literal) => {
         concat!(
             "select probe.id, probe.album, album.organization, probe.expires_at, probe.model, \
-             probe.embedding, probe.refusal from probe join album on album.id = probe.album ",
+             probe.embedding, probe.refusal, probe.charged_at from probe join album on album.id = probe.album ",
             $rest
         )
     };
@@ -59,7 +59,7 @@ impl Probes for SqlProbes {
         let row: ProbeRow = query(
             OPERATION,
             "insert into probe (id, album, expires_at) values ($1, $2, $3) returning id, album, expires_at, \
-             model, embedding, refusal, \
+             model, embedding, refusal, charged_at, \
              (select organization from album where album.id = probe.album) as organization",
         )
         .bind(ProbeId::generate())

@@ -48,6 +48,7 @@ pub(crate) struct KeyRow {
     label: String,
     hint: String,
     scopes: String,
+    limits: Option<String>,
     created_at: i64,
     last_used_at: Option<i64>,
     expires_at: Option<i64>,
@@ -64,6 +65,7 @@ impl TryFrom<KeyRow> for Key {
             label: row.label,
             hint: row.hint,
             scopes: from_json::<Vec<Scope>>(&row.scopes)?,
+            limits: row.limits.as_deref().map(from_json).transpose()?.unwrap_or_default(),
             created_at: from_micros(row.created_at)?,
             last_used_at: row.last_used_at.map(from_micros).transpose()?,
             expires_at: row.expires_at.map(from_micros).transpose()?,
@@ -247,6 +249,7 @@ pub(crate) struct ProbeRow {
     model: Option<String>,
     embedding: Option<Vec<u8>>,
     refusal: Option<String>,
+    charged_at: Option<i64>,
 }
 
 impl TryFrom<ProbeRow> for Probe {
@@ -257,6 +260,7 @@ impl TryFrom<ProbeRow> for Probe {
             album: row.album,
             organization: row.organization,
             expires_at: from_micros(row.expires_at)?,
+            is_charged: row.charged_at.is_some(),
             outcome: match embedding_from_columns(row.model, row.embedding)? {
                 Some(embedding) => Some(ProbeOutcome::Embedded(embedding)),
                 None => row.refusal.as_deref().map(parse_refusal).transpose()?.map(ProbeOutcome::Refused),

@@ -10,7 +10,8 @@ use sqlx::{Arguments, FromRow, SqliteConnection};
 use uuid::Uuid;
 
 use crate::model::ids::{
-    AlbumId, DeliveryId, EventId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId, ProcessId, WebhookId,
+    AlbumId, DeliveryId, EventId, GrantId, KeyId, LeaseId, OrganizationId, PhotoId, ProbeId, ProcessId,
+    WebhookId,
 };
 use crate::sql::connection::timed::TimedConnection;
 use crate::sql::error::store_error;
@@ -80,6 +81,7 @@ impl_value_from! {
     Option<AlbumId> => |id| Self::OptionalId(id.map(|id| id.0)),
     DeliveryId => |id| Self::Id(id.0),
     EventId => |id| Self::Id(id.0),
+    GrantId => |id| Self::Id(id.0),
     KeyId => |id| Self::Id(id.0),
     LeaseId => |id| Self::Id(id.0),
     OrganizationId => |id| Self::Id(id.0),

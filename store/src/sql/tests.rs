@@ -10,10 +10,13 @@ use super::dialect::sqlite;
 use super::queue::lease::FRESH_PHOTOS;
 use super::queue::outbox::UNPUBLISHED_PHOTOS;
 use super::statement::Statement;
-use super::{SqlFaces, SqlKeys, SqlPhotos, events, face_bibs, faces, photos, queue, texts, webhooks};
+use super::{
+    SqlFaces, SqlKeys, SqlPhotos, credits, events, face_bibs, faces, photos, queue, texts, webhooks,
+};
 use crate::conformance::{AlbumFixture, face, test_settings, text};
 use crate::error::StoreErrorKind;
 use crate::model::ids::OrganizationId;
+use crate::model::webhook::{Attempt, AttemptOutcome, NewWebhook};
 use crate::sql::connection::sqlite::{SqliteFile, database_path};
 use crate::sql::error::store_error;
 use crate::store::Store;
@@ -55,10 +58,10 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
         .execute(&database.writer)
         .await
         .unwrap();
-    // Events outlive their album.
+    // Events and usage outlive their album.
     let tables: Vec<String> = sqlx::query_scalar(
         "select m.name from sqlite_master m join pragma_table_info(m.name) c \
-         where m.type = 'table' and c.name = 'album' and m.name not in ('event', 'event_outbox', 'webhook')",
+         where m.type = 'table' and c.name = 'album' and m.name not in ('event', 'event_outbox', 'webhook', 'usage_rollup')",
     )
     .fetch_all(&database.reader)
     .await
@@ -94,10 +97,9 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
     assert!(violations.is_empty());
 }
 
-#[tokio::test]
-async fn hot_statements_use_indexes_only() {
-    let (_folder, _store, database) = open_store().await;
-    let expected: [(Statement, &[&str]); 39] = [
+/// Each hot statement, with parts of its plan.
+fn hot_statements() -> [(Statement, &'static [&'static str]); 40] {
+    [
         (FRESH_PHOTOS.organizations, &["COVERING INDEX photo_waiting (organization>?)"]),
         (FRESH_PHOTOS.albums, &["COVERING INDEX photo_waiting (organization=? AND album>?)"]),
         (FRESH_PHOTOS.photos, &["COVERING INDEX photo_waiting (organization=? AND album=? AND "]),
@@ -139,9 +141,21 @@ async fn hot_statements_use_indexes_only() {
         (events::NEWEST_OF_TENANT.into(), &["event_by_tenant (organization=? AND mode=?)"]),
         (events::publisher::CHANGED_PHOTOS.into(), &["PRIMARY KEY (album=? AND change>? AND change<?)"]),
         (events::publisher::IDLE_ALBUMS.into(), &["event_cursor_idle (idle_check_at<?)"]),
+        (
+            credits::balances::BALANCE.into(),
+            &[
+                "credit_grant_by_tenant (organization=? AND mode=?)",
+                "credit_shard USING PRIMARY KEY (organization=? AND mode=?)",
+            ],
+        ),
         (webhooks::sending::DUE_DELIVERIES, &["webhook_delivery_due (webhook=? AND next_at<?)"]),
-    ];
-    for (statement, indexes) in expected {
+    ]
+}
+
+#[tokio::test]
+async fn hot_statements_use_indexes_only() {
+    let (_folder, _store, database) = open_store().await;
+    for (statement, indexes) in hot_statements() {
         let statement = statement.sqlite_text();
         let plan = explain_plan(&database, statement).await;
         for index in indexes {
@@ -315,4 +329,55 @@ async fn one_writer_of_many_of_another_organization_waits_for_one_of_them() {
     }
     let order = order.lock().unwrap();
     assert_eq!((order.len(), order[1]), (9, small), "{order:?}");
+}
+
+/// The days pass by changing when the failures began.
+#[tokio::test]
+async fn a_webhook_is_disabled_when_everything_has_failed_for_five_days() {
+    let (_folder, store, database) = open_store().await;
+    let fixture = AlbumFixture::create(&store).await;
+    let webhook = NewWebhook {
+        tenant: fixture.tenant,
+        created_by: fixture.key.id,
+        url: "https://timing.example/hook".into(),
+        label: String::new(),
+        types: Vec::new(),
+        album: None,
+        secret: [1; 32],
+    };
+    let id = store.webhooks.create(webhook, 1).await.unwrap().id;
+    let hour = std::time::Duration::from_secs(3600);
+    let attempt = async |outcome: AttemptOutcome| {
+        let due = store.deliveries.create_test(&fixture.tenant, id, hour).await.unwrap();
+        let attempt = Attempt {
+            at: time::OffsetDateTime::UNIX_EPOCH,
+            duration: hour,
+            status: Some(500),
+            error: None,
+            answer: String::new(),
+        };
+        store.deliveries.finish(&due, &attempt, outcome).await.unwrap();
+        let webhook = store.webhooks.get(&fixture.tenant, id).await.unwrap();
+        (webhook.enabled, webhook.disabled_reason)
+    };
+    let let_pass = async |hours: i64| {
+        let age = "update webhook set failing_since = failing_since - $1";
+        sqlx::query(age).bind(hours * 3_600_000_000).execute(&database.writer).await.unwrap();
+    };
+    let enabled = (true, None);
+    assert_eq!(attempt(AttemptOutcome::Failed).await, enabled);
+    let_pass(5 * 24 + 1).await;
+    // Long enough, and too few deliveries to judge by.
+    for _ in 0..18 {
+        assert_eq!(attempt(AttemptOutcome::Failed).await, enabled);
+    }
+    // One that was accepted begins it all again.
+    assert_eq!(attempt(AttemptOutcome::Delivered).await, enabled);
+    for _ in 0..20 {
+        assert_eq!(attempt(AttemptOutcome::Failed).await, enabled);
+    }
+    let_pass(5 * 24 - 1).await;
+    assert_eq!(attempt(AttemptOutcome::Failed).await, enabled);
+    let_pass(1).await;
+    assert_eq!(attempt(AttemptOutcome::Failed).await, (false, Some("FAILING".to_owned())));
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use photofinish_store::Store;
 use photofinish_store::conformance::{AlbumFixture, face};
+use photofinish_store::model::credit::Credits;
 use photofinish_store::model::ids::PhotoId;
 use photofinish_store::model::photo::PhotoState;
 use photofinish_store::traits::{FinishOutcome, Lease};
@@ -22,6 +23,8 @@ pub struct ExpectedPhoto {
     pub published: bool,
     /// The text of the results that the photo shows.
     pub reading: Option<String>,
+    /// Whether it was ready once.
+    pub paid: bool,
 }
 
 impl ExpectedPhoto {
@@ -36,7 +39,8 @@ impl ExpectedPhoto {
 
     pub fn reset_to(&mut self, state: PhotoState) {
         let (published, reading) = (self.published && state != PhotoState::Queued, self.reading.take());
-        *self = Self { state, attempts: 0, lease: None, lapsed: false, published, reading };
+        let paid = self.paid || state == PhotoState::Ready;
+        *self = Self { state, attempts: 0, lease: None, lapsed: false, published, reading, paid };
     }
 }
 
@@ -46,6 +50,8 @@ pub struct QueueModel {
     /// Leases that were lost, released or finished.
     pub past_leases: Vec<Lease>,
     pub readings: usize,
+    /// Photos that were ready once and are deleted.
+    pub deleted_paid: usize,
 }
 
 impl QueueModel {
@@ -55,6 +61,7 @@ impl QueueModel {
             photos: BTreeMap::new(),
             past_leases: Vec::new(),
             readings: 0,
+            deleted_paid: 0,
         }
     }
 
@@ -98,6 +105,13 @@ impl QueueModel {
         let real = [counts.awaiting_upload, counts.queued, counts.processing, counts.ready, counts.failed];
         let of = |state| self.photos.values().filter(|photo| photo.state == state).count() as u64;
         assert_eq!(real, PhotoState::ALL.map(of));
+        let balance = self.store().credits.balance(&self.fixture.tenant).await.unwrap();
+        let paid = self.photos.values().filter(|photo| photo.paid).count() + self.deleted_paid;
+        let is_waiting =
+            |photo: &ExpectedPhoto| matches!(photo.state, PhotoState::Queued | PhotoState::Processing);
+        let held = self.photos.values().filter(|photo| is_waiting(photo) && !photo.paid).count() as i64;
+        assert_eq!(balance.held, Credits::whole(held));
+        assert_eq!(balance.spent, Credits::whole(paid as i64));
         let waiting = self.photos.values().filter(|photo| photo.is_fresh() || photo.is_suspect()).count();
         assert_eq!(self.store().queue.depth().await.unwrap(), waiting as u64);
         let unpublished = self.store().outbox_queue.list_unpublished(1000).await.unwrap().photos;

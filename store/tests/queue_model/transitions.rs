@@ -15,8 +15,15 @@ impl QueueModel {
     pub async fn expect(&mut self) {
         let id = self.fixture.create_photos(1).await[0];
         let state = PhotoState::AwaitingUpload;
-        let expected =
-            ExpectedPhoto { state, attempts: 0, lease: None, lapsed: false, published: false, reading: None };
+        let expected = ExpectedPhoto {
+            state,
+            attempts: 0,
+            lease: None,
+            lapsed: false,
+            published: false,
+            reading: None,
+            paid: false,
+        };
         self.photos.insert(id, expected);
     }
 
@@ -135,6 +142,7 @@ impl QueueModel {
         let Some(id) = self.pick_photo(choice, |_| true) else { return };
         self.store().photos.delete(self.fixture.album, id).await.unwrap();
         let gone = self.photos.remove(&id).unwrap();
+        self.deleted_paid += usize::from(gone.paid);
         self.past_leases.extend(gone.lease);
     }
 

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use photofinish_bench::prometheus::sum_metric;
 use photofinish_client::{Client, ClientError, Photo, PhotoState};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
 
 use crate::cluster::Cluster;
 use crate::event::{Event, ExpectedOutcome};
@@ -92,6 +94,7 @@ pub fn audit_photos(
     let listed = client.list_photos(flow.album())?;
     audit.check_states(event, &confirmed, &listed);
     audit.check_contents(&client, flow.album(), event, &confirmed)?;
+    audit.check_credits(&client, flow.album(), &listed)?;
     let mut results = SearchResults::default();
     for (number, api) in cluster.apis().iter().enumerate() {
         let client = cluster.client_for(api);
@@ -192,6 +195,33 @@ impl Audit {
         if confirmed.len() != event.photos.len() {
             self.other.push(format!("{} of {} photos were confirmed", confirmed.len(), event.photos.len()));
         }
+    }
+
+    /// Whether each ready photo was charged once, and failures were counted once and cost nothing.
+    fn check_credits(&mut self, client: &Client, album: &str, listed: &[Photo]) -> Result<(), ClientError> {
+        let now = OffsetDateTime::now_utc().date();
+        let (from, to) =
+            ((now - time::Duration::days(2)).to_string(), (now + time::Duration::DAY).to_string());
+        let query = json!({ "from": from, "to": to, "by": ["album", "operation"] });
+        let usage: Value = client.call("usage/get", &query)?;
+        let rows = usage["rows"].as_array().map(Vec::as_slice).unwrap_or_default();
+        for (operation, state, price) in
+            [("photo", PhotoState::Ready, 1), ("photo_failed", PhotoState::Failed, 0)]
+        {
+            let expected = listed.iter().filter(|photo| photo.state == state).count() as u64;
+            let row = rows.iter().find(|row| row["albumId"] == album && row["operation"] == operation);
+            let number = |name: &str| row.and_then(|row| row[name].as_u64()).unwrap_or(0);
+            if (number("count"), number("credits")) != (expected, expected * price) {
+                let line = format!(
+                    "{expected} photos are {operation}, {} were counted and {} credits charged",
+                    number("count"),
+                    number("credits")
+                );
+                let is_less = number("count") < expected;
+                if is_less { self.lost.push(line) } else { self.duplicated.push(line) }
+            }
+        }
+        Ok(())
     }
 
     fn check_contents(

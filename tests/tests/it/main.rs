@@ -5,6 +5,7 @@ mod command_keys;
 mod command_line;
 mod command_upload;
 mod crashes;
+mod credits;
 mod deletion;
 mod devices;
 mod disk_full;

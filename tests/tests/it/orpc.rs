@@ -5,7 +5,7 @@ use std::process::Command;
 
 use photofinish_tests::harness::test_photo::TestPhoto;
 use photofinish_tests::harness::{
-    Service, ServiceOptions, read_variable, repository_root, run_command, skip_or_fail,
+    ALL_SCOPES, Service, ServiceOptions, read_variable, repository_root, run_command, skip_or_fail,
 };
 
 #[test]
@@ -20,7 +20,10 @@ fn the_real_orpc_client_understands_every_answer() {
     if !has_node() {
         return skip_or_fail(TEST, "no Node.js 20 or newer on this machine, on which the client runs");
     }
-    let service = Service::start(ServiceOptions::with_fake_models());
+    let service =
+        Service::start(ServiceOptions::with_fake_models().with_setting("PHOTOFINISH_CREDITS", "on"));
+    let limited = ["key", "create", "--organization", "Limited", "--mode", "test", "--limit", "read=2"];
+    let limited = service.run(&[&limited[..], &["--scope", "search:read"]].concat());
     // Node searches packages beside the program, so the program runs from a folder that has them.
     let folder = tempfile::tempdir().expect("a folder");
     let program = repository_root().join("tests/orpc");
@@ -41,6 +44,8 @@ fn the_real_orpc_client_understands_every_answer() {
             .arg(folder.path().join("run.mjs"))
             .env("BASE_URL", format!("{}/openapi", service.origin()))
             .env("KEY", service.partner().key())
+            .env("POOR_KEY", service.create_key_for("Poor", &ALL_SCOPES, "test"))
+            .env("LIMITED_KEY", limited.expect_success().trim())
             .env("NARROW_KEY", service.create_key(&["search:read"], "test"))
             .env("PHOTO", photo)
             .env("SELFIE", selfie)

@@ -4,8 +4,9 @@ pub mod client;
 mod gateway;
 pub mod raw;
 pub mod schema;
+mod settings;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,18 +14,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_api::context::{
-    ApiSettings, BodyBudget, ComponentHealth, ComponentState, Context, Draining, Environment, EventFeed,
-    Health, ProbeEmbedder, ProbeError, ProbeTurn, ProgressCache, SeatLimits, Seats,
+    ApiSettings, BodyBudget, ComponentHealth, ComponentState, Context, Draining, EventFeed, Health,
+    ProbeEmbedder, ProbeError, ProbeTurn, ProgressCache, RateLimiter, SeatLimits, Seats,
 };
 use photofinish_api::key::KeyText;
-use photofinish_store::blobs::local::uploads::UploadPace;
-use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
+use photofinish_store::model::credit::CreditSettings;
 use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
 use photofinish_store::model::key::{KeyMode, NewKey, Scope};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::{
     BoundingBox, DetectedFace, DetectedText, Embedding, FailureReason, NewPhoto, PhotoSize, TextIndexState,
 };
+use photofinish_store::model::rate::RateLimits;
 use photofinish_store::search::calibration::Calibration;
 use photofinish_store::traits::{Lease, LeaseKind, LeaseRequest, PhotoResults, SelfieScale};
 use photofinish_store::{ServerLimits, Store, StoreSettings, conformance};
@@ -70,6 +71,7 @@ pub struct TestService {
 pub struct TestSetup {
     pub settings: ApiSettings,
     pub seats: SeatLimits,
+    pub credits: CreditSettings,
     pub body_budget: BodyBudget,
 }
 
@@ -126,6 +128,13 @@ impl ProbeTurn for TestTurn {
 /// Components with the state that a test sets.
 pub struct TestHealth {
     pub parts: Mutex<Vec<ComponentHealth>>,
+}
+
+impl TestHealth {
+    fn running() -> Self {
+        let running = |name| ComponentHealth { name, state: ComponentState::Running };
+        Self { parts: Mutex::new(vec![running("database"), running("models")]) }
+    }
 }
 
 #[async_trait]
@@ -189,8 +198,9 @@ impl TestService {
     /// Starts a service with changed settings or limits.
     pub fn start_as(change: impl FnOnce(&mut TestSetup)) -> Self {
         let mut setup = TestSetup {
-            settings: settings(),
+            settings: settings::settings(),
             seats: SeatLimits::for_open_files(1 << 20),
+            credits: CreditSettings::default(),
             body_budget: BodyBudget::default(),
         };
         change(&mut setup);
@@ -200,12 +210,12 @@ impl TestService {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let public_url = format!("http://{address}").parse().unwrap();
-        let opening = StoreSettings { public_url, ..conformance::test_settings(folder.path()) };
+        let opening =
+            StoreSettings { public_url, credits: setup.credits, ..conformance::test_settings(folder.path()) };
         let database_url = opening.database_url.clone();
         let store = runtime.block_on(Store::open(opening)).unwrap();
         let embedder = Arc::new(TestEmbedder::default());
-        let running = |name| ComponentHealth { name, state: ComponentState::Running };
-        let health = Arc::new(TestHealth { parts: Mutex::new(vec![running("database"), running("models")]) });
+        let health = Arc::new(TestHealth::running());
         let wakeups: Arc<AtomicUsize> = Arc::default();
         let context = Context {
             store: store.clone(),
@@ -223,6 +233,7 @@ impl TestService {
             trace_hook: Arc::new(|_, _| {}),
             draining: Draining::default(),
             progress_cache: ProgressCache::default(),
+            rate_limiter: RateLimiter::default(),
             event_feed: EventFeed::default(),
             body_budget: setup.body_budget,
             seats: Seats::new(setup.seats),
@@ -299,6 +310,7 @@ impl TestService {
                 label: "test".to_owned(),
                 hint: text.hint(),
                 scopes: Scope::ALL.to_vec(),
+                limits: RateLimits::default(),
                 expires_at: None,
                 digest: text.digest(),
             };
@@ -356,41 +368,6 @@ impl TestService {
         let request = LeaseRequest { limit: 100, ttl: Duration::from_secs(60), kind: LeaseKind::Fresh };
         let leases = self.block_on(self.store.queue.lease(request)).unwrap();
         leases.into_iter().find(|lease| lease.photo == id).unwrap()
-    }
-}
-
-fn settings() -> ApiSettings {
-    let recognition = |confidence_threshold| Recognition {
-        enabled: true,
-        confidence_threshold,
-        mode: RecognitionMode::Photo,
-        grid: None,
-    };
-    ApiSettings {
-        environment: Environment::Local,
-        album_defaults: AlbumConfig {
-            face: recognition(50.0),
-            text: recognition(0.0),
-            preview_max_dimension: 2048,
-            thumbnail_max_dimension: 512,
-            bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
-        },
-        face_threshold_without_bibs: 60.0,
-        max_body_bytes: 64 << 10,
-        max_batch_bytes: 1 << 20,
-        head_timeout: DEADLINE,
-        idle_timeout: DEADLINE,
-        stall_timeout: DEADLINE,
-        body_timeout: DEADLINE,
-        max_photo_bytes: MAX_PHOTO_BYTES,
-        max_probe_bytes: MAX_PROBE_BYTES,
-        upload_ttl: Duration::from_secs(900),
-        upload_pace: UploadPace::SERVICE,
-        download_ttl: Duration::from_secs(3600),
-        probe_ttl: Duration::from_secs(3600),
-        media_types: ["image/jpeg", "image/png", "image/webp"].map(str::to_owned).to_vec(),
-        calibrations: HashMap::from([(MODEL.to_owned(), CALIBRATION)]),
-        admin_on_api_port: true,
     }
 }
 

@@ -34,8 +34,8 @@ use crate::metric_names;
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::FailureReason;
 use crate::traits::{
-    FinishOutcome, Lease, LeaseKind, LeaseRequest, NamedLease, OutboxQueue, PhotoRef, PhotoResults, Queue,
-    Result, Upload,
+    ConfirmedUploads, FinishOutcome, Lease, LeaseKind, LeaseRequest, NamedLease, OutboxQueue, PhotoRef,
+    PhotoResults, Queue, Result, Upload,
 };
 
 /// How long an idle worker waits for a message. Short enough to stop a worker without delay.
@@ -191,7 +191,7 @@ impl DeliveryOutcomes {
 
 #[async_trait]
 impl Queue for JetStreamQueue {
-    async fn confirm_uploads(&self, album: AlbumId, uploads: &[Upload]) -> Result<Vec<PhotoId>> {
+    async fn confirm_uploads(&self, album: AlbumId, uploads: &[Upload]) -> Result<ConfirmedUploads> {
         let confirmed = self.database.confirm_uploads(album, uploads).await?;
         self.wakeup.notify_one();
         Ok(confirmed)

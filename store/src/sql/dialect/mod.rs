@@ -41,6 +41,10 @@ pub(crate) struct PhotoRowState {
     pub(crate) lease: Option<LeaseId>,
     /// When the lease expires, microseconds; 0 without one.
     pub(crate) lease_until: i64,
+    /// What is held for it, thousandths of a credit.
+    pub(crate) held: i64,
+    /// Whether it was paid for.
+    pub(crate) is_charged: bool,
 }
 
 #[derive(FromRow)]
@@ -51,26 +55,34 @@ struct PhotoStateRow {
     attempts: i64,
     lease: Option<LeaseId>,
     lease_until: i64,
+    held: i64,
+    charged_at: Option<i64>,
 }
 
 impl PhotoStateRow {
     fn into_state(self) -> Result<(PhotoRef, PhotoRowState)> {
-        let Self { album, id, state, attempts, lease, lease_until } = self;
+        let Self { album, id, state, attempts, lease, lease_until, held, charged_at } = self;
         let state = parse_photo_state(&state)?;
-        Ok((PhotoRef { album, photo: id }, PhotoRowState { state, attempts, lease, lease_until }))
+        let is_charged = charged_at.is_some();
+        let row = PhotoRowState { state, attempts, lease, lease_until, held, is_charged };
+        Ok((PhotoRef { album, photo: id }, row))
     }
 }
 
-/// What [`QueueWrites::queue_photos`] sets, except for the values of each photo. `$now` is the parameter of the time.
+/// What [`QueueWrites::queue_photos`] sets, except for the values of each photo. `$now` is the parameter of the time,
+/// `$price` that of what is held for a photo that is not paid.
 macro_rules! queue_uploaded {
-    ($now:literal, $rest:expr) => {
+    ($now:literal, $price:literal, $rest:expr) => {
         concat!(
             "update photo set state = 'queued', confirmed_at = ",
             $now,
             ", updated_at = ",
             $now,
             ", published_at = null, attempts = 0, failure = null, failure_detail = null, settled_at = null, \
-             organization = (select organization from album where album.id = photo.album), ",
+             organization = (select organization from album where album.id = photo.album), \
+             held = case when charged_at is null then ",
+            $price,
+            " else 0 end, ",
             $rest
         )
     };
@@ -97,8 +109,9 @@ pub(crate) trait QueueWrites: Send {
         now: i64,
     ) -> Result<()>;
     /// Queues locked photos that wait for their upload or have failed, with the bytes of their uploads where these are
-    /// known.
-    async fn queue_photos(&mut self, uploads: &[(PhotoRef, Option<i64>)], now: i64) -> Result<()>;
+    /// known, and holds `price` (thousandths of a credit) for each that is not paid.
+    async fn queue_photos(&mut self, uploads: &[(PhotoRef, Option<i64>)], price: i64, now: i64)
+    -> Result<()>;
     /// Assigns leases to locked photos and counts the attempts; returns when each photo was queued.
     async fn assign_leases(
         &mut self,
@@ -110,7 +123,7 @@ pub(crate) trait QueueWrites: Send {
     /// Requeues the photos of running leases without counting the attempt. Sets `confirmed_at` one microsecond later, so
     /// that they keep their places and a message queue does not take the next message for a duplicate of the last one.
     async fn release_leases(&mut self, leases: &[LeaseId], now: i64) -> Result<()>;
-    /// Makes locked photos ready.
+    /// Makes locked photos ready, and paid, with nothing held for them.
     async fn mark_ready(&mut self, photos: &[&PhotoResults], now: i64) -> Result<()>;
     /// Deletes the faces and texts of locked photos.
     async fn delete_detections(&mut self, photos: &[PhotoRef]) -> Result<()>;

@@ -18,7 +18,7 @@ use crate::traits::{PhotoRef, PhotoResults, Result, UnpublishedPhoto};
 use async_trait::async_trait;
 
 /// Takes the lock that an update takes. It does not block transactions that only refer to the photo by a foreign key.
-const LOCK_PHOTOS: &str = "select album, id, state, attempts, lease, lease_until from photo \
+const LOCK_PHOTOS: &str = "select album, id, state, attempts, lease, lease_until, held, charged_at from photo \
      where (album, id) in (select * from unnest($1::uuid[], $2::uuid[])) \
      and (select closed_at from album where album.id = photo.album) is null \
      order by album, id for no key update";
@@ -79,11 +79,17 @@ impl QueueWrites for TimedConnection {
         if inserted == expected { Ok(()) } else { Err(album_not_found(album)) }
     }
 
-    async fn queue_photos(&mut self, uploads: &[(PhotoRef, Option<i64>)], now: i64) -> Result<()> {
+    async fn queue_photos(
+        &mut self,
+        uploads: &[(PhotoRef, Option<i64>)],
+        price: i64,
+        now: i64,
+    ) -> Result<()> {
         let (albums, ids) = unzip_refs(uploads.iter().map(|(photo, _)| *photo));
         let sizes: Vec<Option<i64>> = uploads.iter().map(|(_, size_bytes)| *size_bytes).collect();
         sqlx::query(queue_uploaded!(
             "$4",
+            "$5",
             "size_bytes = uploaded.size_bytes \
              from unnest($1::uuid[], $2::uuid[], $3::bigint[]) as uploaded (album, id, size_bytes) \
              where photo.album = uploaded.album and photo.id = uploaded.id"
@@ -92,6 +98,7 @@ impl QueueWrites for TimedConnection {
         .bind(ids)
         .bind(sizes)
         .bind(now)
+        .bind(price)
         .execute(self)
         .await
         .map_err(store_error("confirm photos"))
@@ -157,7 +164,8 @@ impl QueueWrites for TimedConnection {
         sqlx::query(
             "update photo set state = 'ready', width = seen.width, height = seen.height, \
              taken_at = seen.taken_at, camera = seen.camera, skipped_runners = seen.skipped_runners, settled_at = $8, \
-             updated_at = $8, attempts = 0, lease = null, lease_until = 0 \
+             updated_at = $8, attempts = 0, lease = null, lease_until = 0, held = 0, \
+             charged_at = coalesce(charged_at, $8) \
              from unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[]) \
              as seen (album, id, width, height, taken_at, camera, skipped_runners) \
              where photo.album = seen.album and photo.id = seen.id",

@@ -66,7 +66,7 @@ macro_rules! delete_of_photos {
 // Constants of this module for the test of query plans.
 
 pub(in crate::sql) const LOCK_PHOTOS: &str = concat!(
-    "select photo.album, photo.id, state, attempts, lease, lease_until from ",
+    "select photo.album, photo.id, state, attempts, lease, lease_until, held, charged_at from ",
     named_photos!(""),
     " cross join photo",
     is_named!(),
@@ -75,6 +75,7 @@ pub(in crate::sql) const LOCK_PHOTOS: &str = concat!(
 
 pub(in crate::sql) const QUEUE_PHOTOS: &str = queue_uploaded!(
     "$2",
+    "$3",
     concat!("size_bytes = named.size_bytes from ", named_photos!(", value ->> 2 as size_bytes"), is_named!())
 );
 
@@ -98,7 +99,7 @@ pub(in crate::sql) const RELEASE_LEASES: &str = concat!(
 pub(in crate::sql) const MARK_READY: &str = concat!(
     "update photo set state = 'ready', width = named.width, height = named.height, taken_at = named.taken_at, \
      camera = named.camera, skipped_runners = named.skipped_runners, settled_at = $2, updated_at = $2, \
-     attempts = 0, lease = null, lease_until = 0 from ",
+     attempts = 0, lease = null, lease_until = 0, held = 0, charged_at = coalesce(charged_at, $2) from ",
     named_photos!(
         ", value ->> 2 as width, value ->> 3 as height, value ->> 4 as taken_at, value ->> 5 as camera, \
          value ->> 6 as skipped_runners"
@@ -157,7 +158,12 @@ impl QueueWrites for SqliteConnection {
         if inserted == expected { Ok(()) } else { Err(album_not_found(album)) }
     }
 
-    async fn queue_photos(&mut self, uploads: &[(PhotoRef, Option<i64>)], now: i64) -> Result<()> {
+    async fn queue_photos(
+        &mut self,
+        uploads: &[(PhotoRef, Option<i64>)],
+        price: i64,
+        now: i64,
+    ) -> Result<()> {
         let rows = uploads.iter().map(|(photo, size_bytes)| {
             let (album, id) = key_of(*photo);
             (album, id, *size_bytes)
@@ -165,6 +171,7 @@ impl QueueWrites for SqliteConnection {
         sqlx::query(QUEUE_PHOTOS)
             .bind(json_rows(rows)?)
             .bind(now)
+            .bind(price)
             .execute(self)
             .await
             .map_err(store_error("confirm photos"))

@@ -10,6 +10,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::error::StoreError;
+use crate::metric_names;
 use crate::model::album::Tenant;
 use crate::model::encoding::{from_micros, to_micros};
 use crate::model::event::{Event, EventLoss, EventPage, EventQuery, PublishedEvents};
@@ -199,6 +200,7 @@ impl EventPublisher for SqlEvents {
         fence(&mut transaction, OPERATION, lease).await?;
         let published = publisher::publish(&mut transaction).await?;
         transaction.commit(OPERATION).await?;
+        metrics::counter!(metric_names::EVENTS_PUBLISHED).increment(published.events);
         Ok(published)
     }
 

@@ -71,9 +71,20 @@ pub(crate) const CHANGED_PHOTOS: &str = "select change, photo, mark from photo_c
 pub(crate) const IDLE_ALBUMS: &str =
     "select album from event_cursor where idle_check_at <= $1 order by idle_check_at limit $2";
 
+/// With whether it was charged before it last settled.
+macro_rules! photo_states {
+    ($is_named:literal) => {
+        concat!(
+            "select id, state, failure, cast(case when charged_at < settled_at then 1 else 0 end as bigint) \
+             from photo where album = $1 and ",
+            $is_named
+        )
+    };
+}
+
 const PHOTO_STATES: Statement = Statement::PerDialect {
-    sqlite: "select id, state, failure from photo where album = $1 and id in (select unhex(value) from json_each($2))",
-    postgres: "select id, state, failure from photo where album = $1 and id = any($2)",
+    sqlite: photo_states!("id in (select unhex(value) from json_each($2))"),
+    postgres: photo_states!("id = any($2)"),
 };
 
 /// Deletes what it returns.
@@ -191,15 +202,15 @@ impl Turn<'_> {
     /// Tells photos in the state that they have now; returns whether any of them has settled.
     async fn publish_photos(&mut self, album: &OpenAlbum, photos: &[PhotoId]) -> Result<bool> {
         let ids: Vec<Uuid> = photos.iter().map(|photo| photo.0).collect();
-        let rows: Vec<(PhotoId, String, Option<String>)> =
+        let rows: Vec<(PhotoId, String, Option<String>, i64)> =
             query(OPERATION, PHOTO_STATES).bind(album.id).bind(ids).fetch_all(&mut *self.transaction).await?;
-        let rows: HashMap<PhotoId, (String, Option<String>)> =
-            rows.into_iter().map(|(photo, state, failure)| (photo, (state, failure))).collect();
+        let rows: HashMap<PhotoId, (String, Option<String>, i64)> =
+            rows.into_iter().map(|(photo, state, failure, again)| (photo, (state, failure, again))).collect();
         let mut settled = SettledPhotos::default();
         for photo in photos {
-            let Some((state, failure)) = rows.get(photo) else { continue };
+            let Some((state, failure, again)) = rows.get(photo) else { continue };
             match parse_photo_state(state)? {
-                PhotoState::Ready => settled.ready.push(json!({ "photoId": photo })),
+                PhotoState::Ready => settled.ready.push(json!({ "photoId": photo, "again": *again == 1 })),
                 PhotoState::Failed => {
                     settled.failed.push(json!({ "photoId": photo, "reason": failure }));
                 }

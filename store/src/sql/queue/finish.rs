@@ -3,9 +3,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::model::credit::UsageOperation;
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::photo::{FailureReason, PhotoState};
 use crate::search::faces::Change;
+use crate::sql::credits::ledger::{Ledger, LedgerEntries, Writer};
 use crate::sql::database::Transaction;
 use crate::sql::dialect::PhotoRowState;
 use crate::sql::statement::query;
@@ -17,6 +19,7 @@ const OPERATION: &str = "finish photos";
 pub(crate) async fn finish_photos(
     transaction: &mut Transaction,
     photos: &[PhotoResults],
+    ledger: &Ledger,
 ) -> Result<Vec<FinishOutcome>> {
     let keys: Vec<PhotoRef> = photos.iter().map(|results| photo_ref(&results.lease)).collect();
     let mut locked = transaction.queue_writes().lock_photos(&keys).await?;
@@ -37,54 +40,115 @@ pub(crate) async fn finish_photos(
     transaction.queue_writes().mark_ready(&done, now).await?;
     transaction.queue_writes().delete_detections(&keys).await?;
     transaction.queue_writes().insert_detections(&done).await?;
-    let mut changed: BTreeMap<AlbumId, Vec<PhotoId>> = BTreeMap::new();
-    for PhotoRef { album, photo } in keys {
-        changed.entry(album).or_default().push(photo);
-    }
-    // Last, and in the order of the albums, whose rows this locks: see the lock order of `sql`.
-    for (album, photos) in changed {
-        record_changes(transaction, album, &photos).await?;
-    }
+    charge(transaction, &keys, &locked, ledger, now).await?;
+    record_changes_of(transaction, keys.into_iter()).await?;
     Ok(outcomes)
+}
+
+/// Spends what is held for photos that become ready for the first time.
+async fn charge(
+    transaction: &mut Transaction,
+    photos: &[PhotoRef],
+    locked: &HashMap<PhotoRef, PhotoRowState>,
+    ledger: &Ledger,
+    now: i64,
+) -> Result<()> {
+    let tenants = ledger.tenants_of(transaction, photos.iter().map(|photo| photo.album)).await?;
+    let mut entries = LedgerEntries::default();
+    for photo in photos {
+        let (Some(row), Some(tenant)) = (locked.get(photo), tenants.get(&photo.album)) else { continue };
+        entries.hold(tenant, -row.held);
+        if !row.is_charged {
+            entries.spend(tenant, row.held);
+            entries.count(tenant, photo.album, UsageOperation::Photo, row.held);
+        }
+    }
+    entries.write(transaction, ledger, Writer::Worker, now).await
+}
+
+/// Why a photo failed.
+#[derive(Clone, Copy)]
+pub(crate) struct PhotoFailure<'a> {
+    pub(crate) reason: FailureReason,
+    /// For operators.
+    pub(crate) detail: &'a str,
+}
+
+/// A locked photo that has failed.
+pub(crate) struct FailedPhoto<'a> {
+    pub(crate) photo: PhotoRef,
+    /// What is held for it, thousandths of a credit.
+    pub(crate) held: i64,
+    pub(crate) failure: PhotoFailure<'a>,
 }
 
 /// Marks a photo as failed, if the lease is still running.
 pub(crate) async fn fail_leased_photo(
     transaction: &mut Transaction,
     lease: &Lease,
-    reason: FailureReason,
-    detail: &str,
+    failure: PhotoFailure<'_>,
+    ledger: &Ledger,
 ) -> Result<FinishOutcome> {
     let photo = photo_ref(lease);
     let mut locked = transaction.queue_writes().lock_photos(&[photo]).await?;
     let outcome = check_lease(&mut locked, lease);
     if outcome == FinishOutcome::Done {
-        fail_locked_photo(transaction, photo, reason, detail).await?;
+        let held = locked.get(&photo).map_or(0, |row| row.held);
+        fail_locked_photos(transaction, &[FailedPhoto { photo, held, failure }], ledger).await?;
     }
     Ok(outcome)
 }
 
-/// Marks a locked photo as failed and deletes the detections of an earlier attempt. A change of its album even if there
-/// were none: its failure is told.
-pub(crate) async fn fail_locked_photo(
+/// Marks locked photos as failed, releases what is held for them and deletes the detections of an earlier attempt. A change
+/// of their albums even if there were none: failures are told.
+pub(crate) async fn fail_locked_photos(
     transaction: &mut Transaction,
-    photo: PhotoRef,
-    reason: FailureReason,
-    detail: &str,
+    failed: &[FailedPhoto<'_>],
+    ledger: &Ledger,
 ) -> Result<()> {
+    if failed.is_empty() {
+        return Ok(());
+    }
     let fail = "update photo set state = 'failed', failure = $3, failure_detail = $4, settled_at = $5, \
-                updated_at = $5, attempts = 0, lease = null, lease_until = 0 where album = $1 and id = $2";
+                updated_at = $5, attempts = 0, lease = null, lease_until = 0, held = 0 \
+                where album = $1 and id = $2";
     let now = transaction.read_clock(OPERATION).await?;
-    query(OPERATION, fail)
-        .bind(photo.album)
-        .bind(photo.photo)
-        .bind(reason.as_str())
-        .bind(detail)
-        .bind(now)
-        .execute(&mut *transaction)
-        .await?;
-    transaction.queue_writes().delete_detections(&[photo]).await?;
-    record_changes(transaction, photo.album, &[photo.photo]).await
+    let keys: Vec<PhotoRef> = failed.iter().map(|failed| failed.photo).collect();
+    let tenants = ledger.tenants_of(transaction, keys.iter().map(|photo| photo.album)).await?;
+    let mut entries = LedgerEntries::default();
+    for FailedPhoto { photo, held, failure } in failed {
+        query(OPERATION, fail)
+            .bind(photo.album)
+            .bind(photo.photo)
+            .bind(failure.reason.as_str())
+            .bind(failure.detail)
+            .bind(now)
+            .execute(&mut *transaction)
+            .await?;
+        if let Some(tenant) = tenants.get(&photo.album) {
+            entries.hold(tenant, -held);
+            entries.count(tenant, photo.album, UsageOperation::PhotoFailed, 0);
+        }
+    }
+    transaction.queue_writes().delete_detections(&keys).await?;
+    entries.write(transaction, ledger, Writer::Worker, now).await?;
+    record_changes_of(transaction, keys.into_iter()).await
+}
+
+/// Records the changes of photos: last in a transaction, and in the order of the albums, whose rows this locks. See the lock
+/// order of `sql`.
+async fn record_changes_of(
+    transaction: &mut Transaction,
+    photos: impl Iterator<Item = PhotoRef>,
+) -> Result<()> {
+    let mut changed: BTreeMap<AlbumId, Vec<PhotoId>> = BTreeMap::new();
+    for PhotoRef { album, photo } in photos {
+        changed.entry(album).or_default().push(photo);
+    }
+    for (album, photos) in changed {
+        record_changes(transaction, album, &photos).await?;
+    }
+    Ok(())
 }
 
 /// Increments the album's change number and records which photos changed.

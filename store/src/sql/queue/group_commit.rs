@@ -2,7 +2,7 @@
 //!
 //! A sync costs the same for one photo as for a hundred, and partners confirm over many connections at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +10,14 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::metric_names;
-use crate::model::ids::{AlbumId, PhotoId};
+use crate::model::ids::AlbumId;
 use crate::model::photo::PhotoState;
-use crate::sql::database::Database;
-use crate::traits::{PhotoRef, Result, Upload};
+use crate::sql::credits::SharedLedger;
+use crate::sql::credits::acceptance::Acceptance;
+use crate::sql::credits::ledger::Writer;
+use crate::sql::database::{Database, Transaction};
+use crate::sql::dialect::PhotoRowState;
+use crate::traits::{ConfirmedUploads, Decline, PhotoRef, Result, Upload};
 
 /// How many calls may be queued; further callers wait for a free slot. More than the connections of a busy API.
 const QUEUE_CAPACITY: usize = 256;
@@ -36,7 +40,7 @@ const OPERATION: &str = "confirm photos";
 struct Confirmation {
     album: AlbumId,
     uploads: Vec<Upload>,
-    reply: oneshot::Sender<Result<Vec<PhotoId>>>,
+    reply: oneshot::Sender<Result<ConfirmedUploads>>,
 }
 
 impl Confirmation {
@@ -58,14 +62,14 @@ pub(crate) struct GroupCommit {
 
 impl GroupCommit {
     /// Starts the task on the current runtime.
-    pub(crate) fn start(database: Database) -> Arc<Self> {
+    pub(crate) fn start(database: Database, shared: Arc<SharedLedger>) -> Arc<Self> {
         let (calls, receiver) = mpsc::channel(QUEUE_CAPACITY);
-        tokio::spawn(run(database, receiver));
+        tokio::spawn(run(database, shared, receiver));
         Arc::new(Self { calls })
     }
 
-    /// Returns once the photos are durably queued: those that exist.
-    pub(crate) async fn confirm(&self, album: AlbumId, uploads: Vec<Upload>) -> Result<Vec<PhotoId>> {
+    /// Returns once the photos are durably queued: those that exist and are paid for or can be.
+    pub(crate) async fn confirm(&self, album: AlbumId, uploads: Vec<Upload>) -> Result<ConfirmedUploads> {
         let closed = || StoreError::new(StoreErrorKind::Unavailable, OPERATION);
         let (reply, response) = oneshot::channel();
         let call = Confirmation { album, uploads, reply };
@@ -74,13 +78,13 @@ impl GroupCommit {
     }
 }
 
-async fn run(database: Database, mut calls: mpsc::Receiver<Confirmation>) {
+async fn run(database: Database, shared: Arc<SharedLedger>, mut calls: mpsc::Receiver<Confirmation>) {
     let mut batch = Vec::with_capacity(MAX_BATCH);
     let mut before = 1;
     while collect_batch(&mut calls, &mut batch, before).await {
         before = batch.len();
         metrics::histogram!(metric_names::CONFIRMATIONS_PER_COMMIT).record(batch.len() as f64);
-        let committed = tokio::time::timeout(COMMIT_TIMEOUT, commit_batch(&database, &batch)).await;
+        let committed = tokio::time::timeout(COMMIT_TIMEOUT, commit_batch(&database, &shared, &batch)).await;
         match committed.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable, OPERATION))) {
             Ok(replies) => {
                 for (call, confirmed) in batch.drain(..).zip(replies) {
@@ -123,27 +127,71 @@ async fn collect_batch(
     true
 }
 
-/// Confirms the photos of all calls in one transaction. Returns the existing photos of each call, in order.
-async fn commit_batch(database: &Database, calls: &[Confirmation]) -> Result<Vec<Vec<PhotoId>>> {
+/// Confirms the photos of all calls in one transaction. Returns what became of each call.
+async fn commit_batch(
+    database: &Database,
+    shared: &SharedLedger,
+    calls: &[Confirmation],
+) -> Result<Vec<ConfirmedUploads>> {
     let requested: Vec<PhotoRef> = calls.iter().flat_map(Confirmation::photo_refs).collect();
     let mut transaction = database.begin_write(OPERATION).await?;
     let locked = transaction.queue_writes().lock_photos(&requested).await?;
+    let declined = if locked.values().any(is_to_be_queued) {
+        queue_uploads(&mut transaction, shared, calls, &locked).await?
+    } else {
+        HashMap::new()
+    };
+    transaction.commit(OPERATION).await?;
+    let reply = |call: &Confirmation| {
+        let existing = call.photo_refs().filter(|key| locked.contains_key(key));
+        let (refused, queued): (Vec<_>, Vec<_>) = existing.partition(|key| declined.contains_key(key));
+        ConfirmedUploads {
+            photos: queued.iter().map(|key| key.photo).collect(),
+            declined: refused.iter().map(|key| key.photo).collect(),
+            decline: refused.first().and_then(|key| declined.get(key)).copied(),
+        }
+    };
+    Ok(calls.iter().map(reply).collect())
+}
+
+/// Queues locked photos that wait for their upload or have failed, as far as the balances of their tenants cover them, in the
+/// order in which they came. Returns those that were declined.
+async fn queue_uploads(
+    transaction: &mut Transaction,
+    shared: &SharedLedger,
+    calls: &[Confirmation],
+    locked: &HashMap<PhotoRef, PhotoRowState>,
+) -> Result<HashMap<PhotoRef, Decline>> {
+    let SharedLedger { ledger, refills } = shared;
+    let now = transaction.read_clock(OPERATION).await?;
+    let unpaid = locked.iter().filter(|(_, row)| is_to_be_queued(row) && !row.is_charged);
+    let unpaid = unpaid.map(|(photo, _)| *photo);
+    let mut acceptance = Acceptance::new(transaction, ledger, refills, unpaid, now).await?;
     // In a map: of a photo that is confirmed twice, the last upload counts.
     let mut uploaded = BTreeMap::new();
+    let mut declined = HashMap::new();
     for (photo, size_bytes) in calls.iter().flat_map(Confirmation::sizes) {
-        let state = locked.get(&photo).map(|row| row.state);
-        if matches!(state, Some(PhotoState::AwaitingUpload | PhotoState::Failed)) {
-            uploaded.insert(photo, size_bytes);
+        let Some(row) = locked.get(&photo).filter(|row| is_to_be_queued(row)) else { continue };
+        if declined.contains_key(&photo) {
+            continue;
         }
+        if !row.is_charged
+            && !uploaded.contains_key(&photo)
+            && let Err(decline) = acceptance.hold(photo)
+        {
+            declined.insert(photo, decline);
+            continue;
+        }
+        uploaded.insert(photo, size_bytes);
     }
     if !uploaded.is_empty() {
-        let now = transaction.read_clock(OPERATION).await?;
         let uploaded: Vec<(PhotoRef, Option<i64>)> = uploaded.into_iter().collect();
-        transaction.queue_writes().queue_photos(&uploaded, now).await?;
+        transaction.queue_writes().queue_photos(&uploaded, ledger.price_of_photo(), now).await?;
     }
-    transaction.commit(OPERATION).await?;
-    let existing = |call: &Confirmation| {
-        call.photo_refs().filter(|key| locked.contains_key(key)).map(|key| key.photo).collect()
-    };
-    Ok(calls.iter().map(existing).collect())
+    acceptance.entries.write(transaction, ledger, Writer::Api, now).await?;
+    Ok(declined)
+}
+
+fn is_to_be_queued(row: &PhotoRowState) -> bool {
+    matches!(row.state, PhotoState::AwaitingUpload | PhotoState::Failed)
 }

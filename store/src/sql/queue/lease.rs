@@ -3,12 +3,13 @@
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use super::finish::fail_locked_photo;
+use super::finish::{FailedPhoto, PhotoFailure, fail_locked_photos};
 use crate::metric_names;
 use crate::model::album::AlbumConfig;
 use crate::model::encoding::from_micros;
 use crate::model::ids::{AlbumId, LeaseId, OrganizationId, PhotoId};
 use crate::model::photo::{FailureReason, PhotoState};
+use crate::sql::credits::ledger::Ledger;
 use crate::sql::database::Transaction;
 use crate::sql::dialect::{LeaseCandidate, LeaseWindow, PhotoRowState};
 use crate::sql::queue::selection::{
@@ -37,7 +38,7 @@ pub(crate) const FRESH_PHOTOS: WaitingPhotos = WaitingPhotos {
 
 /// The crash suspect whose lease expired first.
 pub(crate) const NEXT_CRASH_SUSPECT: Statement = skip_locked!(
-    "select album, id, attempts from photo \
+    "select album, id, attempts, held from photo \
      where state in ('queued', 'processing') and attempts > 0 and lease_until <= $1 \
      and (select closed_at from album where album.id = photo.album) is null \
      order by lease_until limit 1"
@@ -77,15 +78,16 @@ pub(crate) async fn lease_suspect(
     transaction: &mut Transaction,
     attempt_limit: u32,
     window: LeaseWindow,
+    ledger: &Ledger,
 ) -> Result<SuspectLease> {
-    let row: Option<(AlbumId, PhotoId, i64)> =
+    let row: Option<(AlbumId, PhotoId, i64, i64)> =
         query(OPERATION, NEXT_CRASH_SUSPECT).bind(window.now).fetch_optional(&mut *transaction).await?;
-    let Some((album, photo, attempts)) = row else {
+    let Some((album, photo, attempts, held)) = row else {
         return Ok(SuspectLease::None);
     };
     let photo = PhotoRef { album, photo };
     if attempts >= i64::from(attempt_limit) {
-        fail_crash_suspect(transaction, photo, attempts).await?;
+        fail_crash_suspects(transaction, &[CrashSuspect { photo, attempts, held }], ledger).await?;
         return Ok(SuspectLease::Failed);
     }
     let leases =
@@ -100,6 +102,7 @@ pub(crate) async fn lease_named(
     photos: &[PhotoRef],
     attempt_limit: u32,
     window: LeaseWindow,
+    ledger: &Ledger,
 ) -> Result<Vec<NamedLease>> {
     let mut locked = transaction.queue_writes().lock_photos(photos).await?;
     let mut decisions = Vec::with_capacity(photos.len());
@@ -117,7 +120,7 @@ pub(crate) async fn lease_named(
         fresh.map(|(photo, _)| LeaseCandidate { photo: *photo, attempts: 0 }).collect();
     let mut leases =
         assign_leases(transaction, &candidates, window, &mut AlbumCache::new()).await?.into_iter();
-    let mut crashed: Vec<(PhotoRef, i64)> = Vec::new();
+    let mut crashed: Vec<CrashSuspect> = Vec::new();
     let mut outcomes = Vec::with_capacity(photos.len());
     for (photo, decision) in photos.iter().zip(decisions) {
         outcomes.push(match decision {
@@ -126,16 +129,14 @@ pub(crate) async fn lease_named(
             LeaseDecision::HeldElsewhere => NamedLease::HeldElsewhere,
             LeaseDecision::Obsolete => NamedLease::Obsolete,
             LeaseDecision::AttemptsExhausted { attempts } => {
-                crashed.push((*photo, attempts));
+                let held = locked.get(photo).map_or(0, |row| row.held);
+                crashed.push(CrashSuspect { photo: *photo, attempts, held });
                 NamedLease::Obsolete
             }
         });
     }
-    // Last, and in the order of the albums, whose rows this locks: see the lock order of `sql`.
-    crashed.sort();
-    for (photo, attempts) in crashed {
-        fail_crash_suspect(transaction, photo, attempts).await?;
-    }
+    // Last, because this locks the rows of albums: see the lock order of `sql`.
+    fail_crash_suspects(transaction, &crashed, ledger).await?;
     Ok(outcomes)
 }
 
@@ -169,13 +170,38 @@ impl LeaseDecision {
     }
 }
 
-async fn fail_crash_suspect(transaction: &mut Transaction, photo: PhotoRef, attempts: i64) -> Result<()> {
-    let detail = format!("{attempts} leases expired without a result");
-    fail_locked_photo(transaction, photo, FailureReason::ProcessingCrashed, &detail).await?;
-    // Counted here because its workers are dead. A transaction that does not commit counts it once too often.
-    let reason = FailureReason::ProcessingCrashed.as_str();
-    metrics::counter!(metric_names::PHOTOS_FAILED, "reason" => reason).increment(1);
-    tracing::info!(photo.id = %photo.photo, album.id = %photo.album, reason, detail, "failed a crash suspect at its attempt limit");
+/// A locked photo at its attempt limit.
+struct CrashSuspect {
+    photo: PhotoRef,
+    attempts: i64,
+    /// What is held for it, thousandths.
+    held: i64,
+}
+
+async fn fail_crash_suspects(
+    transaction: &mut Transaction,
+    crashed: &[CrashSuspect],
+    ledger: &Ledger,
+) -> Result<()> {
+    let details: Vec<String> = crashed
+        .iter()
+        .map(|suspect| format!("{} leases expired without a result", suspect.attempts))
+        .collect();
+    let failed: Vec<FailedPhoto<'_>> = crashed
+        .iter()
+        .zip(&details)
+        .map(|(CrashSuspect { photo, held, .. }, detail)| {
+            let failure = PhotoFailure { reason: FailureReason::ProcessingCrashed, detail };
+            FailedPhoto { photo: *photo, held: *held, failure }
+        })
+        .collect();
+    fail_locked_photos(transaction, &failed, ledger).await?;
+    for FailedPhoto { photo, failure, .. } in failed {
+        // Counted here because its workers are dead. A transaction that does not commit counts it once too often.
+        let (reason, detail) = (failure.reason.as_str(), failure.detail);
+        metrics::counter!(metric_names::PHOTOS_FAILED, "reason" => reason).increment(1);
+        tracing::info!(photo.id = %photo.photo, album.id = %photo.album, reason, detail, "failed a crash suspect at its attempt limit");
+    }
     Ok(())
 }
 

@@ -19,16 +19,19 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::model::encoding::{from_micros, micros_after};
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{FailureReason, PhotoState};
-use crate::sql::database::Database;
+use crate::sql::credits::SharedLedger;
+use crate::sql::credits::acceptance::Acceptance;
+use crate::sql::credits::ledger::{LedgerEntries, Writer};
+use crate::sql::database::{Database, Transaction};
 use crate::sql::dialect::LeaseWindow;
-use crate::sql::queue::finish::{fail_leased_photo, finish_photos};
+use crate::sql::queue::finish::{PhotoFailure, fail_leased_photo, finish_photos};
 use crate::sql::queue::group_commit::GroupCommit;
 use crate::sql::queue::lease::SuspectLease;
 use crate::sql::queue::selection::Turns;
 use crate::sql::statement::{Statement, query};
 use crate::traits::{
-    FinishOutcome, Lease, LeaseKind, LeaseRequest, NamedLease, OutboxQueue, PhotoRef, PhotoResults, Queue,
-    Result, UnpublishedPhoto, UnpublishedPhotos, Upload,
+    ConfirmedUploads, FinishOutcome, Lease, LeaseKind, LeaseRequest, NamedLease, OutboxQueue, PhotoRef,
+    PhotoResults, Queue, Result, UnpublishedPhoto, UnpublishedPhotos, Upload,
 };
 
 /// Counts the waiting photos. Each half reads one partial index: fresh photos, and crash suspects without a running lease.
@@ -49,16 +52,22 @@ pub(crate) const WAITING_SINCE: &str = "with recursive waiting (album) as ( \
 pub(crate) const RECLAIM_LEASES: &str = "update photo set lease_until = 0 \
      where state in ('queued', 'processing') and attempts > 0 and lease_until > 0";
 
-/// Requeues ready and failed photos. Their detections stay searchable until new ones replace them.
+/// Requeues ready and failed photos, and holds `$price` for those that were never ready. Their detections stay searchable
+/// until new ones replace them.
 macro_rules! requeue {
-    () => {
-        "update photo set state = 'queued', failure = null, failure_detail = null, settled_at = null, \
-         confirmed_at = $2, updated_at = $2, published_at = null, \
-         organization = (select organization from album where album.id = photo.album) where album = $1 "
+    ($price:literal) => {
+        concat!(
+            "update photo set state = 'queued', failure = null, failure_detail = null, settled_at = null, \
+             confirmed_at = $2, updated_at = $2, published_at = null, \
+             organization = (select organization from album where album.id = photo.album), \
+             held = case when charged_at is null then ",
+            $price,
+            " else 0 end where album = $1 "
+        )
     };
 }
 
-const RETRY: &str = concat!(requeue!(), "and id = $3");
+const RETRY: &str = concat!(requeue!("$4"), "and id = $3");
 
 macro_rules! select_settled {
     () => {
@@ -68,13 +77,13 @@ macro_rules! select_settled {
 }
 
 pub(crate) const REPROCESS: Statement = Statement::PerDialect {
-    sqlite: concat!(requeue!(), "and id in (", select_settled!(), ") returning id"),
+    sqlite: concat!(requeue!("$5"), "and id in (", select_settled!(), ") returning id, held"),
     postgres: concat!(
         "with settled as materialized (",
         select_settled!(),
         " for no key update) ",
-        requeue!(),
-        "and id in (select id from settled) returning id"
+        requeue!("$5"),
+        "and id in (select id from settled) returning id, held"
     ),
 };
 
@@ -85,6 +94,7 @@ const REPROCESS_BATCH: i64 = 2000;
 /// The work queue and its outbox, in the database.
 pub(crate) struct SqlQueue {
     database: Database,
+    shared: Arc<SharedLedger>,
     group_commit: Arc<GroupCommit>,
     attempt_limit: u32,
     max_cells: u32,
@@ -99,10 +109,16 @@ pub(crate) struct SqlQueue {
 impl SqlQueue {
     /// Starts the task that commits confirmations; it ends with the queue. `max_cells` bounds the estimated cost of a
     /// photo as the operator bounds its cells.
-    pub(crate) fn start(database: Database, attempt_limit: u32, max_cells: u32) -> Self {
-        let group_commit = GroupCommit::start(database.clone());
+    pub(crate) fn start(
+        database: Database,
+        shared: Arc<SharedLedger>,
+        attempt_limit: u32,
+        max_cells: u32,
+    ) -> Self {
+        let group_commit = GroupCommit::start(database.clone(), Arc::clone(&shared));
         Self {
             database,
+            shared,
             group_commit,
             attempt_limit,
             max_cells,
@@ -136,6 +152,27 @@ impl SqlQueue {
         Ok(())
     }
 
+    /// Holds what requeued photos of an album cost.
+    async fn hold_requeued(
+        &self,
+        transaction: &mut Transaction,
+        album: AlbumId,
+        requeued: &[(PhotoId, i64)],
+        now: i64,
+    ) -> Result<()> {
+        let held: i64 = requeued.iter().map(|(_, held)| held).sum();
+        let ledger = &self.shared.ledger;
+        if held == 0 {
+            return Ok(());
+        }
+        let tenants = ledger.tenants_of(transaction, std::iter::once(album)).await?;
+        let mut entries = LedgerEntries::default();
+        if let Some(tenant) = tenants.get(&album) {
+            entries.hold(tenant, held);
+        }
+        entries.write(transaction, ledger, Writer::Api, now).await
+    }
+
     async fn lease_fresh(&self, limit: usize, ttl: Duration) -> Result<Vec<Lease>> {
         const OPERATION: &str = "lease photos";
         let mut turns = self.lease_turns.lock().await;
@@ -154,7 +191,8 @@ impl SqlQueue {
             let mut transaction = self.database.begin_write(OPERATION).await?;
             let now = transaction.read_clock(OPERATION).await?;
             let window = LeaseWindow { now, until: micros_after(now, ttl) };
-            let suspect = lease::lease_suspect(&mut transaction, self.attempt_limit, window).await?;
+            let ledger = &self.shared.ledger;
+            let suspect = lease::lease_suspect(&mut transaction, self.attempt_limit, window, ledger).await?;
             transaction.commit(OPERATION).await?;
             match suspect {
                 SuspectLease::None => return Ok(None),
@@ -167,7 +205,7 @@ impl SqlQueue {
 
 #[async_trait]
 impl Queue for SqlQueue {
-    async fn confirm_uploads(&self, album: AlbumId, uploads: &[Upload]) -> Result<Vec<PhotoId>> {
+    async fn confirm_uploads(&self, album: AlbumId, uploads: &[Upload]) -> Result<ConfirmedUploads> {
         self.group_commit.confirm(album, uploads.to_vec()).await
     }
 
@@ -176,16 +214,30 @@ impl Queue for SqlQueue {
         let key = PhotoRef { album, photo };
         let mut transaction = self.database.begin_write(OPERATION).await?;
         let locked = transaction.queue_writes().lock_photos(&[key]).await?;
-        let state = locked.get(&key).map(|row| row.state);
-        if state != Some(PhotoState::Failed) {
+        let Some(row) = locked.get(&key).filter(|row| row.state == PhotoState::Failed) else {
             // Explicitly: a rollback on drop would end a moment later, and leasing skips rows that are locked.
             transaction.rollback(OPERATION).await?;
-            let state = state.ok_or_else(|| StoreError::not_found(format!("photo {photo}")))?;
-            let what = format!("photo {photo} is {}", state.as_str());
+            let row = locked.get(&key).ok_or_else(|| StoreError::not_found(format!("photo {photo}")))?;
+            let what = format!("photo {photo} is {}", row.state.as_str());
             return Err(StoreError::new(StoreErrorKind::Conflict, what));
-        }
+        };
         let now = transaction.read_clock(OPERATION).await?;
-        query(OPERATION, RETRY).bind(album).bind(now).bind(photo).execute(&mut transaction).await?;
+        let SharedLedger { ledger, refills } = &*self.shared;
+        let unpaid = (!row.is_charged).then_some(key);
+        let mut acceptance =
+            Acceptance::new(&mut transaction, ledger, refills, unpaid.into_iter(), now).await?;
+        if unpaid.is_some_and(|photo| acceptance.hold(photo).is_err()) {
+            transaction.rollback(OPERATION).await?;
+            return Err(StoreError::new(StoreErrorKind::InsufficientCredits, OPERATION));
+        }
+        query(OPERATION, RETRY)
+            .bind(album)
+            .bind(now)
+            .bind(photo)
+            .bind(ledger.price_of_photo())
+            .execute(&mut transaction)
+            .await?;
+        acceptance.entries.write(&mut transaction, ledger, Writer::Api, now).await?;
         transaction.commit(OPERATION).await
     }
 
@@ -197,18 +249,20 @@ impl Queue for SqlQueue {
         loop {
             let mut transaction = self.database.begin_write(OPERATION).await?;
             let now = transaction.read_clock(OPERATION).await?;
-            let ids: Vec<(PhotoId,)> = query(OPERATION, REPROCESS)
+            let requeued: Vec<(PhotoId, i64)> = query(OPERATION, REPROCESS)
                 .bind(album)
                 .bind(now)
                 .bind(after)
                 .bind(REPROCESS_BATCH)
+                .bind(self.shared.ledger.price_of_photo())
                 .fetch_all(&mut transaction)
                 .await?;
+            self.hold_requeued(&mut transaction, album, &requeued, now).await?;
             transaction.commit(OPERATION).await?;
-            queued += ids.len() as u64;
+            queued += requeued.len() as u64;
             // In the order of ids, so that a photo that becomes ready again meanwhile is not requeued twice.
-            match ids.iter().max() {
-                Some((last,)) if ids.len() as i64 == REPROCESS_BATCH => after = *last,
+            match requeued.iter().max() {
+                Some((last, _)) if requeued.len() as i64 == REPROCESS_BATCH => after = *last,
                 _ => return Ok(queued),
             }
         }
@@ -237,7 +291,7 @@ impl Queue for SqlQueue {
     async fn finish(&self, photos: Vec<PhotoResults>) -> Result<Vec<FinishOutcome>> {
         const OPERATION: &str = "finish photos";
         let mut transaction = self.database.begin_write(OPERATION).await?;
-        let outcomes = finish_photos(&mut transaction, &photos).await?;
+        let outcomes = finish_photos(&mut transaction, &photos, &self.shared.ledger).await?;
         transaction.commit(OPERATION).await?;
         Ok(outcomes)
     }
@@ -245,7 +299,8 @@ impl Queue for SqlQueue {
     async fn fail(&self, lease: &Lease, reason: FailureReason, detail: &str) -> Result<FinishOutcome> {
         const OPERATION: &str = "fail a photo";
         let mut transaction = self.database.begin_write(OPERATION).await?;
-        let outcome = fail_leased_photo(&mut transaction, lease, reason, detail).await?;
+        let failure = PhotoFailure { reason, detail };
+        let outcome = fail_leased_photo(&mut transaction, lease, failure, &self.shared.ledger).await?;
         transaction.commit(OPERATION).await?;
         Ok(outcome)
     }
@@ -300,7 +355,9 @@ impl OutboxQueue for SqlQueue {
         let mut transaction = self.database.begin_write(OPERATION).await?;
         let now = transaction.read_clock(OPERATION).await?;
         let window = LeaseWindow { now, until: micros_after(now, ttl) };
-        let outcomes = lease::lease_named(&mut transaction, photos, self.attempt_limit, window).await?;
+        let ledger = &self.shared.ledger;
+        let outcomes =
+            lease::lease_named(&mut transaction, photos, self.attempt_limit, window, ledger).await?;
         transaction.commit(OPERATION).await?;
         Ok(outcomes)
     }

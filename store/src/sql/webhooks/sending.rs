@@ -12,6 +12,7 @@ use super::cancel_pending;
 use super::deliveries::{self, find};
 use super::rows::ContentRow;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::metric_names;
 use crate::model::album::Tenant;
 use crate::model::encoding::{micros_after, to_micros};
 use crate::model::event::EventType;
@@ -201,7 +202,19 @@ impl DeliveryQueue for SqlDeliveryQueue {
         }
         let delivery = find(&mut transaction, due.webhook, due.id).await?;
         transaction.commit(OPERATION).await?;
+        record_metrics(due, attempt, outcome, now);
         Ok(delivery)
+    }
+}
+
+/// Records an attempt that ended at `now`, microseconds.
+fn record_metrics(due: &DueDelivery, attempt: &Attempt, outcome: AttemptOutcome, now: i64) {
+    metrics::counter!(metric_names::WEBHOOK_ATTEMPTS, "outcome" => outcome.as_str()).increment(1);
+    metrics::histogram!(metric_names::WEBHOOK_ATTEMPT_SECONDS).record(attempt.duration.as_secs_f64());
+    if let (AttemptOutcome::Delivered, Some(content)) = (outcome, &due.content) {
+        // Not negative, whatever the clocks say.
+        let lag = now.saturating_sub(to_micros(content.created_at)).max(0);
+        metrics::histogram!(metric_names::WEBHOOK_LAG_SECONDS).record(lag as f64 / 1e6);
     }
 }
 

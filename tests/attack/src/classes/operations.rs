@@ -83,7 +83,7 @@ fn sign_batch(ids: &Ids) -> Value {
 }
 
 /// Every operation.
-pub(super) const OPERATIONS: [Operation; 29] = [
+pub(super) const OPERATIONS: [Operation; 32] = [
     operation(
         "/albums/create",
         Some(MANAGE),
@@ -153,6 +153,18 @@ pub(super) const OPERATIONS: [Operation; 29] = [
     on_unknown_webhook("/webhooks/deliveries/list"),
     on_unknown_webhook("/webhooks/deliveries/get"),
     on_unknown_webhook("/webhooks/redeliver"),
+    operation("/credits/get", None, Names::Nothing, |_| json!({})),
+    // Live keys have no mock credits.
+    Operation {
+        success: &[200, 403],
+        ..operation("/credits/mock/set", Some(MANAGE), Names::Nothing, |_| json!({ "balance": 10_000 }))
+    },
+    operation(
+        "/usage/get",
+        Some(MANAGE),
+        Names::Nothing,
+        |_| json!({ "from": "2026-01-01", "to": "2026-12-31" }),
+    ),
 ];
 
 /// Compares [`OPERATIONS`] with the service's document.

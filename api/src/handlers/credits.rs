@@ -1,0 +1,55 @@
+//! Balances, usage, and the mock credits of test keys.
+
+use photofinish_store::model::credit::{Balance, CreditSettings, UsageQuery};
+use photofinish_store::model::key::KeyMode;
+
+use crate::auth::{AlbumManager, AnyScope};
+use crate::context::Context;
+use crate::errors::ApiError;
+use crate::errors::table::ErrorKind;
+use crate::validate::issues::{Issue, PathSegment, code};
+use crate::wire::credit::{CreditReport, GetCredits, GetUsage, MAX_USAGE_ROWS, SetMockCredits, UsageReport};
+
+pub(crate) async fn get(ctx: Context, caller: AnyScope, _: GetCredits) -> Result<CreditReport, ApiError> {
+    let balance = ctx.store.credits.balance(&caller.tenant).await?;
+    Ok(report(caller.tenant.mode, &balance, ctx.store.credits.settings()))
+}
+
+pub(crate) async fn set_mock(
+    ctx: Context,
+    caller: AlbumManager,
+    input: SetMockCredits,
+) -> Result<CreditReport, ApiError> {
+    if caller.tenant.mode != KeyMode::Test {
+        return Err(ApiError::new(ErrorKind::Forbidden).with_code("TEST_KEYS_ONLY"));
+    }
+    let balance = ctx.store.credits.set_mock_balance(caller.tenant.organization, input.balance).await?;
+    Ok(report(caller.tenant.mode, &balance, ctx.store.credits.settings()))
+}
+
+pub(crate) async fn get_usage(
+    ctx: Context,
+    caller: AlbumManager,
+    input: GetUsage,
+) -> Result<UsageReport, ApiError> {
+    let query = UsageQuery { limit: MAX_USAGE_ROWS + 1, ..input.query };
+    let rows = ctx.store.credits.usage(&caller.tenant, query).await?;
+    if rows.len() > MAX_USAGE_ROWS as usize {
+        let what = format!("has more than {MAX_USAGE_ROWS} rows: ask for fewer days or without `album`");
+        let issue = Issue { path: vec![PathSegment::Field("by")], code: code::TOO_BIG, message: what };
+        return Err(ApiError::invalid(&[issue]));
+    }
+    Ok(UsageReport::new(caller.tenant.mode, rows))
+}
+
+fn report(mode: KeyMode, balance: &Balance, settings: &CreditSettings) -> CreditReport {
+    CreditReport {
+        mode: mode.as_str(),
+        balance: balance.available(),
+        held: balance.held,
+        granted: balance.granted,
+        spent: balance.spent,
+        unlimited: !settings.is_enforced,
+        prices: settings.prices.into(),
+    }
+}

@@ -1,0 +1,367 @@
+//! Limits how many requests a key may make in a minute.
+//!
+//! Windows are fixed, and begin at a second of the minute that differs from key to key, so that keys do not begin anew all at
+//! once. Processes that share a database share the limits: each takes a hundredth of a limit at a time from the database and
+//! spends it in memory. So the limit holds for all of them together, and a request costs a look into memory.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use photofinish_store::StoreError;
+use photofinish_store::model::ids::KeyId;
+use photofinish_store::model::rate::{RateClass, RateShare};
+use photofinish_store::traits::RateWindows;
+use time::OffsetDateTime;
+use warp::http::HeaderMap;
+use warp::http::header::{HeaderName, HeaderValue};
+
+/// The length of a window, seconds.
+const WINDOW: i64 = 60;
+
+/// A process takes a limit in so many parts: what it has taken and does not spend is lost to the others for this minute.
+const PARTS: u32 = 100;
+
+/// Windows in memory above which those that are over are forgotten.
+const MAX_WINDOWS: usize = 4096;
+
+/// The limits of all keys with requests to this process. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct RateLimiter(Arc<Mutex<HashMap<(KeyId, RateClass), Window>>>);
+
+/// What a request wants to spend.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RateClaim {
+    pub(crate) key: KeyId,
+    pub(crate) class: RateClass,
+    /// The limit of this key, units a minute.
+    pub(crate) limit: u32,
+    /// What the request costs.
+    pub(crate) units: u32,
+}
+
+/// Whether a request is admitted, and what is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RateDecision {
+    pub(crate) is_admitted: bool,
+    pub(crate) status: RateStatus,
+}
+
+/// What is left of a limit, as far as this process knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RateStatus {
+    pub(crate) class: RateClass,
+    pub(crate) limit: u32,
+    pub(crate) remaining: u32,
+    /// Seconds until the next window.
+    pub(crate) reset: u32,
+}
+
+/// What a key may spend of a limit in the running minute.
+struct Window {
+    /// Seconds since 1970.
+    begins: i64,
+    limit: u32,
+    /// What this process has taken, and what it has spent of it.
+    leased: u32,
+    used: u32,
+    /// What all processes had taken when this one last took something.
+    taken: u32,
+    /// The smallest share that was refused: all that are not smaller will be.
+    refused_from: u32,
+    /// Whoever takes more holds it: of many requests that need more, one asks the database.
+    leasing: Arc<tokio::sync::Mutex<()>>,
+}
+
+enum Attempt {
+    Decided(RateDecision),
+    /// More must be taken from the database first.
+    NeedsShare(Arc<tokio::sync::Mutex<()>>),
+}
+
+impl RateLimiter {
+    /// Spends what a request costs, if the limit permits. Without `shared` this process has the limit for itself.
+    ///
+    /// # Errors
+    /// When the database does not respond.
+    pub(crate) async fn spend(
+        &self,
+        shared: Option<&dyn RateWindows>,
+        claim: &RateClaim,
+    ) -> Result<RateDecision, StoreError> {
+        self.spend_at(shared, claim, OffsetDateTime::now_utc().unix_timestamp()).await
+    }
+
+    /// As [`Self::spend`], at a time in seconds since 1970.
+    async fn spend_at(
+        &self,
+        shared: Option<&dyn RateWindows>,
+        claim: &RateClaim,
+        now: i64,
+    ) -> Result<RateDecision, StoreError> {
+        let Some(shared) = shared else {
+            return Ok(match self.try_spend(claim, now, false) {
+                Attempt::Decided(decision) => decision,
+                Attempt::NeedsShare(_) => unreachable!("a process alone needs no share"),
+            });
+        };
+        loop {
+            let leasing = match self.try_spend(claim, now, true) {
+                Attempt::Decided(decision) => return Ok(decision),
+                Attempt::NeedsShare(leasing) => leasing,
+            };
+            let _turn = leasing.lock().await;
+            // Another request may have taken enough for both.
+            if let Attempt::Decided(decision) = self.try_spend(claim, now, true) {
+                return Ok(decision);
+            }
+            self.take_share(shared, claim, window_begin(claim.key, now)).await?;
+        }
+    }
+
+    fn try_spend(&self, claim: &RateClaim, now: i64, is_shared: bool) -> Attempt {
+        let begins = window_begin(claim.key, now);
+        let mut windows = self.windows();
+        if windows.len() > MAX_WINDOWS {
+            windows.retain(|_, window| window.begins + WINDOW > now);
+        }
+        let window = windows.entry((claim.key, claim.class)).or_insert_with(|| Window::new(begins));
+        window.follow(begins, claim.limit, is_shared);
+        let is_admitted = claim.units <= window.leased.saturating_sub(window.used);
+        if is_admitted {
+            window.used += claim.units;
+        } else if is_shared && claim.units <= claim.limit && claim.units < window.refused_from {
+            return Attempt::NeedsShare(Arc::clone(&window.leasing));
+        }
+        let untaken = claim.limit.saturating_sub(window.taken);
+        let status = RateStatus {
+            class: claim.class,
+            limit: claim.limit,
+            remaining: untaken.saturating_add(window.leased.saturating_sub(window.used)),
+            reset: u32::try_from(begins + WINDOW - now).unwrap_or(0),
+        };
+        Attempt::Decided(RateDecision { is_admitted, status })
+    }
+
+    /// Takes a part of the limit, or what is needed where less than a part is left.
+    async fn take_share(
+        &self,
+        shared: &dyn RateWindows,
+        claim: &RateClaim,
+        begins: i64,
+    ) -> Result<(), StoreError> {
+        let RateClaim { key, class, limit, units } = *claim;
+        let part = (limit / PARTS).max(units).max(1);
+        let needed = Some(units).filter(|units| *units < part);
+        for share in std::iter::once(part).chain(needed) {
+            let taken = shared.take(RateShare { key, class, begins, units: share, limit }).await?;
+            let mut windows = self.windows();
+            // The minute may be over.
+            let Some(window) = windows.get_mut(&(key, class)).filter(|window| window.begins == begins) else {
+                return Ok(());
+            };
+            if let Some(taken) = taken {
+                window.leased += share;
+                window.taken = taken;
+                return Ok(());
+            }
+            window.refused_from = window.refused_from.min(share);
+        }
+        Ok(())
+    }
+
+    fn windows(&self) -> MutexGuard<'_, HashMap<(KeyId, RateClass), Window>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Window {
+    fn new(begins: i64) -> Self {
+        let leasing = Arc::default();
+        Self { begins, limit: 0, leased: 0, used: 0, taken: 0, refused_from: u32::MAX, leasing }
+    }
+
+    /// Begins the window of another minute, and follows a limit that was changed.
+    fn follow(&mut self, begins: i64, limit: u32, is_shared: bool) {
+        if self.begins != begins {
+            *self = Self { leasing: Arc::clone(&self.leasing), ..Self::new(begins) };
+        }
+        if self.limit != limit {
+            self.limit = limit;
+            self.refused_from = u32::MAX;
+            if !is_shared {
+                (self.leased, self.taken) = (limit, limit);
+            }
+        }
+    }
+}
+
+/// When the window of a key began in which a time is: at a second of the minute that depends on the key.
+fn window_begin(key: KeyId, now: i64) -> i64 {
+    // The last bits of an id are random.
+    let offset = (key.0.as_u128() % WINDOW as u128) as i64;
+    now - (now - offset).rem_euclid(WINDOW)
+}
+
+impl RateStatus {
+    /// When the next window begins.
+    pub(crate) fn wait(&self) -> Duration {
+        Duration::from_secs(u64::from(self.reset))
+    }
+
+    /// Adds what is left to the headers of a response: as the drafts of the IETF say since revision 8, and as revision 6 did,
+    /// which today's clients read.
+    pub(crate) fn add_to(&self, headers: &mut HeaderMap) {
+        let Self { class, limit, remaining, reset } = *self;
+        let name = class.as_str();
+        let texts = [
+            ("ratelimit-policy", format!("\"{name}\";q={limit};w={WINDOW}")),
+            ("ratelimit", format!("\"{name}\";r={remaining};t={reset}")),
+        ];
+        for (header, text) in texts {
+            // Names of classes and numbers are valid in a header.
+            if let Ok(value) = HeaderValue::from_str(&text) {
+                headers.insert(HeaderName::from_static(header), value);
+            }
+        }
+        for (header, number) in
+            [("ratelimit-limit", limit), ("ratelimit-remaining", remaining), ("ratelimit-reset", reset)]
+        {
+            headers.insert(HeaderName::from_static(header), HeaderValue::from(number));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use async_trait::async_trait;
+    use uuid::Uuid;
+
+    use super::*;
+
+    /// The windows of a database, for one key and class.
+    #[derive(Default)]
+    struct OneRow {
+        taken: Mutex<HashMap<i64, u32>>,
+        statements: AtomicU32,
+    }
+
+    #[async_trait]
+    impl RateWindows for OneRow {
+        async fn take(&self, share: RateShare) -> Result<Option<u32>, StoreError> {
+            self.statements.fetch_add(1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            let mut taken = self.taken.lock().unwrap();
+            let taken = taken.entry(share.begins).or_default();
+            let is_granted = *taken + share.units <= share.limit;
+            *taken += if is_granted { share.units } else { 0 };
+            Ok(is_granted.then_some(*taken))
+        }
+    }
+
+    /// A key whose windows begin with the minute.
+    const KEY: KeyId = KeyId(Uuid::from_u128(120));
+
+    fn claim(limit: u32, units: u32) -> RateClaim {
+        RateClaim { key: KEY, class: RateClass::Search, limit, units }
+    }
+
+    #[tokio::test]
+    async fn a_process_alone_admits_exactly_the_limit_in_each_window() {
+        let limiter = RateLimiter::default();
+        let spend =
+            async |now: i64, units: u32| limiter.spend_at(None, &claim(10, units), now).await.unwrap();
+        let first = spend(60, 4).await;
+        let status = RateStatus { class: RateClass::Search, limit: 10, remaining: 6, reset: 60 };
+        assert_eq!(first, RateDecision { is_admitted: true, status });
+        let refused = spend(70, 7).await;
+        assert_eq!((refused.is_admitted, refused.status.remaining, refused.status.reset), (false, 6, 50));
+        assert!(spend(119, 6).await.is_admitted);
+        let over = spend(119, 1).await;
+        assert_eq!((over.is_admitted, over.status.remaining, over.status.reset), (false, 0, 1));
+        assert!(spend(120, 10).await.is_admitted);
+        // A limit that is raised in the middle of a window.
+        let raised = limiter.spend_at(None, &claim(12, 2), 121).await.unwrap();
+        assert_eq!((raised.is_admitted, raised.status.remaining), (true, 0));
+    }
+
+    #[tokio::test]
+    async fn windows_of_keys_begin_at_different_times() {
+        let begins: std::collections::HashSet<i64> = (0..WINDOW)
+            .map(|id| window_begin(KeyId(Uuid::from_u128(id as u128)), 1000).rem_euclid(WINDOW))
+            .collect();
+        assert_eq!(begins.len(), WINDOW as usize);
+        for id in 0..200 {
+            let begin = window_begin(KeyId(Uuid::from_u128(id)), 1000);
+            assert!(begin <= 1000 && begin > 1000 - WINDOW);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn processes_that_share_a_limit_admit_no_more_than_it_and_nearly_all_of_it() {
+        for limit in [1, 7, 100, 1200] {
+            let row = Arc::new(OneRow::default());
+            let processes: Vec<RateLimiter> = (0..3).map(|_| RateLimiter::default()).collect();
+            let admitted = Arc::new(AtomicU32::new(0));
+            let callers = (0..24).map(|caller| {
+                let (row, limiter) = (Arc::clone(&row), processes[caller % 3].clone());
+                let admitted = Arc::clone(&admitted);
+                tokio::spawn(async move {
+                    for _ in 0..limit {
+                        let decision = limiter.spend_at(Some(&*row), &claim(limit, 1), 60).await.unwrap();
+                        assert!(decision.status.remaining <= limit);
+                        admitted.fetch_add(u32::from(decision.is_admitted), Ordering::SeqCst);
+                    }
+                })
+            });
+            for caller in callers.collect::<Vec<_>>() {
+                caller.await.unwrap();
+            }
+            let admitted = admitted.load(Ordering::SeqCst);
+            assert!(
+                admitted <= limit && f64::from(admitted) >= 0.97 * f64::from(limit),
+                "{admitted} of {limit}"
+            );
+            let statements = row.statements.load(Ordering::SeqCst);
+            // A hundred parts, and for each process what is left at the end.
+            assert!(statements <= limit.min(PARTS) + 8 * 3, "{statements} statements for {limit}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_does_not_fit_leaves_smaller_requests_their_part() {
+        let (row, limiter) = (OneRow::default(), RateLimiter::default());
+        let spend = async |units: u32| limiter.spend_at(Some(&row), &claim(100, units), 60).await.unwrap();
+        assert!(spend(90).await.is_admitted);
+        let refused = spend(50).await;
+        assert_eq!((refused.is_admitted, refused.status.remaining), (false, 10));
+        for _ in 0..10 {
+            assert!(spend(1).await.is_admitted);
+        }
+        let over = spend(1).await;
+        assert_eq!((over.is_admitted, over.status.remaining), (false, 0));
+    }
+
+    #[tokio::test]
+    async fn a_check_takes_less_than_twenty_microseconds() {
+        const CHECKS: u32 = 10_000;
+        let (row, limiter) = (OneRow::default(), RateLimiter::default());
+        let keys: Vec<KeyId> = (0..1000).map(|_| KeyId::generate()).collect();
+        let mut headers = HeaderMap::new();
+        let mut fastest = Duration::MAX;
+        // The fastest of some rounds: other tests run beside this one.
+        for _ in 0..10 {
+            let start = std::time::Instant::now();
+            for check in 0..CHECKS {
+                let key = keys[check as usize % keys.len()];
+                let claim = RateClaim { key, class: RateClass::Read, limit: 1_000_000, units: 1 };
+                limiter.spend_at(Some(&row), &claim, 60).await.unwrap().status.add_to(&mut headers);
+            }
+            fastest = fastest.min(start.elapsed() / CHECKS);
+        }
+        println!("{} ns a check with its headers, 1000 keys", fastest.as_nanos());
+        assert!(fastest < Duration::from_micros(20), "{fastest:?}");
+    }
+}

@@ -1,0 +1,97 @@
+//! Limits of keys over HTTP.
+
+use photofinish_api::key::KeyText;
+use photofinish_store::model::key::KeyMode;
+use photofinish_store::model::rate::{RateClass, RateLimits};
+use serde_json::json;
+
+use crate::support::{Partner, TestService};
+
+fn limits(entries: &[(RateClass, u32)]) -> RateLimits {
+    let mut limits = RateLimits::default();
+    for (class, limit) in entries {
+        limits.set(*class, *limit);
+    }
+    limits
+}
+
+fn start(entries: &[(RateClass, u32)]) -> TestService {
+    let limits = limits(entries);
+    TestService::start_with(|settings| settings.rate_limits = limits)
+}
+
+#[test]
+fn a_request_above_the_limit_is_429_with_the_seconds_to_wait() {
+    let service = start(&[(RateClass::Read, 3), (RateClass::Manage, 0)]);
+    let partner = service.partner();
+    let mut last_reset = 60;
+    for left in (0..3).rev() {
+        let response = partner.call("/albums/list", &json!({}));
+        assert_eq!(response.status, 200);
+        assert_eq!(response.header("ratelimit-policy"), "\"read\";q=3;w=60");
+        assert_eq!(response.header("ratelimit-limit"), "3");
+        assert_eq!(response.header("ratelimit-remaining"), left.to_string());
+        let reset: u32 = response.header("ratelimit-reset").parse().unwrap();
+        assert_eq!(response.header("ratelimit"), format!("\"read\";r={left};t={reset}"));
+        assert!((1..=60).contains(&reset));
+        last_reset = reset;
+    }
+    let refused = partner.call("/credits/get", &json!({}));
+    // Unless the next window begins just now.
+    if refused.status == 200 {
+        assert!(last_reset <= 2, "{last_reset} s were left");
+        return;
+    }
+    assert_eq!(refused.header("ratelimit-remaining"), "0");
+    let wait: f64 = refused.header("retry-after").parse().unwrap();
+    let body = refused.defined_error(429, "TOO_MANY_REQUESTS");
+    assert_eq!(body["data"]["tryAgainIn"].as_f64().unwrap(), wait);
+    assert!((1.0..=60.0).contains(&wait));
+    // Other classes, other keys and the document have limits of their own, or none.
+    let created = partner.call("/albums/create", &json!({ "title": "A" }));
+    assert_eq!((created.status, created.header("ratelimit-limit")), (200, ""));
+    assert_eq!(service.partner().call("/albums/list", &json!({})).status, 200);
+    assert_eq!(partner.send("GET /openapi/openapi.json", &[], "").status, 200);
+}
+
+#[test]
+fn refusals_of_a_key_and_of_an_input_have_no_limit_and_one() {
+    let service = start(&[(RateClass::Read, 100)]);
+    let refused = service.partner().call("/albums/list", &json!([]));
+    assert_eq!((refused.status, refused.header("ratelimit-remaining")), (400, "99"));
+    let anonymous = Partner::new(&service, None).call("/albums/list", &json!({}));
+    assert_eq!((anonymous.status, anonymous.header("ratelimit-limit")), (401, ""));
+}
+
+#[test]
+fn a_batch_costs_a_unit_for_each_twenty_entries() {
+    let service = start(&[(RateClass::Upload, 10)]);
+    let partner = service.partner();
+    let (album, _) = partner.create_album();
+    let sign = |count: usize| {
+        let file = json!({ "filename": "a.jpg", "contentType": "image/jpeg" });
+        partner.call("/photos/photo/signed/batch", &json!({ "albumId": album, "entries": vec![file; count] }))
+    };
+    let first = sign(41);
+    assert_eq!((first.status, first.header("ratelimit-remaining")), (200, "7"));
+    let refused = sign(161);
+    if refused.status == 429 {
+        // One unit for the attempt.
+        assert_eq!(refused.header("ratelimit-remaining"), "6");
+        assert_eq!(sign(120).header("ratelimit-remaining"), "0");
+        assert_eq!(sign(1).status, 429);
+    }
+}
+
+#[test]
+fn a_key_may_have_limits_of_its_own() {
+    let service = start(&[(RateClass::Read, 1), (RateClass::Search, 5)]);
+    let key = KeyText::generate(KeyMode::Live);
+    let own = limits(&[(RateClass::Read, 7), (RateClass::Search, 0)]);
+    service.create_key("Lake Timing", &key, |new| new.limits = own);
+    let partner = Partner::new(&service, Some(key.reveal().to_owned()));
+    assert_eq!(partner.call("/albums/list", &json!({})).header("ratelimit-limit"), "7");
+    let (album, _) = partner.create_album();
+    let search = partner.call("/photos/search/text/list", &json!({ "albumId": album, "text": "7" }));
+    assert_eq!((search.status, search.header("ratelimit-limit")), (200, ""));
+}

@@ -1,0 +1,48 @@
+//! The settings of a service under test.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use photofinish_api::context::{ApiSettings, Environment};
+use photofinish_store::blobs::local::uploads::UploadPace;
+use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
+use photofinish_store::model::rate::RateLimits;
+
+use super::{CALIBRATION, DEADLINE, MAX_PHOTO_BYTES, MAX_PROBE_BYTES, MODEL};
+
+pub(super) fn settings() -> ApiSettings {
+    let recognition = |confidence_threshold| Recognition {
+        enabled: true,
+        confidence_threshold,
+        mode: RecognitionMode::Photo,
+        grid: None,
+    };
+    ApiSettings {
+        environment: Environment::Local,
+        rate_limits: RateLimits::default(),
+        album_defaults: AlbumConfig {
+            face: recognition(50.0),
+            text: recognition(0.0),
+            preview_max_dimension: 2048,
+            thumbnail_max_dimension: 512,
+            bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
+            rest: serde_json::Map::new(),
+        },
+        face_threshold_without_bibs: 60.0,
+        max_body_bytes: 64 << 10,
+        max_batch_bytes: 1 << 20,
+        head_timeout: DEADLINE,
+        idle_timeout: DEADLINE,
+        stall_timeout: DEADLINE,
+        body_timeout: DEADLINE,
+        max_photo_bytes: MAX_PHOTO_BYTES,
+        max_probe_bytes: MAX_PROBE_BYTES,
+        upload_ttl: Duration::from_secs(900),
+        upload_pace: UploadPace::SERVICE,
+        download_ttl: Duration::from_secs(3600),
+        probe_ttl: Duration::from_secs(3600),
+        media_types: ["image/jpeg", "image/png", "image/webp"].map(str::to_owned).to_vec(),
+        calibrations: HashMap::from([(MODEL.to_owned(), CALIBRATION)]),
+        admin_on_api_port: true,
+    }
+}

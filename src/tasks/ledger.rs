@@ -1,0 +1,79 @@
+//! Keeps the ledger: writes what was counted in memory, in every process; and in one at a time tells organizations that their
+//! credits are low and deletes what is old.
+
+use std::time::Duration;
+
+use photofinish_store::model::ids::ProcessId;
+use photofinish_store::model::process::{Task, TaskLease};
+use photofinish_store::{Store, StoreError, StoreErrorKind};
+use tokio::time::{MissedTickBehavior, timeout};
+
+/// How often counts are written: what a process that dies has counted since is lost.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
+/// How often balances are looked at.
+const WATCH_INTERVAL: Duration = Duration::from_secs(60);
+/// How long a process has the task.
+const LEASE_TTL: Duration = Duration::from_secs(15);
+/// How long the last counts of a process may take.
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Keeps the ledger until it is dropped.
+pub async fn keep_forever(store: &Store, holder: ProcessId) {
+    tokio::join!(flush_forever(store), watch_forever(store, holder));
+}
+
+/// Writes what is left to be written.
+pub async fn stop(store: &Store) {
+    match timeout(FAREWELL_TIMEOUT, store.credits.flush_usage()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "failed to write the last counts of usage"),
+        Err(_) => tracing::warn!("failed to write the last counts of usage in 2 s"),
+    }
+}
+
+async fn flush_forever(store: &Store) {
+    let mut interval = interval(FLUSH_INTERVAL);
+    let mut is_failing = false;
+    loop {
+        interval.tick().await;
+        let written = store.credits.flush_usage().await;
+        // Once per outage.
+        if let Err(error) = &written
+            && !is_failing
+        {
+            tracing::warn!(%error, "failed to write counts of usage, retrying every 5 s");
+        }
+        is_failing = written.is_err();
+    }
+}
+
+async fn watch_forever(store: &Store, holder: ProcessId) {
+    let mut interval = interval(WATCH_INTERVAL);
+    loop {
+        interval.tick().await;
+        match watch(store, holder).await {
+            // Another process has the task.
+            Err(error) if error.kind == StoreErrorKind::Conflict => {}
+            Err(error) => tracing::warn!(%error, "failed to look at balances, retrying in 60 s"),
+            Ok(()) => {}
+        }
+    }
+}
+
+async fn watch(store: &Store, holder: ProcessId) -> Result<(), StoreError> {
+    store.measure_credits().await?;
+    if !store.ledger_task.is_due().await? {
+        return Ok(());
+    }
+    if let Some(lease) = store.tasks.take(Task::Ledger, holder, LEASE_TTL).await? {
+        store.ledger_task.run(lease).await?;
+        store.tasks.release(TaskLease { task: Task::Ledger, holder }).await?;
+    }
+    Ok(())
+}
+
+fn interval(period: Duration) -> tokio::time::Interval {
+    let mut interval = tokio::time::interval(period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}

@@ -1,0 +1,78 @@
+//! Credits, usage and rate limits. The traits are part of [`crate::traits`].
+
+use async_trait::async_trait;
+
+use crate::error::StoreError;
+use crate::model::album::Tenant;
+use crate::model::credit::{
+    Balance, ChargedSearch, CreditSettings, Credits, NewGrant, TenantBalance, UsageOperation, UsageQuery,
+    UsageRow,
+};
+use crate::model::ids::{AlbumId, OrganizationId, PhotoId};
+use crate::model::process::TaskLease;
+use crate::model::rate::RateShare;
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// Why photos were not queued: the balance of their tenant does not cover them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decline {
+    /// What the tenant has left.
+    pub balance: Credits,
+    /// What one photo costs.
+    pub price: Credits,
+}
+
+/// What became of a call of [`crate::traits::Queue::confirm_uploads`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfirmedUploads {
+    /// The photos that exist and are not declined, in order, also those that were confirmed before.
+    pub photos: Vec<PhotoId>,
+    /// The photos that were not queued.
+    pub declined: Vec<PhotoId>,
+    /// Why, at the first of them; `None` if none was declined.
+    pub decline: Option<Decline>,
+}
+
+/// What tenants have and use. Photos are charged by [`crate::traits::Queue`].
+#[async_trait]
+pub trait CreditLedger: Send + Sync {
+    /// What things cost, and whether what is not covered is declined.
+    fn settings(&self) -> &CreditSettings;
+    /// Returns the balance of a tenant. That of test keys is refilled first, if it was not yet on this day.
+    async fn balance(&self, tenant: &Tenant) -> Result<Balance>;
+    /// Returns the balance as it was at most five seconds ago.
+    async fn recent_balance(&self, tenant: &Tenant) -> Result<Balance>;
+    /// Adds a grant; returns the balance with it. `NotFound` without the organization.
+    async fn grant(&self, grant: NewGrant) -> Result<Balance>;
+    /// Gives the test keys of an organization so much that they can use this amount; returns the balance.
+    async fn set_mock_balance(&self, organization: OrganizationId, available: Credits) -> Result<Balance>;
+    /// Charges a search that has a price, once for each selfie. `InsufficientCredits` when the balance does not cover it.
+    async fn charge_search(&self, tenant: &Tenant, album: AlbumId, search: ChargedSearch) -> Result<()>;
+    /// Counts something that costs nothing. Written by [`Self::flush_usage`], with what came before.
+    fn count(&self, tenant: &Tenant, album: AlbumId, operation: UsageOperation);
+    /// Writes what was counted since the last call.
+    async fn flush_usage(&self) -> Result<()>;
+    /// Sums up the usage of a tenant, by day, album and operation.
+    async fn usage(&self, tenant: &Tenant, query: UsageQuery) -> Result<Vec<UsageRow>>;
+    /// Returns the balances of all tenants with grants, live keys only, for operators.
+    async fn list_balances(&self) -> Result<Vec<TenantBalance>>;
+}
+
+/// What one process at a time does with credits.
+#[async_trait]
+pub trait LedgerTask: Send + Sync {
+    /// Whether there is something to do. Writes nothing.
+    async fn is_due(&self) -> Result<bool>;
+    /// Tells tenants whose credits have become low, and deletes what is no longer needed. `Conflict` when another process
+    /// has the task.
+    async fn run(&self, lease: TaskLease) -> Result<()>;
+}
+
+/// The rate limits that processes of one database share.
+#[async_trait]
+pub trait RateWindows: Send + Sync {
+    /// Takes a part of a limit; returns how much all processes have taken with it. `None` when it would be more than the
+    /// limit: nothing is taken.
+    async fn take(&self, share: RateShare) -> Result<Option<u32>>;
+}

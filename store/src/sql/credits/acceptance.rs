@@ -1,0 +1,70 @@
+//! Decides which of the photos that are confirmed together their tenants can pay for, in the order in which they came.
+
+use std::collections::HashMap;
+
+use super::balances::Refills;
+use super::ledger::{Ledger, LedgerEntries};
+use crate::model::album::Tenant;
+use crate::model::credit::Credits;
+use crate::model::ids::AlbumId;
+use crate::sql::database::Transaction;
+use crate::traits::{Decline, PhotoRef, Result};
+
+/// What tenants can still use, in the transaction that confirms.
+pub(crate) struct Acceptance<'l> {
+    ledger: &'l Ledger,
+    tenants: HashMap<AlbumId, Tenant>,
+    /// What each tenant has left; empty where nothing is declined.
+    available: HashMap<Tenant, Credits>,
+    /// The holds of the accepted photos.
+    pub(crate) entries: LedgerEntries,
+}
+
+impl<'l> Acceptance<'l> {
+    /// For photos that are not paid yet. Reads balances where they count.
+    pub(crate) async fn new(
+        transaction: &mut Transaction,
+        ledger: &'l Ledger,
+        refills: &Refills,
+        photos: impl Iterator<Item = PhotoRef>,
+        now: i64,
+    ) -> Result<Self> {
+        let mut acceptance = Self {
+            ledger,
+            tenants: HashMap::new(),
+            available: HashMap::new(),
+            entries: LedgerEntries::default(),
+        };
+        if ledger.price_of_photo() <= 0 {
+            return Ok(acceptance);
+        }
+        acceptance.tenants = ledger.tenants_of(transaction, photos.map(|photo| photo.album)).await?;
+        if !ledger.settings.is_enforced {
+            return Ok(acceptance);
+        }
+        let mut tenants: Vec<Tenant> = acceptance.tenants.values().copied().collect();
+        // In one order, because a refill locks.
+        tenants.sort();
+        tenants.dedup();
+        for tenant in tenants {
+            let mock = ledger.settings.mock_credits;
+            let balance = refills.refilled_balance(transaction, &tenant, mock, now).await?;
+            acceptance.available.insert(tenant, balance.available());
+        }
+        Ok(acceptance)
+    }
+
+    /// Holds the price of a photo that is not paid; says why not if its tenant has too little left.
+    pub(crate) fn hold(&mut self, photo: PhotoRef) -> std::result::Result<(), Decline> {
+        let Some(tenant) = self.tenants.get(&photo.album) else { return Ok(()) };
+        let price = Credits::from_thousandths(self.ledger.price_of_photo());
+        if let Some(available) = self.available.get_mut(tenant) {
+            if *available < price {
+                return Err(Decline { balance: *available, price });
+            }
+            *available = *available - price;
+        }
+        self.entries.hold(tenant, price.thousandths());
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! Balances: the sums of grants and of the parts of what is held and spent, and the daily refill of mock credits.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use super::ledger::day_of;
+use crate::model::album::Tenant;
+use crate::model::credit::{Balance, Credits};
+use crate::model::ids::{GrantId, OrganizationId};
+use crate::model::key::KeyMode;
+use crate::sql::database::Transaction;
+use crate::sql::statement::{ConnectionRef, query};
+use crate::traits::Result;
+
+/// A few rows of each table.
+pub(crate) const BALANCE: &str = "select \
+     (select cast(coalesce(sum(amount), 0) as bigint) from credit_grant where organization = $1 and mode = $2), \
+     cast(coalesce(sum(spent), 0) as bigint), cast(coalesce(sum(held), 0) as bigint) \
+     from credit_shard where organization = $1 and mode = $2";
+
+/// Brings what the test keys of an organization can use to `$4`, once on a day. A negative amount takes away what was set
+/// beyond it.
+const REFILL: &str = "insert into credit_grant (id, organization, mode, amount, note, granted_by, refill_day, created_at) \
+     select $1, $2, $3, $4 - $5, 'daily refill', 'service', $6, $7 where true \
+     on conflict (organization, mode, refill_day) do nothing";
+
+/// Returns the balance of a tenant.
+pub(crate) async fn load_balance<'c>(
+    on: impl Into<ConnectionRef<'c>>,
+    operation: &'static str,
+    tenant: &Tenant,
+) -> Result<Balance> {
+    let (granted, spent, held): (i64, i64, i64) =
+        query(operation, BALANCE).bind(tenant.organization).bind(tenant.mode.as_str()).fetch_one(on).await?;
+    let [granted, spent, held] = [granted, spent, held].map(Credits::from_thousandths);
+    Ok(Balance { granted, spent, held })
+}
+
+/// Refills mock credits, and remembers on which day it did.
+#[derive(Default)]
+pub(crate) struct Refills {
+    /// By organization, so that most calls cost no statement.
+    days: Mutex<HashMap<OrganizationId, i64>>,
+}
+
+impl Refills {
+    /// Returns the balance of a tenant, that of test keys refilled to `amount` if it was not yet on the day of `now`
+    /// (microseconds). Of several at once the first refills.
+    pub(in crate::sql) async fn refilled_balance(
+        &self,
+        transaction: &mut Transaction,
+        tenant: &Tenant,
+        amount: Credits,
+        now: i64,
+    ) -> Result<Balance> {
+        const OPERATION: &str = "refill mock credits";
+        let balance = load_balance(&mut *transaction, OPERATION, tenant).await?;
+        if !self.is_due(tenant, now) {
+            return Ok(balance);
+        }
+        query(OPERATION, REFILL)
+            .bind(GrantId::generate())
+            .bind(tenant.organization)
+            .bind(tenant.mode.as_str())
+            .bind(amount.thousandths())
+            .bind(balance.available().thousandths())
+            .bind(day_of(now))
+            .bind(now)
+            .execute(&mut *transaction)
+            .await?;
+        // Also when another has refilled meanwhile.
+        load_balance(transaction, OPERATION, tenant).await
+    }
+
+    /// Whether this process does not know of a refill on this day.
+    pub(crate) fn is_due(&self, tenant: &Tenant, now: i64) -> bool {
+        let days = self.days.lock().unwrap_or_else(PoisonError::into_inner);
+        tenant.mode == KeyMode::Test && days.get(&tenant.organization) != Some(&day_of(now))
+    }
+
+    /// Remembers that a committed transaction has refilled, or found that another has.
+    pub(crate) fn remember(&self, tenant: &Tenant, now: i64) {
+        if tenant.mode == KeyMode::Test {
+            let mut days = self.days.lock().unwrap_or_else(PoisonError::into_inner);
+            days.insert(tenant.organization, day_of(now));
+        }
+    }
+}
