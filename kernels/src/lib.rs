@@ -9,6 +9,7 @@ pub mod cosine;
 pub mod device;
 pub mod geometry;
 pub mod image;
+pub mod lattice;
 pub mod quantised;
 pub mod regions;
 pub mod resize;

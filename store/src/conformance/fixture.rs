@@ -206,5 +206,7 @@ pub fn text(text: &str, confidence: f64) -> DetectedText {
         bounding_box: bounding_box(2),
         confidence,
         index_state: TextIndexState::Indexed,
+        read: None,
+        lattice: None,
     }
 }

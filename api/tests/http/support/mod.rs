@@ -168,7 +168,8 @@ pub fn face(cosine: f32) -> DetectedFace {
 
 /// Returns a text that was read.
 pub fn text(text: &str, confidence: f64, standing: TextIndexState) -> DetectedText {
-    DetectedText { text: text.to_owned(), bounding_box: TEST_BOX, confidence, index_state: standing }
+    let (text, bounding_box) = (text.to_owned(), TEST_BOX);
+    DetectedText { text, bounding_box, confidence, index_state: standing, read: None, lattice: None }
 }
 
 /// Returns a bib that exact searches find.
