@@ -1,5 +1,6 @@
 //! What processes of one database do for each other.
 
+mod judging;
 mod reports;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ pub struct Tasks {
     reporter: Reporter,
     publisher: JoinHandle<()>,
     sender: JoinHandle<()>,
+    judge: JoinHandle<()>,
 }
 
 impl Tasks {
@@ -35,6 +37,7 @@ impl Tasks {
         let process = ProcessId::generate();
         let store = webhooks.store().clone();
         let (publishing, sending, stopped) = (store.clone(), stopped.clone(), stopped.clone());
+        let (judged, judging_stopped) = (store.clone(), stopped.clone());
         let retention = config.settings.api.event_retention;
         let publisher = tokio::spawn(async move {
             if !role.has_api() {
@@ -51,7 +54,17 @@ impl Tasks {
                 webhooks.send_until(wait_until_stopped(sending)).await;
             }
         });
-        Self { reporter: reports::start(&store, process, role, pipeline), publisher, sender }
+        let judge = tokio::spawn(async move {
+            if !role.has_api() {
+                return;
+            }
+            tokio::select! {
+                () = wait_until_stopped(judging_stopped) => {}
+                () = judging::judge_forever(&judged, process) => {}
+            }
+            judging::release(&judged, process).await;
+        });
+        Self { reporter: reports::start(&store, process, role, pipeline), publisher, sender, judge }
     }
 
     /// Waits until they have ended: others go on with what this process did.
@@ -61,6 +74,7 @@ impl Tasks {
     pub async fn stop(self) -> Result<(), JoinError> {
         self.reporter.stop().await;
         self.publisher.await?;
+        self.judge.await?;
         self.sender.await
     }
 }

@@ -23,6 +23,7 @@ pub use crate::event_traits::{EventPublisher, Events};
 pub use crate::model::hit::{FaceHit, HitReason, SelfieHit, SelfieQuery, SelfieScale};
 pub use crate::model::probe::{ExpiredPosition, Probe, ProbeOutcome, ProbeRefusal};
 pub use crate::process_traits::{Processes, TaskLeases};
+pub use crate::start_list_traits::{Judging, StartLists};
 pub use crate::webhook_traits::{DeliveryQueue, Webhooks};
 
 /// The result of every call.

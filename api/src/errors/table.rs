@@ -119,12 +119,19 @@ pub enum DeclineCode {
     FaceSearchDisabled,
     /// Bib search is disabled in the album.
     TextSearchDisabled,
+    /// The start list has more than 100,000 bibs.
+    StartListTooLarge,
 }
 
 impl DeclineCode {
     /// Every code.
-    pub const ALL: [Self; 4] =
-        [Self::NoFace, Self::UnreadableImage, Self::FaceSearchDisabled, Self::TextSearchDisabled];
+    pub const ALL: [Self; 5] = [
+        Self::NoFace,
+        Self::UnreadableImage,
+        Self::FaceSearchDisabled,
+        Self::TextSearchDisabled,
+        Self::StartListTooLarge,
+    ];
 
     /// The code in the response.
     pub const fn as_str(self) -> &'static str {
@@ -133,6 +140,7 @@ impl DeclineCode {
             Self::UnreadableImage => "UNREADABLE_IMAGE",
             Self::FaceSearchDisabled => "FACE_SEARCH_DISABLED",
             Self::TextSearchDisabled => "TEXT_SEARCH_DISABLED",
+            Self::StartListTooLarge => "START_LIST_TOO_LARGE",
         }
     }
 }

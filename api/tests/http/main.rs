@@ -17,6 +17,7 @@ mod queued;
 mod search;
 mod selfies;
 mod serving;
+mod start_lists;
 mod storage;
 mod support;
 mod upload_limits;

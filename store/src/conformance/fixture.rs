@@ -155,7 +155,8 @@ pub(super) fn random_digest() -> [u8; 32] {
     digest
 }
 
-pub(super) fn album_config() -> AlbumConfig {
+/// How a test's album is processed.
+pub fn album_config() -> AlbumConfig {
     let recognition =
         Recognition { enabled: true, confidence_threshold: 50.0, mode: RecognitionMode::Photo, grid: None };
     AlbumConfig {
@@ -164,6 +165,8 @@ pub(super) fn album_config() -> AlbumConfig {
         preview_max_dimension: 2048,
         thumbnail_max_dimension: 512,
         bib_pattern: DEFAULT_BIB_PATTERN.into(),
+        start_list: Default::default(),
+        rest: Default::default(),
     }
 }
 

@@ -10,4 +10,5 @@ pub mod object_key;
 pub mod photo;
 pub mod probe;
 pub mod process;
+pub mod start_list;
 pub mod webhook;

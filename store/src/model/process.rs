@@ -10,6 +10,8 @@ use crate::model::ids::ProcessId;
 pub enum Task {
     /// Numbers what happened and hands it to those who want to know.
     EventPublisher,
+    /// Judges texts again by the start lists of their albums.
+    Judging,
 }
 
 impl Task {
@@ -17,6 +19,7 @@ impl Task {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::EventPublisher => "event_publisher",
+            Self::Judging => "judging",
         }
     }
 }

@@ -10,10 +10,13 @@ use super::dialect::sqlite;
 use super::queue::lease::FRESH_PHOTOS;
 use super::queue::outbox::UNPUBLISHED_PHOTOS;
 use super::statement::Statement;
-use super::{SqlFaces, SqlKeys, SqlPhotos, events, face_bibs, faces, photos, queue, texts, webhooks};
+use super::{
+    SqlFaces, SqlKeys, SqlPhotos, events, face_bibs, faces, photos, queue, start_lists, texts, webhooks,
+};
 use crate::conformance::{AlbumFixture, face, test_settings, text};
 use crate::error::StoreErrorKind;
 use crate::model::ids::OrganizationId;
+use crate::model::start_list::{ImportMode, StartListEntry, StartListImport};
 use crate::sql::connection::sqlite::{SqliteFile, database_path};
 use crate::sql::error::store_error;
 use crate::store::Store;
@@ -50,6 +53,13 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
     }
     store.probes.create(fixture.album, std::time::Duration::from_secs(60)).await.unwrap();
     fixture.create_photos(1200).await;
+    let import = StartListImport {
+        mode: ImportMode::Replace,
+        entries: vec![StartListEntry::of("34".to_owned())],
+        imported_by: fixture.key.id,
+        max_entries: 10,
+    };
+    store.start_lists.import(fixture.album, import).await.unwrap();
     sqlx::query("insert into event_cursor (album, published) values ($1, 0)")
         .bind(fixture.album)
         .execute(&database.writer)
@@ -63,7 +73,7 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
     .fetch_all(&database.reader)
     .await
     .unwrap();
-    assert_eq!(tables.len(), 8, "{tables:?}");
+    assert_eq!(tables.len(), 11, "{tables:?}");
     let rows = async |table: &str| -> i64 {
         let count = format!("select count(*) from {table} where album = $1");
         sqlx::query_scalar(AssertSqlSafe(count))
@@ -80,6 +90,7 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
         "create trigger in_steps before delete on album begin \
          select raise(abort, 'not in steps') where exists (select 1 from photo where album = old.id) \
          or exists (select 1 from photo_change where album = old.id) \
+         or exists (select 1 from start_list_entry where album = old.id) \
          or exists (select 1 from probe where album = old.id); end",
     )
     .execute(&database.writer)
@@ -97,7 +108,7 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
 #[tokio::test]
 async fn hot_statements_use_indexes_only() {
     let (_folder, _store, database) = open_store().await;
-    let expected: [(Statement, &[&str]); 39] = [
+    let expected: [(Statement, &[&str]); 43] = [
         (FRESH_PHOTOS.organizations, &["COVERING INDEX photo_waiting (organization>?)"]),
         (FRESH_PHOTOS.albums, &["COVERING INDEX photo_waiting (organization=? AND album>?)"]),
         (FRESH_PHOTOS.photos, &["COVERING INDEX photo_waiting (organization=? AND album=? AND "]),
@@ -128,7 +139,11 @@ async fn hot_statements_use_indexes_only() {
             &["seen_text_by_photo (album=?)", "PRIMARY KEY (album=? AND id=?)"],
         ),
         (face_bibs::CHANGED_READINGS.into(), &["seen_text_by_photo (album=? AND photo=?)"]),
-        (texts::FIND_TEXTS, &["seen_text_searched (album=? AND text=?)"]),
+        (texts::FIND_TEXTS, &["seen_text_found (album=? AND text=?)"]),
+        (start_lists::judging::UNJUDGED_PHOTOS.into(), &["photo_unjudged (album=? AND list_version<?)"]),
+        (start_lists::judging::TEXTS_OF_PHOTOS, &["seen_text_by_photo (album=? AND photo=?)"]),
+        (start_lists::FIND_ENTRIES, &["PRIMARY KEY (album=? AND bib=?)"]),
+        (start_lists::ENTRY_PAGE.into(), &["PRIMARY KEY (album=? AND bib>? AND bib<?)"]),
         (photos::PHOTO_PAGE_BY_STATE.into(), &["photo_by_state (album=? AND state=? AND id>?)"]),
         (photos::PHOTOS_BY_ID, &["PRIMARY KEY (album=? AND id=?)"]),
         (photos::COUNT_BY_STATE.into(), &["photo_count USING PRIMARY KEY (album=?)"]),

@@ -375,6 +375,8 @@ fn settings() -> ApiSettings {
             preview_max_dimension: 2048,
             thumbnail_max_dimension: 512,
             bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
+            start_list: Default::default(),
+            rest: Default::default(),
         },
         face_threshold_without_bibs: 60.0,
         max_body_bytes: 64 << 10,

@@ -21,10 +21,11 @@ use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{FailureReason, PhotoState};
 use crate::sql::database::Database;
 use crate::sql::dialect::LeaseWindow;
-use crate::sql::queue::finish::{fail_leased_photo, finish_photos};
+use crate::sql::queue::finish::{JudgedBy, fail_leased_photo, finish_photos};
 use crate::sql::queue::group_commit::GroupCommit;
 use crate::sql::queue::lease::SuspectLease;
 use crate::sql::queue::selection::Turns;
+use crate::sql::start_lists::rules::RulesCache;
 use crate::sql::statement::{Statement, query};
 use crate::traits::{
     FinishOutcome, Lease, LeaseKind, LeaseRequest, NamedLease, OutboxQueue, PhotoRef, PhotoResults, Queue,
@@ -90,6 +91,8 @@ pub(crate) struct SqlQueue {
     max_cells: u32,
     /// Whether the next call that leases must first expire all running leases.
     reclaim_scheduled: Mutex<bool>,
+    /// By which it judges texts.
+    rules: Arc<RulesCache>,
     /// Whose photos this process leases next.
     lease_turns: Mutex<Turns>,
     /// Whose photos it publishes next.
@@ -99,11 +102,17 @@ pub(crate) struct SqlQueue {
 impl SqlQueue {
     /// Starts the task that commits confirmations; it ends with the queue. `max_cells` bounds the estimated cost of a
     /// photo as the operator bounds its cells.
-    pub(crate) fn start(database: Database, attempt_limit: u32, max_cells: u32) -> Self {
+    pub(crate) fn start(
+        database: Database,
+        rules: Arc<RulesCache>,
+        attempt_limit: u32,
+        max_cells: u32,
+    ) -> Self {
         let group_commit = GroupCommit::start(database.clone());
         Self {
             database,
             group_commit,
+            rules,
             attempt_limit,
             max_cells,
             reclaim_scheduled: Mutex::default(),
@@ -134,6 +143,20 @@ impl SqlQueue {
             tracing::info!(reclaimed, "reclaimed the leases of a previous process");
         }
         Ok(())
+    }
+
+    /// Judges the texts of photos by the rules of their albums that this process knows.
+    async fn judge(&self, mut photos: Vec<PhotoResults>) -> Result<(Vec<PhotoResults>, JudgedBy)> {
+        let mut judged_by = JudgedBy::new();
+        for results in &mut photos {
+            let rules = self.rules.get(&self.database, results.lease.album).await?;
+            // One version for all photos of an album, also when another call has just learned of a newer one.
+            if *judged_by.entry(results.lease.album).or_insert(rules.version) != rules.version {
+                judged_by.insert(results.lease.album, 0);
+            }
+            rules.apply_to(&mut results.texts);
+        }
+        Ok((photos, judged_by))
     }
 
     async fn lease_fresh(&self, limit: usize, ttl: Duration) -> Result<Vec<Lease>> {
@@ -236,10 +259,14 @@ impl Queue for SqlQueue {
 
     async fn finish(&self, photos: Vec<PhotoResults>) -> Result<Vec<FinishOutcome>> {
         const OPERATION: &str = "finish photos";
+        let (photos, judged_by) = self.judge(photos).await?;
         let mut transaction = self.database.begin_write(OPERATION).await?;
-        let outcomes = finish_photos(&mut transaction, &photos).await?;
+        let finished = finish_photos(&mut transaction, &photos, &judged_by).await?;
         transaction.commit(OPERATION).await?;
-        Ok(outcomes)
+        for album in finished.outdated {
+            self.rules.forget(album);
+        }
+        Ok(finished.outcomes)
     }
 
     async fn fail(&self, lease: &Lease, reason: FailureReason, detail: &str) -> Result<FinishOutcome> {
