@@ -5,6 +5,7 @@
 //! shape (10 for each digit, 26 for each letter). The likelihoods are those of the lattice. So a sparse list corrects what a
 //! dense one leaves alone.
 
+use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use photofinish_kernels::lattice::Lattice;
@@ -51,6 +52,14 @@ impl Judgement {
         }
     }
 
+    /// The text that it is.
+    fn text<'a>(&'a self, read: &'a ReadText) -> &'a String {
+        match self {
+            Self::AsRead => &read.text,
+            Self::Otherwise { text, .. } => text,
+        }
+    }
+
     /// How sure it is.
     fn confidence(&self, read: &ReadText) -> f64 {
         match self {
@@ -92,31 +101,44 @@ impl Judgement {
 pub(crate) fn judge_photo(list: Option<&StartList>, texts: &[DetectedText]) -> Vec<Judgement> {
     let Some(list) = list else { return vec![Judgement::AsRead; texts.len()] };
     let reads: Vec<ReadText> = texts.iter().map(DetectedText::as_read).collect();
-    let lattice =
-        |at: usize| texts[at].lattice.as_ref().map(|it: &crate::model::photo::TextLattice| &it.lattice);
-    let mut taken: HashSet<String> = HashSet::new();
-    let mut open: Vec<(usize, Judgement)> =
-        (0..texts.len()).map(|at| (at, list.judge(&reads[at], lattice(at), &taken))).collect();
+    let judge = |at: usize, taken: &HashSet<String>| {
+        let lattice = texts[at].lattice.as_ref().map(|lattice| &lattice.lattice);
+        let judgement = list.judge(&reads[at], lattice, taken);
+        OpenText { at, is_own: *judgement.text(&reads[at]) == reads[at].text, judgement }
+    };
+    let mut taken = HashSet::new();
+    let mut open: Vec<OpenText> = (0..texts.len()).map(|at| judge(at, &taken)).collect();
     let mut judged = vec![Judgement::AsRead; texts.len()];
-    while let Some(surest) = (0..open.len()).max_by(|a, b| {
-        let confidence = |open: &(usize, Judgement)| open.1.confidence(&reads[open.0]);
-        confidence(&open[*a]).total_cmp(&confidence(&open[*b])).then(open[*b].0.cmp(&open[*a].0))
-    }) {
-        let (at, judgement) = open.swap_remove(surest);
-        let text = match &judgement {
-            Judgement::AsRead => &reads[at].text,
-            Judgement::Otherwise { text, .. } => text,
-        };
-        if taken.contains(text) && *text != reads[at].text {
-            open.push((at, list.judge(&reads[at], lattice(at), &taken)));
+    while let Some(surest) = (0..open.len()).max_by(|a, b| open[*a].compare(&open[*b], &reads)) {
+        let text = open.swap_remove(surest);
+        let bib = text.judgement.text(&reads[text.at]);
+        if !text.is_own && taken.contains(bib) {
+            open.push(judge(text.at, &taken));
             continue;
         }
-        if list.find(text).is_some() {
-            taken.insert(text.clone());
+        if list.find(bib).is_some() {
+            taken.insert(bib.clone());
         }
-        judged[at] = judgement;
+        judged[text.at] = text.judgement;
     }
     judged
+}
+
+/// A text of a photo whose bib another one may still take.
+struct OpenText {
+    at: usize,
+    /// Whether it is what its own characters say.
+    is_own: bool,
+    judgement: Judgement,
+}
+
+impl OpenText {
+    /// The greater of two texts has the first claim to a bib.
+    fn compare(&self, other: &Self, reads: &[ReadText]) -> Ordering {
+        let confidence = |text: &Self| text.judgement.confidence(&reads[text.at]);
+        let by_confidence = confidence(self).total_cmp(&confidence(other));
+        self.is_own.cmp(&other.is_own).then(by_confidence).then(other.at.cmp(&self.at))
+    }
 }
 
 impl StartList {

@@ -152,7 +152,6 @@ async fn a_photo_that_was_judged_by_an_old_list_is_judged_again(store: &Store) {
     let photo = fixture.queue_photos(1).await[0];
     let lease = fixture.lease_fresh(1, LONG).await.pop().expect("a photo waits");
     import(&fixture, &BIBS).await;
-    judge_all(store).await;
     // This store has judged by the first list last.
     let texts = vec![reading("7207", '1', 0.95)];
     let results = PhotoResults { texts, ..empty_results(&lease) };
