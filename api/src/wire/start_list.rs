@@ -2,7 +2,7 @@
 
 use photofinish_store::model::ids::AlbumId;
 use photofinish_store::model::start_list::{
-    self as stored, CheckedStartList, ImportMode, ImportedStartList, StartListEntry, StartListSummary,
+    self as stored, CheckedStartList, ImportMode, ImportedStartList, StartListSummary,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use crate::start_list::csv::Columns;
 use crate::start_list::{BibRange, MAX_LABEL, RawEntry, RefusedEntry, SentStartList};
 use crate::validate::input::{BodySize, Fields, Input, nested};
 use crate::validate::issues::{PathSegment, code};
-use crate::validate::validators::{Integer, ListOf, OneOf, formatted, text};
+use crate::validate::validators::{ListOf, OneOf, text};
 
 /// Refused rows that a response shows.
 const MAX_REFUSED: usize = 100;
@@ -352,101 +352,5 @@ impl Output for StartList {
             left: 0,
         })
         .into()
-    }
-}
-
-/// A bib on a start list.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Entry {
-    bib: String,
-    /// The start block.
-    #[schema(required)]
-    wave: Option<String>,
-    /// The team or relay.
-    #[schema(required)]
-    team: Option<String>,
-    /// When the runner starts.
-    #[schema(required)]
-    #[serde(with = "time::serde::rfc3339::option")]
-    start_at: Option<OffsetDateTime>,
-}
-
-impl From<StartListEntry> for Entry {
-    fn from(entry: StartListEntry) -> Self {
-        let StartListEntry { bib, wave, team, start_at, .. } = entry;
-        Self { bib, wave, team, start_at }
-    }
-}
-
-/// A page of entries, by bib.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct StartListEntries {
-    pub(crate) entries: Vec<Entry>,
-    /// The cursor of the next page; null on the last page.
-    #[schema(required)]
-    pub(crate) next_cursor: Option<String>,
-    /// Number of entries on all pages.
-    #[schema(value_type = f64, minimum = 0)]
-    pub(crate) total: u64,
-}
-
-impl From<stored::EntryPage> for StartListEntries {
-    fn from(page: stored::EntryPage) -> Self {
-        let last = page.entries.last().filter(|_| page.has_more);
-        let next_cursor = last.map(|entry| hex::encode(format!("{:<CURSOR_LENGTH$}", entry.bib)));
-        Self { next_cursor, total: page.total, entries: page.entries.into_iter().map(Entry::from).collect() }
-    }
-}
-
-impl Output for StartListEntries {
-    fn example() -> Self {
-        let entry = StartListEntry { wave: Some("B".to_owned()), ..StartListEntry::of("1207".to_owned()) };
-        stored::EntryPage { entries: vec![entry], has_more: false, total: 1 }.into()
-    }
-}
-
-/// Longest bib, in bytes: a cursor is a bib with spaces after it.
-const CURSOR_LENGTH: usize = 12;
-
-fn check_cursor(text: &str) -> Result<(), String> {
-    let is_lower_case = !text.bytes().any(|byte| byte.is_ascii_uppercase());
-    let bytes = hex::decode(text).unwrap_or_default();
-    if is_lower_case && bytes.len() == CURSOR_LENGTH {
-        Ok(())
-    } else {
-        Err("must be a cursor that an earlier answer gave".to_owned())
-    }
-}
-
-/// Any bytes are a position among bibs; what is no text is the first one.
-fn decode_cursor(text: &str) -> Option<String> {
-    let bib = String::from_utf8(hex::decode(text).ok()?).ok()?;
-    (!bib.contains('\0')).then(|| bib.trim_end().to_owned())
-}
-
-/// Body of `albums/startlist/entries`.
-pub(crate) struct ListEntries {
-    pub(crate) album: AlbumId,
-    pub(crate) query: stored::EntryQuery,
-}
-
-impl Input for ListEntries {
-    const NAME: &'static str = "ListStartListEntries";
-
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let album = read_album_id(fields);
-        let prefix = fields.optional("prefix", "Only bibs that begin so.", text(0, 100));
-        let limit = fields.optional_or("limit", "Entries per page.", 100, Integer { min: 1, max: 1000 });
-        let cursor = formatted(2 * CURSOR_LENGTH, "^[0-9a-f]{24}$", check_cursor);
-        let after = fields.optional("cursor", "`nextCursor` of the previous page.", cursor);
-        let prefix = photofinish_store::search::variants::normalise_bib(&prefix.unwrap_or_default());
-        let after = after.and_then(|cursor| decode_cursor(&cursor));
-        Some(Self { album: album?, query: stored::EntryQuery { prefix, after, limit } })
-    }
-
-    fn example() -> Value {
-        json!({ "albumId": sample::ALBUM, "prefix": "12" })
     }
 }

@@ -168,8 +168,7 @@ pub fn face(cosine: f32) -> DetectedFace {
 
 /// Returns a text that was read.
 pub fn text(text: &str, confidence: f64, standing: TextIndexState) -> DetectedText {
-    let (text, bounding_box) = (text.to_owned(), TEST_BOX);
-    DetectedText { text, bounding_box, confidence, index_state: standing, read: None, lattice: None }
+    DetectedText { bounding_box: TEST_BOX, index_state: standing, ..conformance::text(text, confidence) }
 }
 
 /// Returns a bib that exact searches find.
