@@ -20,8 +20,8 @@ pub trait StartLists: Send + Sync {
     /// Imports entries in one transaction. Ready photos are judged again after it, others by the new list when they are
     /// finished. `TooLarge` when the album would have too many entries.
     async fn import(&self, album: AlbumId, import: StartListImport) -> Result<ImportedStartList>;
-    /// Judges up to `max_photos` ready photos by the list that an import would make, and keeps nothing. `TooLarge` as for
-    /// an import.
+    /// Judges up to `max_photos` ready photos by the list that an import would make, and keeps nothing. `TooLarge` as
+    /// for an import.
     async fn check(
         &self,
         album: AlbumId,

@@ -1,5 +1,5 @@
-//! Reads start lists as timing software exports them: RFC 4180 with `,`, `;` or a tab between the fields, and a header that
-//! says in some language which column has the bibs. Columns that nobody asks for are dropped.
+//! Reads start lists as timing software exports them: RFC 4180 with `,`, `;` or a tab between the fields, and a header
+//! that says in some language which column has the bibs. Columns that nobody asks for are dropped.
 
 use super::RawEntry;
 

@@ -1,5 +1,5 @@
-//! What a start list that a partner sends is made of: rows of a CSV file or of JSON, ranges of numbers, numbers that nobody
-//! wears. Every bib once, and what is no bib is refused with its line. Names of people are never taken.
+//! What a start list that a partner sends is made of: rows of a CSV file or of JSON, ranges of numbers, numbers that
+//! nobody wears. Every bib once, and what is no bib is refused with its line. Names of people are never taken.
 
 pub(crate) mod csv;
 mod ranges;

@@ -1,6 +1,6 @@
-//! What a text recogniser thought of a line besides its best text: the probable characters of each column of its output,
-//! small enough to be stored with every text. Whoever learns later which texts are possible judges the line again from
-//! this, without the photo.
+//! What a text recogniser thought of a line besides its best text: the probable characters of each column of its
+//! output, small enough to be stored with every text. Whoever learns later which texts are possible judges the line
+//! again from this, without the photo.
 //!
 //! The columns are those of connectionist temporal classification (CTC, Graves et al. 2006): a text is spelled by every
 //! path of classes through the columns that becomes the text when repetitions are collapsed and blanks dropped.
@@ -28,9 +28,9 @@ const COST_SCALE: f32 = 16.0;
 
 /// The probable characters of each column of a text line.
 ///
-/// Encoded as the byte 1, the number of columns, and for each column the number of classes and a pair of bytes for each:
-/// the ASCII character (0 for the blank) and `round(-16 ln p)`, 255 at most. Characters and not class numbers, so that a
-/// lattice means the same whichever recogniser made it.
+/// Encoded as the byte 1, the number of columns, and for each column the number of classes and a pair of bytes for
+/// each: the ASCII character (0 for the blank) and `round(-16 ln p)`, 255 at most. Characters and not class numbers, so
+/// that a lattice means the same whichever recogniser made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lattice(Vec<u8>);
 
@@ -91,8 +91,8 @@ impl Lattice {
         &self.0
     }
 
-    /// The probability that the columns spell exactly this text, letters and digits in the case that was read: the sum over
-    /// all paths, by the forward pass of CTC.
+    /// The probability that the columns spell exactly this text, letters and digits in the case that was read: the sum
+    /// over all paths, by the forward pass of CTC.
     pub fn likelihood(&self, text: &str) -> f64 {
         let text = text.as_bytes();
         // States: before the first character, in it, after it, in the second one, ..

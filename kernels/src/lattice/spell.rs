@@ -1,5 +1,5 @@
-//! Which texts a lattice spells: prefix beam search (Graves and Jaitly 2014; Hannun et al. 2014), over all texts or over
-//! those of a [`Trie`].
+//! Which texts a lattice spells: prefix beam search (Graves and Jaitly 2014; Hannun et al. 2014), over all texts or
+//! over those of a [`Trie`].
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -59,8 +59,8 @@ impl Paths {
 }
 
 impl Lattice {
-    /// Returns the most probable texts, best first: those of `trie`, or any, following the `beam` best beginnings at each
-    /// column.
+    /// Returns the most probable texts, best first: those of `trie`, or any, following the `beam` best beginnings at
+    /// each column.
     pub fn spell(&self, trie: Option<&Trie>, beam: usize) -> Vec<SpelledText> {
         let place = trie.map_or(0..0, Trie::root);
         let paths = Paths { blank: 1.0, character: 0.0, place };

@@ -85,8 +85,8 @@ impl TextReading {
     /// Takes what a longer strip shows if that is certainly a bib with more characters before or after these. Detected
     /// boxes leave out digits at the ends, and the recogniser is sure of what remains of a number.
     ///
-    /// Each character must be certain: the edge of a bib looks like a 1, and a mean of five hides that one of them is such
-    /// a guess.
+    /// Each character must be certain: the edge of a bib looks like a 1, and a mean of five hides that one of them is
+    /// such a guess.
     pub(super) fn complete(&mut self, beyond: RecognisedLine, confidence: f32, pattern: &BibPattern) {
         let is_more = beyond.text.len() > self.text.len()
             && (beyond.text.starts_with(&self.text) || beyond.text.ends_with(&self.text));

@@ -1,9 +1,9 @@
 //! Judges what was read in a photo by a start list: which bib of the list each text is, if any.
 //!
-//! Bayes' rule over what the lattice of a text spells: with n bibs on the list and a share s of runners who are not on it,
-//! a bib of the list has the prior probability (1 - s) / n, and any other text s / N, where N is the number of texts of its
-//! shape (10 for each digit, 26 for each letter). The likelihoods are those of the lattice. So a sparse list corrects what a
-//! dense one leaves alone.
+//! Bayes' rule over what the lattice of a text spells: with n bibs on the list and a share s of runners who are not on
+//! it, a bib of the list has the prior probability (1 - s) / n, and any other text s / N, where N is the number of
+//! texts of its shape (10 for each digit, 26 for each letter). The likelihoods are those of the lattice. So a sparse
+//! list corrects what a dense one leaves alone.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -21,8 +21,8 @@ const BEAM: usize = 48;
 const INDEXED: f64 = 0.9;
 const CANDIDATE: f64 = 0.5;
 
-/// What is left of the confidence in a reading without a lattice when the list says that a character looks like another,
-/// or that one was cut off: as a fuzzy search weighs them.
+/// What is left of the confidence in a reading without a lattice when the list says that a character looks like
+/// another, or that one was cut off: as a fuzzy search weighs them.
 const LOOK_ALIKE_FACTOR: f64 = 0.78;
 const CUT_FACTOR: f64 = 0.55;
 
@@ -186,8 +186,8 @@ impl StartList {
         Judgement::AsRead
     }
 
-    /// Judges a text of which only the best reading is known: the one bib of the list that looks like it, else the one of
-    /// which a character at an end was cut off.
+    /// Judges a text of which only the best reading is known: the one bib of the list that looks like it, else the one
+    /// of which a character at an end was cut off.
     fn judge_without_lattice(&self, read: &ReadText, taken: &HashSet<String>) -> Judgement {
         if let Some(bib) = self.find(&read.text).filter(|bib| !taken.contains(*bib) || *bib == read.text) {
             return confirm(read, bib, read.confidence);
@@ -228,8 +228,8 @@ fn confirm(read: &ReadText, bib: &str, probability: f64) -> Judgement {
     Judgement::otherwise(bib, probability, index_state)
 }
 
-/// The prior probability of a text that is not on the list. Words are not as rare as random letters are: each counts as a
-/// number of as many digits, whatever the share of runners off the list.
+/// The prior probability of a text that is not on the list. Words are not as rare as random letters are: each counts as
+/// a number of as many digits, whatever the share of runners off the list.
 fn other_prior(text: &str, off_list_share: f64) -> f64 {
     let looks_like_bib =
         text.bytes().any(|byte| byte.is_ascii_digit()) && !text.bytes().any(|byte| byte.is_ascii_lowercase());

@@ -284,7 +284,8 @@ pub enum TextIndexState {
     Indexed,
     /// A bib with a score of 0.5 to 0.9, which only fuzzy searches find. Shown as unindexed, `LOW_CONFIDENCE`.
     Candidate,
-    /// No search finds it, except for bibs that are [`UnindexedReason::NotOnStartList`] or [`UnindexedReason::Partial`].
+    /// No search finds it, except for bibs that are [`UnindexedReason::NotOnStartList`] or
+    /// [`UnindexedReason::Partial`].
     Unindexed(UnindexedReason),
 }
 

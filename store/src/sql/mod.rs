@@ -5,9 +5,9 @@
 //! Postgres a network round trip.
 //!
 //! **Rows are locked in one order** to rule out deadlocks: first photos by album and id, then albums by id, and nothing
-//! after an album within the same transaction but its row of `album_change_feed`, which a trigger locks, and what its start
-//! list is made of. SQLite has one lock
-//! for the whole file; Postgres has one per row. The counts of photos have no place in that order: triggers insert rows whose sum they are, and no statement waits for one.
+//! after an album within the same transaction but its row of `album_change_feed`, which a trigger locks, and what its
+//! start list is made of. SQLite has one lock for the whole file; Postgres has one per row. The counts of photos have
+//! no place in that order: triggers insert rows whose sum they are, and no statement waits for one.
 
 mod albums;
 mod changes;

@@ -18,7 +18,7 @@ use photofinish_api::context::{
 };
 use photofinish_api::key::KeyText;
 use photofinish_store::blobs::local::uploads::UploadPace;
-use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
+use photofinish_store::model::album::{AlbumConfig, Recognition, RecognitionMode};
 use photofinish_store::model::ids::{AlbumId, OrganizationId, PhotoId};
 use photofinish_store::model::key::{KeyMode, NewKey, Scope};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
@@ -371,11 +371,7 @@ fn settings() -> ApiSettings {
         album_defaults: AlbumConfig {
             face: recognition(50.0),
             text: recognition(0.0),
-            preview_max_dimension: 2048,
-            thumbnail_max_dimension: 512,
-            bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
-            start_list: Default::default(),
-            rest: Default::default(),
+            ..conformance::album_config()
         },
         face_threshold_without_bibs: 60.0,
         max_body_bytes: 64 << 10,

@@ -1,7 +1,7 @@
 //! Judges photos again whose album got other rules, without reading them again.
 //!
-//! The texts are read and judged outside of the transaction that writes: judging 500 photos takes a tenth of a second, in
-//! which SQLite would accept no upload. A photo that was processed meanwhile has other rows, and is left as it is.
+//! The texts are read and judged outside of the transaction that writes: judging 500 photos takes a tenth of a second,
+//! in which SQLite would accept no upload. A photo that was processed meanwhile has other rows, and is left as it is.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,8 +50,8 @@ pub(crate) const TEXTS_OF_PHOTOS: Statement = Statement::PerDialect {
     postgres: select_texts!("= any($2)"),
 };
 
-/// Notes by which version photos were judged: those that were not processed since they were read. `$3` has an id and a time
-/// of each.
+/// Notes by which version photos were judged: those that were not processed since they were read. `$3` has an id and a
+/// time of each.
 const MARK_JUDGED: Statement = Statement::PerDialect {
     sqlite: "update photo set list_version = $2 from (select unhex(value ->> 0) as id, value ->> 1 as settled_at \
              from json_each($3)) as named where photo.album = $1 and photo.id = named.id and state = 'ready' \
@@ -62,8 +62,8 @@ const MARK_JUDGED: Statement = Statement::PerDialect {
                and photo.settled_at = named.settled_at and list_version < $2 returning photo.id",
 };
 
-/// Writes what texts are now: `$1` has of each its row, whether that is something else than what was read, and the text,
-/// millionths of confidence and standing. What was read stays beside it, bit by bit.
+/// Writes what texts are now: `$1` has of each its row, whether that is something else than what was read, and the
+/// text, millionths of confidence and standing. What was read stays beside it, bit by bit.
 macro_rules! write_judgements {
     ($named:literal) => {
         concat!(

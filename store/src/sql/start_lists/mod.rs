@@ -1,8 +1,8 @@
 //! Start lists in the database, and judging by them.
 //!
-//! The version of an album's rules rises with every import; a photo notes by which version its texts were judged. Whoever
-//! leaves photos behind the album's version, an import or a worker that judged by the version before, notes the album in
-//! `album_to_judge` while it holds the lock of the album's row.
+//! The version of an album's rules rises with every import; a photo notes by which version its texts were judged.
+//! Whoever leaves photos behind the album's version, an import or a worker that judged by the version before, notes the
+//! album in `album_to_judge` while it holds the lock of the album's row.
 
 mod check;
 mod entries;

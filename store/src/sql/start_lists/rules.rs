@@ -39,8 +39,8 @@ impl BibRules {
     }
 }
 
-/// The rules of albums whose photos this process judges. What is older than the database is found out and left behind at the
-/// first use.
+/// The rules of albums whose photos this process judges. What is older than the database is found out and left behind
+/// at the first use.
 #[derive(Default)]
 pub(crate) struct RulesCache(Mutex<HashMap<AlbumId, Arc<BibRules>>>);
 
