@@ -308,6 +308,7 @@ fn api_settings(config: &Config) -> ApiSettings {
             preview_max_dimension: PREVIEW_MAX_DIMENSION,
             thumbnail_max_dimension: THUMBNAIL_MAX_DIMENSION,
             bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
+            start_list: Default::default(),
             rest: Default::default(),
         },
         face_threshold_without_bibs: api.face_threshold_without_bibs,

@@ -26,6 +26,7 @@ mod search;
 mod seats;
 mod server;
 mod sse;
+mod start_list;
 mod urls;
 mod validate;
 mod wire;

@@ -209,6 +209,9 @@ impl RankedHit for traits::TextHit {
             confidence: round_percent(self.confidence),
             bounding_box: self.bounding_box.into(),
             why: READ_HERE,
+            on_start_list: None,
+            wave: None,
+            team: None,
             taken_at: photo.taken_at,
         }
     }

@@ -14,6 +14,7 @@ pub mod device;
 pub mod geometry;
 pub mod gpu;
 pub mod image;
+pub mod lattice;
 pub mod quantised;
 pub mod regions;
 pub mod resize;

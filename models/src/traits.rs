@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use photofinish_kernels::geometry::{Point, Quad, Rect};
 use photofinish_kernels::image::frame::Frame;
+use photofinish_kernels::lattice::Lattice;
 
 /// Asks calls of a network to end early; set from another thread, for good. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -181,6 +182,8 @@ pub struct BibText {
     pub confidence: f32,
     /// Whether the whole text matches the pattern.
     pub is_bib: bool,
+    /// What else the recogniser thought it may say.
+    pub lattice: Lattice,
 }
 
 /// A bib pattern: an anchored regular expression over upper-case letters and digits, compiled.

@@ -1,5 +1,6 @@
 //! What processes of one database do for each other.
 
+mod judging;
 mod ledger;
 mod reports;
 
@@ -23,6 +24,7 @@ pub struct Tasks {
     publisher: JoinHandle<()>,
     sender: JoinHandle<()>,
     ledger: JoinHandle<()>,
+    judge: JoinHandle<()>,
 }
 
 impl Tasks {
@@ -36,8 +38,9 @@ impl Tasks {
     ) -> Self {
         let process = ProcessId::generate();
         let store = webhooks.store().clone();
-        let (publishing, keeping) = (store.clone(), store.clone());
-        let (sending, kept, stopped) = (stopped.clone(), stopped.clone(), stopped.clone());
+        let (publishing, keeping, judged) = (store.clone(), store.clone(), store.clone());
+        let (sending, kept, judging_stopped, stopped) =
+            (stopped.clone(), stopped.clone(), stopped.clone(), stopped.clone());
         let retention = config.settings.api.event_retention;
         let publisher = tokio::spawn(async move {
             if !role.has_api() {
@@ -54,6 +57,16 @@ impl Tasks {
                 webhooks.send_until(wait_until_stopped(sending)).await;
             }
         });
+        let judge = tokio::spawn(async move {
+            if !role.has_api() {
+                return;
+            }
+            tokio::select! {
+                () = wait_until_stopped(judging_stopped) => {}
+                () = judging::judge_forever(&judged, process) => {}
+            }
+            judging::release(&judged, process).await;
+        });
         let ledger = tokio::spawn(async move {
             if !role.has_api() {
                 return;
@@ -64,7 +77,7 @@ impl Tasks {
             }
             ledger::stop(&keeping).await;
         });
-        Self { reporter: reports::start(&store, process, role, pipeline), publisher, sender, ledger }
+        Self { reporter: reports::start(&store, process, role, pipeline), publisher, sender, ledger, judge }
     }
 
     /// Waits until they have ended: others go on with what this process did.
@@ -75,6 +88,7 @@ impl Tasks {
         self.reporter.stop().await;
         self.publisher.await?;
         self.sender.await?;
+        self.judge.await?;
         self.ledger.await
     }
 }

@@ -3,6 +3,7 @@
 //! Knows nothing of HTTP, neural networks or pixels. Other crates call it through [`traits`]; [`Store::open`] builds the
 //! backends from URLs. Every backend passes the tests of `conformance` (cargo feature of the same name, for tests only).
 
+mod bibs;
 pub mod blobs;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -20,6 +21,7 @@ mod queue;
 mod sealing;
 pub mod search;
 mod sql;
+mod start_list_traits;
 mod store;
 pub mod traits;
 mod turns;

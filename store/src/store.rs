@@ -22,9 +22,10 @@ use crate::search::faces::FaceCache;
 use crate::search::texts::TextSearch;
 use crate::sql;
 use crate::sql::{
-    Database, DatabaseKind, SealedSecrets, ServerLimits, SharedLedger, SqlAlbums, SqlCredits,
-    SqlDeliveryQueue, SqlEvents, SqlFaces, SqlGcQueries, SqlKeys, SqlPhotos, SqlProbes, SqlProcesses,
-    SqlQueue, SqlRateWindows, SqlTaskLeases, SqlTexts, SqlUploadTargets, SqlWebhooks,
+    Database, DatabaseKind, RulesCache, SealedSecrets, ServerLimits, SharedLedger, SqlAlbums, SqlCredits,
+    SqlDeliveryQueue, SqlEvents, SqlFaces, SqlGcQueries, SqlJudging, SqlKeys, SqlPhotos, SqlProbes,
+    SqlProcesses, SqlQueue, SqlRateWindows, SqlStartLists, SqlTaskLeases, SqlTexts, SqlUploadTargets,
+    SqlWebhooks,
 };
 use crate::traits::{self, UploadTarget};
 
@@ -52,6 +53,10 @@ pub struct Store {
     pub faces: Arc<dyn traits::FaceIndex>,
     /// Bib search.
     pub texts: Arc<dyn traits::Texts>,
+    /// Start lists.
+    pub start_lists: Arc<dyn traits::StartLists>,
+    /// Judges photos again by start lists.
+    pub judging: Arc<dyn traits::Judging>,
     /// What happened.
     pub events: Arc<dyn traits::Events>,
     /// Makes events of what happened.
@@ -161,8 +166,14 @@ impl Store {
         let credits = Arc::new(SqlCredits::new(database.clone(), Arc::clone(&ledger)));
         let rate_windows = SqlRateWindows::new(database.clone());
         let is_shared = database.kind() == DatabaseKind::Postgres;
-        let sql_queue =
-            Arc::new(SqlQueue::start(database.clone(), ledger, settings.attempt_limit, settings.max_cells));
+        let rules = Arc::new(RulesCache::default());
+        let sql_queue = Arc::new(SqlQueue::start(
+            database.clone(),
+            ledger,
+            Arc::clone(&rules),
+            settings.attempt_limit,
+            settings.max_cells,
+        ));
         let jetstream = open_jetstream(settings.queue, Arc::clone(&sql_queue) as _).await?;
         Ok(Self {
             keys: Arc::new(CachedKeys::new(SqlKeys::new(database.clone()))),
@@ -177,6 +188,8 @@ impl Store {
             blobs: storage.blobs(),
             faces: Arc::clone(&face_cache) as _,
             texts: Arc::new(TextSearch::new(Arc::new(SqlTexts::new(database.clone())))),
+            start_lists: Arc::new(SqlStartLists::new(database.clone())),
+            judging: Arc::new(SqlJudging::new(database.clone(), rules)),
             events: Arc::clone(&events) as _,
             event_publisher: events,
             webhooks: Arc::new(SqlWebhooks::new(database.clone(), settings.master_secret.clone())),

@@ -25,6 +25,7 @@ pub use crate::model::hit::{FaceHit, HitReason, SelfieHit, SelfieQuery, SelfieSc
 pub use crate::model::probe::{ExpiredPosition, Probe, ProbeOutcome, ProbeRefusal};
 pub use crate::outbox_traits::{NamedLease, OutboxQueue, UnpublishedPhoto, UnpublishedPhotos};
 pub use crate::process_traits::{Processes, TaskLeases};
+pub use crate::start_list_traits::{Judging, StartLists};
 pub use crate::webhook_traits::{DeliveryQueue, Webhooks};
 
 /// The result of every call.

@@ -28,7 +28,7 @@ const ALL: i64 = i64::MAX;
 const WAIT_LIMIT: Duration = Duration::from_secs(120);
 
 /// The indexes that are built beside writes.
-const INDEXES: [&str; 2] = ["photo_outbox", "photo_waiting"];
+const INDEXES: [&str; 4] = ["photo_outbox", "photo_unjudged", "photo_waiting", "seen_text_found"];
 
 /// Creates a database with the migrations up to this one, and a photo in it.
 async fn create_database(server: &Postgres, version: i64) -> (String, PgConnection) {

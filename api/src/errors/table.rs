@@ -121,6 +121,8 @@ pub enum DeclineCode {
     TextSearchDisabled,
     /// The balance does not cover the price.
     InsufficientCredits,
+    /// The start list has more than 100,000 bibs.
+    StartListTooLarge,
 }
 
 impl DeclineCode {
@@ -131,6 +133,7 @@ impl DeclineCode {
         Self::FaceSearchDisabled,
         Self::TextSearchDisabled,
         Self::InsufficientCredits,
+        Self::StartListTooLarge,
     ];
 
     /// The code in the response.
@@ -141,6 +144,7 @@ impl DeclineCode {
             Self::FaceSearchDisabled => "FACE_SEARCH_DISABLED",
             Self::TextSearchDisabled => "TEXT_SEARCH_DISABLED",
             Self::InsufficientCredits => "INSUFFICIENT_CREDITS",
+            Self::StartListTooLarge => "START_LIST_TOO_LARGE",
         }
     }
 }

@@ -78,7 +78,8 @@ pub(crate) async fn update(
         let after = after.map_err(|issues| ApiError::invalid(&issues))?;
         let reprocessing_needed = config::needs_reprocessing(&before.config, &after);
         let unchanged_since = Some(before.updated_at);
-        let change = AlbumChange { config: Some(after), unchanged_since, ..change.clone() };
+        let judge_again = before.config.start_list != after.start_list;
+        let change = AlbumChange { config: Some(after), judge_again, unchanged_since, ..change.clone() };
         match ctx.store.albums.update(&caller.tenant, id, change).await {
             Err(error) if error.kind == StoreErrorKind::Conflict => {}
             album => return Ok(UpdatedAlbum { album: album?.into(), reprocessing_needed }),

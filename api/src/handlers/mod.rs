@@ -9,9 +9,11 @@ pub(crate) mod events;
 pub(crate) mod photos;
 pub(crate) mod progress;
 pub(crate) mod search;
+pub(crate) mod start_lists;
 pub(crate) mod uploads;
 pub(crate) mod webhooks;
 
+use photofinish_store::model::album::Album;
 use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::photo::{Photo, PhotoState};
 
@@ -19,6 +21,7 @@ use crate::context::Context;
 use crate::errors::ApiError;
 use crate::urls;
 use crate::wire::photo::PictureUrls;
+use crate::wire::search::KnownEntries;
 
 /// Presigns the pictures of a photo; `None` until the photo is ready.
 async fn presign_picture_urls(
@@ -30,6 +33,18 @@ async fn presign_picture_urls(
         return Ok(None);
     }
     urls::presign_pictures(ctx, organization, photo).await.map(Some)
+}
+
+/// Returns what the start list of an album says of texts; `None` if it has none or does not use it.
+async fn find_entries(
+    ctx: &Context,
+    album: &Album,
+    texts: impl Iterator<Item = String>,
+) -> Result<KnownEntries, ApiError> {
+    if !album.config.start_list.enabled {
+        return Ok(None);
+    }
+    Ok(ctx.store.start_lists.find_entries(album.id, texts.collect()).await?)
 }
 
 /// Parses an id that a caller sent. Text that is not an id cannot name an object, so it is a 404 and not a 400.

@@ -5,7 +5,7 @@ use photofinish_store::model::ids::{AlbumId, PhotoId};
 use photofinish_store::model::object_key::{ObjectKey, ObjectRole};
 use photofinish_store::model::photo::PhotoQuery;
 
-use super::{parse_id, presign_picture_urls};
+use super::{find_entries, parse_id, presign_picture_urls};
 use crate::auth::Uploader;
 use crate::context::Context;
 use crate::credits;
@@ -14,7 +14,7 @@ use crate::errors::table::ErrorKind;
 use crate::metrics::Declined;
 use crate::wire::Acknowledgement;
 use crate::wire::cursor;
-use crate::wire::photo::{ListPhotos, OnePhoto, Photo, PhotoDetail, PhotoPage};
+use crate::wire::photo::{ListPhotos, OnePhoto, Photo, PhotoDetail, PhotoPage, SeenText};
 
 pub(crate) async fn list(ctx: Context, caller: Uploader, input: ListPhotos) -> Result<PhotoPage, ApiError> {
     ctx.store.albums.get(&caller.tenant, input.album).await?;
@@ -30,15 +30,16 @@ pub(crate) async fn list(ctx: Context, caller: Uploader, input: ListPhotos) -> R
 }
 
 pub(crate) async fn get(ctx: Context, caller: Uploader, input: OnePhoto) -> Result<PhotoDetail, ApiError> {
-    ctx.store.albums.get(&caller.tenant, input.album).await?;
+    let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
     let id: PhotoId = parse_id(&input.photo)?;
     let photo = ctx.store.photos.get(input.album, id).await?;
     let (faces, texts) = ctx.store.photos.get_detections(input.album, id).await?;
+    let entries = find_entries(&ctx, &album, texts.iter().map(|text| text.text.clone())).await?;
     let urls = presign_picture_urls(&ctx, caller.tenant.organization, &photo).await?;
     Ok(PhotoDetail {
         photo: Photo::new(photo, urls),
         faces: faces.into_iter().map(Into::into).collect(),
-        texts: texts.into_iter().map(Into::into).collect(),
+        texts: texts.into_iter().map(|text| SeenText::new(text, &entries)).collect(),
     })
 }
 

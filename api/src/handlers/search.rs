@@ -3,7 +3,7 @@
 use photofinish_store::search::variants::normalise_bib;
 use photofinish_store::traits::TextQuery;
 
-use super::parse_id;
+use super::{find_entries, parse_id};
 use crate::auth::Searcher;
 use crate::context::Context;
 use crate::credits;
@@ -54,5 +54,8 @@ pub(crate) async fn search_texts(
     if input.paging.after.is_none() {
         credits::charge_text_search(&ctx, &caller.tenant, album.id).await?;
     }
-    Ok(search::load_page(&ctx, &album, hits, &input.paging).await?.into())
+    let hits: TextHits = search::load_page(&ctx, &album, hits, &input.paging).await?.into();
+    let texts = hits.photos.iter().map(|hit| hit.matched_text.clone());
+    let entries = find_entries(&ctx, &album, texts).await?;
+    Ok(hits.with_entries(&entries))
 }

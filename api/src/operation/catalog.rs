@@ -2,13 +2,16 @@
 
 use photofinish_store::model::rate::RateClass;
 
-use crate::handlers::{albums, credits, events, photos, progress, search as searches, uploads, webhooks};
+use crate::handlers::{
+    albums, credits, events, photos, progress, search as searches, start_lists, uploads, webhooks,
+};
 use crate::operation::{Operation, OperationInfo};
 
 /// Returns all operations of the partner API.
 pub(crate) fn all_operations() -> Vec<Operation> {
     album_operations()
         .into_iter()
+        .chain(start_list_operations())
         .chain(upload_operations())
         .chain(photo_operations())
         .chain(search_operations())
@@ -53,6 +56,57 @@ fn album_operations() -> Vec<Operation> {
             progress::get,
         )
         .with_events(progress::stream),
+    ]
+}
+
+fn start_list_operations() -> Vec<Operation> {
+    vec![
+        Operation::new(
+            info(
+                "albums.startlist.import",
+                "Import a start list",
+                "Tells the service which bibs there are, as a CSV file, as entries or as ranges. Texts of photos are then \
+                    judged by the list: an unclear one becomes the bib of the list that it most likely is, and one that is \
+                    on no list is found by fuzzy searches for just that bib only (`NOT_ON_START_LIST`). Photos that are \
+                    ready are judged again within seconds to minutes, and are not read or charged again. Names of people are never stored: \
+                    columns that are not mapped are dropped. Rows without a bib are `refused` and the others imported. \
+                    422 with `data.declineCode` `START_LIST_TOO_LARGE` beyond 100,000 bibs. A larger file than 4 MiB can \
+                    be sent in parts, with the mode `merge`.",
+            ),
+            start_lists::import,
+        ),
+        Operation::new(
+            info(
+                "albums.startlist.check",
+                "Check a start list",
+                "Says what an import of the same body would change, by up to 5,000 photos. Nothing is kept.",
+            ),
+            start_lists::check,
+        ),
+        Operation::new(
+            info(
+                "albums.startlist.get",
+                "Get a start list",
+                "Without its entries. `version` is 0 if there is none.",
+            ),
+            start_lists::get,
+        ),
+        Operation::new(
+            info(
+                "albums.startlist.entries",
+                "List the entries of a start list",
+                "By bib, without excluded numbers.",
+            ),
+            start_lists::entries,
+        ),
+        Operation::new(
+            info(
+                "albums.startlist.delete",
+                "Delete a start list",
+                "Every text becomes again what was read, within seconds to minutes. May be repeated.",
+            ),
+            start_lists::delete,
+        ),
     ]
 }
 

@@ -1,6 +1,6 @@
 //! The configuration of an album: complete in responses, partial in requests.
 
-use photofinish_store::model::album::{self as stored, Recognition, RecognitionMode};
+use photofinish_store::model::album::{self as stored, Recognition, RecognitionMode, StartListConfig};
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -24,6 +24,25 @@ pub(crate) struct AlbumConfig {
     /// A regular expression that a complete bib of this event matches, after it is converted to upper-case letters and
     /// digits; in the dialect of the Rust crate `regex`.
     bib_pattern: String,
+    /// How the start list is used, once there is one.
+    start_list: StartListSettings,
+}
+
+/// How the start list of an album is used. Without one it means nothing.
+#[derive(Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct StartListSettings {
+    /// Whether bibs are judged by it.
+    enabled: bool,
+    /// The part of the runners who are not on it, 0 to 1. The smaller it is, the more texts become a bib of the list.
+    #[schema(minimum = 0, maximum = 1)]
+    off_list_share: f64,
+}
+
+impl From<StartListConfig> for StartListSettings {
+    fn from(config: StartListConfig) -> Self {
+        Self { enabled: config.enabled, off_list_share: config.off_list_share }
+    }
 }
 
 /// Settings of face or bib recognition.
@@ -90,6 +109,7 @@ impl From<stored::AlbumConfig> for AlbumConfig {
             preview: ImageSettings { max_dimension: config.preview_max_dimension },
             thumbnail: ImageSettings { max_dimension: config.thumbnail_max_dimension },
             bib_pattern: config.bib_pattern,
+            start_list: config.start_list.into(),
         }
     }
 }
@@ -125,6 +145,7 @@ impl AlbumConfig {
             preview: ImageSettings { max_dimension: 2048 },
             thumbnail: ImageSettings { max_dimension: 512 },
             bib_pattern: stored::DEFAULT_BIB_PATTERN.to_owned(),
+            start_list: StartListConfig::default().into(),
         }
     }
 }
@@ -137,6 +158,29 @@ pub(crate) struct ConfigChange {
     preview: ImageChange,
     thumbnail: ImageChange,
     bib_pattern: Option<String>,
+    start_list: StartListChange,
+}
+
+#[derive(Default)]
+struct StartListChange {
+    enabled: Option<bool>,
+    off_list_share: Option<f64>,
+}
+
+impl Input for StartListChange {
+    const NAME: &'static str = "StartListChange";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let enabled = fields.optional("enabled", "Whether bibs are judged by it.", Boolean);
+        let description = "The part of the runners who are not on it.";
+        let share = Number { min: 0.0, max: 1.0 };
+        let off_list_share = fields.optional("offListShare", description, share);
+        Some(Self { enabled, off_list_share })
+    }
+
+    fn example() -> Value {
+        json!({ "offListShare": 0.1 })
+    }
 }
 
 #[derive(Default)]
@@ -165,7 +209,10 @@ impl Input for ConfigChange {
         let description = "A regular expression that a complete bib matches, after it is converted to upper-case letters \
             and digits; in the dialect of the Rust crate `regex`.";
         let bib_pattern = fields.optional("bibPattern", description, bib_pattern());
+        let start_list =
+            fields.optional("startList", "How the start list is used.", nested::<StartListChange>());
         Some(Self {
+            start_list: start_list.unwrap_or_default(),
             face: face.unwrap_or_default(),
             text: text.unwrap_or_default(),
             preview: preview.unwrap_or_default(),
@@ -261,6 +308,10 @@ impl ConfigChange {
             preview_max_dimension: self.preview.max_dimension.unwrap_or(base.preview_max_dimension),
             thumbnail_max_dimension: self.thumbnail.max_dimension.unwrap_or(base.thumbnail_max_dimension),
             bib_pattern: self.bib_pattern.as_ref().unwrap_or(&base.bib_pattern).clone(),
+            start_list: StartListConfig {
+                enabled: self.start_list.enabled.unwrap_or(base.start_list.enabled),
+                off_list_share: self.start_list.off_list_share.unwrap_or(base.start_list.off_list_share),
+            },
             rest: base.rest.clone(),
         };
         let had_default = base.face.confidence_threshold == defaults.default_for(&base.text);

@@ -11,6 +11,8 @@ pub(crate) mod event;
 pub(crate) mod photo;
 pub(crate) mod progress;
 pub(crate) mod search;
+pub(crate) mod start_list;
+pub(crate) mod start_list_entries;
 pub(crate) mod upload;
 pub(crate) mod webhook;
 

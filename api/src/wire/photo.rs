@@ -15,6 +15,7 @@ use super::{BoundingBox, Output, read_album_id, round_percent, sample, string_en
 use crate::validate::input::{Fields, Input};
 use crate::validate::validators::{AnyText, Integer, OneOf};
 use crate::wire::cursor;
+use crate::wire::search::KnownEntries;
 
 /// A photo of an album.
 #[derive(Serialize, ToSchema)]
@@ -128,8 +129,15 @@ impl Output for PhotoDetail {
         let face = SeenFace { bounding_box, confidence: 98.12, indexed: true, reason: None };
         let bounding_box = BoundingBox::example();
         let reason = Some(UnindexedReason::LowConfidence.as_str());
-        let text =
-            SeenText { text: "1207".to_owned(), bounding_box, confidence: 71.4, indexed: false, reason };
+        let text = SeenText {
+            text: "1207".to_owned(),
+            read_as: Some("I207".to_owned()),
+            on_start_list: Some(true),
+            bounding_box,
+            confidence: 71.4,
+            indexed: false,
+            reason,
+        };
         Self { photo: Photo::example(), faces: vec![face], texts: vec![text] }
     }
 }
@@ -166,25 +174,36 @@ impl From<stored::DetectedFace> for SeenFace {
 pub(crate) struct SeenText {
     /// Upper-case letters and digits.
     text: String,
+    /// What the characters said, where the start list says otherwise; null where it does not.
+    #[schema(required)]
+    read_as: Option<String>,
+    /// Whether the text is a bib of the album's start list; null if there is none.
+    #[schema(required)]
+    on_start_list: Option<bool>,
     bounding_box: BoundingBox,
     /// The confidence of the text recognition.
     #[schema(minimum = 0, maximum = 100)]
     confidence: f64,
-    /// Whether exact searches find it. Texts with the reason `LOW_CONFIDENCE` are found by fuzzy searches.
+    /// Whether exact searches find it. Texts with the reason `LOW_CONFIDENCE` or `PARTIAL` are found by fuzzy searches,
+    /// those with `NOT_ON_START_LIST` by fuzzy searches for just this text.
     indexed: bool,
     /// Why exact searches do not find it; null when they do.
     #[schema(required, schema_with = reason_schema)]
     reason: Option<&'static str>,
 }
 
-impl From<stored::DetectedText> for SeenText {
-    fn from(text: stored::DetectedText) -> Self {
+impl SeenText {
+    /// The text as the response has it, by the entries of the album's start list.
+    pub(crate) fn new(text: stored::DetectedText, entries: &KnownEntries) -> Self {
         let unindexed = match text.index_state {
             TextIndexState::Indexed => None,
             TextIndexState::Candidate => Some(UnindexedReason::LowConfidence),
             TextIndexState::Unindexed(reason) => Some(reason),
         };
+        let on_start_list = entries.as_ref().map(|entries| entries.contains_key(&text.text));
         Self {
+            on_start_list,
+            read_as: text.read.map(|read| read.text).filter(|read| *read != text.text),
             text: text.text,
             bounding_box: text.bounding_box.into(),
             confidence: round_percent(text.confidence * 100.0),

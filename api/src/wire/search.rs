@@ -1,6 +1,9 @@
 //! Requests and responses of `photos/search/*`.
 
+use std::collections::HashMap;
+
 use photofinish_store::model::ids::AlbumId;
+use photofinish_store::model::start_list::StartListEntry;
 use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -56,6 +59,22 @@ pub(crate) struct Hits<H> {
 impl From<Hits<FaceHit>> for FaceHits {
     fn from(hits: Hits<FaceHit>) -> Self {
         Self { photos: hits.photos, total: hits.total, next_cursor: hits.next_cursor }
+    }
+}
+
+/// The entries of the bibs that a response names; `None` for an album without a start list.
+pub(crate) type KnownEntries = Option<HashMap<String, StartListEntry>>;
+
+impl TextHits {
+    /// Adds what the start list says of the texts.
+    pub(crate) fn with_entries(mut self, entries: &KnownEntries) -> Self {
+        for hit in &mut self.photos {
+            let entry = entries.as_ref().and_then(|entries| entries.get(&hit.matched_text));
+            hit.on_start_list = entries.as_ref().map(|_| entry.is_some());
+            hit.wave = entry.and_then(|entry| entry.wave.clone());
+            hit.team = entry.and_then(|entry| entry.team.clone());
+        }
+        self
     }
 }
 
@@ -152,6 +171,15 @@ pub(crate) struct TextHit {
     /// Why this photo is a hit.
     #[schema(example = "read here")]
     pub(crate) why: &'static str,
+    /// Whether the text is a bib of the album's start list; null if there is none.
+    #[schema(required)]
+    pub(crate) on_start_list: Option<bool>,
+    /// The wave of the bib, by the start list.
+    #[schema(required)]
+    pub(crate) wave: Option<String>,
+    /// The team of the bib, by the start list.
+    #[schema(required)]
+    pub(crate) team: Option<String>,
     /// When the photo was taken, from its EXIF data.
     #[schema(required)]
     #[serde(with = "time::serde::rfc3339::option")]
@@ -168,6 +196,9 @@ impl Output for TextHits {
             confidence: 96.2,
             bounding_box: BoundingBox::example(),
             why: READ_HERE,
+            on_start_list: Some(true),
+            wave: Some("B".to_owned()),
+            team: None,
             taken_at: Some(sample::TIME),
         };
         Self { photos: vec![hit], total: 1, next_cursor: None }

@@ -89,7 +89,7 @@ fn each_environment_accepts_only_its_keys() {
 }
 
 /// The scope that each operation requires.
-const SCOPES: [(&str, Option<Scope>); 32] = [
+const SCOPES: [(&str, Option<Scope>); 37] = [
     ("/albums/create", Some(Scope::AlbumManage)),
     ("/albums/list", None),
     ("/albums/get", None),
@@ -97,6 +97,11 @@ const SCOPES: [(&str, Option<Scope>); 32] = [
     ("/albums/delete", Some(Scope::AlbumManage)),
     ("/albums/reprocess", Some(Scope::AlbumManage)),
     ("/albums/progress", Some(Scope::PhotoUpload)),
+    ("/albums/startlist/import", Some(Scope::AlbumManage)),
+    ("/albums/startlist/check", Some(Scope::AlbumManage)),
+    ("/albums/startlist/get", Some(Scope::AlbumManage)),
+    ("/albums/startlist/entries", Some(Scope::AlbumManage)),
+    ("/albums/startlist/delete", Some(Scope::AlbumManage)),
     ("/photos/photo/signed", Some(Scope::PhotoUpload)),
     ("/photos/photo/signed/batch", Some(Scope::PhotoUpload)),
     ("/photos/photo/success", Some(Scope::PhotoUpload)),

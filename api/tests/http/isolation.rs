@@ -21,6 +21,8 @@ fn operation_bodies(album: &Value, photo: &Value, image: &Value) -> Vec<(&'stati
         ("/photos/photo/success/batch", json!({ "albumId": album, "photoIds": [photo] })),
         ("/photos/search/face/list", json!({ "albumId": album, "imageId": image })),
         ("/photos/search/text/list", json!({ "albumId": album, "text": "1207" })),
+        ("/albums/startlist/import", json!({ "albumId": album, "entries": [{ "bib": "7" }] })),
+        ("/albums/startlist/check", json!({ "albumId": album, "csv": "bib\n7" })),
     ];
     for path in ["/photos/photo/success", "/photos/photo/get", "/photos/photo/delete", "/photos/photo/retry"]
     {
@@ -29,6 +31,9 @@ fn operation_bodies(album: &Value, photo: &Value, image: &Value) -> Vec<(&'stati
     let on_albums = [
         "/albums/get",
         "/albums/progress",
+        "/albums/startlist/get",
+        "/albums/startlist/entries",
+        "/albums/startlist/delete",
         "/photos/photo/list",
         "/photos/search/face/signed",
         "/albums/reprocess",

@@ -19,6 +19,7 @@ mod rate_limits;
 mod search;
 mod selfies;
 mod serving;
+mod start_lists;
 mod storage;
 mod support;
 mod upload_limits;

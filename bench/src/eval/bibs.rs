@@ -23,11 +23,22 @@ use crate::service::album::UploadedAlbum;
 const FIGURES: [tally::Figure; 4] =
     [tally::RECALL_AS_LABELLED, tally::SEARCH_RECALL, tally::PRECISION, tally::SEARCHABLE_FACES];
 
+/// The columns of the table of figures.
+pub(super) const COLUMNS: [&str; 7] = [
+    "photos",
+    "variant",
+    "bibs",
+    "recall as labelled",
+    "recall, zeros ignored",
+    "precision",
+    "searchable faces a photo",
+];
+
 /// What one variant found and what it took.
-struct VariantResult {
-    name: String,
+pub(super) struct VariantResult {
+    pub(super) name: String,
     /// By photo, over all seeds.
-    photos: Vec<Tally>,
+    pub(super) photos: Vec<Tally>,
     /// In how many readings a line of the list of differences occurred.
     differences: BTreeMap<String, u32>,
     cost: Cost,
@@ -75,7 +86,7 @@ pub fn run(options: &BibOptions) -> anyhow::Result<Report> {
 
 /// Writes the photos into `to`, each changed as `draw` says of its file, or as it is. Returns their names there, in the
 /// order of the labels.
-fn make_photos(
+pub(super) fn make_photos(
     labels: &[&LabelledPhoto],
     from: &Path,
     to: &Path,
@@ -93,7 +104,7 @@ fn make_photos(
 }
 
 impl VariantResult {
-    fn new(name: &str, photos: usize) -> Self {
+    pub(super) fn new(name: &str, photos: usize) -> Self {
         Self {
             name: name.to_owned(),
             photos: vec![Tally::default(); photos],
@@ -104,7 +115,7 @@ impl VariantResult {
     }
 
     /// Adds the readings of one seed. The photos of the album are in the order of the labels.
-    fn add_readings(
+    pub(super) fn add_readings(
         &mut self,
         client: &Client,
         album: &UploadedAlbum,
@@ -138,18 +149,7 @@ impl VariantResult {
 fn build_report(options: &BibOptions, labels: &[&LabelledPhoto], results: &[VariantResult]) -> Report {
     let (name, title, readings, caption) = describe_run(options);
     let mut report = Report::new(name, title);
-    let mut table = Table::new(
-        &caption,
-        &[
-            "photos",
-            "variant",
-            "bibs",
-            "recall as labelled",
-            "recall, zeros ignored",
-            "precision",
-            "searchable faces a photo",
-        ],
-    );
+    let mut table = Table::new(&caption, &COLUMNS);
     for set in ["set1", "set2", ""] {
         add_rows(&mut table, set, labels, results);
     }
@@ -208,7 +208,7 @@ fn describe_run(options: &BibOptions) -> (&'static str, &'static str, u32, Strin
 }
 
 /// Adds a row for each variant over the photos of one set, and for two variants what the first gains on the second.
-fn add_rows(table: &mut Table, set: &str, labels: &[&LabelledPhoto], results: &[VariantResult]) {
+pub(super) fn add_rows(table: &mut Table, set: &str, labels: &[&LabelledPhoto], results: &[VariantResult]) {
     let of_set = |photos: &[Tally]| -> Vec<Tally> {
         let selected = photos.iter().zip(labels).filter(|(_, label)| label.file.contains(set));
         selected.map(|(tally, _)| *tally).collect()

@@ -8,6 +8,7 @@ mod faces;
 pub mod gallery;
 mod logistic;
 mod options;
+mod start_list;
 mod tally;
 mod variants;
 
@@ -32,6 +33,9 @@ pub enum Evaluation {
 /// When the service or the labelled photos are not available.
 pub fn run(evaluation: Evaluation) -> anyhow::Result<()> {
     match evaluation {
+        Evaluation::Bibs(options) if options.start_list => {
+            start_list::run(&options)?.publish(&options.common.output)
+        }
         Evaluation::Bibs(options) if options.crowds => crowds::run(&options)?.publish(&options.common.output),
         Evaluation::Bibs(options) => bibs::run(&options)?.publish(&options.common.output),
         Evaluation::Faces(options) => faces::run(&options)?.publish(&options.common.output),

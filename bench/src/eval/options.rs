@@ -18,6 +18,9 @@ pub struct BibOptions {
     /// Read each photo once, as it is, instead of changed by seeds.
     #[arg(long, conflicts_with = "crowds")]
     pub unchanged: bool,
+    /// Judge the same readings by start lists, of a tenth and of half of all numbers, and without some of the runners.
+    #[arg(long, conflicts_with = "crowds")]
+    pub start_list: bool,
     /// Change the photos in this way only: which change costs how much.
     #[arg(long, value_name = "CHANGE", conflicts_with_all = ["crowds", "unchanged"])]
     pub only: Option<Change>,

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use photofinish_kernels::geometry::{Point, Quad, Rect};
 use photofinish_kernels::image::frame::Frame;
+use photofinish_kernels::lattice::Lattice;
 
 use crate::traits::{
     BatchSizes, BibReader, BibText, EmbeddedFace, FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelError,
@@ -24,6 +25,9 @@ pub const PANIC_BIB: &str = "PANIC";
 
 /// A bib with this text ends the process, like a crash in native code: nothing can catch it.
 pub const ABORT_BIB: &str = "ABORT";
+
+/// Characters that the fake reader is not sure of.
+const LOOK_ALIKES: [&str; 3] = ["0O", "1I7", "5S"];
 
 /// Length of a fake embedding: long enough that those of two persons are nearly orthogonal.
 const DIMENSIONS: usize = 128;
@@ -140,9 +144,29 @@ fn read_photo(photo: &ReadRequest<'_>) -> Vec<BibText> {
             std::process::abort();
         }
         let is_bib = photo.pattern.matches(&text);
-        BibText { text, quad: quad_from_rect(rect), confidence: 0.99, is_bib }
+        let lattice = lattice_of(&text);
+        BibText { text, quad: quad_from_rect(rect), confidence: 0.99, is_bib, lattice }
     };
     mark_detector::find_bibs(photo.frame).into_iter().map(text).collect()
+}
+
+/// What a recogniser thinks of a text that it reads well: each character may be one that looks like it.
+fn lattice_of(text: &str) -> Lattice {
+    let alphabet: Vec<char> = ('0'..='9').chain('A'..='Z').collect();
+    let mut columns = Vec::new();
+    for character in text.chars() {
+        let similar = LOOK_ALIKES.iter().find(|class| class.contains(character)).copied().unwrap_or_default();
+        let probability = |other: char| match other {
+            other if other == character => 0.9,
+            other if similar.contains(other) => 0.04,
+            _ => 0.0,
+        };
+        columns.push(0.02);
+        columns.extend(alphabet.iter().copied().map(probability));
+        columns.push(1.0);
+        columns.extend(alphabet.iter().map(|_| 0.0));
+    }
+    Lattice::from_probabilities(&columns, &alphabet)
 }
 
 fn place_landmarks(rect: Rect) -> [Point; 5] {

@@ -341,10 +341,17 @@ impl TorsoBibReader {
                 true => line.confidence_when_small(),
                 false => line.confidence,
             };
-            let mut reading = TextReading { quad, confidence: confidence(&line), text: line.text, is_bib };
+            let mut reading = TextReading {
+                quad,
+                confidence: confidence(&line),
+                text: line.text,
+                is_bib,
+                lattice: line.lattice,
+            };
             if reading.may_be_longer(request.pattern) {
                 let beyond = self.recogniser.read_beyond_ends(request.frame, &quad)?;
-                reading.complete(&beyond.text, confidence(&beyond), beyond.least, request.pattern);
+                let certainty = confidence(&beyond);
+                reading.complete(beyond, certainty, request.pattern);
             }
             readings.push(reading);
         }
@@ -380,6 +387,7 @@ fn into_bib_texts(readings: Vec<TextReading>) -> Vec<BibText> {
             quad: reading.quad,
             confidence: reading.confidence,
             is_bib: reading.is_bib,
+            lattice: reading.lattice,
         })
         .collect();
     texts.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
@@ -389,12 +397,14 @@ fn into_bib_texts(readings: Vec<TextReading>) -> Vec<BibText> {
 #[cfg(test)]
 mod tests {
     use photofinish_kernels::geometry::Point;
+    use photofinish_kernels::lattice::Lattice;
 
     use super::*;
 
     fn reading(text: &str, confidence: f32) -> TextReading {
         let quad = Quad([Point::default(); 4]);
-        TextReading { quad, text: text.to_owned(), confidence, is_bib: false }
+        let lattice = Lattice::from_probabilities(&[], &[]);
+        TextReading { quad, text: text.to_owned(), confidence, is_bib: false, lattice }
     }
 
     #[test]

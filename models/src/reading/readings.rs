@@ -4,7 +4,9 @@
 use std::ops::RangeInclusive;
 
 use photofinish_kernels::geometry::{Quad, Rect};
+use photofinish_kernels::lattice::Lattice;
 
+use super::text_recogniser::RecognisedLine;
 use super::torso::Runner;
 use crate::traits::BibPattern;
 
@@ -64,6 +66,8 @@ pub(super) struct TextReading {
     pub(super) confidence: f32,
     /// Whether the text matches the pattern of the event.
     pub(super) is_bib: bool,
+    /// What else the recogniser thought it may say.
+    pub(super) lattice: Lattice,
 }
 
 impl TextReading {
@@ -81,13 +85,14 @@ impl TextReading {
     /// Takes what a longer strip shows if that is certainly a bib with more characters before or after these. Detected
     /// boxes leave out digits at the ends, and the recogniser is sure of what remains of a number.
     ///
-    /// `least` is the probability of its least certain character: the edge of a bib looks like a 1, and a mean of five
-    /// hides that one of them is such a guess.
-    pub(super) fn complete(&mut self, beyond: &str, confidence: f32, least: f32, pattern: &BibPattern) {
-        let is_more = beyond.len() > self.text.len()
-            && (beyond.starts_with(&self.text) || beyond.ends_with(&self.text));
-        if is_more && least >= RESOLVE_CONFIDENCE && pattern.matches(beyond) {
-            beyond.clone_into(&mut self.text);
+    /// Each character must be certain: the edge of a bib looks like a 1, and a mean of five hides that one of them is
+    /// such a guess.
+    pub(super) fn complete(&mut self, beyond: RecognisedLine, confidence: f32, pattern: &BibPattern) {
+        let is_more = beyond.text.len() > self.text.len()
+            && (beyond.text.starts_with(&self.text) || beyond.text.ends_with(&self.text));
+        if is_more && beyond.least >= RESOLVE_CONFIDENCE && pattern.matches(&beyond.text) {
+            self.text = beyond.text;
+            self.lattice = beyond.lattice;
             self.confidence = confidence;
         }
     }
@@ -158,10 +163,25 @@ mod tests {
         Quad([corner(0.0, 0.0), corner(width, 0.0), corner(width, height), corner(0.0, height)])
     }
 
+    /// A lattice that says this text.
+    fn lattice_of(text: &str) -> Lattice {
+        let alphabet: Vec<char> = text.chars().collect();
+        let certain = |at: usize| (0..=alphabet.len()).map(move |class| f32::from(u8::from(class == at)));
+        let columns: Vec<f32> = (1..=alphabet.len()).flat_map(|at| certain(at).chain(certain(0))).collect();
+        Lattice::from_probabilities(&columns, &alphabet)
+    }
+
     /// A reading at `left`, 100 x 30; bibs are those of digits only.
     fn reading(text: &str, confidence: f32, left: f32) -> TextReading {
         let is_bib = text.bytes().all(|byte| byte.is_ascii_digit());
-        TextReading { quad: upright(left, 300.0, 100.0, 30.0), text: text.into(), confidence, is_bib }
+        let lattice = lattice_of(text);
+        TextReading {
+            quad: upright(left, 300.0, 100.0, 30.0),
+            text: text.into(),
+            confidence,
+            is_bib,
+            lattice,
+        }
     }
 
     fn texts(found: &[TextReading]) -> Vec<&str> {
@@ -238,7 +258,13 @@ mod tests {
         let pattern = BibPattern::new("[0-9]{2,5}").unwrap();
         let completed = |short: &str, beyond: &str, least| {
             let mut reading = reading(short, 0.99, 0.0);
-            reading.complete(beyond, 0.99, least, &pattern);
+            let line =
+                RecognisedLine { text: beyond.into(), confidence: 0.99, least, lattice: lattice_of(beyond) };
+            reading.complete(line, 0.99, &pattern);
+            assert!(
+                reading.lattice.likelihood(&reading.text) > 0.9,
+                "the lattice of the reading that stands"
+            );
             reading.text
         };
         assert_eq!(completed("0433", "70433", 0.97), "70433");

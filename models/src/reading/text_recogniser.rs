@@ -8,6 +8,7 @@ use photofinish_kernels::device::Device;
 use photofinish_kernels::geometry::Quad;
 use photofinish_kernels::image::frame::Frame;
 use photofinish_kernels::image::tensor::{Channels, Normalisation, Slot, Tensor};
+use photofinish_kernels::lattice::Lattice;
 use photofinish_kernels::warp::rectify::Rectifier;
 
 use crate::onnx::session::{Network, OutputTensor};
@@ -62,6 +63,8 @@ pub(super) struct RecognisedLine {
     pub(super) confidence: f32,
     /// The lowest of these probabilities.
     pub(super) least: f32,
+    /// What else the strip may say.
+    pub(super) lattice: Lattice,
 }
 
 impl TextRecogniser {
@@ -123,7 +126,8 @@ impl RecognisedLine {
         }
         let mean = if count > 0 { sum / count as f32 } else { 0.0 };
         let confidence = mean.min(least + MAX_ABOVE_LEAST);
-        Self { text, confidence, least: if count > 0 { least } else { 0.0 } }
+        let lattice = Lattice::from_probabilities(probabilities, alphabet);
+        Self { text, confidence, least: if count > 0 { least } else { 0.0 }, lattice }
     }
 
     /// The confidence in a text on a small runner: not enough for an exact search unless every character is certain.
@@ -184,18 +188,27 @@ mod tests {
     }
 
     #[test]
+    fn a_line_keeps_what_else_it_may_say() {
+        let line = RecognisedLine::decode_ctc(&[0.0, 0.7, 0.3, 0.0], &['1', '7', '-']);
+        assert_eq!(line.text, "1");
+        assert!((line.lattice.likelihood("7") - 0.3).abs() < 0.01);
+    }
+
+    #[test]
     fn blanks_decode_to_nothing() {
-        assert_eq!(
-            decode(&[(0, 0.9), (0, 1.0)]),
-            RecognisedLine { text: String::new(), confidence: 0.0, least: 0.0 }
-        );
-        assert_eq!(decode(&[]), RecognisedLine { text: String::new(), confidence: 0.0, least: 0.0 });
+        for line in [decode(&[(0, 0.9), (0, 1.0)]), decode(&[])] {
+            assert_eq!((line.text.as_str(), line.confidence, line.least), ("", 0.0, 0.0));
+        }
     }
 
     #[test]
     fn only_digits_of_medium_confidence_are_read_again() {
-        let line =
-            |text: &str, confidence| RecognisedLine { text: text.into(), confidence, least: confidence };
+        let line = |text: &str, confidence| RecognisedLine {
+            text: text.into(),
+            confidence,
+            least: confidence,
+            lattice: Lattice::from_probabilities(&[], &[]),
+        };
         assert!(line("a1", 0.5).needs_retry());
         assert!(!line("a1", 0.49).needs_retry());
         assert!(!line("a1", 0.95).needs_retry());

@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use photofinish_kernels::geometry::Rect;
+use photofinish_kernels::image::frame::Size;
 use photofinish_kernels::resize::Resizer;
 use photofinish_models::reading::{RunnerBudget, limit_runners};
 use photofinish_models::traits::{
     BibPattern, BibReader, BibText, FaceBox, ModelError, ReadRequest, TorsoCounts,
 };
 use photofinish_store::model::album::DEFAULT_BIB_PATTERN;
-use photofinish_store::model::photo::{DetectedText, TextIndexState, UnindexedReason};
+use photofinish_store::model::photo::{DetectedText, TextIndexState, TextLattice, UnindexedReason};
 
 use crate::engine::fault::Outage;
 use crate::engine::metrics::TORSOS;
@@ -105,7 +106,7 @@ impl SteppedStage for Read {
         let mut results = Vec::with_capacity(batch.len());
         for ((photo, parts), region) in photos().zip(&regions) {
             let Some(region) = region else {
-                results.push(Ok(Step::Done(to_read_photo(photo, Vec::new(), 0))));
+                results.push(Ok(Step::Done(self.to_read_photo(photo, Vec::new(), 0))));
                 continue;
             };
             let found = texts.next().expect("one result per request, checked by `BatchInference`");
@@ -156,10 +157,27 @@ impl Read {
             return Step::Part(found);
         }
         if cell_count == 0 {
-            return Step::Done(to_read_photo(photo, found, skipped));
+            return Step::Done(self.to_read_photo(photo, found, skipped));
         }
         let texts = merge_texts(parts.iter().flatten().cloned().chain(found).collect());
-        Step::Done(to_read_photo(photo, texts, skipped))
+        Step::Done(self.to_read_photo(photo, texts, skipped))
+    }
+
+    /// Returns the photo with its texts, and shrinks its permit to the previews, as the frame is no longer needed.
+    fn to_read_photo(&self, photo: &EmbeddedPhoto, found: Vec<BibText>, skipped_runners: usize) -> ReadPhoto {
+        let sized = &photo.detected.sized;
+        let size = sized.frame.frame().size();
+        sized.permit.shrink_to(sized.previews.size_bytes());
+        metrics::counter!(TORSOS, "outcome" => "too_many").increment(skipped_runners as u64);
+        let recogniser = self.reader.identity().to_string();
+        ReadPhoto {
+            metadata: Arc::clone(&sized.metadata),
+            previews: sized.previews.clone(),
+            faces: photo.faces.clone(),
+            texts: found.into_iter().filter_map(|text| to_detected_text(text, size, &recogniser)).collect(),
+            skipped_runners: u32::try_from(skipped_runners).unwrap_or(u32::MAX),
+            _permit: Arc::clone(&sized.permit),
+        }
     }
 }
 
@@ -208,29 +226,15 @@ fn read_request<'a>(photo: &'a EmbeddedPhoto, region: &'a Region) -> ReadRequest
     ReadRequest { frame, faces: &region.faces, pattern: &region.pattern }
 }
 
-/// Returns the photo with its texts, and shrinks its permit to the previews, as the frame is no longer needed.
-fn to_read_photo(photo: &EmbeddedPhoto, found: Vec<BibText>, skipped_runners: usize) -> ReadPhoto {
-    let sized = &photo.detected.sized;
-    let frame = sized.frame.frame();
-    sized.permit.shrink_to(sized.previews.size_bytes());
-    metrics::counter!(TORSOS, "outcome" => "too_many").increment(skipped_runners as u64);
-    ReadPhoto {
-        metadata: Arc::clone(&sized.metadata),
-        previews: sized.previews.clone(),
-        faces: photo.faces.clone(),
-        texts: found
-            .into_iter()
-            .filter_map(|text| to_detected_text(text, frame.width(), frame.height()))
-            .collect(),
-        skipped_runners: u32::try_from(skipped_runners).unwrap_or(u32::MAX),
-        _permit: Arc::clone(&sized.permit),
-    }
-}
-
-fn to_detected_text(text: BibText, width: u32, height: u32) -> Option<DetectedText> {
-    let index_state = classify_text(text.is_bib, text.confidence)?;
-    let bounding_box = to_bounding_box(&text.quad.bounds(), width, height)?;
-    Some(DetectedText { text: text.text, bounding_box, confidence: f64::from(text.confidence), index_state })
+fn to_detected_text(text: BibText, size: Size, recogniser: &str) -> Option<DetectedText> {
+    Some(DetectedText {
+        index_state: classify_text(text.is_bib, text.confidence)?,
+        bounding_box: to_bounding_box(&text.quad.bounds(), size.width, size.height)?,
+        text: text.text,
+        confidence: f64::from(text.confidence),
+        read: None,
+        lattice: Some(TextLattice { recogniser: recogniser.to_owned(), lattice: text.lattice }),
+    })
 }
 
 /// Classifies a text for search; `None` when it is dropped.

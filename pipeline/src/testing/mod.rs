@@ -33,6 +33,7 @@ pub(crate) fn album_config() -> AlbumConfig {
         preview_max_dimension: 2048,
         thumbnail_max_dimension: 512,
         bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
+        start_list: Default::default(),
         rest: Default::default(),
     }
 }

@@ -86,6 +86,7 @@ async fn an_update_leaves_other_fields_unchanged(store: &Store) {
         cover_url: Some(None),
         tags: Some(Vec::new()),
         config: Some(config.clone()),
+        judge_again: false,
         unchanged_since: Some(covered.updated_at),
     })
     .await;

@@ -157,7 +157,8 @@ pub(super) fn random_digest() -> [u8; 32] {
     digest
 }
 
-pub(super) fn album_config() -> AlbumConfig {
+/// How a test's album is processed.
+pub fn album_config() -> AlbumConfig {
     let recognition =
         Recognition { enabled: true, confidence_threshold: 50.0, mode: RecognitionMode::Photo, grid: None };
     AlbumConfig {
@@ -166,7 +167,8 @@ pub(super) fn album_config() -> AlbumConfig {
         preview_max_dimension: 2048,
         thumbnail_max_dimension: 512,
         bib_pattern: DEFAULT_BIB_PATTERN.into(),
-        rest: serde_json::Map::new(),
+        start_list: Default::default(),
+        rest: Default::default(),
     }
 }
 
@@ -209,5 +211,7 @@ pub fn text(text: &str, confidence: f64) -> DetectedText {
         bounding_box: bounding_box(2),
         confidence,
         index_state: TextIndexState::Indexed,
+        read: None,
+        lattice: None,
     }
 }

@@ -18,6 +18,7 @@ pub(crate) mod processes;
 pub(crate) mod queue;
 pub(crate) mod queue_outcomes;
 pub(crate) mod signed_urls;
+pub(crate) mod start_lists;
 pub(crate) mod tasks;
 pub(crate) mod texts;
 pub(crate) mod waiting_queue;
@@ -40,7 +41,7 @@ pub use self::blobs::blobs_suite;
 pub use self::credits::{credits_suite, rates_suite};
 pub use self::events::events_suite;
 pub use self::faces::{add_album_with_bibs, faces_suite};
-pub use self::fixture::{AlbumFixture, face, text};
+pub use self::fixture::{AlbumFixture, album_config, face, text};
 pub use self::gc::gc_suite;
 pub use self::keys::keys_suite;
 pub use self::outbox::outbox_suite;
@@ -49,6 +50,7 @@ pub use self::probes::probes_suite;
 pub use self::processes::processes_suite;
 pub use self::queue::{queue_suite, queue_suite_with_lead};
 pub use self::signed_urls::other_spellings;
+pub use self::start_lists::start_lists_suite;
 pub use self::tasks::tasks_suite;
 pub use self::texts::texts_suite;
 pub use self::waiting_queue::WaitingQueue;
@@ -70,6 +72,7 @@ pub async fn run_all_suites(store: &Store) {
     processes_suite(store).await;
     events_suite(store).await;
     webhooks_suite(store).await;
+    start_lists_suite(store).await;
 }
 
 /// Settings of an embedded store in `folder`, with small limits. A test changes the ones it is about.

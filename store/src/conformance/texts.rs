@@ -47,11 +47,21 @@ async fn unindexed_texts_are_not_found(store: &Store) {
     let fixture = AlbumFixture::create(store).await;
     let text_in_state = |index_state| vec![DetectedText { index_state, ..text("4321", 0.75) }];
     let candidate = fixture.add_ready_photo(Vec::new(), text_in_state(TextIndexState::Candidate)).await;
-    for reason in UnindexedReason::ALL {
+    // They are found by a fuzzy search for this bib.
+    let not_listed = TextIndexState::Unindexed(UnindexedReason::NotOnStartList);
+    let not_listed = fixture.add_ready_photo(Vec::new(), text_in_state(not_listed)).await;
+    let part = TextIndexState::Unindexed(UnindexedReason::Partial);
+    let part = fixture.add_ready_photo(Vec::new(), text_in_state(part)).await;
+    let found = [UnindexedReason::NotOnStartList, UnindexedReason::Partial];
+    for reason in UnindexedReason::ALL.into_iter().filter(|reason| !found.contains(reason)) {
         fixture.add_ready_photo(Vec::new(), text_in_state(TextIndexState::Unindexed(reason))).await;
     }
     assert_eq!(search_texts(&fixture, "4321", true).await, []);
-    assert_eq!(search_texts(&fixture, "4321", false).await, [(candidate, TextMatch::Exact)]);
+    let fuzzy = [candidate, not_listed, part].map(|photo| (photo, TextMatch::Exact));
+    assert_eq!(search_texts(&fixture, "4321", false).await, fuzzy);
+    let other: Vec<PhotoId> =
+        search_texts(&fixture, "4327", false).await.into_iter().map(|hit| hit.0).collect();
+    assert_eq!(other, [candidate, part], "what is not on the list is no other runner");
     fixture.delete().await;
 }
 

@@ -1,7 +1,9 @@
 //! Albums, their configuration and their owners. Not the wire types, which the API defines.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use time::OffsetDateTime;
 
 use crate::model::ids::{AlbumId, KeyId, OrganizationId};
@@ -52,9 +54,28 @@ pub struct AlbumConfig {
     pub thumbnail_max_dimension: u32,
     /// The regular expression that a whole bib of this event matches, in upper-case letters and digits.
     pub bib_pattern: String,
-    /// Members that a newer version writes. Kept, so that a change by this version does not drop them.
+    /// How the start list is used, once there is one.
+    #[serde(default)]
+    pub start_list: StartListConfig,
+    /// Members that this version does not know: a newer one wrote them, and may run beside this one.
     #[serde(flatten)]
-    pub rest: Map<String, Value>,
+    pub rest: BTreeMap<String, Value>,
+}
+
+/// How the start list of an album is used. Without a list it means nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StartListConfig {
+    /// Whether bibs are judged by it.
+    pub enabled: bool,
+    /// The part of the runners who are not on it, 0 to 1.
+    pub off_list_share: f64,
+}
+
+impl Default for StartListConfig {
+    /// A tenth off the list: more than there are, it costs no reading on good photos, and less invents bibs.
+    fn default() -> Self {
+        Self { enabled: true, off_list_share: 0.1 }
+    }
 }
 
 /// The bib pattern of an album that is created without one.
@@ -124,6 +145,8 @@ pub struct AlbumChange {
     pub tags: Option<Vec<String>>,
     /// The new configuration, whole.
     pub config: Option<AlbumConfig>,
+    /// Whether the configuration changes how texts are judged by the start list.
+    pub judge_again: bool,
     /// Changes the album only if this is still its `updated_at`; otherwise the update is a `Conflict`. For changes that
     /// were derived from the album as it was then.
     pub unchanged_since: Option<OffsetDateTime>,
@@ -149,4 +172,29 @@ pub struct AlbumPage {
     pub next: Option<AlbumId>,
     /// How many match in all; `None` on later pages, for which nobody counts.
     pub total: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_configuration_keeps_what_this_version_does_not_know() {
+        let recognition =
+            json!({ "enabled": true, "confidence_threshold": 50.0, "mode": "photo", "grid": null });
+        let mut stored = json!({
+            "face": recognition,
+            "text": recognition,
+            "preview_max_dimension": 2048,
+            "thumbnail_max_dimension": 512,
+            "bib_pattern": DEFAULT_BIB_PATTERN,
+            "retention": { "faces": 30 },
+        });
+        let config: AlbumConfig = serde_json::from_value(stored.clone()).unwrap();
+        assert_eq!(config.start_list, StartListConfig::default(), "an older version wrote none");
+        stored["start_list"] = json!({ "enabled": true, "off_list_share": 0.1 });
+        assert_eq!(serde_json::to_value(&config).unwrap(), stored);
+    }
 }

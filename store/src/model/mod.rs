@@ -12,4 +12,5 @@ pub mod photo;
 pub mod probe;
 pub mod process;
 pub mod rate;
+pub mod start_list;
 pub mod webhook;

@@ -1,5 +1,6 @@
 //! Photos, their states, and the faces and texts detected in them.
 
+use photofinish_kernels::lattice::Lattice;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
@@ -94,19 +95,22 @@ pub enum UnindexedReason {
     ExtremePose,
     /// Text that does not match the album's pattern.
     NotABib,
-    /// A bib that is not on the album's start list.
+    /// A bib that is not on the album's start list. Fuzzy searches for just that bib find it.
     NotOnStartList,
+    /// A part of a bib, by the format of the event's bibs. Fuzzy searches find it.
+    Partial,
 }
 
 impl UnindexedReason {
     /// Every reason.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::LowConfidence,
         Self::SmallBoundingBox,
         Self::LowSharpness,
         Self::ExtremePose,
         Self::NotABib,
         Self::NotOnStartList,
+        Self::Partial,
     ];
 
     /// The code on the wire and in the database.
@@ -118,6 +122,7 @@ impl UnindexedReason {
             Self::ExtremePose => "EXTREME_POSE",
             Self::NotABib => "NOT_A_BIB",
             Self::NotOnStartList => "NOT_ON_START_LIST",
+            Self::Partial => "PARTIAL",
         }
     }
 }
@@ -237,6 +242,39 @@ pub struct DetectedText {
     pub confidence: f64,
     /// Which searches find it.
     pub index_state: TextIndexState,
+    /// What the reader itself said, where the rules of the album say otherwise.
+    pub read: Option<ReadText>,
+    /// What else the reader thought it may say. Not loaded by searches.
+    pub lattice: Option<TextLattice>,
+}
+
+/// A text as the reader read it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReadText {
+    /// Upper-case letters and digits.
+    pub text: String,
+    /// The reader's score, 0 to 1.
+    pub confidence: f64,
+    /// Which searches would find it.
+    pub index_state: TextIndexState,
+}
+
+/// The lattice of a reading.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextLattice {
+    /// Name and version of the networks that made it.
+    pub recogniser: String,
+    /// The probable characters.
+    pub lattice: Lattice,
+}
+
+impl DetectedText {
+    /// The text as the reader read it.
+    pub fn as_read(&self) -> ReadText {
+        let Self { text, confidence, index_state, .. } = self;
+        let read = || ReadText { text: text.clone(), confidence: *confidence, index_state: *index_state };
+        self.read.clone().unwrap_or_else(read)
+    }
 }
 
 /// Which searches find a text.
@@ -246,7 +284,8 @@ pub enum TextIndexState {
     Indexed,
     /// A bib with a score of 0.5 to 0.9, which only fuzzy searches find. Shown as unindexed, `LOW_CONFIDENCE`.
     Candidate,
-    /// No search finds it.
+    /// No search finds it, except for bibs that are [`UnindexedReason::NotOnStartList`] or
+    /// [`UnindexedReason::Partial`].
     Unindexed(UnindexedReason),
 }
 

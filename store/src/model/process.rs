@@ -12,6 +12,8 @@ pub enum Task {
     EventPublisher,
     /// Watches balances and deletes what the ledger no longer needs.
     Ledger,
+    /// Judges texts again by the start lists of their albums.
+    Judging,
 }
 
 impl Task {
@@ -20,6 +22,7 @@ impl Task {
         match self {
             Self::EventPublisher => "event_publisher",
             Self::Ledger => "ledger",
+            Self::Judging => "judging",
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::model::ids::{AlbumId, PhotoId};
-use crate::model::photo::{DetectedText, TextIndexState};
+use crate::model::photo::{DetectedText, TextIndexState, UnindexedReason};
 use crate::search::variants::{TextVariant, find_variants};
 use crate::traits::{Result, TextHit, TextMatch, TextQuery, Texts};
 
@@ -62,7 +62,9 @@ impl Texts for TextSearch {
         let read = self.source.find_readings(album, variants.keys().map(String::as_str).collect()).await?;
         let mut best: HashMap<PhotoId, TextHit> = HashMap::new();
         for (photo, seen) in read {
-            let (Some(variant), true) = (variants.get(&seen.text), !query.exact || is_indexed(&seen)) else {
+            let Some(variant) =
+                variants.get(&seen.text).filter(|variant| is_found(&seen, **variant, query.exact))
+            else {
                 continue;
             };
             let hit = to_hit(photo, seen, *variant);
@@ -78,6 +80,18 @@ impl Texts for TextSearch {
             b_rank.0.cmp(&a_rank.0).then(b_rank.1.total_cmp(&a_rank.1)).then(a.photo.cmp(&b.photo))
         });
         Ok(hits)
+    }
+}
+
+/// Whether a search returns a reading. One that is not on the start list is found by a search for just that bib: a late
+/// registration, while it is no other runner's.
+fn is_found(seen: &DetectedText, variant: TextVariant, exact: bool) -> bool {
+    match seen.index_state {
+        TextIndexState::Indexed => true,
+        TextIndexState::Unindexed(UnindexedReason::NotOnStartList) => {
+            !exact && variant.kind == TextMatch::Exact
+        }
+        TextIndexState::Candidate | TextIndexState::Unindexed(_) => !exact,
     }
 }
 
@@ -126,7 +140,8 @@ mod tests {
 
     fn seen(text: &str, confidence: f64, standing: TextIndexState) -> DetectedText {
         let bounding_box = BoundingBox { top: 0.5, left: 0.5, width: 0.1, height: 0.1 };
-        DetectedText { text: text.into(), bounding_box, confidence, index_state: standing }
+        let (text, index_state) = (text.into(), standing);
+        DetectedText { text, bounding_box, confidence, index_state, read: None, lattice: None }
     }
 
     async fn search(rows: Vec<(PhotoId, DetectedText)>, text: &str, exact: bool) -> Vec<TextHit> {

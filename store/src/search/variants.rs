@@ -47,6 +47,31 @@ pub fn find_variants(text: &str) -> HashMap<String, TextVariant> {
     found
 }
 
+/// What a text that was read may be.
+pub(crate) struct SimilarTexts {
+    /// With one character that looks like the one that was read.
+    pub(crate) look_alikes: Vec<String>,
+    /// With one character more at an end.
+    pub(crate) longer: Vec<String>,
+}
+
+/// Returns the texts that may have been read as this one.
+pub(crate) fn similar_texts(text: &str) -> SimilarTexts {
+    let characters: Vec<char> = text.chars().collect();
+    let look_alike = |at: usize| {
+        let (before, after) = (&characters[..at], &characters[at + 1..]);
+        let replaced = |other| before.iter().copied().chain([other]).chain(after.iter().copied()).collect();
+        similar_characters(characters[at]).map(replaced).collect::<Vec<String>>()
+    };
+    SimilarTexts {
+        look_alikes: (0..characters.len()).flat_map(look_alike).collect(),
+        longer: ALPHABET
+            .chars()
+            .flat_map(|other| [format!("{other}{text}"), format!("{text}{other}")])
+            .collect(),
+    }
+}
+
 fn insert_variant(
     found: &mut HashMap<String, TextVariant>,
     text: impl IntoIterator<Item = char>,

@@ -16,6 +16,7 @@ use crate::sql::database::{Database, Transaction};
 use crate::sql::events::outbox::{PendingEvent, insert_pending_event};
 use crate::sql::photos::load_counts;
 use crate::sql::row_types::{AlbumRow, convert_rows, parse_key_mode, to_json};
+use crate::sql::start_lists::judge_again;
 use crate::sql::statement::{Statement, query};
 use crate::traits::{Albums, Result};
 
@@ -59,8 +60,8 @@ macro_rules! delete_rows {
 }
 
 /// Deletes the rows of each table that refers to an album, in the order in which Postgres must lock them: photos with
-/// their detections, changes, selfies.
-const DELETE_ALBUM_ROWS: [Statement; 3] = [
+/// their detections, changes, selfies, and the start list.
+const DELETE_ALBUM_ROWS: [Statement; 4] = [
     delete_rows!("photo", "id", "photo.id = first.id"),
     delete_rows!(
         "photo_change",
@@ -68,6 +69,7 @@ const DELETE_ALBUM_ROWS: [Statement; 3] = [
         "(photo_change.change, photo_change.photo) = (first.change, first.photo)"
     ),
     delete_rows!("probe", "id", "probe.id = first.id"),
+    delete_rows!("start_list_entry", "bib", "start_list_entry.bib = first.bib"),
 ];
 
 /// Closes an album. Waits for transactions that insert photos into it and blocks new ones. Matches a closed album too and
@@ -182,6 +184,9 @@ impl Albums for SqlAlbums {
             .bind(change.unchanged_since.map(to_micros))
             .fetch_optional(&mut transaction)
             .await?;
+        if change.judge_again && row.is_some() {
+            judge_again(&mut transaction, OPERATION, id).await?;
+        }
         transaction.commit(OPERATION).await?;
         match row {
             Some(row) => row.try_into(),

@@ -5,10 +5,13 @@
 //! Postgres a network round trip.
 //!
 //! **Rows are locked in one order** to rule out deadlocks: first photos by album and id, then the ledger by tenant
-//! (`usage_rollup`, `credit_shard`), then albums by id, and nothing after an album within the same transaction but its row of `album_change_feed`, which a trigger locks. SQLite has one lock
-//! for the whole file; Postgres has one per row. The counts of photos have no place in that order: triggers insert rows whose sum they are, and no statement waits for one.
+//! (`usage_rollup`, `credit_shard`), then albums by id, and nothing after an album within the same transaction but its row of
+//! `album_change_feed`, which a trigger locks, and what its start list is made of. SQLite has one lock for the whole file;
+//! Postgres has one per row. The counts of photos have no place in that order: triggers insert rows whose sum they are, and no
+//! statement waits for one.
 
 mod albums;
+mod changes;
 mod connection;
 mod credits;
 mod database;
@@ -24,6 +27,7 @@ mod probes;
 mod processes;
 mod queue;
 mod row_types;
+mod start_lists;
 mod statement;
 mod tasks;
 #[cfg(test)]
@@ -47,6 +51,9 @@ pub(crate) use self::photos::SqlPhotos;
 pub(crate) use self::probes::SqlProbes;
 pub(crate) use self::processes::SqlProcesses;
 pub(crate) use self::queue::SqlQueue;
+pub(crate) use self::start_lists::SqlStartLists;
+pub(crate) use self::start_lists::judging::SqlJudging;
+pub(crate) use self::start_lists::rules::RulesCache;
 pub(crate) use self::tasks::SqlTaskLeases;
 pub(crate) use self::texts::SqlTexts;
 pub(crate) use self::upload_targets::SqlUploadTargets;

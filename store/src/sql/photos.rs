@@ -10,8 +10,8 @@ use crate::model::encoding::now_micros;
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::photo::{DetectedFace, DetectedText, NewPhoto, Photo, PhotoPage, PhotoQuery, StateCounts};
 use crate::search::faces::FaceCache;
+use crate::sql::changes::record_changes;
 use crate::sql::database::Database;
-use crate::sql::queue::finish::record_changes;
 use crate::sql::row_types::{FaceRow, PhotoRow, TextRow, convert_rows, parse_photo_state};
 use crate::sql::statement::{ConnectionRef, Statement, query};
 use crate::traits::{Photos, Result};
@@ -116,8 +116,8 @@ impl Photos for SqlPhotos {
         .await?;
         let texts: Vec<TextRow> = query(
             OPERATION,
-            "select text, box_top, box_left, box_width, box_height, confidence, standing \
-             from seen_text where album = $1 and photo = $2 order by id",
+            "select text, box_top, box_left, box_width, box_height, confidence, standing, read_as, read_confidence, \
+             read_standing from seen_text where album = $1 and photo = $2 order by id",
         )
         .bind(album)
         .bind(id)

@@ -2,6 +2,7 @@
 //! stored by name, lists and configurations as JSON; times and vectors as [`crate::model::encoding`] says. A row that
 //! does not fit is an error of kind `Corrupt`, never a guess.
 
+use photofinish_kernels::lattice::Lattice;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sqlx::FromRow;
@@ -13,7 +14,7 @@ use crate::model::ids::{AlbumId, KeyId, OrganizationId, PhotoId, ProbeId};
 use crate::model::key::{Key, KeyMode, Scope};
 use crate::model::photo::{
     BoundingBox, DetectedFace, DetectedText, Embedding, FailureReason, Photo, PhotoSize, PhotoState,
-    TextIndexState, UnindexedReason,
+    ReadText, TextIndexState, TextLattice, UnindexedReason,
 };
 use crate::traits::{Probe, ProbeOutcome, ProbeRefusal, Result};
 
@@ -218,6 +219,14 @@ pub(crate) fn index_state_to_str(standing: TextIndexState) -> &'static str {
     }
 }
 
+fn parse_index_state(standing: &str) -> Result<TextIndexState> {
+    Ok(match standing {
+        INDEXED => TextIndexState::Indexed,
+        CANDIDATE => TextIndexState::Candidate,
+        reason => TextIndexState::Unindexed(parse_unindexed_reason(reason)?),
+    })
+}
+
 #[derive(FromRow)]
 pub(crate) struct TextRow {
     text: String,
@@ -225,18 +234,44 @@ pub(crate) struct TextRow {
     bounding_box: BoxRow,
     confidence: f64,
     standing: String,
+    read_as: Option<String>,
+    read_confidence: Option<f64>,
+    read_standing: Option<String>,
+}
+
+impl TextRow {
+    /// The text with its lattice, which most readers of texts leave in the database.
+    pub(crate) fn with_lattice(
+        self,
+        recogniser: Option<String>,
+        lattice: Option<Vec<u8>>,
+    ) -> Result<DetectedText> {
+        let decode = |(recogniser, bytes)| {
+            let lattice =
+                Lattice::decode(bytes).map_err(|cause| corrupt_error("lattice").with_source(cause))?;
+            Ok(TextLattice { recogniser, lattice })
+        };
+        Ok(DetectedText { lattice: recogniser.zip(lattice).map(decode).transpose()?, ..self.try_into()? })
+    }
 }
 
 impl TryFrom<TextRow> for DetectedText {
     type Error = StoreError;
     fn try_from(row: TextRow) -> Result<Self> {
-        let standing = match row.standing.as_str() {
-            INDEXED => TextIndexState::Indexed,
-            CANDIDATE => TextIndexState::Candidate,
-            reason => TextIndexState::Unindexed(parse_unindexed_reason(reason)?),
+        let read = match (row.read_as, row.read_confidence, row.read_standing) {
+            (Some(text), Some(confidence), Some(standing)) => {
+                Some(ReadText { text, confidence, index_state: parse_index_state(&standing)? })
+            }
+            _ => None,
         };
-        let TextRow { text, bounding_box: place, confidence, .. } = row;
-        Ok(Self { text, bounding_box: place.into(), confidence, index_state: standing })
+        Ok(Self {
+            text: row.text,
+            bounding_box: row.bounding_box.into(),
+            confidence: row.confidence,
+            index_state: parse_index_state(&row.standing)?,
+            read,
+            lattice: None,
+        })
     }
 }
 

@@ -11,11 +11,13 @@ use super::queue::lease::FRESH_PHOTOS;
 use super::queue::outbox::UNPUBLISHED_PHOTOS;
 use super::statement::Statement;
 use super::{
-    SqlFaces, SqlKeys, SqlPhotos, credits, events, face_bibs, faces, photos, queue, texts, webhooks,
+    SqlFaces, SqlKeys, SqlPhotos, credits, events, face_bibs, faces, photos, queue, start_lists, texts,
+    webhooks,
 };
 use crate::conformance::{AlbumFixture, face, test_settings, text};
 use crate::error::StoreErrorKind;
 use crate::model::ids::OrganizationId;
+use crate::model::start_list::{ImportMode, StartListEntry, StartListImport};
 use crate::model::webhook::{Attempt, AttemptOutcome, NewWebhook};
 use crate::sql::connection::sqlite::{SqliteFile, database_path};
 use crate::sql::error::store_error;
@@ -53,6 +55,13 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
     }
     store.probes.create(fixture.album, std::time::Duration::from_secs(60)).await.unwrap();
     fixture.create_photos(1200).await;
+    let import = StartListImport {
+        mode: ImportMode::Replace,
+        entries: vec![StartListEntry::of("34".to_owned())],
+        imported_by: fixture.key.id,
+        max_entries: 10,
+    };
+    store.start_lists.import(fixture.album, import).await.unwrap();
     sqlx::query("insert into event_cursor (album, published) values ($1, 0)")
         .bind(fixture.album)
         .execute(&database.writer)
@@ -66,7 +75,7 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
     .fetch_all(&database.reader)
     .await
     .unwrap();
-    assert_eq!(tables.len(), 8, "{tables:?}");
+    assert_eq!(tables.len(), 11, "{tables:?}");
     let rows = async |table: &str| -> i64 {
         let count = format!("select count(*) from {table} where album = $1");
         sqlx::query_scalar(AssertSqlSafe(count))
@@ -83,6 +92,7 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
         "create trigger in_steps before delete on album begin \
          select raise(abort, 'not in steps') where exists (select 1 from photo where album = old.id) \
          or exists (select 1 from photo_change where album = old.id) \
+         or exists (select 1 from start_list_entry where album = old.id) \
          or exists (select 1 from probe where album = old.id); end",
     )
     .execute(&database.writer)
@@ -98,7 +108,7 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
 }
 
 /// Each hot statement, with parts of its plan.
-fn hot_statements() -> [(Statement, &'static [&'static str]); 40] {
+fn hot_statements() -> [(Statement, &'static [&'static str]); 43] {
     [
         (FRESH_PHOTOS.organizations, &["COVERING INDEX photo_waiting (organization>?)"]),
         (FRESH_PHOTOS.albums, &["COVERING INDEX photo_waiting (organization=? AND album>?)"]),
@@ -130,7 +140,11 @@ fn hot_statements() -> [(Statement, &'static [&'static str]); 40] {
             &["seen_text_by_photo (album=?)", "PRIMARY KEY (album=? AND id=?)"],
         ),
         (face_bibs::CHANGED_READINGS.into(), &["seen_text_by_photo (album=? AND photo=?)"]),
-        (texts::FIND_TEXTS, &["seen_text_searched (album=? AND text=?)"]),
+        (texts::FIND_TEXTS, &["seen_text_found (album=? AND text=?)"]),
+        (start_lists::judging::UNJUDGED_PHOTOS.into(), &["photo_unjudged (album=? AND list_version<?)"]),
+        (start_lists::judging::TEXTS_OF_PHOTOS, &["seen_text_by_photo (album=? AND photo=?)"]),
+        (start_lists::FIND_ENTRIES, &["PRIMARY KEY (album=? AND bib=?)"]),
+        (start_lists::ENTRY_PAGE.into(), &["PRIMARY KEY (album=? AND bib>? AND bib<?)"]),
         (photos::PHOTO_PAGE_BY_STATE.into(), &["photo_by_state (album=? AND state=? AND id>?)"]),
         (photos::PHOTOS_BY_ID, &["PRIMARY KEY (album=? AND id=?)"]),
         (photos::COUNT_BY_STATE.into(), &["photo_count USING PRIMARY KEY (album=?)"]),

@@ -23,6 +23,7 @@ mod real_networks;
 mod sample_event;
 mod search;
 mod shell;
+mod start_lists;
 mod stops;
 mod trace_collector;
 mod traces;

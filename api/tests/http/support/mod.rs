@@ -177,7 +177,7 @@ pub fn face(cosine: f32) -> DetectedFace {
 
 /// Returns a text that was read.
 pub fn text(text: &str, confidence: f64, standing: TextIndexState) -> DetectedText {
-    DetectedText { text: text.to_owned(), bounding_box: TEST_BOX, confidence, index_state: standing }
+    DetectedText { bounding_box: TEST_BOX, index_state: standing, ..conformance::text(text, confidence) }
 }
 
 /// Returns a bib that exact searches find.

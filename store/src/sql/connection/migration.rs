@@ -43,7 +43,7 @@ struct ConcurrentIndex {
 /// The indexes of hot tables that came after the first release. Each was added by the migration of the same version on
 /// SQLite, whose file has one user. To be appended to: an index that is here and not on the server is built at the next
 /// start.
-const CONCURRENT_INDEXES: [ConcurrentIndex; 2] = [
+const CONCURRENT_INDEXES: [ConcurrentIndex; 4] = [
     // 0004
     ConcurrentIndex {
         name: "photo_waiting",
@@ -53,6 +53,12 @@ const CONCURRENT_INDEXES: [ConcurrentIndex; 2] = [
         name: "photo_outbox",
         on: "photo (organization, album, confirmed_at, id, size_bytes) \
              where state = 'queued' and published_at is null",
+    },
+    // 0013, which is 0012 on SQLite
+    ConcurrentIndex { name: "photo_unjudged", on: "photo (album, list_version, id) where state = 'ready'" },
+    ConcurrentIndex {
+        name: "seen_text_found",
+        on: "seen_text (album, text) where standing in ('INDEXED', 'CANDIDATE', 'NOT_ON_START_LIST', 'PARTIAL')",
     },
 ];
 

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use super::{LeaseWindow, PhotoRowState, PhotoStateRow, QueueWrites, album_not_found, queue_uploaded};
 use crate::model::encoding::{to_micros, vector_to_bytes};
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
-use crate::model::photo::{BoundingBox, NewPhoto};
+use crate::model::photo::{BoundingBox, NewPhoto, ReadText, TextLattice};
 use crate::search::faces::Change;
 use crate::sql::connection::timed::TimedConnection;
 use crate::sql::error::store_error;
@@ -319,21 +319,25 @@ async fn insert_faces(connection: &mut TimedConnection, photos: &[&PhotoResults]
 
 async fn insert_texts(connection: &mut TimedConnection, photos: &[&PhotoResults]) -> Result<()> {
     let mut columns = DetectionColumns::default();
-    let (mut readings, mut standings) = (Vec::new(), Vec::new());
+    let mut texts = Vec::new();
     for results in photos {
         for text in &results.texts {
             columns.push(results, &text.bounding_box, text.confidence);
-            readings.push(strip_nul(text.text.clone()));
-            standings.push(index_state_to_str(text.index_state));
+            texts.push(text);
         }
     }
-    if readings.is_empty() {
+    if texts.is_empty() {
         return Ok(());
     }
+    let read = || texts.iter().map(|text| text.read.as_ref());
+    let lattices = || texts.iter().map(|text| text.lattice.as_ref());
+    let standing = |read: &ReadText| index_state_to_str(read.index_state);
+    let bytes = |lattice: &TextLattice| lattice.lattice.as_bytes().to_vec();
     sqlx::query(
         "insert into seen_text (album, photo, box_top, box_left, box_width, box_height, confidence, text, \
-         standing) select * from unnest($1::uuid[], $2::uuid[], $3::float8[], $4::float8[], \
-         $5::float8[], $6::float8[], $7::float8[], $8::text[], $9::text[])",
+         standing, read_as, read_confidence, read_standing, recogniser, lattice) \
+         select * from unnest($1::uuid[], $2::uuid[], $3::float8[], $4::float8[], $5::float8[], $6::float8[], \
+         $7::float8[], $8::text[], $9::text[], $10::text[], $11::float8[], $12::text[], $13::text[], $14::bytea[])",
     )
     .bind(columns.albums)
     .bind(columns.photos)
@@ -342,8 +346,13 @@ async fn insert_texts(connection: &mut TimedConnection, photos: &[&PhotoResults]
     .bind(columns.widths)
     .bind(columns.heights)
     .bind(columns.confidences)
-    .bind(readings)
-    .bind(standings)
+    .bind(texts.iter().map(|text| strip_nul(text.text.clone())).collect::<Vec<_>>())
+    .bind(texts.iter().map(|text| index_state_to_str(text.index_state)).collect::<Vec<_>>())
+    .bind(read().map(|read| Some(strip_nul(read?.text.clone()))).collect::<Vec<_>>())
+    .bind(read().map(|read| Some(read?.confidence)).collect::<Vec<_>>())
+    .bind(read().map(|read| read.map(standing)).collect::<Vec<_>>())
+    .bind(lattices().map(|lattice| Some(lattice?.recogniser.clone())).collect::<Vec<_>>())
+    .bind(lattices().map(|lattice| lattice.map(bytes)).collect::<Vec<_>>())
     .execute(connection)
     .await
     .map_err(store_error("insert texts"))

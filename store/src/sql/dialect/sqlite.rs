@@ -338,7 +338,7 @@ async fn insert_faces(connection: &mut SqliteConnection, faces: &[(PhotoRef, &De
 async fn insert_texts(connection: &mut SqliteConnection, texts: &[(PhotoRef, &DetectedText)]) -> Result<()> {
     let mut insert = QueryBuilder::<Sqlite>::new(
         "insert into seen_text (album, photo, text, box_top, box_left, box_width, box_height, confidence, \
-         standing) ",
+         standing, read_as, read_confidence, read_standing, recogniser, lattice) ",
     );
     insert.push_values(texts, |mut row, (PhotoRef { album, photo }, text)| {
         row.push_bind(*album)
@@ -349,7 +349,12 @@ async fn insert_texts(connection: &mut SqliteConnection, texts: &[(PhotoRef, &De
             .push_bind(text.bounding_box.width)
             .push_bind(text.bounding_box.height)
             .push_bind(text.confidence)
-            .push_bind(index_state_to_str(text.index_state));
+            .push_bind(index_state_to_str(text.index_state))
+            .push_bind(text.read.as_ref().map(|read| read.text.clone()))
+            .push_bind(text.read.as_ref().map(|read| read.confidence))
+            .push_bind(text.read.as_ref().map(|read| index_state_to_str(read.index_state)))
+            .push_bind(text.lattice.as_ref().map(|lattice| lattice.recogniser.clone()))
+            .push_bind(text.lattice.as_ref().map(|lattice| lattice.lattice.as_bytes().to_vec()));
     });
     insert.build().execute(connection).await.map_err(store_error("insert texts")).map(drop)
 }

@@ -42,7 +42,8 @@ mod tests {
             preview_max_dimension: 2048,
             thumbnail_max_dimension: 512,
             bib_pattern: DEFAULT_BIB_PATTERN.into(),
-            rest: serde_json::Map::new(),
+            start_list: Default::default(),
+            rest: Default::default(),
         }
     }
 

@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, HashMap};
 use crate::model::credit::UsageOperation;
 use crate::model::ids::{AlbumId, PhotoId};
 use crate::model::photo::{FailureReason, PhotoState};
-use crate::search::faces::Change;
+use crate::sql::changes::record_changes;
 use crate::sql::credits::ledger::{Ledger, LedgerEntries, Writer};
 use crate::sql::database::Transaction;
 use crate::sql::dialect::PhotoRowState;
-use crate::sql::statement::query;
+use crate::sql::start_lists::note_album;
+use crate::sql::statement::{Statement, query};
 use crate::traits::{FinishOutcome, Lease, PhotoRef, PhotoResults, Result};
 
 const OPERATION: &str = "finish photos";
@@ -19,8 +20,9 @@ const OPERATION: &str = "finish photos";
 pub(crate) async fn finish_photos(
     transaction: &mut Transaction,
     photos: &[PhotoResults],
+    judged_by: &JudgedBy,
     ledger: &Ledger,
-) -> Result<Vec<FinishOutcome>> {
+) -> Result<FinishedPhotos> {
     let keys: Vec<PhotoRef> = photos.iter().map(|results| photo_ref(&results.lease)).collect();
     let mut locked = transaction.queue_writes().lock_photos(&keys).await?;
     let mut outcomes = Vec::with_capacity(photos.len());
@@ -33,7 +35,7 @@ pub(crate) async fn finish_photos(
         outcomes.push(outcome);
     }
     if done.is_empty() {
-        return Ok(outcomes);
+        return Ok(FinishedPhotos { outcomes, outdated: Vec::new() });
     }
     let keys: Vec<PhotoRef> = done.iter().map(|results| photo_ref(&results.lease)).collect();
     let now = transaction.read_clock(OPERATION).await?;
@@ -41,9 +43,54 @@ pub(crate) async fn finish_photos(
     transaction.queue_writes().delete_detections(&keys).await?;
     transaction.queue_writes().insert_detections(&done).await?;
     charge(transaction, &keys, &locked, ledger, now).await?;
-    record_changes_of(transaction, keys.into_iter()).await?;
-    Ok(outcomes)
+    let mut outdated = Vec::new();
+    let mut changed: BTreeMap<AlbumId, Vec<PhotoId>> = BTreeMap::new();
+    for PhotoRef { album, photo } in keys {
+        changed.entry(album).or_default().push(photo);
+    }
+    for (album, photos) in &changed {
+        mark_judged(transaction, *album, photos, judged_by.get(album).copied().unwrap_or_default()).await?;
+    }
+    // Last, and in the order of the albums, whose rows this locks: see the lock order of `sql`.
+    for (album, photos) in changed {
+        let version = record_changes(transaction, album, &photos).await?;
+        if judged_by.get(&album) != Some(&version) {
+            outdated.push(album);
+            note_album(transaction, OPERATION, album).await?;
+        }
+    }
+    Ok(FinishedPhotos { outcomes, outdated })
 }
+
+/// What finishing photos did.
+pub(crate) struct FinishedPhotos {
+    /// One for each photo, in order.
+    pub(crate) outcomes: Vec<FinishOutcome>,
+    /// Albums whose rules are newer than those by which their photos were judged.
+    pub(crate) outdated: Vec<AlbumId>,
+}
+
+/// The versions of the rules by which the texts of photos were judged.
+pub(crate) type JudgedBy = HashMap<AlbumId, i64>;
+
+/// Notes by which version photos were judged, which is 0 by itself.
+async fn mark_judged(
+    transaction: &mut Transaction,
+    album: AlbumId,
+    photos: &[PhotoId],
+    version: i64,
+) -> Result<()> {
+    if version == 0 {
+        return Ok(());
+    }
+    let photos: Vec<uuid::Uuid> = photos.iter().map(|photo| photo.0).collect();
+    query(OPERATION, MARK_JUDGED).bind(album).bind(version).bind(photos).execute(transaction).await.map(drop)
+}
+
+const MARK_JUDGED: Statement = Statement::PerDialect {
+    sqlite: "update photo set list_version = $2 where album = $1 and id in (select unhex(value) from json_each($3))",
+    postgres: "update photo set list_version = $2 where album = $1 and id = any($3)",
+};
 
 /// Spends what is held for photos that become ready for the first time.
 async fn charge(
@@ -149,24 +196,6 @@ async fn record_changes_of(
         record_changes(transaction, album, &photos).await?;
     }
     Ok(())
-}
-
-/// Increments the album's change number and records which photos changed.
-///
-/// The update locks the album's row until the commit. So changes become visible in the order of their numbers, and an
-/// index that has read up to change n misses nothing below it. With a sequence instead of the row, a transaction could
-/// get number 7, commit after number 8, and be missed by every index that read in between.
-pub(crate) async fn record_changes(
-    transaction: &mut Transaction,
-    album: AlbumId,
-    photos: &[PhotoId],
-) -> Result<()> {
-    let (number,): (i64,) =
-        query(OPERATION, "update album set changes = changes + 1 where id = $1 returning changes")
-            .bind(album)
-            .fetch_one(&mut *transaction)
-            .await?;
-    transaction.queue_writes().record_change(album, Change::new(number), photos).await
 }
 
 fn photo_ref(lease: &Lease) -> PhotoRef {

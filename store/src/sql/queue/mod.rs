@@ -24,10 +24,11 @@ use crate::sql::credits::acceptance::Acceptance;
 use crate::sql::credits::ledger::{LedgerEntries, Writer};
 use crate::sql::database::{Database, Transaction};
 use crate::sql::dialect::LeaseWindow;
-use crate::sql::queue::finish::{PhotoFailure, fail_leased_photo, finish_photos};
+use crate::sql::queue::finish::{JudgedBy, PhotoFailure, fail_leased_photo, finish_photos};
 use crate::sql::queue::group_commit::GroupCommit;
 use crate::sql::queue::lease::SuspectLease;
 use crate::sql::queue::selection::Turns;
+use crate::sql::start_lists::rules::RulesCache;
 use crate::sql::statement::{Statement, query};
 use crate::traits::{
     ConfirmedUploads, FinishOutcome, Lease, LeaseKind, LeaseRequest, NamedLease, OutboxQueue, PhotoRef,
@@ -100,6 +101,8 @@ pub(crate) struct SqlQueue {
     max_cells: u32,
     /// Whether the next call that leases must first expire all running leases.
     reclaim_scheduled: Mutex<bool>,
+    /// By which it judges texts.
+    rules: Arc<RulesCache>,
     /// Whose photos this process leases next.
     lease_turns: Mutex<Turns>,
     /// Whose photos it publishes next.
@@ -112,6 +115,7 @@ impl SqlQueue {
     pub(crate) fn start(
         database: Database,
         shared: Arc<SharedLedger>,
+        rules: Arc<RulesCache>,
         attempt_limit: u32,
         max_cells: u32,
     ) -> Self {
@@ -120,6 +124,7 @@ impl SqlQueue {
             database,
             shared,
             group_commit,
+            rules,
             attempt_limit,
             max_cells,
             reclaim_scheduled: Mutex::default(),
@@ -171,6 +176,20 @@ impl SqlQueue {
             entries.hold(tenant, held);
         }
         entries.write(transaction, ledger, Writer::Api, now).await
+    }
+
+    /// Judges the texts of photos by the rules of their albums that this process knows.
+    async fn judge(&self, mut photos: Vec<PhotoResults>) -> Result<(Vec<PhotoResults>, JudgedBy)> {
+        let mut judged_by = JudgedBy::new();
+        for results in &mut photos {
+            let rules = self.rules.get(&self.database, results.lease.album).await?;
+            // One version for all photos of an album, also when another call has just learned of a newer one.
+            if *judged_by.entry(results.lease.album).or_insert(rules.version) != rules.version {
+                judged_by.insert(results.lease.album, 0);
+            }
+            rules.apply_to(&mut results.texts);
+        }
+        Ok((photos, judged_by))
     }
 
     async fn lease_fresh(&self, limit: usize, ttl: Duration) -> Result<Vec<Lease>> {
@@ -290,10 +309,14 @@ impl Queue for SqlQueue {
 
     async fn finish(&self, photos: Vec<PhotoResults>) -> Result<Vec<FinishOutcome>> {
         const OPERATION: &str = "finish photos";
+        let (photos, judged_by) = self.judge(photos).await?;
         let mut transaction = self.database.begin_write(OPERATION).await?;
-        let outcomes = finish_photos(&mut transaction, &photos, &self.shared.ledger).await?;
+        let finished = finish_photos(&mut transaction, &photos, &judged_by, &self.shared.ledger).await?;
         transaction.commit(OPERATION).await?;
-        Ok(outcomes)
+        for album in finished.outdated {
+            self.rules.forget(album);
+        }
+        Ok(finished.outcomes)
     }
 
     async fn fail(&self, lease: &Lease, reason: FailureReason, detail: &str) -> Result<FinishOutcome> {

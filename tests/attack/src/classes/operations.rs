@@ -83,7 +83,7 @@ fn sign_batch(ids: &Ids) -> Value {
 }
 
 /// Every operation.
-pub(super) const OPERATIONS: [Operation; 32] = [
+pub(super) const OPERATIONS: [Operation; 37] = [
     operation(
         "/albums/create",
         Some(MANAGE),
@@ -101,6 +101,21 @@ pub(super) const OPERATIONS: [Operation; 32] = [
     destructive(operation("/albums/delete", Some(MANAGE), Names::Album, on_album)),
     operation("/albums/reprocess", Some(MANAGE), Names::Album, on_album),
     operation("/albums/progress", Some(UPLOAD), Names::Album, on_album),
+    operation(
+        "/albums/startlist/import",
+        Some(MANAGE),
+        Names::Album,
+        |ids| json!({ "albumId": ids.album, "csv": "bib,wave\n4242,A\n4243,B" }),
+    ),
+    operation(
+        "/albums/startlist/check",
+        Some(MANAGE),
+        Names::Album,
+        |ids| json!({ "albumId": ids.album, "entries": [{ "bib": "4242" }] }),
+    ),
+    operation("/albums/startlist/get", Some(MANAGE), Names::Album, on_album),
+    operation("/albums/startlist/entries", Some(MANAGE), Names::Album, on_album),
+    operation("/albums/startlist/delete", Some(MANAGE), Names::Album, on_album),
     operation(
         "/photos/photo/signed",
         Some(UPLOAD),

@@ -1,0 +1,214 @@
+//! Reads start lists as timing software exports them: RFC 4180 with `,`, `;` or a tab between the fields, and a header
+//! that says in some language which column has the bibs. Columns that nobody asks for are dropped.
+
+use super::RawEntry;
+
+/// Names of columns, by what is left of them in lower case without spaces and punctuation.
+const BIB_NAMES: [&str; 18] = [
+    "bib",
+    "bibnumber",
+    "bibno",
+    "nr",
+    "no",
+    "number",
+    "num",
+    "startnummer",
+    "startnr",
+    "startnumber",
+    "racenumber",
+    "raceno",
+    "dossard",
+    "dorsal",
+    "pettorale",
+    "numero",
+    "rugnummer",
+    "numerodossard",
+];
+const WAVE_NAMES: [&str; 10] =
+    ["wave", "startwave", "block", "startblock", "corral", "welle", "vague", "sas", "oleada", "griglia"];
+const TEAM_NAMES: [&str; 8] =
+    ["team", "teamname", "club", "verein", "mannschaft", "equipe", "equipo", "squadra"];
+const START_NAMES: [&str; 6] = ["startat", "starttime", "startzeit", "start", "heuredepart", "horasalida"];
+
+/// The names of the columns to read, as the header has them; those that are not named are guessed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Columns {
+    pub(crate) bib: Option<String>,
+    pub(crate) wave: Option<String>,
+    pub(crate) team: Option<String>,
+    pub(crate) start_at: Option<String>,
+}
+
+/// A row with the line on which it begins.
+struct Record {
+    line: usize,
+    fields: Vec<String>,
+}
+
+/// Returns the rows; an error says why there are none.
+pub(crate) fn parse(text: &str, columns: &Columns) -> Result<Vec<RawEntry>, String> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut records = read_records(text, find_delimiter(text)).into_iter().peekable();
+    let header: Vec<String> = records.peek().map(|record| record.fields.clone()).unwrap_or_default();
+    let named = |name: &Option<String>, guesses: &[&str]| match name {
+        Some(name) => match header.iter().position(|field| simplify(field) == simplify(name)) {
+            Some(at) => Ok(Some(at)),
+            None => Err(format!("there is no column '{name}'")),
+        },
+        None => Ok(header.iter().position(|field| guesses.contains(&simplify(field).as_str()))),
+    };
+    let wave = named(&columns.wave, &WAVE_NAMES)?;
+    let team = named(&columns.team, &TEAM_NAMES)?;
+    let start_at = named(&columns.start_at, &START_NAMES)?;
+    let bib = match named(&columns.bib, &BIB_NAMES)? {
+        Some(at) => {
+            records.next();
+            at
+        }
+        // A list of bibs and nothing else needs no header.
+        None if header.len() == 1 && super::parse_bib(&header[0]).is_some() => 0,
+        None => return Err("has no column of bibs: name it by `columns.bib`".to_owned()),
+    };
+    let entries = records.map(|Record { line, fields }| {
+        let field = |at: Option<usize>| at.and_then(|at| fields.get(at)).cloned();
+        let bib = field(Some(bib)).unwrap_or_default();
+        RawEntry { line, bib, wave: field(wave), team: field(team), start_at: field(start_at) }
+    });
+    Ok(entries.collect())
+}
+
+fn simplify(name: &str) -> String {
+    let fold = |character: char| match character {
+        'é' | 'è' | 'ê' => 'e',
+        'ú' => 'u',
+        other => other,
+    };
+    name.chars()
+        .flat_map(char::to_lowercase)
+        .map(fold)
+        .filter(|character| character.is_alphanumeric())
+        .collect()
+}
+
+/// The character that separates most fields of the first line.
+fn find_delimiter(text: &str) -> char {
+    let mut counts = [(',', 0), (';', 0), ('\t', 0)];
+    let mut is_quoted = false;
+    for character in text.trim_start().chars() {
+        match character {
+            '"' => is_quoted = !is_quoted,
+            '\n' | '\r' if !is_quoted => break,
+            other if !is_quoted => {
+                for (_, count) in counts.iter_mut().filter(|(delimiter, _)| *delimiter == other) {
+                    *count += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    // The first of those that are equally frequent, so that a single column is read by commas.
+    counts.iter().rev().max_by_key(|(_, count)| *count).map_or(',', |(delimiter, _)| *delimiter)
+}
+
+/// Splits a text into rows that have anything in them.
+fn read_records(text: &str, delimiter: char) -> Vec<Record> {
+    let mut records = Vec::new();
+    let (mut fields, mut field) = (Vec::new(), String::new());
+    let (mut line, mut begun, mut is_quoted) = (1, 1, false);
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        if character == '\n' {
+            line += 1;
+        }
+        match character {
+            '"' if is_quoted && characters.peek() == Some(&'"') => {
+                characters.next();
+                field.push('"');
+            }
+            '"' if is_quoted => is_quoted = false,
+            '"' if field.trim().is_empty() => {
+                field.clear();
+                is_quoted = true;
+            }
+            other if is_quoted => field.push(other),
+            other if other == delimiter => fields.push(std::mem::take(&mut field)),
+            '\r' => {}
+            '\n' => {
+                fields.push(std::mem::take(&mut field));
+                end_record(&mut records, begun, std::mem::take(&mut fields));
+                begun = line;
+            }
+            other => field.push(other),
+        }
+    }
+    fields.push(field);
+    end_record(&mut records, begun, fields);
+    records
+}
+
+fn end_record(records: &mut Vec<Record>, line: usize, fields: Vec<String>) {
+    if fields.iter().any(|field| !field.trim().is_empty()) {
+        records.push(Record { line, fields });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bibs(csv: &str) -> Vec<(usize, String)> {
+        parse(csv, &Columns::default()).unwrap().into_iter().map(|row| (row.line, row.bib)).collect()
+    }
+
+    #[test]
+    fn files_of_every_dialect_are_read() {
+        let expected = [(2, "12".to_owned()), (3, "13".to_owned())];
+        for csv in [
+            "bib,name\n12,Ada\n13,Bob",
+            "\u{feff}Name;Dossard\r\nAda;12\r\nBob;13\r\n",
+            "Nr.\tName\n12\tAda\n13\tBob\n\n",
+            "\"Start-Nummer\",\"Name\"\n\"12\",\"Ada, the first\"\n\"13\",\"Bob \"\"B\"\"\"\n",
+            "Place,Numéro\n1,12\n2,13\n",
+            "dorsal\n12\n13\n",
+        ] {
+            assert_eq!(bibs(csv), expected, "{csv}");
+        }
+        assert_eq!(bibs("12\n13\n"), [(1, "12".to_owned()), (2, "13".to_owned())], "no header");
+        assert_eq!(bibs("bib,x\n12,\"a\nb\"\n13,c"), [(2, "12".to_owned()), (4, "13".to_owned())]);
+    }
+
+    #[test]
+    fn further_columns_are_guessed_or_named_and_others_are_dropped() {
+        let csv = "Bib;Name;Startblock;Verein;Start\n7;Ada;B;SC Lake;2026-10-04T09:00:00Z\n8;Bob";
+        let rows = parse(csv, &Columns::default()).unwrap();
+        let expected = RawEntry {
+            line: 2,
+            bib: "7".into(),
+            wave: Some("B".into()),
+            team: Some("SC Lake".into()),
+            start_at: Some("2026-10-04T09:00:00Z".into()),
+        };
+        assert_eq!(rows[0], expected);
+        assert_eq!(rows[1], RawEntry { line: 3, bib: "8".into(), ..RawEntry::default() });
+        assert!(rows.iter().all(|row| !format!("{row:?}").contains("Ada")));
+        let named = Columns { bib: Some("TIMING CHIP".into()), ..Columns::default() };
+        assert_eq!(parse("Timing chip,Bib\n5,6", &named).unwrap()[0].bib, "5");
+        let unknown = Columns { wave: Some("Gun".into()), ..Columns::default() };
+        assert_eq!(parse("Bib\n5", &unknown).unwrap_err(), "there is no column 'Gun'");
+    }
+
+    #[test]
+    fn a_file_without_bibs_is_refused() {
+        for csv in ["", "Name,Age\nAda,36", "Name\nAda", "12,Ada\n13,Bob"] {
+            assert!(parse(csv, &Columns::default()).is_err(), "{csv}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(csv: String) {
+            drop(parse(&csv, &Columns::default()));
+            drop(parse(&format!("bib;{csv}"), &Columns::default()));
+        }
+    }
+}

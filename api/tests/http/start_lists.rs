@@ -1,0 +1,133 @@
+//! Start lists: what is taken of a file, and what photos and searches say of it.
+
+use photofinish_store::model::ids::ProcessId;
+use photofinish_store::model::process::Task;
+use serde_json::{Value, json};
+
+use crate::support::{DEADLINE, Partner, TestService, bib};
+
+fn import(partner: &Partner, mut body: Value, album: &Value) -> Value {
+    body["albumId"] = album.clone();
+    partner.call("/albums/startlist/import", &body).ok()
+}
+
+/// Judges as the service's task does.
+fn judge(service: &TestService) {
+    service.block_on(async {
+        let holder = ProcessId::generate();
+        let lease = service.store.tasks.take(Task::Judging, holder, DEADLINE).await.unwrap().unwrap();
+        while service.store.judging.is_due().await.unwrap() {
+            service.store.judging.judge(lease).await.unwrap();
+        }
+        service.store.tasks.release(lease).await.unwrap();
+    });
+}
+
+#[test]
+fn a_file_is_imported_and_rows_without_a_bib_are_refused() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, _) = partner.create_album();
+    let csv =
+        "\u{feff}Startnummer;Name;Startblock\r\n1207;Ada Lovelace;B\r\nDNS;Bob;C\r\n1208;\"Cid; jr.\";C\r\n";
+    let imported = import(&partner, json!({ "csv": csv }), &album);
+    assert_eq!((&imported["entries"], &imported["added"]), (&json!(2), &json!(2)));
+    let refused = json!([{ "line": 3, "code": "not_a_bib", "message": "'DNS' is no bib" }]);
+    assert_eq!((&imported["refused"], &imported["refusedCount"]), (&refused, &json!(1)));
+    let page = partner.call("/albums/startlist/entries", &json!({ "albumId": album, "limit": 1 })).ok();
+    let entry = json!({ "bib": "1207", "wave": "B", "team": null, "startAt": null });
+    assert_eq!((&page["entries"], &page["total"]), (&json!([entry]), &json!(2)));
+    let next = json!({ "albumId": album, "cursor": page["nextCursor"] });
+    let page = partner.call("/albums/startlist/entries", &next).ok();
+    assert_eq!((&page["entries"][0]["bib"], &page["nextCursor"]), (&json!("1208"), &Value::Null));
+    let list = partner.call("/albums/startlist/get", &json!({ "albumId": album })).ok();
+    let waves = json!([{ "wave": "B", "entries": 1 }, { "wave": "C", "entries": 1 }]);
+    assert_eq!((&list["entries"], &list["waves"], &list["version"]), (&json!(2), &waves, &json!(1)));
+    // Names are nowhere.
+    for path in ["/albums/startlist/get", "/albums/startlist/entries", "/albums/get"] {
+        let answer = partner.call(path, &json!({ "albumId": album })).ok().to_string();
+        assert!(!answer.contains("Ada") && !answer.contains("Cid"), "{answer}");
+    }
+    let more = json!({ "mode": "merge", "ranges": [{ "from": "1300", "to": "1399" }], "exclude": ["1313"] });
+    let merged = import(&partner, more, &album);
+    assert_eq!(
+        (&merged["entries"], &merged["added"], &merged["version"]),
+        (&json!(101), &json!(99), &json!(2))
+    );
+}
+
+#[test]
+fn a_list_that_says_nothing_or_too_much_is_refused() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, _) = partner.create_album();
+    let call = |mut body: Value| {
+        body["albumId"] = album.clone();
+        partner.call("/albums/startlist/import", &body)
+    };
+    assert_eq!(call(json!({})).issues().len(), 1);
+    assert_eq!(call(json!({ "csv": "Name\nAda" })).issues().len(), 1);
+    assert_eq!(call(json!({ "csv": "bib\n1", "entries": [] })).issues().len(), 1);
+    assert_eq!(call(json!({ "ranges": [{ "from": "9", "to": "1" }] })).issues().len(), 1);
+    let huge = call(json!({ "ranges": [{ "from": "1", "to": "100001" }] }));
+    let declined = huge.defined_error(422, "UNPROCESSABLE_CONTENT");
+    assert_eq!(declined["data"], json!({ "declineCode": "START_LIST_TOO_LARGE" }));
+    assert_eq!(call(json!({ "ranges": [{ "from": "1", "to": "100000" }] })).ok()["entries"], json!(100_000));
+    let list = json!({ "albumId": album, "mode": "merge", "entries": [{ "bib": "X1" }] });
+    partner.call("/albums/startlist/import", &list).defined_error(422, "UNPROCESSABLE_CONTENT");
+}
+
+#[test]
+fn photos_and_hits_say_what_the_list_says() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    let photo = |number| json!(service.ready_photo(&partner, album_id, vec![], vec![bib(number)]));
+    let (listed, stranger) = (photo("1207"), photo("4711"));
+    let search = |text: &str| {
+        let found = partner.call("/photos/search/text/list", &json!({ "albumId": album, "text": text })).ok();
+        found["photos"].as_array().unwrap().clone()
+    };
+    assert_eq!(search("1207")[0]["onStartList"], Value::Null);
+    let body = json!({ "entries": [{ "bib": "1207", "wave": "B", "team": "SC Lake" }] });
+    let mut check = body.clone();
+    check["albumId"] = album.clone();
+    let checked = partner.call("/albums/startlist/check", &check).ok();
+    assert_eq!(
+        (&checked["indexedNow"], &checked["indexedThen"], &checked["changed"]),
+        (&json!(2), &json!(1), &json!(1))
+    );
+    assert_eq!(checked["examples"][0]["photoId"], stranger);
+    assert_eq!(import(&partner, body, &album)["judging"]["photos"], json!(2));
+    let left = || partner.call("/albums/startlist/get", &json!({ "albumId": album })).ok()["left"].clone();
+    assert_eq!(left(), json!(2));
+    judge(&service);
+    assert_eq!(left(), json!(0));
+    let hit = &search("1207")[0];
+    assert_eq!(
+        (&hit["id"], &hit["onStartList"], &hit["wave"], &hit["team"]),
+        (&listed, &json!(true), &json!("B"), &json!("SC Lake"))
+    );
+    let hit = &search("4711")[0];
+    assert_eq!((&hit["id"], &hit["onStartList"], &hit["wave"]), (&stranger, &json!(false), &Value::Null));
+    assert!(search("4712").is_empty(), "what is on no list is no other runner's");
+    let get = |photo: &Value| {
+        partner.call("/photos/photo/get", &json!({ "albumId": album, "photoId": photo })).ok()["texts"][0]
+            .clone()
+    };
+    let text = get(&stranger);
+    assert_eq!(
+        (&text["indexed"], &text["reason"], &text["readAs"], &text["onStartList"]),
+        (&json!(false), &json!("NOT_ON_START_LIST"), &Value::Null, &json!(false))
+    );
+    let off = json!({ "albumId": album, "config": { "startList": { "enabled": false } } });
+    let updated = partner.call("/albums/update", &off).ok();
+    assert_eq!(updated["config"]["startList"], json!({ "enabled": false, "offListShare": 0.1 }));
+    assert_eq!(updated["reprocessingNeeded"], json!(false), "photos are judged again, not read");
+    judge(&service);
+    assert_eq!(get(&stranger)["indexed"], json!(true));
+    assert_eq!(search("4711")[0]["onStartList"], Value::Null);
+    partner.call("/albums/startlist/delete", &json!({ "albumId": album })).ok();
+    let list = partner.call("/albums/startlist/get", &json!({ "albumId": album })).ok();
+    assert_eq!((&list["version"], &list["importedAt"]), (&json!(0), &Value::Null));
+}

@@ -1,0 +1,387 @@
+//! Judges what was read in a photo by a start list: which bib of the list each text is, if any.
+//!
+//! Bayes' rule over what the lattice of a text spells: with n bibs on the list and a share s of runners who are not on
+//! it, a bib of the list has the prior probability (1 - s) / n, and any other text s / N, where N is the number of
+//! texts of its shape (10 for each digit, 26 for each letter). The likelihoods are those of the lattice. So a sparse
+//! list corrects what a dense one leaves alone.
+
+use std::cmp::Ordering;
+use std::collections::HashSet;
+
+use photofinish_kernels::lattice::Lattice;
+
+use super::start_list::StartList;
+use crate::model::photo::{DetectedText, ReadText, TextIndexState, UnindexedReason};
+use crate::search::variants::similar_texts;
+
+/// How many beginnings the search for texts follows, on the list and off it.
+const BEAM: usize = 48;
+
+/// Least probability of a bib that exact searches find, and of one that fuzzy searches find: as for readings.
+const INDEXED: f64 = 0.9;
+const CANDIDATE: f64 = 0.5;
+
+/// What is left of the confidence in a reading without a lattice when the list says that a character looks like
+/// another, or that one was cut off: as a fuzzy search weighs them.
+const LOOK_ALIKE_FACTOR: f64 = 0.78;
+const CUT_FACTOR: f64 = 0.55;
+
+/// Confidences are kept in millionths, so that both databases store the same number.
+const MILLION: f64 = 1e6;
+
+/// What the list says of a text.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Judgement {
+    /// The same as the reader.
+    AsRead,
+    /// Something else.
+    Otherwise {
+        text: String,
+        /// Millionths.
+        confidence: i64,
+        index_state: TextIndexState,
+    },
+}
+
+impl Judgement {
+    fn otherwise(text: &str, confidence: f64, index_state: TextIndexState) -> Self {
+        Self::Otherwise {
+            text: text.to_owned(),
+            confidence: (confidence * MILLION).round() as i64,
+            index_state,
+        }
+    }
+
+    /// The text that it is.
+    fn text<'a>(&'a self, read: &'a ReadText) -> &'a String {
+        match self {
+            Self::AsRead => &read.text,
+            Self::Otherwise { text, .. } => text,
+        }
+    }
+
+    /// How sure it is.
+    fn confidence(&self, read: &ReadText) -> f64 {
+        match self {
+            Self::AsRead => read.confidence,
+            Self::Otherwise { confidence, .. } => *confidence as f64 / MILLION,
+        }
+    }
+
+    /// Changes a text to what the list says of it.
+    pub(crate) fn apply_to(self, text: &mut DetectedText) {
+        let read = text.as_read();
+        match self {
+            Self::AsRead => {
+                let ReadText { text: as_read, confidence, index_state } = read;
+                (text.text, text.confidence, text.index_state, text.read) =
+                    (as_read, confidence, index_state, None);
+            }
+            Self::Otherwise { text: judged, confidence, index_state } => {
+                text.text = judged;
+                text.confidence = confidence as f64 / MILLION;
+                text.index_state = index_state;
+                text.read = Some(read);
+            }
+        }
+    }
+
+    /// Whether the text is this already.
+    pub(crate) fn is_of(&self, text: &DetectedText) -> bool {
+        let mut judged = text.clone();
+        self.clone().apply_to(&mut judged);
+        judged == *text
+    }
+}
+
+/// Judges the texts of a photo, in order. Without a list they are as they were read.
+///
+/// No runner is twice in a photo: of two texts that the list makes the same bib, the surer one is it. A text whose own
+/// characters are the bib stays it all the same: bibs are printed on chest and cap.
+pub(crate) fn judge_photo(list: Option<&StartList>, texts: &[DetectedText]) -> Vec<Judgement> {
+    let Some(list) = list else { return vec![Judgement::AsRead; texts.len()] };
+    let reads: Vec<ReadText> = texts.iter().map(DetectedText::as_read).collect();
+    let judge = |at: usize, taken: &HashSet<String>| {
+        let lattice = texts[at].lattice.as_ref().map(|lattice| &lattice.lattice);
+        let judgement = list.judge(&reads[at], lattice, taken);
+        OpenText { at, is_own: *judgement.text(&reads[at]) == reads[at].text, judgement }
+    };
+    let mut taken = HashSet::new();
+    let mut open: Vec<OpenText> = (0..texts.len()).map(|at| judge(at, &taken)).collect();
+    let mut judged = vec![Judgement::AsRead; texts.len()];
+    while let Some(surest) = (0..open.len()).max_by(|a, b| open[*a].compare(&open[*b], &reads)) {
+        let text = open.swap_remove(surest);
+        let bib = text.judgement.text(&reads[text.at]);
+        if !text.is_own && taken.contains(bib) {
+            open.push(judge(text.at, &taken));
+            continue;
+        }
+        if list.find(bib).is_some() {
+            taken.insert(bib.clone());
+        }
+        judged[text.at] = text.judgement;
+    }
+    judged
+}
+
+/// A text of a photo whose bib another one may still take.
+struct OpenText {
+    at: usize,
+    /// Whether it is what its own characters say.
+    is_own: bool,
+    judgement: Judgement,
+}
+
+impl OpenText {
+    /// The greater of two texts has the first claim to a bib.
+    fn compare(&self, other: &Self, reads: &[ReadText]) -> Ordering {
+        let confidence = |text: &Self| text.judgement.confidence(&reads[text.at]);
+        let by_confidence = confidence(self).total_cmp(&confidence(other));
+        self.is_own.cmp(&other.is_own).then(by_confidence).then(other.at.cmp(&self.at))
+    }
+}
+
+impl StartList {
+    /// Judges a text; it is none of the bibs in `taken` unless it was read as one of them.
+    fn judge(&self, read: &ReadText, lattice: Option<&Lattice>, taken: &HashSet<String>) -> Judgement {
+        let is_no_bib = read.index_state == TextIndexState::Unindexed(UnindexedReason::NotABib);
+        if is_no_bib && self.matches_pattern(&read.text) {
+            // The reader knows why: small letters, or a box with room for characters that were not read.
+            return Judgement::AsRead;
+        }
+        let Some(lattice) = lattice else { return self.judge_without_lattice(read, taken) };
+        let is_free = |bib: &str| !taken.contains(bib) || bib == read.text;
+        let prior = (1.0 - self.off_list_share()) / self.len() as f64;
+        let mut best: Option<(&str, f64)> = None;
+        let (mut best_other, mut sum) = (0.0_f64, 0.0);
+        for spelled in lattice.spell(Some(self.spellings()), BEAM) {
+            let Some(bib) = self.find(&spelled.text).filter(|bib| is_free(bib)) else { continue };
+            let weight = prior * lattice.likelihood(&spelled.text);
+            sum += weight;
+            if best.is_none_or(|(_, best)| weight > best) {
+                best = Some((bib, weight));
+            }
+        }
+        for spelled in lattice.spell(None, BEAM) {
+            if spelled.text.is_empty() || self.find(&spelled.text).is_some_and(is_free) {
+                continue;
+            }
+            let weight =
+                other_prior(&spelled.text, self.off_list_share()) * lattice.likelihood(&spelled.text);
+            sum += weight;
+            best_other = best_other.max(weight);
+        }
+        match best {
+            Some((bib, weight)) if weight > best_other => confirm(read, bib, weight / sum),
+            _ => self.judge_stranger(read),
+        }
+    }
+
+    /// Judges a text that is no bib of the list.
+    fn judge_stranger(&self, read: &ReadText) -> Judgement {
+        if read.index_state == TextIndexState::Indexed || self.is_excluded(&read.text) {
+            let state = TextIndexState::Unindexed(UnindexedReason::NotOnStartList);
+            return Judgement::otherwise(&read.text, read.confidence, state);
+        }
+        Judgement::AsRead
+    }
+
+    /// Judges a text of which only the best reading is known: the one bib of the list that looks like it, else the one
+    /// of which a character at an end was cut off.
+    fn judge_without_lattice(&self, read: &ReadText, taken: &HashSet<String>) -> Judgement {
+        if let Some(bib) = self.find(&read.text).filter(|bib| !taken.contains(*bib) || *bib == read.text) {
+            return confirm(read, bib, read.confidence);
+        }
+        let unique = |texts: Vec<String>| {
+            let mut bibs: Vec<&str> = texts.iter().filter_map(|text| self.find(text)).collect();
+            bibs.retain(|bib| !taken.contains(*bib));
+            bibs.dedup();
+            <[&str; 1]>::try_from(bibs).ok().map(|[bib]| bib)
+        };
+        if !matches!(read.index_state, TextIndexState::Unindexed(_)) {
+            let similar = similar_texts(&read.text);
+            if let Some(bib) = unique(similar.look_alikes) {
+                return confirm(read, bib, read.confidence * LOOK_ALIKE_FACTOR);
+            }
+            if let Some(bib) = unique(similar.longer) {
+                return confirm(read, bib, read.confidence * CUT_FACTOR);
+            }
+        }
+        self.judge_stranger(read)
+    }
+}
+
+/// Judges a text that is a bib of the list with this probability.
+fn confirm(read: &ReadText, bib: &str, probability: f64) -> Judgement {
+    let index_state = if probability >= INDEXED {
+        TextIndexState::Indexed
+    } else if probability >= CANDIDATE {
+        TextIndexState::Candidate
+    } else {
+        let state = TextIndexState::Unindexed(UnindexedReason::LowConfidence);
+        return Judgement::otherwise(&read.text, probability, state);
+    };
+    // A list that agrees changes nothing, so that nobody is told of photos that are the same.
+    if bib == read.text && index_state == read.index_state {
+        return Judgement::AsRead;
+    }
+    Judgement::otherwise(bib, probability, index_state)
+}
+
+/// The prior probability of a text that is not on the list. Words are not as rare as random letters are: each counts as
+/// a number of as many digits, whatever the share of runners off the list.
+fn other_prior(text: &str, off_list_share: f64) -> f64 {
+    let looks_like_bib =
+        text.bytes().any(|byte| byte.is_ascii_digit()) && !text.bytes().any(|byte| byte.is_ascii_lowercase());
+    let texts_of_shape: f64 = text
+        .bytes()
+        .map(|byte| if looks_like_bib && byte.is_ascii_uppercase() { 26.0 } else { 10.0 })
+        .product();
+    if looks_like_bib { off_list_share / texts_of_shape } else { 1.0 / texts_of_shape }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::{album_config, text};
+    use crate::model::album::AlbumConfig;
+    use crate::model::photo::TextLattice;
+    use crate::model::start_list::StartListEntry;
+
+    const ALPHABET: &str = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+    /// A list of these bibs, and of others far away from them.
+    fn list(bibs: &[&str]) -> StartList {
+        let others = (0..200).map(|number| format!("X{number}"));
+        let mut entries: Vec<StartListEntry> =
+            bibs.iter().map(|bib| (*bib).to_owned()).chain(others).map(StartListEntry::of).collect();
+        entries.push(StartListEntry { excluded: true, ..StartListEntry::of("999".to_owned()) });
+        StartList::new(&entries, &album_config()).unwrap()
+    }
+
+    /// A text of which each character may be others too: `1207` with `1/7:.2` in place of the 1.
+    fn reading(characters: &[&[(char, f32)]], confidence: f64, state: TextIndexState) -> DetectedText {
+        let alphabet: Vec<char> = ALPHABET.chars().collect();
+        let mut columns = Vec::new();
+        for character in characters {
+            let of = |other: &char| character.iter().find(|(it, _)| it == other).map_or(0.0, |it| it.1);
+            columns.push(0.0);
+            columns.extend(alphabet.iter().map(of));
+            columns.push(1.0);
+            columns.extend(alphabet.iter().map(|_| 0.0));
+        }
+        let lattice = Lattice::from_probabilities(&columns, &alphabet);
+        let best: String = characters.iter().map(|character| character[0].0.to_ascii_uppercase()).collect();
+        DetectedText {
+            index_state: state,
+            lattice: Some(TextLattice { recogniser: "test@1".to_owned(), lattice }),
+            ..text(&best, confidence)
+        }
+    }
+
+    fn sure(bib: &str) -> DetectedText {
+        let cells: Vec<Vec<(char, f32)>> = bib.chars().map(|character| vec![(character, 0.99)]).collect();
+        let cells: Vec<&[(char, f32)]> = cells.iter().map(Vec::as_slice).collect();
+        reading(&cells, 0.99, TextIndexState::Indexed)
+    }
+
+    fn judge(list: &StartList, texts: &[DetectedText]) -> Vec<(String, TextIndexState)> {
+        let judgements = judge_photo(Some(list), texts);
+        let applied = texts.iter().zip(judgements).map(|(text, judgement)| {
+            let mut text = text.clone();
+            judgement.apply_to(&mut text);
+            (text.text, text.index_state)
+        });
+        applied.collect()
+    }
+
+    const NOT_LISTED: TextIndexState = TextIndexState::Unindexed(UnindexedReason::NotOnStartList);
+    const NO_BIB: TextIndexState = TextIndexState::Unindexed(UnindexedReason::NotABib);
+
+    #[test]
+    fn a_guess_becomes_the_bib_that_is_on_the_list() {
+        let unsure: [&[(char, f32)]; 3] = [&[('7', 0.6), ('1', 0.4)], &[('2', 0.99)], &[('5', 0.99)]];
+        let texts = [reading(&unsure, 0.86, TextIndexState::Candidate)];
+        assert_eq!(judge(&list(&["125"]), &texts), [("125".to_owned(), TextIndexState::Indexed)]);
+        let both = judge(&list(&["125", "725"]), &texts);
+        assert_eq!(both, [("725".to_owned(), TextIndexState::Candidate)], "the list does not tell which");
+    }
+
+    #[test]
+    fn letters_that_look_like_digits_become_the_digits_of_the_list() {
+        let cells: [&[(char, f32)]; 4] =
+            [&[('I', 0.7), ('1', 0.3)], &[('2', 0.99)], &[('O', 0.6), ('0', 0.4)], &[('7', 0.99)]];
+        let texts = [reading(&cells, 0.9, NO_BIB)];
+        assert_eq!(judge(&list(&["1207"]), &texts), [("1207".to_owned(), TextIndexState::Indexed)]);
+    }
+
+    #[test]
+    fn what_is_not_on_the_list_is_not_indexed_and_a_candidate_stays_one() {
+        assert_eq!(judge(&list(&["125"]), &[sure("4711")]), [("4711".to_owned(), NOT_LISTED)]);
+        assert_eq!(judge(&list(&["125"]), &[sure("999")]), [("999".to_owned(), NOT_LISTED)], "excluded");
+        let candidate =
+            DetectedText { index_state: TextIndexState::Candidate, confidence: 0.8, ..sure("4711") };
+        assert_eq!(
+            judge(&list(&["125"]), &[candidate.clone()]),
+            [("4711".to_owned(), TextIndexState::Candidate)]
+        );
+        let excluded = DetectedText { text: "999".to_owned(), ..candidate };
+        assert_eq!(judge(&list(&["125"]), &[excluded])[0].1, NOT_LISTED);
+    }
+
+    #[test]
+    fn words_stay_what_they_are() {
+        let word: [&[(char, f32)]; 3] =
+            [&[('L', 0.9), ('1', 0.01)], &[('O', 0.7), ('0', 0.3)], &[('S', 0.9), ('5', 0.1)]];
+        let texts = [reading(&word, 0.93, NO_BIB)];
+        assert_eq!(judge(&list(&["105"]), &texts), [("LOS".to_owned(), NO_BIB)]);
+        let small = DetectedText { index_state: NO_BIB, ..sure("10") };
+        assert_eq!(judge(&list(&["10"]), &[small]), [("10".to_owned(), NO_BIB)], "the reader knew why");
+    }
+
+    #[test]
+    fn zeros_at_the_beginning_may_be_missing_and_the_list_spells_them() {
+        assert_eq!(judge(&list(&["0123"]), &[sure("123")]), [("0123".to_owned(), TextIndexState::Indexed)]);
+        assert_eq!(judge(&list(&["0123", "123"]), &[sure("123")])[0].0, "123");
+    }
+
+    #[test]
+    fn of_two_texts_that_may_be_one_runner_the_surer_is() {
+        let unsure: [&[(char, f32)]; 3] = [&[('7', 0.6), ('1', 0.4)], &[('2', 0.99)], &[('5', 0.99)]];
+        let texts = [reading(&unsure, 0.95, TextIndexState::Indexed), sure("125")];
+        let judged = judge(&list(&["125"]), &texts);
+        assert_eq!(judged, [("725".to_owned(), NOT_LISTED), ("125".to_owned(), TextIndexState::Indexed)]);
+        let twice = judge(&list(&["125"]), &[sure("125"), sure("125")]);
+        assert!(twice.iter().all(|judged| judged.1 == TextIndexState::Indexed), "chest and cap: {twice:?}");
+    }
+
+    #[test]
+    fn without_a_lattice_the_one_bib_that_looks_like_the_text_is_meant() {
+        let old = |bib: &str| DetectedText { lattice: None, ..sure(bib) };
+        let judged = judge(&list(&["1207"]), &[old("I207")]);
+        assert_eq!(judged, [("1207".to_owned(), TextIndexState::Candidate)]);
+        assert_eq!(judge(&list(&["1207"]), &[old("207")])[0], ("1207".to_owned(), TextIndexState::Candidate));
+        assert_eq!(judge(&list(&["1207", "2207"]), &[old("207")])[0].1, NOT_LISTED, "two are longer");
+        assert_eq!(judge(&list(&["1207"]), &[old("1207")])[0], ("1207".to_owned(), TextIndexState::Indexed));
+    }
+
+    #[test]
+    fn without_the_list_every_text_is_again_what_was_read() {
+        let texts = [sure("4711"), sure("125")];
+        let mut judged = texts.clone();
+        for (text, judgement) in judged.iter_mut().zip(judge_photo(Some(&list(&["125"])), &texts)) {
+            judgement.apply_to(text);
+        }
+        assert_ne!(judged, texts);
+        for (at, judgement) in judge_photo(None, &judged).into_iter().enumerate() {
+            assert_eq!(judgement.is_of(&judged[at]), at == 1, "a list that agrees changes nothing");
+            judgement.apply_to(&mut judged[at]);
+        }
+        assert_eq!(judged, texts);
+        let disabled = AlbumConfig {
+            start_list: crate::model::album::StartListConfig { enabled: false, off_list_share: 0.1 },
+            ..album_config()
+        };
+        assert!(StartList::new(&[StartListEntry::of("1".to_owned())], &disabled).is_none());
+    }
+}

@@ -1,0 +1,246 @@
+//! Start lists: photos are judged by the list that their album has, however it came to it.
+
+use std::time::Duration;
+
+use photofinish_kernels::lattice::Lattice;
+
+use super::assert_error_kind;
+use super::fixture::{AlbumFixture, LONG, empty_results, text};
+use crate::error::StoreErrorKind;
+use crate::model::album::{AlbumChange, StartListConfig};
+use crate::model::ids::{PhotoId, ProcessId};
+use crate::model::photo::{DetectedText, TextIndexState, TextLattice, UnindexedReason};
+use crate::model::process::{Task, TaskLease};
+use crate::model::start_list::{EntryQuery, ImportMode, StartListEntry, StartListImport};
+use crate::store::Store;
+use crate::traits::{PhotoResults, TextQuery};
+
+/// Checks the backends of [`crate::traits::StartLists`] and [`crate::traits::Judging`].
+pub async fn start_lists_suite(store: &Store) {
+    a_list_after_the_photos_judges_as_one_before_them(store).await;
+    a_photo_that_was_judged_by_an_old_list_is_judged_again(store).await;
+    only_photos_whose_texts_changed_are_told(store).await;
+    a_merge_keeps_entries_and_a_list_has_a_limit(store).await;
+    a_list_that_is_disabled_or_deleted_leaves_what_was_read(store).await;
+    only_the_holder_of_the_task_judges(store).await;
+}
+
+/// A reading of these characters, of which the first may also be `other`.
+fn reading(bib: &str, other: char, confidence: f64) -> DetectedText {
+    let alphabet: Vec<char> = ('0'..='9').chain('A'..='Z').collect();
+    let mut columns = Vec::new();
+    for (at, character) in bib.chars().enumerate() {
+        let of = |it: &char| match it {
+            it if *it == character => 0.6,
+            it if *it == other && at == 0 => 0.39,
+            _ => 0.0,
+        };
+        columns.push(0.0);
+        columns.extend(alphabet.iter().map(of));
+        columns.push(1.0);
+        columns.extend(alphabet.iter().map(|_| 0.0));
+    }
+    let lattice = Lattice::from_probabilities(&columns, &alphabet);
+    let index_state = if confidence < 0.9 { TextIndexState::Candidate } else { TextIndexState::Indexed };
+    let lattice = Some(TextLattice { recogniser: "suite@1".to_owned(), lattice });
+    DetectedText { index_state, lattice, ..text(bib, confidence) }
+}
+
+/// What the photos of an event show, one text each, but for the last.
+fn event() -> Vec<Vec<DetectedText>> {
+    vec![
+        vec![reading("7207", '1', 0.85)],
+        vec![reading("7207", '1', 0.95)],
+        vec![reading("4711", 'X', 0.97)],
+        vec![reading("1207", '7', 0.97)],
+        vec![DetectedText { lattice: None, ..reading("I207", 'X', 0.99) }],
+        Vec::new(),
+        vec![reading("1207", '7', 0.99), reading("7207", '1', 0.92)],
+    ]
+}
+
+fn import_of(fixture: &AlbumFixture, mode: ImportMode, bibs: &[&str]) -> StartListImport {
+    let entries = bibs.iter().map(|bib| StartListEntry::of((*bib).to_owned())).collect();
+    StartListImport { mode, entries, imported_by: fixture.key.id, max_entries: 10 }
+}
+
+async fn import(fixture: &AlbumFixture, bibs: &[&str]) {
+    let list = import_of(fixture, ImportMode::Replace, bibs);
+    let imported = fixture.store.start_lists.import(fixture.album, list).await.expect("imports");
+    assert_eq!(imported.entries, bibs.len() as u64);
+}
+
+async fn take(store: &Store) -> TaskLease {
+    let taken =
+        store.tasks.take(Task::Judging, ProcessId::generate(), LONG).await.expect("asks for the task");
+    taken.expect("nobody has it")
+}
+
+/// Judges until nothing is left; returns how many photos have changed.
+async fn judge_all(store: &Store) -> u64 {
+    let lease = take(store).await;
+    let mut changed = 0;
+    while store.judging.is_due().await.expect("looks") {
+        changed += store.judging.judge(lease).await.expect("judges").changed;
+    }
+    store.tasks.release(lease).await.expect("releases");
+    changed
+}
+
+async fn add_event(fixture: &AlbumFixture) -> Vec<PhotoId> {
+    let mut photos = Vec::new();
+    for texts in event() {
+        photos.push(fixture.add_ready_photo(Vec::new(), texts).await);
+    }
+    photos
+}
+
+async fn texts_of(fixture: &AlbumFixture, photos: &[PhotoId]) -> Vec<Vec<DetectedText>> {
+    let mut all = Vec::new();
+    for photo in photos {
+        let (_, texts) = fixture.store.photos.get_detections(fixture.album, *photo).await.expect("reads");
+        all.push(texts);
+    }
+    all
+}
+
+const BIBS: [&str; 3] = ["1207", "33", "35"];
+
+async fn a_list_after_the_photos_judges_as_one_before_them(store: &Store) {
+    let (before, after) = (AlbumFixture::create(store).await, AlbumFixture::create(store).await);
+    import(&before, &BIBS).await;
+    let expected = add_event(&before).await;
+    let photos = add_event(&after).await;
+    import(&after, &BIBS).await;
+    let summary = store.start_lists.get(after.album).await.expect("gets").expect("a list");
+    assert_eq!((summary.entries, summary.judged, summary.left), (3, 0, 7));
+    judge_all(store).await;
+    let judged = texts_of(&after, &photos).await;
+    assert_eq!(judged, texts_of(&before, &expected).await);
+    let found: Vec<(&str, TextIndexState)> =
+        judged.iter().flatten().map(|text| (text.text.as_str(), text.index_state)).collect();
+    let (indexed, not_listed) =
+        (TextIndexState::Indexed, TextIndexState::Unindexed(UnindexedReason::NotOnStartList));
+    let expected = [
+        ("1207", indexed),
+        ("1207", indexed),
+        ("4711", not_listed),
+        ("1207", indexed),
+        ("1207", TextIndexState::Candidate),
+        ("1207", indexed),
+        ("7207", not_listed),
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(judged[0][0].as_read().text, "7207", "what was read is kept");
+    let summary = store.start_lists.get(after.album).await.expect("gets").expect("a list");
+    assert_eq!((summary.judged, summary.left), (7, 0));
+    let hits = async |text: &str, exact| {
+        let query = TextQuery { text: text.into(), exact };
+        store.texts.search(after.album, &query).await.expect("searches").len()
+    };
+    assert_eq!((hits("1207", true).await, hits("4711", true).await, hits("4711", false).await), (4, 0, 1));
+    before.delete().await;
+    after.delete().await;
+}
+
+/// A worker that knows the list of a moment ago.
+async fn a_photo_that_was_judged_by_an_old_list_is_judged_again(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    import(&fixture, &["4711"]).await;
+    fixture.add_ready_photo(Vec::new(), Vec::new()).await;
+    judge_all(store).await;
+    let photo = fixture.queue_photos(1).await[0];
+    let lease = fixture.lease_fresh(1, LONG).await.pop().expect("a photo waits");
+    import(&fixture, &BIBS).await;
+    // This store has judged by the first list last.
+    let texts = vec![reading("7207", '1', 0.95)];
+    let results = PhotoResults { texts, ..empty_results(&lease) };
+    store.queue.finish(vec![results]).await.expect("finishes");
+    judge_all(store).await;
+    assert_eq!(texts_of(&fixture, &[photo]).await[0][0].text, "1207");
+    fixture.delete().await;
+}
+
+async fn only_photos_whose_texts_changed_are_told(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    add_event(&fixture).await;
+    import(&fixture, &BIBS).await;
+    // All but the photo without texts and the one that was read as it is listed.
+    assert_eq!(judge_all(store).await, 5);
+    import(&fixture, &BIBS).await;
+    assert_eq!(judge_all(store).await, 0, "the same list");
+    fixture.delete().await;
+}
+
+async fn a_merge_keeps_entries_and_a_list_has_a_limit(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    assert_eq!(store.start_lists.get(fixture.album).await.expect("gets"), None);
+    let of_bib = vec!["1207".to_owned()];
+    assert_eq!(store.start_lists.find_entries(fixture.album, of_bib.clone()).await.expect("finds"), None);
+    import(&fixture, &BIBS).await;
+    let mut more = import_of(&fixture, ImportMode::Merge, &["33", "A7"]);
+    more.entries[0].wave = Some("B".to_owned());
+    more.entries.push(StartListEntry { excluded: true, ..StartListEntry::of("35".to_owned()) });
+    let imported = store.start_lists.import(fixture.album, more.clone()).await.expect("imports");
+    assert_eq!((imported.entries, imported.added, imported.removed), (3, 1, 1));
+    let query = EntryQuery { limit: 2, ..EntryQuery::default() };
+    let page = store.start_lists.list_entries(fixture.album, query.clone()).await.expect("lists");
+    let bibs: Vec<&str> = page.entries.iter().map(|entry| entry.bib.as_str()).collect();
+    assert_eq!((bibs.as_slice(), page.has_more, page.total), (&["1207", "33"][..], true, 3));
+    assert_eq!(page.entries[1].wave.as_deref(), Some("B"));
+    let rest = EntryQuery { after: Some("33".to_owned()), ..query.clone() };
+    let rest = store.start_lists.list_entries(fixture.album, rest).await.expect("lists");
+    assert_eq!((rest.entries.len(), rest.has_more), (1, false));
+    let with_prefix = EntryQuery { prefix: "3".to_owned(), ..query };
+    let page = store.start_lists.list_entries(fixture.album, with_prefix).await.expect("lists");
+    assert_eq!((page.entries.len(), page.total), (1, 1));
+    let found = store.start_lists.find_entries(fixture.album, of_bib).await.expect("finds").expect("a list");
+    assert!(found.contains_key("1207"));
+    more.max_entries = 3;
+    let version = store.start_lists.get(fixture.album).await.expect("gets").expect("a list").version;
+    assert_error_kind(store.start_lists.import(fixture.album, more).await, StoreErrorKind::TooLarge);
+    let summary = store.start_lists.get(fixture.album).await.expect("gets").expect("a list");
+    assert_eq!((summary.version, summary.entries), (version, 3), "nothing was imported");
+    fixture.delete().await;
+}
+
+async fn a_list_that_is_disabled_or_deleted_leaves_what_was_read(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    let photos = add_event(&fixture).await;
+    let read = texts_of(&fixture, &photos).await;
+    let checked =
+        store.start_lists.check(fixture.album, import_of(&fixture, ImportMode::Replace, &BIBS), 100);
+    let checked = checked.await.expect("checks");
+    assert_eq!((checked.photos, checked.indexed_now, checked.indexed_then, checked.changed), (7, 6, 4, 5));
+    assert_eq!(texts_of(&fixture, &photos).await, read, "a check keeps nothing");
+    import(&fixture, &BIBS).await;
+    judge_all(store).await;
+    assert_ne!(texts_of(&fixture, &photos).await, read);
+    let mut config = store.albums.get(&fixture.tenant, fixture.album).await.expect("gets").config;
+    config.start_list = StartListConfig { enabled: false, ..config.start_list };
+    let change = AlbumChange { config: Some(config), judge_again: true, ..AlbumChange::default() };
+    store.albums.update(&fixture.tenant, fixture.album, change.clone()).await.expect("updates");
+    judge_all(store).await;
+    assert_eq!(texts_of(&fixture, &photos).await, read);
+    import(&fixture, &BIBS).await;
+    judge_all(store).await;
+    assert_eq!(texts_of(&fixture, &photos).await, read, "it is disabled still");
+    store.start_lists.delete(fixture.album).await.expect("deletes");
+    judge_all(store).await;
+    assert_eq!(texts_of(&fixture, &photos).await, read);
+    assert_eq!(store.start_lists.get(fixture.album).await.expect("gets"), None);
+    fixture.delete().await;
+}
+
+async fn only_the_holder_of_the_task_judges(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    add_event(&fixture).await;
+    import(&fixture, &BIBS).await;
+    let taken = store.tasks.take(Task::Judging, ProcessId::generate(), Duration::ZERO).await.expect("asks");
+    let expired = taken.expect("nobody has it");
+    let lease = take(store).await;
+    assert_error_kind(store.judging.judge(expired).await, StoreErrorKind::Conflict);
+    store.tasks.release(lease).await.expect("releases");
+    judge_all(store).await;
+    fixture.delete().await;
+}

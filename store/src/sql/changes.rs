@@ -1,0 +1,26 @@
+//! Numbers the changes of an album.
+
+use crate::model::ids::{AlbumId, PhotoId};
+use crate::search::faces::Change;
+use crate::sql::database::Transaction;
+use crate::sql::statement::query;
+use crate::traits::Result;
+
+const OPERATION: &str = "record a change";
+
+/// Increments the album's change number and records which photos changed. Returns the version of the album's rules.
+///
+/// The update locks the album's row until the commit. So changes become visible in the order of their numbers, and an
+/// index that has read up to change n misses nothing below it. With a sequence instead of the row, a transaction could
+/// get number 7, commit after number 8, and be missed by every index that read in between.
+pub(crate) async fn record_changes(
+    transaction: &mut Transaction,
+    album: AlbumId,
+    photos: &[PhotoId],
+) -> Result<i64> {
+    let count = "update album set changes = changes + 1 where id = $1 returning changes, list_version";
+    let (number, version): (i64, i64) =
+        query(OPERATION, count).bind(album).fetch_one(&mut *transaction).await?;
+    transaction.queue_writes().record_change(album, Change::new(number), photos).await?;
+    Ok(version)
+}

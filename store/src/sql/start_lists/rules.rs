@@ -1,0 +1,105 @@
+//! The rules by which texts of an album are judged, kept in memory by their version.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::bibs::judge::judge_photo;
+use crate::bibs::start_list::StartList;
+use crate::model::album::AlbumConfig;
+use crate::model::ids::AlbumId;
+use crate::model::photo::DetectedText;
+use crate::sql::database::Database;
+use crate::sql::row_types::from_json;
+use crate::sql::statement::query;
+use crate::traits::Result;
+
+use super::entries;
+
+/// Albums whose rules are kept. A list of 100,000 bibs takes some 10 MB.
+const MAX_ALBUMS: usize = 32;
+
+/// The rules of an album.
+pub(crate) struct BibRules {
+    /// Rises with every change; 0 for an album that never had any.
+    pub(crate) version: i64,
+    /// `None` where every text is what was read.
+    pub(crate) list: Option<StartList>,
+}
+
+impl BibRules {
+    /// Changes the texts of a photo to what the rules make of them.
+    pub(crate) fn apply_to(&self, texts: &mut [DetectedText]) {
+        if self.version == 0 {
+            return;
+        }
+        let judgements = judge_photo(self.list.as_ref(), texts);
+        for (text, judgement) in texts.iter_mut().zip(judgements) {
+            judgement.apply_to(text);
+        }
+    }
+}
+
+/// The rules of albums whose photos this process judges. What is older than the database is found out and left behind
+/// at the first use.
+#[derive(Default)]
+pub(crate) struct RulesCache(Mutex<HashMap<AlbumId, Arc<BibRules>>>);
+
+impl RulesCache {
+    /// Returns the rules that are known, which may be old; loads them if none are.
+    pub(crate) async fn get(&self, database: &Database, album: AlbumId) -> Result<Arc<BibRules>> {
+        let known = self.lock().get(&album).cloned();
+        match known {
+            Some(rules) => Ok(rules),
+            None => self.load(database, album).await,
+        }
+    }
+
+    /// Returns the rules of today.
+    pub(crate) async fn get_current(&self, database: &Database, album: AlbumId) -> Result<Arc<BibRules>> {
+        const OPERATION: &str = "read the version of a start list";
+        let version = "select list_version from album where id = $1";
+        let mut reader = database.acquire_reader(OPERATION).await?;
+        let version: Option<(i64,)> =
+            query(OPERATION, version).bind(album).fetch_optional(&mut reader).await?;
+        drop(reader);
+        let known = self.lock().get(&album).cloned();
+        match known {
+            Some(rules) if Some((rules.version,)) == version => Ok(rules),
+            _ => self.load(database, album).await,
+        }
+    }
+
+    /// Forgets rules that are no longer those of the album.
+    pub(crate) fn forget(&self, album: AlbumId) {
+        self.lock().remove(&album);
+    }
+
+    async fn load(&self, database: &Database, album: AlbumId) -> Result<Arc<BibRules>> {
+        const OPERATION: &str = "load a start list";
+        let mut snapshot = database.begin_snapshot(OPERATION).await?;
+        let get = "select list_version, config from album where id = $1";
+        let row: Option<(i64, String)> =
+            query(OPERATION, get).bind(album).fetch_optional(&mut snapshot).await?;
+        // A deleted album has photos of workers that still hold them, and nobody will see these.
+        let rules = match row {
+            Some((version, config)) if version > 0 => {
+                let entries = entries::load(&mut snapshot, OPERATION, album).await?;
+                let config: AlbumConfig = from_json(&config)?;
+                BibRules { version, list: StartList::new(&entries, &config) }
+            }
+            _ => BibRules { version: 0, list: None },
+        };
+        let rules = Arc::new(rules);
+        let mut known = self.lock();
+        if known.len() >= MAX_ALBUMS {
+            known.clear();
+        }
+        known.insert(album, Arc::clone(&rules));
+        Ok(rules)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<AlbumId, Arc<BibRules>>> {
+        // Every change is one call of the map, so a panic left nothing half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

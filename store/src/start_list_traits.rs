@@ -1,0 +1,52 @@
+//! Start lists: who imports them, and who judges by them. The traits are part of [`crate::traits`].
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+
+use crate::error::StoreError;
+use crate::model::ids::AlbumId;
+use crate::model::process::TaskLease;
+use crate::model::start_list::{
+    CheckedStartList, EntryPage, EntryQuery, ImportedStartList, JudgedPhotos, StartListEntry,
+    StartListImport, StartListSummary,
+};
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// The start lists of albums. The caller has checked that the album belongs to the tenant.
+#[async_trait]
+pub trait StartLists: Send + Sync {
+    /// Imports entries in one transaction. Ready photos are judged again after it, others by the new list when they are
+    /// finished. `TooLarge` when the album would have too many entries.
+    async fn import(&self, album: AlbumId, import: StartListImport) -> Result<ImportedStartList>;
+    /// Judges up to `max_photos` ready photos by the list that an import would make, and keeps nothing. `TooLarge` as
+    /// for an import.
+    async fn check(
+        &self,
+        album: AlbumId,
+        import: StartListImport,
+        max_photos: u32,
+    ) -> Result<CheckedStartList>;
+    /// Returns the list; `None` if the album has none.
+    async fn get(&self, album: AlbumId) -> Result<Option<StartListSummary>>;
+    /// Returns a page of its entries, without excluded numbers.
+    async fn list_entries(&self, album: AlbumId, query: EntryQuery) -> Result<EntryPage>;
+    /// Removes the list; every text becomes what was read. Without effect if there is none.
+    async fn delete(&self, album: AlbumId) -> Result<()>;
+    /// Returns the entries of these bibs that are on the list; `None` if the album has no list.
+    async fn find_entries(
+        &self,
+        album: AlbumId,
+        bibs: Vec<String>,
+    ) -> Result<Option<HashMap<String, StartListEntry>>>;
+}
+
+/// Judges photos again whose album got another list. Only the holder of the task may.
+#[async_trait]
+pub trait Judging: Send + Sync {
+    /// Whether there is something to judge. Costs one probe of an index and no write.
+    async fn is_due(&self) -> Result<bool>;
+    /// Judges some photos of an album, in one transaction. `Conflict` when another process has the task.
+    async fn judge(&self, lease: TaskLease) -> Result<JudgedPhotos>;
+}

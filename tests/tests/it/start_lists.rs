@@ -1,0 +1,70 @@
+//! Start lists of a whole service: photos are judged again without being read again, whatever dies in between.
+
+use std::time::Duration;
+
+use photofinish_tests::harness::test_photo::TestPhoto;
+use photofinish_tests::harness::{Partner, Service, ServiceOptions, wait_until};
+use serde_json::{Value, json};
+
+/// What the photos show: a bib of the list, one with a letter that looks like its digit, and one of nobody.
+const BIBS: [&str; 4] = ["1207", "I208", "4711", "1209"];
+const PHOTOS: usize = 24;
+const LIST: &str = "Startnummer;Startblock\n1207;A\n1208;B\n1209;B\n2501;C\n2502;C\n";
+
+fn upload_event(partner: &Partner, album: &str) -> Vec<String> {
+    let photo =
+        |number: usize| TestPhoto::new(800, 600).with_bib(BIBS[number % BIBS.len()], [200, 300]).to_jpeg();
+    (0..PHOTOS).map(|number| partner.upload_photo(album, &format!("{number}.jpg"), &photo(number))).collect()
+}
+
+fn import(partner: &Partner, album: &str) -> Value {
+    partner.call_ok("/albums/startlist/import", &json!({ "albumId": album, "csv": LIST }))
+}
+
+/// The texts of each photo, without the ids that differ between two albums.
+fn texts(partner: &Partner, album: &str, photos: &[String]) -> Vec<Value> {
+    photos.iter().map(|photo| partner.get_photo(album, photo)["texts"].clone()).collect()
+}
+
+#[test]
+fn an_interrupted_judging_ends_like_an_album_that_had_its_list_from_the_start() {
+    let service = Service::start(ServiceOptions::with_fake_models());
+    let partner = service.partner();
+    let before = partner.create_album("List first");
+    import(&partner, &before);
+    let first = upload_event(&partner, &before);
+    let after = partner.create_album("List later");
+    let later = upload_event(&partner, &after);
+    partner.wait_until_idle(&before);
+    partner.wait_until_idle(&after);
+    let finished = |partner: &Partner| -> Vec<String> {
+        let text = partner.get(&format!("{}/metrics", service.origin())).text();
+        text.lines()
+            .filter(|line| line.starts_with("photofinish_stage_photos_total"))
+            .map(str::to_owned)
+            .collect()
+    };
+    let imported = import(&partner, &after);
+    assert_eq!((&imported["entries"], &imported["judging"]["photos"]), (&json!(5), &json!(PHOTOS)));
+    for wait in [0, 900, 1100] {
+        std::thread::sleep(Duration::from_millis(wait));
+        service.kill();
+        service.restart();
+    }
+    let partner = service.partner();
+    let steps = finished(&partner);
+    wait_until("every photo is judged", || {
+        let list = partner.call_ok("/albums/startlist/get", &json!({ "albumId": after }));
+        list["left"] == 0 && list["judged"] == PHOTOS
+    });
+    assert_eq!(texts(&partner, &after, &later), texts(&partner, &before, &first));
+    assert_eq!(finished(&partner), steps, "no photo was read again");
+    let of = |bib: &str| partner.search_by_bib_exact(&after, bib).len();
+    assert_eq!((of("1207"), of("1208"), of("I208"), of("4711")), (PHOTOS / 4, PHOTOS / 4, 0, 0));
+    let text = &texts(&partner, &after, &later)[1][0];
+    assert_eq!(
+        (&text["text"], &text["readAs"], &text["onStartList"]),
+        (&json!("1208"), &json!("I208"), &json!(true))
+    );
+    assert_eq!(partner.search_by_bib(&after, "4711").len(), PHOTOS / 4, "late registrations are found");
+}
