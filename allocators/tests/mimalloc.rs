@@ -37,14 +37,15 @@ fn an_idle_process_returns_what_it_freed() {
     let (allocated_sender, allocated) = mpsc::channel();
     let (freed_sender, freed) = mpsc::channel();
     let (returned_sender, returned) = mpsc::channel();
-    let stage = std::thread::spawn(move || {
+    let stage = move || {
         allocated_sender.send(allocate()).unwrap();
         freed.recv().unwrap();
         return_thread_memory();
         returned_sender.send(()).unwrap();
         // The end of a thread would return its memory too.
         freed.recv().unwrap_err();
-    });
+    };
+    let stage = std::thread::Builder::new().name("stage".into()).spawn(stage).unwrap();
     drop(allocated.recv().unwrap());
     return_free_memory();
     let before = resident_bytes();

@@ -127,7 +127,7 @@ pub enum DeclineCode {
 
 impl DeclineCode {
     /// Every code.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::NoFace,
         Self::UnreadableImage,
         Self::FaceSearchDisabled,

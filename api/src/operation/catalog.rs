@@ -62,7 +62,7 @@ fn album_operations() -> Vec<Operation> {
 fn start_list_operations() -> Vec<Operation> {
     vec![
         Operation::new(
-            info(
+            manage(
                 "albums.startlist.import",
                 "Import a start list",
                 "Tells the service which bibs there are, as a CSV file, as entries or as ranges. Texts of photos are then \
@@ -76,7 +76,7 @@ fn start_list_operations() -> Vec<Operation> {
             start_lists::import,
         ),
         Operation::new(
-            info(
+            manage(
                 "albums.startlist.check",
                 "Check a start list",
                 "Says what an import of the same body would change, by up to 5,000 photos. Nothing is kept.",
@@ -84,7 +84,7 @@ fn start_list_operations() -> Vec<Operation> {
             start_lists::check,
         ),
         Operation::new(
-            info(
+            manage(
                 "albums.startlist.get",
                 "Get a start list",
                 "Without its entries. `version` is 0 if there is none.",
@@ -92,7 +92,7 @@ fn start_list_operations() -> Vec<Operation> {
             start_lists::get,
         ),
         Operation::new(
-            info(
+            manage(
                 "albums.startlist.entries",
                 "List the entries of a start list",
                 "By bib, without excluded numbers.",
@@ -100,7 +100,7 @@ fn start_list_operations() -> Vec<Operation> {
             start_lists::entries,
         ),
         Operation::new(
-            info(
+            manage(
                 "albums.startlist.delete",
                 "Delete a start list",
                 "Every text becomes again what was read, within seconds to minutes. May be repeated.",
