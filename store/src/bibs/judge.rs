@@ -322,7 +322,7 @@ mod tests {
         let candidate =
             DetectedText { index_state: TextIndexState::Candidate, confidence: 0.8, ..sure("4711") };
         assert_eq!(
-            judge(&list(&["125"]), &[candidate.clone()]),
+            judge(&list(&["125"]), std::slice::from_ref(&candidate)),
             [("4711".to_owned(), TextIndexState::Candidate)]
         );
         let excluded = DetectedText { text: "999".to_owned(), ..candidate };
