@@ -108,7 +108,7 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
 }
 
 /// Each hot statement, with parts of its plan.
-fn hot_statements() -> [(Statement, &'static [&'static str]); 43] {
+fn hot_statements() -> [(Statement, &'static [&'static str]); 44] {
     [
         (FRESH_PHOTOS.organizations, &["COVERING INDEX photo_waiting (organization>?)"]),
         (FRESH_PHOTOS.albums, &["COVERING INDEX photo_waiting (organization=? AND album>?)"]),
