@@ -231,8 +231,11 @@ async fn run_queue_calls(report: &mut PlanReport, fixture: &AlbumFixture) -> Res
     }
     let plans = report.plans.take();
     report.add_plan(&plans, "confirm: lock the photos", "for no key update");
-    report.add_plan(&plans, "confirm: queue the photos", "state = 'queued', confirmed_at");
-    report.add_plan(&plans, "confirm: hold their price", "Query Text: insert into credit_shard");
+    report.add_plan(
+        &plans,
+        "confirm: queue the photos and hold their price",
+        "state = 'queued', confirmed_at",
+    );
     for _ in 0..6 {
         fixture.store.credits.balance(&fixture.tenant).await?;
     }
@@ -271,8 +274,7 @@ async fn run_queue_calls(report: &mut PlanReport, fixture: &AlbumFixture) -> Res
         let (key, class) = (fixture.key.id, RateClass::Read);
         windows.take(RateShare { key, class, begins: 60, units: 6, limit: 600 }).await?;
     }
-    let plans = report.plans.take();
-    report.add_plan(&plans, "rate limit: take a hundredth", "insert into rate_window");
+    report.add_plan(&report.plans.take(), "rate limit: take a hundredth", "insert into rate_window");
     for _ in 0..6 {
         fixture.store.outbox_queue.list_unpublished(256).await?;
     }

@@ -25,21 +25,39 @@ const MAX_KNOWN_ALBUMS: usize = 4096;
 const MICROS_PER_DAY: i64 = 86_400_000_000;
 
 macro_rules! balances_of_postgres {
-    () => {
-        "insert into credit_shard as shard (organization, mode, part, held, spent) \
-         select (value ->> 0)::uuid, value ->> 1, $2, (value ->> 2)::bigint, (value ->> 3)::bigint \
-         from json_array_elements($1::json) as changed (value) \
-         on conflict (organization, mode, part) \
-         do update set held = shard.held + excluded.held, spent = shard.spent + excluded.spent"
+    ($rows:literal, $part:literal) => {
+        concat!(
+            "insert into credit_shard as shard (organization, mode, part, held, spent) \
+             select (value ->> 0)::uuid, value ->> 1, ",
+            $part,
+            ", (value ->> 2)::bigint, (value ->> 3)::bigint from json_array_elements(",
+            $rows,
+            "::json) as changed (value) on conflict (organization, mode, part) \
+             do update set held = shard.held + excluded.held, spent = shard.spent + excluded.spent"
+        )
     };
 }
+pub(in crate::sql) use balances_of_postgres;
+
+/// `$rows` are JSON rows of [`LedgerEntries::into_holds`], `$part` is the part of each balance.
+macro_rules! balances_of_sqlite {
+    ($rows:literal, $part:literal) => {
+        concat!(
+            "insert into credit_shard (organization, mode, part, held, spent) \
+             select unhex(value ->> 0), value ->> 1, ",
+            $part,
+            ", value ->> 2, value ->> 3 from json_each(",
+            $rows,
+            ") where true on conflict (organization, mode, part) \
+             do update set held = held + excluded.held, spent = spent + excluded.spent"
+        )
+    };
+}
+pub(in crate::sql) use balances_of_sqlite;
 
 pub(crate) const WRITE_BALANCES: Statement = Statement::PerDialect {
-    sqlite: "insert into credit_shard (organization, mode, part, held, spent) \
-             select unhex(value ->> 0), value ->> 1, $2, value ->> 2, value ->> 3 from json_each($1) where true \
-             on conflict (organization, mode, part) \
-             do update set held = held + excluded.held, spent = spent + excluded.spent",
-    postgres: balances_of_postgres!(),
+    sqlite: balances_of_sqlite!("$1", "$2"),
+    postgres: balances_of_postgres!("$1", "$2"),
 };
 
 pub(crate) const WRITE_USAGE: &str = "insert into usage_rollup (organization, mode, day, album, operation, part, count, credits) \
@@ -51,7 +69,7 @@ pub(crate) const WRITE_USAGE: &str = "insert into usage_rollup (organization, mo
 /// changes rows, and that nothing reads, after the rest.
 pub(crate) const WRITE_BALANCES_AND_USAGE: &str = concat!(
     "with balances as (",
-    balances_of_postgres!(),
+    balances_of_postgres!("$1", "$2"),
     ") insert into usage_rollup as rollup (organization, mode, day, album, operation, part, count, credits) \
      select (value ->> 0)::uuid, value ->> 1, $4, (value ->> 2)::uuid, value ->> 3, $2, (value ->> 4)::bigint, \
      (value ->> 5)::bigint from json_array_elements($3::json) as counted (value) \
@@ -205,6 +223,21 @@ impl LedgerEntries {
         self.balances.entry((tenant.organization, tenant.mode.as_str())).or_default()
     }
 
+    /// Makes of holds what [`WRITE_BALANCES`] takes, for a statement that does more.
+    pub(in crate::sql) fn into_holds(mut self, ledger: &Ledger, writer: Writer) -> Result<Holds> {
+        let balances = to_json(&self.take_balances())?;
+        Ok(Holds { price: ledger.price_of_photo(), balances, part: ledger.part_of(writer) })
+    }
+
+    /// Takes the changes of balances, as JSON rows in the order in which they are locked.
+    fn take_balances(&mut self) -> Vec<(String, &'static str, i64, i64)> {
+        let changed = std::mem::take(&mut self.balances).into_iter();
+        let changed = changed.filter(|(_, change)| *change != BalanceChange::default());
+        changed
+            .map(|((organization, mode), change)| (hex(organization.0), mode, change.held, change.spent))
+            .collect()
+    }
+
     /// Writes the entries in the transaction that causes them. `now` is the database's clock, microseconds.
     pub(crate) async fn write(
         mut self,
@@ -214,13 +247,8 @@ impl LedgerEntries {
         now: i64,
     ) -> Result<()> {
         const OPERATION: &str = "write the ledger";
-        self.balances.retain(|_, change| *change != BalanceChange::default());
         let (part, day) = (ledger.part_of(writer), day_of(now));
-        let hex = |id: Uuid| id.simple().to_string();
-        let balances = self.balances.iter();
-        let balances: Vec<_> = balances
-            .map(|((organization, mode), change)| (hex(organization.0), mode, change.held, change.spent))
-            .collect();
+        let balances = self.take_balances();
         let usage = self.usage.iter().map(|((organization, mode, album, operation), change)| {
             (hex(organization.0), mode, hex(album.0), operation.as_str(), change.count, change.credits)
         });
@@ -252,6 +280,20 @@ impl LedgerEntries {
         }
         Ok(())
     }
+}
+
+/// What is held for photos that are queued.
+pub(in crate::sql) struct Holds {
+    /// For each that is not paid, thousandths.
+    pub(in crate::sql) price: i64,
+    /// The rows that [`WRITE_BALANCES`] takes.
+    pub(in crate::sql) balances: String,
+    pub(in crate::sql) part: i64,
+}
+
+/// An id as `unhex` reads it.
+fn hex(id: Uuid) -> String {
+    id.simple().to_string()
 }
 
 /// The day of a time in microseconds: days since 1970, UTC.

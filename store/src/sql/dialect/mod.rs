@@ -15,6 +15,7 @@ use crate::error::StoreError;
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{NewPhoto, PhotoState};
 use crate::search::faces::Change;
+use crate::sql::credits::ledger::Holds;
 use crate::sql::database::Transaction;
 use crate::sql::row_types::parse_photo_state;
 use crate::traits::{PhotoRef, PhotoResults, Result, UnpublishedPhoto};
@@ -109,9 +110,13 @@ pub(crate) trait QueueWrites: Send {
         now: i64,
     ) -> Result<()>;
     /// Queues locked photos that wait for their upload or have failed, with the bytes of their uploads where these are
-    /// known, and holds `price` (thousandths of a credit) for each that is not paid.
-    async fn queue_photos(&mut self, uploads: &[(PhotoRef, Option<i64>)], price: i64, now: i64)
-    -> Result<()>;
+    /// known, and holds the price of each that is not paid.
+    async fn queue_photos(
+        &mut self,
+        uploads: &[(PhotoRef, Option<i64>)],
+        holds: &Holds,
+        now: i64,
+    ) -> Result<()>;
     /// Assigns leases to locked photos and counts the attempts; returns when each photo was queued.
     async fn assign_leases(
         &mut self,

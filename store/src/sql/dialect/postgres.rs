@@ -11,6 +11,7 @@ use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{BoundingBox, NewPhoto, ReadText, TextLattice};
 use crate::search::faces::Change;
 use crate::sql::connection::timed::TimedConnection;
+use crate::sql::credits::ledger::{Holds, balances_of_postgres};
 use crate::sql::error::store_error;
 use crate::sql::row_types::index_state_to_str;
 use crate::sql::statement::strip_nul;
@@ -82,23 +83,30 @@ impl QueueWrites for TimedConnection {
     async fn queue_photos(
         &mut self,
         uploads: &[(PhotoRef, Option<i64>)],
-        price: i64,
+        holds: &Holds,
         now: i64,
     ) -> Result<()> {
         let (albums, ids) = unzip_refs(uploads.iter().map(|(photo, _)| *photo));
         let sizes: Vec<Option<i64>> = uploads.iter().map(|(_, size_bytes)| *size_bytes).collect();
-        sqlx::query(queue_uploaded!(
-            "$4",
-            "$5",
-            "size_bytes = uploaded.size_bytes \
+        sqlx::query(concat!(
+            "with balances as (",
+            balances_of_postgres!("$6", "$7"),
+            ") ",
+            queue_uploaded!(
+                "$4",
+                "$5",
+                "size_bytes = uploaded.size_bytes \
              from unnest($1::uuid[], $2::uuid[], $3::bigint[]) as uploaded (album, id, size_bytes) \
              where photo.album = uploaded.album and photo.id = uploaded.id"
+            )
         ))
         .bind(albums)
         .bind(ids)
         .bind(sizes)
         .bind(now)
-        .bind(price)
+        .bind(holds.price)
+        .bind(holds.balances.as_str())
+        .bind(holds.part)
         .execute(self)
         .await
         .map_err(store_error("confirm photos"))

@@ -15,6 +15,7 @@ use crate::model::encoding::{to_micros, vector_to_bytes};
 use crate::model::ids::{AlbumId, LeaseId, PhotoId};
 use crate::model::photo::{DetectedFace, DetectedText, NewPhoto};
 use crate::search::faces::Change;
+use crate::sql::credits::ledger::{Holds, balances_of_sqlite};
 use crate::sql::error::store_error;
 use crate::sql::row_types::{index_state_to_str, to_json};
 use crate::sql::statement::strip_nul;
@@ -73,11 +74,25 @@ pub(in crate::sql) const LOCK_PHOTOS: &str = concat!(
     album_is_open!(),
 );
 
-pub(in crate::sql) const QUEUE_PHOTOS: &str = queue_uploaded!(
-    "$2",
-    "$3",
-    concat!("size_bytes = named.size_bytes from ", named_photos!(", value ->> 2 as size_bytes"), is_named!())
-);
+macro_rules! queue_photos {
+    () => {
+        queue_uploaded!(
+            "$2",
+            "$3",
+            concat!(
+                "size_bytes = named.size_bytes from ",
+                named_photos!(", value ->> 2 as size_bytes"),
+                is_named!()
+            )
+        )
+    };
+}
+
+#[cfg(test)]
+pub(in crate::sql) const QUEUE_PHOTOS: &str = queue_photos!();
+
+/// Two statements in one call, for one switch between threads.
+const QUEUE_AND_HOLD: &str = concat!(queue_photos!(), "; ", balances_of_sqlite!("$4", "$5"));
 
 pub(in crate::sql) const ASSIGN_LEASES: &str = concat!(
     "update photo set state = 'processing', attempts = attempts + 1, lease = named.lease, lease_until = $2, \
@@ -161,17 +176,19 @@ impl QueueWrites for SqliteConnection {
     async fn queue_photos(
         &mut self,
         uploads: &[(PhotoRef, Option<i64>)],
-        price: i64,
+        holds: &Holds,
         now: i64,
     ) -> Result<()> {
         let rows = uploads.iter().map(|(photo, size_bytes)| {
             let (album, id) = key_of(*photo);
             (album, id, *size_bytes)
         });
-        sqlx::query(QUEUE_PHOTOS)
+        sqlx::query(QUEUE_AND_HOLD)
             .bind(json_rows(rows)?)
             .bind(now)
-            .bind(price)
+            .bind(holds.price)
+            .bind(holds.balances.as_str())
+            .bind(holds.part)
             .execute(self)
             .await
             .map_err(store_error("confirm photos"))

@@ -186,9 +186,9 @@ async fn queue_uploads(
     }
     if !uploaded.is_empty() {
         let uploaded: Vec<(PhotoRef, Option<i64>)> = uploaded.into_iter().collect();
-        transaction.queue_writes().queue_photos(&uploaded, ledger.price_of_photo(), now).await?;
+        let holds = acceptance.entries.into_holds(ledger, Writer::Api)?;
+        transaction.queue_writes().queue_photos(&uploaded, &holds, now).await?;
     }
-    acceptance.entries.write(transaction, ledger, Writer::Api, now).await?;
     Ok(declined)
 }
 
