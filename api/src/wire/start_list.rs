@@ -14,7 +14,7 @@ use crate::start_list::csv::Columns;
 use crate::start_list::{BibRange, MAX_LABEL, RawEntry, RefusedEntry, SentStartList};
 use crate::validate::input::{BodySize, Fields, Input, nested};
 use crate::validate::issues::{PathSegment, code};
-use crate::validate::validators::{ListOf, OneOf, text};
+use crate::validate::validators::{AnyText, ListOf, OneOf, text};
 
 /// Refused rows that a response shows.
 const MAX_REFUSED: usize = 100;
@@ -47,7 +47,7 @@ impl Input for ImportStartList {
         let mode = fields.optional("mode", description, modes).unwrap_or(ImportMode::Replace);
         let description =
             "A CSV file: fields separated by `,`, `;` or tabs, with a header. Takes the place of `entries`.";
-        let csv = fields.optional("csv", description, text(1, 4 << 20));
+        let csv = fields.optional("csv", description, AnyText);
         let description = "The names of the columns of the CSV file that are read, for names that the service does not guess.";
         let columns = fields.optional("columns", description, nested::<Columns>());
         let entries = ListOf { item: nested::<RawEntry>(), min: 0, max: 100_000 };
@@ -63,7 +63,8 @@ impl Input for ImportStartList {
                 let csv = PathSegment::Field("csv");
                 report.within(csv, |report| report.add(code::INVALID_VALUE, "excludes `entries`"));
             }
-            if has_none {
+            // A member that is invalid is there.
+            if has_none && report.is_empty() {
                 report.add(code::REQUIRED, "`csv`, `entries`, `ranges` or `exclude` is required");
             }
         });

@@ -39,8 +39,7 @@ macro_rules! select_texts {
         concat!(
             "select id, photo, text, box_top, box_left, box_width, box_height, confidence, standing, read_as, \
              read_confidence, read_standing, recogniser, lattice from seen_text where album = $1 and photo ",
-            $is_one_of,
-            " order by id"
+            $is_one_of
         )
     };
 }
@@ -134,6 +133,9 @@ pub(super) async fn load_texts<'c>(
     for JudgedRow { id, photo, text, recogniser, lattice } in rows {
         let text = text.with_lattice(recogniser, lattice)?;
         texts.entry(photo).or_default().push(KnownText { row: id, text });
+    }
+    for known in texts.values_mut() {
+        known.sort_by_key(|known| known.row);
     }
     Ok(texts)
 }
