@@ -12,6 +12,7 @@ pub mod error;
 mod event_traits;
 pub mod folder;
 mod key_cache;
+mod measures;
 pub mod metric_names;
 pub mod model;
 mod outbox_traits;

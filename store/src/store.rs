@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use time::OffsetDateTime;
-use tokio::time::{MissedTickBehavior, timeout};
+use tokio::time::MissedTickBehavior;
 use url::Url;
 
 use crate::blobs::cloud::CloudSettings;
@@ -13,8 +13,7 @@ use crate::blobs::local::LocalFiles;
 use crate::blobs::storage::{Storage, StorageSettings};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key_cache::CachedKeys;
-use crate::metric_names;
-use crate::model::credit::{CreditSettings, TenantBalance};
+use crate::model::credit::CreditSettings;
 use crate::model::object_key::ObjectKey;
 use crate::queue::jetstream::{JetStreamQueue, QueueSettings};
 use crate::sealing::MasterSecret;
@@ -28,9 +27,6 @@ use crate::sql::{
     SqlWebhooks,
 };
 use crate::traits::{self, UploadTarget};
-
-/// How long the measures of the queue may take until they count as unknown: about as long as one is used.
-const MEASURE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Access to everything that is stored. Cheap to clone.
 #[derive(Clone)]
@@ -223,44 +219,6 @@ impl Store {
     /// `Unavailable`.
     pub async fn check_storage(&self) -> Result<(), StoreError> {
         self.storage.check().await
-    }
-
-    /// Sets the gauges of the queue: how many photos wait, and for how long the oldest of them has waited. Both are NaN
-    /// while they cannot be measured: an old value would keep workers running, or keep them from being started.
-    ///
-    /// # Errors
-    /// `Unavailable`, also when the database does not respond within 10 seconds.
-    pub async fn measure_queue(&self) -> Result<(), StoreError> {
-        let late = |_| Err(StoreError::new(StoreErrorKind::Unavailable, "measure the queue"));
-        let measured = timeout(MEASURE_TIMEOUT, self.load_queue_measures()).await.unwrap_or_else(late);
-        let (depth, age) = measured.as_ref().map_or((f64::NAN, f64::NAN), |measures| *measures);
-        metrics::gauge!(metric_names::QUEUE_DEPTH).set(depth);
-        metrics::gauge!(metric_names::QUEUE_AGE_SECONDS).set(age);
-        measured.map(drop)
-    }
-
-    /// Returns how many photos wait, and how many seconds the oldest of them has waited.
-    async fn load_queue_measures(&self) -> Result<(f64, f64), StoreError> {
-        let depth = self.queue.depth().await?;
-        let since = self.queue.waiting_since().await?;
-        // Never negative: the clock of the machine that confirmed the photo may be ahead of this one.
-        let age = since.map_or(0.0, |since| (OffsetDateTime::now_utc() - since).as_seconds_f64().max(0.0));
-        Ok((depth as f64, age))
-    }
-
-    /// Sets the gauge of what live keys can still use, where credits are enforced.
-    ///
-    /// # Errors
-    /// `Unavailable`.
-    pub async fn measure_credits(&self) -> Result<(), StoreError> {
-        if !self.credits.settings().is_enforced {
-            return Ok(());
-        }
-        for TenantBalance { organization, balance, .. } in self.credits.list_balances().await? {
-            metrics::gauge!(metric_names::CREDITS_AVAILABLE, "organization" => organization)
-                .set(balance.available().to_f64());
-        }
-        Ok(())
     }
 
     /// Brings the albums in memory up to the database every `period`, until it is dropped, for what no search asks for:

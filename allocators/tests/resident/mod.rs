@@ -1,3 +1,5 @@
+//! What the tests of both allocators measure.
+
 /// Resident memory of this process.
 pub fn resident_bytes() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");

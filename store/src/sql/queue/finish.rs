@@ -11,6 +11,7 @@ use crate::sql::credits::ledger::{Ledger, LedgerEntries, Writer};
 use crate::sql::database::Transaction;
 use crate::sql::dialect::PhotoRowState;
 use crate::sql::start_lists::note_album;
+use crate::sql::start_lists::rules::JudgedBy;
 use crate::sql::statement::{Statement, query};
 use crate::traits::{FinishOutcome, Lease, PhotoRef, PhotoResults, Result};
 
@@ -69,9 +70,6 @@ pub(crate) struct FinishedPhotos {
     /// Albums whose rules are newer than those by which their photos were judged.
     pub(crate) outdated: Vec<AlbumId>,
 }
-
-/// The versions of the rules by which the texts of photos were judged.
-pub(crate) type JudgedBy = HashMap<AlbumId, i64>;
 
 /// Notes by which version photos were judged, which is 0 by itself.
 async fn mark_judged(

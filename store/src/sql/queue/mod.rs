@@ -24,7 +24,7 @@ use crate::sql::credits::acceptance::Acceptance;
 use crate::sql::credits::ledger::{LedgerEntries, Writer};
 use crate::sql::database::{Database, Transaction};
 use crate::sql::dialect::LeaseWindow;
-use crate::sql::queue::finish::{JudgedBy, PhotoFailure, fail_leased_photo, finish_photos};
+use crate::sql::queue::finish::{PhotoFailure, fail_leased_photo, finish_photos};
 use crate::sql::queue::group_commit::GroupCommit;
 use crate::sql::queue::lease::SuspectLease;
 use crate::sql::queue::selection::Turns;
@@ -178,20 +178,6 @@ impl SqlQueue {
         entries.write(transaction, ledger, Writer::Api, now).await
     }
 
-    /// Judges the texts of photos by the rules of their albums that this process knows.
-    async fn judge(&self, mut photos: Vec<PhotoResults>) -> Result<(Vec<PhotoResults>, JudgedBy)> {
-        let mut judged_by = JudgedBy::new();
-        for results in &mut photos {
-            let rules = self.rules.get(&self.database, results.lease.album).await?;
-            // One version for all photos of an album, also when another call has just learned of a newer one.
-            if *judged_by.entry(results.lease.album).or_insert(rules.version) != rules.version {
-                judged_by.insert(results.lease.album, 0);
-            }
-            rules.apply_to(&mut results.texts);
-        }
-        Ok((photos, judged_by))
-    }
-
     async fn lease_fresh(&self, limit: usize, ttl: Duration) -> Result<Vec<Lease>> {
         const OPERATION: &str = "lease photos";
         let mut turns = self.lease_turns.lock().await;
@@ -309,7 +295,7 @@ impl Queue for SqlQueue {
 
     async fn finish(&self, photos: Vec<PhotoResults>) -> Result<Vec<FinishOutcome>> {
         const OPERATION: &str = "finish photos";
-        let (photos, judged_by) = self.judge(photos).await?;
+        let (photos, judged_by) = self.rules.judge(&self.database, photos).await?;
         let mut transaction = self.database.begin_write(OPERATION).await?;
         let finished = finish_photos(&mut transaction, &photos, &judged_by, &self.shared.ledger).await?;
         transaction.commit(OPERATION).await?;

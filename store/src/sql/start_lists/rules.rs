@@ -11,7 +11,7 @@ use crate::model::photo::DetectedText;
 use crate::sql::database::Database;
 use crate::sql::row_types::from_json;
 use crate::sql::statement::query;
-use crate::traits::Result;
+use crate::traits::{PhotoResults, Result};
 
 use super::entries;
 
@@ -39,6 +39,9 @@ impl BibRules {
     }
 }
 
+/// The versions of the rules by which the texts of photos were judged.
+pub(crate) type JudgedBy = HashMap<AlbumId, i64>;
+
 /// The rules of albums whose photos this process judges. What is older than the database is found out and left behind
 /// at the first use.
 #[derive(Default)]
@@ -52,6 +55,24 @@ impl RulesCache {
             Some(rules) => Ok(rules),
             None => self.load(database, album).await,
         }
+    }
+
+    /// Judges the texts of photos by the rules of their albums that this process knows.
+    pub(crate) async fn judge(
+        &self,
+        database: &Database,
+        mut photos: Vec<PhotoResults>,
+    ) -> Result<(Vec<PhotoResults>, JudgedBy)> {
+        let mut judged_by = JudgedBy::new();
+        for results in &mut photos {
+            let rules = self.get(database, results.lease.album).await?;
+            // One version for all photos of an album, also when another call has just learned of a newer one.
+            if *judged_by.entry(results.lease.album).or_insert(rules.version) != rules.version {
+                judged_by.insert(results.lease.album, 0);
+            }
+            rules.apply_to(&mut results.texts);
+        }
+        Ok((photos, judged_by))
     }
 
     /// Returns the rules of today.
