@@ -49,18 +49,10 @@ mod mimalloc {
 
 /// Returns all whole pages that are free to the system. Returns whether the C library had any; always false with another
 /// one than glibc. Takes some milliseconds, in which other threads may wait to allocate.
-///
-/// What other threads keep for themselves stays: see [`return_thread_memory`].
 pub fn return_free_memory() -> bool {
     mimalloc::collect();
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     return glibc::trim();
     #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
     false
-}
-
-/// Returns the memory that this thread has allocated with mimalloc and others have freed. Its owner alone can return it, and
-/// does so by itself only when it next allocates some of that size: a thread that is about to wait for long should call this.
-pub fn return_thread_memory() {
-    mimalloc::collect();
 }

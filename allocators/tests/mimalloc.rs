@@ -4,9 +4,7 @@
 
 mod resident;
 
-use std::sync::mpsc;
-
-use photofinish_allocators::{return_free_memory, return_thread_memory};
+use photofinish_allocators::return_free_memory;
 use resident::resident_bytes;
 
 #[global_allocator]
@@ -24,7 +22,6 @@ fn assert_is_back_at(start: usize) {
     assert!(kept < (MEGABYTES / 8) << 20, "{kept} bytes are kept");
 }
 
-/// One test: resident memory is that of the process.
 #[test]
 fn an_idle_process_returns_what_it_freed() {
     // A process that is idle neither allocates nor frees, so mimalloc does not look whether its delay is over.
@@ -34,25 +31,4 @@ fn an_idle_process_returns_what_it_freed() {
     assert!(kept > (MEGABYTES / 2) << 20, "mimalloc kept {kept} bytes: there is nothing to return");
     return_free_memory();
     assert_is_back_at(start);
-
-    // A stage allocates what the next one frees.
-    let (allocated_sender, allocated) = mpsc::channel();
-    let (freed_sender, freed) = mpsc::channel();
-    let (returned_sender, returned) = mpsc::channel();
-    let stage = move || {
-        allocated_sender.send(allocate()).unwrap();
-        freed.recv().unwrap();
-        return_thread_memory();
-        returned_sender.send(()).unwrap();
-        // The end of a thread would return its memory too.
-        freed.recv().unwrap_err();
-    };
-    let stage = std::thread::Builder::new().name("stage".into()).spawn(stage).unwrap();
-    drop(allocated.recv().unwrap());
-    return_free_memory();
-    freed_sender.send(()).unwrap();
-    returned.recv().unwrap();
-    assert_is_back_at(start);
-    drop(freed_sender);
-    stage.join().unwrap();
 }

@@ -1,7 +1,7 @@
 //! Limits how many requests a key may make in a minute.
 //!
-//! Windows are fixed, and begin at a second of the minute that differs from key to key, so that keys do not begin anew all at
-//! once. Processes that share a database share the limits: each takes a hundredth of a limit at a time from the database and
+//! Windows are fixed, and begin at a second of the minute that differs from key to key, so that the limits of keys do not
+//! all reset at once. Processes that share a database share the limits: each takes a hundredth of a limit at a time from the database and
 //! spends it in memory. So the limit holds for all of them together, and a request costs a look into memory.
 
 use std::collections::HashMap;

@@ -31,9 +31,6 @@ pub(crate) struct OpenPhoto<T, P> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EdgeClosed;
 
-/// A thread that has waited so long for a photo is idle: the memory it keeps for the next one costs more than it saves.
-const IDLE_AFTER: Duration = Duration::from_secs(3);
-
 /// What is called when an edge has space again.
 pub(crate) type OnSpace = Box<dyn Fn() + Send + Sync>;
 
@@ -221,15 +218,9 @@ impl<T, P> Clone for Inlet<T, P> {
 
 impl<T, P> Inlet<T, P> {
     /// Takes the next photo in turn of an organization for which `has_space` says that there is space after the stage,
-    /// waiting for one. Returns `None` when the edge is closed, or empty and no more photos will be sent. Calls `on_idle`
-    /// once after [`IDLE_AFTER`] without one.
-    pub(crate) fn recv(
-        &self,
-        has_space: impl Fn(OrganizationId) -> bool,
-        on_idle: impl FnOnce(),
-    ) -> Option<Received<T, P>> {
+    /// waiting for one. Returns `None` when the edge is closed, or empty and no more photos will be sent.
+    pub(crate) fn recv(&self, has_space: impl Fn(OrganizationId) -> bool) -> Option<Received<T, P>> {
         let (mut starved, mut blocked) = (Duration::ZERO, Duration::ZERO);
-        let mut on_idle = Some(on_idle);
         let mut state = lock(&self.0.state);
         loop {
             if let Some(photo) = state.pop(&has_space) {
@@ -242,21 +233,8 @@ impl<T, P> Inlet<T, P> {
             }
             let waiting = if state.lanes.is_empty() { &mut starved } else { &mut blocked };
             let began_at = Instant::now();
-            if on_idle.is_none() {
-                state = self.0.photo_added.wait(state).unwrap_or_else(PoisonError::into_inner);
-            } else {
-                let left = IDLE_AFTER.saturating_sub(*waiting);
-                let waited = self.0.photo_added.wait_timeout(state, left);
-                state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            }
+            state = self.0.photo_added.wait(state).unwrap_or_else(PoisonError::into_inner);
             *waiting += began_at.elapsed();
-            if *waiting >= IDLE_AFTER
-                && let Some(on_idle) = on_idle.take()
-            {
-                drop(state);
-                on_idle();
-                state = lock(&self.0.state);
-            }
         }
     }
 
@@ -345,7 +323,7 @@ mod tests {
 
     /// Takes the next photo of a stage with space after it.
     fn recv(inlet: &Inlet<Arc<Lease>, Infallible>) -> Option<OpenPhoto<Arc<Lease>, Infallible>> {
-        inlet.recv(|_| true, || {}).map(|received| received.photo)
+        inlet.recv(|_| true).map(|received| received.photo)
     }
 
     fn take_owner(inlet: &Inlet<Arc<Lease>, Infallible>) -> OrganizationId {
@@ -428,8 +406,7 @@ mod tests {
         for owner in [large, large, small] {
             sender.send(photo_of(&leases, owner)).unwrap();
         }
-        let take =
-            |inlet: &Inlet<Arc<Lease>, Infallible>| inlet.recv(|owner| next_sender.has_space(owner), || {});
+        let take = |inlet: &Inlet<Arc<Lease>, Infallible>| inlet.recv(|owner| next_sender.has_space(owner));
         let first = take(&inlet).unwrap().photo;
         assert_eq!(first.photo.item.organization, large);
         next_sender.send(first.photo).unwrap();

@@ -5,7 +5,6 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use photofinish_allocators::return_thread_memory;
 use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::photo::FailureReason;
 
@@ -178,7 +177,7 @@ impl<S: SteppedStage> Worker<S> {
     /// a busy device gets large batches, and an idle one starts at once.
     fn next_batch(&self) -> Option<Batch<S>> {
         let has_space = |organization| self.outlet.has_space(organization);
-        let Received { photo, starved, blocked } = self.inlet.recv(has_space, return_thread_memory)?;
+        let Received { photo, starved, blocked } = self.inlet.recv(has_space)?;
         let mut photos = Vec::with_capacity(self.batch_size);
         photos.push(photo);
         while photos.len() < self.batch_size

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use photofinish_allocators::return_thread_memory;
 use photofinish_models::traits::ModelFactory;
 use tracing::Span;
 
@@ -79,7 +78,6 @@ impl ProbeWorker {
                     Ok(command) => command,
                     Err(RecvTimeoutError::Timeout) => {
                         extractor.iter().for_each(FaceExtractor::free_buffers);
-                        return_thread_memory();
                         continue;
                     }
                     Err(RecvTimeoutError::Disconnected) => return,

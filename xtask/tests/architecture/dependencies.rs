@@ -60,7 +60,7 @@ const RULES: [DependencyRule; 16] = [
     DependencyRule { package: STORE, workspace: &[KERNELS], forbidden: &["warp", "ort"] },
     DependencyRule {
         package: "photofinish-pipeline",
-        workspace: &[ALLOCATORS, JPEG, KERNELS, MODELS, STORE],
+        workspace: &[JPEG, KERNELS, MODELS, STORE],
         forbidden: &["warp", "sqlx", "object_store", "serde_json"],
     },
     DependencyRule {
