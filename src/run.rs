@@ -16,7 +16,8 @@ use photofinish_api::context::{
 };
 use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{
-    Limits, Pipeline, PipelineDependencies, PipelineSettings, ProbeService, ProbeSettings, ThreadCounts,
+    Limits, Pipeline, PipelineDependencies, PipelineSettings, ProbeService, ProbeSettings, ReservedCores,
+    ThreadCounts,
 };
 use photofinish_store::blobs::local::uploads::UploadPace;
 use photofinish_store::model::album::{AlbumConfig, DEFAULT_BIB_PATTERN, Recognition, RecognitionMode};
@@ -119,8 +120,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let address = config.settings.service.listen;
     let listener = listen(address).await?;
     reclaim_leases(role, &store).await;
-    let pipeline = role.has_pipeline().then(|| Arc::new(start_pipeline(&config, &store, models.clone())));
-    let probes = role.has_api().then(|| Arc::new(ProbeService::start(models, probe_settings(&config))));
+    let (pipeline, probes) = start_processing(&config, role, &store, models);
     let webhooks = prepare_webhooks(&config, role, &store).await?;
     let health = ServiceHealth { store: store.clone(), pipeline: pipeline.clone(), probes: probes.clone() };
     let context = Context {
@@ -255,7 +255,26 @@ async fn close_store(store: &Store) {
     }
 }
 
-fn start_pipeline(config: &Config, store: &Store, models: Arc<dyn ModelFactory>) -> Pipeline {
+/// Starts what photos and what selfies need, as far as the role has them.
+fn start_processing(
+    config: &Config,
+    role: Role,
+    store: &Store,
+    models: Arc<dyn ModelFactory>,
+) -> (Option<Arc<Pipeline>>, Option<Arc<ProbeService>>) {
+    let cores = ReservedCores::default();
+    let start_pipeline = || Arc::new(start_pipeline(config, store, models.clone(), cores.clone()));
+    let pipeline = role.has_pipeline().then(start_pipeline);
+    let start_probes = || Arc::new(ProbeService::start(models, probe_settings(config), cores));
+    (pipeline, role.has_api().then(start_probes))
+}
+
+fn start_pipeline(
+    config: &Config,
+    store: &Store,
+    models: Arc<dyn ModelFactory>,
+    reserved_cores: ReservedCores,
+) -> Pipeline {
     let threads = ThreadCounts::for_cores(config.capacity.processing_threads);
     let settings = PipelineSettings {
         cores: config.capacity.processing_threads,
@@ -278,6 +297,7 @@ fn start_pipeline(config: &Config, store: &Store, models: Arc<dyn ModelFactory>)
         blobs: store.blobs.clone(),
         models,
         runtime: tokio::runtime::Handle::current(),
+        reserved_cores,
     };
     Pipeline::start(settings, dependencies)
 }

@@ -19,6 +19,7 @@ use photofinish_kernels::resize::Resizer;
 use photofinish_store::traits::Lease;
 
 use crate::engine::budget::{Budget, BudgetRequest, Budgets};
+use crate::engine::cpu_shares::CpuShares;
 use crate::engine::edge::{Inlet, edge};
 use crate::engine::fault::{Component, Outage};
 use crate::engine::generation::{EXIT_TIMEOUT, Generation, StageSpec, StageThreads};
@@ -105,8 +106,8 @@ impl Assembly<'_> {
             files: Budget::new(self.settings.file_budget_bytes),
             pixels: Budget::new(self.settings.pixel_budget_bytes),
         };
-        let mut threads =
-            StageThreads::new(store.clone(), Arc::clone(&self.shared.stats), self.settings.cores);
+        let cpu_shares = CpuShares::new(self.settings.cores, &self.dependencies.reserved_cores);
+        let mut threads = StageThreads::new(store.clone(), Arc::clone(&self.shared.stats), cpu_shares);
         let spawned = self.spawn_stages(&mut threads, &store, &budgets, leased_rx);
         let generation = Generation { threads, kill_switch, is_draining, wakeup: wakeup_tx, budgets };
         if let Err(outage) = spawned {

@@ -6,6 +6,8 @@ use std::time::Duration;
 use photofinish_models::traits::ModelFactory;
 use photofinish_store::traits::{Blobs, Queue};
 
+use crate::engine::cpu_shares::ReservedCores;
+
 /// The settings that the operator decides.
 #[derive(Clone, Debug)]
 pub struct PipelineSettings {
@@ -59,6 +61,8 @@ pub struct PipelineDependencies {
     pub models: Arc<dyn ModelFactory>,
     /// The runtime for calls of the store; its timers must be enabled.
     pub runtime: tokio::runtime::Handle,
+    /// The cores that photos leave to the selfies of the same process.
+    pub reserved_cores: ReservedCores,
 }
 
 /// The numbers of threads per stage.

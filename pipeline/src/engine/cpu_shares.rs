@@ -5,10 +5,14 @@
 //! A thread takes a step with a share in hand, one share for each core. When several wait for one, the next is of the
 //! organization that has the fewest shares, and among those of the one that was served longest ago: a photo of somebody
 //! else waits for the end of one step, then has a core to itself.
+//!
+//! Somebody waits for the answer to a selfie, and nobody for the next step of a photo: while a selfie is examined, a core
+//! is reserved for it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 
 use photofinish_store::model::ids::OrganizationId;
 
@@ -19,6 +23,21 @@ thread_local! {
     static HELD: RefCell<Option<CpuShare>> = const { RefCell::new(None) };
 }
 
+/// The cores that photos leave to selfies; one for all generations of a process. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct ReservedCores(Arc<Reservations>);
+
+#[derive(Debug, Default)]
+struct Reservations {
+    count: AtomicUsize,
+    /// The shares of the running generation.
+    shares: Mutex<Weak<Inner>>,
+}
+
+/// A core that is reserved until this is dropped.
+#[derive(Debug)]
+pub(crate) struct ReservedCore(ReservedCores);
+
 /// The shares of a generation. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct CpuShares(Arc<Inner>);
@@ -27,11 +46,14 @@ pub(crate) struct CpuShares(Arc<Inner>);
 struct Inner {
     state: Mutex<State>,
     changed: Condvar,
+    reserved: ReservedCores,
 }
 
 #[derive(Debug)]
 struct State {
-    free: usize,
+    /// How many steps may run at once when no core is reserved.
+    shares: usize,
+    running: usize,
     is_closed: bool,
     next_turn: u64,
     waiting: Vec<Claim>,
@@ -65,18 +87,47 @@ struct CpuShare {
 #[derive(Debug)]
 pub(crate) struct HeldShare(());
 
+impl ReservedCores {
+    /// Reserves one more core. The steps that run are not interrupted: fewer begin.
+    pub(crate) fn reserve(&self) -> ReservedCore {
+        self.0.count.fetch_add(1, Ordering::Relaxed);
+        ReservedCore(self.clone())
+    }
+
+    fn count(&self) -> usize {
+        self.0.count.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for ReservedCore {
+    fn drop(&mut self) {
+        let ReservedCores(reservations) = &self.0;
+        reservations.count.fetch_sub(1, Ordering::Relaxed);
+        let shares = lock(&reservations.shares).upgrade();
+        if let Some(shares) = shares {
+            // Locked in between, so that no step looks at the old count and sleeps after the call.
+            drop(lock(&shares.state));
+            shares.changed.notify_all();
+        }
+    }
+}
+
 impl CpuShares {
     /// Creates as many shares as `cores`, but at least two: a step of a very large photo takes seconds, and those of
-    /// others go on beside it.
-    pub(crate) fn new(cores: usize) -> Self {
+    /// others go on beside it. What is reserved is taken from them, but for the last one.
+    pub(crate) fn new(cores: usize, reserved: &ReservedCores) -> Self {
         let state = State {
-            free: cores.max(2),
+            shares: cores.max(2),
+            running: 0,
             is_closed: false,
             next_turn: 1,
             waiting: Vec::new(),
             served: HashMap::new(),
         };
-        Self(Arc::new(Inner { state: Mutex::new(state), changed: Condvar::new() }))
+        let reserved = reserved.clone();
+        let inner = Arc::new(Inner { state: Mutex::new(state), changed: Condvar::new(), reserved });
+        *lock(&inner.reserved.0.shares) = Arc::downgrade(&inner);
+        Self(inner)
     }
 
     /// Waits for a share for a step of a photo of `owner`, and keeps it for this thread. Once the shares are closed, nobody
@@ -88,16 +139,17 @@ impl CpuShares {
     }
 
     fn take(&self, owner: OrganizationId) -> CpuShare {
-        let Inner { state, changed } = &*self.0;
+        let Inner { state, changed, reserved } = &*self.0;
         let mut state = lock(state);
         let claim = Claim { turn: state.next_turn, owner };
         state.next_turn += 1;
         state.waiting.push(claim);
-        let must_wait =
-            |state: &mut State| !state.is_closed && (state.free == 0 || state.next() != Some(claim));
+        let must_wait = |state: &mut State| {
+            !state.is_closed && (state.is_full(reserved.count()) || state.next() != Some(claim))
+        };
         let mut state = changed.wait_while(state, must_wait).unwrap_or_else(PoisonError::into_inner);
         state.grant(claim);
-        let is_more_free = state.free > 0 && !state.waiting.is_empty();
+        let is_more_free = !state.is_full(reserved.count()) && !state.waiting.is_empty();
         drop(state);
         if is_more_free {
             changed.notify_all();
@@ -113,6 +165,11 @@ impl CpuShares {
 }
 
 impl State {
+    /// Whether no further step may begin while as many cores are `reserved`. One step runs always.
+    fn is_full(&self, reserved: usize) -> bool {
+        self.running >= self.shares.saturating_sub(reserved).max(1)
+    }
+
     /// Whose turn it is.
     fn next(&self) -> Option<Claim> {
         let served = |owner| self.served.get(&owner).copied().unwrap_or_default();
@@ -121,8 +178,7 @@ impl State {
 
     fn grant(&mut self, claim: Claim) {
         self.waiting.retain(|waiting| *waiting != claim);
-        // Closed shares are given to whoever asks.
-        self.free = self.free.saturating_sub(1);
+        self.running += 1;
         let served = self.served.entry(claim.owner).or_default();
         served.shares += 1;
         served.last_turn = self.next_turn;
@@ -130,7 +186,7 @@ impl State {
     }
 
     fn give_back(&mut self, owner: OrganizationId) {
-        self.free += 1;
+        self.running -= 1;
         if let Some(served) = self.served.get_mut(&owner) {
             served.shares = served.shares.saturating_sub(1);
         }
@@ -142,7 +198,7 @@ impl State {
 
 impl Drop for CpuShare {
     fn drop(&mut self) {
-        let Inner { state, changed } = &*self.shares.0;
+        let Inner { state, changed, .. } = &*self.shares.0;
         let mut state = lock(state);
         state.give_back(self.owner);
         let is_awaited = !state.waiting.is_empty();
@@ -218,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_step_of_another_is_next_however_many_wait() {
-        let shares = CpuShares::new(2);
+        let shares = CpuShares::new(2, &ReservedCores::default());
         let (many, one) = (OrganizationId::generate(), OrganizationId::generate());
         let (began, beginnings) = mpsc::channel();
         let first = start_step(&shares, many, "first", &began);
@@ -237,12 +293,12 @@ mod tests {
         other.end();
         third.end();
         let state = lock(&shares.0.state);
-        assert!(state.free == 2 && state.served.is_empty(), "{state:?}");
+        assert!(state.running == 0 && state.served.is_empty(), "{state:?}");
     }
 
     #[test]
     fn who_waits_for_memory_leaves_its_core_to_others() {
-        let shares = CpuShares::new(2);
+        let shares = CpuShares::new(2, &ReservedCores::default());
         let owner = OrganizationId::generate();
         let (began, beginnings) = mpsc::channel();
         let running = start_step(&shares, owner, "running", &began);
@@ -254,13 +310,35 @@ mod tests {
             assert_eq!(beginnings.recv_timeout(TIMEOUT), Ok("other"));
             other.end();
         });
-        assert_eq!(lock(&shares.0.state).free, 0, "the thread has its share again");
+        assert_eq!(lock(&shares.0.state).running, 2, "the thread has its share again");
         running.end();
     }
 
     #[test]
+    fn a_selfie_takes_the_next_core_and_leaves_the_last() {
+        let reserved = ReservedCores::default();
+        let shares = CpuShares::new(2, &reserved);
+        let owner = OrganizationId::generate();
+        let (began, beginnings) = mpsc::channel();
+        let first = start_step(&shares, owner, "first", &began);
+        assert_eq!(beginnings.recv_timeout(TIMEOUT), Ok("first"));
+        let selfies = [reserved.reserve(), reserved.reserve(), reserved.reserve()];
+        let second = start_step(&shares, owner, "second", &began);
+        wait_until_waiting(&shares, 1);
+        assert!(beginnings.try_recv().is_err(), "a step on a core that is reserved");
+        first.end();
+        assert_eq!(beginnings.recv_timeout(TIMEOUT), Ok("second"), "selfies leave one core to photos");
+        let third = start_step(&shares, owner, "third", &began);
+        wait_until_waiting(&shares, 1);
+        drop(selfies);
+        assert_eq!(beginnings.recv_timeout(TIMEOUT), Ok("third"), "nobody told the waiting step");
+        second.end();
+        third.end();
+    }
+
+    #[test]
     fn nobody_waits_for_closed_shares() {
-        let shares = CpuShares::new(2);
+        let shares = CpuShares::new(2, &ReservedCores::default());
         let owner = OrganizationId::generate();
         let (began, beginnings) = mpsc::channel();
         let steps = ["one", "two", "three"].map(|name| start_step(&shares, owner, name, &began));

@@ -96,8 +96,8 @@ fn lower_priority() {
 const MAX_THREADS: usize = 1024;
 
 impl StageThreads {
-    /// Threads that compute on the CPU share as many cores.
-    pub(crate) fn new(store: StoreClient, stats: Arc<PipelineStats>, cores: usize) -> Self {
+    /// Threads that compute on the CPU take their steps by `cpu_shares`.
+    pub(crate) fn new(store: StoreClient, stats: Arc<PipelineStats>, cpu_shares: CpuShares) -> Self {
         let (exit_sender, exit_receiver) = bounded(MAX_THREADS);
         let (ready_sender, ready_receiver) = bounded(MAX_THREADS);
         Self {
@@ -108,7 +108,7 @@ impl StageThreads {
             ready_receiver,
             edge_closers: Vec::new(),
             store,
-            cpu_shares: CpuShares::new(cores),
+            cpu_shares,
             stats,
         }
     }

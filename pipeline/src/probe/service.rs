@@ -20,6 +20,7 @@ use super::extractor::ProbeFace;
 use super::supervisor::{ProbeRequest, ProbeStatus, ProbeSupervisor, ServiceRate};
 use super::turns::{NoTurn, Turn, Turns};
 use super::worker::{STAGE, WorkerContext};
+use crate::engine::cpu_shares::ReservedCores;
 use crate::engine::metrics as names;
 use crate::engine::stage_stats::StageStats;
 use crate::engine::sync::lock;
@@ -65,8 +66,9 @@ pub struct ProbeTurn {
 }
 
 impl ProbeService {
-    /// Starts the service. The models are loaded in the background.
-    pub fn start(models: Arc<dyn ModelFactory>, settings: ProbeSettings) -> Self {
+    /// Starts the service. The models are loaded in the background. While a selfie is examined, one of `cores` is reserved
+    /// for it.
+    pub fn start(models: Arc<dyn ModelFactory>, settings: ProbeSettings, cores: ReservedCores) -> Self {
         // Requests hold turns, so there are never more.
         let (sender, receiver) = bounded(TURNS);
         let rate = Arc::new(ServiceRate::default());
@@ -75,7 +77,7 @@ impl ProbeService {
             WorkerContext { models, limits: settings.limits, stats: Arc::new(StageStats::new(STAGE)) };
         let (time_limit, shared_rate) = (settings.time_limit, Arc::clone(&rate));
         let supervisor =
-            ProbeSupervisor::new(receiver, context, time_limit, shared_rate, Arc::clone(&status));
+            ProbeSupervisor::new(receiver, context, time_limit, shared_rate, Arc::clone(&status), cores);
         let spawned =
             std::thread::Builder::new().name("probe-supervisor".into()).spawn(move || supervisor.run());
         let thread = match spawned {

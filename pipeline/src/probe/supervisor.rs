@@ -15,6 +15,7 @@ use super::error::ProbeServiceError;
 use super::extractor::ProbeFace;
 use super::turns::Turn;
 use super::worker::{ProbeWorker, SelfieJob, WorkerContext};
+use crate::engine::cpu_shares::ReservedCores;
 use crate::engine::sync::lock;
 
 /// With so many threads that hang, no other is started until one of them ends: each keeps its models in memory and
@@ -85,6 +86,8 @@ pub(super) struct ProbeSupervisor {
     time_limit: Duration,
     rate: Arc<ServiceRate>,
     status: Arc<Mutex<ProbeStatus>>,
+    /// Of which each selfie takes one from the photos.
+    cores: ReservedCores,
     /// The worker whose models are loaded, or that can be told to load them.
     worker: Option<ProbeWorker>,
     hanging: Vec<JoinHandle<()>>,
@@ -99,6 +102,7 @@ impl ProbeSupervisor {
         time_limit: Duration,
         rate: Arc<ServiceRate>,
         status: Arc<Mutex<ProbeStatus>>,
+        cores: ReservedCores,
     ) -> Self {
         Self {
             requests,
@@ -106,6 +110,7 @@ impl ProbeSupervisor {
             time_limit,
             rate,
             status,
+            cores,
             worker: None,
             hanging: Vec::new(),
             workers_started: 0,
@@ -145,6 +150,7 @@ impl ProbeSupervisor {
             return true;
         }
         let started_at = Instant::now();
+        let core = self.cores.reserve();
         worker.extract(SelfieJob { selfie, span, waited: asked_at.elapsed() });
         let (result, is_working) = match worker.extracted.recv_timeout(self.time_limit) {
             Ok(extraction) => (extraction.result, !extraction.must_reload),
@@ -158,6 +164,7 @@ impl ProbeSupervisor {
                 (Err(ProbeServiceError::Unavailable), false)
             }
         };
+        drop(core);
         self.rate.record(started_at.elapsed());
         drop(turn);
         // The caller may have given up meanwhile.

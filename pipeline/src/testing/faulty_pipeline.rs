@@ -16,6 +16,7 @@ use photofinish_store::traits::{Lease, PhotoResults, Queue};
 use tokio::runtime::Runtime;
 
 use crate::engine::budget::{Budget, BudgetPermit, Budgets};
+use crate::engine::cpu_shares::{CpuShares, ReservedCores};
 use crate::engine::edge::{Inlet, edge};
 use crate::engine::fault::{Component, Outage};
 use crate::engine::generation::{Generation, StageSpec, StageThreads};
@@ -352,7 +353,8 @@ impl FaultyAssembly {
         };
         // Three photos fit at once, so that stages wait for each other all the time.
         let budgets = Budgets { files: Budget::new(3 * PHOTO_BYTES), pixels: Budget::new(1) };
-        let mut threads = StageThreads::new(store.clone(), Arc::clone(&self.shared.stats), 2);
+        let cpu_shares = CpuShares::new(2, &ReservedCores::default());
+        let mut threads = StageThreads::new(store.clone(), Arc::clone(&self.shared.stats), cpu_shares);
         self.spawn_stages(&mut threads, store, &budgets, leased_rx)?;
         let stall_timeout = self.timings.stall_timeout;
         Ok(PendingGeneration {

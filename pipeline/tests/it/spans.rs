@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use photofinish_models::fakes::FakeModels;
-use photofinish_pipeline::ProbeService;
+use photofinish_pipeline::{ProbeService, ReservedCores};
 use photofinish_store::model::ids::{OrganizationId, PhotoId};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -210,7 +210,8 @@ fn a_photo_given_back_gets_a_new_span_next_time() {
 fn the_stage_span_of_a_selfie_belongs_to_its_request() {
     let collector = SpanCollector::get();
     let fixture = PipelineFixture::new();
-    let service = ProbeService::start(Arc::new(FakeModels::default()), PROBE_SETTINGS);
+    let service =
+        ProbeService::start(Arc::new(FakeModels::default()), PROBE_SETTINGS, ReservedCores::default());
     let request = tracing::info_span!("request", photo.id = "a selfie of this test");
     let selfie = encode_jpeg(&runner_picture(3, "417"));
     let search = async { service.take_turn(OrganizationId::generate()).await?.embed(selfie.into()).await };

@@ -12,7 +12,8 @@ use photofinish_kernels::image::orient::{Orientation, apply_orientation};
 use photofinish_models::fakes::{FakeModels, paint_bib, paint_face};
 use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{
-    Limits, Pipeline, PipelineDependencies, PipelineSettings, PipelineStatus, ProbeSettings, StopReport,
+    Limits, Pipeline, PipelineDependencies, PipelineSettings, PipelineStatus, ProbeSettings, ReservedCores,
+    StopReport,
 };
 use photofinish_store::model::album::{
     AlbumConfig, DEFAULT_BIB_PATTERN, Grid, NewAlbum, Recognition, RecognitionMode, Tenant,
@@ -160,7 +161,8 @@ impl PipelineFixture {
     ) -> Pipeline {
         let queue = Arc::clone(&self.store.queue);
         let runtime = self.runtime.handle().clone();
-        Pipeline::start(settings, PipelineDependencies { queue, blobs, models, runtime })
+        let reserved_cores = ReservedCores::default();
+        Pipeline::start(settings, PipelineDependencies { queue, blobs, models, runtime, reserved_cores })
     }
 }
 
