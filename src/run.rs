@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use metrics_exporter_prometheus::PrometheusHandle;
 use photofinish_api::context::{
     ApiSettings, BodyBudget, Context, Draining, EventFeed, ProgressCache, RateLimiter, SeatLimits, Seats,
-    TraceHook,
+    SelfieLocks, TraceHook,
 };
 use photofinish_models::traits::ModelFactory;
 use photofinish_pipeline::{
@@ -112,10 +112,9 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let _locks = EmbeddedLocks::acquire(&config, role)?;
     let metrics = telemetry::metrics::install(role).context("installing the metrics recorder")?;
     let seats = Seats::new(raise_file_limit());
-    let Some(store) = signals.run_until_signal(store::open_store(&config)).await else {
+    let Some(store) = signals.run_until_signal(store::open_store(&config)).await.transpose()? else {
         return Ok(());
     };
-    let store = store?;
     let models = models::open_models(&config)?;
     let address = config.settings.service.listen;
     let listener = listen(address).await?;
@@ -137,6 +136,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
         trace_hook,
         draining: Draining::default(),
         progress_cache: ProgressCache::default(),
+        selfie_locks: SelfieLocks::default(),
         rate_limiter: RateLimiter::default(),
         event_feed: EventFeed::default(),
         body_budget: BodyBudget::default(),

@@ -28,6 +28,7 @@ pub use crate::event_feed::EventFeed;
 pub use crate::progress_cache::ProgressCache;
 pub use crate::rate_limits::RateLimiter;
 pub use crate::seats::{SeatLimits, Seats};
+pub use crate::selfie_locks::SelfieLocks;
 
 /// The dependencies of every handler. Cheap to clone.
 #[derive(Clone)]
@@ -52,6 +53,8 @@ pub struct Context {
     pub draining: Draining,
     /// Measurements that all who watch an album share; `ProgressCache::default()` at start.
     pub progress_cache: ProgressCache,
+    /// The selfies that are examined now.
+    pub selfie_locks: SelfieLocks,
     /// The newest events, for all streams; `EventFeed::default()` at start.
     pub event_feed: EventFeed,
     /// The memory of all request bodies; `BodyBudget::default()` at start.

@@ -24,6 +24,7 @@ mod rate_limits;
 mod reply;
 mod search;
 mod seats;
+mod selfie_locks;
 mod server;
 mod sse;
 mod start_list;

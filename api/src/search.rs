@@ -82,9 +82,19 @@ pub(crate) async fn load_or_create_embedding(
     if let Some(outcome) = probe.outcome.take() {
         return Selfie::new(&probe, outcome, false);
     }
+    let lock = ctx.selfie_locks.lock(id).await;
+    // While this search waited for the lock, another one may have examined the selfie.
+    let mut probe = ctx.store.probes.get(album.id, id).await?;
+    if let Some(outcome) = probe.outcome.take() {
+        return Selfie::new(&probe, outcome, false);
+    }
     let turn = ctx.probe_embedder.take_turn(album.tenant.organization).await?;
     let (ctx, organization, album) = (ctx.clone(), album.tenant.organization, album.id);
-    let examining = async move { examine(&ctx, album, id, turn).await };
+    let examining = async move {
+        let outcome = examine(&ctx, album, id, turn).await;
+        drop(lock);
+        outcome
+    };
     let examining = photofinish_store::on_behalf_of(organization, examining);
     let examined = tokio::spawn(examining.in_current_span());
     match examined.await {
@@ -101,7 +111,7 @@ async fn examine(
     id: ProbeId,
     turn: Box<dyn ProbeTurn>,
 ) -> Result<ProbeOutcome, ApiError> {
-    // While this search waited for its turn, another one may have examined the same selfie.
+    // While this search waited for its turn, another replica may have examined the selfie.
     let probe = ctx.store.probes.get(album, id).await?;
     if let Some(outcome) = probe.outcome {
         return Ok(outcome);

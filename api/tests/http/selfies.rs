@@ -151,6 +151,28 @@ fn a_selfie_is_examined_to_its_end_when_its_search_goes_away() {
 }
 
 #[test]
+fn searches_with_one_selfie_at_once_examine_it_once() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, _) = partner.create_album();
+    let image = partner.upload_selfie(&album, b"slow");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| search_face(&partner, &album, &image).ok());
+        }
+        let started = Instant::now();
+        while service.embedder.calls.load(Ordering::SeqCst) == 0 {
+            assert!(started.elapsed() < DEADLINE, "the selfie is never examined");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // The other searches arrive meanwhile.
+        std::thread::sleep(Duration::from_millis(200));
+        service.embedder.permits.add_permits(4);
+    });
+    assert_eq!(service.embedder.calls.load(Ordering::SeqCst), 1);
+}
+
+#[test]
 fn an_expired_selfie_is_unknown() {
     let service = TestService::start_with(|settings| settings.probe_ttl = Duration::from_millis(1));
     let partner = service.partner();

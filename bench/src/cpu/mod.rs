@@ -1,5 +1,6 @@
-//! CPU per photo and per stage, and peak memory, on a folder of camera-size photos. Photofinish and the peer, plain and
-//! tuned, run alternately in one measurement, on the same photos with the same number of threads.
+//! CPU per photo and per stage, and peak memory, on a folder of camera-size photos or on crowds composed of labelled ones.
+//! Photofinish and the peer, plain and tuned, run alternately in one measurement, on the same photos with the same number
+//! of threads.
 //!
 //! Photofinish's CPU is the user and system time of its whole process from the first confirmation until the album is idle:
 //! reading the photos from storage, all stages, writing previews, thumbnails and the database, and handling the
@@ -14,13 +15,17 @@ use std::time::{Duration, Instant};
 
 use crate::cpu::peer::{Peer, PeerMode, PeerRun};
 use crate::paths::InputPaths;
+use crate::photos::crowd;
 use crate::photos::enlarge;
-use crate::photos::labels;
+use crate::photos::labels::{self, LabelledPhoto};
 use crate::process;
 use crate::prometheus::sum_metric_by_label;
 use crate::report::{OutputOptions, Report};
 use crate::service::album::{UploadedAlbum, list_jpegs};
 use crate::service::{Service, Setup};
+
+/// Decides how photos are composed into frames.
+const CROWD_SEED: u64 = 1;
 
 /// Options of the measurement.
 #[derive(Clone, Debug, clap::Args)]
@@ -28,6 +33,12 @@ pub struct CpuOptions {
     /// Camera-size photos with `truth.csv` beside them; made by `make-24mp` when absent.
     #[arg(long, value_name = "DIR")]
     pub photos: Option<PathBuf>,
+    /// Frames composed of so many of the labelled photos, 4, 9 or 16, instead of camera-size photos.
+    #[arg(long, value_name = "PHOTOS", value_parser = ["4", "9", "16"], conflicts_with = "photos")]
+    pub crowds: Option<String>,
+    /// `avx512` is a CPU without bf16 and AMX: every network computes in f32.
+    #[arg(long, value_enum, default_value_t = Cpu::Native)]
+    pub cpu: Cpu,
     /// Decode workers of Photofinish, threads of the peer.
     #[arg(long, default_value_t = 2)]
     pub threads: usize,
@@ -43,6 +54,24 @@ pub struct CpuOptions {
     /// Where to save the report.
     #[command(flatten)]
     pub output: OutputOptions,
+}
+
+/// What Photofinish may use of this machine's CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Cpu {
+    /// All of it.
+    Native,
+    /// No bf16 and no AMX.
+    Avx512,
+}
+
+/// What is read.
+struct Material {
+    folder: PathBuf,
+    files: Vec<String>,
+    labels: Vec<LabelledPhoto>,
+    /// Where composed frames are, until the end.
+    _scratch: Option<tempfile::TempDir>,
 }
 
 /// One run of Photofinish.
@@ -78,23 +107,25 @@ struct Measurements {
 /// # Errors
 /// When the service, the peer or the photos are not available.
 pub fn run(options: &CpuOptions) -> anyhow::Result<Report> {
-    let folder = prepare_photos(options)?;
-    let files = list_jpegs(&folder)?;
-    let labels = labels::load_photos(&folder.join("truth.csv"))?;
+    let material = match &options.crowds {
+        Some(photos) => compose_crowds(options, photos)?,
+        None => prepare_photos(options)?,
+    };
+    let Material { folder, files, labels, .. } = &material;
     let peer = if options.alone { None } else { Some(Peer::prepare(&options.paths)?) };
     let mut measurements = Measurements {
         ours: Vec::new(),
         peers: BTreeMap::new(),
         quarter_photo_count: files.len().div_ceil(4),
-        quarter_run: measure_service(options, &folder, &files[..files.len().div_ceil(4)])?,
+        quarter_run: measure_service(options, folder, &files[..files.len().div_ceil(4)])?,
     };
     for round in 1..=options.rounds.max(1) {
         println!("round {round}: photofinish");
-        measurements.ours.push(measure_service(options, &folder, &files)?);
+        measurements.ours.push(measure_service(options, folder, files)?);
         for mode in [PeerMode::Plain, PeerMode::Tuned] {
             let Some(peer) = &peer else { continue };
             println!("round {round}: {mode}");
-            let run = peer.run(mode, &folder, options.threads)?;
+            let run = peer.run(mode, folder, options.threads)?;
             anyhow::ensure!(
                 run.photos == files.len(),
                 "the peer read {} of {} photos",
@@ -104,23 +135,46 @@ pub fn run(options: &CpuOptions) -> anyhow::Result<Report> {
             measurements.peers.entry(mode).or_default().push(run);
         }
     }
-    Ok(figures::build_report(options, &measurements, &labels, files.len()))
+    Ok(figures::build_report(options, &measurements, labels, files.len()))
 }
 
-fn prepare_photos(options: &CpuOptions) -> anyhow::Result<PathBuf> {
-    if let Some(folder) = &options.photos {
-        return Ok(folder.clone());
+fn prepare_photos(options: &CpuOptions) -> anyhow::Result<Material> {
+    let folder = if let Some(folder) = &options.photos {
+        folder.clone()
+    } else {
+        let make = enlarge::EnlargeOptions::with_defaults(options.paths.clone());
+        if !make.output_dir().join("truth.csv").exists() {
+            enlarge::run(&make)?;
+        }
+        make.output_dir()
+    };
+    let (files, labels) = (list_jpegs(&folder)?, labels::load_photos(&folder.join("truth.csv"))?);
+    Ok(Material { folder, files, labels, _scratch: None })
+}
+
+/// Composes the labelled photos into frames, as `eval bibs --crowds` does.
+fn compose_crowds(options: &CpuOptions, photos: &str) -> anyhow::Result<Material> {
+    let side = photos.parse::<u32>()?.isqrt();
+    let labelled = labels::load_photos(&options.paths.find_shared("photos/bibs.csv")?)?;
+    let frames = crowd::compose(&labelled, &options.paths.find_shared("photos/files")?, side, CROWD_SEED)?;
+    let scratch = tempfile::tempdir()?;
+    let mut labels = Vec::with_capacity(frames.len());
+    for (number, frame) in frames.into_iter().enumerate() {
+        let file = format!("{number:04}.jpg");
+        std::fs::write(scratch.path().join(&file), &frame.crowd.jpeg)?;
+        labels.push(LabelledPhoto { file, bibs: frame.crowd.bibs, optional: frame.crowd.optional });
     }
-    let make = enlarge::EnlargeOptions::with_defaults(options.paths.clone());
-    if !make.output_dir().join("truth.csv").exists() {
-        enlarge::run(&make)?;
-    }
-    Ok(make.output_dir())
+    let files = labels.iter().map(|photo| photo.file.clone()).collect();
+    Ok(Material { folder: scratch.path().to_owned(), files, labels, _scratch: Some(scratch) })
 }
 
 /// Starts a fresh service, uploads the photos, then measures their processing.
 fn measure_service(options: &CpuOptions, folder: &Path, files: &[String]) -> anyhow::Result<ServiceRun> {
-    let setup = Setup { threads: Some(options.threads), ..Setup::default() };
+    let settings = match options.cpu {
+        Cpu::Native => Vec::new(),
+        Cpu::Avx512 => vec![("PHOTOFINISH_TEXT_PRECISION".to_owned(), "f32".to_owned())],
+    };
+    let setup = Setup { threads: Some(options.threads), settings, ..Setup::default() };
     let service = Service::start(&options.paths, &setup)?;
     let client = service.client();
     let at_start = process::process_tree_cpu(service.pid())?;

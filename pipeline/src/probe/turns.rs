@@ -10,6 +10,10 @@ use tokio::sync::oneshot;
 
 use crate::engine::sync::lock;
 
+/// Turns that one organization has at a time: while one of its selfies is examined, it reads the next. With more of them
+/// another's selfie would wait until all were examined.
+const TURNS_EACH: usize = 2;
+
 /// Gives out turns.
 #[derive(Debug)]
 pub(crate) struct Turns {
@@ -104,8 +108,13 @@ impl Turns {
 
     /// Gives the free turns to those who wait.
     fn give_turns(self: &Arc<Self>, state: &mut TurnState) {
+        let may_have_another = |state: &TurnState, organization: &OrganizationId| {
+            state.organizations.get(organization).is_none_or(|callers| callers.active < TURNS_EACH)
+        };
         while state.free > 0
-            && let Some(organization) = state.rotation.pop_front()
+            && let Some(next) =
+                state.rotation.iter().position(|organization| may_have_another(state, organization))
+            && let Some(organization) = state.rotation.remove(next)
         {
             let Some(callers) = state.organizations.get_mut(&organization) else { continue };
             while let Some(caller) = callers.waiting.pop_front() {
@@ -189,6 +198,19 @@ mod tests {
         drop(poll(&mut first[1]).expect("the second of the greedy organization"));
         drop(poll(&mut second).expect("then the modest organization"));
         drop(poll(&mut first[2]).expect("then the greedy one again"));
+    }
+
+    #[test]
+    fn an_organization_leaves_turns_to_others() {
+        let turns = Turns::new(4, 8);
+        let (greedy, modest) = (OrganizationId::generate(), OrganizationId::generate());
+        let mut first: Vec<Waiting> = (0..4).map(|_| turns.join_queue(greedy).unwrap()).collect();
+        let given: Vec<Turn> = first.iter_mut().filter_map(poll).collect();
+        assert_eq!(given.len(), TURNS_EACH, "of 4 free turns");
+        let modest = poll(&mut turns.join_queue(modest).unwrap()).expect("a turn at once");
+        drop(given);
+        assert_eq!(first[TURNS_EACH..].iter_mut().filter_map(poll).count(), 2, "the next of the greedy one");
+        drop(modest);
     }
 
     #[test]

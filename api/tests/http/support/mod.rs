@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use photofinish_api::context::{
     ApiSettings, BodyBudget, ComponentHealth, ComponentState, Context, Draining, EventFeed, Health,
-    ProbeEmbedder, ProbeError, ProbeTurn, ProgressCache, RateLimiter, SeatLimits, Seats,
+    ProbeEmbedder, ProbeError, ProbeTurn, ProgressCache, RateLimiter, SeatLimits, Seats, SelfieLocks,
 };
 use photofinish_api::key::KeyText;
 use photofinish_store::model::credit::CreditSettings;
@@ -217,6 +217,7 @@ impl TestService {
         let embedder = Arc::new(TestEmbedder::default());
         let health = Arc::new(TestHealth::running());
         let wakeups: Arc<AtomicUsize> = Arc::default();
+        let counted = Arc::clone(&wakeups);
         let context = Context {
             store: store.clone(),
             probe_embedder: embedder.clone(),
@@ -224,15 +225,13 @@ impl TestService {
             health: health.clone(),
             settings: Arc::new(setup.settings),
             render_metrics: Arc::new(|| "photofinish_test_total 1\n".to_owned()),
-            on_queued: Arc::new({
-                let wakeups = Arc::clone(&wakeups);
-                move || {
-                    wakeups.fetch_add(1, Ordering::SeqCst);
-                }
+            on_queued: Arc::new(move || {
+                counted.fetch_add(1, Ordering::SeqCst);
             }),
             trace_hook: Arc::new(|_, _| {}),
             draining: Draining::default(),
             progress_cache: ProgressCache::default(),
+            selfie_locks: SelfieLocks::default(),
             rate_limiter: RateLimiter::default(),
             event_feed: EventFeed::default(),
             body_budget: setup.body_budget,
