@@ -4,7 +4,8 @@
 //!
 //! A thread takes a step with a share in hand, one share for each core. When several wait for one, the next is of the
 //! organization that has the fewest shares, and among those of the one that was served longest ago: a photo of somebody
-//! else waits for the end of one step, then has a core to itself.
+//! else waits for the end of one step, then has a core to itself. A thread that waits with a photo in hand takes the share
+//! for another photo that came to its stage meanwhile, if that one's organization is next ([`Candidates`]).
 //!
 //! Somebody waits for the answer to a selfie, and nobody for the next step of a photo: while a selfie is examined, a core
 //! is reserved for it.
@@ -12,8 +13,9 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
+use crossbeam_channel::{Sender, bounded};
 use photofinish_store::model::ids::OrganizationId;
 
 use crate::engine::sync::lock;
@@ -42,10 +44,12 @@ pub(crate) struct ReservedCore(ReservedCores);
 #[derive(Clone, Debug)]
 pub(crate) struct CpuShares(Arc<Inner>);
 
+/// Lists the organizations of which a stage could take a step. Called while the shares are locked.
+pub(crate) type Candidates = Arc<dyn Fn() -> Vec<OrganizationId> + Send + Sync>;
+
 #[derive(Debug)]
 struct Inner {
     state: Mutex<State>,
-    changed: Condvar,
     reserved: ReservedCores,
 }
 
@@ -55,16 +59,20 @@ struct State {
     shares: usize,
     running: usize,
     is_closed: bool,
-    next_turn: u64,
+    turns: u64,
+    /// In the order of their arrival.
     waiting: Vec<Claim>,
     /// The organizations that have or had a share since nobody waited and nobody had one.
     served: HashMap<OrganizationId, Served>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A thread that waits for a share.
 struct Claim {
-    turn: u64,
     owner: OrganizationId,
+    /// Of the stage, whose claims have the same.
+    candidates: Candidates,
+    /// Gets the organization for which the share is.
+    granted: Sender<OrganizationId>,
 }
 
 /// What an organization got. Ordered by who is served next.
@@ -85,7 +93,10 @@ struct CpuShare {
 
 /// Keeps a share for the calling thread until it is dropped.
 #[derive(Debug)]
-pub(crate) struct HeldShare(());
+pub(crate) struct HeldShare {
+    /// Whose photo the share is for.
+    pub(crate) owner: OrganizationId,
+}
 
 impl ReservedCores {
     /// Reserves one more core. The steps that run are not interrupted: fewer begin.
@@ -105,9 +116,7 @@ impl Drop for ReservedCore {
         reservations.count.fetch_sub(1, Ordering::Relaxed);
         let shares = lock(&reservations.shares).upgrade();
         if let Some(shares) = shares {
-            // Locked in between, so that no step looks at the old count and sleeps after the call.
-            drop(lock(&shares.state));
-            shares.changed.notify_all();
+            lock(&shares.state).grant_free(self.0.count());
         }
     }
 }
@@ -120,47 +129,46 @@ impl CpuShares {
             shares: cores.max(2),
             running: 0,
             is_closed: false,
-            next_turn: 1,
+            turns: 0,
             waiting: Vec::new(),
             served: HashMap::new(),
         };
-        let reserved = reserved.clone();
-        let inner = Arc::new(Inner { state: Mutex::new(state), changed: Condvar::new(), reserved });
-        *lock(&inner.reserved.0.shares) = Arc::downgrade(&inner);
+        let inner = Arc::new(Inner { state: Mutex::new(state), reserved: reserved.clone() });
+        *lock(&reserved.0.shares) = Arc::downgrade(&inner);
         Self(inner)
     }
 
-    /// Waits for a share for a step of a photo of `owner`, and keeps it for this thread. Once the shares are closed, nobody
-    /// waits.
-    pub(crate) fn hold(&self, owner: OrganizationId) -> HeldShare {
-        let share = self.take(owner);
+    /// Waits for a share for a step of a photo of `owner`, or of one of the candidates if that one is next before `owner`,
+    /// and keeps it for this thread. Once the shares are closed, nobody waits.
+    pub(crate) fn hold(&self, owner: OrganizationId, candidates: &Candidates) -> HeldShare {
+        let share = self.take(owner, Arc::clone(candidates));
+        let owner = share.owner;
         HELD.set(Some(share));
-        HeldShare(())
+        HeldShare { owner }
     }
 
-    fn take(&self, owner: OrganizationId) -> CpuShare {
-        let Inner { state, changed, reserved } = &*self.0;
-        let mut state = lock(state);
-        let claim = Claim { turn: state.next_turn, owner };
-        state.next_turn += 1;
-        state.waiting.push(claim);
-        let must_wait = |state: &mut State| {
-            !state.is_closed && (state.is_full(reserved.count()) || state.next() != Some(claim))
-        };
-        let mut state = changed.wait_while(state, must_wait).unwrap_or_else(PoisonError::into_inner);
-        state.grant(claim);
-        let is_more_free = !state.is_full(reserved.count()) && !state.waiting.is_empty();
-        drop(state);
-        if is_more_free {
-            changed.notify_all();
+    fn take(&self, owner: OrganizationId, candidates: Candidates) -> CpuShare {
+        let mut state = lock(&self.0.state);
+        if state.is_closed {
+            state.count_grant(owner);
+            return CpuShare { shares: self.clone(), owner };
         }
+        let (granted, grant) = bounded(1);
+        state.waiting.push(Claim { owner, candidates, granted });
+        state.grant_free(self.0.reserved.count());
+        drop(state);
+        // Every claim is granted, at the latest when the shares are closed.
+        let owner = grant.recv().unwrap_or(owner);
         CpuShare { shares: self.clone(), owner }
     }
 
     /// Lets everybody who waits, and who comes later, go on without a share.
     pub(crate) fn close(&self) {
-        lock(&self.0.state).is_closed = true;
-        self.0.changed.notify_all();
+        let mut state = lock(&self.0.state);
+        state.is_closed = true;
+        for claim in std::mem::take(&mut state.waiting) {
+            state.grant(&claim, claim.owner);
+        }
     }
 }
 
@@ -170,19 +178,49 @@ impl State {
         self.running >= self.shares.saturating_sub(reserved).max(1)
     }
 
-    /// Whose turn it is.
-    fn next(&self) -> Option<Claim> {
-        let served = |owner| self.served.get(&owner).copied().unwrap_or_default();
-        self.waiting.iter().copied().min_by_key(|claim| (served(claim.owner), claim.turn))
+    /// Gives the free shares to those who wait.
+    fn grant_free(&mut self, reserved: usize) {
+        while !self.is_full(reserved)
+            && let Some((index, owner)) = self.next()
+        {
+            let claim = self.waiting.remove(index);
+            self.grant(&claim, owner);
+        }
     }
 
-    fn grant(&mut self, claim: Claim) {
-        self.waiting.retain(|waiting| *waiting != claim);
+    /// Whose turn it is: the place of the claim, and for which organization.
+    fn next(&self) -> Option<(usize, OrganizationId)> {
+        let served = |owner: &OrganizationId| self.served.get(owner).copied().unwrap_or_default();
+        let mut of_stages: Vec<(&Candidates, Option<OrganizationId>)> = Vec::new();
+        let mut best: Option<(Served, usize, OrganizationId)> = None;
+        for (index, claim) in self.waiting.iter().enumerate() {
+            let known = of_stages.iter().find(|(candidates, _)| Arc::ptr_eq(candidates, &claim.candidates));
+            let candidate = known.map(|(_, candidate)| *candidate).unwrap_or_else(|| {
+                let candidate = (claim.candidates)().into_iter().min_by_key(served);
+                of_stages.push((&claim.candidates, candidate));
+                candidate
+            });
+            let better = candidate.filter(|candidate| served(candidate) < served(&claim.owner));
+            let owner = better.unwrap_or(claim.owner);
+            if best.is_none_or(|(least, _, _)| served(&owner) < least) {
+                best = Some((served(&owner), index, owner));
+            }
+        }
+        best.map(|(_, index, owner)| (index, owner))
+    }
+
+    fn grant(&mut self, claim: &Claim, owner: OrganizationId) {
+        self.count_grant(owner);
+        // The channel has space: a claim is granted once. Its thread waits.
+        let _waits = claim.granted.try_send(owner);
+    }
+
+    fn count_grant(&mut self, owner: OrganizationId) {
         self.running += 1;
-        let served = self.served.entry(claim.owner).or_default();
+        self.turns += 1;
+        let served = self.served.entry(owner).or_default();
         served.shares += 1;
-        served.last_turn = self.next_turn;
-        self.next_turn += 1;
+        served.last_turn = self.turns;
     }
 
     fn give_back(&mut self, owner: OrganizationId) {
@@ -196,16 +234,18 @@ impl State {
     }
 }
 
+impl std::fmt::Debug for Claim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Claim").field("owner", &self.owner).finish_non_exhaustive()
+    }
+}
+
 impl Drop for CpuShare {
     fn drop(&mut self) {
-        let Inner { state, changed, .. } = &*self.shares.0;
+        let Inner { state, reserved } = &*self.shares.0;
         let mut state = lock(state);
         state.give_back(self.owner);
-        let is_awaited = !state.waiting.is_empty();
-        drop(state);
-        if is_awaited {
-            changed.notify_all();
-        }
+        state.grant_free(reserved.count());
     }
 }
 
@@ -222,8 +262,13 @@ pub(crate) fn wait_without_share<T>(wait: impl FnOnce() -> T) -> T {
     let (shares, owner) = (share.shares.clone(), share.owner);
     drop(share);
     let result = wait();
-    HELD.set(Some(shares.take(owner)));
+    HELD.set(Some(shares.take(owner, no_candidates())));
     result
+}
+
+/// For a thread that goes on with the photo in its hands.
+fn no_candidates() -> Candidates {
+    Arc::new(Vec::new)
 }
 
 #[cfg(test)]
@@ -259,7 +304,7 @@ mod tests {
         let (end, ended) = mpsc::channel();
         let (shares, began) = (shares.clone(), began.clone());
         let step = move || {
-            let _share = shares.hold(owner);
+            let _share = shares.hold(owner, &no_candidates());
             began.send(name).unwrap();
             ended.recv().unwrap();
         };
@@ -303,7 +348,7 @@ mod tests {
         let (began, beginnings) = mpsc::channel();
         let running = start_step(&shares, owner, "running", &began);
         assert_eq!(beginnings.recv_timeout(TIMEOUT), Ok("running"));
-        let _share = shares.hold(owner);
+        let _share = shares.hold(owner, &no_candidates());
         let other = start_step(&shares, OrganizationId::generate(), "other", &began);
         wait_until_waiting(&shares, 1);
         wait_without_share(|| {
@@ -337,6 +382,30 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_waits_takes_the_photo_of_who_is_next() {
+        let shares = CpuShares::new(2, &ReservedCores::default());
+        let (many, one) = (OrganizationId::generate(), OrganizationId::generate());
+        let (began, beginnings) = mpsc::channel();
+        let steps = ["first", "second"].map(|name| start_step(&shares, many, name, &began));
+        for _ in &steps {
+            beginnings.recv_timeout(TIMEOUT).unwrap();
+        }
+        let arrived: Arc<Mutex<Vec<OrganizationId>>> = Arc::default();
+        let candidates: Candidates = Arc::new({
+            let arrived = Arc::clone(&arrived);
+            move || lock(&arrived).clone()
+        });
+        let waiting = thread::Builder::new().name("waiting".into()).spawn({
+            let shares = shares.clone();
+            move || shares.hold(many, &candidates).owner
+        });
+        wait_until_waiting(&shares, 1);
+        lock(&arrived).extend([many, one]);
+        steps.into_iter().for_each(RunningStep::end);
+        assert_eq!(waiting.unwrap().join().unwrap(), one);
+    }
+
+    #[test]
     fn nobody_waits_for_closed_shares() {
         let shares = CpuShares::new(2, &ReservedCores::default());
         let owner = OrganizationId::generate();
@@ -348,6 +417,6 @@ mod tests {
             beginnings.recv_timeout(TIMEOUT).unwrap();
         }
         steps.into_iter().for_each(RunningStep::end);
-        drop(shares.hold(owner));
+        drop(shares.hold(owner, &no_candidates()));
     }
 }

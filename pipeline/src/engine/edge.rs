@@ -245,6 +245,12 @@ impl<T, P> Inlet<T, P> {
         Some(photo)
     }
 
+    /// The organizations with photos that [`Self::recv`] would take.
+    pub(crate) fn organizations(&self, has_space: impl Fn(OrganizationId) -> bool) -> Vec<OrganizationId> {
+        let state = lock(&self.0.state);
+        state.lanes.iter().map(|lane| lane.organization).filter(|lane| has_space(*lane)).collect()
+    }
+
     /// Wakes the threads that wait in [`Self::recv`]: there may be space after the stage.
     pub(crate) fn wake(&self) {
         // Whoever has looked for space without finding any waits already, or still has the lock.

@@ -13,7 +13,7 @@ use crate::engine::budget::Budgets;
 use crate::engine::cpu_shares::CpuShares;
 use crate::engine::edge::Inlet;
 use crate::engine::fault::{Component, Outage};
-use crate::engine::runner::{Exit, Outlet, StageFactory, Worker, panic_message};
+use crate::engine::runner::{Exit, Outlet, StageFactory, StageShares, Worker, panic_message};
 use crate::engine::stage::SteppedStage;
 use crate::engine::stage_stats::PipelineStats;
 use crate::engine::store_client::{KillSwitch, StoreClient};
@@ -129,6 +129,9 @@ impl StageThreads {
         let (closed, woken) = (inlet.clone(), inlet.clone());
         outlet.call_on_space(Box::new(move || woken.wake()));
         self.edge_closers.push(Box::new(move || closed.close()));
+        let cpu_shares = spec
+            .computes_on_cpu
+            .then(|| StageShares::new(self.cpu_shares.clone(), inlet.clone(), outlet.clone()));
         for i in 0..spec.threads {
             let worker = Worker {
                 factory: Arc::clone(&spec.factory),
@@ -137,7 +140,7 @@ impl StageThreads {
                 outlet: outlet.clone(),
                 stats: Arc::clone(&stats),
                 store: self.store.clone(),
-                cpu_shares: spec.computes_on_cpu.then(|| self.cpu_shares.clone()),
+                cpu_shares: cpu_shares.clone(),
                 has_drained: false,
             };
             let (ready, computes_on_cpu) = (self.ready_sender.clone(), spec.computes_on_cpu);

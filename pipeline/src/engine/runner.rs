@@ -8,7 +8,7 @@ use std::sync::Arc;
 use photofinish_store::model::ids::OrganizationId;
 use photofinish_store::model::photo::FailureReason;
 
-use crate::engine::cpu_shares::CpuShares;
+use crate::engine::cpu_shares::{Candidates, CpuShares, HeldShare};
 use crate::engine::edge::{EdgeSender, Inlet, OnSpace, OpenPhoto, PhotoSender, Received};
 use crate::engine::fault::{Outage, Poison};
 use crate::engine::spans::{PhotoOutcome, StageSpan};
@@ -88,7 +88,7 @@ pub(crate) struct Worker<S: SteppedStage> {
     pub(crate) stats: Arc<StageStats>,
     pub(crate) store: StoreClient,
     /// Of the cores, for a stage that computes on them.
-    pub(crate) cpu_shares: Option<CpuShares>,
+    pub(crate) cpu_shares: Option<StageShares>,
     /// Whether the worker ended because nothing was left to do; its edge then belongs to the other threads of the stage.
     pub(crate) has_drained: bool,
 }
@@ -100,6 +100,26 @@ impl<S: SteppedStage> Drop for Worker<S> {
             self.inlet.close();
         }
         self.stats.reset_depth();
+    }
+}
+
+/// The shares of a generation, as a stage takes them.
+#[derive(Clone)]
+pub(crate) struct StageShares {
+    shares: CpuShares,
+    candidates: Candidates,
+}
+
+impl StageShares {
+    /// For a stage between `inlet` and `outlet`.
+    pub(crate) fn new<T, P, O>(shares: CpuShares, inlet: Inlet<T, P>, outlet: Outlet<O>) -> Self
+    where
+        T: Send + 'static,
+        P: Send + 'static,
+        O: Send + 'static,
+    {
+        let has_space = move |organization| outlet.has_space(organization);
+        Self { shares, candidates: Arc::new(move || inlet.organizations(&has_space)) }
     }
 }
 
@@ -135,8 +155,7 @@ impl<S: SteppedStage> Worker<S> {
                 return Exit::Drained;
             };
             let timer = self.stats.start_batch();
-            let share = self.cpu_shares.as_ref().zip(batch.tickets.first());
-            let share = share.map(|(shares, ticket)| shares.hold(ticket.organization()));
+            let (batch, share) = self.wait_for_share(batch);
             let results = self.run_isolated(&mut stage, &batch);
             drop(share);
             let results = match results {
@@ -159,6 +178,31 @@ impl<S: SteppedStage> Worker<S> {
                 Err(outage) => return Exit::Outage(outage),
             }
         }
+    }
+
+    /// Waits for a core, for a stage that computes on them. When the core is for another organization, whose photo came
+    /// meanwhile, that photo is taken instead.
+    fn wait_for_share(&self, batch: Batch<S>) -> (Batch<S>, Option<HeldShare>) {
+        let (Some(StageShares { shares, candidates }), Some(ticket)) =
+            (&self.cpu_shares, batch.tickets.first())
+        else {
+            return (batch, None);
+        };
+        let owner = ticket.organization();
+        let share = shares.hold(owner, candidates);
+        if share.owner == owner {
+            return (batch, Some(share));
+        }
+        let has_space = |other| other == share.owner && self.outlet.has_space(other);
+        // Another thread of the stage may have taken it.
+        let Some(photo) = self.inlet.try_recv(has_space) else { return (batch, Some(share)) };
+        let Batch { tickets, items, parts, spans } = batch;
+        // The last one first, so that they keep their order.
+        for (((ticket, item), parts), span) in tickets.into_iter().zip(items).zip(parts).zip(spans).rev() {
+            let photo = InFlight { ticket, item };
+            self.inlet.put_back_first(OpenPhoto { photo, parts, span: Some(span) });
+        }
+        (self.open_batch(vec![photo]), Some(share))
     }
 
     /// Gives the photos of a batch back after an outage. Their attempts count where one of them may be the cause, but
@@ -187,15 +231,19 @@ impl<S: SteppedStage> Worker<S> {
         }
         self.stats.record_received(photos.len(), || self.inlet.len(), starved);
         self.stats.record_blocked_out(blocked);
+        Some(self.open_batch(photos))
+    }
+
+    fn open_batch(&self, photos: Vec<OpenPhoto<S::In, S::Part>>) -> Batch<S> {
         let batch_size = photos.len();
         let empty = Batch { tickets: Vec::new(), items: Vec::new(), parts: Vec::new(), spans: Vec::new() };
-        Some(photos.into_iter().fold(empty, |mut batch, OpenPhoto { photo, parts, span }| {
+        photos.into_iter().fold(empty, |mut batch, OpenPhoto { photo, parts, span }| {
             batch.spans.push(span.unwrap_or_else(|| self.open_stage_span(&photo.ticket, batch_size)));
             batch.tickets.push(photo.ticket);
             batch.items.push(photo.item);
             batch.parts.push(parts);
             batch
-        }))
+        })
     }
 
     fn open_stage_span(&self, ticket: &Ticket, batch_size: usize) -> StageSpan {
