@@ -1,4 +1,4 @@
-//! Start lists in the database, and judging by them.
+//! Start lists and formats of bibs in the database, and judging by them.
 //!
 //! The version of an album's rules rises with every import; a photo notes by which version its texts were judged.
 //! Whoever leaves photos behind the album's version, an import or a worker that judged by the version before, notes the
@@ -6,6 +6,7 @@
 
 mod check;
 mod entries;
+mod formats;
 pub(crate) mod judging;
 pub(crate) mod rules;
 
@@ -14,6 +15,7 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::model::bib_format::LearnedFormat;
 use crate::model::encoding::from_micros;
 use crate::model::ids::AlbumId;
 use crate::model::start_list::{
@@ -91,18 +93,13 @@ pub(crate) async fn note_album(
     query(operation, NOTE_ALBUM).bind(album).execute(transaction).await.map(drop)
 }
 
-/// Has an album judged again whose configuration has changed, if it has a list. Locks its row.
+/// Has an album judged again whose configuration has changed. Locks its row.
 pub(crate) async fn judge_again(
     transaction: &mut Transaction,
     operation: &'static str,
     album: AlbumId,
 ) -> Result<()> {
-    let has_list = "select count(*) from start_list where album = $1";
-    let (lists,): (i64,) = query(operation, has_list).bind(album).fetch_one(&mut *transaction).await?;
-    if lists > 0 {
-        raise_version(transaction, operation, album).await?;
-    }
-    Ok(())
+    raise_version(transaction, operation, album).await.map(drop)
 }
 
 /// What the entries of an album become by an import.
@@ -243,12 +240,20 @@ impl StartLists for SqlStartLists {
     async fn delete(&self, album: AlbumId) -> Result<()> {
         const OPERATION: &str = "delete a start list";
         let mut transaction = self.database.begin_write(OPERATION).await?;
-        judge_again(&mut transaction, OPERATION, album).await?;
-        query(OPERATION, "delete from start_list where album = $1")
-            .bind(album)
-            .execute(&mut transaction)
-            .await?;
+        let has_list = "select count(*) from start_list where album = $1";
+        let (lists,): (i64,) = query(OPERATION, has_list).bind(album).fetch_one(&mut transaction).await?;
+        if lists > 0 {
+            judge_again(&mut transaction, OPERATION, album).await?;
+            let delete = "delete from start_list where album = $1";
+            query(OPERATION, delete).bind(album).execute(&mut transaction).await?;
+        }
         transaction.commit(OPERATION).await
+    }
+
+    async fn get_format(&self, album: AlbumId) -> Result<LearnedFormat> {
+        const OPERATION: &str = "get a format of bibs";
+        let mut reader = self.database.acquire_reader(OPERATION).await?;
+        formats::load(&mut reader, OPERATION, album).await.map(Option::unwrap_or_default)
     }
 
     async fn find_entries(
