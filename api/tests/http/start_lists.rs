@@ -48,6 +48,11 @@ fn a_file_is_imported_and_rows_without_a_bib_are_refused() {
         let answer = partner.call(path, &json!({ "albumId": album })).ok().to_string();
         assert!(!answer.contains("Ada") && !answer.contains("Cid"), "{answer}");
     }
+    assert_eq!(imported["warnings"], json!([]));
+    let odd = json!({ "entries": [{ "bib": "ELITE1" }] });
+    let (odd_album, _) = partner.create_album();
+    let warnings = import(&partner, odd, &odd_album)["warnings"].clone();
+    assert_eq!(warnings[0]["code"], json!("pattern_matches_no_entry"), "{warnings}");
     let more = json!({ "mode": "merge", "ranges": [{ "from": "1300", "to": "1399" }], "exclude": ["1313"] });
     let merged = import(&partner, more, &album);
     assert_eq!(

@@ -11,9 +11,8 @@
 //! So the rule errs on the side of keeping answers; the rates are above those measured on the labelled photos and on drawn
 //! events.
 
-use std::collections::HashMap;
-
 use super::numbering::is_counted_from_one;
+use super::shapes::{OfShape, Shapes, group};
 use super::{Sighting, is_cut, is_slip, one_difference, tails};
 use crate::model::bib_format::{BibShape, LearnedFormat};
 
@@ -44,40 +43,6 @@ const LEAST_COVERED: f64 = 0.9;
 
 /// The part of all readings that a shape has whose numbers may be counted from one.
 const LEAST_COUNTED: f64 = 1.0 / 3.0;
-
-/// Longer texts are no bibs.
-const MAX_LENGTH: usize = 12;
-
-/// The bibs of one shape.
-pub(super) struct OfShape<'a> {
-    pub(super) shape: BibShape,
-    pub(super) bibs: Vec<&'a Sighting>,
-}
-
-impl OfShape<'_> {
-    /// Different bibs.
-    pub(super) fn len(&self) -> u64 {
-        self.bibs.len() as u64
-    }
-
-    /// Photos in which they were read.
-    fn readings(&self) -> u64 {
-        self.bibs.iter().map(|bib| bib.photos).sum()
-    }
-
-    /// Bibs in more than one photo.
-    pub(super) fn repeated(&self) -> u64 {
-        self.bibs.iter().filter(|bib| bib.photos > 1).count() as u64
-    }
-
-    /// Different texts of the shape.
-    fn texts(&self) -> f64 {
-        self.shape.as_str().bytes().map(|sign| if sign == b'9' { 10.0 } else { 26.0 }).product()
-    }
-}
-
-/// The shapes of an album, most readings first.
-pub(super) type Shapes<'a> = [OfShape<'a>];
 
 /// Why a shape belongs to the format.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -115,18 +80,6 @@ pub(crate) fn learn(sightings: &[Sighting]) -> LearnedFormat {
         repeated,
         readings,
     }
-}
-
-/// Groups bibs by shape, most readings first.
-fn group(sightings: &[Sighting]) -> Vec<OfShape<'_>> {
-    let mut by_shape: HashMap<BibShape, Vec<&Sighting>> = HashMap::new();
-    for sighting in sightings.iter().filter(|it| (1..=MAX_LENGTH).contains(&it.bib.len())) {
-        by_shape.entry(BibShape::of(&sighting.bib)).or_default().push(sighting);
-    }
-    let mut shapes: Vec<OfShape<'_>> =
-        by_shape.into_iter().map(|(shape, bibs)| OfShape { shape, bibs }).collect();
-    shapes.sort_by(|a, b| b.readings().cmp(&a.readings()).then_with(|| a.shape.cmp(&b.shape)));
-    shapes
 }
 
 /// Why a shape belongs to the format, after the more frequent shapes that do; `None` if it does not.

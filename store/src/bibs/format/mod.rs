@@ -2,6 +2,7 @@
 
 mod learn;
 mod numbering;
+mod shapes;
 mod tails;
 
 use crate::model::bib_format::{BibFormatConfig, BibShape, LearnedFormat};

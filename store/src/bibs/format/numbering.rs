@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::learn::{OfShape, Shapes};
+use super::shapes::{OfShape, Shapes};
 use super::tails;
 use crate::model::bib_format::BibShape;
 
