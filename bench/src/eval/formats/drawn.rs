@@ -156,3 +156,27 @@ async fn judge_all(store: &Store) -> anyhow::Result<()> {
     store.tasks.release(lease).await?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_format_takes_wrong_answers_away_and_no_right_ones() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let [without, with] = runtime.block_on(measure(&EVENTS[1], 150, 5, 1)).unwrap();
+        assert_eq!((without.shown, without.right), (with.shown, with.right));
+        assert!(without.wrong > 10 && with.wrong < without.wrong / 2, "{} {}", without.wrong, with.wrong);
+    }
+
+    #[test]
+    #[ignore = "takes a minute: all events, as the evaluation measures them"]
+    fn all_events_gain_precision_where_they_have_a_format_and_lose_no_answer() {
+        let mut report = Report::new("drawn", "drawn");
+        add_to(&mut report, 3).unwrap();
+        println!("{}", report.tables[0].to_markdown());
+        for goal in &report.goals {
+            assert!(goal.is_met(), "{}: {}", goal.what, goal.figure);
+        }
+    }
+}
