@@ -11,10 +11,11 @@
 //! So the rule errs on the side of keeping answers; the rates are above those measured on the labelled photos and on drawn
 //! events.
 
+use super::misreading::{is_cut, is_slip, one_difference};
 use super::numbering::is_counted_from_one;
-use super::shapes::{OfShape, Shapes, group};
-use super::{Sighting, is_cut, is_slip, one_difference, tails};
-use crate::model::bib_format::{BibShape, LearnedFormat};
+use super::shapes::{OfShape, Shapes, Sighting, group};
+use super::tails;
+use crate::model::bib_format::LearnedFormat;
 
 /// Different bibs from which a format is learned.
 pub(crate) const LEAST_BIBS: usize = 60;
@@ -139,7 +140,7 @@ mod tests {
 
     use super::super::BibFormat;
     use super::*;
-    use crate::model::bib_format::BibFormatConfig;
+    use crate::model::bib_format::{BibFormatConfig, BibShape};
 
     /// A small generator of numbers, so that an event is the same everywhere.
     struct Random(u64);

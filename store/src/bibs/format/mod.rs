@@ -1,6 +1,7 @@
 //! The format of an event's bibs: learned from what was surely read, and used to find readings that are parts of bibs.
 
 mod learn;
+mod misreading;
 mod numbering;
 mod shapes;
 mod tails;
@@ -9,17 +10,8 @@ use crate::model::bib_format::{BibFormatConfig, BibShape, LearnedFormat};
 use crate::model::photo::{ReadText, TextIndexState, UnindexedReason};
 
 pub(crate) use self::learn::learn;
-
-/// Letters and digits that are read as each other.
-const LOOK_ALIKES: &[u8] = b"O0I1S5B8G6";
-
-/// A bib that was surely read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sighting {
-    pub(crate) bib: String,
-    /// In how many photos.
-    pub(crate) photos: u64,
-}
+use self::misreading::{is_cut, is_slip};
+pub(crate) use self::shapes::Sighting;
 
 /// A format by which readings are judged.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,28 +49,6 @@ impl BibFormat {
             || self.exceptions.binary_search_by(|bib| bib.as_str().cmp(text)).is_ok();
         !fits && self.shapes.iter().any(|whole| is_cut(&shape, whole) || is_slip(text, whole))
     }
-}
-
-/// Whether a bib of the shape `whole` of which characters at the ends are missing has this shape.
-fn is_cut(shape: &BibShape, whole: &BibShape) -> bool {
-    shape.len() < whole.len() && whole.as_str().contains(shape.as_str())
-}
-
-/// The place at which two shapes of the same length differ, if it is one place.
-fn one_difference(shape: &BibShape, other: &BibShape) -> Option<usize> {
-    let (shape, other) = (shape.as_str().as_bytes(), other.as_str().as_bytes());
-    if shape.len() != other.len() {
-        return None;
-    }
-    let mut differences = (0..shape.len()).filter(|&at| shape[at] != other[at]);
-    differences.next().filter(|_| differences.next().is_none())
-}
-
-/// Whether a text is a bib of the shape `whole` of which a digit was read as the letter that looks like it, or a letter as
-/// the digit.
-fn is_slip(text: &str, whole: &BibShape) -> bool {
-    let at = one_difference(&BibShape::of(text), whole);
-    at.is_some_and(|at| text.as_bytes().get(at).is_some_and(|character| LOOK_ALIKES.contains(character)))
 }
 
 #[cfg(test)]

@@ -2,11 +2,18 @@
 
 use std::collections::HashMap;
 
-use super::Sighting;
 use crate::model::bib_format::BibShape;
 
 /// Longer texts are no bibs.
 const MAX_LENGTH: usize = 12;
+
+/// A bib that was surely read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sighting {
+    pub(crate) bib: String,
+    /// In how many photos.
+    pub(crate) photos: u64,
+}
 
 /// The bibs of one shape.
 pub(super) struct OfShape<'a> {

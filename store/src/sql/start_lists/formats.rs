@@ -13,7 +13,7 @@ use crate::sql::statement::{ConnectionRef, query};
 use crate::sql::tasks::fence;
 use crate::traits::Result;
 
-use super::raise_version;
+use super::versions::raise_version;
 
 const OPERATION: &str = "learn a format of bibs";
 

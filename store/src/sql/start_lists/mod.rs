@@ -9,6 +9,7 @@ mod entries;
 mod formats;
 pub(crate) mod judging;
 pub(crate) mod rules;
+pub(crate) mod versions;
 
 use std::collections::HashMap;
 
@@ -22,18 +23,13 @@ use crate::model::start_list::{
     CheckedStartList, EntryPage, EntryQuery, ImportMode, ImportedStartList, StartListEntry, StartListImport,
     StartListSummary, WaveSize,
 };
-use crate::sql::database::{Database, Transaction};
+use crate::sql::database::Database;
 use crate::sql::photos::load_counts;
 use crate::sql::statement::{Statement, query};
 use crate::traits::{Result, StartLists};
 
 use self::entries::{EntryRow, entries_json};
-
-/// Makes the rules of an album newer, and locks its row.
-const RAISE_VERSION: &str = "update album set list_version = list_version + 1 \
-     where id = $1 and closed_at is null returning list_version";
-
-const NOTE_ALBUM: &str = "insert into album_to_judge (album) values ($1) on conflict (album) do nothing";
+use self::versions::{judge_again, raise_version};
 
 /// The members of each entry in the JSON list `$2`.
 const INSERT_ENTRIES: Statement = Statement::PerDialect {
@@ -69,37 +65,6 @@ impl SqlStartLists {
     pub(crate) fn new(database: Database) -> Self {
         Self { database }
     }
-}
-
-/// Raises the version of an album's rules and notes that its photos are to be judged by them. Locks the album's row.
-async fn raise_version(
-    transaction: &mut Transaction,
-    operation: &'static str,
-    album: AlbumId,
-) -> Result<i64> {
-    let raised: Option<(i64,)> =
-        query(operation, RAISE_VERSION).bind(album).fetch_optional(&mut *transaction).await?;
-    let (version,) = raised.ok_or_else(|| StoreError::not_found(format!("album {album}")))?;
-    note_album(transaction, operation, album).await?;
-    Ok(version)
-}
-
-/// Notes that photos of an album were judged by an older version. The transaction holds the lock of the album's row.
-pub(crate) async fn note_album(
-    transaction: &mut Transaction,
-    operation: &'static str,
-    album: AlbumId,
-) -> Result<()> {
-    query(operation, NOTE_ALBUM).bind(album).execute(transaction).await.map(drop)
-}
-
-/// Has an album judged again whose configuration has changed. Locks its row.
-pub(crate) async fn judge_again(
-    transaction: &mut Transaction,
-    operation: &'static str,
-    album: AlbumId,
-) -> Result<()> {
-    raise_version(transaction, operation, album).await.map(drop)
 }
 
 /// What the entries of an album become by an import.
