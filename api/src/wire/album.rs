@@ -82,7 +82,8 @@ pub(crate) struct AlbumDetail {
 /// The format that the bibs of an album show.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ShownFormat {
-    /// Shapes as in `config.bibFormat`, most frequent first; null while there are too few bibs, and where they have no format.
+    /// Shapes as in `config.bibFormat`, most frequent first; null while there are too few bibs, and where they have no
+    /// format.
     #[schema(required, example = "9999|999")]
     learned: Option<String>,
     /// The part of the different bibs that have one of the shapes.

@@ -27,8 +27,8 @@ pub(crate) struct AlbumConfig {
     bib_pattern: String,
     /// How the start list is used, once there is one.
     start_list: StartListSettings,
-    /// The format by which bibs are judged where no start list does: `auto`, the one that the album shows; `off`, none; or
-    /// shapes, `A` for a letter and `9` for a digit, separated by `|`.
+    /// The format by which bibs are judged where no start list does: `auto`, the one that the album shows; `off`, none;
+    /// or shapes, `A` for a letter and `9` for a digit, separated by `|`.
     #[schema(example = "AA99999|999")]
     bib_format: String,
 }

@@ -79,8 +79,8 @@ pub(super) const EVENTS: [EventKind; 12] = [
     },
 ];
 
-/// Draws the photos of so many runners, one to `most_photos` of each. Of the readings 6 % lose one to three characters at
-/// an end, as on the labelled photos, and 1 % have a wrong character.
+/// Draws the photos of so many runners, one to `most_photos` of each. Of the readings 6 % lose one to three characters
+/// at an end, as on the labelled photos, and 1 % have a wrong character.
 pub(super) fn draw(kind: &EventKind, runners: usize, most_photos: u64, seed: u64) -> Vec<Shown> {
     let mut random = SplitMix(seed);
     let mut shown = Vec::new();

@@ -1,5 +1,5 @@
-//! What the format that an album shows does to bib search: on the labelled race photos through the API, and on drawn events
-//! in the store.
+//! What the format that an album shows does to bib search: on the labelled race photos through the API, and on drawn
+//! events in the store.
 
 mod drawn;
 mod events;
