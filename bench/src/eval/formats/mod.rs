@@ -11,11 +11,13 @@ use serde_json::{Value, json};
 
 use super::bibs::{COLUMNS, VariantResult, add_rows, make_photos};
 use super::options::BibOptions;
+use super::tally::indexed_texts;
 use super::variants::Variant;
 use crate::photos::enlarge::pick_evenly;
 use crate::photos::jitter::Jitter;
 use crate::photos::labels::{self, LabelledPhoto};
 use crate::report::{Report, Table};
+use crate::service::album::UploadedAlbum;
 
 /// Learning and judging begin within a second; an album where nothing changes for so long has been judged.
 const QUIET: Duration = Duration::from_secs(3);
@@ -55,7 +57,7 @@ pub fn run(options: &BibOptions) -> anyhow::Result<Report> {
             let (album, _) = variants[0].read(changed.path(), &files)?;
             let client = variants[0].client();
             for (result, format) in results.iter_mut().zip(["auto", "off"]) {
-                let format = judge_by(client, &album.id, format)?;
+                let format = judge_by(client, &album, format)?;
                 result.add_readings(client, &album, &labels)?;
                 if result.name != "without" {
                     let name = if set.is_empty() { "all" } else { set };
@@ -75,13 +77,16 @@ pub fn run(options: &BibOptions) -> anyhow::Result<Report> {
 }
 
 /// Sets the format of an album, and waits until its texts are judged by it. Returns the format that it shows.
-fn judge_by(client: &Client, album: &str, format: &str) -> anyhow::Result<Value> {
-    let config = json!({ "albumId": album, "config": { "bibFormat": format } });
+fn judge_by(client: &Client, album: &UploadedAlbum, format: &str) -> anyhow::Result<Value> {
+    let config = json!({ "albumId": album.id, "config": { "bibFormat": format } });
     let _: Value = client.call("albums/update", &config)?;
-    let read = || -> anyhow::Result<[Value; 2]> {
-        let state: Value = client.call("albums/get", &json!({ "albumId": album }))?;
-        let list = client.call("photos/photo/list", &json!({ "albumId": album, "limit": 1 }))?;
-        Ok([state["bibFormat"].clone(), list])
+    let read = || -> anyhow::Result<(Value, usize)> {
+        let state: Value = client.call("albums/get", &json!({ "albumId": album.id }))?;
+        let mut indexed = 0;
+        for photo in &album.photos {
+            indexed += indexed_texts(&client.get_photo(&album.id, &photo.id)?).len();
+        }
+        Ok((state["bibFormat"].clone(), indexed))
     };
     let (begun, mut quiet_since, mut last) = (Instant::now(), Instant::now(), read()?);
     while quiet_since.elapsed() < QUIET {
@@ -92,6 +97,5 @@ fn judge_by(client: &Client, album: &str, format: &str) -> anyhow::Result<Value>
             (quiet_since, last) = (Instant::now(), now);
         }
     }
-    let [format, _] = last;
-    Ok(format)
+    Ok(last.0)
 }
