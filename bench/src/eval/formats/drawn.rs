@@ -149,7 +149,7 @@ fn answer(shown: &Shown, is_indexed: bool) -> Answers {
 /// Learns and judges as the service's task does, until nothing is left.
 async fn judge_all(store: &Store) -> anyhow::Result<()> {
     let lease = store.tasks.take(Task::Judging, ProcessId::generate(), LEASE).await?;
-    let lease = lease.ok_or_else(|| anyhow::anyhow!("nobody else has the task"))?;
+    let lease = lease.ok_or_else(|| anyhow::anyhow!("another process has the task"))?;
     while store.judging.is_due().await? {
         store.judging.judge(lease).await?;
     }
