@@ -22,7 +22,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::commands::{credits, doctor, key, models as model_files, secret, sweep, upload, usage};
+use crate::commands::{
+    credits, doctor, key, models as model_files, secret, start_list, sweep, upload, usage,
+};
 use crate::config::settings::Settings;
 use crate::config::{Config, ForeignVariables};
 use crate::role::Role;
@@ -56,6 +58,9 @@ enum Command {
     Credits(credits::CreditsCommand),
     /// Sums up what an organization used
     Usage(usage::UsageArguments),
+    /// Imports, checks, shows and deletes the start list of an album through the partner API
+    #[command(subcommand)]
+    StartList(start_list::StartListCommand),
     /// Uploads a folder of photos through the partner API; a second run uploads only what is missing
     Upload(upload::UploadArguments),
     /// Checks each component; exit code 1 when one of them cannot be used
@@ -94,6 +99,9 @@ fn run_command() -> anyhow::Result<ExitCode> {
         // Runs on a partner's machine, which has none of the service's settings.
         return upload::run(arguments);
     }
+    if let Command::StartList(command) = &command {
+        return start_list::run(command);
+    }
     if let Command::ProbeDevice(arguments) = &command {
         return devices::probe(arguments);
     }
@@ -109,6 +117,7 @@ fn run_command() -> anyhow::Result<ExitCode> {
         Command::Credits(command) => credits::run(&config, command),
         Command::Usage(arguments) => usage::run(&config, &arguments),
         Command::Upload(arguments) => upload::run(&arguments),
+        Command::StartList(command) => start_list::run(&command),
         Command::ProbeDevice(arguments) => devices::probe(&arguments),
         Command::Doctor => doctor::run(&config),
         Command::Config => Ok(print_config(&config)),

@@ -329,6 +329,7 @@ fn api_settings(config: &Config) -> ApiSettings {
             thumbnail_max_dimension: THUMBNAIL_MAX_DIMENSION,
             bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
             start_list: Default::default(),
+            bib_format: Default::default(),
             rest: Default::default(),
         },
         face_threshold_without_bibs: api.face_threshold_without_bibs,

@@ -5,6 +5,7 @@ pub mod doctor;
 pub mod key;
 pub mod models;
 pub mod secret;
+pub mod start_list;
 pub mod sweep;
 pub(crate) mod upload;
 pub mod usage;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 
 use crate::error::StoreError;
+use crate::model::bib_format::LearnedFormat;
 use crate::model::ids::AlbumId;
 use crate::model::process::TaskLease;
 use crate::model::start_list::{
@@ -34,6 +35,8 @@ pub trait StartLists: Send + Sync {
     async fn list_entries(&self, album: AlbumId, query: EntryQuery) -> Result<EntryPage>;
     /// Removes the list; every text becomes what was read. Without effect if there is none.
     async fn delete(&self, album: AlbumId) -> Result<()>;
+    /// Returns the format that the sure readings of the album show; without shapes if there are too few, or none.
+    async fn get_format(&self, album: AlbumId) -> Result<LearnedFormat>;
     /// Returns the entries of these bibs that are on the list; `None` if the album has no list.
     async fn find_entries(
         &self,
@@ -42,11 +45,11 @@ pub trait StartLists: Send + Sync {
     ) -> Result<Option<HashMap<String, StartListEntry>>>;
 }
 
-/// Judges photos again whose album got another list. Only the holder of the task may.
+/// Learns the formats of albums that have grown, and judges photos again whose album got another list or format. Only the holder of the task may.
 #[async_trait]
 pub trait Judging: Send + Sync {
-    /// Whether there is something to judge. Costs one probe of an index and no write.
+    /// Whether there is something to learn or to judge. Costs two probes of indexes and no write.
     async fn is_due(&self) -> Result<bool>;
-    /// Judges some photos of an album, in one transaction. `Conflict` when another process has the task.
+    /// Learns the format of one album, or judges some photos of one, in one transaction. `Conflict` when another process has the task.
     async fn judge(&self, lease: TaskLease) -> Result<JudgedPhotos>;
 }

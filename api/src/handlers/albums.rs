@@ -9,7 +9,7 @@ use crate::errors::ApiError;
 use crate::errors::table::ErrorKind;
 use crate::wire::Acknowledgement;
 use crate::wire::album::{
-    Album, AlbumPage, CreateAlbum, ListAlbums, OneAlbum, Reprocessing, UpdateAlbum, UpdatedAlbum,
+    Album, AlbumDetail, AlbumPage, CreateAlbum, ListAlbums, OneAlbum, Reprocessing, UpdateAlbum, UpdatedAlbum,
 };
 use crate::wire::config::{self, FaceThresholds};
 use crate::wire::cursor::AlbumPosition;
@@ -55,8 +55,10 @@ pub(crate) async fn list(ctx: Context, caller: AnyScope, input: ListAlbums) -> R
     })
 }
 
-pub(crate) async fn get(ctx: Context, caller: AnyScope, input: OneAlbum) -> Result<Album, ApiError> {
-    Ok(ctx.store.albums.get(&caller.tenant, input.album).await?.into())
+pub(crate) async fn get(ctx: Context, caller: AnyScope, input: OneAlbum) -> Result<AlbumDetail, ApiError> {
+    let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
+    let format = ctx.store.start_lists.get_format(input.album).await?;
+    Ok(AlbumDetail { album: album.into(), bib_format: format.into() })
 }
 
 pub(crate) async fn update(
@@ -78,7 +80,8 @@ pub(crate) async fn update(
         let after = after.map_err(|issues| ApiError::invalid(&issues))?;
         let reprocessing_needed = config::needs_reprocessing(&before.config, &after);
         let unchanged_since = Some(before.updated_at);
-        let judge_again = before.config.start_list != after.start_list;
+        let judge_again =
+            before.config.start_list != after.start_list || before.config.bib_format != after.bib_format;
         let change = AlbumChange { config: Some(after), judge_again, unchanged_since, ..change.clone() };
         match ctx.store.albums.update(&caller.tenant, id, change).await {
             Err(error) if error.kind == StoreErrorKind::Conflict => {}

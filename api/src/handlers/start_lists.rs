@@ -10,24 +10,30 @@ use crate::errors::table::DeclineCode;
 use crate::start_list::{AcceptedStartList, MAX_ENTRIES, RefusedEntry};
 use crate::wire::Acknowledgement;
 use crate::wire::album::OneAlbum;
-use crate::wire::start_list::{CheckedList, ImportStartList, ImportedList, StartList};
+use crate::wire::start_list::{CheckedList, ImportStartList, ImportedList, ListWarning, StartList};
 use crate::wire::start_list_entries::{ListEntries, StartListEntries};
 
 /// Photos by which a check finds out what a list would change.
 const CHECKED_PHOTOS: u32 = 5000;
 
-/// What a request asks to import, and the rows that are not taken.
-async fn accept(
-    ctx: &Context,
-    caller: &AlbumManager,
-    input: ImportStartList,
-) -> Result<(StartListImport, Vec<RefusedEntry>), ApiError> {
-    ctx.store.albums.get(&caller.tenant, input.album).await?;
+/// What a request asks to import.
+struct Accepted {
+    import: StartListImport,
+    /// The rows that are not taken.
+    refused: Vec<RefusedEntry>,
+    warnings: Vec<ListWarning>,
+}
+
+async fn accept(ctx: &Context, caller: &AlbumManager, input: ImportStartList) -> Result<Accepted, ApiError> {
+    let album = ctx.store.albums.get(&caller.tenant, input.album).await?;
     // A file of four megabytes takes a tenth of a second, in which this thread would serve nobody else.
     let ImportStartList { mode, list, .. } = input;
     let accepted = tokio::task::spawn_blocking(move || list.accept()).await.map_err(ApiError::internal)?;
     let AcceptedStartList { entries, refused } = accepted?;
-    Ok((StartListImport { mode, entries, imported_by: caller.key, max_entries: MAX_ENTRIES }, refused))
+    let mut bibs = entries.iter().filter(|entry| !entry.excluded).map(|entry| entry.bib.as_str());
+    let warnings = ListWarning::find(&mut bibs, &album.config.bib_pattern);
+    let import = StartListImport { mode, entries, imported_by: caller.key, max_entries: MAX_ENTRIES };
+    Ok(Accepted { import, refused, warnings })
 }
 
 fn import_error(error: StoreError) -> ApiError {
@@ -43,10 +49,10 @@ pub(crate) async fn import(
     input: ImportStartList,
 ) -> Result<ImportedList, ApiError> {
     let album = input.album;
-    let (import, refused) = accept(&ctx, &caller, input).await?;
+    let Accepted { import, refused, warnings } = accept(&ctx, &caller, input).await?;
     let imported = ctx.store.start_lists.import(album, import).await.map_err(import_error)?;
     tracing::info!(album.id = %album, key.id = %caller.key, entries = imported.entries, "start list imported");
-    Ok(ImportedList::new(imported, refused))
+    Ok(ImportedList::new(imported, refused, warnings))
 }
 
 pub(crate) async fn check(
@@ -55,9 +61,9 @@ pub(crate) async fn check(
     input: ImportStartList,
 ) -> Result<CheckedList, ApiError> {
     let album = input.album;
-    let (import, refused) = accept(&ctx, &caller, input).await?;
+    let Accepted { import, refused, warnings } = accept(&ctx, &caller, input).await?;
     let checked = ctx.store.start_lists.check(album, import, CHECKED_PHOTOS).await.map_err(import_error)?;
-    Ok(CheckedList::new(checked, refused.len()))
+    Ok(CheckedList::new(checked, refused.len(), warnings))
 }
 
 pub(crate) async fn get(ctx: Context, caller: AlbumManager, input: OneAlbum) -> Result<StartList, ApiError> {

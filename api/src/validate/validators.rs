@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
+use photofinish_store::model::bib_format::BibFormatConfig;
 use serde_json::Value;
 use url::Url;
 use utoipa::openapi::RefOr;
@@ -49,6 +50,17 @@ pub(crate) fn formatted(max: usize, pattern: &'static str, check: CheckFn) -> Te
 /// dialect of the Rust crate `regex` (a lone `]` is valid, look-around is not).
 pub(crate) fn bib_pattern() -> Text {
     Text { min: 1, max: 200, format: None, pattern: NO_NUL_PATTERN, check: check_regex }
+}
+
+/// A format of bibs as [`BibFormatConfig`] writes it.
+pub(crate) fn bib_format() -> Text {
+    Text { min: 1, max: 110, format: None, pattern: BIB_FORMAT_PATTERN, check: check_bib_format }
+}
+
+const BIB_FORMAT_PATTERN: &str = "^(auto|off|[A9]{1,12}([|][A9]{1,12}){0,7})$";
+
+fn check_bib_format(text: &str) -> Result<(), String> {
+    text.parse::<BibFormatConfig>().map(drop).map_err(|error| error.to_string())
 }
 
 type CheckFn = fn(&str) -> Result<(), String>;

@@ -1,6 +1,7 @@
 //! Requests and responses of `albums/*`.
 
 use photofinish_store::model::album as stored;
+use photofinish_store::model::bib_format::{BibShape, LearnedFormat};
 use photofinish_store::model::ids::AlbumId;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -65,6 +66,50 @@ impl Output for Album {
             created_at: sample::TIME,
             updated_at: sample::TIME,
         }
+    }
+}
+
+/// An album with the format of its bibs.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AlbumDetail {
+    #[serde(flatten)]
+    pub(crate) album: Album,
+    /// What the bibs of the album look like, as far as they were read; `config.bibFormat` says whether that is used.
+    pub(crate) bib_format: ShownFormat,
+}
+
+/// The format that the bibs of an album show.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ShownFormat {
+    /// Shapes as in `config.bibFormat`, most frequent first; null while there are too few bibs, and where they have no
+    /// format.
+    #[schema(required, example = "9999|999")]
+    learned: Option<String>,
+    /// The part of the different bibs that have one of the shapes.
+    #[schema(minimum = 0, maximum = 1)]
+    share: f64,
+    /// Different bibs that were surely read.
+    #[schema(value_type = f64, minimum = 0)]
+    readings: u64,
+}
+
+impl From<LearnedFormat> for ShownFormat {
+    fn from(format: LearnedFormat) -> Self {
+        let shapes: Vec<&str> = format.shapes.iter().map(BibShape::as_str).collect();
+        Self {
+            learned: (!shapes.is_empty()).then(|| shapes.join("|")),
+            share: (format.share * 1000.0).round() / 1000.0,
+            readings: format.readings,
+        }
+    }
+}
+
+impl Output for AlbumDetail {
+    fn example() -> Self {
+        let shapes = vec![BibShape::of("1207"), BibShape::of("120")];
+        let format = LearnedFormat { shapes, share: 0.97, readings: 412, ..LearnedFormat::default() };
+        Self { album: Album::example(), bib_format: format.into() }
     }
 }
 

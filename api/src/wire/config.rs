@@ -1,13 +1,14 @@
 //! The configuration of an album: complete in responses, partial in requests.
 
 use photofinish_store::model::album::{self as stored, Recognition, RecognitionMode, StartListConfig};
+use photofinish_store::model::bib_format::BibFormatConfig;
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use crate::validate::input::{Fields, Input, nested};
 use crate::validate::issues::{Issue, IssueReport, PathSegment, code};
-use crate::validate::validators::{Boolean, Integer, Nullable, Number, OneOf, bib_pattern};
+use crate::validate::validators::{Boolean, Integer, Nullable, Number, OneOf, bib_format, bib_pattern};
 
 /// How the photos of an album are processed and searched.
 #[derive(Serialize, ToSchema)]
@@ -26,6 +27,10 @@ pub(crate) struct AlbumConfig {
     bib_pattern: String,
     /// How the start list is used, once there is one.
     start_list: StartListSettings,
+    /// The format by which bibs are judged where no start list does: `auto`, the one that the album shows; `off`, none;
+    /// or shapes, `A` for a letter and `9` for a digit, separated by `|`.
+    #[schema(example = "AA99999|999")]
+    bib_format: String,
 }
 
 /// How the start list of an album is used. Without one it means nothing.
@@ -110,6 +115,7 @@ impl From<stored::AlbumConfig> for AlbumConfig {
             thumbnail: ImageSettings { max_dimension: config.thumbnail_max_dimension },
             bib_pattern: config.bib_pattern,
             start_list: config.start_list.into(),
+            bib_format: config.bib_format.to_string(),
         }
     }
 }
@@ -146,6 +152,7 @@ impl AlbumConfig {
             thumbnail: ImageSettings { max_dimension: 512 },
             bib_pattern: stored::DEFAULT_BIB_PATTERN.to_owned(),
             start_list: StartListConfig::default().into(),
+            bib_format: BibFormatConfig::default().to_string(),
         }
     }
 }
@@ -159,6 +166,7 @@ pub(crate) struct ConfigChange {
     thumbnail: ImageChange,
     bib_pattern: Option<String>,
     start_list: StartListChange,
+    bib_format: Option<BibFormatConfig>,
 }
 
 #[derive(Default)]
@@ -211,8 +219,11 @@ impl Input for ConfigChange {
         let bib_pattern = fields.optional("bibPattern", description, bib_pattern());
         let start_list =
             fields.optional("startList", "How the start list is used.", nested::<StartListChange>());
+        let description = "`auto`, `off`, or shapes: `A` for a letter, `9` for a digit, separated by `|`.";
+        let bib_format = fields.optional("bibFormat", description, bib_format());
         Some(Self {
             start_list: start_list.unwrap_or_default(),
+            bib_format: bib_format.and_then(|format| format.parse().ok()),
             face: face.unwrap_or_default(),
             text: text.unwrap_or_default(),
             preview: preview.unwrap_or_default(),
@@ -312,6 +323,7 @@ impl ConfigChange {
                 enabled: self.start_list.enabled.unwrap_or(base.start_list.enabled),
                 off_list_share: self.start_list.off_list_share.unwrap_or(base.start_list.off_list_share),
             },
+            bib_format: self.bib_format.as_ref().unwrap_or(&base.bib_format).clone(),
             rest: base.rest.clone(),
         };
         let had_default = base.face.confidence_threshold == defaults.default_for(&base.text);

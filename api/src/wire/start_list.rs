@@ -4,6 +4,7 @@ use photofinish_store::model::ids::AlbumId;
 use photofinish_store::model::start_list::{
     self as stored, CheckedStartList, ImportMode, ImportedStartList, StartListSummary,
 };
+use regex::Regex;
 use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -169,6 +170,30 @@ pub(crate) struct JudgingPhotos {
     photos: u64,
 }
 
+/// What is odd about a list that is imported all the same.
+#[derive(Clone, Serialize, ToSchema)]
+pub(crate) struct ListWarning {
+    /// `pattern_matches_no_entry`; may grow.
+    #[schema(example = "pattern_matches_no_entry")]
+    code: &'static str,
+    /// For people.
+    message: String,
+}
+
+impl ListWarning {
+    /// The warnings of a list, by the pattern of bibs of its album: the list wins over the pattern.
+    pub(crate) fn find(bibs: &mut dyn Iterator<Item = &str>, pattern: &str) -> Vec<Self> {
+        let Ok(regex) = Regex::new(&format!("^(?:{pattern})$")) else { return Vec::new() };
+        let mut bibs = bibs.peekable();
+        if bibs.peek().is_none() || bibs.any(|bib| regex.is_match(bib)) {
+            return Vec::new();
+        }
+        let message =
+            format!("no bib of the list matches the album's bibPattern {pattern}; the list is used");
+        vec![Self { code: "pattern_matches_no_entry", message }]
+    }
+}
+
 /// What an import did.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -192,10 +217,16 @@ pub(crate) struct ImportedList {
     refused_count: usize,
     /// What follows from it: photos are not read again.
     judging: JudgingPhotos,
+    /// What is odd about the list.
+    warnings: Vec<ListWarning>,
 }
 
 impl ImportedList {
-    pub(crate) fn new(imported: ImportedStartList, refused: Vec<RefusedEntry>) -> Self {
+    pub(crate) fn new(
+        imported: ImportedStartList,
+        refused: Vec<RefusedEntry>,
+        warnings: Vec<ListWarning>,
+    ) -> Self {
         let refused_count = refused.len();
         let to_row = |RefusedEntry { line, code, message }| RefusedRow { line, code, message };
         Self {
@@ -206,6 +237,7 @@ impl ImportedList {
             refused: refused.into_iter().take(MAX_REFUSED).map(to_row).collect(),
             refused_count,
             judging: JudgingPhotos { photos: imported.photos },
+            warnings,
         }
     }
 }
@@ -215,7 +247,7 @@ impl Output for ImportedList {
         let imported =
             ImportedStartList { version: 3, entries: 9812, added: 9812, removed: 0, photos: 41_200 };
         let message = "'DNS' is no bib".to_owned();
-        Self::new(imported, vec![RefusedEntry { line: 17, code: "not_a_bib", message }])
+        Self::new(imported, vec![RefusedEntry { line: 17, code: "not_a_bib", message }], Vec::new())
     }
 }
 
@@ -240,6 +272,8 @@ pub(crate) struct CheckedList {
     /// Rows that would not be taken.
     #[schema(value_type = f64, minimum = 0)]
     refused_count: usize,
+    /// What is odd about the list.
+    warnings: Vec<ListWarning>,
 }
 
 /// A text that an import would change.
@@ -258,7 +292,7 @@ pub(crate) struct ChangedText {
 }
 
 impl CheckedList {
-    pub(crate) fn new(checked: CheckedStartList, refused_count: usize) -> Self {
+    pub(crate) fn new(checked: CheckedStartList, refused_count: usize, warnings: Vec<ListWarning>) -> Self {
         let to_text = |text: stored::JudgedText| ChangedText {
             photo_id: text.photo.to_string(),
             before: text.before,
@@ -272,6 +306,7 @@ impl CheckedList {
             changed: checked.changed,
             examples: checked.examples.into_iter().map(to_text).collect(),
             refused_count,
+            warnings,
         }
     }
 }
@@ -287,7 +322,7 @@ impl Output for CheckedList {
             changed: 161,
             examples: vec![example],
         };
-        Self::new(checked, 0)
+        Self::new(checked, 0, Vec::new())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Start lists: what is taken of a file, and what photos and searches say of it.
+//! Start lists and formats of bibs: what is taken of a file, and what photos and searches say of it.
 
 use photofinish_store::model::ids::ProcessId;
 use photofinish_store::model::process::Task;
@@ -48,6 +48,11 @@ fn a_file_is_imported_and_rows_without_a_bib_are_refused() {
         let answer = partner.call(path, &json!({ "albumId": album })).ok().to_string();
         assert!(!answer.contains("Ada") && !answer.contains("Cid"), "{answer}");
     }
+    assert_eq!(imported["warnings"], json!([]));
+    let odd = json!({ "entries": [{ "bib": "ELITE1" }] });
+    let (odd_album, _) = partner.create_album();
+    let warnings = import(&partner, odd, &odd_album)["warnings"].clone();
+    assert_eq!(warnings[0]["code"], json!("pattern_matches_no_entry"), "{warnings}");
     let more = json!({ "mode": "merge", "ranges": [{ "from": "1300", "to": "1399" }], "exclude": ["1313"] });
     let merged = import(&partner, more, &album);
     assert_eq!(
@@ -130,4 +135,45 @@ fn photos_and_hits_say_what_the_list_says() {
     partner.call("/albums/startlist/delete", &json!({ "albumId": album })).ok();
     let list = partner.call("/albums/startlist/get", &json!({ "albumId": album })).ok();
     assert_eq!((&list["version"], &list["importedAt"]), (&json!(0), &Value::Null));
+}
+
+#[test]
+fn an_album_shows_the_format_of_its_bibs_and_parts_of_bibs_are_no_answers() {
+    let service = TestService::start();
+    let partner = service.partner();
+    let (album, album_id) = partner.create_album();
+    let part = json!(service.ready_photo(&partner, album_id, vec![], vec![bib("203")]));
+    for four in 0..20 {
+        let bibs = (0..4).map(|at| bib(&(2001 + 7 * (4 * four + at)).to_string())).collect();
+        service.ready_photo(&partner, album_id, vec![], bibs);
+    }
+    judge(&service);
+    let shown = partner.call("/albums/get", &json!({ "albumId": album })).ok();
+    assert_eq!(shown["bibFormat"], json!({ "learned": "9999", "share": 0.988, "readings": 81 }));
+    let text = || {
+        partner.call("/photos/photo/get", &json!({ "albumId": album, "photoId": part })).ok()["texts"][0]
+            .clone()
+    };
+    assert_eq!((&text()["indexed"], &text()["reason"]), (&json!(false), &json!("PARTIAL")));
+    let search = |text: &str, exact: bool| {
+        let body = json!({ "albumId": album, "text": text, "exact": exact });
+        let found = partner.call("/photos/search/text/list", &body).ok();
+        found["photos"].as_array().unwrap().iter().any(|hit| hit["id"] == part)
+    };
+    assert!(!search("203", true) && search("1203", false));
+    let configure = |format: &str| {
+        let body = json!({ "albumId": album, "config": { "bibFormat": format } });
+        partner.call("/albums/update", &body)
+    };
+    let updated = configure("off").ok();
+    assert_eq!(
+        (&updated["config"]["bibFormat"], &updated["reprocessingNeeded"]),
+        (&json!("off"), &json!(false))
+    );
+    judge(&service);
+    assert!(search("203", true));
+    assert_eq!(configure("9999|999").ok()["config"]["bibFormat"], json!("9999|999"));
+    for refused in ["", "[0-9]+", "999|", "Auto"] {
+        assert_eq!(configure(refused).issues().len(), 1, "{refused}");
+    }
 }

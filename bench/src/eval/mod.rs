@@ -5,6 +5,7 @@ mod bootstrap;
 mod calibrate;
 mod crowds;
 mod faces;
+mod formats;
 pub mod gallery;
 mod logistic;
 mod options;
@@ -35,6 +36,9 @@ pub fn run(evaluation: Evaluation) -> anyhow::Result<()> {
     match evaluation {
         Evaluation::Bibs(options) if options.start_list => {
             start_list::run(&options)?.publish(&options.common.output)
+        }
+        Evaluation::Bibs(options) if options.formats => {
+            formats::run(&options)?.publish(&options.common.output)
         }
         Evaluation::Bibs(options) if options.crowds => crowds::run(&options)?.publish(&options.common.output),
         Evaluation::Bibs(options) => bibs::run(&options)?.publish(&options.common.output),

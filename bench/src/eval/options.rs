@@ -21,6 +21,9 @@ pub struct BibOptions {
     /// Judge the same readings by start lists, of a tenth and of half of all numbers, and without some of the runners.
     #[arg(long, conflicts_with = "crowds")]
     pub start_list: bool,
+    /// Judge the same readings by the format that the album shows, and without; and those of drawn events.
+    #[arg(long, conflicts_with_all = ["crowds", "start_list"])]
+    pub formats: bool,
     /// Change the photos in this way only: which change costs how much.
     #[arg(long, value_name = "CHANGE", conflicts_with_all = ["crowds", "unchanged"])]
     pub only: Option<Change>,

@@ -34,6 +34,7 @@ pub(crate) fn album_config() -> AlbumConfig {
         thumbnail_max_dimension: 512,
         bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
         start_list: Default::default(),
+        bib_format: Default::default(),
         rest: Default::default(),
     }
 }

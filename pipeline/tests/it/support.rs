@@ -224,6 +224,7 @@ pub fn album_config() -> AlbumConfig {
         thumbnail_max_dimension: 256,
         bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
         start_list: Default::default(),
+        bib_format: Default::default(),
         rest: Default::default(),
     }
 }

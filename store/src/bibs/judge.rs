@@ -1,4 +1,5 @@
-//! Judges what was read in a photo by a start list: which bib of the list each text is, if any.
+//! Judges what was read in a photo by a start list: which bib of the list each text is, if any. Without one, by the format
+//! of the event's bibs.
 //!
 //! Bayes' rule over what the lattice of a text spells: with n bibs on the list and a share s of runners who are not on
 //! it, a bib of the list has the prior probability (1 - s) / n, and any other text s / N, where N is the number of
@@ -10,8 +11,12 @@ use std::collections::HashSet;
 
 use photofinish_kernels::lattice::Lattice;
 
+use super::format::BibFormat;
 use super::start_list::StartList;
+use crate::model::album::AlbumConfig;
+use crate::model::bib_format::LearnedFormat;
 use crate::model::photo::{DetectedText, ReadText, TextIndexState, UnindexedReason};
+use crate::model::start_list::StartListEntry;
 use crate::search::variants::similar_texts;
 
 /// How many beginnings the search for texts follows, on the list and off it.
@@ -29,7 +34,28 @@ const CUT_FACTOR: f64 = 0.55;
 /// Confidences are kept in millionths, so that both databases store the same number.
 const MILLION: f64 = 1e6;
 
-/// What the list says of a text.
+/// By what the texts of an album are judged.
+pub(crate) enum BibRule {
+    /// Each is what was read.
+    AsRead,
+    StartList(StartList),
+    Format(BibFormat),
+}
+
+impl BibRule {
+    /// The rule of an album: its start list, where it has one, says more than a format.
+    pub(crate) fn new(
+        entries: &[StartListEntry],
+        config: &AlbumConfig,
+        learned: Option<LearnedFormat>,
+    ) -> Self {
+        let list = StartList::new(entries, config).map(Self::StartList);
+        let format = || BibFormat::new(&config.bib_format, learned).map(Self::Format);
+        list.or_else(format).unwrap_or(Self::AsRead)
+    }
+}
+
+/// What the rule says of a text.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Judgement {
     /// The same as the reader.
@@ -94,12 +120,28 @@ impl Judgement {
     }
 }
 
-/// Judges the texts of a photo, in order. Without a list they are as they were read.
+/// Judges the texts of a photo, in order.
+pub(crate) fn judge_photo(rule: &BibRule, texts: &[DetectedText]) -> Vec<Judgement> {
+    match rule {
+        BibRule::AsRead => vec![Judgement::AsRead; texts.len()],
+        BibRule::StartList(list) => judge_by_list(list, texts),
+        BibRule::Format(format) => texts.iter().map(|text| judge_by_format(format, text)).collect(),
+    }
+}
+
+fn judge_by_format(format: &BibFormat, text: &DetectedText) -> Judgement {
+    let read = text.as_read();
+    match format.judge(&read) {
+        Some(index_state) => Judgement::otherwise(&read.text, read.confidence, index_state),
+        None => Judgement::AsRead,
+    }
+}
+
+/// Judges the texts of a photo by a list.
 ///
 /// No runner is twice in a photo: of two texts that the list makes the same bib, the surer one is it. A text whose own
 /// characters are the bib stays it all the same: bibs are printed on chest and cap.
-pub(crate) fn judge_photo(list: Option<&StartList>, texts: &[DetectedText]) -> Vec<Judgement> {
-    let Some(list) = list else { return vec![Judgement::AsRead; texts.len()] };
+fn judge_by_list(list: &StartList, texts: &[DetectedText]) -> Vec<Judgement> {
     let reads: Vec<ReadText> = texts.iter().map(DetectedText::as_read).collect();
     let judge = |at: usize, taken: &HashSet<String>| {
         let lattice = texts[at].lattice.as_ref().map(|lattice| &lattice.lattice);
@@ -172,9 +214,18 @@ impl StartList {
             best_other = best_other.max(weight);
         }
         match best {
-            Some((bib, weight)) if weight > best_other => confirm(read, bib, weight / sum),
+            Some((bib, weight)) if weight > best_other => {
+                confirm(read, bib, self.never_less_sure(read, bib, weight / sum))
+            }
             _ => self.judge_stranger(read),
         }
+    }
+
+    /// The probability of a bib that the reader was sure of is not below the reader's own: that the list has the bib speaks
+    /// for the reading. Neighbours on a dense list only say how likely a misreading is, which the reader knew.
+    fn never_less_sure(&self, read: &ReadText, bib: &str, probability: f64) -> f64 {
+        let was_sure = read.index_state == TextIndexState::Indexed && self.find(&read.text) == Some(bib);
+        if was_sure { probability.max(read.confidence) } else { probability }
     }
 
     /// Judges a text that is no bib of the list.
@@ -244,9 +295,7 @@ fn other_prior(text: &str, off_list_share: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::conformance::{album_config, text};
-    use crate::model::album::AlbumConfig;
     use crate::model::photo::TextLattice;
-    use crate::model::start_list::StartListEntry;
 
     const ALPHABET: &str = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
@@ -286,7 +335,7 @@ mod tests {
     }
 
     fn judge(list: &StartList, texts: &[DetectedText]) -> Vec<(String, TextIndexState)> {
-        let judgements = judge_photo(Some(list), texts);
+        let judgements = judge_by_list(list, texts);
         let applied = texts.iter().zip(judgements).map(|(text, judgement)| {
             let mut text = text.clone();
             judgement.apply_to(&mut text);
@@ -369,11 +418,11 @@ mod tests {
     fn without_the_list_every_text_is_again_what_was_read() {
         let texts = [sure("4711"), sure("125")];
         let mut judged = texts.clone();
-        for (text, judgement) in judged.iter_mut().zip(judge_photo(Some(&list(&["125"])), &texts)) {
+        for (text, judgement) in judged.iter_mut().zip(judge_by_list(&list(&["125"]), &texts)) {
             judgement.apply_to(text);
         }
         assert_ne!(judged, texts);
-        for (at, judgement) in judge_photo(None, &judged).into_iter().enumerate() {
+        for (at, judgement) in judge_photo(&BibRule::AsRead, &judged).into_iter().enumerate() {
             assert_eq!(judgement.is_of(&judged[at]), at == 1, "a list that agrees changes nothing");
             judgement.apply_to(&mut judged[at]);
         }

@@ -168,6 +168,7 @@ pub fn album_config() -> AlbumConfig {
         thumbnail_max_dimension: 512,
         bib_pattern: DEFAULT_BIB_PATTERN.into(),
         start_list: Default::default(),
+        bib_format: Default::default(),
         rest: Default::default(),
     }
 }

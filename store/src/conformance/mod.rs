@@ -3,7 +3,8 @@
 //! one queue, but not an empty store. Compiled only with the cargo feature `conformance`.
 
 pub(crate) mod albums;
-pub(crate) mod blobs;
+pub(crate) mod bib_formats;
+mod blobs;
 pub(crate) mod credits;
 pub(crate) mod events;
 pub(crate) mod faces;
@@ -37,6 +38,7 @@ use crate::store::{Store, StoreSettings};
 use crate::traits::Result;
 
 pub use self::albums::albums_suite;
+pub use self::bib_formats::bib_formats_suite;
 pub use self::blobs::blobs_suite;
 pub use self::credits::{credits_suite, rates_suite};
 pub use self::events::events_suite;
@@ -73,6 +75,7 @@ pub async fn run_all_suites(store: &Store) {
     events_suite(store).await;
     webhooks_suite(store).await;
     start_lists_suite(store).await;
+    bib_formats_suite(store).await;
 }
 
 /// Settings of an embedded store in `folder`, with small limits. A test changes the ones it is about.

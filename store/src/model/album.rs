@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use time::OffsetDateTime;
 
+use crate::model::bib_format::BibFormatConfig;
 use crate::model::ids::{AlbumId, KeyId, OrganizationId};
 use crate::model::key::KeyMode;
 
@@ -57,6 +58,9 @@ pub struct AlbumConfig {
     /// How the start list is used, once there is one.
     #[serde(default)]
     pub start_list: StartListConfig,
+    /// The format by which bibs are judged where no start list does.
+    #[serde(default)]
+    pub bib_format: BibFormatConfig,
     /// Members that this version does not know: a newer one wrote them, and may run beside this one.
     #[serde(flatten)]
     pub rest: BTreeMap<String, Value>,
@@ -145,7 +149,7 @@ pub struct AlbumChange {
     pub tags: Option<Vec<String>>,
     /// The new configuration, whole.
     pub config: Option<AlbumConfig>,
-    /// Whether the configuration changes how texts are judged by the start list.
+    /// Whether the configuration changes how texts are judged by the start list or the format.
     pub judge_again: bool,
     /// Changes the album only if this is still its `updated_at`; otherwise the update is a `Conflict`. For changes that
     /// were derived from the album as it was then.
@@ -194,7 +198,9 @@ mod tests {
         });
         let config: AlbumConfig = serde_json::from_value(stored.clone()).unwrap();
         assert_eq!(config.start_list, StartListConfig::default(), "an older version wrote none");
+        assert_eq!(config.bib_format, BibFormatConfig::Auto, "an older version wrote none");
         stored["start_list"] = json!({ "enabled": true, "off_list_share": 0.1 });
+        stored["bib_format"] = json!("auto");
         assert_eq!(serde_json::to_value(&config).unwrap(), stored);
     }
 }

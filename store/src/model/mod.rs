@@ -1,6 +1,7 @@
 //! Albums, photos, selfies, keys, their ids and the names of their objects: plain values that know no database.
 
 pub mod album;
+pub mod bib_format;
 pub mod credit;
 pub(crate) mod encoding;
 pub mod event;

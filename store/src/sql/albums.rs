@@ -16,7 +16,7 @@ use crate::sql::database::{Database, Transaction};
 use crate::sql::events::outbox::{PendingEvent, insert_pending_event};
 use crate::sql::photos::load_counts;
 use crate::sql::row_types::{AlbumRow, convert_rows, parse_key_mode, to_json};
-use crate::sql::start_lists::judge_again;
+use crate::sql::start_lists::versions::judge_again;
 use crate::sql::statement::{Statement, query};
 use crate::traits::{Albums, Result};
 

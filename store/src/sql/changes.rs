@@ -8,6 +8,9 @@ use crate::traits::Result;
 
 const OPERATION: &str = "record a change";
 
+/// Notes that an album has grown so much that its format of bibs is to be learned again.
+const NOTE_GROWN: &str = "insert into album_to_learn (album) values ($1) on conflict (album) do nothing";
+
 /// Increments the album's change number and records which photos changed. Returns the version of the album's rules.
 ///
 /// The update locks the album's row until the commit. So changes become visible in the order of their numbers, and an
@@ -18,9 +21,13 @@ pub(crate) async fn record_changes(
     album: AlbumId,
     photos: &[PhotoId],
 ) -> Result<i64> {
-    let count = "update album set changes = changes + 1 where id = $1 returning changes, list_version";
-    let (number, version): (i64, i64) =
+    let count = "update album set changes = changes + 1 where id = $1 \
+                 returning changes, list_version, case when changes >= learn_at then 1 else 0 end";
+    let (number, version, has_grown): (i64, i64, i64) =
         query(OPERATION, count).bind(album).fetch_one(&mut *transaction).await?;
+    if has_grown != 0 {
+        query(OPERATION, NOTE_GROWN).bind(album).execute(&mut *transaction).await?;
+    }
     transaction.queue_writes().record_change(album, Change::new(number), photos).await?;
     Ok(version)
 }

@@ -218,7 +218,9 @@ fn the_binary_names_no_rust_source_by_a_path_of_the_machine_that_built_it() {
 fn help_names_every_command() {
     let shell = Shell::new();
     let help = shell.run(&["--help"], &[]);
-    for name in ["all", "serve", "work", "key", "upload", "doctor", "config", "migrate", "models"] {
+    for name in
+        ["all", "serve", "work", "key", "start-list", "upload", "doctor", "config", "migrate", "models"]
+    {
         assert!(
             help.expect_success().lines().any(|line| line.trim_start().starts_with(name)),
             "{name} is not in the help"

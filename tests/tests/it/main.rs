@@ -3,6 +3,7 @@
 mod bad_images;
 mod command_keys;
 mod command_line;
+mod command_start_list;
 mod command_upload;
 mod crashes;
 mod credits;

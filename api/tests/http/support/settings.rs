@@ -27,6 +27,7 @@ pub(super) fn settings() -> ApiSettings {
             thumbnail_max_dimension: 512,
             bib_pattern: DEFAULT_BIB_PATTERN.to_owned(),
             start_list: Default::default(),
+            bib_format: Default::default(),
             rest: Default::default(),
         },
         face_threshold_without_bibs: 60.0,

@@ -172,7 +172,7 @@ impl QueueWrites for TimedConnection {
         sqlx::query(
             "update photo set state = 'ready', width = seen.width, height = seen.height, \
              taken_at = seen.taken_at, camera = seen.camera, skipped_runners = seen.skipped_runners, settled_at = $8, \
-             updated_at = $8, attempts = 0, lease = null, lease_until = 0, held = 0, \
+             updated_at = $8, attempts = 0, lease = null, lease_until = 0, held = 0, list_version = 0, \
              charged_at = coalesce(charged_at, $8) \
              from unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[]) \
              as seen (album, id, width, height, taken_at, camera, skipped_runners) \

@@ -114,7 +114,8 @@ pub(in crate::sql) const RELEASE_LEASES: &str = concat!(
 pub(in crate::sql) const MARK_READY: &str = concat!(
     "update photo set state = 'ready', width = named.width, height = named.height, taken_at = named.taken_at, \
      camera = named.camera, skipped_runners = named.skipped_runners, settled_at = $2, updated_at = $2, \
-     attempts = 0, lease = null, lease_until = 0, held = 0, charged_at = coalesce(charged_at, $2) from ",
+     attempts = 0, lease = null, lease_until = 0, held = 0, list_version = 0, \
+     charged_at = coalesce(charged_at, $2) from ",
     named_photos!(
         ", value ->> 2 as width, value ->> 3 as height, value ->> 4 as taken_at, value ->> 5 as camera, \
          value ->> 6 as skipped_runners"

@@ -10,8 +10,8 @@ use crate::sql::changes::record_changes;
 use crate::sql::credits::ledger::{Ledger, LedgerEntries, Writer};
 use crate::sql::database::Transaction;
 use crate::sql::dialect::PhotoRowState;
-use crate::sql::start_lists::note_album;
 use crate::sql::start_lists::rules::JudgedBy;
+use crate::sql::start_lists::versions::note_album;
 use crate::sql::statement::{Statement, query};
 use crate::traits::{FinishOutcome, Lease, PhotoRef, PhotoResults, Result};
 
@@ -71,7 +71,7 @@ pub(crate) struct FinishedPhotos {
     pub(crate) outdated: Vec<AlbumId>,
 }
 
-/// Notes by which version photos were judged, which is 0 by itself.
+/// Notes by which version photos were judged; making them ready has set it to 0.
 async fn mark_judged(
     transaction: &mut Transaction,
     album: AlbumId,

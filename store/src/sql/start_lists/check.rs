@@ -1,7 +1,6 @@
 //! What an import would change, by the texts of some photos.
 
-use crate::bibs::judge::judge_photo;
-use crate::bibs::start_list::StartList;
+use crate::bibs::judge::{BibRule, judge_photo};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::album::AlbumConfig;
 use crate::model::ids::{AlbumId, PhotoId};
@@ -13,7 +12,7 @@ use crate::sql::statement::query;
 use crate::traits::Result;
 
 use super::judging::{TextsByPhoto, load_texts};
-use super::{Merged, entries};
+use super::{Merged, entries, formats};
 
 const OPERATION: &str = "check a start list";
 
@@ -38,16 +37,17 @@ pub(super) async fn check(
     let ready = "select id from photo where album = $1 and state = 'ready' order by id limit $2";
     let photos: Vec<(PhotoId,)> =
         query(OPERATION, ready).bind(album).bind(i64::from(max_photos)).fetch_all(&mut snapshot).await?;
-    let mut list = StartList::new(&merged.entries, &config);
+    let learned = formats::load(&mut snapshot, OPERATION, album).await?;
+    let mut rule = BibRule::new(&merged.entries, &config, learned);
     let mut checked = CheckedStartList { photos: photos.len() as u64, ..CheckedStartList::default() };
     for photos in photos.chunks(PHOTOS_AT_ONCE) {
         let texts = load_texts(&mut snapshot, album, photos.iter().map(|(photo,)| *photo)).await?;
         let judge = move || {
-            add_photos(&mut checked, list.as_ref(), &texts);
-            (checked, list)
+            add_photos(&mut checked, &rule, &texts);
+            (checked, rule)
         };
         let judged = tokio::task::spawn_blocking(judge).await;
-        (checked, list) = judged
+        (checked, rule) = judged
             .map_err(|error| StoreError::new(StoreErrorKind::Unavailable, OPERATION).with_source(error))?;
     }
     Ok(checked)
@@ -57,10 +57,10 @@ fn is_indexed(text: &DetectedText) -> bool {
     text.index_state == TextIndexState::Indexed
 }
 
-fn add_photos(checked: &mut CheckedStartList, list: Option<&StartList>, photos: &TextsByPhoto) {
+fn add_photos(checked: &mut CheckedStartList, rule: &BibRule, photos: &TextsByPhoto) {
     for (photo, known) in photos {
         let before: Vec<DetectedText> = known.iter().map(|known| known.text.clone()).collect();
-        for (judgement, before) in judge_photo(list, &before).into_iter().zip(&before) {
+        for (judgement, before) in judge_photo(rule, &before).into_iter().zip(&before) {
             let mut after = before.clone();
             judgement.apply_to(&mut after);
             checked.indexed_now += u64::from(is_indexed(before));

@@ -22,6 +22,7 @@ use crate::sql::statement::{ConnectionRef, Statement, query};
 use crate::sql::tasks::fence;
 use crate::traits::{Judging, PhotoRef, Result};
 
+use super::formats;
 use super::rules::{BibRules, RulesCache};
 
 const OPERATION: &str = "judge photos";
@@ -162,7 +163,7 @@ fn find_changes(rules: &BibRules, photos: &TextsByPhoto) -> Vec<Change> {
     let mut changes = Vec::new();
     for (photo, known) in photos {
         let texts: Vec<DetectedText> = known.iter().map(|known| known.text.clone()).collect();
-        for (known, judgement) in known.iter().zip(judge_photo(rules.list.as_ref(), &texts)) {
+        for (known, judgement) in known.iter().zip(judge_photo(&rules.rule, &texts)) {
             if !judgement.is_of(&known.text) {
                 changes.push(Change { photo: *photo, row: known.row, judgement });
             }
@@ -262,11 +263,19 @@ impl Judging for SqlJudging {
         let mut reader = self.database.acquire_reader(OPERATION).await?;
         let first: Option<(AlbumId,)> =
             query(OPERATION, NEXT_ALBUM).bind(AlbumId(uuid::Uuid::nil())).fetch_optional(&mut reader).await?;
-        Ok(first.is_some())
+        if first.is_some() {
+            return Ok(true);
+        }
+        let grown: Option<(AlbumId,)> =
+            query(OPERATION, formats::NEXT_ALBUM).fetch_optional(&mut reader).await?;
+        Ok(grown.is_some())
     }
 
     async fn judge(&self, lease: TaskLease) -> Result<JudgedPhotos> {
-        let Some(album) = self.next_album().await? else { return Ok(JudgedPhotos::default()) };
+        let Some(album) = self.next_album().await? else {
+            formats::learn_next(&self.database, lease).await?;
+            return Ok(JudgedPhotos { has_more: true, ..JudgedPhotos::default() });
+        };
         let rules = self.rules.get_current(&self.database, album).await?;
         let mut snapshot = self.database.begin_snapshot(OPERATION).await?;
         let photos: Vec<(PhotoId, Option<i64>)> = query(OPERATION, UNJUDGED_PHOTOS)

@@ -1,4 +1,4 @@
-//! Start lists in the database, and judging by them.
+//! Start lists and formats of bibs in the database, and judging by them.
 //!
 //! The version of an album's rules rises with every import; a photo notes by which version its texts were judged.
 //! Whoever leaves photos behind the album's version, an import or a worker that judged by the version before, notes the
@@ -6,32 +6,30 @@
 
 mod check;
 mod entries;
+mod formats;
 pub(crate) mod judging;
 pub(crate) mod rules;
+pub(crate) mod versions;
 
 use std::collections::HashMap;
 
 use async_trait::async_trait;
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::model::bib_format::LearnedFormat;
 use crate::model::encoding::from_micros;
 use crate::model::ids::AlbumId;
 use crate::model::start_list::{
     CheckedStartList, EntryPage, EntryQuery, ImportMode, ImportedStartList, StartListEntry, StartListImport,
     StartListSummary, WaveSize,
 };
-use crate::sql::database::{Database, Transaction};
+use crate::sql::database::Database;
 use crate::sql::photos::load_counts;
 use crate::sql::statement::{Statement, query};
 use crate::traits::{Result, StartLists};
 
 use self::entries::{EntryRow, entries_json};
-
-/// Makes the rules of an album newer, and locks its row.
-const RAISE_VERSION: &str = "update album set list_version = list_version + 1 \
-     where id = $1 and closed_at is null returning list_version";
-
-const NOTE_ALBUM: &str = "insert into album_to_judge (album) values ($1) on conflict (album) do nothing";
+use self::versions::{judge_again, raise_version};
 
 /// The members of each entry in the JSON list `$2`.
 const INSERT_ENTRIES: Statement = Statement::PerDialect {
@@ -67,42 +65,6 @@ impl SqlStartLists {
     pub(crate) fn new(database: Database) -> Self {
         Self { database }
     }
-}
-
-/// Raises the version of an album's rules and notes that its photos are to be judged by them. Locks the album's row.
-async fn raise_version(
-    transaction: &mut Transaction,
-    operation: &'static str,
-    album: AlbumId,
-) -> Result<i64> {
-    let raised: Option<(i64,)> =
-        query(operation, RAISE_VERSION).bind(album).fetch_optional(&mut *transaction).await?;
-    let (version,) = raised.ok_or_else(|| StoreError::not_found(format!("album {album}")))?;
-    note_album(transaction, operation, album).await?;
-    Ok(version)
-}
-
-/// Notes that photos of an album were judged by an older version. The transaction holds the lock of the album's row.
-pub(crate) async fn note_album(
-    transaction: &mut Transaction,
-    operation: &'static str,
-    album: AlbumId,
-) -> Result<()> {
-    query(operation, NOTE_ALBUM).bind(album).execute(transaction).await.map(drop)
-}
-
-/// Has an album judged again whose configuration has changed, if it has a list. Locks its row.
-pub(crate) async fn judge_again(
-    transaction: &mut Transaction,
-    operation: &'static str,
-    album: AlbumId,
-) -> Result<()> {
-    let has_list = "select count(*) from start_list where album = $1";
-    let (lists,): (i64,) = query(operation, has_list).bind(album).fetch_one(&mut *transaction).await?;
-    if lists > 0 {
-        raise_version(transaction, operation, album).await?;
-    }
-    Ok(())
 }
 
 /// What the entries of an album become by an import.
@@ -243,12 +205,20 @@ impl StartLists for SqlStartLists {
     async fn delete(&self, album: AlbumId) -> Result<()> {
         const OPERATION: &str = "delete a start list";
         let mut transaction = self.database.begin_write(OPERATION).await?;
-        judge_again(&mut transaction, OPERATION, album).await?;
-        query(OPERATION, "delete from start_list where album = $1")
-            .bind(album)
-            .execute(&mut transaction)
-            .await?;
+        let has_list = "select count(*) from start_list where album = $1";
+        let (lists,): (i64,) = query(OPERATION, has_list).bind(album).fetch_one(&mut transaction).await?;
+        if lists > 0 {
+            judge_again(&mut transaction, OPERATION, album).await?;
+            let delete = "delete from start_list where album = $1";
+            query(OPERATION, delete).bind(album).execute(&mut transaction).await?;
+        }
         transaction.commit(OPERATION).await
+    }
+
+    async fn get_format(&self, album: AlbumId) -> Result<LearnedFormat> {
+        const OPERATION: &str = "get a format of bibs";
+        let mut reader = self.database.acquire_reader(OPERATION).await?;
+        formats::load(&mut reader, OPERATION, album).await.map(Option::unwrap_or_default)
     }
 
     async fn find_entries(

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::bibs::judge::judge_photo;
-use crate::bibs::start_list::StartList;
+use crate::bibs::judge::{BibRule, judge_photo};
 use crate::model::album::AlbumConfig;
 use crate::model::ids::AlbumId;
 use crate::model::photo::DetectedText;
@@ -13,7 +12,7 @@ use crate::sql::row_types::from_json;
 use crate::sql::statement::query;
 use crate::traits::{PhotoResults, Result};
 
-use super::entries;
+use super::{entries, formats};
 
 /// Albums whose rules are kept. A list of 100,000 bibs takes some 10 MB.
 const MAX_ALBUMS: usize = 32;
@@ -22,17 +21,14 @@ const MAX_ALBUMS: usize = 32;
 pub(crate) struct BibRules {
     /// Rises with every change; 0 for an album that never had any.
     pub(crate) version: i64,
-    /// `None` where every text is what was read.
-    pub(crate) list: Option<StartList>,
+    /// By what texts are judged.
+    pub(crate) rule: BibRule,
 }
 
 impl BibRules {
     /// Changes the texts of a photo to what the rules make of them.
     pub(crate) fn apply_to(&self, texts: &mut [DetectedText]) {
-        if self.version == 0 {
-            return;
-        }
-        let judgements = judge_photo(self.list.as_ref(), texts);
+        let judgements = judge_photo(&self.rule, texts);
         for (text, judgement) in texts.iter_mut().zip(judgements) {
             judgement.apply_to(text);
         }
@@ -77,7 +73,7 @@ impl RulesCache {
 
     /// Returns the rules of today.
     pub(crate) async fn get_current(&self, database: &Database, album: AlbumId) -> Result<Arc<BibRules>> {
-        const OPERATION: &str = "read the version of a start list";
+        const OPERATION: &str = "read the version of rules of bibs";
         let version = "select list_version from album where id = $1";
         let mut reader = database.acquire_reader(OPERATION).await?;
         let version: Option<(i64,)> =
@@ -96,19 +92,20 @@ impl RulesCache {
     }
 
     async fn load(&self, database: &Database, album: AlbumId) -> Result<Arc<BibRules>> {
-        const OPERATION: &str = "load a start list";
+        const OPERATION: &str = "load the rules of bibs";
         let mut snapshot = database.begin_snapshot(OPERATION).await?;
         let get = "select list_version, config from album where id = $1";
         let row: Option<(i64, String)> =
             query(OPERATION, get).bind(album).fetch_optional(&mut snapshot).await?;
         // A deleted album has photos of workers that still hold them, and nobody will see these.
         let rules = match row {
-            Some((version, config)) if version > 0 => {
+            Some((version, config)) => {
                 let entries = entries::load(&mut snapshot, OPERATION, album).await?;
+                let learned = formats::load(&mut snapshot, OPERATION, album).await?;
                 let config: AlbumConfig = from_json(&config)?;
-                BibRules { version, list: StartList::new(&entries, &config) }
+                BibRules { version, rule: BibRule::new(&entries, &config, learned) }
             }
-            _ => BibRules { version: 0, list: None },
+            None => BibRules { version: 0, rule: BibRule::AsRead },
         };
         let rules = Arc::new(rules);
         let mut known = self.lock();

@@ -1,0 +1,100 @@
+//! The formats of bibs that albums show: learned again whenever an album has grown by a tenth.
+
+use crate::bibs::format::{Sighting, learn};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::album::AlbumConfig;
+use crate::model::bib_format::{BibFormatConfig, LearnedFormat};
+use crate::model::encoding::now_micros;
+use crate::model::ids::AlbumId;
+use crate::model::process::TaskLease;
+use crate::sql::database::{Database, Transaction};
+use crate::sql::row_types::{from_json, to_json};
+use crate::sql::statement::{ConnectionRef, query};
+use crate::sql::tasks::fence;
+use crate::traits::Result;
+
+use super::versions::raise_version;
+
+const OPERATION: &str = "learn a format of bibs";
+
+/// The format is learned again after a tenth more changes than the album had.
+const GROWTH: i64 = 10;
+
+pub(super) const NEXT_ALBUM: &str = "select album from album_to_learn order by album limit 1";
+
+/// Bibs that exact searches would find by what was read, with the number of their photos.
+const SIGHTINGS: &str = "select coalesce(read_as, text), count(distinct photo) from seen_text \
+     where album = $1 and coalesce(read_standing, standing) = 'INDEXED' group by coalesce(read_as, text)";
+
+const SAVE: &str = "insert into bib_format (album, learned, learned_at) values ($1, $2, $3) \
+     on conflict (album) do update set learned = excluded.learned, learned_at = excluded.learned_at";
+
+/// Locks the album and says when its format is to be learned next.
+const SCHEDULE: &str = "update album set learn_at = $2 where id = $1 and closed_at is null \
+     returning changes, config";
+
+/// The format that was learned last.
+pub(super) async fn load<'c>(
+    on: impl Into<ConnectionRef<'c>>,
+    operation: &'static str,
+    album: AlbumId,
+) -> Result<Option<LearnedFormat>> {
+    let get = "select learned from bib_format where album = $1";
+    let row: Option<(String,)> = query(operation, get).bind(album).fetch_optional(on).await?;
+    row.map(|(learned,)| from_json(&learned)).transpose()
+}
+
+/// Learns the format of one album that has changed, if there is one. Its photos are judged again where they would be
+/// judged otherwise.
+pub(super) async fn learn_next(database: &Database, lease: TaskLease) -> Result<()> {
+    let mut snapshot = database.begin_snapshot(OPERATION).await?;
+    let next: Option<(AlbumId,)> = query(OPERATION, NEXT_ALBUM).fetch_optional(&mut snapshot).await?;
+    let Some((album,)) = next else { return Ok(()) };
+    let changes = "select changes from album where id = $1";
+    let changes: Option<(i64,)> = query(OPERATION, changes).bind(album).fetch_optional(&mut snapshot).await?;
+    let rows: Vec<(String, i64)> = query(OPERATION, SIGHTINGS).bind(album).fetch_all(&mut snapshot).await?;
+    drop(snapshot);
+    let to_sighting = |(bib, photos): (String, i64)| Sighting { bib, photos: photos.unsigned_abs() };
+    let sightings: Vec<Sighting> = rows.into_iter().map(to_sighting).collect();
+    let learned = tokio::task::spawn_blocking(move || learn(&sightings)).await;
+    let learned = learned
+        .map_err(|error| StoreError::new(StoreErrorKind::Unavailable, OPERATION).with_source(error))?;
+    let (changes,) = changes.unwrap_or_default();
+    let mut transaction = database.begin_write(OPERATION).await?;
+    fence(&mut transaction, OPERATION, lease).await?;
+    save(&mut transaction, album, changes, &learned).await?;
+    transaction.commit(OPERATION).await
+}
+
+/// Keeps what was learned when the album had so many changes.
+async fn save(
+    transaction: &mut Transaction,
+    album: AlbumId,
+    changes: i64,
+    learned: &LearnedFormat,
+) -> Result<()> {
+    let learn_at = changes + 1 + changes / GROWTH;
+    let row: Option<(i64, String)> =
+        query(OPERATION, SCHEDULE).bind(album).bind(learn_at).fetch_optional(&mut *transaction).await?;
+    if let Some((now, config)) = row {
+        let before = load(&mut *transaction, OPERATION, album).await?.unwrap_or_default();
+        query(OPERATION, SAVE)
+            .bind(album)
+            .bind(to_json(learned)?)
+            .bind(now_micros())
+            .execute(&mut *transaction)
+            .await?;
+        let has_list = "select count(*) from start_list where album = $1";
+        let (lists,): (i64,) = query(OPERATION, has_list).bind(album).fetch_one(&mut *transaction).await?;
+        let config: AlbumConfig = from_json(&config)?;
+        let has_list = lists > 0 && config.start_list.enabled;
+        if !learned.judges_as(&before) && config.bib_format == BibFormatConfig::Auto && !has_list {
+            raise_version(transaction, OPERATION, album).await?;
+        }
+        if now >= learn_at {
+            return Ok(());
+        }
+    }
+    let forget = "delete from album_to_learn where album = $1";
+    query(OPERATION, forget).bind(album).execute(transaction).await.map(drop)
+}
