@@ -29,7 +29,8 @@ pub async fn measure(
                 let mut rates = [0.0; 2];
                 for place in 0..2 {
                     let is_enforced = (pair + place) % 2 == 1;
-                    let database = backend.create_database(options)?.with_credits(is_enforced);
+                    let database =
+                        backend.create_database(options.folder.as_deref())?.with_credits(is_enforced);
                     rates[usize::from(is_enforced)] = what.rate(options, database).await?;
                 }
                 without.push(rates[0]);

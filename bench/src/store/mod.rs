@@ -1,12 +1,12 @@
 //! Measures the store alone, on SQLite and on a real Postgres that syncs to disk: confirmations, the work queue with
 //! workers that do no work, both with credits enforced and not, and the face index of a very large album.
 
-mod backends;
+pub mod backends;
 mod confirms;
 mod credits;
 mod faces;
-mod queue;
-mod setup;
+pub mod queue;
+pub mod setup;
 
 use anyhow::Context as _;
 
