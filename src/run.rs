@@ -35,7 +35,7 @@ use crate::file_limit::FileLimit;
 use crate::role::Role;
 use crate::shutdown::{Signals, end_process, wait_until_stopped};
 use crate::store::{self, EmbeddedLocks};
-use crate::tasks::Tasks;
+use crate::tasks::{RunningPipeline, Tasks};
 use crate::telemetry::{self, Telemetry};
 use crate::{maintenance, models};
 
@@ -120,6 +120,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let listener = listen(address).await?;
     reclaim_leases(role, &store).await;
     let pipeline = role.has_pipeline().then(|| Arc::new(start_pipeline(&config, &store, models.clone())));
+    let running = pipeline.clone().map(|pipeline| RunningPipeline::new(pipeline, &*models));
     let probes = role.has_api().then(|| Arc::new(ProbeService::start(models, probe_settings(&config))));
     let webhooks = prepare_webhooks(&config, role, &store).await?;
     let health = ServiceHealth { store: store.clone(), pipeline: pipeline.clone(), probes: probes.clone() };
@@ -147,7 +148,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let is_idle = move || idle.iter().all(|pipeline| pipeline.in_flight() == 0);
     let gc = daily_gc(&config, role);
     let maintenance = tokio::spawn(maintenance::run(store.clone(), gc, metrics, is_idle, stopped.clone()));
-    let tasks = Tasks::start(&config, role, webhooks, pipeline.clone(), &stopped);
+    let tasks = Tasks::start(&config, role, webhooks, running, &stopped);
     let admin = start_admin(&config, &context, stopped.clone()).await?;
     tracing::info!(listen = %address, role = %role, "ready for requests");
     let api = start_api(role, listener, context, stopped);

@@ -19,6 +19,7 @@ mod stages;
 #[cfg(test)]
 mod testing;
 
+pub use crate::engine::budget::BudgetLoad;
 pub use crate::engine::fault::Component;
 pub use crate::engine::metrics;
 pub use crate::engine::stage_stats::StageLoad;
