@@ -144,7 +144,7 @@ impl Store {
     /// `Unavailable` when the database fails.
     #[cfg(any(test, feature = "conformance"))]
     pub async fn age_webhooks(&self, by: std::time::Duration) -> Result<(), StoreError> {
-        crate::sql::webhooks::ageing::let_pass(&self.database, by).await
+        crate::sql::age_webhooks(&self.database, by).await
     }
 
     /// Opens the database and the storage that the URLs name, creates them when missing (except buckets), and applies

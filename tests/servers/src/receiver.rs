@@ -15,6 +15,8 @@ const MAX_BODY_BYTES: usize = 1 << 20;
 pub struct ReceivedRequest {
     /// When its last byte had arrived.
     pub at: SystemTime,
+    /// Its first line, such as `POST /hook HTTP/1.1`.
+    pub line: String,
     /// Its headers, names in lower case.
     pub headers: BTreeMap<String, String>,
     /// Its body.
@@ -120,11 +122,11 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 fn serve(shared: &Shared, mut connection: &TcpStream) {
     let Ok(client) = connection.peer_addr() else { return };
     let mut reader = BufReader::new(connection);
-    while let Some((headers, body)) = read_request(&mut reader) {
+    while let Some(request) = read_request(&mut reader) {
         let answer = {
             let mut received = lock(&shared.received);
             let answer = (shared.choose)(received.len());
-            received.push(ReceivedRequest { at: SystemTime::now(), headers, body, status: answer.status });
+            received.push(ReceivedRequest { at: SystemTime::now(), status: answer.status, ..request });
             answer
         };
         lock(&shared.waiting).insert(client.port());
@@ -141,9 +143,9 @@ fn serve(shared: &Shared, mut connection: &TcpStream) {
 }
 
 /// Reads a request; `None` at the end of the connection, and for what is no request.
-fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<(BTreeMap<String, String>, String)> {
-    let (mut line, mut headers) = (String::new(), BTreeMap::new());
-    reader.read_line(&mut line).ok().filter(|length| *length > 0)?;
+fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<ReceivedRequest> {
+    let (mut first, mut line, mut headers) = (String::new(), String::new(), BTreeMap::new());
+    reader.read_line(&mut first).ok().filter(|length| *length > 0)?;
     loop {
         line.clear();
         reader.read_line(&mut line).ok()?;
@@ -153,5 +155,6 @@ fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<(BTreeMap<String, 
     let length: usize = headers.get("content-length")?.parse().ok()?;
     let mut body = vec![0; length.min(MAX_BODY_BYTES)];
     reader.read_exact(&mut body).ok()?;
-    Some((headers, String::from_utf8(body).ok()?))
+    let (line, body) = (first.trim().to_owned(), String::from_utf8(body).ok()?);
+    Some(ReceivedRequest { at: SystemTime::now(), line, headers, body, status: 0 })
 }

@@ -136,7 +136,13 @@ mod tests {
         let photos: Vec<Value> = photos.iter().map(|photo| json!({ "photoId": photo })).collect();
         let body = json!({ "type": "photo.ready", "data": { "albumId": album, "photos": photos } });
         let headers = BTreeMap::from([("webhook-id".to_owned(), id.to_owned())]);
-        ReceivedRequest { at: SystemTime::now(), headers, body: body.to_string(), status }
+        ReceivedRequest {
+            at: SystemTime::now(),
+            line: String::new(),
+            headers,
+            body: body.to_string(),
+            status,
+        }
     }
 
     #[test]

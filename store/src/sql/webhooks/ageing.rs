@@ -8,7 +8,7 @@ use crate::sql::statement::query;
 use crate::traits::Result;
 
 /// Makes everything that is due or has failed lie so much further in the past.
-pub(crate) async fn let_pass(database: &Database, time: Duration) -> Result<()> {
+pub(crate) async fn age_webhooks(database: &Database, time: Duration) -> Result<()> {
     const OPERATION: &str = "let time pass";
     let mut transaction = database.begin_write(OPERATION).await?;
     for age in [
