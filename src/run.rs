@@ -144,8 +144,7 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
         seats,
     };
     let (stop, stopped) = watch::channel(false);
-    let idle = pipeline.clone();
-    let is_idle = move || idle.iter().all(|pipeline| pipeline.in_flight() == 0);
+    let is_idle = idle_check(pipeline.clone());
     let gc = daily_gc(&config, role);
     let maintenance = tokio::spawn(maintenance::run(store.clone(), gc, metrics, is_idle, stopped.clone()));
     let tasks = Tasks::start(&config, role, webhooks, running, &stopped);
@@ -254,6 +253,11 @@ async fn close_store(store: &Store) {
     if tokio::time::timeout(CLOSE_TIMEOUT, store.close()).await.is_err() {
         tracing::warn!("failed to close the store in {} s", CLOSE_TIMEOUT.as_secs());
     }
+}
+
+/// Whether no photo is in flight in this process.
+fn idle_check(pipeline: Option<Arc<Pipeline>>) -> impl Fn() -> bool {
+    move || pipeline.iter().all(|pipeline| pipeline.in_flight() == 0)
 }
 
 fn start_pipeline(config: &Config, store: &Store, models: Arc<dyn ModelFactory>) -> Pipeline {
