@@ -163,10 +163,7 @@ fn hot_statements() -> [(Statement, &'static [&'static str]); 46] {
             ],
         ),
         (events::publisher::CHANGED_ALBUMS, &["album_change_feed_since (since<?)"]),
-        (
-            webhooks::sending::DUE_WEBHOOKS.into(),
-            &["webhook_delivery_due", "webhook_delivery_due (webhook>?)"],
-        ),
+        (webhooks::sending::DUE_WEBHOOKS.into(), &["webhook_delivery_due (webhook>?)"]),
         (webhooks::sending::DUE_DELIVERIES, &["webhook_delivery_due (webhook=? AND next_at<?)"]),
     ]
 }
