@@ -138,7 +138,7 @@ mod tests {
             version: "1".to_owned(),
             started_at: OffsetDateTime::UNIX_EPOCH,
             report: ProcessReport {
-                pipeline: Some(PipelineReport { photos_in_flight, bottleneck, stages: Vec::new() }),
+                pipeline: Some(PipelineReport { photos_in_flight, bottleneck, ..PipelineReport::default() }),
             },
         }
     }

@@ -36,7 +36,7 @@ use crate::file_limit::FileLimit;
 use crate::role::Role;
 use crate::shutdown::{Signals, end_process, wait_until_stopped};
 use crate::store::{self, EmbeddedLocks};
-use crate::tasks::Tasks;
+use crate::tasks::{RunningPipeline, Tasks};
 use crate::telemetry::{self, Telemetry};
 use crate::{maintenance, models};
 
@@ -119,7 +119,8 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
     let address = config.settings.service.listen;
     let listener = listen(address).await?;
     reclaim_leases(role, &store).await;
-    let (pipeline, probes) = start_processing(&config, role, &store, models);
+    let (pipeline, probes) = start_processing(&config, role, &store, &models);
+    let running = pipeline.clone().map(|pipeline| RunningPipeline::new(pipeline, &*models));
     let webhooks = prepare_webhooks(&config, role, &store).await?;
     let health = ServiceHealth { store: store.clone(), pipeline: pipeline.clone(), probes: probes.clone() };
     let context = Context {
@@ -143,11 +144,10 @@ async fn run_service(config: Config, role: Role, trace_hook: TraceHook) -> anyho
         seats,
     };
     let (stop, stopped) = watch::channel(false);
-    let idle = pipeline.clone();
-    let is_idle = move || idle.iter().all(|pipeline| pipeline.in_flight() == 0);
+    let is_idle = idle_check(pipeline.clone());
     let gc = daily_gc(&config, role);
     let maintenance = tokio::spawn(maintenance::run(store.clone(), gc, metrics, is_idle, stopped.clone()));
-    let tasks = Tasks::start(&config, role, webhooks, pipeline.clone(), &stopped);
+    let tasks = Tasks::start(&config, role, webhooks, running, &stopped);
     let admin = start_admin(&config, &context, stopped.clone()).await?;
     tracing::info!(listen = %address, role = %role, "ready for requests");
     let api = start_api(role, listener, context, stopped);
@@ -255,17 +255,23 @@ async fn close_store(store: &Store) {
     }
 }
 
+/// Whether no photo is in flight in this process.
+fn idle_check(pipeline: Option<Arc<Pipeline>>) -> impl Fn() -> bool {
+    move || pipeline.iter().all(|pipeline| pipeline.in_flight() == 0)
+}
+
 /// Starts what photos and what selfies need, as far as the role has them.
 fn start_processing(
     config: &Config,
     role: Role,
     store: &Store,
-    models: Arc<dyn ModelFactory>,
+    models: &Arc<dyn ModelFactory>,
 ) -> (Option<Arc<Pipeline>>, Option<Arc<ProbeService>>) {
     let cores = ReservedCores::default();
     let start_pipeline = || Arc::new(start_pipeline(config, store, models.clone(), cores.clone()));
     let pipeline = role.has_pipeline().then(start_pipeline);
-    let start_probes = || Arc::new(ProbeService::start(models, probe_settings(config), cores));
+    let start_probes =
+        || Arc::new(ProbeService::start(models.clone(), probe_settings(config), cores.clone()));
     (pipeline, role.has_api().then(start_probes))
 }
 

@@ -8,6 +8,7 @@
 
 mod cpu;
 mod eval;
+mod events;
 mod gpu;
 mod jpeg;
 mod load;
@@ -43,6 +44,10 @@ enum Command {
     Load(load::LoadOptions),
     /// The store alone: confirmations, the work queue, the face index of 1.5 million faces; SQLite and Postgres.
     Store(store::StoreOptions),
+    /// Confirmations and the work queue with credits enforced beside those without, in pairs; SQLite and Postgres.
+    Credits(store::StoreOptions),
+    /// Events of photos that become ready at a fixed rate: how long until a webhook's receiver has them; SQLite and Postgres.
+    Events(events::EventOptions),
     /// The kernel of face search over a million vectors: time and bandwidth, one probe and 32, beside faiss.
     Search(search::SearchOptions),
     /// CPU of our JPEG decoder and of libjpeg-turbo, by sampling and scale, and whether their pixels are the same.
@@ -63,6 +68,8 @@ fn main() -> anyhow::Result<()> {
         Command::Cpu(options) => cpu::run(&options)?.publish(&options.output),
         Command::Load(options) => load::run(&options)?.publish(&options.output),
         Command::Store(options) => store::run(&options)?.publish(&options.output),
+        Command::Credits(options) => store::run_credits(&options)?.publish(&options.output),
+        Command::Events(options) => events::run(&options)?.publish(&options.output),
         Command::Search(options) => search::run(&options)?.publish(&options.output),
         Command::Jpeg(options) => jpeg::run(&options)?.publish(&options.output),
         Command::Reading(options) => reading::run(&options)?.publish(&options.output),

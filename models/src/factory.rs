@@ -304,6 +304,17 @@ impl ModelFactory for ZooModels {
     fn batch_sizes(&self) -> BatchSizes {
         self.runtime.batch_sizes()
     }
+
+    fn identities(&self) -> Vec<(&'static str, ModelIdentity)> {
+        let roles = [
+            ("faceDetector", ModelRole::FaceDetector),
+            ("faceEmbedder", ModelRole::FaceEmbedder),
+            ("textDetector", ModelRole::TextDetector),
+            ("textRecogniser", ModelRole::TextRecogniser),
+        ];
+        let model = |(name, role)| self.model(role).ok().map(|model| (name, identity(model)));
+        roles.into_iter().filter_map(model).collect()
+    }
 }
 
 fn identity(model: &Model) -> ModelIdentity {

@@ -100,6 +100,10 @@ pub trait ModelFactory: Send + Sync {
     fn create_bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError>;
     /// Returns the batch sizes that suit the device.
     fn batch_sizes(&self) -> BatchSizes;
+    /// Returns the models by their roles, for reports to operators; empty where they have none.
+    fn identities(&self) -> Vec<(&'static str, ModelIdentity)> {
+        Vec::new()
+    }
 }
 
 /// Items per call: 1 on a CPU, where a batch is slower per item because activations no longer fit the cache.

@@ -19,6 +19,7 @@ mod stages;
 #[cfg(test)]
 mod testing;
 
+pub use crate::engine::budget::BudgetLoad;
 pub use crate::engine::cpu_shares::ReservedCores;
 pub use crate::engine::fault::Component;
 pub use crate::engine::metrics;

@@ -7,6 +7,7 @@ use crossbeam_channel::{Receiver, Sender};
 use time::OffsetDateTime;
 
 use crate::assembly;
+use crate::engine::budget::BudgetLoad;
 use crate::engine::fault::Component;
 use crate::engine::leases::{LeaseRenewer, LeaseTable};
 use crate::engine::stage::STAGES;
@@ -35,6 +36,7 @@ impl Pipeline {
             stats: Arc::new(PipelineStats::new(&STAGES)),
             leases: Arc::new(LeaseTable::new(Arc::clone(&dependencies.queue))),
             wakeup: Mutex::default(),
+            budgets: Mutex::default(),
         });
         let (stop, stopped) = stop_channel();
         let supervisor = start_supervisor(settings, dependencies, &shared, stopped)
@@ -62,6 +64,11 @@ impl Pipeline {
     /// Returns what each stage did over the last seconds, in the order in which photos pass the stages.
     pub fn stage_loads(&self) -> Vec<StageLoad> {
         self.shared.stats.loads()
+    }
+
+    /// Returns how much of its memory budgets is in use; empty while it does not run.
+    pub fn budget_loads(&self) -> Vec<BudgetLoad> {
+        lock(&self.shared.budgets).clone()
     }
 
     /// Returns the number of photos that this process is working on.

@@ -6,3 +6,5 @@ pub mod publisher;
 mod schedule;
 pub mod sender;
 mod signature;
+#[cfg(test)]
+mod tests;

@@ -4,14 +4,12 @@ mod judging;
 mod ledger;
 mod reports;
 
-use std::sync::Arc;
-
-use photofinish_pipeline::Pipeline;
 use photofinish_store::model::ids::ProcessId;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 
 use self::reports::Reporter;
+pub use self::reports::RunningPipeline;
 use crate::config::Config;
 use crate::events::publisher;
 use crate::events::sender::WebhookSender;
@@ -33,7 +31,7 @@ impl Tasks {
         config: &Config,
         role: Role,
         webhooks: WebhookSender,
-        pipeline: Option<Arc<Pipeline>>,
+        pipeline: Option<RunningPipeline>,
         stopped: &watch::Receiver<bool>,
     ) -> Self {
         let process = ProcessId::generate();

@@ -1,12 +1,14 @@
 //! Reports what this process does, for the others of its database: so an API knows the bottleneck of the workers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use photofinish_pipeline::{Pipeline, StageLoad};
+use photofinish_models::traits::ModelFactory;
+use photofinish_pipeline::{BudgetLoad, Pipeline, StageLoad};
 use photofinish_store::Store;
 use photofinish_store::model::ids::ProcessId;
-use photofinish_store::model::process::{PipelineReport, Process, ProcessReport, StageReport};
+use photofinish_store::model::process::{BudgetReport, PipelineReport, Process, ProcessReport, StageReport};
 use time::OffsetDateTime;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, timeout};
@@ -22,6 +24,22 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The kernel's file with the name of this machine.
 const HOST_NAME_FILE: &str = "/proc/sys/kernel/hostname";
 
+/// The pipeline of this process.
+pub struct RunningPipeline {
+    pub pipeline: Arc<Pipeline>,
+    /// The identities of its models, by their roles.
+    pub models: BTreeMap<String, String>,
+}
+
+impl RunningPipeline {
+    /// A pipeline with the models of this factory.
+    pub fn new(pipeline: Arc<Pipeline>, models: &dyn ModelFactory) -> Self {
+        let models = models.identities().into_iter();
+        let models = models.map(|(role, identity)| (role.to_owned(), identity.to_string())).collect();
+        Self { pipeline, models }
+    }
+}
+
 /// Reports until it is stopped.
 pub struct Reporter {
     store: Store,
@@ -31,9 +49,9 @@ pub struct Reporter {
 }
 
 /// Starts to report. Role `all` on an embedded database does not: it is the only process there.
-pub fn start(store: &Store, id: ProcessId, role: Role, pipeline: Option<Arc<Pipeline>>) -> Reporter {
+pub fn start(store: &Store, id: ProcessId, role: Role, running: Option<RunningPipeline>) -> Reporter {
     let is_alone = role == Role::All && store.embedded().is_some();
-    let task = (!is_alone).then(|| tokio::spawn(report_forever(store.clone(), id, role, pipeline)));
+    let task = (!is_alone).then(|| tokio::spawn(report_forever(store.clone(), id, role, running)));
     Reporter { store: store.clone(), id, task }
 }
 
@@ -52,7 +70,7 @@ impl Reporter {
     }
 }
 
-async fn report_forever(store: Store, id: ProcessId, role: Role, pipeline: Option<Arc<Pipeline>>) {
+async fn report_forever(store: Store, id: ProcessId, role: Role, running: Option<RunningPipeline>) {
     let mut process = Process {
         id,
         role: role.as_str().to_owned(),
@@ -66,7 +84,8 @@ async fn report_forever(store: Store, id: ProcessId, role: Role, pipeline: Optio
     let mut is_failing = false;
     loop {
         interval.tick().await;
-        process.report.pipeline = pipeline.as_deref().map(report_pipeline);
+        process.report.pipeline =
+            running.as_ref().map(|running| report_pipeline(&running.pipeline, &running.models));
         let reported = store.processes.report(&process).await;
         // Once per outage: every two seconds would bury all other lines.
         if let Err(error) = &reported
@@ -78,11 +97,17 @@ async fn report_forever(store: Store, id: ProcessId, role: Role, pipeline: Optio
     }
 }
 
-fn report_pipeline(pipeline: &Pipeline) -> PipelineReport {
+fn report_budget(load: BudgetLoad) -> BudgetReport {
+    BudgetReport { name: load.budget.to_owned(), used_bytes: load.used_bytes, limit_bytes: load.limit_bytes }
+}
+
+fn report_pipeline(pipeline: &Pipeline, models: &BTreeMap<String, String>) -> PipelineReport {
     PipelineReport {
         photos_in_flight: pipeline.in_flight() as u64,
         bottleneck: pipeline.bottleneck().map(str::to_owned),
         stages: pipeline.stage_loads().into_iter().map(report_stage).collect(),
+        budgets: pipeline.budget_loads().into_iter().map(report_budget).collect(),
+        models: models.clone(),
     }
 }
 

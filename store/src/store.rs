@@ -138,6 +138,15 @@ pub struct StoreSettings {
 }
 
 impl Store {
+    /// Lets time pass for webhooks: what is due or has failed is so much older. For tests of schedules of days.
+    ///
+    /// # Errors
+    /// `Unavailable` when the database fails.
+    #[cfg(any(test, feature = "conformance"))]
+    pub async fn age_webhooks(&self, by: std::time::Duration) -> Result<(), StoreError> {
+        crate::sql::age_webhooks(&self.database, by).await
+    }
+
     /// Opens the database and the storage that the URLs name, creates them when missing (except buckets), and applies
     /// migrations. Needs a tokio runtime: confirmations are committed by a task, which ends with the last clone of the
     /// store.

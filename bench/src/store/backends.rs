@@ -10,7 +10,7 @@ use photofinish_store::model::credit::CreditSettings;
 use photofinish_store::{DatabaseKind, QueueSettings, Store, StoreSettings};
 use tempfile::TempDir;
 
-use super::setup::{OpenStore, StoreOptions};
+use super::setup::OpenStore;
 
 /// Time to connect to the queue.
 const QUEUE_DEADLINE: Duration = Duration::from_secs(30);
@@ -30,11 +30,20 @@ pub struct BenchDatabase {
 }
 
 impl Backend {
-    /// Starts the servers of all four backends; `None` when one is not installed.
-    pub fn start_all() -> Option<[Self; 4]> {
+    /// Starts the server of the databases that are queues themselves; `None` when it is not installed.
+    pub fn start_databases() -> Option<[Self; 2]> {
         Some([
             Self { name: "SQLite", postgres: None, nats: None },
             Self { name: "Postgres", postgres: Some(Postgres::start_durable()?), nats: None },
+        ])
+    }
+
+    /// Starts the servers of all four backends; `None` when one is not installed.
+    pub fn start_all() -> Option<[Self; 4]> {
+        let [sqlite, postgres] = Self::start_databases()?;
+        Some([
+            sqlite,
+            postgres,
             Self { name: "SQLite and JetStream", postgres: None, nats: Some(NatsServer::start()?) },
             Self {
                 name: "Postgres and JetStream",
@@ -49,9 +58,9 @@ impl Backend {
         self.nats.is_none()
     }
 
-    /// Creates an empty database and queue, with files below the folder of the options.
-    pub fn create_database(&self, options: &StoreOptions) -> anyhow::Result<BenchDatabase> {
-        let folder = options.folder.as_deref().map_or_else(tempfile::tempdir, tempfile::tempdir_in)?;
+    /// Creates an empty database and queue, with files below `folder`, or where temporary files are.
+    pub fn create_database(&self, folder: Option<&Path>) -> anyhow::Result<BenchDatabase> {
+        let folder = folder.map_or_else(tempfile::tempdir, tempfile::tempdir_in)?;
         let mut settings = StoreSettings { face_index_bytes: 8 << 30, ..test_settings(folder.path()) };
         if let Some(postgres) = &self.postgres {
             settings.database_url = postgres.create_database();
@@ -80,6 +89,16 @@ impl BenchDatabase {
     pub fn with_credits(mut self, is_enforced: bool) -> Self {
         self.settings.credits = CreditSettings { is_enforced, ..CreditSettings::default() };
         self
+    }
+
+    /// The folder of its files.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The URL of the database.
+    pub fn url(&self) -> &str {
+        &self.settings.database_url
     }
 
     /// Opens a store of its own, as another process would.

@@ -20,7 +20,8 @@ pub async fn measure(
     let caption = format!("Confirmations, one photo per call, {} concurrent callers", options.clients);
     let mut table = Table::new(&caption, &["database", "photos", "per second", "p50 ms", "p99 ms"]);
     for backend in backends.iter().filter(|backend| backend.is_database_alone()) {
-        let (rate, times) = measure_database(options, backend.create_database(options)?).await?;
+        let (rate, times) =
+            measure_database(options, backend.create_database(options.folder.as_deref())?).await?;
         table.add_row([
             backend.name.to_owned(),
             options.confirms.to_string(),

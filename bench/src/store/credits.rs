@@ -21,7 +21,7 @@ pub async fn measure(
     let caption = format!("Photos per second with credits enforced and not, medians of {pairs} pairs");
     let columns = ["database", "what", "not enforced", "enforced", "share, median of pairs"];
     let mut table = Table::new(&caption, &columns);
-    for backend in backends.iter().filter(|backend| backend.is_database_alone() && pairs > 0) {
+    for backend in backends {
         for what in [Measured::Confirm, Measured::ConfirmToReady] {
             let (mut without, mut with, mut shares) = (Vec::new(), Vec::new(), Vec::new());
             for pair in 0..pairs {
@@ -29,7 +29,8 @@ pub async fn measure(
                 let mut rates = [0.0; 2];
                 for place in 0..2 {
                     let is_enforced = (pair + place) % 2 == 1;
-                    let database = backend.create_database(options)?.with_credits(is_enforced);
+                    let database =
+                        backend.create_database(options.folder.as_deref())?.with_credits(is_enforced);
                     rates[usize::from(is_enforced)] = what.rate(options, database).await?;
                 }
                 without.push(rates[0]);

@@ -46,7 +46,7 @@ pub async fn measure(
     ];
     let mut table = Table::new(&caption, &columns);
     for backend in backends.iter().filter(|backend| backend.is_database_alone()) {
-        let database = backend.create_database(options)?;
+        let database = backend.create_database(options.folder.as_deref())?;
         let fixture = fill_album(&database, options.faces).await?;
         // Another process, which has not loaded the album.
         let searcher = database.open_store().await?;

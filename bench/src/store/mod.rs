@@ -1,12 +1,12 @@
 //! Measures the store alone, on SQLite and on a real Postgres that syncs to disk: confirmations, the work queue with
-//! workers that do no work, both with credits enforced and not, and the face index of a very large album.
+//! workers that do no work, and the face index of a very large album; and the first two with credits enforced and not.
 
-mod backends;
+pub mod backends;
 mod confirms;
 mod credits;
 mod faces;
-mod queue;
-mod setup;
+pub mod queue;
+pub mod setup;
 
 use anyhow::Context as _;
 
@@ -26,7 +26,6 @@ pub fn run(options: &StoreOptions) -> anyhow::Result<Report> {
     runtime.block_on(async {
         confirms::measure(options, &backends, &mut report).await?;
         queue::measure(options, &backends, &mut report).await?;
-        credits::measure(options, &backends, &mut report).await?;
         faces::measure(options, &backends, &mut report).await
     })?;
     report.notes.push(
@@ -37,6 +36,24 @@ pub fn run(options: &StoreOptions) -> anyhow::Result<Report> {
     report.notes.push(
         "CPU of the callers is measured by the process's clock, CPU of all by the machine's ticks, which miss short \
          work."
+            .to_owned(),
+    );
+    Ok(report)
+}
+
+/// Measures what declining costs, in a section of its own: it takes as long as all the rest.
+///
+/// # Errors
+/// When a server is not installed or the store returns an error.
+pub fn run_credits(options: &StoreOptions) -> anyhow::Result<Report> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let _runtime_context = runtime.enter();
+    let mut report = Report::new("credits", "Rates with credits enforced beside those without");
+    let backends = Backend::start_databases().context("no Postgres: run `cargo xtask setup --all`")?;
+    runtime.block_on(credits::measure(options, &backends, &mut report))?;
+    report.notes.push(
+        "What photos cost is held, charged and counted in both; enforced, balances are read and photos that they do not \
+         cover are declined. The measurements are those of `bench store`, on empty databases, one after the other."
             .to_owned(),
     );
     Ok(report)

@@ -50,7 +50,7 @@ pub async fn measure(
     ];
     let mut table = Table::new(&caption, &columns);
     for backend in backends {
-        let cost = measure_database(options, &backend.create_database(options)?).await?;
+        let cost = measure_database(options, &backend.create_database(options.folder.as_deref())?).await?;
         let per_photo = |time: Duration| format!("{:.0}", time.as_secs_f64() * 1e6 / options.queued as f64);
         let rate = options.queued as f64 / cost.seconds;
         table.add_row([

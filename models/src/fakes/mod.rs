@@ -88,6 +88,12 @@ impl ModelFactory for FakeModels {
     fn batch_sizes(&self) -> BatchSizes {
         self.batch_sizes.unwrap_or(BatchSizes { detect: 1, embed: 1, read: 1 })
     }
+
+    fn identities(&self) -> Vec<(&'static str, ModelIdentity)> {
+        [("faceDetector", "fake-detector"), ("faceEmbedder", "fake-embedder"), ("bibReader", "fake-reader")]
+            .map(|(role, name)| (role, identity(name)))
+            .to_vec()
+    }
 }
 
 fn identity(name: &str) -> ModelIdentity {

@@ -26,6 +26,17 @@ use crate::engine::metrics as names;
 use crate::engine::stage_stats::exclude_from_busy_time;
 use crate::engine::sync::lock;
 
+/// How much of a budget is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BudgetLoad {
+    /// `files` or `pixels`.
+    pub budget: &'static str,
+    /// The bytes of all permits.
+    pub used_bytes: u64,
+    /// The bytes that they may have together.
+    pub limit_bytes: u64,
+}
+
 /// The budgets of a generation.
 pub(crate) struct Budgets {
     /// Bytes of encoded files.
@@ -39,6 +50,17 @@ impl Budgets {
     pub(crate) fn close(&self) {
         self.files.close();
         self.pixels.close();
+    }
+
+    /// Returns how much of each is in use.
+    pub(crate) fn loads(&self) -> Vec<BudgetLoad> {
+        [("files", &self.files), ("pixels", &self.pixels)]
+            .map(|(name, budget)| BudgetLoad {
+                budget: name,
+                used_bytes: budget.used() as u64,
+                limit_bytes: budget.0.limit as u64,
+            })
+            .to_vec()
     }
 
     /// Sets the gauges to the bytes in use.

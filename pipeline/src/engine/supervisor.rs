@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use time::OffsetDateTime;
 
-use crate::engine::budget::publish_no_budgets;
+use crate::engine::budget::{BudgetLoad, publish_no_budgets};
 use crate::engine::fault::{Component, Outage, UNKNOWN_STAGE};
 use crate::engine::generation::{EXIT_TIMEOUT, Generation, Termination, ThreadExit};
 use crate::engine::leases::{LeaseRenewer, LeaseTable};
@@ -68,6 +68,8 @@ pub(crate) struct SharedState {
     pub(crate) leases: Arc<LeaseTable>,
     /// Wakes the feed of the current generation.
     pub(crate) wakeup: Mutex<Option<Sender<()>>>,
+    /// The budgets of the current generation; empty while there is none.
+    pub(crate) budgets: Mutex<Vec<BudgetLoad>>,
 }
 
 /// The thread that owns all others.
@@ -243,6 +245,7 @@ impl Supervisor {
         let terminated = generation.terminate(timeout, exits);
         self.shared.stats.reset_depths();
         publish_no_budgets();
+        lock(&self.shared.budgets).clear();
         terminated
     }
 
@@ -304,6 +307,7 @@ impl Supervisor {
             }
             self.shared.stats.update_bottleneck();
             generation.budgets.publish_used();
+            *lock(&self.shared.budgets) = generation.budgets.loads();
             (self.free_idle_memory)();
             let is_idle = self.shared.leases.in_flight() == 0;
             if !is_idle {

@@ -282,6 +282,7 @@ impl FaultyPipeline {
             stats: Arc::new(PipelineStats::new(&STAGE_NAMES)),
             leases: Arc::new(LeaseTable::new(Arc::clone(queue) as Arc<dyn Queue>)),
             wakeup: Mutex::default(),
+            budgets: Mutex::default(),
         });
         let store = StoreClient { runtime: runtime.handle().clone(), kill_switch: KillSwitch::new() };
         let assembly = FaultyAssembly {

@@ -24,6 +24,7 @@ pub async fn events_suite(store: &Store) {
     let fixture = AlbumFixture::create(store).await;
     settled_photos_are_told_once_and_the_album_when_it_is_idle(&fixture, lease).await;
     a_photo_that_is_queued_again_is_told_when_it_has_settled(&fixture, lease).await;
+    many_photos_fill_events_and_each_is_told_once(&fixture, lease).await;
     a_page_ends_where_the_next_begins(&fixture).await;
     another_tenant_reads_none_of_them(&fixture).await;
     only_the_holder_of_the_task_publishes(&fixture, lease).await;
@@ -147,6 +148,34 @@ async fn a_photo_that_is_queued_again_is_told_when_it_has_settled(fixture: &Albu
     assert_eq!(again["again"], json!(true), "it was ready before");
     let told: BTreeSet<String> = told.iter().map(|photo| photo["photoId"].to_string()).collect();
     assert_eq!(told, leases.iter().map(|held| json!(held.photo).to_string()).collect());
+}
+
+async fn many_photos_fill_events_and_each_is_told_once(fixture: &AlbumFixture, lease: TaskLease) {
+    const PHOTOS: usize = 640;
+    let before = list(fixture, 0, 500).await.up_to;
+    let mut photos = Vec::new();
+    while photos.len() < PHOTOS {
+        photos.extend(fixture.queue_photos(20).await);
+        let held = fixture.lease_fresh(20, LONG).await;
+        let results = held.iter().map(empty_results).collect();
+        fixture.store.queue.finish(results).await.expect("finishes photos");
+        if fixture.store.event_publisher.is_due().await.expect("looks") {
+            fixture.store.event_publisher.publish(lease).await.expect("publishes");
+        }
+    }
+    let is_told = |events: &[Event]| photos_of(events, EventType::PhotoReady).len() >= PHOTOS;
+    let events = publish_until_told(fixture, lease, before, is_told).await;
+    let mut told: Vec<String> =
+        photos_of(&events, EventType::PhotoReady).iter().map(|photo| photo["photoId"].to_string()).collect();
+    told.sort();
+    let mut expected: Vec<String> = photos.iter().map(|photo| json!(photo).to_string()).collect();
+    expected.sort();
+    assert_eq!(told, expected);
+    let of_type = |event: &&Event| event.event_type == EventType::PhotoReady.as_str();
+    for event in events.iter().filter(of_type) {
+        let body = serde_json::to_string(&event.data).expect("JSON");
+        assert!(event.data["count"].as_u64() <= Some(250) && body.len() < 20_000, "{}", body.len());
+    }
 }
 
 async fn a_page_ends_where_the_next_begins(fixture: &AlbumFixture) {

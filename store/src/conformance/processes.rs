@@ -1,9 +1,11 @@
 //! What running processes report.
 
+use std::collections::BTreeMap;
+
 use time::{Duration, OffsetDateTime};
 
 use crate::model::ids::ProcessId;
-use crate::model::process::{PipelineReport, Process, ProcessReport, StageReport};
+use crate::model::process::{BudgetReport, PipelineReport, Process, ProcessReport, StageReport};
 use crate::store::Store;
 
 /// Checks the backend of [`crate::traits::Processes`].
@@ -28,8 +30,13 @@ async fn a_process_has_one_report_the_last(store: &Store) {
     store.processes.report(&api).await.expect("reports");
     let stage =
         StageReport { name: "read".into(), depth: 9, photos_per_second: 12.5, busy: 0.875, blocked: 0.0 };
-    let pipeline =
-        PipelineReport { photos_in_flight: 12, bottleneck: Some("read".into()), stages: vec![stage] };
+    let pipeline = PipelineReport {
+        photos_in_flight: 12,
+        bottleneck: Some("read".into()),
+        stages: vec![stage],
+        budgets: vec![BudgetReport { name: "pixels".into(), used_bytes: 7 << 20, limit_bytes: 1 << 30 }],
+        models: BTreeMap::from([("faceEmbedder".to_owned(), "läufer@1".to_owned())]),
+    };
     let worker = Process { report: ProcessReport { pipeline: Some(pipeline) }, ..worker };
     store.processes.report(&worker).await.expect("reports again");
     assert_eq!(store.processes.list().await.expect("lists"), [worker.clone(), api.clone()]);

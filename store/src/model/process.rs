@@ -1,5 +1,7 @@
 //! Processes of one database: what each reports of itself, and the tasks that one of them at a time does.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
@@ -72,6 +74,22 @@ pub struct PipelineReport {
     pub bottleneck: Option<String>,
     /// Its stages, in the order in which photos pass them.
     pub stages: Vec<StageReport>,
+    /// How much of its memory budgets is in use; empty while it does not run.
+    pub budgets: Vec<BudgetReport>,
+    /// The models that it reads photos with, by their roles.
+    pub models: BTreeMap<String, String>,
+}
+
+/// How much of a memory budget is in use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BudgetReport {
+    /// `files` or `pixels`.
+    pub name: String,
+    /// Bytes in use.
+    pub used_bytes: u64,
+    /// Bytes that there are.
+    pub limit_bytes: u64,
 }
 
 /// What one stage did over the last seconds.

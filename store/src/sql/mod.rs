@@ -58,6 +58,8 @@ pub(crate) use self::tasks::SqlTaskLeases;
 pub(crate) use self::texts::SqlTexts;
 pub(crate) use self::upload_targets::SqlUploadTargets;
 pub(crate) use self::webhooks::SqlWebhooks;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) use self::webhooks::ageing::age_webhooks;
 pub use self::webhooks::sealed::SealedSecrets;
 pub(crate) use self::webhooks::sealed::{check as check_sealed_secrets, reseal};
 pub(crate) use self::webhooks::sending::SqlDeliveryQueue;

@@ -108,7 +108,7 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
 }
 
 /// Each hot statement, with parts of its plan.
-fn hot_statements() -> [(Statement, &'static [&'static str]); 44] {
+fn hot_statements() -> [(Statement, &'static [&'static str]); 46] {
     [
         (FRESH_PHOTOS.organizations, &["COVERING INDEX photo_waiting (organization>?)"]),
         (FRESH_PHOTOS.albums, &["COVERING INDEX photo_waiting (organization=? AND album>?)"]),
@@ -153,7 +153,7 @@ fn hot_statements() -> [(Statement, &'static [&'static str]); 44] {
         (events::ALL_EVENTS_PAGE.into(), &["event_by_tenant (organization=? AND mode=? AND sequence>?)"]),
         (events::EVENTS_AFTER.into(), &["INTEGER PRIMARY KEY (rowid>?)"]),
         (events::NEWEST_OF_TENANT.into(), &["event_by_tenant (organization=? AND mode=?)"]),
-        (events::publisher::CHANGED_PHOTOS.into(), &["PRIMARY KEY (album=? AND change>? AND change<?)"]),
+        (events::gathering::CHANGED_PHOTOS.into(), &["PRIMARY KEY (album=? AND change>? AND change<?)"]),
         (events::publisher::IDLE_ALBUMS.into(), &["event_cursor_idle (idle_check_at<?)"]),
         (
             credits::balances::BALANCE.into(),
@@ -162,6 +162,8 @@ fn hot_statements() -> [(Statement, &'static [&'static str]); 44] {
                 "credit_shard USING PRIMARY KEY (organization=? AND mode=?)",
             ],
         ),
+        (events::publisher::CHANGED_ALBUMS, &["album_change_feed_since (since<?)"]),
+        (webhooks::sending::DUE_WEBHOOKS.into(), &["webhook_delivery_due (webhook>?)"]),
         (webhooks::sending::DUE_DELIVERIES, &["webhook_delivery_due (webhook=? AND next_at<?)"]),
     ]
 }

@@ -1,6 +1,7 @@
 //! The real servers of the cluster profile, started for tests and trials: [`Postgres`], [`NatsServer`], [`S3Server`],
 //! each with its own folder and a free port, stopped and removed with the process that started it. A [`Proxy`] in front of a
 //! server disturbs its connections; a [`LoadBalancer`] forwards to those of several servers that are ready;
+//! a [`Receiver`] keeps what a client of HTTP sends;
 //! [`find_faketime`] finds the library that sets a process's clock wrong.
 //!
 //! Knows nothing of the product: it provides addresses, and what a client needs to use them.
@@ -14,6 +15,7 @@ mod nats;
 mod ports;
 mod postgres;
 mod proxy;
+mod receiver;
 mod s3;
 
 pub use clock::find_faketime;
@@ -25,6 +27,7 @@ pub use nats::NatsServer;
 pub use ports::free_port;
 pub use postgres::Postgres;
 pub use proxy::{Proxy, ProxyFault};
+pub use receiver::{Answer, ReceivedRequest, Receiver};
 pub use s3::{BUCKET, S3Server, count_files_below};
 
 use std::time::Duration;

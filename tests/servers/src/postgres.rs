@@ -17,6 +17,8 @@ const DEBIAN_PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 /// Options of the server. Tests restart servers, but never cut a machine's power.
 const FAST_OPTIONS: &str = "-c fsync=off";
 const DURABLE_OPTIONS: &str = "";
+/// As the fast ones, with counts of statements.
+const COUNTING_OPTIONS: &str = "-c fsync=off -c shared_preload_libraries=pg_stat_statements";
 
 /// A running server; stopped on drop and when the process ends.
 pub struct Postgres {
@@ -45,6 +47,11 @@ impl Postgres {
     /// Starts a server that nothing else uses, and that may be stopped. It does not sync to disk.
     pub fn start_private() -> Option<Self> {
         find_programs().map(|programs| Self::start(&programs, FAST_OPTIONS))
+    }
+
+    /// Starts a server that counts statements, for [`Self::count_calls`].
+    pub fn start_counting() -> Option<Self> {
+        find_programs().map(|programs| Self::start(&programs, COUNTING_OPTIONS))
     }
 
     /// Starts a server that syncs to disk, as in production, for measurements.
@@ -90,6 +97,24 @@ impl Postgres {
         let name = format!("test_{}", Uuid::now_v7().simple());
         self.send_command(&format!("create {name}"));
         self.url_through(&name, self.address())
+    }
+
+    /// Counts the calls of statements that contain a text, in a database of a server that counts them. The first call
+    /// begins to count.
+    ///
+    /// # Panics
+    /// If the server does not count statements.
+    pub fn count_calls(&self, database_url: &str, containing: &str) -> u64 {
+        let psql = find_programs().unwrap().join("psql");
+        let count = format!(
+            "create extension if not exists pg_stat_statements; select coalesce(sum(calls), 0) from pg_stat_statements \
+             where query like '%{containing}%' and query not like '%pg_stat_statements%'"
+        );
+        let options =
+            ["--quiet", "--no-align", "--tuples-only", "--no-psqlrc", "--command", &count, database_url];
+        let output = Command::new(psql).args(options).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        text.parse().unwrap_or_else(|_| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)))
     }
 
     /// Returns the URL of a database for a client that connects to `address`.

@@ -1,6 +1,6 @@
 //! The audit at the end of a run: every confirmed photo is ready or failed as expected, exactly once, with the faces and
-//! texts that were painted; every API finds it as in an undisturbed run; storage has its objects and no others; and the
-//! queue is empty.
+//! texts that were painted; webhooks told it once, and it was charged once; every API finds it as in an undisturbed run;
+//! storage has its objects and no others; and the queue is empty.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use photofinish_bench::prometheus::sum_metric;
 use photofinish_client::{Client, ClientError, Photo, PhotoState};
-use serde_json::{Value, json};
-use time::OffsetDateTime;
 
+use crate::account::Account;
 use crate::cluster::Cluster;
 use crate::event::{Event, ExpectedOutcome};
 use crate::flow::{Flow, wait_until};
@@ -33,6 +32,12 @@ const READINESS_OBJECT: &str = "check/writable";
 pub struct Audit {
     /// How many photos were confirmed.
     pub confirmed: usize,
+    /// How many photos were told by webhooks that the partner accepted.
+    pub told: usize,
+    /// How many webhooks the partner accepted more than once.
+    pub repeated: usize,
+    /// Credits that were spent.
+    pub charged: u64,
     /// Photos that are missing, in the wrong state or incomplete.
     pub lost: Vec<String>,
     /// Photos, or parts of photos, that exist twice.
@@ -94,7 +99,7 @@ pub fn audit_photos(
     let listed = client.list_photos(flow.album())?;
     audit.check_states(event, &confirmed, &listed);
     audit.check_contents(&client, flow.album(), event, &confirmed)?;
-    audit.check_credits(&client, flow.album(), &listed)?;
+    audit.add_account(Account::of_album(cluster, flow.album(), &listed)?);
     let mut results = SearchResults::default();
     for (number, api) in cluster.apis().iter().enumerate() {
         let client = cluster.client_for(api);
@@ -167,6 +172,13 @@ impl ObjectMismatch {
 }
 
 impl Audit {
+    fn add_account(&mut self, account: Account) {
+        (self.told, self.repeated, self.charged) = (account.told, account.repeated, account.charged);
+        self.lost.extend(account.missing);
+        self.duplicated.extend(account.surplus);
+        self.other.extend(account.other);
+    }
+
     fn check_states(&mut self, event: &Event, confirmed: &HashMap<String, String>, listed: &[Photo]) {
         let outcomes: HashMap<&str, &ExpectedOutcome> =
             event.photos.iter().map(|photo| (photo.name.as_str(), &photo.expected)).collect();
@@ -195,33 +207,6 @@ impl Audit {
         if confirmed.len() != event.photos.len() {
             self.other.push(format!("{} of {} photos were confirmed", confirmed.len(), event.photos.len()));
         }
-    }
-
-    /// Whether each ready photo was charged once, and failures were counted once and cost nothing.
-    fn check_credits(&mut self, client: &Client, album: &str, listed: &[Photo]) -> Result<(), ClientError> {
-        let now = OffsetDateTime::now_utc().date();
-        let (from, to) =
-            ((now - time::Duration::days(2)).to_string(), (now + time::Duration::DAY).to_string());
-        let query = json!({ "from": from, "to": to, "by": ["album", "operation"] });
-        let usage: Value = client.call("usage/get", &query)?;
-        let rows = usage["rows"].as_array().map(Vec::as_slice).unwrap_or_default();
-        for (operation, state, price) in
-            [("photo", PhotoState::Ready, 1), ("photo_failed", PhotoState::Failed, 0)]
-        {
-            let expected = listed.iter().filter(|photo| photo.state == state).count() as u64;
-            let row = rows.iter().find(|row| row["albumId"] == album && row["operation"] == operation);
-            let number = |name: &str| row.and_then(|row| row[name].as_u64()).unwrap_or(0);
-            if (number("count"), number("credits")) != (expected, expected * price) {
-                let line = format!(
-                    "{expected} photos are {operation}, {} were counted and {} credits charged",
-                    number("count"),
-                    number("credits")
-                );
-                let is_less = number("count") < expected;
-                if is_less { self.lost.push(line) } else { self.duplicated.push(line) }
-            }
-        }
-        Ok(())
     }
 
     fn check_contents(

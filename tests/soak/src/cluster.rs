@@ -12,7 +12,10 @@ use photofinish_servers::{
     BUCKET, LoadBalancer, NatsServer, Postgres, Proxy, ProxyFault, S3Server, find_faketime,
 };
 use photofinish_tests::harness::{ALL_SCOPES, Service, ServiceOptions};
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
+
+use crate::partner::Partner;
 
 /// The prefix of all objects in the bucket. Short: the S3 server puts the metadata of an object into one file name.
 const PREFIX: &str = "a";
@@ -24,6 +27,10 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(240);
 /// Between two attempts.
 const RETRY_DELAY: Duration = Duration::from_millis(150);
 
+/// The key that seals the secrets of webhooks.
+const SECRET_KEY: &str = "c29hayBzb2FrIHNvYWsgc29hayBzb2FrIHNvYWsgc28=";
+/// Test keys never run out of so many credits.
+const MOCK_CREDITS: &str = "1000000";
 /// The options of a careful partner's program: it tries every request again until it succeeds, and counts only successes as
 /// done.
 pub fn client_options(timeout: Duration) -> ClientOptions {
@@ -101,6 +108,7 @@ pub struct Cluster {
     nats: Mutex<NatsServer>,
     s3: Mutex<S3Server>,
     postgres: Postgres,
+    partner: Partner,
     key: String,
     /// The ids of the albums that were created.
     albums: Mutex<Vec<String>>,
@@ -138,7 +146,9 @@ impl Cluster {
                 s3: Proxy::in_front_of(s3.address()).await,
             }
         });
+        let partner = Partner::start();
         let service_options = service_options(options, &postgres, &s3, &proxies)?;
+        let service_options = service_options.with_setting("PHOTOFINISH_WEBHOOK_ALLOW", partner.address());
         let process = |role, number: usize, minutes: i32| {
             let options = service_options.clone().with_role(role);
             match &faketime {
@@ -154,7 +164,7 @@ impl Cluster {
         let key = apis[1].create_key(&ALL_SCOPES, "test");
         let (nats, s3) = (Mutex::new(nats), Mutex::new(s3));
         let albums = Mutex::default();
-        Ok(Some(Self {
+        let cluster = Self {
             options: options.clone(),
             apis,
             workers,
@@ -163,10 +173,31 @@ impl Cluster {
             nats,
             s3,
             postgres,
+            partner,
             key,
             albums,
             runtime,
-        }))
+        };
+        cluster.create_webhook()?;
+        Ok(Some(cluster))
+    }
+
+    fn create_webhook(&self) -> anyhow::Result<()> {
+        let types = ["photo.ready", "photo.failed"];
+        let webhook = json!({ "url": self.partner.url(), "types": types });
+        self.client().call::<Value>("webhooks/create", &webhook).context("creating a webhook").map(drop)
+    }
+
+    /// The partner's program that receives webhooks.
+    pub fn partner(&self) -> &Partner {
+        &self.partner
+    }
+
+    /// The API that waits for the partner's answer to a webhook, if one does.
+    pub fn find_sender(&self) -> Option<&Service> {
+        let running = self.apis.iter().filter(|api| !api.has_exited());
+        let mut senders = running.filter(|api| self.partner.waits_for_answer(api.process_id()));
+        senders.next()
     }
 
     /// How it is set up.
@@ -312,6 +343,10 @@ fn service_options(
         .with_setting("PHOTOFINISH_QUEUE_URL", format!("nats://{}", proxies.nats.address()))
         .with_setting("PHOTOFINISH_LEASE_SECONDS", options.lease_seconds.to_string())
         .with_setting("PHOTOFINISH_ATTEMPT_LIMIT", options.attempt_limit.to_string())
+        .with_setting("PHOTOFINISH_SECRET_KEY", SECRET_KEY)
+        .with_setting("PHOTOFINISH_WEBHOOK_HTTP", "on")
+        .with_setting("PHOTOFINISH_CREDITS", "on")
+        .with_setting("PHOTOFINISH_MOCK_CREDITS", MOCK_CREDITS)
         .with_setting("PHOTOFINISH_DRAIN_SECONDS", options.drain_seconds.to_string())
         .with_setting("PHOTOFINISH_PROCESSING_THREADS", options.threads.to_string());
     let variables = s3.variables_through(proxies.s3.address());

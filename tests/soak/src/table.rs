@@ -13,6 +13,9 @@ pub struct FaultRow {
     rounds: usize,
     strikes: usize,
     confirmed_photos: usize,
+    told_photos: usize,
+    repeated_webhooks: usize,
+    charged: u64,
     /// Lost, duplicated, orphaned, wrong searches, other.
     problem_counts: [usize; 5],
     seconds_to_next: Vec<f64>,
@@ -27,6 +30,9 @@ impl FaultRow {
             rounds: 0,
             strikes: 0,
             confirmed_photos: 0,
+            told_photos: 0,
+            repeated_webhooks: 0,
+            charged: 0,
             problem_counts: [0; 5],
             seconds_to_next: Vec::new(),
             seconds_to_all: Vec::new(),
@@ -44,6 +50,9 @@ impl FaultRow {
         self.rounds += 1;
         self.strikes += outcome.strikes;
         self.confirmed_photos += audit.confirmed;
+        self.told_photos += audit.told;
+        self.repeated_webhooks += audit.repeated;
+        self.charged += audit.charged;
         let wrong = [&audit.lost, &audit.duplicated, &audit.orphaned, &audit.wrong_searches, &audit.other];
         for (sum, wrong) in self.problem_counts.iter_mut().zip(wrong) {
             *sum += wrong.len();
@@ -63,6 +72,9 @@ impl FaultRow {
             self.fault.description.to_owned(),
             format!("{} {}", self.strikes, self.fault.unit),
             self.confirmed_photos.to_string(),
+            self.told_photos.to_string(),
+            self.charged.to_string(),
+            self.repeated_webhooks.to_string(),
         ];
         cells.extend([lost, doubled, orphaned, different].map(|count| count.to_string()));
         cells.extend([
@@ -80,6 +92,9 @@ pub fn build_report(rows: &[FaultRow], photos: usize, took: Duration, failures: 
         "fault",
         "struck",
         "photos",
+        "told",
+        "charged",
+        "webhooks again",
         "lost",
         "duplicated",
         "orphaned",
@@ -104,7 +119,10 @@ pub fn build_report(rows: &[FaultRow], photos: usize, took: Duration, failures: 
         "Times are from the end of the fault, median and maximum over the rounds: until the next photo is ready or failed, and \
          until all are. The last third of the photos is uploaded only then, except what a fault releases. A round is \
          audited by every photo's state, faces and texts, every bib's and person's search through both APIs compared \
-         with an undisturbed run, every object of storage, and the messages of the queue."
+         with an undisturbed run, every object of storage, and the messages of the queue. Each photo that is ready or failed \
+         must be in one event (by its id) of a webhook that the partner accepted, who refuses every seventh; each that is \
+         ready is charged one credit, failed ones none; then nothing may be held, and what was spent must be the sum of \
+         what was used. An event may be delivered again, with the same id and body: the column counts how often it was."
             .to_owned(),
     );
     report.notes.extend(describe_build());

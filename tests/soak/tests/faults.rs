@@ -128,6 +128,21 @@ fn an_s3_that_cuts_bodies_loses_nothing() {
 }
 
 #[test]
+fn senders_of_webhooks_killed_while_they_wait_for_an_answer_lose_nothing() {
+    check_loses_nothing(&faults::SENDER_KILLED);
+}
+
+#[test]
+fn publishers_of_events_killed_at_random_moments_lose_nothing() {
+    check_loses_nothing(&faults::PUBLISHER_KILLED);
+}
+
+#[test]
+fn a_publisher_that_hangs_while_another_publishes_loses_nothing() {
+    check_loses_nothing(&faults::PUBLISHER_HANGS);
+}
+
+#[test]
 fn clocks_that_are_minutes_apart_lose_nothing() {
     check_loses_nothing(&faults::CLOCKS_APART);
 }

@@ -137,14 +137,19 @@ fn check_balance(partner: &Partner, album: &str) {
     assert!(spent + held <= before.0 + before.1 + held, "{spent} spent, {held} held, {before:?}");
 }
 
-/// Three processes with an API on one Postgres and one key, hammered for some seconds.
+/// Three processes with an API on one Postgres and one key, hammered for some seconds: they admit no more than the limit and
+/// ask the database for a hundredth of it at a time, however many requests there are.
 #[test]
 fn processes_share_the_limit_of_a_key() {
     const LIMIT: u32 = 300;
-    let Some(server) = Postgres::shared() else { return };
+    /// Of one window: a hundredth each time, and the last ones of each process, which are refused or smaller.
+    const STATEMENTS: u64 = 115;
+    let Some(server) = Postgres::start_counting() else { return };
+    let database = server.create_database();
+    assert_eq!(server.count_calls(&database, "insert into rate_window"), 0);
     let options = ServiceOptions::with_fake_models()
         .with_role("serve")
-        .with_setting("PHOTOFINISH_DATABASE_URL", server.create_database())
+        .with_setting("PHOTOFINISH_DATABASE_URL", database.as_str())
         .with_setting("PHOTOFINISH_RATE_LIMITS", format!("read={LIMIT}"));
     let first = Service::start(options.clone());
     let services = [first.start_beside(options.clone()), first.start_beside(options), first];
@@ -180,4 +185,7 @@ fn processes_share_the_limit_of_a_key() {
     assert!(refused > 0 && admitted <= LIMIT, "{admitted} of {LIMIT} admitted, {refused} refused");
     // A few requests were made to wait for the window.
     assert!(f64::from(admitted) >= 0.9 * f64::from(LIMIT), "{admitted} of {LIMIT} admitted");
+    // The first requests, which waited for a window, were in the one before.
+    let statements = server.count_calls(&database, "insert into rate_window");
+    assert!(statements <= 2 * STATEMENTS, "{statements} statements for {} requests", admitted + refused);
 }

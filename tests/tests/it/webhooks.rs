@@ -1,13 +1,10 @@
 //! Webhooks of a whole service: real deliveries over HTTP to a receiver of this test.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use photofinish_servers::{Answer, ReceivedRequest, Receiver};
 use photofinish_tests::harness::test_photo::TestPhoto;
 use photofinish_tests::harness::{
     Partner, Service, ServiceOptions, isolated_command, read_variable, repository_root, run_command,
@@ -18,59 +15,30 @@ use serde_json::{Value, json};
 /// How long a test waits for a delivery.
 const WAIT_LIMIT: Duration = Duration::from_secs(120);
 
-/// A request that the receiver got.
-#[derive(Clone, Debug)]
-struct Received {
-    headers: BTreeMap<String, String>,
-    body: String,
-}
-
-impl Received {
-    fn id(&self) -> &str {
-        &self.headers["webhook-id"]
-    }
-
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.body).expect("a JSON body")
-    }
-}
-
-/// Runs `work` on a thread that nobody waits for.
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
-    drop(std::thread::Builder::new().name(name.to_owned()).spawn(work).expect("a thread"));
-}
-
 /// A partner's program that receives webhooks. It answers with the statuses of its script, then with 204.
-struct Receiver {
-    port: u16,
-    received: Arc<Mutex<Vec<Received>>>,
-}
+struct Hook(Receiver);
 
-impl Receiver {
-    fn start(script: &[u16]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        let received: Arc<Mutex<Vec<Received>>> = Arc::default();
-        let script: Arc<Mutex<VecDeque<u16>>> = Arc::new(Mutex::new(script.iter().copied().collect()));
-        let kept = Arc::clone(&received);
-        spawn("receiver", move || {
-            for socket in listener.incoming().flatten() {
-                let (kept, script) = (Arc::clone(&kept), Arc::clone(&script));
-                spawn("answer", move || answer(&socket, &kept, &script));
-            }
-        });
-        Self { port, received }
+impl Hook {
+    fn start(script: &'static [u16]) -> Self {
+        let status = move |place: usize| script.get(place).copied().unwrap_or(204);
+        Self(Receiver::start(move |place| Answer { status: status(place), delay: Duration::ZERO }))
     }
 
     fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/hook", self.port)
+        self.0.url()
+    }
+
+    fn received(&self) -> Vec<ReceivedRequest> {
+        let received = self.0.received();
+        assert!(received.iter().all(|request| request.line == "POST /hook HTTP/1.1"), "{received:?}");
+        received
     }
 
     /// Waits until a request satisfies the condition; returns it.
-    fn wait_for(&self, what: &str, condition: impl Fn(&Received) -> bool) -> Received {
+    fn wait_for(&self, what: &str, condition: impl Fn(&ReceivedRequest) -> bool) -> ReceivedRequest {
         let begin = Instant::now();
         loop {
-            let received = self.received.lock().expect("no panic").clone();
+            let received = self.received();
             if let Some(found) = received.iter().find(|received| condition(received)) {
                 return found.clone();
             }
@@ -79,42 +47,18 @@ impl Receiver {
         }
     }
 
-    fn of_type(&self, event_type: &str) -> Received {
-        self.wait_for(event_type, |received| received.json()["type"] == event_type)
+    fn of_type(&self, event_type: &str) -> ReceivedRequest {
+        self.wait_for(event_type, |received| body_of(received)["type"] == event_type)
     }
 }
 
-/// Reads one request and answers it.
-fn answer(mut socket: &TcpStream, kept: &Mutex<Vec<Received>>, script: &Mutex<VecDeque<u16>>) {
-    let mut reader = BufReader::new(socket);
-    let (mut line, mut headers) = (String::new(), BTreeMap::new());
-    let request_line = reader.read_line(&mut line);
-    assert!(
-        request_line.is_ok_and(|length| length == 0) || line.starts_with("POST /hook HTTP/1.1"),
-        "{line}"
-    );
-    loop {
-        line.clear();
-        if reader.read_line(&mut line).unwrap_or(0) == 0 || line.trim().is_empty() {
-            break;
-        }
-        let (name, value) = line.trim().split_once(": ").expect("a header");
-        headers.insert(name.to_ascii_lowercase(), value.to_owned());
-    }
-    let Some(length) = headers.get("content-length").and_then(|length| length.parse().ok()) else { return };
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).expect("a body");
-    let body = String::from_utf8(body).expect("text");
-    kept.lock().expect("no panic").push(Received { headers, body });
-    let status = script.lock().expect("no panic").pop_front().unwrap_or(204);
-    let response = format!("HTTP/1.1 {status} Scripted\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
-    // The service may have been killed.
-    drop(socket.write_all(response.as_bytes()));
+fn body_of(received: &ReceivedRequest) -> Value {
+    serde_json::from_str(&received.body).expect("a JSON body")
 }
 
 /// A service that may send to this receiver.
-fn start_service(receiver: &Receiver) -> Service {
-    let allowed = format!("127.0.0.1:{}", receiver.port);
+fn start_service(receiver: &Hook) -> Service {
+    let allowed = format!("127.0.0.1:{}", receiver.0.port());
     let options = ServiceOptions::with_fake_models()
         .with_setting("PHOTOFINISH_WEBHOOK_HTTP", "on")
         .with_setting("PHOTOFINISH_WEBHOOK_ALLOW", allowed);
@@ -127,7 +71,7 @@ fn create_webhook(partner: &Partner, url: &str, types: &[&str]) -> Value {
 }
 
 /// Verifies a delivery with the crate that receivers use.
-fn verify(secret: &str, received: &Received) -> bool {
+fn verify(secret: &str, received: &ReceivedRequest) -> bool {
     let mut headers = http::HeaderMap::new();
     for name in ["webhook-id", "webhook-timestamp", "webhook-signature"] {
         headers.insert(name, received.headers[name].parse().expect("a header"));
@@ -139,7 +83,7 @@ fn verify(secret: &str, received: &Received) -> bool {
 #[test]
 fn each_settled_photo_is_in_a_body_that_the_packages_of_receivers_verify() {
     const TEST: &str = "each_settled_photo_is_in_a_body_that_the_packages_of_receivers_verify";
-    let receiver = Receiver::start(&[]);
+    let receiver = Hook::start(&[]);
     let service = start_service(&receiver);
     let partner = service.partner();
     let webhook = create_webhook(&partner, &receiver.url(), &["photo.ready", "photo.failed", "album.idle"]);
@@ -151,10 +95,10 @@ fn each_settled_photo_is_in_a_body_that_the_packages_of_receivers_verify() {
     photos.push(partner.upload_photo(&album, "damaged.jpg", &photo[..photo.len() / 2]));
     let idle = receiver.of_type("album.idle");
     let mut told: Vec<String> = Vec::new();
-    for received in receiver.received.lock().expect("no panic").iter() {
+    for received in &receiver.received() {
         assert!(verify(secret, received), "{received:?}");
         assert!(received.body.len() < 20_000, "{} bytes", received.body.len());
-        let body = received.json();
+        let body = body_of(received);
         let photos = body["data"]["photos"].as_array().cloned().unwrap_or_default();
         told.extend(photos.iter().map(|photo| photo["photoId"].as_str().expect("an id").to_owned()));
     }
@@ -185,7 +129,7 @@ fn each_settled_photo_is_in_a_body_that_the_packages_of_receivers_verify() {
 
 #[test]
 fn a_delivery_that_was_not_accepted_is_sent_again_also_by_the_next_process() {
-    let receiver = Receiver::start(&[500, 503]);
+    let receiver = Hook::start(&[500, 503]);
     let service = start_service(&receiver);
     let partner = service.partner();
     let webhook = create_webhook(&partner, &receiver.url(), &["album.deleted"]);
@@ -194,10 +138,15 @@ fn a_delivery_that_was_not_accepted_is_sent_again_also_by_the_next_process() {
     let first = receiver.of_type("album.deleted");
     service.kill();
     service.restart();
-    let is_third = |_: &Received| receiver.received.lock().expect("no panic").len() >= 3;
+    let is_third = |_: &ReceivedRequest| receiver.received().len() >= 3;
     let _third = receiver.wait_for("third attempt", is_third);
-    let received = receiver.received.lock().expect("no panic").clone();
-    assert!(received.iter().all(|again| again.id() == first.id() && again.body == first.body));
+    let received = receiver.received();
+    assert!(
+        received
+            .iter()
+            .all(|again| again.headers["webhook-id"] == first.headers["webhook-id"]
+                && again.body == first.body)
+    );
     let input = json!({ "webhookId": webhook["id"] });
     let begin = Instant::now();
     loop {
@@ -212,7 +161,7 @@ fn a_delivery_that_was_not_accepted_is_sent_again_also_by_the_next_process() {
 
 #[test]
 fn a_test_is_answered_at_once_and_a_url_that_is_not_public_is_refused() {
-    let receiver = Receiver::start(&[204, 302]);
+    let receiver = Hook::start(&[204, 302]);
     let service = start_service(&receiver);
     let partner = service.partner();
     let webhook = create_webhook(&partner, &receiver.url(), &["album.idle"]);
@@ -222,7 +171,7 @@ fn a_test_is_answered_at_once_and_a_url_that_is_not_public_is_refused() {
     // A redirect is not followed, and accepts nothing.
     let tested: Value = partner.client().call("webhooks/test", &input).expect("a delivery");
     assert_eq!((&tested["state"], &tested["lastStatus"]), (&json!("failed"), &json!(302)));
-    assert_eq!(receiver.received.lock().expect("no panic").len(), 2);
+    assert_eq!(receiver.received().len(), 2);
     for url in
         ["https://127.0.0.1/", "https://[::ffff:127.0.0.1]/", "https://localhost/", "http://127.0.0.1:1/"]
     {
@@ -233,7 +182,7 @@ fn a_test_is_answered_at_once_and_a_url_that_is_not_public_is_refused() {
 
 #[test]
 fn secrets_are_sealed_again_with_another_key_and_not_readable_without() {
-    let receiver = Receiver::start(&[]);
+    let receiver = Hook::start(&[]);
     let service = start_service(&receiver);
     let partner = service.partner();
     let webhook = create_webhook(&partner, &receiver.url(), &["album.idle"]);
@@ -250,7 +199,7 @@ fn secrets_are_sealed_again_with_another_key_and_not_readable_without() {
     let resealed = reseal(&both);
     assert!(resealed.expect_success().contains("1 secrets sealed again"));
     assert!(reseal(&both).expect_success().contains("0 secrets"));
-    let allowed = format!("127.0.0.1:{}", receiver.port);
+    let allowed = format!("127.0.0.1:{}", receiver.0.port());
     let options = ServiceOptions::with_fake_models()
         .with_setting("PHOTOFINISH_WEBHOOK_HTTP", "on")
         .with_setting("PHOTOFINISH_WEBHOOK_ALLOW", allowed)

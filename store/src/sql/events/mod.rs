@@ -1,5 +1,6 @@
 //! Events in the database: their list, and in [`publisher`] how they get there.
 
+pub(crate) mod gathering;
 pub(crate) mod outbox;
 pub(crate) mod publisher;
 pub(crate) mod retention;

@@ -18,6 +18,9 @@ use crate::model::event::{EventType, PublishedEvents};
 use crate::model::ids::{AlbumId, EventId, OrganizationId, PhotoId};
 use crate::model::photo::{PhotoState, StateCounts};
 use crate::sql::database::Transaction;
+use crate::sql::events::gathering::{
+    ChangedPhoto, Changes, PHOTOS_PER_EVENT, Settled, end_at_full_event, read_changes,
+};
 use crate::sql::photos::load_counts;
 use crate::sql::row_types::{parse_key_mode, parse_photo_state, to_json};
 use crate::sql::statement::{Statement, query};
@@ -29,12 +32,7 @@ pub(crate) const OPERATION: &str = "publish events";
 /// How long photos of an album are gathered before they are told, from the first: 500,000 photos are 2,000 events.
 pub(crate) const GATHER_MICROS: i64 = 2_000_000;
 
-/// Photos of one event. An event stays under the 20 KB that receivers of webhooks are advised to accept.
-const PHOTOS_PER_EVENT: usize = 250;
-
-/// Changes of one album, albums and pending events of one transaction, for which writers of these albums may have to wait.
-/// A change is a batch of results: some dozen photos at most.
-const CHANGES_PER_TURN: i64 = 64;
+/// Albums and pending events of one transaction.
 const ALBUMS_PER_TURN: i64 = 16;
 const PENDING_PER_TURN: i64 = 200;
 
@@ -65,9 +63,6 @@ pub(crate) const CHANGED_ALBUMS: Statement = Statement::PerDialect {
                for update skip locked",
 };
 
-pub(crate) const CHANGED_PHOTOS: &str = "select change, photo, mark from photo_change \
-     where album = $1 and change >= $2 and change <= $3 order by change, photo";
-
 pub(crate) const IDLE_ALBUMS: &str =
     "select album from event_cursor where idle_check_at <= $1 order by idle_check_at limit $2";
 
@@ -75,8 +70,8 @@ pub(crate) const IDLE_ALBUMS: &str =
 macro_rules! photo_states {
     ($is_named:literal) => {
         concat!(
-            "select id, state, failure, cast(case when charged_at < settled_at then 1 else 0 end as bigint) \
-             from photo where album = $1 and ",
+            "select id, state, failure, cast(case when charged_at < settled_at then 1 else 0 end as bigint), \
+             coalesce(settled_at, 0) from photo where album = $1 and ",
             $is_named
         )
     };
@@ -152,11 +147,10 @@ struct Cursor {
     idle_told_at: i64,
 }
 
-/// Photos that have settled, in the order in which they did.
-#[derive(Default)]
-struct SettledPhotos {
-    ready: Vec<Value>,
-    failed: Vec<Value>,
+/// What is told of a photo.
+struct SettledPhoto {
+    event_type: EventType,
+    data: Value,
 }
 
 impl Turn<'_> {
@@ -167,14 +161,9 @@ impl Turn<'_> {
         let cursor: Option<Cursor> =
             query(OPERATION, cursor).bind(album.id).fetch_optional(&mut *self.transaction).await?;
         let cursor = cursor.unwrap_or_default();
-        let up_to = album.changes.min(cursor.published.saturating_add(CHANGES_PER_TURN));
-        let rows: Vec<(i64, PhotoId, i64)> = query(OPERATION, CHANGED_PHOTOS)
-            .bind(album.id)
-            .bind(cursor.published)
-            .bind(up_to)
-            .fetch_all(&mut *self.transaction)
-            .await?;
-        let is_another = |(change, _, mark): &(i64, PhotoId, i64)| {
+        let read = read_changes(self.transaction, album.id, [cursor.published, album.changes]).await?;
+        let Changes { up_to: read_to, rows } = read;
+        let is_another = |(change, _, mark): &ChangedPhoto| {
             *change == cursor.published && cursor.mark.is_some_and(|known| known != *mark)
         };
         if cursor.published > album.changes || rows.iter().any(is_another) {
@@ -183,49 +172,71 @@ impl Turn<'_> {
                 .await?;
             return self.leave_feed(album.id).await;
         }
-        let mark = rows.iter().rev().find(|(change, ..)| *change == up_to).map(|(.., mark)| *mark);
-        let mut seen = HashSet::new();
-        let new = rows.iter().filter(|(change, ..)| *change > cursor.published).map(|(_, photo, _)| *photo);
-        let photos: Vec<PhotoId> = new.filter(|photo| seen.insert(*photo)).collect();
-        let has_settled = self.publish_photos(&album, &photos).await?;
-        let idle_check_at = has_settled.then(|| {
+        let (places, photos) = self.find_settled(&album, cursor.published, &rows).await?;
+        let end = end_at_full_event(&places, self.now - GATHER_MICROS);
+        let told = end.map_or(places.len(), |end| places.partition_point(|place| place.change <= end.change));
+        self.publish_photos(&album, &photos[..told]).await?;
+        let up_to = end.map_or(read_to, |end| end.change);
+        let mark = rows.iter().find(|(change, ..)| *change == up_to).map(|(.., mark)| *mark);
+        let idle_check_at = (told > 0).then(|| {
             (self.now + IDLE_AFTER_MICROS).max(cursor.idle_told_at.saturating_add(IDLE_INTERVAL_MICROS))
         });
         self.move_cursor(album.id, Cursor { published: up_to, mark, ..cursor }, idle_check_at).await?;
-        if up_to < album.changes {
-            self.published.has_more = true;
-            return Ok(());
-        }
-        self.leave_feed(album.id).await
-    }
-
-    /// Tells photos in the state that they have now; returns whether any of them has settled.
-    async fn publish_photos(&mut self, album: &OpenAlbum, photos: &[PhotoId]) -> Result<bool> {
-        let ids: Vec<Uuid> = photos.iter().map(|photo| photo.0).collect();
-        let rows: Vec<(PhotoId, String, Option<String>, i64)> =
-            query(OPERATION, PHOTO_STATES).bind(album.id).bind(ids).fetch_all(&mut *self.transaction).await?;
-        let rows: HashMap<PhotoId, (String, Option<String>, i64)> =
-            rows.into_iter().map(|(photo, state, failure, again)| (photo, (state, failure, again))).collect();
-        let mut settled = SettledPhotos::default();
-        for photo in photos {
-            let Some((state, failure, again)) = rows.get(photo) else { continue };
-            match parse_photo_state(state)? {
-                PhotoState::Ready => settled.ready.push(json!({ "photoId": photo, "again": *again == 1 })),
-                PhotoState::Failed => {
-                    settled.failed.push(json!({ "photoId": photo, "reason": failure }));
-                }
-                PhotoState::AwaitingUpload | PhotoState::Queued | PhotoState::Processing => {}
+        match end {
+            _ if up_to >= album.changes => self.leave_feed(album.id).await,
+            Some(end) if read_to >= album.changes => self.stay_in_feed(album.id, end.since).await,
+            _ => {
+                self.published.has_more = true;
+                Ok(())
             }
         }
-        for (event_type, photos) in
-            [(EventType::PhotoReady, &settled.ready), (EventType::PhotoFailed, &settled.failed)]
-        {
-            for photos in photos.chunks(PHOTOS_PER_EVENT) {
+    }
+
+    /// Returns the photos of the changes after `published` that are settled, in the state that they have now, each once.
+    async fn find_settled(
+        &mut self,
+        album: &OpenAlbum,
+        published: i64,
+        rows: &[ChangedPhoto],
+    ) -> Result<(Vec<Settled>, Vec<SettledPhoto>)> {
+        type StateRow = (PhotoId, String, Option<String>, i64, i64);
+        let mut seen = HashSet::new();
+        let new = rows.iter().filter(|(change, photo, _)| *change > published && seen.insert(*photo));
+        let new: Vec<(i64, PhotoId)> = new.map(|(change, photo, _)| (*change, *photo)).collect();
+        let ids: Vec<Uuid> = new.iter().map(|(_, photo)| photo.0).collect();
+        let states: Vec<StateRow> =
+            query(OPERATION, PHOTO_STATES).bind(album.id).bind(ids).fetch_all(&mut *self.transaction).await?;
+        let states: HashMap<PhotoId, StateRow> = states.into_iter().map(|row| (row.0, row)).collect();
+        let (mut places, mut photos) = (Vec::new(), Vec::new());
+        for (change, photo) in new {
+            let Some((_, state, failure, again, settled_at)) = states.get(&photo) else { continue };
+            let told = match parse_photo_state(state)? {
+                PhotoState::Ready => SettledPhoto {
+                    event_type: EventType::PhotoReady,
+                    data: json!({ "photoId": photo, "again": *again == 1 }),
+                },
+                PhotoState::Failed => SettledPhoto {
+                    event_type: EventType::PhotoFailed,
+                    data: json!({ "photoId": photo, "reason": failure }),
+                },
+                PhotoState::AwaitingUpload | PhotoState::Queued | PhotoState::Processing => continue,
+            };
+            places.push(Settled { change, settled_at: *settled_at });
+            photos.push(told);
+        }
+        Ok((places, photos))
+    }
+
+    async fn publish_photos(&mut self, album: &OpenAlbum, photos: &[SettledPhoto]) -> Result<()> {
+        for event_type in [EventType::PhotoReady, EventType::PhotoFailed] {
+            let of_type = photos.iter().filter(|photo| photo.event_type == event_type);
+            let of_type: Vec<&Value> = of_type.map(|photo| &photo.data).collect();
+            for photos in of_type.chunks(PHOTOS_PER_EVENT) {
                 let data = json!({ "albumId": album.id, "photos": photos, "count": photos.len() });
                 self.publish_of_album(album, event_type, &data).await?;
             }
         }
-        Ok(!settled.ready.is_empty() || !settled.failed.is_empty())
+        Ok(())
     }
 
     /// Tells that an album is idle, or looks again later.
@@ -327,6 +338,16 @@ impl Turn<'_> {
             .bind(to.published)
             .bind(to.mark)
             .bind(idle_check_at)
+            .execute(&mut *self.transaction)
+            .await
+            .map(drop)
+    }
+
+    /// The next turn of the album begins when its oldest photo has waited long enough.
+    async fn stay_in_feed(&mut self, album: AlbumId, since: i64) -> Result<()> {
+        query(OPERATION, "update album_change_feed set since = $2 where album = $1")
+            .bind(album)
+            .bind(since)
             .execute(&mut *self.transaction)
             .await
             .map(drop)

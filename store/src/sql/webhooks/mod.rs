@@ -1,5 +1,7 @@
 //! Webhooks in the database; their deliveries are in [`deliveries`] and [`sending`].
 
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod ageing;
 pub(crate) mod deliveries;
 mod rows;
 pub(crate) mod sealed;

@@ -8,6 +8,7 @@ mod database;
 mod kills;
 mod queue;
 mod storage;
+mod webhooks;
 mod workers;
 
 use std::time::Duration;
@@ -23,10 +24,11 @@ pub use database::{POSTGRES_REFUSING, POSTGRES_RESTARTED, POSTGRES_SILENT};
 pub use kills::{ANYTHING_KILLED, API_KILLED, EVERYTHING_KILLED, WORKER_KILLED};
 pub use queue::{NATS_DISK_LOST, NATS_RESTARTED};
 pub use storage::{S3_CUTTING, S3_FAILING, S3_SLOW};
+pub use webhooks::{PUBLISHER_HANGS, PUBLISHER_KILLED, SENDER_KILLED};
 pub use workers::{KILLING_PHOTO, ROLLING_UPDATE, SAME_PHOTO};
 
 /// All faults.
-pub const FAULTS: [&Fault; 16] = [
+pub const FAULTS: [&Fault; 19] = [
     &WORKER_KILLED,
     &API_KILLED,
     &ANYTHING_KILLED,
@@ -39,6 +41,9 @@ pub const FAULTS: [&Fault; 16] = [
     &S3_FAILING,
     &S3_SLOW,
     &S3_CUTTING,
+    &SENDER_KILLED,
+    &PUBLISHER_KILLED,
+    &PUBLISHER_HANGS,
     &CLOCKS_APART,
     &SAME_PHOTO,
     &KILLING_PHOTO,

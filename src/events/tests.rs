@@ -1,0 +1,183 @@
+//! The whole schedule of deliveries: the real sender, a real receiver that refuses everything, and days that pass in the
+//! database between two attempts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use photofinish_servers::{Answer, Receiver};
+use photofinish_store::Store;
+use photofinish_store::conformance::{AlbumFixture, album_config, test_settings};
+use photofinish_store::model::event::{EventQuery, EventType};
+use photofinish_store::model::ids::{ProcessId, WebhookId};
+use photofinish_store::model::process::{Task, TaskLease};
+use photofinish_store::model::webhook::{Delivery, DeliveryQuery, DeliveryState, NewWebhook};
+use time::OffsetDateTime;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use super::addresses::{AddressRules, AllowedTarget};
+use super::client::{SystemLookup, WebhookClients};
+use super::sender::WebhookSender;
+use crate::shutdown::wait_until_stopped;
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// Longer than a sender needs to find what is due.
+const SEVERAL_POLLS: Duration = Duration::from_millis(800);
+/// How long a test waits for an attempt.
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
+/// The pauses of the documentation, seconds.
+const PAUSES: [u64; 8] = [5, 60, 300, 1800, 7200, 18_000, 28_800, 28_800];
+
+struct Installation {
+    _folder: tempfile::TempDir,
+    store: Store,
+    fixture: AlbumFixture,
+    lease: TaskLease,
+    receiver: Receiver,
+    webhook: WebhookId,
+    stop: watch::Sender<bool>,
+    sender: JoinHandle<()>,
+}
+
+impl Installation {
+    /// With a webhook whose receiver answers 500.
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(test_settings(folder.path())).await.unwrap();
+        let fixture = AlbumFixture::create(&store).await;
+        let receiver = Receiver::start(|_| Answer { status: 500, delay: Duration::ZERO });
+        let lease = store.tasks.take(Task::EventPublisher, ProcessId::generate(), HOUR).await;
+        let webhook = NewWebhook {
+            tenant: fixture.tenant,
+            created_by: fixture.key.id,
+            url: receiver.url(),
+            label: String::new(),
+            types: vec![EventType::AlbumDeleted],
+            album: None,
+            secret: [1; 32],
+        };
+        let webhook = store.webhooks.create(webhook, 1).await.unwrap().id;
+        let allowed = AllowedTarget::parse(&format!("127.0.0.1:{}", receiver.port())).unwrap();
+        let rules = AddressRules { allowed: vec![allowed], allows_http: true };
+        let clients = WebhookClients::new(rules, Arc::new(SystemLookup)).unwrap();
+        let (stop, stopped) = watch::channel(false);
+        let sending = WebhookSender::new(store.clone(), clients);
+        let sender = tokio::spawn(async move { sending.send_until(wait_until_stopped(stopped)).await });
+        let lease = lease.unwrap().unwrap();
+        Self { _folder: folder, store, fixture, lease, receiver, webhook, stop, sender }
+    }
+
+    /// Lets so many events happen.
+    async fn publish(&self, events: usize) {
+        for _ in 0..events {
+            self.fixture.create_album(album_config()).await.delete().await;
+        }
+        self.store.event_publisher.publish(self.lease).await.unwrap();
+    }
+
+    async fn deliveries(&self) -> Vec<Delivery> {
+        let query = DeliveryQuery { before: None, state: None, event_type: None, limit: 100 };
+        self.store
+            .webhooks
+            .list_deliveries(&self.fixture.tenant, self.webhook, query)
+            .await
+            .unwrap()
+            .deliveries
+    }
+
+    /// Waits until a condition holds for all deliveries.
+    async fn wait_until_all(&self, what: &str, holds: impl Fn(&Delivery) -> bool) -> Vec<Delivery> {
+        let begun = Instant::now();
+        loop {
+            let deliveries = self.deliveries().await;
+            if deliveries.iter().all(&holds) {
+                return deliveries;
+            }
+            assert!(begun.elapsed() < WAIT_LIMIT, "not {what}: {deliveries:?}");
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Waits until the outcomes of so many attempts of each delivery are written.
+    async fn wait_for_attempts(&self, count: usize) -> Vec<Delivery> {
+        let (tenant, webhooks) = (&self.fixture.tenant, &self.store.webhooks);
+        for delivery in self.deliveries().await {
+            let begun = Instant::now();
+            while webhooks.get_delivery(tenant, self.webhook, delivery.id).await.unwrap().attempts.len()
+                < count
+            {
+                assert!(begun.elapsed() < WAIT_LIMIT, "no attempt {count} of {delivery:?}");
+                sleep(Duration::from_millis(20)).await;
+            }
+        }
+        self.deliveries().await
+    }
+
+    async fn stop(self) {
+        self.stop.send_replace(true);
+        self.sender.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_delivery_is_attempted_nine_times_in_a_day_at_the_times_of_the_schedule() {
+    let installation = Installation::start().await;
+    installation.publish(1).await;
+    for (number, pause) in (1..).zip(PAUSES) {
+        let delivery = installation.wait_for_attempts(number).await.remove(0);
+        assert_eq!((delivery.state, delivery.last_status), (DeliveryState::Pending, Some(500)));
+        let left = delivery.next_attempt_at.unwrap() - OffsetDateTime::now_utc();
+        let (left, pause) = (left.as_seconds_f64(), pause as f64);
+        assert!(left > pause * 0.9 - 1.0 && left < pause * 1.1 + 0.01, "{left} s after attempt {number}");
+        // Two seconds before, nothing happens, and then it does.
+        let before = Duration::from_secs_f64(left - 2.0);
+        installation.store.age_webhooks(before).await.unwrap();
+        sleep(SEVERAL_POLLS).await;
+        assert_eq!(installation.receiver.count(), number, "before attempt {}", number + 1);
+        installation.store.age_webhooks(Duration::from_secs(2)).await.unwrap();
+    }
+    let last = installation.wait_for_attempts(9).await.remove(0);
+    assert_eq!((last.state, last.next_attempt_at), (DeliveryState::Failed, None));
+    installation.store.age_webhooks(10 * HOUR).await.unwrap();
+    sleep(SEVERAL_POLLS).await;
+    assert_eq!(installation.receiver.count(), 9);
+    installation.stop().await;
+}
+
+#[tokio::test]
+async fn a_webhook_that_refuses_everything_is_disabled_after_five_days() {
+    let installation = Installation::start().await;
+    let is_enabled = async || {
+        let webhooks = &installation.store.webhooks;
+        let webhook = webhooks.get(&installation.fixture.tenant, installation.webhook).await.unwrap();
+        (webhook.enabled, webhook.disabled_reason)
+    };
+    installation.publish(20).await;
+    // The whole schedule of 20 deliveries, in steps of nine hours: longer than the longest pause.
+    for number in 1..=9 {
+        installation.wait_for_attempts(number).await;
+        installation.store.age_webhooks(9 * HOUR).await.unwrap();
+    }
+    installation.wait_until_all("failed", |delivery| delivery.state == DeliveryState::Failed).await;
+    assert_eq!(is_enabled().await, (true, None), "81 hours are not five days");
+    assert_eq!(installation.receiver.count(), 180);
+    // Nothing is attempted for a while. Then two events happen: the first attempt of either disables it.
+    installation.store.age_webhooks(40 * HOUR).await.unwrap();
+    assert_eq!(is_enabled().await, (true, None));
+    installation.publish(2).await;
+    installation.wait_until_all("ended", |delivery| delivery.state != DeliveryState::Pending).await;
+    assert_eq!(is_enabled().await, (false, Some("FAILING".to_owned())));
+    installation.store.event_publisher.publish(installation.lease).await.unwrap();
+    let types = vec![EventType::WebhookDisabled];
+    let query = EventQuery { after: 0, types, album: None, limit: 10 };
+    let told = installation.store.events.list(&installation.fixture.tenant, query).await.unwrap();
+    assert_eq!(told.events.len(), 1);
+    // What happens now is not for it.
+    let before = installation.receiver.count();
+    installation.publish(1).await;
+    installation.store.age_webhooks(9 * HOUR).await.unwrap();
+    sleep(SEVERAL_POLLS).await;
+    assert_eq!(installation.receiver.count(), before);
+    installation.stop().await;
+}

@@ -1,0 +1,172 @@
+//! The calls of events, webhooks, credits and start lists, on one album.
+
+use std::error::Error;
+use std::time::Duration;
+
+use photofinish_store::conformance::AlbumFixture;
+use photofinish_store::model::credit::UsageQuery;
+use photofinish_store::model::event::{EventQuery, EventType};
+use photofinish_store::model::ids::ProcessId;
+use photofinish_store::model::process::{Task, TaskLease};
+use photofinish_store::model::start_list::{EntryQuery, ImportMode, StartListEntry, StartListImport};
+use photofinish_store::model::webhook::{Attempt, AttemptOutcome, NewWebhook};
+use photofinish_store::traits::{NamedLease, PhotoRef};
+use time::OffsetDateTime;
+
+use crate::plans::PlanReport;
+use crate::{BATCH, LONG, results_for};
+
+/// Longer than photos are gathered before they are told.
+const GATHER_TIME: Duration = Duration::from_millis(2100);
+
+/// Makes the calls and adds their plans. `busy` is of the organization with half of all events.
+pub async fn run_calls(
+    report: &mut PlanReport,
+    fixture: &AlbumFixture,
+    busy: &AlbumFixture,
+) -> Result<(), Box<dyn Error>> {
+    let webhook = NewWebhook {
+        tenant: fixture.tenant,
+        created_by: fixture.key.id,
+        url: "https://timing.example/hook".into(),
+        label: String::new(),
+        types: vec![EventType::PhotoReady, EventType::PhotoFailed],
+        album: None,
+        secret: [7; 32],
+    };
+    fixture.store.webhooks.create(webhook, 20).await?;
+    for _ in 0..6 {
+        finish_photos(fixture).await?;
+    }
+    publish(report, fixture).await?;
+    send(report, fixture).await?;
+    read(report, busy).await?;
+    judge(report, fixture).await
+}
+
+async fn finish_photos(fixture: &AlbumFixture) -> Result<(), Box<dyn Error>> {
+    let queued = fixture.queue_photos(BATCH).await;
+    let names: Vec<_> = queued.iter().map(|photo| PhotoRef { album: fixture.album, photo: *photo }).collect();
+    let answers = fixture.store.outbox_queue.lease_named(&names, LONG).await?.into_iter();
+    let leased = answers.filter_map(|answer| match answer {
+        NamedLease::Leased(lease) => Some(results_for(&lease)),
+        _ => None,
+    });
+    fixture.store.queue.finish(leased.collect()).await?;
+    Ok(())
+}
+
+async fn publish(report: &mut PlanReport, fixture: &AlbumFixture) -> Result<(), Box<dyn Error>> {
+    let lease = take(fixture, Task::EventPublisher).await?;
+    tokio::time::sleep(GATHER_TIME).await;
+    report.plans.take();
+    while fixture.store.event_publisher.is_due().await? {
+        fixture.store.event_publisher.publish(lease).await?;
+    }
+    let plans = report.plans.take();
+    report.add_plan(
+        &plans,
+        "publisher: whether something is due",
+        "union all select 1 from (select 1 from event_outbox",
+    );
+    report.add_plan(&plans, "publisher: albums with changes", "select album from album_change_feed");
+    report.add_plan(&plans, "publisher: the changes of an album", "select change, photo, mark");
+    report.add_plan(&plans, "publisher: the states of their photos", "charged_at < settled_at");
+    report.add_plan(&plans, "publisher: number an event", "insert into event (");
+    report.add_plan(&plans, "publisher: the webhooks of a tenant", "select id, types, album from webhook");
+    report.add_plan(&plans, "publisher: make a delivery", "insert into webhook_delivery");
+    report.add_plan(&plans, "publisher: albums that may be idle", "select album from event_cursor");
+    report.add_plan(&plans, "publisher: events of other transactions", "delete from event_outbox");
+    Ok(())
+}
+
+async fn send(report: &mut PlanReport, fixture: &AlbumFixture) -> Result<(), Box<dyn Error>> {
+    let deliveries = &fixture.store.deliveries;
+    let mut outcomes = [AttemptOutcome::Retry(LONG), AttemptOutcome::Delivered].into_iter().cycle();
+    while deliveries.is_due().await? {
+        for due in deliveries.lease(4, LONG, &|_| 4).await? {
+            let outcome = outcomes.next().unwrap_or(AttemptOutcome::Delivered);
+            let attempt = Attempt {
+                at: OffsetDateTime::now_utc(),
+                duration: Duration::from_millis(20),
+                status: Some(204),
+                error: None,
+                answer: String::new(),
+            };
+            deliveries.finish(&due, &attempt, outcome).await?;
+        }
+    }
+    let plans = report.plans.take();
+    report.add_plan(&plans, "sender: webhooks with due deliveries", "with recursive waiting (webhook)");
+    report.add_plan(&plans, "sender: the due deliveries of a webhook", "order by next_at limit");
+    report.add_plan(&plans, "sender: count an attempt", "set attempts = attempts + 1, next_at");
+    report.add_plan(&plans, "sender: what to send", "left join event e");
+    report.add_plan(&plans, "sender: the outcome of a delivery", "update webhook_delivery set state");
+    report.add_plan(&plans, "sender: keep the attempt", "insert into webhook_attempt");
+    Ok(())
+}
+
+async fn read(report: &mut PlanReport, fixture: &AlbumFixture) -> Result<(), Box<dyn Error>> {
+    let (events, today) = (&fixture.store.events, OffsetDateTime::now_utc().date());
+    for _ in 0..6 {
+        let types = vec![EventType::PhotoReady];
+        let query = EventQuery { after: 0, types, album: None, limit: 100 };
+        events.list(&fixture.tenant, query).await?;
+        let newest = events.newest().await?;
+        events.read_after(newest - 100, 1000).await?;
+        let query = UsageQuery {
+            from: today - time::Duration::days(30),
+            to: today,
+            by_day: true,
+            by_album: false,
+            by_operation: true,
+            limit: 10_000,
+        };
+        fixture.store.credits.usage(&fixture.tenant, query).await?;
+    }
+    let plans = report.plans.take();
+    report.add_plan(&plans, "events of a tenant: a page", "type = any($6)");
+    report.add_plan(&plans, "events of all tenants, for streams", "from event where sequence > $1");
+    report.add_plan(&plans, "usage of a month", "from usage_rollup");
+    Ok(())
+}
+
+async fn judge(report: &mut PlanReport, fixture: &AlbumFixture) -> Result<(), Box<dyn Error>> {
+    let import = StartListImport {
+        mode: ImportMode::Replace,
+        entries: (10_000..30_000).map(|bib| StartListEntry::of(bib.to_string())).collect(),
+        imported_by: fixture.key.id,
+        max_entries: 100_000,
+    };
+    fixture.store.start_lists.import(fixture.album, import).await?;
+    let lease = take(fixture, Task::Judging).await?;
+    report.plans.take();
+    for _ in 0..6 {
+        fixture.store.judging.is_due().await?;
+        fixture.store.judging.judge(lease).await?;
+        let bibs = ["11207", "4711"].map(str::to_owned).to_vec();
+        fixture.store.start_lists.find_entries(fixture.album, bibs).await?;
+        let query = EntryQuery { after: None, prefix: "12".to_owned(), limit: 100 };
+        fixture.store.start_lists.list_entries(fixture.album, query).await?;
+    }
+    let plans = report.plans.take();
+    report.add_plan(
+        &plans,
+        "judging: 500 photos of an older list",
+        "list_version < $2 order by list_version",
+    );
+    report.add_plan(&plans, "judging: their texts", "lattice from seen_text");
+    report.add_plan(&plans, "judging: note the version", "update photo set list_version = $2 from");
+    report.add_plan(&plans, "judging: write the texts that changed", "update seen_text set read_as");
+    report.add_plan(
+        &plans,
+        "start list: the entries of some bibs",
+        "from start_list_entry where album = $1 and bib",
+    );
+    Ok(())
+}
+
+async fn take(fixture: &AlbumFixture, task: Task) -> Result<TaskLease, Box<dyn Error>> {
+    let lease = fixture.store.tasks.take(task, ProcessId::generate(), LONG).await?;
+    Ok(lease.ok_or("another process has the task")?)
+}
