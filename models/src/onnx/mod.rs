@@ -6,3 +6,4 @@ pub mod devices;
 mod probe;
 pub mod runtime;
 pub mod session;
+mod turns;

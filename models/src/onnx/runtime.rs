@@ -8,6 +8,7 @@ use ort::environment::Environment;
 use ort::ep::{self, ExecutionProvider};
 
 pub use crate::onnx::devices::{DeviceChoice, NetworkDevice};
+use crate::onnx::turns::Turns;
 use crate::onnx::{devices, probe};
 use crate::traits::{BatchSizes, ModelError};
 
@@ -67,6 +68,7 @@ pub struct Runtime {
     version: u32,
     device: NetworkDevice,
     has_openvino: bool,
+    turns: Turns,
 }
 
 impl Runtime {
@@ -82,7 +84,11 @@ impl Runtime {
             |device, allow_software| probe::check(&environment, &settings.library, device, allow_software);
         let device = devices::choose(settings.device, probe)?.device;
         let has_openvino = device == NetworkDevice::Cpu && ep::OpenVINO::is_available().unwrap_or(false);
-        Ok(Self { environment, library: settings.library.clone(), version, device, has_openvino })
+        let turns = match device {
+            NetworkDevice::Wgpu => Turns::one_at_a_time(),
+            NetworkDevice::Cpu | NetworkDevice::Cuda => Turns::unlimited(),
+        };
+        Ok(Self { environment, library: settings.library.clone(), version, device, has_openvino, turns })
     }
 
     /// Runs a tiny network and a tiny kernel on a device, and returns its name. Software in the place of a GPU is taken only
@@ -101,6 +107,11 @@ impl Runtime {
     pub(crate) fn describe_library(&self) -> String {
         let bytes = std::fs::metadata(&self.library).map_or(0, |file| file.len());
         format!("ONNX Runtime 1.{} ({bytes} bytes)", self.version)
+    }
+
+    /// When a session may be created, called or freed.
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     /// Whether networks can run under OpenVINO: the library contains it and the device is a CPU.
