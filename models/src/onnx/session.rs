@@ -8,6 +8,7 @@ use ort::value::TensorRef;
 use photofinish_kernels::image::tensor::Tensor;
 use photofinish_zoo::NetworkFile;
 
+use crate::onnx::failure;
 use crate::onnx::runtime::{Backend, NetworkDevice, Runtime};
 use crate::onnx::turns::Turns;
 use crate::traits::ModelError;
@@ -75,6 +76,7 @@ pub struct Network {
 struct DeviceSession {
     /// `None` only once it is freed.
     session: Option<Session>,
+    device: NetworkDevice,
     turns: Turns,
 }
 
@@ -134,7 +136,8 @@ impl Network {
             NetworkFile::CompiledIn { bytes, .. } => builder.commit_from_memory(bytes),
         };
         let session = session.map_err(|error| file_error(error.to_string()))?;
-        Ok(Self { name, session: DeviceSession { session: Some(session), turns: turns.clone() } })
+        let device = runtime.device();
+        Ok(Self { name, session: DeviceSession { session: Some(session), device, turns: turns.clone() } })
     }
 
     /// The file's name.
@@ -150,13 +153,12 @@ impl Network {
     /// Runs on one tensor.
     ///
     /// # Errors
-    /// `Inference` with the runtime's message.
+    /// With the runtime's message: `OutOfMemory` or `Device` where the device is why, else `Inference`.
     pub fn run(&mut self, input: &Tensor) -> Result<Outputs<'_>, ModelError> {
-        let name = &self.name;
-        let failed =
-            |error: ort::Error| ModelError::Inference { name: name.clone(), detail: error.to_string() };
+        let DeviceSession { session, device, turns } = &mut self.session;
+        let (name, device) = (&self.name, *device);
+        let failed = |error: ort::Error| failure::classify(name, device, error.to_string());
         let view = TensorRef::from_array_view((input.shape(), input.data())).map_err(failed)?;
-        let DeviceSession { session, turns } = &mut self.session;
         let session = session.as_mut().ok_or_else(|| failed(ort::Error::new("it is freed")))?;
         let _turn = turns.wait();
         // Outputs are in the memory of the host: reading and freeing them needs no turn.

@@ -79,7 +79,6 @@ impl fmt::Debug for Turns {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;
 
@@ -122,12 +121,8 @@ mod tests {
             scope.spawn(panics).join().is_err()
         });
         assert!(failed);
-        let (done, is_done) = mpsc::channel();
-        thread::spawn(move || {
-            let _turn = turns.wait();
-            done.send(()).unwrap();
-        });
-        is_done.recv_timeout(Duration::from_secs(10)).expect("the next has its turn");
+        // Waits forever where the turn was not passed on.
+        let _next = turns.wait();
     }
 
     #[test]
