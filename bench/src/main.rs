@@ -10,6 +10,7 @@ mod cpu;
 mod eval;
 mod events;
 mod gpu;
+mod gpu_model;
 mod jpeg;
 mod load;
 mod networks;
@@ -56,6 +57,8 @@ enum Command {
     Reading(reading::ReadingOptions),
     /// On a machine with a GPU: whether results on CUDA equal those on the CPU, and the speed of the pipeline.
     GpuCheck(gpu::GpuCheckOptions),
+    /// How fast the pipeline would be with a GPU, by a model of the device: derived, not measured.
+    GpuModel(gpu_model::GpuModelOptions),
     /// Writes the results of the networks on one device as JSON: a part of `gpu-check`.
     #[command(hide = true)]
     Observe(gpu::observe::ObserveOptions),
@@ -77,6 +80,7 @@ fn main() -> anyhow::Result<()> {
             Some(report) => report.publish(&options.output),
             None => Ok(()),
         },
+        Command::GpuModel(options) => gpu_model::run(&options)?.publish(&options.output),
         Command::Observe(options) => gpu::observe::run(&options),
     }
 }

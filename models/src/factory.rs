@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use photofinish_kernels::device::Device;
 use photofinish_zoo::{Contract, FileState, Model, ModelRole, ModelSet, Zoo};
 
+use crate::bucket::Bucket;
 use crate::faces::embedder::AlignedEmbedder;
 use crate::faces::libfacedetection::Libfacedetection;
 use crate::faces::yunet::{Yunet, YunetThresholds};
@@ -254,7 +255,11 @@ impl ModelFactory for ZooModels {
             Contract::Yunet { score_threshold, iou_threshold } => {
                 let network = self.load_network(model, Workload::FaceDetection, Backend::OnnxRuntime)?;
                 let thresholds = YunetThresholds { score: score_threshold, iou: iou_threshold };
-                Ok(Box::new(Yunet::new(network, thresholds, identity(model))))
+                let kernels = self.runtime.kernels();
+                kernels.open()?;
+                let bucket = Bucket::new(self.runtime.batch_sizes().detect);
+                let yunet = Yunet::new(network, thresholds, identity(model));
+                Ok(Box::new(yunet.on_device(kernels.clone(), bucket)))
             }
             Contract::Libfacedetection { score_threshold } => {
                 let openmp_file = model.files.get(1).map_or("", |file| &file.name);

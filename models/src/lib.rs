@@ -4,6 +4,7 @@
 //! [`traits`]; the binary chooses the factory: [`factory::ZooModels`] makes the real networks, `fakes::FakeModels` (cargo
 //! feature `fakes`, for tests) makes stand-ins that read painted marks.
 
+pub mod bucket;
 pub mod faces;
 pub mod factory;
 #[cfg(feature = "fakes")]

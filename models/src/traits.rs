@@ -242,7 +242,7 @@ pub enum ModelError {
         /// What is wrong with the file.
         detail: String,
     },
-    /// The configured device is not available.
+    /// The configured device is not available, or was lost while it worked.
     #[error("device {device}: {detail}")]
     Device {
         /// The device, as configured.
@@ -250,12 +250,20 @@ pub enum ModelError {
         /// Why it is not available.
         detail: String,
     },
-    /// The network failed while running: device lost, out of memory, output of the wrong shape.
+    /// The network failed while running, for example by an output of the wrong shape.
     #[error("model {name} failed: {detail}")]
     Inference {
         /// The model's name.
         name: String,
         /// The runtime's message.
+        detail: String,
+    },
+    /// The device has not enough memory for a call: fewer items may fit.
+    #[error("model {name}: the device is out of memory: {detail}")]
+    OutOfMemory {
+        /// What was called.
+        name: String,
+        /// The message of the runtime or the driver.
         detail: String,
     },
     /// A bib pattern cannot be compiled.

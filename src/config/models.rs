@@ -58,7 +58,7 @@ pub struct ModelArguments {
     /// The ONNX Runtime library, libonnxruntime.so [default: searched beside the binary, in .photofinish/runtime and in /opt]
     #[arg(long, env = "PHOTOFINISH_ONNXRUNTIME", value_name = "FILE")]
     pub onnxruntime: Option<PathBuf>,
-    /// Device of the models; auto is CUDA where it is available, else the CPU
+    /// Device of the models; auto is CUDA, else a GPU with Vulkan, else the CPU
     #[arg(long, env = "PHOTOFINISH_DEVICE", value_name = "NAME", default_value = "auto")]
     #[arg(value_parser = DEVICES)]
     pub device: DeviceChoice,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::CUresult;
 use cudarc::driver::{
@@ -10,6 +11,13 @@ use cudarc::driver::{
 use cudarc::nvrtc::Ptx;
 
 use crate::{CudaError, compile, libraries};
+
+/// The longest time that launches may take. A device that needs longer does not answer any more.
+const MAX_RUN_TIME: Duration = Duration::from_mins(1);
+
+/// How long a thread looks for the end of launches without a pause, and its pause then.
+const SPIN_TIME: Duration = Duration::from_micros(200);
+const WAIT_PAUSE: Duration = Duration::from_micros(100);
 
 /// An open device with a stream. Shared by all threads.
 #[derive(Debug)]
@@ -101,10 +109,27 @@ impl CudaDevice {
     pub fn download(&self, memory: &Memory, length: usize) -> Result<Vec<u8>, CudaError> {
         let mut bytes = vec![0; length];
         if length > 0 {
+            self.wait()?;
             self.stream.memcpy_dtoh(&memory.slice.slice(..length), &mut bytes).map_err(to_error)?;
         }
         self.stream.synchronize().map_err(to_error)?;
         Ok(bytes)
+    }
+
+    /// Waits for every launch before. The driver's own waits have no end: with a device that does not answer the thread
+    /// would hang.
+    fn wait(&self) -> Result<(), CudaError> {
+        let start = Instant::now();
+        let done = self.stream.record_event(None).map_err(to_error)?;
+        while !done.try_is_complete().map_err(to_error)? {
+            let waited = start.elapsed();
+            if waited > MAX_RUN_TIME {
+                return Err(CudaError::Lost(format!("no answer within {} s", MAX_RUN_TIME.as_secs())));
+            }
+            // Most programs take less than a millisecond: a longer pause would be most of their time.
+            if waited < SPIN_TIME { std::thread::yield_now() } else { std::thread::sleep(WAIT_PAUSE) }
+        }
+        Ok(())
     }
 
     /// Launches a kernel whose parameters are pointers to these memories, in order.

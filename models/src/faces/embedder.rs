@@ -8,6 +8,7 @@ use photofinish_kernels::sharpness::SharpnessMeter;
 use photofinish_kernels::warp::align::{Template, align};
 use photofinish_zoo::{ChannelOrder, EmbedderContract};
 
+use crate::bucket::Bucket;
 use crate::onnx::session::Network;
 use crate::traits::{EmbeddedFace, FaceCrop, FaceEmbedder, ModelError, ModelIdentity};
 
@@ -19,8 +20,8 @@ pub struct AlignedEmbedder {
     normalisation: Normalisation,
     dimensions: usize,
     output: String,
-    /// Most faces per call.
-    max_batch: usize,
+    /// Faces per call.
+    bucket: Bucket,
     crop: Vec<u8>,
     input: Tensor,
     sharpness: SharpnessMeter,
@@ -50,7 +51,7 @@ impl AlignedEmbedder {
             },
             dimensions: contract.dimensions,
             output: contract.output.clone(),
-            max_batch: max_batch.max(1),
+            bucket: Bucket::new(max_batch),
             crop: Vec::new(),
             input: Tensor::default(),
             sharpness: SharpnessMeter::default(),
@@ -85,11 +86,10 @@ impl AlignedEmbedder {
 
 impl FaceEmbedder for AlignedEmbedder {
     fn embed(&mut self, faces: &[FaceCrop<'_>]) -> Result<Vec<EmbeddedFace>, ModelError> {
-        let mut embedded = Vec::with_capacity(faces.len());
-        for batch in faces.chunks(self.max_batch) {
-            embedded.extend(self.run(batch)?);
-        }
-        Ok(embedded)
+        let mut bucket = self.bucket;
+        let embedded = bucket.run(faces, |batch| self.run(batch));
+        self.bucket = bucket;
+        embedded
     }
 
     fn identity(&self) -> &ModelIdentity {

@@ -2,12 +2,15 @@
 //! millisecond-level face detector", 2023).
 
 use photofinish_kernels::batch::faces::{self, Detections, FoundFace, Level};
+use photofinish_kernels::batch::letterbox::{self, Placement};
 use photofinish_kernels::device::Device;
 use photofinish_kernels::geometry::Point;
 use photofinish_kernels::image::frame::{Frame, Size};
 use photofinish_kernels::image::tensor::{Channels, Normalisation, Slot, Tensor};
 use photofinish_kernels::resize::letterbox::{Letterbox, round_up_to_multiple};
 
+use crate::bucket::Bucket;
+use crate::onnx::kernels::KernelDevice;
 use crate::onnx::session::{Network, Outputs};
 use crate::traits::{FaceBox, FaceDetector, Look, ModelError, ModelIdentity};
 
@@ -37,7 +40,13 @@ pub struct Yunet {
     identity: ModelIdentity,
     letterbox: Letterbox,
     input: Tensor,
+    kernels: KernelDevice,
+    /// Frames per call.
+    bucket: Bucket,
 }
+
+/// What messages call the network.
+const NAME: &str = "yunet";
 
 /// Where a frame is in the input.
 #[derive(Clone, Copy)]
@@ -51,10 +60,17 @@ struct LetterboxPlacement {
 }
 
 impl Yunet {
-    /// Wraps a loaded network.
+    /// Wraps a loaded network, with kernels on the processor and one frame per call.
     pub fn new(network: Network, thresholds: YunetThresholds, identity: ModelIdentity) -> Self {
         let letterbox = Letterbox::new(&Device::Cpu);
-        Self { network, thresholds, identity, letterbox, input: Tensor::default() }
+        let (kernels, bucket) = (KernelDevice::cpu(), Bucket::new(1));
+        Self { network, thresholds, identity, letterbox, input: Tensor::default(), kernels, bucket }
+    }
+
+    /// With kernels on this device, and as many frames per call as the bucket says.
+    #[must_use]
+    pub fn on_device(self, kernels: KernelDevice, bucket: Bucket) -> Self {
+        Self { kernels, bucket, ..self }
     }
 
     /// Runs one call on the frames with the indices `group`, which share a canvas size.
@@ -65,14 +81,32 @@ impl Yunet {
         group: &[usize],
     ) -> Result<Vec<Look>, ModelError> {
         let canvas = placements[group[0]].canvas;
+        if self.kernels.is_gpu() {
+            let place = |index: &usize| Placement {
+                window: frames[*index].as_window(),
+                size: placements[*index].size,
+                skipped_rows: 0,
+            };
+            let (items, input): (Vec<_>, _) = (group.iter().map(place).collect(), &mut self.input);
+            let place_all =
+                |device: &Device| letterbox::place_all(device, &items, canvas, &INPUT_NORMALISATION, input);
+            self.kernels.run(NAME, place_all)?;
+        } else {
+            self.place_one_by_one(frames, placements, group);
+        }
+        let outputs = self.network.run(&self.input)?;
+        let placements: Vec<LetterboxPlacement> = group.iter().map(|&index| placements[index]).collect();
+        decode_faces(&self.kernels, &outputs, &placements, self.thresholds)
+    }
+
+    /// Fills the input on this thread, with buffers that are kept between calls.
+    fn place_one_by_one(&mut self, frames: &[Frame<'_>], placements: &[LetterboxPlacement], group: &[usize]) {
+        let canvas = placements[group[0]].canvas;
         self.input.reshape([group.len(), 3, canvas.height as usize, canvas.width as usize]);
         for (item, &index) in group.iter().enumerate() {
             let slot = Slot { tensor: &mut self.input, item, normalisation: &INPUT_NORMALISATION };
             self.letterbox.place(frames[index].as_window(), placements[index].size, slot);
         }
-        let outputs = self.network.run(&self.input)?;
-        let placements: Vec<LetterboxPlacement> = group.iter().map(|&index| placements[index]).collect();
-        decode_faces(&outputs, &placements, self.thresholds)
     }
 }
 
@@ -90,7 +124,10 @@ impl FaceDetector for Yunet {
             let canvas = placements[first].canvas;
             let (group, rest) = remaining.into_iter().partition(|&index| placements[index].canvas == canvas);
             let group: Vec<usize> = group;
-            for (look, &index) in self.detect_group(frames, &placements, &group)?.into_iter().zip(&group) {
+            let mut bucket = self.bucket;
+            let looks = bucket.run(&group, |part| self.detect_group(frames, &placements, part));
+            self.bucket = bucket;
+            for (look, &index) in looks?.into_iter().zip(&group) {
                 found[index] = look;
             }
             remaining = rest;
@@ -129,6 +166,7 @@ fn read_level<'o>(outputs: &'o Outputs<'_>, canvas: Size, stride: u32) -> Result
 
 /// Decodes the outputs of frames whose inputs have one size.
 fn decode_faces(
+    kernels: &KernelDevice,
     outputs: &Outputs<'_>,
     placements: &[LetterboxPlacement],
     thresholds: YunetThresholds,
@@ -140,8 +178,7 @@ fn decode_faces(
     let scales: Vec<Point> = placements.iter().map(|placement| placement.scale).collect();
     let min_score = TRACE_SCORE.min(thresholds.score);
     let detections = Detections { levels: &levels, scales: &scales, min_score, max_iou: thresholds.iou };
-    let failed = |detail: String| ModelError::Inference { name: "yunet".into(), detail };
-    let found = faces::find_all(&Device::Cpu, &detections).map_err(|error| failed(error.to_string()))?;
+    let found = kernels.run(NAME, |device| faces::find_all(device, &detections))?;
     // A trace suppresses no face: boxes are kept by their score.
     let look = |found: Vec<FoundFace>| {
         let boxes =

@@ -7,7 +7,7 @@ use crate::traits::ModelError;
 /// The device an operator configures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// CUDA if it is available, else the CPU.
+    /// CUDA if it is available, else a GPU with Vulkan, else the CPU.
     Auto,
     /// The CPU.
     Cpu,
@@ -58,9 +58,8 @@ pub struct ChosenDevice {
     pub refusals: Vec<Refusal>,
 }
 
-/// Devices in the order in which they are tried where none is demanded. Without Vulkan: a tiny network runs there, but the
-/// whole pipeline ended its process on software Vulkan, so it has to be demanded until that is understood.
-const PREFERENCE: [NetworkDevice; 2] = [NetworkDevice::Cuda, NetworkDevice::Cpu];
+/// Devices in the order in which they are tried where none is demanded.
+const PREFERENCE: [NetworkDevice; 3] = [NetworkDevice::Cuda, NetworkDevice::Wgpu, NetworkDevice::Cpu];
 
 /// Chooses a device. `probe` runs something on one, with software in the place of a GPU only where its second argument
 /// says so, and returns the device's name or why it cannot be used.
@@ -119,7 +118,7 @@ mod tests {
         };
         let chosen = choose(DeviceChoice::Auto, probe).unwrap();
         assert_eq!(chosen.device, NetworkDevice::Cpu);
-        assert_eq!(chosen.to_string(), "cpu (it); cuda refused: no driver");
+        assert_eq!(chosen.to_string(), "cpu (it); cuda refused: no driver; wgpu refused: only software");
         assert_eq!(choose(DeviceChoice::Wgpu, probe).unwrap().device, NetworkDevice::Wgpu);
     }
 

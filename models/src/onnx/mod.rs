@@ -1,8 +1,11 @@
-//! ONNX Runtime: the library and its device ([`runtime`], chosen by [`devices`]), and one loaded network ([`session`]). The only module that calls
-//! `ort`.
+//! ONNX Runtime: the library and its device ([`runtime`], chosen by [`devices`]), and one loaded network ([`session`]).
+//! The only module that calls `ort`.
 
 pub mod cpu;
 pub mod devices;
+mod failure;
+pub mod kernels;
 mod probe;
 pub mod runtime;
 pub mod session;
+mod turns;

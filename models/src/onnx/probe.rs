@@ -60,7 +60,7 @@ pub(super) fn check(
 }
 
 /// The run-time compiler beside the library, where images have it.
-fn find_compiler(library: &Path) -> Option<PathBuf> {
+pub(super) fn find_compiler(library: &Path) -> Option<PathBuf> {
     let folder = library.parent()?;
     let mut names = folder.read_dir().ok()?.flatten().map(|entry| entry.file_name());
     names.any(|name| name.to_string_lossy().starts_with("libnvrtc.so.")).then(|| folder.to_path_buf())

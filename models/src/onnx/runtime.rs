@@ -6,8 +6,11 @@ use std::path::{Path, PathBuf};
 
 use ort::environment::Environment;
 use ort::ep::{self, ExecutionProvider};
+use photofinish_kernels::gpu;
 
 pub use crate::onnx::devices::{DeviceChoice, NetworkDevice};
+use crate::onnx::kernels::KernelDevice;
+use crate::onnx::turns::Turns;
 use crate::onnx::{devices, probe};
 use crate::traits::{BatchSizes, ModelError};
 
@@ -67,6 +70,8 @@ pub struct Runtime {
     version: u32,
     device: NetworkDevice,
     has_openvino: bool,
+    turns: Turns,
+    kernels: KernelDevice,
 }
 
 impl Runtime {
@@ -82,7 +87,20 @@ impl Runtime {
             |device, allow_software| probe::check(&environment, &settings.library, device, allow_software);
         let device = devices::choose(settings.device, probe)?.device;
         let has_openvino = device == NetworkDevice::Cpu && ep::OpenVINO::is_available().unwrap_or(false);
-        Ok(Self { environment, library: settings.library.clone(), version, device, has_openvino })
+        let kernels = open_kernels(device, &settings.library);
+        let turns = match device {
+            NetworkDevice::Wgpu => Turns::one_at_a_time(),
+            NetworkDevice::Cpu | NetworkDevice::Cuda => Turns::unlimited(),
+        };
+        Ok(Self {
+            environment,
+            library: settings.library.clone(),
+            version,
+            device,
+            has_openvino,
+            turns,
+            kernels,
+        })
     }
 
     /// Runs a tiny network and a tiny kernel on a device, and returns its name. Software in the place of a GPU is taken only
@@ -101,6 +119,16 @@ impl Runtime {
     pub(crate) fn describe_library(&self) -> String {
         let bytes = std::fs::metadata(&self.library).map_or(0, |file| file.len());
         format!("ONNX Runtime 1.{} ({bytes} bytes)", self.version)
+    }
+
+    /// When a session may be created, called or freed.
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    /// The device of the kernels: the one that networks run on.
+    pub fn kernels(&self) -> &KernelDevice {
+        &self.kernels
     }
 
     /// Whether networks can run under OpenVINO: the library contains it and the device is a CPU.
@@ -133,6 +161,19 @@ impl fmt::Display for Runtime {
             (NetworkDevice::Cpu, false) => "CPU",
         };
         write!(f, "ONNX Runtime 1.{} ({}), {device}", self.version, self.library.display())
+    }
+}
+
+/// Names the device of the kernels, which the first network opens.
+fn open_kernels(device: NetworkDevice, library: &Path) -> KernelDevice {
+    match device {
+        NetworkDevice::Cpu => KernelDevice::cpu(),
+        NetworkDevice::Cuda => {
+            let compiler = probe::find_compiler(library);
+            KernelDevice::opened_by(move || gpu::open_cuda(0, compiler.as_deref()))
+        }
+        // Software was refused before, where it is not wanted.
+        NetworkDevice::Wgpu => KernelDevice::opened_by(|| gpu::open_vulkan(true)),
     }
 }
 

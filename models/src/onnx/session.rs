@@ -8,7 +8,9 @@ use ort::value::TensorRef;
 use photofinish_kernels::image::tensor::Tensor;
 use photofinish_zoo::NetworkFile;
 
+use crate::onnx::failure;
 use crate::onnx::runtime::{Backend, NetworkDevice, Runtime};
+use crate::onnx::turns::Turns;
 use crate::traits::ModelError;
 
 /// What a network is used for. Decides whether input dimensions can be fixed: with a fixed shape, OpenVINO takes 70 % of
@@ -67,7 +69,15 @@ impl Workload {
 /// A loaded network. Belongs to one thread.
 pub struct Network {
     name: String,
-    session: Session,
+    session: DeviceSession,
+}
+
+/// A session, and when it may be called. It has a turn also while it is created and freed: both touch the device.
+struct DeviceSession {
+    /// `None` only once it is freed.
+    session: Option<Session>,
+    device: NetworkDevice,
+    turns: Turns,
 }
 
 /// The outputs of one run.
@@ -103,6 +113,8 @@ impl Network {
         {
             return Err(file_error(format!("no file at {}", path.display())));
         }
+        let turns = runtime.turns().clone();
+        let _turn = turns.wait();
         let mut builder =
             session_builder(runtime).map_err(|error: ort::Error| file_error(error.to_string()))?;
         let providers = execution_providers(runtime, workload, backend);
@@ -124,7 +136,8 @@ impl Network {
             NetworkFile::CompiledIn { bytes, .. } => builder.commit_from_memory(bytes),
         };
         let session = session.map_err(|error| file_error(error.to_string()))?;
-        Ok(Self { name, session })
+        let device = runtime.device();
+        Ok(Self { name, session: DeviceSession { session: Some(session), device, turns: turns.clone() } })
     }
 
     /// The file's name.
@@ -134,20 +147,30 @@ impl Network {
 
     /// Returns an entry of the file's metadata; `None` if there is none of this name.
     pub fn metadata(&self, key: &str) -> Option<String> {
-        self.session.metadata().ok()?.custom(key)
+        self.session.session.as_ref()?.metadata().ok()?.custom(key)
     }
 
     /// Runs on one tensor.
     ///
     /// # Errors
-    /// `Inference` with the runtime's message.
+    /// With the runtime's message: `OutOfMemory` or `Device` where the device is why, else `Inference`.
     pub fn run(&mut self, input: &Tensor) -> Result<Outputs<'_>, ModelError> {
-        let name = &self.name;
-        let failed =
-            |error: ort::Error| ModelError::Inference { name: name.clone(), detail: error.to_string() };
+        let DeviceSession { session, device, turns } = &mut self.session;
+        let (name, device) = (&self.name, *device);
+        let failed = |error: ort::Error| failure::classify(name, device, error.to_string());
         let view = TensorRef::from_array_view((input.shape(), input.data())).map_err(failed)?;
-        let outputs = self.session.run(ort::inputs![view]).map_err(failed)?;
+        let session = session.as_mut().ok_or_else(|| failed(ort::Error::new("it is freed")))?;
+        let _turn = turns.wait();
+        // Outputs are in the memory of the host: reading and freeing them needs no turn.
+        let outputs = session.run(ort::inputs![view]).map_err(failed)?;
         Ok(Outputs { name, outputs })
+    }
+}
+
+impl Drop for DeviceSession {
+    fn drop(&mut self) {
+        let _turn = self.turns.wait();
+        drop(self.session.take());
     }
 }
 

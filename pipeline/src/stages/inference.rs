@@ -45,30 +45,37 @@ pub(crate) enum SelfTest {
 }
 
 impl<N: ?Sized, I, O> BatchInference<N, I, O> {
-    /// Runs the network on all items at once; when that fails, on each alone.
+    /// Runs the network on all items at once; when that fails, on each half, down to the items that fail alone. So one bad
+    /// item costs its mates a few calls and nothing else.
     ///
     /// # Errors
-    /// When the network is not healthy, the device has too little memory for an item, or the network was interrupted.
+    /// When the network is not healthy, its device is lost or has too little memory for an item, or it was interrupted.
     pub(crate) fn infer_batch(&self, network: &mut N, items: &[I]) -> Result<BatchResults<O>, Outage> {
+        let mut results = Vec::with_capacity(items.len());
+        self.infer_part(network, items, &mut results)?;
+        Ok(results)
+    }
+
+    fn infer_part(&self, network: &mut N, items: &[I], results: &mut BatchResults<O>) -> Result<(), Outage> {
         if items.is_empty() {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let error = match self.run_checked(network, items) {
-            Ok(outputs) => return Ok(outputs.into_iter().map(Ok).collect()),
-            Err(error @ ModelError::Interrupted) => return Err(error.into()),
+            Ok(outputs) => {
+                results.extend(outputs.into_iter().map(Ok));
+                return Ok(());
+            }
+            // Fewer items would fail as these do.
+            Err(error @ (ModelError::Interrupted | ModelError::Device { .. })) => return Err(error.into()),
             Err(error) => error,
         };
         if let [item] = items {
-            return self.classify_failure(network, item, error).map(|poison| vec![Err(poison)]);
+            results.push(self.classify_failure(network, item, error)?);
+            return Ok(());
         }
-        let mut results = Vec::with_capacity(items.len());
-        for item in items {
-            match self.run_checked(network, std::slice::from_ref(item)) {
-                Ok(outputs) => results.extend(outputs.into_iter().map(Ok)),
-                Err(error) => results.push(Err(self.classify_failure(network, item, error)?)),
-            }
-        }
-        Ok(results)
+        let (first, second) = items.split_at(items.len() / 2);
+        self.infer_part(network, first, results)?;
+        self.infer_part(network, second, results)
     }
 
     /// Runs the network and checks that it returned one output per item.
@@ -83,14 +90,25 @@ impl<N: ?Sized, I, O> BatchInference<N, I, O> {
         })
     }
 
-    /// Decides whether an error for a single item is the item's fault (poison) or the network's (an outage).
-    fn classify_failure(&self, network: &mut N, item: &I, error: ModelError) -> Result<Poison, Outage> {
+    /// Decides whether an error for a single item is the item's fault (poison), the network's (an outage), or nobody's: one
+    /// that does not come again was the device's, and the item has its output.
+    fn classify_failure(
+        &self,
+        network: &mut N,
+        item: &I,
+        error: ModelError,
+    ) -> Result<Result<O, Poison>, Outage> {
         if matches!(error, ModelError::Interrupted) {
             return Err(error.into());
         }
-        let is_inference_error = matches!(error, ModelError::Inference { .. });
+        let is_inference_error =
+            matches!(error, ModelError::Inference { .. } | ModelError::OutOfMemory { .. });
         if is_inference_error && (self.self_test)(network, item, SelfTest::SameSize).is_ok() {
-            return Ok(Poison::new(FailureReason::ProcessingCrashed, error.to_string()));
+            return match self.run_checked(network, std::slice::from_ref(item)) {
+                Ok(output) => Ok(output.into_iter().next().ok_or_else(|| to_poison(&error))),
+                Err(error @ (ModelError::Interrupted | ModelError::Device { .. })) => Err(error.into()),
+                Err(error) => Ok(Err(to_poison(&error))),
+            };
         }
         // A healthy network that lacks memory for this size may have it later, or never. The attempt counts, so that a
         // photo which is too large for the device fails at some point and does not stop all others forever.
@@ -99,24 +117,37 @@ impl<N: ?Sized, I, O> BatchInference<N, I, O> {
     }
 }
 
+fn to_poison(error: &ModelError) -> Poison {
+    Poison::new(FailureReason::ProcessingCrashed, error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[derive(Default)]
     struct Doubler {
+        /// Calls so far.
+        calls: usize,
+        /// The call that fails, counted from 1.
+        fails_at: usize,
         is_interrupted: bool,
+        is_lost: bool,
         is_broken: bool,
         /// Larger numbers fail, as if the device lacked memory for them.
         max_value: Option<u32>,
     }
 
     fn double(network: &mut Doubler, items: &[u32]) -> Result<Vec<u32>, ModelError> {
+        network.calls += 1;
+        if network.is_lost {
+            return Err(ModelError::Device { device: "cuda".into(), detail: "lost".into() });
+        }
         if network.is_interrupted {
             return Err(ModelError::Interrupted);
         }
         let lacks_memory = items.iter().any(|item| network.max_value.is_some_and(|memory| *item > memory));
-        if network.is_broken || lacks_memory || items.contains(&13) {
+        if network.is_broken || network.calls == network.fails_at || lacks_memory || items.contains(&13) {
             return Err(ModelError::Inference { name: "doubler".into(), detail: "no".into() });
         }
         Ok(items.iter().map(|item| item * 2).collect())
@@ -139,6 +170,30 @@ mod tests {
         assert_eq!(results[2], Ok(6));
         let alone = DOUBLE.infer_batch(&mut Doubler::default(), &[13]).unwrap();
         assert!(alone[0].is_err());
+    }
+
+    #[test]
+    fn a_bad_item_of_a_large_batch_is_found_by_halves() {
+        let mut network = Doubler::default();
+        let items: Vec<u32> = (0..64).collect();
+        let results = DOUBLE.infer_batch(&mut network, &items).unwrap();
+        let bad: Vec<usize> = (0..64).filter(|&item| results[item].is_err()).collect();
+        assert_eq!(bad, [13]);
+        assert_eq!(results[63], Ok(126));
+        assert!(network.calls <= 16, "{} calls for a bad item of 64", network.calls);
+    }
+
+    #[test]
+    fn a_failure_that_does_not_come_again_costs_no_item() {
+        let mut network = Doubler { fails_at: 1, ..Doubler::default() };
+        assert_eq!(DOUBLE.infer_batch(&mut network, &[4]).unwrap(), [Ok(8)]);
+    }
+
+    #[test]
+    fn a_lost_device_is_an_outage_of_all_after_one_call() {
+        let mut lost = Doubler { is_lost: true, ..Doubler::default() };
+        assert!(!DOUBLE.infer_batch(&mut lost, &[1, 2, 3]).unwrap_err().counts_as_attempt);
+        assert_eq!(lost.calls, 1);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue panics")]
 
+mod devices;
 mod fairness;
 mod lifecycle;
 mod photos;

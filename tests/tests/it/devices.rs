@@ -1,5 +1,6 @@
 //! The device of the models.
 
+use photofinish_servers::read_variable;
 use photofinish_tests::harness::{skip_or_fail, test_data};
 
 use crate::shell::Shell;
@@ -33,7 +34,7 @@ fn a_device_that_is_demanded_and_not_there_is_a_sentence() {
     }
     // Where none is demanded, each is named with its reason, and the processor is used.
     let text = run("auto", &["doctor"]).combined_output();
-    for reason in ["cpu (the processor)", "cuda refused: "] {
+    for reason in ["cpu (the processor)", "cuda refused: ", "wgpu refused: "] {
         assert!(text.contains(reason), "{reason} is not in {text}");
     }
 }
@@ -41,10 +42,11 @@ fn a_device_that_is_demanded_and_not_there_is_a_sentence() {
 #[test]
 fn software_vulkan_is_used_only_when_it_is_demanded() {
     const TEST: &str = "software_vulkan_is_used_only_when_it_is_demanded";
-    let (library, vulkan) = match (variable("PHOTOFINISH_TEST_WEBGPU"), variable("PHOTOFINISH_TEST_VULKAN")) {
-        (Some(library), Some(vulkan)) => (library, vulkan),
-        _ => return skip_or_fail(TEST, "there is no ONNX Runtime with WebGPU, or no software Vulkan"),
-    };
+    let (library, vulkan) =
+        match (read_variable("PHOTOFINISH_TEST_WEBGPU"), read_variable("PHOTOFINISH_TEST_VULKAN")) {
+            (Some(library), Some(vulkan)) => (library, vulkan),
+            _ => return skip_or_fail(TEST, "there is no ONNX Runtime with WebGPU, or no software Vulkan"),
+        };
     let shell = Shell::new();
     let driver = format!("{vulkan}/lvp_icd.json");
     let settings = [("LD_LIBRARY_PATH", vulkan.as_str()), ("VK_DRIVER_FILES", driver.as_str())];
@@ -53,9 +55,4 @@ fn software_vulkan_is_used_only_when_it_is_demanded() {
     assert!(refused.stderr.contains("only software computes Vulkan here"), "{}", refused.stderr);
     let taken = shell.run(&["probe-device", "wgpu", &library, "--allow-software"], &settings);
     assert!(taken.expect_success().contains("llvmpipe"), "{}", taken.combined_output());
-}
-
-#[expect(clippy::disallowed_methods, reason = "the environment tells tests where set-up put its files")]
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
 }

@@ -29,4 +29,5 @@ mod stops;
 mod trace_collector;
 mod traces;
 mod uploads;
+mod vulkan;
 mod webhooks;

@@ -1,0 +1,164 @@
+//! Everything that the model assumes, in one place: rates of devices, work of networks, cost of decoding. A run on a GPU
+//! replaces these numbers one by one. `docs/PERFORMANCE.md` says where each is from.
+
+use std::time::Duration;
+
+/// Cores that feed the device.
+pub const CORES: usize = 16;
+
+/// Faces of a photo, each with one torso that is looked at.
+pub const FACES: usize = 3;
+
+/// Of a device's arithmetic in f32 (TF32 where it has it, dense), what small convolutions reach.
+pub const COMPUTE_EFFICIENCY: f64 = 0.10;
+
+/// Of a device's memory bandwidth, what they reach.
+pub const MEMORY_EFFICIENCY: f64 = 0.60;
+
+/// Operations for each byte that a network reads or writes: depthwise and 1 x 1 convolutions, not fused.
+pub const OPERATIONS_PER_BYTE: f64 = 10.0;
+
+/// Time of one layer however small it is: its launch and its end.
+pub const LAYER_TIME: Duration = Duration::from_micros(6);
+
+/// A device.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceModel {
+    /// Name.
+    pub name: &'static str,
+    /// f32 or TF32 operations per second, 1e12.
+    pub tera_operations: f64,
+    /// Bytes per second of its memory, 1e12.
+    pub memory_terabytes: f64,
+    /// Bytes per second over PCIe in one direction, 1e9.
+    pub pcie_gigabytes: f64,
+    /// Pixels per second that nvJPEG decodes, 1e9.
+    pub decoder_gigapixels: f64,
+    /// Whether it decodes with an engine of its own, beside the arithmetic.
+    pub has_decoder_engine: bool,
+}
+
+/// The devices.
+pub const DEVICES: [DeviceModel; 4] = [
+    DeviceModel {
+        name: "H100 SXM",
+        tera_operations: 494.0,
+        memory_terabytes: 3.35,
+        pcie_gigabytes: 50.0,
+        decoder_gigapixels: 8.3,
+        has_decoder_engine: true,
+    },
+    DeviceModel {
+        name: "H200",
+        tera_operations: 494.0,
+        memory_terabytes: 4.8,
+        pcie_gigabytes: 50.0,
+        decoder_gigapixels: 8.3,
+        has_decoder_engine: true,
+    },
+    DeviceModel {
+        name: "L4",
+        tera_operations: 60.0,
+        memory_terabytes: 0.3,
+        pcie_gigabytes: 22.0,
+        decoder_gigapixels: 4.0,
+        has_decoder_engine: true,
+    },
+    DeviceModel {
+        name: "T4",
+        tera_operations: 8.1,
+        memory_terabytes: 0.32,
+        pcie_gigabytes: 11.0,
+        decoder_gigapixels: 0.7,
+        has_decoder_engine: false,
+    },
+];
+
+/// A network at the size at which it is used.
+#[derive(Clone, Copy, Debug)]
+pub struct NetworkModel {
+    /// Operations for one item, 1e9: two for each product with its sum.
+    pub giga_operations: f64,
+    /// Layers that are launched one by one.
+    pub layers: u32,
+    /// Bytes of one item over PCIe, in and out.
+    pub transferred: f64,
+}
+
+/// YuNet on a frame of 640 x 448.
+pub const DETECTOR: NetworkModel =
+    NetworkModel { giga_operations: 0.76, layers: 60, transferred: 640.0 * 448.0 * 3.0 * 4.0 + 0.4e6 };
+/// The embedder on a face of 128 x 128.
+pub const EMBEDDER: NetworkModel =
+    NetworkModel { giga_operations: 0.577, layers: 110, transferred: 128.0 * 128.0 * 3.0 * 4.0 + 1e3 };
+/// The text detector on a torso of 256 x 320.
+pub const TEXT_DETECTOR: NetworkModel =
+    NetworkModel { giga_operations: 0.92, layers: 250, transferred: 256.0 * 320.0 * 4.0 * 4.0 };
+/// The recogniser on a strip of 48 x 160.
+pub const RECOGNISER: NetworkModel =
+    NetworkModel { giga_operations: 0.68, layers: 150, transferred: 48.0 * 160.0 * 3.0 * 4.0 + 6e3 };
+
+/// Strips of text of a photo that are recognised.
+pub const STRIPS: usize = 3;
+
+/// A kind of photo.
+#[derive(Clone, Copy, Debug)]
+pub struct PhotoModel {
+    /// Name.
+    pub name: &'static str,
+    /// Pixels, 1e6.
+    pub megapixels: f64,
+    /// Work of a core with decoding: read, decode at half size, resize, encode preview and thumbnail, inputs of networks.
+    pub with_decoding: Duration,
+    /// Work of a core without decoding and resizing: read, encode, copy.
+    pub without_decoding: Duration,
+}
+
+/// The kinds of photos.
+pub const PHOTOS: [PhotoModel; 2] = [
+    PhotoModel {
+        name: "24 MP",
+        megapixels: 24.0,
+        with_decoding: Duration::from_micros(79_000),
+        without_decoding: Duration::from_micros(16_000),
+    },
+    PhotoModel {
+        name: "2 MP",
+        megapixels: 2.1,
+        with_decoding: Duration::from_micros(32_000),
+        without_decoding: Duration::from_micros(14_000),
+    },
+];
+
+impl DeviceModel {
+    /// The time of one call of a network with `items`: the larger of arithmetic and memory traffic, not less than its
+    /// launches, and the copies over PCIe, which overlap other calls only where `overlaps`.
+    pub fn call_time(&self, network: &NetworkModel, items: usize, overlaps: bool) -> Duration {
+        let operations = network.giga_operations * 1e9 * items as f64;
+        let arithmetic = operations / (self.tera_operations * 1e12 * COMPUTE_EFFICIENCY);
+        let traffic = operations / OPERATIONS_PER_BYTE / (self.memory_terabytes * 1e12 * MEMORY_EFFICIENCY);
+        let launches = (LAYER_TIME * network.layers).as_secs_f64();
+        let copies = network.transferred * items as f64 / (self.pcie_gigabytes * 1e9);
+        let compute = arithmetic.max(traffic).max(launches);
+        Duration::from_secs_f64(if overlaps { compute.max(copies) } else { compute + copies })
+    }
+
+    /// The time in which nvJPEG decodes a photo.
+    pub fn decode_time(&self, photo: &PhotoModel) -> Duration {
+        Duration::from_secs_f64(photo.megapixels * 1e6 / (self.decoder_gigapixels * 1e9))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_takes_less_than_its_items_alone() {
+        for device in DEVICES {
+            let alone = device.call_time(&TEXT_DETECTOR, 1, false) * 16;
+            assert!(device.call_time(&TEXT_DETECTOR, 16, false) < alone, "{}", device.name);
+            assert!(device.call_time(&DETECTOR, 8, true) <= device.call_time(&DETECTOR, 8, false));
+        }
+    }
+}

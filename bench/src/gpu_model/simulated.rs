@@ -1,0 +1,211 @@
+//! What the pipeline is given in the place of a device: networks that take the time of their calls, and a storage whose
+//! reads take the time of decoding.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use photofinish_kernels::geometry::{Point, Rect};
+use photofinish_kernels::image::frame::Frame;
+use photofinish_models::traits::{
+    BatchSizes, BibReader, BibText, EmbeddedFace, FaceBox, FaceCrop, FaceDetector, FaceEmbedder, ModelError,
+    ModelFactory, ModelIdentity, ReadRequest,
+};
+use photofinish_store::model::ids::OrganizationId;
+use photofinish_store::model::object_key::ObjectKey;
+use photofinish_store::traits::{Blobs, Result, UploadConditions};
+use url::Url;
+
+use super::assumptions::{
+    DETECTOR, DeviceModel, EMBEDDER, FACES, NetworkModel, PhotoModel, RECOGNISER, STRIPS, TEXT_DETECTOR,
+};
+use super::resource::{Resource, sleep_until};
+
+/// Length of the vectors.
+const DIMENSIONS: usize = 256;
+
+/// How the pipeline uses the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Design {
+    /// Name.
+    pub name: &'static str,
+    /// Items per call.
+    pub batch_sizes: BatchSizes,
+    /// Whether the torsos and strips of a batch of photos are one call, or each its own.
+    pub batches_torsos: bool,
+    /// Whether copies overlap the calls of others.
+    pub overlaps: bool,
+    /// Whether nvJPEG decodes what the cores do not.
+    pub decodes_on_device: bool,
+}
+
+/// The machine: its resources, and the photos that it gets. All times are stretched by `slow_motion`, so that the work that
+/// really is done here, of which the target has 16 cores for, does not count.
+#[derive(Debug)]
+pub struct Machine {
+    pub cores: Resource,
+    pub device: Resource,
+    pub decoder: Resource,
+    pub model: DeviceModel,
+    pub photo: PhotoModel,
+    pub design: Design,
+    pub slow_motion: u32,
+}
+
+impl Machine {
+    /// Uses the device for one call of a network, and waits for its end.
+    fn call(&self, network: &NetworkModel, items: usize) {
+        let time = self.model.call_time(network, items, self.design.overlaps);
+        sleep_until(self.device.reserve(time * self.slow_motion));
+    }
+
+    /// Takes the work of decoding where it ends first, and returns when it does. What has no engine decodes with the
+    /// arithmetic that networks use.
+    fn decode(&self) -> Instant {
+        let on_cores = self.photo.with_decoding * self.slow_motion;
+        let rest = self.photo.without_decoding * self.slow_motion;
+        if !self.design.decodes_on_device {
+            return self.cores.reserve(on_cores);
+        }
+        let on_device = self.model.decode_time(&self.photo) * self.slow_motion;
+        let decoder = if self.model.has_decoder_engine { &self.decoder } else { &self.device };
+        if decoder.next_free() + on_device + rest > self.cores.next_free() + on_cores {
+            return self.cores.reserve(on_cores);
+        }
+        decoder.reserve(on_device).max(self.cores.reserve(rest))
+    }
+}
+
+/// A storage of one file.
+pub struct SimulatedBlobs {
+    pub machine: Arc<Machine>,
+    pub file: Bytes,
+    pub inner: Arc<dyn Blobs>,
+}
+
+#[async_trait]
+impl Blobs for SimulatedBlobs {
+    async fn read(&self, _key: &ObjectKey, _max_bytes: u64) -> Result<Bytes> {
+        let done = self.machine.decode();
+        tokio::time::sleep_until(done.into()).await;
+        Ok(self.file.clone())
+    }
+
+    async fn write(&self, _key: &ObjectKey, _content_type: &str, _bytes: Bytes) -> Result<()> {
+        Ok(())
+    }
+
+    async fn upload_url(&self, key: &ObjectKey, conditions: UploadConditions<'_>) -> Result<Url> {
+        self.inner.upload_url(key, conditions).await
+    }
+
+    async fn download_url(&self, key: &ObjectKey, ttl: Duration) -> Result<Url> {
+        self.inner.download_url(key, ttl).await
+    }
+
+    async fn head(&self, _key: &ObjectKey) -> Result<Option<u64>> {
+        Ok(Some(self.file.len() as u64))
+    }
+
+    async fn delete(&self, _key: &ObjectKey) -> Result<()> {
+        Ok(())
+    }
+
+    async fn delete_album(
+        &self,
+        _organization: OrganizationId,
+        _album: photofinish_store::model::ids::AlbumId,
+    ) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Networks that find the same in every photo.
+pub struct SimulatedModels(pub Arc<Machine>);
+
+struct Simulated {
+    machine: Arc<Machine>,
+    identity: ModelIdentity,
+}
+
+impl SimulatedModels {
+    fn create(&self, name: &str) -> Box<Simulated> {
+        let identity = ModelIdentity { name: name.to_owned(), version: 1 };
+        Box::new(Simulated { machine: Arc::clone(&self.0), identity })
+    }
+}
+
+impl ModelFactory for SimulatedModels {
+    fn create_face_detector(&self) -> std::result::Result<Box<dyn FaceDetector>, ModelError> {
+        Ok(self.create("simulated-detector"))
+    }
+
+    fn create_face_embedder(&self) -> std::result::Result<Box<dyn FaceEmbedder>, ModelError> {
+        Ok(self.create("simulated-embedder"))
+    }
+
+    fn create_bib_reader(&self) -> std::result::Result<Box<dyn BibReader>, ModelError> {
+        Ok(self.create("simulated-reader"))
+    }
+
+    fn batch_sizes(&self) -> BatchSizes {
+        self.0.design.batch_sizes
+    }
+}
+
+impl FaceDetector for Simulated {
+    fn detect(
+        &mut self,
+        frames: &[Frame<'_>],
+        _long_side: u32,
+    ) -> std::result::Result<Vec<Vec<FaceBox>>, ModelError> {
+        self.machine.call(&DETECTOR, frames.len());
+        Ok(vec![(0..FACES).map(face).collect(); frames.len()])
+    }
+
+    fn identity(&self) -> &ModelIdentity {
+        &self.identity
+    }
+}
+
+impl FaceEmbedder for Simulated {
+    fn embed(&mut self, faces: &[FaceCrop<'_>]) -> std::result::Result<Vec<EmbeddedFace>, ModelError> {
+        self.machine.call(&EMBEDDER, faces.len());
+        let mut vector = vec![0.0; DIMENSIONS];
+        vector[0] = 1.0;
+        Ok(vec![EmbeddedFace { vector, sharpness: 1000.0 }; faces.len()])
+    }
+
+    fn identity(&self) -> &ModelIdentity {
+        &self.identity
+    }
+}
+
+impl BibReader for Simulated {
+    fn read(&mut self, photos: &[ReadRequest<'_>]) -> std::result::Result<Vec<Vec<BibText>>, ModelError> {
+        for (network, items) in [(&TEXT_DETECTOR, FACES), (&RECOGNISER, STRIPS)] {
+            let items = items * photos.len();
+            if self.machine.design.batches_torsos {
+                self.machine.call(network, items);
+            } else {
+                (0..items).for_each(|_| self.machine.call(network, 1));
+            }
+        }
+        Ok(vec![Vec::new(); photos.len()])
+    }
+
+    fn identity(&self) -> &ModelIdentity {
+        &self.identity
+    }
+}
+
+/// A face that is large enough to be embedded, at the `index`th place of a photo of 320 x 240 pixels.
+fn face(index: usize) -> FaceBox {
+    const SIDE: f32 = 60.0;
+    let left = 20.0 + 100.0 * index as f32;
+    let landmarks = [(0.3, 0.4), (0.7, 0.4), (0.5, 0.6), (0.35, 0.8), (0.65, 0.8)]
+        .map(|(x, y)| Point { x: left + x * SIDE, y: 20.0 + y * SIDE });
+    let rect = Rect { left, top: 20.0, right: left + SIDE, bottom: 20.0 + SIDE };
+    FaceBox { rect, landmarks, score: 0.95 }
+}

@@ -1,0 +1,122 @@
+//! How many items a call of a network takes: as many as suit the device, fewer while it lacks memory for them.
+
+use crate::traits::ModelError;
+
+/// Calls without a lack of memory after which the bucket is doubled again: what took the memory, such as another process
+/// on the device, may have ended. Each attempt that is too early costs one call.
+const CALLS_BEFORE_GROWTH: u32 = 64;
+
+/// The most items per call. Lacks of memory halve it, many calls without one double it up to what it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    most: usize,
+    size: usize,
+    calls_since_change: u32,
+}
+
+impl Bucket {
+    /// A bucket of at most `most` items, which is at least 1.
+    pub fn new(most: usize) -> Self {
+        let most = most.max(1);
+        Self { most, size: most, calls_since_change: 0 }
+    }
+
+    /// Items that the next call takes at most.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Calls a network on all items, in their order and in as few calls as the memory of the device allows.
+    ///
+    /// # Errors
+    /// `OutOfMemory` when there is too little for a single item, and any other error of a call.
+    pub fn run<I, O>(
+        &mut self,
+        items: &[I],
+        mut call: impl FnMut(&[I]) -> Result<Vec<O>, ModelError>,
+    ) -> Result<Vec<O>, ModelError> {
+        let mut outputs = Vec::with_capacity(items.len());
+        let mut remaining = items;
+        while !remaining.is_empty() {
+            let count = remaining.len().min(self.size);
+            match call(&remaining[..count]) {
+                Ok(found) => {
+                    outputs.extend(found);
+                    remaining = &remaining[count..];
+                    self.note_success();
+                }
+                Err(ModelError::OutOfMemory { name, detail }) if count > 1 => {
+                    self.size = count / 2;
+                    self.calls_since_change = 0;
+                    let size = self.size;
+                    tracing::warn!(name, detail, size, "the device lacks memory, calls take fewer items");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(outputs)
+    }
+
+    fn note_success(&mut self) {
+        self.calls_since_change += 1;
+        if self.size < self.most && self.calls_since_change >= CALLS_BEFORE_GROWTH {
+            self.size = (self.size * 2).min(self.most);
+            self.calls_since_change = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn out_of_memory() -> ModelError {
+        ModelError::OutOfMemory { name: "doubler".into(), detail: "no".into() }
+    }
+
+    /// Doubles numbers on a device with memory for so many at once; notes the sizes of all calls.
+    fn double(bucket: &mut Bucket, items: &[u32], memory: usize, calls: &mut Vec<usize>) -> Vec<u32> {
+        let call = |part: &[u32]| {
+            calls.push(part.len());
+            if part.len() > memory { Err(out_of_memory()) } else { Ok(part.iter().map(|n| n * 2).collect()) }
+        };
+        bucket.run(items, call).unwrap()
+    }
+
+    #[test]
+    fn a_lack_of_memory_halves_the_bucket_and_loses_nothing() {
+        let (mut bucket, mut calls) = (Bucket::new(16), Vec::new());
+        let items: Vec<u32> = (0..20).collect();
+        let doubled = double(&mut bucket, &items, 5, &mut calls);
+        assert_eq!(doubled, items.iter().map(|n| n * 2).collect::<Vec<_>>());
+        assert_eq!(calls, [16, 8, 4, 4, 4, 4, 4]);
+        calls.clear();
+        double(&mut bucket, &items[..6], 5, &mut calls);
+        assert_eq!(calls, [4, 2], "the next batch begins where the last one ended");
+    }
+
+    #[test]
+    fn the_bucket_grows_again_when_there_is_memory() {
+        let (mut bucket, mut calls) = (Bucket::new(16), Vec::new());
+        double(&mut bucket, &[0; 16], 4, &mut calls);
+        assert_eq!(bucket.size(), 4);
+        for _ in 0..2 * CALLS_BEFORE_GROWTH {
+            double(&mut bucket, &[0], 16, &mut calls);
+        }
+        assert_eq!(bucket.size(), 16);
+    }
+
+    #[test]
+    fn one_item_that_does_not_fit_and_other_errors_end_the_call() {
+        let mut bucket = Bucket::new(4);
+        let error = bucket.run(&[1, 2], |_: &[u32]| Err::<Vec<u32>, _>(out_of_memory())).unwrap_err();
+        assert!(matches!(error, ModelError::OutOfMemory { .. }), "{error}");
+        let mut calls = 0;
+        let lost = |_: &[u32]| {
+            calls += 1;
+            Err::<Vec<u32>, _>(ModelError::Device { device: "cuda".into(), detail: "lost".into() })
+        };
+        assert!(Bucket::new(4).run(&[1, 2, 3], lost).is_err());
+        assert_eq!(calls, 1);
+    }
+}
