@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use bytes::Bytes;
 use photofinish_models::traits::BatchSizes;
-use photofinish_pipeline::{Limits, Pipeline, PipelineDependencies, PipelineSettings};
+use photofinish_pipeline::{Limits, Pipeline, PipelineDependencies, PipelineSettings, ReservedCores};
 use photofinish_store::conformance::{AlbumFixture, test_settings};
 use photofinish_store::{Store, StoreSettings};
 
@@ -182,6 +182,7 @@ fn derive(
         }),
         models: Arc::new(SimulatedModels(Arc::clone(&machine))),
         runtime: runtime.handle().clone(),
+        reserved_cores: ReservedCores::default(),
     };
     let pipeline = Pipeline::start(settings(), dependencies);
     let ready = || {
