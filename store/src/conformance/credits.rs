@@ -26,6 +26,7 @@ pub async fn credits_suite(store: &Store, enforcing: &Store) {
     deleted_photos_and_albums_release_what_is_held(store).await;
     what_the_balance_does_not_cover_is_declined_in_order(enforcing).await;
     photos_of_several_albums_are_declined_by_tenant(enforcing).await;
+    an_ample_balance_that_is_taken_away_covers_nothing(enforcing).await;
     searches_are_charged_once(enforcing).await;
     mock_credits_are_refilled_and_can_be_set(enforcing).await;
     usage_is_summed_up_by_day_album_and_operation(store).await;
@@ -203,6 +204,19 @@ async fn what_the_balance_does_not_cover_is_declined_in_order(store: &Store) {
         store.queue.finish(vec![empty_results(&lease)]).await.expect("finishes a photo");
     }
     assert_eq!(held_and_spent(&fixture).await, (0, 4));
+    fixture.delete().await;
+}
+
+async fn an_ample_balance_that_is_taken_away_covers_nothing(store: &Store) {
+    let fixture = AlbumFixture::create(store).await;
+    let photos = fixture.create_photos(4).await;
+    grant(&fixture, 1_000_000).await;
+    assert_eq!(confirm(&fixture, &photos[..1]).await, (1, Vec::new()));
+    // Covered without a look at the balance.
+    assert_eq!(confirm(&fixture, &photos[1..3]).await, (2, Vec::new()));
+    assert_eq!(held_and_spent(&fixture).await, (3, 0));
+    assert_eq!(grant(&fixture, -999_997).await.available(), Credits::ZERO);
+    assert_eq!(confirm(&fixture, &photos).await, (3, photos[3..].to_vec()));
     fixture.delete().await;
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::balances::Refills;
+use super::SharedLedger;
 use super::ledger::{Ledger, LedgerEntries};
 use crate::model::album::Tenant;
 use crate::model::credit::Credits;
@@ -21,14 +21,14 @@ pub(crate) struct Acceptance<'l> {
 }
 
 impl<'l> Acceptance<'l> {
-    /// For photos that are not paid yet. Reads balances where they count.
+    /// For photos that are not paid yet. Reads the balances that may not cover them.
     pub(crate) async fn new(
         transaction: &mut Transaction,
-        ledger: &'l Ledger,
-        refills: &Refills,
+        shared: &'l SharedLedger,
         photos: impl Iterator<Item = PhotoRef>,
         now: i64,
     ) -> Result<Self> {
+        let SharedLedger { ledger, refills, ample } = shared;
         let mut acceptance = Self {
             ledger,
             tenants: HashMap::new(),
@@ -47,8 +47,13 @@ impl<'l> Acceptance<'l> {
         tenants.sort();
         tenants.dedup();
         for tenant in tenants {
+            if ample.contains(&tenant) && !refills.is_due(&tenant, now) {
+                continue;
+            }
             let mock = ledger.settings.mock_credits;
             let balance = refills.refilled_balance(transaction, &tenant, mock, now).await?;
+            let price = Credits::from_thousandths(ledger.price_of_photo());
+            ample.record(&tenant, balance.available(), price);
             acceptance.available.insert(tenant, balance.available());
         }
         Ok(acceptance)

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use self::balances::{Refills, load_balance};
+use self::balances::{AmpleBalances, Refills, load_balance};
 use self::ledger::{Ledger, LedgerEntries, Writer};
 use self::usage::UsageMeter;
 use crate::error::{StoreError, StoreErrorKind};
@@ -42,11 +42,13 @@ const MAX_RECENT: usize = 4096;
 pub(crate) struct SharedLedger {
     pub(crate) ledger: Ledger,
     pub(crate) refills: Refills,
+    pub(crate) ample: AmpleBalances,
 }
 
 impl SharedLedger {
     pub(crate) fn new(settings: CreditSettings) -> Arc<Self> {
-        Arc::new(Self { ledger: Ledger::new(settings), refills: Refills::default() })
+        let ledger = Ledger::new(settings);
+        Arc::new(Self { ledger, refills: Refills::default(), ample: AmpleBalances::default() })
     }
 }
 
@@ -155,6 +157,7 @@ impl CreditLedger for SqlCredits {
         self.insert_grant(&mut transaction, &grant, now).await?;
         let balance = load_balance(&mut transaction, OPERATION, &grant.tenant).await?;
         transaction.commit(OPERATION).await?;
+        self.shared.ample.forget(&grant.tenant);
         Ok(self.remember(&grant.tenant, balance))
     }
 
@@ -173,6 +176,7 @@ impl CreditLedger for SqlCredits {
         self.insert_grant(&mut transaction, &grant, now).await?;
         let balance = load_balance(&mut transaction, OPERATION, &tenant).await?;
         transaction.commit(OPERATION).await?;
+        self.shared.ample.forget(&tenant);
         Ok(self.remember(&tenant, balance))
     }
 

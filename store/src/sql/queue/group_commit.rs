@@ -162,11 +162,10 @@ async fn queue_uploads(
     calls: &[Confirmation],
     locked: &HashMap<PhotoRef, PhotoRowState>,
 ) -> Result<HashMap<PhotoRef, Decline>> {
-    let SharedLedger { ledger, refills } = shared;
     let now = transaction.read_clock(OPERATION).await?;
     let unpaid = locked.iter().filter(|(_, row)| is_to_be_queued(row) && !row.is_charged);
     let unpaid = unpaid.map(|(photo, _)| *photo);
-    let mut acceptance = Acceptance::new(transaction, ledger, refills, unpaid, now).await?;
+    let mut acceptance = Acceptance::new(transaction, shared, unpaid, now).await?;
     // In a map: of a photo that is confirmed twice, the last upload counts.
     let mut uploaded = BTreeMap::new();
     let mut declined = HashMap::new();
@@ -186,7 +185,7 @@ async fn queue_uploads(
     }
     if !uploaded.is_empty() {
         let uploaded: Vec<(PhotoRef, Option<i64>)> = uploaded.into_iter().collect();
-        let holds = acceptance.entries.into_holds(ledger, Writer::Api)?;
+        let holds = acceptance.entries.into_holds(&shared.ledger, Writer::Api)?;
         transaction.queue_writes().queue_photos(&uploaded, &holds, now).await?;
     }
     Ok(declined)

@@ -227,10 +227,8 @@ impl Queue for SqlQueue {
             return Err(StoreError::new(StoreErrorKind::Conflict, what));
         };
         let now = transaction.read_clock(OPERATION).await?;
-        let SharedLedger { ledger, refills } = &*self.shared;
         let unpaid = (!row.is_charged).then_some(key);
-        let mut acceptance =
-            Acceptance::new(&mut transaction, ledger, refills, unpaid.into_iter(), now).await?;
+        let mut acceptance = Acceptance::new(&mut transaction, &self.shared, unpaid.into_iter(), now).await?;
         if unpaid.is_some_and(|photo| acceptance.hold(photo).is_err()) {
             transaction.rollback(OPERATION).await?;
             return Err(StoreError::new(StoreErrorKind::InsufficientCredits, OPERATION));
@@ -239,10 +237,10 @@ impl Queue for SqlQueue {
             .bind(album)
             .bind(now)
             .bind(photo)
-            .bind(ledger.price_of_photo())
+            .bind(self.shared.ledger.price_of_photo())
             .execute(&mut transaction)
             .await?;
-        acceptance.entries.write(&mut transaction, ledger, Writer::Api, now).await?;
+        acceptance.entries.write(&mut transaction, &self.shared.ledger, Writer::Api, now).await?;
         transaction.commit(OPERATION).await
     }
 
