@@ -75,7 +75,7 @@ const DESIGNS: [Design; 4] = [
 #[derive(Clone, Debug, clap::Args)]
 pub struct GpuModelOptions {
     /// Photos of each run.
-    #[arg(long, default_value_t = 600)]
+    #[arg(long, default_value_t = 1500)]
     pub photos: usize,
     /// How much longer everything takes that is simulated, so that what is really done here does not count.
     #[arg(long, default_value_t = 4)]
