@@ -77,6 +77,10 @@ impl FaultyGpu {
     /// Does nothing, or what the fault does at this call.
     fn fail(&self, call: usize, frames: usize) -> Result<(), GpuError> {
         let is_first = self.log.opened.load(Ordering::SeqCst) == 1;
+        if call == 1 && is_first {
+            // On a busy machine too photos wait then, and batches form.
+            thread::sleep(Duration::from_millis(500));
+        }
         match self.log.fault {
             _ if self.is_lost.load(Ordering::SeqCst) => Err(self.lose()),
             Fault::Call(bad) if call == bad => Err(GpuError::Failed("a kernel was rejected".into())),
@@ -194,7 +198,7 @@ fn process(fault: Fault) -> Arc<Log> {
         opened.opened.fetch_add(1, Ordering::SeqCst);
         Ok(Arc::new(FaultyGpu { log: Arc::clone(&opened), is_lost: AtomicBool::default() }))
     });
-    // A slow network: photos wait for it, and batches form.
+    // A slow network: photos wait for it.
     let fakes = FakeModels { delay: Duration::from_millis(30), ..FakeModels::default() };
     let models = Arc::new(DeviceModels { kernels, fakes });
     let blobs = Arc::clone(&fixture.store.blobs);

@@ -22,7 +22,8 @@ pub(crate) async fn record_changes(
     photos: &[PhotoId],
 ) -> Result<i64> {
     let count = "update album set changes = changes + 1 where id = $1 \
-                 returning changes, list_version, case when changes >= learn_at then 1 else 0 end";
+                 returning changes, list_version, \
+                 cast(case when changes >= learn_at then 1 else 0 end as bigint)";
     let (number, version, has_grown): (i64, i64, i64) =
         query(OPERATION, count).bind(album).fetch_one(&mut *transaction).await?;
     if has_grown != 0 {
