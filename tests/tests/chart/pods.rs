@@ -50,9 +50,14 @@ fn every_scratch_volume_has_a_size_limit() {
         let manifests = helm.manifests(example, &["--set", "scratch.tmp=7Mi"]);
         for (title, pod) in manifests.iter().filter_map(|manifest| Some((title(manifest), pod(manifest)?))) {
             let volumes = pod["volumes"].as_array().expect("volumes");
-            assert_eq!(volumes.len(), 2, "{title}: {volumes:?}");
+            let has_gpu = example == EXAMPLES[1] && title == "Deployment photofinish-worker";
+            assert_eq!(volumes.len(), if has_gpu { 3 } else { 2 }, "{title}: {volumes:?}");
             for volume in volumes {
-                let limit = if volume["name"] == "tmp" { "7Mi" } else { "2Gi" };
+                let limit = match volume["name"].as_str() {
+                    Some("tmp") => "7Mi",
+                    Some("gpu-cache") => "4Gi",
+                    _ => "2Gi",
+                };
                 assert_eq!(volume["emptyDir"]["sizeLimit"], limit, "{title}: {volume}");
             }
         }
