@@ -73,7 +73,7 @@ ranges are checked by the schema; these checks are for required values and for c
 {{- $problems = append $problems "worker.gpu.enabled is true but worker.gpu.resource or worker.gpu.count is missing: say which resource a worker needs and how many of it, such as 1 of nvidia.com/gpu." -}}
 {{- end -}}
 {{- if not (or $worker.image.repository $worker.image.tag $worker.image.digest) -}}
-{{- $problems = append $problems "worker.gpu.enabled is true but worker.image is that of the API: name the image that was built from Dockerfile.cuda." -}}
+{{- $problems = append $problems "worker.gpu.enabled is true but worker.image is that of the API: name the image that was built from Dockerfile.cuda or Dockerfile.wgpu." -}}
 {{- end -}}
 {{- if and $worker.hpa.enabled (not $worker.hpa.metrics) -}}
 {{- $problems = append $problems "worker.hpa.enabled is true on GPUs, whose work the CPU use does not show: give worker.hpa.metrics, or use worker.keda." -}}

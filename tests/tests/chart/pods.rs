@@ -50,9 +50,14 @@ fn every_scratch_volume_has_a_size_limit() {
         let manifests = helm.manifests(example, &["--set", "scratch.tmp=7Mi"]);
         for (title, pod) in manifests.iter().filter_map(|manifest| Some((title(manifest), pod(manifest)?))) {
             let volumes = pod["volumes"].as_array().expect("volumes");
-            assert_eq!(volumes.len(), 2, "{title}: {volumes:?}");
+            let has_gpu = example == EXAMPLES[1] && title == "Deployment photofinish-worker";
+            assert_eq!(volumes.len(), if has_gpu { 3 } else { 2 }, "{title}: {volumes:?}");
             for volume in volumes {
-                let limit = if volume["name"] == "tmp" { "7Mi" } else { "2Gi" };
+                let limit = match volume["name"].as_str() {
+                    Some("tmp") => "7Mi",
+                    Some("gpu-cache") => "4Gi",
+                    _ => "2Gi",
+                };
                 assert_eq!(volume["emptyDir"]["sizeLimit"], limit, "{title}: {volume}");
             }
         }
@@ -296,4 +301,48 @@ fn the_compose_file_runs_the_whole_cluster_profile() {
             assert!(services.contains_key(needed), "{name} waits for {needed}, which is not there");
         }
     }
+}
+
+#[test]
+fn a_gpu_worker_keeps_compiled_kernels_and_may_start_slowly() {
+    let Some(helm) = Helm::find("a_gpu_worker_keeps_compiled_kernels_and_may_start_slowly") else { return };
+    let worker_pod = |example, more: &[&str]| {
+        let manifests = helm.manifests(example, more);
+        pod(find_manifest(&manifests, "Deployment photofinish-worker")).expect("a pod").clone()
+    };
+    let cache = |pod: &serde_json::Value| {
+        let volumes = pod["volumes"].as_array().expect("volumes").clone();
+        volumes.into_iter().find(|volume| volume["name"] == "gpu-cache")
+    };
+    let variable = |pod: &serde_json::Value, name: &str| {
+        let variables = pod["containers"][0]["env"].as_array().expect("variables").clone();
+        variables.into_iter().find(|variable| variable["name"] == name).map(|it| it["value"].clone())
+    };
+
+    let cuda = worker_pod(EXAMPLES[1], &[]);
+    assert_eq!(cache(&cuda).expect("a cache")["emptyDir"]["sizeLimit"], "4Gi");
+    assert_eq!(variable(&cuda, "PHOTOFINISH_DEVICE").expect("a device"), "cuda");
+    let mounts = cuda["containers"][0]["volumeMounts"].as_array().expect("mounts");
+    let mount = mounts.iter().find(|mount| mount["name"] == "gpu-cache").expect("a mount");
+    let folder = mount["mountPath"].as_str().expect("a folder");
+    for name in ["CUDA_CACHE_PATH", "XDG_CACHE_HOME", "__GL_SHADER_DISK_CACHE_PATH"] {
+        let place = variable(&cuda, name).expect(name);
+        assert!(place.as_str().is_some_and(|place| place.starts_with(folder)), "{name} is outside: {place}");
+    }
+    let probe = &cuda["containers"][0]["startupProbe"];
+    let seconds = probe["periodSeconds"].as_u64().zip(probe["failureThreshold"].as_u64());
+    assert!(seconds.is_some_and(|(period, times)| period * times >= 900), "{probe}");
+
+    let values = "worker.gpu.device=wgpu,worker.gpu.cache.existingClaim=shaders,worker.gpu.supplementalGroups={105},\
+                  worker.gpu.resource=nvidia.com/mig-1g\\.18gb";
+    let wgpu = worker_pod(EXAMPLES[1], &["--set", values]);
+    assert_eq!(cache(&wgpu).expect("a cache")["persistentVolumeClaim"]["claimName"], "shaders");
+    assert_eq!(variable(&wgpu, "PHOTOFINISH_DEVICE").expect("a device"), "wgpu");
+    assert_eq!(wgpu["securityContext"]["supplementalGroups"], serde_json::json!([105]));
+    assert_eq!(wgpu["containers"][0]["resources"]["limits"]["nvidia.com/mig-1g.18gb"], 1);
+
+    let cpu = worker_pod(EXAMPLES[0], &[]);
+    assert!(cache(&cpu).is_none() && variable(&cpu, "CUDA_CACHE_PATH").is_none(), "{cpu}");
+    let output = helm.template(EXAMPLES[1], &["--set", "worker.gpu.device=auto"]);
+    assert!(output.stderr.contains("/worker/gpu/device"), "{}", output.combined_output());
 }

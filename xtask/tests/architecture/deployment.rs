@@ -101,7 +101,7 @@ fn chart_and_images_have_the_version_of_the_workspace() {
     let version = field("version");
     let chart = source::text("helm/Chart.yaml");
     assert!(chart.contains(&format!("appVersion: \"{version}\"")), "the chart deploys a different version");
-    for name in ["Dockerfile", "Dockerfile.cuda"] {
+    for name in ["Dockerfile", "Dockerfile.cuda", "Dockerfile.wgpu"] {
         let text = source::text(name);
         assert!(text.contains(&format!("image.version=\"{version}\"")), "{name} has a different version");
         assert!(
@@ -111,9 +111,9 @@ fn chart_and_images_have_the_version_of_the_workspace() {
     }
 }
 
-/// Both images run the same binary as the same user in the same folders; only the ONNX Runtime library differs.
+/// All images run the same binary as the same user in the same folders; only the ONNX Runtime library differs.
 #[test]
-fn both_images_run_the_same_way() {
+fn all_images_run_the_same_way() {
     let lines = |name: &str| {
         let text = source::text(name);
         let last = text.split("\nFROM ").last().unwrap();
@@ -125,5 +125,6 @@ fn both_images_run_the_same_way() {
         last.lines().filter(is_common).map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(lines("Dockerfile"), lines("Dockerfile.cuda"));
+    assert_eq!(lines("Dockerfile"), lines("Dockerfile.wgpu"));
     assert_eq!(lines("Dockerfile").len(), 5);
 }
