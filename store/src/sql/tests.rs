@@ -67,6 +67,11 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
         .execute(&database.writer)
         .await
         .unwrap();
+    sqlx::query("insert into bib_format (album, learned, learned_at) values ($1, '{}', 0)")
+        .bind(fixture.album)
+        .execute(&database.writer)
+        .await
+        .unwrap();
     // Events and usage outlive their album.
     let tables: Vec<String> = sqlx::query_scalar(
         "select m.name from sqlite_master m join pragma_table_info(m.name) c \
@@ -75,7 +80,7 @@ async fn a_deleted_album_leaves_no_row_in_any_table() {
     .fetch_all(&database.reader)
     .await
     .unwrap();
-    assert_eq!(tables.len(), 11, "{tables:?}");
+    assert_eq!(tables.len(), 13, "{tables:?}");
     let rows = async |table: &str| -> i64 {
         let count = format!("select count(*) from {table} where album = $1");
         sqlx::query_scalar(AssertSqlSafe(count))

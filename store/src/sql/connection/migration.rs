@@ -43,7 +43,7 @@ struct ConcurrentIndex {
 /// The indexes of hot tables that came after the first release. Each was added by the migration of the same version on
 /// SQLite, whose file has one user. To be appended to: an index that is here and not on the server is built at the next
 /// start.
-const CONCURRENT_INDEXES: [ConcurrentIndex; 4] = [
+const CONCURRENT_INDEXES: [ConcurrentIndex; 5] = [
     // 0004
     ConcurrentIndex {
         name: "photo_waiting",
@@ -60,6 +60,8 @@ const CONCURRENT_INDEXES: [ConcurrentIndex; 4] = [
         name: "seen_text_found",
         on: "seen_text (album, text) where standing in ('INDEXED', 'CANDIDATE', 'NOT_ON_START_LIST', 'PARTIAL')",
     },
+    // 0014 on SQLite alone
+    ConcurrentIndex { name: "album_change_feed_since", on: "album_change_feed (since)" },
 ];
 
 /// Applies the migrations to the database of a `postgres:` URL and builds its indexes.
