@@ -243,6 +243,13 @@ impl State {
         served.last_turn = self.turns;
     }
 
+    fn move_share(&mut self, from: OrganizationId, to: OrganizationId) {
+        if let Some(served) = self.served.get_mut(&from) {
+            served.shares = served.shares.saturating_sub(1);
+        }
+        self.served.entry(to).or_default().shares += 1;
+    }
+
     fn give_back(&mut self, owner: OrganizationId) {
         self.running -= 1;
         if let Some(served) = self.served.get_mut(&owner) {
@@ -270,6 +277,18 @@ impl Drop for CpuShare {
 }
 
 impl HeldShare {
+    /// Makes the share one of the organization whose photo it is used for.
+    pub(crate) fn charge_to(&mut self, owner: OrganizationId) {
+        self.owner = owner;
+        HELD.with_borrow_mut(|held| {
+            if let Some(share) = held {
+                let mut state = lock(&share.shares.0.state);
+                state.move_share(share.owner, owner);
+                share.owner = owner;
+            }
+        });
+    }
+
     /// Returns the share for the next step of the photo, in another stage, if its organization would be served before all
     /// others that wait. Otherwise it is given back.
     pub(crate) fn carry(self) -> Option<CpuShare> {
@@ -458,6 +477,20 @@ mod tests {
         first.end();
         second.end();
         assert_eq!(lock(&shares.0.state).running, 0);
+    }
+
+    #[test]
+    fn a_share_counts_for_whom_it_is_used() {
+        let shares = CpuShares::new(2, &ReservedCores::default());
+        let (granted, using) = (OrganizationId::generate(), OrganizationId::generate());
+        let mut held = shares.hold(granted, &no_candidates());
+        held.charge_to(using);
+        assert_eq!(held.owner, using);
+        let shares_of = |owner| lock(&shares.0.state).served.get(&owner).map(|served| served.shares);
+        assert_eq!((shares_of(granted), shares_of(using)), (Some(0), Some(1)));
+        drop(held);
+        let state = lock(&shares.0.state);
+        assert!(state.running == 0 && state.served.is_empty(), "{state:?}");
     }
 
     #[test]

@@ -193,13 +193,16 @@ impl<S: SteppedStage> Worker<S> {
             return (batch, Some(CpuShares::hold_carried(share)));
         }
         let owner = ticket.organization();
-        let share = shares.hold(owner, candidates);
+        let mut share = shares.hold(owner, candidates);
         if share.owner == owner {
             return (batch, Some(share));
         }
         let has_space = |other| other == share.owner && self.outlet.has_space(other);
         // Another thread of the stage may have taken it.
-        let Some(mut photo) = self.inlet.try_recv(has_space) else { return (batch, Some(share)) };
+        let Some(mut photo) = self.inlet.try_recv(has_space) else {
+            share.charge_to(owner);
+            return (batch, Some(share));
+        };
         drop(photo.photo.ticket.take_share());
         let Batch { tickets, items, parts, spans } = batch;
         // The last one first, so that they keep their order.
