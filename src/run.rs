@@ -281,9 +281,13 @@ fn start_pipeline(
     models: Arc<dyn ModelFactory>,
     reserved_cores: ReservedCores,
 ) -> Pipeline {
-    let threads = ThreadCounts::for_cores(config.capacity.processing_threads);
+    let cores = config.capacity.processing_threads;
+    let threads = match models.batch_sizes().are_single() {
+        true => ThreadCounts::for_cores(cores),
+        false => ThreadCounts::for_device(cores),
+    };
     let settings = PipelineSettings {
-        cores: config.capacity.processing_threads,
+        cores,
         decode_threads: threads.decode,
         resize_threads: threads.resize,
         fetch_threads: threads.fetch,

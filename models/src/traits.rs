@@ -111,10 +111,18 @@ pub trait ModelFactory: Send + Sync {
 pub struct BatchSizes {
     /// Frames per call of the detector.
     pub detect: usize,
-    /// Faces per call of the embedder.
+    /// Faces per call of the embedder; as many torsos and texts per call of the text networks, since a face has about one of
+    /// each.
     pub embed: usize,
     /// Photos per call of the reader.
     pub read: usize,
+}
+
+impl BatchSizes {
+    /// Whether every call has one item, as on a CPU.
+    pub fn are_single(&self) -> bool {
+        self.detect <= 1 && self.embed <= 1 && self.read <= 1
+    }
 }
 
 /// A detected face.

@@ -65,6 +65,11 @@ pub struct PipelineDependencies {
     pub reserved_cores: ReservedCores,
 }
 
+/// The most threads for each stage whose networks are on a device: one prepares a batch while the device computes another.
+/// The reader prepares most, torsos and strips.
+const DEVICE_THREADS: usize = 2;
+const DEVICE_READ_THREADS: usize = 4;
+
 /// The numbers of threads per stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadCounts {
@@ -102,6 +107,23 @@ impl ThreadCounts {
             detect: quarter,
             embed: quarter,
             read: cores.div_ceil(2),
+        }
+    }
+
+    /// Returns the numbers of threads for a machine with `cores` cores and a device for the networks.
+    ///
+    /// Photos that wait for a network are the next batch of one thread: more threads would make smaller batches, and each
+    /// keeps networks in the memory of the device. The cores then process several times as many photos, whose files have
+    /// to be read meanwhile: one thread per core.
+    pub fn for_device(cores: usize) -> Self {
+        let processor = Self::for_cores(cores);
+        let half = cores.max(1).div_ceil(2);
+        Self {
+            fetch: cores.max(2),
+            detect: half.min(DEVICE_THREADS),
+            embed: half.min(DEVICE_THREADS),
+            read: half.min(DEVICE_READ_THREADS),
+            ..processor
         }
     }
 }

@@ -15,9 +15,11 @@ use photofinish_models::bucket::Bucket;
 use photofinish_models::fakes::FakeModels;
 use photofinish_models::onnx::kernels::KernelDevice;
 use photofinish_models::traits::{
-    BatchSizes, BibReader, FaceBox, FaceDetector, FaceEmbedder, ModelError, ModelFactory, ModelIdentity,
+    BatchSizes, BibReader, BibText, FaceBox, FaceDetector, FaceEmbedder, ModelError, ModelFactory,
+    ModelIdentity, ReadRequest,
 };
 use photofinish_store::model::ids::{AlbumId, PhotoId};
+use photofinish_store::model::photo::StateCounts;
 use photofinish_store::traits::{LeaseKind, LeaseRequest};
 
 use crate::support::{PipelineFixture, album_config, encode_jpeg, runner_picture};
@@ -32,6 +34,9 @@ const BATCH: usize = 8;
 
 const PHOTOS: u16 = 24;
 
+/// The bib of a photo on which the reader fails, alone or in a batch.
+const BAD_BIB: &str = "666";
+
 /// What goes wrong with a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
@@ -43,6 +48,8 @@ enum Fault {
     Disappears(usize),
     /// This call finds no answer before the device is given up.
     Hangs(usize),
+    /// None.
+    Nothing,
 }
 
 /// What is known of all devices that were opened.
@@ -123,24 +130,61 @@ impl Gpu for FaultyGpu {
     }
 }
 
-/// Networks that read painted marks; the detector needs the device for each call.
+/// Which network needs the device for each call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum User {
+    Detector,
+    Reader,
+}
+
+const USERS: [User; 2] = [User::Detector, User::Reader];
+
+/// Networks that read painted marks.
 struct DeviceModels {
     kernels: KernelDevice,
+    user: User,
     fakes: FakeModels,
 }
 
-struct DeviceDetector {
+/// A network that puts its frames on the device, and finds marks in those that came through.
+struct OnDevice<N: ?Sized> {
     kernels: KernelDevice,
     bucket: Bucket,
     input: Tensor,
-    marks: Box<dyn FaceDetector>,
+    marks: Box<N>,
+}
+
+impl<N: ?Sized> OnDevice<N> {
+    fn new(models: &DeviceModels, marks: Box<N>) -> Result<Box<Self>, ModelError> {
+        models.kernels.open()?;
+        let (bucket, input) = (Bucket::new(BATCH), Tensor::default());
+        Ok(Box::new(Self { kernels: models.kernels.clone(), bucket, input, marks }))
+    }
+
+    fn run<I, O>(
+        &mut self,
+        items: &[I],
+        frame: impl Fn(&I) -> Frame<'_>,
+        find: impl Fn(&mut N, &[I]) -> Result<Vec<O>, ModelError>,
+    ) -> Result<Vec<O>, ModelError> {
+        let mut bucket = self.bucket;
+        let found = bucket.run(items, |part| {
+            let placements: Vec<_> = part.iter().map(|item| place(frame(item))).collect();
+            let input = &mut self.input;
+            let place_all =
+                |device: &Device| letterbox::place_all(device, &placements, CANVAS, &INPUT, input);
+            self.kernels.run("network", place_all)?;
+            find(self.marks.as_mut(), part)
+        });
+        self.bucket = bucket;
+        found
+    }
 }
 
 impl ModelFactory for DeviceModels {
     fn create_face_detector(&self) -> Result<Box<dyn FaceDetector>, ModelError> {
-        self.kernels.open()?;
-        let (kernels, marks) = (self.kernels.clone(), self.fakes.create_face_detector()?);
-        Ok(Box::new(DeviceDetector { kernels, bucket: Bucket::new(BATCH), input: Tensor::default(), marks }))
+        let marks = self.fakes.create_face_detector()?;
+        if self.user == User::Detector { Ok(OnDevice::new(self, marks)?) } else { Ok(marks) }
     }
 
     fn create_face_embedder(&self) -> Result<Box<dyn FaceEmbedder>, ModelError> {
@@ -148,7 +192,8 @@ impl ModelFactory for DeviceModels {
     }
 
     fn create_bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError> {
-        self.fakes.create_bib_reader()
+        let marks = self.fakes.create_bib_reader()?;
+        if self.user == User::Reader { Ok(OnDevice::new(self, marks)?) } else { Ok(marks) }
     }
 
     fn batch_sizes(&self) -> BatchSizes {
@@ -156,18 +201,9 @@ impl ModelFactory for DeviceModels {
     }
 }
 
-impl FaceDetector for DeviceDetector {
+impl FaceDetector for OnDevice<dyn FaceDetector> {
     fn detect(&mut self, frames: &[Frame<'_>], long_side: u32) -> Result<Vec<Vec<FaceBox>>, ModelError> {
-        let mut bucket = self.bucket;
-        let found = bucket.run(frames, |part| {
-            let (placements, input): (Vec<_>, _) = (part.iter().map(place).collect(), &mut self.input);
-            let place_all =
-                |device: &Device| letterbox::place_all(device, &placements, CANVAS, &INPUT, input);
-            self.kernels.run("detector", place_all)?;
-            self.marks.detect(part, long_side)
-        });
-        self.bucket = bucket;
-        found
+        self.run(frames, |frame| *frame, |marks, part| marks.detect(part, long_side))
     }
 
     fn identity(&self) -> &ModelIdentity {
@@ -175,16 +211,47 @@ impl FaceDetector for DeviceDetector {
     }
 }
 
-fn place<'a>(frame: &Frame<'a>) -> Placement<'a> {
+impl BibReader for OnDevice<dyn BibReader> {
+    fn read(&mut self, photos: &[ReadRequest<'_>]) -> Result<Vec<Vec<BibText>>, ModelError> {
+        self.run(
+            photos,
+            |photo| photo.frame,
+            |marks, part| {
+                let found = marks.read(part)?;
+                if found.iter().flatten().any(|text| text.text == BAD_BIB) {
+                    return Err(ModelError::Inference {
+                        name: "reader".into(),
+                        detail: "a bad photo".into(),
+                    });
+                }
+                Ok(found)
+            },
+        )
+    }
+
+    fn identity(&self) -> &ModelIdentity {
+        self.marks.identity()
+    }
+}
+
+fn place(frame: Frame<'_>) -> Placement<'_> {
     Placement { window: frame.as_window(), size: frame.size().fit_within(CANVAS.width), skipped_rows: 0 }
 }
 
-/// Processes an album on a device with this fault; every photo must be ready, with its face and its bib.
-fn process(fault: Fault) -> Arc<Log> {
+/// An album processed on a device.
+struct Processed {
+    fixture: PipelineFixture,
+    album: AlbumId,
+    photos: Vec<PhotoId>,
+    counts: StateCounts,
+    log: Arc<Log>,
+}
+
+/// Processes photos with these bibs, each with a face, on a device with this fault.
+fn process_bibs(user: User, fault: Fault, bibs: &[String]) -> Processed {
     let fixture = PipelineFixture::new();
     let album = fixture.create_album(album_config());
-    let bib = |index: u16| format!("{}", 100 + index);
-    let files = (0..PHOTOS).map(|index| encode_jpeg(&runner_picture(index, &bib(index))));
+    let files = (0..).zip(bibs).map(|(index, bib)| encode_jpeg(&runner_picture(index, bib)));
     let photos = fixture.upload_photos(album, &files.collect::<Vec<_>>());
     let log = Arc::new(Log {
         fault,
@@ -200,14 +267,21 @@ fn process(fault: Fault) -> Arc<Log> {
     });
     // A slow network: photos wait for it.
     let fakes = FakeModels { delay: Duration::from_millis(30), ..FakeModels::default() };
-    let models = Arc::new(DeviceModels { kernels, fakes });
+    let models = Arc::new(DeviceModels { kernels, user, fakes });
     let blobs = Arc::clone(&fixture.store.blobs);
     let pipeline = fixture.start_pipeline_with(models, blobs, Duration::from_secs(30));
     let counts = fixture.wait_until_processed(album);
     assert!(pipeline.stop().drained);
-    assert_eq!((counts.ready, counts.failed), (u64::from(PHOTOS), 0), "{fault:?}");
-    for (index, photo) in photos.iter().enumerate() {
-        check_photo(&fixture, album, *photo, &bib(index as u16));
+    Processed { fixture, album, photos, counts, log }
+}
+
+/// Processes an album on a device with this fault; every photo must be ready, with its face and its bib.
+fn process(user: User, fault: Fault) -> Arc<Log> {
+    let bibs: Vec<String> = (0..PHOTOS).map(|index| format!("{}", 100 + index)).collect();
+    let Processed { fixture, album, photos, counts, log } = process_bibs(user, fault, &bibs);
+    assert_eq!((counts.ready, counts.failed), (u64::from(PHOTOS), 0), "{user:?} {fault:?}");
+    for (photo, bib) in photos.iter().zip(&bibs) {
+        check_photo(&fixture, album, *photo, bib);
     }
     let request = LeaseRequest { limit: 1, ttl: Duration::from_secs(1), kind: LeaseKind::Fresh };
     assert!(fixture.runtime.block_on(fixture.store.queue.lease(request)).unwrap().is_empty());
@@ -226,29 +300,47 @@ fn count(value: &AtomicUsize) -> usize {
 
 #[test]
 fn a_call_of_a_device_that_fails_costs_no_photo() {
-    for call in [1, 2, 3] {
-        let log = process(Fault::Call(call));
+    for (user, call) in USERS.into_iter().flat_map(|user| [1, 2, 3].map(|call| (user, call))) {
+        let log = process(user, Fault::Call(call));
         assert_eq!(count(&log.opened), 1, "the generation goes on");
     }
 }
 
 #[test]
 fn a_device_without_memory_for_a_batch_gets_smaller_ones() {
-    let log = process(Fault::Memory(2));
-    let (done, refused) = (count(&log.most_done), count(&log.most_refused));
-    assert!(refused > 2, "batches form: at most {refused} frames were tried");
-    assert_eq!(done, 2, "calls are as large as there is memory for");
-    assert_eq!(count(&log.opened), 1, "the generation goes on");
+    for user in USERS {
+        let log = process(user, Fault::Memory(2));
+        let (done, refused) = (count(&log.most_done), count(&log.most_refused));
+        assert!(refused > 2, "{user:?}: batches form: at most {refused} frames were tried");
+        assert_eq!(done, 2, "{user:?}: calls are as large as there is memory for");
+        assert_eq!(count(&log.opened), 1, "the generation goes on");
+    }
+}
+
+#[test]
+fn a_photo_that_the_device_rejects_fails_alone_and_its_batch_is_read() {
+    let mut bibs: Vec<String> = (0..PHOTOS).map(|index| format!("{}", 100 + index)).collect();
+    bibs[5] = BAD_BIB.to_owned();
+    let Processed { fixture, album, photos, counts, log } = process_bibs(User::Reader, Fault::Nothing, &bibs);
+    assert_eq!((counts.ready, counts.failed), (u64::from(PHOTOS) - 1, 1));
+    assert!(count(&log.most_done) > 1, "batches form");
+    for (photo, bib) in photos.iter().zip(&bibs).filter(|(_, bib)| *bib != BAD_BIB) {
+        check_photo(&fixture, album, *photo, bib);
+    }
 }
 
 #[test]
 fn a_device_that_disappears_is_opened_again_and_its_photos_are_given_back() {
-    let log = process(Fault::Disappears(2));
-    assert_eq!(count(&log.opened), 2);
-    assert!(count(&log.most_done) > 1, "batches form");
+    for user in USERS {
+        let log = process(user, Fault::Disappears(2));
+        assert_eq!(count(&log.opened), 2);
+        assert!(count(&log.most_done) > 1, "{user:?}: batches form");
+    }
 }
 
 #[test]
 fn a_device_that_does_not_answer_is_opened_again() {
-    assert_eq!(count(&process(Fault::Hangs(2)).opened), 2);
+    for user in USERS {
+        assert_eq!(count(&process(user, Fault::Hangs(2)).opened), 2);
+    }
 }
