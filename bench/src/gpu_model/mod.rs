@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use photofinish_models::traits::BatchSizes;
 use photofinish_pipeline::{
-    Limits, Pipeline, PipelineDependencies, PipelineSettings, ReservedCores, ThreadCounts,
+    DEVICE_CALL_LIMIT, Limits, Pipeline, PipelineDependencies, PipelineSettings, ReservedCores, ThreadCounts,
 };
 use photofinish_store::conformance::{AlbumFixture, test_settings};
 use photofinish_store::{Store, StoreSettings};
@@ -73,9 +73,10 @@ pub struct GpuModelOptions {
     /// Photos of each run.
     #[arg(long, default_value_t = 1500)]
     pub photos: usize,
-    /// How much longer everything takes that is simulated, so that what is really done here does not count.
-    #[arg(long, default_value_t = 4)]
-    pub slow_motion: u32,
+    /// Photos a second that this machine really processes at most: what is simulated is slowed down to it, so that what is
+    /// really done here does not count.
+    #[arg(long, default_value_t = 40.0)]
+    pub real_rate: f64,
     /// Where to save the report.
     #[command(flatten)]
     pub output: OutputOptions,
@@ -134,8 +135,9 @@ pub fn run(options: &GpuModelOptions) -> anyhow::Result<Report> {
         MIN_BUSY,
     ));
     report.notes.push(format!(
-        "{} photos a run, in slow motion ({} times), so that the work that is really done on this machine does not count.",
-        options.photos, options.slow_motion
+        "{} photos a run, slowed down to at most {} a second, so that the work that is really done on this machine does not \
+         count.",
+        options.photos, options.real_rate
     ));
     Ok(report)
 }
@@ -153,7 +155,8 @@ fn derive(
         model: device,
         photo,
         design,
-        slow_motion: options.slow_motion.max(1),
+        slow_motion: (simulated::most_photos_per_second(&device, &photo, &design) / options.real_rate)
+            .max(1.0),
     });
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let folder = tempfile::tempdir()?;
@@ -209,7 +212,7 @@ impl Sample {
             // What was requested before the end may be done after it.
             (busy / (seconds * units[index] as f64)).min(1.0)
         };
-        let rate = (end.ready - self.ready) / seconds * f64::from(machine.slow_motion);
+        let rate = (end.ready - self.ready) / seconds * machine.slow_motion;
         Derived { rate, busy: [("cores", share(0)), ("device", share(1)), ("engine", share(2))] }
     }
 }
@@ -250,6 +253,7 @@ fn settings() -> PipelineSettings {
         max_grid_cells: 16,
         max_runners: 100,
         lease_ttl: Duration::from_secs(600),
+        device_call_limit: DEVICE_CALL_LIMIT,
         drain_grace: Duration::from_secs(30),
     }
 }

@@ -19,7 +19,7 @@ use photofinish_store::traits::{Blobs, Result, UploadConditions};
 use url::Url;
 
 use super::assumptions::{
-    DETECTOR, DeviceModel, EMBEDDER, FACES, NetworkModel, PhotoModel, RECOGNISER, ROUNDS_OF_STRIPS,
+    CORES, DETECTOR, DeviceModel, EMBEDDER, FACES, NetworkModel, PhotoModel, RECOGNISER, ROUNDS_OF_STRIPS,
     TEXT_DETECTOR,
 };
 use super::resource::{Resource, sleep_until};
@@ -50,7 +50,26 @@ pub struct Machine {
     pub model: DeviceModel,
     pub photo: PhotoModel,
     pub design: Design,
-    pub slow_motion: u32,
+    pub slow_motion: f64,
+}
+
+/// The photos a second that the resources allow, by arithmetic: with all batches full, and half of the photos decoded by
+/// nvJPEG where it is there.
+pub fn most_photos_per_second(device: &DeviceModel, photo: &PhotoModel, design: &Design) -> f64 {
+    let BatchSizes { detect, embed, .. } = design.batch_sizes;
+    let time = |network: &NetworkModel, items: usize, most: usize| {
+        device.call_time(network, most, design.overlaps).as_secs_f64() / most as f64 * items as f64
+    };
+    let strips: usize = ROUNDS_OF_STRIPS.iter().sum();
+    let on_device = time(&DETECTOR, 1, detect)
+        + time(&EMBEDDER, FACES, embed)
+        + time(&TEXT_DETECTOR, FACES, embed)
+        + time(&RECOGNISER, strips, embed);
+    let on_cores = match design.decodes_on_device {
+        true => (photo.with_decoding + photo.without_decoding) / 2,
+        false => photo.with_decoding,
+    };
+    (1.0 / on_device).min(CORES as f64 / on_cores.as_secs_f64())
 }
 
 impl Machine {
@@ -61,7 +80,7 @@ impl Machine {
         while rest > 0 {
             let count = rest.min(most);
             let time = self.model.call_time(network, padded(count), self.design.overlaps);
-            sleep_until(self.device.reserve(time * self.slow_motion));
+            sleep_until(self.device.reserve(time.mul_f64(self.slow_motion)));
             rest -= count;
         }
     }
@@ -73,12 +92,12 @@ impl Machine {
     /// Takes the work of decoding where it ends first, and returns when it does. What has no engine decodes with the
     /// arithmetic that networks use.
     fn decode(&self) -> Instant {
-        let on_cores = self.photo.with_decoding * self.slow_motion;
-        let rest = self.photo.without_decoding * self.slow_motion;
+        let on_cores = self.photo.with_decoding.mul_f64(self.slow_motion);
+        let rest = self.photo.without_decoding.mul_f64(self.slow_motion);
         if !self.design.decodes_on_device {
             return self.cores.reserve(on_cores);
         }
-        let on_device = self.model.decode_time(&self.photo) * self.slow_motion;
+        let on_device = self.model.decode_time(&self.photo).mul_f64(self.slow_motion);
         let decoder = if self.model.has_decoder_engine { &self.decoder } else { &self.device };
         if decoder.next_free() + on_device + rest > self.cores.next_free() + on_cores {
             return self.cores.reserve(on_cores);
