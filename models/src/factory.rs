@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use photofinish_kernels::device::Device;
 use photofinish_zoo::{Contract, FileState, Model, ModelRole, ModelSet, Zoo};
@@ -314,6 +315,10 @@ impl ModelFactory for ZooModels {
 
     fn batch_sizes(&self) -> BatchSizes {
         self.runtime.batch_sizes()
+    }
+
+    fn longest_device_call(&self) -> Option<Duration> {
+        self.runtime.kernels().longest_call()
     }
 
     fn identities(&self) -> Vec<(&'static str, ModelIdentity)> {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use photofinish_kernels::geometry::{Point, Quad, Rect};
 use photofinish_kernels::image::frame::Frame;
@@ -100,6 +101,11 @@ pub trait ModelFactory: Send + Sync {
     fn create_bib_reader(&self) -> Result<Box<dyn BibReader>, ModelError>;
     /// Returns the batch sizes that suit the device.
     fn batch_sizes(&self) -> BatchSizes;
+    /// For how long the oldest call of the device has been running; `None` when there is none, and on a CPU. Called from other
+    /// threads than those that own networks.
+    fn longest_device_call(&self) -> Option<Duration> {
+        None
+    }
     /// Returns the models by their roles, for reports to operators; empty where they have none.
     fn identities(&self) -> Vec<(&'static str, ModelIdentity)> {
         Vec::new()

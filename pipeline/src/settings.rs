@@ -37,9 +37,15 @@ pub struct PipelineSettings {
     pub max_runners: usize,
     /// How long a lease is valid unless it is renewed. It is renewed after each third of this time.
     pub lease_ttl: Duration,
+    /// How long one call of a device may take. One that takes longer never returns, and ends the pipeline.
+    pub device_call_limit: Duration,
     /// How long [`Pipeline::stop`](crate::Pipeline::stop) waits for photos in flight before it gives them back.
     pub drain_grace: Duration,
 }
+
+/// Four times the longest call that was seen: the first one of a network on software Vulkan, on a busy machine, which
+/// compiles all its shaders.
+pub const DEVICE_CALL_LIMIT: Duration = Duration::from_secs(300);
 
 /// The limits of one photo or selfie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

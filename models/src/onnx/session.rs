@@ -9,6 +9,7 @@ use photofinish_kernels::image::tensor::Tensor;
 use photofinish_zoo::NetworkFile;
 
 use crate::onnx::failure;
+use crate::onnx::kernels::KernelDevice;
 use crate::onnx::runtime::{Backend, NetworkDevice, Runtime};
 use crate::onnx::turns::Turns;
 use crate::traits::ModelError;
@@ -91,6 +92,8 @@ struct DeviceSession {
     session: Option<Session>,
     device: NetworkDevice,
     turns: Turns,
+    /// Where its calls are noted.
+    kernels: KernelDevice,
 }
 
 /// The outputs of one run.
@@ -143,13 +146,16 @@ impl Network {
                 .with_dimension_override(dimension, size)
                 .map_err(|error| file_error(error.to_string()))?;
         }
+        let kernels = runtime.kernels().clone();
+        let _call = kernels.begin_call();
         let session = match file {
             NetworkFile::Path(path) => builder.commit_from_file(path),
             NetworkFile::CompiledIn { bytes, .. } => builder.commit_from_memory(bytes),
         };
         let session = session.map_err(|error| file_error(error.to_string()))?;
         let device = runtime.device();
-        Ok(Self { name, session: DeviceSession { session: Some(session), device, turns: turns.clone() } })
+        let turns = turns.clone();
+        Ok(Self { name, session: DeviceSession { session: Some(session), device, turns, kernels } })
     }
 
     /// The file's name.
@@ -167,12 +173,13 @@ impl Network {
     /// # Errors
     /// With the runtime's message: `OutOfMemory` or `Device` where the device is why, else `Inference`.
     pub fn run(&mut self, input: &Tensor) -> Result<Outputs<'_>, ModelError> {
-        let DeviceSession { session, device, turns } = &mut self.session;
+        let DeviceSession { session, device, turns, kernels } = &mut self.session;
         let (name, device) = (&self.name, *device);
         let failed = |error: ort::Error| failure::classify(name, device, error.to_string());
         let view = TensorRef::from_array_view((input.shape(), input.data())).map_err(failed)?;
         let session = session.as_mut().ok_or_else(|| failed(ort::Error::new("it is freed")))?;
         let _turn = turns.wait();
+        let _call = kernels.begin_call();
         // Outputs are in the memory of the host: reading and freeing them needs no turn.
         let outputs = session.run(ort::inputs![view]).map_err(failed)?;
         Ok(Outputs { name, outputs })

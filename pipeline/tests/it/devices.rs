@@ -1,15 +1,12 @@
 //! A GPU that fails on a call, lacks memory, does not answer or disappears: no photo is lost, failed or counted twice.
 
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use photofinish_kernels::batch::letterbox::{self, Placement};
 use photofinish_kernels::device::Device;
-use photofinish_kernels::gpu::{Buffer, Gpu, GpuError, Program, Resident};
-use photofinish_kernels::image::frame::{Frame, Size};
+use photofinish_kernels::image::frame::Frame;
 use photofinish_kernels::image::tensor::{Channels, Normalisation, Tensor};
 use photofinish_models::bucket::Bucket;
 use photofinish_models::fakes::FakeModels;
@@ -18,15 +15,14 @@ use photofinish_models::traits::{
     BatchSizes, BibReader, BibText, FaceBox, FaceDetector, FaceEmbedder, ModelError, ModelFactory,
     ModelIdentity, ReadRequest,
 };
+use photofinish_pipeline::{Component, PipelineSettings, PipelineStatus};
 use photofinish_store::model::ids::{AlbumId, PhotoId};
 use photofinish_store::model::photo::StateCounts;
 use photofinish_store::traits::{LeaseKind, LeaseRequest};
 
-use crate::support::{PipelineFixture, album_config, encode_jpeg, runner_picture};
+use crate::faulty_gpu::{CANVAS, Fault, FaultyGpu, Log};
+use crate::support::{PipelineFixture, album_config, encode_jpeg, runner_picture, test_settings, wait_for};
 
-/// What the network under test takes of a frame.
-const CANVAS: Size = Size { width: 64, height: 64 };
-const CANVAS_BYTES: usize = 3 * 64 * 64 * 4;
 const INPUT: Normalisation = Normalisation::raw(Channels::Rgb);
 
 /// Frames per call where the device has memory for them.
@@ -36,99 +32,6 @@ const PHOTOS: u16 = 24;
 
 /// The bib of a photo on which the reader fails, alone or in a batch.
 const BAD_BIB: &str = "666";
-
-/// What goes wrong with a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    /// This call fails, counted from 1.
-    Call(usize),
-    /// There is memory for so many frames.
-    Memory(usize),
-    /// From this call on the device is gone, until it is opened again.
-    Disappears(usize),
-    /// This call finds no answer before the device is given up.
-    Hangs(usize),
-    /// None.
-    Nothing,
-}
-
-/// What is known of all devices that were opened.
-#[derive(Debug)]
-struct Log {
-    fault: Fault,
-    opened: AtomicUsize,
-    calls: AtomicUsize,
-    /// The most frames of a call that was done, and of one that was refused.
-    most_done: AtomicUsize,
-    most_refused: AtomicUsize,
-}
-
-/// A device that writes zeros, until its fault.
-struct FaultyGpu {
-    log: Arc<Log>,
-    is_lost: AtomicBool,
-}
-
-impl fmt::Debug for FaultyGpu {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a device with a fault")
-    }
-}
-
-impl FaultyGpu {
-    fn lose(&self) -> GpuError {
-        self.is_lost.store(true, Ordering::SeqCst);
-        GpuError::Lost("it fell off the bus".into())
-    }
-
-    /// Does nothing, or what the fault does at this call.
-    fn fail(&self, call: usize, frames: usize) -> Result<(), GpuError> {
-        let is_first = self.log.opened.load(Ordering::SeqCst) == 1;
-        if call == 1 && is_first {
-            // On a busy machine too photos wait then, and batches form.
-            thread::sleep(Duration::from_millis(500));
-        }
-        match self.log.fault {
-            _ if self.is_lost.load(Ordering::SeqCst) => Err(self.lose()),
-            Fault::Call(bad) if call == bad => Err(GpuError::Failed("a kernel was rejected".into())),
-            Fault::Memory(most) if frames > most => Err(GpuError::OutOfMemory("none left".into())),
-            Fault::Disappears(last) if is_first && call >= last => Err(self.lose()),
-            Fault::Hangs(bad) if is_first && call == bad => {
-                thread::sleep(Duration::from_millis(500));
-                Err(self.lose())
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl Gpu for FaultyGpu {
-    fn name(&self) -> String {
-        "a device with a fault".into()
-    }
-
-    fn max_buffer_bytes(&self) -> usize {
-        1 << 30
-    }
-
-    fn upload(&self, bytes: &[u8]) -> Result<Resident, GpuError> {
-        Ok(Resident { bytes: bytes.len(), memory: Arc::new(()) })
-    }
-
-    fn run(&self, program: &Program<'_>) -> Result<Vec<Vec<u8>>, GpuError> {
-        let sizes = program.buffers.iter().filter_map(|buffer| match buffer {
-            Buffer::Output(bytes) => Some(*bytes),
-            _ => None,
-        });
-        let outputs: Vec<Vec<u8>> = sizes.map(|bytes| vec![0; bytes]).collect();
-        let frames = outputs.iter().map(Vec::len).sum::<usize>() / CANVAS_BYTES;
-        let call = self.log.calls.fetch_add(1, Ordering::SeqCst) + 1;
-        let result = self.fail(call, frames);
-        let most = if result.is_ok() { &self.log.most_done } else { &self.log.most_refused };
-        most.fetch_max(frames, Ordering::SeqCst);
-        result.map(|()| outputs)
-    }
-}
 
 /// Which network needs the device for each call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,6 +102,10 @@ impl ModelFactory for DeviceModels {
     fn batch_sizes(&self) -> BatchSizes {
         BatchSizes { detect: BATCH, embed: BATCH, read: BATCH }
     }
+
+    fn longest_device_call(&self) -> Option<Duration> {
+        self.kernels.longest_call()
+    }
 }
 
 impl FaceDetector for OnDevice<dyn FaceDetector> {
@@ -247,27 +154,27 @@ struct Processed {
     log: Arc<Log>,
 }
 
+/// Networks on a device with this fault, as a process has them that has just started.
+fn start_models(user: User, fault: Fault) -> (Arc<DeviceModels>, Arc<Log>) {
+    let log = Log::new(fault);
+    let opened = Arc::clone(&log);
+    let kernels = KernelDevice::opened_by(move || Ok(FaultyGpu::open(&opened)));
+    // A slow network: photos wait for it.
+    let fakes = FakeModels { delay: Duration::from_millis(30), ..FakeModels::default() };
+    (Arc::new(DeviceModels { kernels, user, fakes }), log)
+}
+
+fn upload(fixture: &PipelineFixture, bibs: &[String]) -> (AlbumId, Vec<PhotoId>) {
+    let album = fixture.create_album(album_config());
+    let files = (0..).zip(bibs).map(|(index, bib)| encode_jpeg(&runner_picture(index, bib)));
+    (album, fixture.upload_photos(album, &files.collect::<Vec<_>>()))
+}
+
 /// Processes photos with these bibs, each with a face, on a device with this fault.
 fn process_bibs(user: User, fault: Fault, bibs: &[String]) -> Processed {
     let fixture = PipelineFixture::new();
-    let album = fixture.create_album(album_config());
-    let files = (0..).zip(bibs).map(|(index, bib)| encode_jpeg(&runner_picture(index, bib)));
-    let photos = fixture.upload_photos(album, &files.collect::<Vec<_>>());
-    let log = Arc::new(Log {
-        fault,
-        opened: AtomicUsize::default(),
-        calls: AtomicUsize::default(),
-        most_done: AtomicUsize::default(),
-        most_refused: AtomicUsize::default(),
-    });
-    let opened = Arc::clone(&log);
-    let kernels = KernelDevice::opened_by(move || {
-        opened.opened.fetch_add(1, Ordering::SeqCst);
-        Ok(Arc::new(FaultyGpu { log: Arc::clone(&opened), is_lost: AtomicBool::default() }))
-    });
-    // A slow network: photos wait for it.
-    let fakes = FakeModels { delay: Duration::from_millis(30), ..FakeModels::default() };
-    let models = Arc::new(DeviceModels { kernels, user, fakes });
+    let (album, photos) = upload(&fixture, bibs);
+    let (models, log) = start_models(user, fault);
     let blobs = Arc::clone(&fixture.store.blobs);
     let pipeline = fixture.start_pipeline_with(models, blobs, Duration::from_secs(30));
     let counts = fixture.wait_until_processed(album);
@@ -342,5 +249,43 @@ fn a_device_that_disappears_is_opened_again_and_its_photos_are_given_back() {
 fn a_device_that_does_not_answer_is_opened_again() {
     for user in USERS {
         assert_eq!(count(&process(user, Fault::Hangs(2)).opened), 2);
+    }
+}
+
+#[test]
+fn a_call_that_never_returns_ends_the_pipeline_and_another_process_finishes_its_photos() {
+    let bibs: Vec<String> = (0..PHOTOS).map(|index| format!("{}", 100 + index)).collect();
+    let fixture = PipelineFixture::new();
+    let (album, photos) = upload(&fixture, &bibs);
+    let (models, _) = start_models(User::Reader, Fault::NeverReturns(2));
+    let settings = PipelineSettings {
+        read_threads: 1,
+        lease_ttl: Duration::from_secs(3),
+        device_call_limit: Duration::from_secs(3),
+        ..test_settings()
+    };
+    let pipeline = fixture.start_pipeline_with_settings(settings, models, Arc::clone(&fixture.store.blobs));
+    let reason = wait_for("the end of the pipeline", || pipeline.hang().map(str::to_owned));
+    assert!(reason.contains("has not returned"), "{reason}");
+    let status = pipeline.status();
+    assert!(matches!(status, PipelineStatus::Down { component: Component::Models, .. }), "{status:?}");
+    let report = pipeline.stop();
+    assert_eq!((report.drained, report.abandoned_threads.as_slice()), (false, &["read-0".to_owned()][..]));
+    assert!(report.given_back > 0, "those that other threads had are given back: {report:?}");
+    let held = report.unfinished;
+    assert!(
+        (1..=BATCH).contains(&held),
+        "the batch of the thread that hangs, until its leases expire: {held}"
+    );
+
+    let (models, log) = start_models(User::Reader, Fault::Nothing);
+    let blobs = Arc::clone(&fixture.store.blobs);
+    let pipeline = fixture.start_pipeline_with(models, blobs, Duration::from_secs(30));
+    let counts = fixture.wait_until_processed(album);
+    assert_eq!((counts.ready, counts.failed), (u64::from(PHOTOS), 0));
+    assert!(pipeline.stop().drained);
+    assert_eq!(count(&log.opened), 1);
+    for (photo, bib) in photos.iter().zip(&bibs) {
+        check_photo(&fixture, album, *photo, bib);
     }
 }
