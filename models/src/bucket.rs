@@ -53,7 +53,7 @@ impl Bucket {
                     self.note_success();
                 }
                 Err(ModelError::OutOfMemory { name, detail }) if count > 1 => {
-                    self.size = padded(count) / 2;
+                    self.size = padded(count).div_ceil(2);
                     self.calls_since_change = 0;
                     let size = self.size;
                     tracing::warn!(name, detail, size, "the device lacks memory, calls take fewer items");
